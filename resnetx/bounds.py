@@ -1,4 +1,4 @@
-"""The range of every setting, with the reason: one table for all verbs and run files.
+"""Checks numbers against the range of their setting, which `settings.table` has with its reason.
 
     bounds.check({"gpus": 0})       # ConfigError: gpus=0: expected at least 1
 
@@ -7,111 +7,43 @@ checked elsewhere. Numbers that are not finite are rejected for every setting.
 """
 
 import math
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from resnetx.errors import ConfigError
-from resnetx.units import seconds
+from resnetx.settings.table import TABLE, Range
+from resnetx.units import seconds, size
 
-_DAY_S = 86_400
-
-
-@dataclass(frozen=True)
-class Range:
-    """The values that a setting may have, in its own unit."""
-
-    least: float
-    most: float = math.inf
-    why: str = ""  # why `most` is large enough
-    above: bool = False  # `least` itself is rejected
-    null: str = ""  # what null means, to suggest it instead of a value that is too small
-
-
-# El Capitan (LLNL, 2024) has 44,544 GPUs in 11,136 nodes; Colossus (xAI, 2025), by its owner, 200,000.
-_GPUS = Range(1, 2**18, "Colossus has 200,000")
-_BUCKET = Range(0, 2**20, "a TiB of gradients", above=True, null="DDP's own")
-_FACTOR = Range(0, 10**6, "a million times", above=True)
-_SEED = Range(0, 2**32 - 1, "32 bits, which every library accepts")
-_TIMES = "the record stores the time of each"
-
-BOUNDS = {
-    # ---- the workload
-    "model.x": Range(1, 2**15, "the activations of one 224x224 image then take 158 GB"),
-    "model.width": Range(1, 2**13, "a block then has 738 million parameters"),
-    "model.classes": Range(2, 10**6, "ImageNet-21k has 21,841"),
-    "image_size": Range(1, 2**12, "4K has 3,840 pixels"),
-    "batch_size": Range(1, 2**28, "4,096 images on each of 65,536 GPUs"),
-    "input.threads": Range(1, 2**10, "threads or processes of one rank"),
-    "input.prefetch": Range(1, 2**8, "batches held in memory"),
-    "optimizer.learning_rate": Range(0),
-    "optimizer.momentum": Range(0),
-    "optimizer.weight_decay": Range(0),
-    "strategy.bucket_cap_mb": _BUCKET,
-    "strategy.first_bucket_mb": _BUCKET,
-    # ---- ranks and machines
-    "gpus": _GPUS,
-    "baseline": _GPUS,
-    "pick": _GPUS,
-    "devices": Range(0, _GPUS.most - 1, _GPUS.why),
-    "receivers": Range(1, 2**16, "units that end at one GPU"),
-    "reconfiguration": Range(0, _DAY_S, "a day, in seconds"),
-    "durations": Range(0, 366 * _DAY_S, "a year, in seconds", above=True),
-    "free": Range(0, _GPUS.most - 1, _GPUS.why),
-    "nodes": Range(1, 2**14, "El Capitan has 11,136"),
-    "node_rank": Range(0, 2**14 - 1, "nodes of one run"),
-    "jobs": Range(1, 1000, "Slurm's usual MaxArraySize"),
-    "walltime": Range(60, 366 * _DAY_S, "a year, in seconds"),
-    "through": Range(0, _GPUS.most - 1, _GPUS.why),
-    "numa": Range(0, 2**10 - 1, "Linux knows 1,024 NUMA nodes"),
-    "nics": Range(1, 2**7, "network ports of one node"),
-    "scale": Range(1, 10**6, "a link of 100 GB/s then carries 100 kB/s"),
-    "lab.scale": Range(1, 10**6, "a link of 100 GB/s then carries 100 kB/s"),
-    "pcie": Range(1, 6, "the newest generation of PCI Express in machines"),
-    "switches": Range(0, 2**8, "PCIe switches of one machine"),
-    "sockets": Range(1, 2**6, "CPUs of one machine"),
-    "threads": Range(1, 2**12, "no host has that many"),
-    # ---- what is measured, and for how long
-    "seed": _SEED,
-    "warmup": Range(1, 10**5, "steps before the first window"),
-    "steps": Range(1, 10**9, "a window of a year, at 30 steps a second"),
-    "windows": Range(1, 10**4, _TIMES),
-    "iterations": Range(1, 10**4, _TIMES),
-    "repeats": Range(1, 1000, "fresh processes for every point"),
-    "twins": Range(0, 1000, "fresh processes for every twin"),
-    "timeout": Range(1, 30 * _DAY_S, "30 days, in seconds"),
-    "budget": Range(1, 366 * _DAY_S, "a year, in seconds"),
-    # ---- generated images
-    "images.classes": Range(1, 10**5, "ImageNet-21k has 21,841"),
-    "images.per_class": Range(1, 10**6, "ILSVRC2012 has 1,300"),
+BOUNDS = {row.name: row.range for row in TABLE.values() if row.range} | {
     "images.classes x images.per_class": Range(1, 10**7, "1.1 TB; ILSVRC2012 has 1.3 million"),
-    "images.seed": _SEED,
-    "images.workers": Range(1, 2**10, "processes"),
-    # ---- collectives and predictions
-    "size": Range(1, 2**40, "1 TiB, in bytes"),
-    "image_bytes": Range(1, 2**30, "1 GiB, in bytes"),
-    "memory": Range(1, 2**50, "1 PiB, in bytes"),
-    "memory_limit": Range(1, 2**50, "1 PiB, in bytes"),
-    "host_time": Range(0, _DAY_S, "a day, in seconds"),
-    "host_step": Range(0, _DAY_S, "a day, in seconds"),
-    "rate": Range(1e-6, 10**9, "images/s of one GPU"),
-    "rate_error": Range(0, 1, "all of it"),
-    "parameters": Range(1, 10**13, "ten trillion"),
-    "straggler": Range(1, 1000, "times as long as the others"),
-    "clock": Range(0, 10**4, "MHz", above=True),
-    "what_if.bandwidth": _FACTOR,
-    "what_if.latency": _FACTOR,
 }
 
 
-def seconds_of(key: str, value: str | float, example: str) -> float:
-    """A setting's duration, a number of seconds or with a unit, in its range; `example` is for the sentence."""
+_READ: dict[str, tuple[Callable[[str], float], str]] = {"s": (seconds, "a duration"), "B": (size, "a size")}
+
+
+def converted(key: str, value: Any) -> Any:
+    """A text with a unit ("2h", "16GB") as a number in that of the setting; other values are returned unchanged."""
+    read, _ = _READ[TABLE[key].unit]
     try:
-        found_s = seconds(value) if isinstance(value, str) else float(value)
+        return read(value) if isinstance(value, str) else value
+    except ValueError:
+        raise _no_quantity(key, value) from None
+
+
+def seconds_of(key: str, value: str | float) -> float:
+    """A setting's duration, a number of seconds or with a unit, in its range."""
+    try:
+        found_s = float(converted(key, value))
     except (ValueError, TypeError):
-        raise ConfigError(f"{key}={value}: expected a duration, e.g. {example}") from None
+        raise _no_quantity(key, value) from None
     check({key: found_s})
     return found_s
+
+
+def _no_quantity(key: str, value: Any) -> ConfigError:
+    _, what = _READ[TABLE[key].unit]
+    return ConfigError(f"{key}={value}: expected {what}, e.g. {TABLE[key].example}")
 
 
 def check(settings: Mapping[str, Any], least: Mapping[str, tuple[float, str]] | None = None) -> None:

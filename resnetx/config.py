@@ -1,11 +1,9 @@
 """Settings as structs: a composed configuration becomes a `Request`, `RunSettings` or `Images`, or one `ConfigError`.
 
-The defaults are in `configs/`, and only there. `check` makes all checks of a request that need no device.
+The defaults are in `settings.table`, and only there. `check` makes all checks of a request that need no device.
 """
 
 from collections.abc import Iterable, Mapping
-from os import PathLike
-from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
@@ -24,25 +22,10 @@ from resnetx.launching import (
     refuse_unlaunched,
 )
 from resnetx.request import Request
+from resnetx.settings.table import TABLE
 from resnetx.transports import Way
 from resnetx.units import frequency, size
 from resnetx.variables import check_variables
-
-_PACKAGE = Path(__file__).resolve().parent
-# A wheel carries the folder inside the package, a checkout has it beside the package.
-CONFIGS = _PACKAGE / "configs" if (_PACKAGE / "configs").is_dir() else _PACKAGE.parent / "configs"
-
-# Settings that are or may be paths, in which a leading `~` is the user's home.
-PATHS = (
-    *("study", "input.root", "input.stage", "lab.system", "replay", "results", "out", "calibration", "rate"),
-    *("systems", "site", "prometheus", "publish"),
-)
-GROUPS = (
-    "model",
-    "input",
-    "strategy",
-    "tracker",
-)  # settings whose choices have settings of their own: folders of `configs/`
 
 
 class RunSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -98,7 +81,7 @@ def request_from(tree: Mapping[str, Any], max_gpus: int | None = None) -> Reques
     chosen["env"] = variables(chosen["env"])
     chosen["lab"] = lab_from(chosen["lab"])
     chosen["nodes"] = nodes_of(chosen["gpus"], per_node) if isinstance(chosen["gpus"], int) else 1
-    chosen["memory_limit"] = bytes_from("memory_limit", chosen["memory_limit"], "16GB")
+    chosen["memory_limit"] = bounds.converted("memory_limit", chosen["memory_limit"])
     request: Request = convert(chosen, Request)
     if launch:
         request = msgspec.structs.replace(request, env=of_ranks(launch, request.env, request.way.variables))
@@ -128,39 +111,6 @@ def lab_from(settings: Any) -> Lab | None:
     return lab
 
 
-def at_home(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The same settings, flat or as a tree, with `~` in paths expanded."""
-    found = dict(settings)
-    for key in PATHS:
-        group, _, below = key.partition(".")
-        if key in found:
-            found[key] = _at_home(found[key])
-        elif isinstance(found.get(group), Mapping) and below in found[group]:
-            found[group] = {**found[group], below: _at_home(found[group][below])}
-    return found
-
-
-def _at_home(value: Any) -> Any:
-    if isinstance(value, list):
-        return [_at_home(element) for element in value]
-    return path_at_home(value) if isinstance(value, str) else value
-
-
-def given_path(path: str | PathLike[str]) -> Path:
-    """A path as the user gives it, with `~` made out; a `ConfigError` where it is no path."""
-    if not isinstance(path, str | PathLike):
-        raise ConfigError(f"{shortened(path)}: expected a path, got {type(path).__name__}")
-    return Path(path_at_home(str(path)))
-
-
-def path_at_home(path: str) -> str:
-    """The path with a leading `~` expanded; unchanged if there is no such user."""
-    try:
-        return str(Path(path).expanduser()) if path.startswith("~") else path
-    except RuntimeError:
-        return path
-
-
 def threads_share(ranks: Any) -> int:
     """CPU threads per rank if the cores are divided evenly; 1 if `ranks` is not a positive number."""
     return max(1, cores() // ranks) if isinstance(ranks, int) and ranks > 0 else 1
@@ -187,17 +137,7 @@ def run_settings_from(tree: Mapping[str, Any]) -> RunSettings:
 
 
 def _seconds(key: str, value: Any) -> Any:
-    return bounds.seconds_of(key, value, "90s, 15min or 2h") if isinstance(value, str) else value
-
-
-def bytes_from(key: str, value: Any, example: str) -> Any:
-    """The bytes of a size, which may be a string as 16GB; other values are returned unchanged."""
-    if not isinstance(value, str):
-        return value
-    try:
-        return size(value)
-    except ValueError:
-        raise ConfigError(f"{key}={value}: expected a size, e.g. {example}") from None
+    return bounds.seconds_of(key, value) if isinstance(value, str) else value
 
 
 FIND = "find"  # value of `clock` with which `doctor` searches for it
@@ -208,7 +148,7 @@ def clock_from(value: str | float) -> float:
     try:
         clock_Hz = value * 1e6 if isinstance(value, int | float) else frequency(value)
     except ValueError:
-        raise ConfigError(f"clock={shortened(value)}: expected MHz, e.g. 1227 or 1227MHz") from None
+        raise ConfigError(f"clock={shortened(value)}: expected MHz, e.g. {TABLE['clock'].example}") from None
     bounds.check({"clock": clock_Hz / 1e6})
     return clock_Hz
 

@@ -30,6 +30,7 @@ from resnetx import bounds
 from resnetx.errors import ConfigError, FileError, convert
 from resnetx.loading import YAML_BYTES, File, YamlFile, name_fault
 from resnetx.loading.yaml_file import Path_, steps
+from resnetx.settings.table import tagged
 from resnetx.variables import check_site_variables, tuning
 from resnetx.visible import has_control, texts
 
@@ -90,7 +91,7 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     site: Site = Site()
 
 
-SETTINGS = ("launcher", "nodes", "node_rank", "rendezvous", "walltime", "jobs", "site")  # that `launch_from` reads
+SETTINGS = tagged("launch")  # that `launch_from` reads
 
 
 def refuse_unlaunched(tree: Mapping[str, Any]) -> None:
@@ -118,7 +119,7 @@ def launch_from(tree: Mapping[str, Any]) -> Launch | None:
 
 
 def _walltime(value: str | float) -> float:
-    return bounds.seconds_of("walltime", value, "30min or 2h")
+    return bounds.seconds_of("walltime", value)
 
 
 def _check(launch: Launch) -> None:

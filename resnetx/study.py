@@ -17,10 +17,11 @@ from typing import Any
 
 import msgspec
 
-from resnetx.config import CONFIGS, GROUPS
 from resnetx.errors import ConfigError, shortened, unknown_name
 from resnetx.loading import YAML_BYTES, File, YamlFile, is_file, name_fault
 from resnetx.request import Request
+from resnetx.settings.files import CONFIGS
+from resnetx.settings.table import GROUPS, tagged
 from resnetx.variables import check_file_variables
 
 MAX_POINTS = 10_000  # of a study: weeks, at a minute per run
@@ -30,7 +31,7 @@ Point = dict[str, Any]  # setting -> one value
 
 # What a study is made of: points, and how often they run. Where records are stored, who gets a
 # copy, and settings that make figures less trustworthy are decided by the user who starts it.
-SETTINGS = {*Request.__struct_fields__, "repeats", "twins", "budget", "baseline", "timeout", "convention"}
+SETTINGS = {*Request.__struct_fields__, *tagged("study")}
 
 
 class Study(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

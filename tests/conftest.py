@@ -12,13 +12,13 @@ from typing import Any
 import msgspec
 import pytest
 
+from resnetx.compose import compose
 from resnetx.config import request_from, run_settings_from
 from resnetx.measure.machine.environment import environment
 from resnetx.record import SCHEMA, Environment, RunFile, RunRecord, RunSummary, StudyRecord, cut_short
 from resnetx.record.prediction import PredictedPoint, Prediction, digest
 from resnetx.reporting.study.results import Results, points
 from resnetx.request import Request
-from resnetx.settings.compose import compose
 from resnetx.workloads import workload
 from tests import nullcuda
 from tests.preloaded.start import OF_VERBS, serving

@@ -8,8 +8,9 @@ import pytest
 import yaml
 
 from resnetx import bounds
-from resnetx.config import CONFIGS, GROUPS
 from resnetx.errors import ConfigError
+from resnetx.settings.files import CONFIGS
+from resnetx.settings.table import GROUPS
 
 
 def numbers(tree: dict[str, Any], before: str = "") -> set[str]:

@@ -5,10 +5,10 @@ import pytest
 
 from resnetx import choices, config
 from resnetx.cli.words import settings_of
+from resnetx.compose import compose
 from resnetx.config import check, images_from, request_from, run_settings_from
 from resnetx.errors import ConfigError
 from resnetx.request import Request
-from resnetx.settings.compose import compose
 
 
 def test_the_defaults_describe_a_request_that_can_run(request_of):

@@ -4,14 +4,14 @@ import re
 
 import pytest
 
-from resnetx.cli.grammar import VERBS
 from resnetx.cli.reference import records, settings
-from resnetx.cli.reference.__main__ import DOCS, PAGES
+from resnetx.cli.reference.__main__ import DOCS, PAGES, sources
 from resnetx.cli.reference.comments import field_comments
 from resnetx.record.bench import BenchPoint
 from resnetx.record.outcome import Failure
 from resnetx.record.phases import GradientBucket
 from resnetx.settings.files import names
+from resnetx.settings.verbs import VERBS
 from tests.documentation import ROOT, links
 
 INDEX = (DOCS / "index.md").read_text()
@@ -23,6 +23,11 @@ CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text()
 )
 def test_a_generated_page_is_what_its_source_says(name):
     assert (DOCS / name).read_text() == PAGES[name](), f"docs/{name} is out of date: python -m resnetx.cli.reference"
+
+
+@pytest.mark.parametrize(("path", "text"), [pytest.param(path, text, id=path.name) for path, text in sources().items()])
+def test_a_file_that_is_written_out_from_the_table_of_settings_is_what_it_says(path, text):
+    assert path.read_text() == text, f"{path} is out of date: python -m resnetx.cli.reference"
 
 
 def test_every_setting_is_on_the_page_with_its_type():

@@ -8,13 +8,13 @@ import pytest
 
 from resnetx import launching
 from resnetx.api.train import asked_run
+from resnetx.compose import asked, compose
 from resnetx.config import check, request_from, run_settings_from
 from resnetx.errors import ConfigError
 from resnetx.launching import Container, Launch, Site, launch_from, read_site
 from resnetx.record import write
 from resnetx.reporting.study.labels import varying_settings
-from resnetx.settings.compose import asked, compose
-from resnetx.settings.verbs import READS
+from resnetx.settings.verbs import VERBS
 
 SLURM = {"input": "synthetic", "launcher": "slurm"}
 # A value of each setting of a site file that is a text, or has texts in it.
@@ -110,21 +110,21 @@ def test_nothing_of_a_site_file_breaks_out_of_its_word(key, tmp_path):
             assert str(refused.value).startswith(f"{path}, line 1: ") and str(refused.value).isprintable()
 
 
-@pytest.mark.parametrize("verb", READS)
+@pytest.mark.parametrize("verb", VERBS)
 def test_an_empty_setting_is_refused(verb):
     """As `results=$RESULTS` of a shell without this variable: `out=` would go unnoticed."""
-    for key in READS[verb].settings:
+    for key in VERBS[verb].settings:
         if key not in ("env", "input.root", "input.stage", "rate"):  # the last three have their own sentences
             with pytest.raises(ConfigError, match=f"^{re.escape(key)}=: empty; give .* a value, or leave it out"):
                 asked(verb, {key: ""})
-    if "env" in READS[verb].settings:
+    if "env" in VERBS[verb].settings:
         assert asked(verb, {"env.X": ""}) == {"env.X": ""}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("verb", READS)
+@pytest.mark.parametrize("verb", VERBS)
 def test_no_setting_has_control_characters(verb):
-    for key in READS[verb].settings:
+    for key in VERBS[verb].settings:
         for value in ("x\n", ["x", "y\x1b"], {"z\r": 1}, {"z": "a\tb"}):
             with pytest.raises(ConfigError, match="has a line break or another control character") as refused:
                 asked(verb, {key: value})

@@ -4,9 +4,9 @@ import msgspec
 import pytest
 
 from resnetx import record
+from resnetx.compose import asked
 from resnetx.errors import ConfigError
 from resnetx.passwords import has_password, hide_in, without_passwords
-from resnetx.settings.compose import asked
 
 
 @pytest.mark.parametrize(

@@ -8,13 +8,12 @@ import pytest
 
 from resnetx.api.train import task_of
 from resnetx.cli import OVERRIDE, main
-from resnetx.cli.grammar import VERBS
 from resnetx.cli.lab_words import words_inside
 from resnetx.cli.words import settings_of
 from resnetx.config import check
 from resnetx.measure.launch import executor
 from resnetx.settings.files import names
-from resnetx.settings.verbs import refuse_unread
+from resnetx.settings.verbs import VERBS, refuse_unread
 from resnetx.settings.words import key_of
 from tests.documentation import PAGES, ROOT, WITH_COMMANDS, anchors, blocks, commands, links, shell_lines, typed
 

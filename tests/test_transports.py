@@ -5,9 +5,9 @@ import pytest
 
 from resnetx.api import obstacles
 from resnetx.api.sweep import study_of
+from resnetx.compose import compose
 from resnetx.config import check, request_from
 from resnetx.errors import ConfigError
-from resnetx.settings.compose import compose
 from resnetx.transports import AUTO, Way
 
 

@@ -48,7 +48,7 @@ def run(python, *words):
 
 @pytest.mark.slow
 def test_the_wheel_is_what_runs(installed):
-    program = "import resnetx, resnetx.config as c; print(resnetx.__file__, c.CONFIGS)"
+    program = "import resnetx, resnetx.settings.files as c; print(resnetx.__file__, c.CONFIGS)"
     module, configs = run(installed, "-c", program).split()
     assert Path(module).is_relative_to(installed.parent.parent)
     assert Path(configs).is_relative_to(installed.parent.parent)

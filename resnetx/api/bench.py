@@ -11,15 +11,15 @@ import msgspec
 from resnetx import bounds, copies, packages, progress
 from resnetx.api import bench_copies, bench_timing
 from resnetx.api.bench_import import import_bench
-from resnetx.api.bench_settings import LISTED, BenchSettings
+from resnetx.api.bench_settings import BenchSettings
 from resnetx.api.obstacles import obstacle_in_lab, obstacle_to_launch, obstacle_to_way, too_many_ranks
 from resnetx.api.runs import Kept, announce, machine_name, run_folder
+from resnetx.compose import asked, compose, points_of, struct_of
 from resnetx.config import (
     check,
     check_gpudirect,
     check_ranks,
     check_way,
-    given_path,
     lab_from,
     request_from,
     run_settings_from,
@@ -38,8 +38,9 @@ from resnetx.record import QUEUES, SCHEMA, BenchFile, BenchRecord, BenchRequest,
 from resnetx.record.limits import MAX_BYTES, MEASURED_BYTES, too_large
 from resnetx.request import Request
 from resnetx.settings import keywords
-from resnetx.settings.compose import asked, compose, points_of, struct_of
-from resnetx.settings.verbs import READS, group_of
+from resnetx.settings.files import given_path
+from resnetx.settings.table import tagged
+from resnetx.settings.verbs import VERBS, group_of
 from resnetx.study import Point
 from resnetx.table import Record, Records
 from resnetx.transports import Way
@@ -104,7 +105,7 @@ def benches_of(settings: Mapping[str, object]) -> AskedBenches:
     """What is asked for; refuses what no machine could run."""
     given = asked("bench", settings)
     own, workloads_asked = split(given)
-    wanted = struct_of({**READS["bench"].own, **own}, BenchSettings, listed=LISTED)
+    wanted = struct_of({**VERBS["bench"].own, **own}, BenchSettings)
     check_known_code(wanted.dirty)
     none = wanted.size in ([], ["none"])  # as where messages of a workload are all that is timed
     sizes = None if "size" not in own else [] if none else sizes_from(wanted.size)
@@ -145,7 +146,7 @@ def execute(settings: Mapping[str, object]) -> Iterator[Kept[BenchRecord]]:
 
 def split(given: Point) -> tuple[Point, Point]:
     """The settings of the bench itself, and those that name workloads."""
-    of_workloads = {key: value for key, value in given.items() if group_of(key) in WORKLOADS}
+    of_workloads = {key: value for key, value in given.items() if group_of(key) in tagged("workload")}
     return {key: value for key, value in given.items() if key not in of_workloads}, of_workloads
 
 
@@ -197,7 +198,7 @@ def _requests(
             iterations=ITERATIONS if asked.iterations is None else asked.iterations,
             seed=asked.seed,
             registered=asked.registered,
-            lab=lab_from(asked.lab),
+            lab=lab_from(msgspec.structs.asdict(asked.lab)),
             copies=kinds,
             copy_sizes_bytes=sorted({*(copies.SIZES_BYTES if sizes is None else sizes), *payloads}) if kinds else [],
             directions=list(dict.fromkeys(asked.direction)),
@@ -253,7 +254,7 @@ def _payloads(workloads_asked: Point) -> set[int]:
 def _workloads(workloads_asked: Point) -> list[Request]:
     """The workloads of a study or of settings, as requests of one rank: their messages are those of any number."""
     _, points = points_of(workloads_asked)
-    named = [{key: value for key, value in point.items() if group_of(key) in WORKLOADS} for point in points]
+    named = [{key: value for key, value in point.items() if group_of(key) in tagged("workload")} for point in points]
     requests = [request_from(compose(point)) for place, point in enumerate(named) if point not in named[:place]]
     for request in requests:
         check(request)

@@ -3,13 +3,13 @@
 from os import PathLike
 from pathlib import Path
 
-from resnetx.config import given_path
 from resnetx.errors import ConfigError, shortened
 from resnetx.formats.nccl_tests_json import encoded
 from resnetx.interconnect.measured import telling_times
 from resnetx.loading import is_folder
 from resnetx.operations import OPERATIONS
 from resnetx.record import BenchRecord, RunFolder, read
+from resnetx.settings.files import given_path
 
 
 def export_bench(bench: str | PathLike[str]) -> list[Path]:

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import msgspec
 
-from resnetx.api.bench_settings import LISTED, BenchSettings
+from resnetx.api.bench_settings import BenchSettings
 from resnetx.api.runs import Kept, run_folder
+from resnetx.compose import asked, struct_of
 from resnetx.config import sizes_from
 from resnetx.errors import ConfigError, shortened
 from resnetx.interconnect import bench_reading, imported, system
 from resnetx.interconnect.system import System
 from resnetx.record import BenchRecord, Device, Warning
-from resnetx.settings.compose import asked, struct_of
 from resnetx.traces.devices import is_called
 from resnetx.visible import visible
 
@@ -28,7 +28,7 @@ def import_bench(file: Path, settings: Mapping[str, object]) -> Kept[BenchRecord
     given = asked("bench", settings)
     if unread := [key for key in given if key not in READ]:
         raise ConfigError(f"{unread[0]}: nothing is measured with --import; it reads {', '.join(READ)}")
-    wanted = struct_of(given, BenchSettings, listed=LISTED)
+    wanted = struct_of(given, BenchSettings)
     if not wanted.collective or not wanted.gpus:
         raise ConfigError("--import: expected one collective= and one gpus=, not an empty list")
     if len(wanted.collective) > 1:

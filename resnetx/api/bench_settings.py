@@ -1,53 +1,13 @@
 """The settings of a bench."""
 
-import msgspec
-
 from resnetx.errors import ConfigError
 from resnetx.interconnect import system
 from resnetx.interconnect.system import System
-from resnetx.operations import Place
-from resnetx.record.bench import DType, Timing
-from resnetx.record.copies import Direction, Endpoint
-from resnetx.transports import TransportName
-
-LISTED = ("collective", "copy", "size", "direction", "gpus", "systems")  # those that take several values
+from resnetx.settings import keywords
 
 
-class BenchSettings(msgspec.Struct, frozen=True, kw_only=True):
+class BenchSettings(keywords.BenchFields, frozen=True, kw_only=True):
     """The settings that this verb reads, apart from those that name workloads."""
-
-    collective: list[str | None]
-    copy: list[str | None]
-    size: list[int | str]
-    direction: list[Direction]
-    endpoint: Endpoint | None
-    through: int | None
-    numa: int | None
-    transport: TransportName
-    interface: str | None
-    gpudirect: bool | None
-    gpus: list[int | None]
-    devices: list[int] | None
-    env: dict[str, str | int | float]
-    threads: int | None
-    warmup: int
-    iterations: int | None
-    seed: int
-    timeout: float | str
-    results: str
-    oversubscribe: bool
-    dirty: bool
-    registered: bool
-    lab: dict[str, str | float | None]
-    systems: list[str]
-    nodes: int | None
-    network: str | None
-    nics: int | None
-    place: Place | None
-    dtype: DType
-    timing: Timing | None
-    algorithm: str | None
-    protocol: str | None
 
     def system(self, nodes: int | None = None) -> System | None:
         """The machine that measures, as it is described; None: it is not. `nodes`: None: as many as its file says."""

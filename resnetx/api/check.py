@@ -14,6 +14,7 @@ from resnetx.api.obstacles import obstacle_to_launch
 from resnetx.api.predict import predicted
 from resnetx.api.runs import announce, machine_name
 from resnetx.api.system_settings import THIS, load_system
+from resnetx.compose import asked
 from resnetx.errors import ConfigError
 from resnetx.interconnect.bench_reading import with_readings
 from resnetx.interconnect.system import System
@@ -26,7 +27,6 @@ from resnetx.reporting.check.measured import FLOOR, SPREADS, checked
 from resnetx.reporting.check.outliers import outliers
 from resnetx.reporting.check.prometheus import metrics_text
 from resnetx.settings import keywords
-from resnetx.settings.compose import asked
 
 NO_SYSTEM = "no system is described that it could stand beside (systems=)"
 

@@ -5,13 +5,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Literal
 
 import msgspec
 
 from resnetx import bounds
 from resnetx.api.bench import benches_of
 from resnetx.api.train import task_of
+from resnetx.compose import asked, compose, struct_of
 from resnetx.config import run_settings_from, sizes_from
 from resnetx.errors import ConfigError
 from resnetx.host import cores, node_name
@@ -20,33 +20,20 @@ from resnetx.measure.launch import slurm
 from resnetx.measure.study.continuity import check_known_code
 from resnetx.record import BenchFile, RunFile
 from resnetx.record.check import Measure
-from resnetx.settings.compose import asked, compose, struct_of
-from resnetx.settings.verbs import READS, group_of
+from resnetx.settings import keywords
+from resnetx.settings.table import tagged
+from resnetx.settings.verbs import VERBS, group_of, reads
 from resnetx.settings.words import written
 from resnetx.study import Point
 
 ALL = "ALL"
-OF_BENCH = ("size", "env", "threads", "warmup", "iterations", "timeout", "results", "oversubscribe")
-OF_TRAINING = (
-    *("model", "image_size", "precision", "batch_size", "input", "env", "threads", "warmup", "steps", "windows"),
-    *("timeout", "results", "oversubscribe"),
-)
+# Settings of the check itself; others are those of its runs.
+OWN = (*tagged("launch"), "gpus", "systems", "network", "nics", "budget", "prometheus", "dirty")
 SUFFIX = ".prom"  # of the files that the collector reads
 
 
-class CheckSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """The settings that are no part of a run."""
-
-    launcher: Literal["slurm"] | None
-    nodes: int | str | None
-    gpus: int | None
-    size: int | str
-    systems: list[str]
-    network: str | None
-    nics: int | None
-    budget: float | str | None
-    prometheus: str | None
-    dirty: bool
+class CheckSettings(keywords.CheckFields, frozen=True, kw_only=True):
+    """The settings that this verb reads, apart from those that name its workload."""
 
     @property
     def prometheus_file(self) -> Path | None:
@@ -85,7 +72,7 @@ class AskedCheck:
     @property
     def training(self) -> Point:
         """What decides on the training point."""
-        return _of({**READS["check"].own, **self.given}, OF_TRAINING)
+        return _of_runs("train", {**VERBS["check"].own, **self.given})
 
     @cached_property
     def training_point(self) -> RunFile:
@@ -103,7 +90,7 @@ class AskedCheck:
 
     def _all_reduce(self, nodes: int) -> BenchFile:
         """An all-reduce among the ranks of so many nodes."""
-        own = {**_of(self.given, OF_BENCH), "collective": "allreduce", "gpus": nodes * self.gpus}
+        own = {**_of_runs("bench", self.given), "collective": "allreduce", "gpus": nodes * self.gpus}
         (task,) = benches_of({**own, **self._launch_words(nodes)}).tasks
         return task
 
@@ -122,11 +109,14 @@ class AskedCheck:
     def _launch_words(self, nodes: int) -> Point:
         if self.fleet.launch is None:
             return {}
-        return {"launcher": "slurm", "nodes": nodes, **_of(self.given, ("site",))}
+        site = {"site": self.given["site"]} if "site" in self.given else {}
+        return {"launcher": "slurm", "nodes": nodes, **site}
 
 
-def _of(given: Mapping[str, object], names: tuple[str, ...]) -> Point:
-    return {key: value for key, value in given.items() if group_of(key) in names}
+def _of_runs(verb: str, given: Mapping[str, object]) -> Point:
+    """What is passed on to the runs that a verb makes: a bench has no workload."""
+    own = {*OWN, *tagged("workload")} if verb == "bench" else {*OWN}
+    return {key: value for key, value in given.items() if reads(VERBS[verb].settings, key) and group_of(key) not in own}
 
 
 def _on(launch: Launch | None, nodes: tuple[str, ...]) -> Launch | None:
@@ -137,8 +127,8 @@ def _on(launch: Launch | None, nodes: tuple[str, ...]) -> Launch | None:
 def asked_check(given_settings: Mapping[str, object]) -> AskedCheck:
     """What is asked for; refuses what no machine could run."""
     given = asked("check", given_settings)
-    tree = compose({**READS["check"].own, **given})
-    settings = struct_of({**READS["check"].own, **given}, CheckSettings, listed=("systems",))
+    tree = compose({**VERBS["check"].own, **given})
+    settings = struct_of({**VERBS["check"].own, **given}, CheckSettings)
     check_known_code(settings.dirty)
     if len(settings.systems) > 1:
         raise ConfigError(
@@ -147,14 +137,14 @@ def asked_check(given_settings: Mapping[str, object]) -> AskedCheck:
     for key, value in {"network": settings.network, "nics": settings.nics}.items():
         if value is not None and not settings.systems:
             raise ConfigError(f"{key}={value}: joins nodes of a described system; add systems=NAME")
-    budget = READS["check"].own["budget"] if settings.budget is None else settings.budget
+    budget = VERBS["check"].own["budget"] if settings.budget is None else settings.budget
     fleet, results = _fleet(settings, tree)
     made = AskedCheck(
         settings=settings,
         given=given,
         fleet=fleet,
         gpus=_gpus(settings, fleet.launch),
-        budget_s=bounds.seconds_of("budget", budget, "2m"),
+        budget_s=bounds.seconds_of("budget", budget),
         results=results,
     )
     _refuse_impossible(made)

@@ -14,7 +14,8 @@ from resnetx.api.predict import predicted
 from resnetx.api.stored import counted, listed, paths_by_kind, stored
 from resnetx.api.studies import MeasuredStudy, loaded_study, only_study
 from resnetx.api.system_settings import load_system
-from resnetx.config import given_path, sizes_from
+from resnetx.compose import asked
+from resnetx.config import sizes_from
 from resnetx.errors import ConfigError
 from resnetx.interconnect.system import System
 from resnetx.loading import is_file
@@ -33,7 +34,7 @@ from resnetx.reporting.systems.comparison import compare_systems
 from resnetx.reporting.systems.explanations import Causes
 from resnetx.reporting.table import table_of, write_csv
 from resnetx.settings import keywords
-from resnetx.settings.compose import asked
+from resnetx.settings.files import given_path
 from resnetx.settings.verbs import group_of
 from resnetx.settings.words import written
 from resnetx.study import Point

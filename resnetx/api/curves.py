@@ -10,6 +10,7 @@ from resnetx import bounds, study, workloads
 from resnetx.api.known_rates import KnownRates
 from resnetx.api.known_scaling import KnownScaling
 from resnetx.choices import NoExchange, Server, Strategy
+from resnetx.compose import compose, points_of
 from resnetx.config import check, request_from
 from resnetx.errors import ConfigError
 from resnetx.loading import is_folder
@@ -21,8 +22,7 @@ from resnetx.prediction.traced_exchange import refuse_silent
 from resnetx.record import Unknown
 from resnetx.record.trace import Trace
 from resnetx.request import Request
-from resnetx.settings.compose import compose, points_of
-from resnetx.settings.verbs import READS, group_of
+from resnetx.settings.verbs import VERBS, group_of
 from resnetx.traces.checks import UNSIZED, refuse_unsound
 from resnetx.traces.runs import read_all
 from resnetx.workloads.counts import BYTES_PER_PARAMETER
@@ -147,7 +147,7 @@ def _split(point: study.Point) -> str:
 
 def _named(given: study.Point, wanted: Wanted) -> Iterator[Request]:
     """Requests by name. Feeding them is left out unless it is asked for."""
-    own = dict(READS["predict"].own)
+    own = dict(VERBS["predict"].own)
     own["gpus"] = _gpus(wanted, own["gpus"])
     if "study" in given:
         del own["gpus"]
@@ -214,7 +214,7 @@ def _imported(trace: Trace, given: study.Point, wanted: Wanted) -> Iterator[Curv
         )
     _refuse_inference(trace)
     defaults = {
-        "gpus": _gpus(wanted, READS["predict"].own["gpus"]),
+        "gpus": _gpus(wanted, VERBS["predict"].own["gpus"]),
         "batch_size": max(each.batch_size for each in trace.batches),
         "scaling": "weak",  # a batch size of its own is each GPU's
         **({"strategy": "layerwise"} if wanted.as_traced else {}),  # a message for each layer is what it has

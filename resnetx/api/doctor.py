@@ -5,11 +5,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from resnetx import packages
+from resnetx.compose import asked, compose
 from resnetx.config import run_settings_from
 from resnetx.errors import ConfigError
 from resnetx.settings import keywords
-from resnetx.settings.compose import asked, compose
-from resnetx.settings.verbs import CLOCKED, group_of
+from resnetx.settings.table import tagged
+from resnetx.settings.verbs import group_of
 from resnetx.settings.words import written
 from resnetx.table import Records
 
@@ -35,7 +36,9 @@ def findings(settings: Mapping[str, object]) -> "Records[Finding]":
     if obstacle := packages.not_unix():
         raise ConfigError(obstacle)
     tree = compose(given)
-    for word in written({key: value for key, value in given.items() if group_of(key) in CLOCKED and value is not None}):
+    for word in written(
+        {key: value for key, value in given.items() if group_of(key) in tagged("load") and value is not None}
+    ):
         raise ConfigError(f"{word}: only with a clock; add clock=find, or a clock to test, e.g. clock=1227MHz")
     run = run_settings_from(tree)
     if run.launch is not None:

@@ -12,6 +12,8 @@ import msgspec
 
 from resnetx import packages, progress
 from resnetx.api.obstacles import obstacle_to
+from resnetx.compose import asked as settings_asked
+from resnetx.compose import compose, one_point, struct_of
 from resnetx.config import FIND, check_ranks, clock_from, request_from
 from resnetx.errors import ConfigError
 from resnetx.host import kernel_file
@@ -26,21 +28,13 @@ from resnetx.measure.machine.sensors import NvmlGpu
 from resnetx.measure.machine.visible_gpus import gpus_here
 from resnetx.record import Unknown
 from resnetx.request import Request
-from resnetx.settings.compose import asked as settings_asked
-from resnetx.settings.compose import compose, one_point, struct_of
-from resnetx.settings.verbs import CLOCKED, READS, group_of
+from resnetx.settings import keywords
+from resnetx.settings.table import tagged
+from resnetx.settings.verbs import VERBS, group_of
 from resnetx.settings.words import written
 from resnetx.study import Point
 
-
-class ClockSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """The settings that say nothing of the load."""
-
-    clock: str | float
-    devices: list[int] | None
-
-
-OWN = ClockSettings.__struct_fields__
+OWN = VERBS["doctor"].fields("clock")  # the settings that say nothing of the load
 
 
 @dataclass(frozen=True)
@@ -59,9 +53,10 @@ def find_clock(settings: Mapping[str, object]) -> FoundClock:
     given = settings_asked("doctor", settings)
     if obstacle := packages.not_unix():
         raise ConfigError(obstacle)
-    for word in written({key: value for key, value in given.items() if group_of(key) not in CLOCKED}):
+    for word in written({key: value for key, value in given.items() if group_of(key) not in tagged("load")}):
         raise ConfigError(f"{word}: does not apply with clock=; leave it out")
-    asked = struct_of({key: value for key, value in given.items() if key in OWN}, ClockSettings, listed=())
+    asked = struct_of({key: value for key, value in given.items() if key in OWN}, keywords.DoctorClockFields)
+    assert asked.clock is not None, "`doctor` comes here with a clock"
     wanted_Hz = None if asked.clock == FIND else clock_from(asked.clock)
     nvml = _nvml("clock=find" if wanted_Hz is None else f"clock={wanted_Hz / 1e6:g}MHz")
     requests = _requests(given, asked.devices or list(range(gpus_here())))
@@ -143,7 +138,7 @@ def _requests(given: Point, devices: list[int]) -> list[Request]:
     """The load of each GPU: one rank that trains what is asked for, with a run's share of the CPUs."""
     check_ranks(len(devices), devices, {})
     point = one_point({key: value for key, value in given.items() if key not in OWN}, "the load is one")
-    tree = compose({**READS["doctor"].own, **point, "input": "synthetic", "gpus": 1})
+    tree = compose({**VERBS["doctor"].own, **point, "input": "synthetic", "gpus": 1})
     load = request_from(tree, max_gpus=len(devices))
     requests = [msgspec.structs.replace(load, devices=[device]) for device in devices]
     for request in requests:

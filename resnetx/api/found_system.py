@@ -15,18 +15,20 @@ import msgspec
 from resnetx import progress
 from resnetx.api import topology_drawings
 from resnetx.api.topology_answers import links_of
-from resnetx.config import given_path
+from resnetx.compose import asked, struct_of
 from resnetx.errors import ConfigError
 from resnetx.interconnect import paths, system
+from resnetx.interconnect.collective import LIBRARIES
 from resnetx.interconnect.survey import Survey, joined
 from resnetx.interconnect.survey_file import WrittenSystem, written_system
 from resnetx.interconnect.survey_gpus import nvlinks_of
 from resnetx.interconnect.survey_parts import PartSettings
 from resnetx.interconnect.survey_reading import read_survey
-from resnetx.interconnect.system import Library, System
+from resnetx.interconnect.system import System
 from resnetx.loading import name_fault
 from resnetx.record.topology import DeviceLink, FoundSystem
-from resnetx.settings.compose import asked, struct_of
+from resnetx.settings import keywords
+from resnetx.settings.files import given_path
 from resnetx.study import Point
 
 YAML = (".yaml", ".yml")
@@ -34,17 +36,8 @@ YAML = (".yaml", ".yml")
 T = TypeVar("T", bound=msgspec.Struct)
 
 
-class FoundSettings(msgspec.Struct, frozen=True, kw_only=True):
+class FoundSettings(keywords.TopologyImportFields, frozen=True, kw_only=True):
     """What a user says of a machine that its sources do not, and where its file goes."""
-
-    gpu: str | None
-    cpu: str | None
-    nic: str | None
-    pcie: int | None
-    gpus: int | None
-    library: Library | None
-    results: str
-    out: str | None
 
     @property
     def parts(self) -> PartSettings:
@@ -90,7 +83,7 @@ def plain_settings(given: Point, question: str, kind: type[T]) -> T:
         if key not in kind.__struct_fields__:
             known = ", ".join(kind.__struct_fields__)
             raise ConfigError(f"{key}={given[key]}: has no effect with {question}, which reads {known}")
-    return struct_of(given, kind, listed=())
+    return struct_of(given, kind)
 
 
 def found(survey: Survey, wanted: FoundSettings, given: Point, stem: str, made_from: str) -> Found:
@@ -109,6 +102,8 @@ def found_from(
     made_from: str,
 ) -> Found:
     """A survey as a system, written where `out` or `results` says."""
+    if library is not None and library not in LIBRARIES:
+        raise ConfigError(f"library={library}: not one of the known values ({', '.join(LIBRARIES)})")
     file = file_of(out, results, stem)
     written = written_system(survey, parts, library, made_from)
     machine = loaded(written.text, file.stem if file else stem, survey.source)

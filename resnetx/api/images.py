@@ -5,9 +5,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Unpack, overload
 
 from resnetx import progress
-from resnetx.config import Images, given_path, images_from
+from resnetx.compose import asked, compose
+from resnetx.config import Images, images_from
 from resnetx.settings import keywords
-from resnetx.settings.compose import asked, compose
+from resnetx.settings.files import given_path
 
 if TYPE_CHECKING:
     from resnetx.inputs.images import Made

@@ -1,30 +1,19 @@
 """The lab: the networks of namespaces that stand for systems, which `train`, `sweep` and `bench` run in."""
 
 from collections.abc import Iterator, Mapping
-from typing import Literal, Unpack
+from typing import Unpack
 
-import msgspec
-
+from resnetx.compose import asked, struct_of
 from resnetx.config import LAB, lab_from
 from resnetx.errors import ConfigError
 from resnetx.interconnect import system
 from resnetx.interconnect.lab_network import MOST_RANKS, LabNetwork, lab_network
 from resnetx.settings import keywords
-from resnetx.settings.compose import asked, struct_of
+from resnetx.settings.table import TABLE
 from resnetx.study import Point
 from resnetx.table import Records
 
-INSIDE = ("train", "sweep", "bench", "predict")  # the verbs that run in the lab, or predict what would come of it
-
-
-class LabSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """The settings of this verb."""
-
-    systems: list[str]
-    scale: float
-    transport: Literal["auto", "pcie", "host"]
-    gpus: list[int | None]
-    devices: list[int] | None
+INSIDE = tuple(TABLE["lab"].readers)  # the verbs that run in the lab, or predict what would come of it
 
 
 def lab(**settings: Unpack[keywords.LabKeywords]) -> Records[LabNetwork]:
@@ -45,14 +34,14 @@ def networks(given: Point) -> list[LabNetwork]:
     return list(_networks(_settings(given)))
 
 
-def _settings(given: Point) -> LabSettings:
-    wanted = struct_of(given, LabSettings, listed=("systems", "gpus"))
+def _settings(given: Point) -> keywords.LabFields:
+    wanted = struct_of(given, keywords.LabFields)
     if not wanted.systems:
         raise ConfigError("systems=[]: expected the systems that the lab builds, e.g. systems=gx8 scale=100")
     return wanted
 
 
-def _networks(wanted: LabSettings) -> Iterator[LabNetwork]:
+def _networks(wanted: keywords.LabFields) -> Iterator[LabNetwork]:
     for name in wanted.systems:
         lab = lab_from({"system": name, "scale": wanted.scale, "transport": wanted.transport})
         assert lab is not None, "a system is named"

@@ -9,7 +9,6 @@ from resnetx import record
 from resnetx.api import predictions
 from resnetx.api.stored import counted, listed, own_records, stored
 from resnetx.api.studies import MeasuredStudy, measured_study
-from resnetx.config import given_path
 from resnetx.errors import ConfigError
 from resnetx.interconnect import system
 from resnetx.interconnect.system import System
@@ -26,6 +25,7 @@ from resnetx.record.steering import Steering
 from resnetx.record.system_comparison import SystemComparison
 from resnetx.record.trace import Trace
 from resnetx.settings import keywords
+from resnetx.settings.files import given_path
 from resnetx.traces.files import read_trace
 
 KINDS: dict[str, Any] = {

@@ -2,41 +2,23 @@
 
 from collections.abc import Mapping
 
-import msgspec
-
 from resnetx.api.found_system import Found, found_from, plain_settings
-from resnetx.config import given_path
+from resnetx.compose import asked
 from resnetx.errors import ConfigError
 from resnetx.interconnect import system
 from resnetx.interconnect.planned import Plan, planned
 from resnetx.interconnect.survey_parts import PartSettings, entries, named
-from resnetx.interconnect.system import Library, System
-from resnetx.settings.compose import asked
+from resnetx.interconnect.system import System
+from resnetx.settings import keywords
+from resnetx.settings.files import given_path
 
 NEW = "new"  # the word behind the verb
-
-
-class NewSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of the machine."""
-
-    like: str | None
-    gpu: str | None
-    cpu: str | None
-    nic: str | None
-    pcie: int | None
-    gpus: int | None
-    switches: int | None
-    sockets: int | None
-    uplink: str | None
-    library: Library | None
-    results: str
-    out: str | None
 
 
 def new_system(settings: Mapping[str, object]) -> Found:
     """The system of a machine on paper; every guess is marked as assumed."""
     given = asked("topology", settings)
-    wanted = plain_settings(given, NEW, NewSettings)
+    wanted = plain_settings(given, NEW, keywords.TopologyNewFields)
     if wanted.like is None:
         raise ConfigError("like=null: expected the system that the new one resembles, as like=pcie-gen5")
     like = system.load(str(given_path(wanted.like)) if wanted.like.endswith((".yaml", ".yml")) else wanted.like)

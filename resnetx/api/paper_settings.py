@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from resnetx import progress
+from resnetx.compose import options_of
 from resnetx.reporting.systems.claims import PaperSetting, published
-from resnetx.settings.compose import options_of
 from resnetx.settings.words import written
 from resnetx.study import Point
 

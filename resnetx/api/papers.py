@@ -18,6 +18,7 @@ from resnetx.api import message_costs
 from resnetx.api.paper_settings import left_to_the_paper
 from resnetx.api.predict import predicted
 from resnetx.api.steer_paper import steer_owned
+from resnetx.compose import compose
 from resnetx.config import request_from
 from resnetx.errors import ConfigError, unknown_name
 from resnetx.interconnect import collective, paths, system
@@ -32,7 +33,6 @@ from resnetx.reporting.systems.claim_items import COPIES, TRAFFIC, Traffic, of_p
 from resnetx.reporting.systems.claims import PAPERS, Case, Claims, check_paper, of_messages, published
 from resnetx.reporting.systems.comparison import compare_systems, side_by_side
 from resnetx.reporting.systems.explanations import with_causes
-from resnetx.settings.compose import compose
 from resnetx.workloads import table, tensorflow_networks
 from resnetx.workloads.counts import variables_bytes
 

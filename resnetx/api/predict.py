@@ -15,7 +15,6 @@ from resnetx.api.folders import new_folder
 from resnetx.api.known_rates import KnownRates, known_rates
 from resnetx.api.known_scaling import KnownScaling
 from resnetx.api.predict_settings import (
-    ASSUMED,
     PredictSettings,
     by_framework,
     fabrics,
@@ -24,7 +23,7 @@ from resnetx.api.predict_settings import (
     wanted_of,
 )
 from resnetx.choices import Server, SyntheticInput
-from resnetx.config import given_path
+from resnetx.compose import asked as settings_asked
 from resnetx.errors import ConfigError
 from resnetx.formats import chrome
 from resnetx.host import node_name
@@ -40,7 +39,8 @@ from resnetx.prediction.scenario import Fabric, Subject, TrainingSetup
 from resnetx.record import Unknown
 from resnetx.record.prediction import PredictedPoint, Prediction
 from resnetx.settings import keywords
-from resnetx.settings.compose import asked as settings_asked
+from resnetx.settings.files import given_path
+from resnetx.settings.table import tagged
 from resnetx.settings.verbs import group_of
 from resnetx.settings.words import written
 from resnetx.study import Point
@@ -178,7 +178,7 @@ def _set_by_the_user(given: Point) -> Iterator[RecordInput]:
     """The settings that stand in place of what is described."""
     for word in written(given):
         key, _, value = word.partition("=")
-        if group_of(key) in ASSUMED:
+        if group_of(key) in tagged("assumed"):
             error = _STATED_ERRORS.get(key, Unknown(UNCHECKED))
             yield RecordInput(key, value, "assumed", "asked for", error)
 

@@ -1,18 +1,18 @@
 """The settings of predictions, as what the model of prediction takes: systems, and how they train."""
 
 from collections.abc import Mapping, Sequence
-from typing import Literal
 
 import msgspec
 
 from resnetx import bounds, progress
 from resnetx.api.calibrations import Calibrations
 from resnetx.api.curves import Wanted
-from resnetx.api.known_rates import KnownRates, Rate
+from resnetx.api.known_rates import KnownRates
 from resnetx.api.known_scaling import KnownScaling
-from resnetx.api.system_settings import SystemSettings
+from resnetx.api.system_settings import load_systems, refuse_no_library
 from resnetx.choices import After, Lab, Layerwise, Strategy
-from resnetx.config import FIND, bytes_from, clock_from, lab_from
+from resnetx.compose import struct_of
+from resnetx.config import FIND, clock_from, lab_from
 from resnetx.errors import ConfigError, unknown_name
 from resnetx.interconnect import system
 from resnetx.interconnect.collective import LIBRARIES
@@ -21,8 +21,9 @@ from resnetx.interconnect.system import System
 from resnetx.interconnect.what_if import link_kinds
 from resnetx.prediction.job import Overlap
 from resnetx.prediction.scenario import Fabric, TrainingSetup
-from resnetx.prediction.staged import CLASSES, StagedClass
-from resnetx.settings.compose import struct_of
+from resnetx.prediction.staged import CLASSES
+from resnetx.settings import keywords
+from resnetx.settings.table import tagged
 from resnetx.settings.verbs import group_of
 from resnetx.study import Point
 
@@ -38,74 +39,16 @@ FRAMEWORKS: dict[str, tuple[Strategy, Overlap]] = {
 # TensorFlow: `variable_update=parameter_server` of its benchmarks (docs_src/performance/benchmarks.md, 2017).
 SERVERS = ("tensorflow",)
 
-# Settings by which a point is predicted otherwise than its machine is described.
-ASSUMED = (
-    *(
-        "clock",
-        "framework",
-        "gradients",
-        "host_step",
-        "host_time",
-        "memory",
-        "overlap",
-        "staged",
-        "straggler",
-        "what_if",
-    ),
-)
 
-# Settings that say which machine, or how its messages are modelled: in the lab both are given.
-NOT_IN_LAB = (
-    *("systems", "nodes", "network", "nics", "library", "transport", "calibration", "staged"),
-    *("communication", "sensitivity", "clock", "rate", "rate_error", "host_step"),
-)
-
-# Settings that only say how messages are modelled.
-MODELLED = ("calibration", "gradients", "library", "sensitivity", "staged", "transport", "what_if")
-
-
-class _Overlap(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    input: bool
-    host_to_device: bool
-    parameters: bool
-
-
-class _WhatIf(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    bandwidth: dict[str, float]
-    latency: float
-
-
-class PredictSettings(SystemSettings, frozen=True, kw_only=True):
+class PredictSettings(keywords.PredictFields, frozen=True, kw_only=True):
     """The settings of a prediction that do not describe the workload."""
-
-    calibration: list[str | None]  # files, each for what it knows
-    rate: Rate | None
-    rate_error: float | None
-    communication: Literal["model", "trace"]
-    parameters: float | None
-    lab: dict[str, str | float | list[str | None] | None]
-    framework: list[str | None]  # an axis: `by_framework` has one of each
-    overlap: _Overlap
-    staged: StagedClass | None
-    gradients: Literal["fp32", "bf16", "fp16"]
-    straggler: float
-    host_time: str | float
-    host_step: str | float | None
-    image_bytes: str | int | None
-    memory: str | int | None
-    memory_model: Literal["torch", "caffe"]
-    clock: str | float | None
-    what_if: _WhatIf
-    sensitivity: bool
-    timeline: bool
-    convention: str
-    baseline: int
 
     @property
     def labs(self) -> list[Lab]:
         """The systems that the lab builds; [] where predictions are of the systems themselves."""
-        name = self.lab["system"]
-        made = [lab_from({**self.lab, "system": each}) for each in (name if isinstance(name, list) else [name])]
+        given = msgspec.structs.asdict(self.lab)
+        names = self.lab.system if isinstance(self.lab.system, list) else [self.lab.system]
+        made = [lab_from({**given, "system": each}) for each in names]
         return [lab for lab in made if lab is not None]
 
     @property
@@ -116,14 +59,14 @@ class PredictSettings(SystemSettings, frozen=True, kw_only=True):
 def split(given: Point) -> tuple[PredictSettings, Point]:
     """The settings of the prediction itself, and those that describe the workload."""
     own = {key: value for key, value in given.items() if group_of(key) in PredictSettings.__struct_fields__}
-    settings = struct_of(own, PredictSettings, listed=("systems", "library", "framework", "calibration"))
+    settings = struct_of(own, PredictSettings)
     _check(settings)
     for key in own:
-        if settings.labs and (key in NOT_IN_LAB or key.startswith("what_if.bandwidth")):
+        if settings.labs and (group_of(key) in tagged("no-lab") or key.startswith("what_if.bandwidth")):
             raise ConfigError(
                 f"{key}: has no effect in the lab, which has the links of lab.system and gloo's messages; leave it out"
             )
-        if settings.communication == "trace" and group_of(key) in MODELLED:
+        if settings.communication == "trace" and group_of(key) in tagged("message"):
             raise ConfigError(
                 f"{key}: changes how messages are modelled, and communication=trace takes those of a trace"
             )
@@ -190,10 +133,10 @@ def wanted_of(
 
 def fabrics(settings: PredictSettings, found: Calibrations) -> list[Fabric]:
     """The systems that are asked for, each with every library; `found`: what the files of `calibration` know."""
-    settings.refuse_no_library()
+    refuse_no_library(settings.library)
     if labs := settings.labs:
         return [_in_lab(settings, lab) for lab in labs]
-    machines = settings.load(settings.systems)
+    machines = load_systems(settings, settings.systems)
     if not machines:
         raise ConfigError("systems=[]: expected names or files of systems, as systems=dgx1-p100,gx8")
     _refuse_unknown_links(settings.what_if.bandwidth, machines)
@@ -249,8 +192,8 @@ def setting_of(settings: PredictSettings) -> TrainingSetup:
         straggler=settings.straggler,
         host_s=_time("host_time", settings.host_time),
         host_step_s=None if settings.host_step is None else _time("host_step", settings.host_step),
-        image_bytes=_size("image_bytes", settings.image_bytes, "34kB"),
-        memory_bytes=_size("memory", settings.memory, "16GB"),
+        image_bytes=_size("image_bytes", settings.image_bytes),
+        memory_bytes=_size("memory", settings.memory),
         memory_model=settings.memory_model,
         clock_Hz=_clock_Hz(settings.clock),
         sensitivity=settings.sensitivity,
@@ -275,10 +218,10 @@ def _parameters(given: float | None) -> int | None:
 
 
 def _time(key: str, given: str | float) -> float:
-    return bounds.seconds_of(key, given, "0.03s")
+    return bounds.seconds_of(key, given)
 
 
-def _size(key: str, given: str | int | None, example: str) -> int | None:
-    size_bytes: int | None = bytes_from(key, given, example)
+def _size(key: str, given: str | int | None) -> int | None:
+    size_bytes: int | None = bounds.converted(key, given)
     bounds.check({key: size_bytes})
     return size_bytes

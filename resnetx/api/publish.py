@@ -11,11 +11,11 @@ import msgspec
 
 from resnetx import progress, record
 from resnetx.api.benches import bench_files
-from resnetx.config import given_path
 from resnetx.errors import ConfigError, FileError
 from resnetx.measure.launch.results_folder import write
 from resnetx.record import BenchRecord, RunFolder, RunRecord, StudyFolder, StudyRecord
 from resnetx.record.published import Names, published
+from resnetx.settings.files import given_path
 
 
 def publish(paths: Sequence[Path], target: str | Path) -> Path:

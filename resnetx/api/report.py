@@ -10,7 +10,7 @@ from resnetx.api.drawings import note_undrawn
 from resnetx.api.publish import publish
 from resnetx.api.stored import Stored, counted, listed, paths_by_kind, stored
 from resnetx.api.studies import MeasuredStudy, loaded_study
-from resnetx.config import given_path
+from resnetx.compose import asked
 from resnetx.errors import ConfigError, FileError
 from resnetx.interconnect.steered import steered
 from resnetx.interconnect.system import described
@@ -19,7 +19,7 @@ from resnetx.record import BenchRecord, StudyFolder
 from resnetx.record.steering import Steering
 from resnetx.reporting.study.results import Results
 from resnetx.settings import keywords
-from resnetx.settings.compose import asked
+from resnetx.settings.files import given_path
 
 if TYPE_CHECKING:
     from resnetx.reporting.charts.figure import AnyChart

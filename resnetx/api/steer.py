@@ -13,13 +13,13 @@ from resnetx.api.found_system import YAML
 from resnetx.api.steer_effect import node_text
 from resnetx.api.steer_record import Job, steering
 from resnetx.api.steer_settings import Node, SteerSettings, devices_of, node_of, split
-from resnetx.config import given_path
+from resnetx.compose import asked
 from resnetx.errors import ConfigError
 from resnetx.host import node_name
 from resnetx.loading import name_fault
 from resnetx.record.steering import Steering, steering_file
 from resnetx.settings import keywords
-from resnetx.settings.compose import asked
+from resnetx.settings.files import given_path
 from resnetx.study import Point
 
 

@@ -10,7 +10,6 @@ import msgspec
 from resnetx.api.predict import predicted
 from resnetx.api.steer_settings import Node, SteerSettings
 from resnetx.choices import NoExchange, Server
-from resnetx.config import given_path
 from resnetx.interconnect import collective, steered
 from resnetx.interconnect.measured import UNCALIBRATED
 from resnetx.interconnect.steering.rtl import Units
@@ -18,6 +17,7 @@ from resnetx.interconnect.system import System
 from resnetx.interconnect.system_text import system_text
 from resnetx.record.prediction import PredictedPoint
 from resnetx.request import Request
+from resnetx.settings.files import given_path
 from resnetx.study import Point
 from resnetx.units import si
 

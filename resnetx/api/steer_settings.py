@@ -1,39 +1,25 @@
 """The settings of `steer`: the node, who exchanges what on it, and what limits its links."""
 
 from collections.abc import Sequence
-from typing import Literal
 
 import msgspec
 
 from resnetx import bounds
 from resnetx.api.system_settings import THIS
-from resnetx.config import at_home
+from resnetx.compose import struct_of
 from resnetx.errors import ConfigError
 from resnetx.interconnect import steered
 from resnetx.interconnect.system import System, described
 from resnetx.interconnect.system_file import SystemFile
-from resnetx.settings.compose import struct_of
+from resnetx.settings import keywords
+from resnetx.settings.files import at_home
+from resnetx.settings.table import tagged
 from resnetx.settings.verbs import group_of
 from resnetx.study import Point
 
-OF_WORKLOAD = ("model", "image_size", "precision", "batch_size", "strategy")
 
-
-class SteerSettings(msgspec.Struct, frozen=True, kw_only=True):
+class SteerSettings(keywords.SteerFields, frozen=True, kw_only=True):
     """The settings that are no part of the workload."""
-
-    systems: list[str]
-    library: str | None
-    devices: list[int] | None
-    pattern: Literal["allreduce", "replicated", "server"] | None
-    phases: bool
-    durations: list[float | str]
-    reconfiguration: float | str | None
-    receivers: int | list[int] | None
-    reach: Literal["built", "any"]
-    switch: str | None
-    results: str
-    out: str | None
 
     @property
     def durations_s(self) -> list[float]:
@@ -42,16 +28,16 @@ class SteerSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 def split(given: Point) -> tuple[SteerSettings, Point]:
     """The settings of the steering itself, and those that describe the workload."""
-    workload = {key: value for key, value in given.items() if group_of(key) in OF_WORKLOAD}
+    workload = {key: value for key, value in given.items() if group_of(key) in tagged("workload")}
     own = at_home({key: value for key, value in given.items() if key not in workload})
-    settings = struct_of(own, SteerSettings, listed=("systems", "durations"))
+    settings = struct_of(own, SteerSettings)
     if len(settings.systems) != 1:
         raise ConfigError(f"systems={settings.systems}: expected one system whose links are steered, as dgx1-v100")
     return settings, workload
 
 
 def _seconds(key: str, given: float | str) -> float:
-    return bounds.seconds_of(key, given, "20ms")
+    return bounds.seconds_of(key, given)
 
 
 class Node(msgspec.Struct, frozen=True):

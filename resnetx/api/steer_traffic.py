@@ -10,6 +10,7 @@ from resnetx import record, workloads
 from resnetx.api.steer_paper import OWNERS
 from resnetx.api.steer_settings import Node, SteerSettings
 from resnetx.choices import NoExchange, Server
+from resnetx.compose import compose
 from resnetx.config import request_from
 from resnetx.errors import ConfigError
 from resnetx.formats.nccl_channels import read_channels
@@ -20,7 +21,6 @@ from resnetx.loading import is_folder
 from resnetx.operations import OPERATIONS
 from resnetx.record import BenchRecord, RunFolder, RunRecord
 from resnetx.request import Request
-from resnetx.settings.compose import compose
 from resnetx.study import Point
 from resnetx.units import si
 from resnetx.workloads.buckets import messages

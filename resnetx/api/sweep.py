@@ -18,6 +18,7 @@ from resnetx.api.run_line import run_line
 from resnetx.api.runs import announce, machine_name, note_copies, run_file
 from resnetx.api.studies import MeasuredStudy, measured_study
 from resnetx.api.submission import in_a_job_to_come
+from resnetx.compose import asked, compose, points_of
 from resnetx.config import RunSettings, request_from, run_settings_from
 from resnetx.errors import ConfigError, FileError
 from resnetx.host import cores_read_once
@@ -36,7 +37,6 @@ from resnetx.measure.study.sweep import sweep as run_all
 from resnetx.record import SCHEMA, RunFile, RunRecord, RunSummary, StudyFolder, StudyRecord
 from resnetx.request import Request
 from resnetx.settings import keywords
-from resnetx.settings.compose import asked, compose, points_of
 from resnetx.units import duration
 
 MANY = 500  # points; their progress is shown

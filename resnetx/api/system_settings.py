@@ -1,15 +1,13 @@
 """The settings that name described systems, and say how messages travel on them."""
 
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-
-import msgspec
 
 from resnetx.errors import ConfigError
 from resnetx.interconnect import system
-from resnetx.interconnect.paths import Transport
 from resnetx.interconnect.system import System
+from resnetx.settings import keywords
 
 THIS = "this"  # the machine at hand, among names of systems
 
@@ -26,24 +24,12 @@ def load_system(name: str, nodes: int | None = None, network: str | None = None,
         return system.load(str(path), nodes, network, nics)
 
 
-class SystemSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What predictions and questions about systems have in common."""
+def load_systems(wanted: keywords.TopologyFields | keywords.PredictFields, names: Iterable[str]) -> list[System]:
+    """The systems of these names or files, each as large as the settings want it."""
+    return [load_system(name, wanted.nodes, wanted.network, wanted.nics) for name in names]
 
-    systems: list[str]  # names or files
-    nodes: int | None
-    network: str | None
-    nics: int | None
-    devices: list[int] | None
-    transport: Transport
-    library: list[str | None]  # generations; None: the system's own
-    results: str  # where what is written goes, into a folder of its own, if it is given and `out` is not
-    out: str | None
 
-    def load(self, names: Iterable[str]) -> list[System]:
-        """The systems of these names or files, each as large as the settings want it."""
-        return [load_system(name, self.nodes, self.network, self.nics) for name in names]
-
-    def refuse_no_library(self) -> None:
-        """Rejects an empty list of generations."""
-        if not self.library:
-            raise ConfigError("library=[]: expected generations, as library=nccl1,nccl2, or null for the system's own")
+def refuse_no_library(library: Sequence[str | None]) -> None:
+    """Rejects an empty list of generations."""
+    if not library:
+        raise ConfigError("library=[]: expected generations, as library=nccl1,nccl2, or null for the system's own")

@@ -5,8 +5,8 @@ from dataclasses import replace
 from functools import cache
 
 from resnetx.api.found_system import Found, FoundSettings, found, plain_settings
+from resnetx.compose import asked
 from resnetx.host import node_name
-from resnetx.settings.compose import asked
 
 
 @cache

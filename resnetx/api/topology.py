@@ -7,9 +7,10 @@ from typing import Any, Unpack
 import msgspec
 
 from resnetx.api import topology_drawings
-from resnetx.api.system_settings import SystemSettings
+from resnetx.api.system_settings import load_systems, refuse_no_library
 from resnetx.api.topology_answers import Answer, Costed, Described, Listed, Paired, Ranked, Routed
-from resnetx.config import given_path, sizes_from
+from resnetx.compose import asked, struct_of
+from resnetx.config import sizes_from
 from resnetx.errors import ConfigError
 from resnetx.interconnect import collective, measured, paths, subsets, system
 from resnetx.interconnect.ladder import with_published
@@ -17,7 +18,7 @@ from resnetx.interconnect.measured import UNCALIBRATED
 from resnetx.interconnect.system import System
 from resnetx.record.topology import TopologyRecord
 from resnetx.settings import keywords
-from resnetx.settings.compose import asked, struct_of
+from resnetx.settings.files import given_path
 from resnetx.study import Point
 from resnetx.table import Records
 
@@ -33,16 +34,6 @@ GOES_WITH = {  # settings that only some questions read, and which: one that not
     **dict.fromkeys(("gpu", "cpu", "nic", "pcie", "gpus"), ("new", "--import")),
     **dict.fromkeys(("like", "switches", "sockets", "uplink"), ("new",)),
 }
-
-
-class TopologySettings(SystemSettings, frozen=True, kw_only=True):
-    """The settings of questions about systems."""
-
-    calibration: str | None
-    collective: str | None
-    size: list[int | str]
-    pick: int | None
-    free: list[int] | None
 
 
 def topology(*names: keywords.Text, **settings: Unpack[keywords.TopologyKeywords]) -> Records[Any]:
@@ -74,7 +65,7 @@ def answers(files: Sequence[keywords.Text], settings: Mapping[str, object]) -> l
         return [Listed(system.names())]
     if not names:
         raise ConfigError("systems=[]: expected names or files of systems; `resnetx topology` lists the names")
-    machines = wanted.load(names)
+    machines = load_systems(wanted, names)
     _refuse_unread(given, wanted, machines)
     if wanted.pick is not None:
         return list(_ranked(machines, wanted, wanted.pick))
@@ -89,15 +80,15 @@ def answers(files: Sequence[keywords.Text], settings: Mapping[str, object]) -> l
     return [Described(machines, wanted.transport)]
 
 
-def _asked(given: Point) -> TopologySettings:
-    wanted = struct_of(given, TopologySettings, listed=("systems", "size", "library"))
-    wanted.refuse_no_library()
+def _asked(given: Point) -> keywords.TopologyFields:
+    wanted = struct_of(given, keywords.TopologyFields)
+    refuse_no_library(wanted.library)
     if wanted.out is None and "results" in given:
         return msgspec.structs.replace(wanted, out=str(Path(wanted.results) / "topology"))
     return wanted
 
 
-def _refuse_unread(given: Point, wanted: TopologySettings, systems: Sequence[System]) -> None:
+def _refuse_unread(given: Point, wanted: keywords.TopologyFields, systems: Sequence[System]) -> None:
     """A setting that the question does not read would be an answer to another question than the one asked."""
     questions = ("pick", "collective", "devices")
     question = next((each for each in questions if getattr(wanted, each) is not None), "systems")
@@ -119,7 +110,7 @@ def _refuse_unread(given: Point, wanted: TopologySettings, systems: Sequence[Sys
         raise ConfigError(f"size={wanted.size}: choices are ranked at one size")
 
 
-def _sizes(wanted: TopologySettings) -> list[int]:
+def _sizes(wanted: keywords.TopologyFields) -> list[int]:
     if not wanted.size:
         raise ConfigError("size=[]: expected at least one size")
     return sizes_from(wanted.size)
@@ -138,7 +129,7 @@ def _routed(machines: Sequence[System], devices: list[int]) -> Routed:
     return Routed([(each, paths.routes(each, source, target)) for each in machines])
 
 
-def _costed(machines: Sequence[System], wanted: TopologySettings, name: str) -> Costed:
+def _costed(machines: Sequence[System], wanted: keywords.TopologyFields, name: str) -> Costed:
     sizes = _sizes(wanted)
     plans = [
         collective.plan(each, name, wanted.devices, library, wanted.transport)
@@ -158,7 +149,7 @@ def _costed(machines: Sequence[System], wanted: TopologySettings, name: str) -> 
     return Costed(plans, wanted.transport, sizes)
 
 
-def _ranked(machines: Sequence[System], wanted: TopologySettings, count: int) -> Iterator[Ranked]:
+def _ranked(machines: Sequence[System], wanted: keywords.TopologyFields, count: int) -> Iterator[Ranked]:
     size_bytes = _sizes(wanted)[-1]
     name = wanted.collective or "allreduce"
     for each in machines:

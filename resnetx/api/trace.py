@@ -14,7 +14,8 @@ from resnetx.api.obstacles import obstacle_to, obstacle_to_launch
 from resnetx.api.runs import announce, machine_name, note_copies, run_file
 from resnetx.api.sweep import one_for_all, requests_of, run_planned, skip
 from resnetx.choices import NoExchange
-from resnetx.config import RunSettings, check, given_path
+from resnetx.compose import asked, compose, points_of
+from resnetx.config import RunSettings, check
 from resnetx.errors import ConfigError
 from resnetx.host import cores
 from resnetx.loading import is_folder
@@ -26,7 +27,7 @@ from resnetx.record import RunFolder, StudyFolder
 from resnetx.record.trace import Trace, TracedBatch, TracedLayer
 from resnetx.request import Request
 from resnetx.settings import keywords
-from resnetx.settings.compose import asked, compose, points_of
+from resnetx.settings.files import given_path
 from resnetx.table import Record, Records
 from resnetx.traces.checks import refuse_unsound
 from resnetx.traces.files import export

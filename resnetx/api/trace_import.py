@@ -3,34 +3,23 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-import msgspec
-
 from resnetx import bounds
+from resnetx.compose import asked, struct_of
 from resnetx.errors import ConfigError, unknown_name
 from resnetx.interconnect.system import parts_table
 from resnetx.record.trace import Trace
-from resnetx.settings.compose import asked, struct_of
+from resnetx.settings import keywords
 from resnetx.settings.files import names
-from resnetx.settings.verbs import refuse_unread
+from resnetx.settings.verbs import VERBS, refuse_unread
 from resnetx.traces.devices import CPU
 from resnetx.traces.files import import_, read_trace
-
-
-class ImportSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """The settings that it reads."""
-
-    batch_size: int
-    gpus: int | None  # that its communication is between
-    device: str | None
-    workload: str | None
-    results: str
 
 
 def import_trace(file: Path, settings: Mapping[str, object]) -> Trace:
     """Imports one file; returns the trace with all batches of its workload and device that were imported so far."""
     given = asked("trace", settings)
-    refuse_unread("trace --import", given, names(), ImportSettings.__struct_fields__)
-    wanted = struct_of(given, ImportSettings, listed=())
+    refuse_unread("trace --import", given, names(), VERBS["trace"].fields("import"))
+    wanted = struct_of(given, keywords.TraceImportFields)
     known = parts_table("gpus")
     if "batch_size" not in given:
         raise ConfigError(f"--import {file}: the file does not contain its batch; add batch_size=, samples on one GPU")

@@ -10,14 +10,15 @@ from resnetx import progress
 from resnetx.api import runs
 from resnetx.api.obstacles import obstacle_to, obstacle_to_launch
 from resnetx.api.runs import Kept, announce, check_file, note_copies, run_folder
-from resnetx.config import check, given_path, request_from, run_settings_from
+from resnetx.compose import asked, compose, one_point
+from resnetx.config import check, request_from, run_settings_from
 from resnetx.errors import ConfigError
 from resnetx.loading import is_file
 from resnetx.measure.study.continuity import check_known_code
 from resnetx.record import RunFile, RunRecord, read_task
 from resnetx.settings import keywords
-from resnetx.settings.compose import asked, compose, one_point
-from resnetx.settings.verbs import READS
+from resnetx.settings.files import given_path
+from resnetx.settings.verbs import VERBS
 from resnetx.settings.words import written
 from resnetx.study import Point
 
@@ -79,7 +80,7 @@ def task_of(path: Path | None, given: Point, gpus: int | None = None) -> tuple[R
             raise ConfigError(f"{next(written(given))}: a run file is complete; edit it, or give settings without it")
         return read_task(path, RunFile), Path("results")
     by_torchrun = {} if gpus is None else {"gpus": gpus}
-    tree = compose(one_point({**READS["train"].own, **by_torchrun, **given}, "`resnetx sweep` runs several"))
+    tree = compose(one_point({**VERBS["train"].own, **by_torchrun, **given}, "`resnetx sweep` runs several"))
     request = request_from(tree, None if gpus is None else _ranks_here())  # who share the cores of a node
     if gpus is not None:
         request = msgspec.structs.replace(request, nodes=max(1, gpus // _ranks_here()))

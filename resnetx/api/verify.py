@@ -8,14 +8,14 @@ from resnetx import progress
 from resnetx.api.obstacles import obstacle_to
 from resnetx.api.runs import Kept, announce, run_file, run_folder
 from resnetx.choices import NoExchange
+from resnetx.compose import asked, compose, one_point
 from resnetx.config import check, request_from, run_settings_from
 from resnetx.errors import ConfigError
 from resnetx.measure.study.continuity import check_known_code
 from resnetx.record import RunFile, RunRecord
 from resnetx.request import Request
 from resnetx.settings import keywords
-from resnetx.settings.compose import asked, compose, one_point
-from resnetx.settings.verbs import READS
+from resnetx.settings.verbs import VERBS
 
 
 def verify(**settings: Unpack[keywords.VerifyKeywords]) -> RunRecord:
@@ -45,7 +45,7 @@ def what(request: Request) -> str:
 
 def _task(settings: Mapping[str, object]) -> tuple[RunFile, Path]:
     point = one_point(asked("verify", settings), "`resnetx verify` compares one")
-    own = READS["verify"].own
+    own = VERBS["verify"].own
     defaults = {key: value for key, value in own.items() if key != "gpus" or "devices" not in point}
     tree = compose({**defaults, **point, "measure": "equality"})
     request = request_from(tree)

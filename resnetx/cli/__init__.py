@@ -2,13 +2,12 @@
 
     resnetx VERB [PATH ...] [--flag ...] [key=value ...]
 
-argparse takes the verb and its few flags (`grammar` lists both); everything of the form key=value is Hydra's grammar
-(`words`). Nothing heavy is imported before a verb needs it: `resnetx --help` loads neither Hydra nor torch.
+argparse takes the verb and its few flags (`settings.verbs` lists both); everything of the form key=value is Hydra's
+grammar (`words`). Nothing heavy is imported before a verb needs it: `resnetx --help` loads neither Hydra nor torch.
 """
 
 import argparse
 import difflib
-import importlib
 import os
 import re
 import signal
@@ -19,13 +18,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NoReturn
 
 from resnetx import __version__
-from resnetx.cli.grammar import CFG, INSTEAD, NAMING_SYSTEMS, VERBS, WITHOUT_JSON, has_choices
 from resnetx.cli.help import VerbHelp
 from resnetx.cli.lazy_words import is_system, settings_in
-from resnetx.config import path_at_home
 from resnetx.errors import ConfigError
-from resnetx.settings.files import names, searching
-from resnetx.settings.verbs import READS, reads, refuse_unread
+from resnetx.settings.files import names, path_at_home, searching
+from resnetx.settings.verbs import CFG, INSTEAD, VERBS, WITHOUT_JSON, reads, refuse_unread
 from resnetx.settings.words import key_of
 
 if TYPE_CHECKING:
@@ -171,13 +168,13 @@ def _verb(name: str, options: argparse.Namespace, words: list[str]) -> int:
     paths = [word for word in words if not OVERRIDE.match(word)]
     _refuse_words(name, paths, words)
     _refuse_flags(options)
-    if name in NAMING_SYSTEMS and (systems := [path for path in paths if is_system(path)]):
+    if VERBS[name].names_systems and (systems := [path for path in paths if is_system(path)]):
         if any(key_of(word) == "systems" for word in overrides):
             raise ConfigError(f"{systems[0]}: systems= is given, too; write all of them there, systems=A,B")
         paths = [path for path in paths if path not in systems]
         overrides.append(f"systems={','.join(systems)}")
     folders = list(getattr(options, "config_dir", None) or [])
-    if has_choices(name):
+    if VERBS[name].has_choices:
         folders += [folder for word in overrides if key_of(word) == SEARCH_PATH for folder in _searched(word)]
         overrides = [word for word in overrides if key_of(word) != SEARCH_PATH]
     with searching(folders):
@@ -197,9 +194,7 @@ def _act(name: str, options: argparse.Namespace, paths: list[Path], asked: "Poin
             from resnetx.cli.configuration import show_configuration
 
             return show_configuration(options.cfg, name, asked)
-        module = importlib.import_module(f"resnetx.cli.verbs.{name}")
-        act: Callable[[argparse.Namespace, list[Path], Point], int] = getattr(module, f"{name}_")
-        return act(options, paths, asked)
+        return VERBS[name].command(options, paths, asked)
 
 
 def _searched(word: str) -> list[Path]:
@@ -218,7 +213,7 @@ def _refuse_words(verb: str, others: Sequence[str], words: Sequence[str]) -> Non
         if word.startswith("--") and (setting := _as_setting(verb, word, words)):
             raise ConfigError(f"{word}: settings are written without dashes, with =: write {setting}")
         if word.startswith("-"):
-            flags = [*VERBS[verb].flags, *["config-dir"] * has_choices(verb), "help"]
+            flags = [*VERBS[verb].flags, *["config-dir"] * VERBS[verb].has_choices, "help"]
             known = ", ".join(f"--{flag}" for flag in flags)
             raise ConfigError(f"{word}: `resnetx {verb}` has no such flag; it has {known}")
         torn = word.startswith(",") or before.endswith(",") or before.count("[") > before.count("]")
@@ -229,7 +224,7 @@ def _refuse_words(verb: str, others: Sequence[str], words: Sequence[str]) -> Non
             raise ConfigError(f"{before} {word}: write a setting without spaces: {key}=VALUE".strip())
     if verb == "lab" and (inside := next((word for word in others if word in VERBS), None)):
         raise ConfigError(f"{inside}: put -- before it: resnetx lab systems=gx8 -- {inside} ...")
-    if others and not VERBS[verb].paths and not (verb in NAMING_SYSTEMS and all(map(is_system, others))):
+    if others and not VERBS[verb].paths and not (VERBS[verb].names_systems and all(map(is_system, others))):
         raise ConfigError(f"{others[0]}: `resnetx {verb}` takes no path; settings are written key=value")
 
 
@@ -237,7 +232,7 @@ def _as_setting(verb: str, flag: str, words: Sequence[str]) -> str:
     """A flag as the setting that is meant, `systems=gx8` of `--systems gx8`; "" where the verb reads none such."""
     name, given, value = flag.lstrip("-").partition("=")
     key = name.replace("-", "_")
-    if not reads(READS[verb].settings, key) or key not in names():
+    if not reads(VERBS[verb].settings, key) or key not in names():
         return ""
     if not given:
         place = words.index(flag) + 1
@@ -279,7 +274,7 @@ def _parser() -> argparse.ArgumentParser:
                 own.add_argument("--cfg", "-c", metavar="job", help=meaning)
             else:
                 own.add_argument(f"--{flag}", action="store_true", help=meaning)
-        if has_choices(name):
+        if verb.has_choices:
             own.add_argument("--config-dir", "-cd", action="append", type=Path, metavar="FOLDER", help=CONFIG_DIR)
         taken = own.add_argument("words", nargs="*", help=argparse.SUPPRESS)
         taken.completer = _complete  # type: ignore[attr-defined]  # as argcomplete has it

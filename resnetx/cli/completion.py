@@ -9,11 +9,12 @@ import argparse
 import re
 from collections.abc import Iterable
 
-from resnetx.config import CONFIGS, GROUPS, Images, RunSettings
-from resnetx.errors import ConfigError, allowed
-from resnetx.request import Request
-from resnetx.settings.files import choices, searching, settings
-from resnetx.settings.verbs import READS, reads
+from resnetx.errors import ConfigError
+from resnetx.settings import types
+from resnetx.settings.files import CONFIGS, choices, searching, settings
+from resnetx.settings.table import TABLE
+from resnetx.settings.verbs import VERBS, reads
+from resnetx.settings.words import value_word
 
 SHELLS = ("bash", "zsh", "fish")
 
@@ -30,26 +31,23 @@ def script(asked: str) -> str:
 
 def words(prefix: str, parsed_args: argparse.Namespace) -> Iterable[str]:
     """The settings of the verb, or the values after "="; argcomplete drops those with another prefix."""
-    own = READS[parsed_args.verb].settings
+    own = VERBS[parsed_args.verb].settings
     with searching(getattr(parsed_args, "config_dir", None) or []):
         key, equals, value = prefix.partition("=")
         if equals:
             begun = re.match(r"(\[(.*,)?)?", value)  # a list, of which the last value is being written
             assert begun, "an empty beginning always matches"
-            return [f"{key}={begun[0]}{value}" for value in _values(key)] if reads(own, key) else []
+            return [f"{key}={begun[0]}{value}" for value in _values(parsed_args.verb, key)] if reads(own, key) else []
         found = [setting.name for setting in settings() if reads(own, setting.name) and setting.default]
         return [f"{name}=" for name in dict.fromkeys(found)]
 
 
-def _values(key: str) -> Iterable[str]:
+def _values(verb: str, key: str) -> Iterable[str]:
     """The values of a setting, if they can be listed."""
-    if key in GROUPS:
-        return sorted(choices(key))
-    if any(setting.name == key and setting.default in ("true", "false") for setting in settings()):
-        return ["true", "false"]
-    steps = key.removeprefix("images.").split(".")
-    kinds = [Images] if key.startswith("images.") else [Request, RunSettings]
-    return [str(value) for kind in kinds for value in allowed(kind, steps)] or _named(key)
+    row = TABLE.get(key)
+    if row is None or row.choices:
+        return sorted(choices(key)) if row else []
+    return [value_word(value) for value in types.values(row.type_for(verb))] or _named(key)
 
 
 def _named(key: str) -> Iterable[str]:
@@ -62,8 +60,4 @@ def _named(key: str) -> Iterable[str]:
             from resnetx.operations import OPERATIONS
 
             return OPERATIONS if key == "collective" else LIBRARIES
-        case "transport" | "framework" | "gradients" | "memory_model" | "staged":
-            from resnetx.api.predict_settings import PredictSettings
-
-            return map(str, allowed(PredictSettings, [key]))
     return []

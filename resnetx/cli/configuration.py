@@ -6,9 +6,9 @@ from typing import Any
 import yaml
 
 from resnetx.cli import show
+from resnetx.compose import asked, compose, points_of
 from resnetx.errors import ConfigError
-from resnetx.settings.compose import asked, compose, points_of
-from resnetx.settings.verbs import READS, reads
+from resnetx.settings.verbs import VERBS, reads
 from resnetx.study import Point
 
 
@@ -17,7 +17,7 @@ def show_configuration(kind: str, verb: str, given: Point) -> int:
     if kind != "job":
         raise ConfigError(f"--cfg {kind}: expected --cfg job, the configuration that the command would use")
     _, points = points_of(asked(verb, given))
-    documents = [_own(compose(point), READS[verb].settings) for point in points]
+    documents = [_own(compose(point), VERBS[verb].settings) for point in points]
     show.lines(yaml.safe_dump_all(documents, sort_keys=False, allow_unicode=True).removesuffix("\n"))
     return 0
 

@@ -4,14 +4,13 @@ import argparse
 import sys
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from resnetx.cli.prose import beside, width_of
 from resnetx.settings import types
-from resnetx.settings.files import Setting, choices, searching, settings
-from resnetx.settings.verbs import READS, reads
+from resnetx.settings.files import Line, choices, searching, settings
+from resnetx.settings.verbs import VERBS, reads
 from resnetx.settings.words import written
 
 COLUMN = 30  # where the meaning of a setting begins
@@ -28,10 +27,10 @@ class VerbHelp(argparse.Action):
         parser.print_help()
         folders: list[Path] = getattr(namespace, "config_dir", None) or []
         with searching(folders):
-            verb = READS[self._verb]
+            verb = VERBS[self._verb]
             defaults = dict(word.split("=", 1) for word in written(verb.own))
             own = [
-                replace(setting, default=defaults.get(setting.name, setting.default))
+                setting._replace(default=defaults.get(setting.name, setting.default))
                 for setting in settings()
                 if reads(verb.settings, setting.name)
             ]
@@ -41,9 +40,9 @@ class VerbHelp(argparse.Action):
         parser.exit()
 
 
-def _lines(verb: str, own: Sequence[Setting], width: int | None) -> Iterator[str]:
+def _lines(verb: str, own: Sequence[Line], width: int | None) -> Iterator[str]:
     """A setting with its default, meaning and type; of settings of a group also the choices that have them."""
-    by_name: dict[str, list[Setting]] = defaultdict(list)
+    by_name: dict[str, list[Line]] = defaultdict(list)
     for setting in own:
         by_name[setting.name].append(setting)
     for name, (first, *others) in by_name.items():

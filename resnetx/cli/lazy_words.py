@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from resnetx.config import CONFIGS
+from resnetx.settings.files import CONFIGS
 
 if TYPE_CHECKING:
     from resnetx.study import Point

@@ -15,9 +15,10 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override, OverrideType
 from hydra.errors import HydraException
 
-from resnetx.config import PATHS, at_home
 from resnetx.errors import ConfigError, shortened
 from resnetx.settings import types
+from resnetx.settings.files import at_home
+from resnetx.settings.table import PATHS, TABLE
 from resnetx.settings.words import key_of
 from resnetx.study import Point
 
@@ -25,8 +26,7 @@ MAX_BRACKETS = 10_000  # of a word: a list of as many lists of devices
 MAX_RANGE = 10_000  # numbers of a range
 _RANGE = re.compile(r"(\d{1,9})\.\.(\d{1,9})")
 # Of a map, by the type of its keys: numbers have numbers.
-_PAIRS = {"int": re.compile(r"\d+:[+-]?[\d.]+([eE][+-]?\d+)?"), "str": re.compile(r"[\w.-]+:[^:/]+")}
-_PATHS_OF_POINTS = ("input.root", "input.stage", "replay")  # of which a study may have several
+_PAIRS = {int: re.compile(r"\d+:[+-]?[\d.]+([eE][+-]?\d+)?"), str: re.compile(r"[\w.-]+:[^:/]+")}
 
 
 def settings_of(overrides: list[str], verb: str | None = None) -> Point:
@@ -75,7 +75,7 @@ def _several(key: str, verb: str | None) -> str:
 
 
 def _is_text(key: str, verb: str | None) -> bool:
-    return key.startswith("env.") or key in _PATHS_OF_POINTS or types.takes_one_text(key, verb)
+    return key.startswith("env.") or (key in TABLE and TABLE[key].comma) or types.takes_one_text(key, verb)
 
 
 def _are_pairs(key: str, items: list[str]) -> bool:

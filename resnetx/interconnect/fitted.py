@@ -9,9 +9,9 @@ from pathlib import Path
 
 import msgspec
 
-from resnetx.config import CONFIGS
 from resnetx.interconnect.protocols import Shape
 from resnetx.loading import own_yaml
+from resnetx.settings.files import CONFIGS
 
 FOLDER = CONFIGS.parent / "results" / "published"  # a wheel has it next to `configs`
 

@@ -16,12 +16,12 @@ from typing import Any
 
 import msgspec
 
-from resnetx.config import CONFIGS
 from resnetx.interconnect.lined_yaml import LinedYaml
 from resnetx.interconnect.survey import DISTANCES, SeenNode, Survey
 from resnetx.interconnect.survey_parts import Chosen, Entry, PartSettings, assumed, beginning, entries, slug, the_only
 from resnetx.interconnect.system_file import parts_of
 from resnetx.loading import own_yaml
+from resnetx.settings.files import CONFIGS
 
 NOT_NAMED = "gpu-not-named"  # the part of a GPU that no source names
 AMD, NVIDIA, HYGON = "1002", "10de", "1d94"  # vendors on PCI

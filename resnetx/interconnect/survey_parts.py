@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-from resnetx.config import CONFIGS
 from resnetx.errors import ConfigError, unknown_name
 from resnetx.formats.pci_tree import C2c
 from resnetx.interconnect.survey import SeenCpu
 from resnetx.loading import own_yaml
+from resnetx.settings.files import CONFIGS
 
 # PCI Express Base Specification: GB/s of a lane and direction, after encoding.
 PCIE_GBps = {1: 0.25, 2: 0.5, 3: 0.985, 4: 1.969, 5: 3.938, 6: 7.563}

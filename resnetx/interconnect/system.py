@@ -24,7 +24,6 @@ from typing import Any
 import msgspec
 
 from resnetx import bounds
-from resnetx.config import CONFIGS
 from resnetx.errors import ConfigError, unknown_name
 from resnetx.interconnect import system_file
 from resnetx.interconnect.graph import FABRIC as FABRIC
@@ -36,6 +35,7 @@ from resnetx.interconnect.nodes import EqualNodes
 from resnetx.interconnect.parts import NetworkSpec, WireSpec
 from resnetx.interconnect.system_file import SystemFile
 from resnetx.loading import is_file, name_fault
+from resnetx.settings.files import CONFIGS
 
 
 def names() -> dict[str, str]:

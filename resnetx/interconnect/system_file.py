@@ -7,7 +7,6 @@ from typing import Any
 
 import msgspec
 
-from resnetx.config import CONFIGS
 from resnetx.errors import unknown_name
 from resnetx.interconnect.graph import Component, Library, Rails, System
 from resnetx.interconnect.lined_yaml import MAX_COMPONENTS, LinedYaml, check_figure, check_name, expand, in_file_units
@@ -21,6 +20,7 @@ from resnetx.interconnect.parts import (
     in_base_units,
 )
 from resnetx.loading import name_fault
+from resnetx.settings.files import CONFIGS
 
 MAX_GPUS = 2**18  # of all nodes, as in `bounds`
 FARTHEST = 1e6  # place in a drawing

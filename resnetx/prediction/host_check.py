@@ -13,6 +13,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from resnetx.compose import compose
 from resnetx.config import request_from
 from resnetx.interconnect.system import load
 from resnetx.prediction.host_step import GPU_PASS_s, LaunchedStep, assumed
@@ -21,7 +22,6 @@ from resnetx.prediction.predict import simulated
 from resnetx.prediction.published_steps import StepSeries, series
 from resnetx.prediction.scenario import Fabric, Point, Subject, TrainingSetup
 from resnetx.prediction.stated_rate import StatedRates
-from resnetx.settings.compose import compose
 
 LEAST, MOST = 6.0, 10.7  # of the two batches' ratio: around eight, with as many pairs as there are
 

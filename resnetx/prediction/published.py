@@ -7,14 +7,15 @@ from typing import Literal
 
 import msgspec
 
-from resnetx import choices, config
+from resnetx import choices
 from resnetx.interconnect.parts import GpuSpec
 from resnetx.interconnect.system import parts_table
 from resnetx.loading import own_yaml
+from resnetx.settings.files import CONFIGS
 from resnetx.workloads import tables
 from resnetx.workloads.counts import Layer
 
-FOLDER = config.CONFIGS.parent / "results" / "published"  # a wheel has it next to `configs`
+FOLDER = CONFIGS.parent / "results" / "published"  # a wheel has it next to `configs`
 
 # torchvision's names
 TrainedNetwork = Literal[

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from resnetx.choices import DaliInput, SyntheticInput, TorchvisionInput
+from resnetx.compose import compose
 from resnetx.config import request_from
 from resnetx.prediction import compute, host_load, host_step, roofline
 from resnetx.prediction.host_step import PARALLEL_s
@@ -22,7 +23,6 @@ from resnetx.prediction.scenario import Fabric, Point, ScalingCosts, Subject, Tr
 from resnetx.prediction.staged import CLASSES, StagedClass, StagedRate, fitted
 from resnetx.prediction.stated_rate import StatedRates
 from resnetx.request import Request
-from resnetx.settings.compose import compose
 
 Floats = NDArray[np.float64]
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from math import log
 
+from resnetx.compose import compose
 from resnetx.config import request_from
 from resnetx.interconnect.collective import plan
 from resnetx.interconnect.measured import MeasuredCollective, MeasuredSize
@@ -24,7 +25,6 @@ from resnetx.prediction.published import Iterations, LayerwiseTime, rates, train
 from resnetx.prediction.scaling_check import ScalingCase, cases, staged_cases
 from resnetx.prediction.scaling_errors import scaling_errors
 from resnetx.prediction.scenario import Fabric, Point, Subject, TrainingSetup
-from resnetx.settings.compose import compose
 from resnetx.units import size
 from resnetx.workloads.counts import BYTES_PER_PARAMETER
 

@@ -1,20 +1,25 @@
-"""Every setting with its default and its meaning, as the configuration files explain them: for help and completion.
+"""Where settings come from besides words: the folders of `configs/`, those of the user's own, and paths.
 
-Reads the files of `configs/` (and of folders of the user's own) as lines, without Hydra: `--help` and a completion in
-the shell have to answer at once.
+A choice of a group is a file, `configs/model/alexnet.yaml`. resnetx's own are written out from `table`, and read from
+there; of a user's own (`--config-dir`), what is in the file counts.
 """
 
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from functools import cache
 from os import PathLike
 from pathlib import Path
+from typing import Any, NamedTuple
 
-from resnetx.config import CONFIGS, GROUPS, given_path
-from resnetx.errors import ConfigError
-from resnetx.loading import YAML_BYTES, File, is_folder
+from resnetx.errors import ConfigError, FileError, shortened
+from resnetx.loading import YAML_BYTES, File, YamlFile, is_folder
+from resnetx.settings.table import GROUPS, PATHS, TABLE, Setting
+from resnetx.settings.words import value_word
+
+_PACKAGE = Path(__file__).resolve().parents[1]
+# A wheel carries the folder inside the package, a checkout has it beside the package.
+CONFIGS = _PACKAGE / "configs" if (_PACKAGE / "configs").is_dir() else _PACKAGE.parent / "configs"
 
 _folders: ContextVar[tuple[Path, ...]] = ContextVar("folders", default=())
 
@@ -49,13 +54,12 @@ def own_folders() -> tuple[Path, ...]:
 
 def choices(group: str) -> dict[str, Path]:
     """The choices of a group, by name; resnetx's own win over a user's of the same name, as in Hydra."""
-    found = [path for folder in (*own_folders(), CONFIGS) for path in sorted((folder / group).glob("*.yaml"))]
-    return {path.stem: path for path in found}
+    found = {path.stem: path for folder in own_folders() for path in sorted((folder / group).glob("*.yaml"))}
+    return found | {choice: CONFIGS / group / f"{choice}.yaml" for choice in TABLE[group].choices}
 
 
-@dataclass(frozen=True)
-class Setting:
-    """One line of a configuration file."""
+class Line(NamedTuple):
+    """A setting, as the files have it."""
 
     name: str  # with dots: "model.x"
     default: str  # as it is written; "" for a group of settings
@@ -63,44 +67,85 @@ class Setting:
     of: str = ""  # the choice of a group that has it: "dali"
 
 
-def settings() -> list[Setting]:
+def settings() -> list[Line]:
     """Every setting, in the order of the files; those of groups once for each choice that has them."""
-    found = []
-    for line in _lines(CONFIGS / "config.yaml"):
-        if line.name in GROUPS:
-            found.append(Setting(line.name, line.default, " | ".join(sorted(choices(line.name)))))
-            found += _of_group(line.name)
-        else:
-            found.append(line)
-    return found
+    return list(_lines()) if own_folders() else list(_ours())
 
 
 def names() -> list[str]:
     """The name of every setting, once."""
-    return list(dict.fromkeys(setting.name for setting in settings()))
+    return list(dict.fromkeys(line.name for line in settings()))
 
 
-def _of_group(group: str) -> Iterator[Setting]:
-    for choice, path in sorted(choices(group).items()):
-        for line in _lines(path):
-            if line.name != "kind":
-                yield Setting(f"{group}.{line.name}", line.default, line.about, choice)
+@cache
+def _ours() -> list[Line]:
+    return list(_lines())
 
 
-_LINE = re.compile(r"(?P<indent> *)(?P<dash>- )?(?P<key>\w+):(?P<value>[^#]*)(?:#(?P<about>.*))?")
+def _lines() -> Iterator[Line]:
+    for row in TABLE.values():
+        if row.choices:
+            known = sorted(choices(row.name).items())
+            yield Line(row.name, value_word(row.default), " | ".join(choice for choice, _ in known))
+            for choice, path in known:
+                yield from _of_choice(row, choice, path)
+        elif not row.of:
+            yield Line(row.name, "" if row.type is None else value_word(row.default), row.about)
 
 
-def _lines(path: Path) -> Iterator[Setting]:
-    """The settings of one file, those inside of groups with the group's name before them."""
-    outer: list[tuple[int, str]] = []
-    for text in File(path, "a file of settings", YAML_BYTES).text().splitlines():
-        if not (found := _LINE.fullmatch(text)):
-            continue
-        outer = [(indent, name) for indent, name in outer if indent < len(found["indent"])]
-        outer.append((len(found["indent"]), found["key"]))
-        first, *below = [name for _, name in outer]
-        value, about = found["value"].strip(), (found["about"] or "").strip()
-        if first == "defaults" and below:  # "- model: resnetx" is a choice of a group
-            yield Setting(below[0], value, about)
-        elif first not in ("defaults", "hydra"):
-            yield Setting(".".join([first, *below]), value, about)
+def _of_choice(group: Setting, choice: str, path: Path) -> Iterator[Line]:
+    """The settings of a choice; of a user's own, with the defaults of its file."""
+    tree = {} if choice in group.choices else _own_tree(path)
+    kind = str(tree.get("kind", choice))
+    for row in TABLE.values():
+        key = row.name.removeprefix(f"{group.name}.")
+        if kind in row.of.split() and key != row.name:
+            yield Line(row.name, value_word(tree.pop(key, row.default)), row.about_of(kind), choice)
+    yield from (
+        Line(f"{group.name}.{key}", value_word(value), "", choice) for key, value in tree.items() if key != "kind"
+    )
+
+
+def _own_tree(path: Path) -> dict[str, Any]:
+    """What a file has, as far as it can be read: what is wrong with it is said where it is chosen."""
+    try:
+        tree = YamlFile(File(path, "a file of settings", YAML_BYTES)).tree
+    except FileError:
+        return {}
+    return dict(tree) if isinstance(tree, dict) else {}
+
+
+# ---- paths ----------------------------------------------------------------------------------------------------------
+
+
+def at_home(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The same settings, flat or as a tree, with `~` in paths expanded."""
+    found = dict(settings)
+    for key in PATHS:
+        group, _, below = key.partition(".")
+        if key in found:
+            found[key] = _at_home(found[key])
+        elif isinstance(found.get(group), Mapping) and below in found[group]:
+            found[group] = {**found[group], below: _at_home(found[group][below])}
+    return found
+
+
+def _at_home(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_at_home(element) for element in value]
+    return path_at_home(value) if isinstance(value, str) else value
+
+
+def given_path(path: str | PathLike[str]) -> Path:
+    """A path as the user gives it, with `~` made out; a `ConfigError` where it is no path."""
+    if not isinstance(path, str | PathLike):
+        raise ConfigError(f"{shortened(path)}: expected a path, got {type(path).__name__}")
+    return Path(path_at_home(str(path)))
+
+
+def path_at_home(path: str) -> str:
+    """The path with a leading `~` expanded; unchanged if there is no such user."""
+    try:
+        return str(Path(path).expanduser()) if path.startswith("~") else path
+    except RuntimeError:
+        return path

@@ -1,84 +1,94 @@
-"""The types of settings in words, from the annotations of `keywords`: what a value may be, for help.
+"""The types of settings in words, for help, and how a word of the command line is read as one.
 
 `words("predict", "batch_size")` is "integer or list", of which each value is a point; of "clock" "text or number".
 """
 
-import re
-from collections.abc import Iterator
-from contextlib import suppress
-from typing import ForwardRef
+from functools import reduce
+from operator import or_
+from types import GenericAlias, NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin
 
-from resnetx.settings import keywords
+from resnetx.settings.table import TABLE, Setting
 
-_WORDS = {"int": "integer", "float": "number", "str": "text", "Text": "text"}
-ONE_POINT = ("train", "verify", "doctor")  # verbs that take no lists of values
+_WORDS = {int: "integer", float: "number", str: "text"}
+ONE_POINT = ("train", "verify", "doctor")  # verbs of one point, which refuse several with a sentence of their own
+
+
+def members(kind: Any) -> tuple[Any, ...]:
+    """The types that a union is of; any other type alone."""
+    return get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
+
+
+def field_type(row: Setting, verb: str = "", question: str = "") -> Any:
+    """The type of a setting in a struct: of a question of a verb, or in a group, where an axis may have several values.
+
+    Keys of maps are text, as on the command line.
+    """
+    kinds = [_plain(row, kind) for kind in members(row.type_for(verb))]
+    kind = reduce(or_, kinds)
+    several = GenericAlias(list, (kind,))
+    if not verb and row.axis:
+        return reduce(or_, [each for each in kinds if each is not NoneType]) | several | None
+    return several if not question and verb in row.several.split() else kind
+
+
+def _plain(row: Setting, kind: Any) -> Any:
+    if get_origin(kind) is Literal:
+        return str if row.near else kind
+    return GenericAlias(dict, (str, get_args(kind)[1])) if get_origin(kind) is dict else kind
+
+
+def title(name: str) -> str:
+    """A name as a part of the name of a type: `WhatIf` of "what_if"."""
+    return name.title().replace("_", "").replace(".", "")
+
+
+def values(kind: Any) -> list[Any]:
+    """The values that can be listed: of true and false, and of words."""
+    found: list[Any] = []
+    for member in members(kind):
+        found += [True, False] if member is bool else get_args(member) if get_origin(member) is Literal else []
+    return found
 
 
 def words(verb: str, name: str) -> str:
     """The types of a verb's setting; without true and false, and names that its meaning lists."""
-    annotation = _annotation(getattr(keywords, f"{verb.title()}Keywords"), name)
-    if annotation.startswith("Mapping["):
+    row = TABLE[name]
+    kinds = members(row.type_for(verb))
+    if get_origin(kinds[0]) is dict:
         return "map of names to values"
-    if "Sequence[int]" in annotation:
+    if list[int] in kinds:
         return "list of integers"
-    single = re.sub(r"(Literal|Mapping)\[[^]]*\]", "", annotation)
-    kinds = list(dict.fromkeys(_WORDS[word] for word in re.findall(r"\w+", single) if word in _WORDS))
-    kinds += ["map"] * ("Mapping[" in annotation)
-    several = "Axis[" in annotation or "Sequence[" in annotation
-    return " or ".join(kinds + ["list"] * (several and verb not in ONE_POINT))
+    said = [_WORDS[kind] for kind in kinds if kind in _WORDS]
+    said += ["map"] * any(get_origin(kind) is dict for kind in kinds)
+    return " or ".join(said + ["list"] * row.takes_list(verb))
 
 
-def keys_of_map(name: str) -> str | None:
-    """The type of the keys of a setting that some verb takes a map for: "int" of `rate`, of which `32:195` is one."""
-    found = (re.search(r"Mapping\[(\w+)", annotation) for annotation in _annotations(name))
-    return next((each[1] for each in found if each), None)
+def keys_of_map(name: str) -> type | None:
+    """The type of the keys of a setting that is, or may be, a map: `int` of `rate`, of which `32:195` is one."""
+    kinds = members(TABLE[name].type) if name in TABLE else ()
+    return next((get_args(kind)[0] for kind in kinds if get_origin(kind) is dict), None)
 
 
 def takes_one_text(name: str, verb: str | None) -> bool:
     """Whether a setting may be a text, and is never a list: of a verb, or of all that have it."""
-    annotations = [re.sub(r"Mapping\[[^]]*\]", "", annotation) for annotation in _annotations(name, verb)]
-    several = any(re.search(r"(Axis|Sequence)\[", annotation) for annotation in annotations)
-    return not several and any(re.search(r"\b(str|Text)\b", annotation) for annotation in annotations)
+    row = TABLE.get(name)
+    return row is not None and not _listed(row, verb) and str in members(row.type_for(verb or ""))
+
+
+def _listed(row: Setting, verb: str | None) -> bool:
+    if verb is None or verb in ONE_POINT:
+        return bool(row.axis or row.several)
+    return row.takes_list(verb)
 
 
 def takes_counts(name: str) -> bool:
     """Whether a setting is a whole number, or a list of them, and never text: `gpus`, of which `1..8` is a range."""
-    return any(_counts(annotation) for annotation in _annotations(name))
+    kinds = members(TABLE[name].type) if name in TABLE else ()
+    return bool({int, list[int]}.intersection(kinds)) and str not in kinds
 
 
 def takes_sets(name: str) -> bool:
     """Whether a value of a setting is a list of numbers, so that several values are lists: `devices`."""
-    return any("Axis[Sequence[int]]" in annotation for annotation in _annotations(name))
-
-
-def _counts(annotation: str) -> bool:
-    named = set(re.findall(r"\w+", re.sub(r"(Literal|Mapping)\[[^]]*\]", "", annotation)))
-    return "int" in named and not named & {"str", "Text"}
-
-
-def _annotations(name: str, verb: str | None = None) -> Iterator[str]:
-    """How a verb, or each of those that have a setting, annotates it."""
-    of_verb = f"{verb.title()}Keywords" if verb else None
-    for kind_name, kind in vars(keywords).items():
-        if kind_name == of_verb or (of_verb is None and kind_name.endswith("Keywords")):
-            with suppress(KeyError, StopIteration):
-                yield _annotation(kind, name)
-
-
-def _annotation(kind: type, name: str) -> str:
-    """The annotation of a setting as text; of one in a group, in whichever dictionary has the group's settings."""
-    first, _, below = name.partition(".")
-    annotation = _text(kind.__annotations__[first])
-    if not below:
-        return annotation
-    return next(_text(each.__annotations__[below]) for each in _groups(annotation) if below in each.__annotations__)
-
-
-def _groups(annotation: str) -> Iterator[type]:
-    """The dictionaries of settings that an annotation names."""
-    named = (getattr(keywords, word, None) for word in re.findall(r"\w+", annotation))
-    yield from (each for each in named if isinstance(each, type) and issubclass(each, dict))
-
-
-def _text(annotation: ForwardRef | str) -> str:
-    return annotation if isinstance(annotation, str) else annotation.__forward_arg__
+    row = TABLE.get(name)
+    return row is not None and list[int] in members(row.type) and bool(row.axis)

@@ -1,64 +1,210 @@
-"""The settings that each verb reads; any other is rejected.
+"""The verbs: what each is called with, and which settings it reads; any other is rejected.
 
-Silently ignored, a setting would make the result answer another question than the one asked.
+    resnetx VERB [PATH ...] [--flag ...] [key=value ...]
+
+Silently ignored, a setting would make the result answer another question than the one asked. A verb's function is
+`resnetx.api.NAME.NAME`, settings in and records out; that of its command line is `command`, which shows what comes
+back. Loads nothing but the standard library.
 """
 
 import difflib
-from collections.abc import Iterable, Mapping, Sequence
+import importlib
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from resnetx.errors import ConfigError
-from resnetx.settings import keywords
+from resnetx.settings.table import TABLE, tagged
+
+JSON = "print JSON, one object per line"
+ALL = "print every row and column, even if the terminal is too narrow"
+DRY_RUN = "print the commands, or the job, without starting them"
+CFG = "cfg"  # the one flag that has a value: --cfg job
+# Flags with each of which a verb does something else than usual, and those of them that print no records.
+INSTEAD = ("import", "this", "validate", "export", "dry-run", CFG)
+WITHOUT_JSON = ("export", "dry-run", CFG)
 
 
 @dataclass(frozen=True)
-class Reads:
-    """What one verb reads, and where its defaults differ from those of the configuration."""
+class Verb:
+    """One verb."""
 
-    settings: tuple[str, ...]  # a group brings all settings of its own; a name with a dot is a single one
-    instead_of_nothing: Mapping[str, Any] = field(default_factory=dict)  # what it is asked where nothing is
-    own: Mapping[str, Any] = field(default_factory=dict)
+    name: str
+    about: str
+    paths: str = ""
+    flags: Mapping[str, str] = field(default_factory=dict)
+    nothing: Mapping[str, Any] = field(default_factory=dict)  # what it is asked where nothing is
+    names_systems: bool = False  # a path that is the name of a system is one of systems=, as of topology
+    asks: bool = False  # its settings, but for axes of points, are read as one struct: `keywords.NAMEFields`
+    questions: Mapping[str, str] = field(default_factory=dict)  # what it reads of another question than its usual one
+
+    @cached_property
+    def settings(self) -> tuple[str, ...]:
+        """The settings that it reads: a group brings all settings of its own; a name with a dot is a single one."""
+        groups = {row.name for row in TABLE.values() if "." not in row.name and self.name in row.readers}
+        single = {row.name for row in TABLE.values() if self.name in row.readers and not reads(groups, row.name)}
+        return tuple(sorted(groups | single))
+
+    @cached_property
+    def own(self) -> Mapping[str, Any]:
+        """Its defaults where they differ from those of `configs/`."""
+        return {row.name: row.own[self.name] for row in TABLE.values() if self.name in row.own}
+
+    def fields(self, question: str = "") -> list[str]:
+        """The settings of a question that are no axis of its points; "": of the usual one."""
+        if question:
+            return self.questions[question].split()
+        if not self.asks:
+            return []
+        points = {row.name for row in TABLE.values() if self.name in row.axis.split()}
+        several = {row.name for row in TABLE.values() if self.name in row.several.split()}
+        left_out = {*tagged("workload"), *(points - several)}
+        return [name for name in TABLE if name in self.settings and name not in left_out]
+
+    @property
+    def command(self) -> Callable[..., int]:
+        """What it does on the command line, with its screens: flags, paths and settings in, the exit status out."""
+        module = importlib.import_module(f"resnetx.cli.verbs.{self.name}")
+        command: Callable[..., int] = getattr(module, f"{self.name}_")
+        return command
+
+    @property
+    def has_choices(self) -> bool:
+        """Whether it reads choices of groups, which a folder of the user's own may add to."""
+        return "model" in self.settings or self.name == "list"
 
 
-def _names(kind: type) -> tuple[str, ...]:
-    """The settings that a dictionary of keywords has."""
-    found = []
-    for name, annotation in kind.__annotations__.items():
-        single = annotation.__forward_arg__ == keywords.ImageRoot.__name__
-        found += [f"{name}.{inner}" for inner in keywords.ImageRoot.__annotations__] if single else [name]
-    return tuple(found)
-
-
-# Nothing has been measured of a host that would feed a machine which is only described.
-_PREDICTED = {"input": "synthetic", "gpus": [1, 2, 4, 8]}
-
-# The record of a single run names the changes by their digest; runs that are compared need code that a commit has.
-_SINGLE = {"dirty": True}
-
-READS = {
-    "describe": Reads(_names(keywords.DescribeKeywords), {"study": "paper"}),
-    "images": Reads(_names(keywords.ImagesKeywords)),
-    "train": Reads(_names(keywords.TrainKeywords), own=_SINGLE),
-    "sweep": Reads(_names(keywords.SweepKeywords), {"study": "quickstart"}),
-    "trace": Reads(_names(keywords.TraceKeywords)),
-    "report": Reads(_names(keywords.ReportKeywords)),
-    "verify": Reads(_names(keywords.VerifyKeywords), own={"gpus": 2, "steps": 3} | _SINGLE),
-    "compare": Reads(_names(keywords.CompareKeywords), own=_PREDICTED),
-    "bench": Reads(_names(keywords.BenchKeywords), own=_SINGLE),
-    "check": Reads(_names(keywords.CheckKeywords), own={"budget": "2m", "input": "synthetic", "windows": 3} | _SINGLE),
-    "topology": Reads(_names(keywords.TopologyKeywords)),
-    "predict": Reads(_names(keywords.PredictKeywords), own=_PREDICTED),
-    "steer": Reads(_names(keywords.SteerKeywords)),
-    "lab": Reads(_names(keywords.LabKeywords)),
-    "doctor": Reads(_names(keywords.DoctorKeywords), own={"batch_size": 64}),
-    "list": Reads(()),
-}
-
-# What decides on the load of a clock that `doctor` looks for, and the clock.
-CLOCKED = tuple(
-    name for name in READS["doctor"].settings if name not in ("results", "input.root", "launcher", "nodes", "site")
+_VERBS = (
+    Verb(
+        "describe",
+        "count activations, parameters and intensity of a workload layer by layer, or of a study as a table",
+        flags={"json": JSON, "all": ALL, CFG: "print the configuration and exit"},
+        nothing={"study": "paper"},
+    ),
+    Verb(
+        "images",
+        "make a tree of JPEG files that resembles ImageNet",
+        "ROOT",
+        {"verify": "check a tree: list every file that cannot be decoded"},
+    ),
+    Verb(
+        "train",
+        "train one point and record the run",
+        "RUN.json",
+        {"json": JSON, "all": ALL, "dry-run": DRY_RUN, CFG: "print the configuration and exit"},
+    ),
+    Verb(
+        "sweep",
+        "run a study: every run in fresh processes, with a table at the end",
+        flags={
+            "json": JSON,
+            "all": ALL,
+            "dry-run": "print the runs and their commands without starting them",
+            CFG: "print the configuration of every point and exit",
+        },
+        nothing={"study": "quickstart"},
+    ),
+    Verb(
+        "trace",
+        "time a workload layer by layer on one GPU, at every per-GPU batch of gpus=... or a study",
+        "FILE",
+        {
+            "json": JSON,
+            "all": ALL,
+            "dry-run": DRY_RUN,
+            "import": "import FILE, a PyTorch profile or a six-column text, instead of measuring",
+        },
+        questions={"import": "batch_size gpus device workload results"},
+    ),
+    Verb("report", "write a page, figures and tables of studies, benches or steerings", "STUDY ..."),
+    Verb(
+        "verify",
+        "check that several ranks compute the same gradients and losses as one process, at every step",
+        flags={"json": JSON, "all": ALL},
+    ),
+    Verb(
+        "compare",
+        "compare two studies or benches, predictions for systems=..., or a prediction with a study that tests it",
+        "STUDY_A STUDY_B | PREDICTION [STUDY] | TRACE ...",
+        {"json": JSON, "all": ALL},
+        names_systems=True,
+    ),
+    Verb(
+        "bench",
+        "time collectives and pair copies over sizes and the messages of workloads, and check their results",
+        "FILE",
+        {
+            "json": JSON,
+            "all": ALL,
+            "dry-run": DRY_RUN,
+            "import": "import FILE, output of nccl-tests, nvbandwidth, OSU, ... instead of measuring",
+            "export": "write the collectives of FILE, a bench, as the JSON of nccl-tests beside it",
+        },
+        asks=True,
+    ),
+    Verb(
+        "check",
+        "check this node, or nodes of a cluster and pairs of them: which are slow, and why, most likely",
+        flags={"json": JSON, "all": ALL, "dry-run": DRY_RUN},
+        asks=True,
+    ),
+    Verb(
+        "topology",
+        "show and draw systems: their links, the cost of copies and collectives, which GPUs to choose",
+        "SYSTEM.yaml | new | FILE",
+        {
+            "json": JSON,
+            "all": ALL,
+            "import": "import FILES of one machine: nvidia-smi topo, rocm-smi --showtopo, XML of NCCL or lstopo",
+            "this": "read the machine at hand: GPUs, links and their errors, PCIe, NUMA nodes, network cards",
+            "validate": "compare the model with published measurements",
+        },
+        questions={
+            "import": "gpu cpu nic pcie gpus library results out",
+            "new": "like gpu cpu nic pcie gpus switches sockets uplink library results out",
+        },
+        asks=True,
+    ),
+    Verb(
+        "predict",
+        "predict how a workload would scale on systems=..., from traces of one GPU or from published rates",
+        "TRACE ...",
+        {"json": JSON, "all": ALL, "validate": "compare predictions with published training rates"},
+        names_systems=True,
+        asks=True,
+    ),
+    Verb(
+        "steer",
+        "divide the links of a reconfigurable node by what its GPUs send each other, and predict what training gains",
+        "TRAFFIC.csv ... | RECORD | NCCL.log",
+        {"json": JSON, "all": ALL},
+        names_systems=True,
+        asks=True,
+    ),
+    Verb(
+        "lab",
+        "run a verb between processes joined by links shaped as a system's: `resnetx lab systems=gx8 -- sweep ...`",
+        flags={"json": JSON, "all": ALL},
+        names_systems=True,
+        asks=True,
+    ),
+    Verb(
+        "doctor",
+        "show what this machine can run, what is missing and how to fix it; or find the clock its GPUs sustain",
+        flags={"json": JSON},
+        questions={"clock": "clock devices"},
+    ),
+    Verb("list", "list the models, inputs, studies and systems that come with resnetx"),
 )
+
+VERBS = {verb.name: verb for verb in _VERBS}
+
+# What `resnetx.NAME` is, and the module that has it.
+PUBLIC = {name: f"resnetx.api.{name}" for name in (*VERBS, "figures", "load", "plan", "validate") if name != "list"} | {
+    "ConfigError": "resnetx.errors",
+    "config_dir": "resnetx.settings.files",
+}
 
 
 def refuse_unread(verb: str, keys: Iterable[str], known: Sequence[str], own: Sequence[str] | None = None) -> None:
@@ -66,13 +212,13 @@ def refuse_unread(verb: str, keys: Iterable[str], known: Sequence[str], own: Seq
 
     `known`: every setting there is, with dots. `own`: what is read, where that is less than the verb reads otherwise.
     """
-    own = READS[verb.split()[0]].settings if own is None else own
+    own = VERBS[verb.split()[0]].settings if own is None else own
     for key in keys:
         if reads(own, key):
             continue
         has = _has(verb, own)
         if any(setting == key or setting.startswith(f"{key}.") for setting in known):
-            readers = [name for name, other in READS.items() if reads(other.settings, key)]
+            readers = [name for name, other in VERBS.items() if reads(other.settings, key)]
             where = f" (it belongs to {_listed(readers)})" if 0 < len(readers) < 4 else ""
             if typo := difflib.get_close_matches(key, own, n=1, cutoff=0.8):  # more likely than another verb's setting
                 has = f"did you mean {typo[0]}?"
@@ -99,7 +245,7 @@ def group_of(key: str) -> str:
     return key.partition(".")[0]
 
 
-def reads(own: Sequence[str], key: str) -> bool:
+def reads(own: Collection[str], key: str) -> bool:
     """Whether a setting is among those of a verb, or in a group of them."""
     return any(key == name or key.startswith(f"{name}.") for name in own)
 

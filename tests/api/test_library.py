@@ -15,12 +15,12 @@ import pytest
 import resnetx
 from resnetx.api.topology import answers
 from resnetx.api.topology_answers import Costed
-from resnetx.config import CONFIGS
 from resnetx.settings import keywords
-from resnetx.settings.verbs import READS
+from resnetx.settings.files import CONFIGS
+from resnetx.settings.verbs import VERBS
 
 ROOT = Path(__file__).parents[2]
-VERBS = [name for name in READS if name != "list"]
+FUNCTIONS = [name for name in VERBS if name != "list"]
 
 
 def test_importing_it_loads_nothing_heavy():
@@ -31,12 +31,12 @@ def test_importing_it_loads_nothing_heavy():
 
 
 def test_there_is_a_function_for_each_verb_with_its_settings_as_keywords():
-    for name in VERBS:
+    for name in FUNCTIONS:
         taken = inspect.signature(getattr(resnetx, name)).parameters.values()
         (settings,) = [each for each in taken if each.kind is each.VAR_KEYWORD]
         declared = settings.annotation.__args__[0]
         assert declared is getattr(keywords, f"{name.title()}Keywords"), name
-    assert set(resnetx.__all__) == {*VERBS, "ConfigError", "config_dir", "figures", "load", "plan", "validate"}
+    assert set(resnetx.__all__) == {*FUNCTIONS, "ConfigError", "config_dir", "figures", "load", "plan", "validate"}
     assert set(resnetx.__all__) <= set(dir(resnetx))
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
         resnetx.nonsense  # noqa: B018

@@ -5,12 +5,12 @@ import pytest
 
 import resnetx
 from resnetx import record
-from resnetx.config import CONFIGS
 from resnetx.errors import ConfigError
 from resnetx.interconnect.steered import connectivity
 from resnetx.interconnect.system import load
 from resnetx.record import BenchRecord, CopyCell, RunRecord
 from resnetx.record.steering import Steering
+from resnetx.settings.files import CONFIGS
 from tests.formats.test_traffic_files import LOG
 
 pytestmark = pytest.mark.slow

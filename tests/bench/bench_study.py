@@ -18,6 +18,7 @@ from pathlib import Path
 import msgspec
 
 from resnetx import record
+from resnetx.compose import compose
 from resnetx.config import request_from, run_settings_from
 from resnetx.measure.launch import launcher
 from resnetx.measure.launch.executor import Command
@@ -26,7 +27,6 @@ from resnetx.measure.study.plan import plan
 from resnetx.measure.study.sweep import sweep
 from resnetx.record import SCHEMA, RunFile, RunRecord, StudyFolder, StudyRecord
 from resnetx.request import Request
-from resnetx.settings.compose import compose
 from resnetx.workloads import workload
 from tests.bench.started import arguments
 

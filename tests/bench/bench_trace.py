@@ -12,6 +12,7 @@ import sys
 import torch
 
 from resnetx.cli.words import settings_of
+from resnetx.compose import compose
 from resnetx.config import request_from
 from resnetx.inputs import open_for
 from resnetx.measure.rank import distributed
@@ -20,7 +21,6 @@ from resnetx.measure.rank.layer_timer import LayerWatch
 from resnetx.measure.rank.phases import clock_of
 from resnetx.measure.rank.process import keep_freed_memory
 from resnetx.measure.rank.train import build, training_step
-from resnetx.settings.compose import compose
 from tests.bench.bench_train import ROUNDS, STEPS, bare
 from tests.bench.interleave import ratio, rounds, sentence
 from tests.bench.started import arguments

@@ -19,6 +19,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from resnetx import workloads
 from resnetx.cli.words import settings_of
+from resnetx.compose import compose
 from resnetx.config import request_from
 from resnetx.inputs import open_for
 from resnetx.measure.machine.environment import environment
@@ -28,7 +29,6 @@ from resnetx.measure.rank.process import keep_freed_memory
 from resnetx.measure.rank.strategies import replicate
 from resnetx.measure.rank.train import build, training_step
 from resnetx.request import Request
-from resnetx.settings.compose import compose
 from tests.bench.interleave import ratio, rounds, sentence
 from tests.bench.started import on_ranks
 

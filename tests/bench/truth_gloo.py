@@ -19,12 +19,12 @@ from statistics import median
 
 from resnetx import record
 from resnetx.cli import main as resnetx
+from resnetx.compose import compose
 from resnetx.config import request_from
 from resnetx.host import node_name
 from resnetx.measure.launch import executor
 from resnetx.record.prediction import prediction_file
 from resnetx.request import Request
-from resnetx.settings.compose import compose
 from resnetx.traces.runs import read_all
 from tests.bench.started import arguments
 

@@ -31,6 +31,7 @@ from statistics import fmean, median
 import msgspec
 
 from resnetx import record
+from resnetx.compose import compose
 from resnetx.config import request_from
 from resnetx.interconnect import system
 from resnetx.interconnect.lab_network import lab_network
@@ -39,7 +40,6 @@ from resnetx.measure.machine.host_load import cpu_times, host_load
 from resnetx.measure.machine.sensor_warnings import FOREIGN_SHARE
 from resnetx.record.prediction import Prediction, prediction_file
 from resnetx.request import Request
-from resnetx.settings.compose import compose
 from resnetx.traces.runs import read_all
 from tests.bench.started import arguments
 from tests.bench.truth_gloo import COMMON, STRATEGIES, WINDOW_S, clean_steps_s, keep, listed, run, words_of

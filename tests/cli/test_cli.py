@@ -196,7 +196,7 @@ def test_without_a_verb_the_verbs_are_listed(capsys):
 
 def test_values_with_quotes_blanks_and_brackets_reach_the_configuration():
     from resnetx.cli.words import settings_of
-    from resnetx.settings.compose import compose
+    from resnetx.compose import compose
 
     for value in ("a b", "it's", 'say "x"', "a[1],b", "back\\slash", "ends\\", "a=b", "C:\\'", "ünïcode", "1e3"):
         assert compose({"input.root": value})["input"]["root"] == value

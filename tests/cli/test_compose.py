@@ -6,10 +6,11 @@ from omegaconf import OmegaConf
 
 from resnetx import study
 from resnetx.cli.words import settings_of
-from resnetx.config import CONFIGS, GROUPS, request_from
+from resnetx.compose import compose, points_of
+from resnetx.config import request_from
 from resnetx.errors import ConfigError
-from resnetx.settings.compose import compose, points_of
-from resnetx.settings.files import choices
+from resnetx.settings.files import CONFIGS, choices
+from resnetx.settings.table import GROUPS
 
 
 @pytest.fixture

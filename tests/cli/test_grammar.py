@@ -5,18 +5,19 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from resnetx.api import bench, doctor_clock, found_system, lab, new_system, predict_settings, topology
-from resnetx.api.bench_settings import BenchSettings
 from resnetx.cli import main
-from resnetx.cli.grammar import VERBS
 from resnetx.config import RunSettings
-from resnetx.launching import SETTINGS
+from resnetx.errors import allowed
+from resnetx.launching import Launch
 from resnetx.request import Request
 from resnetx.settings import keywords
 from resnetx.settings.files import names, settings
-from resnetx.settings.verbs import CLOCKED, READS, reads
+from resnetx.settings.table import TABLE, tagged
+from resnetx.settings.types import values
+from resnetx.settings.verbs import VERBS, reads
 
 
 def run(capsys, *words):
@@ -94,25 +95,38 @@ def test_what_is_mistyped_gets_one_sentence(capsys, words, sentence):
     assert err.count("\n") == 1
 
 
-def test_the_settings_of_a_verb_are_those_that_its_structs_read():
-    """What the keywords declare, and what structs are made of, are the same settings."""
-    launching = set(SETTINGS)
-    kept = {*RunSettings.__struct_fields__, *launching} - {"launch"}
-    assert set(READS["sweep"].settings) == {*Request.__struct_fields__, *kept, "study"}
-    assert set(READS["train"].settings) < set(READS["sweep"].settings)
-    assert set(READS["bench"].settings) == {*BenchSettings.__struct_fields__, *bench.WORKLOADS, *launching}
-    of_topology = (topology.TopologySettings, found_system.FoundSettings, new_system.NewSettings)
-    assert set(READS["topology"].settings) == {field for each in of_topology for field in each.__struct_fields__}
-    assert set(CLOCKED) >= set(doctor_clock.ClockSettings.__struct_fields__)
-    workload = keywords.WorkloadKeywords.__annotations__
-    assert set(READS["predict"].settings) == {*predict_settings.PredictSettings.__struct_fields__, *workload, "replay"}
-    assert set(READS["lab"].settings) == set(lab.LabSettings.__struct_fields__)
+def test_the_settings_of_runs_are_those_of_their_request():
+    kept = {*RunSettings.__struct_fields__, *tagged("launch")} - {"launch"}
+    assert set(VERBS["sweep"].settings) == {*Request.__struct_fields__, *kept, "study"}
+    assert set(VERBS["train"].settings) < set(VERBS["sweep"].settings)
+    for kind in (Request, RunSettings, Launch):
+        for field in set(kind.__struct_fields__) & set(TABLE):
+            words = {word for word in values(TABLE[field].type) if isinstance(word, str)}
+            choices = TABLE[field].choices
+            assert {*allowed(kind, [field, "kind"] if choices else [field])} - {"equality"} == words | {*choices}, field
+
+
+def test_a_default_has_the_type_of_its_setting():
+    for row in TABLE.values():
+        for verb, default in {"": row.default, **row.own}.items():
+            if row.type is not None and not (isinstance(default, list) and (row.axis or row.several)):
+                assert msgspec.convert(default, row.type_for(verb)) == default, row.name
+
+
+def test_what_a_verb_reads_as_a_struct_has_no_axes_but_lists_of_what_it_takes_several_of():
+    assert keywords.BenchFields.__annotations__["gpus"] == list[int | None]
+    assert not {"model", "strategy", "study"} & set(keywords.BenchFields.__struct_fields__)
+    assert keywords.TopologyFields.__annotations__["library"] == list[str | None]
+    assert keywords.TopologyNewFields.__annotations__["library"] == str | None
+    assert set(keywords.PredictKeywords.__annotations__) == {key.partition(".")[0] for key in VERBS["predict"].settings}
+    with pytest.raises(AttributeError, match="no attribute 'ListFields'"):
+        _ = keywords.ListFields
 
 
 @pytest.mark.slow
 def test_every_setting_is_read_by_a_verb_and_explained():
-    assert [name for name in names() if not any(reads(verb.settings, name) for verb in READS.values())] == []
-    for verb, found in READS.items():
+    assert [name for name in names() if not any(reads(verb.settings, name) for verb in VERBS.values())] == []
+    for verb, found in VERBS.items():
         for own in found.settings:
             assert any(reads([own], name) or own == name for name in names()), (verb, own)
     plain = {"learning_rate", "momentum", "weight_decay"}  # a group says what they are
@@ -120,19 +134,9 @@ def test_every_setting_is_read_by_a_verb_and_explained():
     assert [name for name in silent if name.rpartition(".")[2] not in plain] == []
 
 
-def test_every_group_of_keywords_has_the_settings_of_its_files():
-    groups = {
-        "model": keywords.ModelSettings, "input": keywords.InputSettings, "strategy": keywords.StrategySettings,
-        "tracker": keywords.TrackerSettings, "optimizer": keywords.OptimizerSettings, "images": keywords.MadeImages,
-        "overlap": keywords.OverlapSettings, "what_if": keywords.WhatIfSettings,
-    }  # fmt: skip
-    for group, kind in groups.items():
-        inner = {name.removeprefix(f"{group}.") for name in names() if name.startswith(f"{group}.")}
-        assert inner == set(kind.__annotations__) - {"kind"}, group
-
-
-def test_the_verbs_are_the_same_on_the_command_line_and_in_the_library():
-    assert VERBS.keys() == READS.keys()
+def test_every_verb_has_a_function_on_the_command_line():
+    for verb in VERBS.values():
+        assert callable(verb.command)
 
 
 # ---- help, completion, --cfg ----------------------------------------------------------------------------------------

@@ -10,11 +10,11 @@ import pytest
 from resnetx import record, workloads
 from resnetx.api.predict_settings import FRAMEWORKS
 from resnetx.cli import main
+from resnetx.compose import compose
 from resnetx.config import request_from
 from resnetx.interconnect.system import parts_table
 from resnetx.prediction import roofline
 from resnetx.record.prediction import Prediction, digest, prediction_file
-from resnetx.settings.compose import compose
 from tests.prediction.made_traces import batch, layer, trace
 
 STABLE = {

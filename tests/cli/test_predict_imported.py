@@ -7,10 +7,10 @@ import pytest
 
 from resnetx import record, workloads
 from resnetx.cli import main
+from resnetx.compose import compose
 from resnetx.config import request_from
 from resnetx.host import node_name
 from resnetx.record.prediction import Prediction, measured_on, prediction_file
-from resnetx.settings.compose import compose
 from tests.prediction.made_traces import batch, layer, trace
 from tests.record.test_kineto_windows import Program
 

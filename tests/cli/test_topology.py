@@ -7,9 +7,9 @@ import pytest
 
 import resnetx
 from resnetx.cli import main
-from resnetx.config import CONFIGS
 from resnetx.interconnect import steered, system
 from resnetx.interconnect.system_text import system_text
+from resnetx.settings.files import CONFIGS
 
 MESH = (CONFIGS / "system" / "dgx1-p100.yaml").read_text()
 

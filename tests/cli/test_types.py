@@ -4,7 +4,7 @@ import pytest
 
 from resnetx.settings.files import names
 from resnetx.settings.types import words
-from resnetx.settings.verbs import READS, reads
+from resnetx.settings.verbs import VERBS, reads
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ def test_the_type_of_a_setting_is_what_its_keyword_is_annotated_with(verb, name,
 
 
 def test_every_setting_of_every_verb_has_a_type():
-    for verb, own in READS.items():
+    for verb, own in VERBS.items():
         for name in names():
             if reads(own.settings, name):
                 words(verb, name)

@@ -15,7 +15,7 @@ from resnetx.api.papers import check_papers
 from resnetx.api.predictions import read as read_prediction
 from resnetx.choices import Bucket
 from resnetx.cli.tables import show_accuracy, show_predict, show_study, show_systems, show_trace
-from resnetx.config import CONFIGS, check, check_ranks
+from resnetx.config import check, check_ranks
 from resnetx.interconnect import measured
 from resnetx.interconnect.lab_file import read_network
 from resnetx.interconnect.lab_network import lab_network
@@ -55,6 +55,7 @@ from resnetx.reporting.study.platform import platform
 from resnetx.reporting.study.points import study_points
 from resnetx.reporting.study.results import Results
 from resnetx.reporting.systems.comparison import compare_systems as compared
+from resnetx.settings.files import CONFIGS
 from resnetx.traces.files import export
 from resnetx.traces.runs import read_all
 from tests.fuzz.harness import Target, of_two, seldom

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from resnetx.cli.words import settings_of
+from resnetx.compose import compose
 from resnetx.config import check, request_from, sizes_from
-from resnetx.settings.compose import compose
 from resnetx.units import seconds, size
 from tests.fuzz.harness import Target
 

@@ -9,12 +9,12 @@ import yaml
 from resnetx import study
 from resnetx.api.known_scaling import typed_scaling
 from resnetx.cli.tables import show_topology
-from resnetx.config import CONFIGS, check, request_from
+from resnetx.compose import _choice, _own_choice, compose
+from resnetx.config import check, request_from
 from resnetx.interconnect import bands, collective, measured, system
 from resnetx.interconnect.system_text import system_text
 from resnetx.launching import read_site
-from resnetx.settings.compose import _check_choice, _choice, compose
-from resnetx.settings.files import searching
+from resnetx.settings.files import CONFIGS, names, searching
 from tests.fuzz.harness import Target, of_two, seldom
 
 STUDY = b"""about: What four GPUs of one quad do.
@@ -94,7 +94,8 @@ def _use_study(path: Path) -> None:
 def _use_choice(path: Path) -> None:
     _choice.cache_clear()  # the file's name stays, what it says does not
     with searching([path.parent.parent]):
-        _check_choice("model", path.stem)
+        names()
+        _own_choice("model", path.stem)
         request_from(compose({"model": path.stem, "image_size": 224}))
 
 

@@ -6,12 +6,12 @@ import msgspec
 import pytest
 
 from resnetx.choices import Lab
-from resnetx.config import CONFIGS
 from resnetx.interconnect import bench_reading
 from resnetx.interconnect.imported import import_bench
 from resnetx.interconnect.lab_plan import lab_plan
 from resnetx.interconnect.system import load
 from resnetx.record import SCHEMA, BenchFile, BenchPoint, BenchRequest, CopyCell, cut_short
+from resnetx.settings.files import CONFIGS
 from tests.nccl_tables import table
 
 

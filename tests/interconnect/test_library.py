@@ -6,9 +6,9 @@ from itertools import combinations
 import msgspec
 import pytest
 
-from resnetx.config import CONFIGS
 from resnetx.interconnect import paths, system
 from resnetx.interconnect.parts import TABLES, SourcedValue
+from resnetx.settings.files import CONFIGS
 
 STABLE = [
     "dgx1-p100", "dgx1-v100", "gx8", "dgx2", "sli-rtx2080", "summitdev", "summit", "dual-root-1080ti",

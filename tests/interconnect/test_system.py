@@ -4,9 +4,9 @@ import re
 
 import pytest
 
-from resnetx.config import CONFIGS
 from resnetx.errors import ConfigError
 from resnetx.interconnect import system
+from resnetx.settings.files import CONFIGS
 
 PAIR = """\
 about: two GPUs and a CPU

@@ -6,10 +6,10 @@ import msgspec
 import pytest
 import yaml
 
-from resnetx.config import CONFIGS
 from resnetx.errors import FileError
 from resnetx.loading import File, YamlFile
 from resnetx.loading.yaml_file import MAX_DEPTH
+from resnetx.settings.files import CONFIGS
 
 OURS = [*CONFIGS.rglob("*.yaml"), *(CONFIGS.parent / "results" / "published").glob("*.yaml")]
 

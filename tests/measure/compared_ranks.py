@@ -12,12 +12,12 @@ from unittest import mock
 import msgspec
 import torch
 
+from resnetx.compose import compose
 from resnetx.config import check, request_from
 from resnetx.measure.launch.moment import Moment
 from resnetx.measure.rank import distributed, equality, train
 from resnetx.measure.rank.process import StartUpTimer
 from resnetx.measure.rank.strategies import replicate
-from resnetx.settings.compose import compose
 
 
 def main(cases: Path, answers: Path) -> None:

@@ -15,12 +15,12 @@ from pathlib import Path
 import torch
 
 from resnetx import inputs
+from resnetx.compose import compose
 from resnetx.config import check, request_from
 from resnetx.measure.rank import distributed, train
 from resnetx.measure.rank.clock import timed
 from resnetx.measure.rank.phases import Watch
 from resnetx.measure.rank.strategies import replicate
-from resnetx.settings.compose import compose
 
 
 def main(cases: Path, answers: Path) -> None:

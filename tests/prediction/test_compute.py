@@ -4,6 +4,7 @@ import msgspec
 import pytest
 
 from resnetx import workloads
+from resnetx.compose import compose
 from resnetx.config import request_from
 from resnetx.errors import ConfigError
 from resnetx.interconnect.system import load, parts_table
@@ -11,7 +12,6 @@ from resnetx.prediction import roofline
 from resnetx.prediction.compute import of_point, of_roofline, of_trace
 from resnetx.prediction.scenario import Fabric, Point, Subject, TrainingSetup
 from resnetx.prediction.traced_step import jitter_of
-from resnetx.settings.compose import compose
 from tests.prediction.made_traces import batch, layer, trace
 
 H200, DGX1 = load("dgx-h200"), load("dgx1-p100")

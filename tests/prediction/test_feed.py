@@ -6,7 +6,8 @@ from dataclasses import replace
 import pytest
 
 from resnetx import workloads
-from resnetx.config import CONFIGS, request_from
+from resnetx.compose import compose
+from resnetx.config import request_from
 from resnetx.interconnect.host_io import from_host, from_storage
 from resnetx.interconnect.system import load, parts_table
 from resnetx.prediction import messages
@@ -15,7 +16,7 @@ from resnetx.prediction.job import Overlap
 from resnetx.prediction.predict import predict
 from resnetx.prediction.scaling_errors import Kind, scaling_errors
 from resnetx.prediction.scenario import Fabric, Point, Subject, TrainingSetup
-from resnetx.settings.compose import compose
+from resnetx.settings.files import CONFIGS
 
 GX8 = load("gx8")
 GIB = 2**30

@@ -7,6 +7,7 @@ import pytest
 
 from resnetx import workloads
 from resnetx.choices import After, Bucket, Layerwise
+from resnetx.compose import compose
 from resnetx.config import request_from
 from resnetx.interconnect.measured import MeasuredCollective, MeasuredSize
 from resnetx.interconnect.system import load
@@ -18,7 +19,6 @@ from resnetx.prediction.scenario import Fabric, Point, ScalingCosts, Subject, Tr
 from resnetx.prediction.speedup import Placement, curve
 from resnetx.prediction.step import Deviations
 from resnetx.record import Unknown
-from resnetx.settings.compose import compose
 from tests.prediction.made_traces import batch, layer, trace
 
 H200 = load("dgx-h200")

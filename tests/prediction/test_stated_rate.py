@@ -7,6 +7,7 @@ from statistics import fmean
 import pytest
 
 from resnetx import workloads
+from resnetx.compose import compose
 from resnetx.config import request_from
 from resnetx.interconnect.system import load
 from resnetx.prediction import compute
@@ -17,7 +18,6 @@ from resnetx.prediction.published import training
 from resnetx.prediction.published_steps import series
 from resnetx.prediction.scenario import Fabric, Point, Subject, TrainingSetup
 from resnetx.prediction.stated_rate import BETWEEN, OUTSIDE, RATE_ERROR, StatedRates
-from resnetx.settings.compose import compose
 
 TWO = StatedRates(((32, 195.0), (64, 219.0)), "stated", "rate=")
 

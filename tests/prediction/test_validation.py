@@ -6,6 +6,7 @@ from statistics import fmean
 import pytest
 
 from resnetx import workloads
+from resnetx.compose import compose
 from resnetx.config import request_from
 from resnetx.interconnect import system
 from resnetx.interconnect.published import published_points
@@ -20,7 +21,6 @@ from resnetx.prediction.scaling_check import cases
 from resnetx.prediction.scaling_errors import Kind, scaling_errors
 from resnetx.prediction.scenario import Fabric, Point, ScalingCosts, Subject, TrainingSetup
 from resnetx.prediction.validation import BY_SMALLER, CALIBRATED, FROM_ONE, TrainingSummary, validate
-from resnetx.settings.compose import compose
 
 pytestmark = pytest.mark.slow  # predicts what was published
 

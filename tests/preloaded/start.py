@@ -17,7 +17,7 @@ OF_RANKS = [
     "torch.profiler",
     "torchvision",
     "nvidia.dali.fn",
-    "resnetx.settings.compose",
+    "resnetx.compose",
     "resnetx.cli.verbs.train",
     "resnetx.measure.bench.collectives",
     "resnetx.measure.bench.interference",

@@ -5,6 +5,7 @@ from pathlib import Path
 import msgspec
 
 from resnetx.choices import NoTracker
+from resnetx.compose import compose
 from resnetx.config import request_from
 from resnetx.record import (
     SCHEMA,
@@ -19,7 +20,6 @@ from resnetx.record import (
     cut_short,
 )
 from resnetx.reporting.check.measured import Tried
-from resnetx.settings.compose import compose
 
 H100 = Gpu(
     index=0, name="NVIDIA H100", uuid="", pci_bus_id="", compute_capability="9.0", memory_bytes=80 * 2**30,

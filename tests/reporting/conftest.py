@@ -7,12 +7,12 @@ import pytest
 
 from resnetx import study
 from resnetx.choices import NoExchange, SyntheticInput
+from resnetx.compose import compose
 from resnetx.config import request_from
 from resnetx.record import Device, RunSummary
 from resnetx.reporting.study.points import study_points
 from resnetx.reporting.study.results import Results
 from resnetx.request import Request
-from resnetx.settings.compose import compose
 
 CPU = Device(rank=0, node="node1", index=0, name="CPU", uuid=None, pci_bus_id=None)
 

@@ -1,6 +1,6 @@
-"""The reference pages of `docs/`, generated from what they describe: settings, bounds, structs and schemas.
+"""What is generated: pages of `docs/` from what they describe, and from the table of settings `configs/`.
 
-    python -m resnetx.cli.reference     # writes docs/settings.md and docs/records.md anew
+    python -m resnetx.cli.reference     # writes docs/settings.md, docs/records.md, ..., configs/ and keywords.py anew
 
-A page is one string; `tests/test_docs.py` compares it with the file.
+A file is one string; `tests/test_docs.py` compares it with what is on disk.
 """

@@ -12,10 +12,10 @@ from resnetx.api.steer import steer
 from resnetx.api.steer_paper import OWNERS, steer_owned
 from resnetx.choices import AlexNetSettings, GoogLeNetSettings, Model, ResNetXSettings, Torchvision
 from resnetx.cli.reference.markdown import table
-from resnetx.config import CONFIGS
 from resnetx.errors import ConfigError
 from resnetx.interconnect.system import load
 from resnetx.record.steering import Steering
+from resnetx.settings.files import CONFIGS
 from resnetx.workloads import tensorflow_networks
 from resnetx.workloads.counts import variables_bytes
 

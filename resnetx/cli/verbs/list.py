@@ -5,8 +5,8 @@ from pathlib import Path
 
 from resnetx import study
 from resnetx.cli import show
-from resnetx.config import CONFIGS, GROUPS
-from resnetx.settings.files import choices
+from resnetx.settings.files import CONFIGS, choices
+from resnetx.settings.table import GROUPS
 
 
 def list_(_: Namespace, __: list[Path], ___: study.Point) -> int:

@@ -12,7 +12,6 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from resnetx.config import CONFIGS
 from resnetx.errors import ConfigError
 from resnetx.launching import Container, Launch
 from resnetx.measure.launch import slurm
@@ -20,6 +19,7 @@ from resnetx.measure.launch.command import SAFE_PATH, Command, program
 from resnetx.measure.launch.results_folder import write
 from resnetx.measure.launch.scratch import scratch as own_scratch
 from resnetx.record import RunFolder, TaskFile, TaskRecord
+from resnetx.settings.files import CONFIGS
 
 ON_NODE = "resnetx.measure.launch.on_node"
 UNKNOWN = "FIRST_NODE:PORT"  # where nodes meet, in a command that is only shown

@@ -18,7 +18,6 @@ from itertools import groupby
 
 import msgspec
 
-from resnetx.config import CONFIGS
 from resnetx.interconnect.paths import Transport
 from resnetx.loading import own_yaml
 from resnetx.record.system_comparison import CheckedClaim, CollectivePoint, CopyPoint, Outcome, SystemPoint
@@ -35,6 +34,7 @@ from resnetx.reporting.systems.claim_items import (
     of_points,
     of_workloads,
 )
+from resnetx.settings.files import CONFIGS
 
 # A wheel carries `results/published` beside `configs`.
 PUBLISHED = CONFIGS.parent / "results" / "published"

@@ -1,31 +1,30 @@
-"""From settings to whole configurations: each point with the defaults of `configs/` for what it does not set.
+"""From settings to whole configurations: each point with the defaults of the table for what it does not set.
 
     tree = compose({"model": "alexnet", "batch_size": 256})      # every setting, as plain values
     request = request_from(tree)
 
-The files are laid out as Hydra has them (a defaults list, one folder for each group), and Hydra composes the same from
-them; it is not needed for that here.
+Hydra composes the same from the files of `configs/`, which are written out from the table; it is not needed here.
 """
 
 import difflib
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from functools import cache
 from pathlib import Path, PurePath
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_origin, get_type_hints
 
 import msgspec
 
 from resnetx import bounds
-from resnetx.config import CONFIGS, GROUPS, at_home
 from resnetx.errors import ConfigError, convert, shortened
 from resnetx.loading import YAML_BYTES, File, YamlFile
 from resnetx.passwords import has_password
 from resnetx.settings.aliases import ours
+from resnetx.settings.files import at_home, names, own_folders
 from resnetx.settings.files import choices as choices_of
-from resnetx.settings.files import names, own_folders
 from resnetx.settings.files import settings as every_setting
-from resnetx.settings.verbs import READS, group_of, near_setting, refuse_unread
+from resnetx.settings.table import GROUPS, TABLE
+from resnetx.settings.verbs import VERBS, group_of, near_setting, refuse_unread
 from resnetx.settings.words import value_word, written
 from resnetx.study import Point, Study, distinct, load, points
 from resnetx.visible import has_control, texts
@@ -48,7 +47,7 @@ def asked(verb: str, settings: Mapping[str, object]) -> Point:
         flat[key] = ours(key, value)
     refuse_unread(verb, flat, names())
     _refuse_texts(flat)
-    return at_home(flat if settings else READS[verb].instead_of_nothing)
+    return at_home(flat if settings else VERBS[verb].nothing)
 
 
 _REFUSED_ELSEWHERE = ("input.root", "input.stage", "rate")  # where empty, with what they should be
@@ -91,14 +90,20 @@ def _plain(value: Any) -> Any:
     return str(value) if isinstance(value, PurePath) else value
 
 
-def struct_of(given: Point, kind: type[T], *, listed: Iterable[str]) -> T:
-    """The settings that a verb reads, as its struct `kind`; a single value of one in `listed` becomes a list."""
+def struct_of(given: Point, kind: type[T]) -> T:
+    """The settings that a verb reads, as its struct `kind`; a single value of one that has a list there becomes one."""
     tree = compose(given)
     fields = {field: tree[field] for field in kind.__struct_fields__}
-    fields |= {field: [fields[field]] for field in listed if not isinstance(fields[field], list)}
+    fields |= {field: [fields[field]] for field in _lists(kind) if not isinstance(fields[field], list)}
     found: T = convert(fields, kind)
     bounds.check(msgspec.to_builtins(found))
     return found
+
+
+@cache
+def _lists(kind: type[msgspec.Struct]) -> list[str]:
+    """The fields that have lists, and nothing else."""
+    return [field for field, hint in get_type_hints(kind).items() if get_origin(hint) is list]
 
 
 def points_of(asked: Mapping[str, Any]) -> tuple[Study | None, list[Point]]:
@@ -178,27 +183,29 @@ def _change(tree: dict[str, Any], key: str, value: Any) -> None:
 
 @cache
 def _defaults() -> dict[str, Any]:
-    """The main file, with the groups of its defaults list."""
-    tree = _tree(CONFIGS / "config.yaml")
-    groups = {group: choice for each in tree["defaults"] if isinstance(each, dict) for group, choice in each.items()}
-    brought = {group: _tree(choices_of(group)[choice]) for group, choice in groups.items()}
-    return brought | {key: value for key, value in tree.items() if key not in ("defaults", "hydra")}
+    """Every setting with its default, groups with the settings of their first choice."""
+    found: dict[str, Any] = {group: _choice(group, TABLE[group].default, ()) for group in GROUPS}
+    for row in TABLE.values():
+        group, _, key = row.name.partition(".")
+        if not key and not row.choices:
+            found[group] = {} if row.type is None else row.default
+        elif key and group not in GROUPS:
+            found[group][key] = row.default
+    return found
 
 
 @cache
 def _choice(group: str, choice: str, folders: tuple[Path, ...]) -> dict[str, Any]:
     """The settings of a choice of a group; `folders`: those of the user's own that are searched."""
-    _check_choice(group, choice)
-    return _tree(choices_of(group)[choice])
+    if choice not in TABLE[group].choices:
+        return _own_choice(group, choice)
+    own = {row.name: row.default for row in TABLE.values() if choice in row.of.split()}
+    above = f"{group}."
+    return {"kind": choice} | {name.removeprefix(above): own[name] for name in own if name.startswith(above)}
 
 
-def _tree(path: Path) -> dict[str, Any]:
-    tree: dict[str, Any] = YamlFile(File(path, "a file of settings", YAML_BYTES)).tree
-    return tree
-
-
-def _check_choice(group: str, choice: str) -> None:
-    """Rejects an unknown choice of a group, and a malformed file of one."""
+def _own_choice(group: str, choice: str) -> dict[str, Any]:
+    """The settings of a user's own choice; rejects an unknown one, and a malformed file of one."""
     known = choices_of(group)
     if choice not in known:
         near = difflib.get_close_matches(choice[:100], known, n=1)
@@ -213,6 +220,7 @@ def _check_choice(group: str, choice: str) -> None:
         raise text.error(["defaults"], "defaults: a choice cannot include another one; write its settings out")
     if re.search(r"^\s*#\s*@\s*package\b", text.file.text(), re.MULTILINE):
         raise text.file.error("@package: the settings of a choice are those of its group; leave that line out")
+    return dict(text.tree)
 
 
 # ---- refusals -------------------------------------------------------------------------------------------------------

@@ -1,0 +1,46 @@
+from resnetx.api.bench import bench as bench
+from resnetx.api.check import check as check
+from resnetx.api.compare import compare as compare
+from resnetx.api.describe import describe as describe
+from resnetx.api.doctor import doctor as doctor
+from resnetx.api.figures import figures as figures
+from resnetx.api.images import images as images
+from resnetx.api.lab import lab as lab
+from resnetx.api.load import load as load
+from resnetx.api.plan import plan as plan
+from resnetx.api.predict import predict as predict
+from resnetx.api.report import report as report
+from resnetx.api.steer import steer as steer
+from resnetx.api.sweep import sweep as sweep
+from resnetx.api.topology import topology as topology
+from resnetx.api.trace import trace as trace
+from resnetx.api.train import train as train
+from resnetx.api.validate import validate as validate
+from resnetx.api.verify import verify as verify
+from resnetx.errors import ConfigError as ConfigError
+from resnetx.settings.files import config_dir as config_dir
+
+__version__: str
+__all__ = [
+    "ConfigError",
+    "bench",
+    "check",
+    "compare",
+    "config_dir",
+    "describe",
+    "doctor",
+    "figures",
+    "images",
+    "lab",
+    "load",
+    "plan",
+    "predict",
+    "report",
+    "steer",
+    "sweep",
+    "topology",
+    "trace",
+    "train",
+    "validate",
+    "verify",
+]

@@ -1,0 +1,669 @@
+# The types that `keywords` makes of the table, for whoever checks or completes a program; written by
+# `python -m resnetx.cli.reference`: edit resnetx/settings/table.py, not this file.
+
+from collections.abc import Mapping, Sequence
+from os import PathLike
+from typing import Literal, TypedDict, TypeVar
+
+import msgspec
+
+from resnetx.choices import Input, Model, Strategy, Tracker
+
+Text = str | PathLike[str]  # a name, or a path
+V = TypeVar("V")
+Axis = V | Sequence[V]  # one value, or several
+
+class ModelSettings(TypedDict, total=False):
+    kind: str
+    x: Axis[int]
+    width: Axis[int]
+    name: Axis[str]
+    classes: Axis[int]
+    lrn: Axis[bool]
+
+class InputSettings(TypedDict, total=False):
+    kind: str
+    root: Axis[Text]
+    stage: Axis[Text | None]
+    format: Literal["folders"]
+    recipe: Axis[Literal["imagenet", "paper"]]
+    threads: Axis[int | None]
+    prefetch: Axis[int]
+    decoder: Axis[Literal["auto", "cpu"]]
+
+class StrategySettings(TypedDict, total=False):
+    kind: str
+    bucket_cap_mb: Axis[float | None]
+    first_bucket_mb: Axis[float | None]
+    gradient_as_bucket_view: Axis[bool]
+    device: Axis[Literal["cpu", "gpu"]]
+
+class TrackerSettings(TypedDict, total=False):
+    kind: str
+    project: str
+
+class OptimizerSettings(TypedDict, total=False):
+    learning_rate: Axis[float]
+    momentum: Axis[float]
+    weight_decay: Axis[float]
+
+class OptimizerGroup(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    learning_rate: float | list[float] | None
+    momentum: float | list[float] | None
+    weight_decay: float | list[float] | None
+
+class ImagesSettings(TypedDict, total=False):
+    classes: int
+    per_class: int
+    size: Literal["imagenet", "256"]
+    seed: int
+    workers: int | None
+
+class ImagesGroup(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    classes: int
+    per_class: int
+    size: Literal["imagenet", "256"]
+    seed: int
+    workers: int | None
+
+class LabSettings(TypedDict, total=False):
+    system: Axis[Text | None]
+    scale: Axis[float | None]
+    transport: Axis[Literal["auto", "pcie", "host"] | None]
+
+class LabGroup(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    system: str | list[str | None] | None
+    scale: float | list[float | None] | None
+    transport: Literal["auto", "pcie", "host"] | list[Literal["auto", "pcie", "host"] | None] | None
+
+class OverlapSettings(TypedDict, total=False):
+    input: bool
+    host_to_device: bool
+    parameters: bool
+
+class OverlapGroup(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    input: bool
+    host_to_device: bool
+    parameters: bool
+
+class WhatIfSettings(TypedDict, total=False):
+    bandwidth: Mapping[str, float]
+    latency: float
+
+class WhatIfGroup(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    bandwidth: dict[str, float]
+    latency: float
+
+class InputRoot(TypedDict, total=False):
+    root: Axis[Text]
+
+class DescribeKeywords(TypedDict, total=False):
+    model: Axis[str] | ModelSettings | Model
+    strategy: Axis[str] | StrategySettings | Strategy
+    batch_size: Axis[int]
+    image_size: Axis[int | None]
+    precision: Axis[Literal["fp32", "tf32", "bf16", "fp16"]]
+    gpus: Axis[int | None]
+    study: Text | None
+    convention: Axis[Literal["caffe", "torch", "conv"]]
+
+class ImagesKeywords(TypedDict, total=False):
+    input: InputRoot
+    images: ImagesSettings
+
+class TrainKeywords(TypedDict, total=False):
+    model: str | ModelSettings | Model
+    input: str | InputSettings | Input
+    strategy: str | StrategySettings | Strategy
+    tracker: str | TrackerSettings | Tracker
+    batch_size: int
+    scaling: Literal["strong", "weak"]
+    split: Literal["even", "uneven"]
+    image_size: int | None
+    precision: Literal["fp32", "tf32", "bf16", "fp16"]
+    gpus: int | None
+    devices: Sequence[int] | None
+    env: Mapping[str, str | int | float]
+    threads: int | None
+    channels_last: bool
+    memory_limit: int | str | None
+    graph: bool
+    seed: int
+    optimizer: OptimizerSettings
+    replay: Text | None
+    measure: Literal["step", "phases", "layers", "input"]
+    warmup: int
+    steps: int
+    windows: int
+    launcher: Literal["slurm", "torchrun", "mpi"] | None
+    site: Text | None
+    walltime: float | str | None
+    jobs: int
+    node_rank: int | None
+    rendezvous: str | None
+    timeout: float | str
+    results: Text
+    convention: Literal["caffe", "torch", "conv"]
+    oversubscribe: bool
+    dirty: bool
+    interface: str | None
+    gpudirect: bool | None
+    nodes: int | None
+    transport: Literal["auto", "peer", "pcie", "host", "socket"]
+    lab: LabSettings
+
+class SweepKeywords(TypedDict, total=False):
+    model: Axis[str] | ModelSettings | Model
+    input: Axis[str] | InputSettings | Input
+    strategy: Axis[str] | StrategySettings | Strategy
+    tracker: str | TrackerSettings | Tracker
+    batch_size: Axis[int]
+    scaling: Axis[Literal["strong", "weak"]]
+    split: Axis[Literal["even", "uneven"]]
+    image_size: Axis[int | None]
+    precision: Axis[Literal["fp32", "tf32", "bf16", "fp16"]]
+    gpus: Axis[int | None]
+    devices: Axis[Sequence[int] | None]
+    env: Mapping[str, Axis[str | int | float]]
+    threads: Axis[int | None]
+    channels_last: Axis[bool]
+    memory_limit: Axis[int | str | None]
+    graph: Axis[bool]
+    seed: int
+    optimizer: OptimizerSettings
+    replay: Axis[Text | None]
+    measure: Axis[Literal["step", "phases", "layers", "input"]]
+    warmup: Axis[int]
+    steps: Axis[int]
+    windows: Axis[int]
+    launcher: Literal["slurm", "torchrun", "mpi"] | None
+    site: Text | None
+    walltime: float | str | None
+    jobs: int
+    node_rank: int | None
+    rendezvous: str | None
+    study: Text | None
+    repeats: int
+    twins: int
+    budget: float | str | None
+    baseline: int
+    timeout: float | str
+    results: Text
+    convention: Literal["caffe", "torch", "conv"]
+    oversubscribe: bool
+    publish: Text | None
+    dirty: bool
+    interface: Axis[str | None]
+    gpudirect: Axis[bool | None]
+    nodes: int | None
+    transport: Axis[Literal["auto", "peer", "pcie", "host", "socket"]]
+    lab: LabSettings
+
+class TraceKeywords(TypedDict, total=False):
+    model: Axis[str] | ModelSettings | Model
+    input: Axis[str] | InputSettings | Input
+    strategy: Axis[str] | StrategySettings | Strategy
+    tracker: str | TrackerSettings | Tracker
+    batch_size: Axis[int]
+    scaling: Axis[Literal["strong", "weak"]]
+    split: Axis[Literal["even", "uneven"]]
+    image_size: Axis[int | None]
+    precision: Axis[Literal["fp32", "tf32", "bf16", "fp16"]]
+    gpus: Axis[int | None]
+    devices: Axis[Sequence[int] | None]
+    env: Mapping[str, Axis[str | int | float]]
+    threads: Axis[int | None]
+    channels_last: Axis[bool]
+    memory_limit: Axis[int | str | None]
+    graph: Axis[bool]
+    seed: int
+    optimizer: OptimizerSettings
+    warmup: int
+    steps: Axis[int]
+    iterations: int | None
+    launcher: Literal["slurm", "torchrun", "mpi"] | None
+    site: Text | None
+    walltime: float | str | None
+    jobs: int
+    node_rank: int | None
+    rendezvous: str | None
+    study: Text | None
+    timeout: float | str
+    results: Text
+    convention: Literal["caffe", "torch", "conv"]
+    oversubscribe: bool
+    dirty: bool
+    device: str | None
+    workload: str | None
+    nodes: int | None
+
+class TraceImportFields(msgspec.Struct, frozen=True, kw_only=True):
+    batch_size: int
+    gpus: int | None
+    device: str | None
+    workload: str | None
+    results: str
+
+class ReportKeywords(TypedDict, total=False):
+    baseline: int | None
+    publish: Text | None
+    out: Text | None
+
+class VerifyKeywords(TypedDict, total=False):
+    model: str | ModelSettings | Model
+    input: str | InputSettings | Input
+    strategy: str | StrategySettings | Strategy
+    batch_size: int
+    scaling: Literal["strong", "weak"]
+    split: Literal["even", "uneven"]
+    image_size: int | None
+    precision: Literal["fp32", "tf32", "bf16", "fp16"]
+    gpus: int | None
+    devices: Sequence[int] | None
+    env: Mapping[str, str | int | float]
+    threads: int | None
+    channels_last: bool
+    memory_limit: int | str | None
+    graph: bool
+    seed: int
+    optimizer: OptimizerSettings
+    steps: int
+    timeout: float | str
+    results: Text
+    convention: Literal["caffe", "torch", "conv"]
+    oversubscribe: bool
+    dirty: bool
+
+class CompareKeywords(TypedDict, total=False):
+    model: Axis[str] | ModelSettings | Model
+    input: Axis[str] | InputSettings | Input
+    strategy: Axis[str] | StrategySettings | Strategy
+    batch_size: Axis[int]
+    scaling: Axis[Literal["strong", "weak"]]
+    split: Axis[Literal["even", "uneven"]]
+    image_size: Axis[int | None]
+    precision: Axis[Literal["fp32", "tf32", "bf16", "fp16"]]
+    gpus: Axis[int | None]
+    devices: Sequence[int] | None
+    graph: Axis[bool]
+    study: Text | None
+    baseline: int
+    convention: Literal["caffe", "torch", "conv"]
+    size: Axis[int | str]
+    systems: Axis[Text]
+    nodes: int | None
+    network: str | None
+    nics: int | None
+    library: Axis[str | None]
+    transport: Literal["auto", "peer", "pcie", "host", "socket"]
+    calibration: Axis[Text | None]
+    framework: Axis[Literal["caffe-mpi", "cntk", "mxnet", "tensorflow"] | None]
+    overlap: OverlapSettings
+    staged: Literal["shared", "per-gpu"] | None
+    gradients: Literal["fp32", "bf16", "fp16"]
+    straggler: float
+    host_time: str | float
+    host_step: str | float | None
+    image_bytes: str | int | None
+    memory: str | int | None
+    memory_model: Literal["torch", "caffe"]
+    clock: str | float | None
+    what_if: WhatIfSettings
+    sensitivity: bool
+    timeline: bool
+    out: Text | None
+    explain: bool
+    papers: Axis[str]
+    score: Axis[str]
+
+class BenchKeywords(TypedDict, total=False):
+    model: Axis[str] | ModelSettings | Model
+    strategy: Axis[str] | StrategySettings | Strategy
+    image_size: Axis[int | None]
+    precision: Axis[Literal["fp32", "tf32", "bf16", "fp16"]]
+    gpus: Axis[int | None]
+    devices: Sequence[int] | None
+    env: Mapping[str, str | int | float]
+    threads: int | None
+    seed: int
+    warmup: int
+    iterations: int | None
+    launcher: Literal["slurm", "torchrun", "mpi"] | None
+    site: Text | None
+    walltime: float | str | None
+    jobs: int
+    node_rank: int | None
+    rendezvous: str | None
+    study: Text | None
+    timeout: float | str
+    results: Text
+    oversubscribe: bool
+    dirty: bool
+    collective: Axis[str | None]
+    copy: Axis[str | None]
+    direction: Axis[Literal["one-way", "both-ways"]]
+    endpoint: Literal["device", "pinned", "pageable"] | None
+    through: int | None
+    numa: int | None
+    interface: str | None
+    gpudirect: bool | None
+    size: Axis[int | str]
+    place: Literal["in", "out"] | None
+    dtype: Literal["fp32", "bf16", "fp16"]
+    timing: Literal["blocking", "back-to-back", "graph"] | None
+    algorithm: str | None
+    protocol: str | None
+    registered: bool
+    systems: Axis[Text]
+    nodes: int | None
+    network: str | None
+    nics: int | None
+    transport: Literal["auto", "peer", "pcie", "host", "socket"]
+    lab: LabSettings
+
+class BenchFields(msgspec.Struct, frozen=True, kw_only=True):
+    gpus: list[int | None]
+    devices: list[int] | None
+    env: dict[str, str | int | float]
+    threads: int | None
+    seed: int
+    warmup: int
+    iterations: int | None
+    launcher: Literal["slurm", "torchrun", "mpi"] | None
+    site: str | None
+    walltime: float | str | None
+    jobs: int
+    node_rank: int | None
+    rendezvous: str | None
+    timeout: float | str
+    results: str
+    oversubscribe: bool
+    dirty: bool
+    collective: list[str | None]
+    copy: list[str | None]
+    direction: list[Literal["one-way", "both-ways"]]
+    endpoint: Literal["device", "pinned", "pageable"] | None
+    through: int | None
+    numa: int | None
+    interface: str | None
+    gpudirect: bool | None
+    size: list[int | str]
+    place: Literal["in", "out"] | None
+    dtype: Literal["fp32", "bf16", "fp16"]
+    timing: Literal["blocking", "back-to-back", "graph"] | None
+    algorithm: str | None
+    protocol: str | None
+    registered: bool
+    systems: list[str]
+    nodes: int | None
+    network: str | None
+    nics: int | None
+    transport: Literal["auto", "peer", "pcie", "host", "socket"]
+    lab: LabGroup
+
+class CheckKeywords(TypedDict, total=False):
+    model: str | ModelSettings | Model
+    input: str | InputSettings | Input
+    batch_size: int
+    image_size: int | None
+    precision: Literal["fp32", "tf32", "bf16", "fp16"]
+    gpus: int | None
+    env: Mapping[str, str | int | float]
+    threads: int | None
+    warmup: int
+    steps: int
+    windows: int
+    iterations: int | None
+    launcher: Literal["slurm"] | None
+    site: Text | None
+    walltime: float | str | None
+    budget: float | str | None
+    timeout: float | str
+    results: Text
+    oversubscribe: bool
+    dirty: bool
+    size: int | str
+    prometheus: Text | None
+    systems: Axis[Text]
+    nodes: int | str | None
+    network: str | None
+    nics: int | None
+
+class CheckFields(msgspec.Struct, frozen=True, kw_only=True):
+    gpus: int | None
+    env: dict[str, str | int | float]
+    threads: int | None
+    warmup: int
+    steps: int
+    windows: int
+    iterations: int | None
+    launcher: Literal["slurm"] | None
+    site: str | None
+    walltime: float | str | None
+    budget: float | str | None
+    timeout: float | str
+    results: str
+    oversubscribe: bool
+    dirty: bool
+    size: int | str
+    prometheus: str | None
+    systems: list[str]
+    nodes: int | str | None
+    network: str | None
+    nics: int | None
+
+class TopologyKeywords(TypedDict, total=False):
+    gpus: int | None
+    devices: Sequence[int] | None
+    results: Text
+    collective: str | None
+    size: Axis[int | str]
+    systems: Axis[Text]
+    nodes: int | None
+    network: str | None
+    nics: int | None
+    library: Axis[str | None]
+    transport: Literal["auto", "peer", "pcie", "host", "socket"]
+    calibration: Text | None
+    pick: int | None
+    free: Sequence[int] | None
+    gpu: str | None
+    cpu: str | None
+    nic: str | None
+    pcie: int | None
+    like: str | None
+    switches: int | None
+    sockets: int | None
+    uplink: str | None
+    out: Text | None
+
+class TopologyFields(msgspec.Struct, frozen=True, kw_only=True):
+    gpus: int | None
+    devices: list[int] | None
+    results: str
+    collective: str | None
+    size: list[int | str]
+    systems: list[str]
+    nodes: int | None
+    network: str | None
+    nics: int | None
+    library: list[str | None]
+    transport: Literal["auto", "peer", "pcie", "host", "socket"]
+    calibration: str | None
+    pick: int | None
+    free: list[int] | None
+    gpu: str | None
+    cpu: str | None
+    nic: str | None
+    pcie: int | None
+    like: str | None
+    switches: int | None
+    sockets: int | None
+    uplink: str | None
+    out: str | None
+
+class TopologyImportFields(msgspec.Struct, frozen=True, kw_only=True):
+    gpu: str | None
+    cpu: str | None
+    nic: str | None
+    pcie: int | None
+    gpus: int | None
+    library: str | None
+    results: str
+    out: str | None
+
+class TopologyNewFields(msgspec.Struct, frozen=True, kw_only=True):
+    like: str | None
+    gpu: str | None
+    cpu: str | None
+    nic: str | None
+    pcie: int | None
+    gpus: int | None
+    switches: int | None
+    sockets: int | None
+    uplink: str | None
+    library: str | None
+    results: str
+    out: str | None
+
+class PredictKeywords(TypedDict, total=False):
+    model: Axis[str] | ModelSettings | Model
+    input: Axis[str] | InputSettings | Input
+    strategy: Axis[str] | StrategySettings | Strategy
+    batch_size: Axis[int]
+    scaling: Axis[Literal["strong", "weak"]]
+    split: Axis[Literal["even", "uneven"]]
+    image_size: Axis[int | None]
+    precision: Axis[Literal["fp32", "tf32", "bf16", "fp16"]]
+    gpus: Axis[int | None]
+    devices: Sequence[int] | None
+    graph: Axis[bool]
+    replay: Axis[Text | None]
+    study: Text | None
+    baseline: int
+    results: Text
+    convention: Literal["caffe", "torch", "conv"]
+    systems: Axis[Text]
+    nodes: int | None
+    network: str | None
+    nics: int | None
+    library: Axis[str | None]
+    transport: Literal["auto", "peer", "pcie", "host", "socket"]
+    calibration: Axis[Text | None]
+    lab: LabSettings
+    rate: float | Mapping[int, float] | Text | None
+    rate_error: float | None
+    framework: Axis[Literal["caffe-mpi", "cntk", "mxnet", "tensorflow"] | None]
+    communication: Literal["model", "trace"]
+    parameters: float | None
+    overlap: OverlapSettings
+    staged: Literal["shared", "per-gpu"] | None
+    gradients: Literal["fp32", "bf16", "fp16"]
+    straggler: float
+    host_time: str | float
+    host_step: str | float | None
+    image_bytes: str | int | None
+    memory: str | int | None
+    memory_model: Literal["torch", "caffe"]
+    clock: str | float | None
+    what_if: WhatIfSettings
+    sensitivity: bool
+    timeline: bool
+    out: Text | None
+
+class PredictFields(msgspec.Struct, frozen=True, kw_only=True):
+    devices: list[int] | None
+    baseline: int
+    results: str
+    convention: Literal["caffe", "torch", "conv"]
+    systems: list[str]
+    nodes: int | None
+    network: str | None
+    nics: int | None
+    library: list[str | None]
+    transport: Literal["auto", "peer", "pcie", "host", "socket"]
+    calibration: list[str | None]
+    lab: LabGroup
+    rate: float | dict[str, float] | str | None
+    rate_error: float | None
+    framework: list[str | None]
+    communication: Literal["model", "trace"]
+    parameters: float | None
+    overlap: OverlapGroup
+    staged: Literal["shared", "per-gpu"] | None
+    gradients: Literal["fp32", "bf16", "fp16"]
+    straggler: float
+    host_time: str | float
+    host_step: str | float | None
+    image_bytes: str | int | None
+    memory: str | int | None
+    memory_model: Literal["torch", "caffe"]
+    clock: str | float | None
+    what_if: WhatIfGroup
+    sensitivity: bool
+    timeline: bool
+    out: str | None
+
+class SteerKeywords(TypedDict, total=False):
+    model: str | ModelSettings | Model
+    strategy: str | StrategySettings | Strategy
+    batch_size: int
+    image_size: int | None
+    precision: Literal["fp32", "tf32", "bf16", "fp16"]
+    devices: Sequence[int] | None
+    results: Text
+    systems: Axis[Text]
+    library: str | None
+    pattern: Literal["allreduce", "replicated", "server"] | None
+    phases: bool
+    durations: Axis[float | str]
+    reconfiguration: float | str | None
+    receivers: int | Sequence[int] | None
+    reach: Literal["built", "any"]
+    switch: str | None
+    out: Text | None
+
+class SteerFields(msgspec.Struct, frozen=True, kw_only=True):
+    devices: list[int] | None
+    results: str
+    systems: list[str]
+    library: str | None
+    pattern: Literal["allreduce", "replicated", "server"] | None
+    phases: bool
+    durations: list[float | str]
+    reconfiguration: float | str | None
+    receivers: int | list[int] | None
+    reach: Literal["built", "any"]
+    switch: str | None
+    out: str | None
+
+class LabKeywords(TypedDict, total=False):
+    gpus: Axis[int | None]
+    devices: Sequence[int] | None
+    systems: Axis[Text]
+    transport: Literal["auto", "pcie", "host"]
+    scale: float
+
+class LabFields(msgspec.Struct, frozen=True, kw_only=True):
+    gpus: list[int | None]
+    devices: list[int] | None
+    systems: list[str]
+    transport: Literal["auto", "pcie", "host"]
+    scale: float
+
+class DoctorKeywords(TypedDict, total=False):
+    model: str | ModelSettings | Model
+    input: InputRoot
+    batch_size: int
+    image_size: int | None
+    precision: Literal["fp32", "tf32", "bf16", "fp16"]
+    devices: Sequence[int] | None
+    launcher: Literal["slurm"] | None
+    site: Text | None
+    results: Text
+    nodes: int | None
+    clock: str | float | None
+
+class DoctorClockFields(msgspec.Struct, frozen=True, kw_only=True):
+    clock: str | float | None
+    devices: list[int] | None
