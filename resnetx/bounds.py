@@ -96,6 +96,7 @@ BOUNDS = {
     "host_step": Range(0, _DAY_S, "a day, in seconds"),
     "rate": Range(1e-6, 10**9, "images/s of one GPU"),
     "rate_error": Range(0, 1, "all of it"),
+    "replay_jitter": Range(0, 0.5, "steps that vary by half of their length"),
     "parameters": Range(1, 10**13, "ten trillion"),
     "straggler": Range(1, 1000, "times as long as the others"),
     "clock": Range(0, 10**4, "MHz", above=True),

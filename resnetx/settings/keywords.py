@@ -219,6 +219,7 @@ class TrainKeywords(TrainingKeywords, LaunchKeywords, total=False):
     measure: Literal["step", "phases", "layers", "input"]
     lab: LabSettings
     replay: Text | None
+    replay_jitter: float
     warmup: int
     windows: int
     tracker: str | TrackerSettings | Tracker
@@ -234,6 +235,7 @@ class SweepKeywords(TrainingKeywords, LaunchKeywords, total=False):
     measure: Axis[Literal["step", "phases", "layers", "input"]]
     lab: LabSettings
     replay: Axis[Text | None]
+    replay_jitter: Axis[float]
     warmup: Axis[int]
     windows: Axis[int]
     tracker: str | TrackerSettings | Tracker
@@ -384,6 +386,7 @@ class PredictKeywords(PredictionKeywords, total=False):
     parameters: float | None
     lab: LabSettings
     replay: Axis[Text | None]
+    replay_jitter: Axis[float]
     results: Text
 
 
