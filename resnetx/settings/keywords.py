@@ -337,6 +337,7 @@ class TopologyKeywords(MachineKeywords, total=False):
     """Settings of `topology`."""
 
     calibration: Text | None
+    staged: Literal["shared", "per-gpu"] | None
     collective: str | None
     size: Axis[int | str]
     pick: int | None
