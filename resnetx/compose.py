@@ -199,7 +199,7 @@ def _choice(group: str, choice: str, folders: tuple[Path, ...]) -> dict[str, Any
     """The settings of a choice of a group; `folders`: those of the user's own that are searched."""
     if choice not in TABLE[group].choices:
         return _own_choice(group, choice)
-    own = {row.name: row.default for row in TABLE.values() if choice in row.of.split()}
+    own = {row.name: row.default_of(choice) for row in TABLE.values() if choice in row.of.split()}
     above = f"{group}."
     return {"kind": choice} | {name.removeprefix(above): own[name] for name in own if name.startswith(above)}
 

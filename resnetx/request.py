@@ -52,6 +52,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     graph: bool = False  # each step is one CUDA graph
     lab: Lab | None = None  # ranks are in namespaces that are joined as a described system is; None: on this machine
     replay: str | None = None  # a trace, or a GPU's name: its computing is waited out, and only messages are real
+    replay_jitter: float = 0.0  # standard deviation over the mean of what each rank waits out in a step
     transport: TransportName = "auto"  # how gradients travel between ranks
     interface: str | None = None  # the network interface that ranks meet on; None: loopback, or the library's own
     nodes: int = 1  # that the ranks are on, as many on each

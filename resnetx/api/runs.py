@@ -39,18 +39,19 @@ def run_file(request: Request, settings: RunSettings, name: str | None) -> RunFi
         convention=settings.convention,
         tracker=settings.tracker,
         oversubscribe=settings.oversubscribe,
-        replay=_replayed(request),
+        replay=_replayed(request, request.share(0)),
+        replay_fewer=_replayed(request, request.share(request.gpus - 1)) if request.split == "uneven" else None,
         launch=settings.launch,
     )
 
 
-def _replayed(request: Request) -> ReplayedStep | None:
-    """What each rank waits out; None where it computes."""
+def _replayed(request: Request, images: int) -> ReplayedStep | None:
+    """What a rank with so many images waits out; None where it computes."""
     if request.replay is None:
         return None
     from resnetx import workloads
 
-    return replayed_step(request, workloads.table(request.model, request.image_size))
+    return replayed_step(request, workloads.table(request.model, request.image_size), images)
 
 
 def machine_name(launch: Launch | None) -> str:

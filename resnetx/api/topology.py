@@ -1,6 +1,8 @@
 """Questions about described systems: their links, the paths through them, and what a collective costs on them."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from math import log
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -13,9 +15,12 @@ from resnetx.compose import asked, struct_of
 from resnetx.config import sizes_from
 from resnetx.errors import ConfigError
 from resnetx.interconnect import collective, measured, paths, subsets, system
+from resnetx.interconnect.calibration import Calibration, Curve
 from resnetx.interconnect.ladder import with_published
 from resnetx.interconnect.measured import UNCALIBRATED
 from resnetx.interconnect.system import System
+from resnetx.prediction.scenario import Fabric
+from resnetx.prediction.staged import CLASSES, RATES, StagedClass
 from resnetx.record.topology import TopologyRecord
 from resnetx.settings import keywords
 from resnetx.settings.files import given_path
@@ -28,12 +33,16 @@ GOES_WITH = {  # settings that only some questions read, and which: one that not
     "devices": ("collective", "devices"),
     "transport": ("collective", "size", "systems"),
     "calibration": ("collective",),
+    "staged": ("collective",),
     "free": ("pick",),
     "out": ("collective", "systems"),
     "results": ("collective", "pick", "devices", "systems"),
     **dict.fromkeys(("gpu", "cpu", "nic", "pcie", "gpus"), ("new", "--import")),
     **dict.fromkeys(("like", "switches", "sockets", "uplink"), ("new",)),
 }
+
+
+TOLD_BYTES = [2.0**power for power in range(20, 33)]  # at which the law of a box is held against the plan; less is open
 
 
 def topology(*names: keywords.Text, **settings: Unpack[keywords.TopologyKeywords]) -> Records[Any]:
@@ -136,7 +145,9 @@ def _costed(machines: Sequence[System], wanted: keywords.TopologyFields, name: s
         for library in wanted.library
         for each in machines
     ]
-    if wanted.calibration is None:
+    if wanted.staged is not None:
+        plans = [_told(each, wanted.staged, wanted.calibration) for each in plans]
+    elif wanted.calibration is None:
         plans = [with_published(each) for each in plans] if wanted.transport == "auto" else plans
     elif wanted.calibration != UNCALIBRATED:
         if len(plans) > 1:
@@ -147,6 +158,28 @@ def _costed(machines: Sequence[System], wanted: keywords.TopologyFields, name: s
     if wanted.out:
         topology_drawings.write([topology_drawings.of_plan(plan, sizes[-1]) for plan in plans], Path(wanted.out))
     return Costed(plans, wanted.transport, sizes)
+
+
+def _told(plan: collective.CollectivePlan, box: StagedClass, calibration: str | None) -> collective.CollectivePlan:
+    """An all-reduce through the host of a box whose class is told: what such a box measured, for what is described."""
+    no_peers = Fabric(plan.system, plan.library, plan.transport).no_peers
+    if plan.collective != "allreduce" or calibration is not None or not no_peers:
+        raise ConfigError(
+            f"staged={box}: says how GPUs of one node that are no peers share the host in an all-reduce; expected "
+            "collective=allreduce without calibration=, on such GPUs (transport=host makes them so); leave it out"
+        )
+    told, gpus = CLASSES[box], len(plan.devices)
+    ratios = {size: log(told.allreduce_s(size, gpus) / plan.cost(size).time_s) for size in TOLD_BYTES}
+    law = Calibration(
+        f"staged={box}, {told.source}",
+        RATES,
+        Curve(tuple(ratios), tuple(ratios.values())),
+        told.error,
+        told.error,
+        from_bytes=min(TOLD_BYTES),
+    )
+    limited = tuple(replace(each, limit=told.link) for each in plan.algorithms)
+    return replace(plan, algorithms=limited, calibration=law)
 
 
 def _ranked(machines: Sequence[System], wanted: keywords.TopologyFields, count: int) -> Iterator[Ranked]:

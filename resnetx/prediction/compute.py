@@ -109,7 +109,7 @@ def _replayed(request: Request, layers: Sequence[Layer], images: int, lab: Lab |
         error=0.0,
         gradient_copy_Bps=LAB_COPY_Bps,
         clock_Hz=None,
-        jitter=0.0,
+        jitter=request.replay_jitter,
     )
 
 

@@ -23,7 +23,7 @@ convolution or product. (PyTorch, "Automatic Mixed Precision", lists what runs i
 
 `caffe` is Caffe as Tallent et al. 2017 ran it: a value and a gradient of every blob, all alive all the time, and of
 every parameter a value, a gradient and a momentum. On GPU 0, which holds the net that tests as well, also a value of
-every blob for each image of a test: `TESTED` for the nets of the framework, which its files say, and the whole global
+every blob for each image of a test: as many as its files say for the nets of the framework, and the whole global
 batch of any other, an assumption, made for ResNet/32 at 64 on two GPUs: that is missing in the paper, and has as many
 images on each as 32 on one, which is not. Of the six points of a system that they report as not fitting it finds five,
 and no other. No sum of shares and batches could find the sixth, GoogLeNet at 256 on two GPUs: 512 on four has as many
@@ -37,21 +37,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
-from resnetx.choices import (
-    AlexNetSettings,
-    Bucket,
-    CifarNetSettings,
-    GoogLeNetSettings,
-    ModelChoice,
-    NoExchange,
-    Server,
-    Strategy,
-)
+from resnetx.choices import Bucket, ModelChoice, NoExchange, Server, Strategy
 from resnetx.errors import unknown_name
 from resnetx.hashed import HashedTuple
 from resnetx.prediction.roofline import PRECISION_BYTES
 from resnetx.workloads import counts
 from resnetx.workloads.counts import BYTES_PER_PARAMETER, DATA, Layer
+from resnetx.workloads.kinds import kind_of
 
 Convention = Literal["torch", "caffe"]
 CONVENTIONS: tuple[Convention, ...] = ("torch", "caffe")
@@ -59,8 +51,6 @@ CONVENTIONS: tuple[Convention, ...] = ("torch", "caffe")
 FRAMEWORK_BYTES = 600_000_000  # assumed: CUDA's context with the kernels of cuDNN and NCCL
 INDEX_BYTES = 8  # of an int64
 LRN_PADDING = 4  # channels: a window of 5, less one
-# Images of a test, in Caffe's own files of these nets (BVLC/caffe: models/*/train_val.prototxt, examples/cifar10).
-TESTED: Mapping[type[ModelChoice], int] = {AlexNetSettings: 50, GoogLeNetSettings: 50, CifarNetSettings: 100}
 
 
 def needed_bytes(
@@ -86,7 +76,7 @@ def needed_bytes(
 
 def images_of_a_test(model: ModelChoice, batch_size: int) -> int:
     """How many images Caffe's first GPU holds for a test of a net that trains with this global batch."""
-    return TESTED.get(type(model), batch_size)
+    return kind_of(model).tested_by_caffe or batch_size
 
 
 def received_bytes(table: Sequence[Layer], ranks: int) -> int:

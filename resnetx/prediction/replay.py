@@ -19,9 +19,9 @@ from resnetx.workloads.buckets import ready_order
 from resnetx.workloads.counts import Layer
 
 
-def replayed_step(request: Request, table: Sequence[Layer]) -> ReplayedStep:
-    """The step that each rank of this request waits out; `table`: of its workload."""
-    step, source = step_of(request, table, request.batch_size // request.gpus)
+def replayed_step(request: Request, table: Sequence[Layer], images: int) -> ReplayedStep:
+    """The step that a rank of this request with so many images waits out; `table`: of its workload."""
+    step, source = step_of(request, table, images)
     slowed = 1.0 if request.lab is None else request.lab.scale
     gradients = {
         name: [gradient.elements for gradient in own]
@@ -38,7 +38,9 @@ def replayed_step(request: Request, table: Sequence[Layer]) -> ReplayedStep:
     ]
     if gradients:
         raise ConfigError(f"replay={request.replay}: has no layer {next(iter(gradients))} of {request.model.label}")
-    return ReplayedStep(source=source, layers=layers, update_s=step.update_s * slowed, slowed=slowed)
+    return ReplayedStep(
+        source=source, layers=layers, update_s=step.update_s * slowed, slowed=slowed, jitter=request.replay_jitter
+    )
 
 
 def step_of(request: Request, table: Sequence[Layer], images: int) -> tuple[StepTimes, str]:

@@ -37,7 +37,8 @@ class StagedPaths:
 
 
 # The errors are what nine of ten messages are within in the steps of the box that shares a path, networks left out.
-_PUBLISHED = "fitted to results/published/staged.yaml: 30 rates of one box"
+RATES = 30  # of each box
+_PUBLISHED = f"fitted to results/published/staged.yaml: {RATES} rates of one box"
 CLASSES: Mapping[StagedClass, StagedPaths] = {
     "shared": StagedPaths("one path through the host that all GPUs share", _PUBLISHED, 0.32, 6.44e9, 1.0),
     "per-gpu": StagedPaths("each GPU's path through the host", _PUBLISHED, 0.32, 4.86e9, 0.0),

@@ -19,3 +19,4 @@ class ReplayedStep(RecordPart, frozen=True):
     layers: list[ReplayedLayer]
     update_s: float
     slowed: float = 1.0  # by this factor, as the links of the lab are
+    jitter: float = 0.0  # standard deviation over the mean by which it varies from step to step, on each rank by itself

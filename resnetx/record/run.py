@@ -88,6 +88,7 @@ class RunFile(RecordPart, frozen=True):
     tracker: Tracker
     oversubscribe: bool = False  # more ranks than GPUs may run, or without GPUs than cores
     replay: ReplayedStep | None = None  # what each rank waits out; None: it computes
+    replay_fewer: ReplayedStep | None = None  # and what those wait out that have one image less; None: there are none
     launch: Launch | None = None  # how ranks are started; None: by one torchrun, on this node
 
     verb: ClassVar[str] = "train"

@@ -100,7 +100,7 @@ def _of_choice(group: Setting, choice: str, path: Path) -> Iterator[Line]:
     for row in TABLE.values():
         key = row.name.removeprefix(f"{group.name}.")
         if kind in row.of.split() and key != row.name:
-            yield Line(row.name, value_word(tree.pop(key, row.default)), row.about_of(kind), choice)
+            yield Line(row.name, value_word(tree.pop(key, row.default_of(kind))), row.about_of(kind), choice)
     yield from (
         Line(f"{group.name}.{key}", value_word(value), "", choice) for key, value in tree.items() if key != "kind"
     )

@@ -131,6 +131,7 @@ class TrainKeywords(TypedDict, total=False):
     seed: int
     optimizer: OptimizerSettings
     replay: Text | None
+    replay_jitter: float
     measure: Literal["step", "phases", "layers", "input"]
     warmup: int
     steps: int
@@ -172,6 +173,7 @@ class SweepKeywords(TypedDict, total=False):
     seed: int
     optimizer: OptimizerSettings
     replay: Axis[Text | None]
+    replay_jitter: Axis[float]
     measure: Axis[Literal["step", "phases", "layers", "input"]]
     warmup: Axis[int]
     steps: Axis[int]
@@ -475,6 +477,7 @@ class TopologyKeywords(TypedDict, total=False):
     switches: int | None
     sockets: int | None
     uplink: str | None
+    staged: Literal["shared", "per-gpu"] | None
     out: Text | None
 
 class TopologyFields(msgspec.Struct, frozen=True, kw_only=True):
@@ -500,6 +503,7 @@ class TopologyFields(msgspec.Struct, frozen=True, kw_only=True):
     switches: int | None
     sockets: int | None
     uplink: str | None
+    staged: Literal["shared", "per-gpu"] | None
     out: str | None
 
 class TopologyImportFields(msgspec.Struct, frozen=True, kw_only=True):
@@ -539,6 +543,7 @@ class PredictKeywords(TypedDict, total=False):
     devices: Sequence[int] | None
     graph: Axis[bool]
     replay: Axis[Text | None]
+    replay_jitter: Axis[float]
     study: Text | None
     baseline: int
     results: Text

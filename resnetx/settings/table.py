@@ -49,6 +49,7 @@ class Setting(NamedTuple):
     choices: tuple[str, ...] = ()  # of a group whose choices have settings of their own: files of `configs/NAME/`
     of: str = ""  # the choices of its group that have it
     at: Mapping[str, str] = {}  # its meaning in choices where it differs
+    defaults: Mapping[str, Any] = {}  # its default in choices where it differs
     tags: str = ""  # what else it is: see `TAGS`
 
     @property
@@ -63,6 +64,10 @@ class Setting(NamedTuple):
     def type_for(self, verb: str) -> Any:
         """The type of one value, as a verb takes it."""
         return self.types.get(verb, self.type)
+
+    def default_of(self, choice: str) -> Any:
+        """Its default, where a choice of its group has it."""
+        return self.defaults.get(choice, self.default)
 
     def about_of(self, choice: str) -> str:
         """Its meaning, where a choice of its group has it."""
@@ -107,15 +112,16 @@ TIMES = Range(1, 10**4, "the record stores the time of each")
 # fmt: off
 SECTIONS = (
     Section("groups: model, input, strategy, tracker", (
-        Setting("model", str, "resnetx", "", choices=("alexnet", "googlenet", "resnetx", "torchvision"),
+        Setting("model", str, "resnetx", "", choices=("alexnet", "cifarnet", "googlenet", "resnetx", "torchvision"),
             verbs=f"{WORKLOADS} bench check steer doctor", axis=POINTS, tags="workload load"),
         Setting("model.x", int, 8, "residual blocks", of="resnetx", axis=POINTS,
             range=Range(1, 2**15, "the activations of one 224x224 image then take 158 GB")),
         Setting("model.width", int, 64, "channels of every convolution", of="resnetx", axis=POINTS,
             range=Range(1, 2**13, "a block then has 738 million parameters")),
         Setting("model.name", str, "resnet50", "any classifier of torchvision.models", of="torchvision", axis=POINTS),
-        Setting("model.classes", int, 1000, "outputs of the classifier", of="alexnet googlenet resnetx torchvision",
-            axis=POINTS, range=Range(2, 10**6, "ImageNet-21k has 21,841")),
+        Setting("model.classes", int, 1000, "outputs of the classifier",
+            of="alexnet cifarnet googlenet resnetx torchvision", defaults={"cifarnet": 10}, axis=POINTS,
+            range=Range(2, 10**6, "ImageNet-21k has 21,841")),
         Setting("model.lrn", bool, True, "with its two local response normalisations", of="alexnet", axis=POINTS),
         Setting("input", str, "dali", "", choices=("dali", "synthetic", "torchvision"),
             verbs=f"{RUNS} {PREDICTED} check", axis=POINTS,
@@ -194,6 +200,10 @@ SECTIONS = (
         Setting("replay", str | None, None,
             "idle for the compute times of a trace (a path) or a GPU (p100-sxm2-16gb); messages are real",
             verbs="train sweep predict", axis="sweep predict", path=True, comma=True),
+        Setting("replay_jitter", float, 0,
+            "standard deviation over the mean by which each rank's idle steps vary, each by itself",
+            verbs="train sweep predict", axis="sweep predict",
+            range=Range(0, 0.5, "steps that vary by half of their length")),
     )),
     Section("what is measured, and for how long", (
         Setting("measure", Literal["step", "phases", "layers", "input"], "step",
@@ -427,7 +437,7 @@ SECTIONS = (
             "strategy=server: parameters come back during the next forward pass, as TensorFlow fetches them"),
         Setting("staged", Literal["shared", "per-gpu"] | None, None,
             "how GPUs that are no peers reach the host: shared: all by one path | per-gpu: each by its own; null: open",
-            verbs=PREDICTED, tags="assumed no-lab message"),
+            verbs=f"{PREDICTED} topology", tags="assumed no-lab message"),
         Setting("gradients", Literal["fp32", "bf16", "fp16"], "fp32",
             "precision in which gradients are sent: fp32 | bf16 | fp16", verbs=PREDICTED, tags="assumed message"),
         Setting("straggler", float, 1, "factor by which one rank computes more slowly than the others", verbs=PREDICTED,

@@ -97,6 +97,18 @@ def test_a_prediction_in_the_lab_ignores_nothing(capsys, words, sentence):
     assert sentence in " ".join(err.split())
 
 
+def test_unequal_ranks_and_jitter_are_predicted(capsys):
+    def step_s(*more):
+        words = ["model=cifarnet", "gpus=3", "lab.system=gx8", "strategy=after", "replay=p100-sxm2-16gb", *more]
+        status, out, err = run(capsys, "predict", *words, "--json")
+        assert status == 0, err
+        return json.loads(out)["iteration_s"]
+
+    uneven = step_s("batch_size=3070", "split=uneven")
+    assert step_s("batch_size=3069") < uneven <= step_s("batch_size=3072")
+    assert step_s("batch_size=3072", "replay_jitter=0.1") > 1.05 * step_s("batch_size=3072")
+
+
 def test_what_is_replayed_has_no_other_rate(capsys):
     words = ["model=alexnet", "batch_size=256", "gpus=2", "systems=gx8", "replay=p100-sxm2-16gb", "rate=100"]
     status, _, err = run(capsys, "predict", *words)

@@ -470,3 +470,12 @@ links:
   - {between: [gpu1, cpu0], link: host-memory}
   - {between: [nic0, cpu0], link: pcie3, lanes: 16, source: "assumed: the generation and 16 lanes"}
 """
+
+
+@pytest.mark.parametrize(("box", "time_s"), [("shared", 14 * 2**26 / 6.44e9), ("per-gpu", 1.75 * 2**26 / 4.86e9)])
+def test_the_class_of_a_box_without_peers_is_understood(capsys, box, time_s):
+    words = ["systems=pcie-a100", "transport=host", "collective=allreduce", "size=64MiB", f"staged={box}", "--json"]
+    assert main(["topology", *words]) == 0
+    assert json.loads(capsys.readouterr().out)["time_s"] == pytest.approx(time_s)
+    assert main(["topology", "systems=dgx1-p100", "collective=allreduce", f"staged={box}"]) == 2
+    assert "transport=host makes them so" in capsys.readouterr().err

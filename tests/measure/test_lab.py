@@ -14,7 +14,7 @@ from resnetx.measure.lab import namespaces
 from resnetx.measure.launch import launcher
 from resnetx.measure.launch.command import Command
 from resnetx.measure.launch.executor import in_namespaces
-from resnetx.record import RunFolder
+from resnetx.record import RunFile, RunFolder, read
 from tests import stalls
 from tests.patience import PATIENCE_S, until
 
@@ -67,6 +67,23 @@ def test_a_slow_link_is_found_and_its_gpu_named(tmp_path):
     slow = [warning["message"] for warning in record["warnings"] if warning["code"] == "slow-gpu"]
     assert any("GPU 2 is slow with most others" in message for message in slow)
     assert not any("GPU 0 is slow" in message for message in slow)
+
+
+@pytest.mark.parametrize("gpus", [3, 5])
+def test_unequal_ranks_that_vary_train_over_a_staged_link(tmp_path, gpus):
+    """GPUs of two CPUs without peer access, and a network of which no trace is kept."""
+    devices = "[0,2,4,5,7]" if gpus == 5 else "[0,2,4]"
+    words = ["model=cifarnet", "batch_size=16", "split=uneven", "replay=gtx1080ti", "replay_jitter=0.1"]
+    words += ["input=synthetic", "strategy=after", "warmup=3", "steps=3", "windows=3", f"devices={devices}"]
+    child = lab("train", *words, f"gpus={gpus}", "--json", folder=tmp_path, system="dual-root-1080ti", scale=20)
+    out, err = child.communicate(timeout=PATIENCE_S)
+    assert child.returncode == 0, err
+    record = json.loads(out)
+    assert record["outcome"] == "ok" and record["request"]["split"] == "uneven"
+    assert any("cpu0 to cpu1" in line for line in record["transport"]["evidence"])
+    task = read(RunFolder(next(tmp_path.glob("**/record.json")).parent).run, RunFile)
+    more_s, fewer_s = (sum(layer.forward_s for layer in each.layers) for each in (task.replay, task.replay_fewer))
+    assert more_s > fewer_s
 
 
 def test_a_lab_that_is_killed_leaves_nothing(tmp_path):

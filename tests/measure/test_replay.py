@@ -1,7 +1,9 @@
 """Replayed steps: a module that takes the time of a step, and has its gradients."""
 
 import time
+from statistics import fmean, stdev
 
+import msgspec
 import pytest
 import torch
 
@@ -43,6 +45,20 @@ def test_each_part_is_waited_out_in_its_order(model):
     model(torch.zeros(1)).backward()
     model.update()
     assert model.timeline.waited == ["begin", 0.010, 0.001, 0.005, "begin", 0.010, 0.001, 0.020, "begin", 0.004]
+
+
+def test_steps_vary_on_each_rank_by_itself(monkeypatch):
+    monkeypatch.setattr("resnetx.measure.rank.replay.HostTimeline", Waits)
+    step = msgspec.structs.replace(STEP, jitter=0.1)
+    paces = []
+    for drawn_by in ("0 0", "0 1", "0 1"):
+        model = ReplayedModel(step, torch.device("cpu"), drawn_by)
+        paces.append([])
+        for _ in range(100):
+            model(torch.zeros(1))
+            paces[-1].append(model.timeline.pace)
+    assert paces[0] != paces[1] == paces[2]
+    assert (fmean(paces[0]), stdev(paces[0])) == pytest.approx((1, 0.1), rel=0.3)
 
 
 def test_gradients_have_the_sizes_of_the_layers_and_become_ready_from_the_last(model):

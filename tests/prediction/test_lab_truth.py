@@ -69,7 +69,7 @@ def test_iterations_in_the_lab_are_as_predicted(rows, study, points, mean, worst
 
 @pytest.mark.parametrize(
     ("study", "system", "count"),
-    [("truth", "dgx1-p100", 33), ("truth", "gx8", 33), ("paper", "dgx1-p100", 24), ("paper", "gx8", 25)],
+    [("truth", "dgx1-p100", 35), ("truth", "gx8", 34), ("paper", "dgx1-p100", 25), ("paper", "gx8", 27)],
 )
 def test_intervals_hold_as_many_as_is_said(rows, study, system, count):
     assert sum(held for name, _, held in rows[study] if name == system) == count

@@ -58,7 +58,8 @@ def run(task: RunFile, started: Moment) -> RunRecord | None:
         numa.bind(request, ranks)
         clock.skip()
         if task.replay is not None:
-            measured = train.replay(task.replay, request, ranks, clock)
+            fewer = request.share(ranks.rank) < request.share(0)
+            measured = train.replay(task.replay_fewer if fewer else task.replay, request, ranks, clock)
         else:
             measured = _MEASURES[request.measure](reading, ranks, clock)
         devices = ranks.gather(describe_device(ranks.device))

@@ -8,6 +8,7 @@ On CPUs a layer ends at a moment that is counted from the start of its pass, so 
 delays nothing as long as it takes less than the layer, as it is on a device of its own. On GPUs the stream sleeps.
 """
 
+import random
 import time
 from typing import Any, Protocol
 
@@ -17,11 +18,14 @@ from torch import nn
 from resnetx.measure.rank.device_time import mark, seconds_between
 from resnetx.record import ReplayedLayer, ReplayedStep
 
+LEAST_PACE = 0.1  # of a step as recorded: one that varies is never shorter
 _CYCLES = 2**24  # of the sleep that tells how fast a device counts them: 8 ms at 2 GHz
 
 
 class Timeline(Protocol):
     """Lets time pass in one pass over layers."""
+
+    pace: float  # how many times as long as recorded this step takes
 
     def begin(self) -> None:
         """A pass starts now."""
@@ -33,16 +37,20 @@ class Timeline(Protocol):
 class HostTimeline:
     """Of a rank on CPUs: the host sleeps until the moment at which a part is over."""
 
+    pace = 1.0
+
     def begin(self) -> None:
         self._now = time.perf_counter()
 
     def wait(self, seconds: float) -> None:
-        self._now += seconds
+        self._now += self.pace * seconds
         time.sleep(max(0.0, self._now - time.perf_counter()))
 
 
 class DeviceTimeline:
     """Of a rank on a GPU: its stream sleeps."""
+
+    pace = 1.0
 
     def __init__(self) -> None:
         torch.cuda._sleep(_CYCLES)  # the first launch takes longer
@@ -56,21 +64,22 @@ class DeviceTimeline:
         """The stream is in order by itself."""
 
     def wait(self, seconds: float) -> None:
-        if cycles := int(seconds * self._cycles_per_s):
+        if cycles := int(self.pace * seconds * self._cycles_per_s):
             torch.cuda._sleep(cycles)
 
 
 class ReplayedModel(nn.Module):
-    """The recorded layers of a step as a module."""
+    """The recorded layers of a step as a module; `drawn_by`: what tells the jitter of this rank from that of others."""
 
-    def __init__(self, step: ReplayedStep, device: torch.device) -> None:
+    def __init__(self, step: ReplayedStep, device: torch.device, drawn_by: str = "") -> None:
         super().__init__()
-        self._update_s = step.update_s
+        self._update_s, self._jitter, self._drawn = step.update_s, step.jitter, random.Random(drawn_by)
         self.timeline: Timeline = HostTimeline() if device.type == "cpu" else DeviceTimeline()
         self.layers = nn.ModuleList(_Layer(layer, self.timeline, device) for layer in step.layers)
 
     def forward(self, images: torch.Tensor) -> Any:
         """A loss; `images` are not read."""
+        self.timeline.pace = max(LEAST_PACE, self._drawn.gauss(1.0, self._jitter))
         self.timeline.begin()
         loss = torch.zeros((), device=images.device, requires_grad=True)
         for layer in self.layers:

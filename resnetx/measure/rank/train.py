@@ -58,9 +58,10 @@ def _measured(request: Request, ranks: Ranks, clock: StartUpTimer) -> RankResult
     return measured
 
 
-def replay(step: ReplayedStep, request: Request, ranks: Ranks, clock: StartUpTimer) -> RankResults | None:
+def replay(step: ReplayedStep | None, request: Request, ranks: Ranks, clock: StartUpTimer) -> RankResults | None:
     """Exchanges the gradients of a step whose computing is waited out; rank 0 returns what the record has of it."""
-    model = ReplayedModel(step, ranks.device)
+    assert step is not None, "a rank has no more images than the first one, or one less"
+    model = ReplayedModel(step, ranks.device, f"{request.seed} {ranks.rank}")
     replica = replicate(model, request, ranks)
     clock.lap("model_s")
     batches = inputs.open_for(request, ranks.rank, ranks.device, inputs.nothing)
