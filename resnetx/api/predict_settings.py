@@ -38,6 +38,10 @@ FRAMEWORKS: dict[str, tuple[Strategy, Overlap]] = {
 # TensorFlow: `variable_update=parameter_server` of its benchmarks (docs_src/performance/benchmarks.md, 2017).
 SERVERS = ("tensorflow",)
 
+# Those of which one process drives all GPUs of a node, as replicas in one graph or as devices of one store. MXNet and
+# TensorFlow with Horovod have a process for each GPU: predicted without framework=.
+ONE_PROCESS = ("mxnet", "tensorflow")
+
 # Settings by which a point is predicted otherwise than its machine is described.
 ASSUMED = (
     *(
@@ -246,6 +250,7 @@ def setting_of(settings: PredictSettings) -> TrainingSetup:
         framework=framework,
         overlap=FRAMEWORKS[framework][1] if framework else overlap,
         gradients=settings.gradients,
+        one_process=framework in ONE_PROCESS,
         straggler=settings.straggler,
         host_s=_time("host_time", settings.host_time),
         host_step_s=None if settings.host_step is None else _time("host_step", settings.host_step),

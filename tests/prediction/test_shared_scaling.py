@@ -25,7 +25,7 @@ TIMES = (
 
 @dataclass(frozen=True)
 class Side:
-    """A published rate, and its prediction without its publisher."""
+    """A published rate, and its prediction without its system."""
 
     case: ScalingCase
     error: float
@@ -33,7 +33,7 @@ class Side:
 
 
 def side(case):
-    iteration = case.iteration(scaling_errors().without[case.publisher])
+    iteration = case.iteration(scaling_errors().without[case.left_out])
 
     def rate(interval_s):
         return Estimate(1 / iteration.time_s, 1 / interval_s[1], 1 / interval_s[0])

@@ -38,7 +38,7 @@ def test_constants_are_those_of_the_published_rates(name):
 def test_told_rates_are_near_with_their_network_left_out_and_held_by_the_interval():
     errors, held = {name: [] for name in CLASSES}, {name: [] for name in CLASSES}
     for name, case in staged_cases():
-        iteration = case.iteration(scaling_errors().without[case.publisher])
+        iteration = case.iteration(scaling_errors().costs)
         step_s = case.point.batch_size / case.measured
         errors[name].append(abs(log(iteration.time_s / step_s)))
         held[name].append(iteration.interval_s[0] <= step_s <= iteration.interval_s[1])

@@ -71,9 +71,9 @@ def test_several_nodes_are_within_8_percent_once_a_rate_of_several_is_known(rows
 
 
 def test_nothing_of_a_case_is_given_but_the_rate_of_one_gpu():
-    """A rate that its publisher had measured ten times as fast is predicted as before."""
+    """A rate that was measured to be ten times as fast is predicted as before."""
     case = next(case for case in cases() if case.gpus == 8 and case.publisher == "Lambda")
-    costs = scaling_errors().without["Lambda"]
+    costs = scaling_errors().without["dgx1-v100"]
     assert replace(case, measured=10 * case.measured).predicted(costs) == case.predicted(costs)
     known = case.series.images_per_s[1]
     assert case.predicted(costs) == pytest.approx(8 * known, rel=0.1)
@@ -83,8 +83,8 @@ def test_every_published_rate_is_predicted_with_and_without_the_rate_of_one_gpu(
     published = sum(len(entry.images_per_s) - 1 for entry in series())
     known = [row for row in rows if row.group.startswith("from the rate of one GPU")]
     unknown = [row for row in rows if row.group.startswith("its rate not known")]
-    assert published == len(known) == len(unknown)
-    assert [row.measured for row in known] == [row.measured for row in unknown]
+    compiled = sum(len(entry.images_per_s) - 1 for entry in series() if entry.compiled)
+    assert published == len(known) == len(unknown) + compiled
 
 
 def test_nine_of_ten_rates_lie_within_their_intervals(rows):
