@@ -84,9 +84,9 @@ def _one_process(point: Point) -> Undecided | None:
     slow = replace(point.subject, strategy=After())
     return Undecided(
         "what one process that drives all GPUs of a node takes to start their work is not measured",
-        "One process drives all GPUs of a node (framework=): nothing (the short end of the interval), or 40 us for each "
-        "gradient tensor and GPU with all messages behind the backward pass (the long end). Measure its rate on 2 GPUs or "
-        f"more, and give it: `{RATES}`, which has images_per_s: {{2: ...}}.",
+        "One process drives all GPUs of a node (framework=): to start their work takes nothing (the short end of the "
+        "interval), or 40 us for each gradient tensor and GPU, with all messages behind the backward pass (the long "
+        f"end). Measure its rate on several GPUs, and give it: `{RATES}`, a file with images_per_s by GPUs.",
         RATES,
         replace(point, setting=plain),
         replace(point, subject=slow, setting=replace(plain, beyond_s=launching_s)),
@@ -103,9 +103,10 @@ def _half(point: Point) -> Undecided | None:
     closing = f"resnetx sweep precision={point.subject.precision} gpus={2 * fabric.node_gpus} nodes=2 launcher=slurm"
     return Undecided(
         "what half precision takes on several nodes beyond its messages is measured of V100s alone",
-        "Half precision on several nodes: published steps of V100s take a time more that is not that of their bytes; of "
-        f"these GPUs nothing is published. Nothing (the short end of the interval), or {most_s * 1e3:.0f} ms a step (the "
-        f"long end). Measure this workload on two nodes: `{closing}`, whose folder is calibration=.",
+        "Half precision on several nodes: published steps of V100s take a time more that is not that of their bytes, "
+        "and of these GPUs none is published. It is nothing (the short end of the interval), or "
+        f"{most_s * 1e3:.0f} ms a step (the long end). Measure this workload on two nodes: `{closing}`, whose folder "
+        "is calibration=.",
         closing,
         replace(point, setting=plain),
         replace(point, setting=replace(plain, beyond_s=most_s)),
@@ -122,9 +123,9 @@ def half_between(point: Point) -> bool:
 
 
 def beyond_messages_s(point: Point) -> float:
-    """What a step takes beyond computing and the messages that are modelled, seconds."""
+    """What a step takes beyond computing and the messages that are modelled, seconds; known rates say it themselves."""
     beyond_s = point.setting.beyond_s
-    if half_between(point) and _is_measured_half(point):
+    if half_between(point) and _is_measured_half(point) and not _is_shown(point):
         beyond_s += _half_s(point)
     return beyond_s
 

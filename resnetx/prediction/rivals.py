@@ -1,4 +1,4 @@
-"""The simplest predictions of rates of several GPUs, which those of the model are judged beside, and how intervals score.
+"""The simplest predictions of rates of several GPUs, beside which the model is judged, and how intervals score.
 
 - linear: GPUs times the rate of one.
 - five constants: that, times the median efficiency of all other published rates on as many GPUs.

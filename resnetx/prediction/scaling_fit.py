@@ -5,8 +5,8 @@
 Two figures are fitted to rates on one node (`scaling_errors`), by the least sum of |ln(predicted / measured)|, which a
 few odd rates do not move; what half precision takes on several nodes is the median of what its steps take beyond the
 model. Each rate is then predicted with the figures that all other systems give (of several nodes, which one cluster
-measured: all other programs). The errors of these predictions, by kind of case, make the intervals; and each interval is
-counted with the errors of others alone. Rates that are open between two ends count in neither.
+measured: all other programs). The errors of these predictions, by kind of case, make the intervals; and each interval
+is counted with the errors of others alone. Rates that are open between two ends count in neither.
 """
 
 from collections.abc import Iterable, Sequence
@@ -170,7 +170,7 @@ def _excess(row: Judged, everything: Sequence[Judged]) -> float:
 def widening(rows: Sequence[Judged]) -> float:
     """How many times as wide bounds must be for nine of ten intervals to hold a rate of an unseen system.
 
-    An interval has the errors of all parts. Of kinds that enough systems show: the bounds of fewer are those of one or two.
+    An interval has the errors of all parts. Of kinds that enough systems show: the bounds of fewer are those of one.
     """
     systems: dict[Group, set[str]] = {}
     for row in rows:

@@ -375,7 +375,7 @@ def test_many_points_are_one_row_for_each_curve_and_all_of_them_with_all(tmp_pat
     assert main(words) == 0
     out = capsys.readouterr().out
     assert sum(line.startswith("ResNet/") for line in out.splitlines()) == 9
-    assert "gx8 with nccl2: 36 points, 27 limited by host, 9 limited by compute; speed-up on 8 GPUs 0.76" in out
+    assert "gx8 with nccl2: 36 points, 27 limited by host, 9 limited by compute; speed-up on 8 GPUs 0.77" in out
     assert main([*words, "--all"]) == 0
     assert sum(line.startswith("ResNet/") for line in capsys.readouterr().out.splitlines()) == 36
 

@@ -43,7 +43,7 @@ def test_told_rates_are_near_with_their_network_left_out_and_held_by_the_interva
         errors[name].append(abs(log(iteration.time_s / step_s)))
         held[name].append(iteration.interval_s[0] <= step_s <= iteration.interval_s[1])
     assert {name: len(each) for name, each in errors.items()} == {"shared": 30, "per-gpu": 30}
-    assert {name: round(sum(each) / 30, 3) for name, each in errors.items()} == {"shared": 0.062, "per-gpu": 0.033}
+    assert {name: round(sum(each) / 30, 3) for name, each in errors.items()} == {"shared": 0.061, "per-gpu": 0.032}
     assert {name: sum(each) for name, each in held.items()} == {"shared": 28, "per-gpu": 30}
 
 
@@ -102,7 +102,7 @@ def test_all_reduces_on_2_and_4_gpus_show_the_class():
     assert fabric.staged_on(4) is None  # as it was measured
 
 
-@pytest.mark.parametrize(("name", "error"), [("shared", 0.089), ("per-gpu", 0.025)])
+@pytest.mark.parametrize(("name", "error"), [("shared", 0.089), ("per-gpu", 0.024)])
 def test_rates_of_2_and_4_gpus_close_8_and_one_of_them_does_not(name, error):
     errors = []
     for of in staged_series(name):

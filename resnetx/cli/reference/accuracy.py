@@ -270,8 +270,9 @@ def _intervals() -> Iterator[str]:
         "Nine of ten measurements should lie within the interval of a prediction. It has the errors of all parts, as "
         "the root of the sum of their squares. What scaling adds, by kind of case, are the 5th and 95th percentile of "
         f"the errors above, {scaling.widened:.2f} times as wide: then nine of ten rates lie within intervals that are "
-        "made without their system, counted over the kinds that three systems (of several nodes, programs) show. So they "
-        "are one-sided where the misses are. A kind of fewer than eight rates has the interval of all on as many nodes."
+        "made without their system, counted over the kinds that three systems (of several nodes, programs) show. So "
+        "they are one-sided where the misses are. A kind of fewer than eight rates has the interval of all on as many "
+        "nodes."
     )
     yield ""
     yield from table(
