@@ -115,7 +115,7 @@ class ScalingErrors(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     def of(self, kind: Kind) -> KindError:
         """The errors of a kind with enough points; else those of all on as many nodes (one, several), however few."""
         by_names = {(error.exchange, error.nodes, error.input): error for error in self.kinds}
-        own = by_names.get(tuple(kind))
+        own = by_names.get((kind.exchange, kind.nodes, kind.input))
         return own if own is not None and own.points >= FEWEST_POINTS else by_names[ANY, kind.nodes, ANY]
 
 

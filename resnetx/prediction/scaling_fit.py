@@ -9,6 +9,7 @@ measured: all other programs). The errors of these predictions, by kind of case,
 is counted with the errors of others alone. Rates that are open between two ends count in neither.
 """
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
@@ -164,7 +165,7 @@ def _excess(row: Judged, everything: Sequence[Judged]) -> float:
     as_many = _of_group(others, (ANY, row.case.kind.nodes, ANY))
     faster, slower = _bounds(alike if len(alike) >= FEWEST_POINTS else as_many)
     other, own = (row.others[1], slower) if row.log_error > 0 else (row.others[0], faster)
-    return max(0.0, row.log_error**2 - other**2) ** 0.5 / own
+    return math.sqrt(max(0.0, row.log_error**2 - other**2)) / own
 
 
 def widening(rows: Sequence[Judged]) -> float:

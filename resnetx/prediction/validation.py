@@ -244,10 +244,10 @@ def _row(case: ScalingCase, group: str, given: str, rated: bool = True) -> Train
         seen=case.series.seen,
         low=images / slow.interval_s[1],
         high=images / fast.interval_s[0],
-        linear=linear and linear.predicted,
-        five_constants=five and five.predicted,
-        linear_interval=linear and (linear.low, linear.high),
-        five_constants_interval=five and (five.low, five.high),
+        linear=None if linear is None else linear.predicted,
+        five_constants=None if five is None else five.predicted,
+        linear_interval=None if linear is None else (linear.low, linear.high),
+        five_constants_interval=None if five is None else (five.low, five.high),
         publisher=case.publisher,
     )
 
