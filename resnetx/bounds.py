@@ -93,7 +93,7 @@ BOUNDS = {
     "memory": Range(1, 2**50, "1 PiB, in bytes"),
     "memory_limit": Range(1, 2**50, "1 PiB, in bytes"),
     "host_time": Range(0, _DAY_S, "a day, in seconds"),
-    "host_step": Range(0, _DAY_S, "a day, in seconds"),
+    "host_step": Range(0, 10, "10 s: a host launches what a GPU runs, layer by layer, in milliseconds"),
     "rate": Range(1e-6, 10**9, "images/s of one GPU"),
     "rate_error": Range(0, 1, "all of it"),
     "parameters": Range(1, 10**13, "ten trillion"),

@@ -425,6 +425,7 @@ def test_validation_holds(capsys):
         (["systems=gx8", "host_time=-1"], "host_time=-1: expected at least 0"),
         (["systems=gx8", "host_time=soon"], "host_time=soon: expected a duration, e.g. 0.03s"),
         (["systems=gx8", "host_step=20 parsecs"], "host_step=20 parsecs: expected a duration, e.g. 0.03s"),
+        (["systems=gx8", "host_step=1000s"], "host_step=1000: expected at most 10"),
         (["systems=gx8", "staged=shared"], "those of gx8 do not go through it with NCCL; add transport=host"),
         (
             ["systems=gx8", "staged=shared", "transport=host", "gpus=8", "what_if.latency=0.5"],

@@ -17,6 +17,7 @@ from resnetx.prediction.scenario import Fabric
 from resnetx.prediction.staged import CLASSES, fitted, measured_paths
 from resnetx.record.files import read
 from resnetx.record.prediction import Prediction
+from resnetx.reporting.systems.leader_counts import leader_counts
 
 
 def undecided(name):
@@ -77,6 +78,9 @@ def test_records_screens_and_comparisons_bear_open_points(tmp_path, capsys, monk
     assert one.speedup is None  # over the open one
     compared = resnetx.compare(systems=["pcie-a100", "dgx-a100"], gpus=8, out=str(tmp_path / "both"), **words)
     assert compared.points[0].margin is None
+    assert eight.open in [side.open for side in compared.points[0].sides]
+    (counted,) = leader_counts(compared.points)
+    assert (counted.open, counted.alone) == (1, 0)  # both can run it
     monkeypatch.setenv("COLUMNS", "80")
     show_predict.prediction(made)
     told = " ".join(capsys.readouterr().out.split())
