@@ -128,4 +128,4 @@ def test_eight_gpus_at_the_rate_of_four_explain_the_36_percent_and_leave_both_fi
         ratios[batch_size] = (round(plain / gx8, 2), round(dgx1 / gx8, 2))
         assert of_dgx1[0] > 11.0 and of_gx8[0] > 8.1, "both are slower than predicted"
     assert ratios == {256: (0.91, 1.42), 512: (0.94, 1.37)}
-    assert (round(dgx1, 1), round(gx8, 1)) == (16.4, 11.9)
+    assert (round(dgx1, 1), round(gx8, 1)) == (16.4, 12.0)

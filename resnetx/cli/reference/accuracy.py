@@ -67,8 +67,8 @@ a publisher are left out. **nine of ten**: what nine of ten rates are within. Th
 generation: there, whole generations are left out.
 """
 
-LOSES = """The rates above that are more than a tenth below "GPUs x the rate of one", predicted from the rate of one and not
-open. A mean over all rates hides them: most published points hardly lose anything.
+LOSES = """The rates above that are more than a tenth below "GPUs x the rate of one", predicted from the rate of one and
+not open. A mean over all rates hides them: most published points hardly lose anything.
 """
 
 LAB = """Validated on shaped TCP: iterations whose computing is replaced by idle time, between processes whose links are
