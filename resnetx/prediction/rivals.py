@@ -52,10 +52,7 @@ class Rivals:
 
     def five_constants(self, case: ScalingCase) -> Rival:
         """By the median efficiency of the others on as many GPUs, or on the nearest number that they have."""
-        efficiencies: dict[int, list[float]] = {}
-        for other in self._others(case):
-            efficiencies.setdefault(other.gpus, []).append(other.measured / other.linear)
-        return self._rival(case, {gpus: median(each) for gpus, each in efficiencies.items()})
+        return self._rival(case, median_efficiencies(self._others(case)))
 
     def _others(self, case: ScalingCase) -> list[ScalingCase]:
         return [other for other in self.cases if not case.leaves_out(other)]
@@ -68,6 +65,14 @@ class Rivals:
         low, high = _quantiles(log(other.measured / _scaled(other, constants)) for other in judged)
         predicted = _scaled(case, constants)
         return Rival(predicted, predicted * exp(low), predicted * exp(high))
+
+
+def median_efficiencies(cases: Iterable[ScalingCase]) -> dict[int, float]:
+    """By the number of GPUs."""
+    efficiencies: dict[int, list[float]] = {}
+    for case in cases:
+        efficiencies.setdefault(case.gpus, []).append(case.measured / case.linear)
+    return {gpus: median(each) for gpus, each in sorted(efficiencies.items())}
 
 
 def _scaled(case: ScalingCase, constants: dict[int, float]) -> float:

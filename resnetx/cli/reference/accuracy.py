@@ -11,6 +11,8 @@ from resnetx.prediction import roofline, validation
 from resnetx.prediction.messages import CONTENTION
 from resnetx.prediction.provenance import domains
 from resnetx.prediction.published_scaling import series
+from resnetx.prediction.rivals import median_efficiencies
+from resnetx.prediction.scaling_check import cases
 from resnetx.prediction.scaling_errors import KindError, scaling_errors
 from resnetx.prediction.validation import TrainingRow, TrainingSummary
 
@@ -92,6 +94,8 @@ def page() -> str:
         HEAD,
         *_groups(validation.summaries(rows)),
         "",
+        _constants(),
+        "",
         "## Where scaling loses",
         "",
         LOSES,
@@ -157,6 +161,11 @@ def _groups(summaries: list[TrainingSummary]) -> list[str]:
     errors = ["open", "mean", "linear", "five constants", "worst"]
     intervals = ["held", "half", "score", "linear's", "five constants'"]
     return table(["published figures", "rows", *errors, *intervals], cells)
+
+
+def _constants() -> str:
+    each = ", ".join(f"{share:.3f} on {gpus}" for gpus, share in median_efficiencies(cases()).items())
+    return f"With nothing left out, the five constants are {each} GPUs."
 
 
 def _losing(rows: Sequence[TrainingRow]) -> list[str]:
