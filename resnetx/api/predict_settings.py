@@ -39,6 +39,10 @@ FRAMEWORKS: dict[str, tuple[Strategy, Overlap]] = {
 # TensorFlow: `variable_update=parameter_server` of its benchmarks (docs_src/performance/benchmarks.md, 2017).
 SERVERS = ("tensorflow",)
 
+# Those of which one process drives all GPUs of a node, as replicas in one graph or as devices of one store. MXNet and
+# TensorFlow with Horovod have a process for each GPU: predicted without framework=.
+ONE_PROCESS = ("mxnet", "tensorflow")
+
 
 class PredictSettings(keywords.PredictFields, frozen=True, kw_only=True):
     """The settings of a prediction that do not describe the workload."""
@@ -189,6 +193,7 @@ def setting_of(settings: PredictSettings) -> TrainingSetup:
         framework=framework,
         overlap=FRAMEWORKS[framework][1] if framework else overlap,
         gradients=settings.gradients,
+        one_process=framework in ONE_PROCESS,
         straggler=settings.straggler,
         host_s=_time("host_time", settings.host_time),
         host_step_s=None if settings.host_step is None else _time("host_step", settings.host_step),

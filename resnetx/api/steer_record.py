@@ -17,13 +17,13 @@ from resnetx.interconnect.steering.phases import phase_choice
 from resnetx.interconnect.steering.problem import SteeringProblem, steering_problem
 from resnetx.interconnect.steering.rtl import Units, normalised, received, slowest_pair, source_rtl, total_rtl
 from resnetx.interconnect.traffic import Matrix
-from resnetx.prediction.result import OPEN
 from resnetx.record import SCHEMA, Unknown, known, seal
 from resnetx.record.steering import SteeredGpu, SteeredPhase, Steering
 from resnetx.request import Request
 from resnetx.settings.words import written
 from resnetx.study import Point
 
+_OPEN = "the point is open"
 _NO_WORKLOAD = Unknown("no workload is given: model= says what is trained")
 _UNLINKED = Unknown("some of the traffic has no link as the system is built")
 _NO_BYTES = Unknown("its source says who sends more than whom, not how many bytes")
@@ -175,7 +175,7 @@ def _of_effect(effect: Effect | None) -> dict[str, Any]:
     none = Unknown("gradients are not all-reduced")
     point = effect.before
     times = [
-        known(Unknown(each.reason or OPEN) if each.iteration_s is None else each.iteration_s)
+        known(Unknown(each.reason or _OPEN) if each.iteration_s is None else each.iteration_s)
         for each in (effect.before, effect.after)
     ]
     what = f"{point.workload}, batch {point.batch_size} on {point.gpus} GPUs, {point.strategy}, {point.library}"

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from resnetx.prediction.validation import TrainingRow, TrainingSummary
 
 
+# Of training rates: how wide intervals are, how they score, and the same of the rivals.
+BESIDE = (*("half_width", "score", "linear_error", "linear_score", "five_constants_error", "five_constants_score"),)
 INTERVAL_LEVEL = 0.9  # of intervals, and of the errors of collectives
 
 
@@ -21,7 +23,7 @@ class Figure(Protocol):
     @property
     def group(self) -> str: ...
     @property
-    def error(self) -> float: ...
+    def error(self) -> float | None: ...
     @property
     def seen(self) -> bool: ...
     @property
@@ -34,9 +36,9 @@ class Summary(Protocol):
     @property
     def group(self) -> str: ...
     @property
-    def mean_error(self) -> float: ...
+    def mean_error(self) -> float | None: ...
     @property
-    def worst_error(self) -> float: ...
+    def worst_error(self) -> float | None: ...
 
     @property
     def holds(self) -> bool: ...
@@ -69,15 +71,19 @@ class Validation(Records[R], Generic[R, S]):
         """Figures that are explained by something else than the model count in neither."""
         own = [figure for figure in self if figure.group == group.group and not getattr(figure, "explained", None)]
         held = [figure.held for figure in own if figure.held is not None]
+        errors = [figure.error for figure in own if figure.error is not None]
+        rivals = {name: getattr(group, name, None) for name in BESIDE}
         return ValidationGroup(
             group=group.group,
             points=len(own),
             unseen=sum(not figure.seen for figure in own),
             mean_error=group.mean_error,
             worst_error=group.worst_error,
-            bias=sum(figure.error for figure in own) / len(own),
+            bias=sum(errors) / len(errors) if errors else None,
             coverage=sum(held) / len(held) if held else None,
             interval_level=INTERVAL_LEVEL,
+            open=len(own) - len(errors),
+            **rivals,
         )
 
 

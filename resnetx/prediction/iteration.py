@@ -120,9 +120,21 @@ class Iteration:
             serves = isinstance(self.point.subject.strategy, Server)
             unknown = LAB_SERVER_ERROR if serves else LAB_ERROR
         faster, slower = (unknown, unknown) if error is None else (error.faster, error.slower)
-        share, most = parallel_s(self.point) / self.time_s, PARALLEL_SPREAD
-        shorter, longer = log1p(-share * (1 - 1 / most)), log1p(share * (most - 1))
+        shorter, longer = self._parallel
         return [self.time_s * exp(-hypot(faster, shorter)), self.time_s * exp(hypot(slower, longer))]
+
+    @property
+    def _parallel(self) -> tuple[float, float]:
+        """How much shorter and longer it may be by what going parallel costs its host, as logarithms."""
+        share, most = parallel_s(self.point) / self.time_s, PARALLEL_SPREAD
+        return log1p(-share * (1 - 1 / most)), log1p(share * (most - 1))
+
+    @cached_property
+    def but_for_scaling(self) -> tuple[float, float]:
+        """How much shorter and longer it may be by all but what predictions of such scaling were off, as logarithms."""
+        parts = [self.interval_by_compute_s, self._by_messages_s, self._by_others_s]
+        shorter, longer = zip(*map(self._deviation, parts), self._parallel, strict=True)
+        return hypot(*shorter), hypot(*longer)
 
     @cached_property
     def interval_by_compute_s(self) -> list[float]:

@@ -24,13 +24,14 @@ from resnetx.prediction.iteration import LAB_MESSAGES_ERROR, Iteration
 from resnetx.prediction.job import HostShare, Job, RankClass
 from resnetx.prediction.memory_check import memory_need
 from resnetx.prediction.messages import Exchange, more_message
+from resnetx.prediction.open_points import Undecided, beyond_messages_s, known_counts, left_open
 from resnetx.prediction.provenance import SourcedPoint
 from resnetx.prediction.result import Baseline, missing, opened, predicted
 from resnetx.prediction.scaled_rates import Beyond
 from resnetx.prediction.scaling_errors import parallel_s, scaling_errors
 from resnetx.prediction.scenario import Fabric, Point, Subject, TrainingSetup
 from resnetx.prediction.ssgd import iteration_s
-from resnetx.prediction.staged import CLASSES, ENDS, SHOWN_BY, SHOWN_BY_RATES, StagedPaths
+from resnetx.prediction.staged import SHOWN_BY, SHOWN_BY_RATES
 from resnetx.prediction.step import Stretch
 from resnetx.prediction.traced_exchange import traced_exchange
 from resnetx.record.prediction import Sensitivity
@@ -46,36 +47,19 @@ def predict(point: Point, baseline: Baseline | None = None) -> SourcedPoint:
     memory = memory_need(point)
     if reason := memory.obstacle:
         return missing(point, "oom", reason, memory)
-    if _is_open(point):
-        fast, slow = (simulated(_told(point, CLASSES[box])) for box in ENDS)
-        return opened(fast, slow, memory, baseline)
+    if (undecided := left_open(point)) is not None:
+        return opened(undecided, *simulated_ends(undecided), memory, baseline)
     iteration = simulated(point)
     changes = point.setting.sensitivity and point.fabric.staged_on(point.gpus) is None
     sensitivity = _sensitivity(iteration) if changes else []
     return predicted(iteration, memory, baseline, sensitivity)
 
 
-def _is_open(point: Point) -> bool:
-    """Whether nothing says how GPUs that are no peers share the host: neither the user nor a measurement."""
-    fabric, gpus = point.fabric, point.gpus
-    modelled = point.setting.communication == "model" and not isinstance(point.subject.strategy, Server)
-    if gpus == 1 or not modelled or not fabric.no_peers:
-        return False
-    known = _known_counts(point)
-    shown = gpus in known or len(known) >= len(SHOWN_BY)
-    return not shown and fabric.measured_on(gpus) is None and fabric.staged_on(gpus) is None
-
-
-def _known_counts(point: Point) -> list[int]:
-    """Numbers of GPUs of one node whose rates are known."""
-    rates = point.subject.scaled.by_gpus if point.subject.scaled else ()
-    return [count for count, _, _ in rates if count <= point.fabric.node_gpus]
-
-
-def _told(point: Point, box: StagedPaths) -> Point:
-    """The point on a box of this class."""
-    fabric = replace(point.fabric, told=box)
-    return replace(point, fabric=fabric, setting=calibrated(point.subject, fabric, point.setting))
+def simulated_ends(undecided: Undecided) -> tuple[Iteration, Iteration]:
+    """The fast and the slow iteration of a point that is open; each corrected by the rates that are known."""
+    ends = (undecided.fast, undecided.slow)
+    fast, slow = (replace(end, setting=calibrated(end.subject, end.fabric, end.setting)) for end in ends)
+    return simulated(fast), simulated(slow)
 
 
 def simulated(point: Point) -> Iteration:
@@ -87,7 +71,7 @@ def simulated(point: Point) -> Iteration:
     exchange = _exchange(point, computes[0])
     if point.fabric.lab is not None:
         exchange = replace(exchange, error=LAB_MESSAGES_ERROR)
-    if (more_s := _beyond(point).message_s) > 0:
+    if (more_s := _beyond(point).message_s + beyond_messages_s(point)) > 0 and point.gpus > 1:
         exchange = exchange.with_more(computes[0].step.layers[0].name, more_s)
     return Iteration(point, _job(point, computes, inputs, exchange), exchange, computes, inputs)
 
@@ -103,7 +87,7 @@ def _exchange(point: Point, computed: Compute) -> Exchange:
     if isinstance(point.subject.strategy, Server):
         return server.exchange(point, computed, bytes_each)
     paths = point.fabric.staged_on(point.gpus)
-    if paths is None and point.fabric.no_peers and len(_known_counts(point)) >= len(SHOWN_BY):
+    if paths is None and point.fabric.no_peers and len(known_counts(point)) >= len(SHOWN_BY):
         paths = SHOWN_BY_RATES
     if paths is not None:
         if point.fabric.bandwidth or point.fabric.latency != 1:

@@ -115,7 +115,7 @@ def domains(in_lab: bool = False) -> tuple[Domain, ...]:
 
 def _scaling_domain(error: KindError) -> Domain:
     return Domain(
-        what=f"rates of several GPUs from that of one, publishers left out: {error.text}",
+        what=f"rates of several GPUs from that of one, systems left out: {error.text}",
         points=error.points,
         mean_error=error.mean,
         worst_error=error.worst,

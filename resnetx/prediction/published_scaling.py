@@ -26,6 +26,7 @@ class ScalingSource(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     whose: str  # sources by the same people are left out together; as in training.yaml, the first words of a source
     text: str
+    program: str = ""  # what they ran, where they ran several
 
 
 class Cluster(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -49,6 +50,10 @@ class Series(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     exchange: Literal["allreduce", "server"]  # server: each variable has its place on the CPU
     input: Feed  # loader: the framework's own decoding on CPUs; unknown: the source does not say
     strategy: Literal["bucket", "after"] = "bucket"  # of an all-reduce; buckets stand for what frameworks fuse
+    launch_mode: Literal["process-per-gpu", "one-process"] = (
+        "process-per-gpu"  # one process: it drives all GPUs of a node
+    )
+    compiled: bool = False  # by XLA, which launches few kernels
     cluster: Cluster | None = None
     seen: bool
     images_per_s: dict[int, float]

@@ -15,10 +15,11 @@ from resnetx.prediction.iteration import CPU_RANKS_ERROR, Iteration
 from resnetx.prediction.lost_time import Spent, time_parts
 from resnetx.prediction.memory_check import MemoryNeed
 from resnetx.prediction.messages import Exchange
+from resnetx.prediction.open_points import Undecided
 from resnetx.prediction.provenance import RecordInput, SourcedPoint
 from resnetx.prediction.scaling_errors import Kind, scaling_errors
 from resnetx.prediction.scenario import Point
-from resnetx.prediction.staged import SHOWN_BY_RATES, closing_command
+from resnetx.prediction.staged import SHOWN_BY_RATES
 from resnetx.prediction.step import Deviations
 from resnetx.prediction.traced_exchange import NO_LINK
 from resnetx.record import Unknown, known
@@ -160,29 +161,36 @@ def predicted(
     return SourcedPoint(record, lines, iteration.deviations, iteration.spent)
 
 
-def opened(fast: Iteration, slow: Iteration, memory: MemoryNeed, baseline: Baseline | None) -> SourcedPoint:
-    """A point of which no more is known than the two ends: what each class of a box without peers would take."""
+def opened(
+    undecided: Undecided, fast: Iteration, slow: Iteration, memory: MemoryNeed, baseline: Baseline | None
+) -> SourcedPoint:
+    """A point of which no more is known than its two ends, each with its errors."""
     sourced, other = (predicted(each, memory, baseline, []) for each in (fast, slow))
-    unknown = dict.fromkeys(_OPEN, known(Unknown(OPEN)))
+    unknown = dict.fromkeys(_OPEN, known(Unknown(undecided.reason)))
     ends = [fast.interval_s[0], slow.interval_s[1]]
-    closing = closing_command(fast.point.fabric.node_gpus)
     between = {
         name: [getattr(other.point, name)[0], getattr(sourced.point, name)[1]]
         for name in ("speedup_interval", "efficiency_interval")
         if isinstance(getattr(sourced.point, name), list)
     }
     record = msgspec.structs.replace(
-        sourced.point, **unknown, **between, interval_s=ends, parts=[], timeline=[], open=closing
+        sourced.point,
+        **unknown,
+        **between,
+        interval_s=ends,
+        parts=[],
+        timeline=[],
+        open=undecided.closing,
+        open_ends=undecided.ends,
     )
     return SourcedPoint(record, tuple(dict.fromkeys((*sourced.inputs, *other.inputs))))
 
 
-OPEN = "whether the GPUs share one path through the host is neither told (staged=) nor measured"
 _OPEN = (
     *("iteration_s", "interval_by_compute_s", "interval_by_scaling_s", "images_per_s", "speedup", "efficiency"),
     *("communication_s", "exposed_communication_s", "communication_error", "limited_by", "limit_share"),
     *("limiting_link", "link_share"),
-)  # of an open point: what its class decides
+)  # of an open point: what is not decided
 
 
 def _gpu(point: Point, clock_Hz: float | None) -> PredictedGpu:
@@ -244,7 +252,7 @@ def _scaling_input(iteration: Iteration) -> tuple[RecordInput, ...]:
     variation = (point.setting.costs or scaling_errors().costs).variation
     measured = iteration.computes[0].jitter is not None
     value = "ranks wait for the slowest: " + ("as the trace varies" if measured else f"steps vary by {variation:.1%}")
-    whose = f"{error.points} rates of {error.publishers} publisher{'s' * (error.publishers != 1)}, left out of the fit"
+    whose = f"{error.points} rates of {error.systems} system{'s' * (error.systems != 1)}, each left out of the fit"
     return (
         RecordInput(
             what, value, "published", f"results/published/scaling-errors.yaml: {whose}", max(error.slower, error.faster)

@@ -1,6 +1,7 @@
 """Published scaling, predicted: each rate of several GPUs from the rate of one, as `resnetx predict rate=` does it."""
 
 import math
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -11,11 +12,13 @@ from numpy.typing import NDArray
 from resnetx.choices import DaliInput, SyntheticInput, TorchvisionInput
 from resnetx.compose import compose
 from resnetx.config import request_from
+from resnetx.errors import ConfigError
 from resnetx.prediction import compute, host_load, host_step, roofline
 from resnetx.prediction.host_step import PARALLEL_s
 from resnetx.prediction.iteration import Iteration
 from resnetx.prediction.job import Overlap
-from resnetx.prediction.predict import calibrated, simulated, slowest_of
+from resnetx.prediction.open_points import left_open
+from resnetx.prediction.predict import calibrated, simulated, simulated_ends, slowest_of
 from resnetx.prediction.published_scaling import Series, series, sources, staged_series
 from resnetx.prediction.scaled_rates import ScaledRates
 from resnetx.prediction.scaling_errors import Kind
@@ -45,6 +48,25 @@ class ScalingCase:
     def publisher(self) -> str:
         return sources()[self.series.source].whose
 
+    @property
+    def system(self) -> str:
+        """Where it was measured, whatever memory the GPUs have."""
+        return re.sub(r"-\d+gb\Z", "", self.series.system)
+
+    @property
+    def nodes(self) -> str:
+        """One, or several, of any precision."""
+        return "one node" if self.gpus <= self._one_node else "several nodes"
+
+    @property
+    def left_out(self) -> str:
+        """What is left out of the fits to it: its system; of several nodes, which one cluster measured, its program."""
+        return self.system if self.gpus <= self._one_node else self.series.source
+
+    def leaves_out(self, other: "ScalingCase") -> bool:
+        """Whether another case is left out with this one."""
+        return self.left_out in (other.system, other.series.source)
+
     @cached_property
     def point(self) -> Point:
         """What is predicted; given nothing of the case but the rate of one GPU."""
@@ -53,8 +75,11 @@ class ScalingCase:
         subject = replace(Subject.of(_request(of), of.layers, "torch"), rates=rates, scaled=self._scaled)
         fabric = self.fabric or Fabric(of.on(max(self.gpus, *self.known, 1)), of.library)
         by_server = of.exchange == "server"  # TensorFlow's
+        one_process = of.launch_mode == "one-process" and not of.compiled and not by_server
         overlap, framework = (FETCHED, "tensorflow") if by_server else (Overlap(), None)
-        setting = TrainingSetup(overlap=overlap, framework=framework, gradients=of.gradients, costs=FREE)
+        setting = TrainingSetup(
+            overlap=overlap, framework=framework, gradients=of.gradients, costs=FREE, one_process=one_process
+        )
         return Point(subject, fabric, tuple(range(self.gpus)), of.batch_size_per_gpu * self.gpus, setting)
 
     @property
@@ -76,10 +101,30 @@ class ScalingCase:
         """GPUs times the rate of one, images/s."""
         return self.gpus * self.series.images_per_s[1]
 
+    @property
+    def is_open(self) -> bool:
+        """Whether nothing determines it but its two ends."""
+        return left_open(self.point) is not None
+
+    def ends(self, costs: ScalingCosts) -> tuple[Iteration, Iteration] | None:
+        """Its fast and its slow end, where it is open."""
+        undecided = left_open(self._with(costs))
+        return None if undecided is None else simulated_ends(undecided)
+
     def iteration(self, costs: ScalingCosts) -> Iteration:
-        point = self.point
-        setting = calibrated(point.subject, point.fabric, replace(point.setting, costs=costs))
-        return simulated(replace(point, setting=setting))
+        point = self._with(costs)
+        return simulated(replace(point, setting=calibrated(point.subject, point.fabric, point.setting)))
+
+    def is_refused(self, costs: ScalingCosts) -> bool:
+        """Whether rates that are given contradict what is described: images are decoded faster than its host can."""
+        try:
+            self.iteration(costs)
+        except ConfigError:
+            return True
+        return False
+
+    def _with(self, costs: ScalingCosts) -> Point:
+        return replace(self.point, setting=replace(self.point.setting, costs=costs))
 
     def predicted(self, costs: ScalingCosts) -> float:
         """Images/s."""
@@ -120,7 +165,8 @@ class ScalingCase:
         """The same, given the rate of the smallest other count on as many nodes (one, several); None: it is that."""
         alike = (gpus for gpus, _ in self.series.scaled if (gpus > self._one_node) == (self.gpus > self._one_node))
         smallest = min(alike)
-        return replace(self, known=(smallest,)) if smallest < self.gpus else None
+        made = replace(self, known=(smallest,))
+        return made if smallest < self.gpus and not made.is_refused(FREE) else None
 
     @property
     def calibrates(self) -> bool:
@@ -131,6 +177,11 @@ class ScalingCase:
     def _one_node(self) -> int:
         """GPUs of a node."""
         return len(self.series.on(1).gpus)
+
+    @property
+    def undescribed(self) -> Fabric:
+        """A box whose GPUs are no peers, of which nothing says how they share the host."""
+        return replace(self.point.fabric, told=None)
 
     def on(self, fabric: Fabric) -> "ScalingCase":
         """The same on a fabric of which more is known."""

@@ -5,9 +5,11 @@
     errors.of(Kind("allreduce", "one node", "none"))
 
 Ranks wait for the slowest of them, and threads that decode images compete with those that queue the GPUs' work. How
-much that costs has two parameters, `variation` and `host_load`, fitted to `results/published/scaling.yaml`. Whoever
-published a rate is left out of the fit that predicts it: the errors of such predictions, by kind of case, are what
-the intervals are made of. `python -m resnetx.prediction.scaling_fit` writes the file.
+much that costs has two parameters, `variation` and `host_load`, fitted to `results/published/scaling.yaml`. In half
+precision over several nodes a step takes a time more, `between_half_s`, which is not that of its bytes. The system of
+a rate is left out of the fit that predicts it, whoever measured there; of several nodes, which one cluster alone has
+measured, the program. The errors of such predictions, by kind of case, are what the intervals are made of.
+`python -m resnetx.prediction.scaling_fit` writes the file.
 """
 
 from functools import cache
@@ -23,19 +25,21 @@ from resnetx.prediction.published import FOLDER
 from resnetx.prediction.scenario import Point, ScalingCosts
 
 FILE = FOLDER / "scaling-errors.yaml"
+HALF = ("fp16", "bf16")
 LEVEL = 0.90  # of intervals: the share of points that they should hold
 ANY = "any"  # in a group of several kinds
 FEWEST_POINTS = 8  # of a kind that has an error of its own: fewer do not show what one in ten exceeds
 
 
 Exchange = Literal["allreduce", "server"]
+Nodes = Literal["one node", "several nodes", "several nodes, half precision"]
 
 
 class Kind(NamedTuple):
     """Cases whose errors are counted together."""
 
     exchange: Exchange
-    nodes: Literal["one node", "several nodes"]
+    nodes: Nodes
     input: Literal["none", "loader"]  # loader: decoded by a framework's own loader; DALI is counted with none
 
     @classmethod
@@ -43,15 +47,17 @@ class Kind(NamedTuple):
         request = point.subject.request
         loader = request is not None and isinstance(request.input, TorchvisionInput)
         exchange: Exchange = "server" if point.subject.strategy.kind == "server" else "allreduce"
-        return cls(exchange, _nodes(point.fabric.nodes_of(point.gpus)), "loader" if loader else "none")
+        return cls(exchange, _nodes(point, point.gpus), "loader" if loader else "none")
 
     @property
     def text(self) -> str:
         return group_text(*self)
 
 
-def _nodes(count: int) -> Literal["one node", "several nodes"]:
-    return "one node" if count == 1 else "several nodes"
+def _nodes(point: Point, gpus: int) -> Nodes:
+    if point.fabric.nodes_of(gpus) == 1:
+        return "one node"
+    return "several nodes, half precision" if point.subject.precision in HALF else "several nodes"
 
 
 def group_text(exchange: str, nodes: str, feed: str) -> str:
@@ -62,20 +68,20 @@ def group_text(exchange: str, nodes: str, feed: str) -> str:
 
 
 class KindError(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Errors of one kind of case, each publisher left out of the fit. Logarithms are of measured over predicted."""
+    """Errors of one kind of case, each system left out of the fit. Logarithms are of measured over predicted."""
 
     exchange: str  # of a `Kind`, or "any"
     nodes: str
     input: str
     points: int
-    publishers: int
+    systems: int  # or programs, of several nodes
     mean: float  # of |ln(predicted / measured)|, of rates
     worst: float
     bias: float  # mean of ln(predicted / measured)
     linear: float  # the mean error of "GPUs x one GPU's rate" on the same points
     slower: float  # what one time in twenty exceeds the predicted one by, `widened` times, as a logarithm
     faster: float  # what one in twenty falls short of it by, likewise
-    # Share of points within intervals that were made without their publisher; null: there is but one.
+    # Share of points within intervals that were made without their system; null: there is but one.
     held: float | None
 
     @property
@@ -88,9 +94,9 @@ class ScalingErrors(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
     costs: ScalingCosts
     points: int  # rates that were fitted
-    publishers: int
-    without: dict[str, ScalingCosts]  # as fitted to the rates of all other publishers, by publisher
-    widened: float  # times the quantiles, for nine of ten rates of an unseen publisher to lie within
+    systems: int
+    without: dict[str, ScalingCosts]  # as fitted to all other rates, by system, or by program of several nodes
+    widened: float  # times the quantiles, for nine of ten rates of an unseen system to lie within
     kinds: list[KindError]
     calibrated: list[
         KindError
@@ -100,19 +106,17 @@ class ScalingErrors(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         """The errors of a point's kind; where rates on as many nodes (one, several) are known, of points like that."""
         kind, residual = Kind.of_point(point), point.setting.residual
         known = [] if residual is None else [gpus for gpus, _, _ in residual.rates.by_gpus]
-        if residual is None or not any(_nodes(point.fabric.nodes_of(gpus)) == kind.nodes for gpus in known):
+        if residual is None or not any(_nodes(point, gpus) == kind.nodes for gpus in known):
             return self.of(kind)
-        (error,) = (error for error in self.calibrated if error.nodes == kind.nodes)
+        error = next(error for error in self.calibrated if kind.nodes.startswith(error.nodes))
         further = residual.octaves(point.gpus) ** 0.5
         return msgspec.structs.replace(error, slower=error.slower * further, faster=error.faster * further)
 
     def of(self, kind: Kind) -> KindError:
-        """The errors of a kind with enough points; else those of all with as many nodes, or of all."""
-        for names in (tuple(kind), ("any", kind.nodes, "any")):
-            for error in self.kinds:
-                if (error.exchange, error.nodes, error.input) == names and error.points >= FEWEST_POINTS:
-                    return error
-        return self.kinds[-1]
+        """The errors of a kind with enough points; else those of all on as many nodes (one, several), however few."""
+        by_names = {(error.exchange, error.nodes, error.input): error for error in self.kinds}
+        own = by_names.get((kind.exchange, kind.nodes, kind.input))
+        return own if own is not None and own.points >= FEWEST_POINTS else by_names[ANY, kind.nodes, ANY]
 
 
 @cache

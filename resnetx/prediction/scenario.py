@@ -221,6 +221,7 @@ class ScalingCosts:
     variation: float  # standard deviation of a rank's step from one to the next, over its mean
     host_load: float  # how much longer a step takes where decoding keeps all cores of the host busy, relative
     parallel_s: float  # of the host in each step, for each doubling of the GPUs that exchange gradients by all-reduce
+    between_half_s: float = 0.0  # of a step in half precision on several nodes, beyond what is modelled
 
 
 @dataclass(frozen=True)
@@ -231,6 +232,8 @@ class TrainingSetup:
     communication: Literal["model", "trace"] = "model"  # trace: the messages of the trace, as they were measured
     framework: str | None = None  # whose strategy and overlap these are; None: nobody's
     gradients: str = "fp32"  # in which precision they are sent
+    one_process: bool = False  # drives all GPUs of a node; else each has one of its own
+    beyond_s: float = 0.0  # of a step on several GPUs, beyond its messages: an end of a point that is open
     straggler: float = 1.0  # how many times as long one of the ranks computes
     host_s: float = 0.0  # of the host in each iteration, while the device waits
     host_step_s: float | None = None  # of the host to launch a step, beside the device; null: not known

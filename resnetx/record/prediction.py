@@ -154,6 +154,7 @@ class PredictedPoint(RecordPart, frozen=True, kw_only=True):
     # The command whose measurement determines the point; until then `iteration_s` and what follows from it are null,
     # and `interval_s` has the two ends of what it may be. "": the point is determined
     open: str = ""
+    open_ends: str = ""  # what its two ends are, and what closes it, in words; "": likewise
     compute_error: float | None  # relative: how far off the compute, and the time of a message, may be
     communication_error: float | None
     link_share: float | None  # bytes of the messages over time and bandwidth of the limiting link while they move

@@ -56,6 +56,8 @@ class SystemSide(RecordPart, frozen=True):
     gpu: PredictedGpu | None = None
     by_compute: Estimate | None = None  # iterations/s, with the error of compute alone
     by_scaling: Estimate | None = None  # iterations/s, with the error of what scaling costs alone
+    # The command whose measurement determines it; until then it has no rate. "": it is determined, or cannot run
+    open: str = ""
 
 
 class SimpleModel(RecordPart, frozen=True):

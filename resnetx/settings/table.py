@@ -446,7 +446,7 @@ SECTIONS = (
             verbs=PREDICTED, unit="s", example="0.03s", range=Range(0, DAY_S, "a day, in seconds"), tags="assumed"),
         Setting("host_step", str | float | None, None,
             "host time to launch a step on a GPU, e.g. 20ms; null: by the trace or rates, or assumed", verbs=PREDICTED,
-            unit="s", example="0.03s", range=Range(0, DAY_S, "a day, in seconds"), tags="assumed no-lab"),
+            unit="s", example="0.03s", range=Range(0, 10, "10 s: a host launches what a GPU runs, layer by layer, in milliseconds"), tags="assumed no-lab"),
         Setting("image_bytes", str | int | None, None,
             "size of a stored image, e.g. 34kB; null: by input.recipe (imagenet: 110 kB, paper: 34.9 kB)",
             verbs=PREDICTED, unit="B", example="34kB", range=Range(1, 2**30, "1 GiB, in bytes")),

@@ -1,11 +1,13 @@
 """The dataset of published figures, and the score of anybody's predictions beside two baselines."""
 
 import csv
+import math
 
 import msgspec
 import pytest
 
 import resnetx
+from resnetx.api.dataset import training
 from resnetx.api.dataset.known import id_of
 from resnetx.api.dataset.messages import UNITS
 from resnetx.api.dataset.sources import FILE, dataset, known_figures
@@ -185,3 +187,10 @@ def test_a_file_that_is_not_there_and_other_settings_are_refused(tmp_path, predi
         resnetx.compare(score=predictions(f"id,predicted\n{ID},1\n"), clock=1000)
     with pytest.raises(ConfigError, match=r"^score=\[\]: nothing"):
         resnetx.compare(score=[])
+
+
+@pytest.mark.slow
+def test_the_prediction_of_a_rate_is_of_that_rate_and_there_is_none_of_an_open_one():
+    made = [(each.figure, each.own()) for each in training.scaling()]
+    assert sum(own is None for _, own in made) == 54
+    assert all(abs(math.log(own.predicted / figure.value)) < 0.35 for figure, own in made if own)

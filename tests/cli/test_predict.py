@@ -392,7 +392,7 @@ def test_many_points_are_one_row_for_each_curve_and_all_of_them_with_all(tmp_pat
     assert main(words) == 0
     out = capsys.readouterr().out
     assert sum(line.startswith("ResNet/") for line in out.splitlines()) == 9 + 9  # and where the time of each goes
-    assert out.startswith("Predicted: speed-ups from 0.76 times")
+    assert out.startswith("Predicted: speed-ups from 0.77 times")
     assert main([*words, "--all"]) == 0
     assert sum(line.startswith("ResNet/") for line in capsys.readouterr().out.splitlines()) == 9 + 9 + 36
 
@@ -442,6 +442,7 @@ def test_validation_holds(capsys):
         (["systems=gx8", "host_time=-1"], "host_time=-1: expected at least 0"),
         (["systems=gx8", "host_time=soon"], "host_time=soon: expected a duration, e.g. 0.03s"),
         (["systems=gx8", "host_step=20 parsecs"], "host_step=20 parsecs: expected a duration, e.g. 0.03s"),
+        (["systems=gx8", "host_step=1000s"], "host_step=1000: expected at most 10"),
         (["systems=gx8", "staged=shared"], "those of gx8 do not go through it with NCCL; add transport=host"),
         (
             ["systems=gx8", "staged=shared", "transport=host", "gpus=8", "what_if.latency=0.5"],

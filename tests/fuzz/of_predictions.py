@@ -31,6 +31,7 @@ ASKED: tuple[Point, ...] = (
     {"systems": ["dgx-h200"], "gpus": [2], "strategy": "server"},
     {"systems": ["dgx-h200"], "gpus": [2], "communication": "trace", "strategy": "layerwise"},
     {"systems": ["dgx1-v100"], "gpus": [1, 2], "framework": ["caffe-mpi", "cntk"], "straggler": 1.5},
+    {"systems": ["dgx1-v100"], "gpus": [1, 8], "framework": ["tensorflow"]},
     {"systems": ["dgx-h200"], "gpus": [1, 2], "clock": "1500MHz", "scaling": "strong", "batch_size": 16},
     {"systems": ["cpu-host"], "gpus": [1, 2]},
 )

@@ -61,7 +61,7 @@ def test_copies_from_host_memory(table):
 
 def test_scaling(table, published):
     kinds = scaling_errors().kinds
-    assert len([what for what in table if what.startswith("rates of several GPUs")]) == 6
+    assert len([what for what in table if what.startswith("rates of several GPUs")]) == 8
     for kind in kinds:
         summary = published.get(f"from the rate of one GPU: {kind.text}")
         if summary is not None:

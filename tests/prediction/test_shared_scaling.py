@@ -25,7 +25,7 @@ TIMES = (
 
 @dataclass(frozen=True)
 class Side:
-    """A published rate, and its prediction without its publisher."""
+    """A published rate, and its prediction: both systems of a pair with the same costs of scaling."""
 
     case: ScalingCase
     error: float
@@ -33,7 +33,7 @@ class Side:
 
 
 def side(case):
-    iteration = case.iteration(scaling_errors().without[case.publisher])
+    iteration = case.iteration(scaling_errors().costs)
 
     def rate(interval_s):
         return Estimate(1 / iteration.time_s, 1 / interval_s[1], 1 / interval_s[0])
@@ -77,11 +77,11 @@ def shared(pairs):
 
 
 @pytest.mark.slow
-def test_half_of_the_variance_is_shared_whichever_source_is_left_out(pairs):
+def test_a_fifth_of_the_variance_is_shared_whichever_source_is_left_out(pairs):
     assert len(pairs) == 30
     sources = {_whose(a.case) for a, _ in pairs}
     assert len(sources) == 3
-    assert shared(pairs) == pytest.approx(0.72, abs=0.01)
+    assert shared(pairs) == pytest.approx(0.35, abs=0.01)
     for source in sources:
         assert shared([pair for pair in pairs if _whose(pair[0].case) != source]) >= SHARED_SCALING - 0.01
 

@@ -1,5 +1,6 @@
 """Predicted against published training: the tolerance of the case that is modelled, and what is said of the rest."""
 
+import math
 from dataclasses import replace
 from statistics import fmean
 
@@ -17,10 +18,11 @@ from resnetx.prediction.host_step import PARALLEL_s
 from resnetx.prediction.predict import predict
 from resnetx.prediction.published import training
 from resnetx.prediction.published_scaling import series
+from resnetx.prediction.rivals import interval_score
 from resnetx.prediction.scaling_check import cases
 from resnetx.prediction.scaling_errors import Kind, scaling_errors
 from resnetx.prediction.scenario import Fabric, Point, ScalingCosts, Subject, TrainingSetup
-from resnetx.prediction.validation import BY_SMALLER, CALIBRATED, FROM_ONE, TrainingSummary, validate
+from resnetx.prediction.validation import BY_SMALLER, CALIBRATED, TrainingRow, summaries, validate
 
 pytestmark = pytest.mark.slow  # predicts what was published
 
@@ -48,32 +50,60 @@ def test_the_all_reduce_decides_that(rows):
     assert row.linear / row.measured - 1 > 0.3
 
 
-def scaled(rows, text):
-    return [row for row in rows if row.group == f"from the rate of one GPU: {text}"]
+def summary_of(rows, text):
+    (found,) = summaries([row for row in rows if row.group == f"from the rate of one GPU: {text}"])
+    return found
 
 
-def test_scaling_on_one_node_is_twice_as_good_as_linear_scaling(rows):
-    own = scaled(rows, "all-reduce, one node, synthetic or DALI")
-    assert len(own) >= 20
-    assert fmean(abs(row.error) for row in own) < 0.03
-    linear = fmean(abs(row.linear / row.measured - 1) for row in own)
-    assert fmean(abs(row.error) for row in own) < 0.6 * linear
+@pytest.mark.parametrize(
+    ("text", "points", "most"),
+    [
+        ("all-reduce, one node, synthetic or DALI", 72, 0.03),
+        ("all-reduce, one node, a loader of JPEG files", 46, 0.06),
+        ("all-reduce, several nodes, synthetic or DALI", 6, 0.05),
+        ("all-reduce, several nodes, half precision, synthetic or DALI", 6, 0.18),
+    ],
+)
+def test_rates_of_other_systems_are_near_and_no_worse_than_five_constants(rows, text, points, most):
+    """The system is left out of all of them; of several nodes, the program."""
+    own = summary_of(rows, text)
+    assert (own.rows, own.open) == (points, 0)
+    assert own.mean_error < most
+    assert own.mean_error < own.five_constants_error < own.linear_error
 
 
-def test_several_nodes_are_within_8_percent_once_a_rate_of_several_is_known(rows):
-    calibrated = [row for row in rows if row.group == f"several nodes, {BY_SMALLER}"]
-    plain = {(row.what, row.measured): abs(row.error) for row in rows if row.group.startswith(FROM_ONE)}
-    assert len(calibrated) == 6
-    mean = fmean(abs(row.error) for row in calibrated)
-    assert mean < 0.05 < 0.15 < fmean(plain[row.what, row.measured] for row in calibrated)
-    assert mean < fmean(abs(row.linear / row.measured - 1) for row in calibrated)
+@pytest.mark.parametrize("feed", ["synthetic or DALI", "a loader of JPEG files"])
+def test_intervals_on_one_node_score_better_than_those_of_both_rivals(rows, feed):
+    own = summary_of(rows, f"all-reduce, one node, {feed}")
+    assert own.held >= 0.9
+    assert own.score < min(own.linear_score, own.five_constants_score)
+
+
+def test_one_process_for_all_gpus_is_open_between_ends_that_hold_nine_of_ten(rows):
+    own = [row for row in rows if row.group.startswith("from the rate of one GPU: one process")]
+    assert len(own) == 54
+    assert all(row.predicted is None and row.error is None for row in own)
+    assert fmean(row.held for row in own) >= 0.9
+
+
+def test_a_score_is_the_width_and_twenty_times_the_miss():
+    assert interval_score(1.0, math.e, 2.0) == pytest.approx(1.0)
+    assert interval_score(1.0, math.e, math.exp(1.1)) == pytest.approx(1.0 + 20 * 0.1)
+
+
+def test_several_nodes_are_near_once_a_rate_of_several_is_known(rows):
+    calibrated = [row for row in rows if row.group.endswith(f"several nodes, {BY_SMALLER}")]
+    assert len(calibrated) == 10
+    mean = fmean(abs(row.log_error) for row in calibrated)
+    assert mean < 0.03
+    assert mean < fmean(abs(math.log(row.linear / row.measured)) for row in calibrated)
     assert all(row.held for row in calibrated)
 
 
 def test_nothing_of_a_case_is_given_but_the_rate_of_one_gpu():
-    """A rate that its publisher had measured ten times as fast is predicted as before."""
+    """A rate that was measured to be ten times as fast is predicted as before."""
     case = next(case for case in cases() if case.gpus == 8 and case.publisher == "Lambda")
-    costs = scaling_errors().without["Lambda"]
+    costs = scaling_errors().without["dgx1-v100"]
     assert replace(case, measured=10 * case.measured).predicted(costs) == case.predicted(costs)
     known = case.series.images_per_s[1]
     assert case.predicted(costs) == pytest.approx(8 * known, rel=0.1)
@@ -83,8 +113,8 @@ def test_every_published_rate_is_predicted_with_and_without_the_rate_of_one_gpu(
     published = sum(len(entry.images_per_s) - 1 for entry in series())
     known = [row for row in rows if row.group.startswith("from the rate of one GPU")]
     unknown = [row for row in rows if row.group.startswith("its rate not known")]
-    assert published == len(known) == len(unknown)
-    assert [row.measured for row in known] == [row.measured for row in unknown]
+    compiled = sum(len(entry.images_per_s) - 1 for entry in series() if entry.compiled)
+    assert published == len(known) == len(unknown) + compiled
 
 
 def test_nine_of_ten_rates_lie_within_their_intervals(rows):
@@ -95,7 +125,8 @@ def test_nine_of_ten_rates_lie_within_their_intervals(rows):
 
 def test_the_intervals_would_not_hold_if_they_were_half_as_wide(rows):
     own = [row for row in rows if row.group.startswith("from the rate of one GPU")]
-    inside = [(row.low * row.predicted) ** 0.5 <= row.measured <= (row.high * row.predicted) ** 0.5 for row in own]
+    known = [row for row in own if row.predicted]
+    inside = [(row.low * row.predicted) ** 0.5 <= row.measured <= (row.high * row.predicted) ** 0.5 for row in known]
     assert fmean(inside) < 0.85
 
 
@@ -191,6 +222,7 @@ def test_published_points_are_times(rows):
 
 
 def test_a_group_holds_within_its_tolerance_or_without_one():
-    assert TrainingSummary("g", "about", 2, 0.02, 0.9, None, None, None).holds
-    assert TrainingSummary("g", "about", 2, 0.02, 0.05, None, None, 0.05).holds
-    assert not TrainingSummary("g", "about", 2, 0.02, 0.06, None, None, 0.05).holds
+    (whole,) = summaries([TrainingRow("g", "", "", None, "", 8, "images/s", "", 1.06, 1.0, 1 / 1.06 - 1, True)])
+    assert whole.holds
+    assert replace(whole, tolerance=0.06).holds
+    assert not replace(whole, tolerance=0.05).holds

@@ -1,6 +1,6 @@
 """Published training rates as figures: of one GPU, of several (scaling.yaml), and the messages of a network.
 
-resnetx's predictions are those of `predict --validate`: whoever published a rate is left out of all fits to it.
+resnetx's predictions are those of `predict --validate`: what a rate was measured on is left out of all fits to it.
 """
 
 from collections.abc import Callable, Iterator
@@ -22,11 +22,13 @@ GRADIENT_BYTES = {"fp32": 4, "fp16": 2}  # of one, as it is sent
 Picks = Callable[[TrainingRow], bool]
 
 
-def _by_validation(name: str, place: int, picks: Picks) -> Callable[[], FigurePrediction]:
-    """The prediction of one row of the validation, by its place among those that are picked."""
+def _by_validation(name: str, place: int, picks: Picks) -> Callable[[], FigurePrediction | None]:
+    """The prediction of one row of the validation, by its place among those that are picked; None: it is open."""
 
-    def own() -> FigurePrediction:
+    def own() -> FigurePrediction | None:
         row = [row for row in validation.validate() if picks(row)][place]
+        if row.predicted is None:  # open
+            return None
         return FigurePrediction(id=name, predicted=row.predicted, low=row.low, high=row.high)
 
     return own
@@ -78,7 +80,7 @@ def scaling() -> Iterator[KnownFigure]:
 
 
 def _from_one_gpu(row: TrainingRow) -> bool:
-    return row.linear is not None and row.group != validation.CALIBRATED
+    return row.group.startswith(validation.FROM_ONE)
 
 
 def _scaled(case: ScalingCase) -> PublishedFigure:

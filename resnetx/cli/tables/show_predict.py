@@ -99,12 +99,8 @@ def _common(made: Prediction, curves: Sequence[PredictedCurve]) -> Iterator[str]
 
 def _opened(points: Sequence[PredictedPoint]) -> str:
     """What leaves points open, and what closes them."""
-    commands = " and ".join(f"`{command}`" for command in dict.fromkeys(point.open for point in points))
-    return (
-        f"open: {len(points):,} point{'s' * (len(points) > 1)}. GPUs that are no peers send through the host: each by "
-        "a path of its own (the short end of the interval), or all by one (the long end). No description tells which. "
-        f"Say it (staged=per-gpu or staged=shared), or measure it there: {commands}, whose folder is calibration=."
-    )
+    causes = " ".join(dict.fromkeys(point.open_ends or f"`{point.open}` closes them." for point in points))
+    return f"open: {len(points):,} point{'s' * (len(points) > 1)}. {causes}"
 
 
 def _linear(points: Sequence[PredictedPoint]) -> str:
@@ -348,20 +344,33 @@ def validation(rows: "Sequence[TrainingRow]", summaries: "Sequence[TrainingSumma
     lines = [
         [
             f"{summary.rows}",
+            f"{summary.open or ''}",
             _percent(summary.mean_error),
             _percent(summary.linear_error),
+            _percent(summary.five_constants_error),
             _percent(summary.worst_error),
             _percent(summary.held),
+            _percent(summary.half_width),
+            _percent(summary.score),
+            _percent(summary.linear_score),
+            _percent(summary.five_constants_score),
             summary.about + ("" if summary.holds else f" (MISSED: at most {_percent(summary.tolerance)})"),
         ]
         for summary in summaries
     ]
-    columns = [">rows", ">mean", ">linear", ">worst", ">held", "~group"]
+    columns = [
+        ">rows", ">open", ">mean", ">linear", ">5 const", ">worst", ">held", ">half", ">score", ">linear's",
+        ">5 const's", "~group",
+    ]  # fmt: skip
     note = (
-        "mean, worst: errors of the predicted rates, each with its publisher left out of all fits. linear: the mean "
-        "error of GPUs x the rate of one. held: the share within the 90 % interval."
+        "open: between two ends, without an error. mean, worst: errors of the predicted rates, each with its system "
+        "(of several nodes its program, of one GPU its publisher) left out of all fits. linear: the mean error of "
+        "GPUs x the rate of one. 5 const: of that times the median efficiency of other systems on as many GPUs. held: "
+        "the share within the 90 % interval, or the two ends. half: its mean half width. score: its mean width and 20 "
+        "times what it misses by (Winkler), beside those of the rivals' intervals."
     )
-    show.table("Errors of predictions of published training rates", columns, lines, note, ["linear", "worst"])
+    least = ["5 const's", "linear's", "worst", "half", "score", "linear"]
+    show.table("Errors of predictions of published training rates", columns, lines, note, least)
     shown = [summary for summary in summaries if show.everything() or not summary.holds]
     if len(shown) < len(summaries):
         show.say(f"--all lists all {len(rows)} figures beside what is predicted, each with its source.")
@@ -380,10 +389,10 @@ def _validation_cells(row: "TrainingRow") -> list[str]:
         row.system,
         f"{row.gpus}",
         _rate(row.measured),
-        _rate(row.predicted),
+        "open" if row.predicted is None else _rate(row.predicted),
         interval,
         row.unit,
-        f"{row.error:+.1%}",
+        "" if row.error is None else f"{row.error:+.1%}",
         row.given,
     ]
 

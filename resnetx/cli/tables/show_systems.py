@@ -97,8 +97,8 @@ def _leader_counts(compared: SystemComparison) -> None:
         for leader_count in leader_counts(compared.points)
     ]
     note = (
-        "Columns of systems: points at which it is ahead. open: the interval of the margin contains 0. level: less "
-        "than 0.5 % apart. missing: fewer than two systems have a rate, as others cannot run it or are open."
+        "Columns of systems: points at which it is ahead. open: the interval of the margin contains 0, or a system's "
+        "point is open. level: less than 0.5 % apart. missing: fewer than two systems can run it."
     )
     show.say()
     show.table("Leader by number of points", columns, rows, note, ["largest margin", "missing"])

@@ -50,7 +50,10 @@ class ClaimCase:
         return [(item, quotient(value, below)) for item, value in figures]
 
     def not_predicted(self, count: int) -> CheckedClaim:
-        """There are too few figures: `count` of them."""
+        """There are too few figures, `count` of them; open where points are."""
+        if opened := sum(item.is_open for item in self.claim.there(self.items)):
+            note = f"{opened} open point{'s' * (opened > 1)}: nothing determines them"
+            return self.checked(self.claim.where.words, "open", note)
         too_few = f"{count} of {self.claim.needs} points" if count else ""
         return self.checked(self.claim.where.words, "not predicted", too_few)
 

@@ -36,6 +36,7 @@ class Item:
     gpus: int | None = None
     size_bytes: int | None = None
     ratios: Mapping[tuple[str, str, str], Estimate] = field(default_factory=dict)  # of errors that are not independent
+    is_open: bool = False  # nothing determines it on one of the systems
 
     def ratio(self, quantity: str, system: str, other: str) -> Estimate | None:
         """A quantity on one system over the same on another; None where either has none."""
@@ -78,6 +79,7 @@ def of_points(points: Iterable[SystemPoint], systems: Sequence[str]) -> Iterator
             workload=point.workload,
             batch_size=point.batch_size,
             gpus=point.gpus,
+            is_open=any(side.open for side in sides),
             ratios={
                 ("iterations_per_s", a, b): found
                 for a in rates

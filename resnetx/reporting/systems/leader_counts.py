@@ -29,13 +29,14 @@ def leader_counts(points: Sequence[SystemPoint]) -> Iterator[LeaderCount]:
     for (library, gpus), group in groups.items():
         having = [(point, point.margin) for point in group if point.margin]
         kinds = Counter(margin.lead for _, margin in having)
+        undecided = [point for point in group if point.margin is None and any(side.open for side in point.sides)]
         yield LeaderCount(
             library=library,
             gpus=gpus,
             ahead=dict(Counter(margin.first for _, margin in having if margin.lead == "ahead")),
-            open=kinds["open"],
+            open=kinds["open"] + len(undecided),
             level=kinds["level"],
-            alone=len(group) - len(having),
+            alone=len(group) - len(having) - len(undecided),
             largest=max(having, key=lambda pair: pair[1].ratio.value)[0] if having else None,
         )
 
