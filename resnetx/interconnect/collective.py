@@ -44,11 +44,12 @@ Bandwidths: algbw = size / time; busbw = algbw x `bus_factor`, as nccl-tests def
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from math import log
 from typing import get_args
 
 from resnetx.errors import ConfigError, unknown_name
 from resnetx.interconnect import paths
-from resnetx.interconnect.algorithm import Algorithm
+from resnetx.interconnect.algorithm import LAUNCH_SHARES, Algorithm
 from resnetx.interconnect.algorithms import NcclAlgorithms
 from resnetx.interconnect.calibration import Calibration, ComparedTime, by_times
 from resnetx.interconnect.fitted import fitted
@@ -60,7 +61,7 @@ from resnetx.interconnect.paths import Transport
 from resnetx.interconnect.rings import Lanes, directions, fractional
 from resnetx.interconnect.sends import NcclSends
 from resnetx.interconnect.sockets import over_sockets
-from resnetx.interconnect.system import FABRIC, Library, System
+from resnetx.interconnect.system import FABRIC, LaunchMode, Library, System
 from resnetx.operations import OPERATIONS
 from resnetx.units import si, size_text
 
@@ -95,7 +96,18 @@ class CollectivePlan:
     lanes: Lanes | None  # direct NVLink lanes between the devices, where rings were packed into them
     notes: tuple[str, ...]  # why, in sentences
     transport: Transport = "auto"
+    staged: bool = False  # whether data between GPUs of one node pass host memory
+    launch_mode: LaunchMode | None = None  # None: not told
     calibration: Calibration | None = None
+
+    def launched_by(self, mode: LaunchMode | None) -> "CollectivePlan":
+        """The same with one process that starts all GPUs of a node, or one for each; None: not told."""
+        algorithms = tuple(replace(each, launch_share=LAUNCH_SHARES[mode]) for each in self.algorithms)
+        return replace(self, algorithms=algorithms, launch_mode=mode)
+
+    def launch_spread(self, size_bytes: float) -> float:
+        """ln of what a size takes at most, if nobody told who starts the GPUs, over what is said; 0: it is told."""
+        return 0.0 if self.launch_mode else log(self.fastest(size_bytes).launch_ratio(size_bytes)) / 2
 
     @cached_property
     def bus_factor(self) -> float:
@@ -177,9 +189,10 @@ def plan(
     chosen, library = check_devices(system, devices), library or _own_library(system, collective)
     asked = (collective, chosen, library, transport)
     if asked not in system.plans:
-        system.plans[asked] = replace(_planned(system, *asked), transport=transport)
-    made: CollectivePlan = system.plans[asked]
-    return made if calibration is None else replace(made, calibration=calibration)
+        made = replace(_planned(system, *asked), transport=transport)
+        system.plans[asked] = made.launched_by(system.launch_mode)
+    planned: CollectivePlan = system.plans[asked]
+    return planned if calibration is None else replace(planned, calibration=calibration)
 
 
 def _planned(
@@ -279,6 +292,7 @@ def _by_nccl(
         chains=inside.chains if any(algorithm.name == "tree" for algorithm in found) else (),
         lanes=inside.lanes,
         notes=tuple(notes),
+        staged=inside.staged,
     )
 
 
@@ -303,6 +317,7 @@ def _sent_by_nccl(
         chains=(),
         lanes=None,
         notes=(*sends.notes, *older),
+        staged=sends.staged,
     )
 
 

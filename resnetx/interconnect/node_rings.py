@@ -40,6 +40,7 @@ class NodeRings:
     notes: tuple[str, ...]
     copies_Bps: float = math.inf  # what copies get along the bus, of which kernels get a share; inf: not over the bus
     copies_limit: str = ""
+    staged: bool = False  # in host memory, between some of them
 
     @property
     def ring_Bps(self) -> float:
@@ -150,6 +151,7 @@ def _one_order(
         notes=notes,
         copies_Bps=copies_Bps,
         copies_limit=copies_limit,
+        staged=any(flow.staged for flow in flows),
     )
 
 
