@@ -46,6 +46,7 @@ ASSUMED = (
         "gradients",
         "host_step",
         "host_time",
+        "launch_mode",
         "memory",
         "overlap",
         "staged",
@@ -56,12 +57,12 @@ ASSUMED = (
 
 # Settings that say which machine, or how its messages are modelled: in the lab both are given.
 NOT_IN_LAB = (
-    *("systems", "nodes", "network", "nics", "library", "transport", "calibration", "staged"),
+    *("systems", "nodes", "network", "nics", "library", "launch_mode", "transport", "calibration", "staged"),
     *("communication", "sensitivity", "clock", "rate", "rate_error", "host_step"),
 )
 
 # Settings that only say how messages are modelled.
-MODELLED = ("calibration", "gradients", "library", "sensitivity", "staged", "transport", "what_if")
+MODELLED = ("calibration", "gradients", "launch_mode", "library", "sensitivity", "staged", "transport", "what_if")
 
 
 class _Overlap(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

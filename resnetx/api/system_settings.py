@@ -9,7 +9,7 @@ import msgspec
 from resnetx.errors import ConfigError
 from resnetx.interconnect import system
 from resnetx.interconnect.paths import Transport
-from resnetx.interconnect.system import System
+from resnetx.interconnect.system import LaunchMode, System
 
 THIS = "this"  # the machine at hand, among names of systems
 
@@ -36,12 +36,16 @@ class SystemSettings(msgspec.Struct, frozen=True, kw_only=True):
     devices: list[int] | None
     transport: Transport
     library: list[str | None]  # generations; None: the system's own
+    launch_mode: LaunchMode | None  # None: as the system's file says, or not told
     results: str  # where what is written goes, into a folder of its own, if it is given and `out` is not
     out: str | None
 
     def load(self, names: Iterable[str]) -> list[System]:
         """The systems of these names or files, each as large as the settings want it."""
-        return [load_system(name, self.nodes, self.network, self.nics) for name in names]
+        found = [load_system(name, self.nodes, self.network, self.nics) for name in names]
+        if self.launch_mode is None:
+            return found
+        return [msgspec.structs.replace(each, launch_mode=self.launch_mode) for each in found]
 
     def refuse_no_library(self) -> None:
         """Rejects an empty list of generations."""

@@ -8,6 +8,7 @@ time is the longer of the two. Where nobody told who starts them (`launch_share`
 both, as logarithms.
 """
 
+import math
 from dataclasses import dataclass, replace
 
 from resnetx.interconnect.generations import PIECE_BYTES
@@ -68,7 +69,7 @@ class Algorithm:
 
     def time_s(self, size_bytes: float) -> float:
         own_s = self.fixed_s + self.moving_s(size_bytes)
-        return own_s * self.launch_ratio(size_bytes) ** self.launch_share
+        return own_s * math.pow(self.launch_ratio(size_bytes), self.launch_share)
 
     def launch_ratio(self, size_bytes: float) -> float:
         """How many times as long it takes if one process starts all GPUs as if each has a process of its own."""

@@ -26,8 +26,9 @@ The assumptions, and how much depends on each:
   is given the rates of copies there, for what it was measured at is above 6.0; why, is not known.
 - Latency = launch + base + steps x hop, with base and hop from the source of NCCL (`GENERATIONS`, `protocols`).
 - Inside one node, what NCCL takes beyond its source is fitted to published measurements (`fitted.Fitted`): 19 figures,
-  such as a start of 16.5 us, and that LL128 reaches 0.68 of the links' rate in an all-reduce (source: 0.92).
-  `errors` has how far off predictions are of sources that were left out of the fit.
+  such as 4.7 us for each GPU that one process starts, and that LL128 reaches 0.60 of the links' rate in an all-reduce
+  (source: 0.92). `errors` has how far off predictions are of kinds of machines that were left out of the fit.
+- Who starts the GPUs decides what small sizes take (`algorithm.Algorithm.launch_s`); where nobody tells, it is open.
 - Rings through NVSwitches reach the rate of large sizes over 0.4 ms only, and lose a part of each round's last step.
 - Trees carry 0.46 of the links' rate (`tuning.cc`), in-switch reduction 0.82 on Hopper (fitted; the source has 0.85).
 - Several nodes are described with Simple only, and with the fixed times of the source.
@@ -44,14 +45,15 @@ Bandwidths: algbw = size / time; busbw = algbw x `bus_factor`, as nccl-tests def
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from math import log
+from math import exp, log
+from statistics import fmean
 from typing import get_args
 
 from resnetx.errors import ConfigError, unknown_name
 from resnetx.interconnect import paths
 from resnetx.interconnect.algorithm import LAUNCH_SHARES, Algorithm
 from resnetx.interconnect.algorithms import NcclAlgorithms
-from resnetx.interconnect.calibration import Calibration, ComparedTime, by_times
+from resnetx.interconnect.calibration import Calibration, ComparedTime, by_one_size, by_times
 from resnetx.interconnect.fitted import fitted
 from resnetx.interconnect.generations import GENERATIONS
 from resnetx.interconnect.internode import Groups, by_node, join_nodes, unlike_nodes
@@ -66,6 +68,8 @@ from resnetx.operations import OPERATIONS
 from resnetx.units import si, size_text
 
 COLLECTIVES = tuple(OPERATIONS)
+WORTH_SAYING = 1.05  # times as long
+MOSTLY = 0.5  # of a time that bytes must take for one size to say how fast they move
 FASTEST = 1.02  # times what links carry, which a time may say: it is rounded
 LIBRARIES: tuple[str, ...] = get_args(Library)
 SENDING = tuple(name for name, generation in GENERATIONS.items() if generation.sends)  # the oldest first
@@ -145,7 +149,25 @@ class CollectivePlan:
             for algorithm in self.algorithms
             if algorithm is not fastest
         ]
-        return [*self.notes, *self._unused_fractions(), taken, *others, self._calibrated(size_bytes)]
+        return [
+            *self.notes,
+            *self._unused_fractions(),
+            taken,
+            *others,
+            *self._open(size_bytes),
+            self._calibrated(size_bytes),
+        ]
+
+    def _open(self, size_bytes: float) -> list[str]:
+        """What a size takes by who starts the GPUs, where nobody told and it makes a difference."""
+        if exp(self.launch_spread(size_bytes)) < WORTH_SAYING:
+            return []
+        ends = (self.launched_by(mode).cost(size_bytes).time_s for mode in ("process-per-gpu", "one-process"))
+        return [
+            "Open: {} with a process for each GPU, {} if one starts all; launch_mode= says which.".format(
+                *map(_time, ends)
+            )
+        ]
 
     def _calibrated(self, size_bytes: float) -> str:
         calibration = self.calibration
@@ -222,11 +244,27 @@ def calibrate(uncalibrated: CollectivePlan, measured: MeasuredCollective) -> Col
             f"{len(uncalibrated.devices)}, as many as devices={list(uncalibrated.devices)}"
         )
     _refuse_faster_than_links(uncalibrated, measured)
+    if len({point.size_bytes for point in measured.points}) == 1:
+        return replace(uncalibrated, calibration=_by_one(uncalibrated, measured))
     compared = [
         ComparedTime(point.size_bytes, point.time_s, uncalibrated.cost(point.size_bytes).time_s)
         for point in measured.points
     ]
     return replace(uncalibrated, calibration=by_times(measured.source, compared))
+
+
+def _by_one(plan: CollectivePlan, measured: MeasuredCollective) -> Calibration:
+    """By one large size: bytes take so many times as long everywhere, and what no byte costs stays as it is."""
+    size_bytes, time_s = measured.points[0].size_bytes, fmean(point.time_s for point in measured.points)
+    moving_s = plan.fastest(size_bytes).moving_s(size_bytes)
+    modelled_s = plan.cost(size_bytes).time_s
+    if moving_s < MOSTLY * modelled_s:
+        raise ConfigError(
+            f"calibration={measured.source}: has one size, {size_text(round(size_bytes))}, of whose time bytes take "
+            f"{moving_s / modelled_s:.0%}; expected one large size, such as 256MiB, or at least two"
+        )
+    slower = max(0.0, 1 + (time_s - modelled_s) / moving_s)
+    return by_one_size(measured.source, slower, lambda size: plan.fastest(size).moving_s(size) / plan.cost(size).time_s)
 
 
 def _refuse_faster_than_links(plan: CollectivePlan, measured: MeasuredCollective) -> None:

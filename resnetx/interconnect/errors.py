@@ -4,7 +4,7 @@ Errors are |ln(predicted / measured)|. Each published figure is predicted with w
 its kind (`fitting`, `compared_kinds`). What is stated for a plan is, of the figures in its band of sizes, the first of
 these of which there are enough:
 
-    system   those of its own system, library and collective
+    system   those of its own system, library and collective; with all fitted where that is worse
     kind     those of machines of its kind
     any      those of all other kinds, each kind counting alike: wide, and of no machine like this one
 
@@ -15,12 +15,12 @@ never stand for each other. 90 % of what is left out lies within the third: it i
 """
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import pairwise
 from math import ceil, log
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, SupportsFloat
 
 import msgspec
 
@@ -88,7 +88,8 @@ class Residual:
     size_bytes: int
     publication: str
     error: float  # |ln(predicted / measured)|
-    rivals: tuple[float, float] = (0.0, 0.0)  # the same of alpha-beta and of a power law (`rivals`)
+    fitted: float = 0.0  # the same by what was fitted to all figures
+    rivals: tuple[float, ...] = (0.0, 0.0)  # the same of alpha-beta and of a power law (`rivals`)
 
     @property
     def band(self) -> int:
@@ -150,10 +151,7 @@ class BandErrors(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def text(self) -> str:
         """The sizes, in words."""
-        if self.band is None:
-            return "all"
-        ends = [size_text(size_bytes) for size_bytes in BANDS_BYTES]
-        return [f"below {ends[0]}", *(f"{low} to {high}" for low, high in pairwise(ends)), f"{ends[-1]} and more"][self.band]
+        return "all" if self.band is None else band_text(self.band)
 
     @property
     def ways(self) -> tuple[tuple[str, Judged], ...]:
@@ -180,12 +178,23 @@ class KindErrors(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return self.kind + ", messages" * self.sends
 
 
+class OneSizeErrors(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Figures of ladders of rings and trees, each calibrated by its largest size and predicted without its kind."""
+
+    band: int
+    points: int
+    uncalibrated: float  # mean error without that size
+    mean: float
+    q90: float  # of each kind alike
+
+
 class ErrorTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The file."""
 
     widened: float
     bands: list[BandErrors]
     kinds: list[KindErrors]
+    by_one_size: list[OneSizeErrors]
     cells: list[ErrorCell]
 
 
@@ -203,11 +212,12 @@ def cells(residuals: Sequence[Residual], widened: float) -> list[ErrorCell]:
 
 def _cell(key: Key, found: Sequence[Residual], widened: float) -> ErrorCell:
     scope, of, library, collective, band = key
-    errors = [each.error for each in found]
+    errors = [max(each.error, each.fitted) if scope == "system" else each.error for each in found]
     kinds = [each.kind for each in found]
     mean, q90 = (alike(errors, kinds, widened)) if scope == "any" else (sum(errors) / len(errors), _q90(errors))
     sources = sorted({each.publication for each in found})
-    return ErrorCell(scope, rounded(mean), rounded(q90), len(found), sources, band, of, library, collective)
+    # rounded up, so that the figure that sets it is within
+    return ErrorCell(scope, rounded(mean), rounded(q90 + 4.9e-5), len(found), sources, band, of, library, collective)
 
 
 def _q90(errors: Sequence[float]) -> float:
@@ -227,7 +237,14 @@ def alike(errors: Sequence[float], kinds: Sequence[str], widened: float = 1.0) -
     return mean, widened * q90
 
 
-def rounded(error: float) -> float:
+def band_text(band: int) -> str:
+    """The sizes of a band, in words."""
+    ends = [size_text(size_bytes) for size_bytes in BANDS_BYTES]
+    between = [f"{low} to {high}" for low, high in pairwise(ends)]
+    return [f"below {ends[0]}", *between, f"{ends[-1]} and more"][band]
+
+
+def rounded(error: SupportsFloat) -> float:
     """With the digits that the file keeps."""
     return round(float(error), 4)
 
@@ -251,16 +268,16 @@ def error_of(plan: "CollectivePlan", size_bytes: float) -> MeasuredError:
 
     Where nobody told who starts the GPUs, it reaches from one process for all to one for each.
     """
-    calibration = plan.calibration
+    calibration, band = plan.calibration, bisect_right(BANDS_BYTES, size_bytes)
     if calibration is not None and calibration.judged and calibration.covers(size_bytes):
-        error = MeasuredError(
+        return MeasuredError(
             calibration.held_out_error, calibration.held_out_q90, calibration.points, calibration.source, held_out=True
         )
-    else:
-        error = _published_error(*_place(plan), bisect_right(BANDS_BYTES, size_bytes))
-        spread = plan.launch_spread(size_bytes)
-        error = replace(error, mean=error.mean + spread / 2, q90=error.q90 + spread)
-    return error
+    place = _place(plan)
+    by_one = calibration is not None and calibration.points == 1 and place[1] != SOCKETS
+    error = _by_one_error(band) if by_one else _published_error(*place, band)
+    spread = plan.launch_spread(size_bytes)
+    return replace(error, mean=error.mean + spread / 2, q90=error.q90 + spread) if spread else error
 
 
 def _place(plan: "CollectivePlan") -> tuple[str, str, str, str]:
@@ -278,6 +295,14 @@ def system_name(system: System) -> str:
 
 
 @cache
+def _by_one_error(band: int) -> MeasuredError:
+    """Of a plan that one large size calibrates: as published ladders, each by its largest size, without its kind."""
+    judged = table().by_one_size[band]
+    source = "times of published ladders, each calibrated by its largest size and predicted without its kind"
+    return MeasuredError(judged.mean, judged.q90, judged.points, source, "kind")
+
+
+@cache
 def _published_error(system: str, kind: str, library: str, collective: str, band: int) -> MeasuredError:
     asked = Residual(system, kind, library, collective, (0, *BANDS_BYTES)[band], "", 0.0)
     what = "messages (all-to-all, send-receive, gather, scatter)" if asked.sends else "rings or trees"
@@ -285,10 +310,12 @@ def _published_error(system: str, kind: str, library: str, collective: str, band
     if kind == SOCKETS:
         return MeasuredError(SOCKET_ERROR, SOCKET_ERROR, 0, nothing, "any")
     least_mean = least_q90 = 0.0
-    known = [cell for key in asked.keys if (cell := _by_key().get(key))]
+    known = [_by_key()[key] for key in asked.keys if key in _by_key()]
     if asked.sends:  # constants of messages are from their own figures: of an unknown kind they know less than rings
         around_rings = _by_key()["any", None, None, None, band]
-        known[-1] = msgspec.structs.replace(known[-1], mean=max(known[-1].mean, around_rings.mean), q90=max(known[-1].q90, around_rings.q90))
+        known[-1] = msgspec.structs.replace(
+            known[-1], mean=max(known[-1].mean, around_rings.mean), q90=max(known[-1].q90, around_rings.q90)
+        )
     for cell in known:
         least_mean, least_q90 = max(least_mean, cell.mean), max(least_q90, cell.q90)
         if cell.points >= FEWEST:

@@ -30,8 +30,8 @@ from resnetx.errors import ConfigError, unknown_name
 from resnetx.interconnect import system_file
 from resnetx.interconnect.graph import FABRIC as FABRIC
 from resnetx.interconnect.graph import Component as Component
-from resnetx.interconnect.graph import Library as Library
 from resnetx.interconnect.graph import LaunchMode as LaunchMode
+from resnetx.interconnect.graph import Library as Library
 from resnetx.interconnect.graph import Link as Link
 from resnetx.interconnect.graph import System as System
 from resnetx.interconnect.nodes import EqualNodes

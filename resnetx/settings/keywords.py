@@ -185,6 +185,7 @@ class MachineKeywords(TypedDict, total=False):
     devices: Sequence[int] | None
     transport: Transport
     library: Axis[str | None]
+    launch_mode: Literal["process-per-gpu", "one-process"] | None
 
 
 # ---- one for each verb ----------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Measured errors of collectives: whose they are, that they are never below what is known, and how wide unknown ones."""
+"""Measured errors of collectives: whose they are, never below what is known, and how wide where nothing is."""
 
 from dataclasses import replace
 
@@ -43,9 +43,10 @@ def test_a_kind_that_nobody_measured_is_said_and_has_the_width_of_all_others(sys
     found = error_of(plan(load(system), **more), 64 * MIB)
     assert not found.known and not found.own
     assert found.text.startswith(f"Error not known: no times of rings or trees are published for {kind}; counted on")
-    assert f"90 % within {found.q90:.0%}" in found.text and found.q90 > 1.5 * error_of(
-        plan(load("dgx1-v100"), library="nccl2.4"), 64 * MIB
-    ).q90
+    assert (
+        f"90 % within {found.q90:.0%}" in found.text
+        and found.q90 > 1.5 * error_of(plan(load("dgx1-v100"), library="nccl2.4"), 64 * MIB).q90
+    )
 
 
 @pytest.mark.parametrize(
@@ -119,7 +120,9 @@ def test_untold_launches_are_wide_and_have_both_ends():
 @pytest.mark.slow
 def test_the_file_is_that_of_these_figures():
     errors = np.abs(log_errors(times(), fitted()))
-    assert errors.mean() == pytest.approx(sum(kind.fitted * kind.points for kind in table().kinds) / len(errors), abs=2e-4)
+    assert errors.mean() == pytest.approx(
+        sum(kind.fitted * kind.points for kind in table().kinds) / len(errors), abs=2e-4
+    )
 
 
 def test_a_figure_that_nothing_tells_stays_that_of_the_librarys_source():

@@ -69,14 +69,15 @@ resnetx lab systems=dgx1-p100,gx8 -- sweep study=lab-truth
 """
 
 
-COLLECTIVES = """{figures} published figures, each predicted by a fit to machines of all other kinds alone: a kind is what carries the
-data (links and their generation, directly or through switches, staged or not), of one maker's GPUs. No published time
-calibrates a prediction here. Errors are |ln(predicted / measured)|. `resnetx topology --validate --all` lists each.
+COLLECTIVES = """{figures} published figures, each predicted by a fit to machines of all other kinds alone: a kind is
+what carries the data (links and their generation, directly or through switches, staged or not), of one maker's GPUs. No
+published time calibrates a prediction here. Errors are |ln(predicted / measured)|.
+`resnetx topology --validate --all` lists each figure.
 
 - **in the fit**: by the model as it ships. **left out**: without the kind; this is the error that is stated.
 - **alpha-beta**, **power law**: two textbook forms (`resnetx/interconnect/rivals.py`), fitted to the same other kinds.
-- **half-width**: of the 90 % interval that all other kinds give, {widened:.2f} times as wide as theirs. Each kind counts
-  alike. **within**: the figures inside. A machine of a kind that nobody measured gets this interval.
+- **half-width**: of the 90 % interval that all other kinds give, {widened:.2f} times as wide as theirs. Each kind
+  counts alike. **within**: the figures inside. A machine of a kind that nobody measured gets this interval.
 - Messages (all-to-all, send-receive, gather, scatter) have nothing fitted. Their constants
   (`resnetx/interconnect/sends.py`) are from SuperBench, li-plus/playground and MIT ORCD: no error of these three is of
   unseen figures; those of NVIDIA/nccl and MGHPCC are. Too few kinds were measured to give an interval to each other.
@@ -247,6 +248,20 @@ def _collectives() -> Iterator[str]:
     yield from table(
         ["size", "figures", "kinds", "by", "mean", "half-width", "within", "within, by kind"],
         (row for band in measured.bands for row in _band(band)),
+    )
+    yield ""
+    yield "With one large size of the machine measured (`calibration=`): ladders, each calibrated by its largest size."
+    yield ""
+    yield from table(
+        ["size", "figures", "without it", "with it", "90 % within"],
+        (
+            [
+                errors.band_text(each.band),
+                f"{each.points}",
+                *map(_percent, (each.uncalibrated, each.mean, each.q90)),
+            ]
+            for each in measured.by_one_size
+        ),
     )
 
 

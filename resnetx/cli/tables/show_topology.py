@@ -335,8 +335,8 @@ def _left_out(errors: "ErrorTable") -> None:
     everything = errors.bands[0]
     for name, judged in everything.ways:
         show.say(
-            f"{name}: {judged.within} of {everything.points} figures of rings and trees, {judged.within_by_kind:.0%} of "
-            f"each kind, within what the other kinds give for 90 %: {judged.half_width:.0%} in the mean."
+            f"{name}: {judged.within} of {everything.points} figures of rings and trees, {judged.within_by_kind:.0%} "
+            f"of each kind, within what the other kinds give for 90 %: {judged.half_width:.0%} in the mean."
         )
 
 
