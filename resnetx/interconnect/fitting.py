@@ -64,7 +64,7 @@ _NAMES = Fitted.__struct_fields__
 _LEAST, _MOST, _STEP = np.array([_RANGES.get(name, _SHARES) for name in _NAMES]).T
 _HOLD = 0.02  # of a step away from the source of NCCL, as a relative error: it decides where no figure does
 _ROBUST = 0.1  # errors beyond this count less
-WIDENED = np.arange(1.0, 5.0, 0.01).round(2).tolist()
+WIDENED: list[float] = np.arange(1.0, 5.0, 0.01).round(2).tolist()
 FEWEST_SIZES = 4  # of a ladder that its largest calibrates
 _DIGITS = 4  # significant ones that the file keeps
 
