@@ -136,6 +136,7 @@ class Judged(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     half_width: float
     within: int
     within_by_kind: float  # share, each kind counting alike
+    within_half: float  # share that is off by less than a factor of 1.5
 
 
 class BandErrors(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -226,15 +227,21 @@ def _q90(errors: Sequence[float]) -> float:
 
 
 def alike(errors: Sequence[float], kinds: Sequence[str], widened: float = 1.0) -> tuple[float, float]:
-    """(mean, what 90 % are within) where every kind counts alike, however many figures it has."""
-    weights = [1 / kinds.count(kind) / len(set(kinds)) for kind in kinds]
+    """(mean, what 90 % are within) where every kind counts alike, however many figures it has; few count for less."""
+    every = sum(weight(kinds.count(kind)) for kind in set(kinds))
+    weights = [weight(kinds.count(kind)) / kinds.count(kind) / every for kind in kinds]
     below, q90 = 0.0, 0.0
-    for error, weight in sorted(zip(errors, weights, strict=True)):
+    for error, share in sorted(zip(errors, weights, strict=True)):
         if below >= LEVEL:
             break
-        below, q90 = below + weight, error
-    mean = sum(error * weight for error, weight in zip(errors, weights, strict=True))
+        below, q90 = below + share, error
+    mean = sum(error * share for error, share in zip(errors, weights, strict=True))
     return mean, widened * q90
+
+
+def weight(figures: int) -> float:
+    """Of a kind with so many figures, beside others."""
+    return min(1.0, figures / FEWEST)
 
 
 def band_text(band: int) -> str:

@@ -38,6 +38,7 @@ from resnetx.interconnect.errors import (
     cells,
     rounded,
     system_name,
+    weight,
 )
 from resnetx.interconnect.fitted import FIT_FILE, UNFITTED, Fitted
 from resnetx.interconnect.published import PlanKey, PublishedTime, load_published, measured_devices, times
@@ -62,6 +63,18 @@ _RANGES = {
 }
 _NAMES = Fitted.__struct_fields__
 _LEAST, _MOST, _STEP = np.array([_RANGES.get(name, _SHARES) for name in _NAMES]).T
+# Of two figures that are alike, one that no figure tells stays near the other, and not where it began.
+_ALIKE = (("rings_lost_s", "in_switch_lost_s"), ("rings_over_s", "in_switch_over_s"), ("mesh_hop_s", "switch_hop_s"))
+_ANCHOR = np.array([0.1 if any(name in pair for pair in _ALIKE) else 1.0 for name in _NAMES])
+_TIED = np.array(
+    [
+        [
+            (name == one) * step / _STEP[_NAMES.index(other)] - (name == other)
+            for name, step in zip(_NAMES, _STEP, strict=True)
+        ]
+        for one, other in _ALIKE
+    ]
+)
 _HOLD = 0.02  # of a step away from the source of NCCL, as a relative error: it decides where no figure does
 _ROBUST = 0.1  # errors beyond this count less
 WIDENED: list[float] = np.arange(1.0, 5.0, 0.01).round(2).tolist()
@@ -143,7 +156,9 @@ class _Way:
         mean = np.mean([self.error(each) for each in residuals])
         half_width = np.mean([self.half_width(each) for each in residuals])
         within = sum(self.error(each) <= self.half_width(each) for each in residuals)
-        return Judged(rounded(mean), rounded(half_width), int(within), rounded(self._held(residuals, self.widened)))
+        close = np.mean([self.error(each) <= log(1.5) for each in residuals])
+        held = self._held(residuals, self.widened)
+        return Judged(rounded(mean), rounded(half_width), int(within), rounded(held), rounded(close))
 
     def _held(self, residuals: Sequence[Residual], widened: float) -> float:
         """The share of figures that is within, each kind in each band counting alike."""
@@ -151,7 +166,8 @@ class _Way:
         for each in residuals:
             within = self.error(each) <= widened * self.plain[each.kind, each.band]
             groups.setdefault((each.kind, each.band), []).append(within)
-        return float(np.mean([np.mean(group) for group in groups.values()]))
+        weights = [weight(len(group)) for group in groups.values()]
+        return float(np.average([np.mean(group) for group in groups.values()], weights=weights))
 
 
 def _kind_errors(own: Sequence[Residual], model: _Way) -> KindErrors:
@@ -290,7 +306,7 @@ def fit(points: Iterable[PublishedTime]) -> Fitted:
 
     def misses(vector: Floats) -> Floats:
         errors = log_errors(inside, Fitted(*(vector * _STEP).tolist()))
-        return np.concatenate([errors, _HOLD * (vector - start)])
+        return np.concatenate([errors, _HOLD * _ANCHOR * (vector - start), _HOLD * (_TIED @ vector)])
 
     found = least_squares(misses, start, bounds=(_LEAST / _STEP, _MOST / _STEP), loss="soft_l1", f_scale=_ROBUST)
     return Fitted(*(float(f"{value:.{_DIGITS}g}") for value in found.x * _STEP))

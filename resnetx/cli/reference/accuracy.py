@@ -246,7 +246,7 @@ def _collectives() -> Iterator[str]:
     )
     yield ""
     yield from table(
-        ["size", "figures", "kinds", "by", "mean", "half-width", "within", "within, by kind"],
+        ["size", "figures", "kinds", "by", "mean", "within x 1.5", "half-width", "within", "within, by kind"],
         (row for band in measured.bands for row in _band(band)),
     )
     yield ""
@@ -272,7 +272,8 @@ def _band(band: errors.BandErrors) -> Iterator[list[str]]:
             f"{band.points}",
             f"{band.kinds}",
             name,
-            *map(_percent, (judged.mean, judged.half_width, judged.within / band.points, judged.within_by_kind)),
+            *map(_percent, (judged.mean, judged.within_half, judged.half_width, judged.within / band.points)),
+            _percent(judged.within_by_kind),
         ]
 
 
