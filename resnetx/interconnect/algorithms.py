@@ -41,7 +41,8 @@ class NcclAlgorithms:
 
     @property
     def ring_Bps(self) -> float:
-        return min(self.planned_ring_Bps, self.fitted.pcie_ring_share * self.inside.copies_Bps)
+        share = self.fitted.one_switch_share if self.inside.one_switch else self.fitted.pcie_ring_share
+        return min(self.planned_ring_Bps, share * self.inside.copies_Bps)
 
     @property
     def planned_ring_Bps(self) -> float:

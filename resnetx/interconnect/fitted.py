@@ -36,6 +36,7 @@ class Fitted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ll128_once: float = 0.92
     ll128_chain: float = 0.92
     pcie_ring_share: float = 1.0  # of a copy's rate, as GPUs send and receive at once; NCCL 2.0 and later
+    one_switch_share: float = 1.0  # the same of GPUs that are all below one PCIe switch
     launch_s: float = 4.5e-6  # of each GPU, where one process starts all of a node; NCCL 2.0 and later
     nccl1_adding_share: float = 1.0  # for what adds up on the way, with NCCL 1
 

@@ -64,7 +64,12 @@ _RANGES = {
 _NAMES = Fitted.__struct_fields__
 _LEAST, _MOST, _STEP = np.array([_RANGES.get(name, _SHARES) for name in _NAMES]).T
 # Of two figures that are alike, one that no figure tells stays near the other, and not where it began.
-_ALIKE = (("rings_lost_s", "in_switch_lost_s"), ("rings_over_s", "in_switch_over_s"), ("mesh_hop_s", "switch_hop_s"))
+_ALIKE = (
+    ("rings_lost_s", "in_switch_lost_s"),
+    ("rings_over_s", "in_switch_over_s"),
+    ("mesh_hop_s", "switch_hop_s"),
+    ("pcie_ring_share", "one_switch_share"),
+)
 _ANCHOR = np.array([0.1 if any(name in pair for pair in _ALIKE) else 1.0 for name in _NAMES])
 _TIED = np.array(
     [

@@ -41,6 +41,7 @@ class NodeRings:
     copies_Bps: float = math.inf  # what copies get along the bus, of which kernels get a share; inf: not over the bus
     copies_limit: str = ""
     staged: bool = False  # in host memory, between some of them
+    one_switch: bool = False  # of PCI Express, that all of them are below
 
     @property
     def ring_Bps(self) -> float:
@@ -152,6 +153,7 @@ def _one_order(
         copies_Bps=copies_Bps,
         copies_limit=copies_limit,
         staged=any(flow.staged for flow in flows),
+        one_switch=not on_nvlink and all(len(flow.steps) == 2 for flow in flows),
     )
 
 
