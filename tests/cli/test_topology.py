@@ -370,6 +370,27 @@ def test_published_times_calibrate_what_they_are_about_unless_told_otherwise(obj
     assert told["calibration"] == published["calibration"] and "Calibrated from 31 points" in told["explanation"][-2]
 
 
+def test_who_starts_the_gpus_is_told_or_open(objects, run, tmp_path):
+    words = ["collective=allreduce", "size=8", "calibration=none"]
+    (untold,) = objects("systems=dgx-a100", *words)
+    ends = {}
+    for mode in ("process-per-gpu", "one-process"):
+        (told,) = objects("systems=dgx-a100", *words, f"launch_mode={mode}")
+        ends[mode] = told["time_s"]
+        assert told["launch_mode"] == mode and not any(line.startswith("Open") for line in told["explanation"])
+    assert ends["one-process"] > 1.5 * ends["process-per-gpu"]
+    low_s, high_s = untold["interval_s"]
+    assert low_s < ends["process-per-gpu"] < untold["time_s"] < ends["one-process"] < high_s
+    assert untold["launch_mode"] is None
+    assert "Open: 22 us with a process for each GPU, 38 us if one starts all;" in " ".join(untold["explanation"])
+    text = (system.CONFIGS / "system" / "dgx-a100.yaml").read_text(encoding="utf-8")
+    (tmp_path / "mine.yaml").write_text(
+        text.replace("library:", "launch_mode: one-process\nlibrary:"), encoding="utf-8"
+    )
+    assert objects(f"systems=[{tmp_path / 'mine.yaml'}]", *words)[0]["time_s"] == ends["one-process"]
+    assert run("systems=dgx-a100", "launch_mode=one-process")[0] == 2  # no collective is asked for
+
+
 def test_the_error_of_a_cost_is_measured_and_says_of_what(objects, run):
     words = ["systems=dgx1-v100", "collective=allreduce", "size=[64MiB]", "library=nccl2.4", "calibration=none"]
     (cost,) = objects(*words)
