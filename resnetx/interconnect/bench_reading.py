@@ -149,21 +149,22 @@ def _not_judged(record: BenchRecord, plan_of: PlanOf) -> list[Warning]:
             message = f"{name} is not judged, as the error of its expected times is not known: {error.source}"
             found.append(Warning(code="error-not-known", message=message, remedy=_COMPARE))
         elif longer := _longer_than_elsewhere(record, name, plan):
+            times, size_bytes = longer
             message = (
-                f"{name} takes up to {longer:.2f} times as long as expected, more than nine of ten times on other "
+                f"{name} takes up to {times:.2f} times as long as expected, more than nine of ten times on other "
                 "machines of its kind; none of this one are published, so it is not called low"
             )
-            found.append(Warning(code="error-not-known", message=message, remedy=_COMPARE))
+            found.append(Warning(code="longer-than-elsewhere", message=message, remedy=_low(plan, size_bytes)[0]))
     return found
 
 
-def _longer_than_elsewhere(record: BenchRecord, name: str, plan: CollectivePlan) -> float | None:
-    """How many times as long as expected the worst size takes that would be low if its error were this machine's."""
-    longer = []
+def _longer_than_elsewhere(record: BenchRecord, name: str, plan: CollectivePlan) -> tuple[float, int] | None:
+    """The worst size that would be low if its error were this machine's, after how many times as long it takes."""
+    longer: list[tuple[float, int]] = []
     for point, time_s in zip(record.points, _times_s(record), strict=True):
         if point.collective == name:
             off, error = log(time_s / plan.cost(point.size_bytes).time_s), error_of(plan, point.size_bytes)
-            longer += [exp(off)] * (off > error.q90 and not error.own)
+            longer += [(exp(off), point.size_bytes)] * (off > error.q90 and not error.own)
     return max(longer, default=None)
 
 
