@@ -339,4 +339,7 @@ def _whose(cell: ErrorCell) -> str:
     about = " ".join(filter(None, (cell.library, "messages" if cell.collective == SENDS else cell.collective)))
     where = {"system": f"of {about} on {cell.of}", "kind": f"over {cell.of}", "any": "of any system"}[cell.scope]
     sources = ", ".join(cell.sources[:3]) + (f" and {len(cell.sources) - 3} more" if len(cell.sources) > 3 else "")
-    return f"published points {where}, each predicted without its kind: {sources}"
+    operation = OPERATIONS.get(cell.collective or "")
+    sends = cell.collective == SENDS or (operation is not None and operation.sends is not None)
+    apart = "" if sends else ", each predicted without its kind"  # constants of messages are from their own figures
+    return f"published points {where}{apart}: {sources}"

@@ -17,7 +17,7 @@ FOLDER = CONFIGS.parent / "results" / "published"  # a wheel has it next to `con
 
 
 class Fitted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Of NCCL 2.4 and later inside one node, but for the last three. Shares are of the rate of the links."""
+    """Of NCCL 2.4 and later inside one node, but for the last four. Shares are of the rate of the links."""
 
     start_s: float = 0.0  # before the first step
     mesh_hop_s: float = 3.4e-6  # a step of Simple over direct NVLinks
