@@ -175,12 +175,13 @@ def _pair_cells(pair: "PairAtSize") -> list[str]:
 
 def costs(plan: CollectivePlan, sizes: Sequence[int]) -> None:
     """What a collective costs by size, why, and over which rings."""
-    columns = [">size", ">time us", ">off by", ">algbw GB/s", ">busbw GB/s", "algorithm", "limited by"]
+    columns = [">size", ">time us", ">off by", ">90 % within", ">algbw GB/s", ">busbw GB/s", "algorithm", "limited by"]
     rows = []
     for size in sizes:
         time_us, *others = _cost_cells(plan.cost(size))
         error = error_of(plan, size)
-        rows.append([size_text(size), time_us, _percent(error.mean) if error.known else "?", *others])
+        off = [_percent(error.mean) if error.known else "?", _percent(error.q90) if error.points else "?"]
+        rows.append([size_text(size), time_us, *off, *others])
     show.table(_what(plan), columns, rows, least=["algorithm", "algbw GB/s", "limited by"])
     _explanation(plan, sizes[-1])
 
