@@ -1,4 +1,4 @@
-"""Fits what NCCL takes beyond its source to published collectives, and measures errors on whole kinds of machines left out.
+"""Fits what NCCL takes beyond its source to published times, and measures errors with kinds of machines left out.
 
     python -m resnetx.interconnect.fitting      writes collectives-fit.yaml and collective-errors.yaml
 
