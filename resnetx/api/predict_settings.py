@@ -193,7 +193,8 @@ def setting_of(settings: PredictSettings) -> TrainingSetup:
         framework=framework,
         overlap=FRAMEWORKS[framework][1] if framework else overlap,
         gradients=settings.gradients,
-        one_process=framework in ONE_PROCESS,
+        one_process=settings.launch_mode == "one-process"
+        or (settings.launch_mode is None and framework in ONE_PROCESS),
         straggler=settings.straggler,
         host_s=_time("host_time", settings.host_time),
         host_step_s=None if settings.host_step is None else _time("host_step", settings.host_step),

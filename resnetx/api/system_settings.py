@@ -4,6 +4,8 @@ import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+import msgspec
+
 from resnetx.errors import ConfigError
 from resnetx.interconnect import system
 from resnetx.interconnect.system import System
@@ -26,7 +28,10 @@ def load_system(name: str, nodes: int | None = None, network: str | None = None,
 
 def load_systems(wanted: keywords.TopologyFields | keywords.PredictFields, names: Iterable[str]) -> list[System]:
     """The systems of these names or files, each as large as the settings want it."""
-    return [load_system(name, wanted.nodes, wanted.network, wanted.nics) for name in names]
+    found = [load_system(name, wanted.nodes, wanted.network, wanted.nics) for name in names]
+    if wanted.launch_mode is None:
+        return found
+    return [msgspec.structs.replace(each, launch_mode=wanted.launch_mode) for each in found]
 
 
 def refuse_no_library(library: Sequence[str | None]) -> None:

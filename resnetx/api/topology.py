@@ -30,6 +30,7 @@ from resnetx.table import Records
 GOES_WITH = {  # settings that only some questions read, and which: one that nothing reads is refused, not dropped
     "size": ("collective", "pick", "size"),
     "library": ("collective", "pick"),
+    "launch_mode": ("collective", "pick"),
     "devices": ("collective", "devices"),
     "transport": ("collective", "size", "systems"),
     "calibration": ("collective",),

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from math import exp
 
 from resnetx import progress
 from resnetx.api import topology_drawings
@@ -190,6 +191,8 @@ def _cost(plan: CollectivePlan, transport: Transport, size_bytes: int) -> Collec
         error=error.mean if error.known else None,
         error_q90=error.q90 if error.known else None,
         error_source=error.source,
+        launch_mode=plan.launch_mode,
+        interval_s=[cost.time_s * exp(-error.q90), cost.time_s * exp(error.q90)] if error.points else None,
     )
 
 

@@ -2,13 +2,21 @@
 
     Algorithm("ring", fixed_s=40e-6, s_per_byte=1.75 / 130e9, limit="gpu0 to gpu1").time_s(2**26)
 
-An algorithm has two prices: what the library expects, by which it chooses, and what it takes.
+An algorithm has two prices: what the library expects, by which it chooses, and what it takes. One process that drives
+all GPUs of a node starts them one after the other, and no operation ends before the last has begun: its fixed
+time is the longer of the two. Where nobody told who starts them (`launch_share` one half), the time is the middle of
+both, as logarithms.
 """
 
+import math
 from dataclasses import dataclass, replace
 
 from resnetx.interconnect.generations import PIECE_BYTES
+from resnetx.interconnect.graph import LaunchMode
 from resnetx.interconnect.internode import Plateau
+
+# Of one process that starts all GPUs, by who starts them; None: nobody told.
+LAUNCH_SHARES: dict[LaunchMode | None, float] = {"process-per-gpu": 0.0, None: 0.5, "one-process": 1.0}
 
 
 @dataclass(frozen=True)
@@ -51,6 +59,8 @@ class Algorithm:
     one_message: Channels | None = None  # of messages at once: what the largest takes by itself, if that is longer
     protocol: str = ""  # of NCCL, where a ring has several
     expected: tuple[float, float] | None = None  # (fixed s, s per byte) as the library expects; None: what it takes
+    launch_s: float = 0.0  # until one process has started all GPUs of a node
+    launch_share: float = 0.0  # 1: one process starts them; 0: each has its own; 1/2: not told
 
     @property
     def label(self) -> str:
@@ -58,7 +68,12 @@ class Algorithm:
         return f"{self.name} ({self.protocol})" if self.protocol else self.name
 
     def time_s(self, size_bytes: float) -> float:
-        return self.fixed_s + self.moving_s(size_bytes)
+        own_s = self.fixed_s + self.moving_s(size_bytes)
+        return own_s * math.pow(self.launch_ratio(size_bytes), self.launch_share)
+
+    def launch_ratio(self, size_bytes: float) -> float:
+        """How many times as long it takes if one process starts all GPUs as if each has a process of its own."""
+        return 1.0 + max(0.0, self.launch_s - self.fixed_s) / (self.fixed_s + self.moving_s(size_bytes))
 
     def moving_s(self, size_bytes: float) -> float:
         """The part of the time that bytes cost."""
@@ -74,7 +89,7 @@ class Algorithm:
     def with_latency(self, factor: float) -> "Algorithm":
         """The same with that many times the time that no byte costs."""
         extra = self.plateau and replace(self.plateau, extra_s=self.plateau.extra_s * factor)
-        return replace(self, fixed_s=self.fixed_s * factor, plateau=extra)
+        return replace(self, fixed_s=self.fixed_s * factor, plateau=extra, launch_s=self.launch_s * factor)
 
     def expected_s(self, size_bytes: float) -> float:
         """What the library expects it to take, by which it chooses."""

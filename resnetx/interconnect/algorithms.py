@@ -5,7 +5,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from resnetx.interconnect import protocols
 from resnetx.interconnect.algorithm import Algorithm, Settling
@@ -41,10 +41,11 @@ class NcclAlgorithms:
 
     @property
     def ring_Bps(self) -> float:
-        return min(self._planned_ring_Bps, self.fitted.pcie_ring_share * self.inside.copies_Bps)
+        share = self.fitted.one_switch_share if self.inside.one_switch else self.fitted.pcie_ring_share
+        return min(self.planned_ring_Bps, share * self.inside.copies_Bps)
 
     @property
-    def _planned_ring_Bps(self) -> float:
+    def planned_ring_Bps(self) -> float:
         """What the library expects; its choice depends on nothing that is fitted."""
         return min(self.inside.ring_Bps, self._network_Bps)
 
@@ -60,7 +61,12 @@ class NcclAlgorithms:
         """All that the generation tries: rings; of an allreduce also trees and in-switch reduction."""
         tree = self.tree() if self.operation.name == "allreduce" else None
         in_switch = self.in_switch() if self.tries_switches else None
-        return tuple(filter(None, (*self.rings(), tree, in_switch)))
+        launch_s = max(map(len, self.groups)) * self.fitted.launch_s
+        return tuple(replace(each, launch_s=launch_s) for each in (*self.rings(), tree, in_switch) if each)
+
+    @property
+    def staged(self) -> bool:
+        return self.inside.staged
 
     def rings(self) -> tuple[Algorithm, ...]:
         """The ring, in each protocol of the generation; several nodes are described with one only, Simple."""
@@ -102,14 +108,14 @@ class NcclAlgorithms:
         )
 
     def _ring_before_tuning(self) -> Algorithm:
-        """The ring of NCCL 2.0 to 2.3 in LL; measured with one process that launches all GPUs one after the other."""
+        """The ring of NCCL 2.0 to 2.3 in LL."""
         ranks, ll = len(self.groups[0]), protocols.BEFORE_TUNING
         steps = self.operation.rounds * (ranks - 1)
         fixed_s = ll.base_s + steps * (ll.nvlink_s if self._on_nvlink else ll.pcie_s)
         s_per_byte = self.operation.bus_factor(ranks) / (self.ring_Bps * ll.share[protocols.shape(self.operation)])
-        launched_s = self._launch_s + ranks * self.fitted.nccl2_launch_s + fixed_s
+        expected = (fixed_s, s_per_byte)
         return Algorithm(
-            "ring", launched_s, s_per_byte, self._ring_limit, protocol="LL", expected=(fixed_s, s_per_byte)
+            "ring", self._launch_s + fixed_s, s_per_byte, self._ring_limit, protocol="LL", expected=expected
         )
 
     def _ring_by(self, protocol: Protocol) -> Algorithm:
@@ -129,7 +135,7 @@ class NcclAlgorithms:
             self._ring_limit,
             settling=Settling(self.fitted.rings_lost_s, self.fitted.rings_over_s) if settles else None,
             protocol=protocol.name,
-            expected=(source.base_s + steps * expected_hop_s, factor / (self._planned_ring_Bps * source.share[kind])),
+            expected=(source.base_s + steps * expected_hop_s, factor / (self.planned_ring_Bps * source.share[kind])),
         )
 
     def _plateau(self, fixed_s: float, ranks: int, channels: int) -> Plateau | None:
@@ -194,7 +200,7 @@ class NcclAlgorithms:
 
     @property
     def _ring_limit(self) -> str:
-        over_bus = self.ring_Bps < self._planned_ring_Bps
+        over_bus = self.ring_Bps < self.planned_ring_Bps
         return self.inside.copies_limit if over_bus else self.inside.ring_limit
 
     def _limit(self, bandwidth_Bps: float, inside: str) -> str:

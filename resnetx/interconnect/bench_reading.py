@@ -8,6 +8,7 @@ collective beside what gloo takes over them (`lab_plan`); neither is judged, as 
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
+from math import exp, log
 from statistics import median
 
 import msgspec
@@ -27,7 +28,7 @@ from resnetx.interconnect.parts import SwitchSpec
 from resnetx.interconnect.paths import Transport
 from resnetx.interconnect.system import load
 from resnetx.record import NOT_DESCRIBED, BenchPoint, BenchRecord, Unknown, Warning
-from resnetx.record.copies import CopyCell
+from resnetx.record.copies import CopyCell, Verdict
 
 OTHER_RINGS = "the library found fewer rings than the links allow (NCCL_DEBUG=INFO, NCCL_DEBUG_SUBSYS=GRAPH: channels)"
 NO_PEERS = "GPUs reach each other through host memory: peer access is off or refused (NCCL_DEBUG=INFO: via SHM)"
@@ -120,6 +121,8 @@ def _plans(record: BenchRecord, system: System | None, devices: Sequence[int] | 
             return Unknown(f"{system.name} has {len(system.gpus)} GPUs, and there were {ranks} ranks")
         try:
             plan = collective.plan(system, name, devices or _spread(system, ranks), transport=transport)
+            if record.source == "measured":  # by resnetx, whose benches have a process for each GPU
+                plan = plan.launched_by("process-per-gpu")
             return with_published(plan) if transport == "auto" else plan
         except ConfigError as error:  # no path joins these GPUs
             return Unknown(f"{error}")
@@ -145,7 +148,24 @@ def _not_judged(record: BenchRecord, plan_of: PlanOf) -> list[Warning]:
         elif error := next((error for error in _errors(record, name, plan) if not error.known), None):
             message = f"{name} is not judged, as the error of its expected times is not known: {error.source}"
             found.append(Warning(code="error-not-known", message=message, remedy=_COMPARE))
+        elif longer := _longer_than_elsewhere(record, name, plan):
+            times, size_bytes = longer
+            message = (
+                f"{name} takes up to {times:.2f} times as long as expected, more than nine of ten times on other "
+                "machines of its kind; none of this one are published, so it is not called low"
+            )
+            found.append(Warning(code="longer-than-elsewhere", message=message, remedy=_low(plan, size_bytes)[0]))
     return found
+
+
+def _longer_than_elsewhere(record: BenchRecord, name: str, plan: CollectivePlan) -> tuple[float, int] | None:
+    """The worst size that would be low if its error were this machine's, after how many times as long it takes."""
+    longer: list[tuple[float, int]] = []
+    for point, time_s in zip(record.points, _times_s(record), strict=True):
+        if point.collective == name:
+            off, error = log(time_s / plan.cost(point.size_bytes).time_s), error_of(plan, point.size_bytes)
+            longer += [(exp(off), point.size_bytes)] * (off > error.q90 and not error.own)
+    return max(longer, default=None)
 
 
 def _errors(record: BenchRecord, name: str, plan: CollectivePlan) -> Iterator[MeasuredError]:
@@ -219,7 +239,10 @@ def _judged_point(point: BenchPoint, time_s: float, plan: CollectivePlan | Unkno
     error = error_of(plan, point.size_bytes)
     if not error.known:
         return point
-    verdict = pair_reading.judge(time_s, point.expected_s, error.q90)
+    off = log(time_s / point.expected_s)
+    verdict: Verdict = "as expected" if abs(off) <= error.q90 else "low" if off > 0 else "above the link"
+    if verdict == "low" and not error.own:  # an error that was counted on other machines says nothing of this one
+        return point
     causes = {"low": _low, "above the link": _above}.get(verdict)
     return msgspec.structs.replace(point, verdict=verdict, causes=causes(plan, point.size_bytes) if causes else [])
 

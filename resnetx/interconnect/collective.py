@@ -25,9 +25,10 @@ The assumptions, and how much depends on each:
   part), far less than a copy engine. It decides how deep a DGX-1 falls at 5 GPUs: to 6.0 instead of 10.1 GB/s. NCCL 1
   is given the rates of copies there, for what it was measured at is above 6.0; why, is not known.
 - Latency = launch + base + steps x hop, with base and hop from the source of NCCL (`GENERATIONS`, `protocols`).
-- Inside one node, what NCCL takes beyond its source is fitted to published measurements (`fitted.Fitted`): 19 figures,
-  such as a start of 16.5 us, and that LL128 reaches 0.68 of the links' rate in an all-reduce (source: 0.92).
-  `errors` has how far off predictions are of sources that were left out of the fit.
+- Inside one node, what NCCL takes beyond its source is fitted to published measurements (`fitted.Fitted`): 20 figures,
+  such as 4.7 us for each GPU that one process starts, and that LL128 reaches 0.60 of the links' rate in an all-reduce
+  (source: 0.92). `errors` has how far off predictions are of kinds of machines that were left out of the fit.
+- Who starts the GPUs decides what small sizes take (`algorithm.Algorithm.launch_s`); where nobody tells, it is open.
 - Rings through NVSwitches reach the rate of large sizes over 0.4 ms only, and lose a part of each round's last step.
 - Trees carry 0.46 of the links' rate (`tuning.cc`), in-switch reduction 0.82 on Hopper (fitted; the source has 0.85).
 - Several nodes are described with Simple only, and with the fixed times of the source.
@@ -44,13 +45,15 @@ Bandwidths: algbw = size / time; busbw = algbw x `bus_factor`, as nccl-tests def
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from math import exp, log
+from statistics import fmean
 from typing import get_args
 
 from resnetx.errors import ConfigError, unknown_name
 from resnetx.interconnect import paths
-from resnetx.interconnect.algorithm import Algorithm
+from resnetx.interconnect.algorithm import LAUNCH_SHARES, Algorithm
 from resnetx.interconnect.algorithms import NcclAlgorithms
-from resnetx.interconnect.calibration import Calibration, ComparedTime, by_times
+from resnetx.interconnect.calibration import Calibration, ComparedTime, by_one_size, by_times
 from resnetx.interconnect.fitted import fitted
 from resnetx.interconnect.generations import GENERATIONS
 from resnetx.interconnect.internode import Groups, by_node, join_nodes, unlike_nodes
@@ -60,11 +63,13 @@ from resnetx.interconnect.paths import Transport
 from resnetx.interconnect.rings import Lanes, directions, fractional
 from resnetx.interconnect.sends import NcclSends
 from resnetx.interconnect.sockets import over_sockets
-from resnetx.interconnect.system import FABRIC, Library, System
+from resnetx.interconnect.system import FABRIC, LaunchMode, Library, System
 from resnetx.operations import OPERATIONS
 from resnetx.units import si, size_text
 
 COLLECTIVES = tuple(OPERATIONS)
+WORTH_SAYING = 1.05  # times as long
+MOSTLY = 0.5  # of a time that bytes must take for one size to say how fast they move
 FASTEST = 1.02  # times what links carry, which a time may say: it is rounded
 LIBRARIES: tuple[str, ...] = get_args(Library)
 SENDING = tuple(name for name, generation in GENERATIONS.items() if generation.sends)  # the oldest first
@@ -95,7 +100,18 @@ class CollectivePlan:
     lanes: Lanes | None  # direct NVLink lanes between the devices, where rings were packed into them
     notes: tuple[str, ...]  # why, in sentences
     transport: Transport = "auto"
+    staged: bool = False  # whether data between GPUs of one node pass host memory
+    launch_mode: LaunchMode | None = None  # None: not told
     calibration: Calibration | None = None
+
+    def launched_by(self, mode: LaunchMode | None) -> "CollectivePlan":
+        """The same with one process that starts all GPUs of a node, or one for each; None: not told."""
+        algorithms = tuple(replace(each, launch_share=LAUNCH_SHARES[mode]) for each in self.algorithms)
+        return replace(self, algorithms=algorithms, launch_mode=mode)
+
+    def launch_spread(self, size_bytes: float) -> float:
+        """ln of what a size takes at most, if nobody told who starts the GPUs, over what is said; 0: it is told."""
+        return 0.0 if self.launch_mode else log(self.fastest(size_bytes).launch_ratio(size_bytes)) / 2
 
     @cached_property
     def bus_factor(self) -> float:
@@ -133,7 +149,25 @@ class CollectivePlan:
             for algorithm in self.algorithms
             if algorithm is not fastest
         ]
-        return [*self.notes, *self._unused_fractions(), taken, *others, self._calibrated(size_bytes)]
+        return [
+            *self.notes,
+            *self._unused_fractions(),
+            taken,
+            *others,
+            *self._open(size_bytes),
+            self._calibrated(size_bytes),
+        ]
+
+    def _open(self, size_bytes: float) -> list[str]:
+        """What a size takes by who starts the GPUs, where nobody told and it makes a difference."""
+        if exp(self.launch_spread(size_bytes)) < WORTH_SAYING:
+            return []
+        ends = (self.launched_by(mode).cost(size_bytes).time_s for mode in ("process-per-gpu", "one-process"))
+        return [
+            "Open: {} with a process for each GPU, {} if one starts all; launch_mode= says which.".format(
+                *map(_time, ends)
+            )
+        ]
 
     def _calibrated(self, size_bytes: float) -> str:
         calibration = self.calibration
@@ -177,9 +211,10 @@ def plan(
     chosen, library = check_devices(system, devices), library or _own_library(system, collective)
     asked = (collective, chosen, library, transport)
     if asked not in system.plans:
-        system.plans[asked] = replace(_planned(system, *asked), transport=transport)
-    made: CollectivePlan = system.plans[asked]
-    return made if calibration is None else replace(made, calibration=calibration)
+        made = replace(_planned(system, *asked), transport=transport)
+        system.plans[asked] = made.launched_by(system.launch_mode)
+    planned: CollectivePlan = system.plans[asked]
+    return planned if calibration is None else replace(planned, calibration=calibration)
 
 
 def _planned(
@@ -209,11 +244,27 @@ def calibrate(uncalibrated: CollectivePlan, measured: MeasuredCollective) -> Col
             f"{len(uncalibrated.devices)}, as many as devices={list(uncalibrated.devices)}"
         )
     _refuse_faster_than_links(uncalibrated, measured)
+    if len({point.size_bytes for point in measured.points}) == 1:
+        return replace(uncalibrated, calibration=_by_one(uncalibrated, measured))
     compared = [
         ComparedTime(point.size_bytes, point.time_s, uncalibrated.cost(point.size_bytes).time_s)
         for point in measured.points
     ]
     return replace(uncalibrated, calibration=by_times(measured.source, compared))
+
+
+def _by_one(plan: CollectivePlan, measured: MeasuredCollective) -> Calibration:
+    """By one large size: bytes take so many times as long everywhere, and what no byte costs stays as it is."""
+    size_bytes, time_s = measured.points[0].size_bytes, fmean(point.time_s for point in measured.points)
+    moving_s = plan.fastest(size_bytes).moving_s(size_bytes)
+    modelled_s = plan.cost(size_bytes).time_s
+    if moving_s < MOSTLY * modelled_s:
+        raise ConfigError(
+            f"calibration={measured.source}: has one size, {size_text(round(size_bytes))}, of whose time bytes take "
+            f"{moving_s / modelled_s:.0%}; expected one large size, such as 256MiB, or at least two"
+        )
+    slower = max(0.0, 1 + (time_s - modelled_s) / moving_s)
+    return by_one_size(measured.source, slower, lambda size: plan.fastest(size).moving_s(size) / plan.cost(size).time_s)
 
 
 def _refuse_faster_than_links(plan: CollectivePlan, measured: MeasuredCollective) -> None:
@@ -279,6 +330,7 @@ def _by_nccl(
         chains=inside.chains if any(algorithm.name == "tree" for algorithm in found) else (),
         lanes=inside.lanes,
         notes=tuple(notes),
+        staged=inside.staged,
     )
 
 
@@ -303,6 +355,7 @@ def _sent_by_nccl(
         chains=(),
         lanes=None,
         notes=(*sends.notes, *older),
+        staged=sends.staged,
     )
 
 

@@ -1,192 +1,259 @@
 """How far off costs of collectives are, as measured: `results/published/collective-errors.yaml`.
 
-Each published figure is predicted with what was fitted without its source (`fitting`). Its error counts for plans of
-its system, library and collective in its band of sizes; where fewer than `FEWEST` figures are known, for those of the
-library and collective on any system, of the library, then of all. A mean is never below that of the few which are
-closer. Rings and messages (all-to-all, send-receive, gather, scatter) never stand for each other. Of a kind of machine
-that no figure is of (`compared_kinds`) the error is not known: what it would fall back to is of something else.
+Errors are |ln(predicted / measured)|. Each published figure is predicted with what was fitted without any machine of
+its kind (`fitting`, `compared_kinds`). What is stated for a plan is, of the figures in its band of sizes, the first of
+these of which there are enough:
+
+    system   those of its own system, library and collective; with all fitted where that is worse
+    kind     those of machines of its kind
+    any      those of all other kinds, each kind counting alike: wide, and of no machine like this one
+
+A mean is never below that of the few which are closer. Rings and messages (all-to-all, send-receive, gather, scatter)
+never stand for each other. 90 % of what is left out lies within the third: it is widened until it does.
 
     error_of(plan, 64 * 2**20).mean
 """
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from math import ceil
-from typing import TYPE_CHECKING
+from itertools import pairwise
+from math import ceil, log
+from typing import TYPE_CHECKING, Literal, SupportsFloat
 
 import msgspec
 
-from resnetx.interconnect.compared_kinds import never_compared
+from resnetx.interconnect.compared_kinds import SOCKETS, kind_of
 from resnetx.interconnect.fitted import FOLDER
+from resnetx.interconnect.graph import System
 from resnetx.loading import own_yaml
 from resnetx.operations import OPERATIONS
+from resnetx.units import size_text
 
 if TYPE_CHECKING:
     from resnetx.interconnect.collective import CollectivePlan
 
 ERRORS_FILE = FOLDER / "collective-errors.yaml"
-BANDS_BYTES = (256 * 2**10, 4 * 2**20, 64 * 2**20)  # where the second band begins, the third and the fourth
+BANDS_BYTES = (2**20, 2**23, 2**26)  # where the second band begins, the third and the fourth
 FEWEST = 5  # figures that make a cell by themselves
 LEVEL = 0.9
 SENDS = "sends"  # stands for the collectives that are messages; None: for those that go around rings
+SOCKET_ERROR = log(10) / 2  # `generations.SOCKET_Bps` is one figure of one machine: an order of magnitude, end to end
 
-Key = tuple[str | None, str | None, str | None, bool, int | None]  # system, library, collective, several nodes, band
+Scope = Literal["system", "kind", "any"]  # whose figures an error is counted on
+Key = tuple[Scope, str | None, str | None, str | None, int]  # scope, its system or kind, library, collective, band
 
 
 @dataclass(frozen=True)
 class MeasuredError:
-    """Relative errors of a time: their mean, what 90 % are within, from how many figures, and whose."""
+    """|ln(predicted / measured)| of a time: the mean, what 90 % are within, from how many figures, and whose."""
 
     mean: float
     q90: float
-    points: int  # 0: none is of such plans
+    points: int
     source: str
+    scope: Scope = "system"
     held_out: bool = False  # of points that calibrate the plan, each predicted from the others
 
     @property
     def known(self) -> bool:
-        """Whether anything alike was ever compared with measurements; else the figures are those of everything else."""
-        return self.points > 0
+        """Whether machines of this kind were ever compared with measurements."""
+        return self.scope != "any"
+
+    @property
+    def own(self) -> bool:
+        """Whether it was counted on this very system: only then a time beyond it says something of the machine."""
+        return self.scope == "system"
 
     @property
     def text(self) -> str:
         """A sentence for results."""
-        if not self.known:
+        if not self.points:
             return f"Error not known: {self.source}."
+        if not self.known:
+            return f"Error not known: {self.source}; 90 % within {self.q90:.0%}."
         of = "held out of" if self.held_out else "mean of"
         return f"Off by {self.mean:.1%} ({of} {self.points} {self.source}), 90 % within {self.q90:.1%}."
 
 
 @dataclass(frozen=True)
 class Residual:
-    """One published figure, and how far off its prediction is that knew nothing of its source."""
+    """One published figure, and how far off its prediction is that knew of no machine of its kind."""
 
     system: str
+    kind: str
     library: str
     collective: str
-    nodes: int
     size_bytes: int
     publication: str
-    error: float  # relative, of the time; not negative
+    error: float  # |ln(predicted / measured)|
+    fitted: float = 0.0  # the same by what was fitted to all figures
+    rivals: tuple[float, ...] = (0.0, 0.0)  # the same of alpha-beta and of a power law (`rivals`)
 
     @property
-    def source(self) -> tuple[str, str]:
-        """(publication, system)"""
-        return self.publication, self.system
+    def band(self) -> int:
+        return bisect_right(BANDS_BYTES, self.size_bytes)
+
+    @property
+    def sends(self) -> str | None:
+        """Its kind of collective; "" stands for any that goes around rings."""
+        operation = OPERATIONS.get(self.collective)
+        return SENDS if operation and operation.sends else None
+
+    @property
+    def keys(self) -> tuple[Key, Key, Key]:
+        """From the closest to the widest."""
+        return (
+            ("system", self.system, self.library, self.collective, self.band),
+            ("kind", self.kind, None, self.sends, self.band),
+            ("any", None, None, self.sends, self.band),
+        )
 
 
 class ErrorCell(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """The errors of figures that are alike; null: of any."""
 
+    scope: Scope
     mean: float
     q90: float
     points: int
     sources: list[str]
-    system: str | None = None
+    band: int  # index of `BANDS_BYTES`, one higher
+    of: str | None = None  # the system, or the kind
     library: str | None = None
     collective: str | None = None
-    several_nodes: bool = False
-    band: int | None = None  # index of `BANDS_BYTES`, one higher
 
     @property
     def key(self) -> Key:
-        return self.system, self.library, self.collective, self.several_nodes, self.band
+        return self.scope, self.of, self.library, self.collective, self.band
 
 
-class Held(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How many figures lay within the 90 % that the figures of other sources give."""
+class Judged(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Mean error, half-width of the 90 % interval and how many figures are in it, of one way to predict."""
 
-    what: str
-    points: int
+    mean: float
+    half_width: float
     within: int
+    within_by_kind: float  # share, each kind counting alike
+    within_half: float  # share that is off by less than a factor of 1.5
 
 
-class SourceError(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The mean error of a source's figures: with all fitted, and with the source left out.
+class BandErrors(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Figures of a band, each kind judged by all others alone: what is stated of a machine of a kind never seen."""
 
-    Messages have nothing fitted that a source could be left out of: three of their constants are from three of these
-    sources (`sends`).
-    """
-
-    publication: str
-    system: str
-    sends: bool  # of the collectives that are messages; false: of those that go around rings, or up and down trees
+    band: int | None  # index of `BANDS_BYTES`, one higher; null: all
     points: int
-    fitted_error: float
-    left_out_error: float | None
+    kinds: int
+    model: Judged
+    alpha_beta: Judged
+    power_law: Judged
+
+    @property
+    def text(self) -> str:
+        """The sizes, in words."""
+        return "all" if self.band is None else band_text(self.band)
+
+    @property
+    def ways(self) -> tuple[tuple[str, Judged], ...]:
+        """Each way to predict, by its name."""
+        return ("the model", self.model), ("alpha-beta", self.alpha_beta), ("a power law", self.power_law)
+
+
+class KindErrors(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The figures of one kind: mean errors with all fitted, with the kind left out, and of the rivals without it."""
+
+    kind: str
+    sends: bool  # of the collectives that are messages; false: of those that go around rings, or up and down trees
+    systems: list[str]
+    points: int
+    fitted: float
+    left_out: float
+    alpha_beta: float
+    power_law: float
+    half_width: float | None  # of the interval that the other kinds give; null: of messages, for which few others are
+    within: int | None
 
     @property
     def name(self) -> str:
-        return self.publication + ", messages" * self.sends
+        return self.kind + ", messages" * self.sends
+
+
+class OneSizeErrors(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Figures of ladders of rings and trees, each calibrated by its largest size and predicted without its kind."""
+
+    band: int
+    points: int
+    uncalibrated: float  # mean error without that size
+    mean: float
+    q90: float  # of each kind alike
 
 
 class ErrorTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The file."""
 
-    held: list[Held]
-    sources: list[SourceError]
+    widened: float
+    bands: list[BandErrors]
+    kinds: list[KindErrors]
+    by_one_size: list[OneSizeErrors]
     cells: list[ErrorCell]
 
 
 # ---- measured
 
 
-def cells(residuals: Sequence[Residual]) -> list[ErrorCell]:
-    """One for each system, library, collective and band with figures, and for each that these fall back to."""
+def cells(residuals: Sequence[Residual], widened: float) -> list[ErrorCell]:
+    """One for each system, library, collective and band with figures, for each kind and band, and for each band."""
     grouped: dict[Key, list[Residual]] = {}
     for residual in residuals:
-        for key in _keys(residual, residual.nodes > 1):
+        for key in residual.keys:
             grouped.setdefault(key, []).append(residual)
-    return [_cell(key, found) for key, found in grouped.items()]
+    return [_cell(key, found, widened) for key, found in grouped.items()]
 
 
-def held(residuals: Sequence[Residual]) -> list[Held]:
-    """Each source judged by the cells of all others."""
-    within: dict[Residual, bool] = {}
-    for source in dict.fromkeys(residual.source for residual in residuals):
-        others = {cell.key: cell for cell in cells([each for each in residuals if each.source != source])}
-        for each in (each for each in residuals if each.source == source):
-            within[each] = each.error <= _looked_up(others, each, each.nodes > 1).q90
-    rings = [each for each in residuals if not OPERATIONS[each.collective].sends]
-    large = [each for each in rings if each.collective == "allreduce" and each.size_bytes >= 2**20]
-    kinds = {"figures of rings and trees": rings, "all-reduces of 1 MiB and more": large}
-    return [Held(what, len(kind), sum(within[each] for each in kind)) for what, kind in kinds.items()]
+def _cell(key: Key, found: Sequence[Residual], widened: float) -> ErrorCell:
+    scope, of, library, collective, band = key
+    errors = [max(each.error, each.fitted) if scope == "system" else each.error for each in found]
+    kinds = [each.kind for each in found]
+    mean, q90 = (alike(errors, kinds, widened)) if scope == "any" else (sum(errors) / len(errors), _q90(errors))
+    sources = sorted({each.publication for each in found})
+    # rounded up, so that the figure that sets it is within
+    return ErrorCell(scope, rounded(mean), rounded(q90 + 4.9e-5), len(found), sources, band, of, library, collective)
 
 
-def _keys(place: Residual, several: bool) -> Iterator[Key]:
-    """From the closest to the widest."""
-    band = bisect_right(BANDS_BYTES, place.size_bytes)
-    yield place.system, place.library, place.collective, several, band
-    yield None, place.library, place.collective, several, band
-    operation = OPERATIONS.get(place.collective)  # "" stands for any that goes around rings
-    kind = SENDS if operation and operation.sends else None
-    yield None, place.library, kind, several, band
-    yield None, None, kind, several, band
-    yield None, None, kind, several, None
-    yield None, None, kind, not several, None
+def _q90(errors: Sequence[float]) -> float:
+    """Of a new figure, not of those that are known."""
+    return sorted(errors)[min(len(errors), ceil(LEVEL * (len(errors) + 1))) - 1]
 
 
-def _cell(key: Key, found: Sequence[Residual]) -> ErrorCell:
-    errors = sorted(each.error for each in found)
-    place = min(len(errors), ceil(LEVEL * (len(errors) + 1))) - 1  # of a new figure, not of those that are known
-    system, library, collective, several, band = key
-    return ErrorCell(
-        mean=_rounded(sum(errors) / len(errors)),
-        q90=_rounded(errors[place]),
-        points=len(errors),
-        sources=sorted({each.publication for each in found}),
-        system=system,
-        library=library,
-        collective=collective,
-        several_nodes=several,
-        band=band,
-    )
+def alike(errors: Sequence[float], kinds: Sequence[str], widened: float = 1.0) -> tuple[float, float]:
+    """(mean, what 90 % are within) where every kind counts alike, however many figures it has; few count for less."""
+    every = sum(weight(kinds.count(kind)) for kind in set(kinds))
+    weights = [weight(kinds.count(kind)) / kinds.count(kind) / every for kind in kinds]
+    below, q90 = 0.0, 0.0
+    for error, share in sorted(zip(errors, weights, strict=True)):
+        if below >= LEVEL:
+            break
+        below, q90 = below + share, error
+    mean = sum(error * share for error, share in zip(errors, weights, strict=True))
+    return mean, widened * q90
 
 
-def _rounded(error: float) -> float:
-    return round(error, 4)
+def weight(figures: int) -> float:
+    """Of a kind with so many figures, beside others."""
+    return min(1.0, figures / FEWEST)
+
+
+def band_text(band: int) -> str:
+    """The sizes of a band, in words."""
+    ends = [size_text(size_bytes) for size_bytes in BANDS_BYTES]
+    between = [f"{low} to {high}" for low, high in pairwise(ends)]
+    return [f"below {ends[0]}", *between, f"{ends[-1]} and more"][band]
+
+
+def rounded(error: SupportsFloat) -> float:
+    """With the digits that the file keeps."""
+    return round(float(error), 4)
 
 
 # ---- read
@@ -206,47 +273,73 @@ def _by_key() -> dict[Key, ErrorCell]:
 def error_of(plan: "CollectivePlan", size_bytes: float) -> MeasuredError:
     """How far off `plan.cost(size_bytes)` is: as its calibration held out, else as published figures say.
 
-    What is published was measured with the transport that the library takes by itself: of another, all of it counts.
+    Where nobody told who starts the GPUs, it reaches from one process for all to one for each.
     """
-    calibration = plan.calibration
+    calibration, band = plan.calibration, bisect_right(BANDS_BYTES, size_bytes)
     if calibration is not None and calibration.judged and calibration.covers(size_bytes):
         return MeasuredError(
             calibration.held_out_error, calibration.held_out_q90, calibration.points, calibration.source, held_out=True
         )
-    nodes, band = plan.system.nodes, bisect_right(BANDS_BYTES, size_bytes)
-    if plan.transport == "auto":
-        error = _published_error(plan.system.name, plan.library, plan.collective, nodes, band)
-    else:
-        error = _published_error("", "", plan.collective if OPERATIONS[plan.collective].sends else "", nodes, band)
-    if fault := never_compared(plan):
-        return replace(error, points=0, source=fault)
-    return error
+    place = _place(plan)
+    by_one = calibration is not None and calibration.points == 1 and place[1] != SOCKETS
+    error = _by_one_error(band) if by_one else _published_error(*place, band)
+    spread = plan.launch_spread(size_bytes)
+    return replace(error, mean=error.mean + spread / 2, q90=error.q90 + spread) if spread else error
+
+
+def _place(plan: "CollectivePlan") -> tuple[str, str, str, str]:
+    """(system, kind, library, collective); what is published was measured with the transport that the library takes."""
+    if plan.library == "gloo" or plan.transport == "socket":
+        return "", SOCKETS, "", plan.collective
+    kind = kind_of(plan.system, plan.staged, over_links=plan.transport in ("auto", "peer"))
+    name = system_name(plan.system) if plan.transport == "auto" else ""
+    return name, kind, plan.library, plan.collective
+
+
+def system_name(system: System) -> str:
+    """By which its figures are known: several nodes are not one, however many there are."""
+    return system.name if system.nodes == 1 else "several " + system.name.removeprefix(f"{system.nodes}x ")
 
 
 @cache
-def _published_error(system: str, library: str, collective: str, nodes: int, band: int) -> MeasuredError:
-    size_bytes = (0, *BANDS_BYTES)[band]
-    asked = Residual(system, library, collective, nodes, size_bytes, "", 0.0)
-    return _looked_up(_by_key(), asked, nodes > 1)
+def _by_one_error(band: int) -> MeasuredError:
+    """Of a plan that one large size calibrates: as published ladders, each by its largest size, without its kind."""
+    judged = table().by_one_size[band]
+    source = "times of published ladders, each calibrated by its largest size and predicted without its kind"
+    return MeasuredError(judged.mean, judged.q90, judged.points, source, "kind")
 
 
-def _looked_up(known: dict[Key, ErrorCell], asked: Residual, several: bool) -> MeasuredError:
+@cache
+def _published_error(system: str, kind: str, library: str, collective: str, band: int) -> MeasuredError:
+    asked = Residual(system, kind, library, collective, (0, *BANDS_BYTES)[band], "", 0.0)
+    what = "messages (all-to-all, send-receive, gather, scatter)" if asked.sends else "rings or trees"
+    nothing = f"no times of {what} are published for {kind}"
+    if kind == SOCKETS:
+        return MeasuredError(SOCKET_ERROR, SOCKET_ERROR, 0, nothing, "any")
     least_mean = least_q90 = 0.0
-    cell = None
-    for key in _keys(asked, several):
-        if (cell := known.get(key)) is None:
-            continue
+    known = [_by_key()[key] for key in asked.keys if key in _by_key()]
+    if asked.sends:  # constants of messages are from their own figures: of an unknown kind they know less than rings
+        around_rings = _by_key()["any", None, None, None, band]
+        known[-1] = msgspec.structs.replace(
+            known[-1], mean=max(known[-1].mean, around_rings.mean), q90=max(known[-1].q90, around_rings.q90)
+        )
+    for cell in known:
         least_mean, least_q90 = max(least_mean, cell.mean), max(least_q90, cell.q90)
         if cell.points >= FEWEST:
             break
-    assert cell is not None, f"{asked}: no errors in {ERRORS_FILE}"
-    return MeasuredError(least_mean, least_q90, cell.points, _whose(cell))
+    source = _whose(cell)
+    if cell.scope == "any":
+        few = f"few times of {what} are published for {kind}" if len(known) > 1 else nothing
+        source = f"{few}; counted on other kinds of machines, {source}"
+    return MeasuredError(least_mean, least_q90, cell.points, source, cell.scope)
 
 
 def _whose(cell: ErrorCell) -> str:
     """Which published points these are, in words."""
-    collective = "messages" if cell.collective == SENDS else cell.collective
-    about = " ".join(filter(None, (cell.library, collective))) or "any library"
-    where = f"of {about} on {cell.system}" if cell.system else f"of {about} on any system"
+    about = " ".join(filter(None, (cell.library, "messages" if cell.collective == SENDS else cell.collective)))
+    where = {"system": f"of {about} on {cell.of}", "kind": f"over {cell.of}", "any": "of any system"}[cell.scope]
     sources = ", ".join(cell.sources[:3]) + (f" and {len(cell.sources) - 3} more" if len(cell.sources) > 3 else "")
-    return f"published points {where}: {sources}"
+    operation = OPERATIONS.get(cell.collective or "")
+    sends = cell.collective == SENDS or (operation is not None and operation.sends is not None)
+    apart = "" if sends else ", each predicted without its kind"  # constants of messages are from their own figures
+    return f"published points {where}{apart}: {sources}"

@@ -17,7 +17,7 @@ FOLDER = CONFIGS.parent / "results" / "published"  # a wheel has it next to `con
 
 
 class Fitted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Of NCCL 2.4 and later inside one node, but for the last three. Shares are of the rate of the links."""
+    """Of NCCL 2.4 and later inside one node, but for the last four. Shares are of the rate of the links."""
 
     start_s: float = 0.0  # before the first step
     mesh_hop_s: float = 3.4e-6  # a step of Simple over direct NVLinks
@@ -36,7 +36,8 @@ class Fitted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ll128_once: float = 0.92
     ll128_chain: float = 0.92
     pcie_ring_share: float = 1.0  # of a copy's rate, as GPUs send and receive at once; NCCL 2.0 and later
-    nccl2_launch_s: float = 0.0  # of each GPU, where one process launches all of NCCL 2.0 to 2.3
+    one_switch_share: float = 1.0  # the same of GPUs that are all below one PCIe switch
+    launch_s: float = 4.5e-6  # of each GPU, where one process starts all of a node; NCCL 2.0 and later
     nccl1_adding_share: float = 1.0  # for what adds up on the way, with NCCL 1
 
     def share(self, protocol: str, shape: Shape) -> float:

@@ -1,25 +1,45 @@
-"""Fits what NCCL takes beyond its source to published collectives, and measures errors on sources left out.
+"""Fits what NCCL takes beyond its source to published times, and measures errors with kinds of machines left out.
 
     python -m resnetx.interconnect.fitting      writes collectives-fit.yaml and collective-errors.yaml
 
 The figures of `fitted.Fitted` are fitted by least squares of the logarithm of predicted over measured time, from what
-the source of NCCL says. One that no figure tells stays where it began. Each source, what one publication says of one
-system, is predicted with a fit to all others: only these errors go into the table.
+the source of NCCL says. One that no figure tells stays where it began. Each kind of machine (`compared_kinds`) is
+predicted with a fit to all others: only these errors go into the table, beside those of `rivals` that were fitted to
+the same others.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
+from math import log
 
 import msgspec
 import numpy as np
 import yaml
 
-from resnetx.interconnect.algorithm import Algorithm
+from resnetx.interconnect import rivals
+from resnetx.interconnect.algorithm import LAUNCH_SHARES, Algorithm
 from resnetx.interconnect.algorithms import NcclAlgorithms
 from resnetx.interconnect.bands import Floats
 from resnetx.interconnect.collective import nccl_algorithms, nccl_sends
-from resnetx.interconnect.errors import ERRORS_FILE, ErrorTable, Residual, SourceError, cells, held
+from resnetx.interconnect.compared_kinds import kind_of
+from resnetx.interconnect.errors import (
+    BANDS_BYTES,
+    ERRORS_FILE,
+    LEVEL,
+    BandErrors,
+    ErrorTable,
+    Judged,
+    KindErrors,
+    OneSizeErrors,
+    Residual,
+    alike,
+    cells,
+    rounded,
+    system_name,
+    weight,
+)
 from resnetx.interconnect.fitted import FIT_FILE, UNFITTED, Fitted
 from resnetx.interconnect.published import PlanKey, PublishedTime, load_published, measured_devices, times
 from resnetx.interconnect.sends import NcclSends
@@ -36,75 +56,247 @@ _RANGES = {
     "last_step_share": (0.0, 1.0, 0.1),
     "rings_lost_s": _TIMES_s,
     "rings_over_s": (50e-6, 5e-3, 0.2e-3),
-    "nccl2_launch_s": _HOPS_s,
+    "launch_s": _HOPS_s,
     "in_switch_s": _TIMES_s,
     "in_switch_lost_s": _TIMES_s,
     "in_switch_over_s": (10e-6, 5e-3, 0.1e-3),
 }
 _NAMES = Fitted.__struct_fields__
 _LEAST, _MOST, _STEP = np.array([_RANGES.get(name, _SHARES) for name in _NAMES]).T
+# Of two figures that are alike, one that no figure tells stays near the other, and not where it began.
+_ALIKE = (
+    ("rings_lost_s", "in_switch_lost_s"),
+    ("rings_over_s", "in_switch_over_s"),
+    ("mesh_hop_s", "switch_hop_s"),
+    ("pcie_ring_share", "one_switch_share"),
+)
+_ANCHOR = np.array([0.1 if any(name in pair for pair in _ALIKE) else 1.0 for name in _NAMES])
+_TIED = np.array(
+    [
+        [
+            (name == one) * step / _STEP[_NAMES.index(other)] - (name == other)
+            for name, step in zip(_NAMES, _STEP, strict=True)
+        ]
+        for one, other in _ALIKE
+    ]
+)
 _HOLD = 0.02  # of a step away from the source of NCCL, as a relative error: it decides where no figure does
-_ROBUST = 0.1  # relative errors beyond this count less
+_ROBUST = 0.1  # errors beyond this count less
+WIDENED: list[float] = np.arange(1.0, 5.0, 0.01).round(2).tolist()
+FEWEST_SIZES = 4  # of a ladder that its largest calibrates
 _DIGITS = 4  # significant ones that the file keeps
 
 
 def main() -> None:
-    """Writes both files, and prints the errors of each source."""
+    """Writes both files, and prints the errors of each kind and band."""
     points = times()
     everything = fit(points)
     written = {"fitted": msgspec.to_builtins(everything)}
     FIT_FILE.write_text(_comment("fit") + yaml.safe_dump(written, sort_keys=False), encoding="utf-8")
-    left_out, sources = _left_out(points, everything)
-    table = ErrorTable(held(left_out), sources, cells(left_out))
-    written = msgspec.to_builtins(table)
-    text = yaml.safe_dump(written, sort_keys=False, default_flow_style=None, width=200)
+    table = _error_table(points, everything)
+    text = yaml.safe_dump(msgspec.to_builtins(table), sort_keys=False, default_flow_style=None, width=200)
     ERRORS_FILE.write_text(_comment("errors") + text, encoding="utf-8")
-    for source in sources:
+    for kind in table.kinds:
         print(
-            f"{source.name:35} {source.system:20} {source.points:4}  fitted {source.fitted_error:6.1%}  "
-            + ("" if source.left_out_error is None else f"left out {source.left_out_error:6.1%}")
+            f"{kind.kind + ', messages' * kind.sends:75} {kind.points:4}  fitted {kind.fitted:6.1%}  left out "
+            f"{kind.left_out:6.1%}  alpha-beta {kind.alpha_beta:6.1%}  power law {kind.power_law:6.1%}"
         )
-    for each in table.held:
-        print(f"within 90 % of sources left out: {each.within} of {each.points} {each.what}")
+    for band in table.bands:
+        print(f"band {band.band}, {band.points}:")
+        for name in ("model", "alpha_beta", "power_law"):
+            print(f"    {name:10} {getattr(band, name)}")
+    for one in table.by_one_size:
+        print(one)
 
 
 def _comment(what: str) -> str:
     said = {
         "fit": "What NCCL takes beyond its source, fitted to collectives.yaml (resnetx/interconnect/fitted.py).",
-        "errors": "How far off collectives.yaml is predicted, each source left out (resnetx/interconnect/errors.py).",
+        "errors": "How far off collectives.yaml is predicted, each kind of machine left out (interconnect/errors.py).",
     }
     return f"# Generated by `python -m resnetx.interconnect.fitting`. {said[what]}\n"
 
 
-def _left_out(points: Sequence[PublishedTime], everything: Fitted) -> tuple[list[Residual], list[SourceError]]:
-    residuals, sources = [], []
-    for source in dict.fromkeys(point.source for point in points):
-        own = [point for point in points if point.source == source]
-        teaches = any(point.entry.cluster is None for point in own)
-        without = fit([point for point in points if point.source != source]) if teaches else everything
-        errors = np.abs(relative_errors(own, without))
-        residuals += [_residual(point, float(error)) for point, error in zip(own, errors, strict=True)]
-        known = np.abs(relative_errors(own, everything))
-        sources += list(_source_errors(source, own, known, errors))
-    return residuals, sources
+# ---- whole kinds of machines left out
 
 
-def _source_errors(
-    source: tuple[str, str], own: Sequence[PublishedTime], known: Floats, left_out: Floats
-) -> Iterator[SourceError]:
-    """The errors of one source: of its collectives around rings, and of those that are messages."""
-    sends = np.array([OPERATIONS[point.entry.collective].sends is not None for point in own])
-    for kind in (False, True):
-        of_kind = sends == kind
-        if of_kind.any():
-            means = [round(float(errors[of_kind].mean()), 4) for errors in (known, left_out)]
-            yield SourceError(*source, kind, int(of_kind.sum()), means[0], None if kind else means[1])
+def _error_table(points: Sequence[PublishedTime], everything: Fitted) -> ErrorTable:
+    fits = _fits(points, everything)
+    residuals = _left_out(points, fits, everything)
+    rings = [each for each in residuals if not each.sends]
+    ways = [_Way(rings, way) for way in range(3)]
+    groups: dict[tuple[str, bool], list[Residual]] = {}
+    for residual in residuals:
+        groups.setdefault((residual.kind, bool(residual.sends)), []).append(residual)
+    kinds = [_kind_errors(group, ways[0]) for group in groups.values()]
+    bands = [_band_errors([each for each in rings if each.band == band], ways) for band in range(len(BANDS_BYTES) + 1)]
+    return ErrorTable(
+        widened=ways[0].widened,
+        bands=[_band_errors(rings, ways), *bands],
+        kinds=kinds,
+        by_one_size=_one_size_errors(points, fits),
+        cells=cells(residuals, ways[0].widened),
+    )
 
 
-def _residual(point: PublishedTime, error: float) -> Residual:
+class _Way:
+    """One way to predict: what all other kinds say of each figure's error, widened until that holds for 90 %."""
+
+    def __init__(self, residuals: Sequence[Residual], way: int) -> None:
+        self.way = way
+        self.plain: dict[tuple[str, int], float] = {}
+        for kind, band in dict.fromkeys((each.kind, each.band) for each in residuals):
+            others = [each for each in residuals if each.band == band and each.kind != kind]
+            self.plain[kind, band] = alike([self.error(each) for each in others], [each.kind for each in others])[1]
+        self.widened = next(each for each in WIDENED if self._held(residuals, each) >= LEVEL)
+
+    def error(self, residual: Residual) -> float:
+        by_rival: float = residual.rivals[self.way - 1]
+        return by_rival if self.way else residual.error
+
+    def half_width(self, residual: Residual) -> float:
+        return self.widened * self.plain[residual.kind, residual.band]
+
+    def judged(self, residuals: Sequence[Residual]) -> Judged:
+        mean = np.mean([self.error(each) for each in residuals])
+        half_width = np.mean([self.half_width(each) for each in residuals])
+        within = sum(self.error(each) <= self.half_width(each) for each in residuals)
+        close = np.mean([self.error(each) <= log(1.5) for each in residuals])
+        held = self._held(residuals, self.widened)
+        return Judged(rounded(mean), rounded(half_width), int(within), rounded(held), rounded(close))
+
+    def _held(self, residuals: Sequence[Residual], widened: float) -> float:
+        """The share of figures that is within, each kind in each band counting alike."""
+        groups: dict[tuple[str, int], list[bool]] = {}
+        for each in residuals:
+            within = self.error(each) <= widened * self.plain[each.kind, each.band]
+            groups.setdefault((each.kind, each.band), []).append(within)
+        weights = [weight(len(group)) for group in groups.values()]
+        return float(np.average([np.mean(group) for group in groups.values()], weights=weights))
+
+
+def _kind_errors(own: Sequence[Residual], model: _Way) -> KindErrors:
+    sends = bool(own[0].sends)
+    alpha_beta, power_law = np.mean([each.rivals for each in own], axis=0)
+    return KindErrors(
+        kind=own[0].kind,
+        sends=sends,
+        systems=list(dict.fromkeys(each.system for each in own)),
+        points=len(own),
+        fitted=rounded(np.mean([each.fitted for each in own])),
+        left_out=rounded(np.mean([each.error for each in own])),
+        alpha_beta=rounded(alpha_beta),
+        power_law=rounded(power_law),
+        half_width=None if sends else rounded(np.mean([model.half_width(each) for each in own])),
+        within=None if sends else int(sum(each.error <= model.half_width(each) for each in own)),
+    )
+
+
+def _band_errors(own: Sequence[Residual], ways: Sequence[_Way]) -> BandErrors:
+    bands = {each.band for each in own}
+    kinds = len({each.kind for each in own})
+    return BandErrors(bands.pop() if len(bands) == 1 else None, len(own), kinds, *(way.judged(own) for way in ways))
+
+
+def _left_out(points: Sequence[PublishedTime], fits: Mapping[str, Fitted], everything: Fitted) -> list[Residual]:
+    """Each figure as it is predicted by what was fitted without any machine of its kind."""
+    kinds = np.array([_kind(point.plan_key) for point in points])
+    sends = np.array([OPERATIONS[point.entry.collective].sends is not None for point in points])
+    rows = np.array([_rival_row(point) for point in points])
+    times_s = np.array([point.time_s for point in points])
+    errors = np.empty((4, len(points)))  # of the model left out and fitted, and of two rivals
+    errors[1] = log_errors(points, everything)
+    for kind, without in fits.items():
+        own = kinds == kind
+        errors[0, own] = log_errors([point for point, is_own in zip(points, own, strict=True) if is_own], without)
+        for of_kind in (own & sends, own & ~sends):
+            if of_kind.any():
+                known = ~own & (sends == sends[of_kind][0])
+                for place, rival in enumerate((rivals.alpha_beta, rivals.power_law), 2):
+                    predicted_s = rival(rows[known], times_s[known], rows[of_kind])
+                    errors[place, of_kind] = np.log(predicted_s / times_s[of_kind])
+    return [
+        _residual(point, str(kind), *map(float, found))
+        for point, kind, found in zip(points, kinds, np.abs(errors).T, strict=True)
+    ]
+
+
+def _fits(points: Sequence[PublishedTime], everything: Fitted) -> dict[str, Fitted]:
+    """By kind: what was fitted without it; several nodes teach nothing."""
+    kinds: dict[str, list[PublishedTime]] = {}
+    for point in points:
+        kinds.setdefault(_kind(point.plan_key), []).append(point)
+    return {
+        kind: everything
+        if all(point.entry.cluster for point in own)
+        else fit([point for point in points if _kind(point.plan_key) != kind])
+        for kind, own in kinds.items()
+    }
+
+
+def _one_size_errors(points: Sequence[PublishedTime], fits: Mapping[str, Fitted]) -> list[OneSizeErrors]:
+    """Of ladders that their largest size calibrates (`collective.calibrate`)."""
+    ladders: dict[tuple[object, ...], list[PublishedTime]] = {}
+    for point in points:
+        if not OPERATIONS[point.entry.collective].sends:
+            ladders.setdefault((point.source, point.plan_key), []).append(point)
+    found: dict[int, list[tuple[float, float, str]]] = {}
+    for own in ladders.values():
+        largest, kind = max(own, key=lambda point: point.size_bytes), _kind(own[0].plan_key)
+        if len(own) >= FEWEST_SIZES and largest.size_bytes >= BANDS_BYTES[-1]:
+            taken = {point.size_bytes: _taken(point, fits[kind]) for point in own}
+            moving_s, modelled_s = taken[largest.size_bytes]
+            more = (largest.time_s - modelled_s) / moving_s
+            for point in (point for point in own if point is not largest):
+                moving_s, modelled_s = taken[point.size_bytes]
+                errors = [abs(log(each_s / point.time_s)) for each_s in (modelled_s, modelled_s + more * moving_s)]
+                found.setdefault(bisect_right(BANDS_BYTES, point.size_bytes), []).append((errors[0], errors[1], kind))
+    return [
+        OneSizeErrors(
+            band,
+            len(of_band),
+            rounded(np.mean([plain for plain, _, _ in of_band])),
+            rounded(np.mean([error for _, error, _ in of_band])),
+            rounded(alike([error for _, error, _ in of_band], [kind for _, _, kind in of_band])[1]),
+        )
+        for band, of_band in sorted(found.items())
+    ]
+
+
+def _taken(point: PublishedTime, figures: Fitted) -> tuple[float, float]:
+    """(seconds that bytes take, all seconds) of a size as its library runs it."""
+    algorithm = _tried(point, figures)[_chosen(point.plan_key, point.size_bytes)]
+    return algorithm.moving_s(point.size_bytes), algorithm.time_s(point.size_bytes)
+
+
+def _residual(point: PublishedTime, kind: str, error: float, fitted: float, *by_rivals: float) -> Residual:
     entry = point.entry
-    nodes = entry.cluster.nodes if entry.cluster else 1
-    return Residual(entry.system, entry.library, entry.collective, nodes, point.size_bytes, entry.publication, error)
+    return Residual(
+        system_name(load_published(entry.system, entry.cluster)),
+        kind,
+        entry.library,
+        entry.collective,
+        point.size_bytes,
+        entry.publication,
+        error,
+        fitted,
+        by_rivals,
+    )
+
+
+@cache
+def _kind(key: PlanKey) -> str:
+    return kind_of(load_published(*key[:2]), _algorithms(key).staged)
+
+
+def _rival_row(point: PublishedTime) -> Sequence[float]:
+    operation, algorithms = OPERATIONS[point.entry.collective], _algorithms(point.plan_key)
+    if isinstance(algorithms, NcclSends):
+        s_per_byte = algorithms.all()[0].s_per_byte
+    else:
+        s_per_byte = operation.bus_factor(point.gpus) / algorithms.planned_ring_Bps
+    band = bisect_right(BANDS_BYTES, point.size_bytes)
+    return rivals.row(operation.steps(point.gpus), s_per_byte * point.size_bytes, band)
 
 
 # ---- fitting
@@ -118,8 +310,8 @@ def fit(points: Iterable[PublishedTime]) -> Fitted:
     start = _vector(UNFITTED)
 
     def misses(vector: Floats) -> Floats:
-        errors = np.log1p(relative_errors(inside, Fitted(*(vector * _STEP).tolist())))
-        return np.concatenate([errors, _HOLD * (vector - start)])
+        errors = log_errors(inside, Fitted(*(vector * _STEP).tolist()))
+        return np.concatenate([errors, _HOLD * _ANCHOR * (vector - start), _HOLD * (_TIED @ vector)])
 
     found = least_squares(misses, start, bounds=(_LEAST / _STEP, _MOST / _STEP), loss="soft_l1", f_scale=_ROBUST)
     return Fitted(*(float(f"{value:.{_DIGITS}g}") for value in found.x * _STEP))
@@ -133,23 +325,30 @@ def _vector(figures: Fitted) -> Floats:
 def _told(points: Sequence[PublishedTime]) -> list[PublishedTime]:
     """The points that say something of any figure."""
     changed = Fitted(*(_LEAST + 0.5 * (_MOST - _LEAST)).tolist())
-    differs = relative_errors(points, UNFITTED) != relative_errors(points, changed)
+    differs = log_errors(points, UNFITTED) != log_errors(points, changed)
     return [point for point, tells in zip(points, differs, strict=True) if tells]
 
 
 # ---- predicting
 
 
-def relative_errors(points: Sequence[PublishedTime], figures: Fitted) -> Floats:
-    """Predicted over measured time, less one."""
+def log_errors(points: Sequence[PublishedTime], figures: Fitted) -> Floats:
+    """ln of predicted over measured time."""
     made: dict[PlanKey, tuple[Algorithm, ...]] = {}
     errors = []
     for point in points:
         if point.plan_key not in made:
-            made[point.plan_key] = replace(_algorithms(point.plan_key), fitted=figures).all()
+            made[point.plan_key] = _tried(point, figures)
         place = _chosen(point.plan_key, point.size_bytes)
-        errors.append(made[point.plan_key][place].time_s(point.size_bytes) / point.time_s - 1)
+        errors.append(log(made[point.plan_key][place].time_s(point.size_bytes) / point.time_s))
     return np.array(errors)
+
+
+def _tried(point: PublishedTime, figures: Fitted) -> tuple[Algorithm, ...]:
+    """What the library tries, started as the point's GPUs were."""
+    share = LAUNCH_SHARES[point.entry.told_mode]
+    tried = replace(_algorithms(point.plan_key), fitted=figures).all()
+    return tuple(replace(each, launch_share=share) for each in tried)
 
 
 @cache
@@ -161,7 +360,7 @@ def _chosen(key: PlanKey, size_bytes: int) -> int:
 
 @cache
 def _algorithms(key: PlanKey) -> NcclAlgorithms | NcclSends:
-    system, cluster, library, collective, gpus = key
+    system, cluster, library, _, collective, gpus = key
     loaded = load_published(system, cluster)
     run = nccl_sends if OPERATIONS[collective].sends else nccl_algorithms
     return run(loaded, collective, measured_devices(loaded, cluster, gpus), library)

@@ -15,6 +15,7 @@ from resnetx.interconnect.parts import GpuSpec
 from resnetx.record.machine import CPU, Unit
 
 Library = Literal["nccl1", "nccl2", "nccl2.4", "nvls", "gloo"]
+LaunchMode = Literal["process-per-gpu", "one-process"]  # who starts the GPUs of a node: each its process, or one all
 Rails = Literal["nearest", "all", "one"]  # the network cards of a node that a library drives; nearest: to each GPU
 
 
@@ -30,6 +31,7 @@ class System(msgspec.Struct, frozen=True, dict=True):
     network: str | None = None  # the name of what joins the nodes
     nics: int | None = None  # used of each node
     rails: Rails = "nearest"  # what NCCL drives of them
+    launch_mode: LaunchMode | None = None  # None: not told
     equal: EqualNodes | None = None  # of several nodes: what both sequences above, and all below, are made from
 
     def of_nodes(self, equal: EqualNodes) -> "System":

@@ -11,11 +11,13 @@ from collections.abc import Iterable
 from dataclasses import replace
 from functools import cache
 
+from resnetx.interconnect.algorithm import LAUNCH_SHARES
 from resnetx.interconnect.calibration import Calibration, ComparedTime, by_times
 from resnetx.interconnect.collective import CollectivePlan
 from resnetx.interconnect.published import PublishedTime, times
 
 FEWEST_SIZES = 6
+ALIKE = 1.1  # times as long as with a process for each GPU, from which one process for all makes a difference
 BEYOND = 2.0  # a ladder holds for sizes up to this factor below its smallest; above its largest, for all
 
 
@@ -29,16 +31,29 @@ def ladder(plan: CollectivePlan) -> Calibration | None:
     """The ladder of the first GPUs of this system's one node, of an uncalibrated plan; None: none is published."""
     if plan.system.nodes > 1 or plan.devices != tuple(range(len(plan.devices))):
         return None
-    points = _points(plan.system.name, plan.library, plan.collective, len(plan.devices))
+    published = _points(plan.system.name, plan.library, plan.collective, len(plan.devices))
+    points = [each for each in published if _started_alike(plan, each)]
     if len({point.size_bytes for point in points}) < FEWEST_SIZES:
         return None
     return by_published(plan, points)
 
 
+def _started_alike(plan: CollectivePlan, point: PublishedTime) -> bool:
+    """Whether a time is of GPUs that are started as the plan's are, or so long that it hardly matters."""
+    by_one = plan.launched_by("one-process").fastest(point.size_bytes)
+    return point.entry.told_mode == plan.launch_mode or by_one.launch_ratio(point.size_bytes) <= ALIKE
+
+
 def by_published(plan: CollectivePlan, points: Iterable[PublishedTime]) -> Calibration:
     """The calibration of an uncalibrated plan by published times of such plans."""
+    modes = {mode: plan.launched_by(mode) for mode in LAUNCH_SHARES}  # each time is held against its own
     compared = [
-        ComparedTime(each.size_bytes, each.time_s, plan.cost(each.size_bytes).time_s, each.entry.publication)
+        ComparedTime(
+            each.size_bytes,
+            each.time_s,
+            modes[each.entry.told_mode].cost(each.size_bytes).time_s,
+            each.entry.publication,
+        )
         for each in points
     ]
     publications = dict.fromkeys(each.publication for each in compared)
@@ -48,5 +63,5 @@ def by_published(plan: CollectivePlan, points: Iterable[PublishedTime]) -> Calib
 
 @cache
 def _points(system: str, library: str, collective: str, gpus: int) -> tuple[PublishedTime, ...]:
-    wanted = (system, None, library, collective, gpus)
-    return tuple(sorted((each for each in times() if each.plan_key == wanted), key=lambda each: each.size_bytes))
+    found = [each for each in times() if each.is_of(system, library, collective, gpus)]
+    return tuple(sorted(found, key=lambda each: each.size_bytes))

@@ -40,6 +40,8 @@ class NodeRings:
     notes: tuple[str, ...]
     copies_Bps: float = math.inf  # what copies get along the bus, of which kernels get a share; inf: not over the bus
     copies_limit: str = ""
+    staged: bool = False  # in host memory, between some of them
+    one_switch: bool = False  # of PCI Express, that all of them are below
 
     @property
     def ring_Bps(self) -> float:
@@ -150,6 +152,8 @@ def _one_order(
         notes=notes,
         copies_Bps=copies_Bps,
         copies_limit=copies_limit,
+        staged=any(flow.staged for flow in flows),
+        one_switch=not on_nvlink and all(len(flow.steps) == 2 for flow in flows),
     )
 
 

@@ -13,7 +13,7 @@ import msgspec
 
 from resnetx.interconnect.fitted import FOLDER
 from resnetx.interconnect.measured import MeasuredSize
-from resnetx.interconnect.system import System, load
+from resnetx.interconnect.system import LaunchMode, System, load
 from resnetx.loading import own_yaml
 from resnetx.operations import OPERATIONS
 from resnetx.units import size
@@ -43,6 +43,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     group: str
     system: str
     library: str
+    launch_mode: LaunchMode | Literal["unknown"]
     seen: bool
     collective: str = "allreduce"
     cluster: Cluster | None = None
@@ -62,6 +63,11 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         given = [(quantity, figures) for quantity in quantities if (figures := getattr(self, quantity))]
         assert len(given) == 1, f"{self.source}: expected exactly one of {quantities}"
         return given[0]
+
+    @property
+    def told_mode(self) -> LaunchMode | None:
+        """Who started the GPUs, where the source says it."""
+        return None if self.launch_mode == "unknown" else self.launch_mode
 
     @property
     def publication(self) -> str:
@@ -86,7 +92,8 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         return size_bytes * factor / (figure * 1e9)
 
 
-PlanKey = tuple[str, Cluster | None, str, str, int]  # system, how its nodes are joined, library, collective, GPUs
+# system, how its nodes are joined, library, who starts the GPUs, collective, GPUs
+PlanKey = tuple[str, Cluster | None, str, LaunchMode | None, str, int]
 
 
 def load_published(name: str, cluster: Cluster | None) -> System:
@@ -114,10 +121,17 @@ class PublishedTime:
         """(publication, system)"""
         return self.entry.publication, self.entry.system
 
+    def is_of(self, system: str, library: str, collective: str, gpus: int) -> bool:
+        """Whether it is of the first `gpus` GPUs of a system's one node, whoever started them."""
+        entry = self.entry
+        own = (entry.system, entry.cluster, entry.library, entry.collective, self.gpus)
+        return own == (system, None, library, collective, gpus)
+
     @property
     def plan_key(self) -> PlanKey:
         """What has one plan."""
-        return self.entry.system, self.entry.cluster, self.entry.library, self.entry.collective, self.gpus
+        entry = self.entry
+        return entry.system, entry.cluster, entry.library, entry.told_mode, entry.collective, self.gpus
 
 
 class Published(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -149,5 +163,5 @@ def times() -> tuple[PublishedTime, ...]:
 
 def published_points(system: str, library: str, collective: str, gpus: int) -> list[MeasuredSize]:
     """What was measured on the first `gpus` GPUs of a system's one node, as times; in the order of the file."""
-    wanted = (system, None, library, collective, gpus)
-    return [MeasuredSize(each.size_bytes, each.time_s) for each in times() if each.plan_key == wanted]
+    found = (each for each in times() if each.is_of(system, library, collective, gpus))
+    return [MeasuredSize(each.size_bytes, each.time_s) for each in found]

@@ -68,7 +68,21 @@ class NcclSends:
     def all(self) -> tuple[Algorithm]:
         """The one way that there is."""
         s_per_byte, limit = max(self._rates())
-        return (Algorithm("sends", self._fixed_s, s_per_byte, limit, one_message=self._alone),)
+        others_s = (max(map(len, self.groups)) - 1) * self._posted_s  # if one process posts the messages of all
+        return (
+            Algorithm(
+                "sends",
+                self._fixed_s,
+                s_per_byte,
+                limit,
+                one_message=self._alone,
+                launch_s=self._fixed_s + others_s,
+            ),
+        )
+
+    @property
+    def staged(self) -> bool:
+        return any(each.kind == "the host" for each in self._sent)
 
     @property
     def notes(self) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 about: NVIDIA DGX-1 with Tesla P100
 wiring: Tallent et al. 2017, Fig. 1a                             # where the graph itself is from
 library: nccl1                                                   # the collective library's generation, unless set
+launch_mode: one-process                                         # or process-per-gpu: who starts the GPUs, unless set
 components:
   gpu0..3: {gpu: p100-sxm2-16gb, at: [0, 0], step: [1, 0]}       # four of them, one unit apart
   plx0: {switch: pcie3-switch, at: [0, 1]}
@@ -28,6 +29,7 @@ from resnetx.errors import ConfigError, unknown_name
 from resnetx.interconnect import system_file
 from resnetx.interconnect.graph import FABRIC as FABRIC
 from resnetx.interconnect.graph import Component as Component
+from resnetx.interconnect.graph import LaunchMode as LaunchMode
 from resnetx.interconnect.graph import Library as Library
 from resnetx.interconnect.graph import Link as Link
 from resnetx.interconnect.graph import System as System

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from resnetx.errors import unknown_name
-from resnetx.interconnect.graph import Component, Library, Rails, System
+from resnetx.interconnect.graph import Component, LaunchMode, Library, Rails, System
 from resnetx.interconnect.lined_yaml import MAX_COMPONENTS, LinedYaml, check_figure, check_name, expand, in_file_units
 from resnetx.interconnect.link_entries import links_of
 from resnetx.interconnect.parts import (
@@ -55,7 +55,7 @@ class _ComponentEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     step: tuple[float, float] = (0, 0)  # from one component of a range to the next
 
 
-_FIELDS = {"about", "wiring", "library", "components", "links", "parts", "cluster"}
+_FIELDS = {"about", "wiring", "library", "launch_mode", "components", "links", "parts", "cluster"}
 
 
 def read(path: Path) -> SystemFile:
@@ -84,6 +84,7 @@ def read(path: Path) -> SystemFile:
         library=text.convert(Library, ["library"], tree.get("library", "nccl2.4")),
         components=(*gpus, *others),
         links=links,
+        launch_mode=text.convert(LaunchMode, ["launch_mode"]) if "launch_mode" in tree else None,
     )
     cluster = text.convert(Cluster, ["cluster"], tree.get("cluster", {}))
     if fault := nodes_fault(system, cluster.nodes):

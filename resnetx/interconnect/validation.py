@@ -7,6 +7,7 @@ its prediction. Explained rows stand outside of a group's means, with the reason
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from math import log1p
 
 from resnetx.interconnect.collective import CollectivePlan, plan
 from resnetx.interconnect.errors import error_of
@@ -56,8 +57,8 @@ class CollectiveRow:
 
     @property
     def time_error(self) -> float:
-        """Relative error of the time, not negative."""
-        return abs(self.error if self.unit == "time_us" else 1 / (1 + self.error) - 1)
+        """|ln(predicted / measured)|, of the time as of a bandwidth."""
+        return abs(log1p(self.error))
 
 
 @dataclass(frozen=True)
@@ -168,7 +169,8 @@ def _row(
 
 
 def _plan(entry: Entry, system: System, gpus: int) -> CollectivePlan:
-    return plan(system, entry.collective, measured_devices(system, entry.cluster, gpus), entry.library)
+    made = plan(system, entry.collective, measured_devices(system, entry.cluster, gpus), entry.library)
+    return made.launched_by(entry.told_mode)
 
 
 def _as(quantity: Quantity, made: CollectivePlan, size_bytes: int, over: CollectivePlan | None) -> float:

@@ -132,8 +132,7 @@ class Iteration:
     @cached_property
     def but_for_scaling(self) -> tuple[float, float]:
         """How much shorter and longer it may be by all but what predictions of such scaling were off, as logarithms."""
-        parts = [self.interval_by_compute_s, self._by_messages_s, self._by_others_s]
-        shorter, longer = zip(*map(self._deviation, parts), self._parallel, strict=True)
+        shorter, longer = zip(*map(self._deviation, self._parts_s), self._parallel, strict=True)
         return hypot(*shorter), hypot(*longer)
 
     @cached_property
@@ -147,10 +146,13 @@ class Iteration:
 
         Each is the logarithm of how much longer, or shorter, the iteration is with that part at its worst, or best.
         """
-        others = (self._between(*ends) for ends in (self._by_messages, self._by_others))
-        parts = [self.interval_by_compute_s, *others, self.interval_by_scaling_s]
-        shorter, longer = zip(*map(self._deviation, parts), strict=True)
+        shorter, longer = zip(*map(self._deviation, [*self._parts_s, self.interval_by_scaling_s]), strict=True)
         return [self.time_s * exp(-hypot(*shorter)), self.time_s * exp(hypot(*longer))]
+
+    @cached_property
+    def _parts_s(self) -> list[list[float]]:
+        """The iteration with computing, messages, and the rest but for scaling at both ends."""
+        return [self.interval_by_compute_s, self._between(*self._by_messages), self._between(*self._by_others)]
 
     @cached_property
     def stretches(self) -> list[tuple[Stretch, Stretch]]:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import accumulate
-from math import hypot
+from math import exp, hypot
 
 from resnetx.hashed import HashedTuple
 
@@ -123,7 +123,7 @@ class Errors:
     """How far off each part of an iteration may be, relative."""
 
     compute: float = 0.0
-    messages: float = 0.0
+    messages: float = 0.0  # ln of how many times as long
     reading: float = 0.0
     copying: float = 0.0
     host: float | None = 0.0  # null: as far off as computing is, together with it
@@ -136,7 +136,7 @@ class Errors:
         compute = max(LEAST_COMPUTE, 1 + self.compute if sign > 0 else 1 - best)
         return Stretch(
             compute,
-            max(0.0, 1 + sign * self.messages),
+            exp(sign * self.messages),
             max(0.0, 1 + sign * self.reading),
             max(0.0, 1 + sign * self.copying),
             compute if self.host is None else max(0.0, 1 + sign * self.host),

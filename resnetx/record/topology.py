@@ -86,9 +86,11 @@ class CollectiveCost(RecordPart, frozen=True):
     limiting_link: str
     calibration: str | None  # file or published times that refined it; null: none
     explanation: list[str]
-    error: float | None = None  # relative, of the time: the mean, as measured; null: not known
+    error: float | None = None  # |ln(predicted / measured)|: the mean, as measured; null: not known
     error_q90: float | None = None  # that 90 % were within
     error_source: str | None = None  # of what, or why it is not known
+    launch_mode: str | None = None  # process-per-gpu, one-process; null: not told
+    interval_s: list[float] | None = None  # that 90 % lie within; of machines never measured, as wide as on all others
 
 
 class GpuChoice(RecordPart, frozen=True):

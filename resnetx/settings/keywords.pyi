@@ -297,6 +297,7 @@ class CompareKeywords(TypedDict, total=False):
     network: str | None
     nics: int | None
     library: Axis[str | None]
+    launch_mode: Literal["process-per-gpu", "one-process"] | None
     transport: Literal["auto", "peer", "pcie", "host", "socket"]
     calibration: Axis[Text | None]
     framework: Axis[Literal["caffe-mpi", "cntk", "mxnet", "tensorflow"] | None]
@@ -465,6 +466,7 @@ class TopologyKeywords(TypedDict, total=False):
     network: str | None
     nics: int | None
     library: Axis[str | None]
+    launch_mode: Literal["process-per-gpu", "one-process"] | None
     transport: Literal["auto", "peer", "pcie", "host", "socket"]
     calibration: Text | None
     pick: int | None
@@ -491,6 +493,7 @@ class TopologyFields(msgspec.Struct, frozen=True, kw_only=True):
     network: str | None
     nics: int | None
     library: list[str | None]
+    launch_mode: Literal["process-per-gpu", "one-process"] | None
     transport: Literal["auto", "peer", "pcie", "host", "socket"]
     calibration: str | None
     pick: int | None
@@ -553,6 +556,7 @@ class PredictKeywords(TypedDict, total=False):
     network: str | None
     nics: int | None
     library: Axis[str | None]
+    launch_mode: Literal["process-per-gpu", "one-process"] | None
     transport: Literal["auto", "peer", "pcie", "host", "socket"]
     calibration: Axis[Text | None]
     lab: LabSettings
@@ -586,6 +590,7 @@ class PredictFields(msgspec.Struct, frozen=True, kw_only=True):
     network: str | None
     nics: int | None
     library: list[str | None]
+    launch_mode: Literal["process-per-gpu", "one-process"] | None
     transport: Literal["auto", "peer", "pcie", "host", "socket"]
     calibration: list[str | None]
     lab: LabGroup

@@ -47,7 +47,7 @@ def objects(run):
     [
         (
             ["systems=[gx9]"],
-            "systems=gx9: no system has that name; did you mean gx8? Known: c4130-p100, cpu-host, dgx-a100,",
+            "systems=gx9: no system has that name; did you mean gx8? Known: c4130-p100, c4140-v100, cpu-host,",
         ),
         (["system=gx8"], "system: no such setting; did you mean systems?"),
         (["nowhere.yaml"], "nowhere.yaml: No such file"),
@@ -365,14 +365,37 @@ def test_published_times_calibrate_what_they_are_about_unless_told_otherwise(obj
     assert published["error"] < 0.1 and "SuperBench" in published["error_source"]
     assert modelled["calibration"] is None and modelled["time_s"] != published["time_s"]
     assert objects(*words, "devices=[0,1,2]")[0]["calibration"] is None  # nothing is published of three GPUs
-    assert "Calibrated from 31 points of published times of SuperBench" in " ".join(run(*words)[1].split())
+    assert "Calibrated from 13 points of published times of SuperBench" in " ".join(run(*words)[1].split())
+    (told,) = objects(*words, "launch_mode=one-process")  # as SuperBench ran, so that its small sizes count, too
+    assert told["calibration"] == published["calibration"] and "Calibrated from 31 points" in told["explanation"][-2]
+
+
+def test_who_starts_the_gpus_is_told_or_open(objects, run, tmp_path):
+    words = ["collective=allreduce", "size=8", "calibration=none"]
+    (untold,) = objects("systems=dgx-a100", *words)
+    ends = {}
+    for mode in ("process-per-gpu", "one-process"):
+        (told,) = objects("systems=dgx-a100", *words, f"launch_mode={mode}")
+        ends[mode] = told["time_s"]
+        assert told["launch_mode"] == mode and not any(line.startswith("Open") for line in told["explanation"])
+    assert ends["one-process"] > 1.5 * ends["process-per-gpu"]
+    low_s, high_s = untold["interval_s"]
+    assert low_s < ends["process-per-gpu"] < untold["time_s"] < ends["one-process"] < high_s
+    assert untold["launch_mode"] is None
+    assert "Open: 22 us with a process for each GPU, 38 us if one starts all;" in " ".join(untold["explanation"])
+    text = (system.CONFIGS / "system" / "dgx-a100.yaml").read_text(encoding="utf-8")
+    (tmp_path / "mine.yaml").write_text(
+        text.replace("library:", "launch_mode: one-process\nlibrary:"), encoding="utf-8"
+    )
+    assert objects(f"systems=[{tmp_path / 'mine.yaml'}]", *words)[0]["time_s"] == ends["one-process"]
+    assert run("systems=dgx-a100", "launch_mode=one-process")[0] == 2  # no collective is asked for
 
 
 def test_the_error_of_a_cost_is_measured_and_says_of_what(objects, run):
     words = ["systems=dgx1-v100", "collective=allreduce", "size=[64MiB]", "library=nccl2.4", "calibration=none"]
     (cost,) = objects(*words)
     assert 0 < cost["error"] < cost["error_q90"] < 0.2
-    assert cost["error_source"].endswith("of nccl2.4 allreduce on dgx1-v100: vTrain")
+    assert cost["error_source"].endswith("of nccl2.4 allreduce on dgx1-v100, each predicted without its kind: vTrain")
     assert f"Off by {cost['error']:.1%} (mean of " in " ".join(run(*words)[1].split())
 
 
@@ -381,8 +404,8 @@ def test_the_model_stands_beside_what_was_published(run):
     status, out, _ = run("--validate")
     assert status == 0
     assert "MISSED" not in out
-    assert sum(line.startswith("holds") for line in out.splitlines()) == 16
-    assert "all-reduces of 1 MiB and more" in out
+    assert sum(line.startswith("holds") for line in out.splitlines()) == 18
+    assert "within what the other kinds give for 90 %" in " ".join(out.split())
     row = "dgx1-p100 nccl2 allreduce 5 1 GiB 5.57"
     assert row not in " ".join(out.split())
     status, out, _ = run("--validate", "--all")

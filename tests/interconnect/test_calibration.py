@@ -2,6 +2,7 @@
 
 import json
 import re
+from math import log
 from pathlib import Path
 
 import msgspec
@@ -11,6 +12,7 @@ from resnetx import record
 from resnetx.errors import ConfigError
 from resnetx.interconnect.calibration import ComparedTime, by_times
 from resnetx.interconnect.collective import calibrate, plan
+from resnetx.interconnect.errors import error_of
 from resnetx.interconnect.measured import MeasuredCollective, MeasuredSize, by_gpus, measured, read
 from resnetx.interconnect.system import load
 from resnetx.record import BenchFile, BenchRequest, Unknown, cut_short
@@ -47,7 +49,7 @@ def test_the_held_out_error_is_that_of_each_inner_size_predicted_from_the_others
     errors = []
     for left_out in SIZES[1:-1]:
         others = by_times("a test", compared([size for size in SIZES if size != left_out], ratios.get))
-        errors.append(abs(others.ratio(left_out) / ratios[left_out] - 1))
+        errors.append(abs(log(others.ratio(left_out) / ratios[left_out])))
     assert found.held_out_error == pytest.approx(sum(errors) / 4)
     assert found.held_out_error < found.held_out_q90 <= max(errors)
 
@@ -57,6 +59,21 @@ def test_two_sizes_hold_nothing_out_and_one_is_refused():
     assert not found.judged
     with pytest.raises(ConfigError, match="expected at least two"):
         by_times("a test", compared([2**20, 2**20], lambda size: 2.0))
+
+
+def test_one_large_size_says_how_fast_bytes_move_and_nothing_of_fixed_times():
+    plain = plan(load("hgx-b200"))
+    large = MeasuredCollective("my.txt", (MeasuredSize(2**30, 2 * plain.cost(2**30).time_s),))
+    made = calibrate(plain, large)
+    assert made.cost(2**30).time_s == pytest.approx(2 * plain.cost(2**30).time_s)
+    assert made.cost(8).time_s == pytest.approx(plain.cost(8).time_s, rel=0.01)
+    middle = made.cost(2**23).time_s / plain.cost(2**23).time_s
+    assert 1.2 < middle < 2
+    known, before = error_of(made, 2**30), error_of(plain, 2**30)
+    assert known.q90 < 0.1 < before.q90 and "each calibrated by its largest size" in known.text and not known.own
+    small = MeasuredCollective("my.txt", (MeasuredSize(2**10, 30e-6),))
+    with pytest.raises(ConfigError, match="has one size, 1 KiB, of whose time bytes take 0%; expected one large size"):
+        calibrate(plain, small)
 
 
 def test_calibrated_plan_says_so_and_corrects_every_size():

@@ -118,7 +118,7 @@ def test_nvswitch_rings_reach_their_rate_with_size():
     """vTrain and SuperBench, A100: 200 GB/s at 64 MiB, 235 at 8 GiB; on a V100 mesh 129 and 134."""
     a100 = load("dgx-a100")
     assert busbw(a100, range(8), "nccl2.4", 64 * MIB) < 0.9 * busbw(a100, range(8), "nccl2.4", 2**33)
-    assert busbw(V100, range(8), "nccl2.4", 64 * MIB) > 0.93 * busbw(V100, range(8), "nccl2.4", 2**33)
+    assert busbw(V100, range(8), "nccl2.4", 64 * MIB) > 0.92 * busbw(V100, range(8), "nccl2.4", 2**33)
 
 
 def test_only_early_generations_fill_the_chain_of_a_broadcast():

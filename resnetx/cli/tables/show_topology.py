@@ -175,12 +175,13 @@ def _pair_cells(pair: "PairAtSize") -> list[str]:
 
 def costs(plan: CollectivePlan, sizes: Sequence[int]) -> None:
     """What a collective costs by size, why, and over which rings."""
-    columns = [">size", ">time us", ">off by", ">algbw GB/s", ">busbw GB/s", "algorithm", "limited by"]
+    columns = [">size", ">time us", ">off by", ">90 % within", ">algbw GB/s", ">busbw GB/s", "algorithm", "limited by"]
     rows = []
     for size in sizes:
         time_us, *others = _cost_cells(plan.cost(size))
         error = error_of(plan, size)
-        rows.append([size_text(size), time_us, _percent(error.mean) if error.known else "?", *others])
+        off = [_percent(error.mean) if error.known else "?", _percent(error.q90) if error.points else "?"]
+        rows.append([size_text(size), time_us, *off, *others])
     show.table(_what(plan), columns, rows, least=["algorithm", "algbw GB/s", "limited by"])
     _explanation(plan, sizes[-1])
 
@@ -281,7 +282,7 @@ def _cost_cells(cost: Cost) -> list[str]:
 
 
 def validation(rows: "Sequence[CollectiveRow]", summaries: "Sequence[CollectiveSummary]") -> None:
-    """How far off the model is of each group of published measurements, and of each source that is left out.
+    """How far off the model is of each group of published measurements, and of each kind that is left out.
 
     Then the measurements of groups of which too few are within what is stated; with --all those of every group.
     """
@@ -320,16 +321,24 @@ def validation(rows: "Sequence[CollectiveRow]", summaries: "Sequence[CollectiveS
 
 
 def _left_out(errors: "ErrorTable") -> None:
-    """The mean error of each source, with all fitted and with itself left out."""
-    columns = ["~publication", "system", ">figures", ">fitted", ">left out"]
+    """The mean error of each kind of machine, with all fitted and with itself left out, beside what is simpler."""
+    columns = ["~kind of machine", ">figures", ">fitted", ">left out", ">alpha-beta", ">power law"]
     rows = [
-        [each.name, each.system, str(each.points), _percent(each.fitted_error), _percent(each.left_out_error)]
-        for each in errors.sources
+        [
+            each.name,
+            str(each.points),
+            *map(_percent, (each.fitted, each.left_out, each.alpha_beta, each.power_law)),
+        ]
+        for each in errors.kinds
     ]
-    show.table("Mean error of each source, with it and without it in the fit", columns, rows, least=["figures"])
-    for held in errors.held:
-        share = held.within / held.points
-        show.say(f"Within the other sources' 90 % error: {held.within} of {held.points} {held.what}, {share:.0%}.")
+    title = "Mean |ln(predicted / measured)| of each kind of machine, with it and without it in the fit"
+    show.table(title, columns, rows, least=["figures"])
+    everything = errors.bands[0]
+    for name, judged in everything.ways:
+        show.say(
+            f"{name}: {judged.within} of {everything.points} figures of rings and trees, {judged.within_by_kind:.0%} "
+            f"of each kind, within what the other kinds give for 90 %: {judged.half_width:.0%} in the mean."
+        )
 
 
 def _validation_cells(row: "CollectiveRow") -> list[str]:
