@@ -53,7 +53,7 @@ class Share:
     world_size: int
     device: "torch.device"
     seed: int  # the same on all ranks
-    # Called when a batch is ready and its copy to the device begins. Pipelines that copy ahead do not call it.
+    # Called when a step begins to copy its batch to the device, or to wait for the copy. DALI does not call it.
     arrived: Callable[[], None] = nothing
     channels_last: bool = True  # the memory format of images
 

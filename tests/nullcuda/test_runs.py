@@ -1,8 +1,11 @@
-"""Runs on null GPUs: each strategy orders what it uses, on one context a rank."""
+"""Runs on null GPUs: each strategy and each input orders what it uses, on one context a rank."""
+
+import ctypes
 
 import pytest
 import torch
 
+from resnetx.inputs import Share
 from resnetx.measure.launch import launcher
 from resnetx.record import RunFolder
 from tests.gpu.conftest import ON_NULL_GPUS, _on_null_gpus, on_ranks  # noqa: F401  (fixtures)
@@ -21,3 +24,38 @@ def test_ranks_use_no_memory_out_of_order_and_no_gpu_but_their_own(strategy, tmp
     assert not races.exists(), races.read_text()[:4000]
     of_ranks = {tuple(line.split()[1:3]) for line in contexts.read_text().splitlines()}
     assert of_ranks == {(str(rank), str(rank % torch.cuda.device_count())) for rank in range(2)}
+
+
+_MISSING = {
+    "": lambda: None,
+    "the wait for the copy": lambda: (torch.cuda.Stream, "wait_event"),
+    "the note of who reads it": lambda: (torch.Tensor, "record_stream"),
+}
+
+
+@pytest.mark.parametrize("missing", _MISSING)
+def test_a_batch_that_is_copied_ahead_is_there_and_stays_while_a_step_reads_it(missing, tmp_path, monkeypatch):
+    from resnetx.inputs.torchvision import _CopiedAhead  # which loads torchvision
+
+    if method := _MISSING[missing]():
+        monkeypatch.setattr(*method, lambda *_: None)
+    found, runtime = tmp_path / "races.txt", ctypes.CDLL("libcudart.so.13")
+    numbers = iter(range(100))
+
+    def read():
+        number = next(numbers)
+        return torch.full((4, 8, 8, 3), number, dtype=torch.uint8).pin_memory(), torch.full((4,), number).pin_memory()
+
+    sums = []
+    runtime.null_detect_races(str(found).encode())
+    with torch.cuda.stream(torch.cuda.Stream()):
+        batches = _CopiedAhead(read, Share(4, 8, 10, 0, 1, torch.device("cuda", 0), seed=0))
+        for _ in range(12):
+            torch.cuda._sleep(20_000_000)  # 10 ms by which the device is behind its host
+            pixels, labels = batches.next()
+            sums.append((pixels.float().mean(), labels.sum()))
+            del pixels, labels  # as torch does, once the last kernel that reads them is launched
+    torch.cuda.synchronize()
+    runtime.null_detect_races(b"")
+    assert found.exists() == bool(missing), found.read_text()[:4000] if found.exists() else "the race is not found"
+    assert [(mean.item(), total.item()) for mean, total in sums] == [(step, 4 * step) for step in range(12)]
