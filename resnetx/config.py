@@ -72,11 +72,12 @@ class Images(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     workers: int  # processes
 
 
-def request_from(tree: Mapping[str, Any], max_gpus: int | None = None) -> Request:
+def request_from(tree: Mapping[str, Any], max_gpus: int | None = None, present: int = 0) -> Request:
     """The request of a composed configuration; `check` tells whether it is valid.
 
-    `max_gpus`: the most ranks that any run of the same comparison uses. Default CPU threads are divided by
-    that number, so that a rank has the same number of threads at every rank count, and speed-ups are comparable.
+    `max_gpus`: the most ranks that any run of the same comparison uses; `present`: the GPUs of a node. Default CPU
+    threads are those of a rank if as many ranks share a node, so that a rank has the same number of threads at every
+    rank count, and speed-ups are comparable.
     """
     chosen = {field: tree.get(field) for field in Request.__struct_fields__}
     if tree.get("device") is not None:
@@ -87,7 +88,7 @@ def request_from(tree: Mapping[str, Any], max_gpus: int | None = None) -> Reques
         chosen["gpus"] = len(chosen["devices"]) if isinstance(chosen["devices"], list) else 1
     launch = launch_from(tree)
     per_node = ranks_per_node(launch, max_gpus or chosen["gpus"])
-    share = threads_share(per_node)
+    share = threads_share(max(per_node, present) if isinstance(per_node, int) else per_node)
     chosen["threads"] = share if chosen["threads"] is None else chosen["threads"]
     given = chosen["input"]
     if isinstance(given, Mapping) and given.get("threads", 0) is None:

@@ -36,6 +36,7 @@ def test_threads_are_shared_out_for_the_largest_rank_count_of_a_comparison(monke
     assert request_from(tree, max_gpus=8).input.threads == 2
     assert request_from(compose({"gpus": 2, "threads": 5}), max_gpus=8).threads == 5
     assert request_from(tree, max_gpus=64).threads == 1
+    assert request_from(tree, present=8).threads == request_from(tree, present=8).input.threads == 2  # idle GPUs count
 
 
 def test_different_requests_have_different_keys_and_equal_ones_the_same(request_of):

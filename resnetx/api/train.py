@@ -80,7 +80,10 @@ def task_of(path: Path | None, given: Point, gpus: int | None = None) -> tuple[R
         return read_task(path, RunFile), Path("results")
     by_torchrun = {} if gpus is None else {"gpus": gpus}
     tree = compose(one_point({**READS["train"].own, **by_torchrun, **given}, "`resnetx sweep` runs several"))
-    request = request_from(tree, None if gpus is None else _ranks_here())  # who share the cores of a node
+    from resnetx.measure.machine.visible_gpus import gpus_here
+
+    # Who share the cores of a node: the ranks that torchrun has started, or else one for each GPU.
+    request = request_from(tree, present=gpus_here()) if gpus is None else request_from(tree, _ranks_here())
     if gpus is not None:
         request = msgspec.structs.replace(request, nodes=max(1, gpus // _ranks_here()))
     check(request)

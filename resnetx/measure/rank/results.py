@@ -1,6 +1,7 @@
 """What a run that went well hands to its record, put together by rank 0 from what all ranks have seen."""
 
 import math
+import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
@@ -10,7 +11,7 @@ from resnetx.measure.machine.sensor_warnings import sensor_warnings
 from resnetx.measure.rank.copies import RankCopies, summed
 from resnetx.measure.rank.phases import Instrumented, StepParts
 from resnetx.measure.rank.profiler import Profiled
-from resnetx.measure.rank.windows import RankWindows
+from resnetx.measure.rank.windows import RankWindows, is_sampled
 from resnetx.record import (
     Copies,
     DeviceMemory,
@@ -29,6 +30,7 @@ from resnetx.record import (
 )
 from resnetx.request import Request
 
+SAMPLING_SHARE = 0.01  # of a window's time, that sampling may cost
 SHORTEST_WINDOW_S = 0.1  # below, the edges of a window and a single interruption weigh too much
 
 T = TypeVar("T")
@@ -218,7 +220,26 @@ def _window_warnings(request: Request, every: Sequence[RankWindows]) -> list[War
                 remedy=f"raise steps, so that each window takes {SHORTEST_WINDOW_S:g} s or more",
             )
         )
-    return found
+    return [*found, *_sampling_warnings(every)]
+
+
+def _sampling_warnings(every: Sequence[RankWindows]) -> list[Warning]:
+    """A warning where all windows in which sensors were sampled are slower than all the others."""
+    windows_s = [max(window) for window in zip(*(rank.windows_s for rank in every), strict=True)]
+    sampled = [taken_s for window, taken_s in enumerate(windows_s) if is_sampled(window, len(windows_s))]
+    others = [taken_s for window, taken_s in enumerate(windows_s) if not is_sampled(window, len(windows_s))]
+    if len(windows_s) < 6 or isinstance(every[0].readings.gpu_samples, Unknown) or min(sampled) <= max(others):
+        return []
+    cost = statistics.median(sampled) / statistics.median(others) - 1
+    if cost <= SAMPLING_SHARE:
+        return []
+    return [
+        Warning(
+            code="sampling",
+            message=f"windows in which the GPU's sensors were read took {cost:.1%} longer than the others",
+            remedy="take the rate of every other window of windows_s from the first, in which none was read",
+        )
+    ]
 
 
 def _decoder_warnings(state: InputState) -> list[Warning]:
