@@ -100,6 +100,7 @@ def request_from(tree: Mapping[str, Any], max_gpus: int | None = None, present: 
     chosen["lab"] = lab_from(chosen["lab"])
     chosen["nodes"] = nodes_of(chosen["gpus"], per_node) if isinstance(chosen["gpus"], int) else 1
     chosen["memory_limit"] = bytes_from("memory_limit", chosen["memory_limit"], "16GB")
+    chosen["clock"] = locked_MHz(chosen["clock"], launch)
     request: Request = convert(chosen, Request)
     if launch:
         request = msgspec.structs.replace(request, env=of_ranks(launch, request.env, request.way.variables))
@@ -212,6 +213,18 @@ def clock_from(value: str | float) -> float:
         raise ConfigError(f"clock={shortened(value)}: expected MHz, e.g. 1227 or 1227MHz") from None
     bounds.check({"clock": clock_Hz / 1e6})
     return clock_Hz
+
+
+def locked_MHz(value: str | float | None, launch: Launch | None) -> int | None:
+    """The MHz at which a run is to lock the clocks of this node's GPUs; None: it is to lock none."""
+    if value is None:
+        return None
+    if launch is not None:
+        raise ConfigError(
+            f"clock={shortened(value)} with launcher={launch.launcher}: a run locks clocks of this node alone; leave "
+            "one of them out, or lock clocks in the job's prolog"
+        )
+    return round(clock_from(value) / 1e6)
 
 
 def sizes_from(values: Iterable[int | str]) -> list[int]:

@@ -26,6 +26,7 @@ class BenchSettings(msgspec.Struct, frozen=True, kw_only=True):
     transport: TransportName
     interface: str | None
     gpudirect: bool | None
+    clock: str | float | None
     gpus: list[int | None]
     devices: list[int] | None
     env: dict[str, str | int | float]

@@ -34,6 +34,7 @@ def train(run_file: keywords.Text | None = None, **settings: Unpack[keywords.Tra
 
 def execute(run_file: keywords.Text | None, settings: Mapping[str, object]) -> Kept[RunRecord]:
     """Runs one point, and keeps its record in the results folder."""
+    from resnetx.measure.clocks.held import held
     from resnetx.measure.launch import launcher
     from resnetx.measure.study import trackers
 
@@ -47,11 +48,12 @@ def execute(run_file: keywords.Text | None, settings: Mapping[str, object]) -> K
     trackers.check(task.tracker)
     if obstacle := obstacle_to_launch(task.launch) or obstacle_to(task.request, task.oversubscribe):
         raise ConfigError(obstacle)
-    folder = run_folder(results, "train", task.request.slug, runs.machine_name(task.launch))
-    with progress.waiting(f"{task.request.model.label}, gpus={task.request.gpus}", folder.path):
-        record = launcher.execute(task, folder)
-        copies = trackers.Copies(task.tracker)
-        complaint = copies.track(record, folder)
+    with held(task.request):
+        folder = run_folder(results, "train", task.request.slug, runs.machine_name(task.launch))
+        with progress.waiting(f"{task.request.model.label}, gpus={task.request.gpus}", folder.path):
+            record = launcher.execute(task, folder)
+            copies = trackers.Copies(task.tracker)
+            complaint = copies.track(record, folder)
     note_copies(copies, complaint, folder.path.parent)
     return Kept(record, folder)
 

@@ -219,6 +219,7 @@ class TrainKeywords(TrainingKeywords, LaunchKeywords, total=False):
     measure: Literal["step", "phases", "layers", "input"]
     lab: LabSettings
     replay: Text | None
+    clock: str | float | None
     warmup: int
     windows: int
     tracker: str | TrackerSettings | Tracker
@@ -234,6 +235,7 @@ class SweepKeywords(TrainingKeywords, LaunchKeywords, total=False):
     measure: Axis[Literal["step", "phases", "layers", "input"]]
     lab: LabSettings
     replay: Axis[Text | None]
+    clock: Axis[str | float | None]
     warmup: Axis[int]
     windows: Axis[int]
     tracker: str | TrackerSettings | Tracker
@@ -272,6 +274,7 @@ class BenchKeywords(LaunchKeywords, total=False):
     transport: Transport
     interface: str | None
     gpudirect: bool | None
+    clock: str | float | None
     gpus: Axis[int | None]
     devices: Sequence[int] | None
     env: Mapping[str, str | float]

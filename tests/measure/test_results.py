@@ -38,13 +38,13 @@ def test_what_a_measure_leaves_out_is_null_and_its_reason_names_the_measure(task
     assert msgspec.json.decode(msgspec.json.encode(found), type=RunRecord) == found
 
 
-def test_a_run_whose_windows_are_slower_where_sensors_were_read_says_so():
+def test_a_run_whose_windows_are_slower_where_sensors_were_read_says_so(request_of):
     samples = GpuSamples(0, [0.1], [1e9], [300.0], [50.0], [1.0], [0], 5.0)
 
     def warned(*windows_s, samples=samples):
         readings = Readings(samples, Unknown("no links"), Unknown("not read"))
         rank = RankWindows(None, [], "", [*windows_s], 1, readings, 0, Unknown("not read"), 0)
-        return [warning.message for warning in _sampling_warnings([rank])]
+        return [warning.message for warning in _sampling_warnings(request_of(windows=len(windows_s)), [rank])]
 
     (message,) = warned(1.00, 1.03, 1.01, 1.04, 1.00, 1.03)
     assert message == "windows in which the GPU's sensors were read took 3.0% longer than the others"

@@ -8,6 +8,8 @@ IN_CI = (
     "tests/nullcuda/test_device.py",
     "tests/nullcuda/test_faults.py",
     "tests/nullcuda/test_truth.py",
+    "tests/nullcuda/test_clock.py::test_a_run_holds_its_clock_in_every_window_and_puts_it_back",
+    "tests/nullcuda/test_clock.py::test_a_run_that_fails_leaves_no_clock_locked",
     "tests/gpu/test_device_time.py",
     "tests/nullcuda/test_runs.py::test_a_batch_that_is_copied_ahead_is_there_and_stays_while_a_step_reads_it",
     f"{_RUNS}test_several_ranks_train_over_nccl_and_say_which_way_the_gradients_went",

@@ -1,8 +1,8 @@
 """What the GPU, its links and the host's CPUs did during the windows, read beside the measurement.
 
-What can only be sampled (clock, power, throttling) is sampled by one thread, ten times a second, in every second window:
-the others show whether that slows a step down. What counts up by itself (energy, link errors, CPU time) is read twice:
-before the first window and after the last. Where NVML has no answer, the field says why, as an `Unknown`.
+What can only be sampled (clock, power, throttling) is sampled by one thread, ten times a second, in every second
+window: the others show whether that slows a step down. What counts up by itself (energy, link errors, CPU time) is read
+twice: before the first window and after the last. Where NVML has no answer, the field says why, as an `Unknown`.
 
 References: NVML API reference (clock event reasons; field values).
 """
@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any, TypeVar
 
 from resnetx.measure.machine.amd_sensors import AmdGpu, amd_gpu
@@ -60,7 +60,7 @@ class Sensors:
             self._cpus = cpu_times()
             return
         self._counters, self._cpus = self._gpu.counters(), cpu_times()
-        self._taken: list[tuple[float, Sample]] = []
+        self._taken: list[list[tuple[float, Sample]]] = []  # of each time that it was sampled
         self._started, self._energy_J = time.perf_counter(), self._gpu.energy_J()
 
     @contextmanager
@@ -74,17 +74,18 @@ class Sensors:
         try:
             yield
         finally:
-            self._taken += sampler.finish()
+            self._taken.append(sampler.finish())
 
     def stop(self) -> Readings:
         """What was read; its structs are yet to be sealed."""
         if isinstance(self._gpu, Unknown):
             return Readings(self._gpu, self._gpu, host_load(self._cpus, cpu_times()))
-        taken = self._taken or [(time.perf_counter(), self._gpu.sample())]
+        taken = [*chain(*self._taken)] or [(time.perf_counter(), self._gpu.sample())]
         energy_J = _increase(self._gpu.energy_J(), self._energy_J)
         duration_s, load = time.perf_counter() - self._started, host_load(self._cpus, cpu_times())
         samples = _gpu_samples(self._rank, taken, self._started, duration_s, energy_J)
-        return Readings(samples, _link_counters(self._rank, self._gpu.counters(), self._counters), load)
+        links = _link_counters(self._rank, self._gpu.counters(), self._counters)
+        return Readings(samples, links, load, [[sample for _, sample in each] for each in self._taken])
 
 
 # ---- one GPU --------------------------------------------------------------------------------------------------------
