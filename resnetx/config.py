@@ -11,7 +11,7 @@ from typing import Any, Literal
 import msgspec
 
 from resnetx import bounds
-from resnetx.choices import Convention, Folders, Lab, Model, NoExchange, Server, SyntheticInput, Tracker
+from resnetx.choices import Convention, Folders, Lab, Layerwise, Model, NoExchange, Server, SyntheticInput, Tracker
 from resnetx.errors import ConfigError, convert, shortened
 from resnetx.host import cores
 from resnetx.launching import (
@@ -287,12 +287,31 @@ def check(r: Request) -> None:
         raise ConfigError(
             f"graph=true with measure={r.measure}: a CUDA graph cannot be instrumented; leave out graph=true"
         )
+    if r.compile != "none":
+        _check_compile(r)
     if isinstance(r.strategy, Server) and r.gpus > 1:
         _check_server(r)
     if r.measure == "layers" and r.gpus > 1:
         raise ConfigError(
             f"measure=layers with gpus={r.gpus}: layers are timed on one rank; use gpus=1, or `resnetx trace`, which "
             "runs the per-GPU batch of each GPU count"
+        )
+
+
+def _check_compile(r: Request) -> None:
+    """What torch.compile makes of a model has no layers, and computes all gradients of a part of it at once."""
+    if r.graph:
+        raise ConfigError(f"compile={r.compile} with graph=true: not tried on any GPU yet; leave one of them out")
+    if r.measure not in ("step", "phases", "input"):
+        raise ConfigError(
+            f"compile={r.compile} with measure={r.measure}: a compiled model has no layers to look at; leave it out"
+        )
+    if r.replay is not None:
+        raise ConfigError(f"compile={r.compile} with replay={r.replay}: nothing is computed; leave one of them out")
+    if r.gpus > 1 and isinstance(r.strategy, Layerwise | Server):
+        raise ConfigError(
+            f"compile={r.compile} with strategy={r.strategy.kind}: compiled parts of a model have all their gradients "
+            "at once, not layer by layer; use strategy=bucket, after or none"
         )
 
 

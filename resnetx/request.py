@@ -56,6 +56,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     interface: str | None = None  # the network interface that ranks meet on; None: loopback, or the library's own
     nodes: int = 1  # that the ranks are on, as many on each
     gpudirect: bool | None = None  # whether network cards reach GPU memory between nodes; None: as NCCL decides
+    compile: Literal["none", "default"] = "none"  # default: torch.compile makes the kernels of the model
     clock: int | None = None  # MHz that the GPUs are locked at meanwhile; None: they are left as they are
 
     @property

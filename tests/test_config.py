@@ -100,6 +100,12 @@ def test_the_baseline_of_a_point_is_the_same_point_on_one_gpu(request_of):
             r"strategy=server with precision=fp16: .*use precision=bf16",
         ),
         ({"strategy": "server", "gpus": 2, "graph": True}, r"strategy=server with graph=true: .*leave out graph=true"),
+        ({"compile": "default", "graph": True}, r"compile=default with graph=true: not tried on any GPU yet"),
+        ({"compile": "default", "measure": "layers"}, r"compile=default with measure=layers: .*no layers"),
+        (
+            {"compile": "default", "strategy": "layerwise", "gpus": 2},
+            r"strategy=layerwise: .*use strategy=bucket, after",
+        ),
         (
             {"strategy.first_bucket_mb": -1},
             r"strategy\.first_bucket_mb=-1: expected more than 0, or null for DDP's own",

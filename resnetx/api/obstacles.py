@@ -67,6 +67,8 @@ def obstacle_to(request: Request, oversubscribe: bool = False, here: int | None 
         return "strategy.device=gpu: this machine has no GPU to update parameters on; use strategy.device=cpu"
     if not present and request.graph:
         return "graph=true: CUDA graphs need a GPU, and this machine has none; leave it out"
+    if request.compile != "none" and (missing := packages.no_compiler(on_gpus=present > 0)):
+        return f"compile={request.compile}: {missing}"
     return too_large_record(request) or too_many_ranks(request.gpus, request.devices, oversubscribe, here)
 
 

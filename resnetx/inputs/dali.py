@@ -4,9 +4,9 @@ On a GPU the decoder is DALI's "mixed" one: the hardware decoder where the GPU h
 batch is created on the GPU. `decoder=cpu` decodes on the CPU and does the rest on the GPU. Without a GPU everything
 runs on the CPU, and no driver is needed.
 
-Images come out as float, HWC or CHW like the weights, without a copy (`_InUse` keeps their memory). (CPU time for one
-image of 108 KB to 224x224 on a Xeon with AVX-512, DALI 2.4: float HWC 1.95 ms; float CHW and a copy 2.29 ms; uint8,
-then torch 2.07 ms.)
+Images come out as float (fp16 with precision=fp16), HWC or CHW like the weights, without a copy (`_InUse` keeps their
+memory). (CPU time for one image of 108 KB to 224x224 on a Xeon with AVX-512, DALI 2.4: float HWC 1.95 ms; float CHW and
+a copy 2.29 ms; uint8, then torch 2.07 ms.)
 """
 
 import os
@@ -291,7 +291,7 @@ def _images(files: DataNode, input: DaliInput, share: Share, hints: Mapping[str,
         mirror=fn.random.coin_flip(probability=recipes.FLIP_SHARE),
         mean=recipe.mean,
         std=recipe.std,
-        dtype=types.FLOAT,
+        dtype=types.FLOAT16 if share.half else types.FLOAT,  # DALI 2.4 has no bf16
         output_layout="HWC" if share.channels_last else "CHW",
     )
 

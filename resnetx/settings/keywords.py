@@ -133,6 +133,7 @@ class WorkloadKeywords(TypedDict, total=False):
     split: Axis[Literal["even", "uneven"]]
     strategy: Axis[str] | StrategySettings | Strategy
     graph: Axis[bool]
+    compile: Axis[Literal["none", "default"]]
 
 
 class TrainingKeywords(TypedDict, total=False):
@@ -219,6 +220,7 @@ class TrainKeywords(TrainingKeywords, LaunchKeywords, total=False):
     measure: Literal["step", "phases", "layers", "input"]
     lab: LabSettings
     replay: Text | None
+    compile: Literal["none", "default"]
     clock: str | float | None
     warmup: int
     windows: int
@@ -235,6 +237,7 @@ class SweepKeywords(TrainingKeywords, LaunchKeywords, total=False):
     measure: Axis[Literal["step", "phases", "layers", "input"]]
     lab: LabSettings
     replay: Axis[Text | None]
+    compile: Axis[Literal["none", "default"]]
     clock: Axis[str | float | None]
     warmup: Axis[int]
     windows: Axis[int]

@@ -89,6 +89,18 @@ def test_batches_are_float_channels_last_images_and_int64_labels(kind: str, made
     opened.close()
 
 
+@pytest.mark.dali
+def test_dali_makes_images_of_fp16_for_a_step_that_rounds_them_so(made: Path, request_of) -> None:
+    settings = {"input": "dali", "input.root": str(made), "input.threads": 1, "batch_size": 4, "image_size": 64}
+    whole, half, both = (
+        next(inputs.open_for(request_of(settings, **more), 0, CPU))[0]
+        for more in ({}, {"precision": "fp16"}, {"precision": "fp16", "measure": "equality"})
+    )
+    assert half.dtype == torch.float16 and half.is_contiguous(memory_format=torch.channels_last)
+    assert torch.equal(half, whole.half())
+    assert both.dtype == torch.float32  # verify computes in other precisions, too
+
+
 @pytest.mark.parametrize("kind", ALL)
 def test_images_may_lie_in_memory_as_nchw_and_show_the_same(kind: str, made: Path) -> None:
     last, first = open_cpu(input_of(kind, made)), open_cpu(input_of(kind, made), channels_last=False)

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import types
 from pathlib import Path
 
 import pytest
@@ -10,14 +11,16 @@ import torch
 from torch import nn
 
 from resnetx import choices, workloads
+from resnetx.measure.launch import launcher
 from resnetx.measure.rank.distributed import Ranks
 from resnetx.measure.rank.features import missing_feature
-from resnetx.measure.rank.strategies import _Flat, layers, replicate
-from resnetx.record import Unknown
+from resnetx.measure.rank.strategies import _Buckets, _Flat, layers, replicate
+from resnetx.record import RunFolder, Unknown
 from resnetx.workloads.buckets import messages
 from resnetx.workloads.layers import without_elements
 from tests.measure.starting import run_ranks
 
+ALONE = Ranks(rank=0, local_rank=0, world_size=1, device=torch.device("cpu"))
 SMALL = {"model.x": 3, "model.width": 16, "model.classes": 10, "image_size": 32, "batch_size": 8, "threads": 1}
 CASES = [
     {"strategy": "bucket"},
@@ -51,6 +54,33 @@ def answers(tmp_path_factory, preloaded_python):
 def predicted(request):
     table = workloads.table(request.model, request.image_size)
     return [message.size_bytes for message in messages(table, request.strategy, request.precision)]
+
+
+def test_what_torch_compiles_is_the_model_with_its_ddp_and_only_where_that_is_asked_for(request_of, monkeypatch):
+    compiled = []
+    monkeypatch.setattr(torch, "compile", lambda module, **options: compiled.append((module, options)) or module)
+    model = nn.Linear(2, 2)
+    for strategy in ("bucket", "after", "none"):
+        replicate(model, request_of(SMALL, strategy=strategy), ALONE)
+        assert compiled == []
+    replicate(model, request_of(SMALL, compile="default"), ALONE)
+    assert compiled == [(model, {"dynamic": False})]
+    wrapped = types.SimpleNamespace(module=model)
+    _Buckets(wrapped, "default")
+    _Flat(model, "after", [list(model.parameters())], 2, None, "default")
+    assert [module for module, _ in compiled[1:]] == [wrapped, model]
+
+
+@pytest.mark.long
+@pytest.mark.dist
+def test_a_compiled_step_comes_to_what_an_eager_one_does(tmp_path, task_of):
+    found = []
+    for compile in ("none", "default"):
+        task = task_of({**SMALL, "compile": compile, "gpus": 2, "warmup": 3, "steps": 1, "windows": 2})
+        found.append(launcher.execute(task, RunFolder(tmp_path / compile)))
+        assert found[-1].outcome == "ok", found[-1].reason
+    assert found[1].request.compile == "default"
+    assert found[1].loss == pytest.approx(found[0].loss, rel=1e-3)
 
 
 @pytest.mark.dist
