@@ -7,7 +7,10 @@ import torch
 
 from resnetx.inputs import Share
 from resnetx.measure.launch import launcher
+from resnetx.measure.rank.distributed import Ranks
 from resnetx.record import RunFolder
+from tests.bench.bench_host import TINY, launches
+from tests.bench.bench_train import bare, ours
 from tests.gpu.conftest import ON_NULL_GPUS, _on_null_gpus, on_ranks  # noqa: F401  (fixtures)
 from tests.gpu.test_runs import SHORT, STRATEGIES
 
@@ -24,6 +27,18 @@ def test_ranks_use_no_memory_out_of_order_and_no_gpu_but_their_own(strategy, tmp
     assert not races.exists(), races.read_text()[:4000]
     of_ranks = {tuple(line.split()[1:3]) for line in contexts.read_text().splitlines()}
     assert of_ranks == {(str(rank), str(rank % torch.cuda.device_count())) for rank in range(2)}
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_a_step_launches_no_more_than_that_of_a_bare_loop(precision, request_of):
+    alone = Ranks(rank=0, local_rank=0, world_size=1, device=torch.device("cuda", 0))
+    request = request_of(TINY, **{"model.x": 1, "precision": precision})
+    counts = []
+    for made in (bare, ours):
+        step = made(request, alone)
+        step()  # which allocates
+        counts.append(launches(step))
+    assert counts[1] <= counts[0]
 
 
 _MISSING = {
