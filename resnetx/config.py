@@ -11,7 +11,18 @@ from typing import Any, Literal
 import msgspec
 
 from resnetx import bounds
-from resnetx.choices import Convention, Folders, Lab, Layerwise, Model, NoExchange, Server, SyntheticInput, Tracker
+from resnetx.choices import (
+    Bucket,
+    Convention,
+    Folders,
+    Lab,
+    Layerwise,
+    Model,
+    NoExchange,
+    Server,
+    SyntheticInput,
+    Tracker,
+)
 from resnetx.errors import ConfigError, convert, shortened
 from resnetx.host import cores
 from resnetx.launching import (
@@ -328,6 +339,8 @@ def _check_replay(r: Request) -> None:
 def _check_exchange(r: Request) -> None:
     """Refuses a transport for what is not exchanged, or for what has no choice."""
     check_way(r.way, r.env)
+    if r.registered and (r.gpus == 1 or not isinstance(r.strategy, Bucket)):
+        raise ConfigError("registered=true: registers DDP's buckets with NCCL; use strategy=bucket and gpus=2 or more")
     if r.way == Way():
         return
     setting = r.way.words[0]

@@ -100,6 +100,8 @@ def test_the_baseline_of_a_point_is_the_same_point_on_one_gpu(request_of):
             r"strategy=server with precision=fp16: .*use precision=bf16",
         ),
         ({"strategy": "server", "gpus": 2, "graph": True}, r"strategy=server with graph=true: .*leave out graph=true"),
+        ({"registered": True}, r"registered=true: .*use strategy=bucket and gpus=2"),
+        ({"registered": True, "gpus": 2, "strategy": "after"}, r"registered=true: .*use strategy=bucket"),
         ({"compile": "default", "graph": True}, r"compile=default with graph=true: not tried on any GPU yet"),
         ({"compile": "default", "measure": "layers"}, r"compile=default with measure=layers: .*no layers"),
         (

@@ -65,6 +65,8 @@ def obstacle_to(request: Request, oversubscribe: bool = False, here: int | None 
         return "memory_limit: limits GPU memory, but this machine has no GPU; leave it out"
     if not present and request.strategy == Server(device="gpu"):
         return "strategy.device=gpu: this machine has no GPU to update parameters on; use strategy.device=cpu"
+    if not present and request.registered:
+        return "registered=true: registers GPU memory with NCCL, but this machine has no GPU; leave it out"
     if not present and request.graph:
         return "graph=true: CUDA graphs need a GPU, and this machine has none; leave it out"
     if request.compile != "none" and (missing := packages.no_compiler(on_gpus=present > 0)):

@@ -220,6 +220,7 @@ class TrainKeywords(TrainingKeywords, LaunchKeywords, total=False):
     measure: Literal["step", "phases", "layers", "input"]
     lab: LabSettings
     replay: Text | None
+    registered: bool
     compile: Literal["none", "default"]
     clock: str | float | None
     warmup: int
@@ -237,6 +238,7 @@ class SweepKeywords(TrainingKeywords, LaunchKeywords, total=False):
     measure: Axis[Literal["step", "phases", "layers", "input"]]
     lab: LabSettings
     replay: Axis[Text | None]
+    registered: Axis[bool]
     compile: Axis[Literal["none", "default"]]
     clock: Axis[str | float | None]
     warmup: Axis[int]

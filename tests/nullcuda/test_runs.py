@@ -4,10 +4,14 @@ import ctypes
 
 import pytest
 import torch
+import torch.distributed as dist
 
+from resnetx.choices import Bucket
 from resnetx.inputs import Share
 from resnetx.measure.launch import launcher
-from resnetx.measure.rank.distributed import Ranks
+from resnetx.measure.rank import ddp
+from resnetx.measure.rank.distributed import Ranks, RegisteredMemory
+from resnetx.measure.rank.strategies import _Buckets
 from resnetx.record import RunFolder
 from tests.bench.bench_host import TINY, launches
 from tests.bench.bench_train import bare, ours
@@ -39,6 +43,42 @@ def test_a_step_launches_no_more_than_that_of_a_bare_loop(precision, request_of)
         step()  # which allocates
         counts.append(launches(step))
     assert counts[1] <= counts[0]
+
+
+def test_registered_buckets_lie_in_the_memory_of_nccl_once_ddp_has_made_them_anew(tmp_path):
+    alone = Ranks(rank=0, local_rank=0, world_size=1, device=torch.device("cuda", 0))
+    dist.init_process_group("nccl", store=dist.FileStore(str(tmp_path / "store"), 1), rank=0, world_size=1,
+                            device_id=alone.device)  # fmt: skip
+    try:
+        memory, model = (
+            RegisteredMemory(alone),
+            torch.nn.Sequential(*[torch.nn.Linear(64, 64) for _ in range(4)]).cuda(),
+        )
+        with memory.allocating():
+            wrapped = ddp.data_parallel(
+                model, Bucket(bucket_cap_mb=None, first_bucket_mb=None, gradient_as_bucket_view=True), alone
+            )
+        replica = _Buckets(wrapped, "none", memory)
+        for _ in range(3):
+            replica(torch.ones(2, 64, device="cuda")).sum().backward()
+            model.zero_grad(set_to_none=False)
+        segments = [(each["address"], each["address"] + each["total_size"]) for each in memory._pool.snapshot()]
+        for parameter in model.parameters():
+            assert any(begin <= parameter.grad.data_ptr() < end for begin, end in segments)
+            assert not any(begin <= parameter.data_ptr() < end for begin, end in segments)
+    finally:
+        dist.destroy_process_group()
+
+
+def test_ranks_train_with_registered_buckets(tmp_path, on_ranks, monkeypatch):  # noqa: F811
+    races = tmp_path / "races.txt"
+    monkeypatch.setenv("NULLCUDA_RACES", str(races))
+    ended = launcher.execute(on_ranks({**SHORT, "registered": True}), RunFolder(tmp_path / "without"))
+    assert "registered=true: NCCL has no memory for it on this GPU" in ended.reason  # as torch finds of a null GPU...
+    settings = {**SHORT, "registered": True, "env.TORCH_DIST_USE_NCCL2": 1}  # ...but by its newer backend
+    ended = launcher.execute(on_ranks(settings), RunFolder(tmp_path / "run"))
+    assert ended.outcome == "ok", ended.reason
+    assert ended.request.registered and not races.exists()
 
 
 _MISSING = {

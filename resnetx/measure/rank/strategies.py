@@ -24,7 +24,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from resnetx.choices import Bucket, Layerwise, NoExchange, Server
 from resnetx.measure.rank import ddp
-from resnetx.measure.rank.distributed import Ranks, Send, Watched, Work, unchanged
+from resnetx.measure.rank.distributed import Ranks, RegisteredMemory, Send, Watched, Work, unchanged
 from resnetx.measure.rank.message_buffer import MessageBuffer, copy_scaled, trainable
 from resnetx.measure.rank.server import ServedModel
 from resnetx.record import Unknown
@@ -63,7 +63,12 @@ def replicate(model: nn.Module, request: Request, ranks: Ranks, watched: Watched
         ranks.broadcast(tensor.detach())
     if isinstance(strategy, Bucket):
         send = None if watched is unchanged else watched(ranks.send)
-        return _Buckets(ddp.data_parallel(model, strategy, ranks, send), request.compile)
+        if not request.registered:
+            return _Buckets(ddp.data_parallel(model, strategy, ranks, send), request.compile)
+        memory = RegisteredMemory(ranks)
+        with memory.allocating():
+            wrapped = ddp.data_parallel(model, strategy, ranks, send)
+        return _Buckets(wrapped, request.compile, memory)
     if isinstance(strategy, NoExchange):
         return _Alone(model, strategy.kind, request.compile)
     if isinstance(strategy, Server):
@@ -104,11 +109,18 @@ class _Buckets:
 
     updates = False
 
-    def __init__(self, wrapped: DistributedDataParallel, compile: str) -> None:
+    def __init__(self, wrapped: DistributedDataParallel, compile: str, memory: RegisteredMemory | None = None) -> None:
+        """`memory`: that buckets are to lie in."""
         self.name, self.module, self._wrapped = "DDP", wrapped.module, wrapped
-        self._call = called(wrapped, compile)
+        self._call, self._memory, self._steps = called(wrapped, compile), memory, 0
 
     def __call__(self, images: torch.Tensor) -> Any:
+        if self._memory is not None and self._steps < 2:
+            self._steps += 1
+            if self._steps == 2:  # DDP knows now in which order gradients come, and would make its buckets anew
+                with self._memory.allocating():
+                    self._wrapped.reducer._rebuild_buckets()
+                self._memory.register()
         return self._call(images)
 
     def finish(self) -> None:
