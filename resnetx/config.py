@@ -9,7 +9,18 @@ from typing import Any, Literal
 import msgspec
 
 from resnetx import bounds
-from resnetx.choices import Convention, Folders, Lab, Model, NoExchange, Server, SyntheticInput, Tracker
+from resnetx.choices import (
+    Bucket,
+    Convention,
+    Folders,
+    Lab,
+    Layerwise,
+    Model,
+    NoExchange,
+    Server,
+    SyntheticInput,
+    Tracker,
+)
 from resnetx.errors import ConfigError, convert, shortened
 from resnetx.host import cores
 from resnetx.launching import (
@@ -55,11 +66,12 @@ class Images(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     workers: int  # processes
 
 
-def request_from(tree: Mapping[str, Any], max_gpus: int | None = None) -> Request:
+def request_from(tree: Mapping[str, Any], max_gpus: int | None = None, present: int = 0) -> Request:
     """The request of a composed configuration; `check` tells whether it is valid.
 
-    `max_gpus`: the most ranks that any run of the same comparison uses. Default CPU threads are divided by
-    that number, so that a rank has the same number of threads at every rank count, and speed-ups are comparable.
+    `max_gpus`: the most ranks that any run of the same comparison uses; `present`: the GPUs of a node. Default CPU
+    threads are those of a rank if as many ranks share a node, so that a rank has the same number of threads at every
+    rank count, and speed-ups are comparable.
     """
     chosen = {field: tree.get(field) for field in Request.__struct_fields__}
     if tree.get("device") is not None:
@@ -70,7 +82,7 @@ def request_from(tree: Mapping[str, Any], max_gpus: int | None = None) -> Reques
         chosen["gpus"] = len(chosen["devices"]) if isinstance(chosen["devices"], list) else 1
     launch = launch_from(tree)
     per_node = ranks_per_node(launch, max_gpus or chosen["gpus"])
-    share = threads_share(per_node)
+    share = threads_share(max(per_node, present) if isinstance(per_node, int) else per_node)
     chosen["threads"] = share if chosen["threads"] is None else chosen["threads"]
     given = chosen["input"]
     if isinstance(given, Mapping) and given.get("threads", 0) is None:
@@ -82,6 +94,7 @@ def request_from(tree: Mapping[str, Any], max_gpus: int | None = None) -> Reques
     chosen["lab"] = lab_from(chosen["lab"])
     chosen["nodes"] = nodes_of(chosen["gpus"], per_node) if isinstance(chosen["gpus"], int) else 1
     chosen["memory_limit"] = bounds.converted("memory_limit", chosen["memory_limit"])
+    chosen["clock"] = locked_MHz(chosen["clock"], launch)
     request: Request = convert(chosen, Request)
     if launch:
         request = msgspec.structs.replace(request, env=of_ranks(launch, request.env, request.way.variables))
@@ -153,6 +166,18 @@ def clock_from(value: str | float) -> float:
     return clock_Hz
 
 
+def locked_MHz(value: str | float | None, launch: Launch | None) -> int | None:
+    """The MHz at which a run is to lock the clocks of this node's GPUs; None: it is to lock none."""
+    if value is None:
+        return None
+    if launch is not None:
+        raise ConfigError(
+            f"clock={shortened(value)} with launcher={launch.launcher}: a run locks clocks of this node alone; leave "
+            "one of them out, or lock clocks in the job's prolog"
+        )
+    return round(clock_from(value) / 1e6)
+
+
 def sizes_from(values: Iterable[int | str]) -> list[int]:
     """The bytes of each given size, as 8, 64MiB or "1.5 GB"."""
     try:
@@ -215,12 +240,31 @@ def check(r: Request) -> None:
         raise ConfigError(
             f"graph=true with measure={r.measure}: a CUDA graph cannot be instrumented; leave out graph=true"
         )
+    if r.compile != "none":
+        _check_compile(r)
     if isinstance(r.strategy, Server) and r.gpus > 1:
         _check_server(r)
     if r.measure == "layers" and r.gpus > 1:
         raise ConfigError(
             f"measure=layers with gpus={r.gpus}: layers are timed on one rank; use gpus=1, or `resnetx trace`, which "
             "runs the per-GPU batch of each GPU count"
+        )
+
+
+def _check_compile(r: Request) -> None:
+    """What torch.compile makes of a model has no layers, and computes all gradients of a part of it at once."""
+    if r.graph:
+        raise ConfigError(f"compile={r.compile} with graph=true: not tried on any GPU yet; leave one of them out")
+    if r.measure not in ("step", "phases", "input"):
+        raise ConfigError(
+            f"compile={r.compile} with measure={r.measure}: a compiled model has no layers to look at; leave it out"
+        )
+    if r.replay is not None:
+        raise ConfigError(f"compile={r.compile} with replay={r.replay}: nothing is computed; leave one of them out")
+    if r.gpus > 1 and isinstance(r.strategy, Layerwise | Server):
+        raise ConfigError(
+            f"compile={r.compile} with strategy={r.strategy.kind}: compiled parts of a model have all their gradients "
+            "at once, not layer by layer; use strategy=bucket, after or none"
         )
 
 
@@ -235,6 +279,8 @@ def _check_replay(r: Request) -> None:
 def _check_exchange(r: Request) -> None:
     """Refuses a transport for what is not exchanged, or for what has no choice."""
     check_way(r.way, r.env)
+    if r.registered and (r.gpus == 1 or not isinstance(r.strategy, Bucket)):
+        raise ConfigError("registered=true: registers DDP's buckets with NCCL; use strategy=bucket and gpus=2 or more")
     if r.way == Way():
         return
     setting = r.way.words[0]

@@ -9,12 +9,14 @@ the error into a sentence. A missing module that is not in the table is our own 
 """
 
 import importlib.util
+import os
 import platform
 import re
 import sys
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from shutil import which
 
 CORE, TRAIN = "", "train"  # extras have the names of pyproject.toml; the core is not an extra
 _HOME = Path(__file__).resolve().parent.parent  # of a checkout, or where packages are installed
@@ -133,6 +135,17 @@ def installed(module: str) -> bool:
 
 
 # ---- PyTorch's build ------------------------------------------------------------------------------------------------
+
+
+def no_compiler(on_gpus: bool) -> str:
+    """Why torch.compile can make no kernels here, in the end of a sentence; "" where it can."""
+    if on_gpus and not installed("triton"):
+        return "torch.compile makes kernels of GPUs by Triton, which this torch came without; leave compile out"
+    if any(which(name) for name in (os.environ.get("CXX", "g++"), "c++", "clang++")):
+        return ""
+    return (
+        "torch.compile needs a C++ compiler; install one (on Debian and Ubuntu: apt-get install g++), or leave it out"
+    )
 
 
 def hip_version() -> str | None:

@@ -57,6 +57,9 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     interface: str | None = None  # the network interface that ranks meet on; None: loopback, or the library's own
     nodes: int = 1  # that the ranks are on, as many on each
     gpudirect: bool | None = None  # whether network cards reach GPU memory between nodes; None: as NCCL decides
+    compile: Literal["none", "default"] = "none"  # default: torch.compile makes the kernels of the model
+    registered: bool = False  # DDP's buckets lie in memory that is registered with NCCL (user buffer registration)
+    clock: int | None = None  # MHz that the GPUs are locked at meanwhile; None: they are left as they are
 
     @property
     def way(self) -> Way:
@@ -89,7 +92,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     @property
     def alone(self) -> "Request":
         """The same without anything that only an exchange has."""
-        return msgspec.structs.replace(self, transport="auto", interface=None, gpudirect=None)
+        return msgspec.structs.replace(self, transport="auto", interface=None, gpudirect=None, registered=False)
 
     @property
     def on_one_node(self) -> "Request":

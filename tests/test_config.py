@@ -36,6 +36,7 @@ def test_threads_are_shared_out_for_the_largest_rank_count_of_a_comparison(monke
     assert request_from(tree, max_gpus=8).input.threads == 2
     assert request_from(compose({"gpus": 2, "threads": 5}), max_gpus=8).threads == 5
     assert request_from(tree, max_gpus=64).threads == 1
+    assert request_from(tree, present=8).threads == request_from(tree, present=8).input.threads == 2  # idle GPUs count
 
 
 def test_different_requests_have_different_keys_and_equal_ones_the_same(request_of):
@@ -99,6 +100,14 @@ def test_the_baseline_of_a_point_is_the_same_point_on_one_gpu(request_of):
             r"strategy=server with precision=fp16: .*use precision=bf16",
         ),
         ({"strategy": "server", "gpus": 2, "graph": True}, r"strategy=server with graph=true: .*leave out graph=true"),
+        ({"registered": True}, r"registered=true: .*use strategy=bucket and gpus=2"),
+        ({"registered": True, "gpus": 2, "strategy": "after"}, r"registered=true: .*use strategy=bucket"),
+        ({"compile": "default", "graph": True}, r"compile=default with graph=true: not tried on any GPU yet"),
+        ({"compile": "default", "measure": "layers"}, r"compile=default with measure=layers: .*no layers"),
+        (
+            {"compile": "default", "strategy": "layerwise", "gpus": 2},
+            r"strategy=layerwise: .*use strategy=bucket, after",
+        ),
         (
             {"strategy.first_bucket_mb": -1},
             r"strategy\.first_bucket_mb=-1: expected more than 0, or null for DDP's own",

@@ -1,6 +1,8 @@
 """Figures that pages and the README quote in a sentence are those of their source."""
 
+import csv
 import re
+from collections import defaultdict
 
 import pytest
 
@@ -29,6 +31,17 @@ def backward_s(gpu, clock_Hz=None):
     return sum(layer.backward_s for layer in times)
 
 
+def half_over(precision, gpu):
+    """How many times as fast ResNet-50 trains in fp16: over all publishers that have both, on one GPU of a kind."""
+    rates = defaultdict(dict)
+    for row in csv.DictReader((ROOT / "results/published/figures.csv").open()):
+        if (row["kind"], row["workload"]) == ("training, one GPU", "resnet50") and row["system"].startswith(gpu):
+            known = rates[row["system"], row["source"]]
+            known[row["precision"]] = max(float(row["value"]), known.get(row["precision"], 0.0))
+    ratios = [known["fp16"] / known[precision] for known in rates.values() if {"fp16", precision} <= {*known}]
+    return f"{min(ratios):.1f} to {max(ratios):.1f}"
+
+
 def systems():
     return [path for path in (ROOT / "configs" / "system").glob("*.yaml") if path.stem != "cpu-host"]
 
@@ -36,6 +49,10 @@ def systems():
 QUOTED = [
     ("README.md", r"(\d+) published rates of 2 to 16 GPUs of one node", lambda: f"{one_node().points}"),
     ("README.md", r"of one node are\s+predicted to (\S+) %", lambda: f"{one_node().mean:.1%}"[:-1]),
+    ("README.md", r"trained ResNet-50 (\S+ to \S+) times", lambda: half_over("fp32", "v100")),
+    ("README.md", r"on one V100, and (\S+ to \S+) times as fast as TF32", lambda: half_over("tf32", "a100")),
+    ("docs/gpu.md", r"trained ResNet-50 (\S+ to \S+) times", lambda: half_over("fp32", "v100")),
+    ("resnetx/measure/doctor/examination.py", r"ResNet-50 were (\S+ to \S+) times", lambda: half_over("fp32", "v100")),
     ("docs/predict.md", r"else the (\d+) % that fits published rates best", variation),
     ("docs/predict.md", r"multiprocessors: (\d+) %", lambda: f"{CONTENTION['nccl2']:.0%}"[:-1]),
     ("docs/predict.md", r"in-switch reduction (\d+) %", lambda: f"{CONTENTION['nvls']:.0%}"[:-1]),

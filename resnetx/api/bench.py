@@ -12,7 +12,13 @@ from resnetx import bounds, copies, packages, progress
 from resnetx.api import bench_copies, bench_timing
 from resnetx.api.bench_import import import_bench
 from resnetx.api.bench_settings import BenchSettings
-from resnetx.api.obstacles import obstacle_in_lab, obstacle_to_launch, obstacle_to_way, too_many_ranks
+from resnetx.api.obstacles import (
+    obstacle_in_lab,
+    obstacle_to_clock,
+    obstacle_to_launch,
+    obstacle_to_way,
+    too_many_ranks,
+)
 from resnetx.api.runs import Kept, announce, machine_name, run_folder
 from resnetx.compose import asked, compose, points_of, struct_of
 from resnetx.config import (
@@ -21,6 +27,7 @@ from resnetx.config import (
     check_ranks,
     check_way,
     lab_from,
+    locked_MHz,
     request_from,
     run_settings_from,
     sizes_from,
@@ -152,15 +159,19 @@ def split(given: Point) -> tuple[Point, Point]:
 
 def _measured(task: BenchFile, benches: AskedBenches) -> Kept[BenchRecord]:
     """One process group, in processes of its own; what it measured beside what its topology allows."""
+    from resnetx.measure.clocks.held import held
     from resnetx.measure.launch import launcher
     from resnetx.measure.launch.results_folder import write
 
-    request, folder = task.request, benches.folder(task)
+    request = task.request
     names = ", ".join([*request.collectives, *(f"copy={name}" for name in request.copies)])
     what = f"{names} on gpus={request.gpus}, {len(request.sizes_bytes or request.copy_sizes_bytes)} sizes"
-    with progress.waiting(what, folder.path):
-        record = launcher.supervise(task, folder)
+    with held(request) as clock:
+        folder = benches.folder(task)
+        with progress.waiting(what, folder.path):
+            record = launcher.supervise(task, folder, look_up=clock.look if clock else lambda: None)
     read = bench_reading.with_readings(record, benches.machines[request.nodes], request.transport)
+    read = clock.noted(read) if clock else read
     if read != record:
         write(folder.record, read)
     return Kept(read, folder)
@@ -185,7 +196,7 @@ def _requests(
     if launch:
         env = of_ranks(launch, env, _settled(asked))
     on_nodes = {count: nodes_of(count, per_node) for count in counts}
-    several = max(on_nodes.values()) > 1
+    several, clock = max(on_nodes.values()) > 1, locked_MHz(asked.clock, launch)
     return [
         BenchRequest(
             collectives=names,
@@ -214,6 +225,7 @@ def _requests(
             protocol=asked.protocol,
             nodes=on_nodes[count],
             gpudirect=asked.gpudirect if on_nodes[count] > 1 or not several else None,
+            clock=clock,
         )
         for count in dict.fromkeys(counts)
     ]
@@ -284,6 +296,8 @@ def obstacle_to_bench(request: BenchRequest, oversubscribe: bool, here: int | No
     if obstacle := obstacle_to_way(request.way, gpus_here(), shared_memory=not request.collectives):
         return obstacle
     if obstacle := bench_timing.obstacle(request, gpus_here()):
+        return obstacle
+    if obstacle := obstacle_to_clock(request.clock, request.devices or range(request.gpus)):
         return obstacle
     if request.registered and not gpus_here():
         return "registered=true: registers GPU memory with NCCL, but this machine has no GPU; leave it out"

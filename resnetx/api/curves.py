@@ -27,7 +27,15 @@ from resnetx.traces.checks import UNSIZED, refuse_unsound
 from resnetx.traces.runs import read_all
 from resnetx.workloads.counts import BYTES_PER_PARAMETER
 
-LEFT_OPEN = ("batch_size", "gpus", "scaling", "split", "strategy", "graph")  # settings that a trace does not have
+LEFT_OPEN = (
+    "batch_size",
+    "gpus",
+    "scaling",
+    "split",
+    "strategy",
+    "graph",
+    "compile",
+)  # settings that a trace does not have
 
 
 @dataclass(frozen=True)
@@ -67,6 +75,11 @@ class Wanted:
             )
         if self.strategy is not None and not isinstance(request.strategy, Server):
             request = msgspec.structs.replace(request, strategy=self.strategy)
+        if request.compile != "none":
+            raise ConfigError(
+                f"compile={request.compile}: what torch.compile gains is not modelled; measure one GPU with `resnetx "
+                "train compile=default gpus=1`, and give its images/s by batch instead: rate=32:195"
+            )
         check(msgspec.structs.replace(request, split=split))
         return request
 

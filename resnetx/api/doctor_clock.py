@@ -5,7 +5,7 @@
 How it is measured is in `measure.clock_trial` and `measure.clock_search`. Nothing stays locked.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -16,17 +16,15 @@ from resnetx.compose import asked as settings_asked
 from resnetx.compose import compose, one_point, struct_of
 from resnetx.config import FIND, check_ranks, clock_from, request_from
 from resnetx.errors import ConfigError
-from resnetx.host import kernel_file
 from resnetx.measure.clocks import journal, trial
+from resnetx.measure.clocks.held import finish_what_was_killed, nvml_for, refuse_others, supported
 from resnetx.measure.clocks.journal import Before
-from resnetx.measure.clocks.lock import Lock, NotPermittedError, lockable, locking, put_back
-from resnetx.measure.clocks.search import ClockSearchResult, Reading, answer, rounded_down
+from resnetx.measure.clocks.lock import Lock, NotPermittedError, locking
+from resnetx.measure.clocks.search import ClockSearchResult, answer, rounded_down
 from resnetx.measure.clocks.trial import Look
-from resnetx.measure.machine.nvidia import graphics_here
-from resnetx.measure.machine.nvml import Nvml, open_nvml
+from resnetx.measure.machine.locked_clock import Reading
 from resnetx.measure.machine.sensors import NvmlGpu
 from resnetx.measure.machine.visible_gpus import gpus_here
-from resnetx.record import Unknown
 from resnetx.request import Request
 from resnetx.settings import keywords
 from resnetx.settings.table import tagged
@@ -58,18 +56,18 @@ def find_clock(settings: Mapping[str, object]) -> FoundClock:
     asked = struct_of({key: value for key, value in given.items() if key in OWN}, keywords.DoctorClockFields)
     assert asked.clock is not None, "`doctor` comes here with a clock"
     wanted_Hz = None if asked.clock == FIND else clock_from(asked.clock)
-    nvml = _nvml("clock=find" if wanted_Hz is None else f"clock={wanted_Hz / 1e6:g}MHz")
+    nvml = nvml_for("clock=find" if wanted_Hz is None else f"clock={wanted_Hz / 1e6:g}MHz")
     requests = _requests(given, asked.devices or list(range(gpus_here())))
-    _finish_what_was_killed(nvml)
+    finish_what_was_killed(nvml)
     with progress.waiting("GPUs under load: some minutes"), trial.loading(requests) as loads:
         handles = trial.handles_of(nvml, loads.uuids)
-        _refuse_others(handles)
-        supported = trial.supported_clocks(nvml, handles)
-        wanted = None if wanted_Hz is None else _supported(wanted_Hz / 1e6, supported)
+        refuse_others(handles)
+        clocks = trial.supported_clocks(nvml, handles)
+        wanted = None if wanted_Hz is None else supported(wanted_Hz / 1e6, clocks)
         sensors = {gpu: NvmlGpu(nvml, handle) for gpu, handle in handles.items()}
         look = trial.watching(sensors, loads.check, trial.PACE)
         with locking(nvml, handles) as lock:
-            found = _measured(lock, supported, look, wanted)
+            found = _measured(lock, clocks, look, wanted)
     return FoundClock(found, requests[0], wanted, lock.before, some=len(handles) < gpus_here())
 
 
@@ -92,48 +90,6 @@ def _estimate(supported: Sequence[int], free: Sequence[Reading]) -> str:
     return f"; unlocked, no GPU ran slower than {least} MHz under this load, so that clock can probably be sustained"
 
 
-def _supported(wanted_MHz: float, supported: Sequence[int]) -> int:
-    """The clock that is wanted, if GPUs have it: the driver would quietly take the next one."""
-    if wanted_MHz in supported:
-        return round(wanted_MHz)
-    near = sorted(supported, key=lambda clock_MHz: abs(clock_MHz - wanted_MHz))[:2]
-    raise ConfigError(
-        f"clock={wanted_MHz:g}MHz: these GPUs can be set to {supported[0]} to {supported[-1]} MHz in steps; use "
-        + " or ".join(f"clock={clock_MHz}MHz" for clock_MHz in sorted(near))
-    )
-
-
-# ---- what is there --------------------------------------------------------------------------------------------------
-
-
-def _nvml(asked: str) -> Nvml:
-    """NVML, where this machine has GPUs whose clock is this user's to change."""
-    nvml, gpus = open_nvml(), graphics_here().gpus
-    if isinstance(nvml, Unknown) or isinstance(gpus, Unknown):
-        if kernel_file("dev/kfd").exists():  # of the driver for AMD's GPUs
-            raise ConfigError(
-                f"{asked}: clocks of AMD GPUs are not supported; amd-smi set --perf-determinism locks them"
-            )
-        raise ConfigError(f"{asked}: this machine shows no NVIDIA GPU ({gpus})")
-    if any(gpu.mig is True for gpu in gpus):
-        raise ConfigError(f"{asked}: MIG is on, and its instances have no clock of their own; see `resnetx doctor`")
-    if not all(map(lockable, gpus)):
-        raise ConfigError(f"{asked}: clocks of GPUs before Volta cannot be locked; see `resnetx doctor`")
-    return nvml
-
-
-def _refuse_others(gpus: Collection[int]) -> None:
-    """Refuses GPUs on which processes of others run: they would run at another clock."""
-    processes = graphics_here().gpu_processes
-    if isinstance(processes, Unknown):
-        return
-    if busy := sorted({each.gpu for each in processes if each.gpu in gpus}):
-        raise ConfigError(
-            f"clock: other processes use GPU {', '.join(map(str, busy))}, which a locked clock affects; choose other "
-            "GPUs with devices=0,1,..., or see `resnetx doctor`"
-        )
-
-
 def _requests(given: Point, devices: list[int]) -> list[Request]:
     """The load of each GPU: one rank that trains what is asked for, with a run's share of the CPUs."""
     check_ranks(len(devices), devices, {})
@@ -145,12 +101,3 @@ def _requests(given: Point, devices: list[int]) -> list[Request]:
         if obstacle := obstacle_to(request):
             raise ConfigError(obstacle)
     return requests
-
-
-def _finish_what_was_killed(nvml: Nvml) -> None:
-    """Puts back the clocks that a killed `resnetx doctor` has left locked."""
-    journal.refuse_company()
-    if left := journal.left_behind():
-        put_back(nvml, left)
-        gpus = ", ".join(str(each.gpu) for each in left)
-        progress.note(f"Clocks of GPUs {gpus} are restored: a `resnetx doctor` that was killed had left them locked.")

@@ -145,6 +145,8 @@ def _is_of(run: Request, request: Request) -> bool:
     """Whether a run trained this on one GPU."""
     if run.gpus != 1 or run.measure != "step" or run.graph != request.graph:
         return False
+    if run.compile != request.compile:
+        return False
     return (run.model, run.image_size, run.precision) == (request.model, request.image_size, request.precision)
 
 

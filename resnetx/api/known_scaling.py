@@ -73,8 +73,8 @@ def _is_of(run: Request, one: Request) -> bool:
     """Whether a run lies on the scaling curve of a point."""
     if run.measure != "step" or run.gpus < 2 or run.batch_size != one.on(run.gpus).batch_size:
         return False
-    alike = (run.model, run.image_size, run.precision, run.input.kind, run.strategy, run.graph)
-    return alike == (one.model, one.image_size, one.precision, one.input.kind, one.strategy, one.graph)
+    alike = (run.model, run.image_size, run.precision, run.input.kind, run.strategy, run.graph, run.compile)
+    return alike == (one.model, one.image_size, one.precision, one.input.kind, one.strategy, one.graph, one.compile)
 
 
 # ---- typed in -------------------------------------------------------------------------------------------------------

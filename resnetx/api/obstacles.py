@@ -51,6 +51,8 @@ def obstacle_to(request: Request, oversubscribe: bool = False, here: int | None 
         missing = obstacle_in_lab(request.lab, request.gpus, request.devices, request.way)
         if missing or request.replay is not None:
             return missing or too_large_record(request)
+    if obstacle := obstacle_to_clock(request.clock, request.devices or range(request.gpus)):
+        return obstacle
     present = gpus_here()
     if not present and request.precision in ("tf32", "fp16"):
         return (
@@ -63,9 +65,20 @@ def obstacle_to(request: Request, oversubscribe: bool = False, here: int | None 
         return "memory_limit: limits GPU memory, but this machine has no GPU; leave it out"
     if not present and request.strategy == Server(device="gpu"):
         return "strategy.device=gpu: this machine has no GPU to update parameters on; use strategy.device=cpu"
+    if not present and request.registered:
+        return "registered=true: registers GPU memory with NCCL, but this machine has no GPU; leave it out"
     if not present and request.graph:
         return "graph=true: CUDA graphs need a GPU, and this machine has none; leave it out"
+    if request.compile != "none" and (missing := packages.no_compiler(on_gpus=present > 0)):
+        return f"compile={request.compile}: {missing}"
     return too_large_record(request) or too_many_ranks(request.gpus, request.devices, oversubscribe, here)
+
+
+def obstacle_to_clock(clock_MHz: int | None, devices: Sequence[int]) -> str:
+    """Why the GPUs with these numbers cannot be locked at a clock, as far as that shows before it is tried."""
+    from resnetx.measure.clocks import held
+
+    return "" if clock_MHz is None else held.obstacle(clock_MHz, devices)
 
 
 def obstacle_to_launch(launch: Launch | None, runs: int = 1) -> str:

@@ -171,11 +171,17 @@ def one_for_all(trees: list[dict[str, Any]]) -> RunSettings:
 
 
 def requests_of(trees: list[dict[str, Any]]) -> list[Request]:
-    """The requests of all points; threads that are left open are shared out for the one with the most ranks."""
-    found = [request_from(tree) for tree in trees]
+    """The requests of all points; threads that are left open are shared out for the one with the most ranks.
+
+    Or for as many as this machine has GPUs, so that a study of some of them can be compared with one of all.
+    """
+    from resnetx.measure.machine.visible_gpus import gpus_here
+
+    present = gpus_here()
+    found = [request_from(tree, present=present) for tree in trees]
     most = max(request.gpus for request in found)
     return [
-        request if request.gpus == most else request_from(tree, most)
+        request if request.gpus == most else request_from(tree, most, present)
         for tree, request in zip(trees, found, strict=True)
     ]
 

@@ -35,6 +35,7 @@ def train(run_file: keywords.Text | None = None, **settings: Unpack[keywords.Tra
 
 def execute(run_file: keywords.Text | None, settings: Mapping[str, object]) -> Kept[RunRecord]:
     """Runs one point, and keeps its record in the results folder."""
+    from resnetx.measure.clocks.held import held
     from resnetx.measure.launch import launcher
     from resnetx.measure.study import trackers
 
@@ -48,11 +49,12 @@ def execute(run_file: keywords.Text | None, settings: Mapping[str, object]) -> K
     trackers.check(task.tracker)
     if obstacle := obstacle_to_launch(task.launch) or obstacle_to(task.request, task.oversubscribe):
         raise ConfigError(obstacle)
-    folder = run_folder(results, "train", task.request.slug, runs.machine_name(task.launch))
-    with progress.waiting(f"{task.request.model.label}, gpus={task.request.gpus}", folder.path):
-        record = launcher.execute(task, folder)
-        copies = trackers.Copies(task.tracker)
-        complaint = copies.track(record, folder)
+    with held(task.request):
+        folder = run_folder(results, "train", task.request.slug, runs.machine_name(task.launch))
+        with progress.waiting(f"{task.request.model.label}, gpus={task.request.gpus}", folder.path):
+            record = launcher.execute(task, folder)
+            copies = trackers.Copies(task.tracker)
+            complaint = copies.track(record, folder)
     note_copies(copies, complaint, folder.path.parent)
     return Kept(record, folder)
 
@@ -81,7 +83,10 @@ def task_of(path: Path | None, given: Point, gpus: int | None = None) -> tuple[R
         return read_task(path, RunFile), Path("results")
     by_torchrun = {} if gpus is None else {"gpus": gpus}
     tree = compose(one_point({**VERBS["train"].own, **by_torchrun, **given}, "`resnetx sweep` runs several"))
-    request = request_from(tree, None if gpus is None else _ranks_here())  # who share the cores of a node
+    from resnetx.measure.machine.visible_gpus import gpus_here
+
+    # Who share the cores of a node: the ranks that torchrun has started, or else one for each GPU.
+    request = request_from(tree, present=gpus_here()) if gpus is None else request_from(tree, _ranks_here())
     if gpus is not None:
         request = msgspec.structs.replace(request, nodes=max(1, gpus // _ranks_here()))
     check(request)

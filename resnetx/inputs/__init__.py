@@ -24,6 +24,7 @@ class Batches(Protocol):
     """An endless iterator of (images, labels).
 
     images: float32 (N, *`choices.image_shape`) in the memory format of `Share`, labels: int64 (N,), both on the device.
+    DALI makes float16 images for `Share.half`: autocast would round them so, in one more kernel.
     A rank never sees the images of another rank in the same pass over the data, and no pass ends in a pause. An image
     file that cannot be decoded raises a `ConfigError` that names it.
     """
@@ -53,9 +54,10 @@ class Share:
     world_size: int
     device: "torch.device"
     seed: int  # the same on all ranks
-    # Called when a batch is ready and its copy to the device begins. Pipelines that copy ahead do not call it.
+    # Called when a step begins to copy its batch to the device, or to wait for the copy. DALI does not call it.
     arrived: Callable[[], None] = nothing
     channels_last: bool = True  # the memory format of images
+    half: bool = False  # whether the step rounds its images to fp16
 
 
 def memory_format(channels_last: bool) -> "torch.memory_format":
@@ -78,6 +80,7 @@ def open_for(request: Request, rank: int, device: "torch.device", arrived: Calla
         seed=request.seed,
         arrived=arrived,
         channels_last=request.channels_last,
+        half=request.precision == "fp16" and request.measure != "equality",  # which computes in other precisions, too
     )
 
 
@@ -93,9 +96,10 @@ def open_input(
     seed: int,
     arrived: Callable[[], None] = nothing,
     channels_last: bool = True,
+    half: bool = False,
 ) -> Batches:
     """The batches of one rank; see `Share` for what they depend on."""
-    share = Share(batch_size, image_size, classes, rank, world_size, device, seed, arrived, channels_last)
+    share = Share(batch_size, image_size, classes, rank, world_size, device, seed, arrived, channels_last, half)
     return _PIPELINES[input.kind](input, share)
 
 

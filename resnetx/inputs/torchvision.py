@@ -1,8 +1,9 @@
 """Batches by torchvision: decode_jpeg and v2 transforms in the workers of a DataLoader; an alternative to DALI.
 
 Workers decode, crop, resize and flip, and send pixels as bytes (a quarter of floats); the rank converts and normalises
-them on its device. Each batch lists the files to decode, so that workers need no copy of the listing. PNG files are
-decoded by Pillow: on a damaged one, torchvision 0.29 ends its process with SIGSEGV.
+them on its device. To a GPU, a batch is copied while the step before it runs (`_CopiedAhead`). Each batch lists the
+files to decode, so that workers need no copy of the listing. PNG files are decoded by Pillow: on a damaged one,
+torchvision 0.29 ends its process with SIGSEGV.
 
 torchvision 0.29 deprecates its decoders in favour of TorchCodec, and still has them.
 """
@@ -11,7 +12,7 @@ import multiprocessing
 import re
 import signal
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from multiprocessing import RawArray
@@ -41,7 +42,7 @@ class TorchvisionBatches:
         recipe = recipes.RECIPES[input.recipe]
         self._tree = folders.read(Path(input.root))
         self._cached_share = folders.cached_share(self._tree)
-        self._device, self._arrived = share.device, share.arrived
+        self._arrived = share.arrived
         self._format = memory_format(share.channels_last)
         # One value per byte of a row of pixels: broadcasting three values is five times slower on a CPU.
         self._scale = 1 / torch.tensor(recipe.std, device=share.device).repeat(share.image_size)
@@ -64,11 +65,22 @@ class TorchvisionBatches:
                     generator=torch.Generator().manual_seed(share.seed * share.world_size + share.rank),
                 )
             )
+        self._ahead = _CopiedAhead(self._read, share) if share.device.type == "cuda" else None
 
     def __iter__(self) -> "TorchvisionBatches":
         return self
 
     def __next__(self) -> tuple[torch.Tensor, torch.Tensor]:
+        if self._ahead is not None:
+            pixels, labels = self._ahead.next()
+        else:
+            pixels, labels = self._read()
+            self._arrived()
+        images = pixels.flatten(2).float().mul_(self._scale).add_(self._shift)
+        return images.view(pixels.shape).permute(0, 3, 1, 2).contiguous(memory_format=self._format), labels
+
+    def _read(self) -> Pixels:
+        """The next batch, in memory of the host."""
         assert self._loader is not None, "the input was closed"
         try:
             batch = next(self._loader)
@@ -78,21 +90,50 @@ class TorchvisionBatches:
             batch = self._crash(crashed, str(error))
         if isinstance(batch, ConfigError):
             raise batch
-        self._arrived()
-        pixels, labels = (part.to(self._device, non_blocking=True) for part in batch)
-        images = pixels.flatten(2).float().mul_(self._scale).add_(self._shift)
-        return images.view(pixels.shape).permute(0, 3, 1, 2).contiguous(memory_format=self._format), labels
+        return batch
 
     def state(self) -> dict[str, Any]:
         return folders.state(self._tree, self._cached_share, "cpu")
 
     def close(self) -> None:
-        self._loader = None  # its processes end with the last reference
+        self._loader = self._ahead = None  # its processes end with the last reference
 
     def _crash(self, images: list[int], error: str) -> ConfigError:
         """The error for workers that died on these images; names the first."""
         names = " or ".join(str(self._tree.path(index)) for index in images)
         return ConfigError(damage.sentence(f"{names}: a process died decoding it ({error})", self._tree.root))
+
+
+class _CopiedAhead:
+    """Batches on a GPU: each is copied there, on a stream of its own, while the step before it runs.
+
+    So the host waits for a batch one step before its own step is launched, as in timm's `PrefetchLoader`.
+    """
+
+    def __init__(self, read: Callable[[], Pixels], share: Share) -> None:
+        """`read`: the next batch, in pinned memory of the host."""
+        self._read, self._device, self._arrived = read, share.device, share.arrived
+        self._stream = torch.cuda.Stream(share.device)
+        self._copied: tuple[Pixels, torch.cuda.Event] | None = None
+
+    def next(self) -> Pixels:
+        """The next batch, for work that is queued on the current stream from now on."""
+        batch, arrival = self._copied or self._copy()
+        self._copied = self._copy()
+        user = torch.cuda.current_stream(self._device)
+        self._arrived()
+        user.wait_event(arrival)
+        for part in batch:
+            part.record_stream(user)  # or its memory would go to a later copy as soon as the host drops it
+        return batch
+
+    def _copy(self) -> tuple[Pixels, torch.cuda.Event]:
+        pixels, labels = self._read()
+        arrival = torch.cuda.Event()
+        with torch.cuda.stream(self._stream):
+            batch = pixels.to(self._device, non_blocking=True), labels.to(self._device, non_blocking=True)
+            arrival.record(self._stream)
+        return batch, arrival
 
 
 def _start_method(device: torch.device) -> Literal["fork", "forkserver"]:

@@ -169,6 +169,7 @@ def _record(
         transport=known(imported),
         devices=list(devices) or known(imported),
         host_load=known(imported),
+        clock=known(imported),
         warnings=warnings,
         environment=known(imported),
         other_nodes=known(imported),

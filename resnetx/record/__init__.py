@@ -25,7 +25,7 @@ from resnetx.record.limits import MAX_BYTES
 from resnetx.record.machine import Device, Environment, Gpu, GpuProcess, Job, MemoryHealth, OtherNode, Storage
 from resnetx.record.outcome import Failure, Outcome, Warning
 from resnetx.record.phases import Copies, GradientBucket, Phases
-from resnetx.record.readings import DeviceMemory, GpuSamples, HostLoad, LinkCounters
+from resnetx.record.readings import DeviceMemory, GpuSamples, HostLoad, LinkCounters, LockedClock
 from resnetx.record.replay import ReplayedLayer, ReplayedStep
 from resnetx.record.run import InputState, RunFile, RunRecord, Staging, StartUp, Workload
 from resnetx.record.run_summary import RunSummary, RunSummaryReader
@@ -63,6 +63,7 @@ __all__ = [
     "Job",
     "LayerTimes",
     "LinkCounters",
+    "LockedClock",
     "MemoryHealth",
     "NewerRecordError",
     "NicUse",

@@ -11,7 +11,7 @@ from resnetx.record.base import SCHEMA, RecordPart, timestamp
 from resnetx.record.copies import CopyCell, Direction, Endpoint, Times, Verdict
 from resnetx.record.machine import Device, Environment, Job, OtherNode, Unit, unit_of
 from resnetx.record.outcome import Failure, Outcome, Warning
-from resnetx.record.readings import HostLoad
+from resnetx.record.readings import HostLoad, LockedClock
 from resnetx.record.transport import Transport
 from resnetx.record.unknown import Unknown
 from resnetx.transports import TransportName, Way
@@ -61,6 +61,7 @@ class BenchRequest(RecordPart, frozen=True, forbid_unknown_fields=True):
     protocol: str | None = None  # likewise
     nodes: int = 1  # that the ranks are on, as many on each
     gpudirect: bool | None = None  # whether network cards reach GPU memory between nodes; None: as NCCL decides
+    clock: int | None = None  # MHz that the GPUs are locked at meanwhile; None: they are left as they are
 
     @property
     def way(self) -> Way:
@@ -178,6 +179,7 @@ class BenchRecord(RecordPart, frozen=True, kw_only=True):
     transport: Transport | None
     devices: list[Device] | None
     host_load: HostLoad | None  # from the first to the last operation
+    clock: LockedClock | None = None  # that GPUs were locked at meanwhile; records from before it could be lack it
     warnings: list[Warning]
     environment: Environment | None
     other_nodes: list[OtherNode] | None = None  # records from before it was gathered lack it

@@ -37,6 +37,15 @@ class LinkCounters(RecordPart, frozen=True):
     nvlink_received_bytes: int | None
 
 
+class LockedClock(RecordPart, frozen=True):
+    """The clock that the GPUs of a run were locked at (`clock=`), and whether they held it."""
+
+    clock_Hz: float
+    lowest_Hz: list[list[float]]  # [rank][window]: that were seen; of a bench [rank][0], over all of it
+    highest_Hz: list[list[float]]
+    why_not: str  # where a GPU did not hold it, which, and why; "" where all did in every window
+
+
 class HostLoad(RecordPart, frozen=True):
     """How busy the host's CPUs were during the windows; shares of all its CPUs, 0 to 1."""
 

@@ -11,7 +11,7 @@ from resnetx.record.equality import Equality
 from resnetx.record.machine import Device, Environment, Job, OtherNode
 from resnetx.record.outcome import Failure, Outcome, Warning
 from resnetx.record.phases import Copies, GradientBucket, Phases
-from resnetx.record.readings import DeviceMemory, GpuSamples, HostLoad, LinkCounters
+from resnetx.record.readings import DeviceMemory, GpuSamples, HostLoad, LinkCounters, LockedClock
 from resnetx.record.replay import ReplayedStep
 from resnetx.record.trace import LayerTimes
 from resnetx.record.transport import Transport
@@ -168,6 +168,7 @@ class RunRecord(RecordPart, frozen=True, kw_only=True):
     device_memory: list[DeviceMemory] | None = None  # [rank]; records from before it was read lack it
     gpu_samples: list[GpuSamples | None] | None
     link_counters: list[LinkCounters | None] | None
+    clock: LockedClock | None = None  # that GPUs were locked at meanwhile; records from before it could be lack it
     host_load: HostLoad | None
     transport: Transport | None
     devices: list[Device] | None

@@ -17,7 +17,7 @@ from resnetx.record.limits import LONGEST_s, SHORTEST_s
 from resnetx.record.machine import Device, Environment
 from resnetx.record.outcome import Outcome, Warning
 from resnetx.record.phases import GradientBucket, Phases
-from resnetx.record.readings import HostLoad
+from resnetx.record.readings import HostLoad, LockedClock
 from resnetx.record.run import InputState, Workload
 from resnetx.record.transport import Transport
 from resnetx.request import Request
@@ -38,6 +38,7 @@ class _Copied(msgspec.Struct, frozen=True, kw_only=True):
     phases: Phases | None
     buckets: list[GradientBucket] | None
     host_load: HostLoad | None
+    clock: LockedClock | None = None
     transport: Transport | None
     input_state: InputState | None
     devices: list[Device] | None

@@ -128,6 +128,7 @@ class TrainKeywords(TypedDict, total=False):
     channels_last: bool
     memory_limit: int | str | None
     graph: bool
+    compile: Literal["none", "default"]
     seed: int
     optimizer: OptimizerSettings
     replay: Text | None
@@ -149,9 +150,11 @@ class TrainKeywords(TypedDict, total=False):
     dirty: bool
     interface: str | None
     gpudirect: bool | None
+    registered: bool
     nodes: int | None
     transport: Literal["auto", "peer", "pcie", "host", "socket"]
     lab: LabSettings
+    clock: str | float | None
 
 class SweepKeywords(TypedDict, total=False):
     model: Axis[str] | ModelSettings | Model
@@ -170,6 +173,7 @@ class SweepKeywords(TypedDict, total=False):
     channels_last: Axis[bool]
     memory_limit: Axis[int | str | None]
     graph: Axis[bool]
+    compile: Axis[Literal["none", "default"]]
     seed: int
     optimizer: OptimizerSettings
     replay: Axis[Text | None]
@@ -197,9 +201,11 @@ class SweepKeywords(TypedDict, total=False):
     dirty: bool
     interface: Axis[str | None]
     gpudirect: Axis[bool | None]
+    registered: Axis[bool]
     nodes: int | None
     transport: Axis[Literal["auto", "peer", "pcie", "host", "socket"]]
     lab: LabSettings
+    clock: Axis[str | float | None]
 
 class TraceKeywords(TypedDict, total=False):
     model: Axis[str] | ModelSettings | Model
@@ -288,6 +294,7 @@ class CompareKeywords(TypedDict, total=False):
     gpus: Axis[int | None]
     devices: Sequence[int] | None
     graph: Axis[bool]
+    compile: Axis[Literal["none", "default"]]
     study: Text | None
     baseline: int
     convention: Literal["caffe", "torch", "conv"]
@@ -363,6 +370,7 @@ class BenchKeywords(TypedDict, total=False):
     nics: int | None
     transport: Literal["auto", "peer", "pcie", "host", "socket"]
     lab: LabSettings
+    clock: str | float | None
 
 class BenchFields(msgspec.Struct, frozen=True, kw_only=True):
     gpus: list[int | None]
@@ -403,6 +411,7 @@ class BenchFields(msgspec.Struct, frozen=True, kw_only=True):
     nics: int | None
     transport: Literal["auto", "peer", "pcie", "host", "socket"]
     lab: LabGroup
+    clock: str | float | None
 
 class CheckKeywords(TypedDict, total=False):
     model: str | ModelSettings | Model
@@ -545,6 +554,7 @@ class PredictKeywords(TypedDict, total=False):
     gpus: Axis[int | None]
     devices: Sequence[int] | None
     graph: Axis[bool]
+    compile: Axis[Literal["none", "default"]]
     replay: Axis[Text | None]
     replay_jitter: Axis[float]
     study: Text | None

@@ -86,7 +86,7 @@ def test_groups_are_dictionaries_structs_or_names_and_mean_the_same():
 @pytest.mark.parametrize(
     ("ask", "sentence"),
     [
-        (lambda: resnetx.train(clock=1227), "clock: not a setting of `resnetx train`"),
+        (lambda: resnetx.train(pick=2), "pick: not a setting of `resnetx train`"),
         (lambda: resnetx.sweep(library=["nccl1", "nccl2"]), "library: not a setting of `resnetx sweep`"),
         (lambda: resnetx.sweep(pick=2), "pick: not a setting of `resnetx sweep`"),
         (lambda: resnetx.sweep(library=["nccl1", "nccl2"]), "library: not a setting of `resnetx sweep`"),
@@ -94,7 +94,7 @@ def test_groups_are_dictionaries_structs_or_names_and_mean_the_same():
         (lambda: resnetx.describe(model={"kind": "alexnet", "x": 3}), "model.x: a setting of another model"),
         (lambda: resnetx.describe(batch_size=0), "batch_size=0: expected at least 1"),
         (lambda: resnetx.predict(systems=["gx8"], overlap={"input": 3}), "overlap.input=3: expected true or false"),
-        (lambda: resnetx.plan(clock=1227), "clock: not a setting of `resnetx sweep`"),
+        (lambda: resnetx.plan(pick=2), "pick: not a setting of `resnetx sweep`"),
         (
             lambda: resnetx.validate("bench"),
             "validate=bench: no verb with published figures has that name. Known: predict",

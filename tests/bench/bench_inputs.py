@@ -9,10 +9,16 @@ decode without looking at the header first: what they save is what the check cos
 
 As that is less than most machines can tell, the check is also timed by itself, in turns with what it is a share of. And
 how many headers a second are read and checked, on files in memory.
+
+Last, what a batch of DALI costs the thread that launches the steps, in turns with a pipeline that is given nothing, and
+as it would be if this thread fed DALI an array for each path: processor time of that thread alone, and the time of all
+by the clock. Nothing is decoded meanwhile. The benchmark fails where batches of 128 cost that thread 0.2 ms more than
+nothing does, and more than twice as much.
 """
 
 import argparse
 import contextlib
+import itertools
 import multiprocessing
 import os
 import statistics
@@ -22,11 +28,14 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
+import numpy as np
 import torch
 from nvidia.dali import Pipeline, fn
 from nvidia.dali.data_node import DataNode
+from torch.utils.dlpack import from_dlpack
 from torchvision.io import ImageReadMode, decode_jpeg, read_file
 
 from resnetx import inputs
@@ -52,6 +61,7 @@ def main() -> None:
         _measure(root, given)
         _measure_checks(root, given.rounds)
         _measure_headers(root, given.rounds)
+        _measure_launching(root, given.rounds)
 
 
 @contextmanager
@@ -164,7 +174,7 @@ def _time(work: Callable[[torch.Tensor], object], files: list[torch.Tensor]) -> 
 
 def _dali_s(tree: folders.Tree, checked: Callable[[DataNode], DataNode], batch_size: int = 32) -> float:
     """CPU seconds for one file that DALI reads and does not decode."""
-    paths = [dali_batches._path(bytes(tree.root), name) for name in tree.files[:batch_size]]
+    paths = dali_batches._paths(bytes(tree.root), tree.files[:batch_size])
     pipeline = Pipeline(batch_size=batch_size, num_threads=1, device_id=None)
     with pipeline:
         files = fn.io.file.read(fn.external_source(lambda: paths, batch=True), dont_use_mmap=True)
@@ -189,6 +199,65 @@ def _measure_headers(root: Path, rounds: int) -> None:
                 assert not any(pool.map(lambda path: damage.of_header(path, 1), paths, chunksize=64))
                 rates.append(len(paths) / (time.perf_counter() - start))
         print(f"headers by {threads} threads: {statistics.median(rates):,.0f} a second, at least {min(rates):,.0f}")
+
+
+def _measure_launching(root: Path, rounds: int) -> None:
+    for batch_size in (32, 128, 256):
+        cpu_ms: dict[str, list[float]] = {"empty": [], "dali": [], "a list": []}
+        all_ms: dict[str, list[float]] = {name: [] for name in cpu_ms}
+        for _ in range(rounds):
+            for name, values in cpu_ms.items():
+                batches = _launching(root, batch_size, name)
+                spent = [_launched_ms(batches) for _ in range(30)][5:]
+                values.append(statistics.median(cpu for cpu, _ in spent))
+                all_ms[name].append(statistics.median(wall for _, wall in spent))
+                if isinstance(batches, dali_batches.DaliBatches):
+                    batches.close()
+        of = {name: statistics.median(values) for name, values in cpu_ms.items()}
+        shown = ", ".join(f"{name} {of[name]:.3f} ({statistics.median(all_ms[name]):.2f})" for name in of)
+        print(f"launching thread, ms a batch of {batch_size} (with a step of small operators, by the clock): {shown}")
+        if batch_size == 128 and of["dali"] - of["empty"] > 0.2 and of["dali"] > 2 * of["empty"]:
+            raise SystemExit("the source of DALI costs the launching thread more than 0.2 ms a batch of 128")
+
+
+def _launching(root: Path, batch_size: int, name: str) -> Iterator[tuple[torch.Tensor, ...]]:
+    """Batches without images: of `DaliBatches`, of constants, or of paths in a list that this thread feeds."""
+    settings = {"root": str(root), "format": "folders", "recipe": "paper"}
+    input = DaliInput(**settings, threads=1, prefetch=_PREFETCH, decoder="auto")
+    share = inputs.Share(batch_size, 224, 10**6, 0, 1, torch.device("cpu"), seed=0)
+    pixel = lambda files, *_: fn.constant(fdata=[0.0], shape=[1, 1, 1]) + 0 * files[0]  # noqa: E731
+    with mock.patch.object(dali_batches, "_images", pixel), mock.patch.object(dali_batches, "_checked", lambda f: f):
+        if name == "dali":
+            return dali_batches.DaliBatches(input, share)
+        if name == "empty":
+            pipeline = Pipeline(batch_size=batch_size, num_threads=1, device_id=None, prefetch_queue_depth=_PREFETCH)
+            with pipeline:
+                label = fn.constant(idata=[1], shape=[])
+                pipeline.set_outputs(fn.constant(fdata=[0.0], shape=[1, 1, 1]), label)
+                pipeline.build()
+        else:
+            given = dali_batches._Given(folders.read(root), share)
+
+            def listed() -> tuple[list[Any], Any]:
+                paths, labels = given.next()
+                return [*map(np.array, paths)], labels
+
+            pipeline = dali_batches._pipeline(input, share, listed)
+    return (tuple(from_dlpack(out.as_tensor()) for out in pipeline.run()) for _ in itertools.count())
+
+
+def _launched_ms(batches: Iterator[tuple[torch.Tensor, ...]]) -> tuple[float, float]:
+    """What the next batch costs this thread, and how long it takes with a step that a host launches."""
+    x = torch.ones(16, requires_grad=True)
+    start, cpu_start = time.perf_counter(), time.thread_time()
+    next(batches)
+    cpu_s = time.thread_time() - cpu_start
+    for _ in range(10):
+        y = x
+        for _ in range(50):
+            y = y * 1.01
+        y.sum().backward()
+    return 1e3 * cpu_s, 1e3 * (time.perf_counter() - start)
 
 
 def _cpu_s() -> float:

@@ -213,7 +213,7 @@ def launched(monkeypatch):
     """The tasks that would have run; their records have two points, of which `wrong` elements are wrong."""
     tasks = []
 
-    def execute(task, folder):
+    def execute(task, folder, **_):
         tasks.append(task)
         ended = record.cut_short(task, 0.0, "ok", "")
         points = [
@@ -644,7 +644,7 @@ CELL = record.CopyCell(
 def shown(capsys, tmp_path, monkeypatch, cells, *words):
     """The screen, and the record's rows, of a bench that measured these cells."""
 
-    def execute(task, folder):
+    def execute(task, folder, **_):
         ended = msgspec.structs.replace(record.cut_short(task, 0.0, "ok", ""), cells=cells)
         record.write(folder.record, ended)
         return ended

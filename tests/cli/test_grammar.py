@@ -32,9 +32,9 @@ def run(capsys, *words):
 FOREIGN = {
     "describe": ["pick=3", "straggler=7", "input=synthetic", "scaling=weak", "results=x"],
     "images": ["batch_size=3", "input.recipe=paper", "gpus=2"],
-    "train": ["clock=1227", "library=nccl2", "network=hdr200", "memory=1MB", "systems=[gx8]", "gradients=bf16",
+    "train": ["library=nccl2", "network=hdr200", "memory=1MB", "systems=[gx8]", "gradients=bf16",
               "straggler=3", "study=paper", "repeats=2", "budget=1h", "baseline=2", "out=x", "iterations=3"],
-    "sweep": ["library=[nccl1,nccl2]", "network=hdr200", "iterations=3", "clock=1227", "pick=2"],
+    "sweep": ["library=[nccl1,nccl2]", "network=hdr200", "iterations=3", "pick=2"],
     "verify": ["windows=3", "warmup=9", "measure=step", "tracker=wandb", "transport=host"],
     "trace": ["measure=step", "windows=3", "repeats=2", "systems=gx8"],
     "bench": ["batch_size=3", "input=synthetic", "library=gloo", "pick=2", "steps=3"],
@@ -65,7 +65,7 @@ def test_every_verb_is_tried():
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["train", "clock=1227"], "(it belongs to compare, predict and doctor); see `resnetx train --help`"),
+        (["train", "calibration=x"], "(it belongs to compare, topology and predict); see `resnetx train --help`"),
         (["doctor", "gpus=2"], "see `resnetx doctor --help`"),
         (["images", "input.foo=1"], "input.foo: no such setting; it has images and input.root"),
         (["report", "basline=2"], "basline: no such setting; did you mean baseline?"),

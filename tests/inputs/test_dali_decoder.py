@@ -136,7 +136,10 @@ class StandIn:
     def __init__(self, gpu):
         self.gpu, self.deaths, self.batches = gpu, {}, 0
 
-    def run(self, stream):
+    def schedule_run(self):
+        pass
+
+    def outputs(self, stream):
         assert stream is self.gpu
         self.batches += 1
         return [self.output(part) for part in ("images", "labels")]

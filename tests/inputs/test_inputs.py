@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -86,6 +87,18 @@ def test_batches_are_float_channels_last_images_and_int64_labels(kind: str, made
     assert (labels.shape, labels.dtype, labels.device.type) == ((4,), torch.int64, "cpu")
     assert all(0 <= label < 12 for label in labels.tolist())
     opened.close()
+
+
+@pytest.mark.dali
+def test_dali_makes_images_of_fp16_for_a_step_that_rounds_them_so(made: Path, request_of) -> None:
+    settings = {"input": "dali", "input.root": str(made), "input.threads": 1, "batch_size": 4, "image_size": 64}
+    whole, half, both = (
+        next(inputs.open_for(request_of(settings, **more), 0, CPU))[0]
+        for more in ({}, {"precision": "fp16"}, {"precision": "fp16", "measure": "equality"})
+    )
+    assert half.dtype == torch.float16 and half.is_contiguous(memory_format=torch.channels_last)
+    assert torch.equal(half, whole.half())
+    assert both.dtype == torch.float32  # verify computes in other precisions, too
 
 
 @pytest.mark.parametrize("kind", ALL)
@@ -170,7 +183,9 @@ def threads_and_children() -> int:
 @pytest.mark.parametrize("kind", REAL)
 @pytest.mark.parametrize("damaged", [False, True])
 def test_closing_ends_threads_and_processes(kind: str, damaged: bool, tree: Path, victim: Path) -> None:
-    next(open_cpu(input_of(kind, tree)))  # what the libraries start once and keep
+    once = open_cpu(input_of(kind, tree))  # what the libraries start once and keep
+    next(once)
+    once.close()
     before = threads_and_children()
     opened = open_cpu(input_of(kind, tree, recipe="paper"))
     if damaged:
@@ -184,6 +199,29 @@ def test_closing_ends_threads_and_processes(kind: str, damaged: bool, tree: Path
     opened.close()
     # The thread that feeds a worker ends a moment after it.
     until(lambda: threads_and_children() <= before, "the end of all threads and workers")
+
+
+@pytest.mark.dali
+def test_dali_is_fed_by_another_thread_than_the_one_that_launches_steps(made: Path, monkeypatch) -> None:
+    from resnetx.inputs import dali
+
+    threads: set[int] = set()
+    paths = dali._paths
+
+    def noted(root: bytes, names):
+        threads.add(threading.get_ident())
+        return paths(root, names)
+
+    monkeypatch.setattr(dali, "_paths", noted)
+    labels_of("dali", made, batches=3)
+    assert len(threads - {threading.get_ident()}) == len(threads) == 1
+
+
+@pytest.mark.dali
+def test_dali_reads_files_whose_names_are_of_any_length_and_of_any_bytes(one_each: Path) -> None:
+    for number, path in enumerate(sorted(one_each.rglob("*.jpg"))):
+        path.rename(path.with_name(f"{os.fsdecode(bytes([0xC3, 0xA4, 0xFF]))}  {'x' * number}.jpg"))
+    assert sorted(labels_of("dali", one_each, batches=3)) == list(range(12))
 
 
 # ---- the recipes ----------------------------------------------------------------------------------------------------
@@ -355,10 +393,10 @@ def test_a_damaged_file_that_is_not_found_in_time_still_ends_in_a_sentence(
 def test_a_failure_of_dali_that_no_file_explains_stays_what_it_is(tree: Path, monkeypatch) -> None:
     opened = open_cpu(input_of("dali", tree))
 
-    def run(stream: object) -> None:
+    def outputs(stream: object) -> None:
         raise RuntimeError("CUDA allocation failed")
 
-    monkeypatch.setattr(opened._pipeline, "run", run)
+    monkeypatch.setattr(opened._pipeline, "outputs", outputs)
     with pytest.raises(RuntimeError, match="CUDA allocation failed"):
         next(opened)
     opened.close()

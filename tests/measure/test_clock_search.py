@@ -9,7 +9,6 @@ import pytest
 from resnetx.errors import ConfigError
 from resnetx.measure.clocks import trial
 from resnetx.measure.clocks.search import (
-    Reading,
     Trial,
     answer,
     counted,
@@ -18,8 +17,8 @@ from resnetx.measure.clocks.search import (
     rose,
     rounded_down,
     seemingly_locked,
-    shortfall,
 )
+from resnetx.measure.machine.locked_clock import Reading, shortfall
 from resnetx.measure.machine.readings import Sample
 from resnetx.record import Unknown
 

@@ -68,10 +68,10 @@ def told(monkeypatch):
 
 
 def test_a_registered_tensor_is_allocated_in_a_pool_of_nccl_that_is_then_registered(told):
-    tensor, pool = registered(lambda: told.told.append(("made",)) or torch.ones(3), GPU_RANK)
+    tensor, memory = registered(lambda: told.told.append(("made",)) or torch.ones(3), GPU_RANK)
     assert tensor.sum() == 3
     name = "pool of NCCL"
-    assert pool == name
+    assert memory._pool == name
     assert told.told == [("from here in", name, "cuda:0"), ("made",), ("to here in", name), ("registered", name)]
 
 

@@ -166,7 +166,11 @@ def test_a_system_without_the_kernels_files_is_unknown_and_nothing_linux_can_men
     monkeypatch.setattr(examination, "kernel_text", lambda _: "")
     monkeypatch.setattr(examination.platform, "system", lambda: "Darwin")
     monkeypatch.setattr(Path, "is_dir", lambda _: False)
-    assert examination._bf16()[::2] == examination._shared_memory(None)[::2] == ("limited", "")
+    assert (
+        examination._bf16(no_graphics(Unknown("no GPU")))[::2]
+        == examination._shared_memory(None)[::2]
+        == ("limited", "")
+    )
 
 
 def test_extras_that_no_run_needs_are_no_fault(monkeypatch):

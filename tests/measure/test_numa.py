@@ -80,6 +80,17 @@ def test_a_rank_stays_where_the_cpus_next_to_it_do_not_suffice(machine, here, re
     assert os.sched_getaffinity(0) == allowed
 
 
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="there is one CPU")
+@pytest.mark.parametrize("same_socket", [False, True])
+def test_a_rank_alone_is_where_it_would_be_beside_one_on_the_other_gpu(machine, request_of, monkeypatch, same_socket):
+    first, second, *_ = sorted(allowed := os.sched_getaffinity(0))
+    machine(str(first), str(first if same_socket else second))
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "1")
+    alone = Ranks(rank=0, local_rank=0, world_size=1, device=torch.device("cuda", 0))
+    numa.bind(request_of(threads=1, input="synthetic"), alone)
+    assert os.sched_getaffinity(0) == (allowed if same_socket else {first})
+
+
 def test_ranks_on_cpus_and_other_devices_than_the_first_are_told_apart(machine, here, request_of):
     allowed = sorted(os.sched_getaffinity(0))
     machine(str(allowed[0]), str(allowed[-1]))

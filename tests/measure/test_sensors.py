@@ -8,7 +8,7 @@ import pynvml
 import pytest
 import torch
 
-from resnetx.measure.machine.sensors import Sensors
+from resnetx.measure.machine.sensors import PERIOD_S, Sensors
 from resnetx.record import Unknown
 from tests.sealed_part import sealed_part
 
@@ -88,8 +88,9 @@ def measured(nvml, samples=3):
     """What the sensors of CUDA's GPU 0 say after some samples."""
     gpu = Sensors([0], rank=3, module=nvml)
     gpu.start()
-    while nvml.samples < samples:
-        time.sleep(0.01)
+    with gpu.sampled():
+        while nvml.samples < samples:
+            time.sleep(0.01)
     return gpu.stop()
 
 
@@ -104,6 +105,19 @@ def test_the_gpu_that_cuda_means_is_sampled(only_second_gpu_visible):
     assert samples.temperature_C == [55.0] * count
     assert samples.busy == [0.98] * count
     assert samples.throttle_reasons == [POWER_CAP] * count
+
+
+def test_nothing_is_asked_of_the_gpu_between_start_and_stop_but_where_it_is_sampled(only_second_gpu_visible):
+    nvml = TwoGpus()
+    gpu = Sensors([0], rank=0, module=nvml)
+    gpu.start()
+    time.sleep(PERIOD_S)
+    assert nvml.samples == 0
+    with gpu.sampled():
+        pass
+    sampled = nvml.samples
+    time.sleep(PERIOD_S)
+    assert sampled == nvml.samples == 1
 
 
 def test_energy_that_is_not_counted_is_the_integral_of_power(only_second_gpu_visible):

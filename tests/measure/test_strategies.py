@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import types
 from pathlib import Path
 
 import pytest
@@ -12,12 +13,13 @@ from torch import nn
 from resnetx import choices, workloads
 from resnetx.measure.rank.distributed import Ranks
 from resnetx.measure.rank.features import missing_feature
-from resnetx.measure.rank.strategies import _Flat, layers, replicate
+from resnetx.measure.rank.strategies import _Buckets, _Flat, called, layers, replicate
 from resnetx.record import Unknown
 from resnetx.workloads.buckets import messages
 from resnetx.workloads.layers import without_elements
 from tests.measure.starting import run_ranks
 
+ALONE = Ranks(rank=0, local_rank=0, world_size=1, device=torch.device("cpu"))
 SMALL = {"model.x": 3, "model.width": 16, "model.classes": 10, "image_size": 32, "batch_size": 8, "threads": 1}
 CASES = [
     {"strategy": "bucket"},
@@ -51,6 +53,35 @@ def answers(tmp_path_factory, preloaded_python):
 def predicted(request):
     table = workloads.table(request.model, request.image_size)
     return [message.size_bytes for message in messages(table, request.strategy, request.precision)]
+
+
+def test_what_torch_compiles_is_the_model_with_its_ddp_and_only_where_that_is_asked_for(request_of, monkeypatch):
+    compiled = []
+    monkeypatch.setattr(torch, "compile", lambda module, **options: compiled.append((module, options)) or module)
+    model = nn.Linear(2, 2)
+    for strategy in ("bucket", "after", "none"):
+        replicate(model, request_of(SMALL, strategy=strategy), ALONE)
+        assert compiled == []
+    replicate(model, request_of(SMALL, compile="default"), ALONE)
+    assert compiled == [(model, {"dynamic": False})]
+    wrapped = types.SimpleNamespace(module=model)
+    _Buckets(wrapped, "default")
+    _Flat(model, "after", [list(model.parameters())], 2, None, "default")
+    assert [module for module, _ in compiled[1:]] == [wrapped, model]
+
+
+@pytest.mark.long
+def test_a_compiled_model_has_the_gradients_of_the_model_itself(request_of):
+    request = request_of(SMALL)
+    model = workloads.build(request.model, request.image_size).train()
+    images = torch.randn(4, 3, 32, 32)
+    found = []
+    for compile in ("none", "default"):
+        model.zero_grad()
+        called(model, compile)(images).logsumexp(1).sum().backward()
+        found.append([parameter.grad.clone() for parameter in model.parameters()])
+    for eager, compiled in zip(*found, strict=True):
+        assert torch.allclose(eager, compiled, rtol=1e-3, atol=1e-5)
 
 
 @pytest.mark.dist

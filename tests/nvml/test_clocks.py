@@ -63,9 +63,9 @@ RUN = "sys.exit(main(['doctor', *sys.argv[1:]]))"
 def started(library, python, tmp_path):
     """Starts the doctor on a machine, after `changes` of what stands for the load: the process."""
 
-    def start(machine: str, *words: str, changes: str = "") -> subprocess.Popen[str]:
+    def start(machine: str, *words: str, changes: str = "", run: str = RUN) -> subprocess.Popen[str]:
         environment = playing(MACHINES[machine], library, tmp_path)
-        program = [python, "-c", DOCTOR + changes + RUN, *words]
+        program = [python, "-c", DOCTOR + changes + run, *words]
         pipe = subprocess.PIPE
         return subprocess.Popen(program, env=environment, cwd=tmp_path, stdout=pipe, stderr=pipe, text=True)
 
@@ -192,7 +192,7 @@ def test_what_a_kill_left_locked_is_put_back_by_the_next_one(started, doctor, ch
     child = started("hot", "clock=1500", changes=ENDLESS)
     locked(child, changes)
     status, _, err = doctor("hot", "clock=1485")
-    assert (status, "another `resnetx doctor` is using the clocks" in err) == (2, True), err
+    assert (status, "another process of resnetx has locked the clocks" in err) == (2, True), err
     os.kill(child.pid, signal.SIGKILL)
     child.communicate()
     assert left(changes) == {0: 1500, 1: 1500}
@@ -228,6 +228,33 @@ def test_what_keeps_clocks_from_being_locked_is_one_sentence(doctor, changes, ma
     assert says in err.splitlines()[-1], err
     assert changes() == []
     assert not (tmp_path / "note.json").exists()
+
+
+RUN_OF_RANKS = "sys.exit(main(sys.argv[1:]))"
+
+
+@pytest.mark.parametrize(
+    ("machine", "clock", "says"),
+    [
+        (
+            "no right to clocks",
+            1500,
+            "GPU 0: its clock cannot be locked or unlocked (Insufficient Permissions): this needs root",
+        ),
+        ("dgx1-p100", 1500, "clock=1500MHz: clocks of GPUs before Volta cannot be locked"),
+        ("no driver", 1500, "clock=1500MHz: this machine shows no NVIDIA GPU"),
+        ("8 x h200", 1507, "use clock=1500MHz or clock=1515MHz"),
+    ],
+)
+@pytest.mark.parametrize("verb", ["train", "bench"])
+def test_a_run_that_cannot_lock_its_clock_is_refused_in_one_sentence(
+    started, changes, verb, machine, clock, says, tmp_path
+):
+    words = ["input=synthetic"] if verb == "train" else ["collective=allreduce", "gpus=2", "oversubscribe=true"]
+    child = started(machine, verb, *words, f"clock={clock}MHz", run=RUN_OF_RANKS)
+    _, err = child.communicate(timeout=PATIENCE_S)
+    assert (child.returncode, says in err.splitlines()[-1]) == (2, True), err
+    assert changes() == [] and not (tmp_path / "results").exists()
 
 
 def test_amd_gpus_are_told_to_be_none_of_it(doctor, tmp_path):

@@ -4,6 +4,7 @@ import msgspec
 import pytest
 
 from resnetx import record
+from resnetx.record import LockedClock
 from resnetx.record.comparison import Comparison, comparison_file
 from resnetx.reporting.compare.conclusion import conclusion
 from resnetx.reporting.compare.studies import compare
@@ -114,6 +115,22 @@ def test_where_clocks_differ_neither(study_of):
     found = compare(study_of({1: 10.0, 2: 15.0}, brief=slow), study_of({1: 10.0, 2: 18.0}, brief=fast))
     assert controls(found) == {"one-GPU rate": "agree", "SM clock": "differ"}
     assert "1.23 GHz in A, 1.48 GHz in B): a difference on several GPUs is not due to the" in conclusion(found)[-1]
+
+
+def test_a_comparison_says_whether_both_held_the_clock_that_they_were_locked_at(study_of):
+    def at(MHz, why_not=""):
+        seen = [[1e6 * MHz]]
+        held = LockedClock(clock_Hz=1.227e9, lowest_Hz=seen, highest_Hz=seen, why_not=why_not)
+        return study_of({1: 10.0, 2: 15.0}, brief={"sm_clock_Hz": 1e6 * MHz, "clock": held}, clock=1227)
+
+    both = compare(at(1227), at(1227)).controls[1]
+    assert both.agreement == "agree"
+    assert both.why.endswith("; A held 1227 MHz in every window, B held 1227 MHz in every window")
+    one = compare(at(1227), at(1200, "the GPU of rank 0 ran at 1200 MHz")).controls[1]
+    assert one.agreement == "open"  # though its median is near enough
+    assert "B was locked at 1227 MHz and did not keep to it in 12 of 12 runs (the GPU of rank 0 ran at 1200" in one.why
+    free = study_of({1: 10.0, 2: 15.0}, brief={"sm_clock_Hz": 1.227e9})
+    assert compare(at(1227), free).controls[1].why.endswith("A held 1227 MHz in every window, B was not locked")
 
 
 def test_where_one_gpu_agrees_it_is_of_the_exchange_or_of_what_else_differs(study_of):

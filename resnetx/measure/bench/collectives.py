@@ -22,6 +22,7 @@ from resnetx.measure.launch import hang, slurm
 from resnetx.measure.launch.moment import Moment
 from resnetx.measure.launch.torchrun import lab_network, on_one_node, run_started
 from resnetx.measure.machine.host_load import cpu_times, host_load
+from resnetx.measure.machine.locked_clock import NOT_LOCKED
 from resnetx.measure.machine.sensor_warnings import foreign_load
 from resnetx.measure.machine.software import nccl_version
 from resnetx.measure.rank import distributed, nodes, used_transport
@@ -104,6 +105,7 @@ def run(task: BenchFile, started: Moment) -> BenchRecord | None:
                 transport=transport,
                 devices=devices,
                 host_load=known(loads[0]),
+                clock=known(NOT_LOCKED),  # read by who started the ranks, where it was
                 warnings=[
                     *([] if lab_network() else nodes.oversubscribed(ranks)),
                     *_disturbed(loads),

@@ -75,7 +75,7 @@ def left_behind() -> list[Before]:
 def refuse_company() -> None:
     """Refuses to touch clocks while another process has some of them locked."""
     if _writer_lives():
-        raise ConfigError("clock: another `resnetx doctor` is using the clocks of this machine; wait until it ends")
+        raise ConfigError("clock: another process of resnetx has locked the clocks of this machine; wait until it ends")
 
 
 def _writer_lives() -> bool:

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
+from resnetx.measure.machine.locked_clock import HALF_STEP_MHZ, Reading, by_gpu
 from resnetx.measure.machine.sensor_warnings import holding_down
 
 # Of a load's end, in which it must have settled: a GPU's power follows its load within a second, the temperature of its
@@ -23,20 +24,7 @@ LEAST_S = 30.0  # the first 10 s, of boosting and of cuDNN's trials, never count
 MOST_S = 180.0
 SETTLED_C = 1.0  # degrees that the second half of what counts may be warmer than the first
 SETTLED_SHARE = 0.01  # by which the mean clocks of the two halves may differ
-HALF_STEP_MHZ = 7.5  # clocks are 15 MHz apart, from Volta to Hopper (`nvidia-smi --query-supported-clocks=graphics`)
 _CHOSEN = 0x2  # nvmlClocksEventReasonApplicationsClocksSetting
-
-
-@dataclass(frozen=True)
-class Reading:
-    """One GPU at one moment; None: it does not tell."""
-
-    time_s: float
-    gpu: int
-    clock_MHz: float
-    temperature_C: float | None
-    power_W: float | None
-    reasons: int  # NVML's clock event reasons
 
 
 @dataclass(frozen=True)
@@ -103,13 +91,6 @@ def _hottest_C(readings: Sequence[Reading]) -> float:
     return max((reading.temperature_C for reading in readings if reading.temperature_C is not None), default=0.0)
 
 
-def by_gpu(readings: Sequence[Reading]) -> dict[int, list[Reading]]:
-    by_number: dict[int, list[Reading]] = {}
-    for reading in readings:
-        by_number.setdefault(reading.gpu, []).append(reading)
-    return by_number
-
-
 def seemingly_locked(readings: Sequence[Reading], supported_MHz: Sequence[int]) -> dict[int, int]:
     """GPUs that stayed at one clock below their highest though nothing held them down, each with that clock.
 
@@ -133,19 +114,6 @@ def rose(readings: Sequence[Reading], locked_MHz: Mapping[int, int]) -> dict[int
         for gpu, clock_MHz in locked_MHz.items()
         if max(each.clock_MHz for each in seen[gpu]) > clock_MHz + HALF_STEP_MHZ
     }
-
-
-def shortfall(readings: Sequence[Reading], locked_MHz: int) -> str:
-    """Why GPUs do not hold a locked clock, in a few words on the first that does not; "" where all do."""
-    for gpu, seen in by_gpu(readings).items():
-        reasons = ", ".join(holding_down([each.reasons for each in seen]))
-        low, high = min(each.clock_MHz for each in seen), max(each.clock_MHz for each in seen)
-        if low < locked_MHz - HALF_STEP_MHZ or high > locked_MHz + HALF_STEP_MHZ:
-            far = low if low < locked_MHz - HALF_STEP_MHZ else high
-            return f"GPU {gpu} ran at {far:.0f} MHz" + f" ({reasons})" * bool(reasons)
-        if reasons:
-            return f"GPU {gpu}: {reasons}"
-    return ""
 
 
 def next_clock(supported_MHz: Sequence[int], free: Sequence[Reading], trials: Sequence[Trial]) -> int | None:

@@ -24,15 +24,14 @@ from resnetx.measure.clocks.search import (
     COUNTED_S,
     LEAST_S,
     MOST_S,
-    Reading,
     Trial,
     counted,
     has_settled,
     next_clock,
     rose,
     seemingly_locked,
-    shortfall,
 )
+from resnetx.measure.machine.locked_clock import Reading, shortfall
 from resnetx.measure.machine.nvml import Nvml
 from resnetx.measure.machine.sensors import NvmlGpu
 from resnetx.record import Unknown

@@ -3,7 +3,7 @@
 A reading that a GPU does not have is an `Unknown` with the reason.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from resnetx.record import GpuSamples, HostLoad, LinkCounters, Unknown
 
@@ -36,6 +36,7 @@ class Readings:
     gpu_samples: GpuSamples | Unknown
     link_counters: LinkCounters | Unknown
     host_load: HostLoad | Unknown
+    sampled: list[list[Sample]] = field(default_factory=list)  # of each window in which the GPU was sampled
 
 
 def times(factor: float, value: float | Unknown) -> float | Unknown:

@@ -1,17 +1,18 @@
 """What the GPU, its links and the host's CPUs did during the windows, read beside the measurement.
 
-What can only be sampled (clock, power, throttling) is sampled by one thread, ten times a second. What counts up by
-itself (energy, link errors, CPU time) is read twice: before the first window and after the last. Where NVML has no
-answer, the field says why, as an `Unknown`.
+What can only be sampled (clock, power, throttling) is sampled by one thread, ten times a second, in every second
+window: the others show whether that slows a step down. What counts up by itself (energy, link errors, CPU time) is read
+twice: before the first window and after the last. Where NVML has no answer, the field says why, as an `Unknown`.
 
 References: NVML API reference (clock event reasons; field values).
 """
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any, TypeVar
 
 from resnetx.measure.machine.amd_sensors import AmdGpu, amd_gpu
@@ -59,19 +60,32 @@ class Sensors:
             self._cpus = cpu_times()
             return
         self._counters, self._cpus = self._gpu.counters(), cpu_times()
+        self._taken: list[list[tuple[float, Sample]]] = []  # of each time that it was sampled
         self._started, self._energy_J = time.perf_counter(), self._gpu.energy_J()
-        self._sampler = _Sampler(self._gpu)
-        self._sampler.start()
+
+    @contextmanager
+    def sampled(self) -> Iterator[None]:
+        """Samples the GPU as long as the block lasts."""
+        if isinstance(self._gpu, Unknown):
+            yield
+            return
+        sampler = _Sampler(self._gpu)
+        sampler.start()
+        try:
+            yield
+        finally:
+            self._taken.append(sampler.finish())
 
     def stop(self) -> Readings:
         """What was read; its structs are yet to be sealed."""
         if isinstance(self._gpu, Unknown):
             return Readings(self._gpu, self._gpu, host_load(self._cpus, cpu_times()))
-        taken = self._sampler.finish()
+        taken = [*chain(*self._taken)] or [(time.perf_counter(), self._gpu.sample())]
         energy_J = _increase(self._gpu.energy_J(), self._energy_J)
         duration_s, load = time.perf_counter() - self._started, host_load(self._cpus, cpu_times())
         samples = _gpu_samples(self._rank, taken, self._started, duration_s, energy_J)
-        return Readings(samples, _link_counters(self._rank, self._gpu.counters(), self._counters), load)
+        links = _link_counters(self._rank, self._gpu.counters(), self._counters)
+        return Readings(samples, links, load, [[sample for _, sample in each] for each in self._taken])
 
 
 # ---- one GPU --------------------------------------------------------------------------------------------------------
@@ -208,10 +222,10 @@ class _Sampler(threading.Thread):
         self._finished = threading.Event()
 
     def run(self) -> None:
-        while True:
+        over = self._finished.wait(PERIOD_S / 2)  # a window's edges are not what it is about
+        while not over or not self._samples:
             self._samples.append((time.perf_counter(), self._gpu.sample()))
-            if self._finished.wait(PERIOD_S):
-                return
+            over = over or self._finished.wait(PERIOD_S)
 
     def finish(self) -> list[tuple[float, Sample]]:
         """The samples, each with its time (of `perf_counter`)."""

@@ -351,20 +351,41 @@ def _environment(**variables: str) -> Iterator[None]:
             os.environ[name] = value
 
 
-def registered(make: Callable[[], torch.Tensor], ranks: Ranks) -> tuple[torch.Tensor, object]:
-    """A tensor that `make` allocates, in memory that is registered with NCCL, and the pool that has to live as long.
+class RegisteredMemory:
+    """Memory that NCCL's peers may read and write. It has to live as long as what lies in it.
 
-    NCCL then sends from where the tensor lies, and reduces there, where it would copy it into buffers of its own (NCCL
-    User Guide, "User Buffer Registration"). Every rank has to call it.
+    NCCL then sends from where a tensor lies, and reduces there, where it would copy it into buffers of its own (NCCL
+    User Guide, "User Buffer Registration").
     """
-    nccl: Any = dist.distributed_c10d._get_default_group()._get_backend(ranks.device)
-    if not hasattr(nccl, "register_mem_pool") or not hasattr(torch.cuda, "MemPool"):
-        raise ConfigError(
-            f"registered=true: torch {torch.__version__} registers no memory with {backend(ranks.device)}; "
-            "leave it out, or use a newer torch on GPUs"
-        )
-    pool = torch.cuda.MemPool(nccl.mem_allocator)
-    with torch.cuda.use_mem_pool(pool, ranks.device):
+
+    def __init__(self, ranks: Ranks) -> None:
+        self._nccl: Any = dist.distributed_c10d._get_default_group()._get_backend(ranks.device)
+        if not hasattr(self._nccl, "register_mem_pool") or not hasattr(torch.cuda, "MemPool"):
+            raise ConfigError(
+                f"registered=true: torch {torch.__version__} registers no memory with {backend(ranks.device)}; "
+                "leave it out, or use a newer torch on GPUs"
+            )
+        try:
+            self._device, self._pool = ranks.device, torch.cuda.MemPool(self._nccl.mem_allocator)
+        except RuntimeError as error:  # the GPU, or NCCL, has no such memory
+            why = str(error).partition("\n")[0]
+            raise ConfigError(f"registered=true: NCCL has no memory for it on this GPU ({why}); leave it out") from None
+
+    @contextmanager
+    def allocating(self) -> Iterator[None]:
+        """What this thread allocates in the block lies in this memory."""
+        with torch.cuda.use_mem_pool(self._pool, self._device):
+            yield
+
+    def register(self) -> None:
+        """Registers all that was allocated so far; every rank has to call it."""
+        self._nccl.register_mem_pool(self._pool)
+
+
+def registered(make: Callable[[], torch.Tensor], ranks: Ranks) -> tuple[torch.Tensor, object]:
+    """A tensor that `make` allocates, in registered memory, and what has to live as long. Every rank has to call it."""
+    memory = RegisteredMemory(ranks)
+    with memory.allocating():
         tensor = make()
-    nccl.register_mem_pool(pool)
-    return tensor, pool
+    memory.register()
+    return tensor, memory

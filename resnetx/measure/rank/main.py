@@ -147,6 +147,7 @@ def _record(task: RunFile, ranks: Ranks, measured: RankResults, place: Place, st
             device_memory=field(measured.device_memory),
             gpu_samples=field(measured.gpu_samples),
             link_counters=field(measured.link_counters),
+            clock=field(measured.clock),
             host_load=known(loads[0]),
             transport=transport,
             devices=place.devices,

@@ -2,7 +2,8 @@
 
 On a host with several NUMA nodes a batch on the wrong one crosses the link between the sockets on its way. A rank stays
 where it is allowed to be where those CPUs would be too few for the threads of all ranks that share them, as where all
-GPUs are at one socket: half of the CPUs would then idle.
+GPUs are at one socket: half of the CPUs would then idle. Each GPU of the machine counts as one with a rank: so that a
+rank alone is where it would be as one of many.
 
 torchrun has `--numa-binding` for this. It takes a GPU's number to be the rank's, which `devices` changes, needs the
 program numactl, and fails where there is no GPU: so each rank does it by itself.
@@ -37,7 +38,7 @@ def bind(request: Request, ranks: Ranks) -> None:
     if ranks.device.type != "cuda" or not hasattr(os, "sched_setaffinity"):
         return
     present = torch.cuda.device_count()
-    here = [device % present for device in request.devices or range(ranks_here())]  # oversubscribed ones take turns
+    here = [rank % present for rank in range(max(present, ranks_here()))]  # oversubscribed ones take turns
     near = [nearby(pci_address(torch.device("cuda", device))) for device in here]
     mine = nearby(pci_address(ranks.device))
     allowed = os.sched_getaffinity(0)

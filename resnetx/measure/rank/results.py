@@ -1,16 +1,18 @@
 """What a run that went well hands to its record, put together by rank 0 from what all ranks have seen."""
 
 import math
+import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from resnetx.inputs import Batches
+from resnetx.measure.machine.locked_clock import NOT_LOCKED, clock_readings, clock_warnings, locked_clock
 from resnetx.measure.machine.sensor_warnings import sensor_warnings
 from resnetx.measure.rank.copies import RankCopies, summed
 from resnetx.measure.rank.phases import Instrumented, StepParts
 from resnetx.measure.rank.profiler import Profiled
-from resnetx.measure.rank.windows import RankWindows
+from resnetx.measure.rank.windows import RankWindows, is_sampled
 from resnetx.record import (
     Copies,
     DeviceMemory,
@@ -21,6 +23,7 @@ from resnetx.record import (
     InputState,
     LayerTimes,
     LinkCounters,
+    LockedClock,
     Phases,
     StartUp,
     Unknown,
@@ -29,6 +32,7 @@ from resnetx.record import (
 )
 from resnetx.request import Request
 
+SAMPLING_SHARE = 0.01  # of a window's time, that sampling may cost
 SHORTEST_WINDOW_S = 0.1  # below, the edges of a window and a single interruption weigh too much
 
 T = TypeVar("T")
@@ -52,6 +56,7 @@ class RankResults:
     device_memory: list[DeviceMemory] | Unknown = NOT_MEASURED
     gpu_samples: list[GpuSamples | None] | Unknown = NOT_MEASURED
     link_counters: list[LinkCounters | None] | Unknown = NOT_MEASURED
+    clock: LockedClock | Unknown = NOT_MEASURED
     host_loads: list[HostLoad | Unknown] | Unknown = NOT_MEASURED  # the record has one of each node
     distributed: str | Unknown = NOT_MEASURED
     loss: list[float | None] | Unknown = NOT_MEASURED
@@ -83,6 +88,7 @@ def of_windows(request: Request, every: Sequence[RankWindows], batches: Batches)
     iterations_per_s = every[0].window_steps * request.windows / measured_s
     reads_bytes = known(_sum(rank.reads_bytes for rank in every))
     state = InputState(**batches.state(), reads_bytes=reads_bytes)
+    clock = _locked_clock(request, every)
     return RankResults(
         images_per_s=iterations_per_s * request.batch_size,
         iterations_per_s=iterations_per_s,
@@ -94,11 +100,13 @@ def of_windows(request: Request, every: Sequence[RankWindows], batches: Batches)
         device_memory=_all(rank.device_memory for rank in every),
         gpu_samples=_each(rank.readings.gpu_samples for rank in every),
         link_counters=_each(rank.readings.link_counters for rank in every),
+        clock=clock,
         host_loads=[rank.readings.host_load for rank in every],
         input_state=state,
         warnings=[
             *sensor_warnings(rank.readings for rank in every),
             *_window_warnings(request, every),
+            *clock_warnings(clock),
             *_decoder_warnings(state),
         ],
     )
@@ -173,6 +181,15 @@ def _copies(every: Iterable[RankCopies | Unknown]) -> Copies | Unknown:
     return found if isinstance(found, Unknown) else summed(found)
 
 
+def _locked_clock(request: Request, every: Sequence[RankWindows]) -> LockedClock | Unknown:
+    """Whether every GPU held the clock that it was locked at, in every window."""
+    if request.clock is None:
+        return NOT_LOCKED
+    sampled = [rank.readings.sampled for rank in every]
+    seen = [[clock_readings(rank, window) for window in windows] for rank, windows in enumerate(sampled)]
+    return locked_clock(request.clock, seen)
+
+
 def _all(parts: Iterable[T | Unknown]) -> list[T] | Unknown:
     """One entry per rank, or the reason why one of them has none."""
     found: list[T] = []
@@ -218,7 +235,30 @@ def _window_warnings(request: Request, every: Sequence[RankWindows]) -> list[War
                 remedy=f"raise steps, so that each window takes {SHORTEST_WINDOW_S:g} s or more",
             )
         )
-    return found
+    return [*found, *_sampling_warnings(request, every)]
+
+
+def _sampling_warnings(request: Request, every: Sequence[RankWindows]) -> list[Warning]:
+    """A warning where all windows in which sensors were sampled are slower than all the others."""
+    windows_s = [max(window) for window in zip(*(rank.windows_s for rank in every), strict=True)]
+    sampled = [taken_s for window, taken_s in enumerate(windows_s) if is_sampled(window, request)]
+    others = [taken_s for window, taken_s in enumerate(windows_s) if not is_sampled(window, request)]
+    if (
+        min(len(sampled), len(others)) < 3
+        or isinstance(every[0].readings.gpu_samples, Unknown)
+        or min(sampled) <= max(others)
+    ):
+        return []
+    cost = statistics.median(sampled) / statistics.median(others) - 1
+    if cost <= SAMPLING_SHARE:
+        return []
+    return [
+        Warning(
+            code="sampling",
+            message=f"windows in which the GPU's sensors were read took {cost:.1%} longer than the others",
+            remedy="take the rate of every other window of windows_s from the first, in which none was read",
+        )
+    ]
 
 
 def _decoder_warnings(state: InputState) -> list[Warning]:

@@ -24,7 +24,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from resnetx.choices import Bucket, Layerwise, NoExchange, Server
 from resnetx.measure.rank import ddp
-from resnetx.measure.rank.distributed import Ranks, Send, Watched, Work, unchanged
+from resnetx.measure.rank.distributed import Ranks, RegisteredMemory, Send, Watched, Work, unchanged
 from resnetx.measure.rank.message_buffer import MessageBuffer, copy_scaled, trainable
 from resnetx.measure.rank.server import ServedModel
 from resnetx.record import Unknown
@@ -58,19 +58,32 @@ def replicate(model: nn.Module, request: Request, ranks: Ranks, watched: Watched
     """
     strategy = request.strategy
     if ranks.world_size == 1:
-        return _Alone(model, "bare")
+        return _Alone(model, "bare", request.compile)
     for tensor in (*model.parameters(), *model.buffers()):
         ranks.broadcast(tensor.detach())
     if isinstance(strategy, Bucket):
-        return _Buckets(
-            ddp.data_parallel(model, strategy, ranks, None if watched is unchanged else watched(ranks.send))
-        )
+        send = None if watched is unchanged else watched(ranks.send)
+        if not request.registered:
+            return _Buckets(ddp.data_parallel(model, strategy, ranks, send), request.compile)
+        memory = RegisteredMemory(ranks)
+        with memory.allocating():
+            wrapped = ddp.data_parallel(model, strategy, ranks, send)
+        return _Buckets(wrapped, request.compile, memory)
     if isinstance(strategy, NoExchange):
-        return _Alone(model, strategy.kind)
+        return _Alone(model, strategy.kind, request.compile)
     if isinstance(strategy, Server):
         return ServedModel(model, request, ranks, watched)
     groups = layers(model) if isinstance(strategy, Layerwise) else [trainable(model.parameters())]
-    return _Flat(model, strategy.kind, groups, ranks.world_size, watched(ranks.send))
+    return _Flat(model, strategy.kind, groups, ranks.world_size, watched(ranks.send), request.compile)
+
+
+def called(module: nn.Module, compile: str) -> Callable[[torch.Tensor], Any]:
+    """What computes the forward pass of a module: itself, or what torch.compile makes of it when it is first called.
+
+    Of a model in DDP, torch compiles a part for each bucket, whose gradients are sent as soon as the part is done
+    (PyTorch documentation, notes on DDP, "TorchDynamo DDPOptimizer").
+    """
+    return module if compile == "none" else torch.compile(module, dynamic=False)
 
 
 class _Alone:
@@ -78,11 +91,11 @@ class _Alone:
 
     updates = False
 
-    def __init__(self, model: nn.Module, name: str) -> None:
-        self.name, self.module = name, model
+    def __init__(self, model: nn.Module, name: str, compile: str) -> None:
+        self.name, self.module, self._call = name, model, called(model, compile)
 
     def __call__(self, images: torch.Tensor) -> Any:
-        return self.module(images)
+        return self._call(images)
 
     def finish(self) -> None:
         """Nothing is on its way."""
@@ -96,11 +109,19 @@ class _Buckets:
 
     updates = False
 
-    def __init__(self, wrapped: DistributedDataParallel) -> None:
+    def __init__(self, wrapped: DistributedDataParallel, compile: str, memory: RegisteredMemory | None = None) -> None:
+        """`memory`: that buckets are to lie in."""
         self.name, self.module, self._wrapped = "DDP", wrapped.module, wrapped
+        self._call, self._memory, self._steps = called(wrapped, compile), memory, 0
 
     def __call__(self, images: torch.Tensor) -> Any:
-        return self._wrapped(images)
+        if self._memory is not None and self._steps < 2:
+            self._steps += 1
+            if self._steps == 2:  # DDP knows now in which order gradients come, and would make its buckets anew
+                with self._memory.allocating():
+                    self._wrapped.reducer._rebuild_buckets()
+                self._memory.register()
+        return self._call(images)
 
     def finish(self) -> None:
         """DDP has waited."""
@@ -120,9 +141,16 @@ class _Flat:
     updates = False
 
     def __init__(
-        self, model: nn.Module, name: str, groups: Iterable[list[nn.Parameter]], world_size: int, send: Send
+        self,
+        model: nn.Module,
+        name: str,
+        groups: Iterable[list[nn.Parameter]],
+        world_size: int,
+        send: Send,
+        compile: str = "none",
     ) -> None:
         self.name, self.module, self._share, self._send = name, model, 1 / world_size, send
+        self._call = called(model, compile)
         self._messages = [MessageBuffer(group) for group in groups]
         self._on_the_way: list[tuple[MessageBuffer, Work]] = []
         self._order: list[MessageBuffer] = []  # of the latest step
@@ -131,7 +159,7 @@ class _Flat:
                 parameter.register_post_accumulate_grad_hook(self._hook(message, view))
 
     def __call__(self, images: torch.Tensor) -> Any:
-        return self.module(images)
+        return self._call(images)
 
     def _hook(self, message: "MessageBuffer", view: torch.Tensor) -> Callable[[torch.Tensor], None]:
         def ready(parameter: torch.Tensor) -> None:

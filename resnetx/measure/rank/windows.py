@@ -1,11 +1,12 @@
 """What every timed run does: a first step, a warm-up until steps are steady, and windows of steps, each timed whole.
 
-What is timed is the step and nothing else; whatever else is measured (sensors, memory) is read before the first window
-or after the last.
+What is timed is the step and nothing else; whatever else is measured is read before the first window or after the last.
+Sensors are sampled during every second window (`is_sampled`), and the others tell whether that costs anything.
 """
 
 import math
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import torch
@@ -70,7 +71,8 @@ def measure_windows(
     sensors.start()
     while len(windows) < request.windows:
         hang.begin(f"window {len(windows) + 1} of {request.windows}", is_step=True, expected_s=steps * warmup.step_s)
-        windows.append(timed(step, steps, ranks.device, ranks.barrier))
+        with sensors.sampled() if is_sampled(len(windows), request) else nullcontext():
+            windows.append(timed(step, steps, ranks.device, ranks.barrier))
         hang.took(windows[-1] / steps)
         hang.begin(f"what follows window {len(windows)}")
         note(len(windows))
@@ -86,6 +88,11 @@ def measure_windows(
         device_memory=device_memory(ranks.device, ranks.rank),
         reads_bytes=difference(bytes_read(), reads),
     )
+
+
+def is_sampled(window: int, request: Request) -> bool:
+    """Whether sensors are sampled during this window, counted from 0: in every one where a locked clock has to hold."""
+    return window % 2 == 1 or request.windows == 1 or request.clock is not None
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ import msgspec
 
 from resnetx.errors import ConfigError
 from resnetx.host import flock
+from resnetx.measure.clocks.held import held
 from resnetx.measure.launch import launcher
 from resnetx.measure.launch.results_folder import not_writable
 from resnetx.measure.study.plan import PlannedRun
@@ -47,7 +48,8 @@ def sweep(
             done(run, None)
             continue
         limit_s = max(1.0, min(run.task.timeout_s, remaining_s()))
-        ended.append(launcher.execute(msgspec.structs.replace(run.task, timeout_s=limit_s), run.folder))
+        with held(run.task.request):
+            ended.append(launcher.execute(msgspec.structs.replace(run.task, timeout_s=limit_s), run.folder))
         done(run, ended[-1])
     return left
 

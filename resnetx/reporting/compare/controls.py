@@ -6,6 +6,7 @@ Tallent et al. 2017, 2.1, capped both machines at one clock and checked that one
 import math
 from collections.abc import Sequence
 
+from resnetx.record import RunSummary
 from resnetx.record.comparison import Agreement, Control
 from resnetx.reporting.compare.pairs import Pair, mean
 from resnetx.statistics import Summary
@@ -44,7 +45,7 @@ def agreement(ratio: Summary) -> Agreement:
 
 
 def clocks(pairs: Sequence[Pair]) -> Control:
-    """Whether the GPUs ran at the same sustained clock at every point."""
+    """Whether the GPUs ran at the same sustained clock at every point, and held one where they were locked at it."""
     known = [
         (pair.b.sm_clock_Hz / pair.a.sm_clock_Hz, pair)
         for pair in pairs
@@ -55,7 +56,29 @@ def clocks(pairs: Sequence[Pair]) -> Control:
     ratio, pair = max(known, key=lambda each: abs(math.log(each[0])))
     clock_a, clock_b = (si(side.sm_clock_Hz or 0, "Hz") for side in (pair.a, pair.b))
     why = f"largest difference at {pair.words}: {clock_a} in A, {clock_b} in B"
-    return Control(name="SM clock", agreement="agree" if abs(ratio - 1) <= TOLERANCE else "differ", why=why)
+    locks = [
+        _locked("A", [run for pair in pairs for run in pair.a.good_runs]),
+        _locked("B", [run for pair in pairs for run in pair.b.good_runs]),
+    ]
+    if any(locks):
+        why += "; " + ", ".join(words or f"{letter} was not locked" for letter, words in zip("AB", locks, strict=True))
+    if abs(ratio - 1) > TOLERANCE:
+        return Control(name="SM clock", agreement="differ", why=why)
+    held = not any(words and "held" not in words for words in locks)
+    return Control(name="SM clock", agreement="agree" if held else "open", why=why)
+
+
+def _locked(study: str, runs: Sequence[RunSummary]) -> str:
+    """Whether a study held the clocks that its GPUs were locked at (`clock=`); "" where they were not."""
+    asked = [run for run in runs if run.request.clock is not None]
+    if not asked:
+        return ""
+    clocks = " and ".join(dict.fromkeys(f"{run.request.clock} MHz" for run in asked))
+    failed = [run for run in asked if run.clock is None or run.clock.why_not]
+    if failed:
+        why = failed[0].clock.why_not if failed[0].clock else "its clocks could not be read"
+        return f"{study} was locked at {clocks} and did not keep to it in {len(failed)} of {len(runs)} runs ({why})"
+    return f"{study} held {clocks} in every window" + f" of {len(asked)} of {len(runs)} runs" * (len(asked) < len(runs))
 
 
 def in_words(ratio: Summary) -> str:
