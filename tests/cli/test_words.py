@@ -176,7 +176,7 @@ def test_a_path_that_names_a_system_is_one(verb, capsys, tmp_path, monkeypatch):
 def test_two_systems_are_compared_by_their_names(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert main(["compare", "dgx1-p100", "gx8", "model=alexnet", "batch_size=256", "gpus=1,2"]) == 0
-    assert "dgx1-p100, gx8" in capsys.readouterr().out
+    assert "dgx1-p100 / gx8" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
