@@ -159,7 +159,7 @@ def bench_of(on_ranks, tmp_path):
         )  # fmt: skip
         shared = on_ranks(SHORT).oversubscribe
         task = BenchFile(kind="bench", schema=SCHEMA, request=request, timeout_s=300, oversubscribe=shared)
-        return launcher.execute(task, RunFolder(tmp_path / "run"))
+        return launcher.supervise(task, RunFolder(tmp_path / "run"))
 
     return bench
 

@@ -162,9 +162,14 @@ EXPORTED cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, 
 EXPORTED cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks, const void*, int, size_t, unsigned) { *blocks = 2; return cudaSuccess; }
 
 static long nothing() { return 0; }
-EXPORTED cudaError_t cudaGetDriverEntryPointByVersion(const char*, void** function, unsigned, unsigned long long,
+// Of the driver's attributes, torch asks for one: 132, CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED, which NCCL's memory needs.
+static int attribute(int* value, int asked, int) {
+  *value = asked == 132;
+  return 0;
+}
+EXPORTED cudaError_t cudaGetDriverEntryPointByVersion(const char* name, void** function, unsigned, unsigned long long,
                                                       cudaDriverEntryPointQueryResult* result) {
-  *function = reinterpret_cast<void*>(nothing);
+  *function = strcmp(name, "cuDeviceGetAttribute") ? reinterpret_cast<void*>(nothing) : reinterpret_cast<void*>(attribute);
   if (result) *result = cudaDriverEntryPointSuccess;
   return cudaSuccess;
 }

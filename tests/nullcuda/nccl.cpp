@@ -56,6 +56,9 @@ struct ncclComm {
   std::atomic<bool> aborted{false};
   std::atomic<unsigned long long> called{0}, served{0};  // messages
   double ended = 0;                                      // the latest message
+  std::string log;
+  bool logs_choices = false;
+  char host[256] = "";
 
   Head* head() { return reinterpret_cast<Head*>(base); }
   char* slot(int of) { return base + 4096 + of * SLOT; }
@@ -165,20 +168,24 @@ static std::string transport(ncclComm*) {
   if (!set("NCCL_P2P_DISABLE")) return "P2P/CUMEM";
   return set("NCCL_SHM_DISABLE") ? "NET/Socket/0" : "SHM/direct/direct";
 }
-static void log(ncclComm* c, const std::string& line) {
-  const char* path = getenv("NCCL_DEBUG_FILE");
+// Where the environment says so while the communicator is made, as NCCL reads it then.
+static void begin_log(ncclComm* c) {
+  const char *path = getenv("NCCL_DEBUG_FILE"), *subsystems = getenv("NCCL_DEBUG_SUBSYS");
   if (!path) return;
-  std::string name = path;
+  c->logs_choices = subsystems && strstr(subsystems, "TUNING");
+  c->log = path;
+  gethostname(c->host, sizeof c->host);
   auto put = [&](const char* mark, const std::string& text) {
-    auto at = name.find(mark);
-    if (at != std::string::npos) name.replace(at, 2, text);
+    auto at = c->log.find(mark);
+    if (at != std::string::npos) c->log.replace(at, 2, text);
   };
-  char host[256] = "";
-  gethostname(host, sizeof host);
-  put("%h", host);
+  put("%h", c->host);
   put("%p", std::to_string(getpid()));
-  if (FILE* file = fopen(name.c_str(), "a")) {
-    fprintf(file, "%s:%d:%d [%d] NCCL INFO %s\n", host, getpid(), getpid(), c->rank, line.c_str());
+}
+static void log(ncclComm* c, const char* line) {
+  if (c->log.empty()) return;
+  if (FILE* file = fopen(c->log.c_str(), "a")) {
+    fprintf(file, "%s:%d:%d [%d] NCCL INFO %s\n", c->host, getpid(), getpid(), c->rank, line);
     fclose(file);
   }
 }
@@ -205,6 +212,7 @@ EXPORTED Result ncclCommInitRankConfig(ncclComm_t* made, int ranks, ncclUniqueId
   c->ranks = ranks;
   c->base = static_cast<char*>(mmap(nullptr, ncclComm::size(ranks), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0));
   close(file);
+  begin_log(c);
   if (!c->meet()) return ncclSystemError;
   if (rank == 0) shm_unlink(id.internal);
   int next = (rank + 1) % ranks;
@@ -297,8 +305,7 @@ struct Collective {
     return now_or_grouped([=] {
       char line[200];
       snprintf(line, sizeof line, "%s: %zu Bytes -> Algo RING proto SIMPLE channel{Lo..Hi}={0..1}", self.name, self.bytes);
-      const char* subsystems = getenv("NCCL_DEBUG_SUBSYS");
-      if (subsystems && strstr(subsystems, "TUNING")) log(self.c, line);
+      if (self.c->logs_choices) log(self.c, line);
       std::vector<Access> accesses{{self.from, self.read, false}, {self.to, self.written, true}};
       return message(self.c, self.stream, self.name, accesses, [=](double begin) {
         auto* c = self.c;
