@@ -22,7 +22,7 @@ struct Counts {
 };
 Counts counts, before;
 unsigned long long steps = 0;
-// Of this step, each behind so many kernels: m: a message, w: a stream that computes waits for one that sends.
+// Of this step, each behind so many kernels: m: a message (its bytes), w: a stream that computes waits for one that sends.
 std::string order;
 unsigned long long messages = 0;
 
@@ -50,9 +50,10 @@ static void begin_step() {
   order = "-";
   messages = 0;
 }
-static void note(char what) {
+static void note(char what, size_t bytes = 0) {
   LOCKED;
-  order += "," + std::string(1, what) + std::to_string(counts.launches - before.launches - messages);
+  auto kernels = std::to_string(counts.launches - before.launches - messages);
+  order += "," + std::string(1, what) + kernels + (bytes ? ":" + std::to_string(bytes) : "");
 }
 
 void count_launch() {
@@ -66,10 +67,10 @@ void count_launch() {
 void count_synchronisation() { LOCKED; counts.synchronisations++; }
 void count_copied(size_t bytes, int kind) { LOCKED; counts.copied[kind & 3] += bytes; }
 void count_wait() { note('w'); }
-static void count_message(cudaStream_t handle) {
+static void count_message(cudaStream_t handle, size_t bytes) {
   LOCKED;
   stream_of(handle)->sends = handle != nullptr;
-  note('m');
+  note('m', bytes);
   messages++;
 }
 
@@ -193,7 +194,7 @@ EXPORTED int null_fault(const char* kind) { return fault(kind); }
 // stream comes to it, without the lock.
 EXPORTED int null_message(void* handle, const char* what, const std::function<Task()>& message,
                           const std::vector<Access>& accesses) {
-  count_message(static_cast<cudaStream_t>(handle));
+  count_message(static_cast<cudaStream_t>(handle), accesses[0].bytes);
   count_launch();
   return put(static_cast<cudaStream_t>(handle), what, How::waiting, {nullptr, nullptr, message, accesses});
 }

@@ -239,9 +239,13 @@ EXPORTED Result ncclCommInitAll(ncclComm_t* made, int count, const int*) {
 }
 EXPORTED Result ncclCommDestroy(ncclComm_t) { return ncclSuccess; }
 EXPORTED Result ncclCommFinalize(ncclComm_t) { return ncclSuccess; }
-EXPORTED Result ncclCommAbort(ncclComm_t c) { c->aborted = true; return ncclSuccess; }
+EXPORTED Result ncclCommAbort(ncclComm_t c) {  // of none is no error
+  if (c) c->aborted = true;
+  return ncclSuccess;
+}
 EXPORTED Result ncclCommCount(const ncclComm_t c, int* ranks) { *ranks = c->ranks; return ncclSuccess; }
 EXPORTED Result ncclCommUserRank(const ncclComm_t c, int* rank) { *rank = c->rank; return ncclSuccess; }
+// A communicator with an error does not move messages any more, until it is aborted.
 EXPORTED Result ncclCommGetAsyncError(ncclComm_t, Result* error) {
   *error = null_fault("nccl-error") ? ncclRemoteError : ncclSuccess;
   return ncclSuccess;
@@ -278,8 +282,9 @@ static Result now_or_grouped(const std::function<Result()>& call) {
 // A message in the order of the communicator's calls, which is one more at each launch of a graph that holds it.
 static Result message(ncclComm* c, cudaStream_t stream, const char* what, const std::vector<Access>& accesses, const Task& task) {
   auto call = [=]() -> Task {
+    bool lost = null_fault("nccl-error");
     return [=, turn = c->called++](double begin) {
-      if (!c->wait([=] { return c->served == turn; })) return begin;
+      if (!c->wait([=] { return !lost && c->served == turn; })) return begin;
       c->ended = task(std::max(begin, c->ended));
       c->served++;
       return c->ended;

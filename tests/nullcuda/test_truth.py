@@ -13,12 +13,9 @@ from tests.gpu.test_runs import SHORT
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not ON_NULL_GPUS, reason="of null GPUs")]
 
 KERNEL_S = 1e-3  # longer than a slow host takes to launch one, so that the device is never idle
-# Settings of each strategy, and what each of its messages takes: long beside what ranks start apart.
-STRATEGIES = {
-    "bucket": ({"strategy.bucket_cap_mb": 0.005}, 50e-3),
-    "layerwise": ({}, 10e-3),
-    "after": ({}, 200e-3),
-}
+# All gradients then take as long as several backward passes, and what ranks tell each other beside them does not.
+LATENCY_S, RATE_BPS = 0.2e-3, 4e5
+STRATEGIES = {"bucket": {"strategy.bucket_cap_mb": 0.005}, "layerwise": {}, "after": {}}
 
 
 class Step(NamedTuple):
@@ -28,8 +25,8 @@ class Step(NamedTuple):
     kernels: int
     synchronisations: int
     copied: tuple[int, int, int]  # bytes: host to device, device to host, device to device
-    messages: list[int]  # each behind so many kernels
-    waits: list[int]  # of a stream that computes for one that sends
+    messages: list[tuple[int, int]]  # each behind so many kernels, and its bytes
+    waits: list[int]  # of a stream that computes for one that sends, behind so many kernels
 
 
 def steps_of(file: Path, rank: int = 0) -> list[Step]:
@@ -37,68 +34,76 @@ def steps_of(file: Path, rank: int = 0) -> list[Step]:
     found = []
     for line in file.read_text().splitlines():
         of_rank, _, launches, synchronisations, *copied, order = line.split()
-        messages, waits = ([int(word[1:]) for word in order.split(",") if word[0] == kind] for kind in "mw")
+        notes = order.split(",")[1:]
+        waits = [int(note[1:]) for note in notes if note[0] == "w"]
+        messages = [tuple(map(int, note[1:].split(":"))) for note in notes if note[0] == "m"]
         if int(of_rank) == rank:
             kernels = int(launches) - len(messages)
             found.append(Step(rank, kernels, int(synchronisations), tuple(map(int, copied)), messages, waits))
     return found
 
 
-def exposed_s(step: Step, message_s: float) -> float:
+def message_s(size_bytes: int) -> float:
+    return LATENCY_S + size_bytes / RATE_BPS
+
+
+def exposed_s(step: Step) -> float:
     """Seconds from the last gradient to the end of the last message, of those that follow each other on one stream."""
     end_s = 0.0
-    for kernels in step.messages:
-        end_s = max(end_s, kernels * KERNEL_S) + message_s
-    return end_s - step.messages[-1] * KERNEL_S
+    for kernels, size_bytes in step.messages:
+        end_s = max(end_s, kernels * KERNEL_S) + message_s(size_bytes)
+    return end_s - step.messages[-1][0] * KERNEL_S
 
 
 @pytest.fixture
 def timed(tmp_path, on_ranks, monkeypatch):  # noqa: F811
-    """Runs a strategy where kernels and messages take what is described: its record, steps, and seconds of a message."""
+    """Runs a strategy where kernels and messages take what is described: its record, and its steps."""
 
     def run(strategy, **more):
-        settings, message_s = STRATEGIES[strategy]
         folder = tmp_path / str(len(list(tmp_path.iterdir())))
+        folder.mkdir()
         monkeypatch.setenv("NULLCUDA_STEPS", str(folder / "steps.txt"))
         monkeypatch.setenv("NULLCUDA_KERNEL_US", str(KERNEL_S * 1e6))
-        monkeypatch.setenv("NULLCUDA_NCCL_US", str(message_s * 1e6))
-        folder.mkdir()
-        ended = launcher.execute(on_ranks({**SHORT, **settings, "strategy": strategy, **more}), RunFolder(folder))
+        monkeypatch.setenv("NULLCUDA_NCCL_US", str(LATENCY_S * 1e6))
+        monkeypatch.setenv("NULLCUDA_NCCL_GBPS", str(RATE_BPS / 1e9))
+        settings = {**SHORT, **STRATEGIES[strategy], "strategy": strategy, **more}
+        ended = launcher.execute(on_ranks(settings), RunFolder(folder))
         assert ended.outcome == "ok", ended.reason
-        return ended, steps_of(folder / "steps.txt"), message_s
+        return ended, steps_of(folder / "steps.txt")
 
     return run
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_messages_overlap_the_backward_pass_as_their_streams_say(strategy, timed):
-    ended, steps, message_s = timed(strategy, measure="phases")
-    exposed = exposed_s(steps[-1], message_s)
-    assert exposed < len(ended.buckets) * message_s or strategy == "after"
+    ended, steps = timed(strategy, measure="phases")
+    sent = steps[-1].messages
+    assert (len(sent) > 1) == (strategy != "after")
     # The rank that is there last waits for the messages alone, the other one for it, too.
-    assert min(ended.phases.exposed_communication_s) == pytest.approx(exposed, rel=0.05)
-    first = ended.buckets[0]
-    for bucket, kernels in zip(ended.buckets, steps[-1].messages, strict=True):
-        ready_s = (kernels - steps[-1].messages[0]) * KERNEL_S
-        assert bucket.ready_s[0][-1] - first.ready_s[0][-1] == pytest.approx(ready_s, rel=0.05, abs=KERNEL_S)
-        assert bucket.end_s[0][-1] - bucket.start_s[0][-1] == pytest.approx(message_s, rel=0.05)
+    assert min(ended.phases.exposed_communication_s) == pytest.approx(exposed_s(steps[-1]), rel=0.05)
+    for bucket, (kernels, size_bytes) in zip(ended.buckets, sent, strict=True):
+        assert bucket.size_bytes == size_bytes
+        ready_s = bucket.ready_s[0][-1] - ended.buckets[0].ready_s[0][-1]
+        assert ready_s == pytest.approx((kernels - sent[0][0]) * KERNEL_S, rel=0.05, abs=KERNEL_S)
+        assert bucket.end_s[0][-1] - bucket.start_s[0][-1] == pytest.approx(message_s(size_bytes), rel=0.05)
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_steps_and_graphs_of_steps_take_their_kernels_and_what_these_do_not_hide(strategy, timed):
-    ended, steps, message_s = timed(strategy)
+    ended, steps = timed(strategy)
     latest = steps[-1]
-    assert max(latest.messages) <= min(latest.waits), "what computes waits before the last gradient"
-    expected_s = pytest.approx(latest.kernels * KERNEL_S + exposed_s(latest, message_s), rel=0.05)
-    graphed, _, _ = timed(strategy, graph=True)
+    last, _ = latest.messages[-1]
+    assert last <= min(latest.waits), "what computes waits before the last gradient"
+    expected_s = pytest.approx(latest.kernels * KERNEL_S + exposed_s(latest), rel=0.05)
+    graphed, _ = timed(strategy, graph=True)
     for run in (ended, graphed):
         step_s = [seconds / run.steps_per_window for seconds in run.windows_s[0]]
         assert step_s == [expected_s] * len(step_s)
 
 
 def test_queued_collectives_take_what_their_messages_take(on_ranks, tmp_path, monkeypatch):  # noqa: F811
-    latency_s, rate_Bps, size = 200e-6, 1e9, 2**18
-    monkeypatch.setenv("NULLCUDA_NCCL_US", str(latency_s * 1e6))
+    rate_Bps, size = 1e9, 2**18
+    monkeypatch.setenv("NULLCUDA_NCCL_US", str(LATENCY_S * 1e6))
     monkeypatch.setenv("NULLCUDA_NCCL_GBPS", str(rate_Bps / 1e9))
     names = ["allreduce", "broadcast", "reduce", "allgather", "reduce_scatter"]
     request = BenchRequest(
@@ -108,7 +113,7 @@ def test_queued_collectives_take_what_their_messages_take(on_ranks, tmp_path, mo
     ended = launcher.supervise(task, RunFolder(tmp_path / "run"))
     assert ended.outcome == "ok", ended.reason
     for point in ended.points:
-        assert point.queued_s == pytest.approx([latency_s + size / rate_Bps] * len(point.queued_s), rel=0.05), point
+        assert point.queued_s == pytest.approx([LATENCY_S + size / rate_Bps] * len(point.queued_s), rel=0.05), point
 
 
 def test_each_layer_takes_the_time_of_its_kernels(tmp_path, task_of, monkeypatch):
