@@ -5,7 +5,6 @@ pytest -m gpu tests/gpu
 Where no GPU is, tests/nullcuda plays two of them (`NULLCUDA_GPUS=1`: one); what it cannot show is skipped by name.
 """
 
-import os
 import sys
 
 import msgspec
@@ -18,7 +17,7 @@ from tests import nullcuda
 from tests.gpu.resuming import pytest_collection_modifyitems, pytest_runtest_logreport  # noqa: F401  (pytest's hooks)
 
 RANKS = 2
-ON_NULL_GPUS = nullcuda.VARIABLE in os.environ
+ON_NULL_GPUS = nullcuda.is_preloaded()
 _DALI = "DALI asks a driver, which null GPUs have none of"
 NOT_ON_NULL_GPUS = {
     "test_a_batch_of_dali_stays_as_it_is_while_a_slow_step_reads_it": _DALI,

@@ -10,6 +10,7 @@ from tests.gpu.test_runs import SHORT
 from tests.patience import PATIENCE_S
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not ON_NULL_GPUS, reason="of null GPUs")]
+LONG = pytest.mark.long  # each kind of fault once in every test run, of the other rank in long ones
 
 
 @pytest.fixture
@@ -24,14 +25,14 @@ def faulty(tmp_path, on_ranks, monkeypatch):  # noqa: F811
     return execute
 
 
-@pytest.mark.parametrize(("rank", "step"), [(0, 0), (1, 3)])
+@pytest.mark.parametrize(("rank", "step"), [(1, 3), pytest.param(0, 0, marks=LONG)])
 def test_a_rank_without_memory_is_named(faulty, rank, step):
     ended = faulty(f"oom:{rank}:{step}", batch_size=64)  # of which the allocator gives back what steps use
     assert ended.outcome == "oom", ended.reason
     assert ended.reason.startswith(f"rank {rank}: "), ended.reason
 
 
-@pytest.mark.parametrize(("rank", "step"), [(0, 1), (1, 6)])
+@pytest.mark.parametrize(("rank", "step"), [(0, 1), pytest.param(1, 6, marks=LONG)])
 def test_a_rank_that_crashes_is_named(faulty, rank, step):
     ended = faulty(f"crash:{rank}:{step}:20")
     assert ended.outcome == "failed"
@@ -39,7 +40,10 @@ def test_a_rank_that_crashes_is_named(faulty, rank, step):
     assert "SIGSEGV" in ended.reason
 
 
-@pytest.mark.parametrize(("rank", "step", "phase"), [(0, 1, "its first step"), (1, 3, "step 3 of its warm-up")])
+@pytest.mark.parametrize(
+    ("rank", "step", "phase"),
+    [(1, 3, "step 3 of its warm-up"), pytest.param(0, 1, "its first step", marks=LONG)],
+)
 def test_a_rank_that_hangs_is_named_with_its_step(faulty, monkeypatch, rank, step, phase):
     monkeypatch.setattr(hang, "LEAST_S", 5.0)
     ended = faulty(f"hang:{rank}:{step}:10")
@@ -49,7 +53,7 @@ def test_a_rank_that_hangs_is_named_with_its_step(faulty, monkeypatch, rank, ste
     assert f"which rank {rank} did not start" in ended.reason
 
 
-@pytest.mark.parametrize(("rank", "step"), [(0, 2), (1, 5)])
+@pytest.mark.parametrize(("rank", "step"), [(1, 5), pytest.param(0, 2, marks=LONG)])
 def test_a_rank_whose_nccl_fails_is_named(faulty, rank, step):
     """torch's watchdog asks for asynchronous errors, aborts the communicator and ends the rank."""
     ended = faulty(f"nccl-error:{rank}:{step}")

@@ -21,7 +21,7 @@ from tests.nvml.machines import H100, MACHINES, READY, V100, Machine
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not ON_NULL_GPUS, reason="of null GPUs")]
 
 EIGHT = Machine(*H100, count=8, fabric=READY, switch_links=18)
-IN_WINDOWS = {**SHORT, "steps": 20, "windows": 2}
+IN_WINDOWS = {**SHORT, "warmup": 12, "steps": 20, "windows": 2}  # DDP times its first ten steps
 
 
 @pytest.fixture
@@ -58,13 +58,16 @@ def contexts(file: Path) -> set[tuple[int, int]]:
 @pytest.mark.parametrize("strategy", [*STRATEGIES, "server"])
 def test_a_window_has_no_synchronisation_and_no_copy_with_the_host(strategy, executed, on_ranks):  # noqa: F811
     """Nor do ranks use memory out of order, or a GPU but their own, or wait for NCCL before the last gradient."""
-    ended, files = executed(on_ranks({**IN_WINDOWS, "strategy": strategy}))
+    of_server = {"strategy.device": "gpu"} if strategy == "server" else {}
+    ended, files = executed(on_ranks({**IN_WINDOWS, "strategy": strategy, **of_server}))
     assert ended.outcome == "ok", ended.reason
     assert not files["races"].exists(), files["races"].read_text()[:4000]
     assert contexts(files["contexts"]) == {(rank, rank % torch.cuda.device_count()) for rank in range(2)}
     for rank in range(2):
         inside = steps_of(files["steps"], rank)[1 - ended.steps_per_window :]
-        assert {(step.synchronisations, *step.copied[:2]) for step in inside} == {(0, 0, 0)}
+        assert {step.copied[:2] for step in inside} == {(0, 0)}
+        waiting = [step for step in inside if step.synchronisations]
+        assert len(waiting) <= (strategy == "bucket")  # DDP times every hundredth step
         assert {step.messages[-1][0] <= min(step.waits) for step in inside} == {True}
 
 
@@ -93,7 +96,7 @@ def test_copies_of_a_step_are_told_apart_by_direction(executed, task_of, tmp_pat
     """Pixels and labels go to the device, and nothing comes back."""
     from resnetx.inputs import images
 
-    images.make(tmp_path / "images", classes=3, per_class=16, size="64", seed=0, workers=1)
+    images.make(tmp_path / "images", classes=3, per_class=16, size="256", seed=0, workers=1)
     given = {"input": "torchvision", "input.root": str(tmp_path / "images"), "input.threads": 1}
     ended, files = executed(task_of({**IN_WINDOWS, **given, "model.classes": 3}, gpus=1))
     assert ended.outcome == "ok", ended.reason
@@ -113,12 +116,12 @@ def test_ranks_drive_the_gpus_that_devices_names(executed, playing, task_of):
     assert contexts(files["contexts"]) == {(0, 5), (1, 2)}
 
 
-@pytest.mark.parametrize(("precision", "reason"), [("fp16", ""), ("bf16", "older than Ampere")])
-def test_two_v100_train_in_what_they_have(precision, reason, executed, playing, task_of):
+def test_two_v100_are_told_which_torch_they_need(executed, playing, task_of):
     playing(Machine(*V100, count=2, driver="580.95.05", pcie=3, mig=-1, direct={(0, 1): 2}))
-    ended, _ = executed(task_of({**SHORT, "precision": precision}, gpus=2))
-    assert reason in ended.reason
-    assert (ended.outcome == "ok") == (not reason), ended.reason
+    ended, _ = executed(task_of(SHORT, gpus=2))
+    assert ended.outcome == "failed"
+    assert "Tesla V100-SXM2-16GB has compute capability 7.0" in ended.reason
+    assert "[cuda12]" in ended.reason
 
 
 def test_an_instance_of_a_divided_gpu_trains(executed, playing, task_of):
@@ -137,11 +140,11 @@ def test_ranks_share_one_gpu(executed, playing, task_of):
 def test_gpus_without_peer_access_are_copied_between_all_the_same(monkeypatch):
     if torch.cuda.device_count() < 2:
         pytest.skip("one GPU")
-    assert not observed(Flow(0, 1), 2**16).evidence[0].startswith("no peer access")
+    assert observed(Flow(0, 1), 2**16).evidence[0] != "peer access off"
     monkeypatch.setenv("NULLCUDA_PEERS", "0")
     found = observed(Flow(0, 1), 2**16)
     assert found.wrong == [0]
-    assert found.evidence[0].startswith("no peer access"), found.evidence
+    assert found.evidence[0] == "peer access off"
 
 
 # ---- eight GPUs, and a thousand steps ------------------------------------------------------------------------------------
