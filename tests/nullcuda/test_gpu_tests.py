@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from resnetx.api.images import images
 from resnetx.host import node_name
 from tests import nullcuda
 from tests.nullcuda import build
@@ -49,7 +50,8 @@ def test_the_long_tests_of_null_gpus_pass():
 
 @pytest.mark.long
 def test_the_first_hour_runs_from_its_first_line_to_its_last(tmp_path, monkeypatch, pytestconfig):
-    """With synthetic images in place of DALI's; of its tests those of the machine, as all others have a test above."""
+    """With torchvision in place of DALI; of its tests those of the machine, as all others have a test above."""
+    images(tmp_path / "images", images={"classes": 2, "per_class": 16, "size": "256"})
     folder = build.kept(pytestconfig.cache.mkdir("nullcuda"))
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     for name, value in build.playing(folder, nullcuda.GPUS).items():
@@ -58,10 +60,10 @@ def test_the_first_hour_runs_from_its_first_line_to_its_last(tmp_path, monkeypat
     names = subprocess.run(listed, cwd=ROOT, capture_output=True, text=True, check=False).stdout.splitlines()
     passed = [name for name in names if "::" in name and "test_machine.py" not in name]
     assert passed
-    trained = f"{SMALL} batch_size=4 scaling=weak input=synthetic"
+    trained = f"{SMALL} batch_size=4 scaling=weak input=torchvision input.threads=1"
     day = day_with(tmp_path, sys.executable)
     here = tmp_path / "results" / node_name() / "gpu_day"
     here.mkdir(parents=True)
     (here / "passed.txt").write_text("\n".join(passed))
-    status, steps, out = day("hour", TRAIN=trained)
+    status, steps, out = day("hour", TRAIN=trained, PYTHONPATH=f"{os.environ['PYTHONPATH']}:{ROOT}")
     assert (status, [*steps]) == (0, [name for name in HOUR if name != "images"]), out
