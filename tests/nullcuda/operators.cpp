@@ -157,11 +157,8 @@ std::vector<int64_t> windowed(const at::Tensor& x, int64_t channels, at::IntArra
 
 // Whether it did, in place of computing: `stack` has the operator's arguments, and then its results.
 bool skipped(Call& call, const std::string& name, Stack& stack) {
-  static const bool skips = [] {
-    const char* text = getenv("NULLCUDA_COMPUTE");
-    return text && !strcmp(text, "0");
-  }();
-  if (!skips || stack.empty() || !stack[0].isTensor()) return false;
+  const char* text = getenv("NULLCUDA_COMPUTE");  // a process that runs many tests has it changed
+  if (!text || strcmp(text, "0") || stack.empty() || !stack[0].isTensor()) return false;
   auto tensor = [&](size_t i) { return stack[i].toTensor(); };
   auto flat = at::MemoryFormat::Contiguous;
   bool large = tensor(0).numel() >= LARGE;
