@@ -16,7 +16,7 @@ from tests import nullcuda
 from tests.gpu.conftest import ON_NULL_GPUS, _on_null_gpus, on_ranks  # noqa: F401  (fixtures)
 from tests.gpu.test_copies import observed
 from tests.gpu.test_runs import SHORT, STRATEGIES
-from tests.nullcuda.test_truth import steps_of
+from tests.nullcuda.test_truth import first, steps_of
 from tests.nvml.machines import H100, MACHINES, READY, V100, Machine
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not ON_NULL_GPUS, reason="of null GPUs")]
@@ -56,7 +56,7 @@ def contexts(file: Path) -> set[tuple[int, int]]:
     return {tuple(map(int, line.split()[1:3])) for line in file.read_text().splitlines()}
 
 
-@pytest.mark.parametrize("strategy", [*STRATEGIES, "server"])
+@pytest.mark.parametrize("strategy", first("bucket", "layerwise", "after", "server"))
 def test_a_window_has_no_synchronisation_and_no_copy_with_the_host(strategy, executed, on_ranks):  # noqa: F811
     """Nor do ranks use memory out of order, or a GPU but their own, or wait for NCCL before the last gradient."""
     of_server = {"strategy.device": "gpu"} if strategy == "server" else {}
@@ -142,6 +142,7 @@ def test_an_instance_of_a_divided_gpu_trains(executed, playing, task_of):
     assert ended.outcome == "ok", ended.reason
 
 
+@pytest.mark.long
 def test_ranks_share_one_gpu(executed, playing, task_of):
     playing(Machine(*H100))
     ended, files = executed(msgspec.structs.replace(task_of(SHORT, gpus=2), oversubscribe=True))

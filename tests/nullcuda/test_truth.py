@@ -74,7 +74,12 @@ def timed(tmp_path, on_ranks, monkeypatch):  # noqa: F811
     return run
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES)
+def first(*strategies: str) -> list:
+    """Strategies of which every test run has the first, and long ones all."""
+    return [strategies[0], *(pytest.param(other, marks=pytest.mark.long) for other in strategies[1:])]
+
+
+@pytest.mark.parametrize("strategy", first("layerwise", "bucket", "after"))
 def test_messages_overlap_the_backward_pass_as_their_streams_say(strategy, timed):
     ended, steps = timed(strategy, measure="phases")
     sent = steps[-1].messages
@@ -88,9 +93,7 @@ def test_messages_overlap_the_backward_pass_as_their_streams_say(strategy, timed
         assert bucket.end_s[0][-1] - bucket.start_s[0][-1] == pytest.approx(message_s(size_bytes), rel=0.05)
 
 
-@pytest.mark.parametrize(
-    "strategy", ["bucket", *(pytest.param(other, marks=pytest.mark.long) for other in ("layerwise", "after"))]
-)
+@pytest.mark.parametrize("strategy", first("bucket", "layerwise", "after"))
 def test_steps_and_graphs_of_steps_take_their_kernels_and_what_these_do_not_hide(strategy, timed):
     ended, steps = timed(strategy)
     latest = steps[-1]
