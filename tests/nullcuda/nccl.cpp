@@ -370,6 +370,8 @@ EXPORTED Result ncclReduceScatter(const void* in, void* out, size_t count, ncclD
 // than a box holds waits for the one that receives.
 static double progress(std::vector<Part>& moving, double begin) {
   double start = begin;
+  timespec moment{0, 50000};
+  int idle = 0;
   for (bool all = false; !all;) {
     all = true;
     bool moved = false;
@@ -390,7 +392,9 @@ static double progress(std::vector<Part>& moving, double begin) {
       box->full = part.sends;
       moved = true;
     }
-    if (!moved) sched_yield();
+    idle = moved ? 0 : idle + 1;
+    if (idle > 200) nanosleep(&moment, nullptr);
+    else if (idle) sched_yield();
   }
   return start;
 }

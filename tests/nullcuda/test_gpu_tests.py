@@ -14,7 +14,7 @@ from tests.nullcuda import build
 from tests.test_gpu_day import HOUR, SMALL, day_with
 
 ROOT = Path(__file__).parents[2]
-FOLDERS = ("tests/gpu", "tests/nullcuda")
+OF_GPUS, OF_THE_DEVICE = "tests/gpu", "tests/nullcuda"
 
 
 @pytest.fixture(autouse=True)
@@ -25,9 +25,9 @@ def _buildable():
         pytest.skip(reason)
 
 
-def pass_on_null_gpus(marks: str, **variables: str) -> None:
+def pass_on_null_gpus(marks: str, *folders: str, **variables: str) -> None:
     plain = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "CUDA_VISIBLE"))}
-    command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-m", marks, *FOLDERS]
+    command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-m", marks, *folders]
     done = subprocess.run(command, cwd=ROOT, env=plain | variables, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-2000:]
     assert " passed" in done.stdout
@@ -35,17 +35,17 @@ def pass_on_null_gpus(marks: str, **variables: str) -> None:
 
 @pytest.mark.dist
 def test_the_tests_of_gpus_pass_on_two_null_gpus():
-    pass_on_null_gpus("gpu and not long")
+    pass_on_null_gpus("gpu and not long", OF_GPUS, OF_THE_DEVICE)
 
 
 @pytest.mark.long
 def test_they_pass_on_one_null_gpu_too():
-    pass_on_null_gpus("gpu and not long", **{nullcuda.VARIABLE: "1"})
+    pass_on_null_gpus("gpu and not long", OF_GPUS, **{nullcuda.VARIABLE: "1"})
 
 
 @pytest.mark.long
 def test_the_long_tests_of_null_gpus_pass():
-    pass_on_null_gpus("gpu and long")
+    pass_on_null_gpus("gpu and long", OF_THE_DEVICE)
 
 
 @pytest.mark.long

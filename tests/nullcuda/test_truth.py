@@ -112,7 +112,8 @@ def test_queued_collectives_take_what_their_messages_take(on_ranks, tmp_path, mo
     request = BenchRequest(
         collectives=names, sizes_bytes=[size], gpus=2, devices=None, env={}, threads=1, warmup=1, iterations=2, seed=0
     )
-    task = BenchFile(kind="bench", schema=SCHEMA, request=request, timeout_s=300, oversubscribe=False)
+    shared = on_ranks(SHORT).oversubscribe
+    task = BenchFile(kind="bench", schema=SCHEMA, request=request, timeout_s=300, oversubscribe=shared)
     ended = launcher.supervise(task, RunFolder(tmp_path / "run"))
     assert ended.outcome == "ok", ended.reason
     for point in ended.points:
