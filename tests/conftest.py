@@ -30,7 +30,7 @@ pytest_plugins = ["tests.scheduling"]
 
 def pytest_configure(config):
     """Tests with the mark `gpu` run on GPUs that tests/nullcuda plays where there are none."""
-    if on_gpus(config) and nullcuda.VARIABLE not in os.environ and not hasattr(config, "workerinput"):
+    if on_gpus(config) and not nullcuda.is_preloaded() and not hasattr(config, "workerinput"):
         _start_on_null_gpus(config)
 
 
@@ -43,7 +43,7 @@ def _start_on_null_gpus(config) -> None:
     folder = build.kept(config.cache.mkdir("nullcuda"))
     config.pluginmanager.getplugin("capturemanager").stop_global_capturing()
     command = [sys.executable, "-m", "pytest", *config.invocation_params.args]
-    os.execve(sys.executable, command, build.playing(folder, nullcuda.GPUS))
+    os.execve(sys.executable, command, build.playing(folder, int(os.environ.get(nullcuda.VARIABLE, nullcuda.GPUS))))
 
 
 @pytest.fixture(autouse=True, scope="session")

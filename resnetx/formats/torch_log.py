@@ -25,6 +25,9 @@ _SENT = re.compile(
     r"\[PG[^\]]{0,200}?Rank (?P<rank>\d{1,7})\][^\[]{0,300}?"
     r"[Ll]ast enqueued (?:NCCL )?work: (?P<begun>-?\d{1,15}), last completed (?:NCCL )?work: (?P<ended>-?\d{1,15})"
 )
+_ENDED = re.compile(
+    r"Rank (?P<rank>\d{1,7})\] Process group watchdog thread terminated with exception: (?P<error>[^\n]{1,300})"
+)
 _SIGNAL = re.compile(r"due to a collective timeout from {1,3}rank (?P<rank>\d{1,7})")
 _FIRST = re.compile(
     r"Root Cause \(first observed failure\):\s{1,20}\[\d{1,7}\]:\s{1,20}time {0,9}:[^\n]{0,100}\s{1,20}"
@@ -68,6 +71,11 @@ def waited(ranks: Sequence[Waiting], of: Collection[int] = ()) -> str:
         said.append(f"{named([each.rank for each in group])} waited {times} in {operation} (SeqNum {number}{size})")
     missing = set(of) - {each.rank for each in ranks}
     return " and ".join(said) + (f", which {named(missing)} did not enter or end" if missing else "")
+
+
+def errors(log: str) -> dict[int, str]:
+    """What NCCL told the watchdogs of ranks, which then ended them: its asynchronous errors, by rank."""
+    return {int(line["rank"]): line["error"].strip() for line in _ENDED.finditer(log)}
 
 
 def says(log: str) -> str:

@@ -8,10 +8,11 @@ from resnetx.copies import SIZES_BYTES, Entry, Flow
 from resnetx.measure.bench.gpu_copies import GpuCopies
 from resnetx.measure.rank.cuda_runtime import CudaRuntime
 from resnetx.measure.rank.distributed import Ranks
+from tests.gpu.conftest import ON_NULL_GPUS
 
 pytestmark = pytest.mark.gpu
 
-MOST = 2**26
+MOST = 2**22 if ON_NULL_GPUS else 2**26  # what the host copies for null GPUs takes long
 
 
 class Alone(Ranks):

@@ -90,7 +90,7 @@ def test_several_ranks_train_on_images_that_dali_decodes_on_the_gpu(tmp_path, on
 def test_the_backward_pass_goes_on_while_a_bucket_is_on_its_way(tmp_path, task_of):
     if torch.cuda.device_count() < 2:
         pytest.skip("on one GPU ranks take turns")
-    settings = {"model.x": 4, "batch_size": 64, "threads": 1, "strategy": "bucket", "strategy.bucket_cap_mb": 1}
+    settings = {**SHORT, "model.width": 512, "batch_size": 2, "strategy": "bucket", "strategy.bucket_cap_mb": 1}
     ended = launcher.execute(task_of({**settings, "measure": "phases"}, gpus=2), RunFolder(tmp_path))
     assert ended.outcome == "ok", ended.reason
     pairs = pairwise(ended.buckets)
@@ -159,7 +159,7 @@ def bench_of(on_ranks, tmp_path):
         )  # fmt: skip
         shared = on_ranks(SHORT).oversubscribe
         task = BenchFile(kind="bench", schema=SCHEMA, request=request, timeout_s=300, oversubscribe=shared)
-        return launcher.execute(task, RunFolder(tmp_path / "run"))
+        return launcher.supervise(task, RunFolder(tmp_path / "run"))
 
     return bench
 
@@ -241,10 +241,12 @@ def test_a_watched_run_has_device_times_and_copies(input, tmp_path, task_of, mad
     assert ended.phases.clock == "CUDA events"
     assert ended.phases.forward_s[0] > 0
     assert ended.phases.backward_s[0] > 0
-    pixels = 9 * 3 * 32 * 32
-    copied = ended.copies.host_to_device_bytes >= pixels
-    assert copied == (input == "torchvision")
+    copied = input == "torchvision"
     assert (ended.phases.host_to_device_s[0] > 0) == copied
+    if ended.copies is None:  # nobody may profile here, or (null GPUs) there is no CUPTI
+        assert ended.unknown["copies"] == "the profiler saw no kernel"
+    else:
+        assert (ended.copies.host_to_device_bytes >= 8 * 3 * 32 * 32) == copied
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
@@ -255,8 +257,11 @@ def test_a_trace_has_device_times_and_says_whether_it_waits_for_the_host(precisi
     ended = launcher.execute(task_of(settings, gpus=1), RunFolder(tmp_path))
     assert ended.outcome == "ok", ended.reason
     assert ended.layers.clock == "CUDA events"
-    assert 0 < ended.layers.device_busy <= 1
-    assert ended.layers.host_bound == (ended.layers.device_busy < trace.BUSY)
+    if ended.layers.device_busy is None:  # nobody may profile here, or (null GPUs) there is no CUPTI
+        assert ended.unknown["layers.device_busy"] == "the profiler saw no kernel"
+    else:
+        assert 0 < ended.layers.device_busy <= 1
+        assert ended.layers.host_bound == (ended.layers.device_busy < trace.BUSY)
     for layer in ended.layers.layers:
         assert sum(layer.forward_s) > 0
     assert ended.layers.gradient_copy_Bps > 0, ended.unknown

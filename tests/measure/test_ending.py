@@ -11,6 +11,11 @@ from resnetx.measure.launch.ending import Ending, cause, late
 from resnetx.record import Failure, RunFolder
 
 BEFORE = "rank 1's own last line\n"
+FAILED_NCCL = """\
+terminate called after throwing an instance of 'c10::DistBackendError'
+  what():  [PG ID 0 PG GUID 0(default_pg) Rank 1] Process group watchdog thread terminated with exception: \
+NCCL error: remote process exited, NCCL version 2.30.7
+"""
 REPORT = """\
 Traceback (most recent call last):
   File "/venv/bin/torchrun", line 10, in <module>
@@ -107,6 +112,10 @@ CASES = {
     "NCCL's watchdog, of ranks that waited for another": (
         {"rank_statuses": {0: -6, 2: -15}, "stderr": WATCHDOG % 0},
         ("failed", "NCCL timed out: rank 0 waited 600 s in ALLREDUCE (SeqNum 808), which rank 1 did not enter or end"),
+    ),
+    "NCCL's watchdog, of a rank whose NCCL failed": (
+        {"rank_statuses": {0: -15, 1: -6}, "stderr": FAILED_NCCL},
+        ("failed", "rank 1 crashed (SIGABRT): NCCL error: remote process exited, NCCL version 2.30.7"),
     ),
     "the same, after the other was killed": (
         {"rank_statuses": {0: -6, 1: -9}, "stderr": WATCHDOG % 0},

@@ -36,7 +36,6 @@ EXPORTED cudaError_t cudaStreamBeginCapture(cudaStream_t handle, cudaStreamCaptu
   auto* graph = new Graph;
   graph->origin = stream;
   graph->id = ++captures;
-  graph->ends[stream] = 0;
   stream->capture = graph;
   stream->mode = mode;
   stream->by = pthread_self();
@@ -99,15 +98,29 @@ EXPORTED cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t* made, cudaGr
 }
 EXPORTED cudaError_t cudaGraphLaunch(cudaGraphExec_t handle, cudaStream_t on) {
   auto* graph = reinterpret_cast<Graph*>(handle);
-  double longest = 0;
-  std::vector<Access> all;
-  for (auto& [_, seconds] : graph->ends) longest = std::max(longest, seconds);
-  for (auto& node : graph->nodes) all.insert(all.end(), node.accesses.begin(), node.accesses.end());
+  Graph::Node all{};
+  bool sends = false;
+  for (auto& node : graph->nodes) {
+    all.accesses.insert(all.accesses.end(), node.accesses.begin(), node.accesses.end());
+    sends |= bool(node.message);
+  }
   count_launch();
-  if (auto error = enqueue(on, longest, "cudaGraphLaunch", nullptr, all)) return error;
-  for (auto& node : graph->nodes)
-    if (node.work) node.work();
-  return cudaSuccess;
+  all.message = [=] {  // with the messages of this launch
+    auto nodes = graph->nodes;
+    for (auto& node : nodes)
+      if (node.message) node.task = node.message();
+    return [=](double begin) {
+      std::map<Stream*, double> ready;  // the streams of the capture, as far as each has come
+      double end = begin;
+      for (auto& node : nodes) {
+        auto& mine = ready[node.stream];
+        mine = node.task(std::max(mine, begin));
+        end = std::max(end, mine);
+      }
+      return end;
+    };
+  };
+  return put(on, "cudaGraphLaunch", sends ? How::waiting : How::now, all);
 }
 EXPORTED cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t*, size_t* count) {
   *count = reinterpret_cast<Graph*>(graph)->nodes.size();

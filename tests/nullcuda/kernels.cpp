@@ -1,7 +1,9 @@
 // Kernels: their names, how long each takes, and the faults that tests ask for.
 //
 // torch's operators come from operators.cpp (null_enqueue); a kernel that is launched all the same computes nothing,
-// and its name is written to stderr once, so that nobody takes its result for one. Only `spin_kernel` has none.
+// and NULLCUDA_UNCOMPUTED has its name written to stderr once. Only `spin_kernel` has none.
+//
+// A step is what a rank launches from one backward pass of its loss to the next.
 #include "device.h"
 
 #include <csignal>
@@ -12,28 +14,78 @@
 
 namespace null {
 
-static unsigned long long launches = 0;
+namespace {
+
+// Since the process began, and at the beginning of this step.
+struct Counts {
+  unsigned long long launches, synchronisations, copied[4];
+};
+Counts counts, before;
+unsigned long long steps = 0;
+// Of this step, each behind so many kernels: m: a message (its bytes), w: a stream that computes waits for one that sends.
+std::string order;
+unsigned long long messages = 0;
+
+const char* rank() {
+  const char* text = getenv("RANK");
+  return text ? text : "0";
+}
+
+}  // namespace
+
+// NULLCUDA_STEPS=FILE gets a line for each step that ends: of which rank, and what it launched, waited for and copied.
+static void begin_step() {
+  LOCKED;
+  static const char* path = getenv("NULLCUDA_STEPS");
+  if (path && steps)
+    if (FILE* file = fopen(path, "a")) {
+      auto since = [](unsigned long long now, unsigned long long then) { return now - then; };
+      fprintf(file, "%s %llu %llu %llu %llu %llu %llu %s\n", rank(), steps, since(counts.launches, before.launches),
+              since(counts.synchronisations, before.synchronisations), since(counts.copied[1], before.copied[1]),
+              since(counts.copied[2], before.copied[2]), since(counts.copied[3], before.copied[3]), order.c_str());
+      fclose(file);
+    }
+  steps++;
+  before = counts;
+  order = "-";
+  messages = 0;
+}
+static void note(char what, size_t bytes = 0) {
+  LOCKED;
+  auto kernels = std::to_string(counts.launches - before.launches - messages);
+  order += "," + std::string(1, what) + kernels + (bytes ? ":" + std::to_string(bytes) : "");
+}
 
 void count_launch() {
   {
     LOCKED;
-    launches++;
+    counts.launches++;
   }
   if (fault("crash")) raise(SIGSEGV);
   if (fault("hang")) for (;;) sleep(1000);
 }
+void count_synchronisation() { LOCKED; counts.synchronisations++; }
+void count_copied(size_t bytes, int kind) { LOCKED; counts.copied[kind & 3] += bytes; }
+void count_wait() { note('w'); }
+static void count_message(cudaStream_t handle, size_t bytes) {
+  LOCKED;
+  stream_of(handle)->sends = handle != nullptr;
+  note('m', bytes);
+  messages++;
+}
 
-// NULLCUDA_FAULT=KIND:RANK:LAUNCH: from the rank's LAUNCH-th piece of work on.
+// NULLCUDA_FAULT=KIND:RANK:STEP[:LAUNCH]: from the rank's LAUNCH-th piece of work in its STEP-th step on; step 0 is all
+// that it does before its first backward pass.
 bool fault(const char* kind) {
   static const char* text = getenv("NULLCUDA_FAULT");
   if (!text) return false;
   static char wanted[32];
   static int of_rank;
-  static unsigned long long at;
-  static bool read = sscanf(text, "%31[^:]:%d:%llu", wanted, &of_rank, &at) == 3;
-  const char* rank = getenv("RANK");
+  static unsigned long long at_step, at = 0;
+  static bool read = sscanf(text, "%31[^:]:%d:%llu:%llu", wanted, &of_rank, &at_step, &at) >= 3;
   LOCKED;
-  return read && !strcmp(wanted, kind) && atoi(rank ? rank : "0") == of_rank && launches >= at;
+  bool reached = steps > at_step || (steps == at_step && counts.launches - before.launches >= at);
+  return read && !strcmp(wanted, kind) && atoi(rank()) == of_rank && reached;
 }
 
 static double kernel_s() {
@@ -111,9 +163,14 @@ EXPORTED cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, 
 EXPORTED cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks, const void*, int, size_t, unsigned) { *blocks = 2; return cudaSuccess; }
 
 static long nothing() { return 0; }
-EXPORTED cudaError_t cudaGetDriverEntryPointByVersion(const char*, void** function, unsigned, unsigned long long,
+// Of the driver's attributes, torch asks for one: 132, CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED, which NCCL's memory needs.
+static int attribute(int* value, int asked, int) {
+  *value = asked == 132;
+  return 0;
+}
+EXPORTED cudaError_t cudaGetDriverEntryPointByVersion(const char* name, void** function, unsigned, unsigned long long,
                                                       cudaDriverEntryPointQueryResult* result) {
-  *function = reinterpret_cast<void*>(nothing);
+  *function = strcmp(name, "cuDeviceGetAttribute") ? reinterpret_cast<void*>(nothing) : reinterpret_cast<void*>(attribute);
   if (result) *result = cudaDriverEntryPointSuccess;
   return cudaSuccess;
 }
@@ -122,22 +179,22 @@ EXPORTED cudaError_t cudaGetDriverEntryPointByVersion(const char*, void** functi
 
 // An operator; what it does was done, `work` does it again when a graph that holds it is launched.
 EXPORTED int null_enqueue(void* handle, const char* what, void (*work)(void*), void* argument, const Access* touched, int count) {
-  count_launch();
   auto stream = static_cast<cudaStream_t>(handle);
+  if (!strcmp(what, "aten::nll_loss_backward")) begin_step();
+  count_launch();
   Work again = work && capturing(stream) ? Work([=] { work(argument); }) : Work();
   return enqueue(stream, kernel_s(), what, again, {touched, touched + count});
 }
-EXPORTED unsigned long long null_launches() { LOCKED; return launches; }
+EXPORTED unsigned long long null_launches() { LOCKED; return counts.launches; }
+EXPORTED unsigned long long null_synchronisations() { LOCKED; return counts.synchronisations; }
+// Bytes that were copied: 1: host to device, 2: device to host, 3: device to device.
+EXPORTED unsigned long long null_copied_bytes(int kind) { LOCKED; return counts.copied[kind & 3]; }
 EXPORTED int null_fault(const char* kind) { return fault(kind); }
-// A message of NCCL: how long it takes is null_delay's, which `work` calls. It waits for other ranks, and so without the
-// lock: torch's watchdog asks for events meanwhile.
-EXPORTED int null_message(void* handle, const char* what, void (*work)(void*), void* argument, const void* from, size_t read,
-                          const void* to, size_t written) {
+// A message of NCCL, which may wait for other ranks: `message` is called at each launch, what it returns where the
+// stream comes to it, without the lock.
+EXPORTED int null_message(void* handle, const char* what, const std::function<Task()>& message,
+                          const std::vector<Access>& accesses) {
+  count_message(static_cast<cudaStream_t>(handle), accesses[0].bytes);
   count_launch();
-  auto stream = static_cast<cudaStream_t>(handle);
-  bool captured = capturing(stream);
-  auto error = enqueue(stream, 0, what, captured ? Work([=] { work(argument); }) : Work(),
-                       {{from, read, false}, {to, written, true}});
-  if (!error && !captured) work(argument);
-  return error;
+  return put(static_cast<cudaStream_t>(handle), what, How::waiting, {nullptr, nullptr, message, accesses});
 }

@@ -70,20 +70,11 @@ double seconds(size_t bytes, bool with_host) {
   return 2e-6 + bytes / (with_host ? setting("NULLCUDA_HOST_GBPS", 50) : setting("NULLCUDA_MEMORY_GBPS", 2000)) / 1e9;
 }
 
-struct Copied {
-  unsigned long long bytes[4] = {};
-} copied;
-
 std::vector<Access> accesses(void* to, const void* from, size_t bytes) {
   std::vector<Access> found;
   if (on_device(from)) found.push_back({from, bytes, false});
   if (on_device(to)) found.push_back({to, bytes, true});
   return found;
-}
-
-void count(size_t bytes, int kind) {
-  LOCKED;
-  copied.bytes[kind & 3] += bytes;
 }
 
 }  // namespace
@@ -97,6 +88,7 @@ EXPORTED cudaError_t cudaMallocManaged(void** start, size_t bytes, unsigned) { r
 EXPORTED cudaError_t cudaFree(void* start) {
   if (start)
     if (auto error = forbidden_in_capture("cudaFree")) return error;
+  settle_all();
   return give_back(start);
 }
 EXPORTED cudaError_t cudaFreeAsync(void* start, cudaStream_t) { return give_back(start); }
@@ -134,7 +126,7 @@ EXPORTED cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* a, const vo
 
 EXPORTED cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind, cudaStream_t stream) {
   int kind = !on_device(from) ? cudaMemcpyHostToDevice : on_device(to) ? cudaMemcpyDeviceToDevice : cudaMemcpyDeviceToHost;
-  count(bytes, kind);
+  count_copied(bytes, kind);
   return enqueue(stream, seconds(bytes, kind != cudaMemcpyDeviceToDevice), "cudaMemcpyAsync",
                  [=] { memmove(to, from, bytes); }, accesses(to, from, bytes));
 }
@@ -148,7 +140,7 @@ EXPORTED cudaError_t cudaMemcpyPeerAsync(void* to, int, const void* from, int, s
 }
 EXPORTED cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width,
                                        size_t height, cudaMemcpyKind, cudaStream_t stream) {
-  count(width * height, cudaMemcpyDeviceToDevice);
+  count_copied(width * height, cudaMemcpyDeviceToDevice);
   return enqueue(stream, seconds(width * height, !on_device(to) || !on_device(from)), "cudaMemcpy2DAsync", [=] {
     for (size_t row = 0; row < height; row++)
       memcpy(static_cast<char*>(to) + row * to_pitch, static_cast<const char*>(from) + row * from_pitch, width);
@@ -174,9 +166,7 @@ EXPORTED cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* pool, int) {
 
 EXPORTED int null_copy_seconds(void* stream, const char* what, void (*work)(void*), void* argument, const Access* touched,
                                int count_of, size_t bytes, int kind) {
-  count(bytes, kind);
+  count_copied(bytes, kind);
   return enqueue(static_cast<cudaStream_t>(stream), seconds(bytes, kind != cudaMemcpyDeviceToDevice), what,
                  [=] { work(argument); }, {touched, touched + count_of});
 }
-// Bytes that were copied: 1: host to device, 2: device to host, 3: device to device.
-EXPORTED unsigned long long null_copied_bytes(int kind) { LOCKED; return copied.bytes[kind & 3]; }

@@ -1,8 +1,8 @@
-// NCCL between processes: data goes through shared memory when the host calls, and the time of a message is virtual.
+// NCCL between processes: data goes through shared memory, and the time of a message is virtual.
 //
-// A collective starts when the last rank's stream has come to it, and takes LATENCY + bytes / RATE. The host of a rank
-// waits in the call until the others have called, too, but no longer than NULLCUDA_PATIENCE_S: then its stream waits
-// for ever. Real NCCL returns at once (README.md, "not modelled").
+// A collective starts when the last rank's stream has come to it, and takes LATENCY + bytes / RATE. The host's call
+// returns at once: a thread of the stream waits for the other ranks (streams.cpp). Messages of a communicator follow each
+// other in the order of their calls, whatever their streams.
 #include <nccl.h>
 
 #include <algorithm>
@@ -22,59 +22,60 @@
 
 #define EXPORTED extern "C" __attribute__((visibility("default")))
 
-// Of libcudart's part of the null device.
-extern "C" int null_message(void*, const char*, void (*)(void*), void*, const void*, size_t, const void*, size_t);
-extern "C" double null_ready(void*);
-extern "C" void null_delay(void*, double);
+// Of libcudart's part of the null device: see device.h.
+using Task = std::function<double(double)>;
+struct Access {
+  const void* start;
+  size_t bytes;
+  bool writes;
+};
+extern "C" int null_message(void*, const char*, const std::function<Task()>&, const std::vector<Access>&);
 extern "C" int null_fault(const char*);
 
 static double setting(const char* name, double otherwise) {
   const char* text = getenv(name);
   return text ? atof(text) : otherwise;
 }
-static double seconds_now() {
-  timespec time;
-  clock_gettime(CLOCK_MONOTONIC, &time);
-  return time.tv_sec + time.tv_nsec * 1e-9;
-}
-
 using Result = ncclResult_t;
 static const size_t SLOT = 4 << 20, BOX = 64 << 10;  // bytes that go at once, of collectives and of pairs
 
 struct Box {
   std::atomic<int> full;
+  std::atomic<double> sender, receiver;  // when their streams came to the latest message
   size_t bytes;
   char data[BOX];
 };
 struct Head {
-  std::atomic<int> arrived, generation, lost;
+  std::atomic<int> arrived, generation;
   double ready[64];  // by rank: when its stream comes to the collective
 };
 
 struct ncclComm {
   int rank, ranks;
   char* base;
-  std::atomic<bool> aborted{false}, stuck{false};  // stuck: a rank did not come in PATIENCE_S
+  std::atomic<bool> aborted{false};
+  std::atomic<unsigned long long> called{0}, served{0};  // messages
+  double ended = 0;                                      // the latest message
+  std::string log;
+  bool logs_choices = false;
+  char host[256] = "";
 
   Head* head() { return reinterpret_cast<Head*>(base); }
   char* slot(int of) { return base + 4096 + of * SLOT; }
   Box* box(int from, int to) { return reinterpret_cast<Box*>(slot(ranks)) + from * ranks + to; }
   static size_t size(int ranks) { return 4096 + ranks * SLOT + sizeof(Box) * ranks * ranks; }
 
+  // False: the communicator was aborted.
   bool wait(const std::function<bool()>& done) {
-    static const double patience_s = setting("NULLCUDA_PATIENCE_S", 1e9);
     timespec moment{0, 50000};
-    double begun = seconds_now();
     for (int turns = 0; !done(); turns++) {
-      if (aborted || stuck) return false;
-      if (turns >= 200 && seconds_now() - begun > patience_s) return !(stuck = true);
+      if (aborted) return false;
       if (turns < 200) sched_yield();
       else nanosleep(&moment, nullptr);
     }
     return true;
   }
   bool meet() {
-    if (stuck) return false;
     int generation = head()->generation;
     if (++head()->arrived == ranks) {
       head()->arrived = 0;
@@ -167,20 +168,24 @@ static std::string transport(ncclComm*) {
   if (!set("NCCL_P2P_DISABLE")) return "P2P/CUMEM";
   return set("NCCL_SHM_DISABLE") ? "NET/Socket/0" : "SHM/direct/direct";
 }
-static void log(ncclComm* c, const std::string& line) {
-  const char* path = getenv("NCCL_DEBUG_FILE");
+// Where the environment says so while the communicator is made, as NCCL reads it then.
+static void begin_log(ncclComm* c) {
+  const char *path = getenv("NCCL_DEBUG_FILE"), *subsystems = getenv("NCCL_DEBUG_SUBSYS");
   if (!path) return;
-  std::string name = path;
+  c->logs_choices = subsystems && strstr(subsystems, "TUNING");
+  c->log = path;
+  gethostname(c->host, sizeof c->host);
   auto put = [&](const char* mark, const std::string& text) {
-    auto at = name.find(mark);
-    if (at != std::string::npos) name.replace(at, 2, text);
+    auto at = c->log.find(mark);
+    if (at != std::string::npos) c->log.replace(at, 2, text);
   };
-  char host[256] = "";
-  gethostname(host, sizeof host);
-  put("%h", host);
+  put("%h", c->host);
   put("%p", std::to_string(getpid()));
-  if (FILE* file = fopen(name.c_str(), "a")) {
-    fprintf(file, "%s:%d:%d [%d] NCCL INFO %s\n", host, getpid(), getpid(), c->rank, line.c_str());
+}
+static void log(ncclComm* c, const char* line) {
+  if (c->log.empty()) return;
+  if (FILE* file = fopen(c->log.c_str(), "a")) {
+    fprintf(file, "%s:%d:%d [%d] NCCL INFO %s\n", c->host, getpid(), getpid(), c->rank, line);
     fclose(file);
   }
 }
@@ -207,6 +212,7 @@ EXPORTED Result ncclCommInitRankConfig(ncclComm_t* made, int ranks, ncclUniqueId
   c->ranks = ranks;
   c->base = static_cast<char*>(mmap(nullptr, ncclComm::size(ranks), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0));
   close(file);
+  begin_log(c);
   if (!c->meet()) return ncclSystemError;
   if (rank == 0) shm_unlink(id.internal);
   int next = (rank + 1) % ranks;
@@ -233,9 +239,13 @@ EXPORTED Result ncclCommInitAll(ncclComm_t* made, int count, const int*) {
 }
 EXPORTED Result ncclCommDestroy(ncclComm_t) { return ncclSuccess; }
 EXPORTED Result ncclCommFinalize(ncclComm_t) { return ncclSuccess; }
-EXPORTED Result ncclCommAbort(ncclComm_t c) { c->aborted = true; return ncclSuccess; }
+EXPORTED Result ncclCommAbort(ncclComm_t c) {  // of none is no error
+  if (c) c->aborted = true;
+  return ncclSuccess;
+}
 EXPORTED Result ncclCommCount(const ncclComm_t c, int* ranks) { *ranks = c->ranks; return ncclSuccess; }
 EXPORTED Result ncclCommUserRank(const ncclComm_t c, int* rank) { *rank = c->rank; return ncclSuccess; }
+// A communicator with an error does not move messages any more, until it is aborted.
 EXPORTED Result ncclCommGetAsyncError(ncclComm_t, Result* error) {
   *error = null_fault("nccl-error") ? ncclRemoteError : ncclSuccess;
   return ncclSuccess;
@@ -253,9 +263,6 @@ static double seconds(size_t bytes) {
   return latency + bytes / rate;
 }
 
-// A message that a rank does not come to: its host goes on, as with real NCCL, and its stream does not.
-static void never_ends(cudaStream_t stream) { null_delay(stream, null_ready(stream) + 1e7); }
-
 struct Part {
   ncclComm* comm;
   char* start;
@@ -272,12 +279,18 @@ static Result now_or_grouped(const std::function<Result()>& call) {
   return ncclSuccess;
 }
 
-// Work of a stream that is done at once and once more by each launch of a graph that holds it.
-static Result message(cudaStream_t stream, const char* what, const void* from, size_t read, void* to, size_t written,
-                      const std::function<void()>& work) {
-  auto* kept = new std::function<void()>(work);
-  int error = null_message(stream, what, [](void* it) { (*static_cast<std::function<void()>*>(it))(); }, kept, from, read, to, written);
-  return error ? ncclUnhandledCudaError : ncclSuccess;
+// A message in the order of the communicator's calls, which is one more at each launch of a graph that holds it.
+static Result message(ncclComm* c, cudaStream_t stream, const char* what, const std::vector<Access>& accesses, const Task& task) {
+  auto call = [=]() -> Task {
+    bool lost = null_fault("nccl-error");
+    return [=, turn = c->called++](double begin) {
+      if (!c->wait([=] { return !lost && c->served == turn; })) return begin;
+      c->ended = task(std::max(begin, c->ended));
+      c->served++;
+      return c->ended;
+    };
+  };
+  return null_message(stream, what, call, accesses) ? ncclUnhandledCudaError : ncclSuccess;
 }
 
 struct Collective {
@@ -297,23 +310,23 @@ struct Collective {
     return now_or_grouped([=] {
       char line[200];
       snprintf(line, sizeof line, "%s: %zu Bytes -> Algo RING proto SIMPLE channel{Lo..Hi}={0..1}", self.name, self.bytes);
-      const char* subsystems = getenv("NCCL_DEBUG_SUBSYS");
-      if (subsystems && strstr(subsystems, "TUNING")) log(self.c, line);
-      return message(self.stream, self.name, self.from, self.read, self.to, self.written, [=] {
+      if (self.c->logs_choices) log(self.c, line);
+      std::vector<Access> accesses{{self.from, self.read, false}, {self.to, self.written, true}};
+      return message(self.c, self.stream, self.name, accesses, [=](double begin) {
         auto* c = self.c;
-        c->head()->ready[c->rank] = null_ready(self.stream);
-        if (!c->meet()) return never_ends(self.stream);
+        c->head()->ready[c->rank] = begin;
+        if (!c->meet()) return begin;
         double start = *std::max_element(c->head()->ready, c->head()->ready + c->ranks);
         for (size_t round = 0; round < rounds; round++)
           for (size_t at = 0; at < length || at == 0; at += SLOT) {
             size_t n = std::min(length - at, SLOT);
             give(round, at, n);
-            if (!c->meet()) return never_ends(self.stream);
+            if (!c->meet()) return begin;
             take(round, at, n);
-            if (!c->meet()) return never_ends(self.stream);
+            if (!c->meet()) return begin;
             if (!length) break;
           }
-        null_delay(self.stream, start + seconds(self.bytes));
+        return start + seconds(self.bytes);
       });
     });
   }
@@ -353,7 +366,12 @@ EXPORTED Result ncclReduceScatter(const void* in, void* out, size_t count, ncclD
 
 // ---- between pairs ---------------------------------------------------------------------------------------------------
 
-static Result progress(std::vector<Part>& moving) {
+// Moves all parts, whose streams came to them at `begin`; returns when the last of them could start: a rank that sends more
+// than a box holds waits for the one that receives.
+static double progress(std::vector<Part>& moving, double begin) {
+  double start = begin;
+  timespec moment{0, 50000};
+  int idle = 0;
   for (bool all = false; !all;) {
     all = true;
     bool moved = false;
@@ -362,8 +380,11 @@ static Result progress(std::vector<Part>& moving) {
       all = false;
       auto* c = part.comm;
       auto* box = part.sends ? c->box(c->rank, part.peer) : c->box(part.peer, c->rank);
-      if (c->aborted) return ncclSystemError;
+      if (c->aborted) return begin;
       if (bool(box->full) == part.sends) continue;
+      if (part.done == 0) (part.sends ? box->sender : box->receiver) = begin;
+      if (part.sends && part.done) start = std::max<double>(start, box->receiver);
+      if (!part.sends) start = std::max<double>(start, box->sender);
       if (part.sends) box->bytes = std::min(part.bytes - part.done, BOX);
       if (part.sends) memcpy(box->data, part.start + part.done, box->bytes);
       else memcpy(part.start + part.done, box->data, box->bytes);
@@ -371,9 +392,11 @@ static Result progress(std::vector<Part>& moving) {
       box->full = part.sends;
       moved = true;
     }
-    if (!moved) sched_yield();
+    idle = moved ? 0 : idle + 1;
+    if (idle > 200) nanosleep(&moment, nullptr);
+    else if (idle) sched_yield();
   }
-  return ncclSuccess;
+  return start;
 }
 
 struct Sent {
@@ -382,28 +405,24 @@ struct Sent {
 };
 static thread_local std::vector<Sent> pending;
 
-// Sends and receives of one group go together; what a rank sends itself goes through its own box.
+// Sends and receives of one group go together, on one stream; what a rank sends itself goes through its own box.
 static Result exchange() {
   std::vector<Sent> group;
   group.swap(pending);
   if (group.empty()) return ncclSuccess;
   size_t most = 0;
-  for (auto& each : group) most = std::max(most, each.part.bytes);
-  for (size_t i = 0; i < group.size(); i++) {
-    auto& part = group[i].part;
-    auto all = group;
-    bool last = i + 1 == group.size();
-    auto result = message(group[i].stream, part.sends ? "Send" : "Recv", part.start, part.sends ? part.bytes : 0, part.start,
-                          part.sends ? 0 : part.bytes, [=] {
-                            if (!last) return;
-                            std::vector<Part> moving;
-                            for (auto& each : all) moving.push_back(each.part);
-                            progress(moving);
-                            null_delay(all[0].stream, null_ready(all[0].stream) + seconds(most));
-                          });
-    if (result) return result;
+  std::vector<Part> parts;
+  std::vector<Access> accesses;
+  for (auto& [part, _] : group) {
+    most = std::max(most, part.bytes);
+    parts.push_back(part);
+    accesses.push_back({part.start, part.bytes, !part.sends});
   }
-  return ncclSuccess;
+  auto* name = parts.size() > 1 ? "SendRecv" : parts[0].sends ? "Send" : "Recv";
+  return message(parts[0].comm, group[0].stream, name, accesses, [=](double begin) {
+    auto moving = parts;
+    return progress(moving, begin) + seconds(most);
+  });
 }
 EXPORTED Result ncclGroupStart() { depth++; return ncclSuccess; }
 EXPORTED Result ncclGroupEnd() {

@@ -1,4 +1,8 @@
 // Streams and events: a virtual time line on the host's clock, and who waits for whom.
+//
+// The host's call orders (vector clocks, races); times follow when the stream comes to it. That is in the call itself,
+// unless the stream is behind a message that another rank has not come to: then a thread of the stream's own does in
+// order what is behind it, as the host goes on.
 #include "device.h"
 
 #include <algorithm>
@@ -7,7 +11,6 @@ namespace null {
 
 static std::set<Stream*> streams;
 static std::map<int, Stream*> defaults;
-static unsigned long long synchronisations = 0;
 
 const std::set<Stream*>& all_streams() { return streams; }
 
@@ -26,9 +29,68 @@ static bool is_default(Stream* stream) {
 
 bool capturing(cudaStream_t handle) { LOCKED; return stream_of(handle)->capture != nullptr; }
 
-cudaError_t enqueue(cudaStream_t handle, double seconds, const char* what, const Work& work,
-                    const std::vector<Access>& accesses) {
+// Something that somebody may wait for has changed. Never destroyed: threads wait while the process ends.
+static auto& changed = *new std::condition_variable_any;
+
+static void serve(Stream* stream) {
+  device = stream->device;
+  std::unique_lock<std::recursive_mutex> lock(state);
+  for (;;) {
+    changed.wait(lock, [&] { return !stream->later.empty(); });
+    auto [task, launched] = stream->later.front();
+    double begin = std::max(stream->ready, launched);
+    lock.unlock();
+    double end = task(begin);
+    lock.lock();
+    stream->ready = end;
+    stream->later.pop_front();
+    changed.notify_all();
+  }
+}
+
+// Gives a stream what it does now if it has come to all before; `waits`: for other ranks, and so without the lock.
+static void give(Stream* stream, const Task& task, bool waits = false) {
   LOCKED;
+  if (stream->later.empty() && !waits) {
+    stream->ready = task(std::max(stream->ready, now()));
+    return;
+  }
+  stream->later.push_back({task, now()});
+  if (!stream->served) std::thread(serve, stream).detach();
+  stream->served = true;
+  changed.notify_all();
+}
+
+static Task recorded(const MomentOfEvent& moment) {
+  return [=](double begin) {
+    LOCKED;
+    *moment = {true, begin};
+    changed.notify_all();
+    return begin;
+  };
+}
+static Task waited(const MomentOfEvent& moment) {
+  return [=](double begin) {
+    std::unique_lock<std::recursive_mutex> lock(state);
+    changed.wait(lock, [&] { return moment->known; });
+    return std::max(begin, moment->at);
+  };
+}
+
+// All that the stream is given from now on begins when the other has ended what it was given so far.
+static void order(Stream* stream, Stream* behind) {
+  know(stream->knows, behind->knows);
+  if (behind->later.empty()) {
+    stream->ready = std::max(stream->ready, behind->ready);
+    return;
+  }
+  auto moment = std::make_shared<Moment>();
+  give(behind, recorded(moment));
+  give(stream, waited(moment), true);
+}
+
+cudaError_t put(cudaStream_t handle, const char* what, How how, const Graph::Node& work) {
+  std::unique_lock<std::recursive_mutex> lock(state);
   Stream* stream = stream_of(handle);
   if (stream->device != device) return fail(cudaErrorInvalidResourceHandle, what);
   touch(what);
@@ -39,29 +101,44 @@ cudaError_t enqueue(cudaStream_t handle, double seconds, const char* what, const
         return fail(cudaErrorStreamCaptureImplicit, what);
       }
   if (auto* graph = stream->capture) {
-    graph->nodes.push_back({seconds, work, accesses});
-    graph->ends[stream] += seconds;
+    graph->nodes.push_back(work);
+    graph->nodes.back().stream = stream;
     return cudaSuccess;
   }
   // The default stream and the blocking ones wait for each other.
   for (auto* other : streams)
     if (other != stream && other->device == device && other->blocking && stream->blocking &&
-        (is_default(other) || is_default(stream))) {
-      stream->ready = std::max(stream->ready, other->ready);
-      know(stream->knows, other->knows);
-    }
+        (is_default(other) || is_default(stream)))
+      order(stream, other);
+  if (how == How::now) changed.wait(lock, [&] { return stream->later.empty(); });
   know(stream->knows, host());
   stream->knows[stream] = ++stream->works;
-  check_races(stream, accesses, what);
-  stream->ready = std::max(stream->ready, now()) + seconds;
-  if (work) work();
+  check_races(stream, work.accesses, what);
+  give(stream, work.message ? work.message() : work.task, how == How::waiting);
   return cudaSuccess;
 }
 
-void delay(cudaStream_t handle, double ends) {
-  LOCKED;
-  Stream* stream = stream_of(handle);
-  stream->ready = std::max(stream->ready, ends);
+cudaError_t enqueue(cudaStream_t handle, double seconds, const char* what, const Work& work,
+                    const std::vector<Access>& accesses) {
+  auto task = [=](double begin) {
+    if (work) work();
+    return begin + seconds;
+  };
+  return put(handle, what, work ? How::now : How::behind, {nullptr, task, nullptr, accesses});
+}
+
+static void settle(Stream* stream, std::unique_lock<std::recursive_mutex>& lock) {
+  changed.wait(lock, [&] { return stream->later.empty(); });
+}
+void settle(cudaStream_t handle) {
+  std::unique_lock<std::recursive_mutex> lock(state);
+  settle(stream_of(handle), lock);
+}
+void settle_all() {
+  std::unique_lock<std::recursive_mutex> lock(state);
+  changed.wait(lock, [] {
+    return std::all_of(streams.begin(), streams.end(), [](Stream* s) { return s->later.empty() || s->device != device; });
+  });
 }
 
 }  // namespace null
@@ -89,14 +166,14 @@ static cudaError_t invalidate(Graph* graph, cudaError_t error, const char* what)
 }
 
 EXPORTED cudaError_t cudaStreamSynchronize(cudaStream_t handle) {
-  Stream* stream;
   double until;
   {
-    LOCKED;
-    stream = stream_of(handle);
+    std::unique_lock<std::recursive_mutex> lock(state);
+    Stream* stream = stream_of(handle);
     if (stream->capture) return invalidate(stream->capture, cudaErrorStreamCaptureUnsupported, "cudaStreamSynchronize");
     if (auto error = forbidden_in_capture("cudaStreamSynchronize")) return error;
-    synchronisations++;
+    count_synchronisation();
+    settle(stream, lock);
     until = stream->ready;
     host_knows(stream);
   }
@@ -106,12 +183,14 @@ EXPORTED cudaError_t cudaStreamSynchronize(cudaStream_t handle) {
 EXPORTED cudaError_t cudaDeviceSynchronize() {
   double until = 0;
   {
-    LOCKED;
+    std::unique_lock<std::recursive_mutex> lock(state);
     touch("cudaDeviceSynchronize");
     if (auto error = forbidden_in_capture("cudaDeviceSynchronize")) return error;
-    synchronisations++;
-    for (auto* stream : streams)
+    count_synchronisation();
+    auto all = streams;
+    for (auto* stream : all)
       if (stream->device == device) {
+        settle(stream, lock);
         until = std::max(until, stream->ready);
         host_knows(stream);
       }
@@ -123,7 +202,7 @@ EXPORTED cudaError_t cudaStreamQuery(cudaStream_t handle) {
   LOCKED;
   Stream* stream = stream_of(handle);
   if (stream->capture) return invalidate(stream->capture, cudaErrorStreamCaptureUnsupported, "cudaStreamQuery");
-  if (stream->ready > now()) return cudaErrorNotReady;
+  if (!stream->later.empty() || stream->ready > now()) return cudaErrorNotReady;
   host_knows(stream);
   return cudaSuccess;
 }
@@ -139,6 +218,7 @@ EXPORTED cudaError_t cudaLaunchHostFunc(cudaStream_t handle, cudaHostFn_t call, 
 // ---- events ----------------------------------------------------------------------------------------------------------
 
 static Event* event_of(cudaEvent_t handle) { return reinterpret_cast<Event*>(handle); }
+static bool happened(Event* event) { return !event->moment || (event->moment->known && event->moment->at <= now()); }
 
 EXPORTED cudaError_t cudaEventCreateWithFlags(cudaEvent_t* handle, unsigned flags) {
   touch("cudaEventCreate");
@@ -155,12 +235,10 @@ EXPORTED cudaError_t cudaEventRecordWithFlags(cudaEvent_t handle, cudaStream_t o
     return fail(cudaErrorInvalidResourceHandle, "cudaEventRecord on a stream of another device");
   event->recorded = stream;
   event->capture = stream->capture;
-  if (stream->capture) {
-    event->at = stream->capture->ends[stream];
-    return cudaSuccess;
-  }
-  event->at = std::max(stream->ready, now());
+  event->moment = std::make_shared<Moment>();
   event->knows = stream->knows;
+  if (stream->capture) stream->capture->nodes.push_back({stream, recorded(event->moment), nullptr, {}});
+  else give(stream, recorded(event->moment));
   return cudaSuccess;
 }
 EXPORTED cudaError_t cudaEventRecord(cudaEvent_t handle, cudaStream_t on) { return cudaEventRecordWithFlags(handle, on, 0); }
@@ -176,19 +254,22 @@ EXPORTED cudaError_t cudaEventQuery(cudaEvent_t handle) {
   LOCKED;
   Event* event = event_of(handle);
   if (auto error = asked(event, "cudaEventQuery")) return error;
-  if (event->at > now()) return cudaErrorNotReady;
+  if (!happened(event)) return cudaErrorNotReady;
   know(host(), event->knows);
   return cudaSuccess;
 }
 EXPORTED cudaError_t cudaEventSynchronize(cudaEvent_t handle) {
-  double until;
+  double until = 0;
   {
-    LOCKED;
+    std::unique_lock<std::recursive_mutex> lock(state);
     Event* event = event_of(handle);
     if (auto error = asked(event, "cudaEventSynchronize")) return error;
-    synchronisations++;
-    until = event->at;
+    count_synchronisation();
     know(host(), event->knows);
+    if (auto moment = event->moment) {
+      changed.wait(lock, [&] { return moment->known; });
+      until = moment->at;
+    }
   }
   sleep_until(until);
   return cudaSuccess;
@@ -198,8 +279,8 @@ EXPORTED cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t from, cudaEvent
   Event *start = event_of(from), *end = event_of(to);
   if (!start->timed || !end->timed || !start->recorded || !end->recorded || start->device != end->device)
     return fail(cudaErrorInvalidResourceHandle, "cudaEventElapsedTime");
-  if (start->at > now() || end->at > now()) return fail(cudaErrorNotReady, "cudaEventElapsedTime");
-  *ms = static_cast<float>((end->at - start->at) * 1e3);
+  if (!happened(start) || !happened(end)) return fail(cudaErrorNotReady, "cudaEventElapsedTime");
+  *ms = static_cast<float>((end->moment->at - start->moment->at) * 1e3);
   return cudaSuccess;
 }
 EXPORTED cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t on, unsigned) {
@@ -216,16 +297,16 @@ EXPORTED cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t on, un
       stream->mode = graph->origin->mode;
       stream->by = graph->origin->by;
       graph->forked.insert(stream);
-      graph->ends[stream] = 0;
     }
-    graph->ends[stream] = std::max(graph->ends[stream], event->at);
+    graph->nodes.push_back({stream, waited(event->moment), nullptr, {}});
     if (stream != graph->origin) graph->unjoined.insert(stream);
     if (event->recorded != stream) graph->unjoined.erase(event->recorded);
     return cudaSuccess;
   }
   if (stream->capture) return invalidate(stream->capture, cudaErrorStreamCaptureIsolation, "cudaStreamWaitEvent");
-  stream->ready = std::max(stream->ready, event->at);
   know(stream->knows, event->knows);
+  if (event->recorded->sends && !stream->sends) count_wait();
+  give(stream, waited(event->moment), !event->moment->known);
   return cudaSuccess;
 }
 
@@ -233,6 +314,4 @@ EXPORTED cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t on, un
 
 EXPORTED int null_synchronize(void* handle) { return cudaStreamSynchronize(static_cast<cudaStream_t>(handle)); }
 EXPORTED int null_capturing(void* handle) { return capturing(static_cast<cudaStream_t>(handle)); }
-EXPORTED double null_ready(void* handle) { LOCKED; return std::max(stream_of(static_cast<cudaStream_t>(handle))->ready, now()); }
-EXPORTED void null_delay(void* handle, double ends) { delay(static_cast<cudaStream_t>(handle), ends); }
-EXPORTED unsigned long long null_synchronisations() { LOCKED; return synchronisations; }
+EXPORTED void null_settle(void* handle) { settle(static_cast<cudaStream_t>(handle)); }

@@ -10,11 +10,12 @@ from tests.gpu.test_runs import SHORT
 from tests.patience import PATIENCE_S
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not ON_NULL_GPUS, reason="of null GPUs")]
+LONG = pytest.mark.long  # each kind of fault once in every test run, of the other rank in long ones
 
 
 @pytest.fixture
 def faulty(tmp_path, on_ranks, monkeypatch):  # noqa: F811
-    """Executes a run of two ranks, of which one fails from its LAUNCH-th piece of work on."""
+    """Executes a run of two ranks, of which one fails from a step on, or a piece of work in it (README.md)."""
 
     def execute(fault: str, **more):
         monkeypatch.setenv("NULLCUDA_FAULT", fault)
@@ -24,29 +25,41 @@ def faulty(tmp_path, on_ranks, monkeypatch):  # noqa: F811
     return execute
 
 
-@pytest.mark.parametrize("rank", [0, 1])
-def test_a_rank_without_memory_is_named(faulty, rank):
-    ended = faulty(f"oom:{rank}:0")
+@pytest.mark.parametrize(("rank", "step"), [(1, 3), pytest.param(0, 0, marks=LONG)])
+def test_a_rank_without_memory_is_named(faulty, rank, step):
+    ended = faulty(f"oom:{rank}:{step}", batch_size=64)  # of which the allocator gives back what steps use
     assert ended.outcome == "oom", ended.reason
     assert ended.reason.startswith(f"rank {rank}: "), ended.reason
 
 
-@pytest.mark.parametrize("rank", [0, 1])
-def test_a_rank_that_crashes_is_named(faulty, rank):
-    ended = faulty(f"crash:{rank}:2000")
+@pytest.mark.parametrize(("rank", "step"), [(0, 1), pytest.param(1, 6, marks=LONG)])
+def test_a_rank_that_crashes_is_named(faulty, rank, step):
+    ended = faulty(f"crash:{rank}:{step}:20")
     assert ended.outcome == "failed"
     assert f"rank {rank} " in ended.reason, ended.reason
     assert "SIGSEGV" in ended.reason
 
 
-@pytest.mark.parametrize(("rank", "launch"), [(0, 2000), (1, 4000)])
-def test_a_rank_that_hangs_is_named(faulty, monkeypatch, rank, launch):
+@pytest.mark.parametrize(
+    ("rank", "step", "phase"),
+    [(1, 3, "step 3 of its warm-up"), pytest.param(0, 1, "its first step", marks=LONG)],
+)
+def test_a_rank_that_hangs_is_named_with_its_step(faulty, monkeypatch, rank, step, phase):
     monkeypatch.setattr(hang, "LEAST_S", 5.0)
-    ended = faulty(f"hang:{rank}:{launch}")
+    ended = faulty(f"hang:{rank}:{step}:10")
     assert ended.outcome == "timeout"
-    assert ended.reason.startswith(f"rank {rank} hangs in "), ended.reason
+    assert ended.reason.startswith(f"rank {rank} hangs in {phase}"), ended.reason
     assert f"; rank {1 - rank} waits in " in ended.reason, ended.reason
     assert f"which rank {rank} did not start" in ended.reason
+
+
+@pytest.mark.parametrize(("rank", "step"), [(1, 5), pytest.param(0, 2, marks=LONG)])
+def test_a_rank_whose_nccl_fails_is_named(faulty, rank, step):
+    """torch's watchdog asks for asynchronous errors, aborts the communicator and ends the rank."""
+    ended = faulty(f"nccl-error:{rank}:{step}")
+    assert ended.outcome == "failed"
+    assert f"rank {rank} " in ended.reason, ended.reason
+    assert "(SIGABRT): NCCL error: remote process exited" in ended.reason, ended.reason
 
 
 def test_a_wrong_sum_is_seen(faulty):

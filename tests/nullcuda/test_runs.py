@@ -1,36 +1,209 @@
-"""Runs on null GPUs: each strategy and each input orders what it uses, on one context a rank."""
+"""Runs on null GPUs: what ranks order, launch, wait for and copy, on which GPUs of which machines."""
 
 import ctypes
+from pathlib import Path
 
+import msgspec
 import pytest
 import torch
 import torch.distributed as dist
 
 from resnetx.choices import Bucket
+from resnetx.copies import Flow
 from resnetx.inputs import Share
 from resnetx.measure.launch import launcher
 from resnetx.measure.rank import ddp
 from resnetx.measure.rank.distributed import Ranks, RegisteredMemory
 from resnetx.measure.rank.strategies import _Buckets
 from resnetx.record import RunFolder
+from resnetx.transports import NCCL_BACKEND_VARIABLE
+from resnetx.workloads.resnetx import ResNetX
+from tests import nullcuda
 from tests.bench.bench_host import TINY, launches
 from tests.bench.bench_train import bare, ours
 from tests.gpu.conftest import ON_NULL_GPUS, _on_null_gpus, on_ranks  # noqa: F401  (fixtures)
+from tests.gpu.test_copies import observed
 from tests.gpu.test_runs import SHORT, STRATEGIES
+from tests.nullcuda.test_truth import first, steps_of
+from tests.nvml.machines import H100, MACHINES, READY, V100, Machine
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not ON_NULL_GPUS, reason="of null GPUs")]
 
+EIGHT = Machine(*H100, count=8, fabric=READY, switch_links=18)
+IN_WINDOWS = {**SHORT, "warmup": 12, "steps": 20, "windows": 2}  # DDP times its first ten steps
 
-@pytest.mark.parametrize("strategy", [*STRATEGIES, "server"])
-def test_ranks_use_no_memory_out_of_order_and_no_gpu_but_their_own(strategy, tmp_path, on_ranks, monkeypatch):  # noqa: F811
-    races, contexts = tmp_path / "races.txt", tmp_path / "contexts.txt"
-    monkeypatch.setenv("NULLCUDA_RACES", str(races))
-    monkeypatch.setenv("NULLCUDA_CONTEXTS", str(contexts))
-    ended = launcher.execute(on_ranks({**SHORT, "strategy": strategy}), RunFolder(tmp_path / "run"))
+
+@pytest.fixture
+def playing(tmp_path, monkeypatch):
+    """Makes the runs of a test meet another machine."""
+
+    def play(machine: Machine, gpus: int = 0) -> None:
+        (tmp_path / "machine.txt").write_text(machine.text)
+        monkeypatch.setenv("MOCK_NVML", str(tmp_path / "machine.txt"))
+        monkeypatch.setenv(nullcuda.VARIABLE, str(gpus or machine.count))
+        monkeypatch.setenv("NULLCUDA_KIND", "V100" if "V100" in machine.name else "H100")
+
+    return play
+
+
+@pytest.fixture
+def executed(tmp_path, monkeypatch):
+    """Executes a run; its record, and the files that the device writes of races, contexts and steps."""
+    files = {name: tmp_path / f"{name}.txt" for name in ("races", "contexts", "steps")}
+    for name, file in files.items():
+        monkeypatch.setenv(f"NULLCUDA_{name.upper()}", str(file))
+
+    def execute(task):
+        return launcher.execute(task, RunFolder(tmp_path / "run")), files
+
+    return execute
+
+
+def contexts(file: Path) -> set[tuple[int, int]]:
+    """(rank, GPU) of each context."""
+    return {tuple(map(int, line.split()[1:3])) for line in file.read_text().splitlines()}
+
+
+@pytest.mark.parametrize("strategy", first("bucket", "layerwise", "after", "server"))
+def test_a_window_has_no_synchronisation_and_no_copy_with_the_host(strategy, executed, on_ranks):  # noqa: F811
+    """Nor do ranks use memory out of order, or a GPU but their own, or wait for NCCL before the last gradient."""
+    of_server = {"strategy.device": "gpu"} if strategy == "server" else {}
+    several = {"strategy.bucket_cap_mb": 0.005} if strategy == "bucket" else {}
+    ended, files = executed(on_ranks({**IN_WINDOWS, "strategy": strategy, **of_server, **several}))
     assert ended.outcome == "ok", ended.reason
-    assert not races.exists(), races.read_text()[:4000]
-    of_ranks = {tuple(line.split()[1:3]) for line in contexts.read_text().splitlines()}
-    assert of_ranks == {(str(rank), str(rank % torch.cuda.device_count())) for rank in range(2)}
+    assert not files["races"].exists(), files["races"].read_text()[:4000]
+    assert contexts(files["contexts"]) == {(rank, rank % torch.cuda.device_count()) for rank in range(2)}
+    for rank in range(2):
+        inside = steps_of(files["steps"], rank)[1 - ended.steps_per_window :]
+        assert {step.copied[:2] for step in inside} == {(0, 0)}
+        waiting = [step for step in inside if step.synchronisations]
+        assert len(waiting) <= (strategy == "bucket")  # DDP times every hundredth step
+        assert {step.messages[-1][0] <= min(step.waits) for step in inside} == {True}
+
+
+@pytest.mark.long
+def test_torchs_newer_nccl_backend_waits_between_buckets(executed, on_ranks, monkeypatch):  # noqa: F811
+    """Why ranks take the older one, and what the test above would see without it."""
+    monkeypatch.setenv(NCCL_BACKEND_VARIABLE, "1")
+    ended, files = executed(on_ranks({**IN_WINDOWS, "strategy.bucket_cap_mb": 0.005}))
+    assert ended.outcome == "ok", ended.reason
+    latest = steps_of(files["steps"])[-1]
+    assert min(latest.waits) < latest.messages[-1][0]
+
+
+def test_a_step_launches_the_kernels_of_a_bare_loop(executed, task_of):
+    ended, files = executed(task_of(IN_WINDOWS, gpus=1))
+    assert ended.outcome == "ok", ended.reason
+    inside = steps_of(files["steps"])[1 - ended.steps_per_window :]
+    assert {step.kernels for step in inside} == {bare_kernels()}
+
+
+def bare_kernels() -> int:
+    """Of a step of the same model, without anything of ours."""
+    model = ResNetX(2, 16, 10).to("cuda", memory_format=torch.channels_last)
+    update = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9, fused=True)
+    images = torch.randn(8, 3, 32, 32, device="cuda").contiguous(memory_format=torch.channels_last)
+    labels, runtime, seen = torch.zeros(8, dtype=torch.long, device="cuda"), ctypes.CDLL("libcudart.so.13"), []
+    for _ in range(3):
+        seen.append(runtime.null_launches())
+        torch.nn.functional.cross_entropy(model(images), labels).backward()
+        update.step()
+        update.zero_grad(set_to_none=True)
+    return seen[-1] - seen[-2]
+
+
+def test_copies_of_a_step_are_told_apart_by_direction(executed, task_of, tmp_path):
+    """Pixels and labels go to the device, and nothing comes back."""
+    from resnetx.inputs import images
+
+    images.make(tmp_path / "images", classes=3, per_class=16, size="256", seed=0, workers=1)
+    given = {"input": "torchvision", "input.root": str(tmp_path / "images"), "input.threads": 1}
+    ended, files = executed(task_of({**IN_WINDOWS, **given, "model.classes": 3}, gpus=1))
+    assert ended.outcome == "ok", ended.reason
+    inside = steps_of(files["steps"])[1 - ended.steps_per_window :]
+    to_device = {step.copied[0] for step in inside}
+    assert min(to_device) >= 8 * 3 * 32 * 32
+    assert {step.copied[1] for step in inside} == {0}
+
+
+# ---- machines -------------------------------------------------------------------------------------------------------
+
+
+def test_ranks_drive_the_gpus_that_devices_names(executed, playing, task_of):
+    playing(EIGHT)
+    ended, files = executed(task_of({**SHORT, "devices": [5, 2], "gpus": 2}))
+    assert ended.outcome == "ok", ended.reason
+    assert contexts(files["contexts"]) == {(0, 5), (1, 2)}
+
+
+def test_two_v100_are_told_which_torch_they_need(executed, playing, task_of):
+    playing(Machine(*V100, count=2, driver="580.95.05", pcie=3, mig=-1, direct={(0, 1): 2}))
+    ended, _ = executed(task_of(SHORT, gpus=2))
+    assert ended.outcome == "failed"
+    assert "Tesla V100-SXM2-16GB has compute capability 7.0" in ended.reason
+    assert "[cuda12]" in ended.reason
+
+
+def test_an_instance_of_a_divided_gpu_trains(executed, playing, task_of):
+    playing(MACHINES["mig"], gpus=1)
+    ended, _ = executed(task_of(SHORT, gpus=1))
+    assert ended.outcome == "ok", ended.reason
+
+
+@pytest.mark.long
+def test_ranks_share_one_gpu(executed, playing, task_of):
+    playing(Machine(*H100))
+    ended, files = executed(msgspec.structs.replace(task_of(SHORT, gpus=2), oversubscribe=True))
+    assert ended.outcome == "ok", ended.reason
+    assert contexts(files["contexts"]) == {(0, 0), (1, 0)}
+
+
+def test_gpus_without_peer_access_are_copied_between_all_the_same(monkeypatch):
+    if torch.cuda.device_count() < 2:
+        pytest.skip("one GPU")
+    assert observed(Flow(0, 1), 2**16).evidence[0] != "peer access off"
+    monkeypatch.setenv("NULLCUDA_PEERS", "0")
+    found = observed(Flow(0, 1), 2**16)
+    assert found.wrong == [0]
+    assert found.evidence[0] == "peer access off"
+
+
+# ---- eight GPUs, and a thousand steps -------------------------------------------------------------------------------
+
+ON_EIGHT = {
+    **{f"{strategy} on 8": {"gpus": 8, "strategy": strategy} for strategy in [*STRATEGIES, "server"]},
+    **{f"equality of {name} on 4": {"gpus": 4, "strategy": name, "measure": "equality"} for name in STRATEGIES},
+    "an uneven split on 8": {"gpus": 8, "batch_size": 20, "split": "uneven"},
+    "an uneven split on 4": {"gpus": 4, "batch_size": 19, "split": "uneven", "measure": "equality"},
+    "a graph on 8": {"gpus": 8, "graph": True},
+    "phases on 8": {"gpus": 8, "measure": "phases"},
+    "the last four": {"gpus": 4, "devices": [4, 5, 6, 7]},
+}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", ON_EIGHT)
+def test_a_machine_of_eight(name, executed, playing, task_of, monkeypatch):
+    monkeypatch.setenv("NULLCUDA_COMPUTE", "1")
+    playing(EIGHT)
+    ended, files = executed(task_of({**SHORT, "batch_size": 16, **ON_EIGHT[name]}))
+    assert ended.outcome == "ok", ended.reason
+    assert ended.equality is None or ended.equality.equal
+    assert not files["races"].exists(), files["races"].read_text()[:4000]
+    gpus = ended.request.devices or range(ended.request.gpus)
+    assert contexts(files["contexts"]) == set(enumerate(gpus))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("strategy", [*STRATEGIES, "server"])
+def test_a_thousand_clean_steps_use_no_memory_out_of_order(strategy, executed, on_ranks):  # noqa: F811
+    ended, files = executed(on_ranks({**SHORT, "strategy": strategy, "steps": 500, "windows": 2}))
+    assert ended.outcome == "ok", ended.reason
+    assert len(steps_of(files["steps"])) > 1000
+    assert not files["races"].exists(), files["races"].read_text()[:4000]
+
+
+# ---- steps beside a bare loop, registered buckets, batches copied ahead ------------------------------------------------
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])

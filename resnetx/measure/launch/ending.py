@@ -252,7 +252,11 @@ def _killed_ranks(end: Ending, _: int) -> Cause | None:
         return "oom", f"the kernel's out-of-memory killer ended {torch_log.named(first)}"
     if signal.SIGKILL not in first.values() and (line := _memory_line(end)):
         return "oom", f"{torch_log.named(first)} crashed: {line}"
-    signalled = [f"rank {rank} {_ended_by(number)} ({_name(number)})" for rank, number in sorted(first.items())]
+    told = {rank: f": {error}" for rank, error in torch_log.errors(end.stderr).items()}
+    signalled = [
+        f"rank {rank} {_ended_by(number)} ({_name(number)}){told.get(rank, '')}"
+        for rank, number in sorted(first.items())
+    ]
     return "failed", ", ".join(signalled)
 
 

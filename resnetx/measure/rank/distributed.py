@@ -262,6 +262,9 @@ def _join_by_nccl(ranks: Ranks, meeting: dict[str, Any], timed: bool, choices: M
     # it is sent (in `Work.getFuture`): no message would overlap with the backward pass. torch reads the variable when
     # its first process group begins. It stays, so that the record has it.
     os.environ.setdefault(NCCL_BACKEND_VARIABLE, FIRST_NCCL_BACKEND)
+    # A rank whose NCCL has an error waits four times as long before it ends, by default 60 s, for a dump that nobody
+    # reads here: by then the launcher would see a hang, and no error (ProcessGroupNCCL.cpp, `Watchdog::runLoop`).
+    os.environ.setdefault("TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC", "500")
     os.environ.update({**ranks.way.nccl, **(choices or {})})  # stays, too: NCCL reads some when it first connects
     log = nccl_log.new_log()
     variables = nccl_log.variables(log, choices=choices is not None) if log else {}

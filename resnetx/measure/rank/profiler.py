@@ -42,7 +42,8 @@ def profiled(step: Callable[[], None], device: torch.device) -> Profiled:
     if device.type != "cuda":
         return Profiled(Unknown("a CPU rank copies nothing to a device"), _NO_DEVICE)
     events = device_events(step, device)
-    return Profiled(per_step(events, STEPS), _kernels_s(events))
+    kernels = _kernels_s(events)
+    return Profiled(kernels if isinstance(kernels, Unknown) else per_step(events, STEPS), kernels)
 
 
 def kernels_s(step: Callable[[], None], device: torch.device) -> float | Unknown:
