@@ -203,7 +203,7 @@ def test_a_thousand_clean_steps_use_no_memory_out_of_order(strategy, executed, o
     assert not files["races"].exists(), files["races"].read_text()[:4000]
 
 
-# ---- steps beside a bare loop, registered buckets, batches copied ahead ------------------------------------------------
+# ---- steps beside a bare loop, registered buckets, batches copied ahead ----------------------------------------------
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
