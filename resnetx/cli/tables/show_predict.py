@@ -153,8 +153,8 @@ def _names(curve: PredictedCurve, names: Sequence[str]) -> list[str]:
 def _figures(point: PredictedPoint) -> list[str]:
     """The cells of a point behind its names: with a reason where it has no rate."""
     if point.open and point.interval_s:
-        low, high = open_rates(point)
-        _, least, most = to_interval(high, low, high)
+        ends = open_rates(point)
+        _, least, most = to_interval(ends[1], *ends)
         return [f"{point.gpus}", "open", _between(least, most), "", _speedups(point), ""]
     if not point.images_per_s:
         return [f"{point.gpus}", _in_a_word(point), "", "", "", ""]
