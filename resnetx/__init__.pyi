@@ -3,6 +3,7 @@ from resnetx.api.check import check as check
 from resnetx.api.compare import compare as compare
 from resnetx.api.describe import describe as describe
 from resnetx.api.doctor import doctor as doctor
+from resnetx.api.explain import explain as explain
 from resnetx.api.figures import figures as figures
 from resnetx.api.images import images as images
 from resnetx.api.lab import lab as lab
@@ -29,6 +30,7 @@ __all__ = [
     "config_dir",
     "describe",
     "doctor",
+    "explain",
     "figures",
     "images",
     "lab",

@@ -91,7 +91,12 @@ def test_a_predicting_command_runs(command, capsys, here):
     assert run(command) == 0
     out = capsys.readouterr().out
     told = {"--validate": "held", "papers=": "What papers state"}
-    told_of = [word for setting, word in told.items() if setting in command] or ["dgx1-p100", "gx8", "dgx-h100"]
+    told_of = [word for setting, word in told.items() if setting in command] or [
+        "dgx1-p100",
+        "gx8",
+        "dgx-h100",
+        "cpu-host",
+    ]
     assert any(word in out for word in told_of)
     if PREDICTED in command:
         drawn = Path("comparison/lead.svg").read_text()

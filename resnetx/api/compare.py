@@ -294,7 +294,7 @@ def _causes(sides: Sequence[Side], given: Point) -> Causes | None:
         raise ConfigError(f"explain={explained}: expected true or false")
     if not explained:
         return None
-    from resnetx.api.explain import search
+    from resnetx.api.paper_causes import search
 
     if sides:
         raise ConfigError(f"explain=true: predicts by the roofline, without traces or records ({_word(sides[0])})")

@@ -6,8 +6,10 @@ A side is a case (a workload on some GPUs) with the parts of its step as `predic
 `reporting/study/lost_time.py` define them, in seconds, so that the parts of each side sum to its step.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Any, Literal
 
 import msgspec
@@ -25,8 +27,9 @@ _OF_PREDICTIONS: dict[str, PartName] = {
     "communication": "communication",
     "waiting": "waiting",
 }  # all others are the rest
+FEWEST_STEPS, MOSTLY = 5, 0.8  # of an instrumented run: a rank that is last in so many of them is named
 # Settings that may differ between two sides of one case, and are then evidence.
-_MAY_DIFFER = {"input", "env", "clock", "measure", "steps", "windows", "warmup", "devices", "threads", "lab", "replay"}
+_MAY_DIFFER = {"input", "env", "clock", "measure", "steps", "windows", "warmup", "devices", "threads"}
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,7 @@ class Side:
     interval_s: tuple[float, float] | None
     parts_s: dict[PartName, float]  # {}: not known
     why: str = ""  # they are not known
+    late: str = ""  # see `Explained.late`
 
 
 class ExplainedPart(msgspec.Struct, frozen=True):
@@ -56,19 +60,20 @@ class ExplainedPart(msgspec.Struct, frozen=True):
 
 
 class Explained(msgspec.Struct, frozen=True, kw_only=True):
-    """One case on both sides."""
+    """One case on both sides; of one side alone what B has is null."""
 
     case: str
     a: Literal["predicted", "measured"]
-    b: Literal["predicted", "measured"]
+    b: Literal["predicted", "measured"] | None
     a_step_s: float
-    b_step_s: float
+    b_step_s: float | None
     a_interval_s: list[float] | None
     b_interval_s: list[float] | None
-    outside: bool  # neither step lies in the interval of the other
+    outside: bool  # a measurement lies outside of a prediction, or each of two outside of the other
     parts: list[ExplainedPart]  # of each side they sum to its step; [] where a side has none
     why: str  # parts are not known
     differs: list[str]  # settings in which the sides differ: "input: synthetic in A, dali in B"
+    late: str  # which rank is the last to have its gradients, where an instrumented run tells; ""
 
 
 def sides_of_prediction(made: Prediction) -> list[Side]:
@@ -99,8 +104,46 @@ def _measured(point: StudyPoint) -> Side:
     batch = point.request.batch_size
     parts = {part.name: part.time_s for part in lost.parts} if lost else {}
     ends = (batch / rate.high, batch / rate.low) if rate.n > 1 else None
-    return Side(
-        "measured", point.words, point.request, batch / rate.median, ends, dict(parts), lost.why if lost else ""
+    why = lost.why if lost else ""
+    step_s = sum(parts.values()) or batch / rate.median  # the median of steps is not that of rates
+    return Side("measured", point.words, point.request, step_s, ends, dict(parts), why, _late(point))
+
+
+def _late(point: StudyPoint) -> str:
+    """The rank that is last to have the gradients of the last message, in the steps of its instrumented run."""
+    found = point.result.limits
+    if not found or not found.phases or not found.messages or not (ready_s := found.messages[-1].ready_s):
+        return ""
+    begin_s = found.phases.begin_s
+    if [len(steps) for steps in ready_s] != [len(steps) for steps in begin_s]:
+        return ""
+    at_s = [[begin + ready for begin, ready in zip(*rank, strict=True)] for rank in zip(begin_s, ready_s, strict=True)]
+    by_step = list(zip(*at_s, strict=True))
+    last, times = Counter(max(range(len(step)), key=step.__getitem__) for step in by_step).most_common(1)[0]
+    if len(by_step) < FEWEST_STEPS or times < MOSTLY * len(by_step):
+        return ""
+    after_s = fmean(max(step) - fmean(step) for step in by_step)
+    return (
+        f"rank {last} is the last with its gradients in {times} of {len(by_step)} instrumented steps; the last one is "
+        f"{after_s * 1e3:.3g} ms behind the mean"
+    )
+
+
+def alone(side: Side) -> Explained:
+    """Where the time of one case goes."""
+    return Explained(
+        case=side.words,
+        a=side.kind,
+        b=None,
+        a_step_s=side.step_s,
+        b_step_s=None,
+        a_interval_s=list(side.interval_s) if side.interval_s else None,
+        b_interval_s=None,
+        outside=False,
+        parts=[ExplainedPart(name, side.parts_s[name], None) for name in ORDER if side.parts_s.get(name)],
+        why=side.why,
+        differs=[],
+        late=side.late,
     )
 
 
@@ -119,7 +162,7 @@ def _explained(a: Side, b: Side) -> Explained:
     merged = any(BOTH in side.parts_s for side in (a, b))
     known = bool(a.parts_s and b.parts_s)
     of_a, of_b = (_merged(side.parts_s) if merged else side.parts_s for side in (a, b))
-    names = [name for name in ORDER if name in of_a or name in of_b] if known else []
+    names = [name for name in ORDER if of_a.get(name) or of_b.get(name)] if known else []
     return Explained(
         case=b.words,
         a=a.kind,
@@ -132,6 +175,7 @@ def _explained(a: Side, b: Side) -> Explained:
         parts=[ExplainedPart(name, of_a.get(name, 0.0), of_b.get(name, 0.0)) for name in names],
         why="" if known else a.why or b.why or "one of them has no parts",
         differs=_differences(a.request, b.request),
+        late=b.late or a.late,
     )
 
 

@@ -127,13 +127,11 @@ def _of_one(curve: PredictedCurve) -> list[str]:
     what = f"{ranks(point.gpus, point)} {'trains' if point.gpus == 1 else 'train'} {curve.workload}"
     on = f"Predicted: on {curve.system},"
     if point.open:
-        ends = _ends(point.speedup_interval)
-        over = (
-            f"between {ends} times as fast as {ranks(point.baseline_gpus or 1, point)}"
-            if ends
-            else "at a rate that is open"
-        )
-        return [f"{on} {what} {over}: more is not known of this machine."]
+        ends = None if point.gpus == point.baseline_gpus else point.speedup_interval
+        over = f"{_ends(open_rates(point))} {unit}"
+        if ends:
+            over = f"{_ends(ends)} times as fast as {ranks(point.baseline_gpus or 1, point)}"
+        return [f"{on} {what} {'' if ends else 'at '}between {over}: it is open until measured."]
     if not point.images_per_s:
         return [f"Not predicted: {curve.workload} on {curve.system}: {point.reason}."]
     rate, low, high = rate_ends(point)
@@ -143,11 +141,16 @@ def _of_one(curve: PredictedCurve) -> list[str]:
     sentences = [f"{on} {what} {speedup_text(point)} {over}, at {rate} {unit}."]
     enough = curve.enough
     if enough is not None and enough.gpus < point.gpus:
-        fewer = ranks(enough.gpus, enough)
-        sentences.append(
-            f"{fewer[0].upper()}{fewer[1:]} {'does' if enough.gpus == 1 else 'do'} as much: use {enough.gpus}."
-        )
+        sentences.append(_fewer(enough, point))
     return sentences
+
+
+def _fewer(enough: PredictedPoint, point: PredictedPoint) -> str:
+    """What fewer GPUs that are enough do beside all of them."""
+    fewer, one = ranks(enough.gpus, enough), enough.gpus == 1
+    faster = (enough.images_per_s or 0.0) > (point.images_per_s or 0.0) * (1 + AS_GOOD)
+    does = f"{'is' if one else 'are'} faster" if faster else f"{'does' if one else 'do'} as much"
+    return f"{fewer[0].upper()}{fewer[1:]} {does}: use {enough.gpus}."
 
 
 def _ranked(curves: Sequence[PredictedCurve]) -> str:
@@ -197,11 +200,16 @@ def ranks(count: int, of: PredictedPoint) -> str:
     return f"one {kind}" if count == 1 else f"{count} {kind}s"
 
 
-def _ends(interval: Sequence[float] | None) -> str:
-    if interval is None:
-        return ""
+def _ends(interval: Sequence[float]) -> str:
     _, low, high = to_interval(interval[1], *interval)
     return f"{low} and {high}"
+
+
+def open_rates(point: PredictedPoint) -> tuple[float, float]:
+    """Both ends of the rate of an open point."""
+    assert point.interval_s, f"{point.workload} on {point.gpus} GPUs has no ends"
+    fast_s, slow_s = point.interval_s
+    return point.batch_size / slow_s, point.batch_size / fast_s
 
 
 def rate_ends(point: PredictedPoint) -> tuple[str, str, str]:

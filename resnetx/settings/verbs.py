@@ -131,6 +131,12 @@ _VERBS = (
         names_systems=True,
     ),
     Verb(
+        "explain",
+        "explain why one result is not another, part by part, or where the time of one goes; status 1: they differ",
+        "STUDY | PREDICTION [STUDY | PREDICTION]",
+        {"json": JSON, "all": ALL},
+    ),
+    Verb(
         "bench",
         "time collectives and pair copies over sizes and the messages of workloads, and check their results",
         "FILE",

@@ -1,117 +1,63 @@
-"""`compare ... explain=true`: the search over what the paper leaves open, and what is kept of it."""
+"""Why one result is not another."""
 
 import json
-import re
+from pathlib import Path
 
 import pytest
 
-from resnetx.api.explain import as_kept, papers_settings, search
+import resnetx
 from resnetx.cli import main
-from resnetx.cli.words import settings_of
-from resnetx.reporting.systems.claims import published
-from resnetx.reporting.systems.explanations import KEPT, advantage, kept
 
-ASKED = papers_settings(published("tallent2017"))
-PAPER = ["systems=[dgx1-p100,gx8]", "study=paper"]
-# Of the 60 combinations, three are left: those of the storage.
-SETTLED = ["library=nccl1", "strategy=after", "input=dali", "input.recipe=imagenet"]
-
-
-@pytest.mark.slow
-def test_the_causes_that_are_kept_are_what_the_search_finds():
-    """`python -m resnetx.api.explain` writes them anew."""
-    assert as_kept(search(ASKED)) == KEPT.read_text()
-
-
-def test_what_was_published_of_alexnet_fits_only_an_input_that_the_paper_itself_rules_out():
-    found = {each.claim: each for each in kept().explanations}
-    together = found["Tc9a+Tc9b+Tc9c"]
-    assert (together.holds, together.undecided, together.combinations) == (0, 21, 120)
-    ways = together.when.split("; or ")  # in which nothing contradicts them: the GX8 reads much from one SSD
-    assert all(re.search("input is (originals|database) and storage is (described|one)", way) for way in ways)
-    assert found["Tc17b"].when.endswith("input is database, files or originals and storage is four")
+ROOT = Path(__file__).parents[2]
+QUICKSTART = str(ROOT / "results" / "cpu-2core" / "quickstart")
+AS_MEASURED = {
+    "systems": ["cpu-host"], "model": {"kind": "resnetx", "x": 1}, "batch_size": 16, "gpus": [1, 2],
+    "input": "synthetic", "rate": QUICKSTART,
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
-def explained():
-    """The search over the storage alone."""
-    return search({**ASKED, **settings_of(SETTLED)})
+def predicted():
+    return resnetx.predict(**AS_MEASURED)
 
 
-@pytest.mark.slow
-def test_what_the_command_line_settles_is_not_searched(explained):
-    assert explained.combinations == 3
-    deciding = {name for each in explained.explanations for name in each.decided_by}
-    assert deciding == {"storage", "batch_size"}
-    assert {each.claim for each in explained.explanations} >= {claim.id for claim in published("tallent2017").claims}
+def test_a_prediction_without_input_is_missed_by_what_input_takes(predicted):
+    by_case = {each.case: each for each in resnetx.explain(predicted, QUICKSTART)}
+    two = by_case["ResNet/1, batch 16, 2 ranks"]
+    assert two.outside and "input: synthetic in A, dali in B" in two.differs
+    more_s = {part.name: part.more_s for part in two.parts}
+    assert max(more_s, key=more_s.__getitem__) == "input"
+    assert sum(more_s.values()) == pytest.approx(two.b_step_s - two.a_step_s)
+    assert not by_case["ResNet/1, batch 16, 1 rank"].outside
 
 
-@pytest.mark.slow
-def test_several_libraries_are_searched_side_by_side():
-    found = search({**ASKED, "library": ["nccl1", "nccl2"], "strategy": "after", "input": "synthetic"})
-    (best,) = [each for each in found.explanations if each.claim == "Tc5a"]
-    assert (found.combinations, best.combinations, best.when) == (1, 2, "variant is nccl1")
+def test_of_one_result_each_part_is_shown_and_they_sum_to_the_step():
+    for each in resnetx.explain(QUICKSTART):
+        assert sum(part.a_s for part in each.parts) == pytest.approx(each.a_step_s)
+        assert (each.b, each.b_step_s, each.outside) == (None, None, False)
 
 
-@pytest.mark.slow
-def test_the_screen_says_how_many_combinations_there_were_and_that_a_fit_is_no_evidence(capsys):
-    assert main(["compare", *PAPER, *SETTLED, "explain=true"]) == 0
-    said = " ".join(capsys.readouterr().out.split())
-    assert "Predicted under 3 combinations of what the paper leaves open" in said
-    assert "A combination that is picked because it fits is no evidence for it" in said
-    assert "Tc9b 8.1 iterations/s for AlexNet on the GX8 holds under none of" in said
-
-
-@pytest.mark.slow
-def test_the_record_has_the_explanations_and_each_miss_its_cause(capsys):
-    assert main(["compare", *PAPER, *SETTLED, "explain=true", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert {each["combinations"] for each in found["explanations"]} == {3, 6}
-    assert all(bool(each["cause"]) == (each["outcome"] == "miss") for each in found["claims"])
-
-
-@pytest.mark.slow
-def test_without_searching_a_miss_has_the_cause_that_is_kept(capsys):
-    assert main(["compare", *PAPER, *SETTLED, "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["explanations"] == []
-    causes = {each["claim"]: each["cause"] for each in found["claims"] if each["outcome"] == "miss"}
-    assert causes["Tc9b"].startswith("holds under none of 120 combinations, open in 36: if storage is")
+def test_the_screen_names_the_part_first_and_the_status_says_whether_they_differ(tmp_path, capsys):
+    resnetx.predict(**AS_MEASURED, out=str(tmp_path / "predicted"))
+    assert main(["explain", str(tmp_path / "predicted"), QUICKSTART]) == 1
+    out = capsys.readouterr().out
+    assert out.splitlines()[0].startswith("A step of ResNet/1, batch 16, 2 ranks: 16")
+    assert " input," in out.splitlines()[0] and "outside of that" in out.splitlines()[0]
+    assert main(["explain", QUICKSTART, "--json"]) == 0
+    assert [json.loads(line)["a"] for line in capsys.readouterr().out.splitlines()] == ["measured", "measured"]
 
 
 @pytest.mark.parametrize(
-    ("words", "sentence"),
+    ("paths", "sentence"),
     [
-        (["systems=[dgx1-p100,dgx2]", "study=paper", "explain=true"], "expected systems=[dgx1-p100,gx8] study=paper"),
-        (["systems=[dgx1-p100,gx8]", "model=alexnet", "gpus=1", "explain=true"], "only for the comparison of a paper"),
-        ([*PAPER, "explain=maybe"], "explain=maybe: expected true or false"),
-        (["made", *PAPER, "explain=true"], "explain=true: predicts by the roofline, without traces"),
-        ([*PAPER, "input=synthetic", "image_bytes=34kB"], "no images are read with input=synthetic; add input=dali"),
-        ([*PAPER, "image_bytes=0"], "image_bytes=0: expected at least 1"),
-        ([*PAPER, "image_bytes=big"], "image_bytes=big: expected a size, e.g. 34kB"),
+        ([], "expected one result or two"),
+        (["results/cpu-2core/bench/collectives_g2"], "expected the folder of a study or of a prediction"),
+        (["nowhere"], "nowhere: no such file or folder"),
+        ([QUICKSTART, "results/lab/truth/study"], "have no case in common"),
     ],
 )
-def test_a_mistake_is_one_sentence(capsys, words, sentence):
-    assert main(["compare", *words]) == 2
-    last = capsys.readouterr().err.strip().splitlines()[-1]
-    assert last.startswith("resnetx: ")
-    assert sentence in last
-
-
-# ---- the authors' own hypothesis ------------------------------------------------------------------------------------
-
-
-def test_eight_gpus_at_the_rate_of_four_explain_the_36_percent_and_leave_both_figures():
-    """Section 1: "load imbalance enables its NVLink interconnect to perform closer to the 4 GPU bandwidths than 8"."""
-    stated = published("tallent2017")
-    for found in kept().supposed:
-        assert found.described[2] < 1.36, "not as it is described"
-        assert found.supposed[1] < 1.36 < found.supposed[2]
-        assert found.dgx1[1] > 11.0 and found.gx8[1] > 8.1, "both are slower than predicted"
-    said = advantage(kept().supposed[-1], stated)
-    assert "not explained by it are 14.0 (11.5 to 16.1) iterations/s on dgx1-p100 for 11 and 11.0 (9.2" in said
-
-
-def test_the_sentence_of_the_36_percent_stands_on_the_screen(capsys):
-    assert main(["compare", *PAPER, *SETTLED, "gpus=8"]) == 0
-    assert "The 36% of AlexNet on 8 GPUs: if load imbalance lets NVLink run at its rate of 4" in capsys.readouterr().out
+def test_what_cannot_be_explained_is_one_sentence(paths, sentence, capsys, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    assert main(["explain", *paths]) == 2
+    err = capsys.readouterr().err
+    assert sentence in err and err.count("\n") == 1

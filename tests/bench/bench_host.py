@@ -15,9 +15,9 @@ import tempfile
 from pathlib import Path
 
 import torch
-from resnetx.settings.compose import compose
 
 from resnetx.cli.words import settings_of
+from resnetx.compose import compose
 from resnetx.config import request_from
 from resnetx.measure.rank import distributed
 from resnetx.measure.rank.clock import timed

@@ -42,6 +42,7 @@ FOREIGN = {
     "topology": ["batch_size=3", "model=alexnet", "clock=1227"],
     "predict": ["repeats=3", "pick=2", "size=1MiB", "collective=allreduce", "warmup=3"],
     "compare": ["results=x", "repeats=3", "pick=2"],
+    "explain": ["gpus=2", "model=alexnet"],
     "report": ["gpus=2", "model=alexnet"],
     "doctor": ["gpus=2", "input.recipe=paper", "strategy=after"],
     "lab": ["batch_size=3", "lab.system=gx8", "results=x"],

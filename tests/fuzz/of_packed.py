@@ -189,7 +189,7 @@ def _rows(path: Path) -> int:
 
     try:
         found: int = parquet.read_metadata(path).num_rows
-    except (pyarrow.ArrowException, OSError):
+    except (pyarrow.ArrowException, OSError, ValueError):
         return 2
     return found
 

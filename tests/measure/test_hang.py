@@ -75,6 +75,7 @@ def test_a_step_of_twenty_times_the_usual_time_is_no_hang(monkeypatch, stopping,
     monkeypatch.setattr(hang, "LEAST_S", 0.01)
     monkeypatch.setattr(hang, "WORK_S", 0.0)
     monkeypatch.setattr(hang, "OF_A_STEP", 1e6)
+    monkeypatch.setattr(hang, "BETWEEN_LOOKS_S", 0.1)
     assert stopping("window 2 of 3", pause_s=4 * hang.BETWEEN_LOOKS_S).outcome == "ok"
 
 

@@ -112,6 +112,7 @@ def bare_kernels() -> int:
     return seen[-1] - seen[-2]
 
 
+@pytest.mark.long
 def test_copies_of_a_step_are_told_apart_by_direction(executed, task_of, tmp_path):
     """Pixels and labels go to the device, and nothing comes back."""
     from resnetx.inputs import images
@@ -129,6 +130,7 @@ def test_copies_of_a_step_are_told_apart_by_direction(executed, task_of, tmp_pat
 # ---- machines -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_ranks_drive_the_gpus_that_devices_names(executed, playing, task_of):
     playing(EIGHT)
     ended, files = executed(task_of({**SHORT, "devices": [5, 2], "gpus": 2}))
@@ -136,6 +138,7 @@ def test_ranks_drive_the_gpus_that_devices_names(executed, playing, task_of):
     assert contexts(files["contexts"]) == {(0, 5), (1, 2)}
 
 
+@pytest.mark.long
 def test_two_v100_are_told_which_torch_they_need(executed, playing, task_of):
     playing(Machine(*V100, count=2, driver="580.95.05", pcie=3, mig=-1, direct={(0, 1): 2}))
     ended, _ = executed(task_of(SHORT, gpus=2))
@@ -144,6 +147,7 @@ def test_two_v100_are_told_which_torch_they_need(executed, playing, task_of):
     assert "[cuda12]" in ended.reason
 
 
+@pytest.mark.long
 def test_an_instance_of_a_divided_gpu_trains(executed, playing, task_of):
     playing(MACHINES["mig"], gpus=1)
     ended, _ = executed(task_of(SHORT, gpus=1))

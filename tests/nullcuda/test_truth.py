@@ -93,7 +93,8 @@ def test_messages_overlap_the_backward_pass_as_their_streams_say(strategy, timed
         assert bucket.end_s[0][-1] - bucket.start_s[0][-1] == pytest.approx(message_s(size_bytes), rel=0.05)
 
 
-@pytest.mark.parametrize("strategy", first("bucket", "layerwise", "after"))
+@pytest.mark.long
+@pytest.mark.parametrize("strategy", STRATEGIES)
 def test_steps_and_graphs_of_steps_take_their_kernels_and_what_these_do_not_hide(strategy, timed):
     ended, steps = timed(strategy)
     latest = steps[-1]

@@ -12,6 +12,7 @@ from resnetx.reporting.predicted_answer import (
     answer,
     compute_source,
     identity,
+    open_rates,
     percents,
     predicted_curves,
     rate_ends,
@@ -152,10 +153,9 @@ def _names(curve: PredictedCurve, names: Sequence[str]) -> list[str]:
 def _figures(point: PredictedPoint) -> list[str]:
     """The cells of a point behind its names: with a reason where it has no rate."""
     if point.open and point.interval_s:
-        ends = to_interval(
-            point.batch_size / point.interval_s[1], *(point.batch_size / end for end in point.interval_s)
-        )
-        return [f"{point.gpus}", "open", _between(*ends[1:]), "", _speedups(point), ""]
+        ends = open_rates(point)
+        _, least, most = to_interval(ends[1], *ends)
+        return [f"{point.gpus}", "open", _between(least, most), "", _speedups(point), ""]
     if not point.images_per_s:
         return [f"{point.gpus}", _in_a_word(point), "", "", "", ""]
     rate, low, high = rate_ends(point)

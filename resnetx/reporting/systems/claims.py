@@ -6,7 +6,7 @@ they need, `claim_items` what they are checked on.
 Tallent et al. compared two systems over a study, which a user can predict with other settings: its file names the
 `systems` and the `study`, and its statements are checked on whatever was predicted of them. As it names no library
 generation, each statement is checked with every library that was predicted. What decides a statement that misses is
-searched for by `resnetx.api.explain`, and kept (`explanations`).
+searched for by `resnetx.api.paper_causes`, and kept (`explanations`).
 
 The other papers have `cases` of their own (a system, a library, a transport), which `resnetx.api.papers` predicts.
 """

@@ -90,7 +90,12 @@ def _squares(above: _Doubt, below: _Doubt) -> float:
 
 
 def _ends(rate: Estimate) -> tuple[float, float]:
-    return math.log(rate.high / rate.value), math.log(rate.value / rate.low)
+    return _log(rate.high, rate.value), _log(rate.value, rate.low)
+
+
+def _log(above: float, below: float) -> float:
+    """ln of a ratio; without end where a foreign record has no rate at an end."""
+    return math.log(above / below) if above > 0 < below else math.inf
 
 
 def _one_source(a: SystemSide, b: SystemSide) -> bool:

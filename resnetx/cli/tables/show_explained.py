@@ -1,0 +1,109 @@
+"""The screen of `explain`: the largest difference first, part by part, and what else differs."""
+
+from collections.abc import Sequence
+
+from resnetx.cli import show
+from resnetx.reporting.explain import Explained, ExplainedPart
+from resnetx.units import to_interval
+
+CASES = 3  # of which each has its table; of more, the one that differs most, and a row for each
+NAMED = 0.1  # of the whole difference: parts with as much are named in the sentence
+
+
+def explanations(found: Sequence[Explained]) -> None:
+    """Each case, or of many a row for each and the one that differs most, or loses most."""
+    ranked = sorted(found, key=_weight, reverse=True)
+    shown = ranked if len(found) <= CASES or show.everything() else ranked[:1]
+    for place, each in enumerate(shown):
+        if place:
+            show.say()
+        _one(each)
+    if len(shown) < len(found):
+        show.say()
+        _cases(ranked)
+
+
+def _weight(each: Explained) -> float:
+    """How much of the step differs; of one side alone, how much of it is lost."""
+    if each.b_step_s is not None:
+        return abs(each.b_step_s - each.a_step_s) / each.a_step_s
+    return sum(part.a_s or 0.0 for part in each.parts if part.name != "useful") / each.a_step_s
+
+
+def _one(each: Explained) -> None:
+    show.say(_alone(each) if each.b_step_s is None else _beside(each, each.b_step_s))
+    if each.parts:
+        show.say()
+        two = each.b_step_s is not None
+        columns = ["part", f">{each.a if two else 'ms'}{' A, ms' * two}"]
+        columns += [f">{each.b} B, ms", ">difference"] if two else [">% of the step"]
+        rows = [_row(part, each) for part in each.parts]
+        rows.append(["", _ms(each.a_step_s), *([_ms(each.b_step_s), _signed(each.b_step_s - each.a_step_s)]
+                     if each.b_step_s is not None else ["100"])])  # fmt: skip
+        show.table("", columns, rows)
+    elif each.why:
+        show.say(f"where the time goes: {each.why}")
+    if each.differs:
+        show.say(f"differs: {'; '.join(each.differs)}")
+    if each.late:
+        show.say(f"look: {each.late}")
+
+
+def _row(part: ExplainedPart, each: Explained) -> list[str]:
+    if each.b_step_s is None:
+        return [part.name, _ms(part.a_s), "" if part.a_s is None else f"{100 * part.a_s / each.a_step_s:.0f}"]
+    return [part.name, _ms(part.a_s), _ms(part.b_s), "" if part.more_s is None else _signed(part.more_s)]
+
+
+def _alone(each: Explained) -> str:
+    kind = each.a.capitalize()
+    useful = next((part.a_s for part in each.parts if part.name == "useful"), None)
+    lost = "" if not useful else f", {useful / each.a_step_s:.0%} of it useful"
+    return f"{kind}: a step of {each.case} takes {_step(each.a_step_s, each.a_interval_s)}{lost}."
+
+
+def _beside(each: Explained, b_step_s: float) -> str:
+    """ "A step of ... takes 204 ms (194 to 234) in B, measured, and 165 in A, predicted: ..."."""
+    a, b = (_step(*side) for side in ((each.a_step_s, each.a_interval_s), (b_step_s, each.b_interval_s)))
+    within = "outside of that" if each.outside else "they agree"
+    more_s = b_step_s - each.a_step_s
+    sentence = f"A step of {each.case}: {a} {each.a} in A, {b} {each.b} in B: {within}."
+    parts = [part for part in each.parts if part.more_s is not None and part.more_s * more_s > NAMED * more_s**2]
+    if each.outside and parts:
+        named = ", ".join(
+            f"{_ms(abs(part.more_s or 0.0))} {part.name}"
+            for part in sorted(parts, key=lambda part: -abs(part.more_s or 0.0))
+        )
+        sentence += f" Of the {_ms(abs(more_s))} ms that it is {'longer' if more_s > 0 else 'shorter'}: {named}."
+    return sentence
+
+
+def _cases(found: Sequence[Explained]) -> None:
+    two = found[0].b_step_s is not None
+    columns = ["case", ">A, ms", *([">B, ms", ">B / A", "outside"] if two else [">useful %"])]
+    rows = []
+    for each in found:
+        row = [each.case, _ms(each.a_step_s)]
+        if each.b_step_s is not None:
+            row += [_ms(each.b_step_s), f"{each.b_step_s / each.a_step_s:.2f}", "yes" if each.outside else "no"]
+        else:
+            useful = next((part.a_s for part in each.parts if part.name == "useful"), None)
+            row.append("?" if useful is None else f"{100 * useful / each.a_step_s:.0f}")
+        rows.append(row)
+    shown = show.first(rows, 12)
+    show.table("", columns, shown, f"And {len(rows) - len(shown)} more: --all" if len(shown) < len(rows) else "")
+
+
+def _step(step_s: float, interval_s: Sequence[float] | None) -> str:
+    if interval_s is None:
+        return f"{_ms(step_s)} ms"
+    value, low, high = to_interval(step_s * 1e3, *(end * 1e3 for end in interval_s))
+    return f"{value} ms ({low} to {high})"
+
+
+def _ms(time_s: float | None) -> str:
+    return "?" if time_s is None else f"{time_s * 1e3:,.1f}"
+
+
+def _signed(time_s: float) -> str:
+    return f"{time_s * 1e3:+,.1f}"
