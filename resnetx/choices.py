@@ -33,6 +33,9 @@ class ModelChoice(Choice, frozen=True):
 
     image_size: ClassVar[int]  # pixels, where none is set
     smallest_image_size: ClassVar[int]  # pixels; smaller ones are refused
+    # Images of a test in Caffe's own files of the net (BVLC/caffe: models/*/train_val.prototxt, examples/cifar10).
+    # null: it has none, and as many as the global batch are assumed.
+    tested_by_caffe: ClassVar[int | None] = None
 
     @property
     def label(self) -> str:
@@ -53,6 +56,7 @@ class ResNetXSettings(ModelChoice, frozen=True, tag="resnetx"):
     classes: int
     image_size: ClassVar[int] = 224
     smallest_image_size: ClassVar[int] = 8
+    tested_by_caffe: ClassVar[int | None] = 100
 
     @property
     def label(self) -> str:
@@ -70,6 +74,7 @@ class AlexNetSettings(ModelChoice, frozen=True, tag="alexnet", omit_defaults=Tru
     lrn: bool = True  # local response normalisation; Shi et al. 2018 trained it without
     image_size: ClassVar[int] = 227
     smallest_image_size: ClassVar[int] = 67  # a whole pooling window everywhere
+    tested_by_caffe: ClassVar[int | None] = 50
 
     @property
     def label(self) -> str:
@@ -83,6 +88,7 @@ class GoogLeNetSettings(ModelChoice, frozen=True, tag="googlenet"):
     label: ClassVar[str] = "GoogLeNet"
     image_size: ClassVar[int] = 224
     smallest_image_size: ClassVar[int] = 47  # smaller images leave no input for the auxiliary classifiers
+    tested_by_caffe: ClassVar[int | None] = 50
 
 
 class CifarNetSettings(ModelChoice, frozen=True, tag="cifarnet"):

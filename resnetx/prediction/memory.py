@@ -43,7 +43,6 @@ from resnetx.hashed import HashedTuple
 from resnetx.prediction.roofline import PRECISION_BYTES
 from resnetx.workloads import counts
 from resnetx.workloads.counts import BYTES_PER_PARAMETER, DATA, Layer
-from resnetx.workloads.kinds import kind_of
 
 Convention = Literal["torch", "caffe"]
 CONVENTIONS: tuple[Convention, ...] = ("torch", "caffe")
@@ -76,7 +75,7 @@ def needed_bytes(
 
 def images_of_a_test(model: ModelChoice, batch_size: int) -> int:
     """How many images Caffe's first GPU holds for a test of a net that trains with this global batch."""
-    return kind_of(model).tested_by_caffe or batch_size
+    return model.tested_by_caffe or batch_size
 
 
 def received_bytes(table: Sequence[Layer], ranks: int) -> int:

@@ -11,7 +11,6 @@ if TYPE_CHECKING:
 
 
 class AlexNetKind(Kind[AlexNetSettings]):
-    tested_by_caffe = 50
     checked_by_table = False
 
     def build(self, model: AlexNetSettings, image_size: int) -> "nn.Module":

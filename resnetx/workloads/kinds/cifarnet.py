@@ -10,7 +10,6 @@ if TYPE_CHECKING:
 
 
 class CifarNetKind(Kind[CifarNetSettings]):
-    tested_by_caffe = 100
     checked_by_table = False
 
     def build(self, model: CifarNetSettings, image_size: int) -> "nn.Module":

@@ -16,7 +16,6 @@ PARAMETERS = (
 
 
 class GoogLeNetKind(Kind[GoogLeNetSettings]):
-    tested_by_caffe = 50
     checked_by_table = False
 
     def build(self, model: GoogLeNetSettings, image_size: int) -> "nn.Module":

@@ -25,9 +25,6 @@ class Kind(ABC, Generic[Settings]):
     packages: ClassVar[tuple[str, ...]] = ("torch",)  # modules that it is built with, of `packages.KNOWN`
     # Whether a request is checked by making its layer table: where `smallest_image_size` does not refuse enough.
     checked_by_table: ClassVar[bool] = True
-    # Images of a test in Caffe's own files of the net (BVLC/caffe: models/*/train_val.prototxt, examples/cifar10).
-    # null: it has none, and as many as the global batch are assumed.
-    tested_by_caffe: ClassVar[int | None] = None
 
     @abstractmethod
     def build(self, model: Settings, image_size: int) -> "nn.Module":
