@@ -56,7 +56,6 @@ class ResNetXSettings(ModelChoice, frozen=True, tag="resnetx"):
     classes: int
     image_size: ClassVar[int] = 224
     smallest_image_size: ClassVar[int] = 8
-    tested_by_caffe: ClassVar[int | None] = 100
 
     @property
     def label(self) -> str:
@@ -98,6 +97,7 @@ class CifarNetSettings(ModelChoice, frozen=True, tag="cifarnet"):
     label: ClassVar[str] = "CifarNet"
     image_size: ClassVar[int] = 32
     smallest_image_size: ClassVar[int] = 8
+    tested_by_caffe: ClassVar[int | None] = 100
 
 
 class Torchvision(ModelChoice, frozen=True, tag="torchvision"):
