@@ -122,6 +122,12 @@ def test_a_report_is_made_of_the_committed_study(capsys, here):
     assert "ResNet/1" in Path("report/index.html").read_text()
 
 
+@pytest.mark.parametrize("command", [each for each in of("explain") if not re.search(ELSEWHERE, each)])
+def test_an_explaining_command_runs(command, capsys, here):
+    assert run(command) in (0, 1)
+    assert "useful" in capsys.readouterr().out
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("command", of("steer"))
 def test_a_steering_command_prints_what_the_page_has(command, capsys, here):
@@ -155,7 +161,7 @@ IN_THE_LAB = [each for each in of("lab") if " -- " in each]
 
 
 def test_every_command_is_one_that_these_tests_look_at():
-    verbs = "describe|topology|predict|compare|report|doctor|bench|trace|train|sweep|verify|lab|steer"
+    verbs = "describe|topology|predict|compare|explain|report|doctor|bench|trace|train|sweep|verify|lab|steer"
     known = f"resnetx ({verbs})|env .* torchrun"
     assert [each for each in COMMANDS if not re.match(known, each)] == []
 

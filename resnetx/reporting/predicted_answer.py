@@ -267,8 +267,8 @@ def sure(made: Prediction, curves: Sequence[PredictedCurve], ratios: bool = Fals
     given = all(point.compute_source in ("stated", "measured") for curve in curves for point in curve.able)
     for domain in found:
         kind = domain.what.partition(": ")[2]
-        one = "" if given else ", given the rate of one"
-        sentences.append(f"{domain.points} published rates of {kind} were predicted to {domain.mean_error:.1%}{one}")
+        one = "" if given else ", given one GPU's"
+        sentences.append(f"{domain.points} rates ({kind}) were predicted to {domain.mean_error:.1%}{one}")
     if kinds and not found:
         sentences.append("no such scaling was ever compared with a measurement")
     return sentences
@@ -290,7 +290,7 @@ def _most_doubt(point: PredictedPoint) -> tuple[float, str] | None:
     remedies = {"stated": "", "measured": "", "replayed": ""}
     give_rate = remedies.get(point.compute_source or "", ": give rate=BATCH:IMAGES/S")
     messages = "messages" if point.gpus > 1 else "input"
-    give_bench = ": give calibration=, a bench of that machine" if point.gpus > 1 else ""
+    give_bench = ": give calibration=" if point.gpus > 1 else ""
     doubts = [
         (compute, f"one GPU's step ({math.expm1(compute):.0%}{give_rate})"),
         (scaling, f"what scaling costs ({math.expm1(scaling):.0%})"),
@@ -310,7 +310,7 @@ def compute_source(made: Prediction) -> str:
     words = {
         "stated": "one GPU's rate as given",
         "rescaled": "rescaled from another GPU's trace",
-        "roofline": "one GPU's rate by a fit to published ones",
+        "roofline": "compute by a fit to published rates",
         "replayed": "computing replayed as idle time",
         "measured": "one GPU's step as measured, on several machines",
     }

@@ -40,7 +40,7 @@ def _counts(checked: Sequence[CheckedClaim]) -> None:
     rows = [[variant or "own library", *(f"{counts[variant, kind]}" for kind in kinds)] for variant in variants]
     title = "What Tallent et al. 2017 state, and what is predicted here"
     combinations, left_out = kept().combinations, len(published("tallent2017").left_out)
-    note = f"hit, miss and open are by the whole interval. All {len(checked)} statements, each with its cause: --all."
+    note = f"hit, miss, open: by the whole interval. All {len(checked)} statements, each with its cause: --all."
     explained = (
         "Each sentence once. hit: the whole interval of what is predicted agrees. miss: nothing of it does. miss: "
         f"cause: arithmetic explains it, or what the paper leaves open decides it (of {combinations} combinations). no "

@@ -13,7 +13,7 @@ from resnetx.units import si
 
 def found(answer: Found) -> None:
     """A system, and what its sources do not say."""
-    tables.parts(answer.system)
+    tables.parts(answer.system, f"{answer.system.name}: {answer.system.about}")
     tables.matrix(answer.system)
     _peers(answer.system)
     if answer.devices:

@@ -57,7 +57,7 @@ def prediction(made: Prediction, stored: bool = True) -> None:
 def sure_and_more(made: Prediction, stored: bool = True, ratios: bool = False) -> None:
     """What is assumed, how sure it is, and what all points have in common; --all: every figure and its source."""
     curves = predicted_curves(made.points)
-    if assumed := _assumed(made.inputs):
+    if assumed := _assumed(made.inputs, named=ratios):
         show.say(f"assumed: {'; '.join(assumed)}.")
     show.say(f"sure: {'; '.join(sure(made, curves, ratios))}.")
     if show.everything():
@@ -66,16 +66,17 @@ def sure_and_more(made: Prediction, stored: bool = True, ratios: bool = False) -
         show.say()
         _every_point(curves)
         sources(made)
-    rest = [] if show.everything() else ["every figure and its source: --all"]
-    rest += [] if stored else ["the record, and timelines drawn: out=FOLDER"]
-    show.say(f"more: {'; '.join([', '.join(_common(made, curves)), *rest])}")
+    rest = [] if show.everything() else ["--all"]
+    rest += [] if stored else ["out=FOLDER"]
+    groups = [", ".join(_common(made, curves)), ", ".join(rest)]
+    show.say(f"more: {'; '.join(filter(None, groups))}")
 
 
-def _assumed(inputs: Sequence[PredictionInput]) -> list[str]:
-    """What stands in place of what is described or recorded: any of it changes the answer."""
+def _assumed(inputs: Sequence[PredictionInput], named: bool = False) -> list[str]:
+    """What stands in place of what is described or recorded: any of it changes the answer. `named`: by name alone."""
     found = [line for line in inputs if line.origin == "assumed" and not line.what.startswith(OF_THE_MODEL)]
-    texts = [f"{line.what}: {line.value}" for line in found]
-    shown = list(show.first(texts, THINGS))
+    texts = [line.what if named and not show.everything() else f"{line.what}: {line.value}" for line in found]
+    shown = list(show.first(texts, THINGS - named))
     return [*shown, *([f"{len(texts) - len(shown)} more: --all"] if len(texts) > len(shown) else [])]
 
 

@@ -70,14 +70,15 @@ def _cases(compared: SystemComparison) -> None:
     ]
     show.table("", columns, rows, "", ["act./param./GPU", "variant"])
     rest = cases[len(listed) :]
-    if rest:
-        more = sum(case.shown for case in rest)
-        apart = max(case.apart for case in rest if not case.shown) if len(rest) > more else 1.0
-        words = [f"{more} more show a difference"] * bool(more)
-        words += [f"{len(rest) - more} show none, 0 to {apart - 1:.0%} apart"] * (len(rest) > more)
-        show.say(f"others: {'; '.join(words)}.")
+    more = sum(case.shown for case in rest)
+    words = [f"{more} more show a difference"] * bool(more)
+    if len(rest) > more:
+        apart = max(case.apart for case in rest if not case.shown)
+        words.append(f"{len(rest) - more} show none, 0 to {apart - 1:.0%} apart")
     if lacking := len(compared_cases(compared)) - len(cases):
-        show.say(f"{lacking} case{'s' * (lacking > 1)} cannot run, or are open, on one of the systems.")
+        words.append(f"{lacking} cannot run or are open on one")
+    if words:
+        show.say(f"others: {'; '.join(words)}.")
 
 
 # ---- every point ----------------------------------------------------------------------------------------------------

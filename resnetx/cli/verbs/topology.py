@@ -55,6 +55,8 @@ def _show(answer: Answer | Found) -> None:
             for place, each in enumerate(systems):
                 if place:
                     show.say()
+                show.say(tables.described(each, transport))
+                show.say()
                 tables.parts(each)
                 tables.matrix(each)
                 tables.copies(each, transport)
