@@ -273,6 +273,11 @@ def sure(made: Prediction, curves: Sequence[PredictedCurve], ratios: bool = Fals
         sentences.append(f"{domain.points} rates ({kind}) were predicted to {domain.mean_error:.1%}{one}")
     if kinds and not found:
         sentences.append("no such scaling was ever compared with a measurement")
+    if not kinds and any(point.compute_source == "roofline" for curve in curves for point in curve.able):
+        of_one = (domain for domain in made.domains if domain.what.startswith("published rates of one GPU"))
+        sentences += [
+            f"{domain.points} rates of one GPU were predicted to {domain.mean_error:.1%}" for domain in of_one
+        ]
     return sentences
 
 
