@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NoReturn
 
 from resnetx import __version__
-from resnetx.cli.help import VerbHelp
+from resnetx.cli.help import VerbHelp, overview
 from resnetx.cli.lazy_words import is_system, settings_in
 from resnetx.errors import ConfigError
 from resnetx.settings.files import names, path_at_home, searching
@@ -131,7 +131,11 @@ def _run(words: list[str]) -> int:
         from resnetx.cli.lab_words import words_inside
 
         words = words_inside(words)
-    parser = _parser()
+    asks = bool({"--help", "-h"} & set(words))
+    everything = asks and "--all" in words  # of a verb that may have no such flag
+    if everything:
+        words = [word for word in words if word != "--all"]
+    parser = _parser(everything)
     if "_ARGCOMPLETE" in os.environ:  # the shell asks for completions
         import argcomplete
 
@@ -249,12 +253,10 @@ def _refuse_flags(options: argparse.Namespace) -> None:
         raise ConfigError(f"--{text} --json: --{text} shows no record; leave one of them out")
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(everything: bool = False) -> argparse.ArgumentParser:
     parser = _Parser(
         prog="resnetx",
-        description="How does deep-learning training scale on this machine's GPU interconnect, and on that one's?",
         usage="resnetx VERB [PATH ...] [--flag ...] [key=value ...]",
-        epilog="`resnetx VERB --help` shows the settings (key=value) of a verb and their defaults.",
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"resnetx {__version__}")
@@ -268,7 +270,7 @@ def _parser() -> argparse.ArgumentParser:
         own = verbs.add_parser(
             name, help=verb.about, description=about, usage=usage, add_help=False, allow_abbrev=False
         )
-        own.add_argument("-h", "--help", action=VerbHelp, verb=name)
+        own.add_argument("-h", "--help", action=VerbHelp, verb=name, everything=everything)
         for flag, meaning in verb.flags.items():
             if flag == CFG:
                 own.add_argument("--cfg", "-c", metavar="job", help=meaning)
@@ -288,7 +290,10 @@ def _complete(prefix: str, parsed_args: argparse.Namespace, **_: object) -> Iter
 
 
 class _Parser(argparse.ArgumentParser):
-    """A mistake is one sentence, as everywhere else."""
+    """A mistake is one sentence, as everywhere else; the help of all is written by hand."""
+
+    def format_help(self) -> str:
+        return super().format_help() if self.prog != "resnetx" else f"{overview()}\n"
 
     def error(self, message: str) -> NoReturn:
         if found := re.match(r"argument VERB: invalid choice: '(.*?)' \(", message):

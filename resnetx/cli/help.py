@@ -17,27 +17,69 @@ COLUMN = 30  # where the meaning of a setting begins
 
 
 class VerbHelp(argparse.Action):
-    """`resnetx VERB --help`."""
+    """`resnetx VERB --help`: examples, flags, and the settings that most calls use; with `--all` every setting."""
 
-    def __init__(self, option_strings: list[str], dest: str, verb: str) -> None:
-        super().__init__(option_strings, dest, nargs=0, help="show this help and exit")
-        self._verb = verb
+    def __init__(self, option_strings: list[str], dest: str, verb: str, everything: bool) -> None:
+        super().__init__(option_strings, dest, nargs=0, help="show this help and exit; --help --all: every setting")
+        self._verb, self._everything = verb, everything
 
     def __call__(self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, *_: Any) -> None:
-        parser.print_help()
+        verb, width = VERBS[self._verb], width_of(sys.stdout)
+        about, options, flags = parser.format_help().partition("\noptions:\n")
+        commands = [(f"{verb.name} {words}".rstrip(), told) for words, told in verb.examples]
+        print("\n".join([about, *_examples(commands, width), options.rstrip("\n"), flags.rstrip("\n")]))
         folders: list[Path] = getattr(namespace, "config_dir", None) or []
         with searching(folders):
-            verb = VERBS[self._verb]
             defaults = dict(word.split("=", 1) for word in written(verb.own))
             own = [
                 setting._replace(default=defaults.get(setting.name, setting.default))
                 for setting in settings()
                 if reads(verb.settings, setting.name)
             ]
-        if own:
+        shown = own if self._everything else _common(own, verb.common.split())
+        if shown:
             print("\nsettings, their defaults, meanings and [types]:\n")
-            print("\n".join(_lines(self._verb, own, width_of(sys.stdout))))
+            print("\n".join(_lines(self._verb, shown, width)))
+        if more := len({setting.name for setting in own} - {setting.name for setting in shown}):
+            print(f"\n{more} more: resnetx {self._verb} --help --all")
         parser.exit()
+
+
+def _examples(examples: Sequence[tuple[str, str]], width: int | None) -> Iterator[str]:
+    """Commands, each with what it does: beside it where there is room, else below."""
+    commands = [f"  resnetx {words}" for words, _ in examples]
+    longest = max(map(len, commands))
+    for command, (_, told) in zip(commands, examples, strict=True):
+        if longest + 2 + len(told) <= (width or 80):
+            yield f"{command:<{longest}}  {told}"
+        else:
+            yield command
+            yield f"      {told}"
+
+
+def _common(own: Sequence[Line], names: Sequence[str]) -> list[Line]:
+    """Those that most calls use, in their order; all of a verb that has none."""
+    if not names:
+        return list(own)
+    return [setting for name in names for setting in own if setting.name == name]
+
+
+def overview() -> str:
+    """What `resnetx --help` says: the question, how it is answered, and the verbs by what they are for."""
+    groups: dict[str, list[str]] = defaultdict(list)
+    for verb in VERBS.values():
+        groups[verb.group].append(verb.name)
+    first = [(f"{name} {VERBS[name].examples[0][0]}", VERBS[name].examples[0][1]) for name in FIRST]
+    verbs = [f"{title:<9} {'  '.join(groups[title])}" for title in groups]
+    return "\n".join([ABOUT, "", *_examples(first, 80), "", *sorted(verbs), "", *MORE])
+
+
+FIRST = ("predict", "sweep", "compare")  # whose first examples stand first
+ABOUT = "How does deep-learning training scale on this machine's GPU interconnect, and on\nthat one's?"
+MORE = (
+    "resnetx VERB --help: what it does, examples, settings (key=value).   --version",
+    "--shell-completion install=SHELL (-sc): the completion script of bash, zsh or fish",
+)
 
 
 def _lines(verb: str, own: Sequence[Line], width: int | None) -> Iterator[str]:

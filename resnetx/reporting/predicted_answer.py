@@ -262,6 +262,8 @@ def sure(made: Prediction, curves: Sequence[PredictedCurve], ratios: bool = Fals
     doubts = [] if ratios else [doubt for curve in curves if (doubt := _most_doubt(curve.last))]
     most = max(doubts, default=None)
     sentences = [tenth + (f"; most doubt: {most[1]}" if most else "")]
+    if all(curve.last.open for curve in curves) and curves:
+        return sentences  # rates of determined points say nothing of these
     kinds = {line.what.removeprefix(SCALING) for line in made.inputs if line.what.startswith(SCALING)}
     found = [domain for domain in made.domains if _is_of(domain, kinds)]
     given = all(point.compute_source in ("stated", "measured") for curve in curves for point in curve.able)
@@ -271,6 +273,11 @@ def sure(made: Prediction, curves: Sequence[PredictedCurve], ratios: bool = Fals
         sentences.append(f"{domain.points} rates ({kind}) were predicted to {domain.mean_error:.1%}{one}")
     if kinds and not found:
         sentences.append("no such scaling was ever compared with a measurement")
+    if not kinds and any(point.compute_source == "roofline" for curve in curves for point in curve.able):
+        of_one = (domain for domain in made.domains if domain.what.startswith("published rates of one GPU"))
+        sentences += [
+            f"{domain.points} rates of one GPU were predicted to {domain.mean_error:.1%}" for domain in of_one
+        ]
     return sentences
 
 

@@ -38,6 +38,9 @@ class Verb:
     names_systems: bool = False  # a path that is the name of a system is one of systems=, as of topology
     asks: bool = False  # its settings, but for axes of points, are read as one struct: `keywords.NAMEFields`
     questions: Mapping[str, str] = field(default_factory=dict)  # what it reads of another question than its usual one
+    group: str = "measure"  # under which the list of verbs has it
+    examples: tuple[tuple[str, str], ...] = ()  # (words, what they do), on top of its help
+    common: str = ""  # the settings that most calls use, required ones first; others: `--help --all`
 
     @cached_property
     def settings(self) -> tuple[str, ...]:
@@ -81,18 +84,36 @@ _VERBS = (
         "count activations, parameters and intensity of a workload layer by layer, or of a study as a table",
         flags={"json": JSON, "all": ALL, CFG: "print the configuration and exit"},
         nothing={"study": "paper"},
+        group="predict",
+        examples=(
+            ("model=alexnet batch_size=256", "one workload, layer by layer"),
+            ("study=paper", "the paper's 22 workloads"),
+        ),
+        common="model batch_size gpus study precision",
     ),
     Verb(
         "images",
         "make a tree of JPEG files that resembles ImageNet",
         "ROOT",
         {"verify": "check a tree: list every file that cannot be decoded"},
+        group="set up",
+        examples=(
+            ("", "512 JPEG files in data/images"),
+            ("data/big images.classes=100 images.per_class=50", "another tree"),
+        ),
+        common="images.classes images.per_class images.size",
     ),
     Verb(
         "train",
         "train one point and record the run",
         "RUN.json",
         {"json": JSON, "all": ALL, "dry-run": DRY_RUN, CFG: "print the configuration and exit"},
+        group="measure",
+        examples=(
+            ("model.x=4 batch_size=64 input=synthetic", "one run on this machine"),
+            ("model=alexnet batch_size=256 gpus=1 precision=bf16", "half precision on one GPU"),
+        ),
+        common="model batch_size gpus precision input strategy graph results",
     ),
     Verb(
         "sweep",
@@ -104,6 +125,13 @@ _VERBS = (
             CFG: "print the configuration of every point and exit",
         },
         nothing={"study": "quickstart"},
+        group="measure",
+        examples=(
+            ("study=quickstart", "ResNet/1 on one and on two ranks, about 8 min"),
+            ("model.x=1,4,16 batch_size=64 gpus=1,2 repeats=6", "a study of your own"),
+            ("study=paper input=synthetic --dry-run", "what it would run, and for how long"),
+        ),
+        common="study model batch_size gpus repeats twins precision input budget baseline results",
     ),
     Verb(
         "trace",
@@ -116,12 +144,28 @@ _VERBS = (
             "import": "import FILE, a PyTorch profile or a six-column text, instead of measuring",
         },
         questions={"import": "batch_size gpus device workload results"},
+        group="measure",
+        examples=(
+            ("model=alexnet batch_size=256 gpus=1,2 input=synthetic", "layer times at both batches"),
+            ("--import profile.json.gz batch_size=32", "a profile of your own program"),
+        ),
+        common="model batch_size gpus input device workload results",
     ),
-    Verb("report", "write a page, figures and tables of studies, benches or steerings", "STUDY ..."),
+    Verb(
+        "report",
+        "write a page, figures and tables of studies, benches or steerings",
+        "STUDY ...",
+        group="look",
+        examples=(("results/cpu-2core/quickstart", "a page with figures of a study"),),
+        common="out baseline publish",
+    ),
     Verb(
         "verify",
         "check that several ranks compute the same gradients and losses as one process, at every step",
         flags={"json": JSON, "all": ALL},
+        group="measure",
+        examples=(("model.x=1 batch_size=16 gpus=2", "gradients and losses of two ranks and of one process"),),
+        common="model batch_size gpus strategy precision steps input",
     ),
     Verb(
         "compare",
@@ -129,12 +173,25 @@ _VERBS = (
         "STUDY_A STUDY_B | PREDICTION [STUDY] | TRACE ...",
         {"json": JSON, "all": ALL},
         names_systems=True,
+        group="predict",
+        examples=(
+            ("dgx1-p100 gx8 study=paper", "which of two systems, for the paper's workloads"),
+            ("results/node1/mystudy results/node2/mystudy", "two measured studies"),
+            ("predicted results/node1/mystudy", "a prediction, and the study that tests it"),
+        ),
+        common="systems study model batch_size gpus precision library papers out baseline",
     ),
     Verb(
         "explain",
         "explain why one result is not another, part by part, or where the time of one goes; status 1: they differ",
         "STUDY | PREDICTION [STUDY | PREDICTION]",
         {"json": JSON, "all": ALL},
+        group="look",
+        examples=(
+            ("results/cpu-2core/quickstart", "where the time of a study goes"),
+            ("predicted results/node1/mystudy", "what the prediction missed; exit status 1 where they differ"),
+        ),
+        common="",
     ),
     Verb(
         "bench",
@@ -148,12 +205,25 @@ _VERBS = (
             "export": "write the collectives of FILE, a bench, as the JSON of nccl-tests beside it",
         },
         asks=True,
+        group="measure",
+        examples=(
+            ("collective=allreduce gpus=2 size=8,64KiB,64MiB", "times, bandwidths, and whether results are right"),
+            ("copy=device,to-host gpus=2", "copies between pairs"),
+            ("--import nccl-tests.log systems=dgx-h100", "another program's table, beside what is described"),
+        ),
+        common="collective copy size gpus systems nodes transport registered results",
     ),
     Verb(
         "check",
         "check this node, or nodes of a cluster and pairs of them: which are slow, and why, most likely",
         flags={"json": JSON, "all": ALL, "dry-run": DRY_RUN},
         asks=True,
+        group="measure",
+        examples=(
+            ("gpus=2", "is this node in good order"),
+            ("nodes=4 launcher=slurm systems=dgx-h100", "nodes of a cluster, pair by pair"),
+        ),
+        common="gpus nodes systems size model batch_size budget launcher",
     ),
     Verb(
         "topology",
@@ -171,6 +241,13 @@ _VERBS = (
             "new": "like gpu cpu nic pcie gpus switches sockets uplink library results out",
         },
         asks=True,
+        group="predict",
+        examples=(
+            ("gx8", "its links, copies and what an all-reduce reaches"),
+            ("dgx1-p100 gx8 collective=allreduce size=64MiB", "a collective on two systems"),
+            ("--this out=mine.yaml", "this machine, as a system of your own"),
+        ),
+        common="systems collective size devices pick free nodes network library transport out",
     ),
     Verb(
         "predict",
@@ -179,6 +256,13 @@ _VERBS = (
         {"json": JSON, "all": ALL, "validate": "compare predictions with published training rates"},
         names_systems=True,
         asks=True,
+        group="predict",
+        examples=(
+            ("gx8 model=alexnet batch_size=256", "on a system that you describe"),
+            ("dgx1-p100 model=alexnet batch_size=256 rate=256:2500", "with one GPU's rate as you know it"),
+            ("mine/trace dgx1-v100 gpus=1,2,4,8", "from your own program's profile"),
+        ),
+        common="systems model batch_size gpus rate precision nodes network input strategy graph calibration out",
     ),
     Verb(
         "steer",
@@ -187,6 +271,11 @@ _VERBS = (
         {"json": JSON, "all": ALL},
         names_systems=True,
         asks=True,
+        group="predict",
+        examples=(
+            ("systems=dgx1-v100 model=alexnet batch_size=256", "which links should the node have for this traffic"),
+        ),
+        common="systems model batch_size pattern strategy receivers reach out",
     ),
     Verb(
         "lab",
@@ -194,14 +283,32 @@ _VERBS = (
         flags={"json": JSON, "all": ALL},
         names_systems=True,
         asks=True,
+        group="measure",
+        examples=(
+            (
+                "systems=gx8 -- bench collective=allreduce gpus=4",
+                "between processes joined by links shaped as a system's",
+            ),
+            ("systems=dgx1-p100 scale=100 -- sweep study=lab-truth", "a study there"),
+        ),
+        common="systems scale gpus transport",
     ),
     Verb(
         "doctor",
         "show what this machine can run, what is missing and how to fix it; or find the clock its GPUs sustain",
         flags={"json": JSON},
         questions={"clock": "clock devices"},
+        group="set up",
+        examples=(("", "what runs here, what is missing, how to fix it"),),
+        common="clock devices input.root results",
     ),
-    Verb("list", "list the models, inputs, studies and systems that come with resnetx"),
+    Verb(
+        "list",
+        "list the models, inputs, studies and systems that come with resnetx",
+        group="look",
+        examples=(("", "models, inputs, studies and systems that come with resnetx"),),
+        common="",
+    ),
 )
 
 VERBS = {verb.name: verb for verb in _VERBS}

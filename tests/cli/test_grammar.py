@@ -17,7 +17,7 @@ from resnetx.settings import keywords
 from resnetx.settings.files import names, settings
 from resnetx.settings.table import TABLE, tagged
 from resnetx.settings.types import values
-from resnetx.settings.verbs import VERBS, reads
+from resnetx.settings.verbs import VERBS, reads, refuse_unread
 
 
 def run(capsys, *words):
@@ -149,7 +149,7 @@ def test_the_help_of_a_verb_lists_its_own_settings_within_80_columns(capsys, mon
     shown = {}
     for verb in ("train", "topology", "images"):
         with pytest.raises(SystemExit) as end:
-            main([verb, "--help"])
+            main([verb, "--help", "--all"])
         assert end.value.code == 0
         shown[verb] = capsys.readouterr().out
     assert "batch_size=32 " in shown["train"]
@@ -278,3 +278,25 @@ def test_a_choice_includes_no_other_and_stays_in_its_group(capsys, monkeypatch, 
     assert (status, out) == (2, "")
     assert sentence in err
     assert "hunter2" not in err
+
+
+EXAMPLES = [(verb.name, words) for verb in VERBS.values() for words, _ in verb.examples if "--import" not in words]
+
+
+@pytest.mark.parametrize(("verb", "words"), EXAMPLES, ids=[f"{verb} {words}" for verb, words in EXAMPLES])
+def test_an_example_of_a_verb_has_settings_that_it_reads(verb, words):
+    if " -- " in words:
+        verb, _, words = words.partition(" -- ")[2].partition(" ")
+    refuse_unread(verb, [word.partition("=")[0] for word in words.split() if "=" in word], names())
+
+
+@pytest.mark.parametrize("verb", [verb for verb in VERBS.values() if verb.common], ids=lambda verb: verb.name)
+def test_help_has_an_example_and_the_common_settings_first_and_says_how_many_more_there_are(verb, capsys):
+    assert all(reads(verb.settings, name) for name in verb.common.split())
+    with pytest.raises(SystemExit):
+        main([verb.name, "--help"])
+    out = capsys.readouterr().out
+    assert out.index(f"resnetx {verb.name} {verb.examples[0][0]}".rstrip()) < out.index("options:")
+    first = out.partition("[types]:\n\n")[2].split("=")[0].strip()
+    assert first == verb.common.split()[0]
+    assert f"resnetx {verb.name} --help --all" in out or len(verb.settings) <= len(verb.common.split())
