@@ -40,7 +40,7 @@ class Baseline:
     def parts(self, own: Spent, gpus: int, batch_size: int) -> list[TimePart]:
         """Where the time of a step of such a batch on so many GPUs goes, beside the step here."""
         linear = batch_size / self.batch_size * self.gpus / gpus  # of the step here, with scaling=weak all of it
-        return [] if self.spent is None else time_parts(own, self.spent, linear)
+        return [] if self.spent is None or self.gpus > gpus else time_parts(own, self.spent, linear)
 
     def speedup(self, images_per_s: float, deviations: Deviations) -> tuple[float | Unknown, list[float] | Unknown]:
         """Of a point over it, with its interval."""
