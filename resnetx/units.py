@@ -5,7 +5,11 @@ GB is 1e9 bytes and GiB is 2**30: a figure in one must never stand beside a figu
 
 import math
 import re
+from collections.abc import Mapping
 from fractions import Fraction
+from typing import TypeVar
+
+K = TypeVar("K")
 
 
 def si(value: float, unit: str = "", digits: int = 3) -> str:
@@ -31,6 +35,14 @@ def to_interval(value: float, low: float, high: float) -> tuple[str, str, str]:
         place = max(place, math.floor(math.log10(abs(value) or largest)) - 3)
     texts = (f"{round(number, -place):,.{max(0, -place)}f}" for number in (value, low, high))
     return tuple(texts)  # type: ignore[return-value]
+
+
+def percents(shares: Mapping[K, float]) -> dict[K, int]:
+    """Shares of a whole in whole percents that sum to 100: each rounded down, the rest to the largest remainders."""
+    whole = {name: math.floor(100 * share) for name, share in shares.items()}
+    for name in sorted(shares, key=lambda name: whole[name] - 100 * shares[name])[: 100 - sum(whole.values())]:
+        whole[name] += 1
+    return whole
 
 
 _NUMBER = r"([0-9]{1,18}(?:\.[0-9]{0,18})?|\.[0-9]{1,18})"  # longer numbers are not valid sizes or times

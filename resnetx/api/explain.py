@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from resnetx import progress
 from resnetx.api.load import load
 from resnetx.api.studies import MeasuredStudy
 from resnetx.errors import ConfigError
@@ -41,6 +42,8 @@ def _sides(given: Any) -> list[Side]:
     result = given if isinstance(given, MeasuredStudy | Prediction) else load(given)
     if isinstance(result, Prediction):
         sides = sides_of_prediction(result)
+        if left := len(result.points) - len(sides):
+            progress.note(f"{left} of {len(result.points)} points are open or cannot run: left out")
     elif isinstance(result, MeasuredStudy):
         sides = sides_of_study(result.points)
     else:

@@ -177,6 +177,8 @@ def _verb(name: str, options: argparse.Namespace, words: list[str]) -> int:
             raise ConfigError(f"{systems[0]}: systems= is given, too; write all of them there, systems=A,B")
         paths = [path for path in paths if path not in systems]
         overrides.append(f"systems={','.join(systems)}")
+    if name == "topology":  # whose paths are names, too
+        paths = [each for path in paths for each in (path.split(",") if is_system(path) else [path])]
     folders = list(getattr(options, "config_dir", None) or [])
     if VERBS[name].has_choices:
         folders += [folder for word in overrides if key_of(word) == SEARCH_PATH for folder in _searched(word)]

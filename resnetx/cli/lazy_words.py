@@ -10,8 +10,12 @@ if TYPE_CHECKING:
 
 
 def is_system(word: str) -> bool:
-    """Whether a word that could be a path is the name of a system that comes with resnetx, and no file here."""
-    return "/" not in word and (CONFIGS / "system" / f"{word}.yaml").is_file() and not Path(word).exists()
+    """Whether a word that could be a path is the name of a system that comes with resnetx, or several: "gx8,dgx2"."""
+    return not Path(word).exists() and all(map(_is_named, word.split(",")))
+
+
+def _is_named(name: str) -> bool:
+    return "/" not in name and (CONFIGS / "system" / f"{name}.yaml").is_file()
 
 
 def settings_in(words: list[str], verb: str | None = None) -> "Point":

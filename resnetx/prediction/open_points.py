@@ -84,9 +84,10 @@ def _one_process(point: Point) -> Undecided | None:
     slow = replace(point.subject, strategy=After())
     return Undecided(
         "what one process that drives all GPUs of a node takes to start their work is not measured",
-        "One process drives all GPUs of a node (framework=): to start their work takes nothing (the short end of the "
-        "interval), or 40 us for each gradient tensor and GPU, with all messages behind the backward pass (the long "
-        f"end). Measure its rate on several GPUs, and give it: `{RATES}`, a file with images_per_s by GPUs.",
+        "One process drives all GPUs of a node (framework= or launch_mode=): to start their work takes nothing (the "
+        "short end of the interval), or 40 us for each gradient tensor and GPU, with all messages behind the backward "
+        f"pass (the long end). Measure its rate on several GPUs, and give it: `{RATES}`, a file with images_per_s by "
+        "GPUs.",
         RATES,
         replace(point, setting=plain),
         replace(point, subject=slow, setting=replace(plain, beyond_s=launching_s)),

@@ -32,13 +32,15 @@ class Baseline:
     """The denominator of a speed-up."""
 
     gpus: int
+    batch_size: int  # global
     images_per_s: float | None  # null: open
     deviations: Deviations | None = None  # likewise
     spent: Spent | None = None  # likewise
 
-    def parts(self, own: Spent, gpus: int) -> list[TimePart]:
-        """Where the time of a step on so many GPUs goes, beside the step here."""
-        return [] if self.spent is None else time_parts(own, self.spent, self.gpus / gpus)
+    def parts(self, own: Spent, gpus: int, batch_size: int) -> list[TimePart]:
+        """Where the time of a step of such a batch on so many GPUs goes, beside the step here."""
+        linear = batch_size / self.batch_size * self.gpus / gpus  # of the step here, with scaling=weak all of it
+        return [] if self.spent is None or self.gpus > gpus else time_parts(own, self.spent, linear)
 
     def speedup(self, images_per_s: float, deviations: Deviations) -> tuple[float | Unknown, list[float] | Unknown]:
         """Of a point over it, with its interval."""
@@ -116,7 +118,7 @@ def predicted(
     """The point of an iteration. Its speed-up is over `baseline`, or over itself."""
     point, exchange, compute = iteration.point, iteration.exchange, iteration.computes[0]
     images_per_s = point.batch_size / iteration.time_s
-    base = baseline or Baseline(point.gpus, images_per_s, iteration.deviations, iteration.spent)
+    base = baseline or Baseline(point.gpus, point.batch_size, images_per_s, iteration.deviations, iteration.spent)
     speedup, interval = base.speedup(images_per_s, iteration.deviations)
     errors, of_linear = iteration.errors, base.gpus / point.gpus
     no_messages = Unknown("one rank sends nothing" if point.gpus == 1 else "no gradients are exchanged")
@@ -139,7 +141,7 @@ def predicted(
         communication_s=exchange.time_s,
         exposed_communication_s=iteration.saved_share["communication"] * iteration.time_s,
         input_s=iteration.input_s,
-        parts=base.parts(iteration.spent, point.gpus),
+        parts=base.parts(iteration.spent, point.gpus, point.batch_size),
         input_error=known(iteration.input_error if iteration.input_s else Unknown("nothing is read or copied")),
         limited_by=iteration.limited_by,
         limit_share=iteration.saved_share[iteration.limited_by],

@@ -45,10 +45,11 @@ def curve(
 def _baseline(sourced: SourcedPoint) -> Baseline | None:
     """What other points are compared with; None where the point cannot run. Over an open one nothing is known."""
     if sourced.point.open:
-        return Baseline(sourced.point.gpus, None)
+        return Baseline(sourced.point.gpus, sourced.point.batch_size, None)
     if sourced.deviations is None or not isinstance(sourced.point.images_per_s, float):
         return None
-    return Baseline(sourced.point.gpus, sourced.point.images_per_s, sourced.deviations, sourced.spent)
+    point = sourced.point
+    return Baseline(point.gpus, point.batch_size, point.images_per_s, sourced.deviations, sourced.spent)
 
 
 def _too_few(point: Point) -> str:

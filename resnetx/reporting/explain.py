@@ -15,6 +15,7 @@ from typing import Any, Literal
 import msgspec
 
 from resnetx.record.prediction import PredictedPoint, Prediction
+from resnetx.reporting.predicted_answer import identity, predicted_curves, ranks
 from resnetx.reporting.study.points import StudyPoint
 from resnetx.request import Request
 
@@ -77,17 +78,25 @@ class Explained(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def sides_of_prediction(made: Prediction) -> list[Side]:
-    """Every point that has a step."""
-    return [_predicted(point, point.request) for point in made.points if point.request and point.iteration_s]
+    """Every point that has a step, by the system and what else tells it from others."""
+    sides, curves = [], predicted_curves(made.points)
+    varied = [name for name in identity(curves) if name == "strategy"]
+    for curve in curves:
+        for point in curve.points:
+            if point.request and point.iteration_s:
+                where = [f"{ranks(point.gpus, point)} of {curve.system}", curve.library]
+                more = [getattr(curve, name) for name in varied]
+                words = ", ".join([curve.workload, f"batch {curve.batch}", *more, *where])
+                sides.append(_predicted(point, point.request, words))
+    return sides
 
 
-def _predicted(point: PredictedPoint, request: Request) -> Side:
+def _predicted(point: PredictedPoint, request: Request, words: str) -> Side:
     assert point.iteration_s, "only points that have a step"
     parts: dict[PartName, float] = {}
     for part in point.parts:
         name = _OF_PREDICTIONS.get(part.name, "the rest")
         parts[name] = parts.get(name, 0.0) + part.share * point.iteration_s
-    words = f"{point.workload}, batch {point.batch_size}, {point.gpus} GPU{'s' * (point.gpus > 1)}"
     ends = (point.interval_s[0], point.interval_s[1]) if point.interval_s else None
     why = "" if parts else "an older prediction, which has no parts"
     return Side("predicted", words, request, point.iteration_s, ends, parts, why)
@@ -164,7 +173,7 @@ def _explained(a: Side, b: Side) -> Explained:
     of_a, of_b = (_merged(side.parts_s) if merged else side.parts_s for side in (a, b))
     names = [name for name in ORDER if of_a.get(name) or of_b.get(name)] if known else []
     return Explained(
-        case=b.words,
+        case=a.words if a.words == b.words else f"{b.words} (A: {a.words})" if a.kind == b.kind else b.words,
         a=a.kind,
         b=b.kind,
         a_step_s=a.step_s,

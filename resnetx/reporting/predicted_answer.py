@@ -12,6 +12,7 @@ from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from itertools import pairwise
 
+from resnetx import units
 from resnetx.record.prediction import COMPUTE, Domain, PartName, PredictedPoint, Prediction
 from resnetx.reporting.systems.comparison import side_of
 from resnetx.reporting.systems.rate_ratios import lead, ratio
@@ -51,6 +52,11 @@ class PredictedCurve:
     def last(self) -> PredictedPoint:
         """The point on most GPUs that has a rate or two ends; the last one if none has."""
         return ([point for point in self.points if point.outcome == "ok"] or list(self.points))[-1]
+
+    @property
+    def gain(self) -> float:
+        """What it gains on its last point, over one GPU; up to the fewest that can run it, as linear scaling would."""
+        return (self.last.speedup or 0.0) * (self.last.baseline_gpus or 1)
 
     @property
     def enough(self) -> PredictedPoint | None:
@@ -148,7 +154,7 @@ def _of_one(curve: PredictedCurve) -> list[str]:
 def _fewer(enough: PredictedPoint, point: PredictedPoint) -> str:
     """What fewer GPUs that are enough do beside all of them."""
     fewer, one = ranks(enough.gpus, enough), enough.gpus == 1
-    faster = (enough.images_per_s or 0.0) > (point.images_per_s or 0.0) * (1 + AS_GOOD)
+    faster = lead(ratio(side_of(enough), side_of(point))) == "ahead"
     does = f"{'is' if one else 'are'} faster" if faster else f"{'does' if one else 'do'} as much"
     return f"{fewer[0].upper()}{fewer[1:]} {does}: use {enough.gpus}."
 
@@ -184,13 +190,20 @@ def _between(curves: Sequence[PredictedCurve]) -> str:
         point = curve.last if gained else curve.able[-1]
         who = [f"batch {curve.batch}" if name == "batch" else getattr(curve, name) for name in names]
         rate, low, high = rate_ends(point)
-        much = speedup_text(point) if gained else f"{rate} {rate_unit(curve.points)} ({low} to {high})"
+        over = (
+            f" over {ranks(point.baseline_gpus, point)}" * ((point.baseline_gpus or 1) > 1)
+            if point.baseline_gpus
+            else ""
+        )
+        much = f"{speedup_text(point)}{over}" if gained else f"{rate} {rate_unit(curve.points)} ({low} to {high})"
         return f"{much} on {ranks(point.gpus, point)} ({', '.join(who)})"
 
-    ranked = sorted(able, key=lambda curve: (curve.last.speedup if gained else curve.able[-1].images_per_s) or 0.0)
+    ranked = sorted(able, key=lambda curve: (curve.gain if gained else curve.able[-1].images_per_s) or 0.0)
     one = curves[0]
     same = [one.workload] * ("workload" not in names) + [f"on {one.system}"] * ("system" not in names)
     what = " ".join(["speed-ups" if gained else "rates", *(["of"] if "workload" not in names else []), *same])
+    if len(ranked) == 1:
+        return f"Predicted: {what}: {told(ranked[0])}; of {len(curves) - 1} more cases none is known."
     return f"Predicted: {what} from {told(ranked[0])} to {told(ranked[-1])}."
 
 
@@ -230,12 +243,8 @@ def speedup_text(point: PredictedPoint) -> str:
 
 
 def percents(point: PredictedPoint) -> dict[PartName, int]:
-    """The parts of a step in whole percents that sum to 100: each rounded down, the rest to the largest remainders."""
-    exact = {part.name: 100 * part.share for part in point.parts}
-    whole = {name: math.floor(share) for name, share in exact.items()}
-    for name in sorted(exact, key=lambda name: whole[name] - exact[name])[: 100 - sum(whole.values())]:
-        whole[name] += 1
-    return whole
+    """The parts of a step in whole percents that sum to 100."""
+    return units.percents({part.name: part.share for part in point.parts})
 
 
 def time_of_each(point: PredictedPoint) -> str:

@@ -81,7 +81,7 @@ def test_of_many_curves_the_screen_has_those_that_gain_least_and_most(capsys):
     assert out.startswith("Predicted: speed-ups from 0.")
     rows = [line for line in out.splitlines() if line.startswith(("ResNet/", "AlexNet", "GoogLeNet"))]
     gains = [float(row.split()[-1]) for row in rows]
-    assert len(rows) == 12 and gains == sorted(gains)
+    assert len(rows) == 12 and gains[:6] == sorted(gains[:6]) and max(gains[:6]) < 1 < min(gains[6:])
     assert "The 6 of 44 cases that gain least on most GPUs, and the 6 that gain most." in out
 
 
@@ -366,7 +366,7 @@ def test_for_people_it_says_where_its_figures_are_from(tmp_path, capsys, monkeyp
 def test_it_says_how_many_gpus_are_enough_and_where_the_time_of_each_goes(capsys):
     assert main(["predict", "systems=gx8", *ALEXNET]) == 0
     out = capsys.readouterr().out
-    assert "4 GPUs are faster: use 4." in out.splitlines()[0]
+    assert "4 GPUs do as much: use 4." in out.splitlines()[0]
     (where,) = [line for line in out.splitlines() if line.startswith("time of each of 8: ")]
     shares = [int(part.split()[0]) for part in where.removeprefix("time of each of 8: ").split(" | ")]
     assert sum(shares) == 100 and shares[1:] == sorted(shares[1:], reverse=True)

@@ -173,9 +173,10 @@ def test_a_path_that_names_a_system_is_one(verb, capsys, tmp_path, monkeypatch):
     assert "gx8" in named
 
 
-def test_two_systems_are_compared_by_their_names(capsys, tmp_path, monkeypatch):
+@pytest.mark.parametrize("words", [["dgx1-p100", "gx8"], ["dgx1-p100,gx8"]])
+def test_two_systems_are_compared_by_their_names(words, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert main(["compare", "dgx1-p100", "gx8", "model=alexnet", "batch_size=256", "gpus=1,2"]) == 0
+    assert main(["compare", *words, "model=alexnet", "batch_size=256", "gpus=1,2"]) == 0
     assert "dgx1-p100 / gx8" in capsys.readouterr().out
 
 

@@ -29,6 +29,12 @@ def test_parts_sum_to_the_step_and_useful_is_efficiency():
         assert {part.share for part in point.parts} == {0, 1} or point.gpus > point.baseline_gpus
 
 
+def test_with_weak_scaling_a_step_of_the_same_length_is_all_useful():
+    eight = predicted(systems=["gx8"], gpus=[1, 8], scaling="weak")[-1]
+    assert parts(eight)["useful"] == pytest.approx(eight.efficiency)
+    assert abs(parts(eight)["smaller batches"]) < 0.05
+
+
 @pytest.mark.parametrize(
     ("changed", "part"),
     [

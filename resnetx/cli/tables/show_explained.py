@@ -4,9 +4,10 @@ from collections.abc import Sequence
 
 from resnetx.cli import show
 from resnetx.reporting.explain import Explained, ExplainedPart
-from resnetx.units import to_interval
+from resnetx.units import percents, to_interval
 
 CASES = 3  # of which each has its table; of more, the one that differs most, and a row for each
+LEAST_s = 5e-5  # that a difference is printed of
 NAMED = 0.1  # of the whole difference: parts with as much are named in the sentence
 
 
@@ -37,7 +38,8 @@ def _one(each: Explained) -> None:
         two = each.b_step_s is not None
         columns = ["part", f">{each.a if two else 'ms'}{' A, ms' * two}"]
         columns += [f">{each.b} B, ms", ">difference"] if two else [">% of the step"]
-        rows = [_row(part, each) for part in each.parts]
+        whole = percents({part.name: (part.a_s or 0.0) / each.a_step_s for part in each.parts})
+        rows = [_row(part, each, whole[part.name]) for part in each.parts]
         rows.append(["", _ms(each.a_step_s), *([_ms(each.b_step_s), _signed(each.b_step_s - each.a_step_s)]
                      if each.b_step_s is not None else ["100"])])  # fmt: skip
         show.table("", columns, rows)
@@ -49,9 +51,9 @@ def _one(each: Explained) -> None:
         show.say(f"look: {each.late}")
 
 
-def _row(part: ExplainedPart, each: Explained) -> list[str]:
+def _row(part: ExplainedPart, each: Explained, percent: int) -> list[str]:
     if each.b_step_s is None:
-        return [part.name, _ms(part.a_s), "" if part.a_s is None else f"{100 * part.a_s / each.a_step_s:.0f}"]
+        return [part.name, _ms(part.a_s), f"{percent}"]
     return [part.name, _ms(part.a_s), _ms(part.b_s), "" if part.more_s is None else _signed(part.more_s)]
 
 
@@ -74,6 +76,8 @@ def _beside(each: Explained, b_step_s: float) -> str:
             f"{_ms(abs(part.more_s or 0.0))} {part.name}"
             for part in sorted(parts, key=lambda part: -abs(part.more_s or 0.0))
         )
+        rest_s = abs(more_s - sum(part.more_s or 0.0 for part in parts))
+        named += f", {_ms(rest_s)} in other parts" * (rest_s >= LEAST_s)
         sentence += f" Of the {_ms(abs(more_s))} ms that it is {'longer' if more_s > 0 else 'shorter'}: {named}."
     return sentence
 

@@ -102,7 +102,8 @@ def _common(made: Prediction, curves: Sequence[PredictedCurve]) -> Iterator[str]
 def _opened(points: Sequence[PredictedPoint]) -> str:
     """What leaves points open, and what closes them."""
     causes = " ".join(dict.fromkeys(point.open_ends or f"`{point.open}` closes them." for point in points))
-    return f"open: {len(points):,} point{'s' * (len(points) > 1)}. {causes}"
+    ends = " Short and long are of the step: its rate is the other way round." * ("end of the interval" in causes)
+    return f"open: {len(points):,} point{'s' * (len(points) > 1)}. {causes}{ends}"
 
 
 def _linear(points: Sequence[PredictedPoint]) -> str:
@@ -126,7 +127,7 @@ def _linear(points: Sequence[PredictedPoint]) -> str:
 def _points(curves: Sequence[PredictedCurve]) -> None:
     """A row for each point: how fast, and what that is over one GPU."""
     names, points = identity(curves), [point for curve in curves for point in curve.points]
-    columns = [*names, ">GPUs", f">{rate_unit(points)}", ">interval", ">speed-up", ">interval", ">efficiency"]
+    columns = [*names, ">GPUs", f">{rate_unit(points)}", ">interval", ">speed-up", ">its interval", ">efficiency"]
     rows = [[*_names(curve, names), *_figures(point)] for curve in curves for point in curve.points]
     bases = {point.baseline_gpus for point in points if point.baseline_gpus} - {1}
     note = f"speed-up: over {' or '.join(map(_gpus, sorted(bases)))}." if bases else ""
@@ -184,14 +185,14 @@ def _curves(curves: Sequence[PredictedCurve]) -> None:
     """A row for each curve: its rate on the fewest GPUs, and its speed-ups on more; of many, the extremes."""
     names, points = identity(curves), [point for curve in curves for point in curve.points]
     counts = sorted({point.gpus for point in points})
-    ranked = sorted(curves, key=lambda curve: curve.last.speedup or 0.0)
+    ranked = sorted(curves, key=lambda curve: curve.gain)
     few = len(curves) <= MOST_ROWS or show.everything()
     half = MOST_ROWS // 2
     shown = list(curves) if few else [*ranked[:half], *ranked[-half:]]
     unit = rate_unit(points)
     columns = [*(names or ["workload"]), f">{unit}", *(f">on {count}" for count in counts)]
     rows = [[*_names(curve, names or ["workload"]), *_curve_cells(curve, counts)] for curve in shown]
-    note = f"{unit}: on the fewest GPUs that can run it. on n: speed-up on n GPUs."
+    note = f"{unit}: on the fewest GPUs that can run it. on n: speed-up on n GPUs, over these."
     if not few:
         note += f" The {half} of {len(curves):,} cases that gain least on most GPUs, and the {half} that gain most."
     show.table("", columns, rows, note, [unit])

@@ -186,22 +186,24 @@ class ErrorWatch:
         if not self._gpus:
             return
         if not isinstance(self._events, Unknown):
-            self._take(_LAST_WAIT_MS)
+            for _ in range(_MOST_TOLD):  # until none comes for a while, in which the thread tells what it has taken
+                if not self._take(_LAST_WAIT_MS):
+                    break
         for (number, handle), before in zip(self._gpus, self._before, strict=True):
             if (count := self._link_errors(handle) - before) > 0:
                 self._tell(f"GPU {number} counted {count} NVLink errors")
 
     def _listen(self) -> None:
-        while self._take(_WAIT_MS):
+        while self._take(_WAIT_MS) is not None:
             pass
 
-    def _take(self, wait_ms: int) -> bool:
-        """Waits for one event and tells it; False where waiting makes no sense any more."""
+    def _take(self, wait_ms: int) -> bool | None:
+        """Waits for one event and tells it; False where none came, null where waiting makes no sense any more."""
         names = self._nvml.module
         try:
             event = names.nvmlEventSetWait_v2(self._events, wait_ms)
         except names.NVMLError as error:
-            return bool(error.value == names.NVML_ERROR_TIMEOUT)
+            return False if error.value == names.NVML_ERROR_TIMEOUT else None
         if event.eventData != _CLEAN_UP:
             number = self._nvml.ask("nvmlDeviceGetIndex", event.device)
             meaning = _XIDS.get(event.eventData)

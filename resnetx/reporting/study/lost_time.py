@@ -2,7 +2,7 @@
 
 The parts are those of predictions (`prediction/lost_time.py`), by the runs of a point and of its twins: T is the
 step, T_syn with synthetic input, A without exchange (the mean over ranks: the slowest of them still waits), and of the
-point that the speed-up is over, on b of n GPUs, the same.
+point that the speed-up is over, on b of n GPUs, the same. With `scaling=weak`, read 1 for b / n.
 
     useful          T(b) b / n
     input           [T(n) - T_syn(n)] - [T(b) - T_syn(b)] b / n
@@ -63,7 +63,8 @@ class _Blocks:
 
 def lost_time(point: MeasuredPoint, base: MeasuredPoint) -> LostTime:
     """Where the time of a point went, that has a good run as its baseline has."""
-    request, linear = point.request, base.request.gpus / point.request.gpus
+    request, of = point.request, base.request
+    linear = request.batch_size / of.batch_size * of.gpus / request.gpus  # with scaling=weak all of the step there
     own, other = _blocks(point), _blocks(base)
     reads = not isinstance(request.input, SyntheticInput)
     sends = request.gpus > 1 and not isinstance(request.strategy, NoExchange)

@@ -62,7 +62,8 @@ def compared_answer(compared: SystemComparison) -> list[str]:
     clauses = [_of_library(compared, library) for library, _ in by_library.most_common()]
     sentences = [f"Predicted: {'; '.join(clauses)}."]
     highest = max((point.intensity_per_gpu for point in leading if point.intensity_per_gpu), default=None)
-    if highest and len({point.intensity_per_gpu for point in compared.points}) > 2:
+    judged = [point.intensity_per_gpu for point in compared.points if point.margin and point.intensity_per_gpu]
+    if highest and any(intensity > highest for intensity in judged):
         sentences.append(f"No difference is shown above {highest:.2g} activations per parameter on each GPU.")
     return sentences
 
@@ -70,21 +71,24 @@ def compared_answer(compared: SystemComparison) -> list[str]:
 def _of_library(compared: SystemComparison, library: str) -> str:
     points = [point for point in compared.points if point.library == library]
     judged = [point for point in points if point.margin]
+    of = "the only case" if len(judged) == 1 else f"any of {len(judged)} cases"
     with_ = f"with {library}" if library else "each with its own library"
     leads = {
         name: [point for point in judged if point.margin and (point.margin.first, point.margin.lead) == (name, "ahead")]
         for name in compared.systems
     }
     if not any(leads.values()):
-        return f"{with_}, no difference is shown in any of {len(judged)} cases"
+        return f"{with_}, no difference is shown in {of}" if judged else f"{with_}, no case runs on two of the systems"
     clauses = [
-        f"{name} is the faster in {len(led)} of {len(judged)} cases, by up to {_most(led)}"
-        for name, led in leads.items()
-        if led
+        f"{name} is the faster in {_of(len(led), len(judged))} {_most(led)}" for name, led in leads.items() if led
     ]
     others = [name for name, led in leads.items() if not led]
     none = f", {' and '.join(others)} in none" if others else ""
     return f"{with_}, {', '.join(clauses)}{none}"
+
+
+def _of(led: int, judged: int) -> str:
+    return f"{led} of {judged} cases, by up to" if judged > 1 else "the only case, by"
 
 
 def _most(led: Sequence[SystemPoint]) -> str:
