@@ -26,6 +26,9 @@ COMPUTE = "compute of "  # so begins the input of each workload's compute
 ComputeSource = Literal["stated", "measured", "rescaled", "roofline", "replayed"]
 Limit = Literal["compute", "communication", "input", "host"]
 Interval = Annotated[list[float], msgspec.Meta(min_length=2, max_length=2)]  # [low, high]
+Time = Annotated[float, msgspec.Meta(gt=0)]
+Times = Annotated[list[Time], msgspec.Meta(min_length=2, max_length=2)]  # likewise
+Count = Annotated[int, msgspec.Meta(ge=1)]
 
 
 def measured_on(nodes: Iterable[str]) -> Origin:
@@ -112,21 +115,21 @@ class PredictedPoint(RecordPart, frozen=True, kw_only=True):
 
     request: Request | None  # the point as `train` would run it; null: from an imported trace
     workload: str
-    batch_size: int  # global
+    batch_size: Count  # global
     strategy: str
     framework: str = ""  # whose strategy and overlap it is predicted with; "": as the settings say
     precision: str
     system: str
     library: str
-    gpus: int
+    gpus: Count
     devices: list[int]
     gradient_bytes: int
     intensity_per_gpu: float | None
     outcome: Literal["ok", "oom", "refused"]
     reason: str  # "" where the outcome is ok
-    iteration_s: float | None
-    interval_s: Interval | None  # what `interval_level` of all measurements should lie within
-    images_per_s: float | None
+    iteration_s: Time | None
+    interval_s: Times | None  # what `interval_level` of all measurements should lie within
+    images_per_s: Time | None
     speedup: float | None  # over `baseline_gpus`
     speedup_interval: Interval | None = None  # likewise of all measurements; errors that both points share cancel
     efficiency: float | None
@@ -148,8 +151,8 @@ class PredictedPoint(RecordPart, frozen=True, kw_only=True):
     compute_note: str  # the source in a sentence
     compute_where: str = ""  # the trace, or what the roofline was fitted to
     gpu: PredictedGpu | None = None  # null: the system has no such GPU
-    interval_by_compute_s: Interval | None = None  # with compute_error alone at its best and worst
-    interval_by_scaling_s: Interval | None = None  # with what scaling costs alone at its best and worst
+    interval_by_compute_s: Times | None = None  # with compute_error alone at its best and worst
+    interval_by_scaling_s: Times | None = None  # with what scaling costs alone at its best and worst
     scaling: Literal["strong", "weak"] | None = None  # weak: `batch_size` grew with the number of GPUs
     # The command whose measurement determines the point; until then `iteration_s` and what follows from it are null,
     # and `interval_s` has the two ends of what it may be. "": the point is determined

@@ -46,7 +46,7 @@ class PredictedCurve:
     @property
     def able(self) -> list[PredictedPoint]:
         """The points that have a rate."""
-        return [point for point in self.points if point.images_per_s]
+        return [point for point in self.points if point.outcome == "ok" and point.iteration_s and point.images_per_s]
 
     @property
     def last(self) -> PredictedPoint:
@@ -123,7 +123,7 @@ def answer(curves: Sequence[PredictedCurve]) -> list[str]:
     """One or two sentences: the number that was asked for, and what follows from it."""
     if len(curves) == 1:
         return _of_one(curves[0])
-    if identity(curves) == ["system"] and len(curves) <= 4 and all(curve.last.images_per_s for curve in curves):
+    if identity(curves) == ["system"] and len(curves) <= 4 and all(curve.last in curve.able for curve in curves):
         return [_ranked(curves)]
     return [_between(curves)]
 
@@ -138,7 +138,7 @@ def _of_one(curve: PredictedCurve) -> list[str]:
         if ends:
             over = f"{_ends(ends)} times as fast as {ranks(point.baseline_gpus or 1, point)}"
         return [f"{on} {what} {'' if ends else 'at '}between {over}: it is open until measured."]
-    if not point.images_per_s:
+    if point not in curve.able:
         return [f"Not predicted: {curve.workload} on {curve.system}: {point.reason}."]
     rate, low, high = rate_ends(point)
     if point.speedup is None or point.gpus == point.baseline_gpus:
@@ -227,8 +227,9 @@ def open_rates(point: PredictedPoint) -> tuple[float, float]:
 
 def rate_ends(point: PredictedPoint) -> tuple[str, str, str]:
     """The rate, and what nine of ten are within."""
-    assert point.images_per_s and point.interval_s, f"{point.workload} on {point.gpus} GPUs has no rate"
-    low_s, high_s = point.interval_s
+    assert point.images_per_s, f"{point.workload} on {point.gpus} GPUs has no rate"
+    step_s = point.batch_size / point.images_per_s
+    low_s, high_s = point.interval_s or (step_s, step_s)
     return to_interval(point.images_per_s, point.batch_size / high_s, point.batch_size / low_s)
 
 

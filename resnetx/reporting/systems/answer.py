@@ -5,12 +5,14 @@ comparison's first, of several systems the fastest, over the next one.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from resnetx.record.system_comparison import Estimate, SystemComparison, SystemPoint
 from resnetx.reporting.systems.rate_ratios import lead, over
 from resnetx.units import to_interval
+
+SMALLEST = 1e-30  # rate or ratio that is one
 
 
 @dataclass(frozen=True)
@@ -48,10 +50,24 @@ def compared_cases(compared: SystemComparison) -> list[ComparedCase]:
 def _ratios(points: Sequence[SystemPoint], pair: Sequence[str] | None) -> dict[str, Estimate]:
     found = {}
     for point in points:
+        if not all(map(_is_rate, _estimates(point))):  # of a foreign record
+            continue
         ratio = over(point, *pair) if pair else point.margin.ratio if point.margin else None
         if ratio:
             found[point.library] = ratio
     return found
+
+
+def _estimates(point: SystemPoint) -> Iterator[Estimate | None]:
+    yield point.margin.ratio if point.margin else None
+    for side in point.sides:
+        yield from (side.iterations_per_s, side.by_compute, side.by_scaling)
+
+
+def _is_rate(estimate: Estimate | None) -> bool:
+    """Whether an estimate is none, or one of a rate whose ratios and powers are numbers."""
+    ends = () if estimate is None else (estimate.value, estimate.low, estimate.high)
+    return all(SMALLEST < end < 1 / SMALLEST for end in ends)
 
 
 def compared_answer(compared: SystemComparison) -> list[str]:
