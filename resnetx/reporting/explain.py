@@ -10,19 +10,19 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import msgspec
 
 from resnetx.record.prediction import PredictedPoint, Prediction
 from resnetx.reporting.predicted_answer import identity, predicted_curves, ranks
+from resnetx.reporting.study.lost_time import MeasuredPartName
 from resnetx.reporting.study.points import StudyPoint
 from resnetx.request import Request
 
-PartName = Literal["useful", "input", "communication", "waiting", "communication and waiting", "the rest"]
-BOTH: PartName = "communication and waiting"
-ORDER: tuple[PartName, ...] = ("useful", "input", "communication", "waiting", BOTH, "the rest")
-_OF_PREDICTIONS: dict[str, PartName] = {
+BOTH: MeasuredPartName = "communication and waiting"
+ORDER: tuple[MeasuredPartName, ...] = get_args(MeasuredPartName)
+_OF_PREDICTIONS: dict[str, MeasuredPartName] = {
     "useful": "useful",
     "input": "input",
     "communication": "communication",
@@ -42,7 +42,7 @@ class Side:
     request: Request
     step_s: float
     interval_s: tuple[float, float] | None
-    parts_s: dict[PartName, float]  # {}: not known
+    parts_s: dict[MeasuredPartName, float]  # {}: not known
     why: str = ""  # they are not known
     late: str = ""  # see `Explained.late`
 
@@ -50,7 +50,7 @@ class Side:
 class ExplainedPart(msgspec.Struct, frozen=True):
     """A part of the step on both sides, in seconds; null: not known there."""
 
-    name: PartName
+    name: MeasuredPartName
     a_s: float | None
     b_s: float | None
 
@@ -93,7 +93,7 @@ def sides_of_prediction(made: Prediction) -> list[Side]:
 
 def _predicted(point: PredictedPoint, request: Request, words: str) -> Side:
     assert point.iteration_s, "only points that have a step"
-    parts: dict[PartName, float] = {}
+    parts: dict[MeasuredPartName, float] = {}
     for part in point.parts:
         name = _OF_PREDICTIONS.get(part.name, "the rest")
         parts[name] = parts.get(name, 0.0) + part.share * point.iteration_s
@@ -188,7 +188,7 @@ def _explained(a: Side, b: Side) -> Explained:
     )
 
 
-def _merged(parts_s: dict[PartName, float]) -> dict[PartName, float]:
+def _merged(parts_s: dict[MeasuredPartName, float]) -> dict[MeasuredPartName, float]:
     """Communication and waiting as one part."""
     others = {name: time_s for name, time_s in parts_s.items() if name not in ("communication", "waiting", BOTH)}
     both = sum(parts_s.get(name, 0.0) for name in ("communication", "waiting", BOTH))

@@ -1,7 +1,7 @@
 """What a prediction answers, in sentences: how fast, compared with what, where the time goes, and how sure that is.
 
     curves = predicted_curves(made.points)
-    answer(curves)        # ["Predicted: on gx8, 8 GPUs train AlexNet 1.8 times (1.3 to 2.4) as fast as one.", ...]
+    answer(curves)        # ["Predicted: on gx8, 8 GPUs train AlexNet 1.8 times (1.3 to 2.3) as fast as one, ..."]
     time_of_each(point)   # "23 % useful | 64 exposed communication (cpu0 to riser0) | ..."
 
 Sentences say no more than the record does, so that the screen, a page and a notebook say the same.
@@ -190,11 +190,8 @@ def _between(curves: Sequence[PredictedCurve]) -> str:
         point = curve.last if gained else curve.able[-1]
         who = [f"batch {curve.batch}" if name == "batch" else getattr(curve, name) for name in names]
         rate, low, high = rate_ends(point)
-        over = (
-            f" over {ranks(point.baseline_gpus, point)}" * ((point.baseline_gpus or 1) > 1)
-            if point.baseline_gpus
-            else ""
-        )
+        base = point.baseline_gpus or 1
+        over = f" over {ranks(base, point)}" * (base > 1)
         much = f"{speedup_text(point)}{over}" if gained else f"{rate} {rate_unit(curve.points)} ({low} to {high})"
         return f"{much} on {ranks(point.gpus, point)} ({', '.join(who)})"
 
@@ -304,8 +301,8 @@ def _most_doubt(point: PredictedPoint) -> tuple[float, str] | None:
         for low, high in (point.interval_s, point.interval_by_compute_s, point.interval_by_scaling_s)
     )
     rest = math.sqrt(max(0.0, whole**2 - compute**2 - scaling**2))
-    remedies = {"stated": "", "measured": "", "replayed": ""}
-    give_rate = remedies.get(point.compute_source or "", ": give rate=BATCH:IMAGES/S")
+    own = point.compute_source in ("stated", "measured", "replayed")  # this GPU's already
+    give_rate = "" if own else ": give rate=BATCH:IMAGES/S"
     messages = "messages" if point.gpus > 1 else "input"
     give_bench = ": give calibration=" if point.gpus > 1 else ""
     doubts = [

@@ -59,13 +59,19 @@ def _row(part: ExplainedPart, each: Explained, percent: int) -> list[str]:
 
 def _alone(each: Explained) -> str:
     kind = each.a.capitalize()
-    useful = next((part.a_s for part in each.parts if part.name == "useful"), None)
-    lost = "" if not useful else f", {useful / each.a_step_s:.0%} of it useful"
+    useful = _useful(each)
+    lost = "" if not useful else f", {useful:.0%} of it useful"
     return f"{kind}: a step of {each.case} takes {_step(each.a_step_s, each.a_interval_s)}{lost}."
 
 
+def _useful(each: Explained) -> float | None:
+    """Which share of the step of A is useful, where that is known."""
+    time_s = next((part.a_s for part in each.parts if part.name == "useful"), None)
+    return None if time_s is None else time_s / each.a_step_s
+
+
 def _beside(each: Explained, b_step_s: float) -> str:
-    """ "A step of ... takes 204 ms (194 to 234) in B, measured, and 165 in A, predicted: ..."."""
+    """ "A step of ...: 165 ms (151 to 180) predicted in A, 204 ms (194 to 234) measured in B: ..."."""
     a, b = (_step(*side) for side in ((each.a_step_s, each.a_interval_s), (b_step_s, each.b_interval_s)))
     within = "outside of that" if each.outside else "they agree"
     more_s = b_step_s - each.a_step_s
@@ -91,8 +97,8 @@ def _cases(found: Sequence[Explained]) -> None:
         if each.b_step_s is not None:
             row += [_ms(each.b_step_s), f"{each.b_step_s / each.a_step_s:.2f}", "yes" if each.outside else "no"]
         else:
-            useful = next((part.a_s for part in each.parts if part.name == "useful"), None)
-            row.append("?" if useful is None else f"{100 * useful / each.a_step_s:.0f}")
+            useful = _useful(each)
+            row.append("?" if useful is None else f"{100 * useful:.0f}")
         rows.append(row)
     shown = show.first(rows, 12)
     show.table("", columns, shown, f"And {len(rows) - len(shown)} more: --all" if len(shown) < len(rows) else "")
