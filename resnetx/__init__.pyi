@@ -1,25 +1,25 @@
 from resnetx.api.bench import bench as bench
-from resnetx.api.check import check as check
 from resnetx.api.compare import compare as compare
 from resnetx.api.describe import describe as describe
 from resnetx.api.doctor import doctor as doctor
-from resnetx.api.explain import explain as explain
 from resnetx.api.figures import figures as figures
 from resnetx.api.images import images as images
 from resnetx.api.lab import lab as lab
+from resnetx.api.load import explain as explain
 from resnetx.api.load import load as load
 from resnetx.api.plan import plan as plan
 from resnetx.api.predict import predict as predict
 from resnetx.api.report import report as report
-from resnetx.api.steer import steer as steer
 from resnetx.api.sweep import sweep as sweep
 from resnetx.api.topology import topology as topology
 from resnetx.api.trace import trace as trace
 from resnetx.api.train import train as train
-from resnetx.api.validate import validate as validate
-from resnetx.api.verify import verify as verify
+from resnetx.api.train import verify as verify
+from resnetx.check.check import check as check
 from resnetx.errors import ConfigError as ConfigError
+from resnetx.literature.validate import validate as validate
 from resnetx.settings.files import config_dir as config_dir
+from resnetx.steer.steer import steer as steer
 
 __version__: str
 __all__ = [

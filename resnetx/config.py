@@ -8,7 +8,6 @@ from typing import Any, Literal
 
 import msgspec
 
-from resnetx import bounds
 from resnetx.choices import (
     Bucket,
     Convention,
@@ -33,6 +32,7 @@ from resnetx.launching import (
     refuse_unlaunched,
 )
 from resnetx.request import Request
+from resnetx.settings import bounds
 from resnetx.settings.table import TABLE
 from resnetx.transports import Way
 from resnetx.units import frequency, size

@@ -26,10 +26,10 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from resnetx import bounds
 from resnetx.errors import ConfigError, FileError, convert
 from resnetx.loading import YAML_BYTES, File, YamlFile, name_fault
 from resnetx.loading.yaml_file import Path_, steps
+from resnetx.settings import bounds
 from resnetx.settings.table import tagged
 from resnetx.variables import check_site_variables, tuning
 from resnetx.visible import has_control, texts

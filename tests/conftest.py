@@ -61,7 +61,7 @@ def _interruptible():
 @pytest.fixture(autouse=True)
 def _committed_code(monkeypatch):
     """Tests start studies from checkouts in any state; what becomes of uncommitted changes has a test of its own."""
-    monkeypatch.setattr("resnetx.measure.study.continuity.has_changes", lambda _: False)
+    monkeypatch.setattr("resnetx.measure.study.plan.has_changes", lambda _: False)
 
 
 @pytest.fixture(scope="session")

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import yaml
 
-from resnetx import bounds
 from resnetx.errors import ConfigError
+from resnetx.settings import bounds
 from resnetx.settings.files import CONFIGS
 from resnetx.settings.table import GROUPS
 

@@ -6,10 +6,10 @@ import pytest
 
 from resnetx.cli.reference import records, settings
 from resnetx.cli.reference.__main__ import DOCS, PAGES, sources
-from resnetx.cli.reference.comments import field_comments
+from resnetx.cli.reference.records import field_comments
 from resnetx.record.bench import BenchPoint
-from resnetx.record.outcome import Failure
-from resnetx.record.phases import GradientBucket
+from resnetx.record.run import GradientBucket
+from resnetx.record.unknown import Failure
 from resnetx.settings.files import names
 from resnetx.settings.verbs import VERBS
 from tests.documentation import ROOT, links

@@ -15,11 +15,11 @@ from resnetx.api.images import images
 from resnetx.api.sweep import study_of
 from resnetx.api.trace import traces_of
 from resnetx.api.train import asked_run
-from resnetx.api.verify import execute as verify
+from resnetx.api.train import execute_verification as verify
 from resnetx.cli.words import settings_of
 from resnetx.errors import ConfigError
 from resnetx.host import node_name
-from resnetx.measure.machine.revision import revision
+from resnetx.measure.machine.environment import revision
 
 ROOT = Path(__file__).parent.parent
 STUDY = """\
@@ -161,7 +161,7 @@ def test_every_command_of_eight_gpus_is_one_that_its_verb_reads(day_without_rank
     assert len(asked["scaling"].tasks) == 88
     assert [task.request.gpus for task in asked["bench"].tasks] == [2, 4, 8]
     (verified,) = (words for _, verb, words in lines if verb == "verify")
-    monkeypatch.setattr("resnetx.api.verify.obstacle_to", lambda *_: "here it would run")
+    monkeypatch.setattr("resnetx.api.train.obstacle_to", lambda *_: "here it would run")
     with pytest.raises(ConfigError, match="here it would run"):
         verify(settings_of(verified.split(), "verify"))
 

@@ -18,10 +18,10 @@ PURE = [
     "resnetx.api.bench",
     "resnetx.api.compare",
     "resnetx.api.describe",
-    "resnetx.api.doctor_clock",
+    "resnetx.api.doctor",
     "resnetx.api.load",
     "resnetx.api.predict",
-    "resnetx.api.steer",
+    "resnetx.steer.steer",
     "resnetx.api.sweep",
     "resnetx.api.topology",
     "resnetx.api.trace",
@@ -29,22 +29,22 @@ PURE = [
     "resnetx.choices",
     "resnetx.config",
     "resnetx.host",
-    "resnetx.interconnect.calibration",
+    "resnetx.interconnect.collectives.calibration",
     "resnetx.measure.launch.launcher",
     "resnetx.measure.study.sweep",
     "resnetx.measure.rank_process",
     "resnetx.prediction.predict",
-    "resnetx.prediction.validation",
+    "resnetx.literature.training",
     "resnetx.record",
     "resnetx.traces.runs",
     "resnetx.request",
     "resnetx.reporting.compare.accuracy",
     "resnetx.reporting.compare.studies",
     "resnetx.reporting.pages.study",
-    "resnetx.reporting.charts.system_figures",
+    "resnetx.reporting.charts.systems",
     "resnetx.reporting.study.scaling",
     "resnetx.reporting.systems.comparison",
-    "resnetx.reporting.charts.timelines",
+    "resnetx.reporting.charts.predictions",
     "resnetx.statistics",
     "resnetx.study",
     "resnetx.units",
@@ -111,10 +111,10 @@ def test_the_probe_sees_torch_where_it_is_loaded(light_python):
 
 
 READERS = {
-    *("resnetx.formats.kineto", "resnetx.formats.kineto_windows", "resnetx.formats.nccl_ranks"),
+    *("resnetx.formats.kineto", "resnetx.formats.kineto_windows", "resnetx.formats.nccl_table"),
     *("resnetx.formats.nccl_rows", "resnetx.formats.nccl_table", "resnetx.formats.nccl_tests"),
-    *("resnetx.formats.other_programs", "resnetx.formats.pasted", "resnetx.formats.torch_log"),
-    *("resnetx.record.parquet_pages", "resnetx.traces.devices", "resnetx.traces.files"),
+    *("resnetx.formats.nccl_tests", "resnetx.formats.logs", "resnetx.formats.logs"),
+    *("resnetx.record.points_file", "resnetx.traces.files", "resnetx.traces.files"),
 }  # of files that a prediction is seldom given
 
 
@@ -131,7 +131,7 @@ def test_a_prediction_loads_readers_only_of_files_that_it_is_given(tmp_path):
     assert loaded() == set()
     (tmp_path / "nccl.yaml").write_text("source: typed\ngpus: 8\npoints: [{size: 64MiB, time_us: 911}]\n")
     assert loaded("calibration=nccl.yaml") == set()
-    assert "resnetx.record.parquet_pages" in loaded("out=made")
+    assert "resnetx.record.points_file" in loaded("out=made")
 
 
 @pytest.mark.slow
@@ -139,7 +139,7 @@ def test_a_rank_of_a_run_file_loads_no_hydra():
     """Each rank of each run starts so; a run file needs none of the command line's grammar."""
     asked = """
 from resnetx.cli import ranks
-from resnetx.measure.launch.moment import Moment
+from resnetx.measure.launch.torchrun import Moment
 try:
     ranks.serve_run(["nowhere.json"], Moment.now())
 except Exception:
@@ -151,7 +151,7 @@ except Exception:
 
 def test_a_rank_started_by_hand_refuses_a_setting_of_another_verb():
     from resnetx.cli import ranks
-    from resnetx.measure.launch.moment import Moment
+    from resnetx.measure.launch.torchrun import Moment
 
     with pytest.raises(ConfigError, match="not a setting of `resnetx train`"):
         ranks.serve_run(["pick=2"], Moment.now())

@@ -6,7 +6,7 @@ import pytest
 from resnetx import record
 from resnetx.compose import asked
 from resnetx.errors import ConfigError
-from resnetx.passwords import has_password, hide_in, without_passwords
+from resnetx.variables import has_password, hide_in, without_passwords
 
 
 @pytest.mark.parametrize(

@@ -7,11 +7,11 @@ from collections import defaultdict
 import pytest
 
 from resnetx.choices import Torchvision
-from resnetx.interconnect.system import parts_table
+from resnetx.interconnect.systems.system import parts_table
 from resnetx.prediction import roofline
 from resnetx.prediction.messages import BETWEEN_NODES, CONTENTION
 from resnetx.prediction.scaling_errors import Kind, scaling_errors
-from resnetx.prediction.stated_rate import BETWEEN, OUTSIDE, RATE_ERROR
+from resnetx.prediction.stated_rates import BETWEEN, OUTSIDE, RATE_ERROR
 from resnetx.workloads import tables
 from tests.documentation import ROOT
 

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from resnetx.api.train import task_of
-from resnetx.cli import OVERRIDE, main
-from resnetx.cli.lab_words import words_inside
+from resnetx.cli import OVERRIDE, main, words_inside
 from resnetx.cli.words import settings_of
 from resnetx.config import check
 from resnetx.measure.launch import executor

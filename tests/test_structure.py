@@ -9,8 +9,8 @@ import pytest
 
 import resnetx
 from resnetx.cli import main
-from resnetx.interconnect.collective import plan
-from resnetx.interconnect.system import load
+from resnetx.interconnect.collectives.plan import plan
+from resnetx.interconnect.systems.system import load
 from tests.documentation import ROOT
 
 PACKAGE = Path(resnetx.__file__).parent
@@ -70,7 +70,7 @@ def test_settings_reach_the_run_file_by_the_launcher(tmp_path, monkeypatch, prel
 
 @pytest.mark.slow
 def test_a_run_file_reaches_the_record_by_a_rank(task_of):
-    from resnetx.measure.launch.moment import Moment
+    from resnetx.measure.launch.torchrun import Moment
     from resnetx.measure.rank.main import run
 
     task = task_of(TINY)

@@ -7,8 +7,7 @@ from resnetx import record
 from resnetx.errors import ConfigError
 from resnetx.record import GradientBucket, Phases, RecordError, RunFolder
 from resnetx.record.trace import LayerTimes, TracedLayer
-from resnetx.traces.runs import communication_of, read_all, subject
-from resnetx.traces.sums import slowest, sums
+from resnetx.traces.runs import communication_of, read_all, slowest, subject, sums
 
 NO_CUDA = record.Unknown("a build without CUDA")
 LAYERS = [

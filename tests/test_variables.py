@@ -3,8 +3,9 @@ import re
 import pytest
 
 from resnetx.errors import ConfigError
-from resnetx.tuning_variables import CODE_AND_FILES, KNOWN
 from resnetx.variables import (
+    CODE_AND_FILES,
+    KNOWN,
     check_file_variables,
     check_site_variables,
     check_variables,

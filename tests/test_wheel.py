@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import uv
 
-from resnetx.api.dataset.sources import known_figures
+from resnetx.literature.dataset import known_figures
 
 ROOT = Path(__file__).parent.parent
 
@@ -65,7 +65,7 @@ def test_describe_and_list_work_from_the_wheel(installed):
 def test_systems_and_published_figures_are_in_the_wheel(installed):
     resnetx = installed.with_name("resnetx")
     assert '"PHB"' in run(installed, resnetx, "topology", "systems=gx8", "--json")
-    counted = run(installed, "-c", "from resnetx.api.dataset.sources import known_figures; print(len(known_figures()))")
+    counted = run(installed, "-c", "from resnetx.literature.dataset import known_figures; print(len(known_figures()))")
     assert int(counted) == len(known_figures())
 
 

@@ -2,16 +2,17 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from os import PathLike
 from pathlib import Path
 from statistics import median
 from typing import Unpack
 
 import msgspec
 
-from resnetx import bounds, copies, packages, progress
-from resnetx.api import bench_copies, bench_timing
-from resnetx.api.bench_import import import_bench
+from resnetx import copies, packages, progress
+from resnetx.api import bench_settings
 from resnetx.api.bench_settings import BenchSettings
+from resnetx.api.imports import import_bench
 from resnetx.api.obstacles import (
     obstacle_in_lab,
     obstacle_to_clock,
@@ -34,17 +35,19 @@ from resnetx.config import (
     threads_share,
     variables,
 )
-from resnetx.errors import ConfigError, unknown_name
-from resnetx.interconnect import bench_reading
-from resnetx.interconnect.measured import telling_times
-from resnetx.interconnect.system import System
+from resnetx.errors import ConfigError, shortened, unknown_name
+from resnetx.formats.nccl_tests import encoded
+from resnetx.interconnect.collectives import reading
+from resnetx.interconnect.collectives.measured import telling_times
+from resnetx.interconnect.systems.system import System
 from resnetx.launching import Launch, check_nodes, nodes_of, of_ranks, ranks_per_node
-from resnetx.measure.study.continuity import check_known_code
+from resnetx.loading import is_folder
+from resnetx.measure.study.plan import check_known_code
 from resnetx.operations import OPERATIONS
-from resnetx.record import QUEUES, SCHEMA, BenchFile, BenchRecord, BenchRequest, RunFolder
-from resnetx.record.limits import MAX_BYTES, MEASURED_BYTES, too_large
+from resnetx.record import QUEUES, SCHEMA, BenchFile, BenchRecord, BenchRequest, RunFolder, read
+from resnetx.record.files import MAX_BYTES, MEASURED_BYTES, too_large
 from resnetx.request import Request
-from resnetx.settings import keywords
+from resnetx.settings import bounds, keywords
 from resnetx.settings.files import given_path
 from resnetx.settings.table import tagged
 from resnetx.settings.verbs import VERBS, group_of
@@ -64,7 +67,7 @@ class Benches(Records[BenchRecord]):
 
     def rows(self) -> list[Record]:
         """A row for each collective and size, and for each copy; bandwidths of collectives are those of nccl-tests."""
-        return [row for record in self for row in (*_rows(record), *bench_copies.rows(record))]
+        return [row for record in self for row in (*_rows(record), *bench_settings.rows(record))]
 
 
 def _rows(record: BenchRecord) -> Iterator[Record]:
@@ -118,7 +121,7 @@ def benches_of(settings: Mapping[str, object]) -> AskedBenches:
     sizes = None if "size" not in own else [] if none else sizes_from(wanted.size)
     run = run_settings_from(compose(own))
     requests = _requests(wanted, sizes, _payloads(workloads_asked), run.launch)
-    bench_copies.refuse_unread(own, requests[0])
+    bench_settings.refuse_unread(own, requests[0])
     tasks = [
         BenchFile(
             kind="bench",
@@ -146,8 +149,8 @@ def execute(settings: Mapping[str, object]) -> Iterator[Kept[BenchRecord]]:
             raise ConfigError(obstacle)
     announce(requests)
     for request in requests:
-        bench_timing.announce(request)
-        bench_copies.announce(request)
+        bench_settings.announce_timing(request)
+        bench_settings.announce_copies(request)
     return (_measured(task, benches) for task in benches.tasks)
 
 
@@ -161,7 +164,7 @@ def _measured(task: BenchFile, benches: AskedBenches) -> Kept[BenchRecord]:
     """One process group, in processes of its own; what it measured beside what its topology allows."""
     from resnetx.measure.clocks.held import held
     from resnetx.measure.launch import launcher
-    from resnetx.measure.launch.results_folder import write
+    from resnetx.measure.launch.scratch import write
 
     request = task.request
     names = ", ".join([*request.collectives, *(f"copy={name}" for name in request.copies)])
@@ -170,7 +173,7 @@ def _measured(task: BenchFile, benches: AskedBenches) -> Kept[BenchRecord]:
         folder = benches.folder(task)
         with progress.waiting(what, folder.path):
             record = launcher.supervise(task, folder, look_up=clock.look if clock else lambda: None)
-    read = bench_reading.with_readings(record, benches.machines[request.nodes], request.transport)
+    read = reading.with_readings(record, benches.machines[request.nodes], request.transport)
     read = clock.noted(read) if clock else read
     if read != record:
         write(folder.record, read)
@@ -291,11 +294,11 @@ def obstacle_to_bench(request: BenchRequest, oversubscribe: bool, here: int | No
         if request.copies and request.collectives:
             return "copy= with collective=: in the lab they are scheduled in different ways; ask for them one by one"
         return obstacle_in_lab(request.lab, request.gpus, request.devices, request.way) or packages.obstacle("torch")
-    if obstacle := bench_copies.obstacle(request, gpus_here(), here == request.gpus):
+    if obstacle := bench_settings.copies_obstacle(request, gpus_here(), here == request.gpus):
         return obstacle
     if obstacle := obstacle_to_way(request.way, gpus_here(), shared_memory=not request.collectives):
         return obstacle
-    if obstacle := bench_timing.obstacle(request, gpus_here()):
+    if obstacle := bench_settings.timing_obstacle(request, gpus_here()):
         return obstacle
     if obstacle := obstacle_to_clock(request.clock, request.devices or range(request.gpus)):
         return obstacle
@@ -310,7 +313,7 @@ def check_bench(r: BenchRequest) -> None:
     for name in r.collectives:
         if name not in OPERATIONS:
             raise unknown_name("collective", name, tuple(OPERATIONS), "collective")
-    bench_timing.check(r)
+    bench_settings.check_timing(r)
     if not (r.sizes_bytes if r.collectives else r.copy_sizes_bytes):
         raise ConfigError("size=[]: expected at least one size, or a workload whose messages are sizes (model=alexnet)")
     if r.gpus == 1 and r.collectives:
@@ -320,7 +323,35 @@ def check_bench(r: BenchRequest) -> None:
     check_nodes(r.gpus, r.nodes, r.devices)
     check_way(r.way, r.env)
     check_gpudirect(r.way, r.nodes)
-    bench_copies.check(r)
+    bench_settings.check_copies(r)
     times = len(r.collectives) * len(r.sizes_bytes) * (r.iterations + QUEUES)
     if times * MEASURED_BYTES > MAX_BYTES:
         raise ConfigError(f"iterations={r.iterations}: a record of {times:,} times would be {too_large('bench')}")
+
+
+# Exports a bench as the JSON of nccl-tests, for programs that read that.
+
+
+def export_bench(bench: str | PathLike[str]) -> list[Path]:
+    """Writes one file for each collective into the folder of the record, and returns their paths."""
+    path = given_path(bench)
+    folder = RunFolder(path if is_folder(path) else path.parent)
+    record = read(folder.record if is_folder(path) else path, BenchRecord)
+    names = list(dict.fromkeys(point.collective for point in record.points))
+    if not names:
+        raise ConfigError(f"--export {path}: holds no collectives; nccl-tests has no other results")
+    if others := [name for name in names if name not in OPERATIONS]:
+        raise ConfigError(
+            f"--export {path}: {shortened(others[0])!r}: no collective that is known; known are {', '.join(OPERATIONS)}"
+        )
+    written = []
+    for name in names:
+        times_s = telling_times([point for point in record.points if point.collective == name])
+        written.append(folder.nccl_tests(name))
+        try:
+            written[-1].write_bytes(encoded(record, name, times_s))
+        except OSError as error:
+            raise ConfigError(
+                f"--export: cannot write {written[-1]} ({error.strerror}); free space or make it writable"
+            ) from None
+    return written

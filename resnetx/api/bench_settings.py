@@ -1,9 +1,23 @@
 """The settings of a bench."""
 
-from resnetx.errors import ConfigError
-from resnetx.interconnect import system
-from resnetx.interconnect.system import System
+import os
+from collections.abc import Callable, Iterator, Mapping
+from statistics import median
+from typing import Any
+
+from resnetx import copies, progress
+from resnetx.copies import COPIES
+from resnetx.errors import ConfigError, unknown_name
+from resnetx.interconnect.systems import system
+from resnetx.interconnect.systems.lab import lab_network
+from resnetx.interconnect.systems.system import System
+from resnetx.operations import OPERATIONS
+from resnetx.record import BenchRecord, BenchRequest
+from resnetx.record.bench import QUEUE_LENGTH, Counts, counts
+from resnetx.record.files import MAX_BYTES, MEASURED_BYTES, too_large
 from resnetx.settings import keywords
+from resnetx.table import Record
+from resnetx.units import si
 
 
 class BenchSettings(keywords.BenchFields, frozen=True, kw_only=True):
@@ -22,3 +36,234 @@ class BenchSettings(keywords.BenchFields, frozen=True, kw_only=True):
             (key, value), *_ = joined.items()
             raise ConfigError(f"{key}={value}: one node needs no network; set nodes= as well, or leave it out")
         return described
+
+
+# What `bench copy=...` is asked: what no machine can do, what this one cannot, and how long it will take.
+
+# Settings of copies alone; what a kind does not read is refused where nothing that is asked for reads it.
+OWN = ("direction", "endpoint", "through", "numa")
+OF_EXCHANGE = ("transport", "interface", "gpudirect")  # which collectives read, too
+
+_AS_BEFORE = (None, "auto", "one-way", ["one-way"])  # values that change nothing
+CELL_BYTES = 400  # of a cell in a record, besides its times
+
+
+def rows(record: BenchRecord) -> Iterator[Record]:
+    """A row for each cell: the median time, and the bandwidth in one direction."""
+    for cell in record.cells:
+        time_s = median(cell.time_s)
+        yield {
+            "copy": cell.copy,
+            "gpus": record.world_size,
+            "from": cell.source,
+            "to": cell.target,
+            "through": cell.through,
+            "size_bytes": cell.size_bytes,
+            "direction": cell.direction,
+            "endpoint": cell.endpoint,
+            "time_s": time_s,
+            "bandwidth_Bps": cell.size_bytes / time_s,
+            "expected_s": cell.expected_s,
+            "verdict": cell.verdict,
+            "class": cell.pair_class,
+            "path": cell.path,
+            "wrong": cell.wrong,
+        }
+
+
+def refuse_unread(given: Mapping[str, Any], request: BenchRequest) -> None:
+    """Refuses settings that nothing reads of what is asked for."""
+    for name in request.copies:
+        if name not in COPIES:
+            raise unknown_name("kind of copy", name, tuple(COPIES), "copy")
+    for key in (*OWN, *(() if request.collectives else OF_EXCHANGE)):
+        readers = [kind.name for kind in COPIES.values() if key in kind.reads]
+        if given.get(key) not in _AS_BEFORE and not set(readers) & set(request.copies):
+            raise ConfigError(
+                f"{key}={given[key]}: read by copy={' and copy='.join(readers)} only; ask for one of them, or leave "
+                f"{key} out"
+            )
+
+
+def check_copies(r: BenchRequest) -> None:
+    """Refuses copies that can run on no machine."""
+    for name in r.copies:
+        if name not in COPIES:
+            raise unknown_name("kind of copy", name, tuple(COPIES), "copy")
+        if r.gpus < COPIES[name].least_gpus:
+            least = COPIES[name].least_gpus
+            raise ConfigError(f"copy={name} with gpus={r.gpus}: copies {COPIES[name].moves}; use gpus={least} or more")
+    if "relay" in r.copies and (r.through is None or r.through >= r.gpus):
+        raise ConfigError(
+            f"copy=relay with through={'null' if r.through is None else r.through}: expected the GPU that relays, "
+            f"through=0 to through={r.gpus - 1}"
+        )
+    if r.copies and not r.collectives and r.gpudirect is not None and r.endpoint in ("pinned", "pageable"):
+        raise ConfigError(
+            f"{r.way.words[-1]} with endpoint={r.endpoint}: copies between memory of hosts do not touch the GPUs'; "
+            "use endpoint=device, or leave gpudirect out"
+        )
+    if r.copies:
+        entries = _entries(r)
+        size = sum(CELL_BYTES + MEASURED_BYTES * copies.timings(each, r.iterations) for each in entries)
+        if size > MAX_BYTES:
+            raise ConfigError(
+                f"iterations={r.iterations}: a record of {len(entries):,} cells would be {too_large('bench')}"
+            )
+
+
+def copies_obstacle(r: BenchRequest, gpus_here: int, one_node: bool = True) -> str:
+    """Why these copies cannot run on this machine, in one sentence; "" where they can."""
+    if not r.copies:
+        return ""
+    from resnetx.measure.rank import nodes
+
+    if r.numa is not None and (reason := nodes.obstacle_to(r.numa)):
+        return f"numa={r.numa}: {reason}"
+    if not one_node and (within := [name for name in r.copies if name != "device"]):
+        return f"copy={within[0]}: runs within one node, and these ranks are on several; use copy=device"
+    return _obstacle_on_gpus(r, one_node) if gpus_here else _obstacle_on_cpus(r)
+
+
+def _obstacle_on_cpus(r: BenchRequest) -> str:
+    if r.endpoint in ("device", "pinned"):
+        return f"endpoint={r.endpoint}: CPU ranks have pageable memory alone; use endpoint=pageable, or leave it out"
+    if "relay" in r.copies and r.transport == "host":
+        return "copy=relay with transport=host: CPU ranks relay over sockets; use transport=socket, or leave it out"
+    in_shared_memory = r.transport == "host" or any("transport" not in COPIES[name].reads for name in r.copies)
+    if in_shared_memory and not hasattr(os, "memfd_create"):
+        return "copy: memory that CPU ranks share is a feature of Linux; use copy=device with transport=socket"
+    return ""
+
+
+def _obstacle_on_gpus(r: BenchRequest, one_node: bool) -> str:
+    if r.collectives:
+        return "copy with collective: NCCL changes how GPUs reach each other's memory; ask for each by itself"
+    if one_node and r.transport == "socket":
+        return "transport=socket: copies between GPUs of one node use no sockets; use transport=host, or collective="
+    if one_node and "device" in r.copies and r.endpoint in ("pinned", "pageable"):
+        return (
+            f"endpoint={r.endpoint} with copy=device: between GPUs of one node data stays on the GPUs; use "
+            "copy=to-host and copy=from-host, or ranks on several nodes"
+        )
+    on_host = [name for name in r.copies if "numa" in COPIES[name].reads]
+    if on_host and r.endpoint == "device":
+        return f"endpoint=device with copy={on_host[0]}: memory of the host is pinned or pageable; leave endpoint out"
+    return ""
+
+
+def announce_copies(request: BenchRequest) -> None:
+    """Says how long copies will take, before they start."""
+    if not request.copies:
+        return
+    rate_Bps, _ = announced_rate(request)
+    entries = _entries(request)
+    planned_s = copies.planned_s(
+        entries, iterations=request.iterations, warmup=request.warmup, rate_Bps=lambda _: rate_Bps
+    )
+    counts = sorted({copies.timings(each, request.iterations) for each in entries})
+    often = "once" if counts[0] == 1 else f"{counts[0]} times"
+    progress.note(
+        f"{len(entries):,} cells of copies: about {planned_s:,.0f} s if copies run at {si(rate_Bps, 'B/s')}"
+        + f"; the largest are timed {often}, not {counts[-1]} times" * (len(counts) > 1)
+    )
+
+
+def _entries(request: BenchRequest) -> list[copies.Entry]:
+    return copies.planned(
+        request.copies,
+        gpus=request.gpus,
+        sizes_bytes=request.copy_sizes_bytes,
+        directions=request.directions,
+        through=request.through,
+    )
+
+
+# How collectives of a bench are run: what no machine can do of it, what this one cannot, how long it takes.
+
+# NCCL User Guide, NCCL_ALGO and NCCL_PROTO; "auto" leaves the choice to NCCL.
+ALGORITHMS = ("auto", "ring", "tree", "collnetdirect", "collnetchain", "nvls", "nvlstree", "pat")
+PROTOCOLS = ("auto", "ll", "ll128", "simple")
+# The announced time: what every operation takes besides its bytes, and a size besides its operations.
+OPERATION_s, SIZE_s = 100e-6, 10e-3
+# Its rates: sockets and memory of a small host; PCIe 3.0 with 16 lanes, which gets 12 GB/s at most. What is faster is
+# over sooner.
+CPU_Bps, GPU_Bps = 1e9, 10e9
+_OWN = ("place", "timing", "algorithm", "protocol")
+
+
+def check_timing(r: BenchRequest) -> None:
+    """Refuses what no machine can do."""
+    for key, value, known in (("algorithm", r.algorithm, ALGORITHMS), ("protocol", r.protocol, PROTOCOLS)):
+        if value is not None and value.lower() not in known:
+            raise ConfigError(f"{key}={value}: expected one of {', '.join(known)}")
+        variable = {"algorithm": "NCCL_ALGO", "protocol": "NCCL_PROTO"}[key]
+        if value is not None and variable in r.env:
+            raise ConfigError(f"env.{variable}: set by {key}={value}; leave one of them out")
+        if value is not None and r.collectives and all(OPERATIONS[name].sends for name in r.collectives):
+            raise ConfigError(
+                f"{key}={value}: NCCL has no such choice for {', '.join(r.collectives)}, which are sends and receives; "
+                "leave it out"
+            )
+    if not r.collectives:
+        asked = next((key for key in _OWN if getattr(r, key) is not None), "dtype" if r.dtype != "fp32" else "")
+        if asked:
+            raise ConfigError(f"{asked}={getattr(r, asked)}: only for collectives, and none is requested; leave it out")
+    for name in r.collectives:
+        if r.place is not None and r.place not in OPERATIONS[name].places:
+            (only,) = OPERATIONS[name].places
+            words = {"in": "in place", "out": "out of place"}[only]
+            raise ConfigError(f"place={r.place} with collective={name}: torch runs it {words} only; use place={only}")
+
+
+def timing_obstacle(r: BenchRequest, gpus_here: int) -> str:
+    """Why this machine cannot run collectives so, in one sentence; "" where it can."""
+    if gpus_here:
+        return ""
+    if r.timing == "graph":
+        return "timing=graph: CUDA graphs need a GPU, and this machine has none; use blocking or back-to-back"
+    for key in ("algorithm", "protocol"):
+        if (value := getattr(r, key)) is not None:
+            return f"{key}={value}: a choice of NCCL, and CPU ranks use gloo, which has none; leave it out"
+    return ""
+
+
+def planned_s(r: BenchRequest, seconds_of: Callable[[str, int], float], *, on_gpus: bool) -> float:
+    """Seconds that measuring the collectives takes where one of so many bytes takes `seconds_of` it."""
+    total_s = 0.0
+    row = 1 if r.timing in (None, "blocking") else QUEUE_LENGTH
+    for size_bytes in r.sizes_bytes:
+        for name in r.collectives:
+            operation_s = seconds_of(name, size_bytes)
+            often = counts(size_bytes, operation_s, r.iterations, row) if on_gpus else Counts(r.iterations, 0, 0)
+            blocking = r.warmup + often.iterations
+            checked = 1 + on_gpus  # and on GPUs one as a sample of what it takes
+            operations = r.warmup + often.iterations * row + often.queues * (often.queue_length + 1) + checked
+            total_s += SIZE_s + blocking * OPERATION_s + operations * operation_s
+    return total_s
+
+
+def announced_rate(r: BenchRequest) -> tuple[float, bool]:
+    """The rate by which the announced time is calculated, in B/s, and whether it is of GPUs.
+
+    In the lab that of its slowest link.
+    """
+    from resnetx.measure.machine.visible_gpus import gpus_here
+
+    if r.lab is not None:
+        network = lab_network(system.load(r.lab.system), r.devices, r.gpus, r.lab.scale, r.lab.transport)
+        rates = (link.from_Bps(end) for link in network.links for end in (link.a, link.b))
+        return min(filter(None, rates), default=CPU_Bps), False  # 0: no copy goes that way; none: one rank
+    return (GPU_Bps, True) if gpus_here() else (CPU_Bps, False)
+
+
+def announce_timing(r: BenchRequest) -> None:
+    """Says how long collectives will take, before they start."""
+    if not r.collectives:
+        return
+    rate_Bps, on_gpus = announced_rate(r)
+    seconds = planned_s(
+        r, lambda name, size_bytes: size_bytes * OPERATIONS[name].bus_factor(r.gpus) / rate_Bps, on_gpus=on_gpus
+    )
+    what = f"{len(r.collectives)} collective{'s' * (len(r.collectives) > 1)} at {len(r.sizes_bytes)} sizes"
+    progress.note(f"{what}: about {seconds:,.0f} s if they run at {si(rate_Bps, 'B/s')}")

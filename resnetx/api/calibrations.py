@@ -14,15 +14,14 @@ from typing import Literal
 
 import msgspec
 
-from resnetx.api.known_rates import nodes_of_runs, refuse_several_machines, spread
-from resnetx.api.known_scaling import KnownScaling, typed_scaling
-from resnetx.api.studies import loaded_study
+from resnetx.api.known_rates import KnownScaling, nodes_of_runs, refuse_several_machines, spread, typed_scaling
+from resnetx.api.stored import loaded_study
 from resnetx.choices import SyntheticInput
 from resnetx.errors import ConfigError, FileError
-from resnetx.interconnect import measured
-from resnetx.interconnect.measured import MeasuredCollective
+from resnetx.interconnect.collectives import measured
+from resnetx.interconnect.collectives.measured import MeasuredCollective
 from resnetx.loading import is_file, is_folder
-from resnetx.prediction.decoding import DecodingRate
+from resnetx.prediction.host_step import DecodingRate
 from resnetx.record import RunFolder, RunSummary, RunSummaryReader, StudyFolder, read
 from resnetx.record.prediction import measured_on
 

@@ -5,35 +5,49 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Unpack
 
-from resnetx import bounds, progress
-from resnetx.api import drawings, message_costs, predictions, score
-from resnetx.api.benches import bench_files, read_benches
-from resnetx.api.paper_settings import as_in_the_paper
-from resnetx.api.papers import check_papers
+from resnetx import progress
+from resnetx.api import drawings, message_costs
+from resnetx.api import stored as predictions
+from resnetx.api.message_costs import as_in_the_paper
 from resnetx.api.predict import predicted
-from resnetx.api.stored import counted, listed, paths_by_kind, stored
-from resnetx.api.studies import MeasuredStudy, loaded_study, only_study
-from resnetx.api.system_settings import load_system
+from resnetx.api.stored import (
+    MeasuredStudy,
+    bench_files,
+    counted,
+    listed,
+    loaded_study,
+    only_study,
+    paths_by_kind,
+    read_benches,
+    stored,
+)
+from resnetx.api.systems import load_system
 from resnetx.compose import asked
 from resnetx.config import sizes_from
 from resnetx.errors import ConfigError
-from resnetx.interconnect.system import System
+from resnetx.interconnect.systems.system import System
+from resnetx.literature import score
+from resnetx.literature.explanations import Causes
+from resnetx.literature.papers import check_papers
 from resnetx.loading import is_file
-from resnetx.record.accuracy import Accuracy, accuracy_file
-from resnetx.record.bench_comparison import BenchComparison, bench_comparison_file
-from resnetx.record.checked_papers import CheckedPapers, checked_papers_file
-from resnetx.record.comparison import Comparison, comparison_file
+from resnetx.record.comparison import (
+    Accuracy,
+    BenchComparison,
+    Comparison,
+    accuracy_file,
+    bench_comparison_file,
+    comparison_file,
+)
+from resnetx.record.literature import CheckedPapers, Score, checked_papers_file, score_file
 from resnetx.record.prediction import Prediction, prediction_file
-from resnetx.record.score import Score, score_file
 from resnetx.record.system_comparison import SystemComparison, system_comparison_file
 from resnetx.reporting.compare.accuracy import check
 from resnetx.reporting.compare.benches import PAYLOADS_BYTES, compare_benches
 from resnetx.reporting.compare.studies import compare as compare_studies
 from resnetx.reporting.study.results import Results
 from resnetx.reporting.systems.comparison import compare_systems
-from resnetx.reporting.systems.explanations import Causes
 from resnetx.reporting.table import table_of, write_csv
-from resnetx.settings import keywords
+from resnetx.settings import bounds, keywords
 from resnetx.settings.files import given_path
 from resnetx.settings.verbs import group_of
 from resnetx.settings.words import written
@@ -209,7 +223,7 @@ def _benches(a: Path, b: Path, given: Point) -> OfBenches:
 
 
 def _draw_benches(folder: Path, found: BenchComparison) -> None:
-    from resnetx.reporting.charts.bench_lines import compared_lines
+    from resnetx.reporting.charts.benches import compared_lines
 
     drawings.store(compared_lines(found), folder)
 
@@ -227,7 +241,7 @@ def _accuracy(prediction: Side, study: Side, given: Point) -> OfAccuracy:
 
 
 def _draw_accuracy(folder: Path, found: Accuracy) -> None:
-    from resnetx.reporting.charts.accuracy import accuracy_figure
+    from resnetx.reporting.charts.predictions import accuracy_figure
 
     if any(point.error is not None for point in found.points):
         drawings.store([accuracy_figure(found)], folder)
@@ -294,7 +308,7 @@ def _causes(sides: Sequence[Side], given: Point) -> Causes | None:
         raise ConfigError(f"explain={explained}: expected true or false")
     if not explained:
         return None
-    from resnetx.api.paper_causes import search
+    from resnetx.literature.paper_causes import search
 
     if sides:
         raise ConfigError(f"explain=true: predicts by the roofline, without traces or records ({_word(sides[0])})")
@@ -332,11 +346,11 @@ def _known(names: Iterable[str], given: Point) -> Iterator[tuple[str, System]]:
 
 
 def _write_files(folder: Path, found: SystemComparison, made: Prediction) -> None:
-    from resnetx.reporting.charts import timelines
-    from resnetx.reporting.charts.system_figures import system_figures
-    from resnetx.reporting.systems import tables
+    from resnetx.reporting.charts import predictions as timelines
+    from resnetx.reporting.charts.systems import system_figures
+    from resnetx.reporting.systems import answer
     from resnetx.reporting.table import write_csv
 
-    for name, table in tables.tables(found).items():
+    for name, table in answer.tables(found).items():
         write_csv(folder / f"{name}.csv", table)
     drawings.store([*system_figures(found), *timelines.timelines(made.points)], folder)

@@ -3,13 +3,12 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Unpack
 
-from resnetx import bounds
 from resnetx.compose import asked, compose, points_of
 from resnetx.config import check, request_from, run_settings_from
 from resnetx.errors import ConfigError
 from resnetx.record import Workload
 from resnetx.request import Request
-from resnetx.settings import keywords
+from resnetx.settings import bounds, keywords
 from resnetx.table import Record, Records, row
 
 if TYPE_CHECKING:

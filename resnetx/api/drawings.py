@@ -1,19 +1,25 @@
 """Files beside a record: where each is, and once why no figure is drawn where nothing can draw."""
 
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from resnetx import progress, record
 from resnetx.errors import ConfigError
+from resnetx.interconnect.collectives.node_rings import Ring
+from resnetx.interconnect.collectives.plan import CollectivePlan, Cost
+from resnetx.interconnect.systems.system import System
+from resnetx.units import size_text
 
 if TYPE_CHECKING:
-    from resnetx.reporting.charts.figure import Figure
+    from resnetx.reporting.charts.figure import AnyChart, Figure
 
 
 def store(figures: Iterable["Figure"], folder: Path) -> None:
     """Writes the files of figures, and says which one of each to look at."""
-    from resnetx.reporting.charts import files
+    from resnetx.reporting.charts import figure as files
 
     written = [files.write_figure(figure, files.draw(figure.chart), folder) for figure in figures]
     for path in written:
@@ -24,9 +30,9 @@ def store(figures: Iterable["Figure"], folder: Path) -> None:
 
 def note_undrawn() -> None:
     """Says what is left out without the extra that draws, and the command that brings it."""
-    from resnetx.reporting.charts import files
+    from resnetx.reporting.charts import figure
 
-    if why := files.undrawn():
+    if why := figure.undrawn():
         progress.note(f"Left out: drawings (SVG, PDF) of these Vega-Lite files. {why}")
 
 
@@ -37,3 +43,93 @@ def store_record(folder: Path, file: Path, content: Any) -> None:
     except OSError as error:
         raise ConfigError(f"out={folder}: cannot be written ({error.strerror})") from None
     progress.command(f"record: {file}")
+
+
+# Drawings of systems, with the rings of a collective over them.
+
+DRAWN_NODES = 4  # with more nodes, one of them is drawn
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A chart, and the name of its files."""
+
+    name: str
+    chart: "AnyChart"
+
+
+def of_system(machine: System) -> Drawing:
+    """Its links."""
+    return Drawing(machine.name, _chart(machine, None, 0))
+
+
+def of_plan(plan: CollectivePlan, size_bytes: int) -> Drawing:
+    """The rings of a collective of this size: dgx1-v100_allreduce_nccl2, with the GPU ids where some are left out."""
+    words = [plan.system.name, plan.collective, plan.library]
+    if len(plan.devices) < len(plan.system.gpus):
+        words.append("-".join(map(str, plan.devices)))
+    return Drawing("_".join(words), _chart(plan.system, plan, size_bytes))
+
+
+def write(drawings: Iterable[Drawing], folder: Path) -> None:
+    """Writes the files of drawings, and says where they are."""
+    from resnetx.reporting.charts import figure
+
+    for each in drawings:
+        chart = figure.draw(each.chart)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            written = figure.write_drawing(chart, folder / each.name.replace(" ", "-"))
+        except OSError as error:
+            raise ConfigError(f"out={folder}: drawings cannot be written there: {error.strerror}") from None
+        progress.command(f"drawing: {written}")
+    note_undrawn()
+
+
+def _chart(machine: System, plan: CollectivePlan | None, size_bytes: int) -> "AnyChart":
+    from resnetx.reporting.charts import topology
+
+    subtitle, walks = [], []
+    if plan is not None:
+        cost = plan.cost(size_bytes)
+        subtitle = [headline(plan, cost, size_bytes)]
+        walks = [topology.Walk(name, ring.walk, ring.closed) for name, ring, _ in distinct(rings_of(plan, cost))]
+    if machine.nodes > (DRAWN_NODES if plan is None else 1):  # a plan's rings are those of its first node
+        subtitle.append(f"The first of {machine.nodes} nodes, which are alike")
+        machine = topology.first_node(machine)
+    return topology.graph(machine, walks, subtitle)
+
+
+# ---- what is said of a collective -----------------------------------------------------------------------------------
+
+
+def headline(plan: CollectivePlan, cost: Cost, size_bytes: int) -> str:
+    """A cost in one line."""
+    return (
+        f"{plan.collective} of {size_text(size_bytes)}, {gpu_ids(plan.devices)}, {plan.library}: {cost.algorithm}, "
+        f"{cost.busbw_Bps / 1e9:.1f} GB/s bus bandwidth"
+    )
+
+
+def rings_of(plan: CollectivePlan, cost: Cost) -> Sequence[Ring]:
+    """The rings, or the chains of a tree, that the data takes; none where switches reduce."""
+    return {"ring": plan.rings, "tree": plan.chains}.get(cost.algorithm, ())
+
+
+def distinct(rings: Sequence[Ring]) -> list[tuple[str, Ring, float]]:
+    """(name, one of them, B/s of all) of rings, those of the same order together."""
+    alike: dict[tuple[tuple[int, ...], bool], list[Ring]] = defaultdict(list)
+    for ring in rings:
+        alike[ring.order, ring.closed].append(ring)
+    found: list[tuple[str, Ring, float]] = []
+    for same in alike.values():
+        name = f"{'ring' if same[0].closed else 'chain'} {len(found) + 1}"
+        count = f" ({len(same)} of them)" if len(same) > 1 else ""
+        found.append((name + count, same[0], sum(ring.bandwidth_Bps for ring in same)))
+    return found
+
+
+def gpu_ids(devices: Sequence[int]) -> str:
+    if len(devices) > 8 and list(devices) == list(range(devices[0], devices[-1] + 1)):
+        return f"GPUs {devices[0]} to {devices[-1]}"
+    return f"GPUs {' '.join(map(str, devices))}"

@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from resnetx.api import topology_drawings
-from resnetx.api.studies import MeasuredStudy
+from resnetx.api import drawings
+from resnetx.api.stored import MeasuredStudy
 from resnetx.errors import ConfigError
-from resnetx.interconnect.system import System
+from resnetx.interconnect.systems.system import System
 from resnetx.record import BenchRecord
-from resnetx.record.accuracy import Accuracy
+from resnetx.record.comparison import Accuracy
 from resnetx.record.prediction import Prediction
 from resnetx.record.steering import Steering
 from resnetx.record.system_comparison import SystemComparison
@@ -27,7 +27,7 @@ def figures(of: HasFigures) -> "dict[str, AnyChart]":
     One with nothing to show has none.
     """
     if isinstance(of, System):
-        drawing = topology_drawings.of_system(of)
+        drawing = drawings.of_system(of)
         return {drawing.name: drawing.chart}
     return {figure.name: figure.chart for figure in _figures(of)}
 
@@ -35,12 +35,11 @@ def figures(of: HasFigures) -> "dict[str, AnyChart]":
 def _figures(
     of: MeasuredStudy | BenchRecord | SystemComparison | Accuracy | Prediction | Steering,
 ) -> "Iterator[Figure]":
-    from resnetx.reporting.charts.accuracy import accuracy_figure
-    from resnetx.reporting.charts.bench_figures import figures as bench_figures
-    from resnetx.reporting.charts.steering_matrices import matrices
-    from resnetx.reporting.charts.study_figures import figures as study_figures
-    from resnetx.reporting.charts.system_figures import system_figures
-    from resnetx.reporting.charts.timelines import timelines
+    from resnetx.reporting.charts.benches import figures as bench_figures
+    from resnetx.reporting.charts.predictions import accuracy_figure, timelines
+    from resnetx.reporting.charts.steering import matrices
+    from resnetx.reporting.charts.studies import figures as study_figures
+    from resnetx.reporting.charts.systems import system_figures
 
     match of:
         case BenchRecord():

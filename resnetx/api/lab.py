@@ -6,8 +6,8 @@ from typing import Unpack
 from resnetx.compose import asked, struct_of
 from resnetx.config import LAB, lab_from
 from resnetx.errors import ConfigError
-from resnetx.interconnect import system
-from resnetx.interconnect.lab_network import MOST_RANKS, LabNetwork, lab_network
+from resnetx.interconnect.systems import system
+from resnetx.interconnect.systems.lab import MOST_RANKS, LabNetwork, lab_network
 from resnetx.settings import keywords
 from resnetx.settings.table import TABLE
 from resnetx.study import Point

@@ -5,27 +5,26 @@ from typing import Any
 
 import msgspec
 
-from resnetx import record
-from resnetx.api import predictions
-from resnetx.api.stored import counted, listed, own_records, stored
-from resnetx.api.studies import MeasuredStudy, measured_study
+from resnetx import progress, record
+from resnetx.api import stored as predictions
+from resnetx.api.stored import MeasuredStudy, counted, listed, measured_study, own_records
+from resnetx.api.stored import stored as read_stored
 from resnetx.errors import ConfigError
-from resnetx.interconnect import system
-from resnetx.interconnect.system import System
+from resnetx.interconnect.systems import system
+from resnetx.interconnect.systems.system import System
 from resnetx.loading import is_file, is_folder
 from resnetx.record import BenchRecord, RunRecord, StudyFolder
-from resnetx.record.accuracy import Accuracy
-from resnetx.record.bench_comparison import BenchComparison
 from resnetx.record.check import Check
-from resnetx.record.checked_papers import CheckedPapers
-from resnetx.record.comparison import Comparison
+from resnetx.record.comparison import Accuracy, BenchComparison, Comparison
+from resnetx.record.literature import CheckedPapers, Score
 from resnetx.record.prediction import Prediction
-from resnetx.record.score import Score
 from resnetx.record.steering import Steering
 from resnetx.record.system_comparison import SystemComparison
 from resnetx.record.trace import Trace
+from resnetx.reporting.explain import Explained, Side, alone, explained, sides_of_prediction, sides_of_study
 from resnetx.settings import keywords
 from resnetx.settings.files import given_path
+from resnetx.table import Records
 from resnetx.traces.files import read_trace
 
 KINDS: dict[str, Any] = {
@@ -86,7 +85,7 @@ def _of_folder(folder: Path) -> Loaded:
         raise ConfigError(f"{folder}: holds {counted(first)}; give the file of one of them")
     if first:
         return _record(first[0].file)
-    below = stored(folder)
+    below = read_stored(folder)
     if all(each.kind == "trace" for each in below):
         return read_trace(folder)
     if len(below) > 1:
@@ -113,3 +112,47 @@ def _record(file: Path) -> Loaded:
         return predictions.read(file)
     found: Loaded = record.read(file, KINDS[kind])
     return found
+
+
+# Why one result is not another, or where the time of one goes: runs, studies and predictions, part by part.
+
+
+def explain(
+    a: keywords,
+    b: keywords = None,
+) -> Records[Explained]:
+    """The step of each case that both have, part by part; of one alone where its own time goes.
+
+    `a`, `b`: folders of a study or a prediction, or what `sweep`, `load` and `predict` return.
+
+    >>> import resnetx
+    >>> one, two = resnetx.explain("results/cpu-2core/quickstart")
+    >>> [part.name for part in two.parts]
+    ['useful', 'input', 'communication', 'waiting', 'the rest']
+    """
+    of_a = _sides(a)
+    if b is None:
+        return Records([alone(side) for side in of_a])
+    found = explained(of_a, _sides(b))
+    if not found:
+        raise ConfigError(
+            "explain: the two have no case in common; expected a workload, batch, precision, strategy and number of "
+            "GPUs that are alike in both"
+        )
+    return Records(found)
+
+
+def _sides(given: Any) -> list[Side]:
+    result = given if isinstance(given, MeasuredStudy | Prediction) else load(given)
+    if isinstance(result, Prediction):
+        sides = sides_of_prediction(result)
+        if left := len(result.points) - len(sides):
+            progress.note(f"{left} of {len(result.points)} points are open or cannot run: left out")
+    elif isinstance(result, MeasuredStudy):
+        sides = sides_of_study(result.points)
+    else:
+        what = type(result).__name__
+        raise ConfigError(f"{given_path(given)}: a {what}; expected the folder of a study or of a prediction")
+    if not sides:
+        raise ConfigError(f"{given if isinstance(given, str) else 'the result'}: no case in it has a rate")
+    return sides

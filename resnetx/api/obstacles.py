@@ -4,13 +4,16 @@ import socket
 from collections.abc import Collection, Sequence
 from shutil import which
 
+from resnetx import workloads
 from resnetx.choices import Lab, Server
 from resnetx.config import check
 from resnetx.errors import ConfigError
 from resnetx.host import cores
 from resnetx.launching import Launch
+from resnetx.record.files import MAX_BYTES, MEASURED_BYTES, too_large
 from resnetx.request import Request
 from resnetx.transports import Way
+from resnetx.workloads.buckets import messages
 
 
 def obstacle_to(request: Request, oversubscribe: bool = False, here: int | None = None) -> str:
@@ -20,8 +23,7 @@ def obstacle_to(request: Request, oversubscribe: bool = False, here: int | None 
     """
     from resnetx import inputs, packages, workloads
     from resnetx.measure.machine.visible_gpus import gpus_here, hidden_by_mistake
-    from resnetx.measure.rank.features import missing_feature
-    from resnetx.measure.rank.record_size import too_large_record
+    from resnetx.measure.rank.process import missing_feature
 
     try:
         check(request)
@@ -104,8 +106,8 @@ def obstacle_to_launch(launch: Launch | None, runs: int = 1) -> str:
 
 def obstacle_in_lab(lab: Lab, gpus: int, devices: list[int] | None, way: Way) -> str:
     """Why the lab cannot be built here for these ranks, in one sentence; "" where it can."""
-    from resnetx.interconnect import system
-    from resnetx.interconnect.lab_network import lab_network
+    from resnetx.interconnect.systems import system
+    from resnetx.interconnect.systems.lab import lab_network
     from resnetx.measure.lab.namespaces import missing
 
     try:
@@ -183,3 +185,25 @@ def too_many_ranks(gpus: int, devices: list[int] | None, oversubscribe: bool, he
             "to let ranks share them, as a functional test without meaningful speed"
         )
     return ""
+
+
+# How large the record of a run will be, which is known before anything is measured.
+#
+# One that is too large to be read again would cost the whole run.
+
+_MOST_LAYERS = 3000  # of a model of torchvision, which are counted only where so many would be too many
+
+
+def too_large_record(request: Request) -> str:
+    """Why a run's record could not be read again, in one sentence; "" where it can."""
+    watched = {"layers": request.steps * request.windows, "phases": request.gpus * request.steps}.get(request.measure)
+    if watched is None or 3 * _MOST_LAYERS * watched * MEASURED_BYTES < MAX_BYTES:
+        return ""
+    layers = workloads.table(request.model, request.image_size)
+    if request.measure == "layers":
+        times = 2 * len(layers) * watched  # forward and backward of each layer
+    else:
+        times = (1 + 3 * len(messages(layers, request.strategy, request.precision))) * watched
+    if times * MEASURED_BYTES <= MAX_BYTES:
+        return ""
+    return f"measure={request.measure}: a record of {times:,} times would be {too_large('run')}"

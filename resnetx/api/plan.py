@@ -7,8 +7,7 @@ from typing import Unpack
 
 from resnetx import progress
 from resnetx.api.sweep import AskedStudy, estimator_of, study_of
-from resnetx.measure.study.definition import definition
-from resnetx.measure.study.plan import PlannedRun, split_settled
+from resnetx.measure.study.plan import PlannedRun, definition, split_settled
 from resnetx.settings import keywords
 from resnetx.table import Record, Tabular
 

@@ -8,12 +8,11 @@ from typing import Unpack
 import msgspec
 
 from resnetx import progress
-from resnetx.api import drawings, predictions
+from resnetx.api import drawings
+from resnetx.api import stored as predictions
 from resnetx.api.calibrations import Calibrations, calibrations
 from resnetx.api.curves import Curve, curves
-from resnetx.api.folders import new_folder
-from resnetx.api.known_rates import KnownRates, known_rates
-from resnetx.api.known_scaling import KnownScaling
+from resnetx.api.known_rates import KnownRates, KnownScaling, known_rates
 from resnetx.api.predict_settings import (
     PredictSettings,
     by_framework,
@@ -22,16 +21,16 @@ from resnetx.api.predict_settings import (
     split,
     wanted_of,
 )
+from resnetx.api.runs import new_folder
 from resnetx.choices import Server, SyntheticInput
 from resnetx.compose import asked as settings_asked
 from resnetx.errors import ConfigError
 from resnetx.formats import chrome
 from resnetx.host import node_name
-from resnetx.interconnect.measured import MeasuredCollective
-from resnetx.interconnect.system import System
+from resnetx.interconnect.collectives.measured import MeasuredCollective
+from resnetx.interconnect.systems.system import System
 from resnetx.prediction import provenance
-from resnetx.prediction.decoding import decoding_unit
-from resnetx.prediction.host_step import STATED
+from resnetx.prediction.host_step import STATED, decoding_unit
 from resnetx.prediction.iteration import HOST_ERROR
 from resnetx.prediction.processes import CurveQuestion, predicted_curves
 from resnetx.prediction.provenance import UNCHECKED, RecordInput, SourcedPoint
@@ -82,7 +81,7 @@ def store(made: Prediction, folder: Path) -> Prediction:
     drawn = [point for point in made.points if point.timeline]
     if not drawn:
         return stored
-    from resnetx.reporting.charts import timelines
+    from resnetx.reporting.charts import predictions as timelines
 
     named = {f"{place + 1}. {_name(point)}": point.timeline for place, point in enumerate(drawn)}
     (folder / "timeline.json").write_bytes(chrome.encode(named))

@@ -4,25 +4,24 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from resnetx import bounds, progress
+from resnetx import progress
 from resnetx.api.calibrations import Calibrations
 from resnetx.api.curves import Wanted
-from resnetx.api.known_rates import KnownRates
-from resnetx.api.known_scaling import KnownScaling
-from resnetx.api.system_settings import load_systems, refuse_no_library
+from resnetx.api.known_rates import KnownRates, KnownScaling
+from resnetx.api.systems import load_systems, refuse_no_library
 from resnetx.choices import After, Lab, Layerwise, Strategy
 from resnetx.compose import struct_of
 from resnetx.config import FIND, clock_from, lab_from
 from resnetx.errors import ConfigError, unknown_name
-from resnetx.interconnect import system
-from resnetx.interconnect.collective import LIBRARIES
-from resnetx.interconnect.measured import UNCALIBRATED
-from resnetx.interconnect.system import System
-from resnetx.interconnect.what_if import link_kinds
-from resnetx.prediction.job import Overlap
+from resnetx.interconnect.collectives.measured import UNCALIBRATED
+from resnetx.interconnect.collectives.plan import LIBRARIES
+from resnetx.interconnect.collectives.what_if import link_kinds
+from resnetx.interconnect.systems import system
+from resnetx.interconnect.systems.system import System
 from resnetx.prediction.scenario import Fabric, TrainingSetup
 from resnetx.prediction.staged import CLASSES
-from resnetx.settings import keywords
+from resnetx.prediction.step import Overlap
+from resnetx.settings import bounds, keywords
 from resnetx.settings.table import tagged
 from resnetx.settings.verbs import group_of
 from resnetx.study import Point

@@ -1,21 +1,27 @@
 """A page, figures and tables of studies, of benches, or of steerings."""
 
-from collections.abc import Mapping, Sequence
+import getpass
+import platform
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
+
+import msgspec
 
 from resnetx import progress, record
 from resnetx.api.compare import out_and_baseline
 from resnetx.api.drawings import note_undrawn
-from resnetx.api.publish import publish
-from resnetx.api.stored import Stored, counted, listed, paths_by_kind, stored
-from resnetx.api.studies import MeasuredStudy, loaded_study
+from resnetx.api.stored import MeasuredStudy, Stored, bench_files, counted, listed, loaded_study, paths_by_kind, stored
 from resnetx.compose import asked
 from resnetx.errors import ConfigError, FileError
-from resnetx.interconnect.steered import steered
-from resnetx.interconnect.system import described
+from resnetx.interconnect.systems.rearranged import steered
+from resnetx.interconnect.systems.system import described
 from resnetx.loading import is_folder
-from resnetx.record import BenchRecord, StudyFolder
+from resnetx.measure.launch.scratch import write
+from resnetx.record import BenchRecord, RunFolder, RunRecord, StudyFolder, StudyRecord
+from resnetx.record.publishable import Names, published
 from resnetx.record.steering import Steering
 from resnetx.reporting.study.results import Results
 from resnetx.settings import keywords
@@ -147,14 +153,14 @@ def _folder_of(study: keywords.Text | MeasuredStudy) -> Path:
 
 def _steerings(steerings: Sequence[Stored], folder: Path, baseline: int | None) -> Path:
     """The page of steerings."""
-    from resnetx.reporting.pages import steering as page
+    from resnetx.reporting.pages import study as page
 
     if baseline is not None:
         raise ConfigError(f"baseline={baseline}: only for studies; steerings have no speed-ups")
     with progress.waiting("reading records and drawing"):
         found = [record.read(each.file, Steering) for each in steerings]
         try:
-            written = page.write(found, [_graphs(each) for each in found], folder)
+            written = page.write_steering(found, [_graphs(each) for each in found], folder)
         except OSError as error:
             raise ConfigError(f"out={folder}: cannot be written ({error.strerror}); give another folder") from None
     note_undrawn()
@@ -176,15 +182,92 @@ def _graphs(made: Steering) -> "AnyChart | None":
 
 def _benches(benches: Sequence[Stored], folder: Path, baseline: int | None) -> Path:
     """The page of benches."""
-    from resnetx.reporting.pages import benches as page
+    from resnetx.reporting.pages import study as page
 
     if baseline is not None:
         raise ConfigError(f"baseline={baseline}: only for studies; benches have no speed-ups")
     with progress.waiting("reading records and drawing"):
         records = [record.read(each.file, BenchRecord) for each in benches]
         try:
-            written = page.write(records, folder)
+            written = page.write_benches(records, folder)
         except OSError as error:
             raise ConfigError(f"out={folder}: cannot be written ({error.strerror}); give another folder") from None
     note_undrawn()
     return written
+
+
+# A copy of studies and benches that can be published, without what names the machine, its users and its files.
+
+
+def publish(paths: Sequence[Path], target: str | Path) -> Path:
+    """Writes the records of all studies and benches in some folders into a new one; returns it.
+
+    Only records are copied: neither logs nor run files. Each can be read, compared and reported as the original.
+    """
+    folder = refuse_taken(target)
+    studies = [StudyFolder(file.parent) for path in paths for file in sorted(path.rglob(StudyFolder(path).study.name))]
+    benches = [file for path in paths for file in bench_files(path)]
+    if not studies and not benches:
+        raise ConfigError(f"publish={target}: {paths[0]} contains no study and no bench")
+    names = _names(studies, benches)
+    for study in studies:
+        _publish_study(study, folder, names)
+    for file in benches:
+        with _skipping_unreadable():
+            found = published(record.read(file, BenchRecord), names)
+            slug = found.request.slug if found.request else "imported"
+            write(RunFolder(_new(folder / "bench" / slug)).record, found)
+    return folder
+
+
+def refuse_taken(target: str | Path) -> Path:
+    """The folder for a copy; refuses one in which something is."""
+    folder = given_path(target)
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise ConfigError(f"publish={target}: exists, and is no empty folder; give a new one")
+    return folder
+
+
+def _names(studies: Sequence[StudyFolder], benches: Sequence[Path]) -> Names:
+    """All that is replaced: what the records name, and this user and host."""
+    names = Names()
+    for read, kind in _files(studies, benches):
+        with suppress(FileError):
+            names.gather(msgspec.to_builtins(record.read(read, kind)))
+    with suppress(OSError, KeyError):  # a user without a name
+        names.add("user", getpass.getuser())
+    names.add("node", platform.node())
+    names.add("user", Path.home().name)
+    return names
+
+
+def _files(studies: Sequence[StudyFolder], benches: Sequence[Path]) -> Iterator[tuple[Path, type]]:
+    for study in studies:
+        yield study.study, StudyRecord
+        yield from ((run.record, RunRecord) for run in study.runs())
+    yield from ((file, BenchRecord) for file in benches)
+
+
+def _publish_study(study: StudyFolder, folder: Path, names: Names) -> None:
+    with _skipping_unreadable():
+        found = published(record.read(study.study, StudyRecord), names)
+        target = StudyFolder(_new(folder / names.without(study.path.name)))
+        write(target.study, found)
+        for run in study.runs():
+            with _skipping_unreadable():
+                ran = published(record.read(run.record, RunRecord), names)
+                write(target.run(ran.request.slug, ran.repeat).record, ran)
+
+
+@contextmanager
+def _skipping_unreadable() -> Iterator[None]:
+    try:
+        yield
+    except FileError as error:
+        progress.skipped(str(error))
+
+
+def _new(folder: Path) -> Path:
+    """The folder, or one beside it where another study or bench of its name is published, too."""
+    names = (folder.with_name(f"{folder.name}-{number}") for number in count(2))
+    return folder if not folder.exists() else next(name for name in names if not name.exists())

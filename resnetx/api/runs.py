@@ -3,20 +3,34 @@
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import count
 from pathlib import Path
 from typing import Generic
 
-from resnetx import bounds, progress
-from resnetx.api.folders import new_folder
+from resnetx import progress
 from resnetx.config import RunSettings
 from resnetx.errors import ConfigError
 from resnetx.host import node_name
 from resnetx.launching import Launch
-from resnetx.measure.launch import turn
+from resnetx.measure.launch import scratch
+from resnetx.measure.launch.scratch import not_writable
 from resnetx.measure.study.trackers import Copies
-from resnetx.prediction.replay import replayed_step
-from resnetx.record import SCHEMA, BenchRequest, Ended, ReplayedStep, RunFile, RunFolder, TaskFile, TaskRecord
+from resnetx.prediction.traced_step import replayed_step
+from resnetx.record import (
+    SCHEMA,
+    BenchRequest,
+    Ended,
+    ReplayedStep,
+    RunFile,
+    RunFolder,
+    RunRecord,
+    TaskFile,
+    TaskRecord,
+)
 from resnetx.request import Request
+from resnetx.settings import bounds
+from resnetx.units import duration, si
 from resnetx.variables import check_file_variables, opening, unlisted
 
 
@@ -75,7 +89,7 @@ def announce(requests: Iterable[Request | BenchRequest]) -> None:
     And that a run waits, where another one is in the lab.
     """
     every = list(requests)
-    if any(request.lab for request in every) and turn.taken():
+    if any(request.lab for request in every) and scratch.taken():
         progress.note("another run is in the lab of this machine; this one waits for its end")
     asked = dict.fromkeys(pair for request in every for pair in {**request.way.gloo, **request.env}.items())
     for name in unlisted(dict.fromkeys(name for name, _ in asked)):
@@ -101,3 +115,50 @@ def check_file(task: TaskFile[TaskRecord], path: Path, check_request: Callable[[
         raise ConfigError(f"{path}: {error}") from None
     new = {name for name, value in task.request.env.items() if os.environ.get(name) != value}
     check_file_variables(new, str(path))  # which only whoever starts the run may set; the shell's may be repeated
+
+
+# New folders in the results folder, one for each command, named after the time.
+
+
+def new_folder(parent: Path, label: str = "") -> Path:
+    """Makes a new folder: "20260131T235959123_LABEL", UTC to the millisecond.
+
+    If another command started in the same millisecond, or the clock was set back, it is "20260131T235959123-2_LABEL".
+    """
+    stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%f")[:-3]
+    names = (stamp + f"-{attempt}" * (attempt > 1) + f"_{label}" * bool(label) for attempt in count(1))
+    try:
+        parent.mkdir(parents=True, exist_ok=True)
+        return next(folder for folder in (parent / name for name in names) if _made(folder))
+    except OSError as error:
+        raise not_writable(parent, error) from None
+
+
+def _made(folder: Path) -> bool:
+    """Makes the folder, unless it is there."""
+    try:
+        folder.mkdir()
+    except FileExistsError:
+        return False
+    return True
+
+
+# One run in one line: its point, and how fast it was or why it has no figures.
+
+
+def run_line(record: RunRecord, twin: str | None = None) -> str:
+    """One run in one line; `twin`: which of its point's twins it is."""
+    request = record.request
+    point = f"{request.model.label}, batch {request.batch_size}, {request.precision}, gpus={request.gpus}"
+    if record.devices and record.devices[0].name == "CPU":  # whose rate they decide
+        point += f", threads={request.threads}"
+    if request.measure == "layers":
+        point += ", layer by layer"
+    elif request.strategy.kind != "bucket" and twin != "alone":
+        point += f", strategy={request.strategy.kind}"
+    point += "".join(f", {name}={value}" for name, value in request.env.items())
+    point += f", devices={request.devices}" * bool(request.devices) + f", twin {twin}" * bool(twin)
+    if record.images_per_s is None or record.iterations_per_s is None:
+        return f"{point}: {record.outcome}: {record.reason}"
+    rate = f"{si(record.images_per_s)} images/s, {si(record.iterations_per_s)} iterations/s"
+    return f"{point}: {rate} ({duration(record.duration_s)} in all)"

@@ -14,19 +14,21 @@ from pathlib import Path
 
 import msgspec
 
-from resnetx import progress, record
-from resnetx.errors import FileError
+from resnetx import packages, progress, record
+from resnetx.api import drawings
+from resnetx.errors import ConfigError, FileError
 from resnetx.loading import is_file, is_folder
-from resnetx.record import RunFolder, StudyFolder
-from resnetx.record.accuracy import accuracy_file
-from resnetx.record.bench_comparison import bench_comparison_file
+from resnetx.record import BenchRecord, RunFolder, RunSummary, StudyFolder
 from resnetx.record.check import check_file
-from resnetx.record.checked_papers import checked_papers_file
-from resnetx.record.comparison import comparison_file
-from resnetx.record.prediction import prediction_file
-from resnetx.record.score import score_file
+from resnetx.record.comparison import accuracy_file, bench_comparison_file, comparison_file
+from resnetx.record.literature import checked_papers_file, score_file
+from resnetx.record.prediction import Prediction, digest, prediction_file
 from resnetx.record.steering import steering_file
 from resnetx.record.system_comparison import system_comparison_file
+from resnetx.reporting.study import export, results
+from resnetx.reporting.study.points import StudyPoint, study_points
+from resnetx.reporting.study.results import Results
+from resnetx.table import Record, Tabular
 
 _FILES: dict[str, Callable[[Path], Path]] = {
     "check": check_file,
@@ -136,3 +138,118 @@ def _highest(own: Stored, found: Sequence[Stored], given: Collection[Path]) -> P
             break
         path = path.parent
     return path
+
+
+# Measured studies: their points with rates, speed-ups and what limits them.
+
+
+@dataclass(frozen=True, repr=False)
+class MeasuredStudy(Tabular):
+    """A study as it is on disk. Its rows are those of `points.csv` in a report (`resnetx.reporting.study.export`)."""
+
+    results: Results
+    points: list[StudyPoint]
+
+    @property
+    def name(self) -> str:
+        """Of the study."""
+        return self.results.study.name
+
+    @property
+    def folder(self) -> Path:
+        """That holds all its runs."""
+        return self.results.folder
+
+    @property
+    def failed(self) -> list[RunSummary]:
+        """Runs of these points and their twins that failed, took too long or had too little memory."""
+        requests = [point.result.request for point in self.points]
+        keys = {key for request in requests for key in (request.key, *(twin.key for twin in request.twins.values()))}
+        return [run for run in self.results.runs if run.key in keys and run.outcome in ("failed", "timeout", "oom")]
+
+    def rows(self) -> list[Record]:
+        """A row for each point."""
+        return export.points_table(self.points).records()
+
+
+def measured_study(
+    folder: StudyFolder, baseline: int | None = None, only: Collection[str] | None = None
+) -> MeasuredStudy:
+    """The study in a folder. `baseline`: GPUs that speed-ups are over; `only`: keys of the points that are wanted."""
+    loaded = loaded_study(folder)
+    return MeasuredStudy(loaded, study_points([loaded], baseline, only))
+
+
+def loaded_study(folder: StudyFolder) -> Results:
+    """The results in a folder; says which of its files are skipped."""
+    loaded = results.load(folder)
+    for sentence in loaded.skipped:
+        progress.skipped(sentence)
+    return loaded
+
+
+def only_study(path: Path) -> StudyFolder:
+    """The one study in a folder, which may be the study itself."""
+    found = results.find(path)
+    if len(found) > 1:
+        names = ", ".join(str(folder.path.relative_to(path)) for folder in found)
+        raise ConfigError(f"{path}: contains {len(found)} studies; give the folder of one of them: {names}")
+    return found[0]
+
+
+# Stored predictions: `prediction.json`, and of many points `points.parquet` beside it.
+
+
+def refuse_unwritable(points: int) -> None:
+    """Refuses to store so many points where nothing can write their file; asked before they are predicted."""
+    from resnetx.record import points_file  # with what reads pages of Parquet
+
+    if points > points_file.MANY_POINTS and (why := packages.obstacle("pyarrow")):
+        raise ConfigError(f"out=: {points:,} points are kept in {points_file.NAME}, and {why}")
+
+
+def store(made: Prediction, folder: Path) -> Prediction:
+    """Writes a prediction to the folder that `out=` names; as it is stored, with all its points."""
+    from resnetx.record import points_file  # with what reads pages of Parquet
+
+    if len(made.points) <= points_file.MANY_POINTS:
+        made = msgspec.structs.replace(made, points_file=msgspec.UNSET)
+        drawings.store_record(folder, prediction_file(folder), made)
+        (folder / points_file.NAME).unlink(missing_ok=True)  # of a larger prediction that was here before
+        return made
+    refuse_unwritable(len(made.points))
+    try:
+        stored = points_file.write_points(folder, made)
+    except OSError as error:
+        raise ConfigError(f"out={folder}: cannot be written ({error.strerror})") from None
+    stored = msgspec.structs.replace(stored, digest=digest(stored))
+    drawings.store_record(folder, prediction_file(folder), stored)
+    progress.command(f"points: {folder / points_file.NAME}")
+    return msgspec.structs.replace(stored, points=made.points, unknown=made.unknown)
+
+
+def read(path: Path) -> Prediction:
+    """The prediction at a path, or in a folder, with all its points; or a sentence saying why there is none."""
+    from resnetx.record import points_file  # with what reads pages of Parquet
+
+    file = prediction_file(path) if is_folder(path) else path
+    found: Prediction = record.read(file, Prediction)
+    if found.points_file is not msgspec.UNSET and (why := packages.obstacle("pyarrow")):
+        raise ConfigError(f"{file}: its points are in {points_file.NAME}, and {why}")
+    return points_file.read_points(file.parent, found)
+
+
+# Bench records on disk: one file, one folder, or a folder of several.
+
+
+def bench_files(path: Path) -> list[Path]:
+    """The files of the benches at a path: itself, or those of its folder and of all below, unless that is a study's."""
+    found = stored(path)
+    if Stored("study", path) in found:
+        return []
+    return [each.file for each in found if each.kind == "bench"]
+
+
+def read_benches(path: Path) -> list[BenchRecord]:
+    """The records of the benches at a path."""
+    return [record.read(file, BenchRecord) for file in bench_files(path)]

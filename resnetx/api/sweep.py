@@ -12,31 +12,36 @@ from typing import Any, Unpack
 import msgspec
 
 from resnetx import __version__, progress
-from resnetx.api.obstacles import obstacle_to, obstacle_to_launch, pointless_transports
-from resnetx.api.publish import publish, refuse_taken
-from resnetx.api.run_line import run_line
-from resnetx.api.runs import announce, machine_name, note_copies, run_file
-from resnetx.api.studies import MeasuredStudy, measured_study
-from resnetx.api.submission import in_a_job_to_come
+from resnetx.api.obstacles import obstacle_to, obstacle_to_launch, pointless_transports, too_large_record
+from resnetx.api.report import publish, refuse_taken
+from resnetx.api.runs import announce, machine_name, note_copies, run_file, run_line
+from resnetx.api.stored import MeasuredStudy, measured_study
 from resnetx.compose import asked, compose, points_of
 from resnetx.config import RunSettings, request_from, run_settings_from
 from resnetx.errors import ConfigError, FileError
 from resnetx.host import cores_read_once
-from resnetx.measure.launch import launcher
-from resnetx.measure.launch.results_folder import write
-from resnetx.measure.rank.record_size import too_large_record
+from resnetx.launching import Launch
+from resnetx.measure.launch import launcher, slurm
+from resnetx.measure.launch.executor import job_script, submit
+from resnetx.measure.launch.scratch import write
 from resnetx.measure.study import trackers
-from resnetx.measure.study.budget import Budget
-from resnetx.measure.study.continuity import check_known_code, check_same_machine
-from resnetx.measure.study.definition import definition, keep_unreadable
-from resnetx.measure.study.estimate import Estimator, estimator
-from resnetx.measure.study.plan import PlannedRun, plan, split_settled
-from resnetx.measure.study.stops import stops
-from resnetx.measure.study.sweep import locked
+from resnetx.measure.study.plan import (
+    PlannedRun,
+    check_known_code,
+    check_same_machine,
+    definition,
+    keep_unreadable,
+    plan,
+    split_settled,
+    stops,
+)
+from resnetx.measure.study.sweep import Budget, Estimator, estimator, locked
 from resnetx.measure.study.sweep import sweep as run_all
 from resnetx.record import SCHEMA, RunFile, RunRecord, RunSummary, StudyFolder, StudyRecord
 from resnetx.request import Request
 from resnetx.settings import keywords
+from resnetx.settings.words import written
+from resnetx.study import Point
 from resnetx.units import duration
 
 MANY = 500  # points; their progress is shown
@@ -275,3 +280,48 @@ def estimator_of(study: AskedStudy) -> Estimator:
         with suppress(FileError):
             runs += load(StudyFolder(file.parent)).runs
     return estimator(runs, on_gpus=gpus_here() > 0)
+
+
+# A verb that measures, as a job of Slurm: submitted outside of a job, and run there by the same command.
+
+
+def in_a_job_to_come(launch: Launch | None) -> bool:
+    """Whether ranks run on nodes of a job of Slurm that is yet to be submitted."""
+    return launch is not None and launch.launcher == "slurm" and not slurm.inside()
+
+
+@dataclass(frozen=True)
+class Submission:
+    """A job that is to be submitted."""
+
+    script: str
+    logs: Path  # the folder of its log
+
+    def submit(self) -> str:
+        """Submits it, and returns the job's number."""
+        return submit(self.script, self.logs)
+
+
+def submission(
+    verb: str, given: Point, launch: Launch | None, results: str | Path, most_gpus: int, more: Sequence[str] = ()
+) -> Submission | None:
+    """The job that runs a verb with these settings; None where it runs right here.
+
+    `most_gpus`: of any of its runs; `more`: further words of the command.
+    """
+    if launch is None or not in_a_job_to_come(launch):
+        return None
+    per_node, own = -(-most_gpus // launch.nodes), launch.site.gpus_per_node
+    if own is not None and per_node > own:
+        raise ConfigError(
+            f"gpus={most_gpus} on nodes={launch.nodes}: {per_node} on each node, which have {own} by the site file "
+            f"(gpus_per_node); use nodes={-(-most_gpus // own)} or fewer gpus"
+        )
+    if not launch.site.exclusive and not any("cpus-per-" in option for option in launch.site.options):
+        progress.note(
+            "exclusive: false: Slurm may give all ranks of a node one CPU; ask for more in the site file, as "
+            "options: [cpus-per-task=32]",
+            warning=True,
+        )
+    logs = Path(results).absolute() / machine_name(launch) / "jobs"
+    return Submission(job_script(verb, [*more, *written(given)], launch, logs), logs)

@@ -8,17 +8,18 @@ from typing import Any, Unpack
 
 import msgspec
 
-from resnetx.api import topology_drawings
-from resnetx.api.system_settings import load_systems, refuse_no_library
+from resnetx.api import drawings
+from resnetx.api.systems import load_systems, refuse_no_library
 from resnetx.api.topology_answers import Answer, Costed, Described, Listed, Paired, Ranked, Routed
 from resnetx.compose import asked, struct_of
 from resnetx.config import sizes_from
 from resnetx.errors import ConfigError
-from resnetx.interconnect import collective, measured, paths, subsets, system
-from resnetx.interconnect.calibration import Calibration, Curve
-from resnetx.interconnect.ladder import with_published
-from resnetx.interconnect.measured import UNCALIBRATED
-from resnetx.interconnect.system import System
+from resnetx.interconnect.collectives import measured, plan, subsets
+from resnetx.interconnect.collectives.calibration import Calibration, Curve
+from resnetx.interconnect.collectives.measured import UNCALIBRATED
+from resnetx.interconnect.collectives.published import with_published
+from resnetx.interconnect.systems import paths, system
+from resnetx.interconnect.systems.system import System
 from resnetx.prediction.scenario import Fabric
 from resnetx.prediction.staged import CLASSES, RATES, StagedClass
 from resnetx.record.topology import TopologyRecord
@@ -59,7 +60,7 @@ def topology(*names: keywords.Text, **settings: Unpack[keywords.TopologyKeywords
     ('ring', 6)
     """
     if list(map(str, names)) == ["new"]:
-        from resnetx.api.new_system import new_system
+        from resnetx.api.systems import new_system
 
         return Records(list(new_system(settings).records()))
     found: list[TopologyRecord] = [record for answer in answers(names, settings) for record in answer.records()]
@@ -86,7 +87,7 @@ def answers(files: Sequence[keywords.Text], settings: Mapping[str, object]) -> l
     if "size" in given:
         return [Paired(each, wanted.transport, _sizes(wanted)) for each in machines]
     if wanted.out:
-        topology_drawings.write([topology_drawings.of_system(each) for each in machines], Path(wanted.out))
+        drawings.write([drawings.of_system(each) for each in machines], Path(wanted.out))
     return [Described(machines, wanted.transport)]
 
 
@@ -142,7 +143,7 @@ def _routed(machines: Sequence[System], devices: list[int]) -> Routed:
 def _costed(machines: Sequence[System], wanted: keywords.TopologyFields, name: str) -> Costed:
     sizes = _sizes(wanted)
     plans = [
-        collective.plan(each, name, wanted.devices, library, wanted.transport)
+        plan.plan(each, name, wanted.devices, library, wanted.transport)
         for library in wanted.library
         for each in machines
     ]
@@ -155,13 +156,13 @@ def _costed(machines: Sequence[System], wanted: keywords.TopologyFields, name: s
             raise ConfigError(
                 f"calibration={wanted.calibration}: valid for one system and one library; give one of each"
             )
-        plans = [collective.calibrate(plans[0], measured.read(wanted.calibration, plans[0].collective))]
+        plans = [plan.calibrate(plans[0], measured.read(wanted.calibration, plans[0].collective))]
     if wanted.out:
-        topology_drawings.write([topology_drawings.of_plan(plan, sizes[-1]) for plan in plans], Path(wanted.out))
+        drawings.write([drawings.of_plan(plan, sizes[-1]) for plan in plans], Path(wanted.out))
     return Costed(plans, wanted.transport, sizes)
 
 
-def _told(plan: collective.CollectivePlan, box: StagedClass, calibration: str | None) -> collective.CollectivePlan:
+def _told(plan: plan.CollectivePlan, box: StagedClass, calibration: str | None) -> plan.CollectivePlan:
     """An all-reduce through the host of a box whose class is told: what such a box measured, for what is described."""
     no_peers = Fabric(plan.system, plan.library, plan.transport).no_peers
     if plan.collective != "allreduce" or calibration is not None or not no_peers:

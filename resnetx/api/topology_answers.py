@@ -6,14 +6,15 @@ from dataclasses import dataclass
 from math import exp
 
 from resnetx import progress
-from resnetx.api import topology_drawings
-from resnetx.interconnect import pair_classes, pair_costs, pair_errors, paths
-from resnetx.interconnect.collective import CollectivePlan
-from resnetx.interconnect.errors import error_of
-from resnetx.interconnect.pair_classes import DescribedPair
-from resnetx.interconnect.paths import Transport
-from resnetx.interconnect.subsets import MANY, GpuSubset
-from resnetx.interconnect.system import System
+from resnetx.api import drawings
+from resnetx.interconnect.collectives.errors import error_of
+from resnetx.interconnect.collectives.plan import CollectivePlan
+from resnetx.interconnect.collectives.subsets import MANY, GpuSubset
+from resnetx.interconnect.pairs import classes, costs
+from resnetx.interconnect.pairs.classes import DescribedPair
+from resnetx.interconnect.systems import paths
+from resnetx.interconnect.systems.paths import Transport
+from resnetx.interconnect.systems.system import System
 from resnetx.record.topology import (
     CollectiveCost,
     GpuChoice,
@@ -58,7 +59,7 @@ class Paired:
 
     def records(self) -> Iterator[PairCosts]:
         """One for each size."""
-        ways = pair_classes.described_pairs(self.machine, self.transport)
+        ways = classes.described_pairs(self.machine, self.transport)
         yield from (_pair_costs(self, ways, size_bytes) for size_bytes in self.sizes)
 
 
@@ -133,13 +134,13 @@ def _pair_costs(paired: Paired, ways: Sequence[DescribedPair], size_bytes: int) 
         transport=paired.transport,
         size_bytes=size_bytes,
         pairs=[_pair_at_size(paired.machine, way, size_bytes) for way in ways],
-        error_source=pair_errors.SOURCE,
+        error_source=costs.SOURCE,
     )
 
 
 def _pair_at_size(machine: System, way: DescribedPair, size_bytes: int) -> PairAtSize:
-    path, cost = way.path, pair_costs.pair_cost(way.path, size_bytes)
-    error = pair_errors.error_of(machine.name, path.kind, "one-way", size_bytes)
+    path, cost = way.path, costs.pair_cost(way.path, size_bytes)
+    error = costs.error_of(machine.name, path.kind, "one-way", size_bytes)
     return PairAtSize(
         source=path.source,
         target=path.target,
@@ -171,7 +172,7 @@ def _route(machine: System, path: paths.Path) -> Route:
 
 def _cost(plan: CollectivePlan, transport: Transport, size_bytes: int) -> CollectiveCost:
     cost, error = plan.cost(size_bytes), error_of(plan, size_bytes)
-    rings = topology_drawings.rings_of(plan, cost)
+    rings = drawings.rings_of(plan, cost)
     return CollectiveCost(
         system=plan.system.name,
         collective=plan.collective,

@@ -9,7 +9,7 @@ from typing import Any, Unpack
 
 import msgspec
 
-from resnetx import bounds, progress
+from resnetx import progress
 from resnetx.api.obstacles import obstacle_to, obstacle_to_launch
 from resnetx.api.runs import announce, machine_name, note_copies, run_file
 from resnetx.api.sweep import one_for_all, requests_of, run_planned, skip
@@ -20,17 +20,15 @@ from resnetx.errors import ConfigError
 from resnetx.host import cores
 from resnetx.loading import is_folder
 from resnetx.measure.study import trackers
-from resnetx.measure.study.continuity import check_known_code, check_same_machine
-from resnetx.measure.study.plan import PlannedRun, split_settled
+from resnetx.measure.study.plan import PlannedRun, check_known_code, check_same_machine, split_settled
 from resnetx.measure.study.sweep import locked
 from resnetx.record import RunFolder, StudyFolder
 from resnetx.record.trace import Trace, TracedBatch, TracedLayer
 from resnetx.request import Request
-from resnetx.settings import keywords
+from resnetx.settings import bounds, keywords
 from resnetx.settings.files import given_path
 from resnetx.table import Record, Records
-from resnetx.traces.checks import refuse_unsound
-from resnetx.traces.files import export
+from resnetx.traces.files import export, refuse_unsound
 from resnetx.traces.runs import read_all, subject
 
 ITERATIONS = 100  # instrumented ones of every batch, where `iterations` is not set
@@ -83,7 +81,7 @@ def trace(file: keywords.Text | None = None, **settings: Unpack[keywords.TraceKe
     `file`: imports a PyTorch profile, or a text of six columns, instead of measuring.
     """
     if file is not None:
-        from resnetx.api.trace_import import import_trace
+        from resnetx.api.imports import import_trace
 
         return Traces([import_trace(given_path(file), settings)])
     return execute(settings)[0]

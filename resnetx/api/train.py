@@ -9,13 +9,15 @@ import msgspec
 from resnetx import progress
 from resnetx.api import runs
 from resnetx.api.obstacles import obstacle_to, obstacle_to_launch
-from resnetx.api.runs import Kept, announce, check_file, note_copies, run_folder
+from resnetx.api.runs import Kept, announce, check_file, note_copies, run_file, run_folder
+from resnetx.choices import NoExchange
 from resnetx.compose import asked, compose, one_point
 from resnetx.config import check, request_from, run_settings_from
 from resnetx.errors import ConfigError
 from resnetx.loading import is_file
-from resnetx.measure.study.continuity import check_known_code
+from resnetx.measure.study.plan import check_known_code
 from resnetx.record import RunFile, RunRecord, read_task
+from resnetx.request import Request
 from resnetx.settings import keywords
 from resnetx.settings.files import given_path
 from resnetx.settings.verbs import VERBS
@@ -99,3 +101,50 @@ def _ranks_here() -> int:
     from resnetx.measure.launch.torchrun import ranks_here
 
     return ranks_here()
+
+
+# Whether several ranks compute what one process would.
+
+
+def verify(**settings: Unpack[keywords.VerifyKeywords]) -> RunRecord:
+    """Compares the ranks of a point with one process, step after step; the record's `equality.equal` is the verdict."""
+    kept = execute_verification(settings)
+    progress.command(f"record: {kept.folder.record}")
+    return kept.record
+
+
+def execute_verification(settings: Mapping[str, object]) -> Kept[RunRecord]:
+    """Compares the ranks of a point with one process, and keeps the record in the results folder."""
+    from resnetx.measure.launch import launcher
+
+    task, results = _task(settings)
+    announce([task.request])
+    if obstacle := obstacle_to(task.request, task.oversubscribe):
+        raise ConfigError(obstacle)
+    folder = run_folder(results, "train", task.request.slug)
+    with progress.waiting(what(task.request), folder.path):
+        return Kept(launcher.execute(task, folder), folder)
+
+
+def what(request: Request) -> str:
+    """What is compared, in a few words."""
+    return f"{request.model.label}, batch {request.batch_size} on gpus={request.gpus}, strategy={request.strategy.kind}"
+
+
+def _task(settings: Mapping[str, object]) -> tuple[RunFile, Path]:
+    point = one_point(asked("verify", settings), "`resnetx verify` compares one")
+    own = VERBS["verify"].own
+    defaults = {key: value for key, value in own.items() if key != "gpus" or "devices" not in point}
+    tree = compose({**defaults, **point, "measure": "equality"})
+    request = request_from(tree)
+    check(request)
+    if request.gpus == 1:
+        raise ConfigError("gpus=1: several ranks are compared with one; use gpus=2 or more")
+    if isinstance(request.strategy, NoExchange):
+        raise ConfigError(
+            "strategy=none exchanges no gradients, so that ranks cannot equal one process; use bucket, "
+            "layerwise, after or server"
+        )
+    run_settings = run_settings_from(tree)
+    check_known_code(run_settings.dirty)
+    return run_file(request, run_settings, None), Path(run_settings.results)

@@ -19,9 +19,8 @@ from typing import TYPE_CHECKING, Literal, NoReturn
 
 from resnetx import __version__
 from resnetx.cli.help import VerbHelp, overview
-from resnetx.cli.lazy_words import is_system, settings_in
 from resnetx.errors import ConfigError
-from resnetx.settings.files import names, path_at_home, searching
+from resnetx.settings.files import CONFIGS, names, path_at_home, searching
 from resnetx.settings.verbs import CFG, INSTEAD, VERBS, WITHOUT_JSON, reads, refuse_unread
 from resnetx.settings.words import key_of
 
@@ -55,7 +54,7 @@ def main_of_rank(kind: Literal["run", "bench"]) -> NoReturn:
 
 def worker(kind: Literal["run", "bench"]) -> int:
     """One rank of a task of this kind; its exit status."""
-    from resnetx.measure.launch.moment import Moment
+    from resnetx.measure.launch.torchrun import Moment
 
     started = Moment.now()
     from resnetx.measure.rank_process import attend, explain_termination
@@ -128,8 +127,6 @@ def _refused(sentence: str) -> int:
 def _run(words: list[str]) -> int:
     """Answers one command line: completion, help, or a verb. Returns the exit status."""
     if words[:1] == ["lab"] and "--" in words:
-        from resnetx.cli.lab_words import words_inside
-
         words = words_inside(words)
     asks = bool({"--help", "-h"} & set(words))
     everything = asks and "--all" in words  # of a verb that may have no such flag
@@ -142,7 +139,7 @@ def _run(words: list[str]) -> int:
         argcomplete.autocomplete(parser, always_complete_options=False)
     options, rest = parser.parse_known_args(words)
     if options.shell_completion is not None:
-        from resnetx.cli.completion import script
+        from resnetx.cli.help import script
 
         print(script(options.shell_completion))
         return 0
@@ -197,7 +194,7 @@ def _act(name: str, options: argparse.Namespace, paths: list[Path], asked: "Poin
     show.begin(options)
     with progress.reporting_to(show.Terminal()):
         if getattr(options, CFG, None) is not None:
-            from resnetx.cli.configuration import show_configuration
+            from resnetx.cli.help import show_configuration
 
             return show_configuration(options.cfg, name, asked)
         return VERBS[name].command(options, paths, asked)
@@ -286,7 +283,7 @@ def _parser(everything: bool = False) -> argparse.ArgumentParser:
 
 
 def _complete(prefix: str, parsed_args: argparse.Namespace, **_: object) -> Iterable[str]:
-    from resnetx.cli.completion import words
+    from resnetx.cli.help import words
 
     return words(prefix, parsed_args)
 
@@ -303,3 +300,43 @@ class _Parser(argparse.ArgumentParser):
             hint = f"did you mean {near[0]}?" if near else f"the verbs are {', '.join(VERBS)}"
             raise ConfigError(f"{found[1]}: no such verb; {hint}")
         raise ConfigError(message)
+
+
+# What can be done with the words of a command line before Hydra is loaded, whose grammar takes 0.1 s to import.
+
+
+def is_system(word: str) -> bool:
+    """Whether a word that could be a path is the name of a system that comes with resnetx, or several: "gx8,dgx2"."""
+    return not Path(word).exists() and all(map(_is_named, word.split(",")))
+
+
+def _is_named(name: str) -> bool:
+    return "/" not in name and (CONFIGS / "system" / f"{name}.yaml").is_file()
+
+
+def settings_in(words: list[str], verb: str | None = None) -> "Point":
+    """The settings of these words of a verb, by name; Hydra is loaded if there are any."""
+    if not words:
+        return {}
+    from resnetx.cli.words import settings_of
+
+    return settings_of(words, verb)
+
+
+# `resnetx lab SETTINGS -- VERB WORDS`: the words of VERB, with the settings of the lab as settings of its own.
+
+
+def words_inside(words: list[str]) -> list[str]:
+    """The command line that runs in the lab; `words` begin with "lab" and have "--" among them."""
+    from resnetx.api.lab import INSIDE, settings_inside
+    from resnetx.settings.words import written
+
+    place = words.index("--")
+    own, inside = words[1:place], words[place + 1 :]
+    if not inside or inside[0] not in INSIDE:
+        raise ConfigError(f"{(inside or ['--'])[0]}: expected a verb that runs in the lab: {', '.join(INSIDE)}")
+    own = [f"systems={word}" if is_system(word) else word for word in own]
+    for word in own:
+        if "=" not in word or word.startswith("-"):
+            raise ConfigError(f"{word}: the lab has settings (systems=, scale=, transport=); others go behind --")
+    return [*inside, *written(settings_inside(settings_in(own, "lab")))]

@@ -15,13 +15,13 @@ from typing import Generic
 from resnetx.api.obstacles import obstacle_to
 from resnetx.api.runs import check_file, note_copies, run_folder
 from resnetx.api.train import task_of
-from resnetx.cli.lazy_words import settings_in
+from resnetx.cli import settings_in
 from resnetx.compose import asked
 from resnetx.config import check
 from resnetx.errors import ConfigError
 from resnetx.loading import is_file
 from resnetx.measure.launch import torchrun
-from resnetx.measure.launch.moment import Moment
+from resnetx.measure.launch.torchrun import Moment
 from resnetx.record import BenchFile, BenchRecord, Ended, RunFile, RunFolder, RunRecord, TaskFile, TaskRecord, read_task
 
 

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import msgspec
-from rich.console import RenderableType
+from rich.console import Console as _RichConsole
+from rich.console import ConsoleOptions, RenderableType
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -21,14 +22,38 @@ from rich.progress import (
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
+from rich.segment import Segment
 from rich.table import Column
 from rich.text import Text
 
-from resnetx.cli.console import Console
-from resnetx.cli.prose import beside, width_of, wrapped
-from resnetx.cli.table_layout import lay_out
+from resnetx.cli.table_layout import beside, lay_out, width_of, wrapped
 from resnetx.progress import Counter
-from resnetx.visible import UNSHOWN, on_one_line
+from resnetx.visible import UNSHOWN, on_one_line, visible
+
+# The console for all output that is not JSON: it shows control characters instead of executing them.
+#
+# Names and texts in records, studies and traces come from anywhere. A terminal would obey the escapes in them (clear
+# the screen, set its title, show a line as another one), so these are shown written out: `\x1b`.
+
+
+class Console(_RichConsole):
+    """rich's console without markup; a closed pipe is not an error (`cli` then exits silently)."""
+
+    def __init__(self, **more: Any) -> None:
+        super().__init__(highlight=False, markup=False, **more)
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
+
+    def render_str(self, text: str, **more: Any) -> Text:
+        """A string or cell, escaped before its width is measured."""
+        return super().render_str(visible(text), **more)
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """Whatever else is shown, as the description of a progress bar; rich's own controls stay what they are."""
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else Segment(visible(segment.text), segment.style)
+
 
 T = TypeVar("T")
 

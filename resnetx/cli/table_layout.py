@@ -6,12 +6,16 @@ room goes on in a further block below, whose rows begin as those above. Cells ar
 of prose, which goes on below itself. No line ends in blanks.
 """
 
+import os
+import re
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import IO
 
 from rich.cells import cell_len
 
-from resnetx.cli.prose import beside
+from resnetx.units import whole
 
 _GAP = "  "
 _PROSE = 30  # columns that a column of prose wants beside the others
@@ -132,3 +136,56 @@ def _blocks(
 def _leading(places: Sequence[int], widths: Sequence[int], width: int | None) -> int:
     """How many of the columns fit beside each other, at least one."""
     return max((end for end in range(1, len(places) + 1) if _fits(places[:end], widths, width)), default=1)
+
+
+# Prose laid out as lines of a terminal: broken between words, never inside one and never inside `back-ticks`, so that
+# what a reader copies (a path, a command) stays in one piece. A number stays with its unit.
+#
+# A width of None has no limit. It is that of a file or a pipe: a program reads whole sentences, whatever the terminal
+# that started it.
+
+WIDEST = 100  # columns: longer lines are hard to read, however wide the terminal is
+_NO_BREAK = "\N{NO-BREAK SPACE}"
+
+
+def width_of(stream: IO[str]) -> int | None:
+    """Columns of the terminal that a stream is read on; None where it is none."""
+    try:
+        if not stream.isatty():
+            return None
+        chosen = os.environ.get("COLUMNS", "")
+        return int(chosen) if chosen.isdecimal() else os.get_terminal_size(stream.fileno()).columns or None
+    except (ValueError, OSError):  # a stream that is closed, or has no file
+        return None
+
+
+def wrapped(text: str, width: int | None, indent: int = 0) -> str:
+    """Lines of text, each broken between words; `indent`: blanks before what a broken line goes on with."""
+    return "\n".join(_broken(line, width, _leading_blanks(line) + " " * indent) for line in text.split("\n"))
+
+
+def beside(name: str, text: str, at: int, width: int | None) -> str:
+    """A name, and beside it from column `at` on what is said of it."""
+    return _broken(f"{name:{at}}{text}", width, " " * at, at + WIDEST)
+
+
+def _broken(line: str, width: int | None, indent: str, widest: int = WIDEST) -> str:
+    """A line broken at `width` (None: not at all); quoted `words` stay together."""
+    if width is None:
+        return line.rstrip()
+    kept = whole(re.sub(r"`[^`]*`", lambda quoted: quoted[0].replace(" ", _NO_BREAK), line))
+    head = _leading_blanks(kept)
+    lines = textwrap.wrap(
+        kept.lstrip(" "),
+        min(width, widest),
+        initial_indent=head,
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return "\n".join(lines).replace(_NO_BREAK, " ")
+
+
+def _leading_blanks(line: str) -> str:
+    """The blanks that a line begins with."""
+    return " " * (len(line) - len(line.lstrip(" ")))

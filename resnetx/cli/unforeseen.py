@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TextIO
 
 from resnetx import __version__
-from resnetx.cli.prose import width_of, wrapped
+from resnetx.cli.table_layout import width_of, wrapped
 from resnetx.visible import on_one_line, visible
 
 
@@ -29,8 +29,7 @@ def refused(error: OSError) -> int:
 
 def mistake(error: Exception) -> int:
     """Reports a bug in resnetx, and the file with the traceback; status 1."""
-    from resnetx.measure.launch.ending import sentence
-    from resnetx.measure.launch.out_of_memory import no_memory
+    from resnetx.measure.launch.ending import no_memory, sentence
 
     what = sentence(error)
     if no_memory(what):

@@ -16,7 +16,7 @@ from hydra.core.override_parser.types import Override, OverrideType
 from hydra.errors import HydraException
 
 from resnetx.errors import ConfigError, shortened
-from resnetx.settings import types
+from resnetx.settings import words
 from resnetx.settings.files import at_home
 from resnetx.settings.table import PATHS, TABLE
 from resnetx.settings.words import key_of
@@ -75,12 +75,12 @@ def _several(key: str, verb: str | None) -> str:
 
 
 def _is_text(key: str, verb: str | None) -> bool:
-    return key.startswith("env.") or (key in TABLE and TABLE[key].comma) or types.takes_one_text(key, verb)
+    return key.startswith("env.") or (key in TABLE and TABLE[key].comma) or words.takes_one_text(key, verb)
 
 
 def _are_pairs(key: str, items: list[str]) -> bool:
     """Whether words are pairs of a map, `32:195` of `rate`."""
-    keys = types.keys_of_map(key)
+    keys = words.keys_of_map(key)
     return keys is not None and all(map(_PAIRS[keys].fullmatch, items))
 
 
@@ -94,15 +94,15 @@ def _bracketed(word: str, verb: str | None) -> str:
         return f"{key}={{{value}}}"
     if _is_text(key, verb):
         return f"{key}='{value}'" if re.search("[,=^]", value) else word  # which Hydra takes in quotes only
-    if types.takes_sets(key) and "+" in value:
+    if words.takes_sets(key) and "+" in value:
         sets = ",".join(f"[{','.join(item.split('+'))}]" for item in items)
         return f"{key}=[{sets}]"
-    if types.takes_counts(key) and (found := re.fullmatch(r"(\d+)-(\d+)", value)):
+    if words.takes_counts(key) and (found := re.fullmatch(r"(\d+)-(\d+)", value)):
         first, last = found.groups()
         raise ConfigError(
             f"{word}: a list is written {key}={first},{last}, and every number between {key}={first}..{last}"
         )
-    ranged = types.takes_counts(key) and any(map(_RANGE.fullmatch, items))
+    ranged = words.takes_counts(key) and any(map(_RANGE.fullmatch, items))
     if len(items) == 1 and not ranged:
         return word
     if "" in (item.strip() for item in items):

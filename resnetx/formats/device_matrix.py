@@ -10,6 +10,7 @@ References: nvidia-smi(1), "topo"; rocm-smi --showtopo.
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import combinations
 
 from resnetx.loading import File
 
@@ -233,3 +234,71 @@ def _check(file: File, matrix: DeviceMatrix) -> None:
             if (cell == "X") != (row == column) and cell in ("X", "SYS", "SOC", "NODE", "PHB", "PXB", "PIX", "OK"):
                 where = f"the row of {row} says {cell} in the column of {column}"
                 raise file.error(f"{where}; expected X of a device and itself, and only there", matrix.lines[row])
+
+
+# `rocm-smi --showtopo`: which AMD GPUs are joined by XGMI, and which NUMA node each is on.
+#
+# The kind of link says XGMI also of GPUs that reach each other through others, and hops are 1 then, too; the weight
+# tells them apart: 15 for one XGMI link on the way, 30 for two. How many links join a pair, it does not say.
+#
+# References: ROCm/rocm-systems issues 5763 and 7372 (hops and weights); rocm_smi.py of ROCm.
+
+XGMI_WEIGHT = 15  # of each XGMI link on the way (amdkfd, kfd_topology.c)
+
+_NUMA = re.compile(r"GPU\s*\[?(\d{1,4})\]?\s*:\s*\(Topology\)\s*Numa (?:Node|Affinity):\s*(-?\d{1,4})", re.IGNORECASE)
+_NAME = re.compile(r"GPU\s*\[?(\d{1,4})\]?\s*:\s*Card [Ss]eries:\s*(\S.{0,80})")
+
+
+@dataclass(frozen=True)
+class RocmTopo:
+    """What `--showtopo` says."""
+
+    gpus: tuple[str, ...]
+    direct: frozenset[tuple[str, str]]  # pairs that an XGMI link joins, each once
+    affinity: dict[str, str]  # GPU -> "NUMA 0"
+    names: dict[int, str]  # GPU -> its name, by --showproductname
+    notes: tuple[str, ...]
+
+
+def recognised(text: str) -> bool:
+    """Whether a text may be of rocm-smi."""
+    return bool(re.search(r"between two GPUs|ROCm System Management|\(Topology\)", text))
+
+
+def parse(file: File, text: str) -> RocmTopo:
+    """The tables of a text; refuses one without that of the kinds of links."""
+    tables = {name: matrix for matrix in matrices(file, text) for name in ("Weight", "Hops", "Link Type")
+              if matrix.title.strip("= ").startswith(name)}  # fmt: skip
+    kinds, weights = tables.get("Link Type"), tables.get("Weight")
+    if kinds is None or not kinds.gpus:
+        raise file.error('no table "Link Type between two GPUs"; expected the text of rocm-smi --showtopo')
+    lines = plain_lines(text)
+    found = [match for match in map(_NUMA.search, lines) if match]
+    affinity = {f"GPU{match[1]}": f"NUMA {match[2]}" for match in found if int(match[2]) >= 0}
+    pairs = [pair for pair in combinations(kinds.gpus, 2) if _kind(file, kinds, *pair) == "XGMI"]
+    least = min((weight for pair in pairs if (weight := _weight(file, weights, *pair))), default=XGMI_WEIGHT)
+    direct = [pair for pair in pairs if (_weight(file, weights, *pair) or least) == least]
+    notes = ["rocm-smi does not say how many XGMI links join two GPUs"] * bool(direct)
+    if weights is None:
+        notes += ["without the table of weights, GPUs that reach each other through others look joined"] * bool(direct)
+    names = {int(match[1]): match[2].strip() for match in map(_NAME.search, lines) if match}
+    return RocmTopo(tuple(kinds.gpus), frozenset(direct), affinity, names, tuple(notes))
+
+
+def _kind(file: File, matrix: DeviceMatrix, one: str, other: str) -> str:
+    said = {cell for cell in (matrix.cell(one, other), matrix.cell(other, one)) if cell is not None}
+    if not said <= {"XGMI", "PCIE", "UNKNOWN", "N/A"} or len(said) > 1:
+        what = " and ".join(sorted(said))
+        raise file.error(f"{one} to {other} is {what}; expected XGMI or PCIE, both ways alike", matrix.lines.get(one))
+    return said.pop() if said else "N/A"
+
+
+def _weight(file: File, matrix: DeviceMatrix | None, one: str, other: str) -> int | None:
+    if matrix is None or not {one, other} <= set(matrix.devices):
+        return None
+    cell = matrix.cell(one, other) or matrix.cell(other, one)
+    if cell is None or cell == "N/A":
+        return None
+    if not re.fullmatch(r"\d{1,6}", cell):
+        raise file.error(f"the weight {one} to {other} is {cell}; expected a number", matrix.lines.get(one))
+    return int(cell)

@@ -11,6 +11,7 @@ lies in the backward pass, as its forward time all else, and as its communicatio
 say whose gradients a message has.
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -20,12 +21,11 @@ from pathlib import Path
 from statistics import median
 
 from resnetx.errors import FileError
-from resnetx.formats.chrome_events import ChromeTrace, Event, decode
+from resnetx.formats.chrome import ChromeTrace, Event, decode
 from resnetx.formats.kineto_iterations import ProfiledIteration, ProfiledLayer, iterations_in
 from resnetx.formats.kineto_windows import HOW_TO_MARK, Iterations, find_iterations
 from resnetx.formats.kineto_work import DEVICE, works
-from resnetx.formats.parallelism import parallelism
-from resnetx.record.limits import refuse_large_trace
+from resnetx.record.files import refuse_large_trace
 from resnetx.record.trace import LayerTimes, TracedLayer
 from resnetx.record.unknown import Unknown, known
 
@@ -215,3 +215,39 @@ def _gpu(file: ChromeTrace, events: Iterable[Event]) -> str:
     used = {event.pid for event in events if event.kind in DEVICE}  # Kineto writes a GPU's number as their process
     names = {each.name for each in file.devices if each.id in used} or {each.name for each in file.devices}
     return names.pop() if used and len(names) == 1 else ""
+
+
+# How a profiled program shared its work with other processes, by the names in its profile.
+#
+# A prediction multiplies one process that trains alone. A rank that holds a part of the parameters, of the layers or of
+# each layer computes something else, and one of DistributedDataParallel computes while all-reduces run.
+#
+# Names: torch 2.15's own (`torch/distributed/fsdp`, `tensor`, `_functional_collectives.py`, c10d's record functions),
+# NCCL's kernels, DeepSpeed's and Megatron's annotations.
+
+MOST_CHARACTERS = 500  # of a name that are looked at: kernels of templates have thousands
+
+# Names that only a kind of parallelism has, the most specific first.
+_SIGNS = {
+    "fully sharded data parallelism (FSDP)": r"fsdp::|FullyShardedDataParallel",
+    "ZeRO": r"ZeroRedundancyOptimizer|deepspeed",
+    "expert parallelism (all-to-all)": r"all_?to_?all",
+    "pipeline parallelism (sends and receives)": r"(c10d|gloo|nccl)::?(send|recv)|nccl\w*SendRecv",
+    "sharded parameters (all-gathers and reduce-scatters)": r"(c10d|gloo|nccl|_c10d_functional)::?\w*(gather|scatter)"
+    r"|nccl\w*(AllGather|ReduceScatter)",
+    "DistributedDataParallel": r"DistributedDataParallel|distributed\.ddp\.",
+    "tensor parallelism (all-reduces within the model)": r"_c10d_functional::|(c10d|gloo|nccl)::?all_?reduce"
+    r"|nccl\w*AllReduce",
+}
+
+
+def parallelism(names: Iterable[str], world_size: int | None) -> str:
+    """The kind of parallelism that a profile shows, in words; "" for that of one process.
+
+    `names`: of all events; `world_size`: processes by the profile itself, None where it does not say.
+    """
+    if world_size == 1:  # whatever it is called, it is whole
+        return ""
+    text = "\n".join({name[:MOST_CHARACTERS] for name in names})
+    parallelism = next((kind for kind, sign in _SIGNS.items() if re.search(sign, text, re.IGNORECASE)), "")
+    return parallelism or (f"a group of {world_size} processes" if world_size else "")

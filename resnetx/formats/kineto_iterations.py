@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from resnetx.formats.chrome_events import Event
+from resnetx.formats.chrome import Event
 from resnetx.formats.kineto_work import ONE_PROCESS, Call, Work, Works, is_copy_from_host
 from resnetx.record.unknown import Unknown
 

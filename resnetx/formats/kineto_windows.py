@@ -17,7 +17,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from resnetx.errors import FileError
-from resnetx.formats.chrome_events import Event
+from resnetx.formats.chrome import Event
 from resnetx.formats.kineto_iterations import UPDATE, Window, undone_by
 from resnetx.formats.kineto_work import Work, Works
 

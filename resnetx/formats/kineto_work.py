@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from resnetx.formats.chrome_events import Details, Event, first_of
+from resnetx.formats.chrome import Details, Event, first_of
 
 WorkKind = Literal["operation", "node", "update", "input", "communication"]
 

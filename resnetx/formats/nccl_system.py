@@ -21,8 +21,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from resnetx.errors import FileError, shortened
-from resnetx.formats.nccl_channels import channels_of
-from resnetx.formats.nccl_nics import card_names
+from resnetx.formats.nccl_log import card_names, channels_of
 from resnetx.formats.pci_tree import C2c, NvlinkEnd, PciNode, PciTree, device_id
 from resnetx.loading import File
 from resnetx.visible import visible

@@ -12,17 +12,140 @@ Source: NVIDIA/nccl-tests, src/common.cu and src/util.cu, and ROCm/rccl-tests, s
 
 import math
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
 from resnetx.errors import shortened
-from resnetx.formats import nccl_ranks, pasted
-from resnetx.formats.nccl_ranks import NOT_SAID, Rank, RankList
+from resnetx.formats import logs
 from resnetx.formats.nccl_rows import Half, Printed, Row, printed, telling
 from resnetx.loading import File
 from resnetx.operations import OPERATIONS
-from resnetx.record.limits import MOST_BYTES
+from resnetx.record.files import MOST_BYTES
 from resnetx.visible import visible
+
+# Where the ranks of nccl-tests ran: the list that it prints, and the command that started them.
+#
+# #  Rank  0 Group  0 Pid   6287 on     node-a device  0 [0x18] NVIDIA H200
+# #   Rank  0 uses device  0 [0x05] Tesla P100                                  NCCL 1
+# mpirun -np 16 ./build/all_reduce_perf -b 8 -e 1G -f 2 -g 1
+
+_LISTED = re.compile(
+    r"^\s*#?\s*(?:Rank|Device)\s+(?P<rank>\d{1,7})\s+(?:Group\s+(?P<group>\d{1,7})\s+)?(?:Pid\s+\d{1,10}\s+)?"
+    r"(?:on\s+(?P<host>\S{1,255})\s+device|uses\s+device|->)\s+(?P<device>\d{1,4})\s+\[(?P<bus>[^\]]{1,40})\]\s?(?P<name>.{0,200})"
+)
+_PROGRAM = re.compile(
+    r"(?:^|[\s/\"'`])(?P<name>[a-z_]{1,40}?)_(?P<kind>perf|test)(?:_mpi)?\b(?P<after>[^|;&>]{0,1000})"
+)
+_LAUNCHER = re.compile(r"\b(?:mpirun|mpiexec|orterun|prun|srun|jsrun)\b")
+_PROCESSES = re.compile(r"(?:^|\s)(?:-np|-n|--np|--ntasks)[ =]?(\d{1,7})\b")
+_THREADS = re.compile(r"\s(?:-t|--nthreads)[ =]?(\d{1,4})\b")
+_GPUS = re.compile(r"\s(?:-g|--ngpus)[ =]?(\d{1,4})\b")
+_SUMMED_UP = re.compile(r"nThreads?:? (\d{1,4}) nGpus:? (\d{1,4})\b")
+
+
+@dataclass(frozen=True)
+class Rank:
+    """One line of the list."""
+
+    rank: int
+    group: int  # of several that ran at once, each for itself
+    host: str | None
+    device: int
+    bus_id: str | None
+    name: str
+    bus: str = ""  # as the list has it: a number, or an address
+
+
+@dataclass(frozen=True)
+class RankList:
+    """The list, or what the command says instead of it."""
+
+    ranks: tuple[Rank, ...] = ()
+    in_command: int | None = None
+    in_each_process: int | None = None  # of the line that sums the options up
+
+    @property
+    def groups(self) -> int:
+        """How many communicators ran at once (NCCL_TESTS_SPLIT)."""
+        return len({rank.group for rank in self.ranks}) or 1
+
+    @property
+    def count(self) -> int | None:
+        """Ranks of one collective; the list may have lost lines, but numbers them."""
+        if not self.ranks:
+            return None
+        if self.groups > 1:
+            return max(Counter(rank.group for rank in self.ranks).values())
+        return 1 + max(rank.rank for rank in self.ranks)
+
+    @property
+    def complete(self) -> bool:
+        return bool(self.ranks) and self.groups == 1 and len(self.ranks) == self.count
+
+
+NOT_SAID = RankList()
+
+
+def listed(line: str) -> Rank | None:
+    """A rank that a line lists."""
+    if (found := _LISTED.match(line)) is None:
+        return None
+    bus = found["bus"] if ":" in found["bus"] else None  # the number of a bus alone is no address
+    rank, group, device = int(found["rank"]), int(found["group"] or 0), int(found["device"])
+    return Rank(rank, group, found["host"], device, bus, " ".join(found["name"].split()), found["bus"])
+
+
+def rank_list(ranks: Iterable[Rank], in_command: int | None, in_each_process: int | None) -> RankList:
+    """Those of one table; a rank that is listed twice counts once."""
+    by_rank = {rank.rank: rank for rank in ranks}
+    told_apart = tuple(_hosts_apart(by_rank[number] for number in sorted(by_rank)))
+    return RankList(told_apart, in_command, in_each_process)
+
+
+def _hosts_apart(ranks: Iterable[Rank]) -> Iterator[Rank]:
+    """The ranks, with a number behind the name of a host that has a device again: NCCL lets no two ranks share one."""
+    seen: Counter[tuple[str, int, str]] = Counter()
+    for rank in ranks:
+        if rank.host is not None and rank.bus:
+            device = rank.host, rank.device, rank.bus
+            seen[device] += 1
+            yield replace(rank, host=f"{rank.host} ({seen[device]})") if seen[device] > 1 else rank
+        else:
+            yield rank
+
+
+@dataclass(frozen=True)
+class Command:
+    """A test that a line starts, or names; None: it does not say."""
+
+    program: str | None  # less "_perf": "all_reduce"
+    ranks: int | None
+
+
+def command(line: str) -> Command | None:
+    """The test in a command line, or in what a test prints of itself."""
+    if (found := _PROGRAM.search(line)) is None or (found["kind"] == "test" and not found["name"].endswith(_OLD)):
+        return None
+    before, after = line[: found.start()], found["after"]
+    launched, processes = _LAUNCHER.search(before), _PROCESSES.search(before)
+    own = [int(option[1]) for option in (_THREADS.search(after), _GPUS.search(after)) if option]
+    if (launched and not processes) or not (own or launched):
+        return Command(found["name"], None)
+    ranks = int(processes[1]) if launched and processes else 1
+    for each in own:
+        ranks *= each
+    return Command(found["name"], ranks if ranks > 1 else None)
+
+
+_OLD = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce")  # programs of NCCL 1
+
+
+def in_each_process(line: str) -> int | None:
+    """Ranks of one process, by the line that sums the options up."""
+    found = _SUMMED_UP.search(line)
+    return int(found[1]) * int(found[2]) if found else None
+
 
 PROGRAMS = {operation.program: operation.name for operation in OPERATIONS.values()}
 
@@ -133,7 +256,7 @@ _HEADLESS = [
 def _heading(line: str) -> _Heading | None:
     if (found := _START.match(line.lstrip())) is None:
         return None
-    words = [word.lstrip("#").lower() for word in pasted.cells(line)]
+    words = [word.lstrip("#").lower() for word in logs.cells(line)]
     labels = [_SAME.get(word, word) for word in words if word]
     starts = [place for place, label in enumerate(labels) if label in ("time", "cputime")]
     if not starts:
@@ -170,7 +293,7 @@ class _Reader:
 
     def line(self, number: int, line: str) -> None:
         """One line of the text."""
-        words = pasted.cells(line)
+        words = logs.cells(line)
         words = words[1:] if words[:1] == ["#"] else words  # of a table that became a comment as a whole
         words = [_plain_number(word) for word in words]
         if heading := _heading(line):
@@ -179,7 +302,7 @@ class _Reader:
             self._begin(heading)
         elif len(words) > 3 and all(_COUNT.fullmatch(word) for word in words[:2]) and words[2][0].isalpha():
             self._row(number, words)
-        elif rank := nccl_ranks.listed(line):
+        elif rank := listed(line):
             if self.above:
                 self.ranks, self.above = [], False
             self.ranks.append(rank)
@@ -190,9 +313,9 @@ class _Reader:
         elif failed := _FAILED.search(line):
             if self.tables:
                 self.tables[-1].out_of_bounds += int(failed[1])
-        elif each := nccl_ranks.in_each_process(line):
+        elif each := in_each_process(line):
             self.in_each_process = each
-        elif named := nccl_ranks.command(line):
+        elif named := command(line):
             if _CONCLUDED.search(line):
                 if self.tables and self.tables[-1].program is None:
                     self.tables[-1].program = named.program
@@ -201,7 +324,7 @@ class _Reader:
 
     def _begin(self, heading: _Heading) -> None:
         self.heading = heading
-        ranks = nccl_ranks.rank_list(self.ranks, self.in_command, self.in_each_process)
+        ranks = rank_list(self.ranks, self.in_command, self.in_each_process)
         self.tables.append(NcclTable([], self.program, ranks, counts_parts=not heading.old))
         self.program, self.above = None, True
 
@@ -217,7 +340,7 @@ class _Reader:
     def ended(self) -> list[NcclTable]:
         """All tables."""
         if self.without_heading and (rows := _headless(self.without_heading)):
-            ranks = nccl_ranks.rank_list(self.ranks, self.in_command, self.in_each_process)
+            ranks = rank_list(self.ranks, self.in_command, self.in_each_process)
             self.tables.insert(0, NcclTable(rows, self.program, ranks))
         programs = {table.program for table in self.tables if table.program} | {self.program} - {None}
         for table in self.tables:
@@ -241,7 +364,7 @@ def _plain_number(word: str) -> str:
 def tables_of(file: File, text: str) -> list[NcclTable]:
     """The tables of a text."""
     reader = _Reader(file)
-    for number, line in pasted.numbered(pasted.plain(text)):
+    for number, line in logs.numbered(logs.plain(text)):
         reader.line(number, line)
     return reader.ended()
 

@@ -5,20 +5,23 @@ of ranks: by its list of ranks, by the command above it, by its figures.
 """
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Literal
+from statistics import fmean, median
+from typing import Any, Literal
 
 import msgspec
 
 from resnetx.errors import FileError, shortened
-from resnetx.formats import nccl_ranks, other_programs, pasted
-from resnetx.formats.nccl_ranks import NOT_SAID, Rank, RankList
+from resnetx.formats import logs, nccl_table
 from resnetx.formats.nccl_rows import MOST_RANKS, Half, Interval, Reading, Row, printed, reading
-from resnetx.formats.nccl_table import CPU_TIME, NcclTable, tables_of
+from resnetx.formats.nccl_table import CPU_TIME, NOT_SAID, NcclTable, Rank, RankList, tables_of
 from resnetx.loading import File, decode
 from resnetx.operations import OPERATIONS
-from resnetx.record.limits import MOST_BYTES, LONGEST_s, SHORTEST_s
+from resnetx.record import BenchPoint, BenchRecord
+from resnetx.record.bench import ELEMENT_BYTES
+from resnetx.record.files import MOST_BYTES, LONGEST_s, SHORTEST_s
 from resnetx.units import size_text
 from resnetx.visible import visible
 
@@ -99,8 +102,8 @@ def _without_results(file: File, content: bytearray) -> FileError:
     """What a file without results is, as far as that can be told."""
     if file.path.suffix == ".json":
         return file.error(_NO_RESULT)
-    text = pasted.plain(file.decoded(content))
-    if program := other_programs.named(text):
+    text = logs.plain(file.decoded(content))
+    if program := named(text):
         return file.error(f"is of {program}; expected results of nccl-tests")
     lines = text.splitlines()
     if any(_HEADS.match(line) and "busbw" in below for line, below in pairwise(lines)):
@@ -169,13 +172,13 @@ def _of_json(file: File, content: bytearray) -> list[NcclTable]:
     ):
         raise file.error(CPU_TIME)
     rows = [row for number, each in enumerate(written.results, 1) if (row := _of_result(number, each))]
-    named = nccl_ranks.command(" ".join(written.args)) or nccl_ranks.Command(None, None)
+    named = nccl_table.command(" ".join(written.args)) or nccl_table.Command(None, None)
     config = written.config
     listed = [
         Rank(each.rank, each.group, each.hostname, each.device or 0, None, each.device_info) for each in config.devices
     ]
     several = listed if len(listed) > 1 else []
-    ranks = nccl_ranks.rank_list(several, named.ranks, config.nthreads * config.ngpus)
+    ranks = nccl_table.rank_list(several, named.ranks, config.nthreads * config.ngpus)
     failed = int(min(max(0.0, written.out_of_bounds.count), MOST_BYTES))
     return [NcclTable(rows, named.program, ranks, out_of_bounds=failed)]
 
@@ -314,3 +317,105 @@ def _wrong(table: NcclTable, read: Reading, ranks: int) -> str:
 
 
 _MOST_NAMED = 10  # sizes in a sentence
+
+
+# A bench record as the JSON that nccl-tests writes with -J (version 3 of its layout), one file for each collective.
+#
+# Times are medians, of queues where there were any, as nccl-tests times these. What resnetx has measured is either in
+# place or out of place: the other half is "nan", as nccl-tests has what it did not measure.
+#
+# Reference: nccl-tests, src/util.cu.
+
+VERSION = 3
+_TYPES = {"fp32": "float", "bf16": "bfloat16", "fp16": "half"}
+_NOT_MEASURED = {"time": "nan", "alg_bw": "nan", "bus_bw": "nan", "nwrong": "N/A"}
+
+
+def encoded(record: BenchRecord, collective: str, times_s: Sequence[Sequence[float]]) -> bytes:
+    """One collective of a record; `times_s`: of each of its points, those that bandwidths are of."""
+    points = [point for point in record.points if point.collective == collective]
+    results = [_json_result(record, point, median(times)) for point, times in zip(points, times_s, strict=True)]
+    wrong = sum(point.wrong or 0 for point in points)
+    busbw = [result[_place(record, collective)]["bus_bw"] for result in results]
+    tree = {
+        "version": VERSION,
+        "start_time": record.started_at,
+        "args": [f"{OPERATIONS[collective].program}_perf"],
+        "env": dict(record.environment.variables) if record.environment else {},
+        "nccl_version": record.library,
+        "config": {"devices": _devices(record)},
+        "results": sorted(results, key=lambda result: int(result["size"])),
+        "out_of_bounds": {"count": wrong, "okay": wrong == 0},
+        "average_bus_bandwidth": {"bandwidth": fmean(busbw), "okay": True},
+    }
+    return msgspec.json.format(msgspec.json.encode(tree), indent=2) + b"\n"
+
+
+def _json_result(record: BenchRecord, point: BenchPoint, time_s: float) -> dict[str, Any]:
+    operation, dtype = OPERATIONS[point.collective], record.request.dtype if record.request else "fp32"
+    algbw_GBps = point.size_bytes / time_s / 1e9
+    measured = {
+        "time": time_s * 1e6,
+        "alg_bw": algbw_GBps,
+        "bus_bw": algbw_GBps * operation.bus_factor(record.world_size or 1),
+        "nwrong": "N/A" if point.wrong is None else point.wrong,
+    }
+    place = _place(record, point.collective)
+    other = {"in_place": "out_of_place", "out_of_place": "in_place"}[place]
+    return {
+        "size": point.size_bytes,
+        "count": point.size_bytes // ELEMENT_BYTES[dtype] // ((record.world_size or 1) if operation.in_parts else 1),
+        "type": _TYPES[dtype],
+        "redop": "sum" if operation.adds else "none",
+        "root": 0 if point.collective in ("broadcast", "reduce", "gather", "scatter") else -1,
+        place: measured,
+        other: _NOT_MEASURED,
+    }
+
+
+def _place(record: BenchRecord, collective: str) -> str:
+    """Which half of a result was measured; of an imported record the first, which is read."""
+    place = (record.request.place or OPERATIONS[collective].places[0]) if record.request else "out"
+    return "in_place" if place == "in" else "out_of_place"
+
+
+def _devices(record: BenchRecord) -> list[dict[str, Any]]:
+    if record.devices is None:
+        return [{"rank": rank} for rank in range(record.world_size or 0)]
+    return [
+        {"rank": device.rank, "hostname": device.node, "device": device.index, "device_info": device.name}
+        for device in record.devices
+    ]
+
+
+# Programs whose output looks like that of a bench, or is pasted as one, and is of something else: named, not read.
+#
+# named("RDMA_Write BW Test ...")      # "perftest (ib_write_bw, ...): from one network card to another"
+
+_MARKS = (
+    (
+        r"^\s*(?:RDMA_Write|RDMA_Read|Send|Write_imm|Atomic\w*)\s+(?:Bidirectional )?(?:BW|Latency)\b.{0,40}Test"
+        r"|^\s*#?bytes\s+(?:#\w{1,9}\s+)?#?iterations\s+(?:BW peak|t_min|t_avg)",
+        "perftest (ib_write_bw, ib_send_bw, ib_read_lat, ...): copies from one network card to another",
+    ),
+    (
+        r"^\[ *ID\]\s+Interval\s+Transfer\s+(?:Bandwidth|Bitrate)|^iperf \d",
+        "iperf: one or more sockets between two hosts",
+    ),
+    (r"^MIGRATED \w+ STREAM TEST|^MIGRATED \w+ REQUEST/RESPONSE TEST", "netperf: sockets between two hosts"),
+    (r"^(?:tcp|rc|uc|ud|rds|sdp)_\w{1,30}:\s*$", "qperf: sockets or network cards of two hosts"),
+    (r"^\|.{0,80}overhead \(usec\)", "ucx_perftest: messages of UCX between two processes"),
+    (r"^#\s*Intel(?:\(R\))? MPI Benchmark|^\s*#bytes\s+#repetitions\s+t", "the Intel MPI Benchmarks"),
+    (r"^\[CUDA Bandwidth Test\]", "bandwidthTest of the CUDA samples: copies between one GPU and the host"),
+    (r"RocmBandwidthTest Version|^\s*Inter-Device Access\s*$", "rocm-bandwidth-test"),
+    (r"^TransferBench v", "TransferBench"),
+    (r"^Function\s+Best Rate MB/s\s+Avg time", "STREAM: the memory of one host"),
+    (r"^\s*GPU0\s+(?:GPU1|CPU Affinity|.{0,200}NUMA Affinity)", "nvidia-smi topo -m, which `topology --import` reads"),
+    (r"NCCL INFO ", "a log of NCCL (NCCL_DEBUG=INFO) without a table of nccl-tests"),
+)  # fmt: skip
+_KNOWN = tuple((re.compile(mark, re.MULTILINE), name) for mark, name in _MARKS)
+
+
+def named(text: str) -> str:
+    """The program that a text is of, and what that does; "" for none that is known."""
+    return next((name for mark, name in _KNOWN if mark.search(text)), "")

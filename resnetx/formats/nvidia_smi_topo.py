@@ -17,10 +17,82 @@ from dataclasses import dataclass, field
 from itertools import combinations
 
 from resnetx.errors import FileError
-from resnetx.formats import nvlink_status
 from resnetx.formats.device_matrix import DeviceMatrix, apart, matrices, plain_lines, unwrapped
-from resnetx.formats.nvlink_status import NvlinkPorts
 from resnetx.loading import File
+
+# `nvidia-smi nvlink -s`: which NVLinks of each GPU are up, and at which rate.
+#
+#     GPU 0: Tesla V100-SXM2-32GB (UUID: GPU-...)
+#              Link 0: 25.781 GB/s
+#              Link 1: <inactive>
+#     GPU 1: Tesla V100-SXM2-32GB (UUID: GPU-...)
+#     NVML: Unable to retrieve NVLink information as all links are inActive
+#
+# It does not say where a link leads. Other switches of `nvidia-smi nvlink` (-c, -e, -R ...) have lines of the same
+# form, of which none is a rate. Reference: nvidia-smi(1), "nvlink".
+
+MOST_LINKS = 64  # of a GPU
+
+_GPU = re.compile(r"^\s*GPU (\d{1,4}):\s*\S")
+_LINK = re.compile(r"^\s*Link (\d{1,3})\s*[:,]\s*(\S.{0,200})\Z")
+_NONE_UP = re.compile(r"^\s*NVML: Unable to retrieve NVLink information as all links are inactive", re.IGNORECASE)
+_RATE = re.compile(r"(\d{1,4}(?:\.\d{1,6})?) GB/s")
+
+
+@dataclass(frozen=True)
+class NvlinkPorts:
+    """The NVLinks of one GPU, by their numbers."""
+
+    up: tuple[int, ...]
+    inactive: tuple[int, ...]  # (): none, or all, where `up` is empty, too
+    Bps: float | None  # of each link that is up, and each way: the lowest; None: none is up
+
+
+def nvlink_recognised(lines: Sequence[str]) -> bool:
+    return any(_LINK.match(line) or _NONE_UP.match(line) for line in lines)
+
+
+def nvlink_ports(file: File, lines: Sequence[str]) -> dict[int, NvlinkPorts]:
+    """The links of each GPU; refuses what other switches say of links."""
+    rates: dict[int, dict[int, float | None]] = {}
+    gpu = None
+    for number, line in enumerate(lines, 1):
+        if found := _GPU.match(line):
+            gpu = int(found[1])
+        elif gpu is not None and _NONE_UP.match(line):
+            rates.setdefault(gpu, {})
+        elif link := _LINK.match(line):
+            if gpu is None:
+                raise file.error("a link without its GPU; expected the line with its name above, as GPU 0: ...", number)
+            of_gpu = rates.setdefault(gpu, {})
+            if int(link[1]) in of_gpu or len(of_gpu) >= MOST_LINKS:
+                raise _of_another_switch(file, number)
+            of_gpu[int(link[1])] = _rate_Bps(file, link[2], number)
+    return {gpu: _ports(links) for gpu, links in rates.items()}
+
+
+def _rate_Bps(file: File, said: str, number: int) -> float | None:
+    """None: inactive."""
+    if "inactive" in said.lower():
+        return None
+    rate = _RATE.fullmatch(said.strip())
+    if rate is None or not float(rate[1]):
+        raise _of_another_switch(file, number)
+    return float(rate[1]) * 1e9
+
+
+def _of_another_switch(file: File, number: int) -> FileError:
+    return file.error(
+        "links without their rates, as other switches of nvidia-smi nvlink print them; expected nvidia-smi nvlink -s",
+        number,
+    )
+
+
+def _ports(links: dict[int, float | None]) -> NvlinkPorts:
+    rates = [Bps for Bps in links.values() if Bps]
+    up = tuple(link for link, Bps in links.items() if Bps)
+    return NvlinkPorts(up, tuple(link for link in links if link not in up), min(rates, default=None))
+
 
 FARTHER = ("PIX", "PXB", "PHB", "NODE", "SYS")  # each farther than the one before
 PEERS = {"OK": True, "CNS": False, "GNS": False, "TNS": False, "NS": False, "DR": False, "U": None, "N/A": None}
@@ -74,7 +146,7 @@ def recognised(text: str) -> bool:
     """Whether a text may be of nvidia-smi: it has a GPU, and words of cells; or the names of GPUs."""
     cells = re.search(r"GPU\d", text) and re.search(r"\b(?:SYS|SOC|NODE|PHB|PXB|PIX|NV\d+|[CGT]?NS|OK|X)\b", text)
     lines = plain_lines(text)
-    return bool(cells) or bool(_names(lines)) or nvlink_status.recognised(lines)
+    return bool(cells) or bool(_names(lines)) or nvlink_recognised(lines)
 
 
 def parse(file: File, text: str) -> NvidiaSmi:
@@ -100,7 +172,7 @@ def _parsed(file: File, text: str) -> NvidiaSmi:
         else:
             raise file.error("two matrices of nvidia-smi topo -m; expected those of one machine", _first(matrix))
     names = _names(lines)
-    ports = nvlink_status.ports(file, lines)
+    ports = nvlink_ports(file, lines)
     if topo is None and not peers and not names and not ports:
         raise file.error("no line of it is a row of nvidia-smi topo -m or -p2p (GPU0, then X, NV1, PIX, SYS ...)")
     return NvidiaSmi(topo, tuple(peers), names, ports)

@@ -16,7 +16,7 @@ from pathlib import Path
 from statistics import fmean
 
 from resnetx.errors import FileError, shortened
-from resnetx.record.limits import MAX_BYTES, TIME_BYTES, refuse_large_trace
+from resnetx.record.files import MAX_BYTES, TIME_BYTES, refuse_large_trace
 from resnetx.record.trace import LayerTimes, TracedLayer
 from resnetx.record.unknown import Unknown, known
 

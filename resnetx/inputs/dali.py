@@ -30,7 +30,8 @@ from torch.utils.dlpack import from_dlpack
 
 from resnetx.choices import DaliInput
 from resnetx.errors import ConfigError
-from resnetx.inputs import Share, damage, folders, header, order, recipes
+from resnetx.inputs import Share, folders, jpeg, synthetic
+from resnetx.inputs import folders as order
 from resnetx.record import Unknown
 
 _PROBE_LIMIT_S = 30.0  # for finding the file that made DALI fail among those it was reading
@@ -79,7 +80,7 @@ class DaliBatches:
             if (fault := self._fault(str(error))) is None:
                 raise
         # Raised here, it does not reference the frames of the failed pipeline, so that `close` can end its threads.
-        raise ConfigError(damage.sentence(fault, self._tree.root))
+        raise ConfigError(jpeg.sentence(fault, self._tree.root))
 
     def state(self) -> dict[str, Any]:
         return folders.state(self._tree, self._cached_share, self._decoder)
@@ -99,13 +100,13 @@ class DaliBatches:
     def _fault(self, message: str) -> str | None:
         """The file that made DALI fail and why, or None if no file did. DALI itself names none."""
         paths = self._given.paths()
-        smallest = recipes.RECIPES[self._input.recipe].smallest_side(self._share.image_size)
+        smallest = synthetic.RECIPES[self._input.recipe].smallest_side(self._share.image_size)
         for path in paths:
-            if fault := damage.of_header(path, smallest):
+            if fault := jpeg.of_header(path, smallest):
                 return fault
         if "nvidia.dali.fn" not in message or "CUDA" in message or "memory" in message:  # no operator failed on a file
             return None
-        if fault := damage.find(paths, smallest, _PROBE_LIMIT_S):
+        if fault := jpeg.find(paths, smallest, _PROBE_LIMIT_S):
             return fault
         if alone := _undecodable(paths, self._input, self._share):
             return f"{alone}: DALI cannot decode it"
@@ -224,9 +225,9 @@ def _hints(tree: folders.Tree) -> dict[str, int]:
     """
     sizes = []
     for path in folders.sample(tree):
-        with suppress(OSError, header.DamageError):  # damaged files are reported when they are decoded
-            image_header = header.of_file(path)
-            header.check(image_header)
+        with suppress(OSError, jpeg.DamageError):  # damaged files are reported when they are decoded
+            image_header = jpeg.of_file(path)
+            jpeg.check(image_header)
             sizes.append((image_header.width, image_header.height))
     if not sizes:
         return {}
@@ -266,18 +267,18 @@ def _checked(files: DataNode) -> DataNode:
     pixels = shape[0] * shape[1]
     is_jpeg = (files[0] == 0xFF) & (files[1] == 0xD8)
     is_png = (files[0] == 0x89) & (files[24] == 8)  # bits per sample
-    fits = is_jpeg & (pixels <= header.MOST_PIXELS_PER_BYTE * size_bytes)
-    may_be_decoded = (fits | is_png) & (pixels <= header.MOST_PIXELS)
+    fits = is_jpeg & (pixels <= jpeg.MOST_PIXELS_PER_BYTE * size_bytes)
+    may_be_decoded = (fits | is_png) & (pixels <= jpeg.MOST_PIXELS)
     return fn.reshape(files, shape=size_bytes * may_be_decoded)
 
 
 def _images(files: DataNode, input: DaliInput, share: Share, hints: Mapping[str, Any]) -> DataNode:
     """Decoded images of a batch, cropped, flipped and normalised as the input's recipe has it."""
-    recipe, size = recipes.RECIPES[input.recipe], share.image_size
+    recipe, size = synthetic.RECIPES[input.recipe], share.image_size
     decoder = "mixed" if _mixed(input, share) else "cpu"
     if recipe.resized:
         pixels = fn.decoders.image_random_crop(
-            files, device=decoder, random_area=recipes.AREA, random_aspect_ratio=recipes.ASPECT, **hints
+            files, device=decoder, random_area=synthetic.AREA, random_aspect_ratio=synthetic.ASPECT, **hints
         )
     else:
         x, y = fn.random.uniform(range=(0.0, 1.0)), fn.random.uniform(range=(0.0, 1.0))
@@ -288,7 +289,7 @@ def _images(files: DataNode, input: DaliInput, share: Share, hints: Mapping[str,
         pixels = fn.resize(pixels, size=(size, size))
     return fn.crop_mirror_normalize(
         pixels,
-        mirror=fn.random.coin_flip(probability=recipes.FLIP_SHARE),
+        mirror=fn.random.coin_flip(probability=synthetic.FLIP_SHARE),
         mean=recipe.mean,
         std=recipe.std,
         dtype=types.FLOAT16 if share.half else types.FLOAT,  # DALI 2.4 has no bf16

@@ -12,21 +12,30 @@ kept, so starting again continues an interrupted run.
 
 import errno
 import io
+import multiprocessing
+import os
+import signal
+import sys
 import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from pathlib import Path
+from types import ModuleType
+from typing import Any, TypeVar
 
 import numpy as np
 from PIL import Image
 
 from resnetx.config import check_images
 from resnetx.errors import ConfigError, unknown_name
-from resnetx.host import cores
-from resnetx.inputs import damage, folders, header, processes, scenes
+from resnetx.host import cores, dying_with
+from resnetx.inputs import folders, jpeg, scenes
 from resnetx.loading import File
 
 OnProgress = Callable[[int], None]  # called with the number of images just finished
@@ -95,7 +104,7 @@ def make(
             files += some
             if progress:
                 progress(len(some))
-    except processes.CrashError:
+    except CrashError:
         raise ConfigError(
             f"a worker process died (out of memory?); start again with fewer than images.workers={workers}"
         ) from None
@@ -121,7 +130,7 @@ def _made(
         for first in range(0, per_class, _CHUNK)
     )
     count = min(workers, classes * -(-per_class // _CHUNK))
-    yield from map(make_some, tasks) if count == 1 else processes.results(make_some, tasks, count)
+    yield from map(make_some, tasks) if count == 1 else results(make_some, tasks, count)
 
 
 def verify(root: Path, workers: int | None = None, progress: OnProgress | None = None) -> list[str]:
@@ -158,9 +167,9 @@ def _verified(tasks: Iterator[list[Path]], workers: int) -> Iterator[Verified]:
     """The result of each task; files that a process was working on when it died are checked one by one."""
     while True:
         try:
-            yield from processes.results(_verify_some, tasks, workers)
+            yield from results(_verify_some, tasks, workers)
             return
-        except processes.CrashError as crash:
+        except CrashError as crash:
             yield from _one_by_one(chain.from_iterable(crash.tasks))
 
 
@@ -169,15 +178,15 @@ def _one_by_one(paths: Iterable[Path]) -> Iterator[Verified]:
     tasks = ([path] for path in paths)
     while True:
         try:
-            yield from processes.results(_verify_some, tasks, workers=1, waiting=0)
+            yield from results(_verify_some, tasks, workers=1, waiting=0)
             return
-        except processes.CrashError as crash:
+        except CrashError as crash:
             ((path,),) = crash.tasks
             yield 1, [f"{path}: decoding it ends the process (it crashes the decoder, or there is no memory left)"]
 
 
 def _verify_some(paths: list[Path]) -> Verified:
-    return len(paths), [fault for path in paths if (fault := damage.of(path))]
+    return len(paths), [fault for path in paths if (fault := jpeg.of(path))]
 
 
 def _spread(values: Iterable[int]) -> Spread:
@@ -242,9 +251,9 @@ def _make_one(path: Path, size: str, seed: int, label: int, index: int) -> _File
 def _pixels(path: Path) -> tuple[int, int] | None:
     """Width and height of an image made earlier; None where there is none, or something that is no image."""
     try:
-        image_header = header.of_file(path)
-        header.check(image_header)
-    except (OSError, header.DamageError):
+        image_header = jpeg.of_file(path)
+        jpeg.check(image_header)
+    except (OSError, jpeg.DamageError):
         return None
     return image_header.width, image_header.height
 
@@ -305,3 +314,73 @@ def _unwritable(root: Path, error: OSError) -> ConfigError:
             "choose another folder, or make fewer images (images.classes, images.per_class)"
         )
     return ConfigError(f"{error.filename or root}: cannot be written ({error.strerror}); choose another folder")
+
+
+# Work in other processes, some tasks at a time. When a process dies, it is known what it may have been working on.
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+
+
+class CrashError(Exception):
+    """A process died: killed, or crashed in native code. One of `tasks` did it, or none; all of them are undone."""
+
+    def __init__(self, tasks: list[Any]) -> None:
+        self.tasks = tasks
+
+
+def results(work: Callable[[Task], Result], tasks: Iterable[Task], workers: int, waiting: int = 1) -> Iterator[Result]:
+    """The result of every task, as they come, from `workers` processes, or a `CrashError`.
+
+    Tasks are taken as they are needed, so that there may be millions: each process has one, and `waiting` more wait.
+    """
+    context = multiprocessing.get_context("spawn")  # a progress display runs a thread, which a fork would break
+    at_once = workers * (1 + waiting)
+    submitted: dict[Future[Result], Task] = {}
+    with ProcessPoolExecutor(workers, context, initializer=_start_worker, initargs=(os.getpid(),)) as pool:
+        try:
+            for task in tasks:
+                _submit(pool, work, task, submitted)
+                if len(submitted) == at_once:
+                    yield from _first(submitted)
+            while submitted:
+                yield from _first(submitted)
+        except BrokenProcessPool:
+            raise CrashError(list(submitted.values())) from None
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def _submit(
+    pool: ProcessPoolExecutor, work: Callable[[Task], Result], task: Task, submitted: dict[Future[Result], Task]
+) -> None:
+    try:
+        with _caller_hidden():  # submitting starts processes
+            submitted[pool.submit(work, task)] = task
+    except BrokenProcessPool:
+        raise CrashError([*submitted.values(), task]) from None
+
+
+@contextmanager
+def _caller_hidden() -> Iterator[None]:
+    """While the block lasts, processes that start do not import the program that calls us: they would run it again."""
+    main = sys.modules["__main__"]
+    sys.modules["__main__"] = ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = main
+
+
+def _first(submitted: dict[Future[Result], Task]) -> Iterator[Result]:
+    """The results that are there first."""
+    for future in wait(submitted, return_when=FIRST_COMPLETED).done:
+        result = future.result()
+        del submitted[future]
+        yield result
+
+
+def _start_worker(parent: int) -> None:
+    """Leaves Ctrl-C to the parent, and ends with it even when it is killed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    dying_with(parent)()

@@ -29,7 +29,8 @@ from torchvision.transforms.v2.functional import pil_to_tensor
 from resnetx.choices import TorchvisionInput
 from resnetx.errors import ConfigError
 from resnetx.host import dying_with
-from resnetx.inputs import Share, damage, folders, header, memory_format, order, recipes
+from resnetx.inputs import Share, folders, jpeg, memory_format, synthetic
+from resnetx.inputs import folders as order
 
 Pixels = tuple[torch.Tensor, torch.Tensor]  # uint8 (N, S, S, 3) and int64 (N,)
 Told = tuple[int, str, int]  # an image's number, its file below the root, and its label
@@ -39,7 +40,7 @@ class TorchvisionBatches:
     """One rank's endless batches; see `inputs.Batches`."""
 
     def __init__(self, input: TorchvisionInput, share: Share) -> None:
-        recipe = recipes.RECIPES[input.recipe]
+        recipe = synthetic.RECIPES[input.recipe]
         self._tree = folders.read(Path(input.root))
         self._cached_share = folders.cached_share(self._tree)
         self._arrived = share.arrived
@@ -101,7 +102,7 @@ class TorchvisionBatches:
     def _crash(self, images: list[int], error: str) -> ConfigError:
         """The error for workers that died on these images; names the first."""
         names = " or ".join(str(self._tree.path(index)) for index in images)
-        return ConfigError(damage.sentence(f"{names}: a process died decoding it ({error})", self._tree.root))
+        return ConfigError(jpeg.sentence(f"{names}: a process died decoding it ({error})", self._tree.root))
 
 
 class _CopiedAhead:
@@ -210,14 +211,14 @@ def _deaths_found_when_waited_for() -> Iterator[None]:
 class _Images(Dataset[Pixels | ConfigError]):
     """Makes whole batches of uint8 pixels in a worker. A fault is returned: raised, it would lose its type."""
 
-    def __init__(self, root: Path, recipe: recipes.Recipe, image_size: int, reading: _Reading) -> None:
+    def __init__(self, root: Path, recipe: synthetic.Recipe, image_size: int, reading: _Reading) -> None:
         self._root, self._image_size, self._reading = root, image_size, reading
         self._smallest = recipe.smallest_side(image_size)
         size = (image_size, image_size)
         self._transform = v2.Compose(
             [
-                v2.RandomResizedCrop(size, recipes.AREA, recipes.ASPECT) if recipe.resized else v2.RandomCrop(size),
-                v2.RandomHorizontalFlip(recipes.FLIP_SHARE),
+                v2.RandomResizedCrop(size, synthetic.AREA, synthetic.ASPECT) if recipe.resized else v2.RandomCrop(size),
+                v2.RandomHorizontalFlip(synthetic.FLIP_SHARE),
             ]
         )
 
@@ -230,18 +231,18 @@ class _Images(Dataset[Pixels | ConfigError]):
                 pixels[place] = self._transform(_decoded(path, self._smallest)).permute(1, 2, 0)
             except Exception as error:
                 # A damaged file can make a decoder raise nearly anything; `damage` explains it.
-                fault = damage.of(path, self._smallest) or f"{path}: torchvision cannot decode it ({error})"
-                return ConfigError(damage.sentence(fault, self._root))
+                fault = jpeg.of(path, self._smallest) or f"{path}: torchvision cannot decode it ({error})"
+                return ConfigError(jpeg.sentence(fault, self._root))
         return pixels, torch.tensor([label for _, _, label in told])
 
 
 def _decoded(path: Path, smallest: int) -> torch.Tensor:
     """The pixels of a file, uint8 (3, H, W), if its header says that they may be decoded."""
     data = read_file(str(path))
-    claimed = header.of_bytes(memoryview(data.numpy()))
-    header.check(claimed, smallest)
+    claimed = jpeg.of_bytes(memoryview(data.numpy()))
+    jpeg.check(claimed, smallest)
     if claimed.kind == "PNG":
-        pixels: torch.Tensor = pil_to_tensor(damage.decoded(path).convert("RGB"))
+        pixels: torch.Tensor = pil_to_tensor(jpeg.decoded(path).convert("RGB"))
     else:
         pixels = decode_jpeg(data, ImageReadMode.RGB)
     return pixels

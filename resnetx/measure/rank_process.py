@@ -22,14 +22,12 @@ from resnetx import packages, record
 from resnetx.errors import ConfigError, shortened
 from resnetx.host import dying_with, kernel_text, node_name
 from resnetx.measure.launch import hang, nccl_log, slurm
-from resnetx.measure.launch.ending import sentence
-from resnetx.measure.launch.moment import Moment
-from resnetx.measure.launch.out_of_memory import no_memory
-from resnetx.measure.launch.results_folder import write_measured
-from resnetx.measure.launch.scratch import show_beginning, show_life
+from resnetx.measure.launch.ending import no_memory, sentence
+from resnetx.measure.launch.scratch import show_beginning, show_life, write_measured
 from resnetx.measure.launch.torchrun import (
     FOLDER_VARIABLE,
     LAUNCHER_VARIABLE,
+    Moment,
     launched_folder,
     launched_scratch,
     launcher_pid,
@@ -39,7 +37,7 @@ from resnetx.measure.launch.torchrun import (
 from resnetx.record import Ended, Failure, RunFolder, TaskFile
 
 if TYPE_CHECKING:
-    from resnetx.measure.machine.link_errors import ErrorWatch
+    from resnetx.measure.machine.pci_devices import ErrorWatch
 
 LOST_PEER = "gloo.*([Pp]eer|[Cc]onnection|[Bb]roken pipe|[Tt]imed out|timeout)"  # how gloo says it, in any of its files
 _SAYING_S = 0.5  # torchrun asks the rank, too, which may be writing that down
@@ -119,7 +117,7 @@ def _watch_of_gpus() -> "ErrorWatch | None":
     if folder is None or local_rank() != 0:
         return None
     with suppress(Exception):  # of a driver that is broken: the rank will say more of it
-        from resnetx.measure.machine.link_errors import ErrorWatch  # here, as ranks themselves need none of it
+        from resnetx.measure.machine.pci_devices import ErrorWatch  # here, as ranks themselves need none of it
 
         return ErrorWatch(folder.gpu_errors(rank()))
     return None

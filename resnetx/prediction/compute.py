@@ -21,16 +21,14 @@ from statistics import median
 
 from resnetx.choices import Lab
 from resnetx.errors import ConfigError
-from resnetx.hashed import HashedTuple
-from resnetx.interconnect.parts import CpuSpec, GpuSpec
-from resnetx.interconnect.system import System, parts_table
+from resnetx.interconnect.systems.parts import CpuSpec, GpuSpec
+from resnetx.interconnect.systems.system import System, parts_table
 from resnetx.prediction import host_step, roofline
 from resnetx.prediction.host_step import NO_HOST, HostStep, LaunchedStep, launched
-from resnetx.prediction.replay import step_of
 from resnetx.prediction.scenario import CPU, Point
-from resnetx.prediction.stated_rate import StatedRates
-from resnetx.prediction.step import LEAST_COMPUTE, LayerTime, StepTimes
-from resnetx.prediction.traced_step import TracedStep, traced_step
+from resnetx.prediction.stated_rates import StatedRates
+from resnetx.prediction.step import LEAST_COMPUTE, HashedTuple, LayerTime, StepTimes
+from resnetx.prediction.traced_step import TracedStep, replayed_step_of, traced_step
 from resnetx.record.prediction import ComputeSource, Origin, measured_on
 from resnetx.record.trace import Trace
 from resnetx.request import Request
@@ -99,7 +97,7 @@ def of_point(point: Point, images: int) -> Compute:
 
 def _replayed(request: Request, layers: Sequence[Layer], images: int, lab: Lab | None) -> Compute:
     """A step that is waited out, as much longer as the lab's links are slower."""
-    step, source = step_of(request, layers, images)
+    step, source = replayed_step_of(request, layers, images)
     return Compute(
         step=step.slowed(1.0 if lab is None else lab.scale),
         source="replayed",

@@ -12,7 +12,16 @@ them in nine cases of ten; a trace, a rate at a small batch, or `host_step=` say
 """
 
 import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
+
+from resnetx.choices import DaliInput, Folders, Input
+from resnetx.errors import ConfigError
+from resnetx.interconnect.systems.parts import CpuSpec
+from resnetx.interconnect.systems.system import System
+from resnetx.record.prediction import Origin
 
 NORM = 4.0  # of the two times: 2 to 6 err alike on the published rates
 # Standard deviation of the logarithm of a host's time over what the constants say: a few systems cannot set a width;
@@ -123,3 +132,91 @@ def assumed(layers: int, framework: str | None, precision: str) -> HostStep:
     passes, waits = 2 * layers, framework in WAITING
     scale = GRAPH if waits else AUTOCAST if precision in ("fp16", "bf16") else 1.0
     return HostStep(scale * (LOOP_s * -math.expm1(-passes / LOOP_PASSES) + PASS_s * passes), waits=waits)
+
+
+# How fast images are decoded: by the cores of the host, which its GPUs share, or by the GPUs themselves.
+#
+# Decoding a JPEG takes time in proportion to its bytes, so that rates are in bytes of files a second, of one core or of
+# one GPU. They are measured (`resnetx train measure=input`, given by `calibration=`) or, of cores, assumed. DALI
+# decodes on the GPU unless `decoder=cpu`: without a measurement nothing is known of that.
+
+IMAGE_BYTES = 108_000  # of the files that `resnetx images` makes, with which the rates below were measured
+
+
+@dataclass(frozen=True)
+class DecodingRate:
+    """Bytes of image files that one core, or one GPU, decodes a second, with all that its loader does to a batch."""
+
+    loader: str  # the kind of input: "dali", "torchvision"
+    unit: Literal["core", "GPU"]
+    rate_Bps: float
+    error: float  # relative; in nine cases of ten
+    origin: Origin
+    source: str
+    measured_on: str = ""  # the CPU, or the GPU; "": of whatever
+
+
+OTHER_CORES = (
+    0.5  # relative error of the rate of another CPU's cores: assumed, they differ by less than a factor of two
+)
+# The median of the twelve runs of results/cpu-2core/quickstart with measure=input, one and two ranks with a core each.
+_DALI = DecodingRate("dali", "core", 382 * IMAGE_BYTES, OTHER_CORES, "assumed", "results/cpu-2core/quickstart")
+# On the same host, 162 to 186 images a second of CPU time while it was busy, and 255 to 292 for each core while not.
+_TORCHVISION = DecodingRate("torchvision", "core", 230 * IMAGE_BYTES, OTHER_CORES, "assumed", "prediction/host_step.py")
+ASSUMED = {rate.loader: rate for rate in (_DALI, _TORCHVISION)}
+
+
+@dataclass(frozen=True)
+class Decoding:
+    """What each GPU of a point gets decoded while all of them train."""
+
+    rate: DecodingRate
+    cores: float | None  # of its host that work for one GPU; None: the GPU decodes
+
+    @property
+    def rate_Bps(self) -> float:
+        """For one GPU."""
+        return self.rate.rate_Bps * (1.0 if self.cores is None else self.cores)
+
+
+def decoding(
+    input: Folders, system: System, devices: Sequence[int], measured: Iterable[DecodingRate], threads: int | None
+) -> Decoding | None:
+    """How images are decoded for `devices`; None: nothing is known. `threads`: the most cores for one GPU."""
+    unit = decoding_unit(input)
+    on_gpu = unit == "GPU"
+    fitting = [rate for rate in measured if (rate.loader, rate.unit) == (input.kind, unit)]
+    rate = fitting[0] if fitting else None if on_gpu else ASSUMED.get(input.kind)
+    if rate is None:
+        return None
+    if on_gpu:
+        _refuse_other_gpu(rate, system, devices)
+        return Decoding(rate, None)
+    cores = cores_for_each(system, devices)
+    return None if cores is None else Decoding(rate, cores if threads is None else min(cores, threads))
+
+
+def decoding_unit(input: Input | Folders) -> Literal["core", "GPU"]:
+    """What decodes on a machine with GPUs."""
+    return "GPU" if isinstance(input, DaliInput) and input.decoder == "auto" else "core"
+
+
+def cores_for_each(system: System, devices: Sequence[int]) -> float | None:
+    """Cores of its host for each of `devices`, on the host that has the fewest; None: they are not described."""
+    node, most_ranks = system.node_of(devices[0]), max(Counter(map(system.node_of, devices)).values())
+    cores = 0.0
+    for component in system.in_node(node):  # nodes are alike
+        if isinstance(component.part, CpuSpec):
+            if component.part.cores is None:
+                return None
+            cores += component.part.cores.value
+    return cores / most_ranks or None
+
+
+def _refuse_other_gpu(rate: DecodingRate, system: System, devices: Sequence[int]) -> None:
+    part, name = system.gpu_part(devices[0]), system.gpus[devices[0]].part_name
+    if rate.measured_on not in (*part.product_names, name):
+        raise ConfigError(
+            f"{rate.source}: images were decoded on {rate.measured_on}, which says nothing of {name}; give a run on "
+            "it, or input.decoder=cpu"
+        )

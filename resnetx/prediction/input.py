@@ -8,10 +8,10 @@ import math
 from dataclasses import dataclass, replace
 
 from resnetx.choices import SyntheticInput
-from resnetx.interconnect.host_io import Supply
-from resnetx.interconnect.parts import Provenance
+from resnetx.interconnect.collectives.internode import Supply
+from resnetx.interconnect.systems.parts import Provenance
 from resnetx.prediction.compute import Compute, is_cpu_of
-from resnetx.prediction.decoding import OTHER_CORES, DecodingRate, decoding, decoding_unit
+from resnetx.prediction.host_step import OTHER_CORES, DecodingRate, decoding, decoding_unit
 from resnetx.prediction.provenance import UNCHECKED, RecordInput
 from resnetx.prediction.scenario import Point
 from resnetx.prediction.step import StepTimes

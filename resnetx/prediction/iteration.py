@@ -9,13 +9,11 @@ from resnetx.choices import Server
 from resnetx.prediction.compute import Compute
 from resnetx.prediction.host_step import PARALLEL_SPREAD
 from resnetx.prediction.input import RATE_ERRORS, InputTimes
-from resnetx.prediction.job import Job
-from resnetx.prediction.lost_time import Spent, spent
 from resnetx.prediction.messages import Exchange
 from resnetx.prediction.scaling_errors import KindError, parallel_s, scaling_errors
 from resnetx.prediction.scenario import Point
-from resnetx.prediction.ssgd import iteration_s, timeline
-from resnetx.prediction.step import AS_IT_IS, Deviations, Errors, StepTimes, Stretch
+from resnetx.prediction.ssgd import Spent, iteration_s, spent, timeline
+from resnetx.prediction.step import AS_IT_IS, Deviations, Errors, Job, StepTimes, Stretch
 from resnetx.prediction.task_graph import ALL_RANKS
 from resnetx.record.prediction import Limit, PredictedTask
 

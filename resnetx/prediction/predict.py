@@ -13,27 +13,28 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
 from statistics import NormalDist
+from typing import NamedTuple
 
-from resnetx.choices import Server
+from resnetx.choices import Server, SyntheticInput
 from resnetx.errors import ConfigError
-from resnetx.interconnect.what_if import link_kinds
-from resnetx.prediction import compute, host_load, input, messages, server
+from resnetx.interconnect.collectives.what_if import link_kinds
+from resnetx.prediction import compute, input, messages
+from resnetx.prediction import messages as server
 from resnetx.prediction.compute import Compute
+from resnetx.prediction.host_step import ASSUMED, IMAGE_BYTES, cores_for_each, decoding_unit
 from resnetx.prediction.input import InputTimes
 from resnetx.prediction.iteration import LAB_MESSAGES_ERROR, Iteration
-from resnetx.prediction.job import HostShare, Job, RankClass
-from resnetx.prediction.memory_check import memory_need
-from resnetx.prediction.messages import Exchange, more_message
+from resnetx.prediction.memory import memory_need
+from resnetx.prediction.messages import Exchange, more_message, traced_exchange
 from resnetx.prediction.open_points import Undecided, beyond_messages_s, known_counts, left_open
 from resnetx.prediction.provenance import SourcedPoint
 from resnetx.prediction.result import Baseline, missing, opened, predicted
-from resnetx.prediction.scaled_rates import Beyond
 from resnetx.prediction.scaling_errors import parallel_s, scaling_errors
 from resnetx.prediction.scenario import Fabric, Point, Subject, TrainingSetup
 from resnetx.prediction.ssgd import iteration_s
 from resnetx.prediction.staged import SHOWN_BY, SHOWN_BY_RATES
-from resnetx.prediction.step import Stretch
-from resnetx.prediction.traced_exchange import traced_exchange
+from resnetx.prediction.stated_rates import Beyond
+from resnetx.prediction.step import HostShare, Job, RankClass, StepTimes, Stretch
 from resnetx.record.prediction import Sensitivity
 from resnetx.workloads.counts import BYTES_PER_PARAMETER
 
@@ -85,7 +86,7 @@ def _exchange(point: Point, computed: Compute) -> Exchange:
         return traced_exchange(subject.trace, point.shares[0][0], point.gpus, subject.strategy)
     bytes_each = _BYTES_EACH[point.setting.gradients]
     if isinstance(point.subject.strategy, Server):
-        return server.exchange(point, computed, bytes_each)
+        return server.server_exchange(point, computed, bytes_each)
     paths = point.fabric.staged_on(point.gpus)
     if paths is None and point.fabric.no_peers and len(known_counts(point)) >= len(SHOWN_BY):
         paths = SHOWN_BY_RATES
@@ -139,7 +140,7 @@ def _waiting(point: Point, computed: Compute) -> float:
 def _sharing(point: Point, computed: Compute) -> float:
     """How many times as long a step takes because the host is busy decoding, and other ranks compute on it, too."""
     costs = point.setting.costs or scaling_errors().costs
-    return _crowding(point) * (1 + costs.host_load * host_load.busy(point, computed.step))
+    return _crowding(point) * (1 + costs.host_load * busy(point, computed.step))
 
 
 def _beyond(point: Point) -> Beyond:
@@ -231,3 +232,101 @@ def _gain(what: str, before: Iteration, fabric: Fabric) -> Sensitivity:
     link = f": {after.exchange.limiting_link}" if after.limited_by == "communication" else ""
     gain = 1 - after.time_s / before.time_s
     return Sensitivity(what=what, iteration_s=after.time_s, gain=gain, limited_by=f"{after.limited_by}{link}")
+
+
+# Points that share a baseline: one workload on several numbers of GPUs of one system, and their speed-ups.
+
+
+class Placement(NamedTuple):
+    """Where a point runs, and with which batch."""
+
+    devices: tuple[int, ...]  # GPU ids
+    batch_size: int  # global
+
+    @property
+    def images(self) -> int:
+        """Of each step, on the GPU that has most."""
+        return -(-self.batch_size // len(self.devices))
+
+
+def curve(
+    subject: Subject, fabric: Fabric, placements: Sequence[Placement], baseline: Placement, setting: TrainingSetup
+) -> list[SourcedPoint]:
+    """A point for each placement; speed-ups are over `baseline`, or else over the smallest point that can run."""
+    try:
+        setting = calibrated(subject, fabric, setting)
+    except ConfigError as error:
+        return [missing(Point(subject, fabric, *placement, setting), "refused", str(error)) for placement in placements]
+    base: Baseline | None = None
+    if baseline not in placements:
+        plain = replace(setting, sensitivity=False, timeline=False)
+        base = _baseline(_predicted(Point(subject, fabric, *baseline, plain), None))
+    points: dict[Placement, SourcedPoint] = {}
+    for placement in sorted(placements, key=lambda placement: (placement != baseline, len(placement.devices))):
+        points[placement] = _predicted(Point(subject, fabric, *placement, setting), base)
+        base = base or _baseline(points[placement])
+    return [points[placement] for placement in placements]
+
+
+def _baseline(sourced: SourcedPoint) -> Baseline | None:
+    """What other points are compared with; None where the point cannot run. Over an open one nothing is known."""
+    if sourced.point.open:
+        return Baseline(sourced.point.gpus, sourced.point.batch_size, None)
+    if sourced.deviations is None or not isinstance(sourced.point.images_per_s, float):
+        return None
+    point = sourced.point
+    return Baseline(point.gpus, point.batch_size, point.images_per_s, sourced.deviations, sourced.spent)
+
+
+def _too_few(point: Point) -> str:
+    """Why a point has no place on its system, with the setting that makes room."""
+    system = point.fabric.described
+    has = f"{system.name} has {len(system.gpus)} GPUs"
+    if point.devices != tuple(range(point.gpus)):
+        return f"devices={','.join(map(str, point.devices))}: {has}, 0 to {len(system.gpus) - 1}"
+    return f"gpus={point.gpus}: {has}; use nodes={-(-point.gpus * system.nodes // len(system.gpus))}"
+
+
+def _predicted(point: Point, base: Baseline | None) -> SourcedPoint:
+    """A prediction, or why there is none."""
+    system = point.fabric.described
+    if max(point.devices) >= len(system.gpus):
+        return missing(point, "refused", _too_few(point))
+    kinds = {system.gpu_of_node(device).part_name for device in point.devices}
+    if len(kinds) > 1:
+        reason = (
+            f"its GPUs {list(point.devices)} are {' and '.join(sorted(kinds))}: only like GPUs are predicted together"
+        )
+        return missing(point, "refused", reason)
+    try:
+        return predict(point, base)
+    except ConfigError as error:
+        return missing(point, "refused", str(error))
+
+
+# What decoding images costs the GPUs of a host, before it cannot keep up: its threads compete for the cores.
+#
+# The more of a host's cores decode, the later its other threads queue the work of the GPUs. A step takes
+# `1 + host_load x busy` times as long, where `busy` is the share of a node's cores that decode for the other GPUs of a
+# point, at the rate at which these compute; `host_load` is fitted to published rates (`scaling_errors`). Only where
+# images are read and the cores of the system's CPUs are described. A trace of CPU ranks has it already.
+
+# Images a second that DALI leaves one core of, where the GPU decodes: entropy decoding of each image, assumed.
+GPU_DECODING_RATE = 1_400.0
+
+
+def busy(point: Point, step: StepTimes) -> float:
+    """The share of a node's cores that decode for the point's other GPUs; 0 where nothing is decoded, or known.
+
+    The rate of one GPU, stated or published, has the load of its own images in it.
+    """
+    request, system = point.subject.request, point.fabric.described
+    if request is None or isinstance(request.input, SyntheticInput) or point.fabric.on_cpus:
+        return 0.0
+    cores = cores_for_each(system, point.devices)
+    if cores is None:
+        return 0.0
+    by_core = decoding_unit(request.input) == "core"
+    rate = ASSUMED[request.input.kind].rate_Bps / IMAGE_BYTES if by_core else GPU_DECODING_RATE
+    ranks = min(point.gpus, len(system.gpus) // system.nodes)
+    return (1 - 1 / ranks) * point.batch_size / point.gpus / step.compute_s / (cores * rate)

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from resnetx import host
+from resnetx.prediction.predict import Placement, curve
 from resnetx.prediction.provenance import RecordInput, SourcedPoint
 from resnetx.prediction.scenario import Fabric, Subject, TrainingSetup
-from resnetx.prediction.speedup import Placement, curve
 
 POINTS_EACH = 2000  # of a process, at least: about a second of work, of which starting takes another half
 

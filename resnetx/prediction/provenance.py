@@ -8,11 +8,11 @@ from functools import cache
 import msgspec
 
 from resnetx import __version__
+from resnetx.literature.training_rates import FOLDER
 from resnetx.loading import own_yaml
 from resnetx.prediction import roofline
-from resnetx.prediction.lost_time import Spent
-from resnetx.prediction.published import FOLDER
 from resnetx.prediction.scaling_errors import ANY, LEVEL, KindError, scaling_errors
+from resnetx.prediction.ssgd import Spent
 from resnetx.prediction.step import Deviations
 from resnetx.record import SCHEMA, Unknown, known, seal
 from resnetx.record.prediction import Domain, Origin, PredictedPoint, Prediction, PredictionInput, digest

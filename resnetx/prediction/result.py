@@ -12,16 +12,15 @@ import msgspec
 
 from resnetx.choices import Server
 from resnetx.prediction.iteration import CPU_RANKS_ERROR, Iteration
-from resnetx.prediction.lost_time import Spent, time_parts
-from resnetx.prediction.memory_check import MemoryNeed
-from resnetx.prediction.messages import Exchange
+from resnetx.prediction.memory import MemoryNeed
+from resnetx.prediction.messages import NO_LINK, Exchange
 from resnetx.prediction.open_points import Undecided
 from resnetx.prediction.provenance import RecordInput, SourcedPoint
 from resnetx.prediction.scaling_errors import Kind, scaling_errors
 from resnetx.prediction.scenario import Point
+from resnetx.prediction.ssgd import Spent, time_parts
 from resnetx.prediction.staged import SHOWN_BY_RATES
 from resnetx.prediction.step import Deviations
-from resnetx.prediction.traced_exchange import NO_LINK
 from resnetx.record import Unknown, known
 from resnetx.record.prediction import COMPUTE, Origin, PredictedGpu, PredictedPoint, Sensitivity, TimePart, measured_on
 from resnetx.request import Request

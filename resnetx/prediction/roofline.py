@@ -32,10 +32,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from resnetx.errors import ConfigError
-from resnetx.interconnect.parts import GpuSpec, SourcedValue
+from resnetx.interconnect.systems.parts import GpuSpec, SourcedValue
+from resnetx.literature.training_rates import FOLDER
 from resnetx.loading import own_yaml
 from resnetx.prediction.host_step import GPU_PASS_s
-from resnetx.prediction.published import FOLDER
 from resnetx.prediction.step import LayerTime
 from resnetx.workloads.counts import BYTES_PER_PARAMETER, DATA, Layer
 

@@ -9,7 +9,7 @@ much that costs has two parameters, `variation` and `host_load`, fitted to `resu
 precision over several nodes a step takes a time more, `between_half_s`, which is not that of its bytes. The system of
 a rate is left out of the fit that predicts it, whoever measured there; of several nodes, which one cluster alone has
 measured, the program. The errors of such predictions, by kind of case, are what the intervals are made of.
-`python -m resnetx.prediction.scaling_fit` writes the file.
+`python -m resnetx.literature.scaling_fit` writes the file.
 """
 
 from functools import cache
@@ -19,9 +19,9 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from resnetx.choices import TorchvisionInput
+from resnetx.literature.training_rates import FOLDER
 from resnetx.loading import own_yaml
 from resnetx.prediction.host_step import PARALLEL_s, PARALLEL_TENSORFLOW_s
-from resnetx.prediction.published import FOLDER
 from resnetx.prediction.scenario import Point, ScalingCosts
 
 FILE = FOLDER / "scaling-errors.yaml"

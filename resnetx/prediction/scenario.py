@@ -6,22 +6,19 @@ from functools import cached_property, lru_cache
 from typing import Any, Literal
 
 from resnetx.choices import Lab, Strategy
-from resnetx.hashed import HashedTuple
-from resnetx.interconnect.calibration import Calibration
-from resnetx.interconnect.collective import CollectivePlan, calibrate, plan
-from resnetx.interconnect.host_io import Supply, from_host, from_storage
-from resnetx.interconnect.lab_plan import lab_plan, lab_star
-from resnetx.interconnect.ladder import ladder
-from resnetx.interconnect.measured import MeasuredCollective
-from resnetx.interconnect.paths import Transport, are_peers
-from resnetx.interconnect.star import Star, star
-from resnetx.interconnect.system import System
-from resnetx.interconnect.what_if import with_bandwidth, with_latency
-from resnetx.prediction.decoding import DecodingRate
-from resnetx.prediction.job import Overlap
-from resnetx.prediction.scaled_rates import Residual, ScaledRates
+from resnetx.interconnect.collectives.calibration import Calibration
+from resnetx.interconnect.collectives.hosts import Star, lab_plan, lab_star, star
+from resnetx.interconnect.collectives.internode import Supply, from_host, from_storage
+from resnetx.interconnect.collectives.measured import MeasuredCollective
+from resnetx.interconnect.collectives.plan import CollectivePlan, calibrate, plan
+from resnetx.interconnect.collectives.published import ladder
+from resnetx.interconnect.collectives.what_if import with_bandwidth, with_latency
+from resnetx.interconnect.systems.paths import Transport, are_peers
+from resnetx.interconnect.systems.system import System
+from resnetx.prediction.host_step import DecodingRate
 from resnetx.prediction.staged import StagedPaths, measured_paths
-from resnetx.prediction.stated_rate import StatedRates
+from resnetx.prediction.stated_rates import Residual, ScaledRates, StatedRates
+from resnetx.prediction.step import HashedTuple, Overlap
 from resnetx.record.prediction import Origin
 from resnetx.record.trace import Trace
 from resnetx.request import Request

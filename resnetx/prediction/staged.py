@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from math import exp, log
 from typing import Literal, NamedTuple
 
-from resnetx.interconnect.measured import MeasuredCollective
+from resnetx.interconnect.collectives.measured import MeasuredCollective
 
 StagedClass = Literal["shared", "per-gpu"]
 SHOWN_BY = (2, 4)  # numbers of GPUs whose all-reduces, or rates, show the class

@@ -1,11 +1,36 @@
 """What one rank does in a training step, and how long each part of it takes when nothing else runs."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import accumulate
 from math import exp, hypot
+from typing import Any, Literal, TypeVar
 
-from resnetx.hashed import HashedTuple
+# A tuple that is a key of many caches: its hash is computed once.
+#
+# A network's layers, or its gradients, are a hundred structs each, and a comparison asks for what follows from the same
+# ones at every point.
+
+T = TypeVar("T", covariant=True)
+
+
+class HashedTuple(tuple[T, ...]):
+    """A tuple like any other, equal to a plain one of the same items."""
+
+    def __new__(cls, items: Iterable[T] = ()) -> "HashedTuple[T]":
+        return items if isinstance(items, HashedTuple) else super().__new__(cls, items)
+
+    @cached_property
+    def _hash(self) -> int:
+        return tuple.__hash__(self)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Without the hash, which is another one in another process: that of a string is."""
+        return HashedTuple, (tuple(self),)
 
 
 @dataclass(frozen=True)
@@ -168,3 +193,99 @@ class Deviations:
 
 
 AS_IT_IS = Stretch()
+
+
+# What a simulated iteration depends on: the ranks with their steps, their messages, and what may overlap.
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """What the next iteration's input may do while this one computes, and what may come while the next one does."""
+
+    input: bool = True
+    host_to_device: bool = True
+    parameters: bool = False  # of a parameter server: each layer waits for its own, not the step for all of them
+
+
+Cause = Literal["waits", "shares", "beyond"]
+
+
+@dataclass(frozen=True)
+class RankClass:
+    """Ranks that do the same in the same time."""
+
+    ranks: int
+    step: StepTimes
+    # How many times as long its computing takes, which `step` has already:
+    waits: float = 1.0  # for the slowest rank
+    shares: float = 1.0  # as it shares the host's cores
+    beyond: float = 1.0  # beyond what is modelled, with what its host does
+
+    def relieved(self, of: Cause) -> "RankClass":
+        """Without one of these."""
+        step = self.step.slowed(1 / getattr(self, of), with_host=of == "beyond")
+        factors = {cause: 1.0 if cause == of else getattr(self, cause) for cause in ("waits", "shares", "beyond")}
+        return RankClass(self.ranks, step, **factors)
+
+
+@dataclass(frozen=True)
+class HostShare:
+    """Where ranks compute on the cores of one host, what they want of them, in cores; see `simulator`.
+
+    Reading wants none here: `input` has shared the cores out for it.
+    """
+
+    cores: float
+    computing: float  # of one rank while it computes
+    sending: float  # of one rank while one message is on its way
+
+
+@dataclass(frozen=True)
+class Job:
+    """All that a simulated iteration depends on."""
+
+    classes: tuple[RankClass, ...]
+    messages: tuple[TimedMessage, ...]  # in the order in which they are sent
+    overlap: Overlap = Overlap()
+    at_once: int = 1  # messages on their way at a time: one for NCCL, in order; gloo runs two
+    host: HostShare | None = None
+    shared_links: bool = False  # messages that are on their way at a time share the links; else none slows another
+    # Of the time in which messages are on their way behind computing, what computing loses to them: 0 nothing, 1 all.
+    contention: float = 0.0
+    fetched: tuple[TimedMessage, ...] = ()  # parameters that come while the forward pass runs, in its order
+
+    def without_messages(self) -> "Job":
+        return replace(self, messages=(), fetched=())
+
+    def relieved(self, of: Cause) -> "Job":
+        """With no rank's computing longer for this cause."""
+        if all(getattr(ranks, of) == 1 for ranks in self.classes):
+            return self
+        return replace(self, classes=tuple(ranks.relieved(of) for ranks in self.classes))
+
+    def with_message(self, message: TimedMessage) -> "Job":
+        """With one more, behind the others."""
+        return replace(self, messages=HashedTuple((*self.messages, message)))
+
+    def computing_longer(self, more_s: float) -> "Job":
+        """With so much more computing at the end of each rank's step."""
+        classes = (
+            replace(ranks, step=replace(ranks.step, update_s=ranks.step.update_s + more_s)) for ranks in self.classes
+        )
+        return replace(self, classes=tuple(classes))
+
+    @cached_property
+    def cuts(self) -> list[int]:
+        """After how many layers of the backward pass each message is ready; no earlier than the message before it."""
+        return list(_cuts(HashedTuple(self.classes[0].step.layers), HashedTuple(self.messages)))
+
+
+@lru_cache(maxsize=256)  # the same for all inputs
+def _cuts(layers: HashedTuple[LayerTime], messages: HashedTuple[TimedMessage]) -> tuple[int, ...]:
+    if not messages:
+        return ()
+    done = {layer.name: place for place, layer in enumerate(reversed(layers), start=1)}
+    cuts: list[int] = []
+    for message in messages:
+        cuts.append(max([*cuts[-1:], *(done[name] for name in message.layers)]))
+    return tuple(cuts)

@@ -7,7 +7,6 @@ stored; medians and speed-ups are derived when reading.
     python -m resnetx.record run > resnetx/schemas/run.schema.json     # regenerates the schema of one kind
 """
 
-from resnetx.record.base import SCHEMA, timestamp
 from resnetx.record.bench import (
     NOT_DESCRIBED,
     QUEUES,
@@ -19,21 +18,54 @@ from resnetx.record.bench import (
     array_bytes,
 )
 from resnetx.record.copies import CopyCell, Pair
-from resnetx.record.equality import Deviation, Equality
-from resnetx.record.files import NewerRecordError, RecordError, RunFolder, read, write
-from resnetx.record.limits import MAX_BYTES
-from resnetx.record.machine import Device, Environment, Gpu, GpuProcess, Job, MemoryHealth, OtherNode, Storage
-from resnetx.record.outcome import Failure, Outcome, Warning
-from resnetx.record.phases import Copies, GradientBucket, Phases
-from resnetx.record.readings import DeviceMemory, GpuSamples, HostLoad, LinkCounters, LockedClock
-from resnetx.record.replay import ReplayedLayer, ReplayedStep
-from resnetx.record.run import InputState, RunFile, RunRecord, Staging, StartUp, Workload
-from resnetx.record.run_summary import RunSummary, RunSummaryReader
-from resnetx.record.study import StudyFolder, StudyRecord
-from resnetx.record.tasks import Ended, File, TaskFile, TaskRecord, cut_short, json_schema, read_task
+from resnetx.record.files import MAX_BYTES, SCHEMA, NewerRecordError, RecordError, RunFolder, read, timestamp, write
+from resnetx.record.machine import (
+    Device,
+    DeviceMemory,
+    Environment,
+    Gpu,
+    GpuProcess,
+    GpuSamples,
+    HostLoad,
+    Job,
+    LinkCounters,
+    LockedClock,
+    MemoryHealth,
+    NicUse,
+    OtherNode,
+    Storage,
+    Transport,
+)
+from resnetx.record.run import (
+    Copies,
+    Deviation,
+    Equality,
+    GradientBucket,
+    InputState,
+    Phases,
+    ReplayedLayer,
+    ReplayedStep,
+    RunFile,
+    RunRecord,
+    Staging,
+    StartUp,
+    Workload,
+)
+from resnetx.record.tasks import (
+    Ended,
+    File,
+    RunSummary,
+    RunSummaryReader,
+    StudyFolder,
+    StudyRecord,
+    TaskFile,
+    TaskRecord,
+    cut_short,
+    json_schema,
+    read_task,
+)
 from resnetx.record.trace import LayerTimes, TracedLayer
-from resnetx.record.transport import NicUse, Transport
-from resnetx.record.unknown import Unknown, if_known, known, nulls, seal
+from resnetx.record.unknown import Failure, Outcome, Unknown, Warning, if_known, known, nulls, seal
 
 __all__ = [
     "MAX_BYTES",

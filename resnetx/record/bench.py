@@ -7,13 +7,10 @@ import msgspec
 from resnetx.choices import Lab
 from resnetx.launching import Launch
 from resnetx.operations import OPERATIONS, Place
-from resnetx.record.base import SCHEMA, RecordPart, timestamp
 from resnetx.record.copies import CopyCell, Direction, Endpoint, Times, Verdict
-from resnetx.record.machine import Device, Environment, Job, OtherNode, Unit, unit_of
-from resnetx.record.outcome import Failure, Outcome, Warning
-from resnetx.record.readings import HostLoad, LockedClock
-from resnetx.record.transport import Transport
-from resnetx.record.unknown import Unknown
+from resnetx.record.files import SCHEMA, RecordPart, timestamp
+from resnetx.record.machine import Device, Environment, HostLoad, Job, LockedClock, OtherNode, Transport, Unit, unit_of
+from resnetx.record.unknown import Failure, Outcome, Unknown, Warning
 from resnetx.transports import TransportName, Way
 
 DType = Literal["fp32", "bf16", "fp16"]

@@ -10,10 +10,9 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from resnetx.record.base import RecordPart
 from resnetx.record.copies import Verdict
-from resnetx.record.files import RunFolder
-from resnetx.record.outcome import Outcome
+from resnetx.record.files import RecordPart, RunFolder
+from resnetx.record.unknown import Outcome
 from resnetx.table import Record, Tabular, row
 
 Measure = Literal["all-reduce", "training", "pair"]

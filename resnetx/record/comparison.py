@@ -9,7 +9,9 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from resnetx.record.base import RecordPart
+from resnetx.record.copies import Place
+from resnetx.record.files import RecordPart
+from resnetx.record.prediction import Interval
 from resnetx.request import Request
 from resnetx.statistics import Summary
 from resnetx.table import Record, Tabular, row
@@ -116,3 +118,179 @@ class Comparison(Tabular, RecordPart, frozen=True):
         return [row(point, leave_out=("request",)) for point in self.points]
 
     machines: list[Difference]
+
+
+# The record of two benches compared: bench B over bench A, at every size that both have.
+#
+# Ratios are of speed, B over A: above 1, B is faster. Effective bandwidth is payload over time in GiB/s (2**30 bytes),
+# as Tallent et al. 2017 draw it; of copies both ways at once, the payload of both directions.
+
+
+def bench_comparison_file(folder: Path) -> Path:
+    """Where the comparison of a folder is; nothing else in resnetx spells its name."""
+    return folder / "bench_comparison.json"
+
+
+class ComparedBench(RecordPart, frozen=True):
+    """One of the two."""
+
+    path: str
+    sources: list[str]  # "measured", or the files that were imported
+    libraries: list[str]
+    gpus: list[int]  # of its benches
+
+
+class BenchRatio(RecordPart, frozen=True):
+    """The same operation at the same size in both."""
+
+    what: str  # "allreduce", "device copies, one way, reads by SMs, device memory"
+    gpus: int | None  # of a collective; null: a copy
+    source: Place | None  # of a copy; null: a collective, or all pairs of a class
+    target: Place | None
+    pair_class: str | None  # null: a collective, or not classified alike in both
+    size_bytes: int
+    a_s: float  # median
+    b_s: float
+    a_GiBps: float
+    b_GiBps: float
+    ratio: float  # of speed, B over A
+
+
+class BenchCrossing(RecordPart, frozen=True):
+    """Two neighbouring sizes between which the other bench takes the lead."""
+
+    what: str
+    gpus: int | None
+    pair_class: str | None
+    above_bytes: int
+    below_bytes: int
+    at_bytes: float  # on a straight line of the logarithms
+    ahead_above: Letter  # who is faster with larger sizes
+
+
+class BenchMean(RecordPart, frozen=True):
+    """The geometric mean of the ratios within the band of payloads."""
+
+    what: str
+    gpus: int | None
+    pair_class: str | None
+    sizes: int
+    ratio: float
+
+
+class BenchComparison(Tabular, RecordPart, frozen=True):
+    """`bench_comparison.json`."""
+
+    kind: Literal["bench comparison"]
+    schema: int
+    resnetx: str  # version
+    a: ComparedBench
+    b: ComparedBench
+    band_bytes: Annotated[list[int], msgspec.Meta(min_length=2, max_length=2)]  # least and most payload of the means
+    collectives: list[BenchRatio]
+    cells: list[BenchRatio]
+    classes: list[BenchRatio]
+    crossings: list[BenchCrossing]
+    means: list[BenchMean]
+    only_in_one: list[str]  # what has no counterpart, in words
+    machines: list[Difference]  # environments that differ
+
+    def rows(self) -> list[Record]:
+        """A row for each collective and cell that is in both."""
+        return [row(each) for each in (*self.collectives, *self.cells)]
+
+
+# The record of a prediction put beside the measurement that checks it.
+#
+# Errors are predicted / measured - 1 of the iteration's time: above zero, the prediction was too slow. What was
+# predicted or measured is null where that side has no time; outcome and reason of that side say why, and errors are
+# null with it.
+
+
+def accuracy_file(folder: Path) -> Path:
+    """Where the record of a folder is; nothing else in resnetx spells its name."""
+    return folder / "accuracy.json"
+
+
+class CheckedPoint(RecordPart, frozen=True):
+    """A point that was predicted and measured."""
+
+    workload: str
+    batch_size: int
+    gpus: int
+    strategy: str
+    precision: str
+    variant: str  # what tells it from other points of its workload, batch and GPUs: "bf16, layerwise"
+    system: str
+    library: str
+    request: Request  # as measured
+    predicted_outcome: str
+    predicted_reason: str
+    measured_outcome: str
+    measured_reason: str
+    predicted_s: float | None  # of an iteration
+    predicted_interval_s: Interval | None
+    measured_s: Summary | None
+    error: float | None
+    allowed: float | None  # the larger of 10 % and twice the point's measured interval
+    within: bool | None  # |error| <= allowed, and not outside the predicted interval
+    overlap: bool | None  # the predicted and the measured interval have a time in common
+    covered: bool | None  # the measured median is inside the predicted interval
+    made_before: bool | None  # the prediction is older than the first run; null: it did not run
+
+
+class CheckedAdvantage(RecordPart, frozen=True):
+    """One strategy over another at one point: rates, predicted and measured."""
+
+    workload: str
+    batch_size: int
+    gpus: int
+    variant: str  # of the first strategy's point
+    system: str
+    library: str
+    strategy: str
+    over: str
+    predicted: float
+    measured: Summary
+    decided: bool  # the measured interval leaves out 1
+    right: bool | None  # both on the same side of 1; null: not decided
+
+
+class Total(RecordPart, frozen=True):
+    """All points of one system and library that have an error; on one GPU only where there are no others."""
+
+    system: str
+    library: str
+    points: int
+    mean_absolute_error: float
+    worst_error: float  # the largest in size, with its sign
+    worst_point: str
+    bias: float  # mean error
+    within: int  # points
+    overlapping: int
+    covered: int
+    advantages: int  # that the measurement decides
+    advantages_right: int
+
+
+class Accuracy(Tabular, RecordPart, frozen=True):
+    """`accuracy.json`."""
+
+    kind: Literal["accuracy"]
+    schema: int
+    resnetx: str  # version
+    prediction: str  # digest
+    made_at: str
+    study: str
+    node: str
+    folder: str
+    points: list[CheckedPoint]  # in the order of the study
+    advantages: list[CheckedAdvantage]
+    totals: list[Total]
+    not_measured: list[str]  # predicted points that are not in the study
+    not_predicted: list[str]  # points of the study that were not predicted
+    warnings: list[str]
+
+    def rows(self) -> list[Record]:
+        """A row for each point."""
+        return [row(point, leave_out=("request",)) for point in self.points]

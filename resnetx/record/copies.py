@@ -9,7 +9,7 @@ from typing import Annotated, Literal, NamedTuple
 
 import msgspec
 
-from resnetx.record.base import RecordPart
+from resnetx.record.files import RecordPart
 
 Direction = Literal["one-way", "both-ways"]
 Endpoint = Literal["device", "pinned", "pageable"]  # memory that a copy between hosts starts from and ends in

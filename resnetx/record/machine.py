@@ -3,8 +3,60 @@
 from collections.abc import Iterable
 from typing import Literal
 
-from resnetx.record.base import RecordPart
-from resnetx.record.readings import HostLoad
+from resnetx.record.files import RecordPart
+
+# What sensors and counters of GPUs and hosts read during the windows of a run.
+
+
+class GpuSamples(RecordPart, frozen=True):
+    """NVML readings of one GPU during the windows; every list has one entry per sample."""
+
+    rank: int
+    time_s: list[float]  # since the first window began
+    sm_clock_Hz: list[float] | None
+    power_W: list[float] | None
+    temperature_C: list[float] | None
+    busy: list[float] | None  # share of the last sampling period in which a kernel ran, 0 to 1
+    throttle_reasons: list[int] | None  # NVML's clock event reasons, a bit mask
+    energy_J: float | None  # over the windows
+
+
+class DeviceMemory(RecordPart, frozen=True):
+    """What the run of one rank took of its GPU's memory, in bytes."""
+
+    rank: int
+    allocated_bytes: int  # by PyTorch's tensors, at most
+    reserved_bytes: int  # by PyTorch, for these and for later ones, at most
+    # After the windows, by whatever is on this GPU: besides PyTorch the CUDA context, NCCL, DALI, and other processes.
+    used_bytes: int
+    total_bytes: int
+
+
+class LinkCounters(RecordPart, frozen=True):
+    """What the links of one GPU counted over the windows: differences between the end and the start."""
+
+    rank: int
+    pcie_replays: int | None
+    nvlink_errors: int | None
+    nvlink_sent_bytes: int | None
+    nvlink_received_bytes: int | None
+
+
+class LockedClock(RecordPart, frozen=True):
+    """The clock that the GPUs of a run were locked at (`clock=`), and whether they held it."""
+
+    clock_Hz: float
+    lowest_Hz: list[list[float]]  # [rank][window]: that were seen; of a bench [rank][0], over all of it
+    highest_Hz: list[list[float]]
+    why_not: str  # where a GPU did not hold it, which, and why; "" where all did in every window
+
+
+class HostLoad(RecordPart, frozen=True):
+    """How busy the host's CPUs were during the windows; shares of all its CPUs, 0 to 1."""
+
+    busy: float
+    foreign: float  # by processes that are not of this run
+
 
 CPU = "CPU"  # the name of a device that is none: a rank on cores of its host
 Unit = Literal["GPU", "rank"]  # what a record counts: GPUs, or ranks on cores of a host
@@ -136,3 +188,31 @@ class OtherNode(RecordPart, frozen=True):
     rank: int  # the first on it
     environment: Environment
     host_load: HostLoad | None
+
+
+# How data travelled between ranks, and between nodes by which network cards.
+
+
+class NicUse(RecordPart, frozen=True, kw_only=True, rename={"source": "from", "target": "to"}):
+    """One end of a connection between nodes, as NCCL logged it: the sender's card, or the receiver's."""
+
+    channel: int  # of NCCL, each of which has a ring
+    connection: int  # 0: of collectives, 1: of single sends
+    ring: bool  # it is a step of the channel's ring; else of its tree, or of a single send
+    source: int  # rank
+    target: int
+    end: Literal["send", "receive"]
+    network: str  # "IB", "Socket", "AWS Libfabric"
+    nic: int  # number of the card on the node of this end
+    name: str | None  # "mlx5_0"
+    gpudirect: bool  # the card reaches GPU memory (GPUDirect RDMA), else memory of the host
+    driver: int  # the rank that drives the card: the one of this end, or another of its node (PXN)
+
+
+class Transport(RecordPart, frozen=True):
+    """How gradients travelled between ranks."""
+
+    requested: str
+    used: list[str] | None
+    evidence: list[str]
+    nics: list[NicUse] | None = None  # both ends of each connection between nodes; older records lack it

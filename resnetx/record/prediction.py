@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from resnetx.host import node_name
-from resnetx.record.base import RecordPart
+from resnetx.record.files import RecordPart
 from resnetx.request import Request, leave_out_defaults, leave_out_later
 from resnetx.table import Record, Tabular, row
 from resnetx.visible import visible

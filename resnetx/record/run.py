@@ -6,17 +6,128 @@ import msgspec
 
 from resnetx.choices import Tracker
 from resnetx.launching import Launch
-from resnetx.record.base import SCHEMA, RecordPart, timestamp
-from resnetx.record.equality import Equality
-from resnetx.record.machine import Device, Environment, Job, OtherNode
-from resnetx.record.outcome import Failure, Outcome, Warning
-from resnetx.record.phases import Copies, GradientBucket, Phases
-from resnetx.record.readings import DeviceMemory, GpuSamples, HostLoad, LinkCounters, LockedClock
-from resnetx.record.replay import ReplayedStep
+from resnetx.record.files import SCHEMA, RecordPart, timestamp
+from resnetx.record.machine import (
+    Device,
+    DeviceMemory,
+    Environment,
+    GpuSamples,
+    HostLoad,
+    Job,
+    LinkCounters,
+    LockedClock,
+    OtherNode,
+    Transport,
+)
 from resnetx.record.trace import LayerTimes
-from resnetx.record.transport import Transport
-from resnetx.record.unknown import Unknown, known
+from resnetx.record.unknown import Failure, Outcome, Unknown, Warning, if_known, known
 from resnetx.request import Request
+
+# Where the time of a step goes, as an instrumented run records it: phases, messages of gradients, copies.
+
+
+class Phases(RecordPart, frozen=True):
+    """Seconds of each phase of a step in an instrumented run: for each rank, the mean over all windows.
+
+    The phases add up to the step. Ranks that wait for each other differ: the one that computes longest has the shortest
+    exposed communication, and the others wait for it.
+    """
+
+    clock: str  # "host", or "CUDA events": the device's time line, where a phase begins when the device gets to it
+    step_s: list[float]  # of the instrumented step; the clean one is in runs with measure=step
+    input_wait_s: list[float]
+    host_to_device_s: list[float]  # that the step itself spends on copying its batch; DALI copies ahead
+    forward_s: list[float]
+    backward_s: list[float]  # until the last gradient is there
+    # From then until all gradients are those of all ranks; strategy=server: until all parameters are updated and here.
+    exposed_communication_s: list[float]
+    optimizer_s: list[float]
+    # [rank][step of the last window]: when the step began, since this rank left the barrier before the window.
+    begin_s: list[list[float]]
+
+    def __post_init__(self) -> None:
+        parts = {name: len(getattr(self, name)) for name in self.__struct_fields__ if name != "clock"}
+        if len(set(parts.values())) != 1 or not parts["step_s"]:
+            raise ValueError(f"phases of different numbers of ranks: {parts}")
+
+
+class GradientBucket(RecordPart, frozen=True):
+    """One message of gradients as the strategy really sent it: a bucket of DDP, a layer, a variable, or all of them.
+
+    Times are of an instrumented run, [rank][step of its last window], in seconds since that rank's step began
+    (`Phases.begin_s`), by the clock of `Phases`.
+    """
+
+    index: int  # in the order in which they are sent
+    size_bytes: int
+    ready_s: list[list[float]] | None  # the last of its gradients was there
+    start_s: list[list[float]] | None  # it was handed to gloo; on GPUs: NCCL's kernel began
+    end_s: list[list[float]] | None  # the sums were there; strategy=server: the updated parameters
+
+    def __post_init__(self) -> None:
+        every = map(if_known, (self.ready_s, self.start_s, self.end_s))
+        shapes = [[len(rank) for rank in times] for times in every if times is not None]
+        if any(shape != shapes[0] for shape in shapes):
+            raise ValueError(f"message {self.index}: its times are of different ranks or steps")
+
+
+class Copies(RecordPart, frozen=True):
+    """Bytes and seconds of memory copies per step, by direction, summed over the ranks; of a few profiled steps."""
+
+    host_to_device_bytes: int
+    host_to_device_s: float
+    device_to_host_bytes: int
+    device_to_host_s: float
+    device_to_device_bytes: int
+    device_to_device_s: float
+
+
+# Whether several ranks compute what one process computes, as `resnetx verify` records it.
+
+
+class Deviation(RecordPart, frozen=True):
+    """How far several ranks are from one process: relative differences, the largest over all ranks and steps.
+
+    Of a gradient: root mean square of the difference over that of the gradient.
+    """
+
+    loss: float | None
+    layers: dict[str, float | None]  # by layer, in the order of the model
+
+
+class Equality(RecordPart, frozen=True):
+    """Whether several ranks compute the losses and gradients that one process computes on the same global batch."""
+
+    equal: bool
+    tolerance: float
+    steps: int  # one after the other
+    # frozen: those of the global batch, fixed; synchronised: computed over all ranks in each step.
+    statistics: Literal["none", "frozen", "synchronised"]  # of batch normalisation
+    double: Deviation  # in double precision, which is what `equal` judges
+    as_trained: Deviation  # one step in the request's precision: rounding
+    per_rank: Deviation | None  # one step with statistics of each rank's own images, as in training; double precision
+
+
+# Replayed steps: computing that is waited out while the communication of a step really happens.
+
+
+class ReplayedLayer(RecordPart, frozen=True):
+    """One layer of a replayed step."""
+
+    name: str
+    forward_s: float
+    backward_s: float
+    gradients: list[int]  # elements of each trainable tensor, in the order in which their gradients become ready
+
+
+class ReplayedStep(RecordPart, frozen=True):
+    """What one rank computes in a step; layers in the order of the forward pass."""
+
+    source: str  # "p100-sxm2-16gb by its roofline", or the trace
+    layers: list[ReplayedLayer]
+    update_s: float
+    slowed: float = 1.0  # by this factor, as the links of the lab are
+    jitter: float = 0.0  # standard deviation over the mean by which it varies from step to step, on each rank by itself
 
 
 class Workload(RecordPart, frozen=True):

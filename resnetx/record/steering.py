@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from resnetx.record.base import RecordPart
+from resnetx.record.files import RecordPart
 from resnetx.table import Record, Tabular, row
 
 IterationTime = Annotated[float, msgspec.Meta(gt=0)]

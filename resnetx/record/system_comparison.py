@@ -10,7 +10,7 @@ from typing import Literal
 
 import msgspec
 
-from resnetx.record.base import RecordPart
+from resnetx.record.files import RecordPart
 from resnetx.record.prediction import PredictedGpu
 from resnetx.request import Request
 from resnetx.table import Record, Tabular, row

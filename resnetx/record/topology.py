@@ -2,7 +2,7 @@
 
 import msgspec
 
-from resnetx.record.base import RecordPart
+from resnetx.record.files import RecordPart
 
 
 class KnownSystem(RecordPart, frozen=True):

@@ -8,8 +8,8 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from resnetx.record.base import RecordPart
-from resnetx.record.outcome import Warning
+from resnetx.record.files import RecordPart
+from resnetx.record.unknown import Warning
 from resnetx.request import Request
 
 

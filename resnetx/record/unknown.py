@@ -7,11 +7,12 @@ in `known`, and then sealed:
 """
 
 from collections.abc import Iterable, Iterator
-from typing import Any, TypeVar, cast
+from typing import Any, Literal, TypeVar, cast
 
 import msgspec
 
 from resnetx.errors import prepared
+from resnetx.record.files import RecordPart
 
 T = TypeVar("T")
 Record = TypeVar("Record", bound=msgspec.Struct)
@@ -114,3 +115,30 @@ def _items_without_unknown(
         if plain is not item:
             changed[key] = plain
     return changed, nulls_at
+
+
+# How a run ended, and what makes its figures less trustworthy.
+
+Outcome = Literal["ok", "oom", "failed", "timeout", "skipped"]
+
+
+class Failure(RecordPart, frozen=True):
+    """How one rank failed."""
+
+    rank: int
+    # oom: no memory left; config: a mistake of the user's; peer: another rank was lost; error: anything else.
+    kind: Literal["oom", "config", "peer", "error"]
+    time_s: float  # since the epoch
+    message: str
+    traceback: str
+    # Since the host was booted, by a clock that nobody sets: the first failure is the cause, others are consequences.
+    monotonic_s: float = 0.0
+    node: str = ""  # of the rank; records from before it was asked lack it
+
+
+class Warning(RecordPart, frozen=True):
+    """Something that makes the figures less trustworthy, and what to do about it."""
+
+    code: str
+    message: str
+    remedy: str

@@ -2,8 +2,8 @@
 
     explained(sides_of_prediction(made), sides_of_study(points))
 
-A side is a case (a workload on some GPUs) with the parts of its step as `prediction/lost_time.py` and
-`reporting/study/lost_time.py` define them, in seconds, so that the parts of each side sum to its step.
+A side is a case (a workload on some GPUs) with the parts of its step as `prediction/ssgd.py` and
+`reporting/study/scaling.py` define them, in seconds, so that the parts of each side sum to its step.
 """
 
 from collections import Counter
@@ -16,8 +16,8 @@ import msgspec
 
 from resnetx.record.prediction import PredictedPoint, Prediction
 from resnetx.reporting.predicted_answer import identity, predicted_curves, ranks
-from resnetx.reporting.study.lost_time import MeasuredPartName
 from resnetx.reporting.study.points import StudyPoint
+from resnetx.reporting.study.scaling import MeasuredPartName
 from resnetx.request import Request
 
 BOTH: MeasuredPartName = "communication and waiting"

@@ -12,8 +12,8 @@ from typing import Any, TypedDict
 import msgspec
 
 from resnetx.settings.table import TABLE
-from resnetx.settings.types import field_type, title
 from resnetx.settings.verbs import VERBS
+from resnetx.settings.words import field_type, title
 
 Text = str | PathLike[str]  # a name, or a path
 

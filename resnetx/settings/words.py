@@ -1,7 +1,101 @@
-"""Settings as words of the command line: `model.x=[1,4]`."""
+"""The types of settings in words, for help, and how a word of the command line is read as one.
+
+`words("predict", "batch_size")` is "integer or list", of which each value is a point; of "clock" "text or number".
+"""
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from functools import reduce
+from operator import or_
+from types import GenericAlias, NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin
+
+from resnetx.settings.table import TABLE, Setting
+
+_WORDS = {int: "integer", float: "number", str: "text"}
+ONE_POINT = ("train", "verify", "doctor")  # verbs of one point, which refuse several with a sentence of their own
+
+
+def members(kind: Any) -> tuple[Any, ...]:
+    """The types that a union is of; any other type alone."""
+    return get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
+
+
+def field_type(row: Setting, verb: str = "", question: str = "") -> Any:
+    """The type of a setting in a struct: of a question of a verb, or in a group, where an axis may have several values.
+
+    Keys of maps are text, as on the command line.
+    """
+    kinds = [_plain(row, kind) for kind in members(row.type_for(verb))]
+    kind = reduce(or_, kinds)
+    several = GenericAlias(list, (kind,))
+    if not verb and row.axis:
+        return reduce(or_, [each for each in kinds if each is not NoneType]) | several | None
+    return several if not question and verb in row.several.split() else kind
+
+
+def _plain(row: Setting, kind: Any) -> Any:
+    if get_origin(kind) is Literal:
+        return str if row.near else kind
+    return GenericAlias(dict, (str, get_args(kind)[1])) if get_origin(kind) is dict else kind
+
+
+def title(name: str) -> str:
+    """A name as a part of the name of a type: `WhatIf` of "what_if"."""
+    return name.title().replace("_", "").replace(".", "")
+
+
+def values(kind: Any) -> list[Any]:
+    """The values that can be listed: of true and false, and of words."""
+    found: list[Any] = []
+    for member in members(kind):
+        found += [True, False] if member is bool else get_args(member) if get_origin(member) is Literal else []
+    return found
+
+
+def words(verb: str, name: str) -> str:
+    """The types of a verb's setting; without true and false, and names that its meaning lists."""
+    row = TABLE[name]
+    kinds = members(row.type_for(verb))
+    if get_origin(kinds[0]) is dict:
+        return "map of names to values"
+    if list[int] in kinds:
+        return "list of integers"
+    said = [_WORDS[kind] for kind in kinds if kind in _WORDS]
+    said += ["map"] * any(get_origin(kind) is dict for kind in kinds)
+    return " or ".join(said + ["list"] * row.takes_list(verb))
+
+
+def keys_of_map(name: str) -> type | None:
+    """The type of the keys of a setting that is, or may be, a map: `int` of `rate`, of which `32:195` is one."""
+    kinds = members(TABLE[name].type) if name in TABLE else ()
+    return next((get_args(kind)[0] for kind in kinds if get_origin(kind) is dict), None)
+
+
+def takes_one_text(name: str, verb: str | None) -> bool:
+    """Whether a setting may be a text, and is never a list: of a verb, or of all that have it."""
+    row = TABLE.get(name)
+    return row is not None and not _listed(row, verb) and str in members(row.type_for(verb or ""))
+
+
+def _listed(row: Setting, verb: str | None) -> bool:
+    if verb is None or verb in ONE_POINT:
+        return bool(row.axis or row.several)
+    return row.takes_list(verb)
+
+
+def takes_counts(name: str) -> bool:
+    """Whether a setting is a whole number, or a list of them, and never text: `gpus`, of which `1..8` is a range."""
+    kinds = members(TABLE[name].type) if name in TABLE else ()
+    return bool({int, list[int]}.intersection(kinds)) and str not in kinds
+
+
+def takes_sets(name: str) -> bool:
+    """Whether a value of a setting is a list of numbers, so that several values are lists: `devices`."""
+    row = TABLE.get(name)
+    return row is not None and list[int] in members(row.type) and bool(row.axis)
+
+
+# Settings as words of the command line: `model.x=[1,4]`.
 
 
 def written(settings: Mapping[str, Any]) -> Iterator[str]:

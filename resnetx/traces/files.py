@@ -6,24 +6,23 @@ read_trace("results/imported/trace/alexnet_k80-562mhz/b1024/trace.json")
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
 from resnetx.errors import ConfigError, FileError, shortened
-from resnetx.formats import chrome, kineto, six_columns, torch_log
-from resnetx.formats.chrome_events import MAX_BYTES, is_json
+from resnetx.formats import chrome, kineto, logs, six_columns
+from resnetx.formats.chrome import MAX_BYTES, is_json
+from resnetx.formats.kineto import Profile
 from resnetx.formats.kineto_windows import HOW_TO_MARK
 from resnetx.loading import File, decode, is_file, is_folder
-from resnetx.record import files, limits
-from resnetx.record.base import SCHEMA
-from resnetx.record.outcome import Warning
+from resnetx.record import files
+from resnetx.record import files as limits
+from resnetx.record.files import MOST_BYTES, SCHEMA, LONGEST_s
 from resnetx.record.trace import LayerTimes, Trace, TracedBatch, TracedCommunication
-from resnetx.record.unknown import Unknown, known, seal
-from resnetx.traces.checks import UNSIZED, refuse_unsound
-from resnetx.traces.devices import CPU, device_of, is_called, stated
+from resnetx.record.unknown import Unknown, Warning, known, seal
 from resnetx.visible import visible
 
 NAME = "trace.json"
@@ -49,7 +48,7 @@ def read(
     caller does not know.
     """
     data = File(path, "a trace or a profile, of fewer iterations", MAX_BYTES).unpacked()
-    if not data.startswith(b"{") and (said := torch_log.says(data[:_LOG_BYTES].decode(errors="replace"))):
+    if not data.startswith(b"{") and (said := logs.says(data[:_LOG_BYTES].decode(errors="replace"))):
         raise FileError(f"{path}: {said}")
     source = visible(str(path))  # a path may hold what is no text
     if is_json(data):
@@ -297,3 +296,142 @@ def _text(data: bytearray, path: Path) -> str:
     if len(data) > file.limit_bytes:
         raise file.error(f"text of more than {file.limit_bytes >> 20} MiB; expected a trace of fewer iterations")
     return file.decoded(data)
+
+
+# Which device a file of another program is of: what it says itself, and what `device=` states.
+#
+# A profile names its GPU as its driver does (`deviceProperties`). The caller gives those names of the described GPUs,
+# by part: {"h100-sxm5-80gb": ["NVIDIA H100 80GB HBM3"]}.
+
+CPU = "CPU"  # the device of a trace that has none
+MAKER = "NVIDIA "
+MODEL = re.compile(r"[a-z]+\d{2,}|\d{4}(?!\d)")  # how a word begins that says which model it is: "a100", "4090"
+
+
+def stated(device: str | None, parts: Iterable[str], path: Path) -> str:
+    """The device of a file that says nothing of it."""
+    if device is None:
+        raise ConfigError(
+            f"{path}: does not say on which GPU it was taken; expected device= one of {', '.join(sorted(parts))}"
+        )
+    return device
+
+
+def device_of(profile: Profile, device: str | None, parts: Mapping[str, Sequence[str]], path: Path) -> str:
+    """The device of a profile; refused where `device` is another one than its kernels ran on.
+
+    The host's operations only launch the kernels of a GPU, so that their times say nothing of it.
+    """
+    if not profile.on_device:
+        if device != CPU:
+            given = "" if device is None else f", and device={device} is one"
+            raise ConfigError(
+                f"{path}: has no kernels of a GPU{given}; profile with ProfilerActivity.CUDA too, or "
+                "name the CPU as the device if the steps ran there (device=cpu-rank)"
+            )
+        return CPU
+    if device == CPU:
+        raise ConfigError(f"{path}: a profile of a GPU's kernels; expected device= to name that GPU, not a CPU")
+    if not profile.gpu:
+        return stated(device, parts, path)
+    called = shortened(visible(profile.gpu))
+    own = [part for part, names in parts.items() if is_called(profile.gpu, names)]
+    if own:
+        if device not in (None, *own):
+            raise ConfigError(
+                f"device={device}: {path} is of another GPU, {called} ({' or '.join(own)}); leave device out"
+            )
+        return device or own[0]
+    like = [part for part, names in parts.items() if _alike(profile.gpu, (part, *names))]
+    if device is None or (device not in like and _models(profile.gpu)):
+        which = f"if it is {' or '.join(like)}, say so with device=" if like else "so nothing is predicted from it"
+        given = "" if device is None else f"device={device}: "
+        raise ConfigError(f"{given}{path} is of the GPU {called}, a name that no described GPU has; {which}")
+    return device
+
+
+def is_called(name: str, names: Sequence[str]) -> bool:
+    """Whether a driver's name is one of these; older drivers leave out the maker's: A100-SXM4-40GB."""
+    return name.removeprefix(MAKER) in {other.removeprefix(MAKER) for other in names}
+
+
+def _alike(name: str, others: Sequence[str]) -> bool:
+    """Whether a GPU's name has the word of a model that others have."""
+    return any(_models(name) & _models(other) for other in others)
+
+
+def _models(name: str) -> set[str]:
+    """The words of a name that say which model it is, as far as forms of one model have them in common."""
+    words = re.findall(r"[a-z0-9]+", name.lower())
+    return {found[0] for word in words if (found := MODEL.match(word))}
+
+
+# Whether a trace can be what it says: files from elsewhere hold whatever somebody wrote into them.
+
+UNSIZED = "no-gradient-sizes"  # code of the warning of a trace without them
+FASTEST_Bps, FASTEST_Hz = 1e18, 1e12
+
+
+def refuse_unsound(trace: Trace, sending: Iterable[str] = ()) -> Trace:
+    """The trace, or one sentence on what is wrong with it. `sending`: layers that it has to have."""
+    for wrong in _mistakes(trace, set(sending)):
+        raise FileError(f"{shortened(trace.source, 1000)}: {wrong}, so this is no trace")
+    return trace
+
+
+def _mistakes(trace: Trace, sending: set[str]) -> Iterator[str]:
+    """What is wrong with a trace, a phrase each; `sending`: the layers that have gradients."""
+    sizes = [batch.batch_size for batch in trace.batches]
+    if not sizes or min(sizes) < 1 or len(set(sizes)) < len(sizes):
+        yield f"its batch sizes are {sizes}"
+    if trace.cpus is not None and trace.cpus < 1:
+        yield f"its host has cpus={trace.cpus}"
+    if trace.sm_clock_Hz is not None and not 1 <= trace.sm_clock_Hz <= FASTEST_Hz:
+        yield f"its clock is {trace.sm_clock_Hz} Hz"
+    for sent in trace.communication:
+        yield from _of_communication(sent)
+    sizes_missing = any(layer.gradient_bytes is None for each in trace.batches for layer in each.times.layers)
+    if sizes_missing and trace.request is not None:
+        yield "layers of a run have gradients of unknown size"
+    for each in trace.batches:
+        yield from (f"batch {each.batch_size}: {wrong}" for wrong in _of_batch(each, sending))
+
+
+def _of_batch(batch: TracedBatch, sending: set[str]) -> Iterator[str]:
+    """What is wrong with one batch, a phrase each."""
+    times = batch.times
+    for name, seconds in _times(times):
+        if not all(0 <= value <= LONGEST_s for value in seconds):
+            yield f"{shortened(name)} has times that are negative or without end"
+    if batch.communication_gpus < 0:
+        yield f"its messages are between {batch.communication_gpus} GPUs"
+    names = [layer.name for layer in times.layers]
+    if len(set(names)) < len(names):
+        yield "several layers have one name"
+    if absent := sorted(sending - set(names)):
+        yield f"the layers {', '.join(absent[:3])} of its workload are missing"
+    if not sum(sum(layer.forward_s) + sum(layer.backward_s) for layer in times.layers) > 0:
+        yield "no layer takes any time"
+    if not all(0 <= (layer.gradient_bytes or 0) <= MOST_BYTES for layer in times.layers):
+        yield "a layer has fewer than no bytes of gradients, or more than any memory"
+    for name in ("step_s", "clean_step_s"):
+        if (steps := getattr(times, name)) and min(steps) == 0:
+            yield f"{name} has steps that took no time"
+    if times.gradient_copy_Bps is not None and not 1 <= times.gradient_copy_Bps <= FASTEST_Bps:
+        yield f"gradients are copied at {times.gradient_copy_Bps} B/s"
+
+
+def _of_communication(sent: TracedCommunication) -> Iterator[str]:
+    if sent.gpus < 1 or sent.batch_size < 0:
+        yield f"messages of batch {sent.batch_size} over {sent.gpus} GPUs"
+    for message in sent.messages:
+        seconds = [*message.waiting_s, *message.transfer_s]
+        if not (message.waiting_s and message.transfer_s and all(abs(value) <= LONGEST_s for value in seconds)):
+            yield "a message has no times, or times without end"
+
+
+def _times(times: LayerTimes) -> Iterator[tuple[str, list[float]]]:
+    for part in ("input_s", "input_wait_s", "host_to_device_s", "update_s", "step_s", "clean_step_s", "host_s"):
+        yield part, getattr(times, part) or []
+    for layer in times.layers:
+        yield f"layer {layer.name}", [*layer.forward_s, *layer.backward_s, *layer.communication_s]

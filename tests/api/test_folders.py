@@ -2,8 +2,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from resnetx.api.folders import new_folder
-from resnetx.api.runs import run_folder
+from resnetx.api.runs import new_folder, run_folder
 from resnetx.errors import ConfigError
 
 

@@ -55,7 +55,7 @@ EXAMPLES = [
     "resnetx.api.describe",
     "resnetx.api.load",
     "resnetx.api.predict",
-    "resnetx.api.steer",
+    "resnetx.steer.steer",
     "resnetx.api.topology",
 ]
 

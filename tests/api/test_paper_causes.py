@@ -5,11 +5,11 @@ import re
 
 import pytest
 
-from resnetx.api.paper_causes import as_kept, papers_settings, search
 from resnetx.cli import main
 from resnetx.cli.words import settings_of
-from resnetx.reporting.systems.claims import published
-from resnetx.reporting.systems.explanations import KEPT, advantage, kept
+from resnetx.literature.claims import published
+from resnetx.literature.explanations import KEPT, advantage, kept
+from resnetx.literature.paper_causes import as_kept, papers_settings, search
 
 ASKED = papers_settings(published("tallent2017"))
 PAPER = ["systems=[dgx1-p100,gx8]", "study=paper"]
@@ -19,7 +19,7 @@ SETTLED = ["library=nccl1", "strategy=after", "input=dali", "input.recipe=imagen
 
 @pytest.mark.slow
 def test_the_causes_that_are_kept_are_what_the_search_finds():
-    """`python -m resnetx.api.paper_causes` writes them anew."""
+    """`python -m resnetx.literature.paper_causes` writes them anew."""
     assert as_kept(search(ASKED)) == KEPT.read_text()
 
 

@@ -3,14 +3,14 @@
 import pytest
 
 import resnetx
-from resnetx.api import papers
-from resnetx.api.papers import check_papers
 from resnetx.cli import main
 from resnetx.errors import ConfigError
-from resnetx.interconnect.system import load
-from resnetx.record.checked_papers import CheckedPapers, checked_papers_file
+from resnetx.interconnect.systems.system import load
+from resnetx.literature import papers
+from resnetx.literature.claims import PAPERS, check_paper, of_messages, published
+from resnetx.literature.papers import check_papers
+from resnetx.record.literature import CheckedPapers, checked_papers_file
 from resnetx.record.system_comparison import CopyPoint
-from resnetx.reporting.systems.claims import PAPERS, check_paper, of_messages, published
 
 pytestmark = pytest.mark.slow  # checks every statement
 

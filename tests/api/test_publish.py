@@ -10,8 +10,8 @@ from resnetx import record
 from resnetx.errors import ConfigError
 from resnetx.record import BenchRecord, Failure, RunRecord, StudyFolder, StudyRecord
 from resnetx.record.machine import Device, GpuProcess, Job, OtherNode, Storage
-from resnetx.record.outcome import Warning as Told
-from resnetx.record.published import Names, published
+from resnetx.record.publishable import Names, published
+from resnetx.record.unknown import Warning as Told
 from resnetx.reporting.study.results import load
 
 GPU = "GPU-8932f937-d72c-4106-c12f-20bd9faed9f6"

@@ -7,16 +7,14 @@ import msgspec
 import pytest
 
 import resnetx
-from resnetx.api.dataset import training
-from resnetx.api.dataset.known import id_of
-from resnetx.api.dataset.messages import UNITS
-from resnetx.api.dataset.sources import FILE, dataset, known_figures
-from resnetx.api.score import ALPHA_BETA, LINEAR, OWN
 from resnetx.cli import main
 from resnetx.errors import ConfigError
-from resnetx.interconnect.validation import EVERY_OTHER, NOTHING_SENT, validate
-from resnetx.prediction.published import rates
-from resnetx.prediction.scaling_check import cases
+from resnetx.literature import dataset as training
+from resnetx.literature.collectives import EVERY_OTHER, NOTHING_SENT, validate
+from resnetx.literature.dataset import FILE, UNITS, dataset, id_of, known_figures
+from resnetx.literature.scaling_check import cases
+from resnetx.literature.score import ALPHA_BETA, LINEAR, OWN
+from resnetx.literature.training_rates import rates
 from resnetx.reporting.table import write_csv
 
 ONE_NODE = "training, all-reduce, one node, synthetic or DALI"
@@ -60,7 +58,7 @@ def score_of(found, predictor, kind):
 @pytest.mark.slow
 def test_the_dataset_that_ships_is_that_of_the_files(tmp_path):
     write_csv(tmp_path / "figures.csv", dataset())
-    assert FILE.read_text() == (tmp_path / "figures.csv").read_text(), "python -m resnetx.api.dataset writes it"
+    assert FILE.read_text() == (tmp_path / "figures.csv").read_text(), "python -m resnetx.literature.dataset writes it"
 
 
 def test_every_figure_has_a_source_a_unit_and_an_id_of_its_own():

@@ -6,8 +6,8 @@ import pytest
 import resnetx
 from resnetx import record
 from resnetx.errors import ConfigError
-from resnetx.interconnect.steered import connectivity
-from resnetx.interconnect.system import load
+from resnetx.interconnect.systems.rearranged import connectivity
+from resnetx.interconnect.systems.system import load
 from resnetx.record import BenchRecord, CopyCell, RunRecord
 from resnetx.record.steering import Steering
 from resnetx.settings.files import CONFIGS

@@ -7,9 +7,10 @@ import time
 from collections.abc import Callable
 from itertools import combinations
 
-from resnetx.interconnect import paths, rings
-from resnetx.interconnect.collective import plan
-from resnetx.interconnect.system import load
+from resnetx.interconnect.collectives import rings
+from resnetx.interconnect.collectives.plan import plan
+from resnetx.interconnect.systems import paths
+from resnetx.interconnect.systems.system import load
 from tests.bench.started import arguments
 
 LIMITS_S = {"rings of 8 GPUs": 0.05, "all 247 subsets of a DGX-1": 5.0, "a cost": 50e-6}

@@ -20,7 +20,7 @@ from resnetx.cli.words import settings_of
 from resnetx.compose import compose
 from resnetx.config import request_from
 from resnetx.measure.rank import distributed
-from resnetx.measure.rank.clock import timed
+from resnetx.measure.rank.device import timed
 from tests import nullcuda
 from tests.bench.bench_train import bare, ours
 from tests.bench.interleave import ratio, rounds, sentence

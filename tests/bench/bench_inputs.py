@@ -41,7 +41,7 @@ from torchvision.io import ImageReadMode, decode_jpeg, read_file
 from resnetx import inputs
 from resnetx.choices import DaliInput, TorchvisionInput
 from resnetx.inputs import dali as dali_batches
-from resnetx.inputs import damage, folders, header, images
+from resnetx.inputs import folders, images, jpeg
 
 _PREFETCH = 2
 
@@ -127,11 +127,11 @@ def _measure(root: Path, given: argparse.Namespace) -> None:
 @contextmanager
 def _unchecked() -> Iterator[None]:
     """Pipelines that are opened meanwhile do not look at headers."""
-    any_jpeg = header.Header("JPEG", 1, 1, 1)
+    any_jpeg = jpeg.Header("JPEG", 1, 1, 1)
     with (
         mock.patch.object(dali_batches, "_checked", lambda files: files),
-        mock.patch.object(header, "of_bytes", lambda data: any_jpeg),
-        mock.patch.object(header, "check", lambda header, smallest=0: None),
+        mock.patch.object(jpeg, "of_bytes", lambda data: any_jpeg),
+        mock.patch.object(jpeg, "check", lambda header, smallest=0: None),
     ):
         yield
 
@@ -142,7 +142,7 @@ def _measure_checks(root: Path, rounds: int) -> None:
     files = [read_file(str(tree.path(index))) for index in range(0, len(tree.files), 4)]
     shares, check_us = [], []
     for _ in range(rounds):
-        check_s = _time(lambda data: header.check(header.of_bytes(memoryview(data.numpy()))), files)
+        check_s = _time(lambda data: jpeg.check(jpeg.of_bytes(memoryview(data.numpy()))), files)
         decode_s = _time(lambda data: decode_jpeg(data, ImageReadMode.RGB), files)
         shares.append(check_s / decode_s)
         check_us.append(1e6 * check_s)
@@ -196,7 +196,7 @@ def _measure_headers(root: Path, rounds: int) -> None:
             rates = []
             for _ in range(rounds):
                 start = time.perf_counter()
-                assert not any(pool.map(lambda path: damage.of_header(path, 1), paths, chunksize=64))
+                assert not any(pool.map(lambda path: jpeg.of_header(path, 1), paths, chunksize=64))
                 rates.append(len(paths) / (time.perf_counter() - start))
         print(f"headers by {threads} threads: {statistics.median(rates):,.0f} a second, at least {min(rates):,.0f}")
 

@@ -8,7 +8,7 @@ import tracemalloc
 
 import simpy
 
-from resnetx.prediction.simulator import Resource, Task, simulate
+from resnetx.prediction.task_graph import Resource, Task, simulate
 from tests.bench.interleave import ratio, rounds, sentence
 from tests.bench.started import arguments
 

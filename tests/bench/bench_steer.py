@@ -7,11 +7,16 @@ import random
 import time
 from collections.abc import Callable
 
-from resnetx.interconnect.steering.best import best
-from resnetx.interconnect.steering.division import exhaustive, greedy
-from resnetx.interconnect.steering.problem import SteeringProblem, steering_problem
-from resnetx.interconnect.steering.receivers import within_receivers
-from resnetx.interconnect.steering.rtl import received, total_rtl
+from resnetx.steer.units import (
+    SteeringProblem,
+    best,
+    exhaustive,
+    greedy,
+    received,
+    steering_problem,
+    total_rtl,
+    within_receivers,
+)
 from tests.bench.started import arguments
 
 

@@ -16,10 +16,10 @@ from resnetx.compose import compose
 from resnetx.config import request_from
 from resnetx.inputs import open_for
 from resnetx.measure.rank import distributed
-from resnetx.measure.rank.clock import timed
-from resnetx.measure.rank.layer_timer import LayerWatch
+from resnetx.measure.rank.device import timed
 from resnetx.measure.rank.phases import clock_of
 from resnetx.measure.rank.process import keep_freed_memory
+from resnetx.measure.rank.trace import LayerWatch
 from resnetx.measure.rank.train import build, training_step
 from tests.bench.bench_train import ROUNDS, STEPS, bare
 from tests.bench.interleave import ratio, rounds, sentence

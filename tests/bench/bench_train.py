@@ -24,7 +24,7 @@ from resnetx.config import request_from
 from resnetx.inputs import open_for
 from resnetx.measure.machine.environment import environment
 from resnetx.measure.rank import distributed
-from resnetx.measure.rank.clock import timed
+from resnetx.measure.rank.device import timed
 from resnetx.measure.rank.process import keep_freed_memory
 from resnetx.measure.rank.strategies import replicate
 from resnetx.measure.rank.train import build, training_step

@@ -33,11 +33,11 @@ import msgspec
 from resnetx import record
 from resnetx.compose import compose
 from resnetx.config import request_from
-from resnetx.interconnect import system
-from resnetx.interconnect.lab_network import lab_network
+from resnetx.interconnect.systems import system
+from resnetx.interconnect.systems.lab import lab_network
 from resnetx.measure.launch.torchrun import LAB_VARIABLE, SCRATCH_VARIABLE
-from resnetx.measure.machine.host_load import cpu_times, host_load
-from resnetx.measure.machine.sensor_warnings import FOREIGN_SHARE
+from resnetx.measure.machine.host_facts import cpu_times, host_load
+from resnetx.measure.machine.readings import FOREIGN_SHARE
 from resnetx.record.prediction import Prediction, prediction_file
 from resnetx.request import Request
 from resnetx.traces.runs import read_all

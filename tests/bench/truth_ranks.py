@@ -18,7 +18,7 @@ import torch
 from resnetx import inputs
 from resnetx.choices import NoExchange
 from resnetx.measure.rank import distributed
-from resnetx.measure.rank.clock import timed
+from resnetx.measure.rank.device import timed
 from resnetx.measure.rank.distributed import Ranks
 from resnetx.measure.rank.process import keep_freed_memory
 from resnetx.measure.rank.strategies import replicate

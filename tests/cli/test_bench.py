@@ -12,16 +12,16 @@ import pytest
 
 import resnetx
 from resnetx import record
-from resnetx.api import bench, bench_timing
+from resnetx.api import bench, bench_settings
 from resnetx.api.runs import announce
 from resnetx.choices import Lab
 from resnetx.cli import main, ranks
 from resnetx.errors import ConfigError
-from resnetx.interconnect.collective import COLLECTIVES, plan
-from resnetx.interconnect.system import load, names
+from resnetx.interconnect.collectives.plan import COLLECTIVES, plan
+from resnetx.interconnect.systems.system import load, names
 from resnetx.measure.launch import launcher
 from resnetx.measure.launch.executor import Command, one_node
-from resnetx.measure.launch.moment import Moment
+from resnetx.measure.launch.torchrun import Moment
 from resnetx.operations import OPERATIONS
 from resnetx.record import BenchFile, BenchPoint, BenchRecord, RunFolder, SkippedArray
 from resnetx.record.bench import NOT_DESCRIBED, counts
@@ -487,7 +487,7 @@ def test_a_bench_record_is_not_imported_again(capsys, tmp_path):
 
 
 def test_an_imported_record_calibrates_as_its_file_does(capsys, tmp_path):
-    from resnetx.interconnect.measured import read
+    from resnetx.interconnect.collectives.measured import read
 
     *_, (path,) = imported(capsys, tmp_path, "reduced.json", JSON)
     assert [(point.size_bytes, point.time_s) for point in read(str(path)).points] == [
@@ -538,7 +538,7 @@ def test_all_collectives_at_all_sizes_on_eight_gpus_are_planned_to_take_less_tha
     request = msgspec.structs.replace(
         BENCH, gpus=8, collectives=list(OPERATIONS), sizes_bytes=bench.SIZES, warmup=5, iterations=bench.ITERATIONS
     )
-    planned_for_s = bench_timing.planned_s(
+    planned_for_s = bench_settings.planned_s(
         request, lambda collective, size_bytes: plans[collective].cost(size_bytes).time_s, on_gpus=True
     )
     assert 3 < planned_for_s < 60
@@ -563,10 +563,10 @@ def test_operations_that_take_long_are_timed_less_often_on_gpus(size_bytes, oper
 def test_a_planned_time_counts_operations_queues_and_sizes():
     request = msgspec.structs.replace(BENCH, sizes_bytes=[64], warmup=2, iterations=3)
     fixed_s = 10e-3 + 5 * 100e-6
-    assert bench_timing.planned_s(request, lambda *_: 1.0, on_gpus=False) == pytest.approx(6 + fixed_s)
-    assert bench_timing.planned_s(request, lambda *_: 1.0, on_gpus=True) == pytest.approx(7 + 2 * 5 + fixed_s)
+    assert bench_settings.planned_s(request, lambda *_: 1.0, on_gpus=False) == pytest.approx(6 + fixed_s)
+    assert bench_settings.planned_s(request, lambda *_: 1.0, on_gpus=True) == pytest.approx(7 + 2 * 5 + fixed_s)
     row = msgspec.structs.replace(request, timing="back-to-back")
-    assert bench_timing.planned_s(row, lambda *_: 1.0, on_gpus=False) == pytest.approx(2 + 60 + 1 + fixed_s)
+    assert bench_settings.planned_s(row, lambda *_: 1.0, on_gpus=False) == pytest.approx(2 + 60 + 1 + fixed_s)
 
 
 # ---- export
@@ -829,19 +829,19 @@ def test_wrong_elements_in_place_are_named_with_their_size(capsys, tmp_path):
     [
         (2, None, 131.04e6),  # of two GPUs below one switch of a GX8, / 100
         (4, [0, 1, 4, 5], 103.1e6),  # across risers, as peers through one CPU
-        (1, None, bench_timing.CPU_Bps),  # no link
+        (1, None, bench_settings.CPU_Bps),  # no link
     ],
 )
 def test_in_the_lab_the_announced_time_is_that_of_the_slowest_link(gpus, devices, rate_Bps):
     lab = Lab(system="gx8", scale=100, transport="auto")
     request = msgspec.structs.replace(BENCH, gpus=gpus, devices=devices, lab=lab)
-    assert bench_timing.announced_rate(request) == (pytest.approx(rate_Bps, rel=0.001), False)
+    assert bench_settings.announced_rate(request) == (pytest.approx(rate_Bps, rel=0.001), False)
 
 
 def test_a_run_that_would_wait_for_another_one_in_the_lab_says_so(monkeypatch, caplog):
     caplog.set_level("INFO")
     request = msgspec.structs.replace(BENCH, lab=Lab(system="gx8", scale=100, transport="auto"))
     for taken, said in ((False, []), (True, ["another run is in the lab of this machine; this one waits for its end"])):
-        monkeypatch.setattr("resnetx.measure.launch.turn.taken", lambda taken=taken: taken)
+        monkeypatch.setattr("resnetx.measure.launch.scratch.taken", lambda taken=taken: taken)
         announce([request])
         assert caplog.messages == said

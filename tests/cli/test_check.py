@@ -9,10 +9,10 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from resnetx import record
-from resnetx.api import check, check_runs
-from resnetx.api.check_settings import asked_check
+from resnetx.check import check, runs
+from resnetx.check.settings import asked_check
 from resnetx.cli import main
-from resnetx.cli.tables import show_check
+from resnetx.cli.verbs import check as show_check
 from resnetx.errors import ConfigError
 from resnetx.measure.launch import slurm
 from resnetx.record.check import Check, CheckFolder
@@ -137,7 +137,7 @@ def test_a_fleet_that_is_not_known_is_refused(on_login_node, tmp_path, site, set
 
 
 def test_a_check_that_is_interrupted_keeps_its_record(monkeypatch, tmp_path):
-    monkeypatch.setattr(check_runs, "together", interrupted)
+    monkeypatch.setattr(runs, "together", interrupted)
     with pytest.raises(KeyboardInterrupt):
         check.execute(asked_check({"gpus": 2, "batch_size": 8, "results": str(tmp_path)}))
     (path,) = tmp_path.glob("*/check/*/check.json")
@@ -151,7 +151,7 @@ def interrupted(_):
 
 
 def test_metrics_that_cannot_be_written_do_not_cost_the_check(tmp_path):
-    from resnetx.api.check import store_metrics
+    from resnetx.check.check import store_metrics
 
     (tmp_path / "taken.prom").mkdir()
     with pytest.raises(ConfigError, match=r"taken\.prom: cannot be written .*; the check is recorded"):

@@ -8,8 +8,8 @@ import pytest
 import resnetx
 from resnetx import record
 from resnetx.cli import main
-from resnetx.interconnect.bench_reading import with_readings
-from resnetx.interconnect.imported import import_bench
+from resnetx.interconnect.collectives.imported import import_bench
+from resnetx.interconnect.collectives.reading import with_readings
 from tests.fuzz.of_pair_copies import P2P_OLD
 from tests.nccl_tables import table as nccl_table
 
@@ -71,7 +71,7 @@ def test_ratios_crossings_and_means_of_collectives(run, two):
 
 
 def test_both_are_drawn_on_one_scale(two, tmp_path):
-    from resnetx.reporting.charts.bench_lines import compared_lines
+    from resnetx.reporting.charts.benches import compared_lines
 
     (figure,) = compared_lines(resnetx.compare(*(str(tmp_path / name) for name in two)))
     rows = figure.table.records()

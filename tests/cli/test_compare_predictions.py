@@ -11,7 +11,7 @@ import pytest
 from resnetx import record
 from resnetx.cli import main, show
 from resnetx.record import SCHEMA, StudyFolder, StudyRecord
-from resnetx.record.accuracy import Accuracy, accuracy_file
+from resnetx.record.comparison import Accuracy, accuracy_file
 from resnetx.record.prediction import prediction_file
 from resnetx.record.system_comparison import SystemComparison, system_comparison_file
 from tests.documentation import ROOT

@@ -9,7 +9,7 @@ from rich.table import Table
 
 from resnetx import progress
 from resnetx.cli import main, show
-from resnetx.cli.console import Console
+from resnetx.cli.show import Console
 
 ESCAPE = "a\x1b[31mred\x07\x9b2J\u202etxt.exe"
 SHOWN = r"a\x1b[31mred\x07\x9b2J\u202etxt.exe"

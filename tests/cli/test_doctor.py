@@ -4,7 +4,7 @@ import pytest
 
 from resnetx.cli import main
 from resnetx.cli.verbs import doctor
-from resnetx.measure.doctor.finding import Finding
+from resnetx.measure.doctor.apart import Finding
 
 
 @pytest.fixture

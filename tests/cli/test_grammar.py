@@ -16,8 +16,8 @@ from resnetx.request import Request
 from resnetx.settings import keywords
 from resnetx.settings.files import names, settings
 from resnetx.settings.table import TABLE, tagged
-from resnetx.settings.types import values
 from resnetx.settings.verbs import VERBS, reads, refuse_unread
+from resnetx.settings.words import values
 
 
 def run(capsys, *words):

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from resnetx.cli import main
-from resnetx.cli.lab_words import words_inside
+from resnetx.cli import main, words_inside
 from resnetx.errors import ConfigError
 from resnetx.measure.lab import namespaces
 from resnetx.traces.runs import read_all

@@ -12,7 +12,7 @@ from resnetx.api.predict_settings import FRAMEWORKS
 from resnetx.cli import main
 from resnetx.compose import compose
 from resnetx.config import request_from
-from resnetx.interconnect.system import parts_table
+from resnetx.interconnect.systems.system import parts_table
 from resnetx.prediction import roofline
 from resnetx.record.prediction import Prediction, digest, prediction_file
 from tests.prediction.made_traces import batch, layer, trace

@@ -11,7 +11,7 @@ import pytest
 from resnetx import record
 from resnetx.api.calibrations import calibrations
 from resnetx.cli import main
-from resnetx.prediction.decoding import ASSUMED, OTHER_CORES
+from resnetx.prediction.host_step import ASSUMED, OTHER_CORES
 from resnetx.record.prediction import Prediction, prediction_file
 
 QUICKSTART = Path(__file__).parents[2] / "results" / "cpu-2core" / "quickstart"  # has runs of the input pipeline

@@ -8,9 +8,9 @@ import pytest
 import resnetx
 from resnetx import record
 from resnetx.cli import main
-from resnetx.cli.tables import show_study
+from resnetx.cli.verbs import sweep
 from resnetx.errors import ConfigError
-from resnetx.interconnect.imported import import_bench
+from resnetx.interconnect.collectives.imported import import_bench
 from resnetx.record import SCHEMA, StudyFolder, StudyRecord, cut_short
 from tests.documentation import ROOT
 from tests.fuzz.of_pair_copies import P2P_OLD
@@ -201,7 +201,7 @@ def _bench(tmp_path):
 def test_shares_of_a_step_that_cannot_be_are_not_known_on_screen_page_and_in_exports(tmp_path, capsys):
     """The twin of ResNet/4 took 3.8 steps longer than the step, in the one run of each on two nodes."""
     study = resnetx.load(ROOT / "results" / "two-nodes" / "two-nodes")
-    show_study.study("two-nodes", "", "two-nodes", study.points)
+    sweep.show_study("two-nodes", "", "two-nodes", study.points)
     screen = capsys.readouterr().out
     assert resnetx.report(study, out=tmp_path) == tmp_path / "index.html"
     page = " ".join((tmp_path / "index.html").read_text().split())
@@ -215,7 +215,7 @@ def test_shares_of_a_step_that_cannot_be_are_not_known_on_screen_page_and_in_exp
 
 def test_what_ran_on_cpu_cores_is_counted_in_ranks_on_screen_and_page(tmp_path, capsys):
     study = resnetx.load(ROOT / "results" / "cpu-2core" / "quickstart")
-    show_study.scaling(study.points)
+    sweep.scaling(study.points)
     screen = " ".join(capsys.readouterr().out.split())
     assert "workload batch ranks images/s" in screen
     assert "over 1 rank" in screen

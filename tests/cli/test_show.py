@@ -111,7 +111,9 @@ def test_words_and_mistakes_are_whole_on_a_real_terminal(tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("width", [80, 200])
 def test_the_screens_of_what_was_measured_are_no_wider_either(capsys, monkeypatch, predicted_of, prediction_of, width):
-    from resnetx.cli.tables import show_accuracy, show_run, show_study, show_trace
+    from resnetx.cli.tables import show_accuracy, show_run
+    from resnetx.cli.verbs import sweep
+    from resnetx.cli.verbs import trace as show_trace
     from resnetx.record import RunFolder, RunRecord, StudyFolder, read
     from resnetx.reporting.compare.accuracy import check
     from resnetx.reporting.study.points import study_points
@@ -121,10 +123,10 @@ def test_the_screens_of_what_was_measured_are_no_wider_either(capsys, monkeypatc
     monkeypatch.setattr(show, "width_of", lambda stream: width)
     results = load(StudyFolder(Path(QUICKSTART)))
     points = study_points([results])
-    show_study.study("quickstart", "", "cpu-2core", points)
-    show_study.limits(points)
+    sweep.show_study("quickstart", "", "cpu-2core", points)
+    sweep.limits(points)
     for trace in read_all(Path(TRUTH) / "trace"):
-        show_trace.trace(trace)
+        show_trace.show_trace(trace)
     predicted = prediction_of(*(predicted_of(0.1, point.request) for point in results.points))
     show_accuracy.accuracy(check(predicted, results))
     folder = RunFolder(next(Path(QUICKSTART).glob("*_g2_phases_*")))

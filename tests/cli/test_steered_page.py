@@ -2,7 +2,7 @@
 
 import pytest
 
-from resnetx.cli.reference import steered
+from resnetx.literature import steered_page
 from tests.documentation import ROOT
 
 PAGE = (ROOT / "docs" / "steered.md").read_text()
@@ -10,9 +10,9 @@ pytestmark = pytest.mark.slow
 
 
 def test_the_savings_are_those_of_the_page():
-    lines = list(steered.savings())
-    assert len(lines) == 2 + 8 + 1 + len(steered.MODELS)
-    assert "\n".join(lines) in PAGE, "accept the change with: python -m resnetx.cli.reference.steered"
+    lines = list(steered_page.savings())
+    assert len(lines) == 2 + 8 + 1 + len(steered_page.MODELS)
+    assert "\n".join(lines) in PAGE, "accept the change with: python -m resnetx.literature.steered_page"
 
 
 @pytest.mark.parametrize(
@@ -20,9 +20,9 @@ def test_the_savings_are_those_of_the_page():
     [("dgx1-v100", "AlexNet", "after", "built"), ("summit", "AlexNet", "server on GPU 0", "any")],
 )
 def test_searched_iterations_are_those_of_the_page(system, name, strategy, reach):
-    counts = range(2, steered.SEARCHED[system] + 1)
-    cells = [steered.change(system, name, strategy, reach, gpus) for gpus in counts]
+    counts = range(2, steered_page.SEARCHED[system] + 1)
+    cells = [steered_page.change(system, name, strategy, reach, gpus) for gpus in counts]
     table = PAGE.partition(f"### {system}\n")[2]
     assert f"| {name} | {strategy} | {reach} | {' | '.join(cells)} |" in table, (
-        "accept the change with: python -m resnetx.cli.reference.steered"
+        "accept the change with: python -m resnetx.literature.steered_page"
     )

@@ -5,8 +5,7 @@ import io
 import pytest
 
 from resnetx.cli import show
-from resnetx.cli.prose import WIDEST, beside, width_of, wrapped
-from resnetx.cli.table_layout import lay_out
+from resnetx.cli.table_layout import WIDEST, beside, lay_out, width_of, wrapped
 
 SENTENCE = "Started again, the sweep keeps what is in results/node1/quickstart/alexnet_b32_g2_46370579_r1 and goes on."
 

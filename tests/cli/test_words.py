@@ -9,8 +9,8 @@ import pytest
 
 from resnetx.cli import _as_typed, main
 from resnetx.cli.words import settings_of
+from resnetx.compose import ours
 from resnetx.errors import ConfigError
-from resnetx.settings.aliases import ours
 
 SHELLS = [pytest.param(shell, marks=pytest.mark.skipif(not shutil.which(shell), reason=f"no {shell} here"))
           for shell in ("bash", "zsh")]  # fmt: skip

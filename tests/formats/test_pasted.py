@@ -2,7 +2,7 @@
 
 import pytest
 
-from resnetx.formats.pasted import cells, numbered, plain
+from resnetx.formats.logs import cells, numbered, plain
 
 LINE = "#       size         count"
 

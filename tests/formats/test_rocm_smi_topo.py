@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from resnetx.errors import ConfigError
-from resnetx.formats import rocm_smi_topo
+from resnetx.formats import device_matrix
 from resnetx.loading import File
 
 FILE = File(Path("topo.txt"), "a text", 2**20)
@@ -35,7 +35,7 @@ TEXT = "\n".join([
 
 
 def test_links_are_those_of_the_least_weight():
-    found = rocm_smi_topo.parse(FILE, TEXT)
+    found = device_matrix.parse(FILE, TEXT)
     assert found.gpus == ("GPU0", "GPU1", "GPU2", "GPU3")
     assert found.direct == {("GPU0", "GPU1"), ("GPU2", "GPU3")}
     assert found.affinity == {"GPU0": "NUMA 0", "GPU1": "NUMA 0", "GPU2": "NUMA 1", "GPU3": "NUMA 1"}
@@ -44,7 +44,7 @@ def test_links_are_those_of_the_least_weight():
 
 def test_without_weights_it_says_that_links_may_be_too_many():
     text = TEXT[TEXT.index("================ Link") :]
-    found = rocm_smi_topo.parse(FILE, text)
+    found = device_matrix.parse(FILE, text)
     assert len(found.direct) == 4
     assert "without the table of weights" in found.notes[1]
 
@@ -59,7 +59,7 @@ def test_without_weights_it_says_that_links_may_be_too_many():
 )
 def test_garbage_is_refused_with_a_sentence(text, sentence):
     with pytest.raises(ConfigError) as refused:
-        rocm_smi_topo.parse(FILE, text)
+        device_matrix.parse(FILE, text)
     assert sentence in str(refused.value)
 
 
@@ -69,6 +69,6 @@ def test_lines_about_one_gpu_are_no_rows_of_a_matrix(before):
         f"{before.format(n=n)}(Topology) Numa {what}: {n}" for n in range(2) for what in ("Node", "Affinity")
     )
     kinds = "== Link Type between two GPUs ==\n     GPU0  GPU1\nGPU0 0 XGMI\nGPU1 XGMI 0\n"
-    found = rocm_smi_topo.parse(FILE, f"{kinds}\n==== Numa Nodes ====\n{numa}\n==== End of ROCm SMI Log ====")
+    found = device_matrix.parse(FILE, f"{kinds}\n==== Numa Nodes ====\n{numa}\n==== End of ROCm SMI Log ====")
     assert found.gpus == ("GPU0", "GPU1")
     assert found.affinity == {"GPU0": "NUMA 0", "GPU1": "NUMA 1"}

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from resnetx.errors import ConfigError
-from resnetx.formats import bounded_xml, hwloc_xml, nccl_xml
+from resnetx.formats import topology_xml
 from resnetx.formats.pci_tree import C2c, NvlinkEnd, generation_of, kind_of
 from resnetx.loading import File
 
@@ -70,11 +70,11 @@ HWLOC = """<?xml version="1.0" encoding="UTF-8"?>
 
 
 def nccl(text):
-    return nccl_xml.parse(FILE, bounded_xml.parse(FILE, text))
+    return topology_xml.parse_nccl(FILE, topology_xml.parse_xml(FILE, text))
 
 
 def hwloc(text):
-    return hwloc_xml.parse(FILE, bounded_xml.parse(FILE, text))
+    return topology_xml.parse_hwloc(FILE, topology_xml.parse_xml(FILE, text))
 
 
 def test_nccl_names_gpus_cards_switches_and_links():

@@ -3,9 +3,9 @@
 import pytest
 
 from resnetx.errors import FileError
-from resnetx.formats.torch_log import Waiting, says, waited, waiting
-from resnetx.interconnect.imported import import_bench
-from resnetx.interconnect.survey_reading import read_survey
+from resnetx.formats.logs import Waiting, says, waited, waiting
+from resnetx.interconnect.collectives.imported import import_bench
+from resnetx.interconnect.survey.reading import read_survey
 from resnetx.traces import files
 
 ELEMENTS = ", NumelIn=9801523, NumelOut=9801523"

@@ -6,21 +6,21 @@ from pathlib import Path
 from typing import Any
 
 from resnetx import record
-from resnetx.api.found_system import loaded
-from resnetx.cli.tables import show_trace
+from resnetx.api.systems import loaded
+from resnetx.cli.verbs import trace as show_trace
 from resnetx.errors import ConfigError
-from resnetx.formats import torch_log
-from resnetx.formats.predictions_csv import read_predictions
-from resnetx.interconnect import measured
-from resnetx.interconnect.bench_reading import with_readings
-from resnetx.interconnect.imported import import_bench
-from resnetx.interconnect.survey import joined
-from resnetx.interconnect.survey_file import written_system
-from resnetx.interconnect.survey_parts import PartSettings
-from resnetx.interconnect.survey_reading import read_survey
-from resnetx.interconnect.system import load
+from resnetx.formats import logs
+from resnetx.interconnect.collectives import measured
+from resnetx.interconnect.collectives.imported import import_bench
+from resnetx.interconnect.collectives.reading import with_readings
+from resnetx.interconnect.survey.file import written_system
+from resnetx.interconnect.survey.parts import PartSettings
+from resnetx.interconnect.survey.reading import read_survey
+from resnetx.interconnect.survey.survey import joined
+from resnetx.interconnect.systems.system import load
+from resnetx.literature.score import read_predictions
 from resnetx.traces import files
-from resnetx.traces.devices import CPU
+from resnetx.traces.files import CPU
 from tests.fuzz.harness import Target, seldom
 from tests.fuzz.of_yaml import fitted
 
@@ -116,7 +116,7 @@ Root Cause (first observed failure):
 
 
 def _use_torch_log(path: Path) -> None:
-    assert torch_log.says(path.read_bytes().decode(errors="replace")).count("\n") == 0
+    assert logs.says(path.read_bytes().decode(errors="replace")).count("\n") == 0
     with suppress(ConfigError):  # which says it
         import_bench(path, None, None)
 
@@ -183,7 +183,7 @@ def use_import(path: Path) -> None:
             raise
         trace = files.read(path, batch_size=8, device=CPU)
     if seldom(path):
-        show_trace.trace(trace)
+        show_trace.show_trace(trace)
     record.write(path.with_name("imported.json"), trace)
     assert files.read_trace(path.with_name("imported.json")) == trace
 

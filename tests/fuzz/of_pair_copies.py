@@ -3,9 +3,9 @@
 import json
 from pathlib import Path
 
-from resnetx.interconnect.bench_reading import with_readings
-from resnetx.interconnect.imported import import_bench
-from resnetx.interconnect.system import load
+from resnetx.interconnect.collectives.imported import import_bench
+from resnetx.interconnect.collectives.reading import with_readings
+from resnetx.interconnect.systems.system import load
 from tests.fuzz.harness import Target
 
 NVBANDWIDTH = json.dumps({

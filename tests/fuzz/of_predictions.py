@@ -17,7 +17,7 @@ from resnetx.api.predict import predicted
 from resnetx.cli.tables import show_predict
 from resnetx.compose import compose
 from resnetx.config import request_from
-from resnetx.interconnect.system import parts_table
+from resnetx.interconnect.systems.system import parts_table
 from resnetx.prediction import roofline
 from resnetx.record.trace import LayerTimes, Trace, TracedBatch, TracedLayer
 from resnetx.study import Point

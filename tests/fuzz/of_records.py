@@ -9,25 +9,26 @@ from typing import Any
 import msgspec
 
 from resnetx import record
-from resnetx.api.curves import traces
+from resnetx.api.curves import sized, traces
 from resnetx.api.load import load as load_
-from resnetx.api.papers import check_papers
-from resnetx.api.predictions import read as read_prediction
+from resnetx.api.stored import read as read_prediction
 from resnetx.choices import Bucket
-from resnetx.cli.tables import show_accuracy, show_predict, show_study, show_systems, show_trace
+from resnetx.cli.tables import show_accuracy, show_predict, show_systems
+from resnetx.cli.verbs import sweep
+from resnetx.cli.verbs import trace as show_trace
 from resnetx.config import check, check_ranks
-from resnetx.interconnect import measured
-from resnetx.interconnect.lab_file import read_network
-from resnetx.interconnect.lab_network import lab_network
-from resnetx.interconnect.system import load
+from resnetx.interconnect.collectives import measured
+from resnetx.interconnect.systems.lab import lab_network, read_network
+from resnetx.interconnect.systems.system import load
+from resnetx.literature.papers import check_papers
+from resnetx.literature.score import scores
 from resnetx.measure.lab import namespaces
 from resnetx.measure.launch import ending
 from resnetx.measure.launch.ending import Ending
 from resnetx.measure.launch.executor import one_node
-from resnetx.measure.study.definition import definition
-from resnetx.prediction.gradient_sizes import sized
+from resnetx.measure.study.plan import definition
+from resnetx.prediction.predict import Placement, curve
 from resnetx.prediction.scenario import Fabric, Subject, TrainingSetup
-from resnetx.prediction.speedup import Placement, curve
 from resnetx.record import (
     BenchFile,
     BenchRecord,
@@ -38,17 +39,14 @@ from resnetx.record import (
     StudyFolder,
     StudyRecord,
 )
-from resnetx.record.accuracy import Accuracy
-from resnetx.record.checked_papers import CheckedPapers
-from resnetx.record.comparison import Comparison
+from resnetx.record.comparison import Accuracy, Comparison
+from resnetx.record.literature import CheckedPapers, FigurePrediction, PredictorScore, PublishedFigure, Score
 from resnetx.record.prediction import Prediction
-from resnetx.record.score import FigurePrediction, PredictorScore, PublishedFigure, Score
 from resnetx.record.system_comparison import SystemComparison
 from resnetx.record.trace import Trace
 from resnetx.reporting.compare.accuracy import check as checked
 from resnetx.reporting.compare.studies import compare
 from resnetx.reporting.pages import study as page
-from resnetx.reporting.scoring import scores
 from resnetx.reporting.study import results
 from resnetx.reporting.study.export import messages_table, points_table, windows_table
 from resnetx.reporting.study.platform import platform
@@ -118,8 +116,8 @@ def _show_study(found: Results, path: Path) -> None:
         table.records()
     platform([found])
     if seldom(path):
-        show_study.study("a study", "", "a node", points)
-        show_study.limits(points)
+        sweep.show_study("a study", "", "a node", points)
+        sweep.limits(points)
         page._html([found], points, [], [])
 
 
@@ -213,7 +211,7 @@ def _use_trace(path: Path) -> None:
     for trace in traces(path.parent if path.name == "record.json" else path):
         _predict_from(trace)
         if seldom(path):
-            show_trace.trace(trace)
+            show_trace.show_trace(trace)
             of_two(lambda trace=trace: export(trace, path.parent))
 
 

@@ -7,14 +7,12 @@ import msgspec
 
 import resnetx
 from resnetx.api.load import load
-from resnetx.cli.tables import show_steer
-from resnetx.formats.nccl_channels import read_channels
-from resnetx.formats.nccl_nics import network_ends, ring_steps
-from resnetx.formats.traffic_csv import read_traffic
-from resnetx.interconnect.steering.best import best
-from resnetx.interconnect.steering.problem import steering_problem
+from resnetx.cli.verbs import steer
+from resnetx.formats.nccl_log import network_ends, read_channels, ring_steps
 from resnetx.record.steering import Steering
-from resnetx.reporting.charts.steering_matrices import matrices
+from resnetx.reporting.charts.steering import matrices
+from resnetx.steer.traffic import read_traffic
+from resnetx.steer.units import best, steering_problem
 from tests.fuzz.harness import Target
 
 TRAFFIC = [
@@ -56,7 +54,7 @@ def steerings() -> list[bytes]:
 def _use_steering(path: Path) -> None:
     found = load(path)
     if isinstance(found, Steering):
-        show_steer.steering(found)
+        steer.steering(found)
         matrices(found)
 
 

@@ -13,18 +13,11 @@ import msgspec
 
 import resnetx
 from resnetx.api import compare as comparing
-from resnetx.api.bench_export import export_bench
-from resnetx.cli.tables import (
-    show_accuracy,
-    show_bench_comparison,
-    show_comparison,
-    show_papers,
-    show_predict,
-    show_score,
-    show_steer,
-    show_study,
-    show_systems,
-)
+from resnetx.api.bench import export_bench
+from resnetx.cli.tables import show_accuracy, show_comparison, show_papers, show_predict, show_systems
+from resnetx.cli.tables import show_comparison as show_bench_comparison
+from resnetx.cli.tables import show_papers as show_score
+from resnetx.cli.verbs import steer, sweep
 from resnetx.record import (
     SCHEMA,
     BenchRecord,
@@ -35,13 +28,10 @@ from resnetx.record import (
     seal,
     write,
 )
-from resnetx.record.accuracy import Accuracy
-from resnetx.record.bench_comparison import BenchComparison
 from resnetx.record.check import Cause, Check, CheckedRun, Outlier, Remark
-from resnetx.record.checked_papers import CheckedPapers
-from resnetx.record.comparison import Comparison
+from resnetx.record.comparison import Accuracy, BenchComparison, Comparison
+from resnetx.record.literature import CheckedPapers, Score
 from resnetx.record.prediction import Prediction
-from resnetx.record.score import Score
 from resnetx.record.steering import Steering
 from resnetx.record.system_comparison import SystemComparison
 from resnetx.reporting.compare.benches import PAYLOADS_BYTES, compare_benches
@@ -53,12 +43,12 @@ from tests.fuzz.of_steering import steerings
 
 SHOWN: dict[type, Callable[[Any], None]] = {
     Accuracy: show_accuracy.accuracy,
-    BenchComparison: show_bench_comparison.comparison,
+    BenchComparison: show_bench_comparison.bench_comparison,
     Comparison: show_comparison.comparison,
     Prediction: show_predict.prediction,
     CheckedPapers: show_papers.papers,
     Score: show_score.score,
-    Steering: show_steer.steering,
+    Steering: steer.steering,
     SystemComparison: show_systems.comparison,
 }
 
@@ -89,8 +79,8 @@ def _use_study_of_runs(path: Path) -> None:
     brief = RunSummaryReader()(RunFolder(path.parent))
     write(folder.study, msgspec.structs.replace(of_records.quickstart(), points=[brief.request]))
     study = _shown(folder.path)
-    show_study.study("a study", "", "a node", study.points)
-    show_study.limits(study.points)
+    sweep.show_study("a study", "", "a node", study.points)
+    sweep.limits(study.points)
     of_two(lambda: resnetx.steer(path, systems="dgx1-v100"))
     if seldom(path):
         of_two(lambda: resnetx.compare(folder.path, of_records.QUICKSTART))
@@ -101,7 +91,7 @@ def _use_study_of_runs(path: Path) -> None:
 def _use_study(path: Path) -> None:
     """The definition of a study whose runs are there."""
     study = _shown(path.parent)
-    show_study.study("a study", "", "a node", study.points)
+    sweep.show_study("a study", "", "a node", study.points)
     if seldom(path):
         of_two(lambda: resnetx.compare(path.parent, of_records.QUICKSTART))
     if seldom(path, 512):
@@ -127,7 +117,7 @@ def _use_bench(path: Path) -> None:
     of_two(lambda: export_bench(path))
     of_two(lambda: resnetx.topology("dgx1-p100", collective="allreduce", devices=[0, 1], calibration=str(path)))
     of_two(lambda: resnetx.steer(path, systems="dgx1-v100"))
-    of_two(lambda: show_bench_comparison.comparison(resnetx.compare(path, path)))
+    of_two(lambda: show_bench_comparison.bench_comparison(resnetx.compare(path, path)))
     if seldom(path, 512):
         _reported(path.parent)
 

@@ -7,12 +7,14 @@ from pathlib import Path
 import yaml
 
 from resnetx import study
-from resnetx.api.known_scaling import typed_scaling
+from resnetx.api.known_rates import typed_scaling
 from resnetx.cli.tables import show_topology
 from resnetx.compose import _choice, _own_choice, compose
 from resnetx.config import check, request_from
-from resnetx.interconnect import bands, collective, measured, system
-from resnetx.interconnect.system_text import system_text
+from resnetx.interconnect.collectives import measured, sizes
+from resnetx.interconnect.collectives import plan as collective
+from resnetx.interconnect.systems import system
+from resnetx.interconnect.systems.text import system_text
 from resnetx.launching import read_site
 from resnetx.settings.files import CONFIGS, names, searching
 from tests.fuzz.harness import Target, of_two, seldom
@@ -139,7 +141,7 @@ def use_calibration(path: Path) -> None:
 
 def fitted(found: measured.MeasuredCollective) -> None:
     """What is made of measured collectives."""
-    of_two(lambda: bands.bands(found))
+    of_two(lambda: sizes.bands(found))
     of_two(lambda: collective.calibrate(plan(), found).explain(2**20))
 
 

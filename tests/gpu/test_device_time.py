@@ -5,8 +5,7 @@ import torch
 from torch import nn
 
 from resnetx.inputs import nothing
-from resnetx.measure.rank.clock import timed
-from resnetx.measure.rank.device_time import timed_on_device
+from resnetx.measure.rank.device import timed, timed_on_device
 from resnetx.measure.rank.trace import copy_rate_Bps
 from resnetx.record import Unknown
 

@@ -5,7 +5,7 @@ import torch
 
 from resnetx.measure.clocks import trial
 from resnetx.measure.doctor.examination import examine
-from resnetx.measure.machine.nvml import open_nvml
+from resnetx.measure.machine.nvidia import open_nvml
 from resnetx.measure.machine.sensors import NvmlGpu
 from resnetx.measure.rank import nodes
 from resnetx.measure.rank.distributed import Ranks

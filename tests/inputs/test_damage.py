@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from resnetx.inputs import damage, folders
+from resnetx.inputs import folders, jpeg
 from tests.inputs.forged import corrupt_png, encoded, jpeg_claiming
 
 SPOILED: dict[str, tuple[Callable[[Path], object], str]] = {
@@ -25,9 +25,9 @@ SPOILED: dict[str, tuple[Callable[[Path], object], str]] = {
 
 @pytest.mark.parametrize("spoil, reason", SPOILED.values(), ids=SPOILED)
 def test_each_kind_of_damage_is_told_in_a_sentence(spoil, reason: str, tree: Path, victim: Path) -> None:
-    assert damage.of(victim) is None
+    assert jpeg.of(victim) is None
     spoil(victim)
-    fault = damage.of(victim)
+    fault = jpeg.of(victim)
     assert fault is not None
     assert fault.startswith(f"{victim}: ")
     assert reason in fault
@@ -37,26 +37,26 @@ def test_each_kind_of_damage_is_told_in_a_sentence(spoil, reason: str, tree: Pat
 def test_the_damaged_file_is_found_among_good_ones(spoil, reason: str, tree: Path, victim: Path) -> None:
     listing = folders.read(tree)
     paths = [listing.path(index) for index in range(len(listing.files))]
-    assert damage.find(paths, smallest=256, limit_s=30) is None
+    assert jpeg.find(paths, smallest=256, limit_s=30) is None
     spoil(victim)
-    assert damage.find(paths, smallest=256, limit_s=30) == damage.of(victim)
+    assert jpeg.find(paths, smallest=256, limit_s=30) == jpeg.of(victim)
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read any file")
 def test_an_unreadable_file_is_damage(victim: Path) -> None:
     victim.chmod(0)
-    assert damage.of(victim) == f"{victim}: permission denied"
+    assert jpeg.of(victim) == f"{victim}: permission denied"
 
 
 def test_an_image_smaller_than_the_crop_is_damage(victim: Path) -> None:
     Image.new("RGB", (300, 200)).save(victim, "JPEG")
-    assert damage.of(victim, smallest=200) is None
-    assert damage.of(victim, smallest=227) == f"{victim}: 300x200 pixels, smaller than the crop of 227x227"
+    assert jpeg.of(victim, smallest=200) is None
+    assert jpeg.of(victim, smallest=227) == f"{victim}: 300x200 pixels, smaller than the crop of 227x227"
 
 
 def test_no_time_means_no_answer(tree: Path, victim: Path) -> None:
     victim.write_bytes(b"")
-    assert damage.find([victim], smallest=1, limit_s=0) is None
+    assert jpeg.find([victim], smallest=1, limit_s=0) is None
 
 
 def test_odd_but_sound_files_are_no_damage(tmp_path: Path) -> None:
@@ -64,4 +64,4 @@ def test_odd_but_sound_files_are_no_damage(tmp_path: Path) -> None:
     for mode, kind in (("L", "JPEG"), ("CMYK", "JPEG"), ("RGBA", "PNG")):
         file = tmp_path / f"{mode}.JPEG"
         Image.new(mode, (40, 40)).save(file, kind)
-        assert damage.of(file) is None
+        assert jpeg.of(file) is None

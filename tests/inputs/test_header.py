@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from resnetx.inputs import header
+from resnetx.inputs import jpeg
 from tests.inputs.forged import deep_png, encoded, jpeg_claiming, jpeg_of_scans, png_claiming
 
 
-def claimed(data: bytes) -> header.Header:
-    found = header.of_bytes(memoryview(data))
-    header.check(found)
+def claimed(data: bytes) -> jpeg.Header:
+    found = jpeg.of_bytes(memoryview(data))
+    jpeg.check(found)
     return found
 
 
@@ -92,9 +92,9 @@ def test_what_libjpeg_forgives_before_the_size_is_forgiven() -> None:
 )
 def test_what_is_not_to_be_decoded_is_said_in_a_clause(data: bytes, reason: str, tmp_path: Path) -> None:
     (tmp_path / "it.jpg").write_bytes(data)
-    for read in (lambda: header.of_bytes(memoryview(data)), lambda: header.of_file(tmp_path / "it.jpg")):
-        with pytest.raises(header.DamageError) as caught:
-            header.check(read())
+    for read in (lambda: jpeg.of_bytes(memoryview(data)), lambda: jpeg.of_file(tmp_path / "it.jpg")):
+        with pytest.raises(jpeg.DamageError) as caught:
+            jpeg.check(read())
         assert reason in str(caught.value)
 
 
@@ -121,14 +121,14 @@ ALONE, TOGETHER = (segment(0xDA, bytes([count]) + bytes(2 * count + 3)) + b"data
 )
 def test_scans_are_counted_as_far_as_decoders_go(data: bytes, scans: int, tmp_path: Path) -> None:
     (tmp_path / "it.jpg").write_bytes(data)
-    assert header.of_bytes(memoryview(data)).scans == header.of_file(tmp_path / "it.jpg").scans == scans
+    assert jpeg.of_bytes(memoryview(data)).scans == jpeg.of_file(tmp_path / "it.jpg").scans == scans
 
 
 def test_a_marker_may_lie_where_two_pieces_of_a_scan_meet(monkeypatch: pytest.MonkeyPatch) -> None:
     data = encoded("JPEG", progressive=True)
     for piece in (2, 3, 7, 64):
-        monkeypatch.setattr(header, "_PIECE", piece)
-        assert header.of_bytes(memoryview(data)).scans == 10
+        monkeypatch.setattr(jpeg, "_PIECE", piece)
+        assert jpeg.of_bytes(memoryview(data)).scans == 10
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ def test_a_marker_may_lie_where_two_pieces_of_a_scan_meet(monkeypatch: pytest.Mo
     ],
 )
 def test_what_takes_long_to_decode_is_refused(data: bytes, reason: str) -> None:
-    with pytest.raises(header.DamageError, match=reason):
+    with pytest.raises(jpeg.DamageError, match=reason):
         claimed(data)
 
 
@@ -150,22 +150,22 @@ def test_a_hundred_scans_are_read() -> None:
 
 
 def test_what_no_memory_should_hold_is_refused() -> None:
-    with pytest.raises(header.DamageError, match="500 MB; at most 403 MB are accepted"):
-        header.check(header.Header("PNG", 100, 100, 500_000_000))
+    with pytest.raises(jpeg.DamageError, match="500 MB; at most 403 MB are accepted"):
+        jpeg.check(jpeg.Header("PNG", 100, 100, 500_000_000))
 
 
 def test_few_bytes_of_a_file_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "it.jpg"
     file.write_bytes(encoded("JPEG", 500, 400, exif=b"Exif\0\0" + bytes(60_000)))
     counted: list[int] = []
-    read = header.os.pread
+    read = jpeg.os.pread
 
     def counting(handle: int, count: int, begin: int) -> bytes:
         counted.append(len(found := read(handle, count, begin)))
         return found
 
-    monkeypatch.setattr(header.os, "pread", counting)
-    assert header.of_file(file).width == 500
+    monkeypatch.setattr(jpeg.os, "pread", counting)
+    assert jpeg.of_file(file).width == 500
     assert sum(counted) < 200
 
 
@@ -176,7 +176,7 @@ def test_no_bytes_make_it_do_anything_but_refuse() -> None:
         for value in (0x00, 0x01, 0xC0, 0xC4, 0xD8, 0xDA, 0xFF):
             data = sound[:place] + bytes([value]) + sound[place + 1 :]
             try:
-                found = header.of_bytes(memoryview(data))
-            except header.DamageError:
+                found = jpeg.of_bytes(memoryview(data))
+            except jpeg.DamageError:
                 continue
             assert 0 <= found.width < 2**16

@@ -17,7 +17,7 @@ from PIL import Image
 from resnetx import inputs, record
 from resnetx.choices import DaliInput, Input, SyntheticInput, TorchvisionInput
 from resnetx.errors import ConfigError
-from resnetx.inputs import damage
+from resnetx.inputs import jpeg
 from tests.inputs.forged import corrupt_png, deep_png, encoded, jpeg_claiming, png_claiming
 from tests.patience import until
 
@@ -347,7 +347,7 @@ def test_a_damaged_file_stops_the_batches_with_its_name(
 def test_a_file_that_only_dali_refuses_is_found_by_giving_it_one_after_the_other(tree: Path, victim: Path) -> None:
     sound = victim.read_bytes()
     victim.write_bytes(sound[:20] + b"junk" + sound[20:])  # behind its first segment, where libjpeg forgives it
-    assert damage.of(victim) is None
+    assert jpeg.of(victim) is None
     opened = open_cpu(input_of("dali", tree))
     with pytest.raises(ConfigError, match=r"n00000001_00002\.JPEG: DALI cannot decode it; repair or delete it"):
         for _ in range(4):
@@ -453,6 +453,6 @@ def test_checking_loads_no_torch_and_no_dali(made: Path) -> None:
 
 
 def test_the_sentence_for_a_damaged_file_fits_one_line(tmp_path: Path) -> None:
-    assert damage.sentence("a.jpg: not an image", tmp_path) == (
+    assert jpeg.sentence("a.jpg: not an image", tmp_path) == (
         f"a.jpg: not an image; repair or delete it (`resnetx images --verify {tmp_path}` checks every file)"
     )

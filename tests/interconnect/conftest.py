@@ -3,8 +3,8 @@
 import pytest
 
 import tests.drawn_examples  # noqa: F401
-from resnetx.interconnect.graph import Component, Link, System
-from resnetx.interconnect.parts import CpuSpec, GpuSpec, SourcedValue, SwitchSpec, WireSpec
+from resnetx.interconnect.systems.graph import Component, Link, System
+from resnetx.interconnect.systems.parts import CpuSpec, GpuSpec, SourcedValue, SwitchSpec, WireSpec
 
 
 def figure(value):

@@ -2,9 +2,9 @@
 
 import pytest
 
-from resnetx.interconnect.alpha_beta import alpha_beta
-from resnetx.interconnect.collective import plan
-from resnetx.interconnect.system import load
+from resnetx.interconnect.collectives.plan import plan
+from resnetx.interconnect.systems.system import load
+from resnetx.literature.rivals import alpha_beta
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,8 @@
 import pytest
 
 from resnetx.errors import ConfigError
-from resnetx.interconnect.bands import bands
-from resnetx.interconnect.measured import MeasuredCollective, MeasuredSize
+from resnetx.interconnect.collectives.measured import MeasuredCollective, MeasuredSize
+from resnetx.interconnect.collectives.sizes import bands
 
 
 def measured(points):

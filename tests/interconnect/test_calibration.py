@@ -10,11 +10,11 @@ import pytest
 
 from resnetx import record
 from resnetx.errors import ConfigError
-from resnetx.interconnect.calibration import ComparedTime, by_times
-from resnetx.interconnect.collective import calibrate, plan
-from resnetx.interconnect.errors import error_of
-from resnetx.interconnect.measured import MeasuredCollective, MeasuredSize, by_gpus, measured, read
-from resnetx.interconnect.system import load
+from resnetx.interconnect.collectives.calibration import ComparedTime, by_times
+from resnetx.interconnect.collectives.errors import error_of
+from resnetx.interconnect.collectives.measured import MeasuredCollective, MeasuredSize, by_gpus, measured, read
+from resnetx.interconnect.collectives.plan import calibrate, plan
+from resnetx.interconnect.systems.system import load
 from resnetx.record import BenchFile, BenchRequest, Unknown, cut_short
 from tests.nccl_tables import HEADING, row, table
 

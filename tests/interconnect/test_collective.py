@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from resnetx.errors import ConfigError
-from resnetx.interconnect import generations
-from resnetx.interconnect.collective import COLLECTIVES, plan
-from resnetx.interconnect.graph import System
-from resnetx.interconnect.system import load
+from resnetx.interconnect.collectives import rings
+from resnetx.interconnect.collectives.plan import COLLECTIVES, plan
+from resnetx.interconnect.systems.graph import System
+from resnetx.interconnect.systems.system import load
 from resnetx.operations import OPERATIONS
 
 MIB = 2**20
@@ -275,7 +275,7 @@ def test_trees_pass_rings_on_many_nodes_and_small_sizes():
 
 def test_gloo_leaves_the_links_alone():
     made = plan(P100, library="gloo")
-    assert made.cost(2**28).busbw_Bps < generations.SOCKET_Bps
+    assert made.cost(2**28).busbw_Bps < rings.SOCKET_Bps
     assert made.cost(2**28) == plan(V100, library="gloo").cost(2**28)
 
 

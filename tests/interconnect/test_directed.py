@@ -9,16 +9,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from resnetx.errors import ConfigError
-from resnetx.interconnect import paths, rings, system
-from resnetx.interconnect.collective import plan
-from resnetx.interconnect.graph import Link, System
-from resnetx.interconnect.lab_network import lab_network
-from resnetx.interconnect.lab_plan import lab_plan
-from resnetx.interconnect.max_min import fair_shares
-from resnetx.interconnect.pair_costs import pair_cost
-from resnetx.interconnect.planned import Plan, planned
-from resnetx.interconnect.star import star
-from resnetx.interconnect.what_if import with_bandwidth
+from resnetx.interconnect.collectives import rings
+from resnetx.interconnect.collectives.hosts import lab_plan, star
+from resnetx.interconnect.collectives.plan import plan
+from resnetx.interconnect.collectives.what_if import with_bandwidth
+from resnetx.interconnect.pairs.costs import pair_cost
+from resnetx.interconnect.systems import paths, system
+from resnetx.interconnect.systems.graph import Link, System
+from resnetx.interconnect.systems.lab import lab_network
+from resnetx.interconnect.systems.link_search import fair_shares
+from resnetx.interconnect.systems.planned import Plan, planned
 from resnetx.request import Lab
 from tests.interconnect.conftest import NVLINK
 
@@ -237,7 +237,7 @@ def test_the_bound_of_many_gpus_is_what_passes_the_one_with_fewest_lanes_in():
     for row in lanes[1:]:
         row[0] = 0
     lanes[1][0] = 2
-    assert rings.fractional(lanes) == rings.fewest(lanes) == 2
+    assert rings.fractional(lanes) == rings.fewest_lanes(lanes) == 2
 
 
 @st.composite
@@ -280,7 +280,7 @@ def test_rings_use_lanes_in_their_direction_and_no_more_than_there_are(lanes):
         for a, b in rings.directions(order):
             left[a][b] -= 1
     assert min(map(min, left)) >= 0
-    assert len(found) <= rings.fractional(lanes) + 1e-9 <= rings.fewest(lanes) + 2e-9
+    assert len(found) <= rings.fractional(lanes) + 1e-9 <= rings.fewest_lanes(lanes) + 2e-9
 
 
 @pytest.mark.slow

@@ -5,12 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from resnetx.interconnect.collective import plan
-from resnetx.interconnect.errors import Residual, alike, cells, error_of, table
-from resnetx.interconnect.fitted import UNFITTED, fitted
-from resnetx.interconnect.fitting import fit, log_errors
-from resnetx.interconnect.published import load_published, measured_devices, times
-from resnetx.interconnect.system import load
+from resnetx.interconnect.collectives.errors import Residual, alike, cells, error_of, table
+from resnetx.interconnect.collectives.library import UNFITTED, fitted
+from resnetx.interconnect.collectives.plan import plan
+from resnetx.interconnect.collectives.published import load_published, measured_devices, times
+from resnetx.interconnect.systems.system import load
+from resnetx.literature.collectives_fit import fit, log_errors
 
 MIB = 2**20
 KNOWN = Residual("dgx-a100", "NVLink 3", "nccl2.4", "allreduce", 8 * MIB, "somebody", 0.1)

@@ -2,9 +2,9 @@
 
 import pytest
 
-from resnetx.interconnect import knees
-from resnetx.interconnect.imported import import_bench
-from resnetx.interconnect.pair_figures import published
+from resnetx.interconnect.collectives import sizes as knees
+from resnetx.interconnect.collectives.imported import import_bench
+from resnetx.interconnect.pairs.costs import published
 from tests.nccl_tables import table
 
 SIZES = [2**power for power in range(3, 31)]

@@ -3,9 +3,8 @@
 import msgspec
 import pytest
 
-from resnetx.interconnect import system
-from resnetx.interconnect.lab_file import read_network
-from resnetx.interconnect.lab_network import lab_network
+from resnetx.interconnect.systems import system
+from resnetx.interconnect.systems.lab import lab_network, read_network
 from resnetx.record import RecordError, write
 
 

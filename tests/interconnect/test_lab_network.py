@@ -4,10 +4,10 @@ import pytest
 
 from resnetx.choices import Lab
 from resnetx.errors import ConfigError
-from resnetx.interconnect import system
-from resnetx.interconnect.lab_network import lab_network, next_hops
-from resnetx.interconnect.lab_plan import STEP_S, lab_plan, lab_star
-from resnetx.interconnect.paths import copy_path
+from resnetx.interconnect.collectives.hosts import STEP_S, lab_plan, lab_star
+from resnetx.interconnect.systems import system
+from resnetx.interconnect.systems.lab import lab_network, next_hops
+from resnetx.interconnect.systems.paths import copy_path
 
 GX8 = Lab(system="gx8", scale=100, transport="auto")
 

@@ -2,12 +2,11 @@
 
 import pytest
 
-from resnetx.interconnect.collective import plan
-from resnetx.interconnect.errors import error_of
-from resnetx.interconnect.ladder import ladder, with_published
-from resnetx.interconnect.published import times
-from resnetx.interconnect.system import load
-from resnetx.interconnect.what_if import with_latency
+from resnetx.interconnect.collectives.errors import error_of
+from resnetx.interconnect.collectives.plan import plan
+from resnetx.interconnect.collectives.published import ladder, times, with_published
+from resnetx.interconnect.collectives.what_if import with_latency
+from resnetx.interconnect.systems.system import load
 
 MIB = 2**20
 H200 = plan(load("dgx-h200"), library="nvls")

@@ -6,8 +6,8 @@ from itertools import combinations
 import msgspec
 import pytest
 
-from resnetx.interconnect import paths, system
-from resnetx.interconnect.parts import TABLES, SourcedValue
+from resnetx.interconnect.systems import paths, system
+from resnetx.interconnect.systems.parts import TABLES, SourcedValue
 from resnetx.settings.files import CONFIGS
 
 STABLE = [

@@ -3,10 +3,11 @@
 import pytest
 from msgspec.structs import replace
 
-from resnetx.interconnect import host_io, paths, system
-from resnetx.interconnect.collective import plan
-from resnetx.interconnect.nodes import EqualNodes
-from resnetx.interconnect.system import Component, Link, System
+from resnetx.interconnect.collectives import internode
+from resnetx.interconnect.collectives.plan import plan
+from resnetx.interconnect.systems import paths, system
+from resnetx.interconnect.systems.graph import EqualNodes
+from resnetx.interconnect.systems.system import Component, Link, System
 
 
 def as_listed_by_hand(
@@ -70,7 +71,7 @@ def test_paths_and_rings_of_equal_nodes_are_those_of_listed_ones():
     for devices in (range(8), range(24), (0, 8, 9, 16)):
         one, other = (plan(each, devices=devices, library="nccl2.4") for each in (made, same))
         assert (one.rings, one.algorithms, one.notes) == (other.rings, other.algorithms, other.notes)
-    assert host_io.from_host(made, range(24)) == host_io.from_host(same, range(24))
+    assert internode.from_host(made, range(24)) == internode.from_host(same, range(24))
 
 
 @pytest.mark.slow

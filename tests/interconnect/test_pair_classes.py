@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from resnetx.interconnect.pair_classes import ONE_CLASS, class_names, classify, described, described_pairs, names_of
-from resnetx.interconnect.pair_figures import MATRIX_BYTES, published
-from resnetx.interconnect.paths import copy_path, routes
-from resnetx.interconnect.system import load
+from resnetx.interconnect.pairs.classes import ONE_CLASS, class_names, classify, described, described_pairs, names_of
+from resnetx.interconnect.pairs.costs import MATRIX_BYTES, published
+from resnetx.interconnect.systems.paths import copy_path, routes
+from resnetx.interconnect.systems.system import load
 
 SEEDS = range(40)
 

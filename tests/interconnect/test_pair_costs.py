@@ -2,12 +2,10 @@
 
 import pytest
 
-from resnetx.interconnect import pair_fitting
-from resnetx.interconnect.pair_costs import FIT_FILE, host_path, pair_cost
-from resnetx.interconnect.pair_errors import error_of, tolerance
-from resnetx.interconnect.pair_figures import figures
-from resnetx.interconnect.paths import copy_path, routes
-from resnetx.interconnect.system import load
+from resnetx.interconnect.pairs.costs import FIT_FILE, error_of, figures, host_path, pair_cost, tolerance
+from resnetx.interconnect.systems.paths import copy_path, routes
+from resnetx.interconnect.systems.system import load
+from resnetx.literature import pairs_fit
 
 KiB, MiB = 2**10, 2**20
 
@@ -18,7 +16,7 @@ def dgx1():
 
 
 def test_the_file_is_what_its_command_writes():
-    assert FIT_FILE.read_text() == pair_fitting.content()
+    assert FIT_FILE.read_text() == pairs_fit.content()
 
 
 def test_most_figures_judge_and_few_are_fitted():

@@ -3,9 +3,9 @@
 import pytest
 
 from resnetx.errors import ConfigError
-from resnetx.interconnect import paths
-from resnetx.interconnect.max_min import fair_shares
-from resnetx.interconnect.system import load
+from resnetx.interconnect.systems import paths
+from resnetx.interconnect.systems.link_search import fair_shares
+from resnetx.interconnect.systems.system import load
 
 DGX1 = load("dgx1-p100")
 # GB/s and us of classes of pairs: (from, to), transport, one way, both ways, latency

@@ -3,10 +3,10 @@
 import pytest
 
 from resnetx.errors import ConfigError
-from resnetx.interconnect import paths, system
-from resnetx.interconnect.planned import Plan, planned
-from resnetx.interconnect.survey_file import written_system
-from resnetx.interconnect.survey_parts import PartSettings
+from resnetx.interconnect.survey.file import written_system
+from resnetx.interconnect.survey.parts import PartSettings
+from resnetx.interconnect.systems import paths, system
+from resnetx.interconnect.systems.planned import Plan, planned
 
 
 @pytest.fixture

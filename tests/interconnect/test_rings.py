@@ -7,8 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from resnetx.errors import ConfigError
-from resnetx.interconnect import paths, rings
-from resnetx.interconnect.system import load
+from resnetx.interconnect.collectives import rings
+from resnetx.interconnect.systems import paths
+from resnetx.interconnect.systems.system import load
 
 
 def lanes_among(name, devices):

@@ -3,16 +3,16 @@
 import pytest
 
 from resnetx.errors import ConfigError
-from resnetx.interconnect import generations, paths
-from resnetx.interconnect.algorithm import Channels
-from resnetx.interconnect.alpha_beta import alpha_beta
-from resnetx.interconnect.collective import plan
-from resnetx.interconnect.errors import error_of
-from resnetx.interconnect.fitted import fitted
-from resnetx.interconnect.max_min import fair_shares, seconds_per_byte
-from resnetx.interconnect.messages import leaving, messages
-from resnetx.interconnect.sends import BOTH_WAYS_SHARE, CHANNEL_Bps, MESSAGE_s
-from resnetx.interconnect.system import load
+from resnetx.interconnect.collectives import rings
+from resnetx.interconnect.collectives.algorithms import Channels
+from resnetx.interconnect.collectives.errors import error_of
+from resnetx.interconnect.collectives.library import fitted
+from resnetx.interconnect.collectives.plan import plan
+from resnetx.interconnect.collectives.sends import BOTH_WAYS_SHARE, CHANNEL_Bps, MESSAGE_s, leaving, messages
+from resnetx.interconnect.systems import paths
+from resnetx.interconnect.systems.link_search import fair_shares, seconds_per_byte
+from resnetx.interconnect.systems.system import load
+from resnetx.literature.rivals import alpha_beta
 from resnetx.operations import OPERATIONS
 
 LARGE = 2**34
@@ -188,9 +188,9 @@ def test_processes_of_a_node_share_its_interface():
 
 def test_sockets_move_what_a_process_sends():
     made = plan(load("cpu-host"), "alltoall", range(4))
-    assert cost(made, 2**20) == pytest.approx(0.75 * 2**20 / generations.SOCKET_Bps)
+    assert cost(made, 2**20) == pytest.approx(0.75 * 2**20 / rings.SOCKET_Bps)
     (algorithm,) = made.algorithms
-    assert algorithm.fixed_s == pytest.approx(generations.SOCKET.base_s + 3 * generations.SOCKET.network_s)
+    assert algorithm.fixed_s == pytest.approx(rings.SOCKET.base_s + 3 * rings.SOCKET.network_s)
 
 
 def test_the_textbook_counts_one_step_for_each_message():

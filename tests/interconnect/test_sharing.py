@@ -2,9 +2,9 @@
 
 import pytest
 
-from resnetx.interconnect import paths
-from resnetx.interconnect.max_min import fair_shares
-from resnetx.interconnect.system import load
+from resnetx.interconnect.systems import paths
+from resnetx.interconnect.systems.link_search import fair_shares
+from resnetx.interconnect.systems.system import load
 
 
 def shares(system, flows, transport="auto", kernels=False):

@@ -3,9 +3,9 @@
 import pytest
 
 from resnetx.errors import ConfigError
-from resnetx.interconnect import paths
-from resnetx.interconnect.star import star
-from resnetx.interconnect.system import load
+from resnetx.interconnect.collectives.hosts import star
+from resnetx.interconnect.systems import paths
+from resnetx.interconnect.systems.system import load
 
 TENSORS = (4_000, 8_000, 2_000)  # bytes
 TO_HOST_S = 3e-6 + 2 * 1e-6 + 1e-7  # a copy, two links and the switch between them

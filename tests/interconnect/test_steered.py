@@ -6,11 +6,11 @@ import pytest
 from msgspec.structs import replace
 
 from resnetx.errors import ConfigError
-from resnetx.interconnect import paths, system
-from resnetx.interconnect.parts import SourcedValue
-from resnetx.interconnect.steered import connectivity, photonic, steered, unit, with_switch
-from resnetx.interconnect.system_file import SystemFile
-from resnetx.interconnect.system_text import system_text
+from resnetx.interconnect.systems import paths, system
+from resnetx.interconnect.systems.file import SystemFile
+from resnetx.interconnect.systems.parts import SourcedValue
+from resnetx.interconnect.systems.rearranged import connectivity, photonic, steered, unit, with_switch
+from resnetx.interconnect.systems.text import system_text
 
 DGX1 = system.load("dgx1-v100")
 

@@ -8,9 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 from resnetx.errors import ConfigError
-from resnetx.interconnect.subsets import pick
-from resnetx.interconnect.symmetry import alike
-from resnetx.interconnect.system import load
+from resnetx.interconnect.collectives.subsets import alike, pick
+from resnetx.interconnect.systems.system import load
 
 DGX1 = load("dgx1-p100")
 

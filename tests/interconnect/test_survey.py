@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from resnetx.errors import ConfigError
-from resnetx.interconnect import paths, system
-from resnetx.interconnect.survey import joined
-from resnetx.interconnect.survey_file import written_system
-from resnetx.interconnect.survey_parts import PartSettings
-from resnetx.interconnect.survey_reading import survey_of
+from resnetx.interconnect.survey.file import written_system
+from resnetx.interconnect.survey.parts import PartSettings
+from resnetx.interconnect.survey.reading import survey_of
+from resnetx.interconnect.survey.survey import joined
+from resnetx.interconnect.systems import paths, system
 from resnetx.loading import File
 from tests.formats.test_nccl_system import H200 as LOG
 from tests.formats.test_rocm_smi_topo import TEXT as ROCM

@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 
 from resnetx.errors import ConfigError
-from resnetx.interconnect import paths, system
-from resnetx.interconnect.survey import joined
-from resnetx.interconnect.survey_file import written_system
-from resnetx.interconnect.survey_gpus import pci_table
-from resnetx.interconnect.survey_parts import PartSettings, entries
-from resnetx.interconnect.survey_reading import survey_of
+from resnetx.interconnect.survey.file import written_system
+from resnetx.interconnect.survey.gpus import pci_table
+from resnetx.interconnect.survey.parts import PartSettings, entries
+from resnetx.interconnect.survey.reading import survey_of
+from resnetx.interconnect.survey.survey import joined
+from resnetx.interconnect.systems import paths, system
 from resnetx.loading import File
 from resnetx.prediction import roofline
 from tests.interconnect.topo_texts import topo

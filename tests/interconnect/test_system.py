@@ -5,7 +5,7 @@ import re
 import pytest
 
 from resnetx.errors import ConfigError
-from resnetx.interconnect import system
+from resnetx.interconnect.systems import system
 from resnetx.settings.files import CONFIGS
 
 PAIR = """\

@@ -5,11 +5,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from resnetx.interconnect import system
-from resnetx.interconnect.flow_yaml import flow
-from resnetx.interconnect.parts import SourcedValue
-from resnetx.interconnect.system_file import SystemFile
-from resnetx.interconnect.system_text import system_text
+from resnetx.interconnect.systems import system
+from resnetx.interconnect.systems.file import SystemFile
+from resnetx.interconnect.systems.parts import SourcedValue
+from resnetx.interconnect.systems.text import flow, system_text
 from resnetx.loading import YAML_BYTES, File, YamlFile
 from tests import drawn_examples as drawn_examples
 

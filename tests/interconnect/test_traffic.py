@@ -5,10 +5,9 @@ from dataclasses import replace
 import pytest
 
 from resnetx.errors import ConfigError
-from resnetx.interconnect.collective import plan
-from resnetx.interconnect.star import star
-from resnetx.interconnect.system import load
-from resnetx.interconnect.traffic import (
+from resnetx.interconnect.collectives.hosts import star
+from resnetx.interconnect.collectives.plan import plan
+from resnetx.interconnect.collectives.traffic import (
     added_up,
     along_chains,
     around_rings,
@@ -22,6 +21,7 @@ from resnetx.interconnect.traffic import (
     through_owners,
     to_owners,
 )
+from resnetx.interconnect.systems.system import load
 
 SIZES = [100, 1, 1, 50, 2]
 

@@ -6,9 +6,9 @@ from itertools import product
 
 import pytest
 
-from resnetx.interconnect.errors import table
-from resnetx.interconnect.published import load_published, measured_devices, published, times
-from resnetx.interconnect.validation import NOTHING_SENT, CollectiveSummary, summaries, validate
+from resnetx.interconnect.collectives.errors import table
+from resnetx.interconnect.collectives.published import load_published, measured_devices, published, times
+from resnetx.literature.collectives import NOTHING_SENT, CollectiveSummary, summaries, validate
 
 pytestmark = pytest.mark.slow  # predicts what was published
 

@@ -7,7 +7,7 @@ import pytest
 
 from resnetx.errors import FileError
 from resnetx.loading import File, UnboundedError, decode, read_json, refuse_unbounded
-from resnetx.loading.json_file import MAX_VALUES
+from resnetx.loading.content import MAX_VALUES
 
 FILE = File(Path("it.json"), "a letter", 2**20)
 

@@ -14,7 +14,7 @@ import torch
 
 from resnetx.compose import compose
 from resnetx.config import check, request_from
-from resnetx.measure.launch.moment import Moment
+from resnetx.measure.launch.torchrun import Moment
 from resnetx.measure.rank import distributed, equality, train
 from resnetx.measure.rank.process import StartUpTimer
 from resnetx.measure.rank.strategies import replicate

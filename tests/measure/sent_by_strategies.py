@@ -18,7 +18,7 @@ from resnetx import inputs
 from resnetx.compose import compose
 from resnetx.config import check, request_from
 from resnetx.measure.rank import distributed, train
-from resnetx.measure.rank.clock import timed
+from resnetx.measure.rank.device import timed
 from resnetx.measure.rank.phases import Watch
 from resnetx.measure.rank.strategies import replicate
 

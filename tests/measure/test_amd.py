@@ -16,19 +16,20 @@ from resnetx import host, inputs, packages
 from resnetx.api import obstacles
 from resnetx.choices import DaliInput
 from resnetx.errors import ConfigError
-from resnetx.interconnect import paths, system
-from resnetx.interconnect.survey_file import written_system
-from resnetx.interconnect.survey_parts import PartSettings
+from resnetx.interconnect.survey.file import written_system
+from resnetx.interconnect.survey.parts import PartSettings
+from resnetx.interconnect.systems import paths, system
 from resnetx.measure.bench import collectives
 from resnetx.measure.doctor import examination, probes
-from resnetx.measure.machine import amd, capability, environment, nvidia, sensor_warnings, software, this_machine
+from resnetx.measure.machine import amd, environment, nvidia, readings, this_machine, visible_gpus
+from resnetx.measure.machine import environment as software
 from resnetx.measure.machine.nvidia import graphics_here
 from resnetx.measure.machine.sensors import Sensors
 from resnetx.measure.machine.visible_gpus import gpus_here, hidden_by_mistake
-from resnetx.measure.rank import copies, distributed, nodes
+from resnetx.measure.rank import device, distributed, nodes
 from resnetx.measure.rank.device import describe_device
 from resnetx.measure.rank.distributed import Ranks
-from resnetx.measure.rank.used_transport import used
+from resnetx.measure.rank.results import used
 from resnetx.record import GpuProcess, Unknown
 from tests.sealed_part import sealed_part
 
@@ -247,14 +248,14 @@ def chip(monkeypatch):
 
 def test_kernels_are_those_of_the_chip_itself(rocm, chip, monkeypatch):
     monkeypatch.setattr(torch.cuda, "get_arch_list", lambda: ["gfx90a:xnack-", "gfx942"])
-    capability.check_kernels(chip("gfx942:sramecc+:xnack-"))
-    capability.check_kernels(chip("gfx90a:sramecc+:xnack-"))
+    visible_gpus.check_kernels(chip("gfx942:sramecc+:xnack-"))
+    visible_gpus.check_kernels(chip("gfx90a:sramecc+:xnack-"))
     with pytest.raises(
         ConfigError, match=r"an AMD GPU is gfx1030, and torch .* kernels for gfx90a, gfx942: install.*rocm6\.4"
     ):
-        capability.check_kernels(chip("gfx1030"))
+        visible_gpus.check_kernels(chip("gfx1030"))
     monkeypatch.setattr(torch.cuda, "get_arch_list", lambda: ["gfx10-3-generic"])
-    capability.check_kernels(chip("gfx1030"))
+    visible_gpus.check_kernels(chip("gfx1030"))
 
 
 @pytest.mark.parametrize(
@@ -265,12 +266,12 @@ def test_kernels_are_those_of_the_chip_itself(rocm, chip, monkeypatch):
     ],
 )
 def test_bf16_is_refused_on_chips_without_units_for_it(rocm, chip, architecture, has_bf16):
-    capability.check_precision("fp16", chip(architecture))
+    visible_gpus.check_precision("fp16", chip(architecture))
     if has_bf16:
-        capability.check_precision("bf16", chip(architecture))
+        visible_gpus.check_precision("bf16", chip(architecture))
     else:
         with pytest.raises(ConfigError, match="precision=bf16: an AMD GPU"):
-            capability.check_precision("bf16", chip(architecture))
+            visible_gpus.check_precision("bf16", chip(architecture))
 
 
 # ---- what is recorded -----------------------------------------------------------------------------------------------
@@ -397,12 +398,12 @@ def test_a_gpu_that_amd_smi_does_not_know_is_unknown_with_the_reason(rocm, monke
 
 
 def test_remedies_name_amds_tools(rocm):
-    assert sensor_warnings.lock_clocks(1900) == "sudo amd-smi set --gpu all --perf-determinism 1900"
+    assert readings.lock_clocks(1900) == "sudo amd-smi set --gpu all --perf-determinism 1900"
 
 
 def test_copies_that_the_profiler_names_in_its_own_way_are_unknown():
     event = {"cat": "gpu_memcpy", "name": "CopyHostToDevice", "dur": 3, "args": {}}
-    assert copies.per_step([event], 1) == "the profiler does not say what 'CopyHostToDevice' copies"
+    assert device.per_step([event], 1) == "the profiler does not say what 'CopyHostToDevice' copies"
 
 
 # ---- doctor ---------------------------------------------------------------------------------------------------------

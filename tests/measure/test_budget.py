@@ -2,8 +2,8 @@ import msgspec
 import pytest
 
 from resnetx import record
-from resnetx.measure.study.budget import Budget
 from resnetx.measure.study.plan import plan
+from resnetx.measure.study.sweep import Budget
 from resnetx.record import StudyFolder
 
 

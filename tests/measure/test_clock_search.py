@@ -8,7 +8,7 @@ import pytest
 
 from resnetx.errors import ConfigError
 from resnetx.measure.clocks import trial
-from resnetx.measure.clocks.search import (
+from resnetx.measure.clocks.trial import (
     Trial,
     answer,
     counted,
@@ -18,8 +18,7 @@ from resnetx.measure.clocks.search import (
     rounded_down,
     seemingly_locked,
 )
-from resnetx.measure.machine.locked_clock import Reading, shortfall
-from resnetx.measure.machine.readings import Sample
+from resnetx.measure.machine.readings import Reading, Sample, shortfall
 from resnetx.record import Unknown
 
 CLOCKS = list(range(210, 1981, 15))

@@ -6,7 +6,9 @@ import pytest
 import torch
 from msgspec.structs import replace
 
-from resnetx.measure.bench import buffers, checks, collectives, nccl_choices, nccl_interference
+from resnetx.measure.bench import arrays, collectives, nccl_interference
+from resnetx.measure.bench import arrays as checks
+from resnetx.measure.bench import collectives as nccl_choices
 from resnetx.measure.rank.distributed import Ranks
 from resnetx.operations import OPERATIONS
 from resnetx.record import QUEUES, BenchPoint, BenchRequest, HostLoad, Unknown, array_bytes
@@ -138,12 +140,12 @@ def test_sizes_that_do_not_fit_into_every_ranks_memory_are_left_out_with_a_reaso
             return [value, value // 2]
 
     ranks = Fuller(rank=0, local_rank=0, world_size=2, device=torch.device(kind))
-    monkeypatch.setattr(buffers, "free_memory_bytes", lambda: 8000)
+    monkeypatch.setattr(arrays, "free_memory_bytes", lambda: 8000)
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (8000, 10**6))
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     usable = 3000  # of half of 8,000 B, a quarter is kept free
     most = usable // (2 if kind == "cpu" else 1)
-    kept, skipped = buffers.fitting([("allreduce", 8), ("reduce", most), ("reduce", most + 4)], ranks)
+    kept, skipped = arrays.fitting([("allreduce", 8), ("reduce", most), ("reduce", most + 4)], ranks)
     assert kept == [("allreduce", 8), ("reduce", most)]
     (left_out,) = skipped
     assert (left_out.collective, left_out.size_bytes) == ("reduce", most + 4)
@@ -155,7 +157,7 @@ def test_ranks_that_share_a_gpu_share_its_memory(monkeypatch):
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (8000, 10**6))
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     ranks = Ranks(rank=0, local_rank=0, world_size=3, device=torch.device("cuda"))
-    assert buffers._free_bytes(ranks) == 4000
+    assert arrays._free_bytes(ranks) == 4000
 
 
 # ---- timing
@@ -207,11 +209,11 @@ def test_every_size_is_warmed_up_timed_and_checked_once(alone):
 
 
 def test_what_fits_is_measured_and_the_record_says_what_was_left_out(alone, monkeypatch):
-    monkeypatch.setattr(buffers, "free_memory_bytes", lambda: 4 * 4096)
+    monkeypatch.setattr(arrays, "free_memory_bytes", lambda: 4 * 4096)
     measured = collectives.measure(REQUEST, alone)
     assert {point.size_bytes for point in measured.points} == {8, 32, 4096}
     assert {skipped.size_bytes for skipped in measured.skipped} == {65536}
-    monkeypatch.setattr(buffers, "free_memory_bytes", lambda: 4)
+    monkeypatch.setattr(arrays, "free_memory_bytes", lambda: 4)
     with pytest.raises(MemoryError, match=r"allreduce of 8 B takes 16 B of memory in each rank, and 3\.00 B "):
         collectives.measure(REQUEST, alone)
 

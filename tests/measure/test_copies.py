@@ -9,11 +9,9 @@ import torch
 from msgspec.structs import replace
 
 from resnetx.copies import Entry, Flow, planned
-from resnetx.measure.bench import copies, mapped_copies, storage_copies
-from resnetx.measure.bench.mapped_copies import MappedCopies
-from resnetx.measure.bench.observed import Observed
-from resnetx.measure.bench.sent_copies import RELAYED_BYTES, SentCopies
-from resnetx.measure.bench.storage_copies import StorageCopies
+from resnetx.measure.bench import copies, host_copies
+from resnetx.measure.bench.arrays import Observed
+from resnetx.measure.bench.host_copies import RELAYED_BYTES, MappedCopies, SentCopies, StorageCopies
 from resnetx.measure.rank.distributed import Ranks
 from resnetx.record import BenchRequest, Unknown
 from tests.patience import PATIENCE_S
@@ -151,7 +149,7 @@ def test_between_hosts_half_of_a_round_trip_counts(monkeypatch):
         with lock:
             return next(names)
 
-    monkeypatch.setattr("resnetx.measure.bench.sent_copies.node_name", name)
+    monkeypatch.setattr("resnetx.measure.bench.host_copies.node_name", name)
     found = sent(entry(Flow(0, 1)), 2)[0]
     assert found.evidence[-1] == "half of a round trip"
     assert found.wrong == [0]
@@ -185,7 +183,7 @@ def one_memory(monkeypatch):
         with lock:
             return mapped.setdefault(id(ranks.hall), bytearray(size_bytes))
 
-    monkeypatch.setattr(mapped_copies, "_shared", shared)
+    monkeypatch.setattr(host_copies, "_shared", shared)
 
 
 @pytest.mark.parametrize(
@@ -238,7 +236,7 @@ def test_a_file_is_read_and_checked(kind, monkeypatch, tmp_path):
     ],
 )
 def test_a_cold_read_says_whether_it_was_cold(kept, path, says, monkeypatch, tmp_path):
-    monkeypatch.setattr(storage_copies, "_dropped", lambda *_: kept)
+    monkeypatch.setattr(host_copies, "_dropped", lambda *_: kept)
     found = read("storage-cold", monkeypatch, tmp_path)
     assert found.path == path
     assert says in found.evidence[0]

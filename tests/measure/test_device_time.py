@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from resnetx.measure.rank import device_time
-from resnetx.measure.rank.device_time import FIRST_CYCLES, MOST_CYCLES, held_back, timed_on_device
+from resnetx.measure.rank import device
+from resnetx.measure.rank.device import FIRST_CYCLES, MOST_CYCLES, held_back, timed_on_device
 from resnetx.record import Unknown
 from tests.measure.simulated_gpu import CLOCK_HZ, LAUNCH_s, SimulatedGpu
 
@@ -59,14 +59,14 @@ def test_what_cannot_be_held_back_has_no_time_but_a_reason(gpu, fault):
 
 def test_any_marks_can_be_set_in_what_is_held_back(gpu):
     def layers():
-        marks = [device_time.mark()]
+        marks = [device.mark()]
         for seconds in (1e-6, 2e-6, 3e-6):
             gpu.launch(seconds)
-            marks.append(device_time.mark())
+            marks.append(device.mark())
         return marks
 
     first, *others = held_back(layers, GPU)
-    assert [device_time.seconds_between(first, each) for each in others] == pytest.approx([1e-6, 3e-6, 6e-6])
+    assert [device.seconds_between(first, each) for each in others] == pytest.approx([1e-6, 3e-6, 6e-6])
 
 
 def test_on_cpus_the_host_times_the_same_number_of_calls():

@@ -9,7 +9,8 @@ import torch
 
 from resnetx.errors import ConfigError
 from resnetx.measure.launch.nccl_log import channel_lines
-from resnetx.measure.rank import distributed, peers, used_transport
+from resnetx.measure.rank import distributed, results
+from resnetx.measure.rank import distributed as peers
 from resnetx.measure.rank.distributed import Ranks, registered
 from resnetx.transports import FIRST_NCCL_BACKEND, NCCL_BACKEND_VARIABLE, Way
 
@@ -38,8 +39,8 @@ def test_nvlink_sharp_is_seen_on_one_node_and_between_nodes():
 
 def test_the_transport_of_gpu_ranks_is_what_nccl_says_and_unknown_where_it_says_nothing():
     ranks = Ranks(rank=0, local_rank=0, world_size=2, device=torch.device("cuda", 0))
-    assert used_transport.used(ranks, [LOG, ""]).used == ["P2P/CUMEM", "SHM/direct/direct"]
-    assert used_transport.used(ranks, ["", ""]).used == "NCCL's log names no connections"
+    assert results.used(ranks, [LOG, ""]).used == ["P2P/CUMEM", "SHM/direct/direct"]
+    assert results.used(ranks, ["", ""]).used == "NCCL's log names no connections"
 
 
 # ---- registered memory: torch's own functions are the border, as gloo and a machine without GPUs have none of it
@@ -95,20 +96,20 @@ def test_a_process_group_that_registers_nothing_is_refused_before_anything_is_al
     ],
 )
 def test_another_transport_than_the_one_asked_for_is_a_warning(asked, logs, says, monkeypatch):
-    monkeypatch.setattr(used_transport, "on_one_node", lambda: True)
+    monkeypatch.setattr(results, "on_one_node", lambda: True)
     way = Way(asked)
-    found = used_transport.used(dataclasses.replace(GPU_RANK, way=way), logs)
+    found = results.used(dataclasses.replace(GPU_RANK, way=way), logs)
     assert found.requested == asked
-    messages = [warning.message for warning in used_transport.warnings(found, way)]
+    messages = [warning.message for warning in results.warnings(found, way)]
     assert bool(messages) == (says is not None)
     assert all(message.startswith(says) for message in messages)
 
 
 def test_gloo_sends_over_the_interface_that_is_asked_for():
-    found = used_transport.over_sockets(Way("socket", "eth7"))
+    found = results.over_sockets(Way("socket", "eth7"))
     assert (found.requested, found.used) == ("socket", ["socket"])
     assert found.evidence == ["gloo sends over TCP only; eth7"]
-    assert not used_transport.warnings(found, Way("socket", "eth7"))
+    assert not results.warnings(found, Way("socket", "eth7"))
 
 
 def test_gpus_that_are_no_peers_are_refused_where_peers_are_asked_for(monkeypatch):

@@ -6,7 +6,8 @@ import pytest
 
 import resnetx
 from resnetx import host
-from resnetx.measure.machine import environment, host_facts, software
+from resnetx.measure.machine import environment, host_facts
+from resnetx.measure.machine import environment as software
 from resnetx.record import Storage, Unknown
 from tests.sealed_part import sealed_part
 

@@ -9,8 +9,8 @@ import torch
 from resnetx.config import check
 from resnetx.errors import ConfigError
 from resnetx.measure.rank import windows
-from resnetx.measure.rank.cuda_graph import STEPS_BEFORE, GraphedStep
 from resnetx.measure.rank.distributed import Ranks
+from resnetx.measure.rank.windows import STEPS_BEFORE, GraphedStep
 
 SMALL = {"model.x": 1, "model.width": 16, "model.classes": 10, "image_size": 32, "batch_size": 4, "threads": 1}
 

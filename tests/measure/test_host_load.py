@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from resnetx.measure.machine.host_load import CpuTimes, cpu_times, host_load
+from resnetx.measure.machine.host_facts import CpuTimes, cpu_times, host_load
 from resnetx.record import HostLoad, Unknown
 from tests.patience import until
 
@@ -77,7 +77,7 @@ def test_a_busy_child_is_load_but_not_foreign():
 
 RANK = """
 import sys
-from resnetx.measure.machine.host_load import run_pids
+from resnetx.measure.machine.host_facts import run_pids
 print("ready", flush=True)
 sys.stdin.readline()
 print(*run_pids(), flush=True)

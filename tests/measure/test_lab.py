@@ -12,8 +12,7 @@ import pytest
 from resnetx.choices import Lab
 from resnetx.measure.lab import namespaces
 from resnetx.measure.launch import launcher
-from resnetx.measure.launch.command import Command
-from resnetx.measure.launch.executor import in_namespaces
+from resnetx.measure.launch.executor import Command, in_namespaces
 from resnetx.record import RunFile, RunFolder, read
 from tests import stalls
 from tests.patience import PATIENCE_S, until
@@ -141,8 +140,8 @@ def test_a_rank_that_is_lost_in_the_lab_is_named(tmp_path, task_of, monkeypatch,
 
 def test_the_namespace_of_the_process_is_left_as_it_was():
     before = subprocess.run(["ip", "-o", "link"], capture_output=True, text=True).stdout
-    from resnetx.interconnect import system
-    from resnetx.interconnect.lab_network import lab_network
+    from resnetx.interconnect.systems import system
+    from resnetx.interconnect.systems.lab import lab_network
 
     own = str(Path("/proc/self/ns/net").readlink())
     with namespaces.built(lab_network(system.load("gx8"), None, 8, 100)):

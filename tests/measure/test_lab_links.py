@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from resnetx.interconnect import system
-from resnetx.interconnect.lab_network import lab_network
+from resnetx.interconnect.systems import system
+from resnetx.interconnect.systems.lab import lab_network
 from resnetx.measure.lab import namespaces
 from tests.bench.lab_links import least
 from tests.patience import PATIENCE_S

@@ -7,10 +7,10 @@ import torch
 from torch import nn
 
 from resnetx import inputs
-from resnetx.measure.rank import device_time, trace
-from resnetx.measure.rank.device_time import Hold, mark, seconds_between
+from resnetx.measure.rank import device, trace
+from resnetx.measure.rank.device import Hold, mark, seconds_between
 from resnetx.measure.rank.distributed import Ranks
-from resnetx.measure.rank.layer_timer import LAYERS_HELD, LOSS, LayerWatch
+from resnetx.measure.rank.trace import LAYERS_HELD, LOSS, LayerWatch
 from resnetx.measure.rank.train import training_step
 from tests.measure.simulated_gpu import LAUNCH_s, SimulatedGpu
 
@@ -87,7 +87,7 @@ def test_layers_take_what_the_device_takes_and_not_what_the_host_does(deep, gpu)
 
 
 def test_a_step_that_the_host_queued_too_late_is_watched_again_behind_a_longer_sleep(deep, gpu, monkeypatch):
-    monkeypatch.setattr(device_time, "FIRST_CYCLES", 2**17)  # 65 us: 13 launches
+    monkeypatch.setattr(device, "FIRST_CYCLES", 2**17)  # 65 us: 13 launches
     watch, step = deep
     watch._hold = Hold(GPU)
     assert len(trace.watched(step, watch, 2, ON_GPU)) == 2

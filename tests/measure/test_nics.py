@@ -9,11 +9,11 @@ import dataclasses
 import pytest
 import torch
 
-from resnetx.cli.tables import show_nics
-from resnetx.measure.rank import used_transport
+from resnetx.cli.tables import show_bench
+from resnetx.measure.rank import results
 from resnetx.measure.rank.distributed import Ranks
 from resnetx.record import Device, if_known
-from resnetx.reporting import rails
+from resnetx.reporting import benches
 from resnetx.transports import Way
 
 GPU_RANK = Ranks(rank=0, local_rank=0, world_size=4, device=torch.device("cuda", 0))
@@ -39,7 +39,7 @@ LOGS = [
 
 @pytest.fixture
 def several_nodes(monkeypatch):
-    monkeypatch.setattr(used_transport, "on_one_node", lambda: False)
+    monkeypatch.setattr(results, "on_one_node", lambda: False)
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def devices():
 
 
 def test_each_end_between_nodes_is_recorded_with_its_card(several_nodes):
-    found = used_transport.nics(LOGS)
+    found = results.nics(LOGS)
     assert len(found) == 10
     pxn = next(each for each in found if each.driver != each.source and each.end == "send")
     assert (pxn.channel, pxn.source, pxn.target, pxn.driver, pxn.name, pxn.gpudirect) == (1, 2, 1, 3, "mlx5_0", False)
@@ -61,10 +61,10 @@ def test_each_end_between_nodes_is_recorded_with_its_card(several_nodes):
 
 
 def test_on_one_node_and_where_the_log_is_silent_the_reason_is_recorded(several_nodes, monkeypatch):
-    assert used_transport.nics(["", ""]) == "NCCL's log names no connection between nodes"
-    monkeypatch.setattr(used_transport, "on_one_node", lambda: True)
-    assert used_transport.nics(LOGS) == "all ranks are on one node"
-    assert used_transport.over_sockets().nics == "gloo does not say by which network card it sends"
+    assert results.nics(["", ""]) == "NCCL's log names no connection between nodes"
+    monkeypatch.setattr(results, "on_one_node", lambda: True)
+    assert results.nics(LOGS) == "all ranks are on one node"
+    assert results.over_sockets().nics == "gloo does not say by which network card it sends"
 
 
 @pytest.mark.parametrize(
@@ -77,14 +77,14 @@ def test_on_one_node_and_where_the_log_is_silent_the_reason_is_recorded(several_
 )
 def test_gpudirect_otherwise_than_asked_for_is_a_warning(several_nodes, asked, says):
     way = Way(gpudirect=asked)
-    found = used_transport.used(dataclasses.replace(GPU_RANK, way=way), LOGS)
-    messages = [warning.message for warning in used_transport.unlike_gpudirect(found, way)]
+    found = results.used(dataclasses.replace(GPU_RANK, way=way), LOGS)
+    messages = [warning.message for warning in results.unlike_gpudirect(found, way)]
     assert bool(messages) == (says is not None)
     assert all(message.startswith(says) for message in messages)
 
 
 def test_rings_that_change_rails_and_share_cards_are_told(several_nodes, devices):
-    found = rails.crossings(used_transport.nics(LOGS))
+    found = benches.crossings(results.nics(LOGS))
     assert [(each.channel, each.ring, each.source, each.target, each.on_one_rail) for each in found] == [
         (0, True, 1, 2, False),
         (0, True, 3, 0, False),
@@ -92,7 +92,7 @@ def test_rings_that_change_rails_and_share_cards_are_told(several_nodes, devices
         (1, True, 0, 3, False),
         (1, True, 2, 1, False),
     ]
-    seen = rails.rails(found, devices)
+    seen = benches.rails(found, devices)
     assert (seen.kept, seen.compared) == (0, 4)
     assert [(each.node, each.card, each.channels) for each in seen.cards][:2] == [
         ("node1", "mlx5_0", (0, 1)),
@@ -101,7 +101,7 @@ def test_rings_that_change_rails_and_share_cards_are_told(several_nodes, devices
 
 
 def test_the_screen_has_a_row_for_connections_that_are_alike(several_nodes, devices):
-    ends = used_transport.nics([CARDS + LOGS[0].partition("\n")[2] + end(2, 3, 0, "receive", 0), *LOGS[1:]])
-    rows = show_nics._rows(rails.crossings(ends))
+    ends = results.nics([CARDS + LOGS[0].partition("\n")[2] + end(2, 3, 0, "receive", 0), *LOGS[1:]])
+    rows = show_bench._nic_rows(benches.crossings(ends))
     assert ("0", "1", "2", "ring", "mlx5_1", "mlx5_0", "yes") in rows
     assert ("1", "2", "1", "ring", "mlx5_0", "mlx5_1", "one end") in rows

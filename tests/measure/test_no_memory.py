@@ -3,7 +3,7 @@ import sys
 
 import pytest
 
-from resnetx.measure.launch.out_of_memory import no_memory
+from resnetx.measure.launch.ending import no_memory
 
 
 @pytest.mark.parametrize(

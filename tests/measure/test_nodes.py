@@ -13,8 +13,8 @@ from msgspec.structs import replace as replaced
 from resnetx import record
 from resnetx.api import obstacles, train
 from resnetx.cli import ranks
-from resnetx.interconnect import system
-from resnetx.interconnect.lab_network import lab_network
+from resnetx.interconnect.systems import system
+from resnetx.interconnect.systems.lab import lab_network
 from resnetx.measure.machine.environment import environment
 from resnetx.measure.rank import nodes
 from resnetx.measure.rank.distributed import Ranks

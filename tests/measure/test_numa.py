@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from resnetx import host
-from resnetx.measure.rank import device, numa
+from resnetx.measure.rank import device, nodes
 from resnetx.measure.rank.distributed import Ranks
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="this system binds no process")
@@ -56,7 +56,7 @@ def test_a_rank_and_its_threads_run_next_to_the_gpu(machine, here, request_of, m
     done, seen = threading.Event(), []
     waiting = threading.Thread(target=lambda: (done.wait(), seen.append(os.sched_getaffinity(0))))
     waiting.start()
-    numa.bind(request_of(gpus=2, batch_size=8, threads=1, input="synthetic"), on_gpu(1))
+    nodes.bind(request_of(gpus=2, batch_size=8, threads=1, input="synthetic"), on_gpu(1))
     done.set()
     waiting.join()
     assert os.sched_getaffinity(0) == seen[0] == {second}
@@ -76,7 +76,7 @@ def test_a_rank_stays_where_the_cpus_next_to_it_do_not_suffice(machine, here, re
         )
     )
     threads = 2 if why == "too few for the threads" else 1
-    numa.bind(request_of(gpus=2, batch_size=8, threads=threads, input="synthetic"), on_gpu(0))
+    nodes.bind(request_of(gpus=2, batch_size=8, threads=threads, input="synthetic"), on_gpu(0))
     assert os.sched_getaffinity(0) == allowed
 
 
@@ -87,7 +87,7 @@ def test_a_rank_alone_is_where_it_would_be_beside_one_on_the_other_gpu(machine, 
     machine(str(first), str(first if same_socket else second))
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "1")
     alone = Ranks(rank=0, local_rank=0, world_size=1, device=torch.device("cuda", 0))
-    numa.bind(request_of(threads=1, input="synthetic"), alone)
+    nodes.bind(request_of(threads=1, input="synthetic"), alone)
     assert os.sched_getaffinity(0) == (allowed if same_socket else {first})
 
 
@@ -95,10 +95,10 @@ def test_ranks_on_cpus_and_other_devices_than_the_first_are_told_apart(machine, 
     allowed = sorted(os.sched_getaffinity(0))
     machine(str(allowed[0]), str(allowed[-1]))
     cpu = Ranks(rank=0, local_rank=0, world_size=1, device=torch.device("cpu"))
-    numa.bind(request_of(threads=1, input="synthetic"), cpu)
+    nodes.bind(request_of(threads=1, input="synthetic"), cpu)
     assert sorted(os.sched_getaffinity(0)) == allowed
     chosen = request_of(gpus=1, devices=[1], threads=1, input="synthetic")  # rank 0 on the second GPU
-    numa.bind(chosen, Ranks(rank=0, local_rank=0, world_size=1, device=torch.device("cuda", 1)))
+    nodes.bind(chosen, Ranks(rank=0, local_rank=0, world_size=1, device=torch.device("cuda", 1)))
     assert os.sched_getaffinity(0) == {allowed[-1]}
 
 

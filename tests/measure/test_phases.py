@@ -9,7 +9,7 @@ import torch
 
 from resnetx import inputs, record
 from resnetx.measure.launch import launcher
-from resnetx.measure.rank import copies, phases, profiler
+from resnetx.measure.rank import device, phases
 from resnetx.measure.rank.distributed import Ranks
 from resnetx.measure.rank.phases import SentMessage, StepParts, Watch
 from resnetx.measure.rank.strategies import replicate
@@ -119,15 +119,15 @@ TRACE = [
 
 
 def test_copies_are_summed_by_direction_per_step():
-    found = copies.per_step(TRACE, 3)
-    both = copies.summed([found, found])
+    found = device.per_step(TRACE, 3)
+    both = device.summed([found, found])
     assert (both.host_to_device_bytes, both.device_to_device_bytes) == (6000, 600)
     assert both.host_to_device_s == pytest.approx(200e-6)
     assert (both.device_to_host_bytes, both.device_to_host_s) == (0, 0)
 
 
 def test_a_cpu_rank_says_why_it_copies_nothing():
-    profiled = profiler.profiled(lambda: None, CPU)
+    profiled = device.profiled(lambda: None, CPU)
     assert isinstance(profiled.copies, Unknown) and isinstance(profiled.kernels_s, Unknown)
 
 

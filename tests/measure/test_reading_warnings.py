@@ -2,8 +2,7 @@
 
 from msgspec.structs import replace
 
-from resnetx.measure.machine.readings import Readings
-from resnetx.measure.machine.sensor_warnings import sensor_warnings
+from resnetx.measure.machine.readings import Readings, sensor_warnings
 from resnetx.record import GpuSamples, HostLoad, LinkCounters, Unknown
 
 POWER_CAP, HARDWARE, IDLE, CHOSEN, DISPLAY = 0x4, 0x8, 0x1, 0x2, 0x100

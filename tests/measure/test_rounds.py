@@ -4,7 +4,7 @@ from itertools import combinations
 
 import pytest
 
-from resnetx.measure.study.rounds import rounds
+from resnetx.check.runs import rounds
 
 
 @pytest.mark.parametrize("count", range(12))

@@ -9,13 +9,11 @@ import msgspec
 import pytest
 
 from resnetx.api.obstacles import obstacle_to_launch
-from resnetx.api.submission import submission
+from resnetx.api.sweep import submission
 from resnetx.errors import ConfigError
 from resnetx.launching import Container, Launch, Site
 from resnetx.measure.launch import ending, on_node, slurm
-from resnetx.measure.launch.batch import job_script
-from resnetx.measure.launch.executor import executor_of
-from resnetx.measure.launch.several_nodes import TEMPLATES
+from resnetx.measure.launch.executor import TEMPLATES, executor_of, job_script
 from resnetx.record import Failure, RunFolder, write
 
 SLURM = Launch(launcher="slurm", nodes=2, site=Site(interface="ib0"))

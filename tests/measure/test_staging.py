@@ -8,7 +8,7 @@ import torch
 
 from resnetx.config import check
 from resnetx.errors import ConfigError
-from resnetx.measure.rank import staging
+from resnetx.measure.rank import main
 from resnetx.measure.rank.distributed import Ranks
 from resnetx.record import RunFile, Staging, read_task
 
@@ -30,11 +30,11 @@ def of_images(tmp_path, request_of):
 @pytest.mark.parametrize("kind", ["dali", "torchvision"])
 def test_ranks_read_from_the_stage_and_the_record_says_what_it_took(kind, of_images, tmp_path):
     request = of_images(kind, **{"input.stage": f"{tmp_path}/local"})
-    reading, (node,) = staging.staged(request, ALONE)
+    reading, (node,) = main.staged_images(request, ALONE)
     assert reading.input.root == node.folder and node.folder.startswith(f"{tmp_path}/local/resnetx-")
     assert msgspec.structs.replace(reading, input=request.input) == request
     assert (node.rank, node.images, node.size_bytes, node.copied_bytes) == (0, 1, 5, 5)
-    _, (again,) = staging.staged(request, ALONE)
+    _, (again,) = main.staged_images(request, ALONE)
     assert again.copied_bytes == 0
 
 
@@ -42,7 +42,7 @@ def test_the_ranks_of_each_node_read_from_its_own_folder(of_images, tmp_path, mo
     request = of_images("torchvision", **{"input.stage": f"{tmp_path}/local"})
     nodes = [Staging(f"node{rank}", rank, f"/of/{rank}", 1, 5, 5, 0.0, 0.0, 0.0) for rank in (0, 2)]
     monkeypatch.setattr(Ranks, "gather", lambda self, mine: [nodes[0], None, nodes[1], None])
-    read = [staging.staged(request, Ranks(rank, rank % 2, 4, ALONE.device))[0].input.root for rank in (1, 3)]
+    read = [main.staged_images(request, Ranks(rank, rank % 2, 4, ALONE.device))[0].input.root for rank in (1, 3)]
     assert read == ["/of/0", "/of/2"]
 
 
@@ -51,7 +51,7 @@ def test_the_ranks_of_each_node_read_from_its_own_folder(of_images, tmp_path, mo
 )
 def test_what_is_not_staged_has_its_reason(kind, why, of_images, request_of):
     request = request_of({"input": "synthetic"}) if kind == "synthetic" else of_images(kind)
-    reading, found = staging.staged(request, ALONE)
+    reading, found = main.staged_images(request, ALONE)
     assert reading is request and why in found
 
 

@@ -5,15 +5,21 @@ import pytest
 
 from resnetx import record, workloads
 from resnetx.api.bench import benches_of
-from resnetx.api.check_settings import asked_check
 from resnetx.api.train import asked_run
-from resnetx.api.verify import execute as verify
+from resnetx.api.train import execute_verification as verify
+from resnetx.check.settings import asked_check
 from resnetx.errors import ConfigError
 from resnetx.measure.launch import launcher
-from resnetx.measure.machine.revision import has_changes
-from resnetx.measure.study.continuity import _alike, check_known_code, check_same_machine
-from resnetx.measure.study.definition import definition, keep_unreadable
-from resnetx.measure.study.plan import plan, split_settled
+from resnetx.measure.machine.environment import has_changes
+from resnetx.measure.study.plan import (
+    _alike,
+    check_known_code,
+    check_same_machine,
+    definition,
+    keep_unreadable,
+    plan,
+    split_settled,
+)
 from resnetx.measure.study.sweep import given_up, in_order, sweep
 from resnetx.record import NewerRecordError, StudyFolder, StudyRecord, Unknown
 
@@ -81,19 +87,19 @@ def test_a_twin_that_is_a_point_itself_runs_as_that_point(task_of, folder):
 
 
 def test_uncommitted_changes_are_refused_unless_they_are_wanted(monkeypatch):
-    monkeypatch.setattr("resnetx.measure.study.continuity.has_changes", has_changes)
-    monkeypatch.setattr("resnetx.measure.study.continuity.revision", lambda: "abc+changes-12345678")
+    monkeypatch.setattr("resnetx.measure.study.plan.has_changes", has_changes)
+    monkeypatch.setattr("resnetx.measure.study.plan.revision", lambda: "abc+changes-12345678")
     with pytest.raises(ConfigError, match=r"uncommitted changes \(abc\+changes-12345678\).* set dirty=true"):
         check_known_code(dirty=False)
     check_known_code(dirty=True)
-    monkeypatch.setattr("resnetx.measure.study.continuity.revision", lambda: Unknown("installed from a wheel"))
+    monkeypatch.setattr("resnetx.measure.study.plan.revision", lambda: Unknown("installed from a wheel"))
     check_known_code(dirty=False)
 
 
 def asked_verify(settings):
     """`verify`, up to where it would start ranks."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("resnetx.api.verify.obstacle_to", lambda *_: "here it would run")
+        patched.setattr("resnetx.api.train.obstacle_to", lambda *_: "here it would run")
         try:
             verify(settings)
         except ConfigError as error:
@@ -103,8 +109,8 @@ def asked_verify(settings):
 
 @pytest.mark.parametrize("ask", [partial(asked_run, None), benches_of, asked_check, asked_verify])
 def test_a_single_run_is_refused_with_uncommitted_changes_only_where_that_is_asked_for(monkeypatch, ask):
-    monkeypatch.setattr("resnetx.measure.study.continuity.has_changes", has_changes)
-    monkeypatch.setattr("resnetx.measure.study.continuity.revision", lambda: "abc+changes-12345678")
+    monkeypatch.setattr("resnetx.measure.study.plan.has_changes", has_changes)
+    monkeypatch.setattr("resnetx.measure.study.plan.revision", lambda: "abc+changes-12345678")
     ask({"gpus": 2})
     ask({"gpus": 2, "dirty": True})
     with pytest.raises(ConfigError, match=r"uncommitted changes \(abc\+changes-12345678\)"):

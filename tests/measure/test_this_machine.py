@@ -6,10 +6,10 @@ import pynvml
 import pytest
 
 from resnetx import host
-from resnetx.interconnect import paths, system
-from resnetx.interconnect.survey_file import written_system
-from resnetx.interconnect.survey_parts import PartSettings
-from resnetx.measure.machine import amd_graphics, pci_devices, this_machine
+from resnetx.interconnect.survey.file import written_system
+from resnetx.interconnect.survey.parts import PartSettings
+from resnetx.interconnect.systems import paths, system
+from resnetx.measure.machine import amd, pci_devices, this_machine
 from tests.formats.test_topology_xml import NCCL
 from tests.measure.test_graphics import FakeNvml
 
@@ -180,4 +180,4 @@ class FakeAmdSmi:
 
 def test_gpus_that_xgmi_joins_through_others_are_not_joined_directly():
     places = [f"0000:c{gpu}:00.0" for gpu in range(3)]
-    assert amd_graphics.direct_links(FakeAmdSmi()) == [(places[0], places[1]), (places[1], places[2])]
+    assert amd.direct_links(FakeAmdSmi()) == [(places[0], places[1]), (places[1], places[2])]

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from resnetx import record
+from resnetx.check.runs import Placed, together
 from resnetx.launching import Launch, Site
-from resnetx.measure.study.together import Placed, together
 from resnetx.record import RunFolder, RunRecord
 
 

@@ -10,11 +10,11 @@ from resnetx import inputs, record, workloads
 from resnetx.config import check
 from resnetx.errors import ConfigError
 from resnetx.measure.launch import launcher
-from resnetx.measure.rank import profiler, trace
+from resnetx.measure.rank import device, trace
 from resnetx.measure.rank.distributed import Ranks
-from resnetx.measure.rank.layer_timer import LOSS, LayerWatch
 from resnetx.measure.rank.phases import clock_of
 from resnetx.measure.rank.strategies import replicate
+from resnetx.measure.rank.trace import LOSS, LayerWatch
 from resnetx.measure.rank.train import build, training_step
 from resnetx.record import RunFolder, Unknown
 from tests.measure.simulated_gpu import SimulatedGpu
@@ -272,8 +272,8 @@ def test_the_device_is_busy_while_any_kernel_runs():
         return {"cat": cat, "ts": ts, "dur": dur}
 
     events = [event(40.0, 10.0), event(0.0, 10.0), event(5.0, 10.0), event(6.0, 1.0), event(100.0, 50.0, "gpu_memcpy")]
-    assert profiler.covered_s([*events, {"name": "no category"}]) == pytest.approx(25e-6)
-    assert profiler.covered_s([]) == 0.0
+    assert device.covered_s([*events, {"name": "no category"}]) == pytest.approx(25e-6)
+    assert device.covered_s([]) == 0.0
 
 
 @pytest.mark.parametrize(("busy_s", "share", "bound"), [(0.5, 0.5, True), (0.95, 0.95, False), (1.1, 1.0, False)])

@@ -18,6 +18,6 @@ def library(tmp_path_factory):
 @pytest.fixture(scope="session")
 def python(library, tmp_path_factory):
     """A Python that loads the library (which the loader looks for where it was told to when a process starts)."""
-    modules = [*OF_RANKS, "resnetx.api.doctor_clock"]
+    modules = [*OF_RANKS, "resnetx.api.doctor"]
     with serving(tmp_path_factory.mktemp("preloaded"), modules, LD_LIBRARY_PATH=str(library)) as python:
         yield python

@@ -207,7 +207,7 @@ def test_a_machine_without_faults_and_one_without_a_driver_add_nothing_to_a_reas
 
 COUNTED = """
 import json
-from resnetx.measure.machine.nvml import full_uuid
+from resnetx.measure.machine.nvidia import full_uuid
 from resnetx.measure.machine.visible_gpus import gpus_here, hidden_by_mistake
 print(json.dumps([gpus_here(), hidden_by_mistake(), full_uuid("11111111-0000-0000-0000-000000000001")]))
 """

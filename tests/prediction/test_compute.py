@@ -7,7 +7,7 @@ from resnetx import workloads
 from resnetx.compose import compose
 from resnetx.config import request_from
 from resnetx.errors import ConfigError
-from resnetx.interconnect.system import load, parts_table
+from resnetx.interconnect.systems.system import load, parts_table
 from resnetx.prediction import roofline
 from resnetx.prediction.compute import of_point, of_roofline, of_trace
 from resnetx.prediction.scenario import Fabric, Point, Subject, TrainingSetup

@@ -4,14 +4,15 @@ from statistics import fmean
 
 import pytest
 
-from resnetx.interconnect import system
-from resnetx.interconnect import validation as collectives
-from resnetx.interconnect.collective import plan
-from resnetx.interconnect.host_io import from_host
-from resnetx.interconnect.system import load
-from resnetx.prediction import messages, roofline, validation
+from resnetx.interconnect.collectives.internode import from_host
+from resnetx.interconnect.collectives.plan import plan
+from resnetx.interconnect.systems import system
+from resnetx.interconnect.systems.system import load
+from resnetx.literature import collectives
+from resnetx.literature import training as validation
+from resnetx.literature.training_rates import training
+from resnetx.prediction import messages, roofline
 from resnetx.prediction.provenance import domains
-from resnetx.prediction.published import training
 from resnetx.prediction.scaling_errors import scaling_errors
 from tests.prediction.gloo_truth import judged
 

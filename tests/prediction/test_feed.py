@@ -8,14 +8,14 @@ import pytest
 from resnetx import workloads
 from resnetx.compose import compose
 from resnetx.config import request_from
-from resnetx.interconnect.host_io import from_host, from_storage
-from resnetx.interconnect.system import load, parts_table
+from resnetx.interconnect.collectives.internode import from_host, from_storage
+from resnetx.interconnect.systems.system import load, parts_table
 from resnetx.prediction import messages
 from resnetx.prediction.input import RATE_ERRORS, STORED
-from resnetx.prediction.job import Overlap
 from resnetx.prediction.predict import predict
 from resnetx.prediction.scaling_errors import Kind, scaling_errors
 from resnetx.prediction.scenario import Fabric, Point, Subject, TrainingSetup
+from resnetx.prediction.step import Overlap
 from resnetx.settings.files import CONFIGS
 
 GX8 = load("gx8")

@@ -2,8 +2,8 @@
 
 import pytest
 
+from resnetx.api.curves import sized
 from resnetx.errors import ConfigError
-from resnetx.prediction.gradient_sizes import sized
 from resnetx.record.trace import Trace
 from tests.prediction.made_traces import batch, layer, trace
 

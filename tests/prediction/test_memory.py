@@ -7,8 +7,8 @@ import pytest
 from resnetx import choices, workloads
 from resnetx.choices import After, Bucket, Layerwise, NoExchange
 from resnetx.errors import ConfigError
-from resnetx.interconnect.system import parts_table
-from resnetx.prediction.memory import FRAMEWORK_BYTES, images_of_a_test, needed_bytes, saved_bytes
+from resnetx.interconnect.systems.system import parts_table
+from resnetx.prediction.memory import FRAMEWORK_BYTES, images_of_a_test, saved_bytes, step_bytes
 from resnetx.workloads import counts, tables
 
 ALEXNET, GOOGLENET = choices.AlexNetSettings(classes=1000), choices.GoogLeNetSettings(classes=1000)
@@ -28,7 +28,7 @@ def size_of(model):
 
 def needed(model, batch_size, strategy=ALONE, convention="torch", precision="fp32", tested=0):
     table = workloads.table(model, size_of(model))
-    return needed_bytes(table, size_of(model), batch_size, precision, strategy, convention, tested)
+    return step_bytes(table, size_of(model), batch_size, precision, strategy, convention, tested)
 
 
 # ---- PyTorch
@@ -179,7 +179,6 @@ def test_alexnet_of_1024_images_fits_into_a_k80_without_lrn(convention):
     """Shi et al. 2018, Table IV: a batch of 1,024 on each GPU of 12 GB, without LRN."""
     k80_bytes = parts_table("gpus")["k80-562mhz"].memory_bytes.value
     bare, whole = (
-        needed_bytes(workloads.table(model, 227), 227, 1024, "fp32", DDP, convention)
-        for model in (WITHOUT_LRN, ALEXNET)
+        step_bytes(workloads.table(model, 227), 227, 1024, "fp32", DDP, convention) for model in (WITHOUT_LRN, ALEXNET)
     )
     assert bare < k80_bytes < whole

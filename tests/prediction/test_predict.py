@@ -9,15 +9,13 @@ from resnetx import workloads
 from resnetx.choices import After, Bucket, Layerwise
 from resnetx.compose import compose
 from resnetx.config import request_from
-from resnetx.interconnect.measured import MeasuredCollective, MeasuredSize
-from resnetx.interconnect.system import load
-from resnetx.prediction.job import Overlap
+from resnetx.interconnect.collectives.measured import MeasuredCollective, MeasuredSize
+from resnetx.interconnect.systems.system import load
 from resnetx.prediction.messages import CONTENTION
-from resnetx.prediction.predict import predict, slowest_of
+from resnetx.prediction.predict import Placement, curve, predict, slowest_of
 from resnetx.prediction.scaling_errors import Kind, scaling_errors
 from resnetx.prediction.scenario import Fabric, Point, ScalingCosts, Subject, TrainingSetup
-from resnetx.prediction.speedup import Placement, curve
-from resnetx.prediction.step import Deviations
+from resnetx.prediction.step import Deviations, Overlap
 from resnetx.record import Unknown
 from tests.prediction.made_traces import batch, layer, trace
 

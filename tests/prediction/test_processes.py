@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 
 from resnetx.choices import After, Layerwise
-from resnetx.interconnect.system import load
+from resnetx.interconnect.systems.system import load
 from resnetx.prediction import processes
+from resnetx.prediction.predict import Placement
 from resnetx.prediction.processes import CurveQuestion, predicted_curves
 from resnetx.prediction.scenario import Fabric, TrainingSetup
-from resnetx.prediction.speedup import Placement
 from tests.prediction.test_predict import googlenet
 
 

@@ -10,11 +10,11 @@ import pytest
 
 from resnetx import choices, workloads
 from resnetx.errors import ConfigError
-from resnetx.interconnect.system import parts_table
-from resnetx.prediction import fitting
+from resnetx.interconnect.systems.system import parts_table
+from resnetx.literature import training_fit
+from resnetx.literature.training_fit import held_out_errors, rooflines, rows
+from resnetx.literature.training_rates import rates, training
 from resnetx.prediction.compute import roofline_error
-from resnetx.prediction.fitting import held_out_errors, rooflines, rows
-from resnetx.prediction.published import rates, training
 from resnetx.prediction.roofline import (
     ALL,
     MEMORY_EFFICIENCY,
@@ -171,7 +171,7 @@ def test_the_shipped_fit_is_a_fresh_one(all_rows):
         gpu = next((row.rate.entry.part for row in all_rows if row.generation == each.generation), H200)
         shipped = fitted(gpu)
         assert figures(shipped) == pytest.approx(figures(each), rel=0.01), (
-            "if the rates or the model were changed on purpose: python -m resnetx.prediction.fitting"
+            "if the rates or the model were changed on purpose: python -m resnetx.literature.training_fit"
         )
 
 
@@ -235,7 +235,7 @@ def test_a_fit_finds_the_figures_that_made_the_rates(all_rows):
         replace(row, rate=msgspec.structs.replace(row.rate, images_per_s=row.rate.batch_size / row.predicted_s(truth)))
         for row in all_rows
     ]
-    found = fitting.fit(made)
+    found = training_fit.fit(made)
     assert astuple(found) == pytest.approx(astuple(truth), rel=1e-3)
 
 
@@ -248,11 +248,11 @@ def test_a_gpu_with_rates_of_few_networks_gets_the_fit_to_all():
 def test_what_few_rates_do_not_determine_stays_that_of_all(all_rows):
     """A100 has rates at one batch size: the time of a pass is what it is drawn to, not what one rate happens to say."""
     own = [row for row in all_rows if row.generation == "8.0"]
-    others = fitting.fit([row for row in all_rows if row.rate.entry.outside is None and row.generation != "8.0"])
-    alone, drawn = fitting.fit(own[:2]), fitting.fit(own[:2], others)
+    others = training_fit.fit([row for row in all_rows if row.rate.entry.outside is None and row.generation != "8.0"])
+    alone, drawn = training_fit.fit(own[:2]), training_fit.fit(own[:2], others)
     distance = [abs(np.log(fit.square_speedup / others.square_speedup)) for fit in (alone, drawn)]
     assert distance[1] < 0.01
-    assert astuple(fitting.fit([], others)) == pytest.approx(astuple(others))
+    assert astuple(training_fit.fit([], others)) == pytest.approx(astuple(others))
 
 
 def test_the_source_says_how_far_off_it_is():
@@ -291,7 +291,7 @@ def test_ratios_of_flop_are_those_of_the_variants():
 def test_using_the_fit_loads_neither_scipy_nor_torch():
     program = """
 import sys
-from resnetx.interconnect.system import load
+from resnetx.interconnect.systems.system import load
 from resnetx.prediction.roofline import fitted, layer_times
 from resnetx.workloads import tables
 gpu = load("dgx1-p100").gpu_part(0)

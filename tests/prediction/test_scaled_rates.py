@@ -4,7 +4,7 @@ import pytest
 
 from resnetx.errors import ConfigError
 from resnetx.prediction.messages import Exchange
-from resnetx.prediction.scaled_rates import Beyond, ScaledRates
+from resnetx.prediction.stated_rates import Beyond, ScaledRates
 from resnetx.prediction.step import TimedMessage
 
 WAIT_S = 0.05  # that no factor on the step changes

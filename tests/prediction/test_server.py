@@ -4,12 +4,12 @@ import pytest
 
 from resnetx.choices import After, Server
 from resnetx.errors import ConfigError
-from resnetx.interconnect.measured import MeasuredCollective, MeasuredSize
-from resnetx.interconnect.system import load
-from resnetx.prediction.job import Overlap
+from resnetx.interconnect.collectives.measured import MeasuredCollective, MeasuredSize
+from resnetx.interconnect.systems.system import load
+from resnetx.prediction.messages import HOST_MEMORY_Bps
 from resnetx.prediction.predict import predict, simulated
 from resnetx.prediction.scenario import Fabric, Point, Subject, TrainingSetup
-from resnetx.prediction.server import HOST_MEMORY_Bps
+from resnetx.prediction.step import Overlap
 from tests.prediction.made_traces import batch, layer, trace
 
 H200 = load("dgx-h200")

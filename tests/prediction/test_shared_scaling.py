@@ -7,7 +7,7 @@ from itertools import combinations
 
 import pytest
 
-from resnetx.prediction.scaling_check import ScalingCase, cases
+from resnetx.literature.scaling_check import ScalingCase, cases
 from resnetx.prediction.scaling_errors import scaling_errors
 from resnetx.record.system_comparison import Estimate, SystemSide
 from resnetx.reporting.systems.rate_ratios import SHARED_SCALING, lead, ratio

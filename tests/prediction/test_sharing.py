@@ -3,8 +3,8 @@
 from collections import Counter
 
 from resnetx.api.predict import predicted
-from resnetx.hashed import HashedTuple
 from resnetx.prediction import memory, messages, scenario, step
+from resnetx.prediction.step import HashedTuple
 
 GRID = {
     "systems": ["dgx1-p100"],

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tests.drawn_examples  # noqa: F401
-from resnetx.prediction.simulator import Resource, Task, simulate
+from resnetx.prediction.task_graph import Resource, Task, simulate
 
 
 def timeline(tasks, resources, capacities=None):

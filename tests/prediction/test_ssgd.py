@@ -9,10 +9,9 @@ from hypothesis import strategies as st
 
 import tests.drawn_examples  # noqa: F401
 from resnetx.prediction import ssgd
-from resnetx.prediction.job import HostShare, Job, Overlap, RankClass
 from resnetx.prediction.ssgd import simulated_s as iteration_s
 from resnetx.prediction.ssgd import timeline
-from resnetx.prediction.step import LayerTime, StepTimes, Stretch, TimedMessage
+from resnetx.prediction.step import HostShare, Job, LayerTime, Overlap, RankClass, StepTimes, Stretch, TimedMessage
 
 NOTHING = Overlap(input=False, host_to_device=False)
 seconds = st.integers(0, 40).map(lambda eighths: eighths / 8)

@@ -7,17 +7,17 @@ import pytest
 
 import resnetx
 from resnetx.cli.tables import show_predict
-from resnetx.interconnect.measured import MeasuredCollective, MeasuredSize
-from resnetx.interconnect.system import load
+from resnetx.interconnect.collectives.measured import MeasuredCollective, MeasuredSize
+from resnetx.interconnect.systems.system import load
+from resnetx.literature.scaling_check import ScalingCase, staged_cases, staged_rates
+from resnetx.literature.training_rates import staged_series
 from resnetx.prediction.predict import predict
-from resnetx.prediction.published_scaling import staged_series
-from resnetx.prediction.scaling_check import ScalingCase, staged_cases, staged_rates
 from resnetx.prediction.scaling_errors import scaling_errors
 from resnetx.prediction.scenario import Fabric
 from resnetx.prediction.staged import CLASSES, fitted, measured_paths
 from resnetx.record.files import read
 from resnetx.record.prediction import Prediction
-from resnetx.reporting.systems.leader_counts import leader_counts
+from resnetx.reporting.systems.answer import leader_counts
 from resnetx.units import to_interval
 
 

@@ -9,15 +9,14 @@ import pytest
 from resnetx import workloads
 from resnetx.compose import compose
 from resnetx.config import request_from
-from resnetx.interconnect.system import load
+from resnetx.interconnect.systems.system import load
+from resnetx.literature.scaling_check import judged
+from resnetx.literature.training_rates import steps_series, training
 from resnetx.prediction import compute
 from resnetx.prediction.compute import of_point
-from resnetx.prediction.host_check import judged
 from resnetx.prediction.host_step import CHOSEN_ON, SPREAD, GPU_PASS_s, HostStep, LaunchedStep, assumed
-from resnetx.prediction.published import training
-from resnetx.prediction.published_steps import series
 from resnetx.prediction.scenario import Fabric, Point, Subject, TrainingSetup
-from resnetx.prediction.stated_rate import BETWEEN, OUTSIDE, RATE_ERROR, StatedRates
+from resnetx.prediction.stated_rates import BETWEEN, OUTSIDE, RATE_ERROR, StatedRates
 
 TWO = StatedRates(((32, 195.0), (64, 219.0)), "stated", "rate=")
 
@@ -123,7 +122,7 @@ def errors(rows):
 def test_the_middle_one_of_three_published_batches_from_the_other_two():
     """With prepared input; of those that the curve predicts, what a line would have said."""
     found, by_curve = [], []
-    for of in series():
+    for of in steps_series():
         host, rates = assumed(of.layers, of.framework, of.precision or "fp32"), of.samples_per_s
         for low, middle, high in combinations(sorted(rates), 3) if of.input == "prepared" else ():
             given = StatedRates(((low, rates[low]), (high, rates[high])), "stated", "a source", error=0.0)

@@ -9,20 +9,20 @@ import pytest
 from resnetx import workloads
 from resnetx.compose import compose
 from resnetx.config import request_from
-from resnetx.interconnect import system
-from resnetx.interconnect.published import published_points
-from resnetx.interconnect.system import load
+from resnetx.interconnect.collectives.published import published_points
+from resnetx.interconnect.systems import system
+from resnetx.interconnect.systems.system import load
+from resnetx.literature import scaling_fit
+from resnetx.literature.rivals import interval_score
+from resnetx.literature.scaling_check import cases
+from resnetx.literature.training import BY_SMALLER, CALIBRATED, TrainingRow, summaries, validate
+from resnetx.literature.training_rates import series, training
 from resnetx.operations import OPERATIONS
-from resnetx.prediction import compute, scaling_fit
+from resnetx.prediction import compute
 from resnetx.prediction.host_step import PARALLEL_s
 from resnetx.prediction.predict import predict
-from resnetx.prediction.published import training
-from resnetx.prediction.published_scaling import series
-from resnetx.prediction.rivals import interval_score
-from resnetx.prediction.scaling_check import cases
 from resnetx.prediction.scaling_errors import Kind, scaling_errors
 from resnetx.prediction.scenario import Fabric, Point, ScalingCosts, Subject, TrainingSetup
-from resnetx.prediction.validation import BY_SMALLER, CALIBRATED, TrainingRow, summaries, validate
 
 pytestmark = pytest.mark.slow  # predicts what was published
 
@@ -133,7 +133,7 @@ def test_the_intervals_would_not_hold_if_they_were_half_as_wide(rows):
 def test_the_shipped_costs_of_scaling_are_fresh():
     fresh, _ = scaling_fit.fit_and_errors(cases())
     shipped = scaling_errors()
-    message = "if the rates or the model were changed on purpose: python -m resnetx.prediction.scaling_fit"
+    message = "if the rates or the model were changed on purpose: python -m resnetx.literature.scaling_fit"
     assert (fresh.costs, fresh.points, fresh.without) == (shipped.costs, shipped.points, shipped.without), message
     assert [kind.text for kind in fresh.kinds] == [kind.text for kind in shipped.kinds]
     for own, kept in zip(fresh.kinds, shipped.kinds, strict=True):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from resnetx.record.parquet_pages import RLE_DICTIONARY, PageError, pages
+from resnetx.record.points_file import RLE_DICTIONARY, PageError, pages
 
 pytestmark = pytest.mark.slow  # pyarrow takes seconds to load
 

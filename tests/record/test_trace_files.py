@@ -9,7 +9,7 @@ import pytest
 
 from resnetx import record
 from resnetx.errors import ConfigError, FileError
-from resnetx.interconnect.system import parts_table
+from resnetx.interconnect.systems.system import parts_table
 from resnetx.record import nulls
 from resnetx.record.trace import Trace, TracedCommunication, TracedMessage
 from resnetx.traces import files
@@ -184,7 +184,7 @@ def test_a_file_that_is_not_there_or_too_large_is_refused(tmp_path: Path, file, 
 
 @pytest.mark.slow
 def test_an_import_whose_record_would_be_too_large_is_refused_before_it_is_made(file, tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr("resnetx.record.limits.MAX_BYTES", 100_000)
+    monkeypatch.setattr("resnetx.record.files.MAX_BYTES", 100_000)
     iteration = "".join(f"{index} l{index} 1 1 0 0\n" for index in range(100))
     path = file(gzip.compress(iteration.encode() * 50))
     assert path.stat().st_size < 2000
@@ -209,7 +209,7 @@ def test_an_import_whose_record_would_be_too_large_is_refused_before_it_is_made(
 )
 def test_a_profile_that_would_take_too_much_memory_is_refused_by_arithmetic(file, monkeypatch, limit, message) -> None:
     for name, value in limit.items():
-        monkeypatch.setattr(f"resnetx.formats.chrome_events.{name}", value)
+        monkeypatch.setattr(f"resnetx.formats.chrome.{name}", value)
     path = file(profile(kernels=False).replace(b"aten::linear", "aten::größe".encode()))
     with pytest.raises(FileError, match=message):
         files.read(path, batch_size=8, device="CPU")

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import msgspec
 
+from resnetx.check.measured import Tried
 from resnetx.choices import NoTracker
 from resnetx.compose import compose
 from resnetx.config import request_from
@@ -19,7 +20,6 @@ from resnetx.record import (
     Warning,
     cut_short,
 )
-from resnetx.reporting.check.measured import Tried
 
 H100 = Gpu(
     index=0, name="NVIDIA H100", uuid="", pci_bus_id="", compute_capability="9.0", memory_bytes=80 * 2**30,

@@ -3,7 +3,7 @@
 import re
 from xml.etree import ElementTree
 
-from resnetx.reporting.charts import files
+from resnetx.reporting.charts import figure as files
 
 _SVG = {}  # id of a figure -> itself, which keeps the id its own, and its drawing
 

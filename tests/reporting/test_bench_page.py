@@ -6,13 +6,13 @@ import pytest
 import resnetx
 from resnetx import record
 from resnetx.cli import main
-from resnetx.interconnect.bench_reading import with_readings
-from resnetx.interconnect.imported import import_bench
-from resnetx.interconnect.pair_figures import published
-from resnetx.interconnect.system import load
-from resnetx.reporting.charts.bench_figures import figures
+from resnetx.interconnect.collectives.imported import import_bench
+from resnetx.interconnect.collectives.reading import with_readings
+from resnetx.interconnect.pairs.costs import published
+from resnetx.interconnect.systems.system import load
+from resnetx.reporting.charts.benches import figures
 from resnetx.reporting.charts.figure import specification
-from resnetx.reporting.pages import benches as page
+from resnetx.reporting.pages import study as page
 from tests.nccl_tables import table
 
 SIZES = [2**power for power in range(10, 27, 2)]
@@ -111,4 +111,4 @@ def test_report_writes_a_page_and_a_file_of_each_figure(pairs, tmp_path, capsys)
 
 def test_words_of_a_record_are_escaped(pairs, tmp_path):
     bad = msgspec.structs.replace(pairs, cells=[], points=[], source="<script>alert(1)</script>")
-    assert "<script>" not in page.write([bad], tmp_path).read_text()
+    assert "<script>" not in page.write_benches([bad], tmp_path).read_text()

@@ -5,9 +5,8 @@ import msgspec
 import pytest
 
 from resnetx.choices import Torchvision
-from resnetx.reporting.charts import study_figures
-from resnetx.reporting.charts.figure import COLUMN, MOST_PANELS, panel_grid, specification
-from resnetx.reporting.charts.styles import DASHES, SeriesStyles
+from resnetx.reporting.charts import studies
+from resnetx.reporting.charts.figure import COLUMN, DASHES, MOST_PANELS, SeriesStyles, panel_grid, specification
 from resnetx.table import Table
 from tests.reporting.drawn_figures import drawn, lines, texts
 
@@ -24,7 +23,7 @@ def figures_of(invented, grid, points_of):
         if key not in made:
             requests = [request for axes in grids for request in grid(**axes)]
             points = points_of(invented(requests, repeats=repeats, **more))
-            made[key] = {figure.name: figure for figure in study_figures.figures(points)}
+            made[key] = {figure.name: figure for figure in studies.figures(points)}
         return dict(made[key])
 
     return make
@@ -47,7 +46,7 @@ def test_a_chart_is_complete_without_its_file(figures_of):
 
 
 def test_a_study_that_has_not_run_has_no_figure_of_what_was_measured(results_of, grid, points_of):
-    assert study_figures.figures(points_of(results_of(grid(gpus=[1, 2]), []))) == []
+    assert studies.figures(points_of(results_of(grid(gpus=[1, 2]), []))) == []
 
 
 def test_a_study_on_one_gpu_has_no_speed_ups_to_show(figures_of):
@@ -56,7 +55,7 @@ def test_a_study_on_one_gpu_has_no_speed_ups_to_show(figures_of):
 
 def test_curves_hold_what_the_rows_say_and_the_ideal_follows_from_the_baseline(invented, grid, points_of):
     points = points_of(invented(grid(**SMALL)))
-    rate = next(figure for figure in study_figures.figures(points) if figure.name == "rate")
+    rate = next(figure for figure in studies.figures(points) if figure.name == "rate")
     for row, point in zip(rate.table.records(), points, strict=True):
         assert row["iterations_per_s"] == point.result.iterations_per_s.median
         base = next(each for each in points if each.line == point.line and each.gpus == 1)
@@ -84,7 +83,7 @@ def test_no_line_leads_over_a_missing_point(invented, grid, points_of, brief_of,
     gap = results_of(
         requests, [brief_of(request, *[100.0 * request.gpus] * (request.gpus != 2)) for request in requests]
     )
-    joined, parted = (study_figures.figures(points_of(results))[2] for results in (whole, gap))
+    joined, parted = (studies.figures(points_of(results))[2] for results in (whole, gap))
     assert (joined.name, parted.name) == ("rate", "rate")
     ideal_and_curve = [path.count("L") for path in lines(joined)]
     assert ideal_and_curve == [2, 2]
@@ -95,7 +94,7 @@ def test_a_crowd_of_missing_points_is_one_word(results_of, brief_of, grid, point
     requests = grid(model__x=[1, 2, 4, 8, 16], gpus=[1, 8], input="synthetic")
     runs = [brief_of(request, 100.0) for request in requests if request.gpus == 1]
     runs += [brief_of(request, outcome="skipped", reason="8 GPUs") for request in requests if request.gpus == 8]
-    figures = {figure.name: figure for figure in study_figures.figures(points_of(results_of(requests, runs)))}
+    figures = {figure.name: figure for figure in studies.figures(points_of(results_of(requests, runs)))}
     assert texts(figures["rate"]).count("skip") == 1
 
 
@@ -125,7 +124,7 @@ def test_a_few_variants_are_dashes_and_many_are_panels(invented, grid, points_of
     many = points_of(invented(grid(model__x=1, gpus=[1, 2], input="synthetic", **axes), repeats=1))
     assert len(SeriesStyles(many).variants) > len(DASHES)
     assert len(SeriesStyles(many).panels(many)) == 6
-    assert all(specification(figure.chart) for figure in study_figures.figures(many))
+    assert all(specification(figure.chart) for figure in studies.figures(many))
 
 
 @pytest.mark.parametrize("count", [MOST_PANELS, MOST_PANELS + 1, 3 * MOST_PANELS + 2])
@@ -149,16 +148,14 @@ def test_counts_by_another_convention_are_a_figure_of_their_own(invented, grid, 
     run = results.points[0].runs[0]
     counts = msgspec.structs.replace(run.workload, convention="conv")
     results.points[0].runs[0] = msgspec.structs.replace(run, workload=counts)
-    names = [figure.name for figure in study_figures.figures(points_of(results))]
+    names = [figure.name for figure in studies.figures(points_of(results))]
     assert names[:4] == ["intensity-caffe", "located-caffe", "intensity-conv", "located-conv"]
 
 
 def test_what_a_missing_twin_leaves_open_is_not_called_computing(brief_of, results_of, grid, points_of):
     requests = grid(gpus=2, input="synthetic")
     results = results_of(requests, [brief_of(requests[0], 100.0)])
-    (bar,) = next(
-        figure for figure in study_figures.figures(points_of(results)) if figure.name == "limits"
-    ).table.records()
+    (bar,) = next(figure for figure in studies.figures(points_of(results)) if figure.name == "limits").table.records()
     assert (bar["part"], bar["share"]) == ("not separated", 1.0)
 
 
@@ -192,7 +189,7 @@ def test_every_figure_fits_a_column_whatever_its_names(figures_of, invented, gri
     model = Torchvision(name="a_model_with_a_name_that_is_much_longer_than_any_column_is_wide", classes=1000)
     results = invented(grid(model__x=1, gpus=[1, 2, 4, 8], input="synthetic"), repeats=2)
     renamed = [replace(each, request=msgspec.structs.replace(each.request, model=model)) for each in results.points]
-    long = study_figures.figures(points_of(replace(results, points=renamed)))
+    long = studies.figures(points_of(replace(results, points=renamed)))
     for figure in [*figures_of(SMALL).values(), *figures_of(WITH_OOM).values(), *long]:
         assert float(drawn(figure).get("width")) <= COLUMN + 5, figure.name
 
@@ -200,7 +197,7 @@ def test_every_figure_fits_a_column_whatever_its_names(figures_of, invented, gri
 def test_a_point_that_went_well_without_a_rate_is_a_word(brief_of, results_of, grid, points_of):
     one, two = grid(gpus=[1, 2], input="synthetic")
     results = results_of([one, two], [brief_of(one, 100.0), brief_of(two, outcome="ok", reason="")])
-    figures = {figure.name: figure for figure in study_figures.figures(points_of(results))}
+    figures = {figure.name: figure for figure in studies.figures(points_of(results))}
     assert [row["outcome"] for row in figures["rate"].table.records()] == ["ok", "no rate"]
     assert texts(figures["rate"]).count("none") == 1
     assert "none: ended well without a rate" in figures["limits"].caption
@@ -210,6 +207,6 @@ def test_an_empty_batch_is_on_no_axis_of_work(brief_of, results_of, grid, points
     (some,) = grid(gpus=1, input="synthetic")
     empty = msgspec.structs.replace(some, batch_size=0)
     results = results_of([empty, some], [brief_of(empty), brief_of(some, 100.0)])
-    figures = {figure.name: figure for figure in study_figures.figures(points_of(results))}
+    figures = {figure.name: figure for figure in studies.figures(points_of(results))}
     assert [row["batch"] for row in figures["intensity"].table.records()] == [f"batch {some.batch_size}"]
     assert len(figures["located"].table.records()) == 1

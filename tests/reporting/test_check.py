@@ -11,12 +11,11 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 import resnetx
+from resnetx.check.check import metrics_text
+from resnetx.check.measured import FLOOR, LEAST, SPREADS, checked, facts_of, fleet_limit
+from resnetx.check.outliers import against, outliers
 from resnetx.record import SCHEMA, seal
 from resnetx.record.check import Cause, Check, Outlier
-from resnetx.reporting.check.causes import facts_of
-from resnetx.reporting.check.measured import FLOOR, LEAST, SPREADS, checked, fleet_limit
-from resnetx.reporting.check.outliers import against, outliers
-from resnetx.reporting.check.prometheus import metrics_text
 from tests.reporting.checked_fleet import all_reduce, machine, training
 
 WHY = "made by a test"

@@ -3,11 +3,9 @@
 import msgspec
 import pytest
 
+from resnetx.check.measured import NodeFacts, causes, checked, facts_of, usual
+from resnetx.check.outliers import blamed, outliers
 from resnetx.record import GpuSamples, MemoryHealth, Warning
-from resnetx.reporting.check.causes import NodeFacts, causes, facts_of, usual
-from resnetx.reporting.check.measured import checked
-from resnetx.reporting.check.outliers import outliers
-from resnetx.reporting.check.pairs import blamed
 from tests.reporting.checked_fleet import H100, all_reduce, gpu, machine, training
 
 GOOD = [NodeFacts(node, machine(node), clock_Hz=1.98e9) for node in "abc"]

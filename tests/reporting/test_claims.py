@@ -2,12 +2,10 @@
 
 import pytest
 
+from resnetx.literature.claim_checks import CHECKS, Claim, ClaimCase, Where
+from resnetx.literature.claim_items import Item, exact, of_collectives, of_copies, scaled
+from resnetx.literature.claims import check_claims, counted, published
 from resnetx.record.system_comparison import CollectivePoint, CopyPoint, Estimate
-from resnetx.reporting.systems.claim import Claim, Where
-from resnetx.reporting.systems.claim_case import ClaimCase
-from resnetx.reporting.systems.claim_checks import CHECKS
-from resnetx.reporting.systems.claim_items import Item, exact, of_collectives, of_copies, scaled
-from resnetx.reporting.systems.claims import check_claims, counted, published
 from resnetx.reporting.systems.comparison import compare_systems
 
 GIB = 2**30

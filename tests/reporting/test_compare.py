@@ -6,8 +6,7 @@ import pytest
 from resnetx import record
 from resnetx.record import LockedClock
 from resnetx.record.comparison import Comparison, comparison_file
-from resnetx.reporting.compare.conclusion import conclusion
-from resnetx.reporting.compare.studies import compare
+from resnetx.reporting.compare.studies import compare, conclusion
 
 SIX = (0.99, 0.995, 1.0, 1.001, 1.005, 1.01)
 

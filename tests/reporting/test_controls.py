@@ -1,6 +1,6 @@
 import pytest
 
-from resnetx.reporting.compare.controls import agreement
+from resnetx.reporting.compare.studies import agreement
 from resnetx.statistics import Summary
 
 

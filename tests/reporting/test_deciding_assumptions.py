@@ -4,7 +4,7 @@ from itertools import product
 
 import pytest
 
-from resnetx.reporting.systems.deciding_assumptions import condition, smallest_deciding
+from resnetx.literature.explanations import condition, smallest_deciding
 
 NAMES = ("library", "strategy", "input")
 ALL = [

@@ -2,16 +2,9 @@
 
 import pytest
 
+from resnetx.literature.claims import Assumption, Option, published
+from resnetx.literature.explanations import UNEXPLAINED, all_combinations, explain, kept, sentence, with_causes
 from resnetx.record.system_comparison import CheckedClaim, Explanation
-from resnetx.reporting.systems.claims import Assumption, Option, published
-from resnetx.reporting.systems.explanations import (
-    UNEXPLAINED,
-    all_combinations,
-    explain,
-    kept,
-    sentence,
-    with_causes,
-)
 
 
 def checked(claim, outcome, **more):

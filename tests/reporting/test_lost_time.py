@@ -7,10 +7,9 @@ import msgspec
 import pytest
 
 from resnetx.record import StudyFolder
-from resnetx.reporting.study.answer import study_answer
-from resnetx.reporting.study.lost_time import lost_time
-from resnetx.reporting.study.points import study_points
+from resnetx.reporting.study.points import study_answer, study_points
 from resnetx.reporting.study.results import load
+from resnetx.reporting.study.scaling import lost_time
 
 QUICKSTART = Path(__file__).parents[2] / "results" / "cpu-2core" / "quickstart"
 

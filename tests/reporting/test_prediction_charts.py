@@ -6,10 +6,9 @@ import pytest
 
 from resnetx.record.prediction import PredictedTask
 from resnetx.record.system_comparison import CollectivePoint
-from resnetx.reporting.charts.accuracy import accuracy_figure
 from resnetx.reporting.charts.figure import COLUMN, specification
-from resnetx.reporting.charts.system_figures import system_figures
-from resnetx.reporting.charts.timelines import timelines
+from resnetx.reporting.charts.predictions import accuracy_figure, timelines
+from resnetx.reporting.charts.systems import system_figures
 from resnetx.reporting.compare.accuracy import check
 from resnetx.reporting.systems.comparison import compare_systems
 from tests.reporting.drawn_figures import drawn, lines, svg, texts

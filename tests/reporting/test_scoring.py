@@ -2,8 +2,8 @@
 
 import pytest
 
-from resnetx.record.score import FigurePrediction, PredictorScore, PublishedFigure
-from resnetx.reporting.scoring import scores
+from resnetx.literature.score import scores
+from resnetx.record.literature import FigurePrediction, PredictorScore, PublishedFigure
 
 
 def figure(name, value, unit="images/s", kind="k", seen=True):

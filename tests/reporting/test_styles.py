@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from resnetx.reporting.charts.styles import BASELINE, EFFICIENCY, HOLLOW, PART_COLOURS, SYSTEMS, SeriesStyles
+from resnetx.reporting.charts.figure import BASELINE, EFFICIENCY, HOLLOW, PART_COLOURS, SYSTEMS, SeriesStyles
 
 APART = 18  # in CIELAB, of marks of a few pixels within a dark outline; 2.3 is just noticeable on areas side by side
 GREY = 10  # chroma: what has less looks grey

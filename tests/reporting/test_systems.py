@@ -7,9 +7,9 @@ import pytest
 
 from resnetx.errors import ConfigError
 from resnetx.record.prediction import PredictedGpu
+from resnetx.reporting.systems.answer import leader_counts, simple_model_agreement
 from resnetx.reporting.systems.comparison import compare_systems
-from resnetx.reporting.systems.leader_counts import leader_counts, simple_model_agreement
-from resnetx.reporting.systems.simple_model import simple_model
+from resnetx.reporting.systems.rate_ratios import simple_model
 
 SXM2 = PredictedGpu(part="p100-sxm2-16gb", chip="GP100", clock_Hz=1.227e9, memory_Bps=732e9)
 PCIE = PredictedGpu(part="p100-pcie-16gb", chip="GP100", clock_Hz=1.227e9, memory_Bps=732e9)

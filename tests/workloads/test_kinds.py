@@ -18,8 +18,7 @@ from resnetx.measure.rank import equality, train
 from resnetx.measure.rank.distributed import Ranks
 from resnetx.measure.rank.strategies import replicate
 from resnetx.request import Request
-from resnetx.workloads.kinds import KINDS, Kind
-from resnetx.workloads.losses import AUXILIARY_WEIGHT
+from resnetx.workloads.kinds import AUXILIARY_WEIGHT, KINDS, Kind
 
 PACKAGE = Path(workloads.__file__).parents[1]
 CPU = torch.device("cpu")
@@ -158,7 +157,7 @@ def test_the_weight_is_that_of_the_paper():
 # Files that may name one kind of model: its settings, its entry, its table, and rates that were published for it.
 OWN = (
     *("choices.py", "workloads/kinds/", "workloads/tables/", "prediction/published"),
-    *("workloads/tensorflow_networks.py", "cli/reference/steered.py"),  # lists of workloads that somebody measured
+    *("steer/anderson2018.py", "literature/steered_page.py"),  # lists of workloads that somebody measured
 )
 
 
@@ -166,8 +165,8 @@ OWN = (
 def test_no_other_file_tells_one_kind_of_model_from_another():
     kinds = {kind.__name__ for kind in KINDS}
     naming = {str(file.relative_to(PACKAGE)) for file in PACKAGE.rglob("*.py") if kinds & choices_used_in(file)}
-    assert "workloads/kinds/resnetx.py" in naming
-    assert "prediction/published.py" in naming
+    assert "workloads/kinds.py" in naming
+    assert "literature/training_rates.py" in naming
     assert {name for name in naming if not name.startswith(OWN)} == set()
 
 

@@ -9,7 +9,7 @@ import pytest
 from resnetx import choices, workloads
 from resnetx.errors import ConfigError
 from resnetx.workloads import counts, tables
-from resnetx.workloads.kinds.torchvision import installed_classifiers
+from resnetx.workloads.kinds import installed_classifiers
 from resnetx.workloads.tables import classifiers
 
 pytestmark = pytest.mark.slow

@@ -2,12 +2,14 @@
 
 from pathlib import Path
 
-from resnetx.cli.reference import accuracy, records, settings, written
+from resnetx.cli.reference import records, settings
+from resnetx.cli.reference import settings as written
+from resnetx.literature import accuracy_page
 from resnetx.settings import files
 from resnetx.settings.files import CONFIGS
 
 DOCS = CONFIGS.parent / "docs"
-PAGES = {"settings.md": settings.page, "records.md": records.page, "accuracy.md": accuracy.page}
+PAGES = {"settings.md": settings.page, "records.md": records.page, "accuracy.md": accuracy_page.page}
 
 
 def write(folder: Path) -> None:

@@ -1,23 +1,25 @@
 """`docs/records.md`: every field of every record, with its type by the JSON Schema and the comment beside it."""
 
+import ast
+import inspect
+import io
+import textwrap
+import tokenize
 from collections.abc import Iterator
 from dataclasses import is_dataclass
 from typing import Any, ClassVar, get_args, get_origin, get_type_hints
 
 import msgspec
 
-from resnetx.cli.reference.comments import field_comments
-from resnetx.cli.reference.markdown import GENERATED, code, table
 from resnetx.record import BenchRecord, RunRecord, StudyRecord
-from resnetx.record.accuracy import Accuracy
 from resnetx.record.check import Check
-from resnetx.record.checked_papers import CheckedPapers
-from resnetx.record.comparison import Comparison
+from resnetx.record.comparison import Accuracy, Comparison
+from resnetx.record.literature import CheckedPapers, Score
 from resnetx.record.prediction import Prediction
-from resnetx.record.score import Score
 from resnetx.record.steering import Steering
 from resnetx.record.system_comparison import SystemComparison
 from resnetx.record.trace import Trace
+from resnetx.table import GENERATED, code, table
 
 RECORDS: dict[type, str] = {  # with what writes it, and where
     RunRecord: "Run: `record.json` in the folder of each run (`train`, `sweep`, `verify`, `trace`)",
@@ -129,3 +131,47 @@ def _inner(of: dict[str, Any]) -> str:
 
 def _default(of: dict[str, Any]) -> str:
     return code(msgspec.json.encode(of["default"]).decode()) if "default" in of else ""
+
+
+# What the comments beside the fields of a struct say: on the field's own line, and on the lines directly above it.
+
+
+def field_comments(kind: type) -> dict[str, str]:
+    """The comment of each field that has one, in one line; fields of base classes included."""
+    comments: dict[str, str] = {}
+    for base in reversed(kind.__mro__):
+        if base.__module__.partition(".")[0] == "resnetx":
+            comments |= _own(base)
+    return comments
+
+
+def _own(kind: type) -> dict[str, str]:
+    source = textwrap.dedent(inspect.getsource(kind))
+    beside, alone = _by_line(source)
+    (class_,) = (node for node in ast.parse(source).body if isinstance(node, ast.ClassDef))
+    comments = {}
+    for node in class_.body:
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            words = [*_above(alone, node.lineno), beside.get(node.end_lineno or node.lineno, "")]
+            if text := " ".join(filter(None, words)):
+                comments[node.target.id] = text
+    return comments
+
+
+def _by_line(source: str) -> tuple[dict[int, str], dict[int, str]]:
+    """Comments by line: those behind code, and those on lines of their own."""
+    beside: dict[int, str] = {}
+    alone: dict[int, str] = {}
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            where = beside if token.line[: token.start[1]].strip() else alone
+            where[token.start[0]] = token.string.lstrip("#").strip()
+    return beside, alone
+
+
+def _above(alone: dict[int, str], line: int) -> list[str]:
+    """The comment lines directly above a line."""
+    first = line
+    while first - 1 in alone:
+        first -= 1
+    return [alone[number] for number in range(first, line)]

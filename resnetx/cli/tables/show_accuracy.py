@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from resnetx.cli import show
-from resnetx.record.accuracy import Accuracy, CheckedPoint
+from resnetx.record.comparison import Accuracy, CheckedPoint
 from resnetx.statistics import Summary
 
 POINTS = 24  # the most that are shown, those that are furthest off; --all shows all

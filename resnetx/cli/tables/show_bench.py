@@ -1,20 +1,25 @@
 """A bench as a person sees it: nccl-tests' columns, and what the times say of latency and bandwidth."""
 
 import math
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
 from statistics import median
 
 import numpy as np
 
 from resnetx.cli import show
-from resnetx.cli.tables import show_copies, show_nics, show_pairs, show_run
+from resnetx.cli.tables import show_run
 from resnetx.errors import ConfigError
-from resnetx.interconnect import knees
-from resnetx.interconnect.bands import Band, bands
-from resnetx.interconnect.measured import measured, telling_times
+from resnetx.formats.copy_rows import LOAD, STAGED
+from resnetx.interconnect.collectives import sizes
+from resnetx.interconnect.collectives.measured import measured, telling_times
+from resnetx.interconnect.collectives.sizes import Band, bands
+from resnetx.interconnect.pairs.reading import counted
 from resnetx.operations import OPERATIONS
-from resnetx.record import BenchPoint, BenchRecord, BenchRequest, RunFolder
-from resnetx.reporting.bench_answer import bench_answer
+from resnetx.record import BenchPoint, BenchRecord, BenchRequest, Device, NicUse, RunFolder
+from resnetx.record.copies import CopyCell, CopyFamily, Place
+from resnetx.reporting import benches
+from resnetx.reporting.benches import bench_answer
 from resnetx.units import si, size_text
 
 _SPREAD = (10, 90)  # percentiles
@@ -50,9 +55,9 @@ def bench(record: BenchRecord, folder: RunFolder) -> None:
             show.say(sentence)
         for line in _fits(record, name):
             show.say(line)
-    show_copies.copies(record)
-    show_pairs.pairs(record)
-    show_nics.nics(record)
+    copies(record)
+    pairs(record)
+    nics(record)
     _knees(record)
     for skipped in record.skipped:
         show.say(f"not measured: {skipped.reason}")
@@ -69,15 +74,15 @@ def _knees(record: BenchRecord) -> None:
             *("" if each is None else size_text(round(each)) for each in _sizes(found)),
             _GBps(found.highest_Bps / 1e9),
         ]
-        for what, found in knees.of_record(record)
+        for what, found in sizes.of_record(record)
     ]
     if rows:
         columns = ["knees of", ">floor us", ">ends at", ">half at", ">90 % at", ">highest GB/s"]
-        note = f"Floor: the smallest size; ends: {knees.RAISED} times as long. Half, 90 %: of the highest size / time."
+        note = f"Floor: the smallest size; ends: {sizes.RAISED} times as long. Half, 90 %: of the highest size / time."
         show.table("Where latency ends and bandwidth begins", columns, rows, note)
 
 
-def _sizes(found: knees.Knees) -> tuple[float | None, ...]:
+def _sizes(found: sizes.Knees) -> tuple[float | None, ...]:
     return found.floor_ends_bytes, found.half_bytes, found.ninety_bytes
 
 
@@ -170,3 +175,245 @@ def _fits(record: BenchRecord, name: str) -> list[str]:
 
 def _line(band: Band) -> str:
     return f"{band.latency_s * 1e6:,.1f} us + size / {si(band.bandwidth_Bps, 'B/s')}"
+
+
+# Pair copies as a person sees them: what stands out, then each class of pairs at each size.
+
+
+def pairs(record: BenchRecord) -> None:
+    """The copies of a record: verdicts, causes, and a table for each kind, direction and kind of memory."""
+    groups: dict[CopyFamily, list[CopyCell]] = defaultdict(list)
+    for cell in record.cells:
+        if cell.copy != LOAD:  # no copy: it has no bandwidth
+            groups[cell.family].append(cell)
+    for family, cells in groups.items():
+        said = ", ".join(f"{count} {verdict}" for verdict, count in counted(cells))
+        title = f"{family.words}, {family.endpoint} memory ({record.source}): {said}"
+        columns = [">size", "class", ">copies", ">time us", ">GB/s", ">least", ">most", ">expected", "verdict"]
+        show.table(title, columns, _rows(cells), _NOTE, ["copies", "least", "most"])
+        for line in _pair_causes(cells):
+            show.say(line)
+
+
+_NOTE = (
+    "Medians over the pairs of a class; GB is 1e9 bytes, both directions summed. expected: by the described topology."
+)
+_CAUSES = 2  # that are shown of each copy; the record has all
+
+
+def _rows(cells: Sequence[CopyCell]) -> list[list[str]]:
+    alike: dict[tuple[int, str], list[CopyCell]] = defaultdict(list)
+    for cell in cells:
+        alike[cell.size_bytes, cell.pair_class or ("beside others" if cell.together else "")].append(cell)
+    rows = []
+    for (size_bytes, name), same in sorted(alike.items(), key=lambda each: (each[0][0], _time_s(each[1]))):
+        rates = sorted(rate_GBps(cell, median(cell.time_s)) for cell in same)
+        expected = [rate_GBps(cell, cell.expected_s) for cell in same if cell.expected_s]
+        rows.append(
+            [
+                size_text(size_bytes), name, str(len(same)), f"{_time_s(same) * 1e6:,.1f}", _figure(median(rates)),
+                _figure(rates[0]), _figure(rates[-1]), _figure(median(expected)) if expected else "",
+                ", ".join(f"{count} {verdict}" for verdict, count in counted(same)),
+            ]
+        )  # fmt: skip
+    return rows
+
+
+def _time_s(cells: Sequence[CopyCell]) -> float:
+    return median(median(cell.time_s) for cell in cells)
+
+
+def rate_GBps(cell: CopyCell, time_s: float) -> float:
+    """Both directions summed."""
+    return cell.size_bytes * (2 if cell.direction == "both-ways" else 1) / time_s / 1e9
+
+
+def _figure(value: float) -> str:
+    return f"{value:.2f}" if value >= 0.1 else f"{value:.2g}"
+
+
+def _pair_causes(cells: Sequence[CopyCell]) -> list[str]:
+    """What to check, for each set of causes once."""
+    found: dict[tuple[str, tuple[str, ...]], int] = defaultdict(int)
+    for cell in cells:
+        if cell.causes:
+            found[cell.verdict, tuple(cell.causes[:_CAUSES])] += 1
+    return [f"{verdict}, {count} copies; to check: {'; '.join(causes)}" for (verdict, causes), count in found.items()]
+
+
+# Pair copies as a person sees them: matrices of the largest size, latencies of the smallest.
+#
+# A row sends and a column receives. Kinds whose places are not pairs of GPUs are lists.
+
+_MATRICES = ("device", "relay", STAGED)  # kinds that go from every GPU to every other one
+
+
+def copies(record: BenchRecord) -> None:
+    """The cells of a record, kind by kind."""
+    if record.devices and record.source != "measured":
+        names = Counter(device.name for device in record.devices)
+        show.say(f"GPUs: {', '.join(f'{count} x {name}' for name, count in names.items())}")
+    kinds: dict[tuple[CopyFamily, bool], list[CopyCell]] = {}
+    for cell in sorted(record.cells, key=lambda cell: cell.family):
+        beside_others = bool(cell.together) and cell.copy != "together"
+        kinds.setdefault((cell.family, beside_others), []).append(cell)
+    for (family, _), cells in kinds.items():
+        largest, smallest = (pick(cell.size_bytes for cell in cells) for pick in (max, min))
+        title = f"copy={family.copy}, {family.direction}{family.issued}, gpus={record.world_size}, {_paths(cells)}"
+        if family.copy == LOAD:
+            _matrix(f"{title}: ns of one access, to memory of the sender", cells, _ns)
+        elif family.copy in _MATRICES:
+            how = "in one direction" if family.direction == "one-way" else "both directions summed"
+            _matrix(f"{title}: GB/s of {size_text(largest)} {how}", _at(cells, largest), _copy_GBps)
+            if smallest < largest:
+                _matrix(f"us of {size_text(smallest)}", _at(cells, smallest), _us)
+        elif family.copy == "together":
+            _sharing(title, cells)
+        else:
+            _list(title, cells, smallest, largest)
+        _wrong(cells)
+
+
+def _matrix(title: str, cells: Sequence[CopyCell], text: Callable[[CopyCell], str]) -> None:
+    sources, targets = (sorted(ends, key=_order) for ends in ({c.source for c in cells}, {c.target for c in cells}))
+    if all(isinstance(place, int) for place in (*sources, *targets)):
+        sources = targets = sorted({*sources, *targets}, key=_order)
+    times = {(cell.source, cell.target): cell for cell in cells}
+    rows = [
+        [f"{source}", *(text(times[source, target]) if (source, target) in times else "" for target in targets)]
+        for source in sources
+    ]
+    show.table(title, [">from \\ to", *(f">{place}" for place in targets)], rows)
+
+
+def _order(place: Place) -> tuple[bool, int, str]:
+    """GPUs by their numbers, then places of hosts."""
+    return (True, 0, place) if isinstance(place, str) else (False, place, "")
+
+
+def _list(title: str, cells: Sequence[CopyCell], smallest: int, largest: int) -> None:
+    at_smallest = {(cell.source, cell.target): cell for cell in _at(cells, smallest)}
+    rows = [
+        [f"{cell.source}", f"{cell.target}", _us(at_smallest[cell.source, cell.target]), _copy_GBps(cell)]
+        for cell in sorted(_at(cells, largest), key=lambda cell: (str(cell.source), str(cell.target)))
+    ]
+    columns = [">from", ">to", f">us of {size_text(smallest)}", f">GB/s of {size_text(largest)}"]
+    show.table(title, columns, rows, *_beside(cells))
+
+
+def _beside(cells: Sequence[CopyCell]) -> list[str]:
+    return ["All of them at once."] if any(cell.together for cell in cells) else []
+
+
+def _sharing(title: str, cells: Sequence[CopyCell]) -> None:
+    """What a pair keeps of its bandwidth while another one copies, the least of all others first."""
+    alone = {(cell.source, cell.target): median(cell.time_s) for cell in cells if not cell.together}
+    kept = sorted(
+        (
+            alone[cell.source, cell.target] / median(cell.time_s),
+            f"{cell.source} to {cell.target}",
+            f"{other.source} to {other.target}",
+        )
+        for cell in cells
+        for other in cell.together
+        if (cell.source, cell.target) in alone
+    )
+    rows = [[pair, other, f"{share:.0%}"] for share, pair, other in show.first(kept, 12)]
+    size = size_text(max(cell.size_bytes for cell in cells))
+    note = f"Share of its own bandwidth at {size}; the {len(rows)} that lose most of {len(kept)} (--all: all of them)."
+    show.table(title, ["pair", "beside", ">keeps"], rows, note)
+
+
+def _wrong(cells: Sequence[CopyCell]) -> None:
+    for cell in cells:
+        if cell.wrong:
+            bytes_are = "byte is" if cell.wrong == 1 else "bytes are"
+            place = f"{cell.source} to {cell.target}, {size_text(cell.size_bytes)}"
+            show.say(f"{place}: {cell.wrong:,} {bytes_are} wrong")
+
+
+def _at(cells: Sequence[CopyCell], size_bytes: int) -> list[CopyCell]:
+    return [cell for cell in cells if cell.size_bytes == size_bytes]
+
+
+def _paths(cells: Sequence[CopyCell]) -> str:
+    return " and ".join(sorted({cell.path or "path not known" for cell in cells}))
+
+
+def _copy_GBps(cell: CopyCell) -> str:
+    value = rate_GBps(cell, median(cell.time_s))
+    return f"{value:.2f}" if value < 100 else f"{value:.0f}"
+
+
+def _ns(cell: CopyCell) -> str:
+    return f"{median(cell.time_s) * 1e9:,.0f}"
+
+
+def _us(cell: CopyCell) -> str:
+    return f"{median(cell.time_s) * 1e6:,.1f}"
+
+
+# The network cards between nodes as a person sees them: by connection, and whether rings keep to rails.
+
+_ROWS = 16
+_LISTED = 4  # cards that a sentence names
+
+
+def nics(record: BenchRecord) -> None:
+    """What NCCL's log said of the cards of several nodes."""
+    ends = record.transport.nics if record.transport else None
+    if not ends:
+        return
+    found = benches.crossings(ends)
+    rows = _nic_rows(found)
+    shown = show.first(rows, _ROWS)
+    left = f"; {len(rows) - len(shown)} more with --all" if len(shown) < len(rows) else ""
+    show.table(
+        "Between nodes, by NCCL's log",
+        ["channels", ">from", ">to", "of", "card of sender", "of receiver", "GPUDirect"],
+        [list(row) for row in shown],
+        f"of: the ring of its channel, or its tree or single sends{left}.",
+    )
+    for sentence in _sentences(found, record.devices or []):
+        show.say(sentence)
+
+
+_Row = tuple[str, str, str, str, str, str, str]
+
+
+def _nic_rows(found: Sequence[benches.Crossing]) -> list[_Row]:
+    """Connections that are alike but for their channel are one row."""
+    channels: dict[tuple[str, ...], list[int]] = defaultdict(list)
+    for each in found:
+        reached = {end.gpudirect for end in each.ends}
+        gpudirect = "one end" if len(reached) > 1 else "yes" if True in reached else "no"
+        words = (f"{each.source}", f"{each.target}", "ring" if each.ring else "other")
+        channels[*words, _card(each.sent), _card(each.received), gpudirect].append(each.channel)
+    return [
+        (",".join(map(str, numbers)), source, target, of, sent, received, gpudirect)
+        for (source, target, of, sent, received, gpudirect), numbers in channels.items()
+    ]
+
+
+def _card(end: NicUse | None) -> str:
+    return "?" if end is None else benches.card_name(end)
+
+
+def _sentences(found: Sequence[benches.Crossing], devices: Sequence[Device]) -> list[str]:
+    """Whether rings keep to rails, and what shares a card."""
+    seen = benches.rails(found, devices)
+    said = []
+    if seen.compared:
+        said.append(
+            f"Rails: {seen.kept} of {seen.compared} connections of rings leave and arrive by cards of one number; "
+            + "; ".join(f"GPU {each.gpu} by {' and '.join(each.cards)}" for each in seen.gpus)
+            + "."
+        )
+    shared = sorted((each for each in seen.cards if len(each.channels) > 1), key=lambda each: -len(each.channels))
+    if shared:
+        named = [f"{each.card} of {each.node} ({len(each.channels)})" for each in shared[:_LISTED]]
+        more = f" and {len(shared) - _LISTED} others" if len(shared) > _LISTED else ""
+        said.append(f"Cards that rings of several channels share: {', '.join(named)}{more}.")
+    elif seen.cards:
+        said.append("No two channels' rings share a card.")
+    return said

@@ -1,13 +1,142 @@
 """The screen of papers' statements: how many hold, of what was known before and of what was not; and the misses."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
 from resnetx.cli import show
-from resnetx.cli.tables.show_claims import statement
-from resnetx.record.checked_papers import CheckedPapers
+from resnetx.literature.claims import WITHOUT_SETTINGS, counted, published
+from resnetx.literature.explanations import UNEXPLAINED, Causes, advantage, kept, sentence
+from resnetx.record.literature import CheckedPapers, KindScore, Score
 from resnetx.record.system_comparison import CheckedClaim
-from resnetx.reporting.systems.claims import WITHOUT_SETTINGS, counted, published
+
+# The screen of published statements: how many hold, each beside what is predicted, and what decides it.
+
+CLAIM_MISSES = ("miss: cause", "no cause")
+
+
+def claims(checked: Sequence[CheckedClaim]) -> None:
+    """The counts; with --all every statement."""
+    if not checked:
+        return
+    show.say()
+    _claim_counts(checked)
+    for found in kept().supposed[-1:]:
+        show.say(advantage(found, published("tallent2017")))
+    if not show.everything():
+        return
+    show.say("Settings as the paper has them, unless others are set:")
+    show.entries(((key, f"{each.value} ({each.why})") for key, each in published("tallent2017").settings.items()), 2)
+    show.say()
+    for _, same in groupby(checked, lambda each: each.claim):
+        statement(list(same))
+
+
+# ---- how many -------------------------------------------------------------------------------------------------------
+
+
+def _claim_counts(checked: Sequence[CheckedClaim]) -> None:
+    kinds = ("hit", *CLAIM_MISSES, "open", "given", "not predicted")
+    sentences = counted(checked)
+    counts = Counter((each.variant, _kind(each)) for each in sentences)
+    variants = list(dict.fromkeys(each.variant for each in sentences))
+    rows = [[variant or "own library", *(f"{counts[variant, kind]}" for kind in kinds)] for variant in variants]
+    title = "What Tallent et al. 2017 state, and what is predicted here"
+    combinations, left_out = kept().combinations, len(published("tallent2017").left_out)
+    note = f"hit, miss, open: by the whole interval. All {len(checked)} statements, each with its cause: --all."
+    explained = (
+        "Each sentence once. hit: the whole interval of what is predicted agrees. miss: nothing of it does. miss: "
+        f"cause: arithmetic explains it, or what the paper leaves open decides it (of {combinations} combinations). no "
+        "cause: neither. open: a part of the interval agrees, or only one of the batches that it may have been. given: "
+        "it is an input of the descriptions or the settings. "
+        f"{sum(bool(each.repeats) for each in checked)} checks repeat others by arithmetic, and are not counted. "
+        f"{left_out} more statements are not checked (tallent2017.yaml, left_out)."
+    )
+    show.table(title, ["with", *(f">{kind}" for kind in kinds)], rows, explained if show.everything() else note)
+
+
+def _kind(claim: CheckedClaim) -> str:
+    if claim.outcome != "miss":
+        return claim.outcome
+    explained, unexplained = CLAIM_MISSES
+    return unexplained if claim.cause.startswith(UNEXPLAINED) else explained
+
+
+# ---- one by one -----------------------------------------------------------------------------------------------------
+
+
+def statement(same: Sequence[CheckedClaim]) -> None:
+    """A statement with its outcomes; a cause that misses share stands once, below them."""
+    first = same[0]
+    reading = f" [{first.reading}]" * bool(first.reading)
+    repeats = f" (repeats {first.repeats}: not counted)" * bool(first.repeats)
+    show.say(f"{first.claim} ({first.section}) {first.says}{reading}{repeats}", indent=6)
+    for cause, alike in groupby(same, lambda each: each.cause):
+        for each in alike:
+            outcome = each.outcome.upper() if each.outcome == "miss" else each.outcome
+            show.say(f"  {outcome:5} {_beside(each)}", indent=6)
+        if cause:
+            show.say(f"        why: {cause}")
+
+
+def _beside(claim: CheckedClaim) -> str:
+    """ "nccl1, AlexNet, batch 256, 8 GPUs: 14 iterations/s (11.5 to 18) for 11, +27%"."""
+    where = ", ".join(dict.fromkeys(filter(None, [claim.variant, claim.where])))
+    return f"{where}: {', '.join(filter(None, [_figures(claim), claim.note]))}"
+
+
+def _figures(claim: CheckedClaim) -> str:
+    if claim.ours is None or claim.unit == "share":
+        return ""
+    unit = f" {claim.unit}" * bool(claim.unit)
+    ends = f" ({_short(claim.ours_low)} to {_short(claim.ours_high)})" if claim.ours_low and claim.ours_high else ""
+    stated = ""
+    if claim.stated is not None and claim.difference is not None:
+        stated = f" for {_short(claim.stated)}, {claim.difference:+.1%}"
+    return f"{_short(claim.ours)}{ends}{unit}{stated}"
+
+
+def _short(value: float) -> str:
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
+
+
+# ---- what decides ---------------------------------------------------------------------------------------------------
+
+
+def causes(searched: Causes) -> None:
+    """What decides each statement, by the search, and that a fit is no evidence."""
+    show.say()
+    show.say("What decides the statements", style="bold")
+    for line in _searched(searched):
+        show.say(line, indent=2)
+    show.say()
+    varying = [explanation for explanation in searched.explanations if explanation.decided_by or not explanation.holds]
+    because = {claim.id: claim.because for claim in published("tallent2017").claims}
+    for each in varying:
+        show.say(f"{each.claim}  {each.says}", indent=6)
+        show.say(f"      {sentence(each, because.get(each.claim, ''))}")
+    always = [
+        explanation.claim for explanation in searched.explanations if explanation.holds == explanation.combinations
+    ]
+    show.say(f"Under all combinations hold {', '.join(always)}.", indent=2)
+
+
+def _searched(causes: Causes) -> Iterator[str]:
+    yield f"Predicted under {causes.combinations} combinations of what the paper leaves open:"
+    yield from _options()
+    fit, under = causes.fit, " ".join(f"{name}={option}" for name, option in causes.fit.under.items())
+    yield (
+        f"Of {fit.statements} statements at most {fit.most} hold under one combination ({under}), at least "
+        f"{fit.fewest}, on average {fit.mean:g}. A combination that is picked because it fits is no evidence for it: "
+        "that a statement holds in few of many says that some combination had to fit, not which one the paper ran."
+    )
+
+
+def _options() -> Iterable[str]:
+    for name, assumption in published("tallent2017").assumptions.items():
+        options = "; ".join(f"{option}: {each.about}" for option, each in assumption.options.items())
+        yield f"  {name}: {assumption.about}. {options}."
+
 
 MISSES = 10  # that are listed; --all lists every statement
 _OUTCOMES = ("hit", "miss", "open", "given", "not predicted")
@@ -73,3 +202,39 @@ def _left_out(checked: CheckedPapers) -> None:
     for each in checked.left_out:
         show.say(f"{each.paper} ({each.section}) {each.says}", indent=6)
         show.say(f"        why: {each.why}", indent=6)
+
+
+# The screen of a score: how far off each predictor is, kind by kind, beside the baselines.
+
+
+def score(found: Score) -> None:
+    """The table, kind after kind."""
+    columns = ["kind", "predictor", ">n", ">of", ">mean", ">worst", ">bias", ">covered", ">unseen", ">mean of unseen"]
+    rows = [
+        _score_row(each, place == 0 or found.scores[place - 1].kind != each.kind)
+        for place, each in enumerate(found.scores)
+    ]
+    note = (
+        "n, of: predicted, of all figures. mean, worst: |predicted / published - 1|. bias: its mean with the sign, "
+        "+ is too fast. covered: intervals that hold the figure, of those that are stated. unseen: figures that were "
+        "not known while resnetx's model was written. linear: one GPU's rate times GPUs. alpha-beta: one ring over the "
+        "described links, latency and bytes over the slowest rate. Baselines: on all figures that any file predicts."
+    )
+    least = ["worst", "unseen", "mean of unseen"]
+    show.table("How far off predictions of published figures are", columns, rows, note, least)
+
+
+def _score_row(each: KindScore, first: bool) -> list[str]:
+    covered = "" if each.covered is None else f"{each.covered:.0%} of {each.intervals}"
+    return [
+        each.kind if first else "",
+        each.predictor,
+        f"{each.predicted}",
+        f"{each.figures}",
+        f"{each.mean_error:.1%}",
+        f"{each.worst_error:.0%}",
+        f"{each.bias:+.1%}",
+        covered,
+        f"{each.unseen}",
+        "" if each.unseen_error is None else f"{each.unseen_error:.1%}",
+    ]

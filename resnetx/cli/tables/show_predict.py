@@ -1,9 +1,13 @@
 """The screen of predictions: the answer, the figures, where the time goes, how sure that is; and of validation."""
 
+from argparse import Namespace
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from resnetx.cli import show
+from resnetx.errors import ConfigError
+from resnetx.literature.validate import validate
 from resnetx.record.prediction import Domain, PredictedPoint, Prediction, PredictionInput
 from resnetx.reporting.predicted_answer import (
     PARTS,
@@ -20,10 +24,12 @@ from resnetx.reporting.predicted_answer import (
     sure,
     time_of_each,
 )
+from resnetx.settings.words import written
+from resnetx.study import Point
 from resnetx.units import to_interval
 
 if TYPE_CHECKING:
-    from resnetx.prediction.validation import TrainingRow, TrainingSummary
+    from resnetx.literature.training import TrainingRow, TrainingSummary
 
 MOST_ROWS = 12  # of a table; of more curves, those that gain least and most
 LINEAR = 0.01  # exposed communication over the iteration, below which a prediction is linear scaling
@@ -405,3 +411,26 @@ def _percent(share: float | None) -> str:
 
 def _rate(value: float) -> str:
     return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
+
+
+# `--validate`: how far off a model is of what was published, and whether each group of figures is within its limit.
+
+
+class ShowTable(Protocol):
+    """Shows rows, group by group."""
+
+    def __call__(self, rows: Any, summaries: Any, /) -> None: ...
+
+
+def validate_(
+    options: Namespace, paths: list[Path], asked: Point, verb: Literal["predict", "topology"], table: ShowTable
+) -> int:
+    """Status 1 where a group of published figures is missed by more than it may."""
+    for word in (*map(str, paths), *written(asked)):
+        raise ConfigError(f"{word}: --validate takes no settings")
+    found = validate(verb)
+    if options.json:
+        show.json_lines([found.record])
+    else:
+        table(found, found.groups)
+    return 0 if found.holds else 1

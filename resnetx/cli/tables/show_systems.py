@@ -1,9 +1,9 @@
 """The screen of systems side by side."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from resnetx.cli import show
-from resnetx.cli.tables import show_claims, show_refusals
+from resnetx.cli.tables import show_papers
 from resnetx.record.system_comparison import (
     CollectivePoint,
     Crossing,
@@ -12,8 +12,13 @@ from resnetx.record.system_comparison import (
     SystemPoint,
     SystemSide,
 )
-from resnetx.reporting.systems.answer import compared_answer, compared_cases, ratio_text
-from resnetx.reporting.systems.leader_counts import leader_counts, simple_model_agreement
+from resnetx.reporting.systems.answer import (
+    compared_answer,
+    compared_cases,
+    leader_counts,
+    ratio_text,
+    simple_model_agreement,
+)
 from resnetx.units import si, size_text
 
 GIB = 2**30
@@ -32,14 +37,14 @@ def comparison(compared: SystemComparison) -> None:
     show.say(" ".join(compared_answer(compared)))
     show.say()
     _cases(compared)
-    show_refusals.refusals(compared.points)
+    refusals(compared.points)
     if show.everything():
         _leader_counts(compared)
         _points(compared)
         _crossings(compared.crossings)
         _simple_model(compared.points)
         _collectives(compared)
-    show_claims.claims(compared.claims)
+    show_papers.claims(compared.claims)
 
 
 # ---- the cases that tell --------------------------------------------------------------------------------------------
@@ -257,3 +262,20 @@ def _place(point: CollectivePoint) -> tuple[str, str, str, int, int]:
 
 def _gib(rate_Bps: float | None) -> str:
     return "" if rate_Bps is None else f"{rate_Bps / GIB:.2f}"
+
+
+# The screen of points that cannot be predicted: why, each reason once.
+
+
+def refusals(points: Iterable[SystemPoint]) -> None:
+    """A line for each system and reason."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for point in points:
+        for side in point.sides:
+            if side.outcome == "refused":
+                gpus = f"{point.gpus} GPU{'s' * (point.gpus > 1)}"
+                words = f"{point.workload}, batch {point.batch_size}, {gpus}"
+                found.setdefault((side.system, side.reason), []).append(words)
+    for (system, reason), which in found.items():
+        more = f" and {len(which) - 1} more" * (len(which) > 1)
+        show.say(f"refused: {which[0]}{more} on {system}: {reason}", indent=2)

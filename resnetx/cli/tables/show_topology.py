@@ -6,21 +6,22 @@ from itertools import combinations, permutations
 from math import exp
 from typing import TYPE_CHECKING
 
-from resnetx.api.topology_drawings import distinct, gpu_ids, rings_of
+from resnetx.api.drawings import distinct, gpu_ids, rings_of
 from resnetx.cli import show
 from resnetx.errors import ConfigError
-from resnetx.interconnect import collective, paths
-from resnetx.interconnect.collective import CollectivePlan, Cost
-from resnetx.interconnect.errors import error_of, table
-from resnetx.interconnect.parts import PhotonicSpec, SourcedValue
-from resnetx.interconnect.paths import Path, Transport
-from resnetx.interconnect.system import Component, System
+from resnetx.interconnect.collectives import plan
+from resnetx.interconnect.collectives.errors import error_of, table
+from resnetx.interconnect.collectives.plan import CollectivePlan, Cost
+from resnetx.interconnect.systems import paths
+from resnetx.interconnect.systems.parts import PhotonicSpec, SourcedValue
+from resnetx.interconnect.systems.paths import Path, Transport
+from resnetx.interconnect.systems.system import Component, System
 from resnetx.units import si, size_text, to_interval
 
 if TYPE_CHECKING:
-    from resnetx.interconnect.errors import ErrorTable
-    from resnetx.interconnect.subsets import GpuSubset
-    from resnetx.interconnect.validation import CollectiveRow, CollectiveSummary
+    from resnetx.interconnect.collectives.errors import ErrorTable
+    from resnetx.interconnect.collectives.subsets import GpuSubset
+    from resnetx.literature.collectives import CollectiveRow, CollectiveSummary
     from resnetx.record.topology import PairAtSize, PairCosts
 
 MATRIX_GPUS = 16  # the widest matrix that is printed
@@ -50,7 +51,7 @@ def described(system: System, transport: Transport) -> str:
     slow, fast = (f"{rate / 1e9:.3g}" for rate in (rates[0], rates[-1]))
     copies_ = f"Copies between two {system.unit}s reach {fast} GB/s" + f", at worst {slow}" * (slow != fast)
     try:
-        cost = collective.plan(system, "allreduce", range(count), transport=transport).cost(ALLREDUCED_BYTES)
+        cost = plan.plan(system, "allreduce", range(count), transport=transport).cost(ALLREDUCED_BYTES)
     except ConfigError:  # a rate that its file does not know
         return f"{first} {copies_}."
     bus = f"{cost.busbw_Bps / 1e9:.3g} GB/s bus bandwidth, limited by {cost.limiting_link}"

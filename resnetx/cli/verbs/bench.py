@@ -3,15 +3,14 @@
 from argparse import Namespace
 from pathlib import Path
 
-from resnetx.api.bench import benches_of, execute
-from resnetx.api.bench_export import export_bench
-from resnetx.api.bench_import import import_bench
+from resnetx.api.bench import benches_of, execute, export_bench
+from resnetx.api.imports import import_bench
 from resnetx.api.runs import Kept, machine_name
 from resnetx.cli import show
-from resnetx.cli.submitting import left_to_others
 from resnetx.cli.tables import show_bench
+from resnetx.cli.tables.show_run import left_to_others
 from resnetx.errors import ConfigError
-from resnetx.measure.launch.several_nodes import follow, follows
+from resnetx.measure.launch.executor import follow, follows
 from resnetx.record import BenchRecord, RunFolder
 from resnetx.record.bench import WRONG_ELEMENTS
 from resnetx.study import Point

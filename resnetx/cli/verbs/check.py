@@ -1,17 +1,21 @@
 """`check`: which nodes, and pairs of nodes, are slow, and why, most likely."""
 
 from argparse import Namespace
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
-from resnetx.api.check import execute
-from resnetx.api.check_settings import AskedCheck, asked_check
 from resnetx.api.runs import machine_name
+from resnetx.check.check import execute
+from resnetx.check.measured import LEAST
+from resnetx.check.outliers import against, seconds_text
+from resnetx.check.runs import rounds
+from resnetx.check.settings import AskedCheck, asked_check
 from resnetx.cli import show
-from resnetx.cli.submitting import Planned, left_to_others
-from resnetx.cli.tables import show_check
-from resnetx.measure.study.rounds import rounds
-from resnetx.record.check import CheckFolder, Measure
+from resnetx.cli.tables.show_run import Planned, left_to_others
+from resnetx.record.check import Check, CheckedRun, CheckFolder, Measure, Outlier
 from resnetx.study import Point
+from resnetx.units import duration, size_text
 
 
 def check_(options: Namespace, _: list[Path], asked: Point) -> int:
@@ -25,7 +29,7 @@ def check_(options: Namespace, _: list[Path], asked: Point) -> int:
     if options.json:
         show.json_lines([kept.record])
     else:
-        show_check.check(kept.record, kept.folder)
+        check(kept.record, kept.folder)
     return 0 if kept.record.healthy else 1
 
 
@@ -36,3 +40,91 @@ def _planned(made: AskedCheck) -> list[Planned]:
     runs: list[tuple[Measure, tuple[str, ...]]] = [(measure, (name,)) for measure in single for name in names]
     runs += [("pair", pair) for pairs in rounds(names) for pair in pairs]
     return [(made.task(measure, *nodes), folder.run(measure, nodes)) for measure, nodes in runs]
+
+
+# The screen of a check: how many nodes stand out, which and why, then what was tried and how it is judged.
+
+MOST_SHOWN = 20  # runs of one measure; --all shows all
+PLURALS = {"pair": "pairs", "switch": "switches"}
+
+
+def check(made: Check, folder: CheckFolder) -> None:
+    """The verdict, outliers with causes, what was measured, what was left out."""
+    _verdict(made)
+    if made.outliers:
+        show.say()
+        _outliers(made.outliers)
+    show.say()
+    _measured(made)
+    _rule(made)
+    for remark in made.remarks:
+        show.say(f"Note on {remark.node} (not an outlier): {remark.cause.kind}: {remark.cause.evidence}.")
+    for each in made.left_out:
+        show.say(f"Left out: {each}.")
+    show.line(f"record: {folder.check}")
+
+
+def _verdict(made: Check) -> None:
+    nodes, named = f"{len(made.nodes)} node{'s' * (len(made.nodes) != 1)}", len(made.outlying_nodes)
+    if made.healthy:
+        show.say(f"No outlier among {nodes}.", style="bold")
+        return
+    others = Counter(each.what for each in made.outliers if each.what != "node")
+    more = "".join(f", {PLURALS[what]} that stand out: {count}" for what, count in others.items())
+    show.say(f"{named} of {nodes} {'is an outlier' if named == 1 else 'are outliers'}{more}.", style="bold")
+
+
+def _outliers(found: Sequence[Outlier]) -> None:
+    """What stands out in a table, then the evidence, which no column has room for."""
+    rows = [[each.name, each.measure, " and ".join(each.against), each.causes[0].kind] for each in found]
+    show.table("Outliers", ["node", "measure", "against", "likely cause"], rows)
+    for each in found:
+        show.say()
+        show.say(f"{each.name}, {each.measure}: {each.found}.")
+        for cause in each.causes:
+            show.say(f"{cause.kind}: {cause.evidence}", indent=2)
+
+
+def _measured(made: Check) -> None:
+    """Every run, the slow ones first."""
+    ranks = f"{made.gpus} rank{'s' * (made.gpus > 1)}"
+    what: dict[Measure, str] = {
+        "all-reduce": f"all-reduce of {size_text(made.size_bytes)}, {ranks} on a node",
+        "training": f"{made.workload}, batch {made.batch_size}, a step on {ranks} of a node",
+        "pair": f"all-reduce of {size_text(made.size_bytes)}, {ranks} on each of two nodes",
+    }
+    tables = {}
+    for measure, title in what.items():
+        own = [run for run in made.runs if run.measure == measure]
+        if own:
+            ordered = sorted(own, key=lambda run: (not against(run), -(run.time_s or float("inf"))))
+            tables[title[0].upper() + title[1:]] = [_row(run) for run in show.first(ordered, MOST_SHOWN)]
+    note = f"Of more runs the slowest {MOST_SHOWN} are shown; --all shows all." * any(
+        count > MOST_SHOWN and not show.everything() for count in Counter(run.measure for run in made.runs).values()
+    )
+    show.tables(["node", ">time", ">fleet", ">limit", ">described", "outlier"], tables, note)
+
+
+def _row(run: CheckedRun) -> list[str]:
+    times = [run.time_s, run.median_s, run.limit_s, run.expected_s]
+    cells = ["-" if time_s is None else seconds_text(time_s) for time_s in times]
+    return [" - ".join(run.nodes), *cells, "yes" if against(run) else ""]
+
+
+def _rule(made: Check) -> None:
+    """By what runs are judged, and how much was tried."""
+    pairs = f" {made.pairs_tried} of {made.pairs} pairs were tried." * bool(made.pairs)
+    show.say(f"The check took {duration(made.duration_s)} of {duration(made.budget_s)}.{pairs}")
+    if any(run.limit_s is not None for run in made.runs):
+        show.say(
+            f"limit: the fleet's median plus {made.spreads:g} robust standard deviations (1.4826 times the median "
+            f"absolute deviation), or plus {made.floor:.0%} if that is more."
+        )
+    if any(run.limit_s is None for run in made.runs):
+        show.say(
+            f"Fewer than {LEAST} runs of a kind are too few to compare: only failures and the described limits count."
+        )
+    if made.system is None:
+        show.say("described: no system is named; add systems=NAME.")
+    else:
+        show.say(f"described: what {made.system} allows.")

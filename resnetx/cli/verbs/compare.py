@@ -5,16 +5,10 @@ from pathlib import Path
 
 from resnetx.api.compare import Compared, OfAccuracy, OfBenches, OfPapers, OfScore, OfStudies, OfSystems, compared
 from resnetx.cli import show
-from resnetx.cli.tables import (
-    show_accuracy,
-    show_bench_comparison,
-    show_claims,
-    show_comparison,
-    show_papers,
-    show_predict,
-    show_score,
-    show_systems,
-)
+from resnetx.cli.tables import show_accuracy, show_comparison, show_papers, show_predict, show_systems
+from resnetx.cli.tables import show_comparison as show_bench_comparison
+from resnetx.cli.tables import show_papers as show_claims
+from resnetx.cli.tables import show_papers as show_score
 from resnetx.study import Point
 
 
@@ -33,7 +27,7 @@ def _show(comparison: Compared) -> None:
         case OfStudies(record):
             show_comparison.comparison(record)
         case OfBenches(record):
-            show_bench_comparison.comparison(record)
+            show_bench_comparison.bench_comparison(record)
         case OfAccuracy(record, prediction):
             show_accuracy.accuracy(record)
             show_predict.sources(prediction)

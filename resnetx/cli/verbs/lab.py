@@ -5,7 +5,7 @@ from pathlib import Path
 
 from resnetx.api.lab import networks
 from resnetx.cli import show
-from resnetx.interconnect.lab_network import LabNetwork
+from resnetx.interconnect.systems.lab import LabNetwork
 from resnetx.measure.lab.namespaces import missing
 from resnetx.study import Point
 from resnetx.units import si

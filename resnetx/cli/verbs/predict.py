@@ -6,7 +6,7 @@ from pathlib import Path
 from resnetx.api.predict import predict
 from resnetx.cli import show
 from resnetx.cli.tables import show_predict
-from resnetx.cli.verbs.validate import validate_
+from resnetx.cli.tables.show_predict import validate_
 from resnetx.study import Point
 
 

@@ -1,17 +1,20 @@
 """`trace`: layer times of workloads, measured or imported."""
 
 from argparse import Namespace
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from statistics import median
 
+from resnetx.api.imports import import_trace
 from resnetx.api.trace import execute, traces_of
-from resnetx.api.trace_import import import_trace
 from resnetx.cli import show
-from resnetx.cli.submitting import left_to_others
-from resnetx.cli.tables import show_trace
+from resnetx.cli.tables import show_run
+from resnetx.cli.tables.show_run import left_to_others
 from resnetx.errors import ConfigError
-from resnetx.record.trace import Trace
+from resnetx.record.trace import Trace, TracedBatch, TracedLayer
 from resnetx.study import Point
+from resnetx.traces.runs import layer_s, slowest, sums
+from resnetx.units import si
 
 
 def trace_(options: Namespace, paths: list[Path], asked: Point) -> int:
@@ -39,4 +42,151 @@ def _show(options: Namespace, traces: Iterable[Trace]) -> None:
         show.json_lines(traces)
         return
     for trace in traces:
-        show_trace.trace(trace)
+        show_trace(trace)
+
+
+# The screen of a trace: the slowest layers of each batch, what they add up to, and what ranks sent.
+
+LAYERS = 10  # that are shown of each batch
+
+
+def show_trace(traced: Trace) -> None:
+    """The answer; then tables over the batches, of the messages, and of the layers of the largest (--all: each)."""
+    if traced.batches:
+        show.say(_answer(traced))
+        show.say()
+    _batches(traced)
+    if any(run.messages for run in traced.communication):
+        show.say()
+        _messages(traced)
+    largest = sorted(traced.batches, key=lambda batch: -batch.batch_size)
+    for batch in traced.batches if show.everything() else largest[:1]:
+        show.say()
+        _layers(traced, batch)
+    show.line(f"trace: {traced.source}")
+    show_run.warnings(traced.warnings)
+
+
+def _answer(traced: Trace) -> str:
+    """How long a step takes, what smaller batches leave of linear scaling, and which layers take longest."""
+    largest, *smaller = sorted(traced.batches, key=lambda batch: -batch.batch_size)
+    how = "Measured" if traced.request else "Imported"
+    sentences = [f"{how}: a step of {traced.workload} takes {_ms(_step_s(largest))} ms at {largest.batch_size} images"]
+    for batch in smaller:
+        share, rest = divmod(largest.batch_size, batch.batch_size)
+        sentences[0] += f", {_ms(_step_s(batch))} at {batch.batch_size}"
+        if not rest and batch is smaller[-1]:
+            left = _step_s(largest) / share / _step_s(batch)
+            sentences.append(f"On {share} GPUs at most {left:.0%} efficiency is left, before any communication")
+    layers = largest.times.layers
+    if whole_s := sum(map(layer_s, layers)):
+        longest = (f"{layer.name} {layer_s(layer) / whole_s:.0%}" for layer in slowest(layers, 3))
+        sentences.append(f"Longest: {', '.join(longest)}")
+    return f"{'. '.join(sentences)}."
+
+
+def _step_s(batch: TracedBatch) -> float:
+    """Of the clean steps, where there are any; else of the instrumented ones, or of what is known of them."""
+    each = sums(batch.times)
+    parts = (each.forward_s, each.backward_s, each.update_s)
+    return each.clean_step_s or each.step_s or sum(part or 0.0 for part in parts)
+
+
+def _layers(traced: Trace, batch: TracedBatch) -> None:
+    times = batch.times
+    shown = show.first(slowest(times.layers, len(times.layers)), LAYERS)
+    others = [layer for layer in times.layers if layer not in shown]
+    whole_s = sum(map(layer_s, times.layers))
+    rows = [[layer.name, *_row([layer], whole_s)] for layer in shown]
+    rows += [[f"{len(others)} more", *_row(others, whole_s)]] if others else []
+    rows += [["all", *_row(times.layers, whole_s)]]
+    iterations = max((len(layer.forward_s) for layer in times.layers), default=0)
+    show.table(
+        f"{traced.workload}, batch {batch.batch_size} on {traced.device or 'an unknown device'}: "
+        f"medians of {iterations} iterations, {times.clock} clock",
+        ["layer", ">forward ms", ">backward ms", ">of both", ">gradients"],
+        rows,
+    )
+
+
+def _row(layers: Sequence[TracedLayer], whole_s: float) -> list[str]:
+    forward, backward = (
+        sum(median(values) for layer in layers if (values := getattr(layer, way)))
+        for way in ("forward_s", "backward_s")
+    )
+    share = sum(map(layer_s, layers)) / whole_s if whole_s else 0.0
+    return [_ms(forward), _ms(backward), f"{share:.1%}", _gradients(layers)]
+
+
+def _gradients(layers: Sequence[TracedLayer]) -> str:
+    sizes = [layer.gradient_bytes for layer in layers]
+    return "unknown" if None in sizes else si(sum(size or 0 for size in sizes), "B")
+
+
+def _batches(traced: Trace) -> None:
+    """The sums of each batch, beside the instrumented and the clean step."""
+    hosts = any(batch.times.host_s for batch in traced.batches)
+    columns = [
+        ">batch", ">forward", ">backward", ">update", ">input wait", ">copy", ">rest",
+        ">instrumented step", ">clean step", ">instrumented/clean", ">parts/clean", ">input alone",
+        *[">host alone"] * hosts, "device busy",
+    ]  # fmt: skip
+    rows = []
+    for batch in traced.batches:
+        each = sums(batch.times)
+        parts = (each.forward_s, each.backward_s, each.update_s, each.input_wait_s, each.host_to_device_s, each.rest_s)
+        rows.append(
+            [
+                f"{batch.batch_size}",
+                *map(_ms, (*parts, each.step_s, each.clean_step_s)),
+                _ratio(each.instrumented_over_clean),
+                _ratio(each.parts_over_clean),
+                _ms(each.input_s),
+                *[_ms(each.host_s)] * hosts,
+                _busy(batch),
+            ]
+        )
+    notes = [
+        "Median ms of an iteration. rest: the cost of the instrumentation itself. clean: steps of the same process "
+        "without it. parts/clean: all parts but the rest over the clean step; both ratios are of neighbouring windows. "
+        "input alone: a batch, when nothing else runs."
+    ]
+    if hosts:
+        notes[0] += (
+            " host alone: to queue a step, when the device has nothing else to do. Layers are times of the device "
+            "alone: it starts them once the host has queued all."
+        )
+    if any(batch.times.host_bound and not batch.times.host_s for batch in traced.batches):
+        notes.append("host-bound: the device waits for this host; these times do not hold for another host.")
+    least = [
+        "copy", "input alone", "input wait", "rest", "device busy", "instrumented/clean", "update",
+        *["host alone"] * hosts, "instrumented step",
+    ]  # fmt: skip
+    show.table(f"{traced.workload}: what a step is made of, by batch", columns, rows, notes, least)
+
+
+def _busy(batch: TracedBatch) -> str:
+    busy, bound = batch.times.device_busy, batch.times.host_bound
+    return ("" if busy is None else f"{busy:.0%}") + ", host-bound" * bool(bound)
+
+
+def _messages(traced: Trace) -> None:
+    rows = [
+        [
+            f"{run.gpus}", run.strategy, f"{run.batch_size}", f"{place}", si(message.size_bytes, "B"),
+            _ms(median(message.waiting_s)), _ms(median(message.transfer_s)),
+        ]
+        for run in traced.communication
+        for place, message in enumerate(run.messages)
+    ]  # fmt: skip
+    columns = [">GPUs", "strategy", ">batch", ">message", ">size", ">waiting ms", ">transfer ms"]
+    note = "waiting: until the last rank is there, mean over the ranks; transfer: from then until the last rank has it."
+    show.table(f"{traced.workload}: messages of gradients, medians", columns, rows, note)
+
+
+def _ms(seconds: float | None) -> str:
+    return "" if seconds is None else f"{seconds * 1e3:,.2f}"
+
+
+def _ratio(value: float | None) -> str:
+    return "" if value is None else f"{value:.3f}"

@@ -7,10 +7,10 @@ from pathlib import Path
 from resnetx.api.runs import machine_name
 from resnetx.api.train import asked_run, execute
 from resnetx.cli import show
-from resnetx.cli.submitting import left_to_others
 from resnetx.cli.tables import show_run
+from resnetx.cli.tables.show_run import left_to_others
 from resnetx.errors import ConfigError
-from resnetx.measure.launch.several_nodes import follow, follows
+from resnetx.measure.launch.executor import follow, follows
 from resnetx.record import RunFolder
 from resnetx.study import Point
 

@@ -4,7 +4,7 @@ import os
 from argparse import Namespace
 from pathlib import Path
 
-from resnetx.api.verify import execute, what
+from resnetx.api.train import execute_verification, what
 from resnetx.cli import show
 from resnetx.cli.tables import show_run
 from resnetx.errors import ConfigError
@@ -19,7 +19,7 @@ def verify_(options: Namespace, _: list[Path], asked: Point) -> int:
     """Compares the ranks of a point with one process; status 1 where they are not equal."""
     if os.environ.get("WORLD_SIZE"):
         raise ConfigError("verify: this is a rank of torchrun; `resnetx verify` starts torchrun itself")
-    kept = execute(asked)
+    kept = execute_verification(asked)
     record, folder = kept.record, kept.folder
     if options.json:
         show.json_lines([record])

@@ -15,20 +15,18 @@ from dataclasses import dataclass
 from itertools import product
 from statistics import median
 
+import msgspec
 import torch
 
-from resnetx.measure.bench import buffers, checks, copies, interference, nccl_choices, nccl_interference, timing
-from resnetx.measure.launch import hang, slurm
-from resnetx.measure.launch.moment import Moment
-from resnetx.measure.launch.torchrun import lab_network, on_one_node, run_started
-from resnetx.measure.machine.host_load import cpu_times, host_load
-from resnetx.measure.machine.locked_clock import NOT_LOCKED
-from resnetx.measure.machine.sensor_warnings import foreign_load
-from resnetx.measure.machine.software import nccl_version
-from resnetx.measure.rank import distributed, nodes, used_transport
-from resnetx.measure.rank.clock import timed_with_cpu
-from resnetx.measure.rank.device import describe_device
-from resnetx.measure.rank.device_time import timed_on_device
+from resnetx.measure.bench import arrays, copies, interference, nccl_interference
+from resnetx.measure.bench import arrays as buffers
+from resnetx.measure.launch import hang, nccl_log, slurm
+from resnetx.measure.launch.torchrun import Moment, lab_network, on_one_node, run_started
+from resnetx.measure.machine.environment import nccl_version
+from resnetx.measure.machine.host_facts import cpu_times, host_load
+from resnetx.measure.machine.readings import NOT_LOCKED, foreign_load
+from resnetx.measure.rank import distributed, nodes, results
+from resnetx.measure.rank.device import describe_device, timed_on_device, timed_with_cpu
 from resnetx.measure.rank.distributed import Ranks
 from resnetx.measure.rank.process import keep_freed_memory
 from resnetx.operations import OPERATIONS
@@ -50,7 +48,7 @@ from resnetx.record import (
     known,
     seal,
 )
-from resnetx.record.bench import ELEMENT_BYTES, QUEUE_LENGTH, Counts, counts
+from resnetx.record.bench import ELEMENT_BYTES, QUEUE_LENGTH, Counts, Timing, counts
 from resnetx.units import size_text
 
 AT_ONCE = 2 * QUEUES * QUEUE_LENGTH  # operations, at most, in queues and beside what computes
@@ -73,7 +71,7 @@ def run(task: BenchFile, started: Moment) -> BenchRecord | None:
         oversubscribe=task.oversubscribe,
         way=request.way,
         over_hosts=on_one_node() and (not request.collectives or _polls(request)),
-        choices=nccl_choices.forced(request, nccl_version()),
+        choices=forced(request, nccl_version()),
     )
     with joined as ranks:
         machines = nodes.machines(None, ranks)
@@ -99,7 +97,7 @@ def run(task: BenchFile, started: Moment) -> BenchRecord | None:
                 library=_library(ranks, machines[0], copies_alone=not request.collectives),
                 crowding=known(crowd),
                 queue_length=known(_queue_length(ranks)),
-                points=nccl_choices.with_choices(timed.points, logs, request),
+                points=with_choices(timed.points, logs, request),
                 cells=cells,
                 skipped=[*timed.skipped, *copied.skipped],
                 transport=transport,
@@ -109,8 +107,8 @@ def run(task: BenchFile, started: Moment) -> BenchRecord | None:
                 warnings=[
                     *([] if lab_network() else nodes.oversubscribed(ranks)),
                     *_disturbed(loads),
-                    *(used_transport.warnings(transport, request.way) if request.collectives else []),
-                    *used_transport.unlike_gpudirect(transport, request.way),
+                    *(results.warnings(transport, request.way) if request.collectives else []),
+                    *results.unlike_gpudirect(transport, request.way),
                     *nodes.warnings(machines, devices),
                 ],
                 environment=machines[0],
@@ -124,9 +122,9 @@ def run(task: BenchFile, started: Moment) -> BenchRecord | None:
 def _transport(request: BenchRequest, ranks: Ranks, cells: Sequence[CopyCell], logs: list[str]) -> Transport:
     """What data went over; `logs`: NCCL's, by rank, which copies between GPUs of one node have none of."""
     if request.collectives:
-        return used_transport.used(ranks, logs)
+        return results.used(ranks, logs)
     sent_by_nccl = ranks.device.type == "cuda" and request.endpoint in (None, "device")
-    nics = used_transport.nics(logs) if sent_by_nccl else Unknown("gloo does not say by which network card it sends")
+    nics = results.nics(logs) if sent_by_nccl else Unknown("gloo does not say by which network card it sends")
     return copies.transport(cells, request.way, nics)
 
 
@@ -176,7 +174,7 @@ def _point(name: str, array: torch.Tensor, result: torch.Tensor, request: BenchR
     hang.begin(f"the warm-up of {what}", is_step=True, expected_s=request.warmup * expected_s)
     for _ in range(request.warmup):
         operation()
-    call, operations = timing.as_asked(operation, request.timing, ranks.device)
+    call, operations = as_asked(operation, request.timing, ranks.device)
     often = _counts(operation, array.nbytes, operations, request, ranks)
     seen = []
     for _ in range(often.iterations):
@@ -187,9 +185,9 @@ def _point(name: str, array: torch.Tensor, result: torch.Tensor, request: BenchR
     queued_s = _queued_s(operation, ranks, often.queues, often.queue_length)
     lost = _computing_lost(name, array, queued_s, every, ranks)
     result.fill_(-1)
-    checks.fill(array, name, ranks)
+    arrays.fill(array, name, ranks)
     operation()
-    wrong = ranks.gather(checks.wrong_elements(result, name, ranks))
+    wrong = ranks.gather(arrays.wrong_elements(result, name, ranks))
     return BenchPoint(
         collective=name,
         size_bytes=array.nbytes,
@@ -284,3 +282,83 @@ def _library(ranks: Ranks, machine: Environment, *, copies_alone: bool) -> str:
 
 def _disturbed(loads: Sequence[HostLoad | Unknown]) -> list[Warning]:
     return foreign_load([load for load in loads if not isinstance(load, Unknown)])
+
+
+# How an operation is timed: by itself, in a row of twenty, or as a CUDA graph of twenty.
+#
+# A row is what nccl-tests times (`-n 20`): no barrier between the operations, so that ranks start the next one as soon
+# as they can. A graph is launched at once, without the host's time to start each operation (`-G` of nccl-tests).
+
+
+def as_asked(
+    operation: Callable[[], object], timing: Timing | None, device: torch.device
+) -> tuple[Callable[[], object], int]:
+    """What is to be called between two synchronisations, and how many operations that is."""
+    if timing in (None, "blocking"):
+        return operation, 1
+    if timing == "back-to-back":
+        return lambda: _row(operation), QUEUE_LENGTH
+    return _graph(operation, device), QUEUE_LENGTH
+
+
+def _row(operation: Callable[[], object]) -> None:
+    for _ in range(QUEUE_LENGTH):
+        operation()
+
+
+def _graph(operation: Callable[[], object], device: torch.device) -> Callable[[], object]:
+    """Launches a graph of operations; they have run before, as NCCL connects when it first has to."""
+    torch.cuda.synchronize(device)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        _row(operation)
+    graph.replay()  # the first launch uploads it
+    return graph.replay
+
+
+# The algorithm and protocol that NCCL ran each collective by, read from its log where a bench asks for them.
+
+PER_FUNCTION = (2, 24)  # the first NCCL that takes choices by function, and refuses an algorithm that a function lacks
+
+
+def forced(request: BenchRequest, nccl: str | Unknown) -> dict[str, str] | None:
+    """The variables that force the choices of NCCL, of this version, for what is measured.
+
+    None where nobody asks for these, nor to have them read. The all-gathers by which ranks agree meanwhile stay as they
+    are: they have no tree.
+    """
+    asked = {"NCCL_ALGO": request.algorithm, "NCCL_PROTO": request.protocol}
+    if not any(asked.values()):
+        return None
+    wanted = {name: value for name, value in asked.items() if value is not None and value != "auto"}
+    if not isinstance(nccl, Unknown) and tuple(map(int, nccl.split(".")[:2])) < PER_FUNCTION:
+        return wanted
+    functions = [_function(name) for name in request.collectives if OPERATIONS[name].sends is None]
+    return {name: ";".join(f"{function}:{value}" for function in functions) for name, value in wanted.items()}
+
+
+def _function(collective: str) -> str:
+    """What NCCL calls a collective, in small letters: as nccl-tests calls its program, less the underscore."""
+    return OPERATIONS[collective].program.replace("_", "")
+
+
+def with_choices(points: Sequence[BenchPoint], logs: Sequence[str], request: BenchRequest) -> list[BenchPoint]:
+    """The points with what NCCL's log says of their size, where that was asked for."""
+    if request.algorithm is None and request.protocol is None:
+        return list(points)
+    found = nccl_log.choices("\n".join(logs))
+    return [_with_choice(point, found, request.gpus) for point in points]
+
+
+def _with_choice(point: BenchPoint, found: Sequence[nccl_log.Choice], ranks: int) -> BenchPoint:
+    """NCCL logs the size of what a rank gives or gets, of each function; before it named functions, of the array."""
+    operation = OPERATIONS[point.collective]
+    of_rank = point.size_bytes // ranks if operation.own_part or operation.gets_part else point.size_bytes
+    logged = {("", point.size_bytes), (_function(point.collective), of_rank)}
+    mine = [choice for choice in found if (choice.function.lower(), choice.size_bytes) in logged]
+    missing = Unknown("NCCL's log does not say")
+    return msgspec.structs.replace(
+        point,
+        algorithm=known(" and ".join(dict.fromkeys(choice.algorithm for choice in mine)) or missing),
+        protocol=known(" and ".join(dict.fromkeys(choice.protocol for choice in mine)) or missing),
+    )

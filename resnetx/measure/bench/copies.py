@@ -13,15 +13,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 from resnetx.copies import COPIES, HOST, Entry, Flow, Place, planned, shuffled, timings, warmups
-from resnetx.measure.bench.buffers import usable_bytes
+from resnetx.measure.bench.arrays import Copier, Observed, usable_bytes
 from resnetx.measure.bench.gpu_copies import GpuCopies
-from resnetx.measure.bench.mapped_copies import MappedCopies
-from resnetx.measure.bench.observed import Copier, Observed
-from resnetx.measure.bench.sent_copies import SentCopies
-from resnetx.measure.bench.storage_copies import StorageCopies
+from resnetx.measure.bench.host_copies import MappedCopies, SentCopies, StorageCopies
 from resnetx.measure.launch import hang
 from resnetx.measure.launch.torchrun import on_one_node
-from resnetx.measure.rank import used_transport
+from resnetx.measure.rank import results
 from resnetx.measure.rank.distributed import Ranks
 from resnetx.record import BenchRequest, CopyCell, NicUse, Pair, SkippedArray, Transport, Unknown, if_known, known
 from resnetx.transports import Way
@@ -111,7 +108,7 @@ def transport(cells: Sequence[CopyCell], way: Way, nics: list[NicUse] | Unknown)
     used = sorted({path for cell in chosen if (path := cell.path) is not None})
     if not used:
         why = "no counter shows what copies went over" if chosen else "copies within a host and a GPU have no transport"
-        return used_transport.none(why, way)
+        return results.none(why, way)
     evidence = dict.fromkeys(line for cell in chosen for line in cell.evidence)
     return Transport(requested=way.transport, used=used, evidence=list(evidence), nics=known(nics))
 

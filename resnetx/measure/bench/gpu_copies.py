@@ -24,11 +24,10 @@ import torch
 from resnetx.copies import HOST, Entry, Flow, Place
 from resnetx.errors import ConfigError
 from resnetx.inputs import nothing
-from resnetx.measure.bench import checks, link_traffic
-from resnetx.measure.bench.observed import CLEAR, Observed, data_of
-from resnetx.measure.rank.clock import timed
-from resnetx.measure.rank.cuda_runtime import CudaRuntime
-from resnetx.measure.rank.device_time import MOST_LAUNCHES, held_back, mark, seconds_between
+from resnetx.measure.bench import arrays, cuda_runtime
+from resnetx.measure.bench.arrays import CLEAR, Observed, data_of
+from resnetx.measure.bench.cuda_runtime import CudaRuntime
+from resnetx.measure.rank.device import MOST_LAUNCHES, held_back, mark, seconds_between, timed
 from resnetx.measure.rank.distributed import Ranks
 from resnetx.record import Unknown
 from resnetx.record.copies import Endpoint
@@ -73,7 +72,7 @@ class GpuCopies:
         self._ranks, self._transport, self._numa_node = ranks, transport, numa_node
         self._endpoint: Endpoint = endpoint or "pinned"
         self._gpus: list[int] = ranks.gather(ranks.device.index)
-        self._paths: dict[tuple[Place, Place], link_traffic.Seen] = {}
+        self._paths: dict[tuple[Place, Place], cuda_runtime.Seen] = {}
         if ranks.first:
             self._runtime = runtime or CudaRuntime()
             self._memory = {
@@ -98,7 +97,7 @@ class GpuCopies:
         seen = self._seen(entry.flows)
         lanes = [self._lane(flow, entry.size_bytes) for flow in entry.flows]
         for lane in lanes:
-            checks.write(lane.source, data_of(lane.flow.source))
+            arrays.write(lane.source, data_of(lane.flow.source))
         for lane in lanes:
             lane.target.fill_(CLEAR)
         for gpu in self._gpus:
@@ -106,7 +105,7 @@ class GpuCopies:
         times_s, by = self._timed(lanes, warmups + timings, both_ways=entry.direction == "both-ways")
         return Observed(
             times_s=[times[warmups:] for times in times_s],
-            wrong=[checks.unlike(lane.target, data_of(lane.flow.source)) for lane in lanes],
+            wrong=[arrays.unlike(lane.target, data_of(lane.flow.source)) for lane in lanes],
             endpoint=self._endpoint if self._touches_host(entry.flows) else "device",
             path=seen.path,
             evidence=[*seen.evidence, *by, *self._host_memory(entry.flows)],
@@ -235,7 +234,7 @@ class GpuCopies:
     def _are_peers(self, a: int, b: int) -> bool:
         return self._transport != "host" and self._runtime.can_reach(self._gpus[a], self._gpus[b])
 
-    def _seen(self, flows: Sequence[Flow]) -> link_traffic.Seen:
+    def _seen(self, flows: Sequence[Flow]) -> cuda_runtime.Seen:
         """What the pairs of these flows go over, looked at once for each pair."""
         found = []
         for flow in flows:
@@ -246,11 +245,11 @@ class GpuCopies:
             if key not in self._paths:
                 self._paths[key] = self._look(flow)
             found.append(self._paths[key])
-        return link_traffic.together(found)
+        return cuda_runtime.together(found)
 
-    def _look(self, flow: Flow) -> link_traffic.Seen:
+    def _look(self, flow: Flow) -> cuda_runtime.Seen:
         if flow.source == flow.target:
-            return link_traffic.Seen("local", [])
+            return cuda_runtime.Seen("local", [])
         lane = self._lane(flow, min(PROBE_BYTES, len(self._host)))
         gpus = {place: self._gpus[place] for place in flow.places}
         peers = None if HOST in (flow.source, flow.target) else self._are_peers(_gpu(flow.source), _gpu(flow.target))
@@ -261,7 +260,7 @@ class GpuCopies:
                     lane.copy()
             lane.stream.synchronize()
 
-        return link_traffic.watched(copy, PROBES * len(lane.source), flow, gpus, peers)
+        return cuda_runtime.watched(copy, PROBES * len(lane.source), flow, gpus, peers)
 
     def _touches_host(self, flows: Sequence[Flow]) -> bool:
         return any(HOST in (flow.source, flow.target) for flow in flows)

@@ -15,7 +15,7 @@ import torch
 from torch.nn import functional
 
 from resnetx.measure.bench.interference import LONGER, REPEATS
-from resnetx.measure.rank.device_time import MOST_LAUNCHES, held_back, mark, seconds_between, timed_on_device
+from resnetx.measure.rank.device import MOST_LAUNCHES, held_back, mark, seconds_between, timed_on_device
 from resnetx.measure.rank.distributed import Ranks, Send
 from resnetx.record import Unknown
 

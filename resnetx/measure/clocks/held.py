@@ -17,12 +17,11 @@ import msgspec
 from resnetx import progress
 from resnetx.errors import ConfigError
 from resnetx.host import kernel_file
-from resnetx.measure.clocks import journal
+from resnetx.measure.clocks import lock
 from resnetx.measure.clocks.lock import lockable, locking, put_back
 from resnetx.measure.clocks.trial import handles_of, supported_clocks
-from resnetx.measure.machine.locked_clock import Reading, clock_readings, clock_warnings, locked_clock
-from resnetx.measure.machine.nvidia import graphics_here
-from resnetx.measure.machine.nvml import Nvml, open_nvml
+from resnetx.measure.machine.nvidia import Nvml, graphics_here, open_nvml
+from resnetx.measure.machine.readings import Reading, clock_readings, clock_warnings, locked_clock
 from resnetx.measure.machine.sensors import NvmlGpu
 from resnetx.measure.machine.visible_gpus import uuids_here
 from resnetx.record import BenchRecord, BenchRequest, Unknown
@@ -137,8 +136,8 @@ def supported(wanted_MHz: float, clocks_MHz: Sequence[int]) -> int:
 
 def finish_what_was_killed(nvml: Nvml) -> None:
     """Puts back the clocks that a process of resnetx which was killed has left locked."""
-    journal.refuse_company()
-    if left := journal.left_behind():
+    lock.refuse_company()
+    if left := lock.left_behind():
         put_back(nvml, left)
         gpus = ", ".join(str(each.gpu) for each in left)
         progress.note(f"Clocks of GPUs {gpus} are restored: a process of resnetx that was killed had left them locked.")

@@ -15,7 +15,7 @@ import torch
 
 from resnetx import inputs
 from resnetx.errors import ConfigError, prepared
-from resnetx.measure.rank.clock import timed
+from resnetx.measure.rank.device import timed
 from resnetx.measure.rank.distributed import Ranks, joined
 from resnetx.measure.rank.main import prepare
 from resnetx.measure.rank.strategies import replicate

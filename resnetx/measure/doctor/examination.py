@@ -19,11 +19,10 @@ from pathlib import Path
 from resnetx import packages
 from resnetx.errors import ConfigError
 from resnetx.host import kernel_file, kernel_text, visible_cores
-from resnetx.measure.clocks import journal
+from resnetx.launching import Launch
+from resnetx.measure.clocks import lock
 from resnetx.measure.clocks.lock import lockable
-from resnetx.measure.doctor.amd import amd_verdict
-from resnetx.measure.doctor.apart import Lost, apart
-from resnetx.measure.doctor.finding import Finding, ProbeResult, limited, missing, ok
+from resnetx.measure.doctor.apart import Finding, Lost, ProbeResult, apart, limited, missing, ok
 from resnetx.measure.doctor.probes import (
     dali_gpu_probe,
     dali_probe,
@@ -34,10 +33,12 @@ from resnetx.measure.doctor.probes import (
     torch_probe,
     torchvision_probe,
 )
+from resnetx.measure.launch import slurm
+from resnetx.measure.launch.executor import TEMPLATES
+from resnetx.measure.machine import amd
 from resnetx.measure.machine.host_facts import Host, machine
-from resnetx.measure.machine.nvidia import Graphics, graphics_here, no_graphics
-from resnetx.measure.machine.nvml import fabric_not_ready
-from resnetx.measure.machine.sensor_warnings import lock_clocks
+from resnetx.measure.machine.nvidia import Graphics, fabric_not_ready, graphics_here, no_graphics
+from resnetx.measure.machine.readings import lock_clocks
 from resnetx.record import Gpu, Unknown, if_known
 
 _GiB = 2**30
@@ -271,10 +272,10 @@ def _clocks(host: Host, graphics: Graphics) -> ProbeResult:
 
 def _gpu_clocks(gpus: list[Gpu]) -> ProbeResult:
     """NVML cannot report locked clocks; the journal lists those that a killed `doctor clock=...` has left."""
-    if locked := journal.left_behind():
+    if locked := lock.left_behind():
         named = ", ".join(str(each.gpu) for each in locked)
         what = f"the clocks of GPUs {named} are still locked by a `resnetx doctor` that was killed"
-        return limited(what, journal.command(locked))
+        return limited(what, lock.command(locked))
     top_Hz = if_known(gpus[0].sm_clock_max_Hz)
     up_to = "" if top_Hz is None else f" up to {top_Hz / 1e6:.0f} MHz"
     what = f"GPUs boost{up_to}, as temperature and power allow: to compare machines, lock a clock that all sustain"
@@ -333,3 +334,96 @@ def _wandb() -> ProbeResult:
     if os.environ.get("WANDB_API_KEY"):
         return ok(f"{name}; a key is set: tracker=wandb logs online")
     return limited(f"{name}; no key: tracker=wandb logs offline", "export WANDB_API_KEY=...")
+
+
+# The verdict on AMD GPUs that AMD SMI does not show: which step of their set-up fails.
+#
+# The steps: a card on the PCI bus, the kernel's driver, permission to open its device, a PyTorch built for ROCm.
+
+_DEVICE = "dev/kfd"  # the compute device of ROCm
+_IN_CONTAINER = {  # how to give a container the GPUs
+    "docker": "docker run --device=/dev/kfd --device=/dev/dri ...",
+    "podman": "podman run --device=/dev/kfd --device=/dev/dri ...",
+    "apptainer": "apptainer exec --rocm ...",
+    "kubernetes": "kubectl run ... with amd.com/gpu in the pod's resource limits",
+}
+
+
+def amd_verdict(container: str | Unknown, cards: list[str], why: str) -> ProbeResult:
+    """`cards`: PCI addresses of AMD GPUs; `why`: AMD SMI shows none."""
+    hip = packages.hip_version()
+    if not cards:
+        return limited("torch is built for AMD GPUs, but none is on the PCI bus: ranks run on CPUs, over gloo")
+    what = f"AMD GPUs at {', '.join(cards)}"
+    if hip is None:
+        return limited(f"{what}, but torch is not built for them: ranks run on CPUs, over gloo", packages.rocm_torch())
+    driver = amd.driver_version()
+    if isinstance(driver, Unknown):
+        return missing(f"{what}, but {driver}", "sudo modprobe amdgpu")
+    device = kernel_file(_DEVICE)
+    if not device.exists():
+        return missing(f"{what}, but {device} is missing", _IN_CONTAINER.get(str(container), "sudo modprobe amdgpu"))
+    if not os.access(device, os.R_OK | os.W_OK):
+        return missing(f"{what}, but you cannot open {device}", "sudo usermod --append --groups render,video $USER")
+    what = f"{what}; {len(amd.present().uuids)} of them can compute; driver {driver}; HIP {hip}"
+    return limited(f"{what}; sensors and wiring are not known: {why}", packages.KNOWN["amdsmi"].command)
+
+
+# What a job of Slurm needs: its commands, an answer, nodes in order, and what the site file names.
+
+COMMANDS = ("sbatch", "srun", "scontrol", "sinfo")
+
+
+def examine_cluster(launch: Launch) -> list[Finding]:
+    """Findings about launcher=slurm from here, with this site file."""
+    lacking = [name for name in COMMANDS if not shutil.which(name)]
+    if lacking:
+        what = f"no {', '.join(lacking)} here: start resnetx on a login node of the cluster"
+        return [Finding("Slurm", *missing(what, "apt-get install slurm-client   (with the cluster's slurm.conf)"))]
+    version, cluster = slurm.said(["sbatch", "--version"]).strip() or "sbatch", slurm.cluster_name()
+    if cluster is None:
+        return [Finding("Slurm", *missing(f"{version}, but slurmctld does not answer", "scontrol ping"))]
+    probes = {"nodes": _nodes(launch), "site": _site(launch), "container": _container(launch)}
+    where = "inside a job" if slurm.inside() else "outside of a job: runs are submitted with sbatch"
+    found = {"Slurm": ok(f"{version}, cluster {cluster}; {where}"), **probes}
+    return [Finding(topic, *probe) for topic, probe in found.items()]
+
+
+def _nodes(launch: Launch) -> ProbeResult:
+    """Whether enough nodes are in order, of the site's partition, or of the one that jobs get by default."""
+    partition = launch.site.partition or slurm.default_partition()
+    nodes = slurm.partition_nodes(partition)
+    if not nodes:
+        return missing(
+            f"Slurm has no partition {partition}", "sinfo --summarize   (then set partition in the site file)"
+        )
+    states = Counter(node.state for node in nodes)
+    what = f"partition {partition}: " + ", ".join(f"{count} {state}" for state, count in states.items())
+    lost = [f"{node}" for node in nodes if not node.usable]
+    usable = sum(node.usable for node in nodes)
+    if usable < launch.nodes:
+        return missing("; ".join([f"{what}; nodes={launch.nodes} would wait", *lost[:4]]), "sinfo --list-reasons")
+    if (own := launch.site.gpus_per_node) and not any("gpu:" in node.resources for node in nodes):
+        return missing(f"{what}; none of them has GPUs for Slurm, and gpus_per_node={own}", "sinfo --Format=nodes,gres")
+    return limited("; ".join([what, *lost[:4]])) if lost else ok(what)
+
+
+def _site(launch: Launch) -> ProbeResult:
+    """What a job is asked for, where that is worth a word."""
+    site = launch.site
+    if site.partition is None and site.interface is None:
+        return limited("no site file: the default partition, and interfaces as the libraries choose", "site=site.yaml")
+    if site.interface is None:
+        return limited("no interface: gloo takes that of the host's name, NCCL the first one", "interface: ib0")
+    return ok(f"ranks meet on {site.interface}, by torchrun's {site.rendezvous}")
+
+
+def _container(launch: Launch) -> ProbeResult:
+    container = launch.site.container
+    if container is None:
+        return ok("ranks run outside of containers, with the Python of this command")
+    if not (TEMPLATES / "container.sh").is_file():
+        return missing(f"{TEMPLATES / 'container.sh'} is not there", "pip install --force-reinstall resnetx")
+    if not shutil.which(container.kind):
+        return limited(f"no {container.kind} here; it may be on the nodes alone", f"srun which {container.kind}")
+    return ok(f"{container.kind} starts {container.image}")

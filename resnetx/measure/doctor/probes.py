@@ -12,12 +12,10 @@ from collections.abc import Sequence
 from functools import partial
 
 from resnetx.errors import shortened
-from resnetx.measure.doctor.apart import Lost, at_once
-from resnetx.measure.doctor.finding import ProbeResult, limited, missing, ok
+from resnetx.measure.doctor.apart import Lost, ProbeResult, at_once, limited, missing, ok
+from resnetx.measure.machine.environment import nccl_version
 from resnetx.measure.machine.host_facts import Host
-from resnetx.measure.machine.nvidia import Graphics
-from resnetx.measure.machine.nvml import cuda_of_driver, open_nvml
-from resnetx.measure.machine.software import nccl_version
+from resnetx.measure.machine.nvidia import Graphics, cuda_of_driver, open_nvml
 from resnetx.packages import KNOWN, hip_version, install, rocm_torch
 from resnetx.record import Unknown
 
@@ -46,7 +44,7 @@ def reinstall(topic: str) -> str:
 def torch_probe(graphics: Graphics) -> ProbeResult:
     import torch
 
-    from resnetx.measure.machine.capability import better_torch, chip_from, unfit
+    from resnetx.measure.machine.visible_gpus import better_torch, chip_from, unfit
 
     hip = hip_version()
     build = f"CUDA {torch.version.cuda}" if torch.version.cuda else f"AMD GPUs (HIP {hip})" if hip else "CPUs only"
@@ -84,7 +82,7 @@ def _older_stack(what: str, driver: tuple[int, int], graphics: Graphics) -> tupl
     """What an older driver means for this torch, and the command that installs another torch, or the driver to get."""
     import torch
 
-    from resnetx.measure.machine.capability import chip_from
+    from resnetx.measure.machine.visible_gpus import chip_from
 
     needed = str(torch.version.cuda)
     least = _DRIVERS.get(int(needed.partition(".")[0]), "a newer one")

@@ -18,12 +18,11 @@ from typing import NoReturn
 import msgspec
 
 from resnetx.host import dying_with
-from resnetx.interconnect.lab_file import read_network
-from resnetx.interconnect.lab_network import LabNetwork
+from resnetx.interconnect.systems.lab import LabNetwork, read_network
 from resnetx.measure.lab.namespaces import Namespaces, built
 from resnetx.measure.launch.ending import statuses_file
+from resnetx.measure.launch.scratch import wait_for_turn
 from resnetx.measure.launch.torchrun import TURN_VARIABLE, launched_scratch
-from resnetx.measure.launch.turn import wait_for_turn
 
 # What ranks import, of which none may start a thread.
 IMPORTED = ("torch", "torch.distributed", "resnetx.measure.rank.main", "resnetx.measure.bench.collectives")

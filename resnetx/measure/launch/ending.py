@@ -15,13 +15,49 @@ from pathlib import Path
 from typing import Any
 
 from resnetx.errors import FileError, shortened
-from resnetx.formats import torch_log
+from resnetx.formats import logs
 from resnetx.host import node_name
 from resnetx.loading import File, read_json
 from resnetx.measure.launch import nccl_log, slurm
-from resnetx.measure.launch.moment import Moment
-from resnetx.measure.launch.out_of_memory import no_memory
+from resnetx.measure.launch.torchrun import Moment
 from resnetx.record import MAX_BYTES, Failure, Outcome, RunFolder, Warning, write
+
+# How libraries say that there is no memory left, on a GPU, on the host, or in the address space of a process.
+#
+# The sentences are those that torch 2.15, CUDA 13, NCCL, DALI, glibc, OpenBLAS and libgomp print; those of the host
+# were seen by running under `ulimit -v`.
+
+_SENTENCES = re.compile(
+    r"out of memory|ALLOC(ATION)?_FAILED|cudaErrorMemoryAllocation|CUDA allocation failed"
+    # cuDNN's trials of its algorithms (`torch.backends.cudnn.benchmark`) found none whose workspace could be allocated.
+    r"|FIND was unable to find an engine"
+    r"|DefaultCPUAllocator|std::bad_alloc|\bMemoryError\b"
+    r"|cannot allocate memory(?! in static TLS)|failed to map segment|memory allocation (still )?failed",
+    re.IGNORECASE,
+)
+# They mean it where the address space is limited: a thread needs some for its stack, oneDNN for its code. Where it is
+# not, threads are too many, or oneDNN is mistaken.
+_SENTENCES_UNDER_A_LIMIT = re.compile(
+    r"resource temporarily unavailable|can't start new thread|thread creation failed|pthread_create failed"
+    r"|could not create a (primitive|memory object)",
+    re.IGNORECASE,
+)
+
+
+def no_memory(text: str) -> bool:
+    """Whether a message says that no memory was left; processes here have the limits of those it came from."""
+    return bool(_SENTENCES.search(text) or (_limited() and _SENTENCES_UNDER_A_LIMIT.search(text)))
+
+
+def _limited() -> bool:
+    """Whether a limit is set on the address space (`ulimit -v`) or the data (`ulimit -d`) of this process."""
+    try:
+        import resource
+    except ModuleNotFoundError:  # Windows has no such limits
+        return False
+    limits = (resource.getrlimit(kind)[0] for kind in (resource.RLIMIT_AS, resource.RLIMIT_DATA))
+    return any(limit != resource.RLIM_INFINITY for limit in limits)
+
 
 STDERR_END = 4000  # characters of stderr that a record keeps
 _STDERR_READ = 2**18  # bytes of stderr that are searched for torchrun's report, which has some 300 for each rank
@@ -225,10 +261,10 @@ def _waiting_ranks(end: Ending, ranks: int) -> Cause | None:
     The watchdog ends its process by SIGABRT; torchrun then ends the others.
     """
     others = {signal.SIGABRT, signal.SIGTERM}
-    waiting = torch_log.waiting(end.stderr)
+    waiting = logs.waiting(end.stderr)
     if not waiting or any(status < 0 and -status not in others for status in _unreported(end).values()):
         return None
-    return "failed", f"NCCL timed out: {torch_log.waited(waiting, range(ranks))}"
+    return "failed", f"NCCL timed out: {logs.waited(waiting, range(ranks))}"
 
 
 def _killed_torchrun(end: Ending, _: int) -> Cause | None:
@@ -249,10 +285,10 @@ def _killed_ranks(end: Ending, _: int) -> Cause | None:
     if not first:
         return None
     if end.oom_kill and signal.SIGKILL in first.values():
-        return "oom", f"the kernel's out-of-memory killer ended {torch_log.named(first)}"
+        return "oom", f"the kernel's out-of-memory killer ended {logs.named(first)}"
     if signal.SIGKILL not in first.values() and (line := _memory_line(end)):
-        return "oom", f"{torch_log.named(first)} crashed: {line}"
-    told = {rank: f": {error}" for rank, error in torch_log.errors(end.stderr).items()}
+        return "oom", f"{logs.named(first)} crashed: {line}"
+    told = {rank: f": {error}" for rank, error in logs.errors(end.stderr).items()}
     signalled = [
         f"rank {rank} {_ended_by(number)} ({_name(number)}){told.get(rank, '')}"
         for rank, number in sorted(first.items())
@@ -279,11 +315,11 @@ def _silent_ranks(end: Ending, ranks: int) -> Cause | None:
     if not silent:
         return None
     if line := _memory_line(end):
-        return "oom", f"{torch_log.named(silent)} exited: {line}"
+        return "oom", f"{logs.named(silent)} exited: {line}"
     status = f" with status {', '.join(sorted({str(status) for status in statuses.values()}))}" * bool(statuses)
     last = _last_line(end.stderr)
     told = f"; the last line of stderr: {last}" * bool(last)
-    return "failed", f"{torch_log.named(silent)} exited silently{status}{told}"
+    return "failed", f"{logs.named(silent)} exited silently{status}{told}"
 
 
 def _unreported(end: Ending) -> dict[int, int]:

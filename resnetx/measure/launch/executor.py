@@ -5,17 +5,172 @@ which ends when they have ended, with status 0 where all went well. `launcher` s
 time limits, records and failures do not depend on how ranks are started.
 """
 
+import math
+import os
+import shlex
+import socket
+import subprocess
 import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
-from resnetx.interconnect import system
-from resnetx.interconnect.lab_network import lab_network
-from resnetx.launching import LauncherName
-from resnetx.measure.launch import several_nodes
-from resnetx.measure.launch.command import SAFE_PATH, Command
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from resnetx.errors import ConfigError
+from resnetx.interconnect.systems import system
+from resnetx.interconnect.systems.lab import lab_network
+from resnetx.launching import Container, Launch, LauncherName
+from resnetx.measure.launch import slurm
+from resnetx.measure.launch.scratch import scratch as own_scratch
+from resnetx.measure.launch.scratch import write as write_result
 from resnetx.measure.launch.torchrun import LAB_VARIABLE
 from resnetx.record import RunFolder, TaskFile, TaskRecord, write
+from resnetx.settings.files import CONFIGS
+from resnetx.visible import has_control
+
+# The command that starts the ranks of a run.
+
+# `python -P` for torchrun and its ranks: `python -m` would look for modules in the folder that it is started in first.
+SAFE_PATH = {"PYTHONSAFEPATH": "1"}
+
+
+@dataclass(frozen=True)
+class Command:
+    """What starts the ranks of a run."""
+
+    words: list[str]
+    variables: dict[str, str]  # of its environment, besides those that the launcher has
+    gently: bool = False  # ended by SIGTERM, at which it ends what it started on other nodes; else by SIGKILL
+    starter: int = 0  # how many words are of a program that takes no variables to other nodes: they go behind it
+
+    @property
+    def line(self) -> str:
+        """As any shell takes it."""
+        return shlex.join(["env", *(f"{name}={value}" for name, value in self.variables.items()), *self.words])
+
+    def carrying(self, variables: Mapping[str, str]) -> list[str]:
+        """The words, and among them the variables, where they reach other nodes in no other way."""
+        words = [program(self.words[0]), *self.words[1:]]
+        named = [f"{name}={value}" for name, value in variables.items()]
+        return [*words[: self.starter], "env", *named, *words[self.starter :]] if self.starter else words
+
+
+def program(name: str) -> str:
+    """The program of this name that belongs to this Python, or else the one on the PATH."""
+    beside = Path(sys.executable).parent / name
+    return str(beside) if beside.is_file() else name
+
+
+# Ranks on several nodes: a scheduler starts one process on each (`on_node`), which starts torchrun there.
+#
+#     srun | mpirun  ->  on_node, of each node  ->  torchrun, which meets the others  ->  its ranks
+#
+# With launcher=torchrun a user takes the scheduler's part, and types a command on each node (`by_hand`).
+
+ON_NODE = "resnetx.measure.launch.on_node"
+UNKNOWN = "FIRST_NODE:PORT"  # where nodes meet, in a command that is only shown
+# A wheel carries the folder inside the package, a checkout has it beside the package, as `configs`.
+TEMPLATES = CONFIGS.parent / "launch"
+
+
+def in_slurm(task: TaskFile[TaskRecord], folder: RunFolder, scratch: Path | None = None) -> Command:
+    """srun: one step of the job at hand, with one process on each of the first nodes, or of those that are named."""
+    nodes, named = task.request.nodes, _launch(task).on
+    # Variables reach the ranks of a job that was submitted with --export=NONE, too.
+    step = ["srun", "--overlap", "--export=ALL", f"--nodes={nodes}", f"--ntasks={nodes}", "--ntasks-per-node=1"]
+    step.append(f"--nodelist={','.join(named)}" if named else "--relative=0")
+    # All CPUs and GPUs of the job's nodes are the ranks', who choose among them; one node that fails ends the others.
+    step += ["--cpu-bind=none", "--mpi=none", "--kill-on-bad-exit=1", "--input=none", f"--job-name={task.request.slug}"]
+    meeting = UNKNOWN if scratch is None else f"{slurm.address([*named, *slurm.node_names()][0])}:{_free_port()}"
+    return _started_by(step, task, folder, meeting)
+
+
+def by_mpi(task: TaskFile[TaskRecord], folder: RunFolder, scratch: Path | None = None) -> Command:
+    """mpirun, which gets its nodes from the scheduler or from options of the site's file."""
+    nodes = task.request.nodes
+    meeting = UNKNOWN if scratch is None else f"{_own_address()}:{_free_port()}"
+    command = _started_by([*_launch(task).site.mpirun, "-np", str(nodes)], task, folder, meeting)
+    return replace(command, starter=len(_launch(task).site.mpirun) + 2)
+
+
+def by_hand(task: TaskFile[TaskRecord], folder: RunFolder, scratch: Path | None = None) -> Command:
+    """torchrun of the first node; the others are started by hand, too, and wait for it (`of_other_node`)."""
+    launch = _launch(task)
+    words = by_hand_words(launch, task.request.gpus, [task.entry_module, str(folder.run)])
+    return Command(words, {**launch.site.variables, **task.request.env, **SAFE_PATH})
+
+
+def follows(task: TaskFile[TaskRecord]) -> bool:
+    """Whether this node's ranks join those that a launcher on node 0 starts, and records."""
+    return task.launch is not None and bool(task.launch.node_rank)
+
+
+def follow(task: TaskFile[TaskRecord]) -> int:
+    """The ranks of a node apart from node 0; the exit status of their torchrun."""
+    launch = _launch(task)
+    variables = {**launch.site.variables, **task.request.env, "OMP_NUM_THREADS": str(task.request.threads)}
+    variables |= SAFE_PATH
+    with own_scratch() as private:
+        file = private / "run.json"
+        write_result(file, task)
+        words = by_hand_words(launch, task.request.gpus, [task.entry_module, str(file)])
+        return subprocess.run([program(words[0]), *words[1:]], env={**os.environ, **variables}).returncode
+
+
+def by_hand_words(launch: Launch, gpus: int, program: list[str]) -> list[str]:
+    """torchrun on one of several nodes, each of which has its own number; it unpickles nothing from others."""
+    host, _, port = (launch.rendezvous or UNKNOWN).rpartition(":")
+    return [
+        "torchrun", f"--nnodes={launch.nodes}", f"--node-rank={launch.node_rank}", "--rdzv-backend=static",
+        f"--master-addr={host.strip('[]')}", f"--master-port={port}", "--max-restarts=0",
+        f"--nproc-per-node={gpus // launch.nodes}", "-m", *program,
+    ]  # fmt: skip
+
+
+def _started_by(starter: list[str], task: TaskFile[TaskRecord], folder: RunFolder, meeting: str) -> Command:
+    launch, nodes = _launch(task), task.request.nodes
+    container = launch.site.container
+    program = [
+        container.python if container else sys.executable, "-P", "-m", ON_NODE,
+        str(nodes), str(task.request.gpus // nodes), meeting, launch.site.rendezvous,
+        "-m", task.entry_module, str(folder.run),
+    ]  # fmt: skip
+    words = [*starter, *(_inside(container) if container else []), *program]
+    return Command(words, {**launch.site.variables, **task.request.env}, gently=True)
+
+
+def _inside(container: Container) -> list[str]:
+    """The words in front of a command that put it into an image."""
+    return ["bash", str(TEMPLATES / "container.sh"), container.kind, container.image, ",".join(container.mounts)]
+
+
+def _launch(task: TaskFile[TaskRecord]) -> Launch:
+    assert task.launch is not None, "a task that is not started by one torchrun on this node"
+    return task.launch
+
+
+def _free_port() -> int:
+    """A port that is free on this host, and most likely on another one."""
+    with socket.socket() as free:
+        free.bind(("", 0))
+        port: int = free.getsockname()[1]
+        return port
+
+
+def _own_address() -> str:
+    """This host's name, which other hosts have to look up; refused where not even this one can."""
+    name = socket.gethostname()
+    try:
+        socket.getaddrinfo(name, None)
+    except OSError:
+        raise ConfigError(
+            f"launcher=mpi: the name of this host ({name}) has no address, so that other nodes cannot meet here; add "
+            "it to /etc/hosts, or use launcher=torchrun with rendezvous=ADDRESS:PORT"
+        ) from None
+    return name
+
 
 NO_STORE = "TORCH_DISABLE_SHARE_RDZV_TCP_STORE"  # torchrun then opens no store for the ranks
 
@@ -31,9 +186,9 @@ class Executor(Protocol):
 
 
 OF_LAUNCHERS: dict[LauncherName, Executor] = {
-    "slurm": several_nodes.in_slurm,
-    "mpi": several_nodes.by_mpi,
-    "torchrun": several_nodes.by_hand,
+    "slurm": in_slurm,
+    "mpi": by_mpi,
+    "torchrun": by_hand,
 }
 
 
@@ -77,3 +232,67 @@ def torchrun(ranks: int, program: list[str], scratch: Path | None = None) -> Com
         f"--nproc-per-node={ranks}",
     ]
     return Command(["torchrun", *options, *program], {**SAFE_PATH, NO_STORE: "1"})
+
+
+# A study as a job of Slurm: its script, from launch/slurm.sbatch.j2, and what sbatch makes of it.
+
+SCRIPT = "slurm.sbatch.j2"
+
+
+def job_script(verb: str, words: Sequence[str], launch: Launch, logs: Path) -> str:
+    """The script of a job that runs `resnetx VERB WORDS`; `logs`: the folder of its log."""
+    templates = Environment(
+        loader=FileSystemLoader(TEMPLATES), undefined=StrictUndefined, trim_blocks=True, keep_trailing_newline=True
+    )
+    site = launch.site
+    return templates.get_template(SCRIPT).render(
+        verb=verb,
+        launch=launch,
+        options=list(map(_quoted, _options(launch))),
+        log=_quoted(str(logs / f"%x-{'%A_%a' if launch.jobs > 1 else '%j'}.log")),
+        warned_s=slurm.WARNED_S,
+        folder=_quoted(str(Path.cwd())),
+        modules=list(map(_quoted, site.modules)),
+        variables=[(name, _quoted(value)) for name, value in site.variables.items()],
+        command=" ".join(map(_quoted, [sys.executable, "-P", "-m", "resnetx", verb, *words])),
+    )
+
+
+def _quoted(value: str) -> str:
+    """A value as one word of the script. A line break would end a line of options, and the word with it."""
+    if has_control(value):
+        raise ConfigError(f"launcher=slurm: {value} has a line break or another control character, which no job script "
+                          "may have; rename the folder, or change the setting")  # fmt: skip
+    return shlex.quote(value)
+
+
+def _options(launch: Launch) -> list[str]:
+    """What else sbatch is asked for, without dashes."""
+    site = launch.site
+    minutes = None if launch.walltime is None else math.ceil(launch.walltime / 60)
+    wanted = {
+        "partition": site.partition, "account": site.account, "qos": site.qos, "constraint": site.constraint,
+        "gpus-per-node": site.gpus_per_node, "time": minutes,
+    }  # fmt: skip
+    named = [f"{name}={value}" for name, value in wanted.items() if value is not None]
+    return [*named, *["exclusive"] * site.exclusive, *site.options]
+
+
+def submit(script: str, logs: Path) -> str:
+    """Submits a job; returns its number."""
+    try:
+        logs.mkdir(parents=True, exist_ok=True)
+        answer = subprocess.run(["sbatch", "--parsable"], input=script, capture_output=True, text=True, timeout=60)
+    except FileNotFoundError:
+        raise ConfigError(
+            "launcher=slurm: no sbatch here; start this on a login node of the cluster, or see `resnetx doctor "
+            "launcher=slurm`"
+        ) from None
+    except subprocess.TimeoutExpired:
+        raise ConfigError("launcher=slurm: sbatch did not end within a minute; see whether `sinfo` answers") from None
+    except OSError as error:
+        raise ConfigError(f"results: cannot write {logs} ({error.strerror}); set results=FOLDER") from None
+    if answer.returncode:
+        said = " ".join(answer.stderr.split()) or f"status {answer.returncode}"
+        raise ConfigError(f"launcher=slurm: sbatch refused the job ({said}); change the site file or the settings")
+    return answer.stdout.strip().partition(";")[0]

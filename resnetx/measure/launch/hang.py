@@ -24,7 +24,7 @@ from pathlib import Path
 import msgspec
 
 from resnetx.errors import FileError, shortened
-from resnetx.formats.torch_log import named
+from resnetx.formats.logs import named
 from resnetx.loading import File, read_json
 from resnetx.measure.launch.torchrun import launched_folder, on_one_node, rank
 from resnetx.record import RunFolder

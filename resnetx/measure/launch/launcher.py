@@ -20,12 +20,17 @@ from resnetx.measure.launch import ending, slurm
 from resnetx.measure.launch.ending import Ending
 from resnetx.measure.launch.executor import Executor, executor_of
 from resnetx.measure.launch.hang import HangError, HangWatch
-from resnetx.measure.launch.moment import Moment
-from resnetx.measure.launch.results_folder import set_aside, write, write_measured
-from resnetx.measure.launch.scratch import DYING_S, Unbegun, scratch, wait_for_ranks
-from resnetx.measure.launch.torchrun import FOLDER_VARIABLE, SCRATCH_VARIABLE, STARTED_VARIABLE, TURN_VARIABLE
-from resnetx.measure.launch.turn import wait_for_turn
-from resnetx.passwords import hide_in
+from resnetx.measure.launch.scratch import (
+    DYING_S,
+    Unbegun,
+    scratch,
+    set_aside,
+    wait_for_ranks,
+    wait_for_turn,
+    write,
+    write_measured,
+)
+from resnetx.measure.launch.torchrun import FOLDER_VARIABLE, SCRATCH_VARIABLE, STARTED_VARIABLE, TURN_VARIABLE, Moment
 from resnetx.record import (
     Ended,
     Job,
@@ -38,7 +43,7 @@ from resnetx.record import (
     Unknown,
     Workload,
 )
-from resnetx.variables import with_hidden
+from resnetx.variables import hide_in, with_hidden
 
 LookUp = Callable[[], None]  # raises where a run is to be interrupted, of a launcher in a thread, which gets no signals
 UNFINISHED = "the run has not reported its end: it is still running, or it was killed"

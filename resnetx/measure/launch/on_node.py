@@ -13,8 +13,7 @@ from pathlib import Path
 
 from resnetx.host import dying_with, exit_status, node_name
 from resnetx.measure.launch import ending
-from resnetx.measure.launch.command import SAFE_PATH, Command, program
-from resnetx.measure.launch.executor import torchrun
+from resnetx.measure.launch.executor import SAFE_PATH, Command, program, torchrun
 from resnetx.measure.launch.scratch import Unbegun, scratch, wait_for_ranks
 from resnetx.measure.launch.torchrun import SCRATCH_VARIABLE, launched_folder
 

@@ -6,14 +6,18 @@ recognised by its lock, and removed when the next run starts.
 
 import os
 import shutil
+import stat
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
+from resnetx import progress, record
 from resnetx.errors import ConfigError
 from resnetx.host import flock
+from resnetx.record import TaskRecord
 
 PREFIX = "resnetx-run-"
 _LAUNCHER = "launcher.lock"  # held by the launcher as long as it lives
@@ -155,3 +159,124 @@ def _free(lock: int) -> bool:
     except BlockingIOError:
         return False
     return True
+
+
+# Writes records into the results folder, or says in one sentence why that cannot be done.
+
+_ASIDE = "resnetx-record-"  # begins the name of a record that found no place in the results folder
+
+
+def write(path: Path, content: Any) -> None:
+    """Writes a record."""
+    try:
+        record.write(path, content)
+    except OSError as error:
+        raise not_writable(path, error) from None
+
+
+def write_measured(path: Path, measured: TaskRecord) -> None:
+    """Writes the record of a finished measurement: into the temporary folder, where `path` cannot be written."""
+    try:
+        record.write(path, measured)
+    except OSError as error:
+        refused = not_writable(path, error)
+        try:
+            handle, name = tempfile.mkstemp(prefix=_ASIDE, suffix=".json")
+            os.close(handle)
+            record.write(Path(name), measured)
+        except OSError:
+            raise refused from None
+        raise ConfigError(f"{refused}; the run is finished, and its record is {name}") from None
+
+
+def set_aside(folder: Path) -> Iterator[Path]:
+    """The records that found no place in the results folder, in the temporary folder of a run."""
+    return folder.glob(f"{_ASIDE}*.json")
+
+
+def not_writable(path: Path, error: OSError) -> ConfigError:
+    """The sentence for a place in the results folder that cannot be written."""
+    return ConfigError(
+        f"results: cannot write {path} ({error.strerror}); free space or make it writable, or set results=FOLDER"
+    )
+
+
+# One run in the lab at a time on a machine: real-time ranks of two would keep each other from the cores.
+#
+# What says that a run is there is the kernel's lock on a file, which ends with the last process that holds it open: the
+# launcher, the process that builds the network, and the ranks that it forks. So nothing has to be cleaned up, however a
+# run ends. The file is in a folder that only its owner can write into, so that nobody else can take a turn, or put
+# another file in its place: the lab needs root, and the folder is root's.
+#
+# A run waits for its turn before its time begins to count, and has no record before that.
+#
+# Reference: flock(2).
+
+FOLDER = Path("/run/resnetx")  # of this machine, or of a container, until it is started anew (file-hierarchy(7))
+_NAME = "lab.lock"
+_BETWEEN_s = 0.1
+
+
+def taken(folder: Path | None = None) -> bool:
+    """Whether a run is in the lab now, so that another one would wait."""
+    try:
+        lock = os.open((folder or FOLDER) / _NAME, os.O_RDONLY | os.O_NOFOLLOW)
+    except OSError:  # none has been there yet, or it is not for us to know
+        return False
+    try:
+        return not _locked(lock)
+    finally:
+        os.close(lock)
+
+
+def wait_for_turn(look_up: Callable[[], None] = lambda: None, folder: Path | None = None) -> int:
+    """Waits until no other run is in the lab; this one is until this open file, and what inherits it, is closed.
+
+    `look_up`: called between looks; what it raises ends the waiting.
+    """
+    lock = _opened(folder or FOLDER)
+    try:
+        waited = False
+        while not _locked(lock):
+            if not waited:
+                progress.note("waiting for another run in the lab of this machine to end")
+                waited = True
+            look_up()
+            time.sleep(_BETWEEN_s)
+    except BaseException:
+        os.close(lock)
+        raise
+    return lock
+
+
+def _locked(lock: int) -> bool:
+    try:
+        flock(lock, wait=False)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _opened(folder: Path) -> int:
+    """The lock's file, made where there is none; refused where others than its owner could have put it there."""
+    path = folder / _NAME
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _refuse_others(folder, folder.lstat(), stat.S_ISDIR)
+        lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    except OSError as error:
+        raise ConfigError(f"the lab's lock {path}: {error.strerror}; make {folder} a folder of root's") from None
+    try:
+        _refuse_others(path, os.fstat(lock), stat.S_ISREG)
+    except ConfigError:
+        os.close(lock)
+        raise
+    return lock
+
+
+def _refuse_others(path: Path, found: os.stat_result, is_kind: Callable[[int], bool]) -> None:
+    """Refuses a file or folder that is of another kind, of another user, or that others can write."""
+    if not is_kind(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise ConfigError(
+            f"the lab's lock: {path} is not this user's own (user {os.geteuid()}), or others can write it; remove it"
+        )

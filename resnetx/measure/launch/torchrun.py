@@ -1,13 +1,32 @@
 """What a rank learns from those who started it: torchrun's environment variables, and some of our own."""
 
 import os
-from dataclasses import replace
+import time
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from resnetx.interconnect.lab_file import read_network
-from resnetx.interconnect.lab_network import LabNetwork
-from resnetx.measure.launch.moment import Moment
+from resnetx.interconnect.systems.lab import LabNetwork, read_network
 from resnetx.record import RunFolder
+
+# When something began: for people by the wall clock, for durations by a clock that nobody sets.
+
+
+@dataclass(frozen=True)
+class Moment:
+    """A moment of this host. `monotonic_s` is the same for all its processes, and means nothing on another host."""
+
+    epoch_s: float  # since 1970; a clock that is set back makes a later moment look earlier
+    monotonic_s: float  # since the host was booted
+
+    @classmethod
+    def now(cls) -> "Moment":
+        return cls(time.time(), time.monotonic())
+
+    @property
+    def elapsed_s(self) -> float:
+        """Seconds since then, whatever happened to the wall clock."""
+        return time.monotonic() - self.monotonic_s
+
 
 # What `launcher` tells the ranks that it starts.
 FOLDER_VARIABLE = "RESNETX_RUN_FOLDER"

@@ -15,9 +15,9 @@ from dataclasses import dataclass, fields
 from itertools import chain, pairwise
 from typing import Any, TypeVar
 
-from resnetx.measure.machine.amd_sensors import AmdGpu, amd_gpu
-from resnetx.measure.machine.host_load import cpu_times, host_load
-from resnetx.measure.machine.nvml import Nvml, active_nvlinks, found_by, open_nvml
+from resnetx.measure.machine.amd import AmdGpu, amd_gpu
+from resnetx.measure.machine.host_facts import cpu_times, host_load
+from resnetx.measure.machine.nvidia import Nvml, active_nvlinks, found_by, open_nvml
 from resnetx.measure.machine.readings import Counters, Readings, Sample, times
 from resnetx.packages import hip_version
 from resnetx.record import GpuSamples, LinkCounters, Unknown, known

@@ -17,18 +17,15 @@ from typing import Any
 
 from resnetx import progress
 from resnetx.formats import nvidia_smi_topo
-from resnetx.formats.rocm_smi_topo import RocmTopo
+from resnetx.formats.device_matrix import RocmTopo
 from resnetx.host import cores, kernel_file
-from resnetx.interconnect.survey import Pair, SeenNode, Survey, joined
-from resnetx.interconnect.survey_matrix import of_nvidia_smi, of_rocm_smi
-from resnetx.interconnect.survey_reading import read_survey, survey_of
-from resnetx.interconnect.survey_tree import of_tree
+from resnetx.interconnect.survey.matrix import of_nvidia_smi, of_rocm_smi
+from resnetx.interconnect.survey.reading import of_tree, read_survey, survey_of
+from resnetx.interconnect.survey.survey import Pair, SeenNode, Survey, joined
 from resnetx.loading import File, is_file
-from resnetx.measure.machine import amd_graphics
-from resnetx.measure.machine.link_errors import card_links, gpu_links
-from resnetx.measure.machine.nvidia import graphics_here
-from resnetx.measure.machine.nvml import Nvml, open_nvml
-from resnetx.measure.machine.pci_devices import PciDevice, pci_devices, pci_tree
+from resnetx.measure.machine import amd
+from resnetx.measure.machine.nvidia import Nvml, graphics_here, open_nvml
+from resnetx.measure.machine.pci_devices import PciDevice, card_links, gpu_links, pci_devices, pci_tree
 from resnetx.packages import hip_version
 from resnetx.record import Gpu, Unknown
 from resnetx.record.topology import DeviceLink
@@ -141,7 +138,7 @@ def _may(nvml: Nvml, one: Any, other: Any) -> bool | None:
 def _amd(gpus: Sequence[Gpu], module: Any) -> Survey:
     """AMD's GPUs by AMD SMI: which of them XGMI joins."""
     names = {gpu.pci_bus_id[4:]: f"GPU{place}" for place, gpu in enumerate(gpus)}
-    pairs = [sorted((names[a], names[b]), key=lambda name: int(name[3:])) for a, b in amd_graphics.direct_links(module)]
+    pairs = [sorted((names[a], names[b]), key=lambda name: int(name[3:])) for a, b in amd.direct_links(module)]
     said = RocmTopo(
         gpus=tuple(names.values()),
         direct=frozenset((one, other) for one, other in pairs),

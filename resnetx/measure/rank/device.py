@@ -1,17 +1,24 @@
 """The device of a rank: which one it is, and how records describe it."""
 
-from typing import Any
+import json
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
 
 import torch
+from torch.profiler import ProfilerActivity, profile
 
 from resnetx.errors import ConfigError
 from resnetx.host import cpus_text, node_name
+from resnetx.inputs import nothing
 from resnetx.measure.launch.torchrun import local_rank, rank, ranks_here, world_size
-from resnetx.measure.machine.capability import check_kernels
-from resnetx.measure.machine.nvml import full_uuid
-from resnetx.measure.machine.visible_gpus import gpus_here, hidden_by_mistake
+from resnetx.measure.machine.nvidia import full_uuid
+from resnetx.measure.machine.visible_gpus import check_kernels, gpus_here, hidden_by_mistake
 from resnetx.packages import hip_version
-from resnetx.record import Device, Unknown, known
+from resnetx.record import Copies, Device, Unknown, known
 
 
 def choose_device(devices: list[int] | None, oversubscribe: bool = False) -> torch.device:
@@ -80,3 +87,248 @@ def pci_address(device: torch.device) -> str:
         return f"{properties.pci_domain_id:04x}:{properties.pci_bus_id:02x}:{properties.pci_device_id:02x}.0"
     except AttributeError:  # torch 2.7
         return ""
+
+
+# The measured interval: synchronise, start, work, synchronise, stop.
+
+
+def timed(work: Callable[[], object], repeats: int, device: torch.device, barrier: Callable[[], None]) -> float:
+    """Seconds that this rank needs for `repeats` calls of `work`, all ranks starting together."""
+    _synchronize(device)
+    barrier()
+    start = time.perf_counter()
+    for _ in range(repeats):
+        work()
+    _synchronize(device)
+    return time.perf_counter() - start
+
+
+def timed_with_cpu(
+    work: Callable[[], object], device: torch.device, barrier: Callable[[], None]
+) -> tuple[float, float]:
+    """Seconds that this rank needs for one call of `work`, and the CPU seconds that all its threads spend on it."""
+    _synchronize(device)
+    barrier()
+    cpu = time.process_time()
+    start = time.perf_counter()
+    work()
+    _synchronize(device)
+    stop = time.perf_counter()
+    return stop - start, time.process_time() - cpu
+
+
+def _synchronize(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+# Work timed on the device: how long a GPU takes for what is queued on its stream, without the host's time to queue it.
+#
+#     seconds = timed_on_device(copy, 20, device)
+#
+#     stream   [ sleeping kernel ............. ][ work ][begin][ work ][ work ] ... [ work ][end]
+#     host       queues all of it ... done: does the kernel still sleep?
+#
+# A kernel that sleeps holds the stream back while the host queues the work, which then runs without gaps. An event
+# behind that kernel tells whether it still slept when the host was done; where it did not, the work is queued once more
+# behind a sleep that is twice as long. With several ranks all streams are held back, and all ranks repeat where one has
+# to. The first call of the work is not timed: in it the kernels of the ranks meet, so that none waits within the timed
+# ones.
+#
+# nccl-tests, too, times a queue of operations and divides (`BenchTime` in its src/common.cu), from the host's side.
+
+T = TypeVar("T")
+
+FIRST_CYCLES, MOST_CYCLES = 2**21, 2**30  # of the sleeping kernel: from 1 ms to 0.5 s at 2 GHz
+# Launches that a queue should hold at most: beyond about 1,000 that wait, a launch waits for the device
+# (https://stackoverflow.com/questions/53970187), so that no sleep is long enough. A collective takes a few.
+MOST_LAUNCHES = 500
+TOO_SLOW = "the host takes longer to queue it than the device can be held back, or waits for the device in it"
+
+
+def timed_on_device(
+    work: Callable[[], object],
+    repeats: int,
+    device: torch.device,
+    everywhere: Callable[[bool], bool] = bool,
+) -> float | Unknown:
+    """Seconds that the device needs for `repeats` calls of `work`, queued one behind the other; on CPUs, `timed`.
+
+    `everywhere`: of several ranks, as `held_back` has it. `work` waits for no device.
+    """
+    if device.type != "cuda":
+        return timed(work, repeats, device, nothing)
+
+    def queue() -> tuple[torch.cuda.Event, torch.cuda.Event]:
+        work()
+        begin = mark()
+        for _ in range(repeats):
+            work()
+        return begin, mark()
+
+    marks = held_back(queue, device, everywhere)
+    return marks if isinstance(marks, Unknown) else seconds_between(*marks)
+
+
+def held_back(queue: Callable[[], T], device: torch.device, everywhere: Callable[[bool], bool] = bool) -> T | Unknown:
+    """What `queue` returns, called while the stream of this (current) device is held back; all of it has then run.
+
+    `everywhere`: whether something is so on all ranks, asked of each of them at the same place.
+    """
+    hold = Hold(device)
+    while True:
+        hold.begin()
+        queued = queue()
+        in_time = hold.lasts()
+        torch.cuda.synchronize(device)
+        if everywhere(in_time):
+            return queued
+        if not hold.lengthen():
+            return Unknown(TOO_SLOW)
+
+
+class Hold:
+    """Holds the current stream of a device back while the host queues a stretch of work, as often as it is asked to."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._cycles = FIRST_CYCLES
+
+    def begin(self) -> None:
+        """Waits until the device is done with all that is queued, and then holds it back."""
+        torch.cuda.synchronize(self._device)
+        torch.cuda._sleep(self._cycles)
+        self._awake = mark()
+
+    def lasts(self) -> bool:
+        """Whether the device is still held back: then it runs what has been queued since `begin` without gaps."""
+        return not self._awake.query()
+
+    def lengthen(self) -> bool:
+        """From now on it holds twice as long; False where that is too long."""
+        if 2 * self._cycles > MOST_CYCLES:
+            return False
+        self._cycles *= 2
+        return True
+
+
+def mark() -> torch.cuda.Event:
+    """The moment at which the current stream gets here."""
+    event = torch.cuda.Event(enable_timing=True)
+    event.record()
+    return event
+
+
+def seconds_between(begin: torch.cuda.Event, end: torch.cuda.Event) -> float:
+    """Once both have happened."""
+    milliseconds: float = begin.elapsed_time(end)
+    return milliseconds / 1e3
+
+
+# Memory copies of a step, by direction, as the CUDA profiler sees them: those of every library and stream.
+
+
+@dataclass
+class Copied:
+    """What one rank copies in one direction per step: a mean of several steps."""
+
+    size_bytes: float = 0.0
+    seconds: float = 0.0
+
+
+@dataclass
+class RankCopies:
+    """What one rank copies per step."""
+
+    host_to_device: Copied = field(default_factory=Copied)
+    device_to_host: Copied = field(default_factory=Copied)
+    device_to_device: Copied = field(default_factory=Copied)
+
+
+def per_step(events: Iterable[Mapping[str, Any]], steps: int) -> RankCopies | Unknown:
+    """The copies among the events of a Chrome trace of so many steps.
+
+    Those of ROCm's profiler are not always named like CUDA's, nor told with their bytes.
+    """
+    copies = RankCopies()
+    directions = {"HtoD": copies.host_to_device, "DtoH": copies.device_to_host, "DtoD": copies.device_to_device}
+    for event in events:
+        if event.get("cat") != "gpu_memcpy":
+            continue
+        words = event["name"].split()  # "Memcpy HtoD (Pinned -> Device)"
+        if words[0] != "Memcpy" or "bytes" not in event["args"]:
+            return Unknown(f"the profiler does not say what {event['name']!r} copies")
+        if copied := directions.get(words[1]):
+            copied.size_bytes += event["args"]["bytes"] / steps
+            copied.seconds += event["dur"] * 1e-6 / steps  # the trace has microseconds
+    return copies
+
+
+def summed(every: Sequence[RankCopies]) -> Copies:
+    """The copies of all ranks together."""
+    return Copies(
+        host_to_device_bytes=round(sum(rank.host_to_device.size_bytes for rank in every)),
+        host_to_device_s=sum(rank.host_to_device.seconds for rank in every),
+        device_to_host_bytes=round(sum(rank.device_to_host.size_bytes for rank in every)),
+        device_to_host_s=sum(rank.device_to_host.seconds for rank in every),
+        device_to_device_bytes=round(sum(rank.device_to_device.size_bytes for rank in every)),
+        device_to_device_s=sum(rank.device_to_device.seconds for rank in every),
+    )
+
+
+# What a device does during a step, as the CUDA profiler sees it: kernels of every library and stream.
+
+STEPS = 3  # that are profiled, behind the windows: profiling slows a step down
+
+
+def device_events(step: Callable[[], None], device: torch.device) -> list[dict[str, Any]]:
+    """The events of `STEPS` steps on a CUDA device, as a Chrome trace has them: durations in microseconds."""
+    with profile(activities=[ProfilerActivity.CUDA]) as profiler:
+        for _ in range(STEPS):
+            step()
+        torch.cuda.synchronize(device)
+    with tempfile.TemporaryDirectory() as folder:
+        trace = Path(folder) / "trace.json"
+        profiler.export_chrome_trace(str(trace))
+        found: list[dict[str, Any]] = json.loads(trace.read_bytes())["traceEvents"]
+    return found
+
+
+@dataclass(frozen=True)
+class Profiled:
+    """What the device of one rank does in a step."""
+
+    copies: RankCopies | Unknown
+    kernels_s: float | Unknown  # in which at least one kernel runs
+
+
+def profiled(step: Callable[[], None], device: torch.device) -> Profiled:
+    """This rank's copies and kernels per step; runs a few steps, so all ranks call it."""
+    if device.type != "cuda":
+        return Profiled(Unknown("a CPU rank copies nothing to a device"), _NO_DEVICE)
+    events = device_events(step, device)
+    kernels = _kernels_s(events)
+    return Profiled(kernels if isinstance(kernels, Unknown) else per_step(events, STEPS), kernels)
+
+
+def kernels_s(step: Callable[[], None], device: torch.device) -> float | Unknown:
+    """Seconds of a step in which at least one kernel runs on the device."""
+    return _kernels_s(device_events(step, device)) if device.type == "cuda" else _NO_DEVICE
+
+
+_NO_DEVICE = Unknown("a CPU rank has no device beside its host")
+
+
+def _kernels_s(events: Iterable[Mapping[str, Any]]) -> float | Unknown:
+    # Another profiler is attached, or nobody may profile here.
+    return covered_s(events) / STEPS or Unknown("the profiler saw no kernel")
+
+
+def covered_s(events: Iterable[Mapping[str, Any]]) -> float:
+    """Seconds in which at least one kernel among the events of a Chrome trace runs."""
+    kernels = sorted((event["ts"], event["ts"] + event["dur"]) for event in events if event.get("cat") == "kernel")
+    covered, until = 0.0, float("-inf")
+    for begin, end in kernels:
+        covered += max(0.0, end - max(begin, until))
+        until = max(until, end)
+    return covered * 1e-6

@@ -7,7 +7,7 @@ joins no process group.
 import json
 import os
 import socket
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -20,7 +20,7 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import FileStore
 
 from resnetx.errors import ConfigError
-from resnetx.measure.lab.scheduling import sending_first
+from resnetx.measure.lab.namespaces import sending_first
 from resnetx.measure.launch import hang, nccl_log
 from resnetx.measure.launch.torchrun import (
     lab_network,
@@ -32,11 +32,12 @@ from resnetx.measure.launch.torchrun import (
     ranks_here,
     world_size,
 )
-from resnetx.measure.machine.software import nccl_version
-from resnetx.measure.rank import peers
+from resnetx.measure.machine.environment import nccl_version
+from resnetx.measure.machine.nvidia import active_nvlinks, found_by, open_nvml
 from resnetx.measure.rank.device import choose_device
 from resnetx.operations import OPERATIONS
 from resnetx.packages import hip_version
+from resnetx.record import Unknown
 from resnetx.transports import AUTO, FIRST_NCCL_BACKEND, NCCL_BACKEND_VARIABLE, Way
 
 _RECORDED = "resnetx/recorded"  # in the store of the process group
@@ -186,7 +187,7 @@ def joined(
     if device.type == "cuda":
         torch.cuda.set_device(device)
         if not ranks.sharing:
-            peers.check(way, device, devices or range(ranks_here()))
+            check(way, device, devices or range(ranks_here()))
     if ranks.world_size > 1:
         meeting = _meeting(ranks, timedelta(seconds=timeout_s))
         if device.type == "cuda" and not over_hosts:
@@ -392,3 +393,43 @@ def registered(make: Callable[[], torch.Tensor], ranks: Ranks) -> tuple[torch.Te
         tensor = make()
     memory.register()
     return tensor, memory
+
+
+# Whether this rank's GPU can exchange data as it is asked to: peers, and NVLink.
+#
+# CUDA tells which GPUs can reach each other's memory (cudaDeviceCanAccessPeer), but not how. NVML tells whether NVLinks
+# are up; where they are, peers use them, and neither NCCL nor CUDA can be told not to.
+
+
+def check(way: Way, device: torch.device, here: Iterable[int]) -> None:
+    """Refuses transports that this GPU does not have to the others of its node that take part (`here`)."""
+    if way.transport not in ("peer", "pcie"):
+        return
+    if others := not_peers(device.index, here):
+        raise ConfigError(
+            f"transport={way.transport}: GPU {device.index} cannot reach the memory of GPU "
+            f"{', '.join(map(str, others))} (`nvidia-smi topo -p2p r` says why); use devices= that can, or "
+            "transport=host"
+        )
+    if way.transport == "pcie" and has_nvlink(device):
+        raise ConfigError(
+            "transport=pcie: GPUs with NVLink reach each other over it, and nothing but the driver can change that "
+            "(its option NVreg_NvLinkDisable=1); use transport=peer or host"
+        )
+
+
+def not_peers(gpu: int, others: Iterable[int]) -> list[int]:
+    """Which other GPUs' memory a GPU cannot reach."""
+    return [other for other in others if other != gpu and not torch.cuda.can_device_access_peer(gpu, other)]
+
+
+def has_nvlink(device: torch.device, module: Any = None) -> bool:
+    """Whether NVLinks of a GPU are up; False where nobody knows. `module`: a stand-in for pynvml."""
+    if hip_version():
+        return False
+    nvml = open_nvml(module)
+    if isinstance(nvml, Unknown):
+        return False
+    gpu = found_by(str(torch.cuda.get_device_properties(device).uuid), nvml)
+    links = gpu if isinstance(gpu, Unknown) else active_nvlinks(nvml, gpu.handle)
+    return not isinstance(links, Unknown) and bool(links)

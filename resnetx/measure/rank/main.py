@@ -9,21 +9,43 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+import msgspec
 import torch
 
-from resnetx import workloads
-from resnetx.choices import NoExchange, Server, SyntheticInput
-from resnetx.measure.launch import slurm
-from resnetx.measure.launch.moment import Moment
-from resnetx.measure.launch.torchrun import run_started
-from resnetx.measure.machine.capability import check_precision
-from resnetx.measure.rank import distributed, equality, input_only, nodes, numa, staging, trace, train, used_transport
+from resnetx import inputs, workloads
+from resnetx.choices import Folders, NoExchange, Server, SyntheticInput
+from resnetx.host import node_name
+from resnetx.inputs import stage
+from resnetx.measure.launch import hang, slurm
+from resnetx.measure.launch.torchrun import Moment, run_started
+from resnetx.measure.machine.visible_gpus import check_precision
+from resnetx.measure.rank import distributed, equality, nodes, results, trace, train
+from resnetx.measure.rank import nodes as numa
 from resnetx.measure.rank.device import choose_device, describe_device
 from resnetx.measure.rank.distributed import Ranks
 from resnetx.measure.rank.process import StartUpTimer, keep_freed_memory, limit_memory
 from resnetx.measure.rank.results import NOT_MEASURED, RankResults
+from resnetx.measure.rank.windows import measure_windows
 from resnetx.record import Device, Environment, RunFile, RunRecord, Staging, Transport, Unknown, known, seal
 from resnetx.request import Request
+
+# The input pipeline alone: how fast batches come when nobody trains on them.
+
+
+def measure(request: Request, ranks: Ranks, clock: StartUpTimer) -> results.RankResults | None:
+    """Reads batches as training would; rank 0 returns what the record has of it."""
+    clock.lap("model_s")  # there is none
+    batches = inputs.open_for(request, ranks.rank, ranks.device)
+    clock.lap("input_s")
+
+    def step() -> None:
+        next(batches)
+
+    every = ranks.gather(measure_windows(step, lambda _: None, request, ranks, clock))
+    measured = results.of_windows(request, every, batches) if ranks.first else None
+    batches.close()
+    return measured
+
 
 T = TypeVar("T")
 
@@ -33,7 +55,7 @@ _MEASURES = {
     "step": train.measure,
     "phases": train.measure,
     "layers": trace.measure,
-    "input": input_only.measure,
+    "input": measure,
     "equality": equality.measure,
 }
 
@@ -53,7 +75,7 @@ def run(task: RunFile, started: Moment) -> RunRecord | None:
     )
     with joined as ranks:
         clock.lap("process_group_s")
-        reading, staged = staging.staged(request, ranks)
+        reading, staged = staged_images(request, ranks)
         machines = nodes.machines(_storage(reading), ranks)
         numa.bind(request, ranks)
         clock.skip()
@@ -90,12 +112,12 @@ def _storage(request: Request) -> Path | None:
 
 def _transport(request: Request, ranks: Ranks, logs: list[str]) -> Transport:
     if ranks.world_size == 1:
-        return used_transport.none("one rank sends nothing")
+        return results.none("one rank sends nothing")
     if request.measure == "input" or isinstance(request.strategy, NoExchange):
-        return used_transport.none("no gradients are exchanged")
+        return results.none("no gradients are exchanged")
     if request.strategy == ON_HOST:
-        return used_transport.over_sockets(request.way)
-    return used_transport.used(ranks, logs)
+        return results.over_sockets(request.way)
+    return results.used(ranks, logs)
 
 
 @dataclass(frozen=True)
@@ -155,8 +177,8 @@ def _record(task: RunFile, ranks: Ranks, measured: RankResults, place: Place, st
             staging=known(place.staged),
             warnings=[
                 *measured.warnings,
-                *used_transport.warnings(transport, request.way),
-                *used_transport.unlike_gpudirect(transport, request.way),
+                *results.warnings(transport, request.way),
+                *results.unlike_gpudirect(transport, request.way),
                 *([] if task.replay else nodes.oversubscribed(ranks, request.threads)),  # who waits shares cores well
                 *nodes.warnings(place.machines, place.devices),
             ],
@@ -165,4 +187,41 @@ def _record(task: RunFile, ranks: Ranks, measured: RankResults, place: Place, st
             job=known(slurm.job()),
             unknown={},
         )
+    )
+
+
+# Images on the nodes of a run: the first rank of each node copies them there before any rank reads.
+
+
+def staged_images(request: Request, ranks: Ranks) -> tuple[Request, list[Staging] | Unknown]:
+    """The request as this rank reads its images, and what was staged on each node.
+
+    Every rank waits for all nodes. What is recorded has the request as it was asked.
+    """
+    if not isinstance(request.input, Folders):
+        return request, Unknown("no images are read")
+    if request.input.stage is None:
+        return request, Unknown("images are read where they are: input.stage is not set")
+    hang.begin("staging its images", expected_s=hang.UNLIMITED_S)  # where it may wait for what another run copies
+    mine = _here(request.input, ranks.rank) if ranks.local_rank == 0 else None
+    nodes = [found for found in ranks.gather(mine) if found is not None]
+    hang.begin("describing its node")
+    here = next(each for each in reversed(nodes) if each.rank <= ranks.rank)  # ranks of a node follow each other
+    reading = msgspec.structs.replace(request.input, root=here.folder)
+    return msgspec.structs.replace(request, input=reading), nodes
+
+
+def _here(input: Folders, rank: int) -> Staging:
+    assert input.stage is not None, "nothing is to be staged"
+    found = stage.copied(Path(input.root), Path(input.stage))
+    return Staging(
+        node=node_name(),
+        rank=rank,
+        folder=str(found.folder),
+        images=found.images,
+        size_bytes=found.size_bytes,
+        copied_bytes=found.copied_bytes,
+        list_s=found.list_s,
+        wait_s=found.wait_s,
+        copy_s=found.copy_s,
     )

@@ -20,7 +20,7 @@ from typing import Any, Protocol
 
 import torch
 
-from resnetx.measure.rank.device_time import mark, seconds_between
+from resnetx.measure.rank.device import mark, seconds_between
 from resnetx.measure.rank.distributed import Ranks, Send, Work
 from resnetx.measure.rank.server import Trip
 

@@ -31,10 +31,9 @@ from torch import nn
 
 from resnetx.choices import Server, Sgd
 from resnetx.errors import ConfigError
-from resnetx.measure.rank.device_time import mark
+from resnetx.measure.rank.ddp import MessageBuffer, copy_scaled, sgd, trainable
+from resnetx.measure.rank.device import mark
 from resnetx.measure.rank.distributed import HostGroup, Ranks, Watched, Work
-from resnetx.measure.rank.message_buffer import MessageBuffer, copy_scaled, trainable
-from resnetx.measure.rank.optimizer import sgd
 from resnetx.record import Unknown
 from resnetx.request import Request
 

@@ -24,8 +24,8 @@ from torch.nn.parallel import DistributedDataParallel
 
 from resnetx.choices import Bucket, Layerwise, NoExchange, Server
 from resnetx.measure.rank import ddp
+from resnetx.measure.rank.ddp import MessageBuffer, copy_scaled, trainable
 from resnetx.measure.rank.distributed import Ranks, RegisteredMemory, Send, Watched, Work, unchanged
-from resnetx.measure.rank.message_buffer import MessageBuffer, copy_scaled, trainable
 from resnetx.measure.rank.server import ServedModel
 from resnetx.record import Unknown
 from resnetx.request import Request

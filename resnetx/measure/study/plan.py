@@ -4,15 +4,22 @@ The order is random but seeded: a machine that warms up or is shared by the hour
 """
 
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import msgspec
 
 from resnetx import record
+from resnetx.errors import ConfigError
 from resnetx.loading import is_file
-from resnetx.record import RecordError, RunFile, RunFolder, RunRecord, StudyFolder
-from resnetx.request import TwinName
+from resnetx.measure.launch import slurm
+from resnetx.measure.launch.launcher import UNFINISHED
+from resnetx.measure.machine.environment import has_changes, identity, revision, same_code
+from resnetx.record import RecordError, RunFile, RunFolder, RunRecord, StudyFolder, StudyRecord
+from resnetx.record.tasks import Stop
+from resnetx.request import Request, TwinName
 
 Tell = Callable[[str], object]  # called with a sentence for the user
 
@@ -113,3 +120,142 @@ def split_settled(
         else:
             unsettled.append(run)
     return settled_records, unsettled
+
+
+# The definition of a study in its folder: what is asked for continues the study that is there, or is refused.
+
+
+def definition(folder: StudyFolder, asked: StudyRecord, unreadable: Tell = lambda _: None) -> StudyRecord:
+    """The record for the study in this folder, which must be the one that is asked for.
+
+    A study may grow, and part of it may be asked for; points of another definition would be mistaken for its own.
+    `unreadable` is called with a sentence where the folder's record cannot be read.
+    """
+    known = _known(folder, unreadable)
+    if known is None:
+        return asked
+    old, new = [{point.key: point for point in study.points} for study in (known, asked)]
+    if not (old.keys() <= new.keys() or new.keys() <= old.keys()):
+        raise ConfigError(
+            f"{folder.path} contains another study of this name: {_difference(known.points, asked.points)}; set "
+            "results=FOLDER to measure this one elsewhere" + _same_threads(known.points, asked.points)
+        )
+    if known.convention != asked.convention:
+        raise ConfigError(
+            f"{folder.path} was measured with convention={known.convention}; for the counts by {asked.convention}, use "
+            f"`resnetx describe convention={asked.convention}`"
+        )
+    return msgspec.structs.replace(asked, points=list({**old, **new}.values()), stops=known.stops)
+
+
+def _known(folder: StudyFolder, unreadable: Tell) -> StudyRecord | None:
+    """The record of the study in this folder, None if there is none that can be read."""
+    if not is_file(folder.study):
+        return None
+    try:
+        known: StudyRecord = record.read(folder.study, StudyRecord)
+        return known
+    except RecordError as error:
+        unreadable(f"{error}; kept as {_kept(folder).name}")
+        return None
+
+
+def keep_unreadable(folder: StudyFolder) -> None:
+    """Renames a study's record that cannot be read, so that the new one does not overwrite it."""
+    if is_file(folder.study) and _known(folder, lambda _: None) is None:
+        with suppress(OSError):  # what cannot be renamed cannot be written either, which writing says
+            folder.study.rename(_kept(folder))
+
+
+def _kept(folder: StudyFolder) -> Path:
+    return folder.study.with_suffix(".unreadable")
+
+
+def _difference(old: list[Request], new: list[Request]) -> str:
+    """In what the points of two definitions differ: the settings, each with the values of both."""
+    differences = []
+    for key in old[0].settings | new[0].settings:
+        before, now = ({str(point.settings.get(key)) for point in points} for points in (old, new))
+        if before != now:
+            differences.append(f"{key}={_listed(before)} before, {_listed(now)} now")
+    return "; ".join(differences) or "its points combine the same settings differently"
+
+
+def _same_threads(old: list[Request], new: list[Request]) -> str:
+    """The remedy where nothing but the largest GPU count, and with it the default of `threads`, is another one."""
+    (before, *_), (now, *_) = ({point.threads for point in points} for points in (old, new))
+    return f", or threads={before} to continue it" if before != now else ""
+
+
+def _listed(values: set[str]) -> str:
+    return next(iter(values)) if len(values) == 1 else f"[{','.join(sorted(values))}]"
+
+
+# Whether a study may continue here: the machine, the software and the code are those of its finished runs.
+
+
+def check_same_machine(kept: Iterable[RunRecord]) -> None:
+    """Refuses to continue a study where other software or hardware is than its finished runs had.
+
+    They would not be repeats of each other.
+    """
+    now = identity()
+    for run in kept:
+        if run.environment is None:
+            continue
+        was = {name: getattr(run.environment, name) for name in now} | {
+            "gpus": ", ".join(gpu.name for gpu in run.environment.gpus or []) or None
+        }
+        for name, value in now.items():
+            if not (_same_revision if name == "git_revision" else _alike)(was[name], value):
+                raise ConfigError(
+                    f"this study was started with {name} {was[name]}, and here is {value}: runs would not be repeats "
+                    f"of each other; continue with {name} {was[name]}, or set results=FOLDER to start a new study"
+                )
+
+
+def _same_revision(before: str | None, now: str | None) -> bool:
+    return before == now if before is None or now is None else same_code(before, now)
+
+
+def _alike(before: str | None, now: str | None) -> bool:
+    """Whether two versions or names are the same; one may leave out its build ("2.15.0" and "2.15.0+cu130")."""
+    if before is None or now is None:
+        return before == now
+    parts = [value.partition("+") for value in (before, now)]
+    return parts[0][0] == parts[1][0] and (parts[0][2] == parts[1][2] or not all(part[2] for part in parts))
+
+
+def check_known_code(dirty: bool) -> None:
+    """Refuses to measure with code that no commit has, unless that is asked for: no record could say what ran."""
+    if not dirty and has_changes(found := revision()):
+        raise ConfigError(
+            f"this checkout of resnetx has uncommitted changes ({found}), so that records could not name the code "
+            "that ran; commit them, or set dirty=true"
+        )
+
+
+# What ended earlier starts of a study, as the runs say that it cut short.
+#
+# Such a run is measured again, and its record replaced: the study's own record keeps what was there.
+
+UNTRACED = "killed without a trace"  # where a record was left as it was begun, and Slurm does not know the job any more
+
+
+def stops(runs: Iterable[PlannedRun]) -> Iterator[Stop]:
+    """The jobs that ended during one of these runs, by the records that they left."""
+    for run in runs:
+        try:
+            earlier = run.earlier()
+        except RecordError:
+            continue
+        if earlier and earlier.job and (why := _why(earlier)):
+            yield Stop(run=run.folder.path.name, started_at=earlier.started_at, job=earlier.job.id, ended=why)
+
+
+def _why(earlier: RunRecord) -> str:
+    """Why a job ended during a run; "" where it went on behind it."""
+    assert earlier.job is not None, "a run of a job"
+    if earlier.job.ended:
+        return earlier.job.ended
+    return (slurm.cause_of_job(earlier.job.id) or UNTRACED) if earlier.reason == UNFINISHED else ""

@@ -4,19 +4,26 @@ A point that finds no memory, or no end, is not tried again; nor are its twins.
 """
 
 import math
-from collections import Counter
+import statistics
+import time
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
 
 import msgspec
 
+from resnetx.choices import Model
 from resnetx.errors import ConfigError
 from resnetx.host import flock
 from resnetx.measure.clocks.held import held
 from resnetx.measure.launch import launcher
-from resnetx.measure.launch.results_folder import not_writable
+from resnetx.measure.launch.scratch import not_writable
 from resnetx.measure.study.plan import PlannedRun
-from resnetx.record import RunRecord, StudyFolder
+from resnetx.record import RunRecord, RunSummary, StudyFolder
+from resnetx.request import WINDOW_S, Request
+from resnetx.statistics import summarize
 
 FAILURES = 2  # of one point or twin, after which it is given up
 
@@ -87,3 +94,118 @@ def locked(folder: StudyFolder) -> Iterator[None]:
                 f"another sweep is running in {folder.path}: wait for it, or set results=FOLDER to another folder"
             ) from None
         yield
+
+
+# A sweep with a time budget: the most informative run comes next, and no run starts that would not end in time.
+#
+# First every point once, then every twin once, then what has the widest spread of all points and twins, again and
+# again.
+
+
+class Budget:
+    """Chooses runs (a `sweep.Choice`) until the time is spent.
+
+    `estimate`: seconds that a run of a request may take, before any has been seen.
+    """
+
+    def __init__(
+        self, seconds: float, estimate: Callable[[Request], float], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._clock = clock
+        self._end = clock() + seconds
+        self._estimate = estimate
+
+    def __call__(self, remaining: list[PlannedRun], ended: list[RunRecord]) -> PlannedRun | None:
+        """The next run, or None where none of those that are left would end in time."""
+        seen: dict[str, list[RunRecord]] = defaultdict(list)
+        for record in ended:
+            seen[record.request_key].append(record)
+        remaining_s = self.remaining_s()
+        lost = hopeless(ended)
+        # What has been given up costs nothing, and is told at once.
+        able = [run for run in remaining if pointless(run, lost) or self._expected_s(run, seen[run.key]) <= remaining_s]
+        return min(able, key=lambda run: self._rank(run, seen[run.key]), default=None)  # the first of equals
+
+    def remaining_s(self) -> float:
+        """Seconds until the budget is spent."""
+        return self._end - self._clock()
+
+    def _expected_s(self, run: PlannedRun, before: list[RunRecord]) -> float:
+        return statistics.fmean(record.duration_s for record in before) if before else self._estimate(run.task.request)
+
+    def _rank(self, run: PlannedRun, before: list[RunRecord]) -> tuple[int, float]:
+        """Small is first: points before twins, and wide before narrow."""
+        if not before:
+            return (0 if run.twin is None else 1, 0.0)
+        rates = [record.images_per_s for record in before if record.images_per_s]
+        return (2, -summarize(rates).spread if rates else 0.0)
+
+
+# How long runs will take, from what runs on this machine took.
+#
+# Best is a run of the same request; else the training rate (FLOP/s) and start-up time of other runs here; else an
+# assumption, reported as such.
+
+BACKWARD = 3  # a training step is about three forward passes
+# For a machine on which nothing has run. Start-up: this tool on two cores of a Xeon (imports, torchrun, DDP, DALI).
+# Rates of ResNet/8 in fp32, of one rank: 122 GFLOP/s on one core of that Xeon; the GPU's is a guess.
+ASSUMED_START_UP_S = 12.0
+ASSUMED_RATE = {"cpu": 1.2e11, "gpu": 1e13}
+
+
+@dataclass(frozen=True)
+class Estimator:
+    """Seconds of a run on this machine. `basis` says what the answers rest on."""
+
+    basis: str
+    durations_s: dict[str, float]  # of requests that have run
+    start_up_s: float
+    rates: dict[str, float]  # kind of model -> FLOP/s of one rank; "": of any
+
+    def __call__(self, request: Request) -> float:
+        if request.key in self.durations_s:
+            return self.durations_s[request.key]
+        rate = self.rates.get(request.model.kind, self.rates[""])
+        return self.start_up_s + _training_s(request, _step_flops(request) / request.gpus / rate)
+
+
+def estimator(past: Iterable[RunSummary], on_gpus: bool) -> Estimator:
+    """An estimator from the runs that this machine has on record."""
+    durations: dict[str, list[float]] = defaultdict(list)
+    rates: dict[str, list[float]] = defaultdict(list)
+    start_ups = []
+    for run in past:
+        if not run.images_per_s:
+            continue
+        durations[run.key].append(run.duration_s)
+        if run.request.measure == "step":
+            step_s = run.request.batch_size / run.images_per_s
+            start_ups.append(run.duration_s - _training_s(run.request, step_s))
+            for kind in (run.request.model.kind, ""):
+                rates[kind].append(_step_flops(run.request) / run.request.gpus / step_s)
+    if not start_ups:
+        assumed = ASSUMED_RATE["gpu" if on_gpus else "cpu"]
+        return Estimator("assumed, as no runs of this machine are recorded yet", {}, ASSUMED_START_UP_S, {"": assumed})
+    return Estimator(
+        f"from {sum(map(len, durations.values()))} runs on this machine",
+        {key: statistics.median(values) for key, values in durations.items()},
+        max(0.0, statistics.median(start_ups)),
+        {kind: statistics.median(values) for kind, values in rates.items()},
+    )
+
+
+def _training_s(request: Request, step_s: float) -> float:
+    """Seconds of the warm-up and the windows."""
+    return request.warmup * step_s + request.windows * max(WINDOW_S, request.steps * step_s)
+
+
+def _step_flops(request: Request) -> float:
+    return BACKWARD * request.batch_size * _flops_per_image(request.model, request.image_size)
+
+
+@cache
+def _flops_per_image(model: Model, image_size: int) -> int:
+    from resnetx import workloads
+    from resnetx.workloads.counts import flops_per_image
+
+    return flops_per_image(workloads.table(model, image_size))

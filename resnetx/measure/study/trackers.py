@@ -24,8 +24,8 @@ from typing import Any
 from resnetx import packages
 from resnetx.choices import NoTracker, Tracker, Wandb
 from resnetx.errors import ConfigError
-from resnetx.passwords import plain, without_passwords
 from resnetx.record import Environment, RunFolder, RunRecord
+from resnetx.variables import plain, without_passwords
 
 TAG = 64  # characters of a tag, at most
 ANSWER_S = 5  # for a server's first answer

@@ -10,16 +10,79 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import altair as alt
 import msgspec
 
-from resnetx.interconnect.system import Link, System
-from resnetx.reporting.charts.directed_lanes import Lanes, lane_layers
+from resnetx.interconnect.systems.system import Link, System
 from resnetx.reporting.charts.figure import layered
-from resnetx.reporting.charts.topology_frame import UNIT_PIXELS, Frame, head, lines, rows_of
-from resnetx.reporting.charts.topology_layout import Box, DrawnLink, boxes, route
+from resnetx.reporting.charts.topology_layout import Box, DrawnLink, Position, boxes, route
 from resnetx.units import si
+
+# The plane of a drawing of a system, and lines and arrow heads on it.
+
+WIDTH_PIXELS = 1200  # of a drawing at most
+UNIT_PIXELS = 96  # of one unit of a system file's positions, where there is room
+MARGIN = 0.15
+
+
+@dataclass(frozen=True)
+class Frame:
+    """The part of the plane that is drawn, and the pixels of one unit of it."""
+
+    left: float
+    right: float
+    bottom: float
+    top: float
+
+    @classmethod
+    def around(cls, drawn: Sequence[Box]) -> "Frame":
+        return cls(
+            min(box.at[0] - box.half[0] for box in drawn) - MARGIN,
+            max(box.at[0] + box.half[0] for box in drawn) + MARGIN,
+            min(box.at[1] - box.half[1] for box in drawn) - MARGIN,
+            max(box.at[1] + box.half[1] for box in drawn) + MARGIN,
+        )
+
+    @property
+    def width(self) -> float:
+        return self.right - self.left
+
+    @property
+    def height(self) -> float:
+        return self.top - self.bottom
+
+    @property
+    def pixels(self) -> float:
+        return min(UNIT_PIXELS, WIDTH_PIXELS / self.width)
+
+    def x(self, field: str = "x") -> alt.X:
+        return alt.X(f"{field}:Q", axis=None, scale=alt.Scale(domain=(self.left, self.right), nice=False))
+
+    def y(self, field: str = "y") -> alt.Y:
+        return alt.Y(f"{field}:Q", axis=None, scale=alt.Scale(domain=(self.bottom, self.top), nice=False))
+
+
+def head(line: Sequence[Position]) -> dict[str, float]:
+    """An arrow head a little past the middle of a line; its angle is clockwise from upward."""
+    place = 0.62 * (len(line) - 1)
+    (x0, y0), (x1, y1) = line[int(place) : int(place) + 2]
+    share = place - int(place)
+    angle = 90 - math.degrees(math.atan2(y1 - y0, x1 - x0))
+    return {"x": x0 + share * (x1 - x0), "y": y0 + share * (y1 - y0), "angle": angle}
+
+
+def lines(rows: list[dict[str, Any]], frame: Frame, opacity: float = 1.0) -> alt.Chart:
+    chart = alt.Chart(alt.InlineData(values=rows)).mark_line(opacity=opacity)
+    encoded: alt.Chart = chart.encode(frame.x(), frame.y(), order=alt.Order("order:Q"), detail=alt.Detail("line:N"))
+    return encoded
+
+
+def rows_of(points: Sequence[Position], **fields: Any) -> list[dict[str, Any]]:
+    """The points of one line as data, each with the fields that all of them have."""
+    return [{"x": round(x, 4), "y": round(y, 4), "order": order, **fields} for order, (x, y) in enumerate(points)]
+
 
 STRAND_GAP = 0.06  # between parallel lines
 
@@ -191,3 +254,72 @@ def box_layers(drawn: Sequence[Box], frame: Frame, active: Collection[str]) -> l
             frame.x("middle"), frame.y("height"), text=alt.Text("label:N")
         ),
     ]
+
+
+# Lanes drawn by their direction: an arrow for all lanes from one component to another, with their number on it.
+#
+# An arrow keeps to the right of its way, so that the opposite one lies beside it; the number stands near the sender.
+
+GAP = 0.065  # from the middle between two components to an arrow
+NUMBER_AT = 0.27  # of the way from the sender
+NUMBER_PIXELS = 11  # high
+
+
+@dataclass(frozen=True)
+class Lanes:
+    """All lanes of a link in one direction."""
+
+    name: str  # "gpu0 to gpu3"
+    line: Sequence[Position]
+    count: int
+    colour: str
+
+    @classmethod
+    def of(cls, link: Link, way: DrawnLink, colour: str) -> "list[Lanes]":
+        """Both directions of a link, or the one that has lanes."""
+        ends = ((link.a, link.b, False), (link.b, link.a, True))
+        return [
+            cls(f"{first} to {second}", way.line(GAP, backward), lanes, colour)
+            for first, second, backward in ends
+            if (lanes := link.lanes_from(first))
+        ]
+
+
+def lane_layers(arrows: Sequence[Lanes], frame: Frame, faint: bool = False) -> list[alt.Chart]:
+    """Arrows as wide as they have lanes, and their numbers in front of all of them; `faint`: their lines alone."""
+    rows = [
+        row
+        for each in arrows
+        for row in rows_of(each.line, line=each.name, width=1.2 + 0.8 * each.count, colour=each.colour)
+    ]
+    colour = alt.Color("colour:N", scale=None, legend=None)
+    width = alt.StrokeWidth("width:Q", scale=None)
+    drawn = lines(rows, frame, 0.4 if faint else 1.0).encode(color=colour, strokeWidth=width)
+    if faint:
+        return [drawn]
+    heads = [{**head(each.line), "colour": each.colour} for each in arrows]
+    numbers = [
+        {"x": x, "y": y, "lanes": str(each.count), "colour": each.colour}
+        for each in arrows
+        for x, y in [_along(each.line, NUMBER_AT)]
+    ]
+    small = frame.pixels / UNIT_PIXELS
+    labels = alt.Chart(alt.InlineData(values=numbers))
+    return [
+        drawn,
+        alt.Chart(alt.InlineData(values=heads))
+        .mark_point(shape="triangle", filled=True, size=70 * small, opacity=1)
+        .encode(frame.x(), frame.y(), alt.Angle("angle:Q", scale=None), colour),
+        labels.mark_circle(color="white", size=150 * small, opacity=1).encode(frame.x(), frame.y()),
+        labels.mark_text(fontSize=NUMBER_PIXELS * small, fontWeight=700).encode(
+            frame.x(), frame.y(), alt.Text("lanes:N"), colour
+        ),
+    ]
+
+
+def _along(line: Sequence[Position], share: float) -> Position:
+    """The point that is this share of the way along a line of equal steps."""
+    place = share * (len(line) - 1)
+    (x0, y0), (x1, y1) = line[int(place) : int(place) + 2]
+    rest = place - int(place)
+    return x0 + rest * (x1 - x0), y0 + rest * (y1 - y0)

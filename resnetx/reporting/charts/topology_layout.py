@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from resnetx.interconnect.system import Component, Link, System
+from resnetx.interconnect.systems.system import Component, Link, System
 
 Position = tuple[float, float]
 

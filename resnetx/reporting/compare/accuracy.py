@@ -13,14 +13,13 @@ from itertools import combinations
 
 from resnetx import __version__
 from resnetx.errors import ConfigError
-from resnetx.interconnect.system import load
+from resnetx.interconnect.systems.system import load
 from resnetx.record import SCHEMA
-from resnetx.record.accuracy import Accuracy, CheckedAdvantage, CheckedPoint, Total
+from resnetx.record.comparison import Accuracy, CheckedAdvantage, CheckedPoint, Total
 from resnetx.record.prediction import PredictedPoint, Prediction, digest
-from resnetx.reporting.study.labels import settings_label, varying_settings
-from resnetx.reporting.study.results import MeasuredPoint, Results
-from resnetx.reporting.systems.prediction_checks import point_words as predicted_words
-from resnetx.reporting.systems.prediction_checks import refuse_unsound
+from resnetx.reporting.study.results import MeasuredPoint, Results, settings_label, varying_settings
+from resnetx.reporting.systems.rate_ratios import point_words as predicted_words
+from resnetx.reporting.systems.rate_ratios import refuse_unsound
 from resnetx.request import Request
 from resnetx.statistics import Summary, derived, ratio
 from resnetx.variables import names_network

@@ -5,19 +5,29 @@ of them, says which differences are shown, and where the runs are too few to sho
 studies stands beside it: settings, one-GPU rates and clocks (`controls`), machines and software (`machines`).
 """
 
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 
 from resnetx import __version__
 from resnetx.record import SCHEMA, RunSummary
-from resnetx.record.comparison import ComparedPoint, ComparedStudy, Comparison, Letter, Mean, StudySide, Unmatched
-from resnetx.reporting.compare import controls
-from resnetx.reporting.compare.machines import differences
-from resnetx.reporting.compare.matched_points import match
-from resnetx.reporting.compare.pairs import Pair, baselines, mean
+from resnetx.record.comparison import (
+    Agreement,
+    ComparedPoint,
+    ComparedStudy,
+    Comparison,
+    Control,
+    Letter,
+    Mean,
+    StudySide,
+    Unmatched,
+)
+from resnetx.reporting.compare.benches import differences
+from resnetx.reporting.compare.matched_points import Pair, baselines, match, mean
 from resnetx.reporting.study.points import StudyPoint, study_points
 from resnetx.reporting.study.results import Results
-from resnetx.statistics import LEVEL, AdjustedTest, false_discovery, permutation_test, smallest_p
+from resnetx.statistics import LEVEL, AdjustedTest, Summary, false_discovery, permutation_test, smallest_p
+from resnetx.units import si, to_interval
 
 _FEWEST_TESTED = 2  # runs on a side: one has no spread
 _MOST_ADVISED = 20  # runs of a point
@@ -44,8 +54,8 @@ def compare(a: Results, b: Results, baseline: int | None = None) -> Comparison:
             *(_unmatched("B", points_b[request.key]) for request in matched.only_b),
         ],
         means=_means(pairs, over),
-        controls=[controls.one_gpu_rates(pairs), controls.clocks(pairs)],
-        tolerance=controls.TOLERANCE,
+        controls=[one_gpu_rates(pairs), clocks(pairs)],
+        tolerance=TOLERANCE,
         enough_runs=_enough_runs(sum(pair.good for pair in pairs)),
         machines=differences(runs_a, runs_b),
     )
@@ -145,3 +155,164 @@ def _mean(gpus: int, pairs: Sequence[Pair], over: Mapping[str, Pair]) -> Mean:
         speedup_points=len(speedups),
         speedup_ratio=mean(speedups) if speedups else None,
     )
+
+
+# What has to agree before a difference on several GPUs is attributed to the interconnect: one-GPU rates, and clocks.
+#
+# Tallent et al. 2017, 2.1, capped both machines at one clock and checked that one GPU was as fast in either.
+
+TOLERANCE = 0.03  # two steps of 15 MHz of a GPU's clock are 2 to 3 %
+
+_ORDER: tuple[Agreement, ...] = ("differ", "open", "agree")  # the first that any point shows is the whole's
+
+
+def one_gpu_rates(pairs: Sequence[Pair]) -> Control:
+    """Whether one GPU is as fast in both studies, with every workload."""
+    ratios = [(mean([pair.rate]), pair) for pair in pairs if pair.gpus == 1 and pair.good]
+    if not ratios:
+        return Control(name="one-GPU rate", agreement="unknown", why="no one-GPU point ran well in both")
+    judged = [agreement(ratio) for ratio, _ in ratios]
+    overall = next(each for each in _ORDER if each in judged)
+    deciding = [each for each, judgement in zip(ratios, judged, strict=True) if judgement == overall]
+    ratio, pair = max(deciding, key=lambda each: abs(math.log(each[0].median)))
+    others = f"{len(deciding)} of {len(ratios)} points, " * (len(ratios) > 1)
+    return Control(
+        name="one-GPU rate",
+        agreement=overall,
+        why=f"{others}largest difference at {pair.words}: B / A {in_words(ratio)}",
+    )
+
+
+def agreement(ratio: Summary) -> Agreement:
+    """Whether a ratio is 1 within the tolerance, is not, or may be either. A range counts as what it is worth."""
+    half = ratio.spread * ratio.median
+    low, high = (ratio.median - half, ratio.median + half) if ratio.kind == "range" else (ratio.low, ratio.high)
+    if max(1 - low, high - 1) <= TOLERANCE:
+        return "agree"
+    beyond = abs(ratio.median - 1) > TOLERANCE
+    return "differ" if beyond and not low <= 1 <= high else "open"
+
+
+def clocks(pairs: Sequence[Pair]) -> Control:
+    """Whether the GPUs ran at the same sustained clock at every point, and held one where they were locked at it."""
+    known = [
+        (pair.b.sm_clock_Hz / pair.a.sm_clock_Hz, pair)
+        for pair in pairs
+        if pair.a.sm_clock_Hz is not None and pair.b.sm_clock_Hz is not None
+    ]
+    if not known:
+        return Control(name="SM clock", agreement="unknown", why="no SM clock is recorded in both")
+    ratio, pair = max(known, key=lambda each: abs(math.log(each[0])))
+    clock_a, clock_b = (si(side.sm_clock_Hz or 0, "Hz") for side in (pair.a, pair.b))
+    why = f"largest difference at {pair.words}: {clock_a} in A, {clock_b} in B"
+    locks = [
+        _locked("A", [run for pair in pairs for run in pair.a.good_runs]),
+        _locked("B", [run for pair in pairs for run in pair.b.good_runs]),
+    ]
+    if any(locks):
+        why += "; " + ", ".join(words or f"{letter} was not locked" for letter, words in zip("AB", locks, strict=True))
+    if abs(ratio - 1) > TOLERANCE:
+        return Control(name="SM clock", agreement="differ", why=why)
+    held = not any(words and "held" not in words for words in locks)
+    return Control(name="SM clock", agreement="agree" if held else "open", why=why)
+
+
+def _locked(study: str, runs: Sequence[RunSummary]) -> str:
+    """Whether a study held the clocks that its GPUs were locked at (`clock=`); "" where they were not."""
+    asked = [run for run in runs if run.request.clock is not None]
+    if not asked:
+        return ""
+    clocks = " and ".join(dict.fromkeys(f"{run.request.clock} MHz" for run in asked))
+    failed = [run for run in asked if run.clock is None or run.clock.why_not]
+    if failed:
+        why = failed[0].clock.why_not if failed[0].clock else "its clocks could not be read"
+        return f"{study} was locked at {clocks} and did not keep to it in {len(failed)} of {len(runs)} runs ({why})"
+    return f"{study} held {clocks} in every window" + f" of {len(asked)} of {len(runs)} runs" * (len(asked) < len(runs))
+
+
+def in_words(ratio: Summary) -> str:
+    """A ratio with its ends: "1.210 (1.190 to 1.230)"."""
+    return f"{ratio.median:.3f} ({ratio.low:.3f} to {ratio.high:.3f})" if ratio.n > 1 else f"{ratio.median:.3f} (1 run)"
+
+
+# The conclusion of a comparison in sentences: the figures first, then what a difference may be due to.
+
+ENDS = {"interval": "95 % interval", "range": "range"}  # what `Summary.low` and `high` are
+
+
+def conclusion(comparison: Comparison) -> list[str]:
+    """Sentences in the order in which they matter."""
+    same = ["A and B are one study: every ratio is 1."] * (comparison.a.folder == comparison.b.folder)
+    if not comparison.means:
+        return [*same, "No point ran well in both studies: there is nothing to compare.", *_settings(comparison)]
+    return [*same, _answer(comparison), *_settings(comparison), _attribution(comparison)]
+
+
+def _answer(comparison: Comparison) -> str:
+    """The mean on the largest number of GPUs, and of how many points the runs show it."""
+    last, counts = comparison.means[-1], Counter(point.verdict for point in comparison.points)
+    few, different = counts["too few runs to decide"], counts["different"]
+    common = sum(counts.values()) - counts["not measured"]
+    value, low, high = to_interval(last.ratio.median, last.ratio.low, last.ratio.high)
+    much = f"{value} times ({low} to {high})" if last.ratio.n > 1 else f"{value} times"
+    what = f"B trains {much} as fast as A on {_gpus_in_words(last.gpus)}"
+    means = f" (geometric mean of {last.points} cases)" * (last.points > 1)
+    if few == common:
+        enough = comparison.enough_runs
+        remedy = f"repeats={enough} would decide all {common} common cases" if enough else "more repeats would"
+        return f"Not decided: {what}{means}, from too few runs; {remedy}."
+    shown = (
+        f"{different} of {common} common cases differ"
+        if different
+        else f"no difference is shown at {common - few} cases"
+    )
+    shown += f", {few} have too few runs to decide" * bool(few)
+    speedup = f" Its speed-up there is {in_words(last.speedup_ratio)} times that of A." if last.speedup_ratio else ""
+    return f"{what}{means}: {shown} (permutation tests, at most 5 % false).{speedup}"
+
+
+def _settings(comparison: Comparison) -> Iterator[str]:
+    if comparison.settings:
+        settings = [
+            f"{setting.name} ({', '.join(setting.a)} in A, {', '.join(setting.b)} in B)"
+            for setting in comparison.settings
+        ]
+        yield f"Measured with different settings, to which a difference may be due: {'; '.join(settings)}."
+
+
+def _attribution(comparison: Comparison) -> str:
+    """What differences on several GPUs may be due to, by the controls."""
+    if comparison.means[-1].gpus == 1:
+        return "Only one-GPU points ran well in both: they say nothing about the interconnect."
+    rate, clock = comparison.controls
+    tolerance = f"{100 * comparison.tolerance:.0f} %"
+    if wrong := [control for control in (rate, clock) if control.agreement == "differ"]:
+        causes = " and ".join(f"{control.name}s differ by more than {tolerance} ({control.why})" for control in wrong)
+        return (
+            f"{_upper(causes)}: a difference on several GPUs is not due to the interconnect alone; read the ratio of "
+            "speed-ups, each over its own one GPU (a faster GPU also leaves less time in which to hide communication)."
+        )
+    return _upper(_without_difference(rate, clock, tolerance))
+
+
+def _without_difference(rate: Control, clock: Control, tolerance: str) -> str:
+    if rate.agreement == "unknown":
+        return f"{rate.why}: how much of a difference is due to the interconnect is unknown; measure gpus=1 in both."
+    if rate.agreement == "open":
+        return (
+            f"whether one-GPU rates agree within {tolerance} is open ({rate.why}): a difference on several GPUs cannot "
+            "be attributed to the interconnect yet; raise repeats."
+        )
+    clocks = "SM clocks are not known" if clock.agreement == "unknown" else "so do SM clocks"
+    return (
+        f"one-GPU rates agree within {tolerance} ({rate.why}) and {clocks}: a difference on several GPUs is due to how "
+        "they exchange gradients, or to what else is listed as different."
+    )
+
+
+def _upper(sentence: str) -> str:
+    return sentence[0].upper() + sentence[1:]
+
+
+def _gpus_in_words(count: int) -> str:
+    return f"{count} GPU{'s' * (count > 1)}"

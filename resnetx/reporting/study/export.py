@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from resnetx.record import GradientBucket, RunSummary
-from resnetx.reporting.study.limits import Limits, StepPart
 from resnetx.reporting.study.points import StudyPoint
 from resnetx.reporting.study.results import Results
+from resnetx.reporting.study.scaling import Limits, StepPart
 from resnetx.reporting.table import table_of
 from resnetx.request import TwinName
 from resnetx.statistics import Summary

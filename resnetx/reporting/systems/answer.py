@@ -4,12 +4,26 @@ A case is a workload, batch and number of GPUs; it has a ratio with each library
 comparison's first, of several systems the fastest, over the next one.
 """
 
-from collections import Counter
+import statistics
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from resnetx.record.system_comparison import Estimate, SystemComparison, SystemPoint
+import msgspec
+
+from resnetx.record.system_comparison import (
+    Axis,
+    Crossing,
+    Estimate,
+    Lead,
+    Margin,
+    SystemComparison,
+    SystemPoint,
+    SystemSide,
+)
 from resnetx.reporting.systems.rate_ratios import lead, over
+from resnetx.reporting.table import table_of
+from resnetx.table import Table
 from resnetx.units import to_interval
 
 SMALLEST = 1e-30  # rate or ratio that is one
@@ -121,3 +135,195 @@ def ratio_text(ratio: Estimate, unit: str = "") -> str:
     """ "2.1 (1.5 to 2.8)"."""
     value, low, high = to_interval(ratio.value, ratio.low, ratio.high)
     return f"{value}{unit} ({low} to {high})"
+
+
+# Who leads how often, and how that agrees with the simple model: a comparison of systems in a few lines.
+
+
+@dataclass(frozen=True)
+class LeaderCount:
+    """All points on one number of GPUs with one library."""
+
+    library: str
+    gpus: int
+    ahead: dict[str, int]  # system -> points at which it leads beyond the interval
+    open: int
+    level: int
+    alone: int  # points that one system alone can run, or none
+    largest: SystemPoint | None  # with the largest margin
+
+
+def leader_counts(points: Sequence[SystemPoint]) -> Iterator[LeaderCount]:
+    """Who leads, by library and number of GPUs."""
+    groups: dict[tuple[str, int], list[SystemPoint]] = defaultdict(list)
+    for point in points:
+        groups[point.library, point.gpus].append(point)
+    for (library, gpus), group in groups.items():
+        having = [(point, point.margin) for point in group if point.margin]
+        kinds = Counter(margin.lead for _, margin in having)
+        undecided = [point for point in group if point.margin is None and any(side.open for side in point.sides)]
+        yield LeaderCount(
+            library=library,
+            gpus=gpus,
+            ahead=dict(Counter(margin.first for _, margin in having if margin.lead == "ahead")),
+            open=kinds["open"] + len(undecided),
+            level=kinds["level"],
+            alone=len(group) - len(having) - len(undecided),
+            largest=max(having, key=lambda pair: pair[1].ratio.value)[0] if having else None,
+        )
+
+
+@dataclass(frozen=True)
+class LeaderAgreement:
+    """The simple model beside the predictions, over the points with a margin and messages."""
+
+    points: int
+    same_leader: int
+    mean_difference: float  # of the ratios: simple model / predicted - 1
+    worst_difference: float
+    worst: SystemPoint
+
+
+def simple_model_agreement(points: Sequence[SystemPoint]) -> LeaderAgreement | None:
+    """How the simple model agrees with the predictions; None where nothing is sent or known of messages."""
+    comparable = [(point, point.margin) for point in points if point.margin and _speaks(point.margin)]
+    if not comparable:
+        return None
+    differences = [(_difference(margin), point) for point, margin in comparable]
+    worst, where = max(differences, key=lambda pair: abs(pair[0]))
+    return LeaderAgreement(
+        points=len(comparable),
+        same_leader=sum(margin.simple_model.ratio > 1 for _, margin in comparable if margin.simple_model),
+        mean_difference=statistics.fmean(abs(difference) for difference, _ in differences),
+        worst_difference=worst,
+        worst=where,
+    )
+
+
+def _speaks(margin: Margin) -> bool:
+    return margin.lead != "level" and margin.simple_model is not None and margin.simple_model.communication_share > 0
+
+
+def _difference(margin: Margin) -> float:
+    assert margin.simple_model, "only margins that the simple model speaks of"
+    return margin.simple_model.ratio / margin.ratio.value - 1
+
+
+# A comparison of systems as tidy tables, for spreadsheets, R and pandas; a cell is empty where nothing is predicted.
+#
+# - `points`: a row for each point and system: what it is, `iterations_per_s` and `images_per_s` with `_low` and
+# `_high`,
+#   what limits it, and who leads at this point by how much (`first`, `second`, `margin`, `lead`), beside what the simple
+#   model of Tallent et al. 2017 expects (`simple_model`).
+# - `crossings`, `claims`, `explanations`, `collectives`, `copies`: the lists of the record.
+
+
+class SystemPointRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One point on one system."""
+
+    workload: str
+    batch_size: int
+    gpus: int
+    strategy: str
+    precision: str
+    variant: str
+    gradient_bytes: int
+    intensity_per_gpu: float | None
+    system: str
+    library: str
+    outcome: str
+    reason: str
+    iterations_per_s: Estimate | None
+    images_per_s: Estimate | None
+    speedup: float | None
+    speedup_low: float | None
+    speedup_high: float | None
+    limited_by: str | None
+    limit_share: float | None
+    compute_s: float | None
+    communication_s: float | None
+    exposed_communication_s: float | None
+    compute_source: str | None
+    # Of the point, the same on each system.
+    first: str | None
+    second: str | None
+    margin: Estimate | None
+    lead: Lead | None
+    simple_model: float | None
+
+
+class CrossingRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A `Crossing`, its two neighbours in columns of their own."""
+
+    axis: Axis
+    at: float
+    below: str
+    above: str
+    library: str
+    fixed: str
+    shown: bool | None
+    between_low: float
+    between_high: float
+
+
+def tables(comparison: SystemComparison) -> dict[str, Table]:
+    """Every table that has rows, by its name."""
+    made = {
+        "points": table_of(_row(point, side) for point in comparison.points for side in point.sides),
+        "crossings": table_of(map(_crossing, comparison.crossings)),
+        "claims": table_of(comparison.claims),
+        "explanations": table_of(comparison.explanations),
+        "collectives": table_of(comparison.collectives),
+        "copies": table_of(comparison.copies),
+    }
+    return {name: table for name, table in made.items() if table.rows}
+
+
+def _row(point: SystemPoint, side: SystemSide) -> SystemPointRow:
+    margin = point.margin
+    expected = margin.simple_model if margin else None
+    return SystemPointRow(
+        workload=point.workload,
+        batch_size=point.batch_size,
+        gpus=point.gpus,
+        strategy=point.strategy,
+        precision=point.precision,
+        variant=point.variant,
+        gradient_bytes=point.gradient_bytes,
+        intensity_per_gpu=point.intensity_per_gpu,
+        system=side.system,
+        library=side.library,
+        outcome=side.outcome,
+        reason=side.reason,
+        iterations_per_s=side.iterations_per_s,
+        images_per_s=side.images_per_s,
+        speedup=side.speedup,
+        speedup_low=side.speedup_interval[0] if side.speedup_interval else None,
+        speedup_high=side.speedup_interval[1] if side.speedup_interval else None,
+        limited_by=side.limited_by,
+        limit_share=side.limit_share,
+        compute_s=side.compute_s,
+        communication_s=side.communication_s,
+        exposed_communication_s=side.exposed_communication_s,
+        compute_source=side.compute_source,
+        first=margin.first if margin else None,
+        second=margin.second if margin else None,
+        margin=margin.ratio if margin else None,
+        lead=margin.lead if margin else None,
+        simple_model=expected.ratio if expected else None,
+    )
+
+
+def _crossing(crossing: Crossing) -> CrossingRow:
+    below, above = crossing.between
+    return CrossingRow(
+        axis=crossing.axis,
+        at=crossing.at,
+        below=crossing.below,
+        above=crossing.above,
+        library=crossing.library,
+        fixed=crossing.fixed,
+        shown=crossing.shown,
+        between_low=below,
+        between_high=above,
+    )

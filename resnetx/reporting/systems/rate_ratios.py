@@ -8,10 +8,12 @@ partly the same: `SHARED_SCALING`. The errors of messages and of input are taken
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from resnetx.record.system_comparison import Estimate, Lead, SystemPoint, SystemSide
-from resnetx.reporting.systems.simple_model import equal_gpus
+from resnetx.errors import ConfigError
+from resnetx.record.prediction import PredictedPoint, Prediction
+from resnetx.record.system_comparison import Estimate, Lead, SimpleModel, SystemPoint, SystemSide
 
 # Of the variance of the error of what scaling costs, what two systems with one library share, where it is of one kind
 # (one node or several, server or all-reduce, loader or not). Counted over published rates of one source, network,
@@ -109,3 +111,85 @@ def _one_kind_of_scaling(a: SystemSide, b: SystemSide, ours: _Doubt, theirs: _Do
     """Whether what scaling costs is of one library, and of one kind: then its error is one."""
     ends = ((ours.scaling_up, theirs.scaling_up), (ours.scaling_down, theirs.scaling_down))
     return a.library == b.library and all(math.isclose(own, other, abs_tol=1e-9) for own, other in ends)
+
+
+# The simple model of Tallent et al. 2017, section 4.4, the naive baseline of every comparison of systems.
+#
+# "The expected overall DGX-1 performance advantage is therefore the workload's fraction of communication multiplied by
+# the DGX-1's `allreduce` performance advantage", as both systems have equal GPUs.
+#
+# With compute c on both and communication m1 and m2, nothing overlapping, the second system takes
+#
+#     (c + m2) / (c + m1) - 1  =  m1 / (c + m1)  x  (m2 / m1 - 1)
+#     advantage                =  share          x  all-reduce advantage
+#
+# longer. So the product is exact for steps that hide no communication, if the share is that of the first system's step
+# (the paper does not say whose). It knows neither overlap nor input, host or unequal GPUs: what a prediction says
+# beyond it is due to those.
+
+
+def simple_model(first: SystemSide, second: SystemSide) -> SimpleModel | None:
+    """What it expects of the first system over the second; None where it lacks figures, or the GPUs are not equal."""
+    if not (equal_gpus(first, second) and first.compute_s):
+        return None
+    if first.communication_s is None or second.communication_s is None:
+        return None
+    share = first.communication_s / (first.compute_s + first.communication_s)
+    advantage = second.communication_s / first.communication_s - 1 if first.communication_s > 0 else 0.0
+    return SimpleModel(communication_share=share, allreduce_advantage=advantage, ratio=1 + share * advantage)
+
+
+def equal_gpus(a: SystemSide, b: SystemSide) -> bool:
+    """Whether both have one chip, at one clock and memory rate; False where that is not known.
+
+    How long they compute says nothing: a V100 and an A100 may take the same time for other reasons.
+    """
+    if a.gpu is None or b.gpu is None:
+        return False
+    return (a.gpu.chip, a.gpu.clock_Hz, a.gpu.memory_Bps) == (b.gpu.chip, b.gpu.clock_Hz, b.gpu.memory_Bps)
+
+
+# Whether a prediction can be one: records may come from anywhere, and what follows divides and takes logarithms.
+
+ROUNDING = 1e-9  # relative: an end of an interval that is no farther inside than this is the iteration itself
+
+
+def refuse_unsound(prediction: Prediction) -> None:
+    """A `ConfigError` that names the first point whose figures cannot be those of a prediction."""
+    for point in prediction.points:
+        if problem := _problem(point):
+            raise ConfigError(
+                f"{point_words(point)} on {point.system} with {point.library}: {problem} is no prediction; make it "
+                "anew with `resnetx predict`"
+            )
+
+
+def _problem(point: PredictedPoint) -> str:
+    """What no prediction can have, in a phrase; "" where nothing is wrong."""
+    if min(point.batch_size, point.gpus) < 1 or point.gradient_bytes < 0:
+        return f"batch {point.batch_size} over {point.gpus} GPUs with {point.gradient_bytes} bytes of gradients"
+    if point.intensity_per_gpu is not None and not 0 < point.intensity_per_gpu < math.inf:
+        return f"an intensity of {point.intensity_per_gpu}"
+    if point.iteration_s is None:
+        return "an iteration without a time" if point.outcome == "ok" and not point.open else ""
+    for ends in (point.interval_s, point.interval_by_compute_s, point.interval_by_scaling_s):
+        if not _holds(ends or [point.iteration_s] * 2, point.iteration_s):
+            return f"{point.iteration_s} s within {' to '.join(map(str, ends or ()))} s"
+    parts = (point.compute_s, point.communication_s, point.exposed_communication_s, point.compute_error)
+    if any(part is not None and not 0 <= part < math.inf for part in parts):
+        return "a part or an error below zero"
+    return ""
+
+
+def _holds(ends: Sequence[float], iteration_s: float) -> bool:
+    """Whether an interval holds the iteration, but for what other sums of the same figures round to."""
+    if len(ends) != 2 or not iteration_s > 0:
+        return False
+    low_s, high_s = ends
+    return 0 <= low_s <= iteration_s * (1 + ROUNDING) and iteration_s * (1 - ROUNDING) <= high_s < math.inf
+
+
+def point_words(point: PredictedPoint) -> str:
+    """A predicted point in words."""
+    gpus = f"{point.gpus} GPU{'s' * (point.gpus > 1)}"
+    return f"{point.workload}, batch {point.batch_size}, {gpus}, {point.strategy}, {point.precision}"

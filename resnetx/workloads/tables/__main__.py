@@ -2,7 +2,7 @@
 
 from resnetx import workloads
 from resnetx.workloads import tables
-from resnetx.workloads.kinds.torchvision import installed_classifiers
+from resnetx.workloads.kinds import installed_classifiers
 from resnetx.workloads.tables import classifiers
 
 for name, (model, image_size) in tables.KEPT.items():

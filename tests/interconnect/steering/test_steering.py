@@ -9,15 +9,28 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from resnetx.errors import ConfigError
-from resnetx.interconnect.paths import nvlink_lanes
-from resnetx.interconnect.steering.best import best, receivers_added
-from resnetx.interconnect.steering.division import evaluations, exhaustive, greedy
-from resnetx.interconnect.steering.phases import PhaseChoice, phase_choice
-from resnetx.interconnect.steering.problem import Source, SteeringProblem, steering_problem
-from resnetx.interconnect.steering.receivers import within_receivers
-from resnetx.interconnect.steering.rtl import normalised, pair_rtl, received, slowest_pair, source_rtl, total_rtl
-from resnetx.interconnect.system import load
-from resnetx.interconnect.traffic import added_up
+from resnetx.interconnect.collectives.traffic import added_up
+from resnetx.interconnect.systems.paths import nvlink_lanes
+from resnetx.interconnect.systems.system import load
+from resnetx.steer.units import (
+    PhaseChoice,
+    Source,
+    SteeringProblem,
+    best,
+    evaluations,
+    exhaustive,
+    greedy,
+    normalised,
+    pair_rtl,
+    phase_choice,
+    received,
+    receivers_added,
+    slowest_pair,
+    source_rtl,
+    steering_problem,
+    total_rtl,
+    within_receivers,
+)
 
 
 def one_sender(sent, built) -> Source:

@@ -1,0 +1,1 @@
+"""Which nodes of a fleet, and pairs of nodes, are slow, and why, most likely."""

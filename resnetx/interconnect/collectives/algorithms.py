@@ -1,0 +1,336 @@
+"""The algorithms of a collective on GPUs: rings, trees and in-switch reduction of NCCL.
+
+`collective` says what this assumes, and how much depends on each assumption.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from resnetx.interconnect.collectives import library
+from resnetx.interconnect.collectives.internode import Groups, NodeNetwork, Plateau, plateau
+from resnetx.interconnect.collectives.library import Fitted, Protocol
+from resnetx.interconnect.collectives.node_rings import NodeRings
+from resnetx.interconnect.collectives.rings import IN_SWITCH_SHARE, PIECE_BYTES, TREE, TREE_SHARE, Generation, Hop
+from resnetx.interconnect.systems.graph import LaunchMode
+from resnetx.interconnect.systems.parts import GpuSpec, SwitchSpec
+from resnetx.interconnect.systems.system import System
+from resnetx.operations import Operation
+
+# One way to run a collective, as arithmetic: what it takes by size, and what the library expects it to take.
+#
+#     Algorithm("ring", fixed_s=40e-6, s_per_byte=1.75 / 130e9, limit="gpu0 to gpu1").time_s(2**26)
+#
+# An algorithm has two prices: what the library expects, by which it chooses, and what it takes. One process that drives
+# all GPUs of a node starts them one after the other, and no operation ends before the last has begun: its fixed
+# time is the longer of the two. Where nobody told who starts them (`launch_share` one half), the time is the middle of
+# both, as logarithms.
+
+# Of one process that starts all GPUs, by who starts them; None: nobody told.
+LAUNCH_SHARES: dict[LaunchMode | None, float] = {"process-per-gpu": 0.0, None: 0.5, "one-process": 1.0}
+
+
+@dataclass(frozen=True)
+class Settling:
+    """What is lost on the way to the rate of large sizes, half of it once bytes have moved for `over_s`."""
+
+    lost_s: float
+    over_s: float
+
+
+@dataclass(frozen=True)
+class Channels:
+    """One message over the channels that NCCL gives it: more of them, the more bytes there are."""
+
+    share: float  # of the array that the largest message has
+    least: int
+    most: int
+    part_bytes: int  # of one channel, beyond which the message gets twice as many
+    rate_Bps: float  # of one channel
+
+    def seconds(self, size_bytes: float) -> float:
+        count, message_bytes = self.least, self.share * size_bytes
+        while count < self.most and message_bytes > count * self.part_bytes:
+            count *= 2
+        return message_bytes / (count * self.rate_Bps)
+
+
+@dataclass(frozen=True)
+class Algorithm:
+    """Seconds = fixed + size x per byte + pieces that fill the ring + what NVSwitches take to reach their rate."""
+
+    name: str  # "ring", "tree", "nvls", "sends"
+    fixed_s: float
+    s_per_byte: float
+    limit: str  # the link that sets the rate
+    fill_s_per_byte: float = 0.0  # of one piece, over all the steps before the ring is full
+    channels: int = 1
+    settling: Settling | None = None  # None: the rate of large sizes is reached at once
+    plateau: Plateau | None = None  # between nodes
+    one_message: Channels | None = None  # of messages at once: what the largest takes by itself, if that is longer
+    protocol: str = ""  # of NCCL, where a ring has several
+    expected: tuple[float, float] | None = None  # (fixed s, s per byte) as the library expects; None: what it takes
+    launch_s: float = 0.0  # until one process has started all GPUs of a node
+    launch_share: float = 0.0  # 1: one process starts them; 0: each has its own; 1/2: not told
+
+    @property
+    def label(self) -> str:
+        """Its name, with the protocol where it has one."""
+        return f"{self.name} ({self.protocol})" if self.protocol else self.name
+
+    def time_s(self, size_bytes: float) -> float:
+        own_s = self.fixed_s + self.moving_s(size_bytes)
+        return own_s * math.pow(self.launch_ratio(size_bytes), self.launch_share)
+
+    def launch_ratio(self, size_bytes: float) -> float:
+        """How many times as long it takes if one process starts all GPUs as if each has a process of its own."""
+        return 1.0 + max(0.0, self.launch_s - self.fixed_s) / (self.fixed_s + self.moving_s(size_bytes))
+
+    def moving_s(self, size_bytes: float) -> float:
+        """The part of the time that bytes cost."""
+        moving_s = size_bytes * self.s_per_byte
+        if self.one_message:
+            moving_s = max(moving_s, self.one_message.seconds(size_bytes))
+        if self.settling:
+            moving_s += self.settling.lost_s * moving_s / (moving_s + self.settling.over_s)
+        if self.fill_s_per_byte:
+            moving_s += self.fill_s_per_byte * min(size_bytes / self.channels, PIECE_BYTES)
+        return moving_s + (self.plateau.at(size_bytes) if self.plateau else 0.0)
+
+    def with_latency(self, factor: float) -> "Algorithm":
+        """The same with that many times the time that no byte costs."""
+        extra = self.plateau and replace(self.plateau, extra_s=self.plateau.extra_s * factor)
+        return replace(self, fixed_s=self.fixed_s * factor, plateau=extra, launch_s=self.launch_s * factor)
+
+    def expected_s(self, size_bytes: float) -> float:
+        """What the library expects it to take, by which it chooses."""
+        if self.expected is None:
+            return self.time_s(size_bytes)
+        fixed_s, s_per_byte = self.expected
+        return fixed_s + size_bytes * s_per_byte
+
+
+_SWITCH_PORTS = "the GPUs' ports to the NVSwitch"
+
+
+@dataclass(frozen=True)
+class NcclAlgorithms:
+    """What a generation of NCCL can run on GPUs that are joined so inside nodes, and between them."""
+
+    system: System
+    operation: Operation
+    groups: Groups
+    generation: Generation
+    inside: NodeRings
+    between: NodeNetwork | None  # None: there is one node
+    fitted: Fitted
+
+    @property
+    def ring_Bps(self) -> float:
+        share = self.fitted.one_switch_share if self.inside.one_switch else self.fitted.pcie_ring_share
+        return min(self.planned_ring_Bps, share * self.inside.copies_Bps)
+
+    @property
+    def planned_ring_Bps(self) -> float:
+        """What the library expects; its choice depends on nothing that is fitted."""
+        return min(self.inside.ring_Bps, self._network_Bps)
+
+    @property
+    def tree_Bps(self) -> float:
+        return min(self.inside.chain_Bps, self._network_Bps)
+
+    @property
+    def tries_switches(self) -> bool:
+        return self.operation.name == "allreduce" and self.generation.in_switch_s is not None
+
+    def all(self) -> tuple[Algorithm, ...]:
+        """All that the generation tries: rings; of an allreduce also trees and in-switch reduction."""
+        tree = self.tree() if self.operation.name == "allreduce" else None
+        in_switch = self.in_switch() if self.tries_switches else None
+        launch_s = max(map(len, self.groups)) * self.fitted.launch_s
+        return tuple(replace(each, launch_s=launch_s) for each in (*self.rings(), tree, in_switch) if each)
+
+    @property
+    def staged(self) -> bool:
+        return self.inside.staged
+
+    def rings(self) -> tuple[Algorithm, ...]:
+        """The ring, in each protocol of the generation; several nodes are described with one only, Simple."""
+        if self.between or self.generation.one_ring:
+            return (self._ring(),)
+        if not self.generation.protocols:
+            return (self._ring_before_tuning(), self._ring())
+        return tuple(
+            self._ring_by(each)
+            for each in library.of_capability(self._gpu.compute_capability.value)
+            if self._on_nvlink or not each.nvlink_only
+        )
+
+    def _ring(self) -> Algorithm:
+        """Every byte goes around once for each round; steps between nodes cost the network's latency."""
+        ranks, rounds = sum(map(len, self.groups)), self.operation.rounds
+        handovers = 1 if rounds == 2 else self.generation.other_handovers
+        steps = rounds * (ranks - 1)
+        crossings = min(steps, rounds * self._nodes) if self._nodes > 1 else 0
+        hop, channels = self.generation.ring, len(self.inside.rings) or 1
+        inside_s = (steps - crossings) * self._step_s(hop)
+        between_s = self.between.crossings_s(hop, crossings, handovers, self.operation) if self.between else 0.0
+        fixed_s = hop.base_s + handovers * inside_s + between_s
+        fills = self.operation.along_a_chain and self.generation.fills_chains
+        chooses = not (self.between or self.generation.one_ring)
+        s_per_byte = self.operation.bus_factor(ranks) / self.ring_Bps
+        if self.generation.one_ring and self.operation.adds:
+            s_per_byte /= self.fitted.nccl1_adding_share
+        return Algorithm(
+            "ring",
+            self._launch_s + fixed_s,
+            s_per_byte,
+            self._limit(self.ring_Bps, self._ring_limit),
+            (ranks - 2) * channels / self.ring_Bps if fills else 0.0,
+            channels,
+            plateau=self._plateau(fixed_s, ranks, channels),
+            protocol="Simple" if chooses else "",
+            expected=(hop.base_s + inside_s, s_per_byte) if chooses else None,
+        )
+
+    def _ring_before_tuning(self) -> Algorithm:
+        """The ring of NCCL 2.0 to 2.3 in LL."""
+        ranks, ll = len(self.groups[0]), library.BEFORE_TUNING
+        steps = self.operation.rounds * (ranks - 1)
+        fixed_s = ll.base_s + steps * (ll.nvlink_s if self._on_nvlink else ll.pcie_s)
+        s_per_byte = self.operation.bus_factor(ranks) / (self.ring_Bps * ll.share[library.shape(self.operation)])
+        expected = (fixed_s, s_per_byte)
+        return Algorithm(
+            "ring", self._launch_s + fixed_s, s_per_byte, self._ring_limit, protocol="LL", expected=expected
+        )
+
+    def _ring_by(self, protocol: Protocol) -> Algorithm:
+        """A ring inside one node by one protocol of NCCL 2.4 and later."""
+        ranks, kind = len(self.groups[0]), library.shape(self.operation)
+        steps = ranks if kind == "chain" else self.operation.rounds * (ranks - 1)
+        source, factor = protocol.expected, self.operation.bus_factor(ranks)
+        simple = protocol.name == "Simple"
+        settles = simple and self._switched
+        idle = 1 + self.fitted.last_step_share / steps if settles and kind != "chain" else 1.0
+        expected_hop_s = source.nvlink_s if self._on_nvlink else source.pcie_s
+        hop_s = self._simple_hop_s if simple and self._on_nvlink else expected_hop_s
+        return Algorithm(
+            "ring",
+            self._start_s + source.base_s + protocol.handovers[kind] * steps * hop_s,
+            factor * idle / (self.ring_Bps * self.fitted.share(protocol.name, kind)),
+            self._ring_limit,
+            settling=Settling(self.fitted.rings_lost_s, self.fitted.rings_over_s) if settles else None,
+            protocol=protocol.name,
+            expected=(source.base_s + steps * expected_hop_s, factor / (self.planned_ring_Bps * source.share[kind])),
+        )
+
+    def _plateau(self, fixed_s: float, ranks: int, channels: int) -> Plateau | None:
+        if self.between is None or self.operation.name != "allreduce":
+            return None
+        return plateau(fixed_s, ranks, channels, self._gpu.compute_capability.value)
+
+    def tree(self) -> Algorithm | None:
+        """A chain inside each node and a binary tree of nodes, up and down; None where the library has no trees."""
+        hop = self.generation.tree
+        if hop is None or self.tree_Bps <= 0:
+            return None
+        ranks = sum(map(len, self.groups))
+        depth_s = (ranks / self._nodes - 1) * self._step_s(hop) + math.log2(self._nodes) * self._crossing_s(hop)
+        expected = (hop.base_s + 2 * depth_s, 1 / (self.tree_Bps * TREE_SHARE))
+        return Algorithm(
+            "tree",
+            self._start_s + expected[0],
+            expected[1],
+            self._limit(self.tree_Bps, self.inside.chain_limit),
+            expected=None if self.between else expected,
+        )
+
+    def in_switch(self) -> Algorithm | None:
+        """Each GPU sends all it has and receives its share of the sum, then sends that share and receives the rest.
+
+        None where no NVSwitch that reduces joins the GPUs, or the library does not use it.
+        """
+        capability = self._gpu.compute_capability.value
+        expected_share = next((share for least, share in IN_SWITCH_SHARE if capability >= least), None)
+        port_Bps = _port_Bps(self.system, self.groups[0])
+        ranks, switch_s = min(map(len, self.groups)), self.generation.in_switch_s
+        if expected_share is None or switch_s is None or port_Bps is None or ranks < 2:
+            return None
+        hopper = capability < 10
+        share = self.fitted.hopper_in_switch_share if hopper else expected_share
+        moved = (1 + 1 / ranks) / port_Bps
+        if self.between is None:
+            return Algorithm(
+                "nvls",
+                self._start_s + self.fitted.in_switch_s,
+                moved / share,
+                _SWITCH_PORTS,
+                settling=Settling(self.fitted.in_switch_lost_s, self.fitted.in_switch_over_s),
+                expected=(switch_s, moved / expected_share),
+            )
+        inside_s, between_s = moved / share, (2 if self._nodes > 2 else 1) / self._network_Bps
+        fixed_s = self._start_s + switch_s + 2 * math.log2(self._nodes) * self._crossing_s(TREE)
+        limit = self.between.limit if between_s > inside_s else _SWITCH_PORTS
+        return Algorithm("nvls", fixed_s, max(inside_s, between_s), limit)
+
+    @property
+    def _nodes(self) -> int:
+        return len(self.groups)
+
+    @property
+    def _network_Bps(self) -> float:
+        return self.between.bandwidth_Bps if self.between else math.inf
+
+    def _crossing_s(self, hop: Hop) -> float:
+        return self.between.crossing_s(hop) if self.between else 0.0
+
+    @property
+    def _ring_limit(self) -> str:
+        over_bus = self.ring_Bps < self.planned_ring_Bps
+        return self.inside.copies_limit if over_bus else self.inside.ring_limit
+
+    def _limit(self, bandwidth_Bps: float, inside: str) -> str:
+        return self.between.limit if self.between and bandwidth_Bps == self.between.bandwidth_Bps else inside
+
+    @property
+    def _gpu(self) -> GpuSpec:
+        return self.system.gpu_part(self.groups[0][0])
+
+    @property
+    def _launch_s(self) -> float:
+        return self._gpu.copy_s.value
+
+    @property
+    def _start_s(self) -> float:
+        """Before the first step; between nodes the fixed times of the source are taken as they are."""
+        return self._launch_s + (0.0 if self.between else self.fitted.start_s)
+
+    @property
+    def _on_nvlink(self) -> bool:
+        return self.inside.family == "nvlink"
+
+    @property
+    def _switched(self) -> bool:
+        return self._on_nvlink and self.inside.lanes is None
+
+    @property
+    def _simple_hop_s(self) -> float:
+        return self.fitted.switch_hop_s if self._switched else self.fitted.mesh_hop_s
+
+    def _step_s(self, hop: Hop) -> float:
+        return hop.nvlink_s if self.inside.family == "nvlink" else hop.pcie_s
+
+
+def _port_Bps(system: System, group: Sequence[int]) -> float | None:
+    """What one GPU's kernels get into an NVSwitch that reduces and that all of them share; None: there is none."""
+    ports: list[dict[str, float]] = []
+    for device in group:
+        links = system.neighbours[system.gpus[device].name]
+        ports.append({near: link.kernel_Bps for link, near in links if _reduces(system, near)})
+    shared = set.intersection(*map(set, ports))
+    return min(port[name] for port in ports for name in shared) if shared else None
+
+
+def _reduces(system: System, name: str) -> bool:
+    part = system.component(name).part
+    return isinstance(part, SwitchSpec) and part.reduces

@@ -1,0 +1,374 @@
+"""How far off costs of collectives are, as measured: `results/published/collective-errors.yaml`.
+
+Errors are |ln(predicted / measured)|. Each published figure is predicted with what was fitted without any machine of
+its kind (`fitting`, `compared_kinds`). What is stated for a plan is, of the figures in its band of sizes, the first of
+these of which there are enough:
+
+    system   those of its own system, library and collective; with all fitted where that is worse
+    kind     those of machines of its kind
+    any      those of all other kinds, each kind counting alike: wide, and of no machine like this one
+
+A mean is never below that of the few which are closer. Rings and messages (all-to-all, send-receive, gather, scatter)
+never stand for each other. 90 % of what is left out lies within the third: it is widened until it does.
+
+    error_of(plan, 64 * 2**20).mean
+"""
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from itertools import pairwise
+from math import ceil, log
+from typing import TYPE_CHECKING, Literal, SupportsFloat
+
+import msgspec
+
+from resnetx.interconnect.collectives.library import FOLDER
+from resnetx.interconnect.systems.graph import System
+from resnetx.loading import own_yaml
+from resnetx.operations import OPERATIONS
+from resnetx.units import size_text
+
+if TYPE_CHECKING:
+    from resnetx.interconnect.collectives.plan import CollectivePlan
+
+ERRORS_FILE = FOLDER / "collective-errors.yaml"
+BANDS_BYTES = (2**20, 2**23, 2**26)  # where the second band begins, the third and the fourth
+FEWEST = 5  # figures that make a cell by themselves
+LEVEL = 0.9
+SENDS = "sends"  # stands for the collectives that are messages; None: for those that go around rings
+SOCKET_ERROR = log(10) / 2  # `generations.SOCKET_Bps` is one figure of one machine: an order of magnitude, end to end
+
+Scope = Literal["system", "kind", "any"]  # whose figures an error is counted on
+Key = tuple[Scope, str | None, str | None, str | None, int]  # scope, its system or kind, library, collective, band
+
+
+@dataclass(frozen=True)
+class MeasuredError:
+    """|ln(predicted / measured)| of a time: the mean, what 90 % are within, from how many figures, and whose."""
+
+    mean: float
+    q90: float
+    points: int
+    source: str
+    scope: Scope = "system"
+    held_out: bool = False  # of points that calibrate the plan, each predicted from the others
+
+    @property
+    def known(self) -> bool:
+        """Whether machines of this kind were ever compared with measurements."""
+        return self.scope != "any"
+
+    @property
+    def own(self) -> bool:
+        """Whether it was counted on this very system: only then a time beyond it says something of the machine."""
+        return self.scope == "system"
+
+    @property
+    def text(self) -> str:
+        """A sentence for results."""
+        if not self.points:
+            return f"Error not known: {self.source}."
+        if not self.known:
+            return f"Error not known: {self.source}; 90 % within {self.q90:.0%}."
+        of = "held out of" if self.held_out else "mean of"
+        return f"Off by {self.mean:.1%} ({of} {self.points} {self.source}), 90 % within {self.q90:.1%}."
+
+
+@dataclass(frozen=True)
+class Residual:
+    """One published figure, and how far off its prediction is that knew of no machine of its kind."""
+
+    system: str
+    kind: str
+    library: str
+    collective: str
+    size_bytes: int
+    publication: str
+    error: float  # |ln(predicted / measured)|
+    fitted: float = 0.0  # the same by what was fitted to all figures
+    rivals: tuple[float, ...] = (0.0, 0.0)  # the same of alpha-beta and of a power law (`rivals`)
+
+    @property
+    def band(self) -> int:
+        return bisect_right(BANDS_BYTES, self.size_bytes)
+
+    @property
+    def sends(self) -> str | None:
+        """Its kind of collective; "" stands for any that goes around rings."""
+        operation = OPERATIONS.get(self.collective)
+        return SENDS if operation and operation.sends else None
+
+    @property
+    def keys(self) -> tuple[Key, Key, Key]:
+        """From the closest to the widest."""
+        return (
+            ("system", self.system, self.library, self.collective, self.band),
+            ("kind", self.kind, None, self.sends, self.band),
+            ("any", None, None, self.sends, self.band),
+        )
+
+
+class ErrorCell(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """The errors of figures that are alike; null: of any."""
+
+    scope: Scope
+    mean: float
+    q90: float
+    points: int
+    sources: list[str]
+    band: int  # index of `BANDS_BYTES`, one higher
+    of: str | None = None  # the system, or the kind
+    library: str | None = None
+    collective: str | None = None
+
+    @property
+    def key(self) -> Key:
+        return self.scope, self.of, self.library, self.collective, self.band
+
+
+class Judged(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Mean error, half-width of the 90 % interval and how many figures are in it, of one way to predict."""
+
+    mean: float
+    half_width: float
+    within: int
+    within_by_kind: float  # share, each kind counting alike
+    within_half: float  # share that is off by less than a factor of 1.5
+
+
+class BandErrors(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Figures of a band, each kind judged by all others alone: what is stated of a machine of a kind never seen."""
+
+    band: int | None  # index of `BANDS_BYTES`, one higher; null: all
+    points: int
+    kinds: int
+    model: Judged
+    alpha_beta: Judged
+    power_law: Judged
+
+    @property
+    def text(self) -> str:
+        """The sizes, in words."""
+        return "all" if self.band is None else band_text(self.band)
+
+    @property
+    def ways(self) -> tuple[tuple[str, Judged], ...]:
+        """Each way to predict, by its name."""
+        return ("the model", self.model), ("alpha-beta", self.alpha_beta), ("a power law", self.power_law)
+
+
+class KindErrors(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The figures of one kind: mean errors with all fitted, with the kind left out, and of the rivals without it."""
+
+    kind: str
+    sends: bool  # of the collectives that are messages; false: of those that go around rings, or up and down trees
+    systems: list[str]
+    points: int
+    fitted: float
+    left_out: float
+    alpha_beta: float
+    power_law: float
+    half_width: float | None  # of the interval that the other kinds give; null: of messages, for which few others are
+    within: int | None
+
+    @property
+    def name(self) -> str:
+        return self.kind + ", messages" * self.sends
+
+
+class OneSizeErrors(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Figures of ladders of rings and trees, each calibrated by its largest size and predicted without its kind."""
+
+    band: int
+    points: int
+    uncalibrated: float  # mean error without that size
+    mean: float
+    q90: float  # of each kind alike
+
+
+class ErrorTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The file."""
+
+    widened: float
+    bands: list[BandErrors]
+    kinds: list[KindErrors]
+    by_one_size: list[OneSizeErrors]
+    cells: list[ErrorCell]
+
+
+# ---- measured
+
+
+def cells(residuals: Sequence[Residual], widened: float) -> list[ErrorCell]:
+    """One for each system, library, collective and band with figures, for each kind and band, and for each band."""
+    grouped: dict[Key, list[Residual]] = {}
+    for residual in residuals:
+        for key in residual.keys:
+            grouped.setdefault(key, []).append(residual)
+    return [_cell(key, found, widened) for key, found in grouped.items()]
+
+
+def _cell(key: Key, found: Sequence[Residual], widened: float) -> ErrorCell:
+    scope, of, library, collective, band = key
+    errors = [max(each.error, each.fitted) if scope == "system" else each.error for each in found]
+    kinds = [each.kind for each in found]
+    mean, q90 = (alike(errors, kinds, widened)) if scope == "any" else (sum(errors) / len(errors), _q90(errors))
+    sources = sorted({each.publication for each in found})
+    # rounded up, so that the figure that sets it is within
+    return ErrorCell(scope, rounded(mean), rounded(q90 + 4.9e-5), len(found), sources, band, of, library, collective)
+
+
+def _q90(errors: Sequence[float]) -> float:
+    """Of a new figure, not of those that are known."""
+    return sorted(errors)[min(len(errors), ceil(LEVEL * (len(errors) + 1))) - 1]
+
+
+def alike(errors: Sequence[float], kinds: Sequence[str], widened: float = 1.0) -> tuple[float, float]:
+    """(mean, what 90 % are within) where every kind counts alike, however many figures it has; few count for less."""
+    every = sum(weight(kinds.count(kind)) for kind in set(kinds))
+    weights = [weight(kinds.count(kind)) / kinds.count(kind) / every for kind in kinds]
+    below, q90 = 0.0, 0.0
+    for error, share in sorted(zip(errors, weights, strict=True)):
+        if below >= LEVEL:
+            break
+        below, q90 = below + share, error
+    mean = sum(error * share for error, share in zip(errors, weights, strict=True))
+    return mean, widened * q90
+
+
+def weight(figures: int) -> float:
+    """Of a kind with so many figures, beside others."""
+    return min(1.0, figures / FEWEST)
+
+
+def band_text(band: int) -> str:
+    """The sizes of a band, in words."""
+    ends = [size_text(size_bytes) for size_bytes in BANDS_BYTES]
+    between = [f"{low} to {high}" for low, high in pairwise(ends)]
+    return [f"below {ends[0]}", *between, f"{ends[-1]} and more"][band]
+
+
+def rounded(error: SupportsFloat) -> float:
+    """With the digits that the file keeps."""
+    return round(float(error), 4)
+
+
+# ---- read
+
+
+@cache
+def table() -> ErrorTable:
+    """The file."""
+    return own_yaml(ERRORS_FILE, ErrorTable)
+
+
+@cache
+def _by_key() -> dict[Key, ErrorCell]:
+    return {cell.key: cell for cell in table().cells}
+
+
+def error_of(plan: "CollectivePlan", size_bytes: float) -> MeasuredError:
+    """How far off `plan.cost(size_bytes)` is: as its calibration held out, else as published figures say.
+
+    Where nobody told who starts the GPUs, it reaches from one process for all to one for each.
+    """
+    calibration, band = plan.calibration, bisect_right(BANDS_BYTES, size_bytes)
+    if calibration is not None and calibration.judged and calibration.covers(size_bytes):
+        return MeasuredError(
+            calibration.held_out_error, calibration.held_out_q90, calibration.points, calibration.source, held_out=True
+        )
+    place = _place(plan)
+    by_one = calibration is not None and calibration.points == 1 and place[1] != SOCKETS
+    error = _by_one_error(band) if by_one else _published_error(*place, band)
+    spread = plan.launch_spread(size_bytes)
+    return replace(error, mean=error.mean + spread / 2, q90=error.q90 + spread) if spread else error
+
+
+def _place(plan: "CollectivePlan") -> tuple[str, str, str, str]:
+    """(system, kind, library, collective); what is published was measured with the transport that the library takes."""
+    if plan.library == "gloo" or plan.transport == "socket":
+        return "", SOCKETS, "", plan.collective
+    kind = kind_of(plan.system, plan.staged, over_links=plan.transport in ("auto", "peer"))
+    name = system_name(plan.system) if plan.transport == "auto" else ""
+    return name, kind, plan.library, plan.collective
+
+
+def system_name(system: System) -> str:
+    """By which its figures are known: several nodes are not one, however many there are."""
+    return system.name if system.nodes == 1 else "several " + system.name.removeprefix(f"{system.nodes}x ")
+
+
+@cache
+def _by_one_error(band: int) -> MeasuredError:
+    """Of a plan that one large size calibrates: as published ladders, each by its largest size, without its kind."""
+    judged = table().by_one_size[band]
+    source = "times of published ladders, each calibrated by its largest size and predicted without its kind"
+    return MeasuredError(judged.mean, judged.q90, judged.points, source, "kind")
+
+
+@cache
+def _published_error(system: str, kind: str, library: str, collective: str, band: int) -> MeasuredError:
+    asked = Residual(system, kind, library, collective, (0, *BANDS_BYTES)[band], "", 0.0)
+    what = "messages (all-to-all, send-receive, gather, scatter)" if asked.sends else "rings or trees"
+    nothing = f"no times of {what} are published for {kind}"
+    if kind == SOCKETS:
+        return MeasuredError(SOCKET_ERROR, SOCKET_ERROR, 0, nothing, "any")
+    least_mean = least_q90 = 0.0
+    known = [_by_key()[key] for key in asked.keys if key in _by_key()]
+    if asked.sends:  # constants of messages are from their own figures: of an unknown kind they know less than rings
+        around_rings = _by_key()["any", None, None, None, band]
+        known[-1] = msgspec.structs.replace(
+            known[-1], mean=max(known[-1].mean, around_rings.mean), q90=max(known[-1].q90, around_rings.q90)
+        )
+    for cell in known:
+        least_mean, least_q90 = max(least_mean, cell.mean), max(least_q90, cell.q90)
+        if cell.points >= FEWEST:
+            break
+    source = _whose(cell)
+    if cell.scope == "any":
+        few = f"few times of {what} are published for {kind}" if len(known) > 1 else nothing
+        source = f"{few}; counted on other kinds of machines, {source}"
+    return MeasuredError(least_mean, least_q90, cell.points, source, cell.scope)
+
+
+def _whose(cell: ErrorCell) -> str:
+    """Which published points these are, in words."""
+    about = " ".join(filter(None, (cell.library, "messages" if cell.collective == SENDS else cell.collective)))
+    where = {"system": f"of {about} on {cell.of}", "kind": f"over {cell.of}", "any": "of any system"}[cell.scope]
+    sources = ", ".join(cell.sources[:3]) + (f" and {len(cell.sources) - 3} more" if len(cell.sources) > 3 else "")
+    operation = OPERATIONS.get(cell.collective or "")
+    sends = cell.collective == SENDS or (operation is not None and operation.sends is not None)
+    apart = "" if sends else ", each predicted without its kind"  # constants of messages are from their own figures
+    return f"published points {where}{apart}: {sources}"
+
+
+# Kinds of machines, by what carries a collective's data: errors of one kind say little of another.
+#
+# A kind is, inside one node, GPUs' own links (of one generation, directly or through switches), or PCI Express (of one
+# generation, from peer to peer or staged in host memory); between nodes the network, with or without access to GPU
+# memory; sockets; each of one maker's GPUs. An error is only ever counted with all machines of its kind left out of the
+# fit (`fitting`), so that it is one of a machine that the model has not seen.
+
+SOCKETS = "gloo or NCCL over sockets"
+
+
+def kind_of(system: System, staged: bool, over_links: bool = True) -> str:
+    """What carries data between GPUs. `staged`: some of it in host memory; `over_links`: their own links may."""
+    about = system.gpu_part(0).about
+    maker = next((maker for maker in ("NVIDIA", "AMD") if maker in about), "unknown")
+    if system.nodes > 1:
+        port = next(link.wire for link, _ in system.counted_links() if link.wire.family == "network")
+        return (
+            f"several nodes of {maker} GPUs, network cards {'reading' if port.peer else 'without access to'} GPU memory"
+        )
+    kinds = {component.name: component.kind for component in system.components}
+    found = set()
+    for link in system.links:
+        ends = {kinds[link.a], kinds[link.b]}
+        if over_links and link.wire.family == "nvlink" and ends in ({"gpu"}, {"gpu", "switch"}):
+            found.add(f"{link.wire.about} {'through switches' if 'switch' in ends else 'from GPU to GPU'}")
+    how = "staged in host memory" if staged else "from peer to peer"
+    generation = (system.gpu_part(0).bus or "").removeprefix("pcie")
+    return " and ".join(sorted(found)) or f"{maker} GPUs over PCI Express {generation}, {how}"

@@ -1,0 +1,229 @@
+"""Collectives that others measured, as `results/published/collectives.yaml` has them.
+
+A source, here, is what one publication says of one system.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Literal
+
+import msgspec
+
+from resnetx.interconnect.collectives.algorithms import LAUNCH_SHARES
+from resnetx.interconnect.collectives.calibration import Calibration, ComparedTime, by_times
+from resnetx.interconnect.collectives.library import FOLDER
+from resnetx.interconnect.collectives.measured import MeasuredSize
+from resnetx.interconnect.collectives.plan import CollectivePlan
+from resnetx.interconnect.systems.system import LaunchMode, System, load
+from resnetx.loading import own_yaml
+from resnetx.operations import OPERATIONS
+from resnetx.units import size
+
+Quantity = Literal["busbw_GBps", "algbw_GBps", "time_us", "ratio"]
+
+
+class Group(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Figures that are judged together."""
+
+    about: str
+
+
+class Cluster(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How nodes of the system are joined."""
+
+    nodes: int
+    network: str
+    nics: int
+    one_gpu_each: bool = False  # the first GPU of as many nodes took part, instead of the first GPUs
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Figures of one source, by GPU count (with `size`) or by size (with `gpus`)."""
+
+    source: str
+    group: str
+    system: str
+    library: str
+    launch_mode: LaunchMode | Literal["unknown"]
+    seen: bool
+    collective: str = "allreduce"
+    cluster: Cluster | None = None
+    over: str | None = None  # the system that `ratio` divides by
+    size: str | None = None
+    gpus: int | None = None
+    busbw_GBps: dict[str | int, float] | None = None
+    algbw_GBps: dict[str | int, float] | None = None
+    time_us: dict[str | int, float] | None = None
+    ratio: dict[str | int, float] | None = None
+    explained: dict[str | int, str] = {}
+    nothing_sent: bool = False  # the array has less than an element for each GPU: what a call costs, not a transfer
+
+    @property
+    def figures(self) -> tuple[Quantity, dict[str | int, float]]:
+        quantities: tuple[Quantity, ...] = ("busbw_GBps", "algbw_GBps", "time_us", "ratio")
+        given = [(quantity, figures) for quantity in quantities if (figures := getattr(self, quantity))]
+        assert len(given) == 1, f"{self.source}: expected exactly one of {quantities}"
+        return given[0]
+
+    @property
+    def told_mode(self) -> LaunchMode | None:
+        """Who started the GPUs, where the source says it."""
+        return None if self.launch_mode == "unknown" else self.launch_mode
+
+    @property
+    def publication(self) -> str:
+        """Who published it: the words before the year, the section or the file."""
+        return re.split(r" \(|, |:", self.source)[0]
+
+    def points(self) -> Iterator[tuple[str | int, int, int, float]]:
+        """(key, GPUs, bytes, figure)"""
+        for key, figure in self.figures[1].items():
+            if self.gpus is None:
+                assert self.size is not None, f"{self.source}: expected size or gpus"
+                yield key, int(key), size(self.size), figure
+            else:
+                yield key, self.gpus, size(str(key)), figure
+
+    def time_s(self, gpus: int, size_bytes: int, figure: float) -> float:
+        """One figure as the time of one operation."""
+        quantity, _ = self.figures
+        if quantity == "time_us":
+            return figure * 1e-6
+        factor = OPERATIONS[self.collective].bus_factor(gpus) if quantity == "busbw_GBps" else 1.0
+        return size_bytes * factor / (figure * 1e9)
+
+
+# system, how its nodes are joined, library, who starts the GPUs, collective, GPUs
+PlanKey = tuple[str, Cluster | None, str, LaunchMode | None, str, int]
+
+
+def load_published(name: str, cluster: Cluster | None) -> System:
+    """A system, in as many nodes as was measured."""
+    return load(name, cluster.nodes, cluster.network, cluster.nics) if cluster else load(name, nodes=1)
+
+
+def measured_devices(system: System, cluster: Cluster | None, gpus: int) -> tuple[int, ...]:
+    """The GPUs that took part."""
+    step = len(system.gpus) // system.nodes if cluster and cluster.one_gpu_each else 1
+    return tuple(range(0, gpus * step, step))
+
+
+@dataclass(frozen=True)
+class PublishedTime:
+    """One figure of one source, as a time; uncalibrated, and none that is explained."""
+
+    entry: Entry
+    gpus: int  # the first ones of the system, or of as many nodes
+    size_bytes: int
+    time_s: float
+
+    @property
+    def source(self) -> tuple[str, str]:
+        """(publication, system)"""
+        return self.entry.publication, self.entry.system
+
+    def is_of(self, system: str, library: str, collective: str, gpus: int) -> bool:
+        """Whether it is of the first `gpus` GPUs of a system's one node, whoever started them."""
+        entry = self.entry
+        own = (entry.system, entry.cluster, entry.library, entry.collective, self.gpus)
+        return own == (system, None, library, collective, gpus)
+
+    @property
+    def plan_key(self) -> PlanKey:
+        """What has one plan."""
+        entry = self.entry
+        return entry.system, entry.cluster, entry.library, entry.told_mode, entry.collective, self.gpus
+
+
+class Published(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The file."""
+
+    groups: dict[str, Group]
+    entries: list[Entry]
+
+
+@cache
+def published() -> Published:
+    """All that was published, in the order of the file."""
+    return own_yaml(FOLDER / "collectives.yaml", Published)
+
+
+@cache
+def times() -> tuple[PublishedTime, ...]:
+    """Each figure once, as a time: no ratios, none that is explained or sends nothing, no size twice of one source."""
+    found: dict[tuple[object, ...], PublishedTime] = {}
+    for entry in published().entries:
+        if entry.figures[0] == "ratio" or entry.nothing_sent:
+            continue
+        for key, gpus, size_bytes, figure in entry.points():
+            if entry.explained.get(key) is None:
+                point = PublishedTime(entry, gpus, size_bytes, entry.time_s(gpus, size_bytes, figure))
+                found.setdefault((point.source, point.plan_key, size_bytes), point)
+    return tuple(found.values())
+
+
+def published_points(system: str, library: str, collective: str, gpus: int) -> list[MeasuredSize]:
+    """What was measured on the first `gpus` GPUs of a system's one node, as times; in the order of the file."""
+    found = (each for each in times() if each.is_of(system, library, collective, gpus))
+    return [MeasuredSize(each.size_bytes, each.time_s) for each in found]
+
+
+# Published sizes and times of a machine as the calibration of its plans.
+#
+#     with_published(plan(load("dgx-a100"), "allgather")).cost(3 * 2**20)
+#
+# A ladder is of one system, library and collective, on so many GPUs: the first ones, in one node. It corrects a plan as
+# sizes that were measured here do (`calibration`), but not sizes far below its smallest: nobody measured them, and the
+# model was fitted to figures of that size band on other machines, too.
+
+FEWEST_PUBLISHED_SIZES = 6
+ALIKE = 1.1  # times as long as with a process for each GPU, from which one process for all makes a difference
+BEYOND = 2.0  # a ladder holds for sizes up to this factor below its smallest; above its largest, for all
+
+
+def with_published(plan: CollectivePlan) -> CollectivePlan:
+    """The plan, calibrated by the ladder of such plans if one is published."""
+    found = ladder(plan)
+    return plan if found is None else replace(plan, calibration=found)
+
+
+def ladder(plan: CollectivePlan) -> Calibration | None:
+    """The ladder of the first GPUs of this system's one node, of an uncalibrated plan; None: none is published."""
+    if plan.system.nodes > 1 or plan.devices != tuple(range(len(plan.devices))):
+        return None
+    published = _points(plan.system.name, plan.library, plan.collective, len(plan.devices))
+    points = [each for each in published if _started_alike(plan, each)]
+    if len({point.size_bytes for point in points}) < FEWEST_PUBLISHED_SIZES:
+        return None
+    return by_published(plan, points)
+
+
+def _started_alike(plan: CollectivePlan, point: PublishedTime) -> bool:
+    """Whether a time is of GPUs that are started as the plan's are, or so long that it hardly matters."""
+    by_one = plan.launched_by("one-process").fastest(point.size_bytes)
+    return point.entry.told_mode == plan.launch_mode or by_one.launch_ratio(point.size_bytes) <= ALIKE
+
+
+def by_published(plan: CollectivePlan, points: Iterable[PublishedTime]) -> Calibration:
+    """The calibration of an uncalibrated plan by published times of such plans."""
+    modes = {mode: plan.launched_by(mode) for mode in LAUNCH_SHARES}  # each time is held against its own
+    compared = [
+        ComparedTime(
+            each.size_bytes,
+            each.time_s,
+            modes[each.entry.told_mode].cost(each.size_bytes).time_s,
+            each.entry.publication,
+        )
+        for each in points
+    ]
+    publications = dict.fromkeys(each.publication for each in compared)
+    smallest = min(each.size_bytes for each in compared)
+    return by_times(f"published times of {', '.join(publications)}", compared, smallest / BEYOND)
+
+
+@cache
+def _points(system: str, library: str, collective: str, gpus: int) -> tuple[PublishedTime, ...]:
+    found = [each for each in times() if each.is_of(system, library, collective, gpus)]
+    return tuple(sorted(found, key=lambda each: each.size_bytes))

@@ -1,0 +1,1 @@
+"""Copies between pairs of GPUs: what they cost, which are alike, and what stands out."""

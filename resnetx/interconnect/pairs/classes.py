@@ -1,0 +1,324 @@
+"""Classes of pairs: which copies are alike, as measured, and what the described topology calls them.
+
+    classes = classify({4 * 2**20: {(0, 1): 66e-6, (0, 4): 67e-6, ...}}, names_of(load("dgx1-p100"), "auto"))
+    classes[4 * 2**20][0].name      "one NVLink"
+
+At each size, pairs fall into classes where a gap between their times is wide beside the spread within, and comes back
+(`pair_clusters`); "one class" is a possible answer. A class is named by what most of its pairs are in the topology, or
+by its place in the order of bandwidth where none is described.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import pairwise
+from statistics import median
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from resnetx.interconnect.systems.graph import System
+from resnetx.interconnect.systems.paths import Path, Transport, copy_path
+
+# Groups among the times of pairs at one size: a gap counts beside the spread on its sides, and has to come back.
+#
+# Sorted logarithms of times are split where the gap is wide in units of the spread within both sides, then each side
+# again. How wide it has to be, is what one group of pure noise reaches in 1 % of cases (Student's t of 3 degrees of
+# freedom, as times have long tails), drawn for as many values.
+#
+# Any set of values may have a gap. That it is one between classes of pairs shows elsewhere: in the opposite direction,
+# at other sizes, or in pairs with the same source or target. `repeats` compares how much alike these are with what
+# shuffled values give.
+
+Floats = npt.NDArray[np.float64]
+
+FALSE_SPLITS = 0.01  # of groups of pure noise
+FALSE_REPEATS = 0.05  # of shuffled values
+FEWEST = 4  # values: of three, none has a gap between two and two
+LEAST_SPREAD = 0.003  # relative: matrices are printed to two digits behind the point
+LEAST_GAP = 0.02  # relative: nobody chooses GPUs by less
+MANY = 24  # from so many values on, a group has at least `LEAST_OF_MANY`; below, two
+LEAST_OF_MANY = 4
+_DRAWN = 2000
+_MOST_DRAWN = 64  # values: with more of them, gaps of noise are narrower
+_SHUFFLES = 200
+_SEED = 2017
+_TAILS = 3
+
+
+def groups(logs: Sequence[float]) -> list[list[int]]:
+    """The places of the values, group by group, the smallest values first; one group where no gap is wide."""
+    order = [int(place) for place in np.argsort(logs, kind="stable")]
+    values = np.asarray(logs, dtype=float)[order]
+    return [order[start:end] for start, end in _split(values, 0, len(order))]
+
+
+def _split(values: Floats, start: int, end: int) -> list[tuple[int, int]]:
+    width, at = widest(values[start:end])
+    if width < critical(end - start) or values[start + at] - values[start + at - 1] < LEAST_GAP:
+        return [(start, end)]
+    return [*_split(values, start, start + at), *_split(values, start + at, end)]
+
+
+def widest(ordered: Floats) -> tuple[float, int]:
+    """The widest gap of ascending values in units of the spread beside it, and the place behind it; (0, 0): none."""
+    least = _least(len(ordered))
+    places = range(least, len(ordered) - least + 1)
+    scores = [(gap(ordered[:at], ordered[at:]), at) for at in places]
+    return max(scores, default=(0.0, 0))
+
+
+def gap(below: Floats, above: Floats) -> float:
+    """The gap between two groups of ascending values in units of their spread: the mean distance from their medians."""
+    apart = np.concatenate([np.abs(below - np.median(below)), np.abs(above - np.median(above))])
+    freedom = max(1, len(apart) - 2)
+    return float((above[0] - below[-1]) / max(apart.sum() / freedom, LEAST_SPREAD))
+
+
+def _least(count: int) -> int:
+    return LEAST_OF_MANY if count >= MANY else 2
+
+
+def critical(count: int) -> float:
+    """How wide the widest gap of pure noise is in one of a hundred cases."""
+    return _critical(min(count, _MOST_DRAWN)) if count >= FEWEST else np.inf
+
+
+@cache
+def _critical(count: int) -> float:
+    drawn = np.sort(np.random.default_rng(_SEED).standard_t(_TAILS, (_DRAWN, count)), axis=1)
+    least = _least(count)
+    widths = np.zeros(_DRAWN)
+    for at in range(least, count - least + 1):
+        below, above = drawn[:, :at], drawn[:, at:]
+        apart = _distances(below) + _distances(above)
+        widths = np.maximum(widths, (above[:, 0] - below[:, -1]) / (apart / max(1, count - 2)))
+    return float(np.quantile(widths, 1 - FALSE_SPLITS))
+
+
+def _distances(rows: Floats) -> Any:
+    return np.abs(rows - np.median(rows, axis=1, keepdims=True)).sum(axis=1)
+
+
+# ---- what comes back
+
+
+def repeats(ranks: Floats, sources: Sequence[int], targets: Sequence[int], mirror: Sequence[int]) -> bool:
+    """Whether values are more alike where they should be than shuffled ones are.
+
+    `ranks`: a row for each size, a column for each pair. `sources`, `targets`: a number for each pair's; `mirror`: the
+    column of the opposite pair, -1 where there is none. True where nothing is there to compare with.
+    """
+    alike = _Alike(ranks.shape, sources, targets, mirror)
+    seen = alike.measures(ranks)
+    if not len(seen):
+        return True
+    random = np.random.default_rng(_SEED)
+    shuffled = np.array([alike.measures(random.permuted(ranks, axis=1)) for _ in range(_SHUFFLES)])
+    middle, width = shuffled.mean(axis=0), shuffled.std(axis=0) + 1e-12
+    highest = ((shuffled - middle) / width).max(axis=1)
+    return bool((np.sum(highest >= ((seen - middle) / width).max() - 1e-9) + 1) / (_SHUFFLES + 1) <= FALSE_REPEATS)
+
+
+class _Alike:
+    """How alike opposite pairs, other sizes, and pairs of one source or target are; each only where there are any."""
+
+    def __init__(
+        self, shape: tuple[int, ...], sources: Sequence[int], targets: Sequence[int], mirror: Sequence[int]
+    ) -> None:
+        self.sizes, count = shape
+        self.opposite = [(place, other) for place, other in enumerate(mirror) if other >= 0]
+        self.ends = [_one_hot(end) for end in (sources, targets) if 1 < len(set(end)) < count]
+
+    def measures(self, ranks: Floats) -> Floats:
+        """Each the more alike, the higher."""
+        found = []
+        if self.opposite:
+            here, there = np.array(self.opposite).T
+            found.append(-float(np.abs(ranks[:, here] - ranks[:, there]).mean()))
+        if self.sizes > 1:
+            found.append(-float(np.mean([np.abs(a - b).mean() for a, b in pairwise(ranks)])))
+        found += [float(((ranks @ end / end.sum(axis=0)) ** 2 @ end.sum(axis=0)).sum()) for end in self.ends]
+        return np.array(found)
+
+
+def _one_hot(ends: Sequence[int]) -> Floats:
+    names = sorted(set(ends))
+    return np.array([[float(end == name) for name in names] for end in ends])
+
+
+def ranks_of(logs: Floats) -> Floats:
+    """Each row's values as places from -1 to 1; equal values share theirs."""
+    count = logs.shape[1]
+    below = (logs[:, :, None] > logs[:, None, :]).sum(axis=2)
+    above = (logs[:, :, None] < logs[:, None, :]).sum(axis=2)
+    placed: Floats = (below - above) / max(1, count - 1)
+    return placed
+
+
+Place = int | str
+Pair = tuple[Place, Place]
+Times = Mapping[int, Mapping[Pair, float]]  # size in bytes -> pair -> seconds
+
+ONE_CLASS = "one class"
+LOCAL, ROUTED, NVSWITCH = "local", "routed (two hops)", "NVSwitch"
+SAME_SWITCH, SWITCHES, SAME_SOCKET, ACROSS, NODES = (
+    "same switch", "several switches", "same socket", "across sockets", "across nodes",
+)  # fmt: skip
+FROM_NEAR_TO_FAR = (LOCAL, "NVLink", NVSWITCH, ROUTED, SAME_SWITCH, SWITCHES, SAME_SOCKET, ACROSS, NODES)
+_COUNTS = {1: "one NVLink", 2: "two NVLinks", 3: "three NVLinks", 4: "four NVLinks"}
+_MOST_COMPARED = 24  # GPUs whose pairs decide whether differences come back; more would take long and tell no more
+_MOST_SHARE = 0.75  # of a class's pairs: they name it alone
+_SOME_SHARE = 0.2  # of them: they are named as well
+
+
+# ---- as described
+
+
+@dataclass(frozen=True)
+class DescribedPair:
+    """An ordered pair of GPUs: the path of a copy, and what the topology calls it."""
+
+    path: Path
+    name: str
+
+
+def described_pairs(system: System, transport: Transport) -> list[DescribedPair]:
+    """Every ordered pair of different GPUs; with `transport=peer`, others than peers go through the host."""
+    chosen: Transport = "auto" if transport == "peer" else transport
+    gpus = range(len(system.gpus))
+    found = (copy_path(system, a, b, chosen) for a in gpus for b in gpus if a != b)
+    return [DescribedPair(path, described(system, path)) for path in found]
+
+
+def names_of(system: System, transport: Transport = "auto") -> dict[Pair, str]:
+    """What the topology calls every ordered pair of different GPUs."""
+    return {(each.path.source, each.path.target): each.name for each in described_pairs(system, transport)}
+
+
+def described(system: System, path: Path) -> str:
+    """What a path is: "one NVLink", "same switch", "across sockets"."""
+    if path.kind == "relay":
+        return ROUTED
+    if path.kind in ("local", "network"):
+        return LOCAL if path.kind == "local" else NODES
+    if path.kind == "nvlink":
+        before, _, link = path.steps[0]
+        lanes = link.lanes_from(before)
+        return _COUNTS.get(lanes, f"{lanes} NVLinks") if len(path.steps) == 1 else NVSWITCH
+    kinds = [system.component(name).kind for name in path.names]
+    crossed = [link.name for _, _, link in path.steps]
+    if kinds.count("switch") and path.names[1] == path.names[-2]:
+        return SAME_SWITCH
+    if "cpu" not in kinds or len(set(crossed)) < len(crossed):
+        return SWITCHES
+    return ACROSS if kinds.count("cpu") > 1 else SAME_SOCKET
+
+
+def distance(name: str) -> int | None:
+    """How far apart pairs of a described class are; None for a name that is not one of the topology."""
+    family = "NVLink" if name.endswith(("NVLink", "NVLinks")) else name
+    return FROM_NEAR_TO_FAR.index(family) if family in FROM_NEAR_TO_FAR else None
+
+
+# ---- as measured
+
+
+@dataclass(frozen=True)
+class PairClass:
+    """Pairs whose copies of one size take alike."""
+
+    name: str
+    pairs: tuple[Pair, ...]
+    time_s: float  # median
+    gap: float | None  # to the next slower class, in units of the spread within both; None: the slowest
+
+
+def classify(times: Times, names: Mapping[Pair, str] | None = None) -> dict[int, list[PairClass]]:
+    """The classes at each size, the fastest first. Copies within one GPU are a class of their own."""
+    apart = {size: {pair: value for pair, value in at.items() if pair[0] != pair[1]} for size, at in times.items()}
+    found = {size: groups(np.log(list(at.values())).tolist()) for size, at in apart.items()}
+    if any(len(each) > 1 for each in found.values()) and not _structured(apart):
+        found = {size: [list(range(len(at)))] for size, at in apart.items()}
+    return {size: _at_size(times[size], apart[size], found[size], names or {}) for size in times}
+
+
+def class_names(classes: Sequence[PairClass]) -> dict[Pair, str]:
+    """Pair -> the name of its class."""
+    return {pair: each.name for each in classes for pair in each.pairs}
+
+
+def _structured(times: Times) -> bool:
+    """Whether the differences between pairs come back: in the opposite direction, at other sizes, of the same GPUs."""
+    common = [pair for pair in next(iter(times.values()), {}) if all(pair in at for at in times.values())]
+    ends = list(dict.fromkeys(end for pair in common for end in pair))
+    compared = set(ends[:: -(-len(ends) // _MOST_COMPARED) or 1])  # spread over all of them
+    common = [pair for pair in common if compared.issuperset(pair)]
+    if len(common) < FEWEST:
+        return True
+    logs = np.log([[at[pair] for pair in common] for at in times.values()])
+    places = {pair: place for place, pair in enumerate(common)}
+    numbers = {place: number for number, place in enumerate(dict.fromkeys(end for pair in common for end in pair))}
+    sources, targets = ([numbers[pair[end]] for pair in common] for end in (0, 1))
+    mirror = [places.get((target, source), -1) for source, target in common]
+    return repeats(ranks_of(logs), sources, targets, mirror)
+
+
+def _at_size(
+    times: Mapping[Pair, float], apart: Mapping[Pair, float], found: Sequence[Sequence[int]], names: Mapping[Pair, str]
+) -> list[PairClass]:
+    local = tuple(pair for pair in times if pair not in apart)
+    pairs = list(apart)
+    members = [tuple(pairs[place] for place in group) for group in found if group]
+    between = _gaps([[apart[pair] for pair in group] for group in members])
+    classes = [
+        PairClass(name, group, float(median(apart[pair] for pair in group)), between[place])
+        for place, (name, group) in enumerate(zip(_named(members, names), members, strict=True))
+    ]
+    if local:
+        classes.append(PairClass(LOCAL, local, float(median(times[pair] for pair in local)), None))
+    return sorted(classes, key=lambda each: each.time_s)
+
+
+def _gaps(groups_s: Sequence[Sequence[float]]) -> list[float | None]:
+    logs = [np.sort(np.log(group)) for group in groups_s]
+    between: list[float | None] = [gap(below, above) for below, above in pairwise(logs)]
+    return [*between, None]
+
+
+def _named(members: Sequence[tuple[Pair, ...]], names: Mapping[Pair, str]) -> list[str]:
+    """The name of each class, the fastest first; no two have the same."""
+    described = [_common_name(group, names) for group in members]
+    if len(members) == 1:
+        return [described[0] if described[0] and " or " not in described[0] else ONE_CLASS]
+    if not all(described):
+        return _by_bandwidth(len(members))
+    counts, seen = Counter(described), Counter[str]()
+    told = []
+    for name in described:
+        seen[name] += 1
+        told.append(name if counts[name] == 1 else f"{name}, {_by_bandwidth(counts[name])[seen[name] - 1]}")
+    return told
+
+
+def _common_name(group: Sequence[Pair], names: Mapping[Pair, str]) -> str:
+    counts = Counter(names.get(pair, "") for pair in group)
+    name, most = counts.most_common(1)[0]
+    if most >= _MOST_SHARE * len(group):
+        return name
+    some = [each for each, count in counts.items() if each and count >= _SOME_SHARE * len(group)]
+    return " or ".join(sorted(some, key=lambda each: distance(each) or 0))
+
+
+def _by_bandwidth(count: int) -> list[str]:
+    if count == 1:
+        return [ONE_CLASS]
+    middle = {3: ["middle"]}.get(count, [f"{_ordinal(place)} fastest" for place in range(2, count)])
+    return ["fastest", *middle, "slowest"]
+
+
+def _ordinal(place: int) -> str:
+    ending = {2: "nd", 3: "rd"}.get(place, "th")
+    return f"{place}{ending}"

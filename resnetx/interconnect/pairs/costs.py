@@ -1,0 +1,301 @@
+"""What one copy between a pair of GPUs costs, by size: alone, or with a copy of the same size the other way.
+
+    path = copy_path(load("dgx1-p100"), 0, 4, "host")
+    pair_cost(path, 4 * 2**20).bandwidth_Bps
+
+A direct copy takes its latency and then size / rate. Without peer access the driver stages a copy in buffers of host
+memory, chunk by chunk: a chunk goes up to the host, then down to the other GPU, while the next one goes up. So a copy
+of one chunk pays both ways one after the other, and only a long one reaches the rate of the path:
+
+    time = latency + ways x min(size, chunk) / stage rate + (size - chunk) / rate of the path
+
+With a copy each way at once, two GPUs below one switch share its uplink: while one copy comes down, the other one goes
+up, so that their first chunks pay three ways instead of two.
+
+Four figures are fitted to a part of what Tartan measured (`pair_fitting`), the rest of it judges (`pair_errors`). The
+others are those of the path.
+
+References: Li et al. 2019, section 3.1 and Fig. 15 to 17; `results/published/pairs.yaml`.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from math import ceil
+from typing import Literal
+
+import msgspec
+
+from resnetx.interconnect.collectives.library import FOLDER
+from resnetx.interconnect.systems.graph import Link, System
+from resnetx.interconnect.systems.link_search import to_host
+from resnetx.interconnect.systems.paths import Path, PathKind, Transport, copy_path
+from resnetx.interconnect.systems.system import load
+from resnetx.loading import own_yaml
+from resnetx.units import size
+
+FIT_FILE = FOLDER / "pairs-fit.yaml"
+
+
+class PairFit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What is fitted to published pair copies."""
+
+    chunk_bytes: int = 2**20  # of a staged copy that is in one buffer of the host
+    stage_share: float = 0.9  # of a link's copy rate between GPUs that a copy between a GPU and the host gets
+    both_starts: float = 1.5  # latencies until two direct copies in opposite directions have started and ended
+    local_share: float = 0.7  # of half the memory's rate that a copy within one GPU gets
+
+
+class _FitFile(msgspec.Struct, frozen=True):
+    fitted: PairFit
+
+
+@cache
+def fitted() -> PairFit:
+    """The figures of the file."""
+    file: _FitFile = own_yaml(FIT_FILE, _FitFile)
+    return file.fitted
+
+
+@dataclass(frozen=True)
+class PairCost:
+    """One copy of one size over one path."""
+
+    path: Path
+    size_bytes: int
+    time_s: float
+    both_ways_s: float  # until this copy and one of its size the other way have both ended
+
+    @property
+    def bandwidth_Bps(self) -> float:
+        return self.size_bytes / self.time_s
+
+    @property
+    def bidirectional_Bps(self) -> float:
+        """Of both directions, summed."""
+        return 2 * self.size_bytes / self.both_ways_s
+
+
+def pair_cost(path: Path, size_bytes: int, fit: PairFit | None = None) -> PairCost:
+    """What a copy of this size costs on a path (`paths.copy_path`, `paths.routes`, `host_path`)."""
+    chosen = fit or fitted()
+    if path.kind == "local":
+        time_s = path.latency_s + size_bytes / (chosen.local_share * path.bandwidth_Bps)
+        return PairCost(path, size_bytes, time_s, 2 * time_s - path.latency_s)
+    if path.kind == "host":
+        return PairCost(path, size_bytes, *_staged_s(path, size_bytes, chosen))
+    both_s = path.latency_s + 2 * size_bytes / path.duplex_Bps
+    return PairCost(
+        path,
+        size_bytes,
+        path.latency_s + size_bytes / path.bandwidth_Bps,
+        max(both_s, chosen.both_starts * path.latency_s),
+    )
+
+
+def _staged_s(path: Path, size_bytes: int, fit: PairFit) -> tuple[float, float]:
+    """One way, and both ways at once."""
+    chunk = min(size_bytes, fit.chunk_bytes)
+    stage_s = chunk / max(fit.stage_share * _slowest_stage_Bps(path), path.bandwidth_Bps)
+    rest = size_bytes - chunk
+    ways = 3 if _shares_uplink(path) else 2
+    one_way_s = path.latency_s + 2 * stage_s + rest / path.bandwidth_Bps
+    return one_way_s, path.latency_s + ways * stage_s + 2 * rest / path.duplex_Bps
+
+
+def _slowest_stage_Bps(path: Path) -> float:
+    """Of the links between the GPUs and their hosts; of ranks on cores, which have none, of the path."""
+    return min((link.copy_Bps for link in _device_links(path)), default=path.bandwidth_Bps)
+
+
+def _shares_uplink(path: Path) -> bool:
+    """Whether what goes up crosses a link that what comes down crosses, too."""
+    crossed = [link.name for link in _device_links(path)]
+    return len(set(crossed)) < len(crossed)
+
+
+def _device_links(path: Path) -> list[Link]:
+    return [link for _, _, link in path.steps if link.wire.family not in ("smp", "network")]
+
+
+def host_path(system: System, device: int, fit: PairFit | None = None) -> Path | None:
+    """The path between a GPU and the nearest host memory, pinned; None where no CPU is described."""
+    steps = to_host(system, system.gpus[device].name)
+    if not steps:
+        return None
+    share = (fit or fitted()).stage_share
+    slowest = min((link for _, _, link in steps), key=lambda link: link.copy_Bps)
+    rate_Bps = share * slowest.copy_Bps
+    latency_s = system.gpu_part(device).copy_s.value + sum(link.wire.latency_s.value for _, _, link in steps)
+    duplex_Bps = share * min(2 * slowest.copy_Bps, slowest.duplex_Bps)
+    return Path(device, device, "pcie", steps, rate_Bps, duplex_Bps, latency_s, f"{slowest.name}, copied by the GPU")
+
+
+# Pair copies that others measured, as `results/published/pairs.yaml` has them, and what the model says of each.
+
+SYSTEM = "dgx1-p100"
+MATRIX_BYTES = 40_000_000  # of the copies that bandwidths of a matrix are of: ten million integers
+
+Direction = Literal["one-way", "both-ways"]
+
+
+class Series(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Medians over the pairs of a class, by size."""
+
+    pairs: str
+    transport: Transport
+    example: tuple[int, int]
+    time_us: dict[str | int, float]
+    both_ways_GBps: dict[str | int, float] = {}
+    fitted: list[str] = []
+    fitted_both_ways: list[str] = []
+
+
+class Matrix(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A figure of each ordered pair."""
+
+    transport: Transport
+    direction: Direction
+    bandwidth_GBps: list[list[float]] | None = None
+    latency_us: list[list[float]] | None = None
+
+
+class Published(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The file."""
+
+    series: list[Series]
+    matrices: list[Matrix]
+
+
+@dataclass(frozen=True)
+class PairFigure:
+    """One figure as a time: of one copy, or until both have ended."""
+
+    path: Path
+    direction: Direction
+    size_bytes: int
+    time_s: float
+    fitted: bool
+
+    @property
+    def kind(self) -> PathKind:
+        return self.path.kind
+
+    def predicted_s(self, fit: PairFit | None = None) -> float:
+        cost = pair_cost(self.path, self.size_bytes, fit)
+        return cost.time_s if self.direction == "one-way" else cost.both_ways_s
+
+
+@cache
+def published() -> Published:
+    """The file."""
+    found: Published = own_yaml(FOLDER / "pairs.yaml", Published)
+    return found
+
+
+@cache
+def figures() -> tuple[PairFigure, ...]:
+    """All figures that the model says something of: not those of copies that a third GPU relays."""
+    system = load(SYSTEM)
+    series = [figure for each in published().series for figure in _of_series(system, each)]
+    return (*series, *(figure for each in published().matrices for figure in _of_matrix(system, each)))
+
+
+def _of_series(system: System, series: Series) -> Iterator[PairFigure]:
+    path = copy_path(system, *series.example, series.transport)
+    for key, time_us in series.time_us.items():
+        yield PairFigure(path, "one-way", size(str(key)), time_us * 1e-6, str(key) in series.fitted)
+    for key, rate_GBps in series.both_ways_GBps.items():
+        size_bytes = size(str(key))
+        time_s = 2 * size_bytes / (rate_GBps * 1e9)
+        yield PairFigure(path, "both-ways", size_bytes, time_s, str(key) in series.fitted_both_ways)
+
+
+def _of_matrix(system: System, matrix: Matrix) -> Iterator[PairFigure]:
+    for source, row in enumerate(matrix.latency_us or matrix.bandwidth_GBps or []):
+        for target, figure in enumerate(row):
+            path = copy_path(system, source, target, "auto" if matrix.transport == "peer" else matrix.transport)
+            if path.kind == "local" or (path.kind == "host" and matrix.transport == "peer"):
+                continue
+            if matrix.latency_us:
+                yield PairFigure(path, matrix.direction, 1, figure * 1e-6, fitted=False)
+            else:
+                moved = MATRIX_BYTES * (2 if matrix.direction == "both-ways" else 1)
+                yield PairFigure(path, matrix.direction, MATRIX_BYTES, moved / (figure * 1e9), fitted=False)
+
+
+# How far off costs of pair copies are, as measured: `results/published/pairs-fit.yaml`.
+#
+# Only figures count that nothing was fitted to. Copies are told apart by the kind of their path, their direction and
+# the band of their size. Of other systems than the published one, all copies between two GPUs count.
+#
+#     error_of("dgx1-p100", "host", "one-way", 4 * 2**20).q90
+
+BANDS_BYTES = (32 * 2**10, 2 * 2**20, 32 * 2**20)  # where a latency, a first chunk, and a start no longer decide
+LEVEL = 0.9
+SOURCE = "Tartan (Li et al. 2019) on a P100 DGX-1"
+
+
+class PairError(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Relative errors of times that were not fitted."""
+
+    kind: str  # of the path; "any": all between two GPUs
+    direction: Direction
+    band: int  # index of `BANDS_BYTES`, one higher
+    figures: int
+    mean: float
+    q90: float  # that 90 % were within
+    worst: float
+    bias: float  # mean of predicted over measured, less one
+
+
+class ErrorFile(msgspec.Struct, frozen=True):
+    """The file, but for what is fitted."""
+
+    errors: list[PairError]
+
+
+def errors(figures: Iterable[PairFigure], fit: PairFit) -> list[PairError]:
+    """The errors of all figures that are not fitted, cell by cell."""
+    cells: dict[tuple[str, Direction, int], list[float]] = {}
+    for figure in figures:
+        if not figure.fitted:
+            error = figure.predicted_s(fit) / figure.time_s - 1
+            for kind in ["local"] if figure.kind == "local" else [figure.kind, "any"]:
+                cells.setdefault((kind, figure.direction, _band(figure.size_bytes)), []).append(error)
+    return [_cell(*key, found) for key, found in sorted(cells.items())]
+
+
+def _cell(kind: str, direction: Direction, band: int, found: Sequence[float]) -> PairError:
+    sizes = sorted(map(abs, found))
+    place = min(len(sizes), ceil(LEVEL * (len(sizes) + 1))) - 1
+    mean, bias = (round(sum(each) / len(found), 4) for each in (sizes, found))
+    q90, worst = (ceil(each * 1e4) / 1e4 for each in (sizes[place], sizes[-1]))
+    return PairError(kind, direction, band, len(found), mean, q90, worst, bias)
+
+
+def _band(size_bytes: int) -> int:
+    return bisect_right(BANDS_BYTES, size_bytes)
+
+
+@cache
+def _by_key() -> dict[tuple[str, Direction, int], PairError]:
+    file: ErrorFile = own_yaml(FIT_FILE, ErrorFile)
+    return {(each.kind, each.direction, each.band): each for each in file.errors}
+
+
+def error_of(system: str, kind: str, direction: Direction, size_bytes: int) -> PairError:
+    """Of copies over this kind of path; of all between two GPUs on a system of which nobody has published any."""
+    known, band = _by_key(), _band(size_bytes)
+    of_kind = known.get((kind, direction, band)) if system == SYSTEM or kind == "local" else None
+    return of_kind or known["any", direction, band]
+
+
+def tolerance(system: str, kind: str, direction: Direction, size_bytes: int) -> float:
+    """How far a time may be off before that is the machine's doing: farther than any published one was.
+
+    Never less than the mean error of all kinds of copies.
+    """
+    own = error_of(system, kind, direction, size_bytes)
+    return max(own.worst, _by_key()["any", direction, _band(size_bytes)].mean)

@@ -1,0 +1,1 @@
+"""From what other programs and the kernel say of a machine to its description as a system."""

@@ -1,0 +1,334 @@
+"""Which path a copy between two GPUs takes, and its bandwidth there, alone or with other copies.
+
+Peer traffic takes links and switches, and crosses a CPU only where its PCIe root lets it (`peer_Bps`); NVLink is
+preferred. GPUs forward nothing by themselves: where no peer path exists, a copy is staged through the memory of the
+CPUs (slower, and two GPUs under one switch then share its one port to the CPU), unless the application relays it
+through a third GPU (`routes`).
+
+References: Li et al. 2019, section 3.1; Tartan's pair matrices. Where no peer path exists, `cudaDeviceCanAccessPeer`
+says no.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal
+
+from resnetx.errors import ConfigError
+from resnetx.interconnect.systems.graph import System
+from resnetx.interconnect.systems.link_search import (
+    Flow,
+    Steps,
+    backward,
+    bus_steps,
+    fair_shares,
+    host_steps,
+    is_peer_nvlink,
+    nvlink_steps,
+    peer_steps,
+    shortest,
+    through_host,
+    to_card,
+    to_host,
+    wired_steps,
+)
+from resnetx.interconnect.systems.parts import CpuSpec, SwitchSpec
+
+# auto: as peers where possible, else through the host; pcie: the same without NVLink between GPUs
+Transport = Literal["auto", "peer", "pcie", "host", "socket"]
+PathKind = Literal["local", "nvlink", "pcie", "host", "relay", "network"]
+
+
+@dataclass(frozen=True)
+class Path:
+    """How data gets from one GPU to another, and what one large copy gets on it."""
+
+    source: int
+    target: int
+    kind: PathKind
+    steps: Steps
+    bandwidth_Bps: float  # one way
+    duplex_Bps: float  # this copy and the opposite one at once, summed, until the slower of them has ended
+    latency_s: float  # of a small copy
+    limit: str  # what sets the bandwidth: "gpu0 to gpu1", "plx0 to cpu0, staged in cpu0"
+
+    @property
+    def names(self) -> list[str]:
+        """The components on the way, both GPUs included."""
+        return [self.steps[0][0], *(step[1] for step in self.steps)] if self.steps else []
+
+
+@dataclass(frozen=True)
+class PairMatrix:
+    """Every ordered pair of GPUs: rows send, columns receive. The diagonal is a copy within one GPU."""
+
+    devices: list[int]
+    bandwidth_Bps: list[list[float | None]]  # null within a GPU whose memory no source describes
+    duplex_Bps: list[list[float | None]]
+    latency_s: list[list[float]]
+    kind: list[list[PathKind]]
+
+
+# ---- paths
+
+
+def copy_path(system: System, source: int, target: int, transport: Transport = "auto") -> Path:
+    """The path of a single copy: as peers where they can be, else staged through the host."""
+    if source != target:
+        return _path(system, source, target, transport)
+    return _local(system, source, system.gpu_part(source).memory_Bps.value)
+
+
+def _local(system: System, gpu: int, memory_Bps: float) -> Path:
+    """A copy within one GPU, which reads and writes its own memory."""
+    rate, copy_s = memory_Bps / 2, system.gpu_part(gpu).copy_s.value
+    return Path(gpu, gpu, "local", (), rate, rate, copy_s, f"memory of {system.gpus[gpu].name}")
+
+
+def routes(system: System, source: int, target: int) -> list[Path]:
+    """The paths that an application can choose from: the direct one, or each shortest relay over NVLink neighbours."""
+    direct = copy_path(system, source, target)
+    if direct.kind != "host":
+        return [direct]
+    found: list[list[int]] = []
+    ahead = deque([[source]])
+    while ahead:
+        way = ahead.popleft()
+        if found and len(way) >= len(found[0]):
+            break
+        for near in range(len(system.gpus)):
+            if near not in way and nvlink_lanes(system, way[-1], near):
+                (found if near == target else ahead).append([*way, near])
+    return [*(relay(system, way) for way in found), direct]
+
+
+def peers(system: System) -> list[list[bool]]:
+    """Which GPUs can reach each other's memory, as `cudaDeviceCanAccessPeer` says."""
+    gpus = range(len(system.gpus))
+    return [[are_peers(system, a, b) for b in gpus] for a in gpus]
+
+
+def connectivity(system: System) -> list[list[str]]:
+    """The matrix of `nvidia-smi topo -m`: X, NV2, PIX, PXB, PHB, NODE, SYS; NET between nodes, N/A without a path."""
+    gpus = range(len(system.gpus))
+    return [[nearness(system, a, b) for b in gpus] for a in gpus]
+
+
+def pair_matrix(system: System, transport: Transport = "auto") -> PairMatrix:
+    """What every pair of GPUs gets, one at a time; with `transport=peer`, others than peers go through the host."""
+    gpus = list(range(len(system.gpus)))
+    chosen: Transport = "auto" if transport == "peer" else transport
+    memory_Bps = [system.gpu_part(gpu).memory_Bps.stated for gpu in gpus]
+    rows = [
+        [_path(system, a, b, chosen) if a != b else _local(system, a, memory_Bps[a] or 0.0) for b in gpus] for a in gpus
+    ]
+
+    def rates(field: str) -> list[list[float | None]]:
+        return [[getattr(path, field) or None for path in row] for row in rows]
+
+    return PairMatrix(
+        devices=gpus,
+        bandwidth_Bps=rates("bandwidth_Bps"),
+        duplex_Bps=rates("duplex_Bps"),
+        latency_s=[[path.latency_s for path in row] for row in rows],
+        kind=[[path.kind for path in row] for row in rows],
+    )
+
+
+def are_peers(system: System, a: int, b: int) -> bool:
+    """Can the GPUs reach each other's memory?"""
+    return a == b or bool(peer_steps(system, system.gpus[a].name, system.gpus[b].name))
+
+
+def nvlink_lanes(system: System, a: int, b: int) -> int:
+    """NVLink lanes from GPU `a` to GPU `b` with nothing between."""
+    name = system.gpus[b].name
+    return sum(
+        link.lanes_from(system.gpus[a].name)
+        for link, near in system.neighbours[system.gpus[a].name]
+        if near == name and is_peer_nvlink(link)
+    )
+
+
+def relay(system: System, way: Sequence[int]) -> Path:
+    """Copies from GPU to GPU, one after the other: each begins when the one before has ended."""
+    parts = [copy_path(system, a, b) for a, b in pairwise(way)]
+    rate = 1 / sum(1 / part.bandwidth_Bps for part in parts)
+    back = 1 / sum(1 / copy_path(system, b, a).bandwidth_Bps for a, b in pairwise(way))
+    return Path(
+        source=way[0],
+        target=way[-1],
+        kind="relay",
+        steps=tuple(step for part in parts for step in part.steps),
+        bandwidth_Bps=rate,
+        duplex_Bps=2 * min(rate, back),
+        latency_s=sum(part.latency_s for part in parts),
+        limit=f"{len(parts)} copies in sequence, through {', '.join(system.gpus[gpu].name for gpu in way[1:-1])}",
+    )
+
+
+def nearness(system: System, a: int, b: int) -> str:
+    """How near two GPUs are, in the words of `nvidia-smi topo -m`; it tells of wires, not of who may use them."""
+    if a == b:
+        return "X"
+    if system.gpus[a].node != system.gpus[b].node:
+        return "NET"
+    if steps := nvlink_steps(system, system.gpus[a].name, system.gpus[b].name):
+        narrowest = min((link.leaving(before) for before, _, link in steps), key=lambda link: link.lanes)
+        return f"{narrowest.wire.word}{narrowest.lanes}"
+    steps = wired_steps(system, system.gpus[a].name, system.gpus[b].name)
+    if not steps:
+        return "N/A"
+    return "NODE" if _between_bridges(system, steps) else _DISTANCES[_distance(system, steps)]
+
+
+def _between_bridges(system: System, steps: Steps) -> bool:
+    """Whether a path goes in and out of one CPU by two host bridges of it."""
+    turns = [
+        {into.bridge, out.bridge}
+        for (_, name, into), (_, _, out) in pairwise(steps)
+        if system.component(name).kind == "cpu"
+    ]
+    return len(turns) == 1 and "" not in turns[0] and len(turns[0]) == 2
+
+
+_DISTANCES = ("PIX", "PXB", "PHB", "SYS")
+
+
+def _distance(system: System, steps: Steps) -> int:
+    """The index in `_DISTANCES` of a path that leaves NVLink between GPUs out."""
+    met = [system.component(name).kind for _, name, _ in steps[:-1]]
+    if "cpu" in met:
+        return 3 if met.count("cpu") > 1 else 2
+    return 0 if met.count("switch") <= 1 else 1
+
+
+# ---- flows
+
+
+def flow(system: System, source: int, target: int, transport: Transport = "auto") -> Flow:
+    """The flow of `copy_path`."""
+    a, b = system.gpus[source].name, system.gpus[target].name
+    if transport in ("auto", "peer") and (steps := peer_steps(system, a, b)):
+        return Flow(steps, staged=False)
+    if transport == "pcie" and (steps := bus_steps(system, a, b, cross_cpus=True)):
+        return Flow(steps, staged=False)
+    if transport == "peer":
+        raise ConfigError(f"transport=peer: {a} and {b} of {system.name} are not peers; use transport=auto or host")
+    if steps := host_steps(system, a, b):
+        return Flow(steps, staged=True)
+    raise ConfigError(f"{system.name}: {a} and {b} are not peers, and no CPU is described that could stage a copy")
+
+
+def opposite_flow(system: System, source: int, target: int, taken: Flow, transport: Transport = "auto") -> Flow:
+    """The copy the other way: over the same links, unless links of the system have more lanes one way."""
+    return flow(system, target, source, transport) if system.uneven else Flow(backward(taken.steps), taken.staged)
+
+
+def nvlink_flow(system: System, source: int, target: int) -> Flow:
+    """Peer traffic over NVLink and its switches alone; without steps where there is no such path."""
+    return Flow(nvlink_steps(system, system.gpus[source].name, system.gpus[target].name), staged=False)
+
+
+def bus_flow(system: System, source: int, target: int, transport: Transport, cross_cpus: bool) -> Flow | None:
+    """The flow that leaves the links between GPUs out: peers over PCIe, or through the host; None if there is none."""
+    a, b = system.gpus[source].name, system.gpus[target].name
+    if transport in ("auto", "peer", "pcie") and (steps := bus_steps(system, a, b, cross_cpus)):
+        return Flow(steps, staged=False)
+    steps = () if transport == "peer" else host_steps(system, a, b)
+    return Flow(steps, staged=True) if steps else None
+
+
+def host_flow(system: System, device: int) -> Flow | None:
+    """A copy from the memory of the nearest CPU to a GPU; None where no CPU is described."""
+    up = to_host(system, system.gpus[device].name)
+    return Flow(backward(up), staged=False, from_host=True) if up else None
+
+
+def network_flow(system: System, sender: int, card: str, far_card: str, receiver: int) -> Flow:
+    """From a GPU of one node to a GPU of another, out through `card` and in through `far_card`."""
+    out, staged_out = to_card(system, system.gpus[sender].name, card)
+    into, staged_into = to_card(system, system.gpus[receiver].name, far_card)
+    across = shortest(
+        system, card, {far_card}, lambda link: link.wire.family == "network", lambda c: c.kind == "switch"
+    )
+    direct = all(link.wire.peer for _, _, link in across)
+    if not direct and not staged_out:
+        out = through_host(system, system.gpus[sender].name, card)
+    if not direct and not staged_into:
+        into = through_host(system, system.gpus[receiver].name, far_card)
+    return Flow((*out, *across, *backward(into)), staged=not direct or staged_out or staged_into)
+
+
+def links_to(system: System, device: int, card: str) -> int:
+    """How many links lie between a GPU and a network card of its node."""
+    return len(to_card(system, system.gpus[device].name, card)[0])
+
+
+def distance_to(system: System, device: int, card: str) -> int:
+    """How far a network card is from a GPU, as NCCL compares cards: below one switch, several, one CPU, or beyond."""
+    return _distance(system, to_card(system, system.gpus[device].name, card)[0])
+
+
+def path_to_host(system: System, device: int) -> list[str]:
+    """The names from a GPU up to the nearest CPU; the GPU alone if no CPU is described."""
+    return [system.gpus[device].name, *(after for _, after, _ in to_host(system, system.gpus[device].name))]
+
+
+def lane_Bps(system: System, devices: Sequence[int]) -> float:
+    """What kernels get on one lane of the direct links among these GPUs (the slowest kind, if they differ)."""
+    names = {system.gpus[device].name for device in devices}
+    links = ((link.leaving(name), near) for name in names for link, near in system.neighbours[name])
+    return min(
+        link.kernel_Bps / link.lanes for link, near in links if near in names and link.lanes and is_peer_nvlink(link)
+    )
+
+
+def direct_links_name(system: System, devices: Sequence[int]) -> str:
+    """What the direct links among these GPUs are called: NVLink, XGMI."""
+    names = {system.gpus[device].name for device in devices}
+    links = ((link, near) for name in sorted(names) for link, near in system.neighbours[name])
+    return next((link.wire.peer_name for link, near in links if near in names and is_peer_nvlink(link)), "NVLink")
+
+
+def _path(system: System, source: int, target: int, transport: Transport) -> Path:
+    taken = flow(system, source, target, transport)
+    ((rate, limit),) = fair_shares(system, [taken])
+    opposite = opposite_flow(system, source, target, taken, transport)
+    both = 2 * min(share for share, _ in fair_shares(system, [taken, opposite]))
+    return Path(source, target, _kind(system, taken), taken.steps, rate, both, _latency_s(system, source, taken), limit)
+
+
+def _kind(system: System, taken: Flow) -> PathKind:
+    families = {link.wire.family for _, _, link in taken.steps}
+    if "network" in families:
+        return "network"
+    if taken.staged:
+        return "host"
+    return "nvlink" if families == {"nvlink"} else "pcie"
+
+
+def _latency_s(system: System, source: int, taken: Flow) -> float:
+    """Of a small copy. The staging latency of a CPU is of the whole copy; what lies between CPUs comes on top.
+
+    A link of PCIe counts at a GPU. Between switches and roots a small copy takes what these take: on a GX8, 4 bytes to
+    the other riser take as long as within one (Tallent et al. 2017, section 4.1), and in a server of ten GPUs peer
+    access cuts latency as dramatically across three switches as below one (ServeTheHome 2017).
+    """
+    if not taken.staged:
+        ends = {taken.steps[0][0], taken.steps[-1][1]}
+        crossed = sum(
+            link.wire.latency_s.value
+            for here, there, link in taken.steps
+            if link.wire.family != "pcie" or here in ends or there in ends
+        )
+        switches = (system.component(name).part for _, name, _ in taken.steps)
+        return (
+            system.gpu_part(source).copy_s.value
+            + crossed
+            + sum(part.latency_s.value for part in switches if isinstance(part, SwitchSpec))
+        )
+    cpus = [part for _, name, _ in taken.steps if isinstance(part := system.component(name).part, CpuSpec)]
+    between = sum(link.wire.latency_s.value for _, _, link in taken.steps if link.wire.family in ("smp", "network"))
+    return max(part.staging_s.value for part in cpus) + between

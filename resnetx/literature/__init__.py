@@ -1,0 +1,1 @@
+"""What papers and logs have published, beside what is predicted of the same: fits, errors, statements, scores."""

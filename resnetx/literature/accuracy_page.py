@@ -1,0 +1,466 @@
+"""`docs/accuracy.md`: how far off predictions were of every published rate, and which figures were fitted to what."""
+
+from collections.abc import Iterator, Sequence
+from math import log
+
+from resnetx.interconnect.collectives import errors
+from resnetx.interconnect.systems.system import parts_table
+from resnetx.literature import collectives, training
+from resnetx.literature.collectives import CollectiveRow
+from resnetx.literature.rivals import median_efficiencies
+from resnetx.literature.scaling_check import cases
+from resnetx.literature.training import TrainingRow, TrainingSummary
+from resnetx.literature.training_rates import series
+from resnetx.prediction import roofline
+from resnetx.prediction.messages import CONTENTION
+from resnetx.prediction.provenance import domains
+from resnetx.prediction.scaling_errors import KindError, scaling_errors
+from resnetx.table import GENERATED, table
+
+LOST = 0.9  # of linear scaling: what is below it loses
+
+HEAD = f"""# Accuracy of predictions
+
+{GENERATED}
+
+Every published training rate that resnetx ships, beside what it predicts. The system of a rate is left out of the fit
+of what scaling costs, whoever measured there; of several nodes, which one cluster alone has measured, the program; and
+whoever published a rate is left out of the roofline. So each error is one on something that the model has not seen,
+but for the rows that say otherwise: the host's part of a step was chosen on one machine. The figures themselves were
+known while the model was written. `resnetx predict --validate --all` prints each.
+
+- **open**: rates that nothing determines but two ends. They have no error; **held** counts the ends.
+- **mean**, **worst**: error of the predicted rate, as |ln(predicted / measured)|.
+- **linear**: mean error of "GPUs x the rate of one" (of a smaller batch: of the larger one's rate), the simplest
+  prediction there is, on the same rates.
+- **five constants**: mean error of that times the median efficiency of all other rates of these tables on as many GPUs,
+  with the same left out.
+- **held**: share of the rates within the predicted 90 % interval; **half**: its mean half width, as a logarithm.
+- **score**: the mean width of the intervals, and 20 times what they miss by (Winkler; less is better), beside those of
+  the rivals, whose intervals are what nine of ten of their own errors on other systems are within.
+"""
+
+FITTED = """## What was fitted to what
+
+- Rooflines (`resnetx/prediction/roofline.py`): three figures for each generation of GPUs, to published rates of one
+  GPU (`results/published/training.yaml`). A generation's own fit is regularised towards the fit to all: what its few
+  rates do not determine stays that of all. `python -m resnetx.literature.training_fit` fits again.
+- What scaling costs beyond messages (`resnetx/prediction/scaling_errors.py`): two figures, to the rates of several
+  GPUs of one node, and what half precision takes on several (`results/published/scaling.yaml`).
+  `python -m resnetx.literature.scaling_fit` fits again.
+- What leaves a point open between two ends (`resnetx/prediction/open_points.py`): the long end of one process that
+  drives all GPUs of a node was chosen so that it holds the rates above; the long end of half precision on several nodes
+  of other GPUs than V100s is twice what V100s take, which is assumed.
+- The host's part of a step (`resnetx/prediction/host_step.py`) is not fitted: its constants were chosen on the steps at
+  batch 1 of milabench on an H100 (`results/published/steps.yaml`), whose rows above are therefore no evidence for them.
+- What computing loses to messages beside it is assumed, not fitted; the interval reaches from nothing to all.
+- Collectives ([interconnect.md](interconnect.md)): the figures of `results/published/collectives-fit.yaml`, to
+  published times (`results/published/collectives.yaml`). `python -m resnetx.literature.collectives_fit` fits again.
+"""
+
+
+SINGLE = """AlexNet of 2017 on the P100 DGX-1 (TensorFlow, NCCL 1) is predicted from the rate of one GPU and from two
+measured all-reduces on as many GPUs, of 1 GiB and of 8 bytes. The others are predicted from descriptions alone:
+all-reduces of the layers of ResNet-50 on 16 GPUs (Shi et al. 2018), and AlexNet on 8 GPUs (Tallent et al. 2017) with
+each batch and library that the paper may mean.
+"""
+
+ROOFLINES = """Mean errors of rates of one GPU that the fit has not seen: single rates, whole networks, or all rates of
+a publisher are left out. **nine of ten**: what nine of ten rates are within. The last row is for GPUs of any other
+generation: there, whole generations are left out.
+"""
+
+LOSES = """The rates above that are more than a tenth below "GPUs x the rate of one", predicted from the rate of one and
+not open. A mean over all rates hides them: most published points hardly lose anything.
+"""
+
+LAB = """Validated on shaped TCP: iterations whose computing is replaced by idle time, between processes whose links are
+as a system's, so many times slower ([lab.md](lab.md)). Each was predicted, dated and hashed before any of them was
+measured, and none is left out. It tests the simulation of an iteration, buckets and strategies, and how messages
+share links; not NCCL's protocols, nor the times of GPUs. The errors are those of today's model; the first of these
+commands compares what was predicted then, the others measure it again (45 minutes on two cores, as root):
+
+```bash
+resnetx compare results/lab/truth/prediction results/lab/truth/study
+resnetx lab systems=dgx1-p100,gx8 -- predict study=lab-truth out=prediction
+resnetx lab systems=dgx1-p100,gx8 -- sweep study=lab-truth
+```
+"""
+
+
+COLLECTIVES = """{figures} published figures, each predicted by a fit to machines of all other kinds alone: a kind is
+what carries the data (links and their generation, directly or through switches, staged or not), of one maker's GPUs. No
+published time calibrates a prediction here. Errors are |ln(predicted / measured)|.
+`resnetx topology --validate --all` lists each figure.
+
+- **in the fit**: by the model as it ships. **left out**: without the kind; this is the error that is stated.
+- **alpha-beta**, **power law**: two textbook forms (`resnetx/literature/rivals.py`), fitted to the same other kinds.
+- **half-width**: of the 90 % interval that all other kinds give, {widened:.2f} times as wide as theirs. Each kind
+  counts alike. **within**: the figures inside. A machine of a kind that nobody measured gets this interval.
+- Messages (all-to-all, send-receive, gather, scatter) have nothing fitted. Their constants
+  (`resnetx/interconnect/collectives/sends.py`) are from SuperBench, li-plus/playground and MIT ORCD: no error of these three is of
+  unseen figures; those of NVIDIA/nccl and MGHPCC are. Too few kinds were measured to give an interval to each other.
+- Between nodes nothing is fitted, and the rates of SummitDev's CPUs are from its own figures.
+"""
+
+
+def page() -> str:
+    """The page; takes some seconds."""
+    rows = training.validate()
+    lines = [
+        HEAD,
+        *_groups(training.summaries(rows)),
+        "",
+        _constants(),
+        "",
+        "## Where scaling loses",
+        "",
+        LOSES,
+        *_losing(rows),
+        "",
+        "## In the lab",
+        "",
+        LAB,
+        *_lab(),
+        "",
+        "## By publisher",
+        "",
+        f"Rates of several GPUs, predicted from the rate of one ({len(series())} series).",
+        "",
+        *_by_publisher(rows),
+        "",
+        "## Single cases",
+        "",
+        SINGLE,
+        *_cases(rows),
+        "",
+        "## Rooflines",
+        "",
+        ROOFLINES,
+        *_rooflines(),
+        "",
+        "## Collectives",
+        "",
+        *_collectives(),
+        "",
+        "### SummitDev between nodes",
+        "",
+        *section(),
+        "",
+        "## The intervals",
+        "",
+        *_intervals(),
+        "",
+        FITTED,
+        *_figures(),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _groups(summaries: list[TrainingSummary]) -> list[str]:
+    cells = (
+        [
+            summary.about,
+            f"{summary.rows}",
+            f"{summary.open or ''}",
+            _percent(summary.mean_error),
+            _percent(summary.linear_error),
+            _percent(summary.five_constants_error),
+            _percent(summary.worst_error),
+            _percent(summary.held),
+            _percent(summary.half_width),
+            _percent(summary.score),
+            _percent(summary.linear_score),
+            _percent(summary.five_constants_score),
+        ]
+        for summary in summaries
+    )
+    errors = ["open", "mean", "linear", "five constants", "worst"]
+    intervals = ["held", "half", "score", "linear's", "five constants'"]
+    return table(["published figures", "rows", *errors, *intervals], cells)
+
+
+def _constants() -> str:
+    each = ", ".join(f"{share:.3f} on {gpus}" for gpus, share in median_efficiencies(cases()).items())
+    return f"With nothing left out, the five constants are {each} GPUs."
+
+
+def _losing(rows: Sequence[TrainingRow]) -> list[str]:
+    known = [row for row in rows if row.group.startswith((training.FROM_ONE, training.NO_PEERS))]
+    losing = [row for row in known if row.predicted and row.linear and row.measured < LOST * row.linear]
+    groups = {summary.group: summary for summary in training.summaries(losing)}
+    cells = (
+        [
+            summary.about,
+            f"{summary.rows}",
+            _percent(summary.mean_error),
+            _percent(summary.linear_error),
+            _percent(summary.five_constants_error),
+            _percent(summary.worst_error),
+            _percent(summary.held),
+        ]
+        for summary in groups.values()
+    )
+    return table(["published figures", "rows", "mean", "linear", "five constants", "worst", "held"], cells)
+
+
+def _lab() -> list[str]:
+    cells = (
+        [each.what, f"{each.points}", _percent(each.mean_error), _percent(each.worst_error), each.source]
+        for each in domains(in_lab=True)
+    )
+    return table(["in the lab", "points", "mean", "worst", "records"], cells)
+
+
+def _by_publisher(rows: Sequence[TrainingRow]) -> list[str]:
+    scaled = [row for row in rows if row.group.startswith(training.FROM_ONE)]
+    names = dict.fromkeys(row.publisher for row in scaled)
+    return table(
+        ["publisher", "rates", "open", "mean", "bias", "linear", "held"],
+        (_publisher(name, [row for row in scaled if row.publisher == name]) for name in names),
+    )
+
+
+def _publisher(name: str, rows: list[TrainingRow]) -> list[str]:
+    count = len(rows)
+    errors = [row.log_error for row in rows if row.log_error is not None]
+    linear = sum(abs(log(row.linear / row.measured)) for row in rows if row.linear is not None)
+    return [
+        name,
+        f"{count}",
+        f"{count - len(errors) or ''}",
+        _percent(sum(map(abs, errors)) / len(errors)) if errors else "",
+        f"{sum(errors) / len(errors):+.1%}" if errors else "",
+        _percent(linear / count),
+        _percent(sum(bool(row.held) for row in rows) / count),
+    ]
+
+
+def _cases(rows: Sequence[TrainingRow]) -> list[str]:
+    single = (training.CALIBRATED, training.LAYERWISE, training.ITERATIONS)
+    return table(
+        ["case", "system", "GPUs", "unit", "measured", "predicted", "error"],
+        (
+            [
+                row.what,
+                row.system,
+                f"{row.gpus}",
+                row.unit,
+                _value(row.measured),
+                "" if row.predicted is None else _value(row.predicted),
+                "" if row.error is None else f"{row.error:+.1%}",
+            ]
+            for row in rows
+            if row.group in single
+        ),
+    )
+
+
+def _rooflines() -> list[str]:
+    return table(
+        [
+            "fitted to",
+            "rates",
+            "left out singly",
+            "worst",
+            "networks",
+            "publishers",
+            "nine of ten",
+            "in half precision",
+        ],
+        map(_roofline, sorted(roofline.fits().values(), key=lambda fit: fit.generation)),
+    )
+
+
+def _roofline(fit: roofline.Roofline) -> list[str]:
+    everything = fit.generation == roofline.ALL
+    parts = (name for name, gpu in parts_table("gpus").items() if roofline.generation(gpu) == fit.generation)
+    names = dict.fromkeys(name.partition("-")[0].upper() for name in parts)
+    return [
+        "all of a stated clock" if everything else ", ".join(names),
+        f"{fit.rows}",
+        _percent(fit.error),
+        _percent(fit.worst_error),
+        _percent(fit.unseen_network_error),
+        "one publisher" if fit.unseen_source_error is None else _percent(fit.unseen_source_error),
+        _percent(fit.unseen_gpu_90 if everything else fit.error_90),
+        "" if everything else _percent(fit.half_error_90),
+    ]
+
+
+def _collectives() -> Iterator[str]:
+    measured = errors.table()
+    yield COLLECTIVES.format(figures=sum(kind.points for kind in measured.kinds), widened=measured.widened)
+    yield from table(
+        ["kind of machine", "figures", "in the fit", "left out", "alpha-beta", "power law", "half-width", "within"],
+        (
+            [
+                each.name,
+                f"{each.points}",
+                *map(_percent, (each.fitted, each.left_out, each.alpha_beta, each.power_law)),
+                _percent(each.half_width),
+                "" if each.within is None else _percent(each.within / each.points),
+            ]
+            for each in measured.kinds
+        ),
+    )
+    yield ""
+    yield from table(
+        ["size", "figures", "kinds", "by", "mean", "within x 1.5", "half-width", "within", "within, by kind"],
+        (row for band in measured.bands for row in _band(band)),
+    )
+    yield ""
+    yield "With one large size of the machine measured (`calibration=`): ladders, each calibrated by its largest size."
+    yield ""
+    yield from table(
+        ["size", "figures", "without it", "with it", "90 % within"],
+        (
+            [
+                errors.band_text(each.band),
+                f"{each.points}",
+                *map(_percent, (each.uncalibrated, each.mean, each.q90)),
+            ]
+            for each in measured.by_one_size
+        ),
+    )
+
+
+def _band(band: errors.BandErrors) -> Iterator[list[str]]:
+    for name, judged in band.ways:
+        yield [
+            band.text,
+            f"{band.points}",
+            f"{band.kinds}",
+            name,
+            *map(_percent, (judged.mean, judged.within_half, judged.half_width, judged.within / band.points)),
+            _percent(judged.within_by_kind),
+        ]
+
+
+def _intervals() -> Iterator[str]:
+    scaling = scaling_errors()
+    yield (
+        "Nine of ten measurements should lie within the interval of a prediction. It has the errors of all parts, as "
+        "the root of the sum of their squares. What scaling adds, by kind of case, are the 5th and 95th percentile of "
+        f"the errors above, {scaling.widened:.2f} times as wide: then nine of ten rates lie within intervals that are "
+        "made without their system, counted over the kinds that three systems (of several nodes, programs) show. So "
+        "they are one-sided where the misses are. A kind of fewer than eight rates has the interval of all on as many "
+        "nodes."
+    )
+    yield ""
+    yield from table(
+        ["kind", "rates", "systems", "slower by at most", "faster by at most", "held without its system"],
+        map(_interval, scaling.kinds),
+    )
+    yield ""
+    yield (
+        "Where the rates of other counts of the same series are known (`calibration=`), some of them on as many nodes "
+        "(one, several), the same is counted over the rates of such series, each given all others:"
+    )
+    yield ""
+    yield from table(
+        ["kind", "rates", "systems", "mean", "slower by at most", "faster by at most", "held without its system"],
+        (
+            [first, rates, systems, _percent(error.mean), *bounds]
+            for error in scaling.calibrated
+            for first, rates, systems, *bounds in (_interval(error),)
+        ),
+    )
+
+
+def _interval(error: KindError) -> list[str]:
+    return [
+        error.text,
+        f"{error.points}",
+        f"{error.systems}",
+        _percent(error.slower),
+        _percent(error.faster),
+        "one system" if error.held is None else _percent(error.held),
+    ]
+
+
+def _figures() -> list[str]:
+    costs = scaling_errors().costs
+    contention = ", ".join(f"{library} {share:.0%}" for library, share in CONTENTION.items())
+    fit, rows = roofline.fitted(), scaling_errors().points
+    return table(
+        ["figure", "value", "from"],
+        [
+            ["variation of a rank's steps", f"{costs.variation:.2%}", f"fitted to {rows} rates"],
+            [
+                "longer steps of V100s in half precision on several nodes",
+                f"{costs.between_half_s * 1e3:.0f} ms",
+                "the median of 8 rates of one cluster",
+            ],
+            ["longer steps where decoding keeps all cores busy", f"{costs.host_load:.0%}", "fitted to the same"],
+            ["computing lost while messages are sent", contention, "assumed"],
+            ["share of the peak, all GPUs", f"{fit.matmul_efficiency:.0%}", f"fitted to {fit.rows} rates of one GPU"],
+            ["speed-up of square kernels, all GPUs", f"{fit.square_speedup:.2f}", "fitted to the same"],
+            ["slowness of depthwise convolutions, all GPUs", f"{fit.depthwise_slowness:.1f}", "fitted to the same"],
+            ["fixed time of a pass over a layer, all GPUs", f"{fit.pass_s * 1e6:.0f} us", "assumed"],
+        ],
+    )
+
+
+def _value(value: float) -> str:
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
+
+
+def _percent(share: float | None) -> str:
+    return "" if share is None else f"{share:.1%}"
+
+
+# Collectives between the nodes of SummitDev, published and modelled, for `docs/accuracy.md`.
+
+GROUPS = {
+    "internode": "Bus bandwidth of 1 GiB, in GB/s:",
+    "internode-small": "Time of 8 bytes, in us:",
+}
+
+ABOUT = """\
+Li et al. 2019 (Tartan), Fig. 30: one GPU (P100) in each of 2 to 8 nodes, two EDR InfiniBand cards a node. Each
+cell: published, **model**, and how far off the model is. The rates of staging in host memory are taken from the
+bandwidths; no latency is fitted. In brackets: rows that do not count in the errors above.
+"""
+
+WHERE_WRONG = """\
+- All-gather and reduce-scatter of 1 GiB lose more than half of their rate at 3 and 5 nodes, but not at 6 and 7. The
+  source gives no cause; alignment would explain it: the share of each node, 2^30 / 4 / n elements of 4 bytes, is a
+  whole multiple of 8 bytes at 2, 4, 6, 7 and 8 nodes, not at 3 and 5, and NCCL of that time copied 8 bytes at once
+  only between pointers that are aligned to them (`ReduceOrCopy` of its source: "fast, 64-bit aligned path"), else
+  element by element. The model has no such path.
+- Reduce over three and more nodes is 13 to 16 % faster than the model: for data that come in and go on at once, the
+  model has one rate, that of the all-reduces. Over two nodes, its rate is between the broadcast's and the reduce's.
+- All-gather over two nodes is 14 % slower than the model; the source gives no cause.
+- All-reduce of 8 bytes over five nodes is 16 % faster than the model, whose steps all cost the same: published are 5 us
+  from four to five nodes, and 14 to 22 us for each other node. The reduce's 34 us over eight nodes are similar.
+- 8 bytes are less than an element for each GPU in all-gather and reduce-scatter over three and more nodes: the
+  published 12 us are a call that sends nothing, and the model's time is that of a transfer. These rows do not count.
+"""
+
+
+def section() -> Iterator[str]:
+    """The lines of the section."""
+    rows = collectives.validate()
+    yield ABOUT
+    for group, title in GROUPS.items():
+        yield title
+        yield ""
+        yield from _between_nodes_figures([row for row in rows if row.group == group])
+        yield ""
+    yield WHERE_WRONG.rstrip()
+
+
+def _between_nodes_figures(rows: Sequence[CollectiveRow]) -> list[str]:
+    """A line for each collective, a column for each number of nodes."""
+    counts = sorted({row.gpus for row in rows})
+    cells = {(row.collective, row.gpus): _cell(row) for row in rows}
+    return table(
+        ["collective", *(f"{count} nodes" for count in counts)],
+        ([name, *(cells[name, count] for count in counts)] for name in dict.fromkeys(row.collective for row in rows)),
+    )
+
+
+def _cell(row: CollectiveRow) -> str:
+    shown = f"{row.measured:.3g} **{row.predicted:.3g}** {row.error:+.0%}"
+    return f"({shown})" if row.explained else shown

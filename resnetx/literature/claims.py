@@ -1,0 +1,197 @@
+"""What a paper states of its systems beside what a prediction says of the same: hits and misses alike.
+
+The statements are data, a file in `results/published` for each paper; `claim_checks` has the few kinds of checks that
+they need, `claim_items` what they are checked on.
+
+Tallent et al. compared two systems over a study, which a user can predict with other settings: its file names the
+`systems` and the `study`, and its statements are checked on whatever was predicted of them. As it names no library
+generation, each statement is checked with every library that was predicted. What decides a statement that misses is
+searched for by `resnetx.literature.paper_causes`, and kept (`explanations`).
+
+The other papers have `cases` of their own (a system, a library, a transport), which `resnetx.literature.papers` predicts.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from itertools import groupby
+
+import msgspec
+
+from resnetx.interconnect.systems.paths import Transport
+from resnetx.literature.claim_checks import CHECKS, Claim, ClaimCase, Items
+from resnetx.literature.claim_items import (
+    COPIES,
+    TRAFFIC,
+    WORKLOADS,
+    Item,
+    of_collectives,
+    of_copies,
+    of_points,
+    of_workloads,
+)
+from resnetx.loading import own_yaml
+from resnetx.record.system_comparison import CheckedClaim, CollectivePoint, CopyPoint, Outcome, SystemPoint
+from resnetx.settings.files import CONFIGS
+
+# A wheel carries `results/published` beside `configs`.
+PUBLISHED = CONFIGS.parent / "results" / "published"
+
+PAPERS = ("tallent2017", "tallent2017-fig1", "li2019", "sth2017", "shi2018", "anderson2018")  # the files of statements
+COMPARED = "tallent2017"  # the one whose comparison `compare` makes
+WITHOUT_SETTINGS = (WORKLOADS, COPIES, TRAFFIC)  # kinds of items that no library and no strategy changes
+
+
+Value = str | bool | int | float | list[str | int] | dict[str, float]  # of a setting
+
+
+class PaperSetting(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A setting that the paper's own comparison was made with, and where it says so."""
+
+    value: Value
+    why: str
+
+
+class Option(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One way in which something may have been that the paper leaves open: settings of the command line."""
+
+    about: str
+    settings: dict[str, Value]
+
+
+class Assumption(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Something that the paper leaves open, and the ways in which it may have been."""
+
+    about: str
+    options: dict[str, Option]
+    only_with: dict[str, list[str]] = {}  # options of another assumption, without which this one changes nothing
+
+
+class LeftOut(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A statement that is not checked."""
+
+    section: str
+    says: str
+    why: str
+
+
+class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Something that a paper compares: a system, and what messages take there."""
+
+    system: str
+    library: str | None = None  # null: the system's
+    transport: Transport = "auto"
+    nodes: int | None = None  # null: the system's, or one
+    network: str | None = None
+    nics: int | None = None
+    devices: list[int] = []  # which GPUs take part, as many of them as a statement says; none: all
+    settings: dict[str, Value] = {}  # of its points, beside those of the paper
+    points: bool = False  # whether the paper's workloads are predicted on it
+
+
+class Claims(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a file of published statements says."""
+
+    title: str  # of the paper: "Tallent et al. 2017"
+    systems: list[str] = []  # of the comparison that the paper made; none: it has cases
+    study: str = ""
+    cases: dict[str, Case] = {}
+    workloads: list[dict[str, Value]] = []  # of the points of its cases, each in settings of the command line
+    networks: list[str] = []  # workloads of which no more than the variables is known (`tensorflow_networks`)
+    settings: dict[str, PaperSetting] = {}
+    assumptions: dict[str, Assumption] = {}
+    tolerance: float
+    seen: bool  # whether its figures were known while the model was written; a statement may say otherwise
+    claims: list[Claim]
+    left_out: list[LeftOut]
+
+
+def check_claims(
+    points: Sequence[SystemPoint], collectives: Sequence[CollectivePoint] = (), copies: Sequence[CopyPoint] = ()
+) -> list[CheckedClaim]:
+    """Every statement of the paper of a comparison, for every variant of the points; none of other systems."""
+    stated = published(COMPARED)
+    there = {side.system for point in points for side in point.sides}
+    if not there.issuperset(stated.systems):
+        return []
+    copied = [copy for copy in copies if copy.system in stated.systems]
+    return check_paper(COMPARED, [*of_points(points, stated.systems), *of_messages(points, collectives, copied)])
+
+
+def of_messages(
+    points: Sequence[SystemPoint], collectives: Sequence[CollectivePoint], copies: Sequence[CopyPoint]
+) -> list[Item]:
+    """What is checked besides points: their workloads, and messages alone."""
+    return [*of_workloads(points), *of_collectives(collectives), *of_copies(copies)]
+
+
+def check_paper(paper: str, items: Iterable[Item]) -> list[CheckedClaim]:
+    """Every statement of a paper, for every variant of the items."""
+    variants = _by_variant(items)
+    return [checked for claim in published(paper).claims for checked in _checked(claim, variants, paper)]
+
+
+def _by_variant(items: Iterable[Item]) -> dict[str, Items]:
+    """Variant -> the items of each kind: its own, and those that no setting changes."""
+    kinds: dict[str, dict[str, list[Item]]] = defaultdict(lambda: defaultdict(list))
+    for item in items:
+        kinds[item.variant][item.of].append(item)
+    unchanged = {kind: kinds[kind][kind] for kind in WITHOUT_SETTINGS if kind in kinds}
+    return {variant: {**unchanged, **own} for variant, own in kinds.items()}
+
+
+# ---- counting -------------------------------------------------------------------------------------------------------
+
+_OF_ALL: tuple[Outcome, ...] = ("miss", "open", "not predicted", "hit", "given")  # of what all has to agree, the first
+
+
+def counted(checked: Iterable[CheckedClaim]) -> list[CheckedClaim]:
+    """Each sentence of a paper once for each library, with the outcome of all that is checked of it.
+
+    A hit is what holds in every check of the sentence, and under each way in which what the paper leaves open may have
+    been; where these ways differ it is open. What repeats another statement is left out.
+    """
+    sentences = groupby(
+        (each for each in checked if not each.repeats), lambda each: (each.paper, each.section, each.says)
+    )
+    found: list[CheckedClaim] = []
+    for _, rows in sentences:
+        by_variant: dict[str, list[CheckedClaim]] = defaultdict(list)
+        for row in rows:
+            by_variant[row.variant].append(row)
+        found += map(_of_sentence, by_variant.values())
+    return found
+
+
+def _of_sentence(rows: Sequence[CheckedClaim]) -> CheckedClaim:
+    ways: dict[str, list[CheckedClaim]] = defaultdict(list)
+    for row in rows:
+        ways[row.alternative].append(row)
+    first, *others = (min(way, key=lambda row: _OF_ALL.index(row.outcome)) for way in ways.values())
+    if any(other.outcome != first.outcome for other in others):
+        return msgspec.structs.replace(first, outcome="open", cause="")
+    return first
+
+
+# ---- files ----------------------------------------------------------------------------------------------------------
+
+
+@cache
+def published(name: str) -> Claims:
+    """A file of statements that comes with resnetx."""
+    return own_yaml(PUBLISHED / f"{name}.yaml", Claims)
+
+
+def _checked(claim: Claim, variants: Mapping[str, Items], paper: str) -> Iterator[CheckedClaim]:
+    """One statement, in every variant that has items of its kind; a paper with cases has none left out."""
+    stated = published(paper)
+    tolerance, seen = claim.tolerance or stated.tolerance, stated.seen if claim.seen is None else claim.seen
+    there = {
+        variant: items
+        for variant, items in variants.items()
+        if claim.of in items and (claim.of not in WITHOUT_SETTINGS or claim.of == variant)
+    }
+    if stated.cases and not there:
+        yield ClaimCase(claim, "", {}, tolerance, paper, seen).not_predicted(0)
+    for variant, items in there.items():
+        yield from CHECKS[claim.check](ClaimCase(claim, variant, items, tolerance, paper, seen))

@@ -1,0 +1,178 @@
+"""Searches what decides the statements of the paper: predicts its grid under all combinations of what it leaves open.
+
+    resnetx compare systems=[dgx1-p100,gx8] study=paper explain=true
+    python -m resnetx.literature.paper_causes        writes results/published/tallent2017-causes.yaml
+
+What is left open, and in which ways it may have been, is in `results/published/tallent2017.yaml`. A setting that
+is given and that an assumption would change settles that assumption.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+import yaml
+
+from resnetx import progress
+from resnetx.api import message_costs
+from resnetx.api.calibrations import Calibrations, calibrations
+from resnetx.api.curves import Curve, curves
+from resnetx.api.message_costs import is_the_papers, left_to_the_paper
+from resnetx.api.predict import points_on
+from resnetx.api.predict_settings import by_framework, fabrics, setting_of, split, wanted_of
+from resnetx.errors import ConfigError
+from resnetx.interconnect.collectives.measured import MeasuredCollective, MeasuredSize
+from resnetx.interconnect.collectives.plan import plan
+from resnetx.interconnect.systems import system
+from resnetx.literature.claims import Assumption, Claims, check_claims, published
+from resnetx.literature.explanations import KEPT, Causes, Combination, Supposed, all_combinations, explain
+from resnetx.operations import OPERATIONS
+from resnetx.prediction import provenance
+from resnetx.prediction.scenario import Fabric
+from resnetx.record.system_comparison import CheckedClaim, CollectivePoint, Estimate
+from resnetx.reporting.systems.comparison import side_by_side
+from resnetx.reporting.systems.rate_ratios import over
+from resnetx.settings.verbs import group_of
+from resnetx.study import Point
+
+HEAD = """\
+# Which combinations of what Tallent et al. 2017 leave open (tallent2017.yaml, assumptions) make its statements hold.
+# `python -m resnetx.literature.paper_causes` writes this file; tests/api/test_paper_causes.py holds it equal to the search.
+"""
+
+
+def search(asked: Point) -> Causes:
+    """What decides the statements of the paper, with these settings given."""
+    stated = published("tallent2017")
+    if not is_the_papers(asked):
+        systems = ",".join(stated.systems)
+        raise ConfigError(
+            f"explain=true: only for the comparison of a paper; expected systems=[{systems}] study={stated.study}"
+        )
+    all_open = {name: _left_open(each, asked) for name, each in stated.assumptions.items()}
+    left = {name: each for name, each in all_open.items() if each is not None}
+    searched, memory = all_combinations(left), _Memory()
+    with progress.counting("combinations", len(searched)) as advance:
+        outcomes = []
+        for combination in searched:
+            outcomes.append((combination, _checked(asked, _settings(left, combination), memory)))
+            advance(1)
+    return msgspec.structs.replace(explain(stated, outcomes), supposed=list(_supposed(stated)))
+
+
+def _left_open(assumption: Assumption, asked: Mapping[str, Any]) -> Assumption | None:
+    """An assumption as the command line leaves it: whole, with the one option that it chooses, or with none of them."""
+    changed = {group_of(key) for option in assumption.options.values() for key in option.settings}
+    if changed.isdisjoint(map(group_of, asked)):
+        return assumption
+    settings = {key: each.value for key, each in left_to_the_paper(asked).items()} | dict(asked)
+    alike = {name: each for name, each in assumption.options.items() if each.settings.items() <= settings.items()}
+    if not alike:
+        return None
+    nearest = max(alike, key=lambda name: len(alike[name].settings))
+    return msgspec.structs.replace(assumption, options={nearest: alike[nearest]})
+
+
+def _settings(assumptions: Mapping[str, Assumption], combination: Combination) -> Point:
+    chosen_of = (assumptions[name].options[option].settings for name, option in combination.items())
+    return {key: value for settings in chosen_of for key, value in settings.items()}
+
+
+# ---- one combination ------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class _Memory:
+    """What combinations share, as it takes time to make."""
+
+    curves: dict[str, list[Curve]] = field(default_factory=dict)
+    fabrics: dict[str, Fabric] = field(default_factory=dict)
+    collectives: dict[str, list[CollectivePoint]] = field(default_factory=dict)
+
+
+def _checked(asked: Point, settings: Point, memory: _Memory) -> list[CheckedClaim]:
+    """The statements under one combination; what neither it nor the user sets is as in the paper."""
+    left = {key: each.value for key, each in left_to_the_paper({**asked, **settings}).items()}
+    own, workload = split({**asked, **left, **settings})
+    key = repr(sorted(workload.items()))
+    trained = []
+    for of_framework in by_framework(own):
+        name = f"{key} {of_framework.framework}"
+        if name not in memory.curves:
+            memory.curves[name] = list(curves([], workload, wanted_of(of_framework)))
+        trained += [(each, setting_of(of_framework)) for each in memory.curves[name]]
+    on = [memory.fabrics.setdefault(_name(each), each) for each in fabrics(own, calibrations(own.calibration_files))]
+    points = provenance.sealed_points(points_on(on, trained))
+    machines = {fabric.described.name: fabric.described for fabric in on}
+    libraries = ",".join(fabric.library for fabric in on)
+    if libraries not in memory.collectives:
+        memory.collectives[libraries] = list(message_costs.collectives(points, machines))
+    sides = side_by_side(points, list(machines))
+    return check_claims(sides, memory.collectives[libraries], list(message_costs.copies(machines)))
+
+
+def _name(fabric: Fabric) -> str:
+    return f"{fabric.described.name} {fabric.library} {dict(fabric.bandwidth)}"
+
+
+# ---- the authors' own hypothesis ------------------------------------------------------------------------------------
+
+
+def _supposed(stated: Claims) -> Iterator[Supposed]:
+    """AlexNet on 8 GPUs with NCCL 1 and its input hidden, and the same with the DGX-1's all-reduce at its rate of 4.
+
+    Section 1: "load imbalance enables its NVLink interconnect to perform closer to the 4 GPU bandwidths than 8".
+    """
+    first, second = stated.systems
+    of_paper = {key: each.value for key, each in left_to_the_paper({"input": "synthetic", "library": "nccl1"}).items()}
+    of_four: dict[int | None, MeasuredCollective] = {8: _as_four(first)}
+    for batch_size in (256, 512):
+        given = {"model": "alexnet", "batch_size": batch_size, "gpus": 8, "input": "synthetic", "library": "nccl1"}
+        own, workload = split({**given, **of_paper, "systems": stated.systems})
+        trained = [(each, setting_of(own)) for each in curves([], workload, wanted_of(own))]
+        known = [*fabrics(own, Calibrations()), *fabrics(own, Calibrations(of_four))[:1]]
+        described, other, supposed = provenance.sealed_points(points_on(known, trained))
+        ((plain,), (assumed,)) = (side_by_side([one, other], stated.systems) for one in (described, supposed))
+        ratios = [over(point, first, second) for point in (plain, assumed)]
+        rates = [side.iterations_per_s for side in assumed.sides]
+        yield Supposed(batch_size, *(_rounded(each) for each in (*ratios, *rates)))
+
+
+def _as_four(name: str) -> MeasuredCollective:
+    """All-reduces on 8 GPUs of a system that have the bus bandwidth of its first 4."""
+    four, factor = plan(system.load(name), "allreduce", range(4), "nccl1"), OPERATIONS["allreduce"].bus_factor(8)
+    sizes = [2**power for power in range(10, 30)]
+    points = tuple(MeasuredSize(size, factor * size / four.cost(size).busbw_Bps) for size in sizes)
+    return MeasuredCollective("the rate of 4 GPUs, supposed of 8", points, "allreduce", 8)
+
+
+def _rounded(estimate: Estimate | None) -> list[float]:
+    assert estimate is not None, "both systems run AlexNet"
+    return [float(f"{value:.3g}") for value in (estimate.value, estimate.low, estimate.high)]
+
+
+# ---- what is kept ---------------------------------------------------------------------------------------------------
+
+
+def as_kept(found: Causes) -> str:
+    """The file of causes: a line for each statement."""
+    tree = msgspec.to_builtins(found)
+    rows = "".join(f"  - {_line(each)}" for each in tree["explanations"])
+    supposed = "".join(f"  - {_line(each)}" for each in tree["supposed"])
+    fit = _line(tree["fit"])
+    return f"{HEAD}combinations: {found.combinations}\nfit: {fit}explanations:\n{rows}supposed:\n{supposed}"
+
+
+def _line(tree: dict[str, Any]) -> str:
+    return str(yaml.safe_dump(tree, width=10**6, sort_keys=False, default_flow_style=True))
+
+
+def papers_settings(stated: Claims) -> Point:
+    """The settings that ask for the paper's comparison."""
+    return {"systems": stated.systems, "study": stated.study}
+
+
+if __name__ == "__main__":
+    KEPT.write_text(as_kept(search(papers_settings(published("tallent2017")))))
+    print(KEPT)

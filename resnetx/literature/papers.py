@@ -1,0 +1,192 @@
+"""What papers state beside what is predicted of the same: every statement of their files, by one command.
+
+    resnetx compare papers=all
+    resnetx compare papers=[li2019,shi2018] --all
+
+The statements are data, `results/published/PAPER.yaml`. A paper that compared two systems over a study is predicted as
+`compare systems=[...] study=...` does it; of the others, only what their statements ask for: collectives and copies of
+their cases, and their workloads there.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+
+import msgspec
+
+from resnetx import __version__, progress
+from resnetx.api import message_costs
+from resnetx.api.message_costs import left_to_the_paper
+from resnetx.api.predict import predicted
+from resnetx.compose import compose
+from resnetx.config import request_from
+from resnetx.errors import ConfigError, unknown_name
+from resnetx.interconnect.collectives import plan as collective
+from resnetx.interconnect.systems import paths, system
+from resnetx.interconnect.systems.system import System
+from resnetx.literature.claim_checks import Selection
+from resnetx.literature.claim_items import COPIES, TRAFFIC, Traffic, of_points, of_traffic
+from resnetx.literature.claims import PAPERS, Case, Claims, check_paper, of_messages, published
+from resnetx.literature.explanations import with_causes
+from resnetx.operations import OPERATIONS
+from resnetx.record import SCHEMA
+from resnetx.record.literature import CheckedPapers, UncheckedStatement
+from resnetx.record.prediction import PredictedPoint
+from resnetx.record.system_comparison import CheckedClaim, CollectivePoint, CopyPoint, SystemPoint
+from resnetx.reporting.systems.comparison import compare_systems, side_by_side
+from resnetx.steer import anderson2018
+from resnetx.steer.anderson2018 import steer_owned
+from resnetx.workloads import table
+from resnetx.workloads.counts import variables_bytes
+
+ALL = "all"
+# Of points: cases may differ in these, and stand side by side all the same.
+OF_CASES = {"library": "", "strategy": "", "precision": "", "framework": "", "request": None}
+SIZES_BYTES = [2**power for power in range(2, 31)]  # of messages: 4 bytes to 1 GiB, as far as the papers went
+
+
+def check_papers(names: Sequence[str]) -> CheckedPapers:
+    """Every statement of the papers, checked on what today's model says."""
+    papers = list(PAPERS) if ALL in names else list(dict.fromkeys(names))
+    for name in papers:
+        if name not in PAPERS:
+            raise unknown_name("paper", name, PAPERS, "papers")
+    checked: list[CheckedClaim] = []
+    with progress.counting("papers", len(papers)) as advance:
+        for name in papers:
+            checked += _of_comparison(name) if published(name).study else _of_cases(name)
+            advance(1)
+    left_out = [
+        UncheckedStatement(paper=name, section=each.section, says=each.says, why=each.why)
+        for name in papers
+        for each in published(name).left_out
+    ]
+    return CheckedPapers(
+        kind="checked papers", schema=SCHEMA, resnetx=__version__, papers=papers, claims=checked, left_out=left_out
+    )
+
+
+def _of_comparison(name: str) -> list[CheckedClaim]:
+    """The statements of a paper that compared its systems over a study, with its own settings."""
+    stated = published(name)
+    given = {"systems": stated.systems, "study": stated.study}
+    made = predicted([], {**given, **{key: each.value for key, each in left_to_the_paper(given).items()}})
+    machines = {each: system.load(each) for each in stated.systems}
+    collectives = list(message_costs.collectives(made.points, machines))
+    return compare_systems(made, collectives, list(message_costs.copies(machines))).claims
+
+
+def _of_cases(name: str) -> list[CheckedClaim]:
+    """The statements of a paper that has cases, on what they ask for."""
+    stated = published(name)
+    machines = {label: _machine(case) for label, case in stated.cases.items()}
+    points = {label: list(_predicted(stated, case)) for label, case in stated.cases.items() if case.points}
+    one_case = next(iter(points.values()), [])  # what is trained is the same in all of them
+    workloads = side_by_side(one_case, [point.system for point in one_case[:1]])
+    items = [
+        *of_points(_side_by_side(points), list(points)),
+        *of_messages(workloads, list(_collectives(stated, machines)), list(_copies(stated, machines))),
+        *of_traffic(_traffic(stated, machines)),
+    ]
+    return with_causes(check_paper(name, items), [])
+
+
+def _machine(case: Case) -> System:
+    return system.load(case.system, case.nodes, case.network, case.nics)
+
+
+def _selections(stated: Claims) -> Iterator[Selection]:
+    """What the statements read, and what they are held against."""
+    for claim in stated.claims:
+        yield claim
+        if claim.against:
+            yield claim.against
+
+
+# ---- training -------------------------------------------------------------------------------------------------------
+
+
+def _predicted(stated: Claims, case: Case) -> Iterator[PredictedPoint]:
+    """The paper's workloads on a case. What cannot be predicted at all is no item of any statement."""
+    of_paper = {key: each.value for key, each in stated.settings.items()}
+    on = {"systems": [case.system], "library": case.library}
+    for workload in stated.workloads:
+        with suppress(ConfigError):
+            yield from predicted([], {**of_paper, **on, **workload, **case.settings}).points
+
+
+def _side_by_side(points: Mapping[str, Sequence[PredictedPoint]]) -> list[SystemPoint]:
+    """The points of the cases, which may differ in what they run with, under the names of the cases."""
+    return side_by_side(
+        [
+            msgspec.structs.replace(point, system=label, **OF_CASES)
+            for label, of_case in points.items()
+            for point in of_case
+        ],
+        list(points),
+    )
+
+
+# ---- messages -------------------------------------------------------------------------------------------------------
+
+
+def _collectives(stated: Claims, machines: Mapping[str, System]) -> Iterator[CollectivePoint]:
+    """Every collective that a statement asks for, on as many GPUs as it asks for."""
+    wanted = [
+        (label, each.of, gpus)
+        for each in _selections(stated)
+        if each.of in OPERATIONS
+        for label in each.places
+        for gpus in each.where.gpus
+    ]
+    for label, name, gpus in dict.fromkeys(wanted):
+        case, machine = stated.cases[label], machines[label]
+        devices = (case.devices or range(len(machine.gpus)))[:gpus]
+        plan = collective.plan(machine, name, devices, case.library or machine.library, case.transport)
+        yield from message_costs.curve(plan, SIZES_BYTES, label, "")
+
+
+def _copies(stated: Claims, machines: Mapping[str, System]) -> Iterator[CopyPoint]:
+    """Every copy that a statement asks for: "p100-nvlink 0-5", "p100-nvlink 0-4-5" by way of GPU 4."""
+    wanted = [place for each in _selections(stated) if each.of == COPIES for place in each.places]
+    for place in dict.fromkeys(wanted):
+        label, _, pair = place.partition(" ")
+        if pair == "host-0":
+            yield from message_costs.copied_from_host(machines[label], SIZES_BYTES, label)
+        else:
+            way = [int(gpu) for gpu in pair.split("-")]
+            path = _path(machines[label], way, stated.cases[label])
+            yield from message_costs.copied(path, SIZES_BYTES, label, way[1] if len(way) > 2 else None)
+
+
+def _traffic(stated: Claims, machines: Mapping[str, System]) -> Iterator[Traffic]:
+    """What the paper's workloads send in a step, where a statement asks for it: "v100 replicated", "v100 server"."""
+    places = dict.fromkeys(place for each in _selections(stated) if each.of == TRAFFIC for place in each.places)
+    for label, sizes_bytes in _variables(stated) if places else ():
+        for place in places:
+            case, _, pattern = place.partition(" ")
+            found = steer_owned(machines[case], sizes_bytes, pattern)
+            figures = {
+                "peer": found.peer_bytes,
+                "rtl_saved": found.rtl_saved,
+                "receivers_added": found.receivers_added,
+                "rtl_evaluations": found.rtl_evaluations,
+            }
+            yield Traffic(label, place, figures)
+
+
+def _variables(stated: Claims) -> Iterator[tuple[str, list[int]]]:
+    """The workloads of a paper, each with the sizes of its variables."""
+    for workload in stated.workloads:
+        request = request_from(compose({**workload, "gpus": 1}))
+        yield request.model.label, variables_bytes(table(request.model, request.image_size))
+    for name in stated.networks:
+        yield name, anderson2018.variables_bytes(name)
+
+
+def _path(machine: System, way: Sequence[int], case: Case) -> paths.Path:
+    if len(way) == 2:
+        return paths.copy_path(machine, way[0], way[1], case.transport)
+    through = [machine.gpus[gpu].name for gpu in way[1:-1]]
+    relays = [path for path in paths.routes(machine, way[0], way[-1]) if set(through) <= set(path.names)]
+    assert len(relays) == 1, f"{machine.name}: {len(relays)} relays along {way}"
+    return relays[0]

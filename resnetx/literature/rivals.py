@@ -1,0 +1,180 @@
+"""The simplest predictions of rates of several GPUs, beside which the model is judged, and how intervals score.
+
+- linear: GPUs times the rate of one.
+- five constants: that, times the median efficiency of all other published rates on as many GPUs.
+
+Neither knows a link. As of the model, the system of a rate is left out (of several nodes the program); each rival's
+interval is what nine of ten of its own errors of the others were within.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from math import exp, log
+from statistics import median
+
+import numpy as np
+
+from resnetx.interconnect.collectives.plan import CollectivePlan
+from resnetx.interconnect.collectives.sizes import Floats
+from resnetx.interconnect.systems import paths
+from resnetx.literature.scaling_check import ScalingCase
+from resnetx.operations import OPERATIONS
+from resnetx.prediction.scaling_errors import FEWEST_POINTS, LEVEL, Kind
+
+
+@dataclass(frozen=True)
+class Rival:
+    """What a simple rule predicts, and its interval, in images/s."""
+
+    predicted: float
+    low: float
+    high: float
+
+
+def interval_score(low: float, high: float, measured: float) -> float:
+    """The width of an interval, and 20 times what it misses the measured figure by; logarithms, less is better.
+
+    Winkler's score of an interval of 90 %: a wide interval that always holds scores no better than it is wide.
+    """
+    missed = max(0.0, log(low / measured), log(measured / high))
+    return log(high / low) + 2 / (1 - LEVEL) * missed
+
+
+@dataclass(frozen=True)
+class Rivals:
+    """Both rivals, by all published rates."""
+
+    cases: tuple[ScalingCase, ...]
+
+    @cached_property
+    def _kinds(self) -> dict[int, Kind]:
+        return {id(case): case.kind for case in self.cases}
+
+    def linear(self, case: ScalingCase) -> Rival:
+        return self._rival(case, {})
+
+    def five_constants(self, case: ScalingCase) -> Rival:
+        """By the median efficiency of the others on as many GPUs, or on the nearest number that they have."""
+        return self._rival(case, median_efficiencies(self._others(case)))
+
+    def _others(self, case: ScalingCase) -> list[ScalingCase]:
+        return [other for other in self.cases if not case.leaves_out(other)]
+
+    def _rival(self, case: ScalingCase, constants: dict[int, float]) -> Rival:
+        """`constants`: the efficiency by the number of GPUs; none: it is 1."""
+        others = self._others(case)
+        alike = [other for other in others if self._kinds[id(other)] == case.kind]
+        judged = alike if len(alike) >= FEWEST_POINTS else others
+        low, high = _quantiles(log(other.measured / _scaled(other, constants)) for other in judged)
+        predicted = _scaled(case, constants)
+        return Rival(predicted, predicted * exp(low), predicted * exp(high))
+
+
+def median_efficiencies(cases: Iterable[ScalingCase]) -> dict[int, float]:
+    """By the number of GPUs."""
+    efficiencies: dict[int, list[float]] = {}
+    for case in cases:
+        efficiencies.setdefault(case.gpus, []).append(case.measured / case.linear)
+    return {gpus: median(each) for gpus, each in sorted(efficiencies.items())}
+
+
+def _scaled(case: ScalingCase, constants: dict[int, float]) -> float:
+    """From one GPU, or from the largest other number whose rate is known."""
+    known = max((gpus for gpus in case.known if gpus < case.gpus), default=1)
+    rate = case.series.images_per_s[known] / known * case.gpus
+    return rate * _efficiency(case.gpus, constants) / _efficiency(known, constants)
+
+
+def _efficiency(gpus: int, constants: dict[int, float]) -> float:
+    if gpus == 1 or not constants:
+        return 1.0
+    return constants[min(constants, key=lambda known: abs(log(known / gpus)))]
+
+
+def _quantiles(errors: Iterable[float]) -> tuple[float, float]:
+    outside = (1 - LEVEL) / 2
+    values: Sequence[float] = list(errors)
+    return float(np.quantile(values, outside)), float(np.quantile(values, 1 - outside))
+
+
+# What any model of collectives has to beat: two textbook forms, fitted to the same figures as it.
+#
+#     alpha-beta   base + steps x alpha + bytes / (share x beta): Hockney 1994; beta is what the rings' links carry
+#     power law    c x (bytes / beta) ** a x steps ** b, a fit for each band of sizes
+#
+# Both know the described links, and how many steps the operation has; neither knows of protocols, trees, switches that
+# reduce, or who starts the GPUs.
+
+_GUESS = np.array([1e-5, 3e-6, 1.0])  # base s, alpha s, 1 / share
+_ROBUST = 0.1  # as of the model's own fit
+
+
+def fitted_alpha_beta(known: Floats, times_s: Floats, asked: Floats) -> Floats:
+    """Times of `asked` by a fit to `known`: rows of (steps, seconds that bytes take at the described rate, band)."""
+    from scipy.optimize import least_squares  # type: ignore[import-untyped]
+
+    def predicted(logs: Floats, rows: Floats) -> Floats:
+        base, alpha, slowness = np.exp(logs) * _GUESS
+        times: Floats = base + alpha * rows[:, 0] + slowness * rows[:, 1]
+        return times
+
+    def misses(logs: Floats) -> Floats:
+        return np.log(predicted(logs, known) / times_s)
+
+    return predicted(least_squares(misses, np.zeros(3), loss="soft_l1", f_scale=_ROBUST).x, asked)
+
+
+def power_law(known: Floats, times_s: Floats, asked: Floats) -> Floats:
+    """The same by a power law of each band; of a band without figures by that of all."""
+    found = np.empty(len(asked))
+    for band in set(asked[:, 2]):
+        own = known[:, 2] == band
+        own = own if own.any() else np.ones(len(known), dtype=bool)
+        solved, *_ = np.linalg.lstsq(_terms(known[own]), np.log(times_s[own]), rcond=None)
+        of_band = asked[:, 2] == band
+        found[of_band] = np.exp(_terms(asked[of_band]) @ solved)
+    return found
+
+
+def _terms(rows: Floats) -> Floats:
+    return np.column_stack([np.ones(len(rows)), np.log(rows[:, 1]), np.log(rows[:, 0])])
+
+
+def row(steps: int, bytes_s: float, band: int) -> Sequence[float]:
+    """One figure, as both read it."""
+    return steps, bytes_s, band
+
+
+# The textbook's cost of a collective, as a baseline: one ring, latency and bytes over the slowest link's rate.
+#
+#     steps x alpha + bytes that pass each link / beta
+#
+# The ring is the first one that the library would build; alpha is the longest latency of a copy between neighbours in
+# it, beta the lowest bandwidth, both as the system is described. No protocol, no channels, no trees, nothing fitted.
+#
+# Reference: Hockney 1994; Thakur, Rabenseifner & Gropp 2005, for rings.
+
+
+@dataclass(frozen=True)
+class AlphaBeta:
+    """What a collective costs by its size."""
+
+    latency_s: float  # of all steps together
+    s_per_byte: float
+
+    def time_s(self, size_bytes: float) -> float:
+        return self.latency_s + size_bytes * self.s_per_byte
+
+
+def alpha_beta(planned: CollectivePlan) -> AlphaBeta:
+    """A collective over the devices of a plan, of which no more than the order of its ring is read."""
+    devices = planned.devices
+    ring = planned.rings[0].order if planned.rings and set(planned.rings[0].order) == set(devices) else devices
+    hops = [paths.copy_path(planned.system, a, b) for a, b in pairwise([*ring, ring[0]])]
+    operation = OPERATIONS[planned.collective]
+    return AlphaBeta(
+        operation.steps(len(devices)) * max(hop.latency_s for hop in hops),
+        operation.bus_factor(len(devices)) / min(hop.bandwidth_Bps for hop in hops),
+    )

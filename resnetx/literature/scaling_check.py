@@ -1,0 +1,342 @@
+"""Published scaling, predicted: each rate of several GPUs from the rate of one, as `resnetx predict rate=` does it."""
+
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from resnetx.choices import DaliInput, SyntheticInput, TorchvisionInput
+from resnetx.compose import compose
+from resnetx.config import request_from
+from resnetx.errors import ConfigError
+from resnetx.interconnect.systems.system import load
+from resnetx.literature.training_rates import Series, StepSeries, series, sources, staged_series, steps_series
+from resnetx.prediction import compute, host_step, predict, roofline
+from resnetx.prediction.host_step import GPU_PASS_s, LaunchedStep, PARALLEL_s, assumed
+from resnetx.prediction.iteration import Iteration
+from resnetx.prediction.open_points import left_open
+from resnetx.prediction.predict import calibrated, simulated, simulated_ends, slowest_of
+from resnetx.prediction.scaling_errors import Kind
+from resnetx.prediction.scenario import Fabric, Point, ScalingCosts, Subject, TrainingSetup
+from resnetx.prediction.staged import CLASSES, StagedClass, StagedRate, fitted
+from resnetx.prediction.stated_rates import ScaledRates, StatedRates
+from resnetx.prediction.step import Overlap
+from resnetx.request import Request
+
+Floats = NDArray[np.float64]
+
+FETCHED = Overlap(host_to_device=False, parameters=True)  # TensorFlow's, as `api.predict_settings` has it
+FREE = ScalingCosts(variation=0.0, host_load=0.0, parallel_s=PARALLEL_s)  # which is not fitted
+
+
+@dataclass(frozen=True)
+class ScalingCase:
+    """One published rate of several GPUs, and the point that predicts it from the rate of one."""
+
+    series: Series
+    gpus: int
+    measured: float  # images/s
+    rate: StatedRates | None = None  # of one GPU; null: as published
+    fabric: Fabric | None = None  # null: as described
+    known: tuple[int, ...] = ()  # other counts of the series whose rates are given
+
+    @property
+    def publisher(self) -> str:
+        return sources()[self.series.source].whose
+
+    @property
+    def system(self) -> str:
+        """Where it was measured, whatever memory the GPUs have."""
+        return re.sub(r"-\d+gb\Z", "", self.series.system)
+
+    @property
+    def nodes(self) -> str:
+        """One, or several, of any precision."""
+        return "one node" if self.gpus <= self._one_node else "several nodes"
+
+    @property
+    def left_out(self) -> str:
+        """What is left out of the fits to it: its system; of several nodes, which one cluster measured, its program."""
+        return self.system if self.gpus <= self._one_node else self.series.source
+
+    def leaves_out(self, other: "ScalingCase") -> bool:
+        """Whether another case is left out with this one."""
+        return self.left_out in (other.system, other.series.source)
+
+    @cached_property
+    def point(self) -> Point:
+        """What is predicted; given nothing of the case but the rate of one GPU."""
+        of = self.series
+        rates = self.rate or StatedRates(((of.batch_size_per_gpu, of.images_per_s[1]),), "stated", of.source)
+        subject = replace(Subject.of(_request(of), of.layers, "torch"), rates=rates, scaled=self._scaled)
+        fabric = self.fabric or Fabric(of.on(max(self.gpus, *self.known, 1)), of.library)
+        by_server = of.exchange == "server"  # TensorFlow's
+        one_process = of.launch_mode == "one-process" and not of.compiled and not by_server
+        overlap, framework = (FETCHED, "tensorflow") if by_server else (Overlap(), None)
+        setting = TrainingSetup(
+            overlap=overlap, framework=framework, gradients=of.gradients, costs=FREE, one_process=one_process
+        )
+        return Point(subject, fabric, tuple(range(self.gpus)), of.batch_size_per_gpu * self.gpus, setting)
+
+    @property
+    def _scaled(self) -> ScaledRates | None:
+        images, rates = self.series.batch_size_per_gpu, self.series.images_per_s
+        by_gpus = tuple((gpus, images * gpus, rates[gpus]) for gpus in sorted(self.known))
+        return ScaledRates(by_gpus, "stated", self.series.source) if by_gpus else None
+
+    @property
+    def source(self) -> str:
+        return sources()[self.series.source].text
+
+    @property
+    def kind(self) -> Kind:
+        return Kind.of_point(self.point)
+
+    @property
+    def linear(self) -> float:
+        """GPUs times the rate of one, images/s."""
+        return self.gpus * self.series.images_per_s[1]
+
+    @property
+    def is_open(self) -> bool:
+        """Whether nothing determines it but its two ends."""
+        return left_open(self.point) is not None
+
+    def ends(self, costs: ScalingCosts) -> tuple[Iteration, Iteration] | None:
+        """Its fast and its slow end, where it is open."""
+        undecided = left_open(self._with(costs))
+        return None if undecided is None else simulated_ends(undecided)
+
+    def iteration(self, costs: ScalingCosts) -> Iteration:
+        point = self._with(costs)
+        return simulated(replace(point, setting=calibrated(point.subject, point.fabric, point.setting)))
+
+    def is_refused(self, costs: ScalingCosts) -> bool:
+        """Whether rates that are given contradict what is described: images are decoded faster than its host can."""
+        try:
+            self.iteration(costs)
+        except ConfigError:
+            return True
+        return False
+
+    def _with(self, costs: ScalingCosts) -> Point:
+        return replace(self.point, setting=replace(self.point.setting, costs=costs))
+
+    def predicted(self, costs: ScalingCosts) -> float:
+        """Images/s."""
+        return self.point.batch_size / self.iteration(costs).time_s
+
+    @cached_property
+    def free_s(self) -> tuple[float, float, float]:
+        """(seconds of an iteration without what is fitted, of computing, share of busy cores)."""
+        iteration = self.iteration(FREE)
+        step = iteration.computes[0].step
+        return iteration.time_s, step.compute_s, predict.busy(self.point, step)
+
+    def nearly(self, variation: Floats, host_load: Floats) -> Floats:
+        """The predicted rate for each pair of costs by one sum, to fit with.
+
+        It differs where longer computing hides more of the messages.
+        """
+        iteration_s, compute_s, busy = self.free_s
+        waited = slowest_of(self.gpus, 1.0) - 1  # of each standard deviation of a rank's steps
+        longer = (1 + variation * waited) * (1 + host_load * busy) - 1
+        rates: Floats = self.point.batch_size / (iteration_s + longer * compute_s)
+        return rates
+
+    def without_rate(self) -> "ScalingCase":
+        """The same, given no rate: that of one GPU is the roofline's, its publisher left out of the fit."""
+        of, gpu = self.series, self.point.fabric.system.gpu_part(0)
+        model, images = roofline.fitted_without(gpu, self.publisher), of.batch_size_per_gpu
+        modelled = compute.by_roofline(model, tuple(of.layers), of.image_size, images, of.precision, gpu)
+        host = host_step.assumed(len(of.layers), self.point.setting.loop, of.precision)
+        step = compute.launched_by_roofline(modelled, images, host)
+        return replace(self, rate=StatedRates(((images, images / step.time_s),), "stated", model.source, step.slower))
+
+    def by_others(self) -> "ScalingCase":
+        """The same, given the rates of all other counts of its series."""
+        return replace(self, known=tuple(gpus for gpus, _ in self.series.scaled if gpus != self.gpus))
+
+    def by_smaller(self) -> "ScalingCase | None":
+        """The same, given the rate of the smallest other count on as many nodes (one, several); None: it is that."""
+        alike = (gpus for gpus, _ in self.series.scaled if (gpus > self._one_node) == (self.gpus > self._one_node))
+        smallest = min(alike)
+        made = replace(self, known=(smallest,))
+        return made if smallest < self.gpus and not made.is_refused(FREE) else None
+
+    @property
+    def calibrates(self) -> bool:
+        """Whether one of the given rates is on as many nodes (one, several) as this one."""
+        return any((gpus > self._one_node) == (self.gpus > self._one_node) for gpus in self.known)
+
+    @property
+    def _one_node(self) -> int:
+        """GPUs of a node."""
+        return len(self.series.on(1).gpus)
+
+    @property
+    def undescribed(self) -> Fabric:
+        """A box whose GPUs are no peers, of which nothing says how they share the host."""
+        return replace(self.point.fabric, told=None)
+
+    def on(self, fabric: Fabric) -> "ScalingCase":
+        """The same on a fabric of which more is known."""
+        return replace(self, fabric=fabric)
+
+    def log_error(self, predicted: float) -> float:
+        """Of the time: measured over predicted, as a logarithm; above 0 where it took longer than predicted."""
+        return math.log(predicted / self.measured)
+
+
+def cases() -> Iterator[ScalingCase]:
+    """All published rates of several GPUs, in the order of the file."""
+    for of in series():
+        for gpus, measured in of.scaled:
+            yield ScalingCase(of, gpus, measured)
+
+
+def staged_cases() -> Iterator[tuple[StagedClass, ScalingCase]]:
+    """Published rates of boxes whose GPUs are no peers, each network left out of the fit of its box."""
+    for name, box in CLASSES.items():
+        own = staged_series(name)
+        for network in dict.fromkeys(of.network for of in own):
+            paths = fitted([rate for of in own if of.network != network for rate in staged_rates(of)], box)
+            for of in own:
+                if of.network == network:
+                    for gpus, measured in of.scaled:
+                        fabric = Fabric(of.on(gpus), of.library, "host", told=paths)
+                        yield name, ScalingCase(of, gpus, measured, fabric=fabric)
+
+
+def staged_rates(of: Series) -> Iterator[StagedRate]:
+    """The steps of a series, as the rates of paths through the host are fitted to them."""
+    bytes_each = {"fp32": 4, "fp16": 2}[of.gradients]
+    sent = bytes_each * sum(sum(layer.parameters) for layer in of.layers)
+    images = of.batch_size_per_gpu
+    return (StagedRate(gpus, sent, images / of.images_per_s[1], images * gpus / rate) for gpus, rate in of.scaled)
+
+
+def _request(of: Series) -> Request:
+    """A source that does not say what fed its GPUs is taken to have read images as DALI does."""
+    feeds = {"synthetic": SyntheticInput, "loader": TorchvisionInput, "dali": DaliInput, "unknown": DaliInput}
+    words = {
+        "model": "torchvision",
+        "model.name": of.network,
+        "image_size": of.image_size,
+        "batch_size": of.batch_size_per_gpu,
+        "scaling": "weak",
+        "gpus": 1,
+        "precision": of.precision,
+        "input": feeds[of.input].__struct_config__.tag,
+        "strategy": "server" if of.exchange == "server" else of.strategy,
+    }
+    return request_from(compose(words))
+
+
+# The host's part of a step, judged: steps of one GPU at about an eighth of the batch whose rate is given.
+#
+# A pair is two batches of one published series, the larger 6 to 10.7 times the smaller (about what eight GPUs make of
+# one GPU's batch): the smaller one's step is predicted from the rate at the larger, as `resnetx predict rate=` does it.
+# The constants were chosen on the steps at batch 1 of one source (`host_step.CHOSEN_ON`), so that its pairs are no
+# evidence for them, and are counted apart.
+#
+# A strong case is one global batch whose rate is known on one GPU, on several: the same step, with its messages and
+# what going parallel costs. That constant (`host_step.PARALLEL_s`) was chosen on these cases.
+
+LEAST, MOST = 6.0, 10.7  # of the two batches' ratio: around eight, with as many pairs as there are
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two batches of a series; the smaller one's step is predicted."""
+
+    of: StepSeries
+    batch: int
+    given: int  # the larger batch, whose rate is given
+
+    @property
+    def measured_s(self) -> float:
+        return self.batch / self.of.samples_per_s[self.batch]
+
+    @property
+    def proportional_s(self) -> float:
+        """The rival: the step in proportion to the batch."""
+        return self.batch / self.of.samples_per_s[self.given]
+
+    def predicted(self) -> LaunchedStep:
+        host = assumed(self.of.layers, self.of.framework, self.of.precision or "fp32")
+        rates = StatedRates(((self.given, self.of.samples_per_s[self.given]),), "stated", self.of.source, error=0.0)
+        return rates.step(self.batch, host, 2 * self.of.layers * GPU_PASS_s)
+
+
+@dataclass(frozen=True)
+class JudgedPair:
+    """A pair with its prediction."""
+
+    pair: Pair
+    step: LaunchedStep
+
+    @property
+    def log_error(self) -> float:
+        """ln(predicted / measured), of the time."""
+        return math.log(self.step.time_s / self.pair.measured_s)
+
+
+def judged() -> list[JudgedPair]:
+    return [JudgedPair(pair, pair.predicted()) for pair in pairs()]
+
+
+def pairs() -> Iterator[Pair]:
+    """Of each series and batch, the pair whose ratio is nearest to eight; of runs of one thing, the first."""
+    seen = set()
+    for of in steps_series():
+        for batch in of.samples_per_s:
+            larger = [
+                (abs(math.log(given / batch / 8)), given)
+                for given in of.samples_per_s
+                if LEAST <= given / batch <= MOST
+            ]
+            key = (of.what, of.source, batch)
+            if larger and key not in seen:
+                seen.add(key)
+                yield Pair(of, batch, min(larger)[1])
+
+
+@dataclass(frozen=True)
+class StrongCase:
+    """One global batch on several GPUs, from its rate on one. Layers are taken to be alike."""
+
+    of: StepSeries
+    gpus: int
+    batch: int  # of each
+
+    @property
+    def measured(self) -> float:
+        """Samples/s."""
+        return self.of.several[self.gpus][self.batch]
+
+    @property
+    def linear(self) -> float:
+        """The rival: as many times the rate of one GPU, samples/s."""
+        return self.gpus * self.of.samples_per_s[self.gpus * self.batch]
+
+    def predicted(self) -> Iteration:
+        whole = self.gpus * self.batch
+        words = {"model": "alexnet", "batch_size": whole, "input": "synthetic", "precision": self.of.precision}
+        rates = StatedRates(((whole, self.of.samples_per_s[whole]),), "stated", self.of.source)
+        subject = replace(Subject.of(request_from(compose(words)), self.of.counted.table, "torch"), rates=rates)
+        assert self.of.system is not None, "rates of several GPUs are those of a system"
+        system = load(self.of.system)
+        setting = TrainingSetup(framework=self.of.framework)
+        return simulated(Point(subject, Fabric(system, system.library), tuple(range(self.gpus)), whole, setting))
+
+
+def strong_cases() -> Iterator[StrongCase]:
+    """All that have a rate of the same batch on one GPU."""
+    for of in steps_series():
+        for gpus, rates in of.several.items():
+            yield from (StrongCase(of, gpus, batch) for batch in rates if gpus * batch in of.samples_per_s)

@@ -1,0 +1,243 @@
+"""Fits what scaling costs to published rates, and counts how far off predictions of unseen systems are.
+
+    python -m resnetx.literature.scaling_fit        writes results/published/scaling-errors.yaml, and prints each rate
+
+Two figures are fitted to rates on one node (`scaling_errors`), by the least sum of |ln(predicted / measured)|, which a
+few odd rates do not move; what half precision takes on several nodes is the median of what its steps take beyond the
+model. Each rate is then predicted with the figures that all other systems give (of several nodes, which one cluster
+measured: all other programs). The errors of these predictions, by kind of case, make the intervals; and each interval
+is counted with the errors of others alone. Rates that are open between two ends count in neither.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from statistics import median
+
+import msgspec
+import numpy as np
+
+from resnetx.literature.scaling_check import Floats, ScalingCase, cases
+from resnetx.prediction.host_step import PARALLEL_s
+from resnetx.prediction.scaling_errors import ANY, FEWEST_POINTS, FILE, LEVEL, KindError, ScalingErrors
+from resnetx.prediction.scenario import ScalingCosts
+
+# What is searched: variation to 5 %, in steps of 0.05 %, and host load to 50 % in steps of 1 %.
+_GRID = [ScalingCosts(variation / 2000, load / 100, PARALLEL_s) for variation, load in product(range(101), range(51))]
+_FEWEST_SYSTEMS = 3  # of a kind by which it is counted how wide intervals must be
+_DIGITS = 5
+
+
+@dataclass(frozen=True)
+class Judged:
+    """One rate, predicted without its system."""
+
+    case: ScalingCase
+    costs: ScalingCosts
+    predicted: float  # images/s
+    others: tuple[float, float] = (0.0, 0.0)  # how much shorter and longer it may be by all other parts; logarithms
+
+    @property
+    def error(self) -> float:
+        return self.predicted / self.case.measured - 1
+
+    @property
+    def log_error(self) -> float:
+        return self.case.log_error(self.predicted)
+
+
+def fit(chosen: Sequence[ScalingCase]) -> ScalingCosts:
+    """The figures with the least sum of absolute errors over rates that are not open."""
+    inside = _on_one_node(chosen)
+    return _with_half(_best(_errors(inside)), _in_half(chosen))
+
+
+def _on_one_node(chosen: Iterable[ScalingCase]) -> list[ScalingCase]:
+    return [case for case in chosen if case.kind.nodes == "one node" and not case.is_open]
+
+
+def _in_half(chosen: Iterable[ScalingCase]) -> list[ScalingCase]:
+    """On several nodes, however it was launched: published programs differ more by other things."""
+    return list(filter(_is_half, chosen))
+
+
+def _is_half(case: ScalingCase) -> bool:
+    return case.kind.nodes.endswith("half precision")
+
+
+def _with_half(costs: ScalingCosts, chosen: Iterable[ScalingCase]) -> ScalingCosts:
+    """With the median of what steps in half precision on several nodes take beyond what is modelled."""
+    beyond_s = [case.point.batch_size / case.measured - case.iteration(costs).time_s for case in chosen]
+    return replace(costs, between_half_s=max(0.0, round(median(beyond_s), _DIGITS))) if beyond_s else costs
+
+
+def _errors(chosen: Sequence[ScalingCase]) -> Floats:
+    """The absolute logarithmic error of each rate (rows), with each pair of figures of the grid (columns)."""
+    variation, host_load = np.array([[costs.variation, costs.host_load] for costs in _GRID]).T
+    return np.array([np.abs(np.log(case.nearly(variation, host_load) / case.measured)) for case in chosen])
+
+
+def _best(errors: Floats) -> ScalingCosts:
+    return _GRID[int(errors.sum(axis=0).argmin())]
+
+
+def judged(chosen: Sequence[ScalingCase]) -> list[Judged]:
+    """Each rate, predicted by a fit to the rates of all other systems; in the order of `chosen`."""
+    inside, half = _on_one_node(chosen), _in_half(chosen)
+    errors, found = _errors(inside), {}
+    for case in chosen:
+        if case.left_out not in found:
+            others = np.array([not case.leaves_out(other) for other in inside])
+            found[case.left_out] = _with_half(
+                _best(errors[others]), [other for other in half if not case.leaves_out(other)]
+            )
+    return [_judged(case, found[case.left_out]) for case in chosen]
+
+
+def _judged(case: ScalingCase, costs: ScalingCosts) -> Judged:
+    iteration = case.iteration(costs)
+    return Judged(case, costs, case.point.batch_size / iteration.time_s, iteration.but_for_scaling)
+
+
+def judged_calibrated(rows: Iterable[Judged]) -> list[Judged]:
+    """The rates whose series has others on as many nodes (one, several), each predicted with all its others given."""
+    others = (replace(row, case=row.case.by_others()) for row in rows)
+    return [
+        _judged(row.case, row.costs) for row in others if row.case.calibrates and not row.case.is_refused(row.costs)
+    ]
+
+
+# ---- errors by kind
+
+Group = tuple[str, str, str]  # exchange, nodes, input: of a `Kind`, or "any"
+
+
+def kinds(rows: Sequence[Judged], widened: float) -> list[KindError]:
+    """The errors of each kind of case, then of coarser groups; the last is all of them."""
+    found = list(dict.fromkeys(_group(row) for row in rows))
+    coarser: list[Group] = [(ANY, nodes, ANY) for nodes in dict.fromkeys(nodes for _, nodes, _ in found)]
+    return [_kind_error(rows, group, widened) for group in (*found, *coarser, (ANY, ANY, ANY))]
+
+
+def _group(row: Judged) -> Group:
+    exchange, nodes, feed = row.case.kind
+    return exchange, nodes, feed
+
+
+def _of_group(rows: Iterable[Judged], group: Group) -> list[Judged]:
+    return [row for row in rows if all(wanted in (ANY, own) for wanted, own in zip(group, row.case.kind, strict=True))]
+
+
+def _kind_error(everything: Sequence[Judged], group: Group, widened: float) -> KindError:
+    rows = _of_group(everything, group)
+    errors, linear = [row.log_error for row in rows], [row.case.log_error(row.case.linear) for row in rows]
+    faster, slower = _bounds(rows)
+    systems = {row.case.left_out for row in rows}
+    held = [_excess(row, everything) <= widened for row in rows] if len(systems) > 1 else None
+    return KindError(
+        exchange=group[0],
+        nodes=group[1],
+        input=group[2],
+        points=len(rows),
+        systems=len(systems),
+        mean=_rounded(np.abs(errors).mean()),
+        worst=_rounded(np.abs(errors).max()),
+        bias=_rounded(np.mean(errors)),
+        linear=_rounded(np.abs(linear).mean()),
+        slower=_rounded(slower * widened),
+        faster=_rounded(faster * widened),
+        held=None if held is None else _rounded(np.mean(held)),
+    )
+
+
+def _bounds(rows: Sequence[Judged]) -> tuple[float, float]:
+    """What times fall short of the predicted ones by, and exceed them by, in one of twenty cases; logarithms.
+
+    Neither is less than a third of the other: of few cases, all may lie on one side.
+    """
+    errors = [row.log_error for row in rows]
+    outside = (1 - LEVEL) / 2
+    faster, slower = max(0.0, -float(np.quantile(errors, outside))), max(0.0, float(np.quantile(errors, 1 - outside)))
+    return max(faster, slower / 3), max(slower, faster / 3)
+
+
+def _excess(row: Judged, everything: Sequence[Judged]) -> float:
+    """How many times as wide the bounds that are made without a rate's system must be for its interval to hold it."""
+    others = [other for other in everything if not row.case.leaves_out(other.case)]
+    alike = _of_group(others, _group(row))
+    as_many = _of_group(others, (ANY, row.case.kind.nodes, ANY))
+    faster, slower = _bounds(alike if len(alike) >= FEWEST_POINTS else as_many)
+    other, own = (row.others[1], slower) if row.log_error > 0 else (row.others[0], faster)
+    return math.sqrt(max(0.0, row.log_error**2 - other**2)) / own
+
+
+def widening(rows: Sequence[Judged]) -> float:
+    """How many times as wide bounds must be for nine of ten intervals to hold a rate of an unseen system.
+
+    An interval has the errors of all parts. Of kinds that enough systems show: the bounds of fewer are those of one.
+    """
+    systems: dict[Group, set[str]] = {}
+    for row in rows:
+        systems.setdefault(_group(row), set()).add(row.case.left_out)
+    counted = [_excess(row, rows) for row in rows if len(systems[_group(row)]) >= _FEWEST_SYSTEMS]
+    return float(np.quantile(counted, LEVEL))
+
+
+def fit_and_errors(rows: Iterable[ScalingCase]) -> tuple[ScalingErrors, list[Judged]]:
+    """What the file says, and the rates that it is made from."""
+    chosen = list(rows)
+    everything = judged(chosen)
+    # In half precision on several nodes, how it was launched is one of many things that differ from program to program.
+    predicted = [row for row in everything if not row.case.is_open or _is_half(row.case)]
+    calibrated = judged_calibrated(everything)
+    widened = widening(predicted)
+    errors = ScalingErrors(
+        costs=fit(chosen),
+        points=len(_on_one_node(chosen)),
+        systems=len({case.system for case in _on_one_node(chosen)}),
+        without={row.case.left_out: row.costs for row in everything},
+        widened=_rounded(widened),
+        kinds=kinds(predicted, widened),
+        calibrated=[
+            msgspec.structs.replace(
+                _kind_error([row for row in calibrated if row.case.nodes == nodes], (ANY, ANY, ANY), widened),
+                nodes=nodes,
+            )
+            for nodes in dict.fromkeys(row.case.nodes for row in calibrated)
+        ],
+    )
+    return errors, predicted
+
+
+def _rounded(value: float | np.floating) -> float:
+    return round(float(value), _DIGITS)
+
+
+# ---- the command
+
+
+def _text(errors: ScalingErrors) -> str:
+    import yaml
+
+    head = (
+        "# Fitted to scaling.yaml by `python -m resnetx.literature.scaling_fit`, which writes this file: do not edit.\n"
+    )
+    return head + yaml.safe_dump(msgspec.to_builtins(errors), sort_keys=False)
+
+
+def main() -> None:
+    errors, rows = fit_and_errors(cases())
+    FILE.write_text(_text(errors))
+    for row in rows:
+        case = row.case
+        where = f"{case.series.source}, {case.series.what}, {case.gpus} GPUs of {case.series.system}"
+        rates = f"measured {case.measured:,.0f} images/s, predicted {row.predicted:,.0f} ({row.error:+.1%})"
+        print(f"{where}: {rates}, linear {case.linear:,.0f}")
+    for error in errors.kinds:
+        print(error)
+    print(errors.costs)
+
+
+if __name__ == "__main__":
+    main()

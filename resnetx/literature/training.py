@@ -1,0 +1,412 @@
+"""Predicted training against published, row by row: what was given of each case, and how far off the prediction is.
+
+Rates of several GPUs are predicted from the rate of one, and then from nothing but descriptions. What scaling costs is
+fitted without the system of a rate (of several nodes, without its program), the roofline without its publisher
+(`scaling_errors`, `roofline`), and so are the simplest predictions beside them (`rivals`). A rate that is open has no
+prediction but its two ends. AlexNet of 2017 on the P100 DGX-1
+is the one published case in which an all-reduce of known algorithm follows a step of known time: it is predicted a
+second time, with the plan of the all-reduce corrected by two measured points (a large and a small one) on the same
+number of GPUs. AlexNet as Tallent et al. 2017 ran it is predicted from descriptions alone.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from math import log
+
+import msgspec
+
+from resnetx.compose import compose
+from resnetx.config import request_from
+from resnetx.interconnect.collectives.measured import MeasuredCollective, MeasuredSize
+from resnetx.interconnect.collectives.plan import plan
+from resnetx.interconnect.collectives.published import published_points
+from resnetx.interconnect.systems.system import load
+from resnetx.literature import scaling_check
+from resnetx.literature.rivals import Rivals, interval_score
+from resnetx.literature.scaling_check import ScalingCase, cases, staged_cases
+from resnetx.literature.training_rates import Iterations, LayerwiseTime, Series, rates, training
+from resnetx.prediction import compute, host_step, roofline
+from resnetx.prediction.host_step import CHOSEN_ON
+from resnetx.prediction.predict import simulated
+from resnetx.prediction.scaling_errors import scaling_errors
+from resnetx.prediction.scenario import Fabric, Point, Subject, TrainingSetup
+from resnetx.units import size
+from resnetx.workloads.counts import BYTES_PER_PARAMETER
+
+CALIBRATED = "dgx1-alexnet-2017"
+LAYERWISE, ITERATIONS = "layerwise", "tallent2017-alexnet"
+ONE_GPU = "one GPU, its rate not known"
+SMALLER = "one GPU, from its rate at about 8 times the batch"
+STRONG = "one global batch on several GPUs, from its rate on one"
+_LOOPS = {"eager": "eager PyTorch", "tuned": "TensorFlow 1"}
+_FEEDS = {"prepared": "input prepared", "loader": "images decoded, which may be the limit"}
+_CHOSEN = "; on the machine whose steps at batch 1 set the host's part"
+LEAST_STEP = 0.01  # of the predicted one, at the shortest: of no time at all there is no rate
+NO_PEERS = "GPUs no peers, from the rate of one"
+_STAGED = {
+    "shared": "one path through the host, as told (one box, each network left out)",
+    "per-gpu": "a path for each, as told (one box, each network left out)",
+}
+_UNTOLD = "not told which (two boxes)"
+FROM_ONE, BY_SMALLER = "from the rate of one GPU", "calibrated by one of its rates"
+LARGE = size("1GiB")  # of the published all-reduces, the size whose bandwidth calibrates
+
+
+@dataclass(frozen=True)
+class TrainingRow:
+    """One published figure and its prediction, both in `unit`; `error` is predicted / measured - 1."""
+
+    group: str
+    source: str
+    system: str
+    library: str | None
+    what: str
+    gpus: int
+    unit: str
+    given: str  # what the prediction was given of this case
+    measured: float
+    predicted: float | None  # null: open, between `low` and `high`
+    error: float | None  # null: likewise
+    seen: bool
+    publisher: str = ""  # left out of the roofline; "": none was
+    low: float | None = None  # the interval, in `unit`; null: there is none
+    high: float | None = None
+    linear: float | None = None  # what "GPUs x the rate of one" predicts; null: no such rate is given
+    five_constants: float | None = None  # that, times the median efficiency of others on as many GPUs; null: likewise
+    # The 90 % intervals of both; null: none is made
+    linear_interval: tuple[float, float] | None = None
+    five_constants_interval: tuple[float, float] | None = None
+
+    @property
+    def log_error(self) -> float | None:
+        """ln(predicted / measured): a prediction that is too high and one that is too low weigh alike."""
+        return None if self.predicted is None else log(self.predicted / self.measured)
+
+    @property
+    def held(self) -> bool | None:
+        """Whether the interval holds the measured figure."""
+        return None if self.low is None or self.high is None else self.low <= self.measured <= self.high
+
+    @property
+    def half_width(self) -> float | None:
+        """Half of the interval, as a logarithm."""
+        return None if self.low is None or self.high is None else log(self.high / self.low) / 2
+
+    @property
+    def score(self) -> float | None:
+        """Of the interval (`rivals.interval_score`): less is better."""
+        return None if self.low is None or self.high is None else interval_score(self.low, self.high, self.measured)
+
+
+@dataclass(frozen=True)
+class TrainingSummary:
+    """How far off the rows of a group are; errors are |ln(predicted / measured)|."""
+
+    group: str
+    about: str
+    rows: int
+    open: int  # of them, between two ends: they have no error
+    mean_error: float | None  # null: all are open
+    worst_error: float | None
+    linear_error: float | None  # the mean error of "GPUs x the rate of one" (or that of the larger batch) on them
+    five_constants_error: float | None  # of the rate of one times the median efficiency of others; null: none is made
+    held: float | None  # share of rows within their intervals, or ends
+    half_width: float | None  # mean of the intervals' half widths, logarithms
+    score: float | None  # mean score of the intervals (`rivals.interval_score`)
+    linear_score: float | None  # of the rivals' intervals
+    five_constants_score: float | None
+    tolerance: float | None  # the worst error that a row may have; null: any
+
+    @property
+    def holds(self) -> bool:
+        """Whether its rows are within the tolerance; true of a group without one."""
+        return self.tolerance is None or self.worst_error is None or self.worst_error <= self.tolerance
+
+
+@cache
+def validate() -> tuple[TrainingRow, ...]:
+    """All published rates with their predictions, group by group."""
+    published, scaled = training(), list(cases())
+    rows = [*_steps(), *_strong()]
+    rows += [_scaling(case) for case in scaled]
+    # XLA makes a program of one's own of a network: two of its rates of one GPU are 17 times below those without it.
+    rows += [_from_nothing(case) for case in scaled if not case.series.compiled]
+    rows += [_by_smaller(case) for smaller in scaled if (case := smaller.by_smaller()) is not None]
+    rows += [_scaling(case, f"{NO_PEERS}: {_STAGED[name]}") for name, case in staged_cases()]
+    rows += [_scaling(case.on(case.undescribed), f"{NO_PEERS}: {_UNTOLD}") for _, case in staged_cases()]
+    rows += _one_gpu()
+    rows += [_calibrated(case) for case in scaled if _is_alexnet_of_2017(case.series)]
+    rows += map(layerwise, published.layerwise)
+    rows += [row for entry in published.iterations for row in _iterations(entry)]
+    return tuple(rows)
+
+
+def summaries(rows: Sequence[TrainingRow]) -> list[TrainingSummary]:
+    """The groups of `rows`, in their order."""
+    groups = training().groups
+    found = []
+    for name in dict.fromkeys(row.group for row in rows):
+        own, group = [row for row in rows if row.group == name], groups.get(name)
+        errors = [abs(row.log_error) for row in own if row.log_error is not None]
+        found.append(
+            TrainingSummary(
+                group=name,
+                about=name if group is None else group.about,
+                rows=len(own),
+                open=len(own) - len(errors),
+                mean_error=_mean(errors),
+                worst_error=max(errors, default=None),
+                linear_error=_mean(abs(log(row.linear / row.measured)) for row in own if row.linear),
+                five_constants_error=_mean(
+                    abs(log(row.five_constants / row.measured)) for row in own if row.five_constants
+                ),
+                held=_mean(row.held for row in own),
+                half_width=_mean(row.half_width for row in own),
+                score=_mean(row.score for row in own),
+                linear_score=_mean(_score(row, row.linear_interval) for row in own),
+                five_constants_score=_mean(_score(row, row.five_constants_interval) for row in own),
+                tolerance=None if group is None else group.tolerance,
+            )
+        )
+    return found
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    """Of those that are known."""
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
+
+
+def _score(row: TrainingRow, interval: tuple[float, float] | None) -> float | None:
+    return None if interval is None else interval_score(*interval, row.measured)
+
+
+# ---- scaling
+
+
+def _scaling(case: ScalingCase, group: str | None = None) -> TrainingRow:
+    """A rate of several GPUs, from the rate of one."""
+    given = f"{case.series.images_per_s[1]:g} images/s on one GPU"
+    return _row(case, group or f"{FROM_ONE}: {_launched(case)}{case.kind.text}", given)
+
+
+def _launched(case: ScalingCase) -> str:
+    return "one process for all GPUs of a node, " if case.point.setting.one_process else ""
+
+
+def _by_smaller(case: ScalingCase) -> TrainingRow:
+    """The same from the rate of one GPU and the smallest rate of several, on as many nodes: one, or several."""
+    (known,) = case.known
+    rate = case.series.images_per_s[known]
+    given = f"{case.series.images_per_s[1]:g} images/s on one GPU, {rate:g} on {known}"
+    return _row(case, f"{_launched(case)}{case.nodes}, {BY_SMALLER}", given)
+
+
+def _from_nothing(case: ScalingCase) -> TrainingRow:
+    """The same from descriptions alone."""
+    unknown = case.without_rate()
+    return _row(unknown, f"its rate not known: {_launched(case)}{case.kind.text}", "nothing", rated=False)
+
+
+def _calibrated(case: ScalingCase) -> TrainingRow:
+    """The same from the rate of one GPU and two all-reduces that were measured on as many.
+
+    That nothing overlaps was chosen on these rates: cold, that such a program launches everything leaves them open.
+    """
+    case = replace(case, series=msgspec.structs.replace(case.series, strategy="after", launch_mode="process-per-gpu"))
+    made = case.point.fabric.plan(case.point.devices)
+    points = _two_points(made.system.name, made.library, case.gpus)
+    fabric = replace(case.point.fabric, measured={case.gpus: points})
+    given = f"{case.series.images_per_s[1]:g} images/s on one GPU; all-reduce of {points.source}"
+    return _row(case.on(fabric), CALIBRATED, given)
+
+
+def _row(case: ScalingCase, group: str, given: str, rated: bool = True) -> TrainingRow:
+    """`rated`: the rate of one GPU is given, from which the rivals start."""
+    costs, images = scaling_errors().without.get(case.left_out) or scaling_errors().costs, case.point.batch_size
+    ends = case.ends(costs)
+    fast, slow = ends or (case.iteration(costs),) * 2
+    predicted = None if ends else images / fast.time_s
+    linear, five = (rule(case) if rated else None for rule in (_rivals().linear, _rivals().five_constants))
+    return TrainingRow(
+        group=group,
+        source=case.source,
+        system=case.series.system,
+        library=case.series.library,
+        what=case.series.what,
+        gpus=case.gpus,
+        unit="images/s",
+        given=given,
+        measured=case.measured,
+        predicted=predicted,
+        error=None if predicted is None else predicted / case.measured - 1,
+        seen=case.series.seen,
+        low=images / slow.interval_s[1],
+        high=images / fast.interval_s[0],
+        linear=None if linear is None else linear.predicted,
+        five_constants=None if five is None else five.predicted,
+        linear_interval=None if linear is None else (linear.low, linear.high),
+        five_constants_interval=None if five is None else (five.low, five.high),
+        publisher=case.publisher,
+    )
+
+
+@cache
+def _rivals() -> Rivals:
+    """By the rates of scaling.yaml: boxes whose GPUs are no peers have none of their own."""
+    return Rivals(tuple(cases()))
+
+
+def _is_alexnet_of_2017(of: Series) -> bool:
+    """On the P100 DGX-1, with prepared input: the one published case whose all-reduce is known."""
+    return of.source == "tensorflow2017" and of.network == "alexnet" and of.input == "synthetic"
+
+
+def _two_points(system: str, library: str, gpus: int) -> MeasuredCollective:
+    """A large and a small all-reduce that were measured on the same GPUs."""
+    small = training().small_allreduce
+    measured = published_points(system, library, "allreduce", gpus)
+    large = [point for point in measured if point.size_bytes == LARGE]
+    assert len(large) == 1, f"{gpus} GPUs: {len(large)} published all-reduces of {LARGE} bytes"
+    points = (MeasuredSize(size(small.size), small.time_us[gpus] * 1e-6), *large)
+    return MeasuredCollective(f"Tartan at 1 GiB and 8 bytes on {gpus} GPUs", points)
+
+
+# ---- one GPU
+
+
+def _steps() -> Iterator[TrainingRow]:
+    """Steps of one GPU at about an eighth of the batch whose rate is given."""
+    for row in scaling_check.judged():
+        pair, step_s = row.pair, row.step.time_s
+        measured = pair.of.samples_per_s[pair.batch]
+        predicted = pair.batch / step_s
+        yield TrainingRow(
+            group=f"{SMALLER}: {_LOOPS[pair.of.loop]}, {_FEEDS[pair.of.input]}"
+            + _CHOSEN * (pair.of.source == CHOSEN_ON),
+            source=pair.of.text,
+            system=pair.of.gpu,
+            library=None,
+            what=f"{pair.of.network}, batch {pair.batch}, {pair.of.precision or 'precision not stated'}",
+            gpus=1,
+            unit="samples/s",
+            given=f"{pair.of.samples_per_s[pair.given]:g} samples/s at batch {pair.given}",
+            measured=measured,
+            predicted=predicted,
+            error=predicted / measured - 1,
+            seen=True,
+            publisher=pair.of.source,
+            low=predicted / (1 + row.step.slower),
+            high=predicted / max(1 - row.step.faster, LEAST_STEP),
+            linear=pair.batch / pair.proportional_s,
+        )
+
+
+def _strong() -> Iterator[TrainingRow]:
+    """One global batch on several GPUs."""
+    for case in scaling_check.strong_cases():
+        iteration, of, samples = case.predicted(), case.of, case.gpus * case.batch
+        predicted, (shortest_s, longest_s) = samples / iteration.time_s, iteration.interval_s
+        yield TrainingRow(
+            group=f"{STRONG}: {_LOOPS[of.loop]}; what going parallel costs was chosen on these",
+            source=of.text,
+            system=iteration.point.fabric.described.name,
+            library=iteration.point.fabric.library,
+            what=f"{of.network}, batch {samples}, {of.precision}",
+            gpus=case.gpus,
+            unit="samples/s",
+            given=f"{of.samples_per_s[samples]:g} samples/s on one GPU",
+            measured=case.measured,
+            predicted=predicted,
+            error=predicted / case.measured - 1,
+            seen=True,
+            publisher=of.source,
+            low=samples / longest_s,
+            high=samples / shortest_s,
+            linear=case.linear,
+        )
+
+
+def _one_gpu() -> Iterator[TrainingRow]:
+    """Rates of one GPU by the roofline, its publisher left out of the fit."""
+    for rate in rates():
+        entry = rate.entry
+        model = roofline.fitted_without(entry.part, entry.publisher)
+        table, at = tuple(entry.table(entry.image_size)), (entry.precision, entry.part, entry.clock_Hz)
+        modelled = compute.by_roofline(model, table, entry.image_size, rate.batch_size, *at)
+        host = host_step.assumed(len(table), entry.framework, entry.precision)
+        step = compute.launched_by_roofline(modelled, rate.batch_size, host)
+        predicted = rate.batch_size / step.time_s
+        yield TrainingRow(
+            group=ONE_GPU,
+            source=entry.source,
+            system=entry.gpu,
+            library=None,
+            what=f"{entry.network}, batch {rate.batch_size}, {entry.precision}",
+            gpus=1,
+            unit="images/s",
+            given="nothing",
+            measured=rate.images_per_s,
+            predicted=predicted,
+            error=predicted / rate.images_per_s - 1,
+            seen=entry.seen,
+            publisher=entry.publisher,
+            low=predicted / (1 + step.slower),
+            high=predicted / max(1 - step.faster, LEAST_STEP),
+        )
+
+
+# ---- other groups
+
+
+def layerwise(entry: LayerwiseTime) -> TrainingRow:
+    """The time of all layers' all-reduces, one after the other."""
+    system = load(entry.system)
+    made = plan(system, "allreduce", None, entry.library)
+    sizes = [BYTES_PER_PARAMETER * sum(layer.parameters) for layer in entry.table(image_size=224) if layer.parameters]
+    predicted = sum(made.cost(size_bytes).time_s for size_bytes in sizes)
+    return TrainingRow(
+        group=LAYERWISE,
+        source=entry.source,
+        system=entry.system,
+        library=entry.library,
+        what=f"{entry.network}, communication during {entry.backward_s} s of backward pass",
+        gpus=len(system.gpus),
+        unit="s",
+        given="nothing",
+        measured=entry.communication_s,
+        predicted=predicted,
+        error=predicted / entry.communication_s - 1,
+        seen=entry.seen,
+    )
+
+
+def _iterations(entry: Iterations) -> Iterator[TrainingRow]:
+    """The rate with each batch and library that it may be of: one all-reduce behind the backward pass."""
+    for library in entry.libraries:
+        for batch_size in entry.batch_sizes:
+            predicted = 1 / _step_s(entry, library, batch_size)
+            yield TrainingRow(
+                group=ITERATIONS,
+                source=entry.source,
+                system=entry.system,
+                library=library,
+                what=f"{entry.network}, batch {batch_size}, {library}",
+                gpus=entry.gpus,
+                unit="iterations/s",
+                given=f"nothing, at {entry.clock_MHz:g} MHz",
+                measured=entry.iterations_per_s,
+                predicted=predicted,
+                error=predicted / entry.iterations_per_s - 1,
+                seen=entry.seen,
+            )
+
+
+def _step_s(entry: Iterations, library: str, batch_size: int) -> float:
+    """What the same point is predicted to take."""
+    words = {"model": entry.network, "batch_size": batch_size, "input": "synthetic", "strategy": "after", "gpus": 1}
+    subject = Subject.of(request_from(compose(words)), entry.layers(), "caffe")
+    setting = TrainingSetup(clock_Hz=entry.clock_MHz * 1e6, memory_model="caffe")
+    fabric = Fabric(load(entry.system, nodes=1), library)
+    return simulated(Point(subject, fabric, tuple(range(entry.gpus)), batch_size, setting)).time_s

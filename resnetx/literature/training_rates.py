@@ -1,0 +1,342 @@
+"""Training rates that others measured: `results/published/training.yaml`, from which rooflines are fitted and by which
+predictions are judged. Every figure has its source, and says whether it was known while the model was written."""
+
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import Literal
+
+import msgspec
+
+from resnetx import choices
+from resnetx.choices import Torchvision
+from resnetx.interconnect.systems.parts import GpuSpec
+from resnetx.interconnect.systems.system import System, load, parts_table
+from resnetx.loading import own_yaml
+from resnetx.prediction.staged import StagedClass
+from resnetx.settings.files import CONFIGS
+from resnetx.workloads import tables
+from resnetx.workloads.counts import DATA, Layer
+
+FOLDER = CONFIGS.parent / "results" / "published"  # a wheel has it next to `configs`
+
+# torchvision's names
+TrainedNetwork = Literal[
+    "alexnet", "efficientnet_b0", "efficientnet_b4", "inception_v3", "resnet50", "resnet152", "vgg16"
+]
+Precision = Literal["fp32", "tf32", "bf16", "fp16"]
+
+
+class _Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    source: str
+    network: TrainedNetwork
+    seen: bool
+
+    @property
+    def publisher(self) -> str:
+        """Who published it: the first words of the source. Figures of one publisher are left out together."""
+        return self.source.split(",")[0].split(" ")[0]
+
+    def table(self, image_size: int) -> list[Layer]:
+        """The layers of torchvision's network, which ship as data."""
+        layers = tables.kept(choices.Torchvision(name=self.network, classes=1000), image_size)
+        assert layers is not None, f"{self.network} at {image_size} pixels is not among workloads.tables.KEPT"
+        return layers
+
+
+class OneGpu(_Entry, frozen=True, kw_only=True):
+    """Rates of one network on one GPU, by batch size."""
+
+    gpu: str  # its name among the parts
+    clock_MHz: float | None = None  # null: the part's
+    image_size: int
+    precision: Precision
+    framework: Literal["tensorflow", "mxnet"] | None = None  # whose loop waits for each step; null: PyTorch's does not
+    variant: str | None = None  # how what was trained differs from torchvision's network
+    flop_ratio: float = 1.0  # FLOP of that over those of torchvision's
+    data: Literal["synthetic", "real"] = "synthetic"
+    images_per_s: dict[int, float]
+    outside: str | None = None  # why it is left out of the fit to all GPUs
+    own_fit: bool = False  # left out of that, but not of the fit to its own GPU
+
+    @property
+    def clock_Hz(self) -> float | None:
+        return None if self.clock_MHz is None else self.clock_MHz * 1e6
+
+    @property
+    def part(self) -> GpuSpec:
+        gpu: GpuSpec = parts_table("gpus")[self.gpu]
+        return gpu
+
+    @property
+    def generation(self) -> str:
+        """GPUs of one compute capability are one generation."""
+        return f"{self.part.compute_capability.value:.1f}"
+
+
+class LayerwiseTime(_Entry, frozen=True, kw_only=True):
+    """Communication of all layers of a network, one all-reduce for each, summed."""
+
+    system: str
+    library: str
+    backward_s: float
+    communication_s: float
+
+
+class Iterations(_Entry, frozen=True, kw_only=True):
+    """A rate of Caffe's net whose batch size and library are not stated; each that it may be of."""
+
+    system: str
+    gpus: int
+    batch_sizes: list[int]
+    libraries: list[str]
+    clock_MHz: float
+    iterations_per_s: float
+
+    def layers(self) -> tuple[Layer, ...]:
+        """The layers of Caffe's net, as its paper has it."""
+        found = tables.kept(*tables.KEPT[self.network])
+        assert found is not None, f"{self.network} is not among workloads.tables.KEPT"
+        return tuple(found)
+
+    @property
+    def image_size(self) -> int:
+        return tables.KEPT[self.network][1]
+
+
+class SmallAllreduce(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    source: str
+    size: str
+    time_us: dict[int, float]
+
+
+class ValidationGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Rows of the validation table, and the worst relative error that one of them may have; null: any."""
+
+    about: str
+    tolerance: float | None
+
+
+class TrainingFigures(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    groups: dict[str, ValidationGroup]
+    one_gpu: list[OneGpu]
+    small_allreduce: SmallAllreduce
+    layerwise: list[LayerwiseTime]
+    iterations: list[Iterations]
+
+
+class Rate(msgspec.Struct, frozen=True):
+    """One row: what one GPU did at one batch size."""
+
+    entry: OneGpu
+    batch_size: int
+    images_per_s: float
+
+    @property
+    def step_s(self) -> float:
+        return self.batch_size / self.images_per_s
+
+    @property
+    def what(self) -> str:
+        entry = self.entry
+        return f"{entry.network}, batch {self.batch_size}, {entry.precision}, {entry.gpu}"
+
+
+@cache
+def training() -> TrainingFigures:
+    return own_yaml(FOLDER / "training.yaml", TrainingFigures)
+
+
+def rates() -> Iterator[Rate]:
+    """All rates of one GPU, in the order of the file."""
+    for entry in training().one_gpu:
+        for batch_size, images_per_s in entry.images_per_s.items():
+            yield Rate(entry, batch_size, images_per_s)
+
+
+# Training rates by the number of GPUs that others measured: `results/published/scaling.yaml`, and `staged.yaml`.
+#
+# Each series has the rate of one GPU, from which the others are predicted (`scaling_check`), with the batch of each GPU
+# fixed. Every figure has its source, and says whether it was known while the model was written.
+
+Feed = Literal["synthetic", "dali", "loader", "unknown"]
+
+
+class ScalingSource(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Who measured."""
+
+    whose: str  # sources by the same people are left out together; as in training.yaml, the first words of a source
+    text: str
+    program: str = ""  # what they ran, where they ran several
+
+
+class Cluster(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What joins nodes, of which each has as many GPUs as its system."""
+
+    network: str
+    nics: int
+
+
+class Series(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The rates of one workload on one system, by the number of GPUs; the first is that of one."""
+
+    source: str  # its name among the sources
+    system: str
+    network: TrainedNetwork
+    image_size: int
+    batch_size_per_gpu: int
+    precision: Precision
+    gradients: Literal["fp32", "fp16"]
+    library: str
+    exchange: Literal["allreduce", "server"]  # server: each variable has its place on the CPU
+    input: Feed  # loader: the framework's own decoding on CPUs; unknown: the source does not say
+    strategy: Literal["bucket", "after"] = "bucket"  # of an all-reduce; buckets stand for what frameworks fuse
+    launch_mode: Literal["process-per-gpu", "one-process"] = (
+        "process-per-gpu"  # one process: it drives all GPUs of a node
+    )
+    compiled: bool = False  # by XLA, which launches few kernels
+    cluster: Cluster | None = None
+    seen: bool
+    images_per_s: dict[int, float]
+
+    @property
+    def model(self) -> Torchvision:
+        return Torchvision(name=self.network, classes=1000)
+
+    @property
+    def layers(self) -> list[Layer]:
+        found = tables.kept(self.model, self.image_size)
+        assert found is not None, f"{self.network} at {self.image_size} pixels is not among workloads.tables.KEPT"
+        return found
+
+    def on(self, gpus: int) -> System:
+        """The system with as many nodes as so many GPUs take."""
+        return _system(self.system, gpus, self.cluster)
+
+    @property
+    def scaled(self) -> Iterator[tuple[int, float]]:
+        """(GPUs, images/s) of all counts but one GPU."""
+        return ((gpus, rate) for gpus, rate in self.images_per_s.items() if gpus > 1)
+
+    @property
+    def what(self) -> str:
+        return f"{self.network}, batch {self.batch_size_per_gpu} per GPU, {self.precision}, input {self.input}"
+
+
+class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    sources: dict[str, ScalingSource]
+    series: list[Series]
+
+
+@cache
+def _file() -> _File:
+    return own_yaml(FOLDER / "scaling.yaml", _File)
+
+
+class _StagedFile(_File, frozen=True, forbid_unknown_fields=True):
+    classes: dict[str, StagedClass]  # of each source's box
+
+
+@cache
+def _staged_file() -> _StagedFile:
+    return own_yaml(FOLDER / "staged.yaml", _StagedFile)
+
+
+def series() -> list[Series]:
+    return _file().series
+
+
+def staged_series(box: StagedClass) -> list[Series]:
+    """The rates of the boxes of a class whose GPUs are no peers."""
+    return [each for each in _staged_file().series if _staged_file().classes[each.source] == box]
+
+
+def sources() -> Mapping[str, ScalingSource]:
+    return {**_file().sources, **_staged_file().sources}
+
+
+@cache
+def _system(name: str, gpus: int, cluster: Cluster | None) -> System:
+    one = load(name, nodes=1)
+    if gpus <= len(one.gpus):
+        return one
+    assert cluster is not None, f"{name} has {len(one.gpus)} GPUs, and nothing says what joins its nodes"
+    return load(name, gpus // len(one.gpus), cluster.network, cluster.nics)
+
+
+# Rates of one GPU at several batches, and of one batch on several GPUs: `results/published/steps.yaml`.
+
+
+class CountedNetwork(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A network, of which only the number and the size of its layers matter here."""
+
+    layers: int
+    counted: str  # on which implementation
+    parameters: int | None = None  # null: nobody trained it on several GPUs here
+
+    @property
+    def table(self) -> tuple[Layer, ...]:
+        """As many layers, all alike."""
+        assert self.parameters is not None, "a network that was trained on several GPUs"
+        each = self.parameters // self.layers
+        return tuple(
+            Layer(
+                name=f"layer {place}",
+                kind="linear",
+                inputs=(f"layer {place - 1}" if place else DATA,),
+                output_shape=(1,),
+                in_place=False,
+                parameters=(each,),
+                multiply_adds=each,
+            )
+            for place in range(self.layers)
+        )
+
+
+class StepSeries(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The rates of one workload on one GPU, by batch."""
+
+    source: str  # its name among the sources: one GPU in one machine
+    gpu: str
+    network: str
+    precision: Precision | None  # null: the source does not say
+    loop: Literal["eager", "tuned"]  # PyTorch's, operation by operation; a graph of TensorFlow
+    input: Literal["prepared", "loader"]  # loader: images are decoded, which may be the limit
+    samples_per_s: dict[int, float]
+    system: str | None = None  # whose several GPUs have rates, too
+    several: dict[int, dict[int, float]] = {}  # samples/s of all, by the number of GPUs and the batch of each
+
+    @property
+    def counted(self) -> CountedNetwork:
+        return _steps_file().networks[self.network]
+
+    @property
+    def layers(self) -> int:
+        return self.counted.layers
+
+    @property
+    def framework(self) -> str | None:
+        return "tensorflow" if self.loop == "tuned" else None
+
+    @property
+    def text(self) -> str:
+        return _steps_file().sources[self.source].text
+
+    @property
+    def what(self) -> str:
+        return f"{self.network}, {self.precision or 'precision not stated'}, {self.gpu}, input {self.input}"
+
+
+class _StepsFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    sources: dict[str, ScalingSource]
+    networks: dict[str, CountedNetwork]
+    series: list[StepSeries]
+
+
+@cache
+def _steps_file() -> _StepsFile:
+    return own_yaml(FOLDER / "steps.yaml", _StepsFile)
+
+
+def steps_series() -> list[StepSeries]:
+    """All series, in the order of the file."""
+    return _steps_file().series

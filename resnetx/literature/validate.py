@@ -1,0 +1,109 @@
+"""How far off the models are of what was published: every figure beside its prediction, and groups of figures."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Generic, Literal, Protocol, TypeVar, overload
+
+from resnetx.errors import unknown_name
+from resnetx.record.literature import ValidationGroup, ValidationRecord
+from resnetx.table import Records
+
+if TYPE_CHECKING:
+    from resnetx.literature.collectives import CollectiveRow, CollectiveSummary
+    from resnetx.literature.training import TrainingRow, TrainingSummary
+
+
+# Of training rates: how wide intervals are, how they score, and the same of the rivals.
+BESIDE = (*("half_width", "score", "linear_error", "linear_score", "five_constants_error", "five_constants_score"),)
+INTERVAL_LEVEL = 0.9  # of intervals, and of the errors of collectives
+
+
+class Figure(Protocol):
+    """A published figure beside its prediction."""
+
+    @property
+    def group(self) -> str: ...
+    @property
+    def error(self) -> float | None: ...
+    @property
+    def seen(self) -> bool: ...
+    @property
+    def held(self) -> bool | None: ...
+
+
+class Summary(Protocol):
+    """How far off the figures of a group are."""
+
+    @property
+    def group(self) -> str: ...
+    @property
+    def mean_error(self) -> float | None: ...
+    @property
+    def worst_error(self) -> float | None: ...
+
+    @property
+    def holds(self) -> bool: ...
+
+
+Verb = Literal["predict", "topology"]
+R = TypeVar("R", bound=Figure)
+S = TypeVar("S", bound=Summary)
+
+
+class Validation(Records[R], Generic[R, S]):
+    """Every published figure with its prediction, and how far off each group of them is."""
+
+    def __init__(self, verb: Verb, figures: Sequence[R], groups: Sequence[S]) -> None:
+        super().__init__(figures)
+        self.verb = verb
+        self.groups = Records(groups)
+
+    @property
+    def holds(self) -> bool:
+        """Whether no group is missed by more than it may."""
+        return all(group.holds for group in self.groups)
+
+    @property
+    def record(self) -> ValidationRecord:
+        """All of it, as `--json` prints it."""
+        return ValidationRecord(verb=self.verb, groups=list(map(self._group, self.groups)), figures=list(self))
+
+    def _group(self, group: S) -> ValidationGroup:
+        """Figures that are explained by something else than the model count in neither."""
+        own = [figure for figure in self if figure.group == group.group and not getattr(figure, "explained", None)]
+        held = [figure.held for figure in own if figure.held is not None]
+        errors = [figure.error for figure in own if figure.error is not None]
+        rivals = {name: getattr(group, name, None) for name in BESIDE}
+        return ValidationGroup(
+            group=group.group,
+            points=len(own),
+            unseen=sum(not figure.seen for figure in own),
+            mean_error=group.mean_error,
+            worst_error=group.worst_error,
+            bias=sum(errors) / len(errors) if errors else None,
+            coverage=sum(held) / len(held) if held else None,
+            interval_level=INTERVAL_LEVEL,
+            open=len(own) - len(errors),
+            **rivals,
+        )
+
+
+@overload
+def validate(verb: Literal["predict"]) -> "Validation[TrainingRow, TrainingSummary]": ...
+@overload
+def validate(verb: Literal["topology"]) -> "Validation[CollectiveRow, CollectiveSummary]": ...
+def validate(verb: str) -> "Validation[TrainingRow, TrainingSummary] | Validation[CollectiveRow, CollectiveSummary]":
+    """What `--validate` of a verb shows: of `predict` published training, of `topology` published collectives.
+
+    Takes some seconds.
+    """
+    if verb == "predict":
+        from resnetx.literature import training
+
+        rates = training.validate()
+        return Validation("predict", rates, training.summaries(rates))
+    if verb == "topology":
+        from resnetx.literature import collectives
+
+        times = collectives.validate()
+        return Validation("topology", times, collectives.summaries(times))
+    raise unknown_name("verb with published figures", verb, ("predict", "topology"), "validate")

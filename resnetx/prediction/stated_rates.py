@@ -1,0 +1,261 @@
+"""One GPU's rate as somebody knows it: stated by the user, or read from a record; and what follows at other batches.
+
+    rates = StatedRates(((32, 195.0), (64, 219.0)), source="stated", where="rate=")
+    rates.step(images=48, host=host, fixed_s=0.008)
+
+A known step has a host's part (`host_step`) and a GPU's part. At another batch the GPU's part is a fixed time, and the
+rest in proportion to the batch; the host's stays. Between two known batches the step is on the line between theirs, or
+on the curve of these parts through both where the smaller is the host's and the other is far.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from math import exp, inf, log, log2
+from typing import Literal
+
+from resnetx.errors import ConfigError
+from resnetx.interconnect.collectives.calibration import Curve
+from resnetx.prediction.host_step import MOST_FIXED, NORM, HostStep, LaunchedStep
+
+# Relative errors of rates: nine rates of ten are within them.
+RATE_ERROR = 0.02  # unless the user states another: assumed
+# Of a batch whose rate is not known, for each root of an octave to the nearest that is, beside what the host's part may
+# be. Counted in `tests/prediction/test_stated_rate.py` on published rates, on which both were chosen.
+BETWEEN, OUTSIDE = 0.033, 0.065
+# Two steps, one of at least so many times the batch of the other, that take no more than so many times as long are as
+# long as their host takes.
+LEVEL_BATCHES, LEVEL = 2.0, 1.3
+# A step of no more than so many times what a host is assumed to take is its host's, and one of so many times its batch
+# the GPU's: between such a line is too slow. Of 301 published triples with prepared input it errs by 9.2 %, the curve
+# by 3.4 % (`tests/prediction/test_stated_rate.py`).
+HOSTS, FAR = 1.5, 6.0
+
+
+@dataclass(frozen=True)
+class StatedRates:
+    """Images/s of one GPU. `by_batch`: (images of a step, images/s), by ascending batch, at least one."""
+
+    by_batch: tuple[tuple[int, float], ...]
+    source: Literal["stated", "measured"]
+    where: str  # the setting, or the record
+    error: float = RATE_ERROR  # relative; the rate is this close in nine cases of ten
+    nodes: frozenset[str] = frozenset()  # that it was measured on
+
+    @property
+    def shortest_s(self) -> float:
+        """The shortest known step."""
+        return min(batch / rate for batch, rate in self.by_batch)
+
+    def step(self, images: int, host: HostStep, fixed_s: float) -> LaunchedStep:
+        """The step of so many images. `host`: its part; `fixed_s`: of the GPU's part, what is there at any batch."""
+        host = self._host(host)
+        times_s = sorted(self._time_s(images, host.stretched(sign), fixed_s) for sign in (-1, 0, 1))
+        time_s, error = self._time_s(images, host, fixed_s), self._shape_error(images)
+        line_s = self._line_s(images)
+        ends_s = (min(times_s), max([*times_s, *([line_s] if line_s is not None else [])]))
+        by_host = (1 - ends_s[0] / time_s, ends_s[1] / time_s - 1)
+        fixed_s, image_s, host = self._parts(images, host, fixed_s)
+        level = (host.time_s - fixed_s) / image_s
+        return LaunchedStep(fixed_s + image_s * images, host, time_s, (error, error), by_host, level)
+
+    def _host(self, assumed: HostStep) -> HostStep:
+        """The host's part: no longer than any known step, and as long as two that differ little."""
+        steps = [(batch, batch / rate) for batch, rate in self.by_batch]
+        for (low, low_s), (high, high_s) in pairwise(steps):
+            if not assumed.waits and high >= LEVEL_BATCHES * low and high_s <= LEVEL * low_s:
+                return HostStep(low_s, spread=1.0)
+        return assumed.within(self.shortest_s)
+
+    def _time_s(self, images: int, host: HostStep, fixed_s: float) -> float:
+        """Seconds of a step."""
+        known = {batch: batch / rate for batch, rate in self.by_batch}
+        if images in known:
+            return known[images]
+        for (low, low_s), (high, high_s) in pairwise(known.items()):
+            if low < images < high:
+                curve = self._curve(low, high, host, fixed_s)
+                return _on_line(low, low_s, high, high_s, images) if curve is None else curve(images)
+        fixed_s, image_s, host = self._parts(images, host, fixed_s)
+        return host.step_s(fixed_s + image_s * images)
+
+    def _line_s(self, images: int) -> float | None:
+        """On the line between two known steps; None: it is not between two."""
+        for (low, low_rate), (high, high_rate) in pairwise(self.by_batch):
+            if low < images < high:
+                return _on_line(low, low / low_rate, high, high / high_rate, images)
+        return None
+
+    def _curve(self, low: int, high: int, host: HostStep, fixed_s: float) -> Callable[[int], float] | None:
+        """The step by batch with a host's and a GPU's part through two known ones; None: the line fits as well."""
+        from scipy.optimize import brentq  # type: ignore[import-untyped]
+
+        known = dict(self.by_batch)
+        low_s, high_s = low / known[low], high / known[high]
+        if host.waits or not host.time_s or low_s > HOSTS * host.time_s or high < FAR * low:
+            return None
+        fixed_s = min(fixed_s, MOST_FIXED * low_s)
+
+        def image_s(host_s: float) -> float:
+            return (float((high_s**NORM - host_s**NORM) ** (1 / NORM)) - fixed_s) / high
+
+        def excess_s(host_s: float) -> float:
+            return float((low_s**NORM - host_s**NORM) ** (1 / NORM)) - fixed_s - low * image_s(host_s)
+
+        if high_s <= low_s or not excess_s(low_s) < 0 < excess_s(0.0):
+            return None
+        found_s = float(brentq(excess_s, 0.0, low_s))
+        found = replace(host, time_s=found_s)
+        return lambda images: found.step_s(fixed_s + image_s(found_s) * images)
+
+    def _parts(self, images: int, host: HostStep, fixed_s: float) -> tuple[float, float, HostStep]:
+        """(of the GPU, whatever the batch; of the GPU, for each image; the host's), by the nearest known batch."""
+        batch, rate = min(self.by_batch, key=lambda known: abs(math.log(known[0] / images)))
+        host = host.within(batch / rate)
+        device_s = host.device_s(batch / rate)
+        fixed_s = min(fixed_s, MOST_FIXED * device_s)
+        return fixed_s, (device_s - fixed_s) / batch, host
+
+    def _shape_error(self, images: int) -> float:
+        """How far off the GPU's part may be, relative: as the rates, and by its shape at a batch that has none."""
+        batches = [batch for batch, _ in self.by_batch]
+        if images in batches:
+            return self.error
+        octaves = min(abs(math.log2(images / batch)) for batch in batches)
+        shape = BETWEEN if batches[0] < images < batches[-1] else OUTSIDE
+        return math.hypot(self.error, shape * math.sqrt(octaves))
+
+    def in_short(self, images: int) -> str:
+        """Whether the rate of a batch is known, in a few words."""
+        known = images in dict(self.by_batch)
+        return f"batch {images} as {self.source}" if known else f"batch {images} by the rates of others"
+
+    def note(self, images: int) -> str:
+        """What was known and what was not, in a sentence's end."""
+        stated = ", ".join(f"{rate:,.5g} images/s at batch {batch}" for batch, rate in self.by_batch)
+        if images in dict(self.by_batch):
+            return f"one GPU does {dict(self.by_batch)[images]:,.5g} images/s at batch {images}, as {self.source}"
+        between = self.by_batch[0][0] < images < self.by_batch[-1][0]
+        how = "is between these" if between else "follows from the nearest of these"
+        return f"{self.source}: one GPU does {stated}; batch {images} {how}"
+
+
+def _on_line(low: int, low_s: float, high: int, high_s: float, images: int) -> float:
+    return low_s + (high_s - low_s) * (images - low) / (high - low)
+
+
+# Rates of several GPUs as somebody knows them, and what steps take there beyond what is modelled.
+#
+#     rates = ScaledRates(((2, 512, 2570.0), (4, 1024, 4710.0)), source="measured", where="results/node1/mystudy")
+#     rates.residual(step_s).at(gpus=8)
+#
+# At a count whose rate is known, the modelled step takes what it must for that rate. A step that is clearly longer than
+# modelled has messages that take longer: one more behind the others. Its time grows as the bytes of a ring that each
+# GPU sends, with 2(n-1)/n. Where two counts of one node have such a message, and each byte of the second costs more
+# than of the first, this goes on as a power of the number of GPUs up to those of the node: so grows what shares one
+# path in the host. Any other difference is a factor on every rank's step, which stays beyond the largest known count.
+# Below the smallest one both are interpolated from none on one GPU.
+#
+# A rate says nothing of other
+# batches per GPU, precisions or models: it would make them worse.
+
+LARGEST = 10.0  # times as long or as short as modelled: beyond it, the rate is of something else
+EXACT = 1e-11  # of the factor and of the message, relative
+CLEAR = 0.06  # of a step, from which messages take what is not modelled: three times the error of a rate
+MOST_GROWTH = 1.0  # power of the number of GPUs: all of them share one path
+
+
+@dataclass(frozen=True)
+class Beyond:
+    """What a step on several GPUs takes beyond what is modelled."""
+
+    message_s: float = 0.0  # of one more message
+    factor: float = 1.0  # times as long as each rank's step is modelled
+
+
+@dataclass(frozen=True)
+class ScaledRates:
+    """Images/s of several GPUs, of points on one scaling curve."""
+
+    by_gpus: tuple[tuple[int, int, float], ...]  # (GPUs, images of a step on all of them, images/s), by ascending GPUs
+    source: Literal["stated", "measured"]
+    where: str
+    nodes: frozenset[str] = frozenset()  # that they were measured on
+
+    def residual(self, step_s: Callable[[int, int], Callable[[Beyond], float]], node_gpus: int) -> "Residual":
+        """`step_s`: by GPUs and images, the modelled step with something beyond. `node_gpus`: GPUs of a node."""
+        found = []
+        for gpus, images, rate in self.by_gpus:
+            beyond = _beyond(step_s(gpus, images), images / rate)
+            if beyond is None:
+                raise ConfigError(
+                    f"calibration={self.where}: {rate:,.5g} images/s on {gpus} GPUs is more than {LARGEST:g} times off "
+                    "what is predicted, or no step of the GPUs explains it; give a rate of this workload on this system"
+                )
+            found.append(beyond)
+        counts = (1.0, *(float(gpus) for gpus, _, _ in self.by_gpus))
+        each_s = (0.0, *(one.message_s / _ring(gpus) for one, (gpus, _, _) in zip(found, self.by_gpus, strict=True)))
+        factors = (0.0, *(log(one.factor) for one in found))
+        growth = _growth(counts, each_s) if counts[-1] <= node_gpus else 0.0
+        return Residual(Curve(counts, each_s), Curve(counts, factors), growth, node_gpus, self)
+
+
+@dataclass(frozen=True)
+class Residual:
+    """What steps take beyond what is modelled, by the number of GPUs."""
+
+    each_s: Curve  # seconds of a message, over the bytes of a ring that each GPU sends: over 2(n-1)/n
+    factor: Curve  # logarithm of a factor on each rank's step
+    growth: float  # power of the number of GPUs with which `each_s` grows beyond the largest known count, within a node
+    node_gpus: int
+    rates: ScaledRates
+
+    def at(self, gpus: int) -> Beyond:
+        further = max(1.0, min(gpus, self.node_gpus) / self.each_s.places[-1]) ** self.growth
+        return Beyond(_ring(gpus) * self.each_s.at(gpus) * further, exp(self.factor.at(gpus)))
+
+    def octaves(self, gpus: int) -> float:
+        """How far away the nearest count is whose rate is known; at least one, which is what errors are counted at."""
+        return min((max(1.0, abs(log2(gpus / known))) for known, _, _ in self.rates.by_gpus), default=inf)
+
+    def text(self, gpus: int) -> str:
+        """What it is of so many GPUs, and by which rates."""
+        beyond, parts = self.at(gpus), []
+        if beyond.message_s:
+            grows = "2(n-1)/n" + (f" x n^{self.growth:.2f}" if self.growth else "")
+            parts.append(f"messages take {beyond.message_s * 1e3:.3g} ms more than modelled, growing with {grows}")
+        if beyond.factor != 1:
+            parts.append(f"steps take {beyond.factor:.3f} times as long as modelled")
+        known = " and ".join(f"{rate:,.5g} images/s on {count}" for count, _, rate in self.rates.by_gpus)
+        return f"{', '.join(parts) or 'steps take as long as modelled'}, by {known} GPUs, as {self.rates.source}"
+
+
+def _ring(gpus: int) -> float:
+    """How many times the gradients each GPU of a ring sends."""
+    return 2 * (gpus - 1) / gpus
+
+
+def _growth(counts: tuple[float, ...], each_s: tuple[float, ...]) -> float:
+    """The power of the number of GPUs with which the two largest known counts differ; 0 where not both have a time."""
+    if min(each_s[-2:]) == 0:
+        return 0.0
+    power = log(each_s[-1] / each_s[-2]) / log(counts[-1] / counts[-2])
+    return min(MOST_GROWTH, max(0.0, power))
+
+
+def _beyond(step_s: Callable[[Beyond], float], measured_s: float) -> Beyond | None:
+    """With what a step takes what was measured; None: with nothing."""
+    from scipy.optimize import brentq  # type: ignore[import-untyped]
+
+    modelled_s, most = step_s(Beyond()), log(LARGEST)
+    if abs(modelled_s - measured_s) <= EXACT * measured_s:
+        return Beyond()
+    if measured_s - modelled_s > CLEAR * measured_s:
+        if measured_s > LARGEST * modelled_s:
+            return None
+        return Beyond(brentq(lambda s: step_s(Beyond(message_s=s)) - measured_s, 0.0, measured_s, rtol=EXACT))
+    if not step_s(Beyond(factor=1 / LARGEST)) < measured_s < step_s(Beyond(factor=LARGEST)):
+        return None
+    found = brentq(lambda power: step_s(Beyond(factor=exp(power))) - measured_s, -most, most, xtol=EXACT)
+    return Beyond(factor=exp(found))

@@ -1,0 +1,268 @@
+"""The figures of a comparison of systems: collectives, rates against GPUs, and margins over intensity.
+
+The forms are those of Tallent et al. 2017, Fig. 10 to 13. Where several libraries were predicted, each has figures of
+rates of its own.
+"""
+
+import math
+import re
+from collections.abc import Iterator, Sequence
+
+import altair as alt
+import msgspec
+
+from resnetx.record.system_comparison import CollectivePoint, Estimate, SystemComparison, SystemPoint
+from resnetx.reporting.charts.figure import (
+    BASELINE,
+    COLUMN,
+    INK,
+    PAPER,
+    QUIET,
+    SYSTEMS,
+    AnyChart,
+    Figure,
+    layered,
+    legend_of,
+    log_ticks,
+    panel_grid,
+    si_axis,
+)
+from resnetx.reporting.charts.system_rates import Curves, dash, point_words, rates_against_gpus, system_colour
+from resnetx.reporting.systems.rate_ratios import lead, over
+from resnetx.reporting.table import table_of
+
+
+def system_figures(comparison: SystemComparison) -> list[Figure]:
+    """Every figure that a comparison of systems has something to show in."""
+    collectives = dict.fromkeys(point.collective for point in comparison.collectives)
+    figures = [
+        collective_bandwidth([point for point in comparison.collectives if point.collective == name], name)
+        for name in collectives
+    ]
+    figures += _rates(comparison)
+    if any(over(point, *comparison.systems[:2]) for point in comparison.points):
+        figures.append(margins_over_intensity(comparison.points, *comparison.systems[:2]))
+    return figures
+
+
+def _rates(comparison: SystemComparison) -> Iterator[Figure]:
+    """Of each library and variant: single workloads with a panel each, and the family with one for each batch."""
+    grids = list(dict.fromkeys((point.library, point.variant) for point in comparison.points))
+    for grid in grids:
+        points = [point for point in comparison.points if (point.library, point.variant) == grid]
+        label = ", ".join(filter(None, grid))
+        suffix = f"-{_file_word(label)}" if len(grids) > 1 else ""
+        with_label = f" with {label}" if label else ""
+        family = [point for point in points if point.workload.startswith("ResNet/")]
+        single = [point for point in points if not point.workload.startswith("ResNet/")]
+        if _any_rate(single):
+            curves = Curves(f"rate{suffix}", f"Predicted rates{with_label}", 12, by_workload=True)
+            yield rates_against_gpus(single, comparison.systems, curves)
+        if _any_rate(family):
+            curves = Curves(f"rate-resnetx{suffix}", f"Predicted rates of ResNet/x{with_label}", 13, by_workload=False)
+            yield rates_against_gpus(family, comparison.systems, curves)
+
+
+def _any_rate(points: Sequence[SystemPoint]) -> bool:
+    return any(side.iterations_per_s for point in points for side in point.sides)
+
+
+def _file_word(label: str) -> str:
+    return re.sub(r"[^\w.]+", "-", label).strip("-")
+
+
+# The figure of one collective alone: effective bandwidth over size, by system and GPUs.
+#
+# The form is that of Tallent et al. 2017, Fig. 10 and 11.
+
+GIB = 2**30
+ZOOM_BYTES = (0.5e6, 6e6)  # ResNet/x's gradients
+_PAPERS_FIGURES = {"allreduce": 10}  # of the others, 11
+
+
+class _CollectiveRow(msgspec.Struct, frozen=True, kw_only=True):
+    system: str
+    library: str
+    collective: str
+    gpus: int
+    size_bytes: int
+    time_s: float
+    algbw_GiBps: float
+
+
+class _CollectiveMark(_CollectiveRow, frozen=True, kw_only=True):
+    panel: str
+
+
+def collective_bandwidth(points: Sequence[CollectivePoint], name: str) -> Figure:
+    """Effective bandwidth over size: all sizes, and closely those of ResNet/x's gradients."""
+    marks = [mark for point in points for mark in _marks(point)]
+    drawn = {mark.panel for mark in marks}
+    libraries = dict.fromkeys(point.library for point in points)
+    panels = [panel for library in libraries for panel in (library, _zoomed(library)) if panel in drawn]
+    systems = list(dict.fromkeys(point.system for point in points))
+    gpus = sorted({point.gpus for point in points})
+    sizes = [point.size_bytes for point in points]
+
+    def panel(chart: alt.Chart, left: bool, last: bool) -> alt.Chart:
+        scale = alt.Scale(type="log", domain=[min(sizes), max(sizes)], nice=False)
+        if not left:
+            scale = alt.Scale(domain=list(ZOOM_BYTES), nice=False)
+        ticks = [1e4, 1e5, 1e6, 1e7, 1e8] if left else [1e6, 2e6, 3e6, 4e6, 5e6, 6e6]
+        axis = alt.Axis(values=ticks, format="~s", labels=last, ticks=last)
+        chart = chart.properties(width=(COLUMN - 50) // 2, height=95).mark_line(strokeWidth=1.1, clip=True)
+        encoded: alt.Chart = chart.encode(
+            x=alt.X("size_bytes:Q", title="bytes" if last else None, scale=scale, axis=axis),
+            y=alt.Y("algbw_GiBps:Q", title="size / time, GiB/s" if left else None, axis=alt.Axis(tickCount=5)),
+            color=system_colour(systems),
+            strokeDash=dash("gpus:O", gpus, " GPUs"),
+        )
+        return encoded
+
+    return Figure(
+        name=name,
+        title=f"{name.capitalize()} alone, by system and GPUs",
+        caption="Effective bandwidth: the bytes that each GPU has, over the time. Left: all sizes; right: those of "
+        "ResNet/x's gradients. By the descriptions of the systems, not calibrated. After Tallent et al. 2017, Fig. "
+        f"{_PAPERS_FIGURES.get(name, 11)}.",
+        table=table_of(marks, _CollectiveRow),
+        chart=panel_grid(table_of(marks), "panel", panels, 2, panel),
+    )
+
+
+def _marks(point: CollectivePoint) -> Iterator[_CollectiveMark]:
+    whole = _CollectiveMark(
+        system=point.system,
+        library=point.library,
+        collective=point.collective,
+        gpus=point.gpus,
+        size_bytes=point.size_bytes,
+        time_s=point.time_s,
+        algbw_GiBps=point.algbw_Bps / GIB,
+        panel=point.library,
+    )
+    yield whole
+    if ZOOM_BYTES[0] <= point.size_bytes <= ZOOM_BYTES[1]:
+        yield msgspec.structs.replace(whole, panel=_zoomed(point.library))
+
+
+def _zoomed(library: str) -> str:
+    return f"{library}, 0.5 to 6 MB"
+
+
+# The figure of who leads: the margin of one system over another at each point, over intensity.
+
+INTENSITY = "activations_per_parameter_per_gpu"
+
+
+class _MarginRow(msgspec.Struct, frozen=True, kw_only=True):
+    workload: str
+    batch_size: int
+    gpus: int
+    variant: str
+    library: str
+    activations_per_parameter_per_gpu: float
+    margin: Estimate
+    lead: str
+
+
+class _MarginMark(_MarginRow, frozen=True, kw_only=True):
+    panel: str
+    description: str
+
+
+def margins_over_intensity(points: Sequence[SystemPoint], a: str, b: str) -> Figure:
+    """The margin of system `a` over system `b`; points on one GPU send nothing and are left out."""
+    marks = [mark for point in points if (mark := _mark(point, a, b))]
+    panels = list(dict.fromkeys(mark.panel for mark in marks))
+    ends = [end for mark in marks for end in (mark.margin.low, mark.margin.high)]
+    domain = [min(0.99, *ends) / 1.01, max(1.01, *ends) * 1.01]
+    intensities = [mark.activations_per_parameter_per_gpu for mark in marks]
+    x_domain = [min(intensities) / 1.5, max(intensities) * 1.5]
+    columns = min(2, len(panels))
+    fill, shape = _fill(a, b), _shape(sorted({mark.gpus for mark in marks}))
+
+    def panel(chart: alt.Chart, left: bool, last: bool) -> AnyChart:
+        chart = chart.properties(width=(COLUMN - 34 - 8 * columns) // columns, height=120)
+        x = alt.X(
+            f"{INTENSITY}:Q",
+            title="activations/parameter/GPU" if last else None,
+            scale=alt.Scale(type="log", domain=x_domain, nice=False),
+            axis=si_axis(log_ticks(x_domain, 10), last),
+        )
+        y = alt.Y(
+            "margin:Q",
+            title=f"{a} over {b}" if left else None,
+            scale=alt.Scale(type="log", domain=domain, nice=False),
+            axis=alt.Axis(values=_ticks(domain), labelExpr="format(datum.value - 1, '+.0%')", labels=left),
+        )
+        return layered(_layers(chart, x, y, fill, shape), chart)
+
+    return Figure(
+        name="lead",
+        title=f"{a} over {b}, by work over communication",
+        caption="How much faster, over intensity; whiskers: its interval. White: the interval holds no difference; "
+        "light blue: less than half a percent. Points on one GPU send nothing and are left out.",
+        table=table_of(marks, _MarginRow),
+        chart=panel_grid(table_of(marks), "panel", panels, columns, panel),
+    )
+
+
+def _mark(point: SystemPoint, a: str, b: str) -> _MarginMark | None:
+    margin = over(point, a, b)
+    if margin is None or not point.intensity_per_gpu or point.gpus == 1:
+        return None
+    kind = lead(margin) if lead(margin) != "ahead" else f"{a if margin.value > 1 else b} ahead"
+    ends = f"{margin.low - 1:+.1%} to {margin.high - 1:+.1%}"
+    return _MarginMark(
+        workload=point.workload,
+        batch_size=point.batch_size,
+        gpus=point.gpus,
+        variant=point.variant,
+        library=point.library,
+        activations_per_parameter_per_gpu=point.intensity_per_gpu,
+        margin=margin,
+        lead=kind,
+        panel=", ".join(filter(None, [point.library, point.variant])),
+        description=f"{point_words(point)}: {margin.value - 1:+.1%} ({ends}), {kind}",
+    )
+
+
+# ---- drawing --------------------------------------------------------------------------------------------------------
+
+
+def _layers(chart: alt.Chart, x: alt.X, y: alt.Y, fill: alt.Fill, shape: alt.Shape) -> Iterator[alt.Chart]:
+    """The line of no difference, whiskers, and a mark for each point."""
+    level = alt.Chart(alt.sequence(0, 1)).mark_rule(stroke=QUIET, strokeWidth=0.7, aria=False)
+    yield level.encode(y=alt.YDatum(1))
+    whisker = chart.mark_rule(strokeWidth=0.7, opacity=0.5, stroke=QUIET, aria=False)
+    yield whisker.encode(x=x, y=alt.Y("margin_low:Q"), y2=alt.Y2("margin_high:Q"))
+    dots = chart.mark_point(size=15, stroke=INK, strokeWidth=0.4, opacity=1)
+    yield dots.encode(x=x, y=y, fill=fill, shape=shape, description=alt.Description("description:N"))
+
+
+def _fill(a: str, b: str) -> alt.Fill:
+    kinds = [f"{a} ahead", f"{b} ahead", "open", "level"]
+    scale = alt.Scale(domain=kinds, range=[*SYSTEMS[:2], PAPER, BASELINE])
+    return alt.Fill("lead:N", scale=scale, legend=legend_of(kinds, symbolStrokeColor=INK, symbolType="circle"))
+
+
+def _shape(gpus: Sequence[int]) -> alt.Shape:
+    legend = legend_of(
+        [f"{count} GPUs" for count in gpus],
+        labelExpr="datum.label + ' GPUs'",
+        orient="top",
+        symbolFillColor=PAPER,
+        symbolStrokeColor=INK,
+    )
+    return alt.Shape("gpus:O", scale=alt.Scale(domain=list(gpus)), legend=legend)
+
+
+def _ticks(domain: Sequence[float]) -> list[float]:
+    """Ticks at round percentages: the finest step that leaves at most nine of them."""
+    for step in (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0):
+        first, last = math.ceil((domain[0] - 1) / step), math.floor((domain[1] - 1) / step)
+        ticks = [1 + step * place for place in range(first, last + 1)]
+        if len(ticks) <= 9:
+            return ticks
+    return [1.0]

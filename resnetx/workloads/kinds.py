@@ -1,0 +1,288 @@
+"""The kinds of models, by the struct of their settings. This is the only place that tells one from another."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+
+import msgspec
+from torch import Tensor
+from torch.nn import functional
+
+from resnetx import packages
+from resnetx.choices import (
+    AlexNetSettings,
+    CifarNetSettings,
+    GoogLeNetSettings,
+    ModelChoice,
+    ResNetXSettings,
+    Torchvision,
+)
+from resnetx.errors import ConfigError, unknown_name
+from resnetx.workloads import tables
+from resnetx.workloads.counts import Layer
+from resnetx.workloads.tables import classifiers, kept_image_size
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+# What resnetx asks of a kind of model: how it is built, which loss it trains with, and how it is counted.
+#
+# A kind is a subclass of `Kind` in a file of its own, beside the struct of its settings in `choices`. Every model is
+# fed with the batches of `inputs.Batches`: images of `choices.image_shape`, and a label below `classes` for each.
+# `build` is all that a kind must define; what else it needs not say has a default here. Importing a kind loads no
+# torch.
+
+Settings = TypeVar("Settings", bound=ModelChoice)
+
+
+class Kind(ABC, Generic[Settings]):
+    """One kind of model; without state, as everything that differs between two models is in their settings."""
+
+    packages: ClassVar[tuple[str, ...]] = ("torch",)  # modules that it is built with, of `packages.KNOWN`
+    # Whether a request is checked by making its layer table: where `smallest_image_size` does not refuse enough.
+    checked_by_table: ClassVar[bool] = True
+
+    @abstractmethod
+    def build(self, model: Settings, image_size: int) -> "nn.Module":
+        """The model for images of `image_size` pixels, in training mode; a `ConfigError` where there is none."""
+
+    def loss(self, outputs: Any, labels_N: "Tensor") -> "Tensor":
+        """The mean loss of a batch, from what the module returned in training."""
+        from torch.nn import functional
+
+        return functional.cross_entropy(outputs, labels_N)
+
+    # ---- counting ----------------------------------------------------------------------------------------------------
+
+    def table(self, model: Settings, image_size: int) -> list[Layer]:
+        """The layers of the model in training: the stored or computed table, else what torch.fx finds."""
+        return tables.kept(model, image_size) or self.traced(model, image_size)
+
+    def traced(self, model: Settings, image_size: int) -> list[Layer]:
+        """The same as torch.fx finds it; a `ConfigError` for images that the model cannot have."""
+        from resnetx.workloads.layers import layers, without_elements
+
+        with without_elements():
+            module = self.build(model, image_size)
+        return layers(module, image_size)
+
+    def total(self, model: Settings, count: Callable[[Settings], int]) -> int:
+        """A sum over the layers of the model, `count`, for kinds that know a shorter way than counting all of them."""
+        return count(model)
+
+    # ---- notes -------------------------------------------------------------------------------------------------------
+
+    def stated(self, model: Settings, batch_size: int) -> dict[str, float]:
+        """What Tallent et al. 2017 state about the model with its own image size and 1000 classes, counted as in Caffe.
+
+        The keys are fields of `record.Workload`; empty if nothing is stated.
+        """
+        return {}
+
+    def notes(self, model: Settings, image_size: int) -> list[str]:
+        """Notes for comparing its counts with others, each a sentence."""
+        return []
+
+
+# What the kinds have in common that Tallent et al. 2017 measured by their names, AlexNet and GoogLeNet.
+
+
+def with_intensity(figures: dict[str, float], intensities: dict[int, float], batch_size: int) -> dict[str, float]:
+    """The figures that the paper states, and the intensity of this batch size where it states one."""
+    return figures | ({"intensity": intensities[batch_size]} if batch_size in intensities else {})
+
+
+def differs_from_paper(model: ModelChoice, image_size: int, what: str) -> list[str]:
+    """That another image size than the paper's changes the size of `what`, a part of the model; [] at the paper's."""
+    if image_size == model.image_size:
+        return []
+    return [
+        f"image_size={image_size}, not {model.image_size}: the size of {model.label}'s {what} depends on it, so "
+        "its parameters and intensity differ from the paper's"
+    ]
+
+
+# Caffe's AlexNet; the network itself is `workloads.alexnet`.
+
+
+class AlexNetKind(Kind[AlexNetSettings]):
+    checked_by_table = False
+
+    def build(self, model: AlexNetSettings, image_size: int) -> "nn.Module":
+        from resnetx.workloads import alexnet
+
+        return alexnet.AlexNet(model.classes, image_size, model.lrn)
+
+    def stated(self, model: AlexNetSettings, batch_size: int) -> dict[str, float]:
+        """Section 3, of the network with its normalisations."""
+        if not model.lrn:
+            return {}
+        figures = {"activations_per_image": 1.4e6, "parameters": 60e6, "payload_bytes": 240e6}
+        return with_intensity(figures, {256: 5.9, 512: 11.9}, batch_size)
+
+    def notes(self, model: AlexNetSettings, image_size: int) -> list[str]:
+        return differs_from_paper(model, image_size, "first classifier layer, fc6,")
+
+
+# Caffe's network for CIFAR-10; the network itself is `workloads.cifarnet`.
+
+
+class CifarNetKind(Kind[CifarNetSettings]):
+    checked_by_table = False
+
+    def build(self, model: CifarNetSettings, image_size: int) -> "nn.Module":
+        from resnetx.workloads import cifarnet
+
+        return cifarnet.CifarNet(model.classes, image_size)
+
+
+# Caffe's GoogLeNet, which trains with two auxiliary classifiers; the network itself is `workloads.googlenet`.
+
+PARAMETERS = (
+    "the paper states 5.5 M parameters, which no version of GoogLeNet has: with 1000 classes it has "
+    "13.4 M with its two auxiliary classifiers, which train, and 7.0 M without them"
+)
+
+
+class GoogLeNetKind(Kind[GoogLeNetSettings]):
+    checked_by_table = False
+
+    def build(self, model: GoogLeNetSettings, image_size: int) -> "nn.Module":
+        from resnetx.workloads import googlenet
+
+        return googlenet.GoogLeNet(model.classes, image_size)
+
+    def loss(self, outputs: Any, labels_N: "Tensor") -> "Tensor":
+
+        return with_auxiliary_classifiers(outputs, labels_N)
+
+    def stated(self, model: GoogLeNetSettings, batch_size: int) -> dict[str, float]:
+        """Section 3."""
+        figures = {"activations_per_image": 10.8e6, "parameters": 5.5e6, "payload_bytes": 22e6}
+        return with_intensity(figures, {256: 500.0, 512: 1004.0}, batch_size)
+
+    def notes(self, model: GoogLeNetSettings, image_size: int) -> list[str]:
+        return [*differs_from_paper(model, image_size, "auxiliary classifiers"), PARAMETERS]
+
+
+# ResNet/x (Tallent et al. 2017): as all its blocks are alike, its table and its counts are arithmetic for any x.
+
+
+class ResNetXKind(Kind[ResNetXSettings]):
+    checked_by_table = False
+
+    def build(self, model: ResNetXSettings, image_size: int) -> "nn.Module":
+        from resnetx.workloads import resnetx
+
+        return resnetx.ResNetX(model.x, model.width, model.classes)
+
+    def total(self, model: ResNetXSettings, count: Callable[[ResNetXSettings], int]) -> int:
+        """From the sums of ResNet/1 and ResNet/2, as each block adds the same."""
+        one, two = (count(msgspec.structs.replace(model, x=x)) for x in (1, 2))
+        return one + (model.x - 1) * (two - one)
+
+    def stated(self, model: ResNetXSettings, batch_size: int) -> dict[str, float]:
+        """Section 4.2, for every x."""
+        if model.width != 64:
+            return {}
+        return {
+            "activations_per_image": 1_204_224 * model.x + 1_155_113,
+            "parameters": 46_211 * model.x + 74_857,
+        }
+
+
+# Any classifier of `torchvision.models`, by its name there. Which images each accepts, only building it shows.
+
+
+class TorchvisionKind(Kind[Torchvision]):
+    packages = ("torch", "torchvision")
+
+    def build(self, model: Torchvision, image_size: int) -> "nn.Module":
+        from torchvision import models
+
+        known = models.list_models(module=models)  # the classifiers
+        if model.name not in known:  # another torchvision than the one whose names are kept
+            raise unknown_name("torchvision classifier", model.name, known, "model.name")
+        options = _options(model.name, image_size)
+        try:
+            module: nn.Module = models.get_model(model.name, weights=None, num_classes=model.classes, **options)
+        except (ValueError, AssertionError) as error:
+            reason = str(error).partition("\n")[0]
+            raise ConfigError(
+                f"image_size={image_size}: {model.name} cannot be built for it ({reason}); expected a size that it "
+                "accepts"
+            ) from error
+        return module
+
+    def loss(self, outputs: Any, labels_N: "Tensor") -> "Tensor":
+        """torchvision's GoogLeNet and Inception have auxiliary classifiers."""
+
+        return with_auxiliary_classifiers(outputs, labels_N)
+
+    def traced(self, model: Torchvision, image_size: int) -> list[Layer]:
+        classifiers.check(model.name)
+        try:
+            return super().traced(model, image_size)
+        except ConfigError as error:
+            own = classifiers.image_size(model.name)
+            if own in (None, image_size) or not str(error).startswith("image_size="):
+                raise
+            raise ConfigError(f"{error}, e.g. image_size={own}, the default of {model.label}") from error
+        except ModuleNotFoundError as error:
+            stored, why = kept_image_size(model), packages.missing(error)
+            if not why or stored in (None, image_size):
+                raise
+            raise ConfigError(
+                f"image_size={image_size}: {why}; or use image_size={stored}, whose layers are stored"
+            ) from error
+
+
+def _options(name: str, image_size: int) -> dict[str, Any]:
+    """What the constructors of some classifiers take besides the number of classes."""
+    if name.startswith("vit_"):
+        return {"image_size": image_size}
+    if name.startswith("maxvit_"):
+        return {"input_size": (image_size, image_size)}
+    if name in ("googlenet", "inception_v3"):
+        return {"init_weights": True}  # the default, which torchvision warns is going to change
+    return {}
+
+
+def installed_classifiers() -> dict[str, int]:
+    """The classifiers of the installed torchvision, and the image size that their published weights are for."""
+    from torchvision import models
+
+    names = models.list_models(module=models)
+    return {name: models.get_model_weights(name).DEFAULT.transforms().crop_size[0] for name in names}
+
+
+# Losses of what models return in training.
+
+AUXILIARY_WEIGHT = 0.3  # Szegedy et al. 2015, section 5
+
+
+def with_auxiliary_classifiers(outputs: Any, labels_N: Tensor) -> Tensor:
+    """Cross-entropy; auxiliary classifiers (outputs behind the first) count with their weight, absent ones are None."""
+    if isinstance(outputs, Tensor):
+        return functional.cross_entropy(outputs, labels_N)
+    main, *auxiliary = (output for output in outputs if output is not None)
+    loss = functional.cross_entropy(main, labels_N)
+    for output in auxiliary:
+        loss = loss + AUXILIARY_WEIGHT * functional.cross_entropy(output, labels_N)
+    return loss
+
+
+__all__ = ["KINDS", "Kind", "kind_of"]
+
+KINDS: dict[type[ModelChoice], Kind[Any]] = {
+    ResNetXSettings: ResNetXKind(),
+    AlexNetSettings: AlexNetKind(),
+    GoogLeNetSettings: GoogLeNetKind(),
+    CifarNetSettings: CifarNetKind(),
+    Torchvision: TorchvisionKind(),
+}
+
+
+def kind_of(model: ModelChoice) -> Kind[Any]:
+    """The kind of a model."""
+    return KINDS[type(model)]
