@@ -3,12 +3,11 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Unpack
+from typing import TYPE_CHECKING, Unpack
 
 from resnetx import progress
 from resnetx.api import drawings, message_costs
 from resnetx.api import stored as predictions
-from resnetx.api.message_costs import as_in_the_paper
 from resnetx.api.predict import predicted
 from resnetx.api.stored import (
     MeasuredStudy,
@@ -26,9 +25,6 @@ from resnetx.compose import asked
 from resnetx.config import sizes_from
 from resnetx.errors import ConfigError
 from resnetx.interconnect.systems.system import System
-from resnetx.literature import score
-from resnetx.literature.explanations import Causes
-from resnetx.literature.papers import check_papers
 from resnetx.loading import is_file
 from resnetx.record.comparison import (
     Accuracy,
@@ -52,6 +48,9 @@ from resnetx.settings.files import given_path
 from resnetx.settings.verbs import group_of
 from resnetx.settings.words import written
 from resnetx.study import Point
+
+if TYPE_CHECKING:
+    from resnetx.literature.explanations import Causes
 
 
 @dataclass(frozen=True)
@@ -89,7 +88,7 @@ class OfSystems:
 
     record: SystemComparison
     prediction: Prediction
-    causes: Causes | None
+    causes: "Causes | None"
 
 
 @dataclass(frozen=True)
@@ -251,6 +250,8 @@ def _draw_accuracy(folder: Path, found: Accuracy) -> None:
 
 
 def _papers(sides: Sequence[Side], given: Point) -> OfPapers:
+    from resnetx.literature.papers import check_papers
+
     _refuse_beside("papers", sides, given)
     found = check_papers(_names("papers", given))
     if out := given.get("out"):
@@ -261,6 +262,8 @@ def _papers(sides: Sequence[Side], given: Point) -> OfPapers:
 
 
 def _score(sides: Sequence[Side], given: Point) -> OfScore:
+    from resnetx.literature import score
+
     _refuse_beside("score", sides, given)
     found = score.score(_names("score", given))
     if out := given.get("out"):
@@ -289,20 +292,22 @@ def _refuse_beside(setting: str, sides: Sequence[Side], given: Point) -> None:
 
 
 def _systems(sides: Sequence[Side], given: Point) -> OfSystems:
+    from resnetx.literature.explanations import with_statements
+
     causes = _causes(sides, given)
     own = {key: value for key, value in given.items() if key != "explain"}
     made, out, machines = _prediction(sides, own)
     if out:
         made = predictions.store(made, out)
     collectives, copies = message_costs.collectives(made.points, machines), message_costs.copies(machines)
-    found = compare_systems(made, list(collectives), list(copies), causes)
+    found = with_statements(compare_systems(made, list(collectives), list(copies)), causes)
     if out:
         drawings.store_record(out, system_comparison_file(out), found)
         _write_files(out, found, made)
     return OfSystems(found, made, causes)
 
 
-def _causes(sides: Sequence[Side], given: Point) -> Causes | None:
+def _causes(sides: Sequence[Side], given: Point) -> "Causes | None":
     explained = given.get("explain", False)
     if not isinstance(explained, bool):
         raise ConfigError(f"explain={explained}: expected true or false")
@@ -328,6 +333,8 @@ def _prediction(sides: Sequence[Side], given: Point) -> tuple[Prediction, Path |
         raise ConfigError(
             "compare: systems= predicts them, from folders of traces; leave systems= out to compare these"
         )
+    from resnetx.literature.claims import as_in_the_paper
+
     made = predicted(traces, {**as_in_the_paper(given), **{key: given[key] for key in given if key != "out"}})
     names = given["systems"] if isinstance(given["systems"], list) else [given["systems"]]
     out = Path(str(given["out"])) if given.get("out") else None

@@ -118,8 +118,8 @@ def _record(file: Path) -> Loaded:
 
 
 def explain(
-    a: keywords,
-    b: keywords = None,
+    a: "keywords.Text | MeasuredStudy | Prediction",
+    b: "keywords.Text | MeasuredStudy | Prediction | None" = None,
 ) -> Records[Explained]:
     """The step of each case that both have, part by part; of one alone where its own time goes.
 

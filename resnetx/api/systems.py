@@ -19,10 +19,10 @@ from resnetx.interconnect.collectives.plan import LIBRARIES
 from resnetx.interconnect.survey.file import WrittenSystem, written_system
 from resnetx.interconnect.survey.gpus import nvlinks_of
 from resnetx.interconnect.survey.parts import PartSettings, entries, named
+from resnetx.interconnect.survey.planned import Plan, planned
 from resnetx.interconnect.survey.reading import read_survey
 from resnetx.interconnect.survey.survey import Survey, joined
 from resnetx.interconnect.systems import paths, system
-from resnetx.interconnect.systems.planned import Plan, planned
 from resnetx.interconnect.systems.system import System
 from resnetx.loading import name_fault
 from resnetx.record.topology import DeviceLink, FoundSystem

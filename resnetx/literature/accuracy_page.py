@@ -98,8 +98,9 @@ published time calibrates a prediction here. Errors are |ln(predicted / measured
 - **half-width**: of the 90 % interval that all other kinds give, {widened:.2f} times as wide as theirs. Each kind
   counts alike. **within**: the figures inside. A machine of a kind that nobody measured gets this interval.
 - Messages (all-to-all, send-receive, gather, scatter) have nothing fitted. Their constants
-  (`resnetx/interconnect/collectives/sends.py`) are from SuperBench, li-plus/playground and MIT ORCD: no error of these three is of
-  unseen figures; those of NVIDIA/nccl and MGHPCC are. Too few kinds were measured to give an interval to each other.
+  (`resnetx/interconnect/collectives/sends.py`) are from SuperBench, li-plus/playground and MIT ORCD: no error of
+  these three is of unseen figures; those of NVIDIA/nccl and MGHPCC are. Too few kinds were measured to give
+  an interval to each other.
 - Between nodes nothing is fitted, and the rates of SummitDev's CPUs are from its own figures.
 """
 

@@ -6,18 +6,21 @@ they need, `claim_items` what they are checked on.
 Tallent et al. compared two systems over a study, which a user can predict with other settings: its file names the
 `systems` and the `study`, and its statements are checked on whatever was predicted of them. As it names no library
 generation, each statement is checked with every library that was predicted. What decides a statement that misses is
-searched for by `resnetx.literature.paper_causes`, and kept (`explanations`).
+searched for by `paper_causes`, and kept (`explanations`).
 
-The other papers have `cases` of their own (a system, a library, a transport), which `resnetx.literature.papers` predicts.
+The other papers have `cases` of their own (a system, a library, a transport), which `papers` predicts.
 """
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import groupby
+from typing import Any
 
 import msgspec
 
+from resnetx import progress
+from resnetx.compose import options_of
 from resnetx.interconnect.systems.paths import Transport
 from resnetx.literature.claim_checks import CHECKS, Claim, ClaimCase, Items
 from resnetx.literature.claim_items import (
@@ -32,10 +35,9 @@ from resnetx.literature.claim_items import (
 )
 from resnetx.loading import own_yaml
 from resnetx.record.system_comparison import CheckedClaim, CollectivePoint, CopyPoint, Outcome, SystemPoint
-from resnetx.settings.files import CONFIGS
-
-# A wheel carries `results/published` beside `configs`.
-PUBLISHED = CONFIGS.parent / "results" / "published"
+from resnetx.settings.files import PUBLISHED
+from resnetx.settings.words import written
+from resnetx.study import Point
 
 PAPERS = ("tallent2017", "tallent2017-fig1", "li2019", "sth2017", "shi2018", "anderson2018")  # the files of statements
 COMPARED = "tallent2017"  # the one whose comparison `compare` makes
@@ -195,3 +197,38 @@ def _checked(claim: Claim, variants: Mapping[str, Items], paper: str) -> Iterato
         yield ClaimCase(claim, "", {}, tolerance, paper, seen).not_predicted(0)
     for variant, items in there.items():
         yield from CHECKS[claim.check](ClaimCase(claim, variant, items, tolerance, paper, seen))
+
+
+# The settings of the paper's own comparison, where its systems and its workloads are asked for.
+
+# Studies of the paper's workloads: its own, parts of it, and the same workloads with weak scaling.
+OF_ITS_WORKLOADS = ("paper", "paper-resnetx", "paper-alexnet-googlenet", "weak")
+
+
+def is_the_papers(asked: Mapping[str, Any]) -> bool:
+    """Whether its systems and its study are asked for."""
+    stated = published("tallent2017")
+    return bool(asked.get("study") == stated.study and asked.get("systems") == stated.systems)
+
+
+def as_in_the_paper(asked: Mapping[str, Any]) -> Point:
+    """The settings to add for a comparison of its systems on its workloads; says which."""
+    systems = asked.get("systems")
+    pair = isinstance(systems, list) and sorted(map(str, systems)) == sorted(published("tallent2017").systems)
+    left = left_to_the_paper(asked) if pair and asked.get("study") in OF_ITS_WORKLOADS else {}
+    added = {key: each.value for key, each in left.items()}
+    if added:
+        progress.note(f"as in the paper: {' '.join(written(added))}", indent=2, warning=True)
+    return added
+
+
+def left_to_the_paper(asked: Mapping[str, Any]) -> dict[str, PaperSetting]:
+    """The paper's settings that are not asked for otherwise."""
+    settings = published("tallent2017").settings.items()
+    return {key: each for key, each in settings if key not in asked and not _has_no(asked, key)}
+
+
+def _has_no(asked: Mapping[str, Any], key: str) -> bool:
+    """Whether a setting belongs to a choice of its group that is not made: input=synthetic has no recipe."""
+    group, _, below = key.partition(".")
+    return bool(below) and group in asked and key not in options_of(group, str(asked[group]))

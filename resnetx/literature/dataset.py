@@ -24,13 +24,14 @@ from resnetx.literature.papers import check_papers
 from resnetx.literature.rivals import AlphaBeta, alpha_beta
 from resnetx.literature.scaling_check import ScalingCase, cases
 from resnetx.literature.training import TrainingRow
-from resnetx.literature.training_rates import FOLDER, LayerwiseTime, rates
+from resnetx.literature.training_rates import LayerwiseTime, rates
 from resnetx.literature.training_rates import training as published_rates
 from resnetx.operations import OPERATIONS
 from resnetx.prediction.messages import error_of
 from resnetx.record.literature import FigurePrediction, PublishedFigure
 from resnetx.record.system_comparison import CheckedClaim
 from resnetx.reporting.table import table_of, write_csv
+from resnetx.settings.files import PUBLISHED
 from resnetx.table import Table
 from resnetx.units import size_text
 from resnetx.workloads.counts import BYTES_PER_PARAMETER, Layer
@@ -372,7 +373,7 @@ def _one_by_one(entry: LayerwiseTime) -> Callable[[], float]:
 
 # All sources of published figures.
 
-FILE = FOLDER / "figures.csv"
+FILE = PUBLISHED / "figures.csv"
 SOURCES: tuple[Callable[[], Iterator[KnownFigure]], ...] = (one_gpu, scaling, layerwise, collectives, statements)
 
 
@@ -392,7 +393,6 @@ def dataset() -> Table:
     return table_of(each.figure for each in known_figures())
 
 
-# `python -m resnetx.literature.dataset` writes the dataset that ships.
-
-write_csv(FILE, dataset())
-print(FILE)
+if __name__ == "__main__":
+    write_csv(FILE, dataset())
+    print(FILE)

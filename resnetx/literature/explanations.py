@@ -17,9 +17,10 @@ from statistics import fmean
 
 import msgspec
 
-from resnetx.literature.claims import PUBLISHED, Assumption, Claims
+from resnetx.literature.claims import Assumption, Claims, check_claims
 from resnetx.loading import own_yaml
-from resnetx.record.system_comparison import CheckedClaim, Explanation, Outcome
+from resnetx.record.system_comparison import CheckedClaim, Explanation, Outcome, SystemComparison
+from resnetx.settings.files import PUBLISHED
 
 # Which of several assumptions decide an outcome: the smallest set of them that tells, and its condition in words.
 #
@@ -292,6 +293,19 @@ def _with_ends(value: Sequence[float], form: str) -> str:
 
 
 # ---- causes of misses -----------------------------------------------------------------------------------------------
+
+
+def with_statements(comparison: SystemComparison, searched: Causes | None = None) -> SystemComparison:
+    """The comparison with what papers state of its systems, and the cause of each miss.
+
+    `searched`: what decides the statements; None: as it was found for the paper.
+    """
+    checked = check_claims(comparison.points, comparison.collectives, comparison.copies)
+    return msgspec.structs.replace(
+        comparison,
+        claims=with_causes(checked, (searched or kept()).explanations),
+        explanations=searched.explanations if searched else [],
+    )
 
 
 def with_causes(checked: Iterable[CheckedClaim], explanations: Iterable[Explanation]) -> list[CheckedClaim]:

@@ -18,14 +18,13 @@ from resnetx import progress
 from resnetx.api import message_costs
 from resnetx.api.calibrations import Calibrations, calibrations
 from resnetx.api.curves import Curve, curves
-from resnetx.api.message_costs import is_the_papers, left_to_the_paper
 from resnetx.api.predict import points_on
 from resnetx.api.predict_settings import by_framework, fabrics, setting_of, split, wanted_of
 from resnetx.errors import ConfigError
 from resnetx.interconnect.collectives.measured import MeasuredCollective, MeasuredSize
 from resnetx.interconnect.collectives.plan import plan
 from resnetx.interconnect.systems import system
-from resnetx.literature.claims import Assumption, Claims, check_claims, published
+from resnetx.literature.claims import Assumption, Claims, check_claims, is_the_papers, left_to_the_paper, published
 from resnetx.literature.explanations import KEPT, Causes, Combination, Supposed, all_combinations, explain
 from resnetx.operations import OPERATIONS
 from resnetx.prediction import provenance
@@ -38,7 +37,7 @@ from resnetx.study import Point
 
 HEAD = """\
 # Which combinations of what Tallent et al. 2017 leave open (tallent2017.yaml, assumptions) make its statements hold.
-# `python -m resnetx.literature.paper_causes` writes this file; tests/api/test_paper_causes.py holds it equal to the search.
+# `python -m resnetx.literature.paper_causes` writes this file; a test holds it equal to the search.
 """
 
 

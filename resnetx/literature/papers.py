@@ -15,7 +15,6 @@ import msgspec
 
 from resnetx import __version__, progress
 from resnetx.api import message_costs
-from resnetx.api.message_costs import left_to_the_paper
 from resnetx.api.predict import predicted
 from resnetx.compose import compose
 from resnetx.config import request_from
@@ -25,8 +24,8 @@ from resnetx.interconnect.systems import paths, system
 from resnetx.interconnect.systems.system import System
 from resnetx.literature.claim_checks import Selection
 from resnetx.literature.claim_items import COPIES, TRAFFIC, Traffic, of_points, of_traffic
-from resnetx.literature.claims import PAPERS, Case, Claims, check_paper, of_messages, published
-from resnetx.literature.explanations import with_causes
+from resnetx.literature.claims import PAPERS, Case, Claims, check_paper, left_to_the_paper, of_messages, published
+from resnetx.literature.explanations import with_causes, with_statements
 from resnetx.operations import OPERATIONS
 from resnetx.record import SCHEMA
 from resnetx.record.literature import CheckedPapers, UncheckedStatement
@@ -72,7 +71,7 @@ def _of_comparison(name: str) -> list[CheckedClaim]:
     made = predicted([], {**given, **{key: each.value for key, each in left_to_the_paper(given).items()}})
     machines = {each: system.load(each) for each in stated.systems}
     collectives = list(message_costs.collectives(made.points, machines))
-    return compare_systems(made, collectives, list(message_costs.copies(machines))).claims
+    return with_statements(compare_systems(made, collectives, list(message_costs.copies(machines)))).claims
 
 
 def _of_cases(name: str) -> list[CheckedClaim]:

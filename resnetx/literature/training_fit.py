@@ -1,6 +1,6 @@
 """Fits rooflines to published one-GPU rates, and says how far off they are on rates that were left out.
 
-    python -m resnetx.literature.training_fit        writes results/published/roofline.yaml, and prints each rate's error
+    python -m resnetx.literature.training_fit     writes results/published/roofline.yaml, and prints each rate's error
 
 Three figures are fitted to all rates, and four to those of a generation (see `roofline`), by least squares of the
 logarithm of predicted over measured step times, within bounds that physics sets. A generation has a fit of its own
@@ -247,7 +247,7 @@ def _rounded(value: float | np.floating) -> float:
 def _text(fits: Iterable[Roofline]) -> str:
     import yaml
 
-    head = "# Fitted to training.yaml by `python -m resnetx.literature.training_fit`, which writes this file: do not edit.\n"
+    head = "# Fitted to training.yaml by `python -m resnetx.literature.training_fit`, which writes this file.\n"
     return head + yaml.safe_dump({"fits": msgspec.to_builtins(list(fits))}, sort_keys=False)
 
 

@@ -13,11 +13,9 @@ from resnetx.interconnect.systems.parts import GpuSpec
 from resnetx.interconnect.systems.system import System, load, parts_table
 from resnetx.loading import own_yaml
 from resnetx.prediction.staged import StagedClass
-from resnetx.settings.files import CONFIGS
+from resnetx.settings.files import PUBLISHED
 from resnetx.workloads import tables
 from resnetx.workloads.counts import DATA, Layer
-
-FOLDER = CONFIGS.parent / "results" / "published"  # a wheel has it next to `configs`
 
 # torchvision's names
 TrainedNetwork = Literal[
@@ -143,7 +141,7 @@ class Rate(msgspec.Struct, frozen=True):
 
 @cache
 def training() -> TrainingFigures:
-    return own_yaml(FOLDER / "training.yaml", TrainingFigures)
+    return own_yaml(PUBLISHED / "training.yaml", TrainingFigures)
 
 
 def rates() -> Iterator[Rate]:
@@ -229,7 +227,7 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @cache
 def _file() -> _File:
-    return own_yaml(FOLDER / "scaling.yaml", _File)
+    return own_yaml(PUBLISHED / "scaling.yaml", _File)
 
 
 class _StagedFile(_File, frozen=True, forbid_unknown_fields=True):
@@ -238,7 +236,7 @@ class _StagedFile(_File, frozen=True, forbid_unknown_fields=True):
 
 @cache
 def _staged_file() -> _StagedFile:
-    return own_yaml(FOLDER / "staged.yaml", _StagedFile)
+    return own_yaml(PUBLISHED / "staged.yaml", _StagedFile)
 
 
 def series() -> list[Series]:
@@ -334,7 +332,7 @@ class _StepsFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @cache
 def _steps_file() -> _StepsFile:
-    return own_yaml(FOLDER / "steps.yaml", _StepsFile)
+    return own_yaml(PUBLISHED / "steps.yaml", _StepsFile)
 
 
 def steps_series() -> list[StepSeries]:

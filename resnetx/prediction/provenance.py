@@ -8,7 +8,6 @@ from functools import cache
 import msgspec
 
 from resnetx import __version__
-from resnetx.literature.training_rates import FOLDER
 from resnetx.loading import own_yaml
 from resnetx.prediction import roofline
 from resnetx.prediction.scaling_errors import ANY, LEVEL, KindError, scaling_errors
@@ -17,6 +16,7 @@ from resnetx.prediction.step import Deviations
 from resnetx.record import SCHEMA, Unknown, known, seal
 from resnetx.record.prediction import Domain, Origin, PredictedPoint, Prediction, PredictionInput, digest
 from resnetx.request import Request
+from resnetx.settings.files import PUBLISHED
 
 UNCHECKED = "there is no measurement to compare it with"
 
@@ -106,7 +106,7 @@ def domains(in_lab: bool = False) -> tuple[Domain, ...]:
 
     In the lab only what was measured there tells anything: its computing is waited out, and its messages are gloo's.
     """
-    known = own_yaml(FOLDER / "domains.yaml", _Domains)
+    known = own_yaml(PUBLISHED / "domains.yaml", _Domains)
     if in_lab:
         return tuple(known.lab)
     kinds = [kind for kind in scaling_errors().kinds if kind.exchange != ANY]

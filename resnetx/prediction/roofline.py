@@ -33,10 +33,10 @@ from numpy.typing import NDArray
 
 from resnetx.errors import ConfigError
 from resnetx.interconnect.systems.parts import GpuSpec, SourcedValue
-from resnetx.literature.training_rates import FOLDER
 from resnetx.loading import own_yaml
 from resnetx.prediction.host_step import GPU_PASS_s
 from resnetx.prediction.step import LayerTime
+from resnetx.settings.files import PUBLISHED
 from resnetx.workloads.counts import BYTES_PER_PARAMETER, DATA, Layer
 
 Floats = NDArray[np.float64]
@@ -320,7 +320,7 @@ class _Fits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     fits: list[Roofline]
 
 
-FILE = FOLDER / "roofline.yaml"
+FILE = PUBLISHED / "roofline.yaml"
 
 
 @cache

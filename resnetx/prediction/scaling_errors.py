@@ -19,12 +19,12 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from resnetx.choices import TorchvisionInput
-from resnetx.literature.training_rates import FOLDER
 from resnetx.loading import own_yaml
 from resnetx.prediction.host_step import PARALLEL_s, PARALLEL_TENSORFLOW_s
 from resnetx.prediction.scenario import Point, ScalingCosts
+from resnetx.settings.files import PUBLISHED
 
-FILE = FOLDER / "scaling-errors.yaml"
+FILE = PUBLISHED / "scaling-errors.yaml"
 HALF = ("fp16", "bf16")
 LEVEL = 0.90  # of intervals: the share of points that they should hold
 ANY = "any"  # in a group of several kinds

@@ -246,7 +246,7 @@ def _growth(counts: tuple[float, ...], each_s: tuple[float, ...]) -> float:
 
 def _beyond(step_s: Callable[[Beyond], float], measured_s: float) -> Beyond | None:
     """With what a step takes what was measured; None: with nothing."""
-    from scipy.optimize import brentq  # type: ignore[import-untyped]
+    from scipy.optimize import brentq
 
     modelled_s, most = step_s(Beyond()), log(LARGEST)
     if abs(modelled_s - measured_s) <= EXACT * measured_s:

@@ -20,6 +20,7 @@ from resnetx.settings.words import value_word
 _PACKAGE = Path(__file__).resolve().parents[1]
 # A wheel carries the folder inside the package, a checkout has it beside the package.
 CONFIGS = _PACKAGE / "configs" if (_PACKAGE / "configs").is_dir() else _PACKAGE.parent / "configs"
+PUBLISHED = CONFIGS.parent / "results" / "published"  # figures of others, and how far off models of them are
 
 _folders: ContextVar[tuple[Path, ...]] = ContextVar("folders", default=())
 

@@ -314,7 +314,12 @@ _VERBS = (
 VERBS = {verb.name: verb for verb in _VERBS}
 
 # What `resnetx.NAME` is, and the module that has it.
-PUBLIC = {name: f"resnetx.api.{name}" for name in (*VERBS, "figures", "load", "plan", "validate") if name != "list"} | {
+PUBLIC = {name: f"resnetx.api.{name}" for name in (*VERBS, "figures", "load", "plan") if name != "list"} | {
+    "check": "resnetx.check.check",
+    "explain": "resnetx.api.load",
+    "steer": "resnetx.steer.steer",
+    "validate": "resnetx.literature.validate",
+    "verify": "resnetx.api.train",
     "ConfigError": "resnetx.errors",
     "config_dir": "resnetx.settings.files",
 }

@@ -14,11 +14,11 @@ from resnetx.interconnect.collectives.hosts import lab_plan, star
 from resnetx.interconnect.collectives.plan import plan
 from resnetx.interconnect.collectives.what_if import with_bandwidth
 from resnetx.interconnect.pairs.costs import pair_cost
+from resnetx.interconnect.survey.planned import Plan, planned
 from resnetx.interconnect.systems import paths, system
 from resnetx.interconnect.systems.graph import Link, System
 from resnetx.interconnect.systems.lab import lab_network
 from resnetx.interconnect.systems.link_search import fair_shares
-from resnetx.interconnect.systems.planned import Plan, planned
 from resnetx.request import Lab
 from tests.interconnect.conftest import NVLINK
 

@@ -5,8 +5,8 @@ import pytest
 from resnetx.errors import ConfigError
 from resnetx.interconnect.survey.file import written_system
 from resnetx.interconnect.survey.parts import PartSettings
+from resnetx.interconnect.survey.planned import Plan, planned
 from resnetx.interconnect.systems import paths, system
-from resnetx.interconnect.systems.planned import Plan, planned
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ import pytest
 from resnetx.literature.claim_checks import CHECKS, Claim, ClaimCase, Where
 from resnetx.literature.claim_items import Item, exact, of_collectives, of_copies, scaled
 from resnetx.literature.claims import check_claims, counted, published
+from resnetx.literature.explanations import with_statements
 from resnetx.record.system_comparison import CollectivePoint, CopyPoint, Estimate
 from resnetx.reporting.systems.comparison import compare_systems
 
@@ -24,7 +25,7 @@ def claims_of(predicted_of, prediction_of):
             for system, iteration_s in zip(systems, both, strict=True)
         ]
         found = {}
-        for each in compare_systems(prediction_of(*predicted), collectives, copies).claims:
+        for each in with_statements(compare_systems(prediction_of(*predicted), collectives, copies)).claims:
             found.setdefault(each.claim, []).append(each)
         return found
 

@@ -267,9 +267,9 @@ def side_by_side(plans: Sequence[CollectivePlan], sizes: Sequence[int]) -> None:
             sorted((plan for plan in plans if plan.library == library), key=lambda plan: plan.cost(size_bytes).time_s)
             for library in dict.fromkeys(plan.library for plan in plans)
         ]
-        for plan in (plan for rank in ranks for plan in rank):
-            cells = _cost_cells(plan.cost(size_bytes))
-            place = [size_text(size_bytes), plan.library, plan.system.name, str(len(plan.devices))]
+        for one in (one for rank in ranks for one in rank):
+            cells = _cost_cells(one.cost(size_bytes))
+            place = [size_text(size_bytes), one.library, one.system.name, str(len(one.devices))]
             rows.append([*place, *cells[:3], cells[-1]])
         if len({rank[0].system.name for rank in ranks if len(rank) > 1}) > 1:
             verdicts.append(_verdict(ranks, size_bytes))

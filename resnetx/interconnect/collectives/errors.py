@@ -24,16 +24,16 @@ from typing import TYPE_CHECKING, Literal, SupportsFloat
 
 import msgspec
 
-from resnetx.interconnect.collectives.library import FOLDER
 from resnetx.interconnect.systems.graph import System
 from resnetx.loading import own_yaml
 from resnetx.operations import OPERATIONS
+from resnetx.settings.files import PUBLISHED
 from resnetx.units import size_text
 
 if TYPE_CHECKING:
     from resnetx.interconnect.collectives.plan import CollectivePlan
 
-ERRORS_FILE = FOLDER / "collective-errors.yaml"
+ERRORS_FILE = PUBLISHED / "collective-errors.yaml"
 BANDS_BYTES = (2**20, 2**23, 2**26)  # where the second band begins, the third and the fourth
 FEWEST = 5  # figures that make a cell by themselves
 LEVEL = 0.9

@@ -18,7 +18,7 @@ import msgspec
 
 from resnetx.loading import own_yaml
 from resnetx.operations import Operation
-from resnetx.settings.files import CONFIGS
+from resnetx.settings.files import PUBLISHED
 
 Shape = Literal["twice", "once", "chain"]  # all-reduce goes around twice, gathering and scattering once, others along
 
@@ -96,10 +96,8 @@ def shape(operation: Operation) -> Shape:
 
 # What NCCL takes beyond what its source says: figures that are fitted to published measurements.
 #
-# They are in `results/published/collectives-fit.yaml`, which `resnetx.literature.collectives_fit` writes. `UNFITTED` is what
+# They are in `results/published/collectives-fit.yaml`, which `literature.collectives_fit` writes. `UNFITTED` is what
 # the source of NCCL says by itself; it is where a fit begins, and what a figure stays at that no measurement tells.
-
-FOLDER = CONFIGS.parent / "results" / "published"  # a wheel has it next to `configs`
 
 
 class Fitted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -133,7 +131,7 @@ class Fitted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 UNFITTED = Fitted()
-FIT_FILE = FOLDER / "collectives-fit.yaml"
+FIT_FILE = PUBLISHED / "collectives-fit.yaml"
 
 
 class _FitFile(msgspec.Struct, frozen=True):

@@ -13,12 +13,12 @@ import msgspec
 
 from resnetx.interconnect.collectives.algorithms import LAUNCH_SHARES
 from resnetx.interconnect.collectives.calibration import Calibration, ComparedTime, by_times
-from resnetx.interconnect.collectives.library import FOLDER
 from resnetx.interconnect.collectives.measured import MeasuredSize
 from resnetx.interconnect.collectives.plan import CollectivePlan
 from resnetx.interconnect.systems.system import LaunchMode, System, load
 from resnetx.loading import own_yaml
 from resnetx.operations import OPERATIONS
+from resnetx.settings.files import PUBLISHED
 from resnetx.units import size
 
 Quantity = Literal["busbw_GBps", "algbw_GBps", "time_us", "ratio"]
@@ -147,7 +147,7 @@ class Published(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 @cache
 def published() -> Published:
     """All that was published, in the order of the file."""
-    return own_yaml(FOLDER / "collectives.yaml", Published)
+    return own_yaml(PUBLISHED / "collectives.yaml", Published)
 
 
 @cache

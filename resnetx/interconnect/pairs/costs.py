@@ -27,15 +27,15 @@ from typing import Literal
 
 import msgspec
 
-from resnetx.interconnect.collectives.library import FOLDER
 from resnetx.interconnect.systems.graph import Link, System
 from resnetx.interconnect.systems.link_search import to_host
 from resnetx.interconnect.systems.paths import Path, PathKind, Transport, copy_path
 from resnetx.interconnect.systems.system import load
 from resnetx.loading import own_yaml
+from resnetx.settings.files import PUBLISHED
 from resnetx.units import size
 
-FIT_FILE = FOLDER / "pairs-fit.yaml"
+FIT_FILE = PUBLISHED / "pairs-fit.yaml"
 
 
 class PairFit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -190,7 +190,7 @@ class PairFigure:
 @cache
 def published() -> Published:
     """The file."""
-    found: Published = own_yaml(FOLDER / "pairs.yaml", Published)
+    found: Published = own_yaml(PUBLISHED / "pairs.yaml", Published)
     return found
 
 

@@ -132,11 +132,11 @@ def lock_clocks(clock_MHz: float) -> str:
 def failing_links(counters: list[LinkCounters]) -> list[Warning]:
     """A warning if a link had to retransmit data."""
     found = []
-    for field, what, look in (
+    for counter, what, look in (
         ("pcie_replays", "PCIe replays", _REPLAYS_BY_AMD if hip_version() else _REPLAYS),
         ("nvlink_errors", "NVLink errors", "nvidia-smi nvlink --errorcounters"),
     ):
-        counts = {part.rank: count for part in counters if (count := if_known(getattr(part, field)))}
+        counts = {part.rank: count for part in counters if (count := if_known(getattr(part, counter)))}
         if counts:
             message = f"{_ranks(counts)}: {sum(counts.values())} {what} during the windows"
             remedy = f"check whether the count keeps rising ({look}); if so, reseat or replace the card or cable"

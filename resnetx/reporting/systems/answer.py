@@ -212,9 +212,8 @@ def _difference(margin: Margin) -> float:
 # A comparison of systems as tidy tables, for spreadsheets, R and pandas; a cell is empty where nothing is predicted.
 #
 # - `points`: a row for each point and system: what it is, `iterations_per_s` and `images_per_s` with `_low` and
-# `_high`,
-#   what limits it, and who leads at this point by how much (`first`, `second`, `margin`, `lead`), beside what the simple
-#   model of Tallent et al. 2017 expects (`simple_model`).
+#   `_high`, what limits it, and who leads at this point by how much (`first`, `second`, `margin`, `lead`), beside what
+#   the simple model of Tallent et al. 2017 expects (`simple_model`).
 # - `crossings`, `claims`, `explanations`, `collectives`, `copies`: the lists of the record.
 
 

@@ -15,8 +15,6 @@ import msgspec
 
 from resnetx import __version__
 from resnetx.errors import ConfigError
-from resnetx.literature.claims import check_claims
-from resnetx.literature.explanations import Causes, kept, with_causes
 from resnetx.record import SCHEMA
 from resnetx.record.prediction import PredictedPoint, Prediction
 from resnetx.record.system_comparison import (
@@ -41,11 +39,10 @@ def compare_systems(
     prediction: Prediction,
     collectives: Sequence[CollectivePoint] = (),
     copies: Sequence[CopyPoint] = (),
-    searched: Causes | None = None,
 ) -> SystemComparison:
     """The systems of a prediction side by side. `collectives`, `copies`: what messages alone cost on them.
 
-    `searched`: what decides published statements; None: as it was found for the paper.
+    It has no claims: `literature.explanations.with_statements` adds what papers state of the same.
     """
     refuse_unsound(prediction)
     systems = list(dict.fromkeys(point.system for point in prediction.points))
@@ -61,8 +58,7 @@ def compare_systems(
         systems=systems,
         points=points,
         crossings=crossings(points, collectives),
-        claims=with_causes(check_claims(points, collectives, copies), (searched or kept()).explanations),
-        explanations=searched.explanations if searched else [],
+        claims=[],
         collectives=list(collectives),
         copies=list(copies),
     )
