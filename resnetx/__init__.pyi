@@ -15,11 +15,11 @@ from resnetx.api.topology import topology as topology
 from resnetx.api.trace import trace as trace
 from resnetx.api.train import train as train
 from resnetx.api.train import verify as verify
-from resnetx.check.check import check as check
 from resnetx.errors import ConfigError as ConfigError
+from resnetx.fleet.check import check as check
 from resnetx.literature.validate import validate as validate
 from resnetx.settings.files import config_dir as config_dir
-from resnetx.steer.steer import steer as steer
+from resnetx.steering.steer import steer as steer
 
 __version__: str
 __all__ = [

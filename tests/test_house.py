@@ -21,7 +21,7 @@ PURE = [
     "resnetx.api.doctor",
     "resnetx.api.load",
     "resnetx.api.predict",
-    "resnetx.steer.steer",
+    "resnetx.steering.steer",
     "resnetx.api.sweep",
     "resnetx.api.topology",
     "resnetx.api.trace",

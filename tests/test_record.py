@@ -165,7 +165,7 @@ def test_a_record_that_is_too_large_to_be_read_is_not_written(tmp_path, record_o
     record.write(path, small)
     before = path.read_bytes()
     for windows in (30_000, 100_000):  # larger with its lines laid out, or anyhow
-        with pytest.raises(RecordError, match=r"not written, as it is larger than 64 MiB.*; set fewer windows="):
+        with pytest.raises(RecordError, match=r"not written, as it is larger than 100 kB.*; set fewer windows="):
             record.write(path, msgspec.structs.replace(small, windows_s=[[1.5] * windows]))
     assert path.read_bytes() == before
     assert [each.name for each in tmp_path.iterdir()] == ["record.json"]

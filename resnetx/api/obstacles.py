@@ -22,8 +22,8 @@ def obstacle_to(request: Request, oversubscribe: bool = False, here: int | None 
     `here`: how many of its ranks are on this node; None: as many as on each of its nodes.
     """
     from resnetx import inputs, packages, workloads
+    from resnetx.measure.machine.environment import missing_feature
     from resnetx.measure.machine.visible_gpus import gpus_here, hidden_by_mistake
-    from resnetx.measure.rank.process import missing_feature
 
     try:
         check(request)

@@ -139,7 +139,7 @@ def _run(words: list[str]) -> int:
         argcomplete.autocomplete(parser, always_complete_options=False)
     options, rest = parser.parse_known_args(words)
     if options.shell_completion is not None:
-        from resnetx.cli.help import script
+        from resnetx.cli.completion import script
 
         print(script(options.shell_completion))
         return 0
@@ -194,7 +194,7 @@ def _act(name: str, options: argparse.Namespace, paths: list[Path], asked: "Poin
     show.begin(options)
     with progress.reporting_to(show.Terminal()):
         if getattr(options, CFG, None) is not None:
-            from resnetx.cli.help import show_configuration
+            from resnetx.cli.completion import show_configuration
 
             return show_configuration(options.cfg, name, asked)
         return VERBS[name].command(options, paths, asked)
@@ -283,7 +283,7 @@ def _parser(everything: bool = False) -> argparse.ArgumentParser:
 
 
 def _complete(prefix: str, parsed_args: argparse.Namespace, **_: object) -> Iterable[str]:
-    from resnetx.cli.help import words
+    from resnetx.cli.completion import words
 
     return words(prefix, parsed_args)
 

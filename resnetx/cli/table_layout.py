@@ -13,12 +13,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import IO
 
-from rich.cells import cell_len
-
 from resnetx.units import whole
 
 _GAP = "  "
 _PROSE = 30  # columns that a column of prose wants beside the others
+
+
+def cell_len(text: str) -> int:
+    """Columns that a text takes, by rich, which takes long to import and is not needed by `--help`."""
+    from rich.cells import cell_len as counted
+
+    return counted(text)
 
 
 @dataclass(frozen=True)

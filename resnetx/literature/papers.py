@@ -32,8 +32,8 @@ from resnetx.record.literature import CheckedPapers, UncheckedStatement
 from resnetx.record.prediction import PredictedPoint
 from resnetx.record.system_comparison import CheckedClaim, CollectivePoint, CopyPoint, SystemPoint
 from resnetx.reporting.systems.comparison import compare_systems, side_by_side
-from resnetx.steer import anderson2018
-from resnetx.steer.anderson2018 import steer_owned
+from resnetx.steering import anderson2018
+from resnetx.steering.anderson2018 import steer_owned
 from resnetx.workloads import table
 from resnetx.workloads.counts import variables_bytes
 

@@ -13,9 +13,9 @@ from resnetx.errors import ConfigError
 from resnetx.interconnect.systems.system import load
 from resnetx.record.steering import Steering
 from resnetx.settings.files import CONFIGS
-from resnetx.steer import anderson2018
-from resnetx.steer.anderson2018 import OWNERS, steer_owned
-from resnetx.steer.steer import steer
+from resnetx.steering import anderson2018
+from resnetx.steering.anderson2018 import OWNERS, steer_owned
+from resnetx.steering.steer import steer
 from resnetx.table import table
 from resnetx.workloads.counts import variables_bytes
 

@@ -315,9 +315,9 @@ VERBS = {verb.name: verb for verb in _VERBS}
 
 # What `resnetx.NAME` is, and the module that has it.
 PUBLIC = {name: f"resnetx.api.{name}" for name in (*VERBS, "figures", "load", "plan") if name != "list"} | {
-    "check": "resnetx.check.check",
+    "check": "resnetx.fleet.check",
     "explain": "resnetx.api.load",
-    "steer": "resnetx.steer.steer",
+    "steer": "resnetx.steering.steer",
     "validate": "resnetx.literature.validate",
     "verify": "resnetx.api.train",
     "ConfigError": "resnetx.errors",

@@ -5,8 +5,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import msgspec
-from torch import Tensor
-from torch.nn import functional
 
 from resnetx import packages
 from resnetx.choices import (
@@ -261,8 +259,11 @@ def installed_classifiers() -> dict[str, int]:
 AUXILIARY_WEIGHT = 0.3  # Szegedy et al. 2015, section 5
 
 
-def with_auxiliary_classifiers(outputs: Any, labels_N: Tensor) -> Tensor:
+def with_auxiliary_classifiers(outputs: Any, labels_N: "Tensor") -> "Tensor":
     """Cross-entropy; auxiliary classifiers (outputs behind the first) count with their weight, absent ones are None."""
+    from torch import Tensor
+    from torch.nn import functional
+
     if isinstance(outputs, Tensor):
         return functional.cross_entropy(outputs, labels_N)
     main, *auxiliary = (output for output in outputs if output is not None)
@@ -271,8 +272,6 @@ def with_auxiliary_classifiers(outputs: Any, labels_N: Tensor) -> Tensor:
         loss = loss + AUXILIARY_WEIGHT * functional.cross_entropy(output, labels_N)
     return loss
 
-
-__all__ = ["KINDS", "Kind", "kind_of"]
 
 KINDS: dict[type[ModelChoice], Kind[Any]] = {
     ResNetXSettings: ResNetXKind(),

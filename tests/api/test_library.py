@@ -55,7 +55,7 @@ EXAMPLES = [
     "resnetx.api.describe",
     "resnetx.api.load",
     "resnetx.api.predict",
-    "resnetx.steer.steer",
+    "resnetx.steering.steer",
     "resnetx.api.topology",
 ]
 

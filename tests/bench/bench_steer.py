@@ -7,7 +7,7 @@ import random
 import time
 from collections.abc import Callable
 
-from resnetx.steer.units import (
+from resnetx.steering.units import (
     SteeringProblem,
     best,
     exhaustive,

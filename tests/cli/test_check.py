@@ -9,11 +9,11 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from resnetx import record
-from resnetx.check import check, runs
-from resnetx.check.settings import asked_check
 from resnetx.cli import main
 from resnetx.cli.verbs import check as show_check
 from resnetx.errors import ConfigError
+from resnetx.fleet import check, runs
+from resnetx.fleet.settings import asked_check
 from resnetx.measure.launch import slurm
 from resnetx.record.check import Check, CheckFolder
 from tests.reporting.checked_fleet import all_reduce
@@ -151,7 +151,7 @@ def interrupted(_):
 
 
 def test_metrics_that_cannot_be_written_do_not_cost_the_check(tmp_path):
-    from resnetx.check.check import store_metrics
+    from resnetx.fleet.check import store_metrics
 
     (tmp_path / "taken.prom").mkdir()
     with pytest.raises(ConfigError, match=r"taken\.prom: cannot be written .*; the check is recorded"):

@@ -213,7 +213,7 @@ def test_gpus_are_counted_by_the_kernel_and_by_what_schedulers_set(rocm, two_gpu
 
 def test_amd_gpus_that_this_torch_cannot_use_do_not_count(two_gpus, monkeypatch):
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    monkeypatch.setattr("resnetx.measure.machine.visible_gpus.nvml.present", lambda _: amd.HostGpus(()))
+    monkeypatch.setattr("resnetx.measure.machine.nvidia.present", lambda _: amd.HostGpus(()))
     assert gpus_here() == 0
 
 

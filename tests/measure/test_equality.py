@@ -9,9 +9,9 @@ from torch import nn
 
 from resnetx.choices import Bucket
 from resnetx.cli import main
+from resnetx.measure.machine.environment import missing_feature
 from resnetx.measure.rank import equality
 from resnetx.measure.rank.equality import TOLERANCE
-from resnetx.measure.rank.process import missing_feature
 from tests.measure.starting import run_ranks
 
 SMALL = {"model.x": 1, "model.width": 16, "model.classes": 10, "image_size": 32, "threads": 1, "steps": 3}

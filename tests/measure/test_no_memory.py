@@ -44,8 +44,8 @@ def test_a_message_that_says_something_else(text):
 
 
 def test_what_may_have_other_causes_is_lack_of_memory_where_the_address_space_is_limited():
-    program = "import sys; from resnetx.measure.launch import out_of_memory; "
-    program += "sys.exit(not out_of_memory.no_memory(sys.argv[1]))"
+    program = "import sys; from resnetx.measure.launch import ending; "
+    program += "sys.exit(not ending.no_memory(sys.argv[1]))"
     limited = ["bash", "-c", 'ulimit -v 2000000; exec "$@"', "-", sys.executable, "-c", program]
     for text in ("RuntimeError: Resource temporarily unavailable", "RuntimeError: could not create a primitive"):
         assert subprocess.run([*limited, text], check=False).returncode == 0

@@ -7,8 +7,8 @@ from resnetx import record, workloads
 from resnetx.api.bench import benches_of
 from resnetx.api.train import asked_run
 from resnetx.api.train import execute_verification as verify
-from resnetx.check.settings import asked_check
 from resnetx.errors import ConfigError
+from resnetx.fleet.settings import asked_check
 from resnetx.measure.launch import launcher
 from resnetx.measure.machine.environment import has_changes
 from resnetx.measure.study.plan import (

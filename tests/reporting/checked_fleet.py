@@ -4,10 +4,10 @@ from pathlib import Path
 
 import msgspec
 
-from resnetx.check.measured import Tried
 from resnetx.choices import NoTracker
 from resnetx.compose import compose
 from resnetx.config import request_from
+from resnetx.fleet.measured import Tried
 from resnetx.record import (
     SCHEMA,
     BenchFile,

@@ -11,9 +11,9 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 import resnetx
-from resnetx.check.check import metrics_text
-from resnetx.check.measured import FLOOR, LEAST, SPREADS, checked, facts_of, fleet_limit
-from resnetx.check.outliers import against, outliers
+from resnetx.fleet.check import metrics_text
+from resnetx.fleet.measured import FLOOR, LEAST, SPREADS, checked, facts_of, fleet_limit
+from resnetx.fleet.outliers import against, outliers
 from resnetx.record import SCHEMA, seal
 from resnetx.record.check import Cause, Check, Outlier
 from tests.reporting.checked_fleet import all_reduce, machine, training

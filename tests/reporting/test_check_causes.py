@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
-from resnetx.check.measured import NodeFacts, causes, checked, facts_of, usual
-from resnetx.check.outliers import blamed, outliers
+from resnetx.fleet.measured import NodeFacts, causes, checked, facts_of, usual
+from resnetx.fleet.outliers import blamed, outliers
 from resnetx.record import GpuSamples, MemoryHealth, Warning
 from tests.reporting.checked_fleet import H100, all_reduce, gpu, machine, training
 

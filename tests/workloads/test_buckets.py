@@ -13,7 +13,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from resnetx import choices, workloads
-from resnetx.measure.rank.process import missing_feature
+from resnetx.measure.machine.environment import missing_feature
 from resnetx.workloads.buckets import MIB, Gradient, Message, ddp_buckets, messages, ready_order
 from resnetx.workloads.counts import BYTES_PER_PARAMETER, Layer, gradient_bytes
 from resnetx.workloads.layers import layers

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from resnetx.api.runs import machine_name
-from resnetx.check.check import execute
-from resnetx.check.measured import LEAST
-from resnetx.check.outliers import against, seconds_text
-from resnetx.check.runs import rounds
-from resnetx.check.settings import AskedCheck, asked_check
 from resnetx.cli import show
 from resnetx.cli.tables.show_run import Planned, left_to_others
+from resnetx.fleet.check import execute
+from resnetx.fleet.measured import LEAST
+from resnetx.fleet.outliers import against, seconds_text
+from resnetx.fleet.runs import rounds
+from resnetx.fleet.settings import AskedCheck, asked_check
 from resnetx.record.check import Check, CheckedRun, CheckFolder, Measure, Outlier
 from resnetx.study import Point
 from resnetx.units import duration, size_text

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from resnetx.cli import show
 from resnetx.record.steering import SteeredPhase, Steering
-from resnetx.steer.steer import steer
+from resnetx.steering.steer import steer
 from resnetx.study import Point
 from resnetx.units import si
 

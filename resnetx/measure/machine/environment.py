@@ -8,6 +8,7 @@ an `Unknown` with its reason.
 import ctypes
 import hashlib
 import importlib.metadata
+import inspect
 import os
 import platform
 import re
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import resnetx
+from resnetx.choices import Bucket, Strategy
 from resnetx.measure.launch.executor import NO_STORE
 from resnetx.measure.machine.host_facts import Host, cpu_name, machine
 from resnetx.measure.machine.nvidia import Graphics, graphics_here
@@ -245,3 +247,24 @@ def _git(checkout: Path, *arguments: str) -> bytes:
         said = ended.stderr.decode(errors="replace").strip().partition("\n")[0]
         raise _GitError(said or "the checkout has no commit yet")
     return ended.stdout
+
+
+# What the installed torch may lack: found by looking for it, not by its version.
+
+
+def missing_feature(strategy: Strategy) -> str:
+    """Why the installed torch cannot do what the strategy asks for, in one sentence; "" where it can.
+
+    Touches no device; loads torch only for the setting that not every torch has.
+    """
+    if not isinstance(strategy, Bucket) or strategy.first_bucket_mb is None:
+        return ""
+    import torch
+    from torch.nn.parallel import DistributedDataParallel
+
+    if "bucket_cap_mb_list" in inspect.signature(DistributedDataParallel).parameters:
+        return ""
+    return (
+        f"strategy.first_bucket_mb={strategy.first_bucket_mb:g}: DDP of torch {torch.__version__} has no setting "
+        "for the first bucket alone; leave it null, or install a newer torch"
+    )

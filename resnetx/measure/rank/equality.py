@@ -39,8 +39,9 @@ from resnetx import inputs
 from resnetx.choices import Bucket
 from resnetx.errors import ConfigError
 from resnetx.measure.launch import hang
+from resnetx.measure.machine.environment import missing_feature
 from resnetx.measure.rank.distributed import Ranks
-from resnetx.measure.rank.process import StartUpTimer, missing_feature, peak_memory_bytes
+from resnetx.measure.rank.process import StartUpTimer, peak_memory_bytes
 from resnetx.measure.rank.results import RankResults
 from resnetx.measure.rank.strategies import replicate
 from resnetx.measure.rank.train import build, training_step

@@ -1,7 +1,6 @@
 """One rank's process: how it keeps its memory, and what it used (time to start, memory, bytes from storage)."""
 
 import ctypes
-import inspect
 import resource
 import sys
 import time
@@ -11,7 +10,6 @@ from typing import Literal
 import torch
 
 from resnetx import record
-from resnetx.choices import Bucket, Strategy
 from resnetx.errors import ConfigError
 from resnetx.measure.launch import hang
 from resnetx.measure.launch.torchrun import Moment
@@ -121,24 +119,3 @@ def difference(after: int | Unknown, before: int | Unknown) -> int | Unknown:
     if isinstance(after, Unknown) or isinstance(before, Unknown):
         return after if isinstance(after, Unknown) else before
     return after - before
-
-
-# What the installed torch may lack: found by looking for it, not by its version.
-
-
-def missing_feature(strategy: Strategy) -> str:
-    """Why the installed torch cannot do what the strategy asks for, in one sentence; "" where it can.
-
-    Touches no device; loads torch only for the setting that not every torch has.
-    """
-    if not isinstance(strategy, Bucket) or strategy.first_bucket_mb is None:
-        return ""
-    import torch
-    from torch.nn.parallel import DistributedDataParallel
-
-    if "bucket_cap_mb_list" in inspect.signature(DistributedDataParallel).parameters:
-        return ""
-    return (
-        f"strategy.first_bucket_mb={strategy.first_bucket_mb:g}: DDP of torch {torch.__version__} has no setting "
-        "for the first bucket alone; leave it null, or install a newer torch"
-    )

@@ -13,12 +13,12 @@ from resnetx.api.obstacles import obstacle_to_launch
 from resnetx.api.predict import predicted
 from resnetx.api.runs import announce, machine_name, new_folder
 from resnetx.api.systems import THIS, load_system
-from resnetx.check.measured import FLOOR, SPREADS, checked, facts_of
-from resnetx.check.outliers import against, outliers
-from resnetx.check.runs import CheckRuns
-from resnetx.check.settings import AskedCheck, asked_check
 from resnetx.compose import asked
 from resnetx.errors import ConfigError
+from resnetx.fleet.measured import FLOOR, SPREADS, checked, facts_of
+from resnetx.fleet.outliers import against, outliers
+from resnetx.fleet.runs import CheckRuns
+from resnetx.fleet.settings import AskedCheck, asked_check
 from resnetx.interconnect.collectives.reading import with_readings
 from resnetx.interconnect.systems.system import System
 from resnetx.measure.launch.scratch import write

@@ -8,7 +8,7 @@ from resnetx.choices import Torchvision
 from resnetx.interconnect.collectives import traffic
 from resnetx.interconnect.systems import rearranged
 from resnetx.interconnect.systems.system import System
-from resnetx.steer.units import best, receivers_added, steering_problem, total_rtl
+from resnetx.steering.units import best, receivers_added, steering_problem, total_rtl
 from resnetx.workloads import tables
 from resnetx.workloads.counts import BYTES_PER_PARAMETER
 

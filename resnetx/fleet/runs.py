@@ -13,8 +13,8 @@ from typing import Generic, TypeVar
 import msgspec
 
 from resnetx import progress
-from resnetx.check.measured import Tried, fault_of
-from resnetx.check.settings import AskedCheck
+from resnetx.fleet.measured import Tried, fault_of
+from resnetx.fleet.settings import AskedCheck
 from resnetx.measure.launch import launcher
 from resnetx.measure.launch.scratch import write
 from resnetx.record import Ended, RunFolder, TaskFile, TaskRecord

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from resnetx.check.measured import UNKNOWN, NodeFacts, causes
+from resnetx.fleet.measured import UNKNOWN, NodeFacts, causes
 from resnetx.record import if_known
 from resnetx.record.check import Cause, CheckedRun, Outlier, Remark
 from resnetx.units import duration, si

@@ -29,7 +29,7 @@ from resnetx.settings import bounds, keywords
 from resnetx.settings.files import at_home
 from resnetx.settings.table import tagged
 from resnetx.settings.verbs import group_of
-from resnetx.steer.anderson2018 import OWNERS
+from resnetx.steering.anderson2018 import OWNERS
 from resnetx.study import Point
 from resnetx.units import si
 from resnetx.workloads.buckets import messages

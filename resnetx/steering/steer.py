@@ -34,9 +34,9 @@ from resnetx.request import Request
 from resnetx.settings import keywords
 from resnetx.settings.files import given_path
 from resnetx.settings.words import written
-from resnetx.steer import traffic
-from resnetx.steer.traffic import Node, PhaseTraffic, SteerSettings, devices_of, node_of, receivers_of, split
-from resnetx.steer.units import (
+from resnetx.steering import traffic
+from resnetx.steering.traffic import Node, PhaseTraffic, SteerSettings, devices_of, node_of, receivers_of, split
+from resnetx.steering.units import (
     SteeringProblem,
     Units,
     best,
