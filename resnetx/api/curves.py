@@ -24,7 +24,7 @@ from resnetx.record.trace import LayerTimes, Trace, TracedLayer
 from resnetx.request import Request
 from resnetx.settings import bounds
 from resnetx.settings.verbs import VERBS, group_of
-from resnetx.traces.files import UNSIZED, refuse_unsound
+from resnetx.traces.checks import UNSIZED, refuse_unsound
 from resnetx.traces.runs import read_all
 from resnetx.workloads.counts import BYTES_PER_PARAMETER
 

@@ -28,7 +28,8 @@ from resnetx.request import Request
 from resnetx.settings import bounds, keywords
 from resnetx.settings.files import given_path
 from resnetx.table import Record, Records
-from resnetx.traces.files import export, refuse_unsound
+from resnetx.traces.checks import refuse_unsound
+from resnetx.traces.files import export
 from resnetx.traces.runs import read_all, subject
 
 ITERATIONS = 100  # instrumented ones of every batch, where `iterations` is not set

@@ -18,7 +18,7 @@ from resnetx.host import node_name
 from resnetx.inputs import stage
 from resnetx.measure.launch import hang, slurm
 from resnetx.measure.launch.torchrun import Moment, run_started
-from resnetx.measure.machine.visible_gpus import check_precision
+from resnetx.measure.machine.capability import check_precision
 from resnetx.measure.rank import distributed, equality, nodes, results, trace, train
 from resnetx.measure.rank import nodes as numa
 from resnetx.measure.rank.device import choose_device, describe_device
