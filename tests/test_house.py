@@ -111,10 +111,9 @@ def test_the_probe_sees_torch_where_it_is_loaded(light_python):
 
 
 READERS = {
-    *("resnetx.formats.kineto", "resnetx.formats.kineto_windows", "resnetx.formats.nccl_table"),
-    *("resnetx.formats.nccl_rows", "resnetx.formats.nccl_table", "resnetx.formats.nccl_tests"),
-    *("resnetx.formats.nccl_tests", "resnetx.formats.logs", "resnetx.formats.logs"),
-    *("resnetx.record.points_file", "resnetx.traces.files", "resnetx.traces.files"),
+    *("resnetx.formats.kineto", "resnetx.formats.kineto_windows", "resnetx.formats.logs", "resnetx.formats.nccl_rows"),
+    *("resnetx.formats.nccl_table", "resnetx.formats.nccl_tests", "resnetx.interconnect.survey.reading"),
+    *("resnetx.record.points_file", "resnetx.traces.files"),
 }  # of files that a prediction is seldom given
 
 

@@ -60,7 +60,7 @@ def topology(*names: keywords.Text, **settings: Unpack[keywords.TopologyKeywords
     ('ring', 6)
     """
     if list(map(str, names)) == ["new"]:
-        from resnetx.api.systems import new_system
+        from resnetx.api.found_system import new_system
 
         return Records(list(new_system(settings).records()))
     found: list[TopologyRecord] = [record for answer in answers(names, settings) for record in answer.records()]

@@ -93,7 +93,7 @@ def _width(console: Console) -> int | None:
 
 
 def say(text: str = "", to: Console = out, *, indent: int = 0, style: str | None = None) -> None:
-    """Prints a sentence or several, broken between words where a terminal is narrower; see `prose`.
+    """Prints a sentence or several, broken between words where a terminal is narrower; see `table_layout`.
 
     A line break in it is of a text that it repeats, and is written out.
     """

@@ -128,7 +128,7 @@ def check(input: Input, *, batch_size: int, gpus: int, image_size: int, classes:
     if missing := packages.obstacle(_NEEDED[input.kind]):
         other = "input=torchvision, or " * (input.kind == "dali")
         raise ConfigError(f"{missing}; without it, use {other}input=synthetic, which needs no decoder")
-    from resnetx.inputs import folders, jpeg, stage, synthetic
+    from resnetx.inputs import folders, jpeg, stage
 
     if input.stage is not None:
         stage.check(Path(input.root), Path(input.stage))
@@ -144,7 +144,7 @@ def check(input: Input, *, batch_size: int, gpus: int, image_size: int, classes:
             f"input.root={input.root}: {len(tree.files)} images over gpus={gpus} give each rank {shard}, fewer than "
             f"its {needed} images of every batch; use more images, or batch_size={shard * gpus} or less"
         )
-    smallest = synthetic.RECIPES[input.recipe].smallest_side(image_size)
+    smallest = folders.RECIPES[input.recipe].smallest_side(image_size)
     for label in range(len(tree.classes)):
         if fault := jpeg.of_header(tree.path(bisect_left(tree.labels, label)), smallest):
             raise ConfigError(jpeg.sentence(fault, tree.root))

@@ -30,7 +30,7 @@ from torch.utils.dlpack import from_dlpack
 
 from resnetx.choices import DaliInput
 from resnetx.errors import ConfigError
-from resnetx.inputs import Share, folders, jpeg, synthetic
+from resnetx.inputs import Share, folders, jpeg
 from resnetx.inputs import folders as order
 from resnetx.record import Unknown
 
@@ -100,7 +100,7 @@ class DaliBatches:
     def _fault(self, message: str) -> str | None:
         """The file that made DALI fail and why, or None if no file did. DALI itself names none."""
         paths = self._given.paths()
-        smallest = synthetic.RECIPES[self._input.recipe].smallest_side(self._share.image_size)
+        smallest = folders.RECIPES[self._input.recipe].smallest_side(self._share.image_size)
         for path in paths:
             if fault := jpeg.of_header(path, smallest):
                 return fault
@@ -274,11 +274,11 @@ def _checked(files: DataNode) -> DataNode:
 
 def _images(files: DataNode, input: DaliInput, share: Share, hints: Mapping[str, Any]) -> DataNode:
     """Decoded images of a batch, cropped, flipped and normalised as the input's recipe has it."""
-    recipe, size = synthetic.RECIPES[input.recipe], share.image_size
+    recipe, size = folders.RECIPES[input.recipe], share.image_size
     decoder = "mixed" if _mixed(input, share) else "cpu"
     if recipe.resized:
         pixels = fn.decoders.image_random_crop(
-            files, device=decoder, random_area=synthetic.AREA, random_aspect_ratio=synthetic.ASPECT, **hints
+            files, device=decoder, random_area=folders.AREA, random_aspect_ratio=folders.ASPECT, **hints
         )
     else:
         x, y = fn.random.uniform(range=(0.0, 1.0)), fn.random.uniform(range=(0.0, 1.0))
@@ -289,7 +289,7 @@ def _images(files: DataNode, input: DaliInput, share: Share, hints: Mapping[str,
         pixels = fn.resize(pixels, size=(size, size))
     return fn.crop_mirror_normalize(
         pixels,
-        mirror=fn.random.coin_flip(probability=synthetic.FLIP_SHARE),
+        mirror=fn.random.coin_flip(probability=folders.FLIP_SHARE),
         mean=recipe.mean,
         std=recipe.std,
         dtype=types.FLOAT16 if share.half else types.FLOAT,  # DALI 2.4 has no bf16

@@ -1,6 +1,5 @@
 """One random batch, made once on the device and used for every step: training without any input work."""
 
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -40,37 +39,3 @@ class SyntheticBatches:
 
     def close(self) -> None:
         """Nothing to end."""
-
-
-# From a stored image to a training image: the two recipes, as numbers that every pipeline follows.
-#
-# imagenet: a crop of random area and shape, resized to the wanted size, flipped half of the time; the mean of ImageNet
-# is subtracted and its standard deviation divided out. The usual training recipe since Inception (Szegedy et al. 2014).
-#
-# paper: images are stored 256x256; a crop of the wanted size at a random place, flipped half of the time; the mean is
-# subtracted and nothing is scaled (Tallent et al. 2017, section 2). That is Caffe's transform of the time, with the
-# mean of Caffe's bvlc_googlenet (mean_value 104, 117, 123 for blue, green, red); bvlc_alexnet subtracts a mean image,
-# which differs little from pixel to pixel and costs the same. Caffe feeds BGR, we feed RGB: the same work.
-
-FLIP_SHARE = 0.5
-AREA = (0.08, 1.0)  # of the crop, as a share of the image (imagenet)
-ASPECT = (3 / 4, 4 / 3)  # of the crop, width / height (imagenet)
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """Pixels are 0 to 255, channels are red, green, blue."""
-
-    mean: tuple[float, float, float]
-    std: tuple[float, float, float]
-    resized: bool  # the crop is resized; otherwise it has the wanted size
-
-    def smallest_side(self, image_size: int) -> int:
-        """The side in pixels that a stored image needs."""
-        return 1 if self.resized else image_size
-
-
-RECIPES = {
-    "imagenet": Recipe(mean=(123.675, 116.28, 103.53), std=(58.395, 57.12, 57.375), resized=True),
-    "paper": Recipe(mean=(123.0, 117.0, 104.0), std=(1.0, 1.0, 1.0), resized=False),
-}

@@ -29,7 +29,7 @@ from torchvision.transforms.v2.functional import pil_to_tensor
 from resnetx.choices import TorchvisionInput
 from resnetx.errors import ConfigError
 from resnetx.host import dying_with
-from resnetx.inputs import Share, folders, jpeg, memory_format, synthetic
+from resnetx.inputs import Share, folders, jpeg, memory_format
 from resnetx.inputs import folders as order
 
 Pixels = tuple[torch.Tensor, torch.Tensor]  # uint8 (N, S, S, 3) and int64 (N,)
@@ -40,7 +40,7 @@ class TorchvisionBatches:
     """One rank's endless batches; see `inputs.Batches`."""
 
     def __init__(self, input: TorchvisionInput, share: Share) -> None:
-        recipe = synthetic.RECIPES[input.recipe]
+        recipe = folders.RECIPES[input.recipe]
         self._tree = folders.read(Path(input.root))
         self._cached_share = folders.cached_share(self._tree)
         self._arrived = share.arrived
@@ -211,14 +211,14 @@ def _deaths_found_when_waited_for() -> Iterator[None]:
 class _Images(Dataset[Pixels | ConfigError]):
     """Makes whole batches of uint8 pixels in a worker. A fault is returned: raised, it would lose its type."""
 
-    def __init__(self, root: Path, recipe: synthetic.Recipe, image_size: int, reading: _Reading) -> None:
+    def __init__(self, root: Path, recipe: folders.Recipe, image_size: int, reading: _Reading) -> None:
         self._root, self._image_size, self._reading = root, image_size, reading
         self._smallest = recipe.smallest_side(image_size)
         size = (image_size, image_size)
         self._transform = v2.Compose(
             [
-                v2.RandomResizedCrop(size, synthetic.AREA, synthetic.ASPECT) if recipe.resized else v2.RandomCrop(size),
-                v2.RandomHorizontalFlip(synthetic.FLIP_SHARE),
+                v2.RandomResizedCrop(size, folders.AREA, folders.ASPECT) if recipe.resized else v2.RandomCrop(size),
+                v2.RandomHorizontalFlip(folders.FLIP_SHARE),
             ]
         )
 
@@ -230,7 +230,7 @@ class _Images(Dataset[Pixels | ConfigError]):
             try:
                 pixels[place] = self._transform(_decoded(path, self._smallest)).permute(1, 2, 0)
             except Exception as error:
-                # A damaged file can make a decoder raise nearly anything; `damage` explains it.
+                # A damaged file can make a decoder raise nearly anything; `jpeg` explains it.
                 fault = jpeg.of(path, self._smallest) or f"{path}: torchvision cannot decode it ({error})"
                 return ConfigError(jpeg.sentence(fault, self._root))
         return pixels, torch.tensor([label for _, _, label in told])

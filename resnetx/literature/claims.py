@@ -99,7 +99,7 @@ class Claims(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     study: str = ""
     cases: dict[str, Case] = {}
     workloads: list[dict[str, Value]] = []  # of the points of its cases, each in settings of the command line
-    networks: list[str] = []  # workloads of which no more than the variables is known (`tensorflow_networks`)
+    networks: list[str] = []  # workloads of which no more than the variables is known (`anderson2018`)
     settings: dict[str, PaperSetting] = {}
     assumptions: dict[str, Assumption] = {}
     tolerance: float

@@ -3,7 +3,7 @@
     python -m resnetx.literature.collectives_fit      writes collectives-fit.yaml and collective-errors.yaml
 
 The figures of `fitted.Fitted` are fitted by least squares of the logarithm of predicted over measured time, from what
-the source of NCCL says. One that no figure tells stays where it began. Each kind of machine (`compared_kinds`) is
+the source of NCCL says. One that no figure tells stays where it began. Each kind of machine (`errors`) is
 predicted with a fit to all others: only these errors go into the table, beside those of `rivals` that were fitted to
 the same others.
 """

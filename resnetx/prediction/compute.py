@@ -1,6 +1,6 @@
 """The source of compute times: what one rank's step takes on a GPU, and where that is known from.
 
-    stated      one GPU's rate, as the user knows it; the roofline divides the step into layers (`stated_rate`), and on
+    stated      one GPU's rate, as the user knows it; the roofline divides the step into layers (`stated_rates`), and on
                 CPUs, which have none, their share of the FLOP
     measured    a trace of this very GPU model (on CPUs: of this host), at this per-GPU batch or between two traced
                 ones; or the rate that a run measured, divided into layers in the same way

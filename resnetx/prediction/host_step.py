@@ -7,7 +7,7 @@ A GPU runs what its host has launched. Eager PyTorch launches a step while the G
 step takes the longer of the two, softly near where they are alike: the 4-norm. Loops of TensorFlow 1 and MXNet wait for
 each step to end, so that its launch comes on top. How long launching takes goes by the host, the framework and the
 number of layers, not by the GPU. The constants were chosen on the steps at batch 1 of one machine (milabench on an
-H100) and judged on others (`host_check`); a host's own time is taken to be within a factor of `SPREAD` either way of
+H100) and judged on others (`scaling_check`); a host's own time is taken to be within a factor of `SPREAD` either way of
 them in nine cases of ten; a trace, a rate at a small batch, or `host_step=` says more.
 """
 

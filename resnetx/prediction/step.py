@@ -230,7 +230,7 @@ class RankClass:
 
 @dataclass(frozen=True)
 class HostShare:
-    """Where ranks compute on the cores of one host, what they want of them, in cores; see `simulator`.
+    """Where ranks compute on the cores of one host, what they want of them, in cores; see `task_graph`.
 
     Reading wants none here: `input` has shared the cores out for it.
     """

@@ -12,9 +12,9 @@ import msgspec
 from resnetx import __version__, progress
 from resnetx.api import drawings
 from resnetx.api import drawings as topology_drawings
+from resnetx.api.found_system import YAML
 from resnetx.api.predict import predicted
 from resnetx.api.runs import new_folder
-from resnetx.api.systems import YAML
 from resnetx.choices import NoExchange, Server
 from resnetx.compose import asked
 from resnetx.errors import ConfigError

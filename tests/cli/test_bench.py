@@ -91,13 +91,13 @@ def test_copies_of_two_ranks_are_cells_with_their_path(two_ranks):
 
 CORRUPTING = """
 import os, runpy
-from resnetx.measure.bench import checks
+from resnetx.measure.bench import arrays
 if os.environ["RANK"] == "1":
-    write = checks.write
+    write = arrays.write
     def flipped(array, period):
         write(array, period)
         array[5] += 1
-    checks.write = flipped
+    arrays.write = flipped
 runpy.run_module("resnetx.collectives", run_name="__main__")
 """
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 import resnetx
-from resnetx.api import systems
+from resnetx.api import found_system
 from resnetx.cli import main
 from resnetx.measure.machine import this_machine
 from tests.formats.test_topology_xml import NCCL
@@ -115,11 +115,11 @@ def test_files_are_needed_and_parts_have_no_effect_on_described_systems(run):
 def test_the_machine_at_hand_is_a_system_of_any_verb(run, monkeypatch):
     survey, devices = this_machine.survey_here(ranks=3, module=FakeNvml([]))
     monkeypatch.setattr(this_machine, "survey_here", lambda ranks=None: (survey, devices))
-    systems.this_text.cache_clear()
+    found_system.this_text.cache_clear()
     status, out, _ = run("topology", "systems=[this]", "collective=allreduce", "--json")
     assert status == 0
     assert (json.loads(out)["system"], json.loads(out)["devices"]) == ("this", [0, 1, 2])
-    systems.this_text.cache_clear()
+    found_system.this_text.cache_clear()
     status, out, _ = run("topology", "--this")
     assert (status, "What could not be learned" in out, "3 CPU cores and no GPU" in out) == (0, True, True)
     status, _, err = run("topology", "--this", "--import", "topo.txt")

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from resnetx import record
-from resnetx.api.systems import loaded
+from resnetx.api.found_system import loaded
 from resnetx.cli.verbs import trace as show_trace
 from resnetx.errors import ConfigError
 from resnetx.formats import logs

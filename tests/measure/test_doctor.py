@@ -18,7 +18,7 @@ from resnetx.measure.doctor import examination, probes
 from resnetx.measure.doctor.apart import Lost, apart
 from resnetx.measure.doctor.examination import Finding, examine
 from resnetx.measure.doctor.probes import reinstall
-from resnetx.measure.machine import visible_gpus
+from resnetx.measure.machine import capability
 from resnetx.measure.machine.nvidia import Graphics, cuda_of_driver, no_graphics
 from resnetx.record import GpuProcess, Unknown
 
@@ -193,7 +193,7 @@ def test_a_driver_older_than_torch_is_told_with_what_runs_on_it(monkeypatch, chi
     assert cuda_of_driver(told) == runs
     monkeypatch.setattr(torch.version, "cuda", "13.2")
     monkeypatch.setattr(probes, "cuda_of_driver", lambda: cuda_of_driver(told))
-    monkeypatch.setattr(visible_gpus, "unfit", lambda *_: "")
+    monkeypatch.setattr(capability, "unfit", lambda *_: "")
     graphics = Graphics("550.54.15", [SimpleNamespace(name="NVIDIA H100", compute_capability=chip)], [], "", "3f")
     state, what, found = probes.torch_probe(graphics)
     assert (state, found) == ("missing", fix)

@@ -78,8 +78,8 @@ TRAIN = """
 import sys
 from pathlib import Path
 from resnetx.cli import main
-from resnetx.measure.clocks import journal
-journal.PATH = Path("note.json")
+from resnetx.measure.clocks import lock
+lock.PATH = Path("note.json")
 sys.exit(main(["train", *sys.argv[1:]]))
 """
 

@@ -24,9 +24,9 @@ import time
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
-from resnetx.measure.clocks import journal, trial
+from resnetx.measure.clocks import lock, trial
 from resnetx.cli import main
-from resnetx.api import doctor_clock
+from resnetx.api import doctor
 
 @contextmanager
 def load(requests):
@@ -49,7 +49,7 @@ class Time:  # which only sleeping moves, so that each trial takes the same read
 trial.loading = load
 trial.time = Time()
 trial.PACE = trial.Pace(counted_s=0.1, least_s=0.15, most_s=0.3, period_s=0.002)
-journal.PATH = Path("note.json")
+lock.PATH = Path("note.json")
 """
 # Another process would look for the note where root has it.
 PROBED_HERE = """

@@ -4,7 +4,7 @@ from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
-from resnetx.api.systems import NEW, YAML, Found, from_files, new_system, this_system
+from resnetx.api.found_system import NEW, YAML, Found, from_files, new_system, this_system
 from resnetx.api.topology import answers
 from resnetx.api.topology_answers import Answer, Costed, Described, Listed, Paired, Ranked, Routed
 from resnetx.cli import show

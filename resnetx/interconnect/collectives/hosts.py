@@ -3,12 +3,12 @@
     copies = star(load("dgx1-p100"), range(8), on_host=True)
     copies.inward.time_s(4 * 25_557_032)    # every GPU copies so much to the host, all of them at once
 
-Each GPU's data takes its own path (`paths`), and where paths meet they share the links fairly (`max_min`). A copy to
-the host ends in the memory of the CPU that is nearest to the GPU, as `host_io` has it; between nodes it goes from
+Each GPU's data takes its own path (`paths`), and where paths meet they share the links fairly (`link_search`). A copy
+to the host ends in the memory of the CPU that is nearest to the GPU, as `internode` has it; between nodes it goes from
 there over the network to the host of the server. Nothing is added up on the way: where n copies meet, a link carries n.
 
 The copy engines move the data, whichever library a framework has for collectives. Over sockets (`gloo`, or
-`transport=socket`) all copies share the rate of `generations.SOCKET_Bps` into the process that serves.
+`transport=socket`) all copies share the rate of `rings.SOCKET_Bps` into the process that serves.
 """
 
 from collections.abc import Iterable, Sequence

@@ -2,7 +2,7 @@
 
 What a source names is looked up in `configs/system/parts`; what a setting names wins. A part that nobody names gets
 the figures of the nearest one by what is known (the generation of PCIe), each marked `assumed` with the reason, under a
-name of its own. GPUs are in `survey_gpus`.
+name of its own. GPUs are in `gpus`.
 """
 
 import re

@@ -9,8 +9,8 @@
       findings   what the sources say that deserves a look, in sentences
       unknown    what they do not say
 
-Texts, XML and the machine at hand all become one (`survey_matrix`, `survey_tree`), several of one machine are joined
-here, and `survey_file` makes a system's file of it.
+Texts, XML and the machine at hand all become one (`matrix`, `reading`), several of one machine are joined
+here, and `file` makes a system's file of it.
 """
 
 from collections.abc import Mapping, Sequence

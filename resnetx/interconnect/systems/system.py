@@ -11,7 +11,7 @@ links:
   - {between: [gpu0..3, gpu0..3], link: nvlink1}                 # every pair once
   - {between: [gpu0, plx0], link: pcie3, lanes: 16}
 
-Links between GPUs may have more lanes one way than the other, and go through a photonic switch (`link_entries`).
+Links between GPUs may have more lanes one way than the other, and go through a photonic switch (`file`).
 Parts (`p100-sxm2-16gb`, `nvlink1`) are in `configs/system/parts`; a file may add its own under `parts:`. Several nodes:
 `load(name, nodes=4, ...)`, or as the file's `cluster:` says: `nodes`, `network`, the `nics` used of each node, which of
 them the library drives for given GPUs (`rails`), and whether they read GPU memory (`gpu_direct`). An NVSwitch fabric is

@@ -6,7 +6,7 @@ As nccl-tests does it, with these differences: every operation is timed by itsel
 behind a barrier, and counts with the slowest rank's time; sizes come in random order; all is in place. So it takes the
 host's time to start one and to notice its end, which a step that trains on GPUs does not wait for: there, the host
 queues messages ahead. So operations on GPUs are also timed in queues, as nccl-tests does it, by the device's clock
-(`device_time`), and plans are calibrated by these.
+(`device`), and plans are calibrated by these.
 """
 
 import random

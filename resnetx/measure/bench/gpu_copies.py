@@ -3,7 +3,7 @@
     stream of the first flow   [ sleeping kernel ..... ][gate] mark [copy] mark [copy] mark ...
     streams of other flows                   (wait for the gate) mark [copy] mark [copy] mark ...
 
-Copies are queued while the first stream is held back (`device_time`), so that they run without the host; what lies
+Copies are queued while the first stream is held back (`device`), so that they run without the host; what lies
 between two marks is one copy. Both ways at once, each stream waits for the other behind every copy, and the time is
 that until both have ended. A relay copies in pieces: while the third GPU passes one on, the next one comes in. Memory
 that is not pinned is copied by the host itself, and timed from there.

@@ -1,7 +1,7 @@
 """The clock that a run or a bench holds its GPUs at (`clock=1227MHz`): locked before it starts, put back behind it.
 
 The process that starts the ranks locks it, so that it is put back whatever becomes of them; if that process is killed,
-the note that it leaves (`journal`) is what the next one that touches clocks puts them back by. The driver does not tell
+the note that it leaves (`lock`) is what the next one that touches clocks puts them back by. The driver does not tell
 whether a clock was locked before: afterwards none is. Whether GPUs held the clock is read during every window of a run
 by its ranks, and once a second of a bench by the process that started it, but for GPUs that idle.
 

@@ -2,7 +2,7 @@
 
 All of it comes from NVML, the wiring too, and not from `nvidia-smi`: no child process, and no text to parse. What a GPU
 or a driver does not support is an `Unknown` with NVML's reason. Where torch is built for ROCm, AMD SMI takes NVML's
-place (`amd_graphics`).
+place (`amd`).
 
 References: NVML API reference; nvidia-smi(1) for the words of its topology matrix.
 """

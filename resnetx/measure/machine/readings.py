@@ -1,4 +1,4 @@
-"""What is read of a GPU during the windows, whichever library reads it: NVML (`sensors`) or AMD SMI (`amd_sensors`).
+"""What is read of a GPU during the windows, whichever library reads it: NVML (`sensors`) or AMD SMI (`amd`).
 
 A reading that a GPU does not have is an `Unknown` with the reason.
 """

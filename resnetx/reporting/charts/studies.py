@@ -1,7 +1,7 @@
 """The figures of a report of studies: workloads, points, rates, speed-ups, and what limits them.
 
 The forms are those of Tallent et al. 2017, Fig. 6, 7, 12 and 13. Nothing is drawn that was not measured: a line has a
-gap where a point is missing, and a word at the foot of the panel says why (`missing_points`).
+gap where a point is missing, and a word at the foot of the panel says why (`scaling`).
 """
 
 from collections import Counter
