@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from resnetx.errors import ConfigError
 from resnetx.inputs import Share
@@ -148,6 +147,8 @@ def _size_bytes(tree: Tree) -> int | Unknown:
 
 def batches(images: int, share: Share) -> Iterator[list[int]]:
     """The image numbers of each batch of a rank, without end; the seed decides."""
+    import torch
+
     generator = torch.Generator().manual_seed(share.seed)
     waiting = np.empty(0, dtype=np.int64)  # cut by numpy, in a tenth of torch's time
     while True:
