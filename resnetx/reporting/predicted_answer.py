@@ -179,7 +179,9 @@ def _ranked(curves: Sequence[PredictedCurve]) -> str:
 def _between(curves: Sequence[PredictedCurve]) -> str:
     """How far apart several curves are in what they gain, or in their rates where none has more than one count."""
     gained = [
-        curve for curve in curves if curve.last.speedup is not None and curve.last.gpus != curve.last.baseline_gpus
+        curve
+        for curve in curves
+        if curve.last in curve.able and curve.last.speedup is not None and curve.last.gpus != curve.last.baseline_gpus
     ]
     able = gained or [curve for curve in curves if curve.able]
     if not able:
