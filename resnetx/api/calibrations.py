@@ -14,17 +14,21 @@ from typing import Literal
 
 import msgspec
 
+from resnetx.api.bench_import import MOST_OF_A_HOST
 from resnetx.api.known_rates import nodes_of_runs, refuse_several_machines, spread
 from resnetx.api.known_scaling import KnownScaling, typed_scaling
 from resnetx.api.studies import loaded_study
 from resnetx.choices import SyntheticInput
-from resnetx.errors import ConfigError, FileError
+from resnetx.errors import ConfigError, FileError, shortened
 from resnetx.interconnect import measured
+from resnetx.interconnect.graph import System
 from resnetx.interconnect.measured import MeasuredCollective
 from resnetx.loading import is_file, is_folder
 from resnetx.prediction.decoding import DecodingRate
 from resnetx.record import RunFolder, RunSummary, RunSummaryReader, StudyFolder, read
 from resnetx.record.prediction import measured_on
+from resnetx.traces.devices import is_called
+from resnetx.visible import visible
 
 
 @dataclass(frozen=True)
@@ -67,6 +71,34 @@ def _refuse_second(known_by: dict[str, str], what: str, path: str) -> None:
     first = known_by.setdefault(what, path)
     if first != path:
         raise ConfigError(f"calibration=[{first},{path}]: both have {what}; give one of them")
+
+
+def refuse_other_machine(
+    found: MeasuredCollective, machine: System, library: str, devices: Sequence[int] | None = None
+) -> None:
+    """Refuses collectives of other GPUs than a system has, or of ranks on more or fewer nodes than its GPUs are on.
+
+    Its own link rates would be corrected by those of another machine. `devices`: which GPUs; by default the first.
+    """
+    if library == "gloo":  # of CPUs, which systems do not tell apart
+        return
+    names = {name for gpu in range(len(machine.gpus)) for name in machine.gpu_part(gpu).product_names}
+    others = [name for name in found.gpu_names if not is_called(name, [*names])]
+    if names and others:
+        raise ConfigError(
+            f"calibration={found.source}: measured on {shortened(visible(' and '.join(others)))}, and {machine.name} "
+            f"has {' or '.join(sorted(names))}; give what was measured on the system that is asked for"
+        )
+    in_node, gpus = len(machine.gpus) // machine.nodes, found.gpus or 0
+    if found.hosts is None or in_node > MOST_OF_A_HOST or gpus > len(machine.gpus):
+        return
+    on = range(gpus) if devices is None or len(devices) != gpus else devices
+    nodes = len({gpu // in_node for gpu in on})
+    if found.hosts != nodes:
+        raise ConfigError(
+            f"calibration={found.source}: its {gpus} ranks are on {found.hosts} host{'s' * (found.hosts > 1)}, and "
+            f"{gpus} GPUs of {machine.name} are on {nodes}; expected nodes= as many (nodes=, network=, devices=)"
+        )
 
 
 # ---- runs -----------------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import msgspec
 
 from resnetx import progress
 from resnetx.api import drawings, predictions
-from resnetx.api.calibrations import Calibrations, calibrations
+from resnetx.api.calibrations import Calibrations, calibrations, refuse_other_machine
 from resnetx.api.curves import Curve, curves
 from resnetx.api.folders import new_folder
 from resnetx.api.known_rates import KnownRates, known_rates
@@ -102,6 +102,9 @@ def predicted(paths: Sequence[Path], given: Point) -> Prediction:
     settings, workload = split(given)
     found, known = calibrations(settings.calibration_files), known_rates(settings.rate, settings.rate_error)
     on = fabrics(settings, found)
+    for fabric in on:
+        for each in fabric.measured.values():
+            refuse_other_machine(each, fabric.described, fabric.library, settings.devices)
     trained = [
         (curve, setting)
         for own in by_framework(settings, workload.get("strategy"))

@@ -9,6 +9,7 @@ from typing import Any, Unpack
 import msgspec
 
 from resnetx.api import topology_drawings
+from resnetx.api.calibrations import refuse_other_machine
 from resnetx.api.system_settings import load_systems, refuse_no_library
 from resnetx.api.topology_answers import Answer, Costed, Described, Listed, Paired, Ranked, Routed
 from resnetx.compose import asked, struct_of
@@ -155,7 +156,10 @@ def _costed(machines: Sequence[System], wanted: keywords.TopologyFields, name: s
             raise ConfigError(
                 f"calibration={wanted.calibration}: valid for one system and one library; give one of each"
             )
-        plans = [collective.calibrate(plans[0], measured.read(wanted.calibration, plans[0].collective))]
+        (plan,) = plans
+        found = measured.read(wanted.calibration, plan.collective)
+        refuse_other_machine(found, plan.system, plan.library, plan.devices)
+        plans = [collective.calibrate(plan, found)]
     if wanted.out:
         topology_drawings.write([topology_drawings.of_plan(plan, sizes[-1]) for plan in plans], Path(wanted.out))
     return Costed(plans, wanted.transport, sizes)

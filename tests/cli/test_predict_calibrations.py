@@ -90,6 +90,48 @@ def test_files_that_know_the_same_thing_or_nothing_are_refused(files, sentence, 
     assert sentence in capsys.readouterr().err
 
 
+def listed(hosts, name):
+    """A table of nccl-tests: 8 ranks of a list, on so many hosts."""
+    ranks = "".join(
+        f"#  Rank {n} Group 0 Pid 1 on node-{n * hosts // 8} device {n} [0x0{n}] {name}\n" for n in range(8)
+    )
+    heads = "#       size  count  type  redop  root  time  algbw  busbw  #wrong\n"
+    rows = "1048576 262144 float sum -1 100.0 10.49 18.35 0\n67108864 16777216 float sum -1 6000.0 11.18 19.57 0\n"
+    return ranks + heads + rows
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "sentence"),
+    [
+        (
+            listed(1, "AMD Instinct MI300X"),
+            [],
+            "measured on AMD Instinct MI300X, and dgx1-p100 has Tesla P100-SXM2-16GB",
+        ),
+        (listed(2, "Tesla P100-SXM2-16GB"), [], "its 8 ranks are on 2 hosts, and 8 GPUs of dgx1-p100 are on 1"),
+        (
+            listed(1, "Tesla P100-SXM2-16GB"),
+            ["nodes=2", "network=edr100", "nics=4", "devices=[0,1,2,3,8,9,10,11]"],
+            "its 8 ranks are on 1 host, and 8 GPUs of 2x dgx1-p100 are on 2",
+        ),
+    ],
+)
+@pytest.mark.parametrize("verb", [["predict", *ALEXNET[1:], "gpus=8"], ["topology", "collective=allreduce"]])
+def test_collectives_of_another_machine_are_refused(verb, text, words, sentence, tmp_path, capsys):
+    file = tmp_path / "all_reduce.log"
+    file.write_text(text)
+    assert main([*verb, "systems=dgx1-p100", *words, f"calibration={file}"]) == 2
+    assert sentence in capsys.readouterr().err
+    file.write_text(listed(1, "Tesla P100-SXM2-16GB"))
+    assert main([*verb, "systems=dgx1-p100", f"calibration={file}"]) == 0
+
+
+def test_a_bench_of_cpus_calibrates_no_gpus(capsys):
+    bench = QUICKSTART.parent / "bench" / "collectives_g2"
+    assert main(["predict", *ALEXNET, "gpus=2", f"calibration={bench}"]) == 2
+    assert "measured on CPU, and dgx1-p100 has Tesla P100-SXM2-16GB" in capsys.readouterr().err
+
+
 # ---- rates of several GPUs
 
 CLUSTER = ["systems=dgx1-v100", "nodes=4", "network=edr100", "nics=1", "library=nccl2.4"]
