@@ -12,13 +12,13 @@ from resnetx.compose import asked, struct_of
 from resnetx.config import sizes_from
 from resnetx.errors import ConfigError, shortened
 from resnetx.interconnect import bench_reading, imported, system
+from resnetx.interconnect.graph import MOST_OF_A_HOST
 from resnetx.interconnect.system import System
 from resnetx.record import BenchRecord, Device, Warning
 from resnetx.traces.devices import is_called
 from resnetx.visible import visible
 
 READ = ("collective", "gpus", "size", "systems", "nodes", "network", "nics", "results")
-MOST_OF_A_HOST = 16  # GPUs (DGX-2): a system of more in one node is a rack, whose hosts share one NVLink domain
 
 
 def import_bench(file: Path, settings: Mapping[str, object]) -> Kept[BenchRecord]:

@@ -6,7 +6,7 @@ runs on several GPUs, or their rates typed in YAML   what steps take longer ther
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
@@ -14,20 +14,18 @@ from typing import Literal
 
 import msgspec
 
-from resnetx.api.bench_import import MOST_OF_A_HOST
 from resnetx.api.known_rates import nodes_of_runs, refuse_several_machines, spread
 from resnetx.api.known_scaling import KnownScaling, typed_scaling
 from resnetx.api.studies import loaded_study
 from resnetx.choices import SyntheticInput
 from resnetx.errors import ConfigError, FileError, shortened
 from resnetx.interconnect import measured
-from resnetx.interconnect.graph import System
+from resnetx.interconnect.graph import MOST_OF_A_HOST, System
 from resnetx.interconnect.measured import MeasuredCollective
 from resnetx.loading import is_file, is_folder
 from resnetx.prediction.decoding import DecodingRate
 from resnetx.record import RunFolder, RunSummary, RunSummaryReader, StudyFolder, read
 from resnetx.record.prediction import measured_on
-from resnetx.traces.devices import is_called
 from resnetx.visible import visible
 
 
@@ -83,8 +81,7 @@ def refuse_other_machine(
     if library == "gloo":  # of CPUs, which systems do not tell apart
         return
     names = {name for gpu in range(len(machine.gpus)) for name in machine.gpu_part(gpu).product_names}
-    others = [name for name in found.gpu_names if not is_called(name, [*names])]
-    if names and others:
+    if found.gpu_names and names and (others := _other_names(found.gpu_names, names)):
         raise ConfigError(
             f"calibration={found.source}: measured on {shortened(visible(' and '.join(others)))}, and {machine.name} "
             f"has {' or '.join(sorted(names))}; give what was measured on the system that is asked for"
@@ -99,6 +96,12 @@ def refuse_other_machine(
             f"calibration={found.source}: its {gpus} ranks are on {found.hosts} host{'s' * (found.hosts > 1)}, and "
             f"{gpus} GPUs of {machine.name} are on {nodes}; expected nodes= as many (nodes=, network=, devices=)"
         )
+
+
+def _other_names(listed: Sequence[str], names: Collection[str]) -> list[str]:
+    from resnetx.traces.devices import is_called  # loads the reader of profiles
+
+    return [name for name in listed if not is_called(name, [*names])]
 
 
 # ---- runs -----------------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from resnetx.settings import keywords
 from resnetx.settings.files import names
 from resnetx.settings.verbs import VERBS, refuse_unread
 from resnetx.traces.devices import CPU
-from resnetx.traces.files import import_, read_trace
+from resnetx.traces.files import import_, read_trace, unpacked
 
 
 def import_trace(file: Path, settings: Mapping[str, object]) -> Trace:
@@ -22,6 +22,7 @@ def import_trace(file: Path, settings: Mapping[str, object]) -> Trace:
     wanted = struct_of(given, keywords.TraceImportFields)
     known = parts_table("gpus")
     if "batch_size" not in given:
+        unpacked(file)  # that it is no trace at all matters more
         raise ConfigError(f"--import {file}: the file does not contain its batch; add batch_size=, samples on one GPU")
     bounds.check({"batch_size": wanted.batch_size, "gpus": wanted.gpus})
     if wanted.device is not None and wanted.device not in known:

@@ -99,12 +99,15 @@ def _without_results(file: File, content: bytearray) -> FileError:
     """What a file without results is, as far as that can be told."""
     if file.path.suffix == ".json":
         return file.error(_NO_RESULT)
-    text = pasted.plain(file.decoded(content))
-    if program := other_programs.named(text):
-        return file.error(f"is of {program}; expected results of nccl-tests")
+    printed_text = file.decoded(content)
+    text = pasted.plain(printed_text)
     lines = text.splitlines()
     if any(_HEADS.match(line) and "busbw" in below for line, below in pairwise(lines)):
         return file.error("its rows are broken into several lines, as by a narrow terminal; expected one line for each")
+    if any(map(_HEADS.match, lines)):
+        return file.error(_NO_RESULT)
+    if other := other_programs.refused(printed_text):
+        return file.error(f"{other}; expected results of nccl-tests")
     if _SEPARATED.search(text):
         return file.error("its columns have commas or semicolons between them; expected blanks, as nccl-tests prints")
     return file.error(_NO_RESULT)

@@ -10,7 +10,15 @@ from dataclasses import replace
 from pathlib import Path
 
 from resnetx.errors import ConfigError, FileError, shortened
-from resnetx.formats import bounded_xml, hwloc_xml, nccl_system, nccl_xml, nvidia_smi_topo, rocm_smi_topo, torch_log
+from resnetx.formats import (
+    bounded_xml,
+    hwloc_xml,
+    nccl_system,
+    nccl_xml,
+    nvidia_smi_topo,
+    other_programs,
+    rocm_smi_topo,
+)
 from resnetx.formats.pci_tree import PciTree
 from resnetx.interconnect.survey import Survey
 from resnetx.interconnect.survey_matrix import of_nvidia_smi, of_rocm_smi
@@ -64,9 +72,8 @@ def _recognised(file: File, text: str, gpus: int | None, nvlinks: int) -> Survey
         raise nccl_system.no_tree(file, text)
     if nvidia_smi_topo.recognised(text):
         return of_nvidia_smi(nvidia_smi_topo.parse(file, text), nvlinks)
-    if said := torch_log.says(text):
-        raise file.error(f"{said}; expected {WHAT}")
-    raise file.error(f"expected {WHAT}")
+    other = other_programs.refused(text)
+    raise file.error(f"{other}; expected {WHAT}" if other else f"expected {WHAT}")
 
 
 def _of_other_hosts(log: nccl_system.NcclLog) -> Iterator[str]:

@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from resnetx.errors import ConfigError, FileError, shortened
-from resnetx.formats import chrome, kineto, six_columns, torch_log
+from resnetx.formats import chrome, kineto, other_programs, six_columns
 from resnetx.formats.chrome_events import MAX_BYTES, is_json
 from resnetx.formats.kineto_windows import HOW_TO_MARK
 from resnetx.loading import File, decode, is_file, is_folder
@@ -27,7 +27,8 @@ from resnetx.traces.devices import CPU, device_of, is_called, stated
 from resnetx.visible import visible
 
 NAME = "trace.json"
-_LOG_BYTES = 2**22  # of what may be a log, which begins like JSON: "[rank0]"
+_LOG_BYTES = 2**22  # of what may be of another program
+_JSON = re.compile(rb"\s*(?:\{|\[\s*(?:[{\]]|$))")  # but not "[rank0]", "[P2P ... Test]"
 DRAWN = 3  # iterations of each batch in a timeline
 SILENT = Unknown("imported: the file does not say")
 
@@ -48,9 +49,7 @@ def read(
     described GPU. `workload` is the file's own name unless set. `gpus`: that its communication is between; 0: the
     caller does not know.
     """
-    data = File(path, "a trace or a profile, of fewer iterations", MAX_BYTES).unpacked()
-    if not data.startswith(b"{") and (said := torch_log.says(data[:_LOG_BYTES].decode(errors="replace"))):
-        raise FileError(f"{path}: {said}")
+    data = unpacked(path)
     source = visible(str(path))  # a path may hold what is no text
     if is_json(data):
         contents = _of_profile(kineto.parse(data, path), device, parts or {}, path, source)
@@ -76,6 +75,15 @@ def read(
         warnings=list(contents.warnings),
     )
     return refuse_unsound(seal(trace))
+
+
+def unpacked(path: Path) -> bytearray:
+    """The content of a file that may be a trace or a profile; refused where it is of another program."""
+    data = File(path, "a trace or a profile, of fewer iterations", MAX_BYTES).unpacked()
+    text = "" if _JSON.match(data) else data[:_LOG_BYTES].decode(errors="replace")
+    if other := other_programs.refused(text):
+        raise FileError(f"{path}: {other}; expected a profile of PyTorch, or six columns of times")
+    return data
 
 
 def _batch(times: LayerTimes, batch_size: int, gpus: int, path: Path) -> TracedBatch:
