@@ -60,9 +60,11 @@ def _refuse_texts(point: Mapping[str, Any]) -> None:
     """
     for key, value in point.items():
         if value == "" and not key.startswith("env.") and key not in _REFUSED_ELSEWHERE:
-            raise ConfigError(f"{key}=: empty; give {key} a value, or leave it out")
+            raise ConfigError(f"{shortened(key)}=: empty; give {shortened(key)} a value, or leave it out")
         if text := next((text for text in texts({key: value}) if has_control(text)), None):
-            raise ConfigError(f"{key}={shortened(text)}: has a line break or another control character; leave it out")
+            raise ConfigError(
+                f"{shortened(key)}={shortened(text)}: has a line break or another control character; leave it out"
+            )
 
 
 def _flat(settings: Mapping[str, object]) -> Iterator[tuple[str, Any]]:

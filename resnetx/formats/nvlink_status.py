@@ -21,7 +21,10 @@ MOST_LINKS = 64  # of a GPU
 
 _GPU = re.compile(r"^\s*GPU (\d{1,4}):\s*\S")
 _LINK = re.compile(r"^\s*Link (\d{1,3})\s*[:,]\s*(\S.{0,200})\Z")
-_NONE_UP = re.compile(r"^\s*NVML: Unable to retrieve NVLink information as all links are inactive", re.IGNORECASE)
+_NONE_UP = re.compile(
+    r"^\s*(?:GPU \d{1,4}: [^)]{1,300}\)\s*)?NVML: Unable to retrieve NVLink information as all links are inactive",
+    re.IGNORECASE,
+)
 _RATE = re.compile(r"(\d{1,4}(?:\.\d{1,6})?) GB/s")
 
 
@@ -45,7 +48,7 @@ def ports(file: File, lines: Sequence[str]) -> dict[int, NvlinkPorts]:
     for number, line in enumerate(lines, 1):
         if found := _GPU.match(line):
             gpu = int(found[1])
-        elif gpu is not None and _NONE_UP.match(line):
+        if gpu is not None and _NONE_UP.match(line):
             rates.setdefault(gpu, {})
         elif link := _LINK.match(line):
             if gpu is None:

@@ -211,8 +211,8 @@ def _point(collective: str, rows: Sequence[TimedSize]) -> BenchPoint:
 def _listed_gpu(gpu: ListedGpu) -> Device:
     return Device(
         rank=gpu.index,
-        node="not said",
-        index=gpu.index,
+        node=gpu.host or "not said",
+        index=gpu.index if gpu.device is None else gpu.device,
         name=gpu.name,
         uuid=known(_NOT_SAID),
         pci_bus_id=gpu.pci_bus_id,

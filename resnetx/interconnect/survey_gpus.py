@@ -199,7 +199,7 @@ def _unnamed(device: str, arch: str) -> str:
 def _not_described(survey: Survey, name: str, arch: str, chosen: Chosen) -> str:
     """A part without the figures that no source states."""
     shown = f"{name} ({arch})" if arch else name
-    known = pci_table().architectures.get(arch)
+    known = pci_table().architectures.get(arch.partition(" or ")[0])  # which have one kind of link in common
     links = max((links_of(survey, gpu) for gpu in range(len(survey.gpus))), default=0)
     amd = arch.startswith("gfx") or survey.link == "xgmi" or name.startswith("AMD ")
     base = entries("gpus")[_gpu_alike(survey)[0]]
@@ -295,11 +295,16 @@ def link_findings(survey: Survey, parts: Sequence[str], chosen: Chosen) -> Itera
 
 def _below_full(survey: Survey, parts: Sequence[str], chosen: Chosen) -> Iterator[str]:
     """GPUs with fewer links into switches than their part has, or else than others have."""
-    for gpu, links in sorted(survey.switched.items()):
+    unlinked = dict.fromkeys(range(len(survey.gpus)), 0) if survey.switched else {}  # a display's GPU has none, either
+    alike = {parts[gpu] for gpu in survey.switched}
+    for gpu, links in sorted({**unlinked, **survey.switched}.items()):
+        if parts[gpu] not in alike or links_of(survey, gpu) > links:
+            continue
         named = 0 if chosen.bases.get(parts[gpu]) else chosen.entry("gpus", parts[gpu]).get("peer_links", 0)
         full = max(named, *survey.switched.values())
         if links < full and gpu not in survey.ports:  # which say it themselves
-            yield f"GPU{gpu}: {links} of {full} NVLinks into the switches are up"
+            other = ", unless it is of another kind than the others" if not links and parts[gpu] == NOT_NAMED else ""
+            yield f"GPU{gpu}: {links or 'none'} of {full} NVLinks into the switches are up{other}"
 
 
 def rate_source(survey: Survey, gpu: int) -> str | None:
