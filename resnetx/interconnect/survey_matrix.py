@@ -72,13 +72,13 @@ def _inactive(said: NvidiaSmi) -> Iterator[str]:
 
 def of_rocm_smi(said: RocmTopo) -> Survey:
     """Who is joined by XGMI; PCIe beyond the NUMA nodes is not said."""
-    tree = _Tree(said.gpus, (), {}, said.affinity).survey("rocm-smi --showtopo")
+    tree = _Tree(said.gpus, (), {}, said.affinity).survey(said.program)
     number = {gpu: place for place, gpu in enumerate(said.gpus)}
     direct = {(number[a], number[b]): 1 for a, b in said.direct}
     nodes = tuple(
         replace(node, label=f"GPU{place}", product=said.names.get(place, "")) for place, node in enumerate(tree.nodes)
     )
-    unknown = (*tree.unknown, *said.notes, "PCIe: rocm-smi --showtopo does not describe its switches")
+    unknown = (*tree.unknown, *said.notes, f"PCIe: {said.program} does not describe its switches")
     return replace(tree, nodes=nodes, direct=direct, link="xgmi", unknown=unknown)
 
 

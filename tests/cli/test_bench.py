@@ -764,6 +764,17 @@ def test_ranks_on_several_hosts_are_judged_on_as_many_nodes(capsys, tmp_path):
     assert json.loads(run(capsys, *words, "network=ndr400", "nodes=2", "--json")[1])["points"] == found["points"]
 
 
+def test_times_that_no_model_is_off_by_are_said_where_nothing_is_judged(capsys, tmp_path):
+    file = pasted(tmp_path, {"node-a": 8, "node-b": 8}, {96 * 2**20: 0.0845, 288 * 2**20: 0.0682})
+    words = ["bench", "--import", str(file), "systems=dgx-h200", "network=ndr400", f"results={tmp_path}"]
+    status, out, _ = run(capsys, *words, "--json")
+    assert status == 0
+    assert {point["verdict"] for point in json.loads(out)["points"]} == {"not judged"}
+    assert "takes up to 196 times as long as expected (96 MiB)" in warned(out)["far-off"]
+    pasted(tmp_path, {"node-a": 8, "node-b": 8}, {96 * 2**20: 0.0008})
+    assert "far-off" not in warned(run(capsys, *words, "--json")[1])
+
+
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
