@@ -765,13 +765,13 @@ def test_ranks_on_several_hosts_are_judged_on_as_many_nodes(capsys, tmp_path):
 
 
 def test_times_that_no_model_is_off_by_are_said_where_nothing_is_judged(capsys, tmp_path):
-    file = pasted(tmp_path, {"node-a": 8, "node-b": 8}, {96 * 2**20: 0.0845, 288 * 2**20: 0.0682})
+    file = pasted(tmp_path, {"node-a": 8, "node-b": 8}, {2**25: 0.0213, 96 * 2**20: 0.0845})
     words = ["bench", "--import", str(file), "systems=dgx-h200", "network=ndr400", f"results={tmp_path}"]
     status, out, _ = run(capsys, *words, "--json")
     assert status == 0
     assert {point["verdict"] for point in json.loads(out)["points"]} == {"not judged"}
     assert "takes up to 196 times as long as expected (96 MiB)" in warned(out)["far-off"]
-    pasted(tmp_path, {"node-a": 8, "node-b": 8}, {96 * 2**20: 0.0008})
+    pasted(tmp_path, {"node-a": 8, "node-b": 8}, {2**25: 0.0004})
     assert "far-off" not in warned(run(capsys, *words, "--json")[1])
 
 
