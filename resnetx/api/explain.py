@@ -47,8 +47,8 @@ def _sides(given: Any) -> list[Side]:
     elif isinstance(result, MeasuredStudy):
         sides = sides_of_study(result.points)
     else:
-        what = type(result).__name__
-        raise ConfigError(f"{given_path(given)}: a {what}; expected the folder of a study or of a prediction")
+        what = getattr(result, "kind", type(result).__name__)
+        raise ConfigError(f"{given_path(given)}: of kind {what}; expected the folder of a study or of a prediction")
     if not sides:
         raise ConfigError(f"{given if isinstance(given, str) else 'the result'}: no case in it has a rate")
     return sides

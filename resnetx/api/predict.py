@@ -113,6 +113,7 @@ def predicted(paths: Sequence[Path], given: Point) -> Prediction:
     wanted = [each for each, _ in trained]
     _refuse_other_rates(known, wanted, on)
     _refuse_unsaid(on[0].measured, wanted, ",".join(settings.calibration_files))
+    _refuse_other_counts(on, wanted, ",".join(settings.calibration_files))
     _refuse_other_scaling(found.scaling, wanted, on[0].described)
     _refuse_other_loaders(on, wanted)
     _refuse_unsaid_messages(settings, wanted)
@@ -206,6 +207,18 @@ def _refuse_unsaid(found: Mapping[int | None, MeasuredCollective], wanted: Seque
             f"calibration={calibration}: does not state its number of GPUs, and several are requested: "
             f"gpus={counts}; request one of them, or add it (`gpus: 8` in YAML, `resnetx bench --import ... gpus=8`)"
         )
+
+
+def _refuse_other_counts(on: Sequence[Fabric], wanted: Sequence[Curve], calibration: str) -> None:
+    """All-reduces on other numbers of GPUs than any point has say something only of paths staged in the host."""
+    counts = _counts(wanted)
+    for fabric in on:
+        known = [gpus for gpus in fabric.measured if gpus is not None]
+        if known and counts and None not in fabric.measured and not {*known} & {*counts} and not fabric.no_peers:
+            raise ConfigError(
+                f"calibration={calibration}: measured on {' and '.join(map(str, sorted(known)))} GPUs, and no point "
+                f"has as many: gpus={counts}; predict for one of these, or leave it out"
+            )
 
 
 def _refuse_other_scaling(found: KnownScaling | None, wanted: Sequence[Curve], machine: System) -> None:

@@ -126,6 +126,13 @@ def test_collectives_of_another_machine_are_refused(verb, text, words, sentence,
     assert main([*verb, "systems=dgx1-p100", f"calibration={file}"]) == 0
 
 
+def test_a_calibration_of_other_numbers_of_gpus_than_any_point_has_is_refused(measured, capsys):
+    file = measured("eight", 8, 5)
+    assert main(["predict", *ALEXNET, "gpus=[1,2,4]", f"calibration={file}"]) == 2
+    assert "measured on 8 GPUs, and no point has as many: gpus=[2, 4]" in capsys.readouterr().err
+    assert main(["predict", *ALEXNET, "gpus=[1,2,8]", f"calibration={file}"]) == 0
+
+
 def test_a_bench_of_cpus_calibrates_no_gpus(capsys):
     bench = QUICKSTART.parent / "bench" / "collectives_g2"
     assert main(["predict", *ALEXNET, "gpus=2", f"calibration={bench}"]) == 2
