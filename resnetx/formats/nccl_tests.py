@@ -52,6 +52,7 @@ class NcclTests:
     left_out: tuple[str, ...] = ()  # lines that are no results after all, or disagree with themselves
     note: str = ""  # what was taken for the number of ranks, where the list of them says less
     wrong: str = ""  # what was wrong, and where; "": nothing that is known
+    failed: bool = False  # the test ended before its last size, as `note` says
     columns: tuple[str, ...] = ()  # type, operator and root of its rows, each once
 
 
@@ -92,6 +93,7 @@ def parse(file: File, content: bytearray, collective: str | None = None, gpus: i
         rows=tuple(row for each in found for row in each.rows),
         left_out=tuple(line for each in found for line in each.left_out),
         wrong="; ".join(filter(None, (each.wrong for each in found))),
+        failed=any(each.failed for each in found),
     )
 
 
@@ -242,6 +244,7 @@ def _result(file: File, table: NcclTable, collective: str | None, gpus: int | No
         left_out=(*table.left_out, *read.refused),
         note="; ".join(filter(None, (note, _of_list(table.ranks), table.failed))),
         wrong=_wrong(table, read, count or 2),
+        failed=bool(table.failed),
         columns=tuple(dict.fromkeys(_columns(row) for row in read.rows)),
     )
 

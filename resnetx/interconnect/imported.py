@@ -16,7 +16,7 @@ from resnetx.interconnect.measured import MAX_TABLE_BYTES, read_nccl_tests
 from resnetx.loading import File, decode
 from resnetx.operations import OPERATIONS
 from resnetx.record import NOT_DESCRIBED, SCHEMA, BenchPoint, BenchRecord, Device, Unknown, Warning, known, seal
-from resnetx.record.bench import WRONG_ELEMENTS
+from resnetx.record.bench import TEST_FAILED, WRONG_ELEMENTS
 from resnetx.record.copies import CopyCell
 from resnetx.visible import visible
 
@@ -111,7 +111,7 @@ def _of_nccl_tests(file: File, collective: str | None, gpus: int | None) -> Benc
         cells=[],
         warnings=[
             *[_warning("imported", left_out + more)] * bool(measured.left_out),
-            *[_warning("imported", measured.note)] * bool(measured.note),
+            *[_warning(TEST_FAILED if measured.failed else "imported", measured.note)] * bool(measured.note),
             *[_warning(GROUPS, groups)] * (ranks.groups > 1),
             *[Warning(code=WRONG_ELEMENTS, message=measured.wrong, remedy="its times mean nothing")]
             * bool(measured.wrong),

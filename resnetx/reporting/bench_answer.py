@@ -6,7 +6,8 @@ from statistics import median
 from resnetx.interconnect.knees import knees
 from resnetx.interconnect.measured import telling_times
 from resnetx.operations import OPERATIONS
-from resnetx.record import BenchPoint, BenchRecord
+from resnetx.record import BenchRecord
+from resnetx.record.bench import TEST_FAILED, WRONG_ELEMENTS
 from resnetx.units import size_text
 
 MOST = 3  # collectives, by name
@@ -21,7 +22,7 @@ def bench_answer(record: BenchRecord) -> str:
     ranks = f"{record.world_size} ranks" if record.world_size else "an unknown number of ranks"
     told = "; ".join(_speed(record, name) for name in names[:MOST])
     more = f"; {len(names) - MOST} more below" * (len(names) > MOST)
-    return f"{where}, {ranks}, {record.library or 'library unknown'}: {told}{more}. " + " ".join(_right(record.points))
+    return f"{where}, {ranks}, {record.library or 'library unknown'}: {told}{more}. " + " ".join(_right(record))
 
 
 def _speed(record: BenchRecord, name: str) -> str:
@@ -37,12 +38,17 @@ def _speed(record: BenchRecord, name: str) -> str:
     return fast + f"; {size_text(smallest)} take {_time(times_s[smallest])}" * (smallest != best)
 
 
-def _right(points: list[BenchPoint]) -> Iterator[str]:
+def _right(record: BenchRecord) -> Iterator[str]:
     """Whether results are right, and how many sizes are slower than described."""
+    points, codes = record.points, {warning.code for warning in record.warnings}
+    if TEST_FAILED in codes:
+        yield "The test FAILED behind these sizes."
     checked = [point for point in points if point.wrong is not None]
     if wrong := [point for point in checked if point.wrong]:
         yield f"WRONG results at {len(wrong)} of {len(checked)} sizes."
-    elif len(checked) == len(points):
+    elif WRONG_ELEMENTS in codes:
+        yield "WRONG results."
+    elif len(checked) == len(points) and TEST_FAILED not in codes:
         yield "All results are right."
     if slow := [point for point in points if point.verdict == "low"]:
         yield f"Slower than described at {len(slow)} of {len(points)} sizes."

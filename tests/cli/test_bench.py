@@ -764,6 +764,22 @@ def test_ranks_on_several_hosts_are_judged_on_as_many_nodes(capsys, tmp_path):
     assert json.loads(run(capsys, *words, "network=ndr400", "nodes=2", "--json")[1])["points"] == found["points"]
 
 
+@pytest.mark.parametrize(
+    ("last", "said"),
+    [
+        ("# Out of bounds values : 2 FAILED\n", "WRONG results."),
+        ("node-a: Test NCCL failure common.cu:958 'unhandled cuda error'\n", "The test FAILED behind these sizes."),
+        ("", "All results are right."),
+    ],
+)
+def test_the_answer_says_no_results_are_right_where_the_last_lines_deny_it(capsys, tmp_path, last, said):
+    file = pasted(tmp_path, {"node-a": 8}, {2**25: 0.0003, 2**30: 0.004})
+    file.write_text(file.read_text() + last)
+    _, out, _ = run(capsys, "bench", "--import", str(file), f"results={tmp_path}")
+    assert out.splitlines()[0].endswith(said)
+    assert ("All results are right" in out) == (not last)
+
+
 def test_times_that_no_model_is_off_by_are_said_where_nothing_is_judged(capsys, tmp_path):
     file = pasted(tmp_path, {"node-a": 8, "node-b": 8}, {2**25: 0.0213, 96 * 2**20: 0.0845})
     words = ["bench", "--import", str(file), "systems=dgx-h200", "network=ndr400", f"results={tmp_path}"]
