@@ -281,6 +281,7 @@ def link_findings(survey: Survey, parts: Sequence[str], chosen: Chosen) -> Itera
                 down += ", unless these are V100 of a POWER9 host" * (assumed_part and lanes == 3)
                 yield f"GPU{a} to GPU{b}: {lanes} of the {full} links of their NVLink bridge are up, {down}"
     yield from _below_full(survey, parts, chosen)
+    yield from _unlinked(survey, parts)
     for gpu, ports in survey.ports.items():
         links = links_of(survey, gpu)
         if ports.up and not links and survey.worth >= DISTANCES:
@@ -295,16 +296,22 @@ def link_findings(survey: Survey, parts: Sequence[str], chosen: Chosen) -> Itera
 
 def _below_full(survey: Survey, parts: Sequence[str], chosen: Chosen) -> Iterator[str]:
     """GPUs with fewer links into switches than their part has, or else than others have."""
-    unlinked = dict.fromkeys(range(len(survey.gpus)), 0) if survey.switched else {}  # a display's GPU has none, either
-    alike = {parts[gpu] for gpu in survey.switched}
-    for gpu, links in sorted({**unlinked, **survey.switched}.items()):
-        if parts[gpu] not in alike or links_of(survey, gpu) > links:
-            continue
+    for gpu, links in sorted(survey.switched.items()):
         named = 0 if chosen.bases.get(parts[gpu]) else chosen.entry("gpus", parts[gpu]).get("peer_links", 0)
         full = max(named, *survey.switched.values())
         if links < full and gpu not in survey.ports:  # which say it themselves
-            other = ", unless it is of another kind than the others" if not links and parts[gpu] == NOT_NAMED else ""
-            yield f"GPU{gpu}: {links or 'none'} of {full} NVLinks into the switches are up{other}"
+            yield f"GPU{gpu}: {links} of {full} NVLinks into the switches are up"
+
+
+def _unlinked(survey: Survey, parts: Sequence[str]) -> Iterator[str]:
+    """GPUs without any NVLink, where most GPUs, and some like them, have some; of cards in pairs one may be left."""
+    links = {gpu: links_of(survey, gpu) for gpu in range(len(survey.gpus))}
+    alike = {parts[gpu] for gpu in links if links[gpu]}
+    without = [gpu for gpu in links if not links[gpu] and parts[gpu] in alike and gpu not in survey.ports]
+    if 2 * len(without) < len(links) and not (len(without) == 1 and bridge_lanes(survey)):
+        for gpu in without:
+            other = ", unless it is of another kind" if parts[gpu] == NOT_NAMED else ""
+            yield f"GPU{gpu}: no NVLink is up, and others have {max(links.values())}{other}"
 
 
 def rate_source(survey: Survey, gpu: int) -> str | None:

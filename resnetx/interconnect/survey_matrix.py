@@ -27,8 +27,10 @@ def of_nvidia_smi(said: NvidiaSmi, most_links: int = 0) -> Survey:
     """`most_links`: how many NVLinks each GPU has, where its kind is known."""
     findings = tuple(_inactive(said))
     if said.topo is None:
-        alone = _peers_only(said) if said.peers else _names_only(said)
-        return replace(alone, ports=said.ports, findings=findings)
+        if not said.peers:
+            return replace(_names_only(said), ports=said.ports, findings=findings)
+        places = {gpu: place for place, gpu in enumerate(said.peers[0].gpus)}
+        return replace(_peers_only(said), ports=_ports(said, places), findings=findings)
     topo = said.topo
     survey = _Tree(topo.gpus, topo.cards, _ranks(topo), topo.affinity).survey("nvidia-smi topo -m")
     number = {gpu: place for place, gpu in enumerate(topo.gpus)}

@@ -430,19 +430,23 @@ def test_every_device_of_the_table_is_of_a_known_architecture_and_part():
     assert links <= set(entries("links"))
 
 
-def test_a_gpu_whose_links_into_the_switches_are_all_missing_is_a_finding(made):
+def test_a_gpu_without_links_among_others_that_have_some_is_a_finding(made):
     linked = {
         "device": "0x31c2",
         "gpu": 'sm="103"',
         "inside": '<nvlink target="fffffff:ff:ff.0" count="18" tclass="0x068000"/>',
     }
     apart = {**linked, "inside": ""}
-    assert "GPU1: none of 18 NVLinks into the switches are up" in made(xml(linked, apart, linked))[1].findings
+    assert "GPU1: no NVLink is up, and others have 18" in made(xml(linked, apart, linked))[1].findings
     display = {"device": "0x1eb8", "gpu": 'sm="75"'}
     assert not made(xml(linked, display, linked))[1].findings
     words = "X NV18 SYS NV18\nNV18 X SYS NV18\nSYS SYS X SYS\nNV18 NV18 SYS X"
     (found,) = made(topo(words, ["0-31"] * 4))[1].findings
-    assert found == "GPU2: none of 18 NVLinks into the switches are up, unless it is of another kind than the others"
+    assert found == "GPU2: no NVLink is up, and others have 18, unless it is of another kind"
+    pairs = "X NV4 SYS SYS SYS\nNV4 X SYS SYS SYS\nSYS SYS X SYS SYS\nSYS SYS SYS X NV4\nSYS SYS SYS NV4 X"
+    assert not made(topo(pairs, ["0-31"] * 5))[1].findings  # an odd card has no other to be joined to
+    pairs = pairs.replace("\n", " SYS\n") + " SYS\nSYS SYS SYS SYS SYS X"
+    assert len(made(topo(pairs, ["0-31"] * 6))[1].findings) == 2
 
 
 def test_two_grace_cpus_are_joined_by_no_link_of_another_maker(made):
