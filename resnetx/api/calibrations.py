@@ -99,9 +99,9 @@ def refuse_other_machine(
 
 
 def _other_names(listed: Sequence[str], names: Collection[str]) -> list[str]:
-    from resnetx.traces.devices import is_called  # loads the reader of profiles
+    from resnetx.traces.devices import may_be  # loads the reader of profiles
 
-    return [name for name in listed if not is_called(name, [*names])]
+    return [name for name in listed if not may_be(name, [*names])]
 
 
 # ---- runs -----------------------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from resnetx.visible import visible
 
 CPU = "CPU"  # the device of a trace that has none
 MAKER = "NVIDIA "
+FORM = re.compile(r"sxm|pcie|nvl\b")
 MODEL = re.compile(r"[a-z]+\d{2,}|\d{4}(?!\d)")  # how a word begins that says which model it is: "a100", "4090"
 
 
@@ -62,6 +63,17 @@ def device_of(profile: Profile, device: str | None, parts: Mapping[str, Sequence
 def is_called(name: str, names: Sequence[str]) -> bool:
     """Whether a driver's name is one of these; older drivers leave out the maker's: A100-SXM4-40GB."""
     return name.removeprefix(MAKER) in {other.removeprefix(MAKER) for other in names}
+
+
+def may_be(name: str, names: Sequence[str]) -> bool:
+    """Whether a driver's name may be of a GPU with these: of one model, and no other form; or it says no model."""
+    if name == CPU:
+        return CPU in names
+    own, form = _models(name), set(FORM.findall(name.lower()))
+    return not own or any(
+        own & _models(other) and (not form or not (forms := set(FORM.findall(other.lower()))) or form & forms)
+        for other in names
+    )
 
 
 def _alike(name: str, others: Sequence[str]) -> bool:

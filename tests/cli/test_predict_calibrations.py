@@ -108,6 +108,7 @@ def listed(hosts, name):
             [],
             "measured on AMD Instinct MI300X, and dgx1-p100 has Tesla P100-SXM2-16GB",
         ),
+        (listed(1, "Tesla P100-PCIE-16GB"), [], "measured on Tesla P100-PCIE-16GB, and dgx1-p100 has"),
         (listed(2, "Tesla P100-SXM2-16GB"), [], "its 8 ranks are on 2 hosts, and 8 GPUs of dgx1-p100 are on 1"),
         (
             listed(1, "Tesla P100-SXM2-16GB"),
@@ -122,8 +123,9 @@ def test_collectives_of_another_machine_are_refused(verb, text, words, sentence,
     file.write_text(text)
     assert main([*verb, "systems=dgx1-p100", *words, f"calibration={file}"]) == 2
     assert sentence in capsys.readouterr().err
-    file.write_text(listed(1, "Tesla P100-SXM2-16GB"))
-    assert main([*verb, "systems=dgx1-p100", f"calibration={file}"]) == 0
+    for name in ("Tesla P100-SXM2-16GB", "Tesla P100", "NVIDIA Graphics Device"):
+        file.write_text(listed(1, name))
+        assert main([*verb, "systems=dgx1-p100", f"calibration={file}"]) == 0
 
 
 def test_a_calibration_of_other_numbers_of_gpus_than_any_point_has_is_refused(measured, capsys):
