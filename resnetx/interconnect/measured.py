@@ -46,6 +46,7 @@ class MeasuredCollective:
     crowding: float | None = None  # how many times as long computing takes while all CPU ranks compute
     nodes: frozenset[str] | None = None  # that a bench of resnetx ran on; None: imported
     registered: bool = False  # in memory that was registered with NCCL
+    library: str | None = None  # that a bench of resnetx ran with, and its version; None: imported
 
     @property
     def cpu_share(self) -> float | None:
@@ -187,6 +188,20 @@ def measured(record: BenchRecord, collective: str | None, source: str, where: st
         crowding=record.crowding,
         nodes=frozenset(device.node for device in record.devices or []) if record.source == "measured" else None,
         registered=record.request is not None and record.request.registered,
+        library=record.library if record.source == "measured" else None,
+    )
+
+
+def refuse_other_library(measured: MeasuredCollective, library: str) -> None:
+    """Refuses a bench of gloo for NCCL's collectives, and the other way round: they take other ways.
+
+    `library`: a generation, as `library=` has it.
+    """
+    if measured.library is None or measured.library.startswith("gloo") == (library == "gloo"):
+        return
+    raise ConfigError(
+        f"calibration={measured.source}: measured with {measured.library}, and library={library} is predicted; give a "
+        "bench with the same library, or leave calibration= out"
     )
 
 

@@ -132,6 +132,13 @@ def test_a_what_if_change_is_on_top_of_the_machine_as_it_was_measured(predict, r
     assert faster["images_per_s"] > 1.002 * plain["images_per_s"]
 
 
+def test_a_bench_of_gloo_says_nothing_of_nccl(capsys):
+    bench = QUICKSTART.parent / "bench/collectives_g2"
+    for words in (["predict", "model=alexnet", "gpus=2"], ["topology", "collective=allreduce", "devices=[0,1]"]):
+        assert main([*words, "systems=dgx-h100", f"calibration={bench}"]) == 2
+        assert "measured with gloo (torch 2.15.0+cu132), and library=nvls is predicted" in capsys.readouterr().err
+
+
 def test_runs_of_a_study_on_several_ranks_calibrate_their_own_workload(predict, tmp_path):
     words = ["systems=cpu-host", "model=resnetx", "model.x=1", "batch_size=16", "gpus=2", f"rate={QUICKSTART}"]
     runs = [json.loads((run / "record.json").read_text()) for run in sorted(QUICKSTART.glob("resnet-1_b16_g2_*_r?"))]
@@ -139,7 +146,7 @@ def test_runs_of_a_study_on_several_ranks_calibrate_their_own_workload(predict, 
         run["images_per_s"]
         for run in runs
         if run["request"]["measure"] == "step"
-        and run["request"]["input"]["kind"] == "synthetic"
+        and run["request"]["input"]["kind"] == "dali"
         and run["request"]["strategy"]["kind"] == "bucket"
     ]
     _, (found,) = predict(*words, f"calibration={QUICKSTART}", f"out={tmp_path / 'kept'}")
