@@ -62,7 +62,9 @@ class NcclAlgorithms:
         tree = self.tree() if self.operation.name == "allreduce" else None
         in_switch = self.in_switch() if self.tries_switches else None
         launch_s = max(map(len, self.groups)) * self.fitted.launch_s
-        return tuple(replace(each, launch_s=launch_s) for each in (*self.rings(), tree, in_switch) if each)
+        made = [replace(each, launch_s=launch_s) for each in (*self.rings(), tree, in_switch) if each]
+        # AMD's RCCL chooses by tables of its own for each GPU: it is taken to choose what takes least.
+        return tuple(replace(each, expected=None) if "AMD" in self._gpu.about else each for each in made)
 
     @property
     def staged(self) -> bool:
