@@ -55,13 +55,18 @@ class Iteration:
 
     @property
     def input_s(self) -> float:
-        """Reading, decoding and copying the slowest rank's share of a batch."""
-        return self.slowest.input_s + self.slowest.host_to_device_s
+        """How often the slowest rank's share of a batch can come: read and copied, one while the other, or in turn."""
+        parts = (self.slowest.input_s, self.slowest.host_to_device_s)
+        return max(parts) if self._copies_ahead else sum(parts)
 
     @property
     def input_error(self) -> float:
         """Relative, of `input_s`."""
-        return max(times.error for times in self.inputs)
+        return max(times.error(self._copies_ahead) for times in self.inputs)
+
+    @property
+    def _copies_ahead(self) -> bool:
+        return self.job.overlap.input and self.job.overlap.host_to_device
 
     @cached_property
     def alone_s(self) -> dict[Limit, float]:
