@@ -65,7 +65,7 @@ class InputTimes:
     inputs: tuple[RecordInput, ...]
 
     def error(self, at_once: bool) -> float:
-        """Of both: `at_once`: a batch is read while another is copied, and the longer counts; else one follows the other."""
+        """Of both; `at_once`: one is read while another is copied: that of the longer; else one follows the other."""
         parts = ((self.step.input_s, self.reading_error), (self.step.host_to_device_s, self.copying_error))
         if at_once:
             return max(parts)[1]

@@ -2,7 +2,7 @@
 
 The graph is that of Shi et al. 2018, Fig. 1, but for room for two batches in the host: each rank reads its share of a
 batch, copies it to its device, runs forward layer by layer and backward in the reverse order; messages of gradients are
-sent between all ranks as they become ready; an update ends the iteration. Edges that go to the next iteration make overlap:
+sent between all ranks as they become ready; an update ends the iteration. Edges to the next iteration make overlap:
 
     reading          needs room in the host: the copy of the last batch but one, as one is read while another is copied;
                      where copies wait for the update, of the last one (the paper's); without overlap, the update
