@@ -188,12 +188,9 @@ def test_a_measured_rate_of_decoding_is_that_of_a_core_and_the_gpus_of_a_host_sh
     core_Bps = tree["images_per_s"] / 2 * bytes_each
     words = [*ALEXNET, *DECODING, "image_bytes=100kB", f"calibration={TWO_RANKS}", "overlap.host_to_device=true"]
     _, (four, eight) = predict(*words, "gpus=[4,8]")
-    copied_s = [3 * 227**2 * 4 * 1024 / gpus for gpus in (4, 8)]
     decoded_s = [1024 / gpus * 100e3 / (core_Bps * 40 / gpus) for gpus in (4, 8)]
     assert decoded_s[0] == decoded_s[1]  # half the images, half the cores
-    for point, decoded, copied_bytes in zip((four, eight), decoded_s, copied_s, strict=True):
-        assert point["input_s"] > decoded
-        assert point["input_s"] - decoded < copied_bytes / 5e9  # the copy to the device: at more than 5 GB/s
+    assert [point["input_s"] for point in (four, eight)] == pytest.approx(decoded_s)  # copied meanwhile
     line = decoding(predict, tmp_path, *words, "gpus=8")
     assert "by 5 cores for each GPU" in line.value
     assert (line.origin, line.source) == ("measured on cpu-2core", str(TWO_RANKS))
