@@ -28,7 +28,9 @@ def test_what_was_published_of_alexnet_fits_only_an_input_that_the_paper_itself_
     together = found["Tc9a+Tc9b+Tc9c"]
     assert (together.holds, together.undecided, together.combinations) == (0, 27, 120)
     ways = together.when.split("; or ")  # in which nothing contradicts them: the GX8 reads much from one SSD
-    assert all(re.search("input is (originals|database)( or originals)? and storage is (described|one)", way) for way in ways)
+    assert all(
+        re.search("input is (originals|database)( or originals)? and storage is (described|one)", way) for way in ways
+    )
     assert found["Tc17b"].when.endswith("input is database, files or originals and storage is four")
 
 
