@@ -27,7 +27,7 @@ from resnetx.compose import asked as settings_asked
 from resnetx.errors import ConfigError
 from resnetx.formats import chrome
 from resnetx.host import node_name
-from resnetx.interconnect.measured import MeasuredCollective
+from resnetx.interconnect.measured import MeasuredCollective, refuse_other_library
 from resnetx.interconnect.system import System
 from resnetx.prediction import provenance
 from resnetx.prediction.decoding import decoding_unit
@@ -101,10 +101,14 @@ def predicted(paths: Sequence[Path], given: Point) -> Prediction:
     """The predictions that settings ask for; the traces are at `paths`."""
     settings, workload = split(given)
     found, known = calibrations(settings.calibration_files), known_rates(settings.rate, settings.rate_error)
+    if read := known.inputs_for(workload) if known else []:
+        workload = {**workload, "input": read}
     on = fabrics(settings, found)
     for fabric in on:
         for each in fabric.measured.values():
             refuse_other_machine(each, fabric.described, fabric.library, settings.devices)
+    for measured in found.collectives.values():
+        refuse_other_library(measured, on[0].library)
     trained = [
         (curve, setting)
         for own in by_framework(settings, workload.get("strategy"))
@@ -124,11 +128,24 @@ def predicted(paths: Sequence[Path], given: Point) -> Prediction:
         predictions.refuse_unwritable(len(on) * sum(len(each.points) for each in wanted))
     points = points_on(on, trained)
     if not any(sourced.point.outcome == "ok" for sourced in points):
-        first = points[0].point
-        other = "; memory= sets what it has, memory_model= how that is counted" * (first.outcome == "oom")
-        raise ConfigError(f"{first.reason}{other}")
+        raise ConfigError(_none_is_predicted([sourced.point for sourced in points]))
+    if known and read:
+        progress.note(f"{known.where}: predicted with input={','.join(read)}, as its runs were; input= sets another")
     inputs = list(provenance.inputs_of(points, [*_assumed(wanted), *_set_by_the_user(given)]))
     return provenance.prediction(points, inputs, {"words": " ".join([*map(str, paths), *written(given)])})
+
+
+def _none_is_predicted(points: Sequence[PredictedPoint]) -> str:
+    """Why no point can run; of points that need too much memory, the one with the fewest images on a GPU."""
+    lacking = [point for point in points if point.outcome == "oom"]
+    if len(lacking) < len(points):
+        return next(point.reason for point in points if point.outcome != "oom")
+    point = min(lacking, key=lambda point: point.batch_size / point.gpus)
+    gpus = f"{point.gpus} GPU{'s' * (point.gpus != 1)}"
+    return (
+        f"batch_size={point.batch_size}: {point.workload} on {gpus} of {point.system} {point.reason}; take a smaller "
+        "batch_size= or more gpus=, or set what a GPU has (memory=) or how it is counted (memory_model=)"
+    )
 
 
 def _refuse_no_server(parameters_overlap: bool, wanted: Sequence[Curve]) -> None:
@@ -196,7 +213,6 @@ def _refuse_other_rates(known: KnownRates | None, wanted: Sequence[Curve], on: S
         requests = [each.subject.request for each in wanted if each.subject.request is not None]
         batches = {point.images for each in wanted for point in each.points}
         known.check(requests, batches, [fabric.described for fabric in on])
-        known.note_other_inputs(requests)
 
 
 def _refuse_unsaid(found: Mapping[int | None, MeasuredCollective], wanted: Sequence[Curve], calibration: str) -> None:

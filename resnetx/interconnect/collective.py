@@ -57,7 +57,7 @@ from resnetx.interconnect.calibration import Calibration, ComparedTime, by_one_s
 from resnetx.interconnect.fitted import fitted
 from resnetx.interconnect.generations import GENERATIONS
 from resnetx.interconnect.internode import Groups, by_node, join_nodes, unlike_nodes
-from resnetx.interconnect.measured import MeasuredCollective
+from resnetx.interconnect.measured import MeasuredCollective, refuse_other_library
 from resnetx.interconnect.node_rings import NodeRings, Ring, join
 from resnetx.interconnect.paths import Transport
 from resnetx.interconnect.rings import Lanes, directions, fractional
@@ -243,6 +243,7 @@ def calibrate(uncalibrated: CollectivePlan, measured: MeasuredCollective) -> Col
             f"calibration={measured.source}: measured on {measured.gpus} GPUs; expected "
             f"{len(uncalibrated.devices)}, as many as devices={list(uncalibrated.devices)}"
         )
+    refuse_other_library(measured, uncalibrated.library)
     _refuse_faster_than_links(uncalibrated, measured)
     if len({point.size_bytes for point in measured.points}) == 1:
         return replace(uncalibrated, calibration=_by_one(uncalibrated, measured))

@@ -48,6 +48,7 @@ class MeasuredCollective:
     registered: bool = False  # in memory that was registered with NCCL
     gpu_names: tuple[str, ...] = ()  # as drivers name the GPUs, each once; (): not said
     hosts: int | None = None  # that the ranks were on; None: not said
+    library: str | None = None  # that a bench of resnetx ran with, and its version; None: imported
 
     @property
     def cpu_share(self) -> float | None:
@@ -198,6 +199,20 @@ def measured(record: BenchRecord, collective: str | None, source: str, where: st
         registered=record.request is not None and record.request.registered,
         gpu_names=tuple(dict.fromkeys(device.name for device in record.devices or [] if device.name)),
         hosts=len({device.node for device in record.devices}) if record.devices else None,
+        library=record.library if record.source == "measured" else None,
+    )
+
+
+def refuse_other_library(measured: MeasuredCollective, library: str) -> None:
+    """Refuses a bench of gloo for NCCL's collectives, and the other way round: they take other ways.
+
+    `library`: a generation, as `library=` has it.
+    """
+    if measured.library is None or measured.library.startswith("gloo") == (library == "gloo"):
+        return
+    raise ConfigError(
+        f"calibration={measured.source}: measured with {measured.library}, and library={library} is predicted; give a "
+        "bench with the same library, or leave calibration= out"
     )
 
 

@@ -37,7 +37,8 @@ def iteration_s(
         passes_s = max(passes_s, queueing_s + step.update_s * by.compute)
     if not reads_ahead:
         return begin_s + passes_s
-    return max(reading_s + copy_s, begin_s + passes_s, 0.0 if host_s else queueing_s)
+    arriving_s = max(reading_s, copy_s) if copies_ahead else reading_s + copy_s
+    return max(arriving_s, begin_s + passes_s, 0.0 if host_s else queueing_s)
 
 
 def hidden_s(messages: Sequence[TimedMessage], by: Stretch, exposed_s: float) -> float:

@@ -64,10 +64,11 @@ class InputTimes:
     copying_error: float
     inputs: tuple[RecordInput, ...]
 
-    @property
-    def error(self) -> float:
-        """Of reading and copying together, as they follow each other."""
+    def error(self, at_once: bool) -> float:
+        """Of both; `at_once`: one is read while another is copied: that of the longer; else one follows the other."""
         parts = ((self.step.input_s, self.reading_error), (self.step.host_to_device_s, self.copying_error))
+        if at_once:
+            return max(parts)[1]
         whole_s = sum(part_s for part_s, _ in parts)
         return sum(part_s * error for part_s, error in parts) / whole_s if whole_s else 0.0
 

@@ -53,6 +53,11 @@ def spent(job: Job, stretches: Sequence[tuple[Stretch, Stretch]], deviations: De
     return Spent(_seconds(jobs, AS_IT_IS), low_high, deviations.scaling)
 
 
+def alone_s(job: Job) -> float:
+    """The step of one rank by itself: no messages, nobody to wait for, a host that launches in no time."""
+    return iteration_s(_ever_less(job)[-1])
+
+
 def _ever_less(job: Job) -> tuple[Job, ...]:
     """The job, and without one part more each time."""
     silent = job.without_messages()

@@ -64,9 +64,9 @@ def _simulated_s(job: Job, by: Stretch, iterations: int) -> float:
 def timeline(job: Job) -> list[Bar]:
     """Every task of one steady iteration, and the input of later ones that is read meanwhile."""
     queues = any(ranks.step.queue_s for ranks in job.classes)
-    graph = task_graph(job, AS_IT_IS, MOST_ITERATIONS if queues else ITERATIONS, detailed=True)
+    graph = task_graph(job, AS_IT_IS, MOST_ITERATIONS if queues else ITERATIONS + 1, detailed=True)
     spans = simulate(graph.tasks, graph.resources, graph.capacities)
-    shown = len(graph.updates) - 3  # behind it, the input of two more is read
+    shown = len(graph.updates) - 4  # behind it, the input of three more is read
     begin, end = _updated(graph, spans, shown - 1), _updated(graph, spans, shown)
     return [
         Bar(name, lane, rank_class, spans.start_s[place] - begin, spans.end_s[place] - begin)

@@ -1,10 +1,11 @@
 """The task graph of synchronous SGD.
 
-The graph is that of Shi et al. 2018, Fig. 1: each rank reads its share of a batch, copies it to its device, runs
-forward layer by layer and backward in the reverse order; messages of gradients are sent between all ranks as
-they become ready; an update ends the iteration. Edges that go to the next iteration make overlap:
+The graph is that of Shi et al. 2018, Fig. 1, but for room for two batches in the host: each rank reads its share of a
+batch, copies it to its device, runs forward layer by layer and backward in the reverse order; messages of gradients are
+sent between all ranks as they become ready; an update ends the iteration. Edges to the next iteration make overlap:
 
-    reading          needs the copy before it to be over (one batch is prefetched); without overlap, the update
+    reading          needs room in the host: the copy of the last batch but one, as one is read while another is copied;
+                     where copies wait for the update, of the last one (the paper's); without overlap, the update
     copy to device   needs its batch, and room: the update of the last iteration but one; without overlap, of the last
     forward          needs its batch on the device, the update before it, and parameters that it has to fetch
     queueing         of the host, while the passes run: needs its batch read, and the queueing before it
@@ -124,9 +125,10 @@ def _arrivals(graph: TaskGraph, job: Job, by: Stretch, arrivals: Sequence[Sequen
     batches = []
     for number, ranks in enumerate(job.classes):
         last_update = [updates[-1][number]] if updates else []
-        last_copy = [arrivals[-1][number].copied] if arrivals else []
+        ahead = 2 if overlap.host_to_device else 1
+        copied = [arrivals[-ahead][number].copied] if len(arrivals) >= ahead else []
         reading_s = ranks.step.input_s * by.reading
-        read = graph.add("input", number, "read", reading_s, last_copy if overlap.input else last_update)
+        read = graph.add("input", number, "read", reading_s, copied if overlap.input else last_update)
         room = [updates[-2][number]] if len(updates) > 1 else []  # one batch on the device is in use, one waits
         copy_s = ranks.step.host_to_device_s * by.copying
         copy_after = [read, *(room if overlap.host_to_device else last_update)]

@@ -138,7 +138,9 @@ class PredictedPoint(RecordPart, frozen=True, kw_only=True):
     compute_s: float | None  # forward, backward and update of the slowest rank, alone
     communication_s: float | None  # all messages, one after the other, alone
     exposed_communication_s: float | None
-    input_s: float | None  # of one batch share: reading, decoding, copy to the device
+    # How often a batch share can come: reading with decoding, or the copy to the device, whichever is longer; their sum
+    # where copies wait for the update (records from before resnetx knew: always).
+    input_s: float | None
     input_error: float | None = None  # relative, of `input_s`
     parts: list[TimePart] = msgspec.field(
         default_factory=list

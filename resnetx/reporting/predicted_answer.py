@@ -275,10 +275,13 @@ def sure(made: Prediction, curves: Sequence[PredictedCurve], ratios: bool = Fals
         return sentences  # rates of determined points say nothing of these
     kinds = {line.what.removeprefix(SCALING) for line in made.inputs if line.what.startswith(SCALING)}
     found = [domain for domain in made.domains if _is_of(domain, kinds)]
-    given = all(point.compute_source in ("stated", "measured") for curve in curves for point in curve.able)
+    able = [point for curve in curves for point in curve.able]
+    given = all(point.compute_source in ("stated", "measured") for point in able)
+    # Published batches grow with the GPUs: how a rate changes with the batch is in none of these errors.
+    smaller = any(point.compute_source == "stated" and point.scaling == "strong" and point.gpus > 1 for point in able)
+    one = ", given one GPU's at their batch" if smaller else "" if given else ", given one GPU's"
     for domain in found:
         kind = domain.what.partition(": ")[2]
-        one = "" if given else ", given one GPU's"
         sentences.append(f"{domain.points} rates ({kind}) were predicted to {domain.mean_error:.1%}{one}")
     if kinds and not found:
         sentences.append("no such scaling was ever compared with a measurement")

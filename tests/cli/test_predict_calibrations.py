@@ -183,6 +183,13 @@ def test_a_what_if_change_is_on_top_of_the_machine_as_it_was_measured(predict, r
     assert faster["images_per_s"] > 1.002 * plain["images_per_s"]
 
 
+def test_a_bench_of_gloo_says_nothing_of_nccl(capsys):
+    bench = QUICKSTART.parent / "bench/collectives_g2"
+    for words in (["predict", "model=alexnet", "gpus=2"], ["topology", "collective=allreduce", "devices=[0,1]"]):
+        assert main([*words, "systems=dgx-h100", f"calibration={bench}"]) == 2
+        assert "measured with gloo (torch 2.15.0+cu132), and library=nvls is predicted" in capsys.readouterr().err
+
+
 def test_runs_of_a_study_on_several_ranks_calibrate_their_own_workload(predict, tmp_path):
     words = ["systems=cpu-host", "model=resnetx", "model.x=1", "batch_size=16", "gpus=2", f"rate={QUICKSTART}"]
     runs = [json.loads((run / "record.json").read_text()) for run in sorted(QUICKSTART.glob("resnet-1_b16_g2_*_r?"))]
@@ -190,7 +197,7 @@ def test_runs_of_a_study_on_several_ranks_calibrate_their_own_workload(predict, 
         run["images_per_s"]
         for run in runs
         if run["request"]["measure"] == "step"
-        and run["request"]["input"]["kind"] == "synthetic"
+        and run["request"]["input"]["kind"] == "dali"
         and run["request"]["strategy"]["kind"] == "bucket"
     ]
     _, (found,) = predict(*words, f"calibration={QUICKSTART}", f"out={tmp_path / 'kept'}")
@@ -232,12 +239,9 @@ def test_a_measured_rate_of_decoding_is_that_of_a_core_and_the_gpus_of_a_host_sh
     core_Bps = tree["images_per_s"] / 2 * bytes_each
     words = [*ALEXNET, *DECODING, "image_bytes=100kB", f"calibration={TWO_RANKS}", "overlap.host_to_device=true"]
     _, (four, eight) = predict(*words, "gpus=[4,8]")
-    copied_s = [3 * 227**2 * 4 * 1024 / gpus for gpus in (4, 8)]
     decoded_s = [1024 / gpus * 100e3 / (core_Bps * 40 / gpus) for gpus in (4, 8)]
     assert decoded_s[0] == decoded_s[1]  # half the images, half the cores
-    for point, decoded, copied_bytes in zip((four, eight), decoded_s, copied_s, strict=True):
-        assert point["input_s"] > decoded
-        assert point["input_s"] - decoded < copied_bytes / 5e9  # the copy to the device: at more than 5 GB/s
+    assert [point["input_s"] for point in (four, eight)] == pytest.approx(decoded_s)  # copied meanwhile
     line = decoding(predict, tmp_path, *words, "gpus=8")
     assert "by 5 cores for each GPU" in line.value
     assert (line.origin, line.source) == ("measured on cpu-2core", str(TWO_RANKS))
