@@ -20,6 +20,7 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     import importlib
 
+    importlib.import_module("resnetx.api.answers")  # what the repr of records shows
     return getattr(importlib.import_module(_public()[name]), name)
 
 

@@ -10,7 +10,8 @@ from resnetx.errors import ConfigError
 from resnetx.record import Workload
 from resnetx.request import Request
 from resnetx.settings import keywords
-from resnetx.table import Record, Records, row
+from resnetx.table import Answer, Record, Records, row
+from resnetx.units import si
 
 if TYPE_CHECKING:
     from resnetx.workloads import Layer
@@ -32,6 +33,18 @@ class Workloads(Records[DescribedWorkload]):
         self.requests = tuple(requests)
         self.gpus = tuple(gpus)  # that intensities are shared out over
 
+    def answer(self) -> Answer:
+        """What a workload is; or which intensities a family covers, and by which of its members."""
+        if len(self) == 1:
+            return Answer(_of_one(self[0]))
+        ends: dict[str, list[float]] = {}
+        for each in self:
+            family = each.workload.partition("/")[0] + "/x" * ("/" in each.workload)
+            ends.setdefault(family, []).extend(each.intensity_per_gpu.values())
+        every = [value for values in ends.values() for value in values]
+        told = ", ".join(f"{name} {min(values):,.1f} to {max(values):,.1f}" for name, values in ends.items())
+        return Answer([f"From {min(every):,.1f} to {max(every):,.1f} activations per parameter on each GPU: {told}."])
+
     def rows(self) -> list[Record]:
         """A row for each workload."""
         return [row(each, leave_out=("model.kind", "stated")) for each in self]
@@ -42,6 +55,15 @@ class Workloads(Records[DescribedWorkload]):
 
         request = self.requests[place]
         return workloads.table(request.model, request.image_size)
+
+
+def _of_one(each: DescribedWorkload) -> list[str]:
+    per_gpu = ", ".join(f"{value:,.1f} on {gpus}" for gpus, value in each.intensity_per_gpu.items())
+    return [
+        f"{each.workload}, batch {each.batch_size}: {si(each.activations_per_batch)} activations, "
+        f"{each.intensity:,.1f} per parameter; on each GPU of a split batch: {per_gpu}.",
+        f"All-reduce payload {si(each.payload_bytes, 'B')}.",
+    ]
 
 
 def describe(**settings: Unpack[keywords.DescribeKeywords]) -> Workloads:

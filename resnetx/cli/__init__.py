@@ -14,6 +14,7 @@ import signal
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NoReturn
 
@@ -22,7 +23,7 @@ from resnetx.cli.help import VerbHelp, overview
 from resnetx.cli.lazy_words import is_system, settings_in
 from resnetx.errors import ConfigError
 from resnetx.settings.files import names, path_at_home, searching
-from resnetx.settings.verbs import CFG, INSTEAD, VERBS, WITHOUT_JSON, reads, refuse_unread
+from resnetx.settings.verbs import CFG, INSTEAD, QUIET, VERBS, WITHOUT_JSON, reads, refuse_unread
 from resnetx.settings.words import key_of
 
 if TYPE_CHECKING:
@@ -195,7 +196,8 @@ def _act(name: str, options: argparse.Namespace, paths: list[Path], asked: "Poin
     from resnetx.cli import show
 
     show.begin(options)
-    with progress.reporting_to(show.Terminal()):
+    quiet = getattr(options, "quiet", False)
+    with nullcontext() if quiet else progress.reporting_to(show.Terminal()):
         if getattr(options, CFG, None) is not None:
             from resnetx.cli.configuration import show_configuration
 
@@ -278,6 +280,8 @@ def _parser(everything: bool = False) -> argparse.ArgumentParser:
                 own.add_argument("--cfg", "-c", metavar="job", help=meaning)
             else:
                 own.add_argument(f"--{flag}", action="store_true", help=meaning)
+        if "json" in verb.flags:
+            own.add_argument("--quiet", "-q", action="store_true", help=QUIET)
         if verb.has_choices:
             own.add_argument("--config-dir", "-cd", action="append", type=Path, metavar="FOLDER", help=CONFIG_DIR)
         taken = own.add_argument("words", nargs="*", help=argparse.SUPPRESS)

@@ -19,6 +19,7 @@ from resnetx.reporting.predicted_answer import identity, predicted_curves, ranks
 from resnetx.reporting.study.lost_time import MeasuredPartName
 from resnetx.reporting.study.points import StudyPoint
 from resnetx.request import Request
+from resnetx.units import to_interval
 
 BOTH: MeasuredPartName = "communication and waiting"
 ORDER: tuple[MeasuredPartName, ...] = get_args(MeasuredPartName)
@@ -219,3 +220,75 @@ def _differences(a: Request, b: Request) -> list[str]:
 def _word(value: Any) -> str:
     kind = value.get("kind") if isinstance(value, dict) else None
     return str(kind or value)
+
+
+# ---- the answer -----------------------------------------------------------------------------------------------------
+
+LEAST_s = 5e-5  # that a difference is printed of
+NAMED = 0.1  # of the whole difference: parts with as much are named in the sentence
+
+
+def explained_answer(found: Sequence[Explained]) -> list[str]:
+    """The case that differs most, or of one side loses most; and how many there are."""
+    first = max(found, key=weight)
+    outside = sum(each.outside for each in found)
+    more = f"Of {len(found)} cases, this one differs most; {outside} lie outside of their intervals."
+    return [explained_case(first), *[more] * (len(found) > 1 and first.b_step_s is not None)]
+
+
+def explained_case(each: Explained) -> str:
+    """One case in a sentence."""
+    return _alone(each) if each.b_step_s is None else _beside(each, each.b_step_s)
+
+
+def _alone(each: Explained) -> str:
+    kind = each.a.capitalize()
+    useful = useful_share(each)
+    lost = "" if not useful else f", {useful:.0%} of it useful"
+    return f"{kind}: a step of {each.case} takes {_step(each.a_step_s, each.a_interval_s)}{lost}."
+
+
+def useful_share(each: Explained) -> float | None:
+    """Which share of the step of A is useful, where that is known."""
+    time_s = next((part.a_s for part in each.parts if part.name == "useful"), None)
+    return None if time_s is None else time_s / each.a_step_s
+
+
+def _beside(each: Explained, b_step_s: float) -> str:
+    """ "A step of ...: 165 ms (151 to 180) predicted in A, 204 ms (194 to 234) measured in B: ..."."""
+    a, b = (_step(*side) for side in ((each.a_step_s, each.a_interval_s), (b_step_s, each.b_interval_s)))
+    within = "outside of that" if each.outside else "they agree"
+    more_s = b_step_s - each.a_step_s
+    sentence = f"A step of {each.case}: {a} {each.a} in A, {b} {each.b} in B: {within}."
+    parts = [part for part in each.parts if part.more_s is not None and part.more_s * more_s > NAMED * more_s**2]
+    if each.outside and parts:
+        named = ", ".join(
+            f"{ms_text(abs(part.more_s or 0.0))} {part.name}"
+            for part in sorted(parts, key=lambda part: -abs(part.more_s or 0.0))
+        )
+        rest_s = abs(more_s - sum(part.more_s or 0.0 for part in parts))
+        named += f", {ms_text(rest_s)} in other parts" * (rest_s >= LEAST_s)
+        sentence += f" Of the {ms_text(abs(more_s))} ms that it is {'longer' if more_s > 0 else 'shorter'}: {named}."
+    return sentence
+
+
+def _step(step_s: float, interval_s: Sequence[float] | None) -> str:
+    if interval_s is None:
+        return f"{ms_text(step_s)} ms"
+    value, low, high = to_interval(step_s * 1e3, *(end * 1e3 for end in interval_s))
+    return f"{value} ms ({low} to {high})"
+
+
+def ms_text(time_s: float | None) -> str:
+    return "?" if time_s is None else f"{time_s * 1e3:,.1f}"
+
+
+def signed_ms(time_s: float) -> str:
+    return f"{time_s * 1e3:+,.1f}"
+
+
+def weight(each: Explained) -> float:
+    """How much of the step differs; of one side alone, how much of it is lost."""
+    if each.b_step_s is not None:
+        return abs(each.b_step_s - each.a_step_s) / each.a_step_s
+    return sum(part.a_s or 0.0 for part in each.parts if part.name != "useful") / each.a_step_s

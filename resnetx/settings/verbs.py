@@ -17,7 +17,8 @@ from typing import Any
 from resnetx.errors import ConfigError
 from resnetx.settings.table import TABLE, tagged
 
-JSON = "print JSON, one object per line"
+JSON = "print JSON, one object per line, with the answer before its fields"
+QUIET = "print the first sentence of the answer alone"
 ALL = "print every row and column, even if the terminal is too narrow"
 DRY_RUN = "print the commands, or the job, without starting them"
 CFG = "cfg"  # the one flag that has a value: --cfg job

@@ -16,17 +16,6 @@ def comparison(found: BenchComparison) -> None:
     """B over A."""
     for letter, bench in (("A", found.a), ("B", found.b)):
         show.line(f"{letter}: {', '.join(bench.libraries) or 'a bench'} ({bench.path})")
-    least, most = (size_text(size) for size in found.band_bytes)
-    for mean in found.means:
-        where = ", ".join(filter(None, (f"{mean.gpus} GPUs" if mean.gpus else "", mean.pair_class)))
-        said = f"{mean.what} ({where}): B is {mean.ratio:.2f} times as fast as A from {least} to {most}"
-        show.say(f"{said}, the geometric mean of {mean.sizes} sizes.")
-    if not (found.collectives or found.cells):
-        show.say("The two have no operation at the same size, so that nothing can be compared.")
-    for crossing in found.crossings:
-        where = ", ".join(filter(None, (f"{crossing.gpus} GPUs" if crossing.gpus else "", crossing.pair_class)))
-        at = size_text(round(crossing.at_bytes))
-        show.say(f"{crossing.what} ({where}): {crossing.ahead_above} is ahead from about {at} on.")
     _ratios("Collectives", found.collectives)
     _ratios("Pair copies, by class", found.classes)
     _cells(found.cells)

@@ -12,12 +12,11 @@ from resnetx.record.system_comparison import (
     SystemPoint,
     SystemSide,
 )
-from resnetx.reporting.systems.answer import compared_answer, compared_cases, ratio_text
+from resnetx.reporting.systems.answer import case_columns, compared_cases, telling_cases
 from resnetx.reporting.systems.leader_counts import leader_counts, simple_model_agreement
 from resnetx.units import si, size_text
 
 GIB = 2**30
-MOST_CASES = 8  # of more, those that show a difference; --all shows every point
 SHOWN_BYTES = (500_000, 2_000_000, 6_000_000, 2**24, 2**26, 2**28)  # of collectives; the record has more sizes
 _AXES = {
     "payload": "bytes of gradients",
@@ -29,8 +28,6 @@ _AXES = {
 
 def comparison(compared: SystemComparison) -> None:
     """Who is faster where, by how much and how sure that is; --all: every point, and what else was predicted."""
-    show.say(" ".join(compared_answer(compared)))
-    show.say()
     _cases(compared)
     show_refusals.refusals(compared.points)
     if show.everything():
@@ -46,29 +43,10 @@ def comparison(compared: SystemComparison) -> None:
 
 
 def _cases(compared: SystemComparison) -> None:
-    """The cases in which a difference is shown, or those that come next to it; how the others are."""
+    """The cases that tell, and how the others are."""
     cases = [case for case in compared_cases(compared) if case.ratios]
-    shown = [case for case in cases if case.shown]
-    listed = cases if len(cases) <= MOST_CASES else (shown or cases)[:MOST_CASES]
-    libraries = list(dict.fromkeys(point.library for point in compared.points))
-    two = len(compared.systems) == 2
-    over = f"{compared.systems[0]} / {compared.systems[1]}" if two else "fastest / next"
-    columns = ["workload", ">batch", "variant", ">GPUs", ">act./param./GPU",
-               *(f">{over}{f', {name}' if name else ''}" for name in libraries)]  # fmt: skip
-    columns += [] if two else ["fastest"]
-    rows = [
-        [
-            case.first.workload,
-            f"{case.first.batch_size}",
-            case.first.variant,
-            f"{case.first.gpus}",
-            "" if case.first.intensity_per_gpu is None else f"{case.first.intensity_per_gpu:,.1f}",
-            *(ratio_text(case.ratios[name]) if name in case.ratios else "" for name in libraries),
-            *([] if two else [case.first.margin.first if case.first.margin else ""]),
-        ]
-        for case in listed
-    ]
-    show.table("", columns, rows, "", ["act./param./GPU", "variant"])
+    listed = telling_cases(compared)
+    show.listing(case_columns(compared), listed)
     rest = cases[len(listed) :]
     more = sum(case.shown for case in rest)
     words = [f"{more} more show a difference"] * bool(more)
@@ -76,7 +54,7 @@ def _cases(compared: SystemComparison) -> None:
         apart = max(case.apart for case in rest if not case.shown)
         words.append(f"{len(rest) - more} show none, 0 to {apart - 1:.0%} apart")
     if lacking := len(compared_cases(compared)) - len(cases):
-        words.append(f"{lacking} cannot run or are open on one")
+        words.append(f"{lacking} do not fit into memory, or are known only between two ends, on one")
     if words:
         show.say(f"others: {'; '.join(words)}.")
 

@@ -3,19 +3,18 @@
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from itertools import combinations, permutations
-from math import exp
 from typing import TYPE_CHECKING
 
+from resnetx.api.topology_answers import ALL_PAIRS_GPUS
 from resnetx.api.topology_drawings import distinct, gpu_ids, rings_of
 from resnetx.cli import show
-from resnetx.errors import ConfigError
-from resnetx.interconnect import collective, paths
+from resnetx.interconnect import paths
 from resnetx.interconnect.collective import CollectivePlan, Cost
 from resnetx.interconnect.errors import error_of, table
 from resnetx.interconnect.parts import PhotonicSpec, SourcedValue
 from resnetx.interconnect.paths import Path, Transport
 from resnetx.interconnect.system import Component, System
-from resnetx.units import si, size_text, to_interval
+from resnetx.units import si, size_text
 
 if TYPE_CHECKING:
     from resnetx.interconnect.errors import ErrorTable
@@ -24,9 +23,7 @@ if TYPE_CHECKING:
     from resnetx.record.topology import PairAtSize, PairCosts
 
 MATRIX_GPUS = 16  # the widest matrix that is printed
-ALL_PAIRS_GPUS = 128  # of more GPUs, only the pairs with GPU 0 are looked at
 WAY_COLUMNS = ["kind", ">GB/s one way", ">both ways", ">latency us", "by way of", "limited by"]
-ALLREDUCED_BYTES = 2**26  # of what is said of a system first
 BEST, WORST = 6, 3  # choices that are shown of each
 
 
@@ -37,24 +34,6 @@ def systems(about_by_name: Mapping[str, str]) -> None:
 
 
 # ---- one system -----------------------------------------------------------------------------------------------------
-
-
-def described(system: System, transport: Transport) -> str:
-    """What copies and an all-reduce reach on a system, in a sentence."""
-    count = len(system.gpus)
-    first = f"{system.name}: {system.about}."
-    if not 2 <= count <= ALL_PAIRS_GPUS or len({gpu.part_name for gpu in system.gpus}) > 1:
-        return first
-    way: Transport = "auto" if transport == "peer" else transport
-    rates = sorted(paths.copy_path(system, a, b, way).bandwidth_Bps for a, b in combinations(range(count), 2))
-    slow, fast = (f"{rate / 1e9:.3g}" for rate in (rates[0], rates[-1]))
-    copies_ = f"Copies between two {system.unit}s reach {fast} GB/s" + f", at worst {slow}" * (slow != fast)
-    try:
-        cost = collective.plan(system, "allreduce", range(count), transport=transport).cost(ALLREDUCED_BYTES)
-    except ConfigError:  # a rate that its file does not know
-        return f"{first} {copies_}."
-    bus = f"{cost.busbw_Bps / 1e9:.3g} GB/s bus bandwidth, limited by {cost.limiting_link}"
-    return f"{first} {copies_}; an all-reduce of {size_text(ALLREDUCED_BYTES)} over all {count} reaches {bus}."
 
 
 def parts(system: System, title: str = "Parts") -> None:
@@ -194,39 +173,8 @@ def _pair_cells(pair: "PairAtSize") -> list[str]:
 # ---- collectives ----------------------------------------------------------------------------------------------------
 
 
-def answer(plans: Sequence[CollectivePlan], size_bytes: int) -> str:
-    """What a collective takes, with what nine of ten times are within; of several systems, over the fastest."""
-    ranked = sorted(plans, key=lambda plan: plan.cost(size_bytes).time_s)
-    best, worst = ranked[0], ranked[-1]
-    cost = best.cost(size_bytes)
-    what = f"{best.collective} of {size_text(size_bytes)} over {_place(best, plans)}"
-    sentence = f"Predicted: {what} takes {_time(best, size_bytes)}"
-    if len(plans) == 1:
-        bus = f"{cost.busbw_Bps / 1e9:.3g} GB/s bus bandwidth"
-        return f"{sentence}, {bus}, limited by {cost.limiting_link}."
-    longer = worst.cost(size_bytes).time_s / cost.time_s
-    others = f"; over {_place(worst, plans)} {_time(worst, size_bytes)}, {longer:.3g} times as long"
-    return f"{sentence}{others}."
-
-
-def _place(plan: CollectivePlan, plans: Sequence[CollectivePlan]) -> str:
-    library = f" with {plan.library}" if len({each.library for each in plans}) > 1 else ""
-    return f"{len(plan.devices)} {plan.system.unit}s of {plan.system.name}{library}"
-
-
-def _time(plan: CollectivePlan, size_bytes: int) -> str:
-    time_s, error = plan.cost(size_bytes).time_s, error_of(plan, size_bytes)
-    unit, factor = ("us", 1e6) if time_s < 1e-3 else ("ms", 1e3)
-    if not error.points:
-        return f"{time_s * factor:.3g} {unit} (how far off is not known)"
-    value, low, high = to_interval(*(time_s * factor * exp(sign * error.q90) for sign in (0, -1, 1)))
-    return f"{value} {unit} ({low} to {high})"
-
-
 def costs(plan: CollectivePlan, sizes: Sequence[int]) -> None:
     """What a collective costs by size, why, and over which rings."""
-    show.say(answer([plan], sizes[-1]))
-    show.say()
     columns = [">size", ">time us", ">off by", ">90 % within", ">algbw GB/s", ">busbw GB/s", "algorithm", "limited by"]
     rows = []
     for size in sizes:
@@ -258,8 +206,6 @@ def _what(plan: CollectivePlan) -> str:
 
 def side_by_side(plans: Sequence[CollectivePlan], sizes: Sequence[int]) -> None:
     """Several systems or generations of the library: who is ahead, then a table, in it the fastest first."""
-    show.say(answer(plans, sizes[-1]))
-    show.say()
     rows, verdicts = [], []
     for size_bytes in sizes:
         ranks = [

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def layers(table: "Sequence[Layer]", workload: Workload) -> None:
-    """One workload: its sums, then layer by layer."""
+    """One workload, layer by layer."""
     from resnetx.workloads.counts import DATA, activations_by_layer, folded
 
     convention = workload.convention
@@ -25,15 +25,8 @@ def layers(table: "Sequence[Layer]", workload: Workload) -> None:
         "all", "", "", f"{workload.activations_per_image:,}", f"{workload.parameters:,}",
         f"{workload.flops_per_image / 1e6:,.1f}", si(workload.gradient_bytes, "B"),
     ]  # fmt: skip
-    per_gpu = ", ".join(f"{value:,.1f} on {gpus}" for gpus, value in workload.intensity_per_gpu.items())
-    show.say(
-        f"{workload.workload}, batch {workload.batch_size}: {si(workload.activations_per_batch)} activations, "
-        f"{workload.intensity:,.1f} per parameter; on each GPU of a split batch: {per_gpu}. "
-        f"All-reduce payload {si(workload.payload_bytes, 'B')}."
-    )
     for note in workload.notes:
         show.say(note)
-    show.say()
     title = (
         f"One image of {workload.image_size}x{workload.image_size}, forward pass, layer by layer: activations and "
         f"parameters by the `{convention}` convention"
@@ -93,24 +86,11 @@ def family(workloads: Sequence[Workload], gpus: Sequence[int]) -> None:
         ]
         for workload in workloads
     ]
-    show.say(_range(workloads))
-    show.say()
     title = f"Workloads: activations and parameters by the `{workloads[0].convention}` convention"
     notes = dict.fromkeys(note for each in workloads for note in each.notes)
     explained = "act./param.: activations of the global batch per parameter, then of each GPU's share of it on n GPUs."
     least = ["gradients", "image", *(heading.lstrip(">") for heading in _STATED.values()), "act./batch", "payload"]
     show.table(title, columns, rows, [explained, *notes], least)
-
-
-def _range(workloads: Sequence[Workload]) -> str:
-    """Which intensities a family covers, and by which of its members."""
-    ends: dict[str, list[float]] = {}
-    for workload in workloads:
-        family_name = workload.workload.partition("/")[0] + "/x" * ("/" in workload.workload)
-        ends.setdefault(family_name, []).extend(workload.intensity_per_gpu.values())
-    every = [value for values in ends.values() for value in values]
-    each = ", ".join(f"{name} {min(values):,.1f} to {max(values):,.1f}" for name, values in ends.items())
-    return f"From {min(every):,.1f} to {max(every):,.1f} activations per parameter on each GPU: {each}."
 
 
 def _stated(workload: Workload, name: str) -> str:

@@ -11,6 +11,7 @@ from resnetx.api.sweep import AskedStudy, execute, study_of
 from resnetx.cli import show
 from resnetx.cli.submitting import show_commands, submitted
 from resnetx.cli.tables import show_study
+from resnetx.reporting.study.answer import study_answer
 from resnetx.study import Point
 from resnetx.units import duration
 
@@ -29,12 +30,14 @@ def sweep_(options: Namespace, _: list[Path], asked: Point) -> int:
 
 def _conclude(options: Namespace, study: AskedStudy, measured: MeasuredStudy) -> int:
     """Shows what the study says now that its runs have ended; status 1 where a run went wrong."""
-    if options.json:
-        show.json_lines(point.result for point in measured.points)
-    else:
-        asked = study.record
-        show_study.study(asked.name, asked.about, asked.node, measured.points)
+    asked = study.record
+
+    def screen() -> None:
+        show_study.study(asked.name, asked.about, measured.points)
         show.line(f"figures and a page: resnetx report {measured.folder}")
+
+    answer = [study_answer(measured.points, asked.node)]
+    show.conclude(options, answer, lambda: [point.result for point in measured.points], screen)
     failed = measured.failed
     if failed:
         counts = ", ".join(f"{count} {outcome}" for outcome, count in Counter(run.outcome for run in failed).items())

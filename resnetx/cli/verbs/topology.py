@@ -1,6 +1,7 @@
 """`topology`: described machines, the paths through them, and what a collective costs."""
 
 from argparse import Namespace
+from functools import partial
 from pathlib import Path
 
 from resnetx.api.found_system import YAML, Found, from_files
@@ -23,10 +24,7 @@ def topology_(options: Namespace, files: list[Path], asked: Point) -> int:
         return validate_(options, files, asked, "topology", tables.validation)
     made = _made(options, files, asked)
     for answer in answers(files, asked) if made is None else [made]:
-        if options.json:
-            show.json_lines(answer.records())
-        else:
-            _show(answer)
+        show.conclude(options, answer.answer(), answer.records, partial(_show, answer))
     return 0
 
 
@@ -55,8 +53,6 @@ def _show(answer: Answer | Found) -> None:
             for place, each in enumerate(systems):
                 if place:
                     show.say()
-                show.say(tables.described(each, transport))
-                show.say()
                 tables.parts(each)
                 tables.matrix(each)
                 tables.copies(each, transport)
