@@ -48,18 +48,18 @@ class Listed:
 
 @dataclass(frozen=True)
 class Described:
-    """Systems: who is linked to whom."""
+    """A system: who is linked to whom."""
 
-    systems: Sequence[System]
+    machine: System
     transport: Transport
 
     def answer(self) -> list[str]:
-        """What copies and an all-reduce reach on each."""
-        return [described(each, self.transport) for each in self.systems]
+        """What copies and an all-reduce reach on it."""
+        return [described(self.machine, self.transport)]
 
     def records(self) -> Iterator[SystemLinks]:
-        """One for each system."""
-        yield from (links_of(each, self.transport) for each in self.systems)
+        """The one record of it."""
+        yield links_of(self.machine, self.transport)
 
 
 @dataclass(frozen=True)

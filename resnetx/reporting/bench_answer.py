@@ -44,7 +44,7 @@ def _copies(cells: Sequence[CopyCell]) -> Iterator[str]:
         largest = max(cell.size_bytes for cell in own)
         rates = sorted(copied_GBps(cell, median(cell.time_s)) for cell in own if cell.size_bytes == largest)
         worst = f", at worst {rates[0]:.3g}" * (rates[0] < 0.95 * median(rates))
-        yield f"{family.words} copies of {size_text(largest)} reach {median(rates):.3g} GB/s{worst}"
+        yield f"{family.words}: {median(rates):.3g} GB/s at {size_text(largest)}{worst}"
 
 
 def copied_GBps(cell: CopyCell, time_s: float) -> float:

@@ -201,7 +201,7 @@ def _bench(tmp_path):
 def test_shares_of_a_step_that_cannot_be_are_not_known_on_screen_page_and_in_exports(tmp_path, capsys):
     """The twin of ResNet/4 took 3.8 steps longer than the step, in the one run of each on two nodes."""
     study = resnetx.load(ROOT / "results" / "two-nodes" / "two-nodes")
-    show_study.study("two-nodes", "", "two-nodes", study.points)
+    show_study.study("two-nodes", "", study.points)
     screen = capsys.readouterr().out
     assert resnetx.report(study, out=tmp_path) == tmp_path / "index.html"
     page = " ".join((tmp_path / "index.html").read_text().split())
@@ -215,9 +215,10 @@ def test_shares_of_a_step_that_cannot_be_are_not_known_on_screen_page_and_in_exp
 
 def test_what_ran_on_cpu_cores_is_counted_in_ranks_on_screen_and_page(tmp_path, capsys):
     study = resnetx.load(ROOT / "results" / "cpu-2core" / "quickstart")
-    show_study.scaling(study.points)
+    show_study.study("quickstart", "", study.points)
     screen = " ".join(capsys.readouterr().out.split())
-    assert "workload batch ranks images/s" in screen
+    assert "ranks images/s" in screen
+    assert "2 ranks on CPU cores train ResNet/1 1.64 times" in str(study)
     assert "over 1 rank" in screen
     assert resnetx.report(study, out=tmp_path) == tmp_path / "index.html"
     page = (tmp_path / "index.html").read_text()

@@ -121,7 +121,7 @@ def test_the_screens_of_what_was_measured_are_no_wider_either(capsys, monkeypatc
     monkeypatch.setattr(show, "width_of", lambda stream: width)
     results = load(StudyFolder(Path(QUICKSTART)))
     points = study_points([results])
-    show_study.study("quickstart", "", "cpu-2core", points)
+    show_study.study("quickstart", "", points)
     show_study.limits(points)
     for trace in read_all(Path(TRUTH) / "trace"):
         show_trace.trace(trace)

@@ -23,7 +23,9 @@ def topology_(options: Namespace, files: list[Path], asked: Point) -> int:
     if options.validate:
         return validate_(options, files, asked, "topology", tables.validation)
     made = _made(options, files, asked)
-    for answer in answers(files, asked) if made is None else [made]:
+    for place, answer in enumerate(answers(files, asked) if made is None else [made]):
+        if place and not options.json and not options.quiet:
+            show.say()
         show.conclude(options, answer.answer(), answer.records, partial(_show, answer))
     return 0
 
@@ -49,13 +51,10 @@ def _show(answer: Answer | Found) -> None:
             show_found.found(answer)
         case Listed(about):
             tables.systems(about)
-        case Described(systems, transport):
-            for place, each in enumerate(systems):
-                if place:
-                    show.say()
-                tables.parts(each)
-                tables.matrix(each)
-                tables.copies(each, transport)
+        case Described(machine, transport):
+            tables.parts(machine)
+            tables.matrix(machine)
+            tables.copies(machine, transport)
         case Paired(machine, transport, _):
             tables.pairs(machine.name, transport, list(answer.records()))
         case Routed(routes):
