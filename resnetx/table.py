@@ -129,7 +129,10 @@ class Tabular:
             table = self.table()
             shown = Table(table.columns[:COLUMNS_OF_REPR], [row[:COLUMNS_OF_REPR] for row in table.rows[:ROWS_OF_REPR]])
             return f"{type(self).__name__}, {len(table.rows)} rows x {len(table.columns)} columns\n{shown}"
-        return "\n".join([*answer.sentences, *([f"{answer.table}"] if answer.table else [])])
+        table = answer.table or Table([], [])
+        shown = Table(table.columns, table.rows[:ROWS_OF_REPR])
+        more = [f"... {len(table.rows)} rows"] * (len(table.rows) > ROWS_OF_REPR)
+        return "\n".join([*answer.sentences, *([f"{shown}"] if table.rows else []), *more])
 
     def _repr_html_(self) -> str:
         answer = self.answer()

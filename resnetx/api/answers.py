@@ -32,14 +32,19 @@ def run_answer(record: "RunRecord") -> list[str]:
         return [f"Not measured: {record.outcome}: {record.reason}"]
     unit = unit_of(record.devices or ())
     on = f"{how_many(record.request.gpus, unit)}{on_cores(unit)}"
+    measured = _measured(record)
     if record.images_per_s is None:
-        return [f"Measured: {record.request.model.label} on {on}, without a rate."]
+        return [f"{measured}: {record.request.model.label} on {on}, without a rate."]
     step_ms = record.request.batch_size / record.images_per_s * 1e3
     images = record.steps_per_window * record.request.batch_size
     slowest_s = [max(ranks) for ranks in zip(*(record.windows_s or []), strict=True)]
     ends = [images / time_s for time_s in slowest_s] or [record.images_per_s]
     rate, low, high = to_interval(record.images_per_s, min(ends), max(ends))
-    return [f"Measured: {rate} images/s on {on} (windows: {low} to {high}), {step_ms:.3g} ms a step."]
+    return [f"{measured}: {rate} images/s on {on} (windows: {low} to {high}), {step_ms:.3g} ms a step."]
+
+
+def _measured(record: "RunRecord") -> str:
+    return f"Measured on {record.environment.node}" if record.environment else "Measured"
 
 
 def verify_answer(record: "RunRecord") -> list[str]:

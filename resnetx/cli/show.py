@@ -160,14 +160,16 @@ def listing(
     note: str = "",
     rank: Callable[[T], float] | None = None,
     by: str = "",
+    every: bool = False,
 ) -> None:
     """Prints rows in the columns of their kind; of more than 12 those at both ends, by `rank` if there is one.
 
-    A column that says the same in all rows becomes a clause, and legends are those of columns that are shown.
+    A column that says the same in all rows becomes a clause, and legends are those of columns that are shown. `every`:
+    all rows are shown, as of what is no measurement.
     """
     shown_columns = [column for column in columns if _screen.everything or column.importance > ONLY_WITH_ALL]
     shown = rows
-    if len(rows) > ROWS and not _screen.everything:
+    if len(rows) > ROWS and not every and not _screen.everything:
         ordered = sorted(rows, key=rank) if rank else rows
         shown = [*ordered[: ROWS // 2], *ordered[-ROWS // 2 :]]
         note = " ".join(
@@ -176,10 +178,12 @@ def listing(
     least = sorted(
         (column for column in shown_columns if column.importance < ALWAYS), key=lambda column: column.importance
     )
-    legend = [f"{column.heading.lstrip('>~')}: {column.help}" for column in shown_columns if column.help]
+    cells = [[column.cell(row) for column in shown_columns] for row in shown]
+    filled = [column for place, column in enumerate(shown_columns) if any(row[place] for row in cells)]
+    legend = [f"{column.heading.lstrip('>~')}: {column.help}" for column in filled if column.help]
     tables(
         [column.heading for column in shown_columns],
-        {title: [[column.cell(row) for column in shown_columns] for row in shown]},
+        {title: cells},
         [" ".join([*legend, note]).strip()],
         [column.heading.lstrip(">~") for column in least],
         differing=True,

@@ -25,6 +25,8 @@ def bench_answer(record: BenchRecord) -> list[str]:
         return [f"Not measured: {record.outcome}: {record.reason}."]
     names = list(dict.fromkeys(point.collective for point in record.points))
     where = "Measured" if record.source == "measured" else "Imported"
+    if record.environment and record.source == "measured":
+        where += f" on {record.environment.node}"
     counted = f"{how_many(record.world_size or 0, record.unit)}{on_cores(record.unit)}"
     ranks = counted if record.world_size else "an unknown number of ranks"
     told = [_speed(record, name) for name in names[:MOST]] or list(_copies(record.cells))

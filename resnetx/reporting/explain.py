@@ -15,6 +15,8 @@ from typing import Any, Literal, get_args
 import msgspec
 
 from resnetx.record.prediction import PredictedPoint, Prediction
+from resnetx.reporting.compare.accuracy import AlikeCases
+from resnetx.reporting.compare.matched_points import alike_requests
 from resnetx.reporting.predicted_answer import identity, predicted_curves, ranks
 from resnetx.reporting.study.lost_time import MeasuredPartName
 from resnetx.reporting.study.points import StudyPoint
@@ -30,8 +32,8 @@ _OF_PREDICTIONS: dict[str, MeasuredPartName] = {
     "waiting": "waiting",
 }  # all others are the rest
 FEWEST_STEPS, MOSTLY = 5, 0.8  # of an instrumented run: a rank that is last in so many of them is named
-# Settings that may differ between two sides of one case, and are then evidence.
-_MAY_DIFFER = {"input", "env", "clock", "measure", "steps", "windows", "warmup", "devices", "threads"}
+# Settings that two sides of one case may differ in, and that are no evidence: how long was measured.
+_NO_EVIDENCE = {"measure", "steps", "windows", "warmup", "seed"}
 
 
 @dataclass(frozen=True)
@@ -158,14 +160,12 @@ def alone(side: Side) -> Explained:
 
 
 def explained(a: Sequence[Side], b: Sequence[Side]) -> list[Explained]:
-    """Every case that both have, in the order of A."""
-    pairs = ((one, other) for one in a for other in b if _case(one.request) == _case(other.request))
-    return [_explained(one, other) for one, other in pairs]
-
-
-def _case(request: Request) -> dict[str, Any]:
-    settings = msgspec.to_builtins(request)
-    return {name: value for name, value in settings.items() if name not in _MAY_DIFFER}
+    """Every case that both have, in the order of A: cases that `compare` finds alike, too."""
+    if {side.kind for side in (*a, *b)} == {"measured"}:
+        alike = alike_requests([side.request for side in a], [side.request for side in b])
+        return [_explained(one, other) for one in a for other in b if (one.request.key, other.request.key) in alike]
+    others = AlikeCases((side.request, side) for side in b)
+    return [_explained(one, other) for one in a for other in others.of(one.request)]
 
 
 def _explained(a: Side, b: Side) -> Explained:
@@ -213,7 +213,7 @@ def _differences(a: Request, b: Request) -> list[str]:
     return [
         f"{name}: {_word(of_a.get(name))} in A, {_word(of_b.get(name))} in B"
         for name in of_a
-        if of_a.get(name) != of_b.get(name) and name in _MAY_DIFFER - {"measure", "steps", "windows", "warmup"}
+        if of_a.get(name) != of_b.get(name) and name not in _NO_EVIDENCE
     ]
 
 

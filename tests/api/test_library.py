@@ -259,8 +259,9 @@ def test_what_changes_a_result_is_a_warning(caplog, systems, study):
 
 
 def test_a_long_collection_shows_its_size():
-    (first, *_) = repr(resnetx.describe(study="paper")).splitlines()
-    assert first.startswith("Workloads, 22 rows x ")
+    first, headings, *_, last = repr(resnetx.describe(study="paper")).splitlines()
+    assert first.startswith("From 0.7 to 1,635.0 activations per parameter on each GPU: AlexNet 0.7 to 11.9, ")
+    assert (headings.split()[:3], last) == (["workload", "image", "batch"], "... 22 rows")
 
 
 PROGRAM = """

@@ -100,7 +100,7 @@ def test_a_file_that_is_no_record_is_named_and_skipped(study_on_disk, capsys):
         ([], "compare: 0 paths given; expected two study folders, A and B"),
         (["{}/node1"], "compare: 1 path given"),
         (["{}/node1", "{}/node1", "{}/node1"], "compare: 3 paths given"),
-        (["{}/node1", "{}/nowhere"], "nowhere: contains no study"),
+        (["{}/node1", "{}/nowhere"], "nowhere: no such folder"),
         (
             ["{}", "{}/node1"],
             "{}: contains 3 studies; give the folder of one of them: node1/mine, node2/mine, node3/mine",

@@ -47,20 +47,20 @@ def test_a_stored_prediction_is_shown_as_systems_side_by_side(stored, capsys):
     assert "In all rows: workload AlexNet, batch 256, act./param./GPU 10.0." in lines
     assert run(capsys, prediction_file(stored))[1] == out
     lines = [" ".join(line.split()) for line in run(capsys, stored, "--all")[1].splitlines()]
-    assert "nccl1 8 0 1 0 0 0 gx8 +100.0% (+73.5% to +130.5%), AlexNet, batch 256" in lines
+    assert "nccl1 8 0 1 0 0 gx8 +100.0% (+73.5% to +130.5%), AlexNet, batch 256" in lines
     assert any(line.startswith("AlexNet 256 nccl1 8 10.0 5.00 10.0 gx8 +100.0%") for line in lines)
     assert "GPUs nccl1 AlexNet, batch 256 5.66 4 and 8 dgx1-p100 gx8 shown" in lines
     assert any(line.startswith("allreduce nccl1 8 64 MiB") for line in lines)
 
 
 def test_statements_of_the_paper_are_counted_and_listed_with_all(stored, capsys):
-    statement = "MISS nccl1, AlexNet, batch 256, 8 GPUs: 0.5 ("
+    statement = "DISAGREES nccl1, AlexNet, batch 256, 8 GPUs: 0.5 ("
     _, out, _ = run(capsys, stored)
-    assert "What Tallent et al. 2017 state, and what is predicted here" in out
-    assert re.search(r"All \d+ statements, each with its cause: --all", out)
+    assert re.search(r"Of \d+ statements of Tallent et al. 2017, \d+ agree with what is predicted, \d+ do not", out)
     assert statement not in " ".join(out.split())
     _, out, _ = run(capsys, stored, "--all")
     assert statement in " ".join(out.split())
+    assert "What Tallent et al. 2017 state, and what is predicted here" in out
     assert "allreduce nccl1 8 16 MiB" in " ".join(out.split())
 
 
@@ -173,7 +173,7 @@ def test_a_prediction_beside_the_study_that_checks_it(study_of, predicted_of, pr
     [
         (["made", "baseline=2"], "baseline=2: only for two studies; a prediction has its own"),
         (["made", "steps=3"], "steps: not a setting of `resnetx compare`"),
-        (["made", "nowhere"], "nowhere: contains no study"),
+        (["made", "nowhere"], "nowhere: no such folder"),
         (["made", "node1", "baseline=2"], "baseline=2: only for two studies"),
         (["made", "node1"], "no point of study mine was predicted"),
         (["made", "made", "made"], "compare: 3 paths given"),
@@ -221,7 +221,7 @@ def test_the_points_with_the_largest_error_have_it_at_80_columns(monkeypatch, ca
     lab = ROOT / "results" / "lab" / "truth"
     assert main(["compare", str(lab / "prediction"), str(lab / "study")]) == 0
     lines = capsys.readouterr().out.splitlines()
-    start = next(place for place, line in enumerate(lines) if line.startswith("Point by point"))
+    start = next(place for place, line in enumerate(lines) if line.startswith("Case by case"))
     headings = " ".join(line for line in lines[start : start + 60] if line.startswith("workload"))
     assert all(column in headings for column in ("system", "predicted ms", "measured ms", "error"))
     strategies = next(line for place, line in enumerate(lines) if "One strategy over another" in lines[place - 1])

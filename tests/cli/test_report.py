@@ -100,7 +100,7 @@ def test_studies_of_which_none_can_be_read_are_refused(study_on_disk, capsys):
         (["{}", "baseline=0"], "baseline=0: expected at least 1"),
         (["{}", "baseline=true"], "baseline=True: expected a number of GPUs"),
         (["{}", "baseline=two"], "baseline=two: expected a number of GPUs"),
-        (["{}/nothing"], "contains no study, bench or steering"),
+        (["{}/nothing"], "nothing: no such folder; expected one written by"),
         (["{}", "out={}/study.json"], "out={}/study.json: cannot be written (File exists)"),
     ],
 )
@@ -167,7 +167,10 @@ def test_what_has_no_page_is_named_beside_what_has(study_on_disk, capsys):
 @pytest.mark.parametrize(
     ("name", "sentence"),
     [
-        ("prediction.json", "it is a prediction, of which there is no page yet; `resnetx compare {}` shows it"),
+        (
+            "prediction.json",
+            "a prediction, of which there is no page yet; `resnetx explain {}` shows where its",
+        ),
         ("check.json", 'it is a check, of which there is no page yet; resnetx.load("{}") in Python has its rows'),
         ("systems.json", "it is a system comparison, of which there is no page yet; `resnetx compare {}` shows it"),
         ("score.json", "it is a score, of which there is no page yet; `resnetx compare score=...` shows it"),

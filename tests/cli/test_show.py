@@ -132,7 +132,7 @@ def test_the_screens_of_what_was_measured_are_no_wider_either(capsys, monkeypatc
     out = capsys.readouterr().out.splitlines()
     assert {
         "Time of a step by part",
-        "Point by point",
+        "Case by case",
         "Inside a step: mean ms of each rank over all windows",
     } <= set(out)
     assert [line for line in out if len(line) > width and not line.startswith(("record: ", "trace: "))] == []

@@ -36,12 +36,12 @@ def _ratios(title: str, ratios: Sequence[BenchRatio]) -> None:
         lines[ratio.what, ratio.gpus, ratio.pair_class].append(ratio)
     for (what, gpus, pair_class), own in lines.items():
         where = ", ".join(filter(None, (f"{gpus} GPUs" if gpus else "", pair_class)))
-        columns = [">size", ">B / A", ">A us", ">B us", ">A GiB/s", ">B GiB/s"]
+        columns = [">size", ">B / A", ">A us", ">B us", ">A GB/s", ">B GB/s"]
         show.say()
         show.table(f"{title}: {what} ({where})", columns, list(map(_row, own)), _NOTE)
 
 
-_NOTE = "B / A: of speed, above 1 B is faster. GiB/s: effective bandwidth, payload over time (2**30 bytes)."
+_NOTE = "B / A: of speed, above 1 B is faster. GB/s: size / time."
 
 
 def _row(ratio: BenchRatio) -> list[str]:
@@ -50,8 +50,8 @@ def _row(ratio: BenchRatio) -> list[str]:
         f"{ratio.ratio:.3f}",
         f"{ratio.a_s * 1e6:,.1f}",
         f"{ratio.b_s * 1e6:,.1f}",
-        f"{ratio.a_GiBps:.3g}",
-        f"{ratio.b_GiBps:.3g}",
+        f"{ratio.size_bytes / ratio.a_s / 1e9:.3g}",
+        f"{ratio.size_bytes / ratio.b_s / 1e9:.3g}",
     ]
 
 

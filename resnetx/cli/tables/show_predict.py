@@ -249,15 +249,15 @@ def validation(rows: "Sequence[TrainingRow]", summaries: "Sequence[TrainingSumma
         for summary in summaries
     ]
     columns = [
-        ">rows", ">open", ">mean", ">linear", ">5 const", ">worst", ">held", ">half", ">score", ">linear's",
+        ">rows", ">ends only", ">mean", ">linear", ">5 const", ">worst", ">inside", ">half", ">score", ">linear's",
         ">5 const's", "~group",
     ]  # fmt: skip
     note = (
-        "open: between two ends, without an error. mean, worst: errors of the predicted rates, each with its system "
-        "(of several nodes its program, of one GPU its publisher) left out of all fits. linear: the mean error of "
-        "GPUs x the rate of one. 5 const: of that times the median efficiency of other systems on as many GPUs. held: "
-        "the share within the 90 % interval, or the two ends. half: its mean half width. score: its mean width and 20 "
-        "times what it misses by (Winkler), beside those of the rivals' intervals."
+        "ends only: known between two ends, without an error. mean, worst: errors of the predicted rates, each with "
+        "its system (of several nodes its program, of one GPU its publisher) left out of all fits. linear: the mean "
+        "error of GPUs x the rate of one. 5 const: of that times the median efficiency of other systems on as many "
+        "GPUs. inside: the share within the 90 % interval, or the two ends. half: its mean half width. score: its "
+        "mean width and 20 times what it misses by (Winkler), beside those of the rivals' intervals."
     )
     least = ["5 const's", "linear's", "worst", "half", "score", "linear"]
     show.table("Errors of predictions of published training rates", columns, lines, note, least)
@@ -279,7 +279,7 @@ def _validation_cells(row: "TrainingRow") -> list[str]:
         row.system,
         f"{row.gpus}",
         _rate(row.measured),
-        "open" if row.predicted is None else _rate(row.predicted),
+        "?" if row.predicted is None else _rate(row.predicted),
         interval,
         row.unit,
         "" if row.error is None else f"{row.error:+.1%}",

@@ -297,7 +297,7 @@ def validation(rows: "Sequence[CollectiveRow]", summaries: "Sequence[CollectiveS
         ]
         for summary in summaries
     ]
-    columns = ["verdict", ">rows", ">unseen", ">mean", ">stated", ">worst", ">within", "~group"]
+    columns = ["verdict", ">rows", ">unseen", ">mean", ">stated", ">worst", ">inside", "~group"]
     note = (
         "Without the rows that are explained. unseen: figures that were not known while the model was written. "
         "stated: the mean error that such plans are given. within: how many are within what is stated for 90 %. "

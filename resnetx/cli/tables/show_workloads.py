@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from resnetx.api.describe import workload_columns
 from resnetx.cli import show
 from resnetx.record import Workload
 from resnetx.units import si
@@ -59,40 +60,8 @@ def messages(strategy: str, sizes_bytes: Sequence[int]) -> None:
     show.say(f"strategy={strategy} sends {what} in a step{': ' * bool(listed)}{listed}.")
 
 
-_STATED = {"activations_per_image": ">paper: act./image", "parameters": ">paper: parameters",
-           "intensity": ">paper: act./param."}  # fmt: skip
-
-
 def family(workloads: Sequence[Workload], gpus: Sequence[int]) -> None:
     """Several workloads as one table: the paper's Fig. 4 to 7."""
-    several = [n for n in gpus if n > 1]
-    columns = [
-        "workload", ">image", ">batch", ">act./image", ">parameters", ">act./batch", ">act./param.",
-        *(f">on {n}" for n in several), ">payload", ">gradients", *_STATED.values(),
-    ]  # fmt: skip
-    rows = [
-        [
-            workload.workload,
-            f"{workload.image_size}",
-            f"{workload.batch_size}",
-            f"{workload.activations_per_image:,}",
-            f"{workload.parameters:,}",
-            si(workload.activations_per_batch),
-            f"{workload.intensity:,.1f}",
-            *(f"{workload.intensity_per_gpu[str(n)]:,.1f}" for n in several),
-            si(workload.payload_bytes, "B"),
-            si(workload.gradient_bytes, "B"),
-            *(_stated(workload, name) for name in _STATED),
-        ]
-        for workload in workloads
-    ]
     title = f"Workloads: activations and parameters by the `{workloads[0].convention}` convention"
-    notes = dict.fromkeys(note for each in workloads for note in each.notes)
-    explained = "act./param.: activations of the global batch per parameter, then of each GPU's share of it on n GPUs."
-    least = ["gradients", "image", *(heading.lstrip(">") for heading in _STATED.values()), "act./batch", "payload"]
-    show.table(title, columns, rows, [explained, *notes], least)
-
-
-def _stated(workload: Workload, name: str) -> str:
-    value = workload.stated.get(name)
-    return "" if value is None else si(value) if value >= 10_000 else f"{value:g}"
+    notes = " ".join(dict.fromkeys(note for each in workloads for note in each.notes))
+    show.listing(workload_columns(gpus), workloads, title, notes, every=True)
