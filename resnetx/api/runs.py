@@ -12,11 +12,15 @@ from resnetx.config import RunSettings
 from resnetx.errors import ConfigError
 from resnetx.host import node_name
 from resnetx.launching import Launch
+from resnetx.loading import is_folder
 from resnetx.measure.launch import turn
 from resnetx.measure.study.trackers import Copies
 from resnetx.prediction.replay import replayed_step
 from resnetx.record import SCHEMA, BenchRequest, Ended, ReplayedStep, RunFile, RunFolder, TaskFile, TaskRecord
 from resnetx.request import Request
+from resnetx.settings.table import TABLE
+from resnetx.settings.verbs import group_of
+from resnetx.study import Point
 from resnetx.variables import check_file_variables, opening, unlisted
 
 
@@ -67,6 +71,21 @@ def machine_name(launch: Launch | None) -> str:
 def run_folder(results: Path, verb: str, slug: str, node: str | None = None) -> RunFolder:
     """A new folder for a run that belongs to no study; `node`: where it ran, unless it is this one."""
     return RunFolder(new_folder(results / (node or node_name()) / verb, slug))
+
+
+def with_input(point: Point) -> Point:
+    """A point that does not say where images come from: synthetic ones, where the folder of real ones is missing."""
+    folder = Path(TABLE["input.root"].default)  # which `note_input` names
+    if any(group_of(key) == "input" for key in point) or "launcher" in point or is_folder(folder):
+        return point
+    return {**point, "input": "synthetic"}
+
+
+def note_input(given: Point, point: Point) -> None:
+    """Says that a point's images are synthetic, where nobody has asked for such."""
+    if point is not given:
+        folder = TABLE["input.root"].default
+        progress.note(f"no images in {folder} (`resnetx images` makes some): synthetic ones are used", warning=True)
 
 
 def announce(requests: Iterable[Request | BenchRequest]) -> None:

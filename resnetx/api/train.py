@@ -82,7 +82,9 @@ def task_of(path: Path | None, given: Point, gpus: int | None = None) -> tuple[R
             raise ConfigError(f"{next(written(given))}: a run file is complete; edit it, or give settings without it")
         return read_task(path, RunFile), Path("results")
     by_torchrun = {} if gpus is None else {"gpus": gpus}
-    tree = compose(one_point({**VERBS["train"].own, **by_torchrun, **given}, "`resnetx sweep` runs several"))
+    one = one_point({**VERBS["train"].own, **by_torchrun, **given}, "`resnetx sweep` runs several")
+    point = one if by_torchrun else runs.with_input(one)
+    tree = compose(point)
     from resnetx.measure.machine.visible_gpus import gpus_here
 
     # Who share the cores of a node: the ranks that torchrun has started, or else one for each GPU.
@@ -90,6 +92,7 @@ def task_of(path: Path | None, given: Point, gpus: int | None = None) -> tuple[R
     if gpus is not None:
         request = msgspec.structs.replace(request, nodes=max(1, gpus // _ranks_here()))
     check(request)
+    runs.note_input(one, point)
     run_settings = run_settings_from(tree)
     check_known_code(run_settings.dirty)
     return runs.run_file(request, run_settings, None), Path(run_settings.results)

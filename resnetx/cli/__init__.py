@@ -169,6 +169,7 @@ def _as_typed(words: Sequence[str], taken: Iterable[str]) -> list[str]:
 
 def _verb(name: str, options: argparse.Namespace, words: list[str]) -> int:
     """One verb with its words: settings (key=value) and paths. Settings that it does not read are rejected first."""
+    words = _as_settings(name, _joined(words))
     overrides = [word for word in words if OVERRIDE.match(word)]
     paths = [word for word in words if not OVERRIDE.match(word)]
     _refuse_words(name, paths, words)
@@ -188,6 +189,37 @@ def _verb(name: str, options: argparse.Namespace, words: list[str]) -> int:
         changed = [key_of(word) for word in overrides if word[0] not in "+~"]  # `words` refuses to add and to remove
         refuse_unread(name, changed, names())  # before Hydra is loaded
         return _act(name, options, [Path(path_at_home(word)) for word in paths], settings_in(overrides, name))
+
+
+def _joined(words: Sequence[str]) -> list[str]:
+    """The words, in which a list that a shell took apart at its blanks is one again: `gpus=[1, 2]`."""
+    whole: list[str] = []
+    open_ = 0  # brackets of the last word
+    for word in words:
+        if open_ > 0 and not OVERRIDE.match(word):
+            whole[-1] += word
+        else:
+            whole.append(word)
+        opened = OVERRIDE.match(whole[-1])
+        open_ = (
+            sum(whole[-1].count(each) for each in "[{") - sum(whole[-1].count(each) for each in "]}") if opened else 0
+        )
+    return whole
+
+
+def _as_settings(verb: str, words: Sequence[str]) -> list[str]:
+    """The words, in which a flag that is a setting's name is that setting, `systems=gx8` of `--systems gx8`."""
+    from resnetx.cli.unforeseen import complain
+
+    settings, left = [], list(words)
+    while left:
+        word = left.pop(0)
+        if setting := _as_setting(verb, word, left):
+            complain(f"{word} is read as {setting}: settings are written without dashes")
+            if "=" not in word:
+                left.pop(0)
+        settings.append(setting or word)
+    return settings
 
 
 def _act(name: str, options: argparse.Namespace, paths: list[Path], asked: "Point") -> int:
@@ -218,13 +250,11 @@ def _refuse_words(verb: str, others: Sequence[str], words: Sequence[str]) -> Non
             continue
         if word in ("-m", "--multirun"):
             raise ConfigError(f"{word}: not supported; use `resnetx sweep` with lists: gpus=1,2,4,8")
-        if word.startswith("--") and (setting := _as_setting(verb, word, words)):
-            raise ConfigError(f"{word}: settings are written without dashes, with =: write {setting}")
         if word.startswith("-"):
             flags = [*VERBS[verb].flags, *["config-dir"] * VERBS[verb].has_choices, "help"]
             known = ", ".join(f"--{flag}" for flag in flags)
             raise ConfigError(f"{word}: `resnetx {verb}` has no such flag; it has {known}")
-        torn = word.startswith(",") or before.endswith(",") or before.count("[") > before.count("]")
+        torn = word.startswith(",") or before.endswith(",")
         if torn and OVERRIDE.match(before):
             raise ConfigError(f"{before} {word}: write a list as one word, without blanks: {key_of(before)}=A,B")
         if word.startswith("=") or (OVERRIDE.fullmatch(before) and before.endswith("=")):
@@ -236,16 +266,15 @@ def _refuse_words(verb: str, others: Sequence[str], words: Sequence[str]) -> Non
         raise ConfigError(f"{others[0]}: `resnetx {verb}` takes no path; settings are written key=value")
 
 
-def _as_setting(verb: str, flag: str, words: Sequence[str]) -> str:
-    """A flag as the setting that is meant, `systems=gx8` of `--systems gx8`; "" where the verb reads none such."""
+def _as_setting(verb: str, flag: str, following: Sequence[str]) -> str:
+    """A flag as the setting that is meant; "" where the verb reads none such, or nothing says its value."""
     name, given, value = flag.lstrip("-").partition("=")
     key = name.replace("-", "_")
-    if not reads(VERBS[verb].settings, key) or key not in names():
+    if not flag.startswith("--") or not reads(VERBS[verb].settings, key) or key not in names():
         return ""
     if not given:
-        place = words.index(flag) + 1
-        value = words[place] if place < len(words) and not OVERRIDE.match(words[place]) else "VALUE"
-    return f"{key}={value}"
+        value = following[0] if following and not OVERRIDE.match(following[0]) else ""
+    return f"{key}={value}" if value else ""
 
 
 def _refuse_flags(options: argparse.Namespace) -> None:

@@ -335,7 +335,7 @@ def refuse_unread(verb: str, keys: Iterable[str], known: Sequence[str], own: Seq
             readers = [name for name, other in VERBS.items() if reads(other.settings, key)]
             where = f" (it belongs to {_listed(readers)})" if 0 < len(readers) < 4 else ""
             if typo := difflib.get_close_matches(key, own, n=1, cutoff=0.8):  # more likely than another verb's setting
-                has = f"did you mean {typo[0]}?"
+                where, has = "", f"did you mean {typo[0]}?"
             raise ConfigError(f"{key}: not a setting of `resnetx {verb}`{where}; {has}")
         near = near_setting(key, [setting for setting in known if reads(own, setting)])
         raise ConfigError(f"{key}: no such setting; " + (f"did you mean {near}?" if near else has))

@@ -421,7 +421,7 @@ def test_validation_holds(capsys):
         (["systems=gx9"], "did you mean gx8?"),
         (["systems=gx8", "gpus=3", "batch_size=16"], "batch_size=16 does not divide over gpus=3"),
         (["systems=gx8", "gpus=0"], "gpus=0: expected at least 1"),
-        (["systems=gx8", "gpus=16", "batch_size=16"], "gpus=16: gx8 has 8 GPUs; use nodes=2"),
+        (["systems=gx8", "gpus=16", "batch_size=16"], "gpus=16: gx8 has 8 GPUs; several of it: nodes=2"),
         (["systems=gx8", "repeats=3"], "repeats: not a setting of `resnetx predict` (it belongs to sweep)"),
         (["systems=gx8", "baseline=0"], "baseline=0: expected at least 1"),
         (["systems=gx8", "library=[]"], "library=[]: expected generations"),
