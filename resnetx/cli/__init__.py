@@ -299,10 +299,7 @@ def _parser(everything: bool = False) -> argparse.ArgumentParser:
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", title="verbs")
     for name, verb in VERBS.items():
         usage = f"resnetx {name} {f'[{verb.paths}] ' if verb.paths else ''}[--flag ...] [key=value ...]"
-        about = f"resnetx {name}: {verb.about}."
-        own = verbs.add_parser(
-            name, help=verb.about, description=about, usage=usage, add_help=False, allow_abbrev=False
-        )
+        own = verbs.add_parser(name, help=verb.about, usage=usage, add_help=False, allow_abbrev=False)
         own.add_argument("-h", "--help", action=VerbHelp, verb=name, everything=everything)
         for flag, meaning in verb.flags.items():
             if flag == CFG:

@@ -128,7 +128,7 @@ _VERBS = (
         nothing={"study": "quickstart"},
         group="measure",
         examples=(
-            ("study=quickstart", "ResNet/1 on one and on two ranks, about 8 min"),
+            ("study=quickstart", "on this machine, about 8 min"),
             ("model.x=1,4,16 batch_size=64 gpus=1,2 repeats=6", "a study of your own"),
             ("study=paper input=synthetic --dry-run", "what it would run, and for how long"),
         ),
@@ -176,7 +176,7 @@ _VERBS = (
         names_systems=True,
         group="predict",
         examples=(
-            ("dgx1-p100 gx8 study=paper", "which of two systems, for the paper's workloads"),
+            ("dgx1-p100 gx8 study=paper", "which of two systems"),
             ("results/node1/mystudy results/node2/mystudy", "two measured studies"),
             ("predicted results/node1/mystudy", "a prediction, and the study that tests it"),
         ),
@@ -259,7 +259,7 @@ _VERBS = (
         asks=True,
         group="predict",
         examples=(
-            ("gx8 model=alexnet batch_size=256", "on a system that you describe"),
+            ("gx8 model=alexnet batch_size=256", "on a system you describe"),
             ("dgx1-p100 model=alexnet batch_size=256 rate=256:2500", "with one GPU's rate as you know it"),
             ("mine/trace dgx1-v100 gpus=1,2,4,8", "from your own program's profile"),
         ),
