@@ -4,16 +4,15 @@ from collections.abc import Sequence
 
 from resnetx.api.answers import time_text
 from resnetx.cli import show
-from resnetx.record.steering import SteeredPhase, Steering
+from resnetx.record.steering import SteeredGpu, SteeredPhase, Steering
+from resnetx.table import Column
 from resnetx.units import si
-
-MOST_SHOWN = 10  # GPUs whose matrices fit a terminal; --all shows those of more
 
 
 def steering(made: Steering) -> None:
     """What the answer is made of."""
     _gpus(made)
-    if len(made.traffic) <= MOST_SHOWN or show.everything():
+    if show.everything():
         _matrices(made)
     if made.phases:
         show.say()
@@ -21,24 +20,22 @@ def steering(made: Steering) -> None:
     _sources(made)
 
 
+_GPUS: list[Column[SteeredGpu]] = [
+    Column("GPU", lambda each: f"{each.gpu}"),
+    Column(">RTL before", lambda each: "-" if each.rtl_before is None else f"{each.rtl_before:.4g}"),
+    Column(">after", lambda each: f"{each.rtl_after:.4g}"),
+    Column(">units moved", lambda each: f"{each.units_moved}"),
+    Column(">receivers before", lambda each: f"{each.receivers_before}"),
+    Column(">receivers after", lambda each: f"{each.receivers_after}"),
+]
+
+
 def _gpus(made: Steering) -> None:
-    rows = [
-        [
-            f"{each.gpu}",
-            "-" if each.rtl_before is None else f"{each.rtl_before:.4g}",
-            f"{each.rtl_after:.4g}",
-            f"{each.units_moved}",
-            f"{each.receivers_before}",
-            f"{each.receivers_after}",
-        ]
-        for each in made.gpus
-    ]
-    headings = ["GPU", ">RTL before", ">after", ">units moved", ">receivers before", ">after"]
     note = (
         "RTL: traffic over bandwidth units, summed over all that a GPU sends; traffic is over the largest of any pair. "
         f"A unit is {si(made.unit_Bps, 'B/s')} one way."
     )
-    show.table("By GPU", headings, rows, note)
+    show.listing(_GPUS, made.gpus, "By GPU", note, lambda each: each.rtl_before or 0.0, "those of least and most RTL")
 
 
 def _matrices(made: Steering) -> None:
@@ -94,3 +91,5 @@ def _sources(made: Steering) -> None:
         show.say(f"Moving it over the links, all pairs at once: {times}.")
     if made.steered_file is None:
         show.say("Not stored: add out=FOLDER for the steered system as YAML, the record and its figures.", show.err)
+    if not show.everything():
+        show.say("more: the matrices of traffic, and of links before and after: --all")

@@ -52,9 +52,13 @@ def _show(answer: Answer | Found) -> None:
         case Listed(about):
             tables.systems(about)
         case Described(machine, transport):
-            tables.parts(machine)
-            tables.matrix(machine)
             tables.copies(machine, transport)
+            if show.everything():
+                show.say()
+                tables.parts(machine)
+                tables.matrix(machine)
+            else:
+                show.say("more: who is linked to whom, parts and their sources: --all; which GPUs for a job: pick=4")
         case Paired(machine, transport, _):
             tables.pairs(machine.name, transport, list(answer.records()))
         case Routed(routes):
@@ -64,7 +68,5 @@ def _show(answer: Answer | Found) -> None:
             tables.costs(plan, sizes)
         case Costed(plans, _, sizes):
             tables.side_by_side(plans, sizes)
-            for plan in plans:
-                tables.explanation(plan, sizes[-1])
         case Ranked(machine, library, name, size_bytes, choices):
             tables.choices(machine, choices, f"{name} with library={library}", size_bytes)
