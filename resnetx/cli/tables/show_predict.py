@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from resnetx.cli import show
 from resnetx.record.machine import how_many
-from resnetx.record.prediction import Domain, PartName, PredictedPoint, Prediction, PredictionInput
+from resnetx.record.prediction import Domain, PartName, PredictedPoint, Prediction, PredictionInput, Sensitivity
 from resnetx.reporting.predicted_answer import (
     PARTS,
     SCALING,
@@ -43,7 +43,7 @@ def prediction(made: Prediction, stored: bool = True) -> None:
     show.listing(columns, curve_rows(curves, every), rank=lambda row: row[0].gain, by=by)
     _reasons([point for curve in curves for point in curve.points])
     _where(curves)
-    _sensitivity(made.points)
+    _sensitivity(curves)
     sure_and_more(made, stored)
 
 
@@ -153,25 +153,24 @@ def _where(curves: Sequence[PredictedCurve]) -> None:
 # ---- what else is known ---------------------------------------------------------------------------------------------
 
 
-def _sensitivity(points: Sequence[PredictedPoint]) -> None:
-    rows = [
-        [
-            point.workload,
-            f"{point.batch_size}",
-            point.system,
-            f"{point.gpus}",
-            each.what,
-            f"{each.gain:+.1%}",
-            each.limited_by,
-        ]
-        for point in points
-        for each in point.sensitivity
+Gain = tuple[PredictedCurve, PredictedPoint, Sensitivity]
+
+
+def _sensitivity(curves: Sequence[PredictedCurve]) -> None:
+    """What each point gains by another link."""
+    rows = [(curve, point, gain) for curve in curves for point in curve.points for gain in point.sensitivity]
+    columns: list[Column[Gain]] = [
+        *(column.of(lambda row: row[0]) for column in identity_columns(curves)),
+        Column(">GPUs", lambda row: f"{row[1].gpus}"),
+        Column("what if", lambda row: row[2].what),
+        Column(">iteration saved", lambda row: f"{row[2].gain:+.1%}"),
+        Column("limited then by", lambda row: row[2].limited_by),
     ]
     if rows:
-        columns = ["workload", ">batch", "system", ">GPUs", "what if", ">iteration saved", "limited then by"]
         note = "A CPU (xeon-..., epyc-...) stands for its PCIe root and memory, through which copies of GPUs go."
         show.say()
-        show.table("Link sensitivity", columns, rows, note, ["batch", "system", "GPUs"])
+        by = "those that save most and least"
+        show.listing(columns, rows, "Link sensitivity", note, lambda row: -row[2].gain, by)
 
 
 def sources(made: Prediction) -> None:
