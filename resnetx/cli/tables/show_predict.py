@@ -164,7 +164,7 @@ def _sensitivity(curves: Sequence[PredictedCurve]) -> None:
         Column(">GPUs", lambda row: f"{row[1].gpus}"),
         Column("what if", lambda row: row[2].what),
         Column(">iteration saved", lambda row: f"{row[2].gain:+.1%}"),
-        Column("limited then by", lambda row: row[2].limited_by),
+        Column("limited then by", lambda row: row[2].limited_by, 2),
     ]
     if rows:
         note = "A CPU (xeon-..., epyc-...) stands for its PCIe root and memory, through which copies of GPUs go."
