@@ -74,7 +74,7 @@ def test_a_topology_command_runs(command, capsys, here):
 def test_the_system_that_is_explained_is_one(capsys, here):
     found = [block for page in WITH_COMMANDS for block in blocks(page, "yaml") if "\ncomponents:" in block]
     Path("mine.yaml").write_text("".join(found))
-    assert run("resnetx topology mine.yaml transport=host") == 0
+    assert run("resnetx topology mine.yaml transport=host --all") == 0
     assert "a bus of my own" in capsys.readouterr().out
 
 
