@@ -1,7 +1,7 @@
 """What the verbs that measure share: the file and the folder of a run, and what is said of its variables and copies."""
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic
@@ -73,19 +73,19 @@ def run_folder(results: Path, verb: str, slug: str, node: str | None = None) -> 
     return RunFolder(new_folder(results / (node or node_name()) / verb, slug))
 
 
-def with_input(point: Point) -> Point:
+def with_input(point: Mapping[str, object]) -> Point:
     """A point that does not say where images come from: synthetic ones, where the folder of real ones is missing."""
-    folder = Path(TABLE["input.root"].default)  # which `note_input` names
-    if any(group_of(key) == "input" for key in point) or "launcher" in point or is_folder(folder):
-        return point
-    return {**point, "input": "synthetic"}
+    told = any(group_of(key) in ("input", "launcher", "study") for key in point)
+    return {**point} if told or is_folder(_IMAGES) else {**point, "input": "synthetic"}
 
 
-def note_input(given: Point, point: Point) -> None:
-    """Says that a point's images are synthetic, where nobody has asked for such."""
-    if point is not given:
-        folder = TABLE["input.root"].default
-        progress.note(f"no images in {folder} (`resnetx images` makes some): synthetic ones are used", warning=True)
+def note_input(settings: Mapping[str, object]) -> None:
+    """Says that images are synthetic, where nobody has asked for such."""
+    if "input" in with_input(settings) and "input" not in settings:
+        progress.note(f"no images in {_IMAGES} (`resnetx images` makes some): synthetic ones are used", warning=True)
+
+
+_IMAGES = Path(TABLE["input.root"].default)
 
 
 def announce(requests: Iterable[Request | BenchRequest]) -> None:

@@ -98,6 +98,7 @@ def execute(settings: Mapping[str, object]) -> tuple[Traces, list[PlannedRun]]:
         raise ConfigError(wanted.runs[0].obstacle)
     trackers.check(wanted.settings.tracker)
     announce(run.task.request for run in wanted.runs)
+    note_input(settings)
     check_known_code(wanted.settings.dirty)
     _run(wanted)
     folders = filter(is_folder, wanted.folders)
@@ -140,8 +141,7 @@ def traces_of(settings: Mapping[str, object]) -> AskedTraces:
     for key in given:
         if key in OF_IMPORTS:
             raise ConfigError(f"{key}={given[key]}: only describes an imported file; add --import and the file")
-    wanted = given if "study" in given else with_input(given)
-    _, points = points_of(wanted)
+    _, points = points_of(with_input(given))
     trees = [compose(point) for point in points]
     run, iterations = one_for_all(trees), _iterations([tree["iterations"] for tree in trees])
     folder = Path(run.results) / machine_name(run.launch) / "trace"
@@ -150,7 +150,6 @@ def traces_of(settings: Mapping[str, object]) -> AskedTraces:
         check(point)
         for request in (*layered(point, iterations), *together(point, iterations)):
             requests[request.key] = request
-    note_input(given, wanted)
     return AskedTraces([_planned(each, run, folder) for each in requests.values()], run, folder)
 
 

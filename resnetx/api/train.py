@@ -44,6 +44,8 @@ def execute(run_file: keywords.Text | None, settings: Mapping[str, object]) -> K
     if path is not None:
         check_file(task, path, lambda: check(task.request))
     announce([task.request])
+    if path is None:
+        runs.note_input(settings)
     if task.request.measure == "equality":
         raise ConfigError("measure=equality: use `resnetx verify`")
     trackers.check(task.tracker)
@@ -83,8 +85,7 @@ def task_of(path: Path | None, given: Point, gpus: int | None = None) -> tuple[R
         return read_task(path, RunFile), Path("results")
     by_torchrun = {} if gpus is None else {"gpus": gpus}
     one = one_point({**VERBS["train"].own, **by_torchrun, **given}, "`resnetx sweep` runs several")
-    point = one if by_torchrun else runs.with_input(one)
-    tree = compose(point)
+    tree = compose(one if by_torchrun else runs.with_input(one))
     from resnetx.measure.machine.visible_gpus import gpus_here
 
     # Who share the cores of a node: the ranks that torchrun has started, or else one for each GPU.
@@ -92,7 +93,6 @@ def task_of(path: Path | None, given: Point, gpus: int | None = None) -> tuple[R
     if gpus is not None:
         request = msgspec.structs.replace(request, nodes=max(1, gpus // _ranks_here()))
     check(request)
-    runs.note_input(one, point)
     run_settings = run_settings_from(tree)
     check_known_code(run_settings.dirty)
     return runs.run_file(request, run_settings, None), Path(run_settings.results)

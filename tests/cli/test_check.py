@@ -37,7 +37,7 @@ def test_this_machine_is_checked(preloaded_python, tmp_path):
     command = [preloaded_python, "-m", "resnetx", "check", *TINY, "prometheus=here.prom", "results=kept"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.startswith("No outlier among 1 node.\n")
+    assert done.stdout.startswith("No outlier among 1 node: 2 runs in ")
     (path,) = (tmp_path / "kept").glob("*/check/*/check.json")
     found = record.read(path, Check)
     assert [(run.measure, run.outcome) for run in found.runs] == [("all-reduce", "ok"), ("training", "ok")]

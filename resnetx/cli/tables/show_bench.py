@@ -21,6 +21,7 @@ def bench(record: BenchRecord, folder: RunFolder) -> None:
     if record.outcome != "ok":
         show_run.failure(record, folder)
         return
+    show_run.warnings(record.warnings)
     for name in sorted({point.collective for point in record.points}):
         points = [point for point in record.points if point.collective == name]
         title = f"{name}, {_ranks(record)}, {record.library} ({record.source}){_how(record.request)}"
@@ -35,7 +36,6 @@ def bench(record: BenchRecord, folder: RunFolder) -> None:
     _knees(record)
     for skipped in record.skipped:
         show.say(f"not measured: {skipped.reason}")
-    show_run.warnings(record.warnings)
     show.line(f"record: {folder.record}")
 
 

@@ -63,7 +63,7 @@ def _staged(node: Staging) -> str:
 def warnings(run_warnings: Sequence[Warning]) -> None:
     """What makes a figure less trustworthy, with a remedy."""
     for warning in run_warnings:
-        show.say(f"warning: {warning.message}; {warning.remedy}", indent=2)
+        show.say(f"look: {warning.message}; {warning.remedy}", indent=2)
 
 
 def failure(record: TaskRecord, folder: RunFolder) -> None:

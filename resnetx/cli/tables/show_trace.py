@@ -14,6 +14,7 @@ LAYERS = 10  # that are shown of each batch
 
 def trace(traced: Trace) -> None:
     """Tables over the batches, of the messages, and of the layers of the largest (--all: each)."""
+    show_run.warnings(traced.warnings)
     _batches(traced)
     if any(run.messages for run in traced.communication):
         show.say()
@@ -23,7 +24,6 @@ def trace(traced: Trace) -> None:
         show.say()
         _layers(traced, batch)
     show.line(f"trace: {traced.source}")
-    show_run.warnings(traced.warnings)
 
 
 def _layers(traced: Trace, batch: TracedBatch) -> None:
