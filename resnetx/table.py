@@ -88,11 +88,12 @@ class Answer:
 
 
 def as_shown(columns: Sequence[Column[T]], rows: Iterable[T]) -> Table:
-    """The columns that a screen shows of rows, as it words them."""
-    shown = [column for column in columns if column.importance > ONLY_WITH_ALL]
-    return Table(
-        [column.heading.lstrip(">~") for column in shown], [[column.cell(row) for column in shown] for row in rows]
-    )
+    """The columns that a screen shows of rows, as it words them; those that say the same of all rows tell nothing."""
+    rows = list(rows)
+    cells = {column: [column.cell(row) for row in rows] for column in columns if column.importance > ONLY_WITH_ALL}
+    telling = [column for column in cells if len(rows) < 2 or len(set(cells[column])) > 1]
+    headings = [column.heading.lstrip(">~") for column in telling]
+    return Table(headings, [list(row) for row in zip(*(cells[column] for column in telling), strict=True)])
 
 
 # What says what a record answers, its class by name: `resnetx.api.answers` fills it, and loads each when it is asked.

@@ -27,6 +27,9 @@ INSTEAD = ("import", "this", "validate", "export", "dry-run", CFG)
 WITHOUT_JSON = ("export", "dry-run", CFG)
 
 
+_SETTINGS_OF_HELP = "    Settings (those with a dot in a dictionary: model={'x': 4}):"
+
+
 @dataclass(frozen=True)
 class Verb:
     """One verb."""
@@ -65,6 +68,16 @@ class Verb:
         several = {row.name for row in TABLE.values() if self.name in row.several.split()}
         left_out = {*tagged("workload"), *(points - several)}
         return [name for name in TABLE if name in self.settings and name not in left_out]
+
+    def documented(self, doc: str) -> str:
+        """The text of `help(resnetx.NAME)`: what the function says, and every setting of it, common ones first."""
+        if not self.settings or _SETTINGS_OF_HELP in doc:
+            return doc
+        own = [row for row in TABLE.values() if reads(self.settings, row.name)]
+        order = self.common.split()
+        own.sort(key=lambda row: order.index(row.name) if row.name in order else len(order))
+        lines = [f"    {row.name}={self.own.get(row.name, row.default)!r}: {row.about}" for row in own]
+        return "\n".join([doc.rstrip(), "", _SETTINGS_OF_HELP, "", *lines, ""])
 
     @property
     def command(self) -> Callable[..., int]:
