@@ -45,9 +45,20 @@ def asked(verb: str, settings: Mapping[str, object]) -> Point:
                 "leave it out"
             )
         flat[key] = ours(key, value)
+    if (name := flat.get("model")) and "model.name" not in flat and _are_classifiers(name):
+        flat |= {"model": "torchvision", "model.name": name}
     refuse_unread(verb, flat, names())
     _refuse_texts(flat)
     return at_home(flat if settings else VERBS[verb].nothing)
+
+
+def _are_classifiers(name: Any) -> bool:
+    """Whether a model is no choice of ours, but a classifier of torchvision by its own name; or each of a list is."""
+    wanted = name if isinstance(name, list) else [name]
+    unknown = [each for each in wanted if isinstance(each, str) and each not in TABLE["model"].choices]
+    if len(unknown) < len(wanted) or set(unknown) & set(choices_of("model")):
+        return False
+    return set(unknown) <= set(classifiers.kept().image_size)
 
 
 _REFUSED_ELSEWHERE = ("input.root", "input.stage", "rate")  # where empty, with what they should be

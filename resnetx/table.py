@@ -2,9 +2,9 @@
 
 import html
 import io
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 import msgspec
 
@@ -13,6 +13,7 @@ from resnetx.errors import ConfigError
 if TYPE_CHECKING:
     import pandas as pd
 
+S = TypeVar("S")
 T = TypeVar("T")
 ROWS_OF_REPR, COLUMNS_OF_REPR = 10, 8  # `.table()` has them all
 
@@ -61,10 +62,53 @@ class Table:
         return f"<table><tr>{head}</tr>{''.join(f'<tr>{row}</tr>' for row in rows)}</table>"
 
 
+ONLY_WITH_ALL, ALWAYS = 0, 9  # importance of columns; those between go where there is no room, the lowest first
+
+
+@dataclass(frozen=True)
+class Column(Generic[T]):
+    """A column of one kind of row, said once: screens, notebooks and legends read it here."""
+
+    heading: str  # with ">" before it right-aligned, with "~" prose
+    cell: Callable[[T], str]
+    importance: int = ALWAYS
+    help: str = ""  # a sentence for the legend
+
+    def of(self, inner: Callable[[S], T]) -> "Column[S]":
+        """The same column for rows in which those of its own kind are."""
+        return Column(self.heading, lambda row: self.cell(inner(row)), self.importance, self.help)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a record answers: sentences of which the first stands alone, and the table that its screen shows."""
+
+    sentences: Sequence[str]
+    table: Table | None = None
+
+
+def as_shown(columns: Sequence[Column[T]], rows: Iterable[T]) -> Table:
+    """The columns that a screen shows of rows, as it words them; those that say the same of all rows tell nothing."""
+    rows = list(rows)
+    cells = {column: [column.cell(row) for row in rows] for column in columns if column.importance > ONLY_WITH_ALL}
+    telling = [column for column in cells if len(rows) < 2 or len(set(cells[column])) > 1]
+    headings = [column.heading.lstrip(">~") for column in telling]
+    return Table(headings, [list(row) for row in zip(*(cells[column] for column in telling), strict=True)])
+
+
+# What says what a record answers, its class by name: `resnetx.api.answers` fills it, and loads each when it is asked.
+ANSWERS: dict[str, Callable[[Any], Answer]] = {}
+
+
 class Tabular:
     """What can be seen as rows."""
 
     __slots__ = ()
+
+    def answer(self) -> Answer | None:
+        """What it answers, as the screen has it; None for what is a table alone."""
+        answer = ANSWERS.get(type(self).__name__)
+        return answer(self) if answer else None
 
     def rows(self) -> list[Record]:
         """One object for each row: column -> value in base units, None where it is not known."""
@@ -81,12 +125,22 @@ class Tabular:
         return self.table().to_pandas()
 
     def __repr__(self) -> str:
-        table = self.table()
-        shown = Table(table.columns[:COLUMNS_OF_REPR], [row[:COLUMNS_OF_REPR] for row in table.rows[:ROWS_OF_REPR]])
-        return f"{type(self).__name__}, {len(table.rows)} rows x {len(table.columns)} columns\n{shown}"
+        answer = self.answer()
+        if answer is None:
+            table = self.table()
+            shown = Table(table.columns[:COLUMNS_OF_REPR], [row[:COLUMNS_OF_REPR] for row in table.rows[:ROWS_OF_REPR]])
+            return f"{type(self).__name__}, {len(table.rows)} rows x {len(table.columns)} columns\n{shown}"
+        table = answer.table or Table([], [])
+        shown = Table(table.columns, table.rows[:ROWS_OF_REPR])
+        more = [f"... {len(table.rows)} rows"] * (len(table.rows) > ROWS_OF_REPR)
+        return "\n".join([*answer.sentences, *([f"{shown}"] if table.rows else []), *more])
 
     def _repr_html_(self) -> str:
-        return self.table()._repr_html_()
+        answer = self.answer()
+        if answer is None:
+            return self.table()._repr_html_()
+        said = "".join(f"<p>{html.escape(sentence)}</p>" for sentence in answer.sentences)
+        return said + (answer.table._repr_html_() if answer.table else "")
 
 
 class Records(Tabular, Sequence[T], Generic[T]):

@@ -49,7 +49,7 @@ from resnetx.settings.files import given_path
 from resnetx.settings.table import tagged
 from resnetx.settings.verbs import VERBS, group_of
 from resnetx.study import Point
-from resnetx.table import Record, Records
+from resnetx.table import Answer, Record, Records
 from resnetx.transports import Way
 
 WORKLOADS = ("study", "model", "image_size", "precision", "strategy")  # what decides on the messages of a workload
@@ -61,6 +61,12 @@ ITERATIONS = 20  # timed ones of every size, where `iterations` is not set
 
 class Benches(Records[BenchRecord]):
     """What benches measured, one record for each number of ranks."""
+
+    def answer(self) -> Answer:
+        """How fast collectives are, as `bench` shows it."""
+        from resnetx.reporting.bench_answer import shown_benches
+
+        return shown_benches(list(self))
 
     def rows(self) -> list[Record]:
         """A row for each collective and size, and for each copy; bandwidths of collectives are those of nccl-tests."""

@@ -15,7 +15,7 @@ def run_line(record: RunRecord, twin: str | None = None) -> str:
     elif request.strategy.kind != "bucket" and twin != "alone":
         point += f", strategy={request.strategy.kind}"
     point += "".join(f", {name}={value}" for name, value in request.env.items())
-    point += f", devices={request.devices}" * bool(request.devices) + f", twin {twin}" * bool(twin)
+    point += f", devices={request.devices}" * bool(request.devices) + f", control run {twin}" * bool(twin)
     if record.images_per_s is None or record.iterations_per_s is None:
         return f"{point}: {record.outcome}: {record.reason}"
     rate = f"{si(record.images_per_s)} images/s, {si(record.iterations_per_s)} iterations/s"

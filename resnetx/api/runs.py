@@ -1,7 +1,7 @@
 """What the verbs that measure share: the file and the folder of a run, and what is said of its variables and copies."""
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic
@@ -12,11 +12,15 @@ from resnetx.config import RunSettings
 from resnetx.errors import ConfigError
 from resnetx.host import node_name
 from resnetx.launching import Launch
+from resnetx.loading import is_folder
 from resnetx.measure.launch import turn
 from resnetx.measure.study.trackers import Copies
 from resnetx.prediction.replay import replayed_step
 from resnetx.record import SCHEMA, BenchRequest, Ended, ReplayedStep, RunFile, RunFolder, TaskFile, TaskRecord
 from resnetx.request import Request
+from resnetx.settings.table import TABLE
+from resnetx.settings.verbs import group_of
+from resnetx.study import Point
 from resnetx.variables import check_file_variables, opening, unlisted
 
 
@@ -67,6 +71,21 @@ def machine_name(launch: Launch | None) -> str:
 def run_folder(results: Path, verb: str, slug: str, node: str | None = None) -> RunFolder:
     """A new folder for a run that belongs to no study; `node`: where it ran, unless it is this one."""
     return RunFolder(new_folder(results / (node or node_name()) / verb, slug))
+
+
+def with_input(point: Mapping[str, object]) -> Point:
+    """A point that does not say where images come from: synthetic ones, where the folder of real ones is missing."""
+    told = any(group_of(key) in ("input", "launcher", "study") for key in point)
+    return {**point} if told or is_folder(_IMAGES) else {**point, "input": "synthetic"}
+
+
+def note_input(settings: Mapping[str, object]) -> None:
+    """Says that images are synthetic, where nobody has asked for such."""
+    if "input" in with_input(settings) and "input" not in settings:
+        progress.note(f"no images in {_IMAGES} (`resnetx images` makes some): synthetic ones are used", warning=True)
+
+
+_IMAGES = Path(TABLE["input.root"].default)
 
 
 def announce(requests: Iterable[Request | BenchRequest]) -> None:

@@ -8,9 +8,10 @@ from resnetx import progress
 from resnetx.errors import ConfigError
 from resnetx.record import RunSummary, StudyFolder
 from resnetx.reporting.study import export, results
+from resnetx.reporting.study.answer import shown_study
 from resnetx.reporting.study.points import StudyPoint, study_points
 from resnetx.reporting.study.results import Results
-from resnetx.table import Record, Tabular
+from resnetx.table import Answer, Record, Tabular
 
 
 @dataclass(frozen=True, repr=False)
@@ -36,6 +37,10 @@ class MeasuredStudy(Tabular):
         requests = [point.result.request for point in self.points]
         keys = {key for request in requests for key in (request.key, *(twin.key for twin in request.twins.values()))}
         return [run for run in self.results.runs if run.key in keys and run.outcome in ("failed", "timeout", "oom")]
+
+    def answer(self) -> Answer:
+        """How far its workloads scale, as `sweep` shows it."""
+        return shown_study(self.points, self.results.study.node)
 
     def rows(self) -> list[Record]:
         """A row for each point."""

@@ -243,9 +243,7 @@ def _left_undone(undone: list[PlannedRun]) -> str:
     counts = Counter(run.twin or "point" for run in undone if run.task.repeat > 1 or run.twin)
     first = sum(run.task.repeat == 1 and not run.twin for run in undone)
     parts = [f"points without any run: {first}"] * bool(first)
-    parts += [
-        f"{'repeats' if what == 'point' else f'runs of the twin {what}'}: {count}" for what, count in counts.items()
-    ]
+    parts += [f"{'repeats' if what == 'point' else f'control runs {what}'}: {count}" for what, count in counts.items()]
     return f"not run ({', '.join(parts)}); start it again to continue"
 
 

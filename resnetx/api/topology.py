@@ -88,7 +88,7 @@ def answers(files: Sequence[keywords.Text], settings: Mapping[str, object]) -> l
         return [Paired(each, wanted.transport, _sizes(wanted)) for each in machines]
     if wanted.out:
         topology_drawings.write([topology_drawings.of_system(each) for each in machines], Path(wanted.out))
-    return [Described(machines, wanted.transport)]
+    return [Described(machine, wanted.transport) for machine in machines]
 
 
 def _asked(given: Point) -> keywords.TopologyFields:

@@ -44,6 +44,8 @@ def execute(run_file: keywords.Text | None, settings: Mapping[str, object]) -> K
     if path is not None:
         check_file(task, path, lambda: check(task.request))
     announce([task.request])
+    if path is None:
+        runs.note_input(settings)
     if task.request.measure == "equality":
         raise ConfigError("measure=equality: use `resnetx verify`")
     trackers.check(task.tracker)
@@ -82,7 +84,8 @@ def task_of(path: Path | None, given: Point, gpus: int | None = None) -> tuple[R
             raise ConfigError(f"{next(written(given))}: a run file is complete; edit it, or give settings without it")
         return read_task(path, RunFile), Path("results")
     by_torchrun = {} if gpus is None else {"gpus": gpus}
-    tree = compose(one_point({**VERBS["train"].own, **by_torchrun, **given}, "`resnetx sweep` runs several"))
+    one = one_point({**VERBS["train"].own, **by_torchrun, **given}, "`resnetx sweep` runs several")
+    tree = compose(one if by_torchrun else runs.with_input(one))
     from resnetx.measure.machine.visible_gpus import gpus_here
 
     # Who share the cores of a node: the ranks that torchrun has started, or else one for each GPU.

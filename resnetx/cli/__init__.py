@@ -14,6 +14,7 @@ import signal
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NoReturn
 
@@ -22,7 +23,7 @@ from resnetx.cli.help import VerbHelp, overview
 from resnetx.cli.lazy_words import is_system, settings_in
 from resnetx.errors import ConfigError
 from resnetx.settings.files import names, path_at_home, searching
-from resnetx.settings.verbs import CFG, INSTEAD, VERBS, WITHOUT_JSON, reads, refuse_unread
+from resnetx.settings.verbs import CFG, INSTEAD, QUIET, VERBS, WITHOUT_JSON, reads, refuse_unread
 from resnetx.settings.words import key_of
 
 if TYPE_CHECKING:
@@ -168,6 +169,7 @@ def _as_typed(words: Sequence[str], taken: Iterable[str]) -> list[str]:
 
 def _verb(name: str, options: argparse.Namespace, words: list[str]) -> int:
     """One verb with its words: settings (key=value) and paths. Settings that it does not read are rejected first."""
+    words = _as_settings(name, _joined(words))
     overrides = [word for word in words if OVERRIDE.match(word)]
     paths = [word for word in words if not OVERRIDE.match(word)]
     _refuse_words(name, paths, words)
@@ -189,13 +191,45 @@ def _verb(name: str, options: argparse.Namespace, words: list[str]) -> int:
         return _act(name, options, [Path(path_at_home(word)) for word in paths], settings_in(overrides, name))
 
 
+def _joined(words: Sequence[str]) -> list[str]:
+    """The words, in which a list that a shell took apart at its blanks is one again: `gpus=[1, 2]`."""
+    whole: list[str] = []
+    open_ = 0  # brackets of the last word
+    for word in words:
+        if open_ > 0 and not OVERRIDE.match(word):
+            whole[-1] += word
+        else:
+            whole.append(word)
+        opened = OVERRIDE.match(whole[-1])
+        open_ = (
+            sum(whole[-1].count(each) for each in "[{") - sum(whole[-1].count(each) for each in "]}") if opened else 0
+        )
+    return whole
+
+
+def _as_settings(verb: str, words: Sequence[str]) -> list[str]:
+    """The words, in which a flag that is a setting's name is that setting, `systems=gx8` of `--systems gx8`."""
+    from resnetx.cli.unforeseen import complain
+
+    settings, left = [], list(words)
+    while left:
+        word = left.pop(0)
+        if setting := _as_setting(verb, word, left):
+            complain(f"{word} is read as {setting}: settings are written without dashes")
+            if "=" not in word:
+                left.pop(0)
+        settings.append(setting or word)
+    return settings
+
+
 def _act(name: str, options: argparse.Namespace, paths: list[Path], asked: "Point") -> int:
     """What the verb does, with its screens."""
     from resnetx import progress
     from resnetx.cli import show
 
     show.begin(options)
-    with progress.reporting_to(show.Terminal()):
+    quiet = getattr(options, "quiet", False)
+    with nullcontext() if quiet else progress.reporting_to(show.Terminal()):
         if getattr(options, CFG, None) is not None:
             from resnetx.cli.configuration import show_configuration
 
@@ -216,13 +250,11 @@ def _refuse_words(verb: str, others: Sequence[str], words: Sequence[str]) -> Non
             continue
         if word in ("-m", "--multirun"):
             raise ConfigError(f"{word}: not supported; use `resnetx sweep` with lists: gpus=1,2,4,8")
-        if word.startswith("--") and (setting := _as_setting(verb, word, words)):
-            raise ConfigError(f"{word}: settings are written without dashes, with =: write {setting}")
         if word.startswith("-"):
             flags = [*VERBS[verb].flags, *["config-dir"] * VERBS[verb].has_choices, "help"]
             known = ", ".join(f"--{flag}" for flag in flags)
             raise ConfigError(f"{word}: `resnetx {verb}` has no such flag; it has {known}")
-        torn = word.startswith(",") or before.endswith(",") or before.count("[") > before.count("]")
+        torn = word.startswith(",") or before.endswith(",")
         if torn and OVERRIDE.match(before):
             raise ConfigError(f"{before} {word}: write a list as one word, without blanks: {key_of(before)}=A,B")
         if word.startswith("=") or (OVERRIDE.fullmatch(before) and before.endswith("=")):
@@ -234,16 +266,15 @@ def _refuse_words(verb: str, others: Sequence[str], words: Sequence[str]) -> Non
         raise ConfigError(f"{others[0]}: `resnetx {verb}` takes no path; settings are written key=value")
 
 
-def _as_setting(verb: str, flag: str, words: Sequence[str]) -> str:
-    """A flag as the setting that is meant, `systems=gx8` of `--systems gx8`; "" where the verb reads none such."""
+def _as_setting(verb: str, flag: str, following: Sequence[str]) -> str:
+    """A flag as the setting that is meant; "" where the verb reads none such, or nothing says its value."""
     name, given, value = flag.lstrip("-").partition("=")
     key = name.replace("-", "_")
-    if not reads(VERBS[verb].settings, key) or key not in names():
+    if not flag.startswith("--") or not reads(VERBS[verb].settings, key) or key not in names():
         return ""
     if not given:
-        place = words.index(flag) + 1
-        value = words[place] if place < len(words) and not OVERRIDE.match(words[place]) else "VALUE"
-    return f"{key}={value}"
+        value = following[0] if following and not OVERRIDE.match(following[0]) else ""
+    return f"{key}={value}" if value else ""
 
 
 def _refuse_flags(options: argparse.Namespace) -> None:
@@ -268,16 +299,15 @@ def _parser(everything: bool = False) -> argparse.ArgumentParser:
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", title="verbs")
     for name, verb in VERBS.items():
         usage = f"resnetx {name} {f'[{verb.paths}] ' if verb.paths else ''}[--flag ...] [key=value ...]"
-        about = f"resnetx {name}: {verb.about}."
-        own = verbs.add_parser(
-            name, help=verb.about, description=about, usage=usage, add_help=False, allow_abbrev=False
-        )
+        own = verbs.add_parser(name, help=verb.about, usage=usage, add_help=False, allow_abbrev=False)
         own.add_argument("-h", "--help", action=VerbHelp, verb=name, everything=everything)
         for flag, meaning in verb.flags.items():
             if flag == CFG:
                 own.add_argument("--cfg", "-c", metavar="job", help=meaning)
             else:
                 own.add_argument(f"--{flag}", action="store_true", help=meaning)
+        if "json" in verb.flags:
+            own.add_argument("--quiet", "-q", action="store_true", help=QUIET)
         if verb.has_choices:
             own.add_argument("--config-dir", "-cd", action="append", type=Path, metavar="FOLDER", help=CONFIG_DIR)
         taken = own.add_argument("words", nargs="*", help=argparse.SUPPRESS)

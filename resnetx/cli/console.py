@@ -4,6 +4,7 @@ Names and texts in records, studies and traces come from anywhere. A terminal wo
 screen, set its title, show a line as another one), so these are shown written out: `\\x1b`.
 """
 
+import os
 from collections.abc import Iterable
 from typing import Any
 
@@ -19,7 +20,9 @@ class Console(_RichConsole):
     """rich's console without markup; a closed pipe is not an error (`cli` then exits silently)."""
 
     def __init__(self, **more: Any) -> None:
-        super().__init__(highlight=False, markup=False, **more)
+        # COLUMNS=0 is no limit (`prose`); rich would print nothing in so many.
+        environment = {name: value for name, value in os.environ.items() if (name, value) != ("COLUMNS", "0")}
+        super().__init__(highlight=False, markup=False, _environ=environment, **more)
 
     def on_broken_pipe(self) -> None:
         raise BrokenPipeError

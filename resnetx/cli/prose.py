@@ -1,8 +1,8 @@
 """Prose laid out as lines of a terminal: broken between words, never inside one and never inside `back-ticks`, so that
 what a reader copies (a path, a command) stays in one piece. A number stays with its unit.
 
-A width of None has no limit. It is that of a file or a pipe: a program reads whole sentences, whatever the terminal
-that started it.
+Where there is no terminal there are 80 columns, so that a pipe and a log read as a terminal does. COLUMNS=N sets
+another number, COLUMNS=0 no limit: a width of None, in which every sentence and row is a line.
 """
 
 import os
@@ -13,18 +13,19 @@ from typing import IO
 from resnetx.units import whole
 
 WIDEST = 100  # columns: longer lines are hard to read, however wide the terminal is
+PIPE = 80  # columns of what is no terminal
 _NO_BREAK = "\N{NO-BREAK SPACE}"
 
 
 def width_of(stream: IO[str]) -> int | None:
-    """Columns of the terminal that a stream is read on; None where it is none."""
+    """Columns for a stream: those of COLUMNS, of its terminal, or as many as a pipe has; None: there is no limit."""
+    chosen = os.environ.get("COLUMNS", "")
+    if chosen.isdecimal():
+        return int(chosen) or None
     try:
-        if not stream.isatty():
-            return None
-        chosen = os.environ.get("COLUMNS", "")
-        return int(chosen) if chosen.isdecimal() else os.get_terminal_size(stream.fileno()).columns or None
+        return (os.get_terminal_size(stream.fileno()).columns if stream.isatty() else 0) or PIPE
     except (ValueError, OSError):  # a stream that is closed, or has no file
-        return None
+        return PIPE
 
 
 def wrapped(text: str, width: int | None, indent: int = 0) -> str:

@@ -40,12 +40,14 @@ def lay_out(
     width: int | None = None,
     least: Sequence[str] = (),
     whole: bool = False,
+    differing: bool = False,
 ) -> TableLayout:
     """Tables (title -> rows) of which the columns stand below each other, in a width; None: there is no limit.
 
     A heading that starts with ">" is that of a right-aligned column, one with "~" that of prose, which is the last one.
     `least`: headings of columns that may be left out, the least important one first; columns of the same heading go
-    together. `whole`: none is left out, and lines may be wider. A column without any cell is no column.
+    together. `whole`: none is left out, and lines may be wider. `differing`: a column that says the same in all rows
+    has no place even where there is room. A column without any cell is no column.
     """
     headings = [column.lstrip(">~") for column in columns]
     rows = [row for table in tables.values() for row in table]
@@ -57,7 +59,7 @@ def lay_out(
     if prose is not None:
         widths[prose] = min(widths[prose], _PROSE)
     room = None if whole else width
-    places, alike = _differing(filled, rows, widths, room)
+    places, alike = _differing(filled, rows, widths, 0 if differing and not whole else room)
     kept = _fitting(places, headings, widths, room, least)
 
     def line(chosen: Sequence[int], cells: Sequence[str]) -> str:

@@ -24,7 +24,7 @@ from resnetx.study import Point
 
 MAX_BRACKETS = 10_000  # of a word: a list of as many lists of devices
 MAX_RANGE = 10_000  # numbers of a range
-_RANGE = re.compile(r"(\d{1,9})\.\.(\d{1,9})")
+_RANGE = re.compile(r"(\d{1,9})(?:\.\.|-)(\d{1,9})")
 # Of a map, by the type of its keys: numbers have numbers.
 _PAIRS = {int: re.compile(r"\d+:[+-]?[\d.]+([eE][+-]?\d+)?"), str: re.compile(r"[\w.-]+:[^:/]+")}
 
@@ -97,11 +97,6 @@ def _bracketed(word: str, verb: str | None) -> str:
     if types.takes_sets(key) and "+" in value:
         sets = ",".join(f"[{','.join(item.split('+'))}]" for item in items)
         return f"{key}=[{sets}]"
-    if types.takes_counts(key) and (found := re.fullmatch(r"(\d+)-(\d+)", value)):
-        first, last = found.groups()
-        raise ConfigError(
-            f"{word}: a list is written {key}={first},{last}, and every number between {key}={first}..{last}"
-        )
     ranged = types.takes_counts(key) and any(map(_RANGE.fullmatch, items))
     if len(items) == 1 and not ranged:
         return word

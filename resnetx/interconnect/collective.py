@@ -175,9 +175,8 @@ class CollectivePlan:
             return "Not calibrated: from the rates of links and the fixed times in the library's source."
         if not calibration.covers(size_bytes):
             return f"Not calibrated at this size, which is below those of {calibration.source}."
-        held_out = (
-            f"held-out error {calibration.held_out_error:.1%}" if calibration.judged else "too few to hold any out"
-        )
+        off = f"{calibration.held_out_error:.1%} off what the fit leaves out"
+        held_out = off if calibration.judged else "too few to leave any out"
         return f"Calibrated from {calibration.points} points of {calibration.source}; {held_out}."
 
     def _unused_fractions(self) -> list[str]:

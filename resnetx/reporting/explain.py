@@ -15,10 +15,13 @@ from typing import Any, Literal, get_args
 import msgspec
 
 from resnetx.record.prediction import PredictedPoint, Prediction
+from resnetx.reporting.compare.accuracy import AlikeCases
+from resnetx.reporting.compare.matched_points import alike_requests
 from resnetx.reporting.predicted_answer import identity, predicted_curves, ranks
 from resnetx.reporting.study.lost_time import MeasuredPartName
 from resnetx.reporting.study.points import StudyPoint
 from resnetx.request import Request
+from resnetx.units import to_interval
 
 BOTH: MeasuredPartName = "communication and waiting"
 ORDER: tuple[MeasuredPartName, ...] = get_args(MeasuredPartName)
@@ -29,8 +32,8 @@ _OF_PREDICTIONS: dict[str, MeasuredPartName] = {
     "waiting": "waiting",
 }  # all others are the rest
 FEWEST_STEPS, MOSTLY = 5, 0.8  # of an instrumented run: a rank that is last in so many of them is named
-# Settings that may differ between two sides of one case, and are then evidence.
-_MAY_DIFFER = {"input", "env", "clock", "measure", "steps", "windows", "warmup", "devices", "threads"}
+# Settings that two sides of one case may differ in, and that are no evidence: how long was measured.
+_NO_EVIDENCE = {"measure", "steps", "windows", "warmup", "seed"}
 
 
 @dataclass(frozen=True)
@@ -157,14 +160,12 @@ def alone(side: Side) -> Explained:
 
 
 def explained(a: Sequence[Side], b: Sequence[Side]) -> list[Explained]:
-    """Every case that both have, in the order of A."""
-    pairs = ((one, other) for one in a for other in b if _case(one.request) == _case(other.request))
-    return [_explained(one, other) for one, other in pairs]
-
-
-def _case(request: Request) -> dict[str, Any]:
-    settings = msgspec.to_builtins(request)
-    return {name: value for name, value in settings.items() if name not in _MAY_DIFFER}
+    """Every case that both have, in the order of A: cases that `compare` finds alike, too."""
+    if {side.kind for side in (*a, *b)} == {"measured"}:
+        alike = alike_requests([side.request for side in a], [side.request for side in b])
+        return [_explained(one, other) for one in a for other in b if (one.request.key, other.request.key) in alike]
+    others = AlikeCases((side.request, side) for side in b)
+    return [_explained(one, other) for one in a for other in others.of(one.request)]
 
 
 def _explained(a: Side, b: Side) -> Explained:
@@ -212,10 +213,82 @@ def _differences(a: Request, b: Request) -> list[str]:
     return [
         f"{name}: {_word(of_a.get(name))} in A, {_word(of_b.get(name))} in B"
         for name in of_a
-        if of_a.get(name) != of_b.get(name) and name in _MAY_DIFFER - {"measure", "steps", "windows", "warmup"}
+        if of_a.get(name) != of_b.get(name) and name not in _NO_EVIDENCE
     ]
 
 
 def _word(value: Any) -> str:
     kind = value.get("kind") if isinstance(value, dict) else None
     return str(kind or value)
+
+
+# ---- the answer -----------------------------------------------------------------------------------------------------
+
+LEAST_s = 5e-5  # that a difference is printed of
+NAMED = 0.1  # of the whole difference: parts with as much are named in the sentence
+
+
+def explained_answer(found: Sequence[Explained]) -> list[str]:
+    """The case that differs most, or of one side loses most; and how many there are."""
+    first = max(found, key=weight)
+    outside = sum(each.outside for each in found)
+    more = f"Of {len(found)} cases, this one differs most; {outside} lie outside of their intervals."
+    return [explained_case(first), *[more] * (len(found) > 1 and first.b_step_s is not None)]
+
+
+def explained_case(each: Explained) -> str:
+    """One case in a sentence."""
+    return _alone(each) if each.b_step_s is None else _beside(each, each.b_step_s)
+
+
+def _alone(each: Explained) -> str:
+    kind = each.a.capitalize()
+    useful = useful_share(each)
+    lost = "" if not useful else f", {useful:.0%} of it useful"
+    return f"{kind}: a step of {each.case} takes {_step(each.a_step_s, each.a_interval_s)}{lost}."
+
+
+def useful_share(each: Explained) -> float | None:
+    """Which share of the step of A is useful, where that is known."""
+    time_s = next((part.a_s for part in each.parts if part.name == "useful"), None)
+    return None if time_s is None else time_s / each.a_step_s
+
+
+def _beside(each: Explained, b_step_s: float) -> str:
+    """ "A step of ...: 165 ms (151 to 180) predicted in A, 204 ms (194 to 234) measured in B: ..."."""
+    a, b = (_step(*side) for side in ((each.a_step_s, each.a_interval_s), (b_step_s, each.b_interval_s)))
+    within = "outside of that" if each.outside else "they agree"
+    more_s = b_step_s - each.a_step_s
+    sentence = f"A step of {each.case}: {a} {each.a} in A, {b} {each.b} in B: {within}."
+    parts = [part for part in each.parts if part.more_s is not None and part.more_s * more_s > NAMED * more_s**2]
+    if each.outside and parts:
+        named = ", ".join(
+            f"{ms_text(abs(part.more_s or 0.0))} {part.name}"
+            for part in sorted(parts, key=lambda part: -abs(part.more_s or 0.0))
+        )
+        rest_s = abs(more_s - sum(part.more_s or 0.0 for part in parts))
+        named += f", {ms_text(rest_s)} in other parts" * (rest_s >= LEAST_s)
+        sentence += f" Of the {ms_text(abs(more_s))} ms that it is {'longer' if more_s > 0 else 'shorter'}: {named}."
+    return sentence
+
+
+def _step(step_s: float, interval_s: Sequence[float] | None) -> str:
+    if interval_s is None:
+        return f"{ms_text(step_s)} ms"
+    value, low, high = to_interval(step_s * 1e3, *(end * 1e3 for end in interval_s))
+    return f"{value} ms ({low} to {high})"
+
+
+def ms_text(time_s: float | None) -> str:
+    return "?" if time_s is None else f"{time_s * 1e3:,.1f}"
+
+
+def signed_ms(time_s: float) -> str:
+    return f"{time_s * 1e3:+,.1f}"
+
+
+def weight(each: Explained) -> float:
+    """How much of the step differs; of one side alone, how much of it is lost."""
+    if each.b_step_s is not None:
+        return abs(each.b_step_s - each.a_step_s) / each.a_step_s
+    return sum(part.a_s or 0.0 for part in each.parts if part.name != "useful") / each.a_step_s

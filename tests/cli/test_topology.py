@@ -173,6 +173,9 @@ def test_without_words_the_systems_are_named(run, objects):
 
 def test_a_system_is_a_matrix_and_ways_and_nothing_is_written(run, tmp_path):
     status, out, err = run("systems=[gx8]")
+    assert (status, err, "GPU0  X" in out) == (0, "", False)
+    assert "more: who is linked to whom" in out
+    status, out, err = run("systems=[gx8]", "--all")
     assert (status, err) == (0, "")
     assert "GPU0  X     PIX   PIX   PIX   PHB" in out
     assert "gpu0 riser0 cpu0 riser1 gpu4" in out
@@ -430,7 +433,7 @@ def steered_file(tmp_path):
 
 
 def test_a_steered_system_is_shown_with_its_directions_and_its_switch(run, steered_file):
-    status, out, _ = run(steered_file)
+    status, out, _ = run(steered_file, "--all")
     assert status == 0
     rows = {line.split()[0]: line.split()[1:5] for line in out.splitlines() if line.startswith("GPU") and "NV" in line}
     assert (rows["GPU0"], rows["GPU1"], rows["GPU3"]) == (

@@ -82,7 +82,6 @@ def test_text_stays_text(word, text):
         (["gpus=1,"], "gpus=1,: nothing beside a comma; write a list as one word, gpus=A,B"),
         (["gpus=8..1"], "expected a range upwards"),
         (["gpus=1..99999999"], "expected a range upwards of at most 10,000 numbers"),
-        (["gpus=1-8"], "gpus=1-8: a list is written gpus=1,8, and every number between gpus=1..8"),
         (["rate=32:195", "rate=64:219"], "rate is given twice; several values are one word, rate=32:195,64:219"),
         (["what_if.bandwidth=pcie3:2", "what_if.bandwidth=nvlink:2"], "is given twice; several values are one word"),
         (["env.OMP_PLACES={0:4},{4:4}"], "write several values as env.OMP_PLACES=[A,B], or a text in quotes"),
@@ -134,19 +133,16 @@ def test_words_that_argparse_leaves_are_those_that_were_typed(words, taken, type
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["predict", "systems=[gx8,", "dgx1-p100]"], "write a list as one word, without blanks: systems=A,B"),
+        (["predict", "systems=[gx8,", "dgx1-p100", "gpus=1"], "a bracket is not closed: write a list as one word"),
         (
             ["predict", "systems=gx8", "gpus=1", ",", "2"],
             "gpus=1 ,: write a list as one word, without blanks: gpus=A,B",
         ),
         (["predict", "systems=gx8", "gpus=1", ",2"], "gpus=1 ,2: write a list as one word, without blanks: gpus=A,B"),
         (["predict", "systems=gx8,", "dgx1-p100"], "write a list as one word, without blanks: systems=A,B"),
-        (["predict", "--systems", "gx8"], "--systems: settings are written without dashes, with =: write systems=gx8"),
-        (["train", "--batch-size", "32"], "write batch_size=32"),
-        (["train", "--batch-size=32"], "write batch_size=32"),
-        (["train", "--gpus"], "write gpus=VALUE"),
+        (["train", "--gpus"], "--gpus: `resnetx train` has no such flag; it has --json"),
         (["--gpus", "2", "train"], "invalid|no such verb|gpus"),
-        (["predict", "systems=gx8", "gpus=16"], "gpus=16: gx8 has 8 GPUs; use nodes=2"),
+        (["predict", "systems=gx8", "gpus=16"], "gpus=16: gx8 has 8 GPUs; several of it: nodes=2 network=edr100"),
         (["predict", "systems=gx8", "devices=0,9"], "devices=0,9: gx8 has 8 GPUs, 0 to 7"),
         (["lab", "systems=gx8", "scale=100", "bench"], "bench: put -- before it"),
         (["sweep", "twins=[]"], "twins=[]: expected a whole number, 0 for none"),
@@ -160,6 +156,29 @@ def test_a_mistake_is_answered_with_what_to_write(words, sentence, capsys):
     shown = capsys.readouterr().err
     assert any(part in shown for part in sentence.split("|"))
     assert len(shown.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--systems", "gx8", "--batch-size=64", "gpus=1-2"],
+        ["systems=[", "gx8]", "batch_size=64", "gpus=[1,", "2]"],
+    ],
+)
+def test_what_has_one_meaning_only_is_taken(words, capsys):
+    assert main(["predict", "gx8", "model=alexnet", "batch_size=64", "gpus=1,2"]) == 0
+    wanted = capsys.readouterr().out
+    assert main(["predict", "model=alexnet", *words]) == 0
+    shown = capsys.readouterr()
+    assert shown.out == wanted
+    assert ("--systems is read as systems=gx8" in shown.err) == (words[0] == "--systems")
+
+
+def test_a_classifier_of_torchvision_goes_by_its_own_name(capsys):
+    assert main(["describe", "model=resnet50", "batch_size=64", "-q"]) == 0
+    named = capsys.readouterr().out
+    assert main(["describe", "model=torchvision", "model.name=resnet50", "batch_size=64", "-q"]) == 0
+    assert capsys.readouterr().out == named != ""
 
 
 @pytest.mark.parametrize("verb", ["predict", "lab"])

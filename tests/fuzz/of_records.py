@@ -118,7 +118,7 @@ def _show_study(found: Results, path: Path) -> None:
         table.records()
     platform([found])
     if seldom(path):
-        show_study.study("a study", "", "a node", points)
+        show_study.study("a study", "", points)
         show_study.limits(points)
         page._html([found], points, [], [])
 

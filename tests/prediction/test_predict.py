@@ -187,7 +187,10 @@ def test_speedups_are_over_one_gpu_and_points_beyond_the_system_are_refused():
     two, sixteen = (answer.point for answer in answers)
     assert two.speedup == pytest.approx(2 * 7.0 / 7.5, rel=1e-6)
     assert two.baseline_gpus == 1
-    assert (sixteen.outcome, sixteen.reason) == ("refused", "gpus=16: dgx-h200 has 8 GPUs; use nodes=2")
+    assert (sixteen.outcome, sixteen.reason) == (
+        "refused",
+        "gpus=16: dgx-h200 has 8 GPUs; several of it: nodes=2 network=edr100",
+    )
 
 
 def paper(gpus, batch_size=512, **changed):

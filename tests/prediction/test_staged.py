@@ -17,6 +17,7 @@ from resnetx.prediction.scenario import Fabric
 from resnetx.prediction.staged import CLASSES, fitted, measured_paths
 from resnetx.record.files import read
 from resnetx.record.prediction import Prediction
+from resnetx.reporting.predicted_answer import prediction_answer
 from resnetx.reporting.systems.leader_counts import leader_counts
 from resnetx.units import to_interval
 
@@ -87,8 +88,8 @@ def test_records_screens_and_comparisons_bear_open_points(tmp_path, capsys, monk
     told = " ".join(capsys.readouterr().out.split())
     low, high = (512 / end for end in reversed(eight.interval_s))
     _, slow, fast = to_interval(high, low, high)
-    assert f"8 open {slow} to {fast}" in told
-    assert eight.open in told
+    assert f"8 ? {slow} to {fast}" in told
+    assert eight.open in prediction_answer(made)[1]
 
 
 def test_all_reduces_on_2_and_4_gpus_show_the_class():

@@ -33,8 +33,8 @@ def test_the_parts_of_the_quickstart_sum_to_its_step(quickstart):
 
 def test_the_sentence_names_only_what_the_runs_show(quickstart):
     assert study_answer(study_points([quickstart]), "cpu-2core") == (
-        "Measured on cpu-2core: 2 ranks train ResNet/1 1.64 times (1.41 to 1.79) as fast as one rank, 82% of ideal. "
-        "Of the 18% lost, input takes 10 (6 to 26); the rest is not resolved by 6 repeats."
+        "Measured on cpu-2core: 2 ranks on CPU cores train ResNet/1 1.64 times (1.41 to 1.79) as fast as one rank, "
+        "82% of ideal. Of the 18% lost, input takes 10 (6 to 26); the rest is not resolved by 6 repeats."
     )
 
 

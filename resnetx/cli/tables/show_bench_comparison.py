@@ -16,17 +16,6 @@ def comparison(found: BenchComparison) -> None:
     """B over A."""
     for letter, bench in (("A", found.a), ("B", found.b)):
         show.line(f"{letter}: {', '.join(bench.libraries) or 'a bench'} ({bench.path})")
-    least, most = (size_text(size) for size in found.band_bytes)
-    for mean in found.means:
-        where = ", ".join(filter(None, (f"{mean.gpus} GPUs" if mean.gpus else "", mean.pair_class)))
-        said = f"{mean.what} ({where}): B is {mean.ratio:.2f} times as fast as A from {least} to {most}"
-        show.say(f"{said}, the geometric mean of {mean.sizes} sizes.")
-    if not (found.collectives or found.cells):
-        show.say("The two have no operation at the same size, so that nothing can be compared.")
-    for crossing in found.crossings:
-        where = ", ".join(filter(None, (f"{crossing.gpus} GPUs" if crossing.gpus else "", crossing.pair_class)))
-        at = size_text(round(crossing.at_bytes))
-        show.say(f"{crossing.what} ({where}): {crossing.ahead_above} is ahead from about {at} on.")
     _ratios("Collectives", found.collectives)
     _ratios("Pair copies, by class", found.classes)
     _cells(found.cells)
@@ -47,12 +36,12 @@ def _ratios(title: str, ratios: Sequence[BenchRatio]) -> None:
         lines[ratio.what, ratio.gpus, ratio.pair_class].append(ratio)
     for (what, gpus, pair_class), own in lines.items():
         where = ", ".join(filter(None, (f"{gpus} GPUs" if gpus else "", pair_class)))
-        columns = [">size", ">B / A", ">A us", ">B us", ">A GiB/s", ">B GiB/s"]
+        columns = [">size", ">B / A", ">A us", ">B us", ">A GB/s", ">B GB/s"]
         show.say()
         show.table(f"{title}: {what} ({where})", columns, list(map(_row, own)), _NOTE)
 
 
-_NOTE = "B / A: of speed, above 1 B is faster. GiB/s: effective bandwidth, payload over time (2**30 bytes)."
+_NOTE = "B / A: of speed, above 1 B is faster. GB/s: size / time."
 
 
 def _row(ratio: BenchRatio) -> list[str]:
@@ -61,8 +50,8 @@ def _row(ratio: BenchRatio) -> list[str]:
         f"{ratio.ratio:.3f}",
         f"{ratio.a_s * 1e6:,.1f}",
         f"{ratio.b_s * 1e6:,.1f}",
-        f"{ratio.a_GiBps:.3g}",
-        f"{ratio.b_GiBps:.3g}",
+        f"{ratio.size_bytes / ratio.a_s / 1e9:.3g}",
+        f"{ratio.size_bytes / ratio.b_s / 1e9:.3g}",
     ]
 
 

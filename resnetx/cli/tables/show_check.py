@@ -10,16 +10,13 @@ from resnetx.reporting.check.outliers import against, seconds_text
 from resnetx.units import duration, size_text
 
 MOST_SHOWN = 20  # runs of one measure; --all shows all
-PLURALS = {"pair": "pairs", "switch": "switches"}
 
 
 def check(made: Check, folder: CheckFolder) -> None:
-    """The verdict, outliers with causes, what was measured, what was left out."""
-    _verdict(made)
+    """Outliers with causes, what was measured, what was left out."""
     if made.outliers:
-        show.say()
         _outliers(made.outliers)
-    show.say()
+        show.say()
     _measured(made)
     _rule(made)
     for remark in made.remarks:
@@ -27,16 +24,6 @@ def check(made: Check, folder: CheckFolder) -> None:
     for each in made.left_out:
         show.say(f"Left out: {each}.")
     show.line(f"record: {folder.check}")
-
-
-def _verdict(made: Check) -> None:
-    nodes, named = f"{len(made.nodes)} node{'s' * (len(made.nodes) != 1)}", len(made.outlying_nodes)
-    if made.healthy:
-        show.say(f"No outlier among {nodes}.", style="bold")
-        return
-    others = Counter(each.what for each in made.outliers if each.what != "node")
-    more = "".join(f", {PLURALS[what]} that stand out: {count}" for what, count in others.items())
-    show.say(f"{named} of {nodes} {'is an outlier' if named == 1 else 'are outliers'}{more}.", style="bold")
 
 
 def _outliers(found: Sequence[Outlier]) -> None:

@@ -10,6 +10,7 @@ from resnetx.reporting.systems.claims import counted, published
 from resnetx.reporting.systems.explanations import UNEXPLAINED, Causes, advantage, kept, sentence
 
 MISSES = ("miss: cause", "no cause")
+OUTCOMES = {"hit": "agrees", "miss": "DISAGREES", "open": "undecided", "given": "input"}  # in the field's words
 
 
 def claims(checked: Sequence[CheckedClaim]) -> None:
@@ -33,23 +34,38 @@ def claims(checked: Sequence[CheckedClaim]) -> None:
 
 
 def _counts(checked: Sequence[CheckedClaim]) -> None:
-    kinds = ("hit", *MISSES, "open", "given", "not predicted")
     sentences = counted(checked)
+    kinds = Counter(map(_kind, sentences))
+    disagree = sum(kinds[kind] for kind in MISSES)
+    lacking = f", {kinds['not predicted']} are not predicted" * bool(kinds["not predicted"])
+    show.say(
+        f"Of {len(sentences)} statements of Tallent et al. 2017, {kinds['hit']} agree with what is predicted, "
+        f"{disagree} do not ({kinds['no cause']} of them unexplained), {kinds['open']} are not decided by it, "
+        f"{kinds['given']} were inputs{lacking}."
+    )
+    if show.everything():
+        _by_variant(sentences, checked)
+
+
+_WORDS = {"hit": "agree", "miss: cause": "explained", "no cause": "unexplained", "open": "undecided", "given": "input"}
+
+
+def _by_variant(sentences: Sequence[CheckedClaim], checked: Sequence[CheckedClaim]) -> None:
+    kinds = (*_WORDS, "not predicted")
     counts = Counter((each.variant, _kind(each)) for each in sentences)
     variants = list(dict.fromkeys(each.variant for each in sentences))
     rows = [[variant or "own library", *(f"{counts[variant, kind]}" for kind in kinds)] for variant in variants]
-    title = "What Tallent et al. 2017 state, and what is predicted here"
     combinations, left_out = kept().combinations, len(published("tallent2017").left_out)
-    note = f"hit, miss, open: by the whole interval. All {len(checked)} statements, each with its cause: --all."
-    explained = (
-        "Each sentence once. hit: the whole interval of what is predicted agrees. miss: nothing of it does. miss: "
-        f"cause: arithmetic explains it, or what the paper leaves open decides it (of {combinations} combinations). no "
-        "cause: neither. open: a part of the interval agrees, or only one of the batches that it may have been. given: "
-        "it is an input of the descriptions or the settings. "
+    note = (
+        "Each sentence once. agree: the whole interval of what is predicted does. explained, unexplained: nothing of "
+        f"it does; arithmetic explains it, or what the paper leaves open decides it (of {combinations} combinations); "
+        "or neither. undecided: a part of the interval agrees, or only one of the batches that it may have been. "
+        "input: it is one of the descriptions or the settings. "
         f"{sum(bool(each.repeats) for each in checked)} checks repeat others by arithmetic, and are not counted. "
         f"{left_out} more statements are not checked (tallent2017.yaml, left_out)."
     )
-    show.table(title, ["with", *(f">{kind}" for kind in kinds)], rows, explained if show.everything() else note)
+    columns = ["with", *(f">{_WORDS.get(kind, kind)}" for kind in kinds)]
+    show.table("What Tallent et al. 2017 state, and what is predicted here", columns, rows, note)
 
 
 def _kind(claim: CheckedClaim) -> str:
@@ -70,8 +86,7 @@ def statement(same: Sequence[CheckedClaim]) -> None:
     show.say(f"{first.claim} ({first.section}) {first.says}{reading}{repeats}", indent=6)
     for cause, alike in groupby(same, lambda each: each.cause):
         for each in alike:
-            outcome = each.outcome.upper() if each.outcome == "miss" else each.outcome
-            show.say(f"  {outcome:5} {_beside(each)}", indent=6)
+            show.say(f"  {OUTCOMES.get(each.outcome, each.outcome):9} {_beside(each)}", indent=6)
         if cause:
             show.say(f"        why: {cause}")
 

@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 from statistics import median
 
 from resnetx.cli import show
-from resnetx.cli.tables.show_pairs import rate_GBps
 from resnetx.formats.copy_rows import LOAD, STAGED
 from resnetx.record import BenchRecord, CopyCell
 from resnetx.record.copies import CopyFamily, Place
+from resnetx.reporting.bench_answer import copied_GBps
 from resnetx.units import size_text
 
 _MATRICES = ("device", "relay", STAGED)  # kinds that go from every GPU to every other one
@@ -110,7 +110,7 @@ def _paths(cells: Sequence[CopyCell]) -> str:
 
 
 def _GBps(cell: CopyCell) -> str:
-    value = rate_GBps(cell, median(cell.time_s))
+    value = copied_GBps(cell, median(cell.time_s))
     return f"{value:.2f}" if value < 100 else f"{value:.0f}"
 
 

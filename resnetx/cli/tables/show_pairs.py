@@ -9,6 +9,7 @@ from resnetx.formats.copy_rows import LOAD
 from resnetx.interconnect.pair_reading import counted
 from resnetx.record import BenchRecord
 from resnetx.record.copies import CopyCell, CopyFamily
+from resnetx.reporting.bench_answer import copied_GBps
 from resnetx.units import size_text
 
 
@@ -19,18 +20,33 @@ def pairs(record: BenchRecord) -> None:
         if cell.copy != LOAD:  # no copy: it has no bandwidth
             groups[cell.family].append(cell)
     for family, cells in groups.items():
-        said = ", ".join(f"{count} {verdict}" for verdict, count in counted(cells))
-        title = f"{family.words}, {family.endpoint} memory ({record.source}): {said}"
+        said = _verdicts(cells)
+        title = f"{family.words}, {family.endpoint} memory ({record.source}){f': {said}' if said else ''}"
         columns = [">size", "class", ">copies", ">time us", ">GB/s", ">least", ">most", ">expected", "verdict"]
-        show.table(title, columns, _rows(cells), _NOTE, ["copies", "least", "most"])
+        show.table(
+            title,
+            columns,
+            _rows(cells),
+            _NOTE + _EXPECTED * bool(said),
+            ["copies", "least", "most"],
+        )
         for line in _causes(cells):
             show.say(line)
 
 
-_NOTE = (
-    "Medians over the pairs of a class; GB is 1e9 bytes, both directions summed. expected: by the described topology."
-)
+_NOTE = "Medians over the pairs of a class; GB is 1e9 bytes, both directions summed."
+_EXPECTED = " expected: by the described topology."
 _CAUSES = 2  # that are shown of each copy; the record has all
+
+
+def _verdicts(cells: Sequence[CopyCell]) -> str:
+    """How many are as described, and how many are not; "" where nothing is described."""
+    if all(cell.expected_s is None for cell in cells):
+        return ""
+    return ", ".join(f"{count} {_WORDS.get(verdict, verdict)}" for verdict, count in counted(cells))
+
+
+_WORDS = {"not judged": "with no reference"}
 
 
 def _rows(cells: Sequence[CopyCell]) -> list[list[str]]:
@@ -39,13 +55,14 @@ def _rows(cells: Sequence[CopyCell]) -> list[list[str]]:
         alike[cell.size_bytes, cell.pair_class or ("beside others" if cell.together else "")].append(cell)
     rows = []
     for (size_bytes, name), same in sorted(alike.items(), key=lambda each: (each[0][0], _time_s(each[1]))):
-        rates = sorted(rate_GBps(cell, median(cell.time_s)) for cell in same)
-        expected = [rate_GBps(cell, cell.expected_s) for cell in same if cell.expected_s]
+        rates = sorted(copied_GBps(cell, median(cell.time_s)) for cell in same)
+        expected = [copied_GBps(cell, cell.expected_s) for cell in same if cell.expected_s]
         rows.append(
             [
-                size_text(size_bytes), name, str(len(same)), f"{_time_s(same) * 1e6:,.1f}", _figure(median(rates)),
+                size_text(size_bytes), {"one class": "all alike"}.get(name, name), str(len(same)),
+                f"{_time_s(same) * 1e6:,.1f}", _figure(median(rates)),
                 _figure(rates[0]), _figure(rates[-1]), _figure(median(expected)) if expected else "",
-                ", ".join(f"{count} {verdict}" for verdict, count in counted(same)),
+                _verdicts(same),
             ]
         )  # fmt: skip
     return rows
@@ -53,11 +70,6 @@ def _rows(cells: Sequence[CopyCell]) -> list[list[str]]:
 
 def _time_s(cells: Sequence[CopyCell]) -> float:
     return median(median(cell.time_s) for cell in cells)
-
-
-def rate_GBps(cell: CopyCell, time_s: float) -> float:
-    """Both directions summed."""
-    return cell.size_bytes * (2 if cell.direction == "both-ways" else 1) / time_s / 1e9
 
 
 def _figure(value: float) -> str:

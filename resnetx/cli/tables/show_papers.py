@@ -26,7 +26,7 @@ def papers(checked: CheckedPapers) -> None:
         _left_out(checked)
     elif checked.claims:
         more = len(misses) - len(listed)
-        show.say(f"{f'{more} more misses: ' if more else ''}--all lists every statement; out=FOLDER writes a table.")
+        show.say(f"{f'{more} more disagree: ' if more else ''}--all lists every statement; out=FOLDER writes a table.")
 
 
 def _counts(checked: CheckedPapers) -> None:
@@ -38,14 +38,16 @@ def _counts(checked: CheckedPapers) -> None:
         for library in dict.fromkeys(map(_library, of_paper)):
             rows.append(_row(paper, library, [each for each in of_paper if _library(each) == library], left_out))
     note = (
-        "Each sentence once, with each library that its paper may have had (with). hit: the whole interval of what is "
-        "predicted agrees; miss: nothing of it does; open: a part of it, or one of the ways in which what the paper "
-        "leaves open may have been. seen, unseen: hits among hits and misses, for statements known, and not known, as "
-        "the model was written. given: it went into descriptions or settings. unpredicted: too few points can be "
-        "predicted. unchecked: more statements of the paper, each with the reason in its file. "
+        "Each sentence once, with each library that its paper may have had (with). agree: the whole interval of what "
+        "is predicted does; disagree: nothing of it does; undecided: a part of it, or one of the ways in which what "
+        "the paper leaves open may have been. known, not known: how many agree of those that are decided, for "
+        "statements that were known, and not known, as the model was written. input: it went into descriptions or "
+        "settings. unpredicted: too few points can be predicted. unchecked: more statements of the paper, each with "
+        "the reason in its file. "
         f"{sum(bool(each.repeats) for each in checked.claims)} checks repeat others by arithmetic, and are not counted."
     )
-    columns = ["paper", "with", *(f">{name}" for name in ("hit", "miss", "seen", "unseen", "open", "given"))]
+    names = ("agree", "disagree", "known", "not known", "undecided", "input")
+    columns = ["paper", "with", *(f">{name}" for name in names)]
     show.table("What papers state, and what is predicted here", [*columns, ">unpredicted", ">unchecked"], rows, note)
 
 

@@ -6,13 +6,24 @@ from resnetx.record.score import KindScore, Score
 
 def score(found: Score) -> None:
     """The table, kind after kind."""
-    columns = ["kind", "predictor", ">n", ">of", ">mean", ">worst", ">bias", ">covered", ">unseen", ">mean of unseen"]
+    columns = [
+        "kind",
+        "predictor",
+        ">n",
+        ">of",
+        ">mean",
+        ">worst",
+        ">bias",
+        ">in interval",
+        ">unseen",
+        ">mean of unseen",
+    ]
     rows = [
         _row(each, place == 0 or found.scores[place - 1].kind != each.kind) for place, each in enumerate(found.scores)
     ]
     note = (
         "n, of: predicted, of all figures. mean, worst: |predicted / published - 1|. bias: its mean with the sign, "
-        "+ is too fast. covered: intervals that hold the figure, of those that are stated. unseen: figures that were "
+        "+ is too fast. in interval: figures that lie in theirs, of those that have one. unseen: figures that were "
         "not known while resnetx's model was written. linear: one GPU's rate times GPUs. alpha-beta: one ring over the "
         "described links, latency and bytes over the slowest rate. Baselines: on all figures that any file predicts."
     )

@@ -1,8 +1,10 @@
 """`check`: which nodes, and pairs of nodes, are slow, and why, most likely."""
 
 from argparse import Namespace
+from functools import partial
 from pathlib import Path
 
+from resnetx.api.answers import check_answer
 from resnetx.api.check import execute
 from resnetx.api.check_settings import AskedCheck, asked_check
 from resnetx.api.runs import machine_name
@@ -22,10 +24,8 @@ def check_(options: Namespace, _: list[Path], asked: Point) -> int:
     if left_to_others(options, "check", asked, launch, made.results, planned):
         return 0
     kept = execute(made)
-    if options.json:
-        show.json_lines([kept.record])
-    else:
-        show_check.check(kept.record, kept.folder)
+    screen = partial(show_check.check, kept.record, kept.folder)
+    show.conclude(options, check_answer(kept.record), lambda: [kept.record], screen)
     return 0 if kept.record.healthy else 1
 
 

@@ -12,11 +12,13 @@ from resnetx.study import Point
 def describe_(options: Namespace, _: list[Path], asked: Point) -> int:
     """Counts workloads."""
     found = describe(**asked)
-    if options.json:
-        show.json_lines(found)
-    elif len(found) == 1:
-        show_workloads.layers(found.layers(), found[0])
-        show_workloads.messages(found.requests[0].strategy.kind, found[0].messages_bytes)
-    else:
-        show_workloads.family(list(found), found.gpus)
+
+    def screen() -> None:
+        if len(found) == 1:
+            show_workloads.layers(found.layers(), found[0])
+            show_workloads.messages(found.requests[0].strategy.kind, found[0].messages_bytes)
+        else:
+            show_workloads.family(list(found), found.gpus)
+
+    show.conclude(options, found.answer().sentences, lambda: found, screen)
     return 0

@@ -2,8 +2,10 @@
 
 from argparse import Namespace
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 
+from resnetx.api.answers import trace_answer
 from resnetx.api.trace import execute, traces_of
 from resnetx.api.trace_import import import_trace
 from resnetx.cli import show
@@ -35,8 +37,5 @@ def trace_(options: Namespace, paths: list[Path], asked: Point) -> int:
 
 
 def _show(options: Namespace, traces: Iterable[Trace]) -> None:
-    if options.json:
-        show.json_lines(traces)
-        return
     for trace in traces:
-        show_trace.trace(trace)
+        show.conclude(options, trace_answer(trace), partial(list, [trace]), partial(show_trace.trace, trace))

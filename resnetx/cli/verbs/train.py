@@ -2,8 +2,10 @@
 
 import os
 from argparse import Namespace
+from functools import partial
 from pathlib import Path
 
+from resnetx.api.answers import run_answer
 from resnetx.api.runs import machine_name
 from resnetx.api.train import asked_run, execute
 from resnetx.cli import show
@@ -29,8 +31,7 @@ def train_(options: Namespace, paths: list[Path], asked: Point) -> int:
     if follows(task):
         return follow(task)
     kept = execute(path, asked)
-    if options.json:
-        show.json_lines([kept.record])
-    else:
-        show_run.run(kept.record, kept.folder)
-    return 0 if kept.record.outcome == "ok" else 1
+    record = kept.record
+    failed = record.outcome != "ok"
+    show.conclude(options, run_answer(record), lambda: [record], partial(show_run.run, record, kept.folder), failed)
+    return 1 if failed else 0

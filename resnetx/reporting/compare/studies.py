@@ -11,11 +11,12 @@ from collections.abc import Mapping, Sequence
 from resnetx import __version__
 from resnetx.record import SCHEMA, RunSummary
 from resnetx.record.comparison import ComparedPoint, ComparedStudy, Comparison, Letter, Mean, StudySide, Unmatched
+from resnetx.record.machine import how_many
 from resnetx.reporting.compare import controls
 from resnetx.reporting.compare.machines import differences
 from resnetx.reporting.compare.matched_points import match
 from resnetx.reporting.compare.pairs import Pair, baselines, mean
-from resnetx.reporting.study.points import StudyPoint, study_points
+from resnetx.reporting.study.points import StudyPoint, study_points, unit_of_points
 from resnetx.reporting.study.results import Results
 from resnetx.statistics import LEVEL, AdjustedTest, false_discovery, permutation_test, smallest_p
 
@@ -48,6 +49,7 @@ def compare(a: Results, b: Results, baseline: int | None = None) -> Comparison:
         tolerance=controls.TOLERANCE,
         enough_runs=_enough_runs(sum(pair.good for pair in pairs)),
         machines=differences(runs_a, runs_b),
+        unit=unit_of_points(point for pair in pairs for point in (pair.a, pair.b)),
     )
 
 
@@ -104,12 +106,9 @@ def _baseline(pair: Pair, base: Pair | None, wanted: int) -> str:
         return "none"
     if base is pair:
         return "itself"
-    instead = f" ({_gpus(wanted)}: not in both)" * (base.gpus != wanted)
-    return _gpus(base.gpus) + instead
-
-
-def _gpus(count: int) -> str:
-    return f"{count} GPU{'s' * (count > 1)}"
+    unit = pair.a.result.unit
+    instead = f" ({how_many(wanted, unit)}: not in both)" * (base.gpus != wanted)
+    return how_many(base.gpus, unit) + instead
 
 
 # ---- all points -----------------------------------------------------------------------------------------------------

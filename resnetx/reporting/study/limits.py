@@ -55,7 +55,7 @@ def limits(point: MeasuredPoint) -> Limits:
     if kernels:
         measured.append(kernels)
     elif _on_gpus(point.good_runs):
-        unknown["host"] = "the profiler saw no kernel" if instrumented else "the twin phases has not run"
+        unknown["host"] = "the profiler saw no kernel" if instrumented else "the control run phases has not run"
     parts = _Parts(list(twin_of), bool(kernels))
     shares = {part: derived(parts.share(part), *measured) for part in parts.known}
     least = min(shares, key=lambda part: shares[part].median)
@@ -98,7 +98,7 @@ def _parts(
     }
     shown = {part: twin for part, twin in _TWIN_OF.items() if present[part] and twin in measured}
     missing = {part: twin for part, twin in _TWIN_OF.items() if present[part] and twin not in measured}
-    return shown, {part: f"the twin {twin} has not run" for part, twin in missing.items()}
+    return shown, {part: f"the control run {twin} has not run" for part, twin in missing.items()}
 
 
 def _on_gpus(runs: list[RunSummary]) -> bool:

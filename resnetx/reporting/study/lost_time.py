@@ -77,7 +77,7 @@ def lost_time(point: MeasuredPoint, base: MeasuredPoint) -> LostTime:
         return LostTime(parts=[], why=f"no run of the twin {missing}; twins=6 adds them")
     repeats = sorted(set.intersection(*(set(blocks) for _, blocks in needed)))
     if not repeats:
-        return LostTime(parts=[], why="no repeat has a good run of each twin")
+        return LostTime(parts=[], why="no repeat has a good run of each control")
     both = sends and set(repeats) <= set(own.last_message)
     columns = [[blocks[repeat] for repeat in repeats] for _, blocks in needed]
     if both:

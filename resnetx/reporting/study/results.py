@@ -7,7 +7,7 @@ from pathlib import Path
 
 from resnetx import record
 from resnetx.errors import ConfigError, FileError
-from resnetx.loading import is_file
+from resnetx.loading import is_file, is_folder
 from resnetx.record import RunSummary, RunSummaryReader, StudyFolder, StudyRecord
 from resnetx.request import Request, TwinName
 
@@ -47,6 +47,8 @@ def find(path: Path) -> list[StudyFolder]:
         raise ConfigError(f"{path}: a file; expected a folder that `resnetx sweep` has made")
     folders = [StudyFolder(file.parent) for file in sorted(path.rglob(StudyFolder(path).study.name))]
     if not folders:
+        if not is_folder(path):
+            raise ConfigError(f"{path}: no such folder; expected a folder written by `resnetx sweep`")
         raise ConfigError(f"{path}: contains no study; expected a folder written by `resnetx sweep`")
     return folders
 
