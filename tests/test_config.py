@@ -82,7 +82,7 @@ def test_the_baseline_of_a_point_is_the_same_point_on_one_gpu(request_of):
         ({"gpus": 10**9}, r"gpus=1000000000: expected at most 262144 \(Colossus has 200,000\)"),
         ({"model.x": 10**9}, r"model\.x=1000000000: expected at most 32768 \(.*158 GB"),
         ({"model.x": 10**30}, r"model\.x=10{30}: expected at most"),
-        ({"model.width": 10**9}, r"model\.width=.*: expected at most 8192"),
+        ({"model.width": 10**9}, r"model\.width=.*: expected at most 32768"),
         ({"model.classes": 1}, r"model\.classes=1: expected at least 2"),
         ({"model.classes": 10**9}, r"model\.classes=.*: expected at most 1000000 \(ImageNet-21k has 21,841\)"),
         ({"image_size": 10**6}, r"image_size=1000000: expected at most 4096"),

@@ -33,7 +33,7 @@ def obstacle_to(request: Request, oversubscribe: bool = False, here: int | None 
             request.input,
             batch_size=request.batch_size,
             gpus=request.gpus,
-            image_size=request.image_size,
+            sample=request.model.sample(request.image_size),
             classes=request.model.classes,
         )
         workloads.check(request.model, request.image_size)

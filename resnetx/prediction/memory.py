@@ -15,6 +15,11 @@ inputs. The peak over these times is what is needed. What an operation keeps, ea
     LRN                    its input, the squares padded by 4 channels, and two tensors like the output
     dropout                a mask of one byte
     sum, concatenation     nothing
+    layer normalisation    its input, a mean and a deviation of each token
+    GELU                   its input
+    embedding              the numbers of the tokens, as int64
+    attention of GPT/x     queries, keys and values, its output, and a sum of each head and token (by a fused kernel)
+    loss                   the logarithms of the classes' shares in fp32, and the labels as int64
     any other              its inputs and its output
 
 In bf16 and fp16 by autocast, convolutions and products read their inputs in half precision: an input in fp32 is copied,
@@ -35,6 +40,7 @@ Neither counts workspaces that convolutions ask for while memory is left; those 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from math import prod
 from typing import Literal
 
 from resnetx.choices import Bucket, ModelChoice, NoExchange, Server, Strategy
@@ -181,7 +187,8 @@ def _widths(table: Sequence[Layer], precision: str) -> dict[str, int]:
     return widths
 
 
-_IN_HALF, _IN_FULL = ("conv", "linear"), ("lrn", "layernorm", "groupnorm", "softmax")  # by autocast
+# By autocast; an embedding is never cast.
+_IN_HALF, _IN_FULL = ("conv", "linear"), ("lrn", "layernorm", "groupnorm", "softmax", "embedding")
 
 
 def _kept(table: Sequence[Layer], image_size: int, widths: Mapping[str, int]) -> Iterator[_Kept]:
@@ -199,18 +206,19 @@ def _kept(table: Sequence[Layer], image_size: int, widths: Mapping[str, int]) ->
             yield _Kept(place, extra_bytes)
     for name, place in tensors.items():
         yield _Kept(place, elements[name] * widths[name])
+    yield _Kept(len(table) - 1, _kept_by_loss(table))
 
 
 def _keeps(layer: Layer) -> tuple[str, ...]:
     """The tensors of the network that it keeps, by the layers that made them."""
     match layer.kind:
-        case "conv" | "linear" | "batchnorm" | "lrn":
+        case "conv" | "linear" | "batchnorm" | "layernorm" | "lrn" | "gelu":
             return layer.inputs
         case "relu":
             return (layer.name,)
         case "pool":
             return () if _is_mean(layer) else layer.inputs
-        case "dropout" | "add" | "concat":
+        case "dropout" | "add" | "concat" | "embedding":
             return ()
     return (*layer.inputs, layer.name)
 
@@ -226,7 +234,20 @@ def _keeps_in_addition(layer: Layer, widths: Mapping[str, int]) -> int:
             return widths[layer.inputs[0]] * squares + widths[layer.name] * 2 * layer.elements
         case "dropout":
             return layer.elements
+        case "layernorm":
+            return 2 * BYTES_PER_PARAMETER * prod(layer.output_shape[:-1])
+        case "embedding":
+            return INDEX_BYTES * prod(layer.output_shape[:-1]) if layer.inputs else 0
+        case "causalattention":
+            return BYTES_PER_PARAMETER * prod(layer.output_shape[:-1])
     return 0
+
+
+def _kept_by_loss(table: Sequence[Layer]) -> int:
+    """Bytes per image: every layer that no other reads is a classifier, whose outputs are the last of their shape."""
+    read = {name for layer in table for name in layer.inputs}
+    heads = [layer for layer in table if layer.name not in read]
+    return sum(BYTES_PER_PARAMETER * head.elements + INDEX_BYTES * prod(head.output_shape[:-1]) for head in heads)
 
 
 def _is_mean(layer: Layer) -> bool:

@@ -17,6 +17,9 @@ class ModelSettings(TypedDict, total=False):
     kind: str
     x: Axis[int]
     width: Axis[int]
+    heads: Axis[int | None]
+    seq: Axis[int]
+    vocabulary: Axis[int]
     name: Axis[str]
     classes: Axis[int]
     lrn: Axis[bool]
@@ -24,6 +27,7 @@ class ModelSettings(TypedDict, total=False):
 class InputSettings(TypedDict, total=False):
     kind: str
     root: Axis[Text]
+    file: Axis[Text]
     stage: Axis[Text | None]
     format: Literal["folders"]
     recipe: Axis[Literal["imagenet", "paper"]]
@@ -56,6 +60,8 @@ class ImagesSettings(TypedDict, total=False):
     classes: int
     per_class: int
     size: Literal["imagenet", "256"]
+    tokens: int | None
+    vocabulary: int
     seed: int
     workers: int | None
 
@@ -63,6 +69,8 @@ class ImagesGroup(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     classes: int
     per_class: int
     size: Literal["imagenet", "256"]
+    tokens: int | None
+    vocabulary: int
     seed: int
     workers: int | None
 
@@ -96,6 +104,9 @@ class WhatIfGroup(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 class InputRoot(TypedDict, total=False):
     root: Axis[Text]
+
+class InputFile(TypedDict, total=False):
+    file: Axis[Text]
 
 class DescribeKeywords(TypedDict, total=False):
     model: Axis[str] | ModelSettings | Model

@@ -49,7 +49,7 @@ class Setting(NamedTuple):
     choices: tuple[str, ...] = ()  # of a group whose choices have settings of their own: files of `configs/NAME/`
     of: str = ""  # the choices of its group that have it
     at: Mapping[str, str] = {}  # its meaning in choices where it differs
-    defaults: Mapping[str, Any] = {}  # its default in choices where it differs
+    defaults: Mapping[str, Any] = {}  # its default in choices (a group's: of `model`) where it differs
     tags: str = ""  # what else it is: see `TAGS`
 
     @property
@@ -112,22 +112,37 @@ TIMES = Range(1, 10**4, "the record stores the time of each")
 # fmt: off
 SECTIONS = (
     Section("groups: model, input, strategy, tracker", (
-        Setting("model", str, "resnetx", "", choices=("alexnet", "cifarnet", "googlenet", "resnetx", "torchvision"),
+        Setting("model", str, "resnetx", "", 
+            choices=("alexnet", "cifarnet", "googlenet", "gptx", "mlpx", "resnetx", "torchvision"),
             verbs=f"{WORKLOADS} bench check steer doctor", axis=POINTS, tags="workload load"),
-        Setting("model.x", int, 8, "residual blocks", of="resnetx", axis=POINTS,
+        Setting("model.x", int, 8, "residual blocks", of="gptx mlpx resnetx", axis=POINTS,
+            at={"gptx": "transformer blocks", "mlpx": "dense layers between the first and the last"},
+            defaults={"gptx": 12},
             range=Range(1, 2**15, "the activations of one 224x224 image then take 158 GB")),
-        Setting("model.width", int, 64, "channels of every convolution", of="resnetx", axis=POINTS,
-            range=Range(1, 2**13, "a block then has 738 million parameters")),
+        Setting("model.width", int, 64, "channels of every convolution", of="gptx mlpx resnetx", axis=POINTS,
+            at={"gptx": "of the residual stream", "mlpx": "of every dense layer"},
+            defaults={"gptx": 768, "mlpx": 1024},
+            range=Range(1, 2**15, "a dense layer of MLP/x then has a billion parameters")),
+        Setting("model.heads", int | None, None,
+            "heads of attention, which share model.width out; null: model.width / 64", of="gptx", axis=POINTS,
+            range=Range(1, 2**10, "GPT-3 has 96")),
+        Setting("model.seq", int, 1024, "tokens of a sequence, which is a sample", of="gptx", axis=POINTS,
+            range=Range(1, 2**20, "a million tokens")),
+        Setting("model.vocabulary", int, 50257, "different tokens: rows of the embedding, which is also the head",
+            of="gptx", axis=POINTS, range=Range(2, 2**20, "Llama 3 has 128,256")),
         Setting("model.name", str, "resnet50", "any classifier of torchvision.models", of="torchvision", axis=POINTS),
         Setting("model.classes", int, 1000, "outputs of the classifier",
-            of="alexnet cifarnet googlenet resnetx torchvision", defaults={"cifarnet": 10}, axis=POINTS,
+            of="alexnet cifarnet googlenet mlpx resnetx torchvision", defaults={"cifarnet": 10}, axis=POINTS,
             range=Range(2, 10**6, "ImageNet-21k has 21,841")),
         Setting("model.lrn", bool, True, "with its two local response normalisations", of="alexnet", axis=POINTS),
-        Setting("input", str, "dali", "", choices=("dali", "synthetic", "torchvision"),
+        Setting("input", str, "dali", "", choices=("dali", "synthetic", "tokens", "torchvision"),
+            defaults={"gptx": "synthetic"},
             verbs=f"{RUNS} {PREDICTED} check", axis=POINTS,
             own={"compare": "synthetic", "check": "synthetic", "predict": "synthetic"}, tags="workload"),
         Setting("input.root", str, "data/images", "folder of class folders of JPEG files", of="dali torchvision",
             verbs=f"{RUNS} {PREDICTED} images check doctor", axis=POINTS, path=True, comma=True),
+        Setting("input.file", str, "data/tokens.bin", "file of 16-bit tokens, as nanoGPT writes them", of="tokens",
+            verbs=f"{RUNS} {PREDICTED}", axis=POINTS, path=True, comma=True),
         Setting("input.stage", str | None, None,
             "folder of each node, e.g. /local, that images are copied to and read from; null: read from root",
             of="dali torchvision", axis=POINTS, path=True, comma=True),
@@ -158,7 +173,7 @@ SECTIONS = (
         Setting("tracker.project", str, "resnetx", "project in Weights & Biases", of="wandb"),
     )),
     Section("what runs: the point", (
-        Setting("batch_size", int, 32, "images per step, over all GPUs (with scaling=weak: on each GPU)",
+        Setting("batch_size", int, 32, "images (sequences) per step, over all GPUs (with scaling=weak: on each GPU)",
             verbs=f"{WORKLOADS} check steer doctor", axis=POINTS, own={"doctor": 64},
             range=Range(1, 2**28, "4,096 images on each of 65,536 GPUs"), tags="workload load"),
         Setting("scaling", Literal["strong", "weak"], "strong",
@@ -168,7 +183,7 @@ SECTIONS = (
             "even | uneven: for batches that do not divide; gradients are weighted by each rank's images",
             verbs=f"{RUNS} {PREDICTED}", axis=POINTS, tags="workload"),
         Setting("image_size", int | None, None, "pixels; null: the model's own (224; AlexNet 227)",
-            verbs=f"{WORKLOADS} bench check steer doctor", axis=POINTS, range=Range(1, 2**12, "4K has 3,840 pixels"),
+            verbs=f"{WORKLOADS} bench check steer doctor", axis=POINTS, range=Range(0, 2**12, "4K has 3,840 pixels"),
             tags="workload load"),
         Setting("precision", Literal["fp32", "tf32", "bf16", "fp16"], "fp32", "fp32 | tf32 | bf16 | fp16",
             verbs=f"{WORKLOADS} bench check steer doctor", axis=POINTS, tags="workload load"),
@@ -281,6 +296,11 @@ SECTIONS = (
         Setting("images.per_class", int, 64, "images in each of them", range=Range(1, 10**6, "ILSVRC2012 has 1,300")),
         Setting("images.size", Literal["imagenet", "256"], "imagenet",
             "imagenet: about 400x350, 110 KB | 256: 256x256, as the paper stores them"),
+        Setting("images.tokens", int | None, None,
+            "make a file of so many random 16-bit tokens below images.vocabulary instead; null: images",
+            range=Range(2, 10**11, "200 GB")),
+        Setting("images.vocabulary", int, 50257, "with images.tokens: different tokens",
+            range=Range(2, 2**16, "as many as 16 bits tell apart")),
         Setting("images.seed", int, 0, "of what the images show", range=SEEDS),
         Setting("images.workers", int | None, None, "processes; null: one per core",
             range=Range(1, 2**10, "processes")),

@@ -22,7 +22,7 @@ class ResNetX(nn.Module):
         )
         self.blocks = nn.Sequential(*(Block(width) for _ in range(x)))
         self.classifier = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(width, classes))
-        self.apply(_initialise)
+        self.apply(initialise)
 
     def forward(self, images_N3HW: Tensor) -> Tensor:
         x_NCHW = self.stem(images_N3HW)
@@ -55,7 +55,8 @@ class Block(nn.Module):
         return y_NCHW
 
 
-def _initialise(module: nn.Module) -> None:
+def initialise(module: nn.Module) -> None:
+    """He et al. 2015, for layers behind which there is a ReLU; no bias."""
     # On the meta device there is nothing to fill, but 1 ms a layer to be lost.
     if isinstance(module, nn.Conv2d | nn.Linear) and not module.weight.is_meta:
         nn.init.kaiming_normal_(module.weight, nonlinearity="relu")

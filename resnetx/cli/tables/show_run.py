@@ -55,7 +55,9 @@ def _answer(record: RunRecord) -> str:
     slowest_s = [max(ranks) for ranks in zip(*(record.windows_s or []), strict=True)]
     ends = [images / time_s for time_s in slowest_s] or [record.images_per_s]
     rate, low, high = to_interval(record.images_per_s, min(ends), max(ends))
-    return f"Measured: {rate} images/s on {on} (windows: {low} to {high}), {step_ms:.3g} ms a step."
+    model = record.request.model
+    tokens = f", {si(record.images_per_s * model.tokens)} tokens/s" if model.tokens else ""
+    return f"Measured: {rate} {model.samples}/s on {on} (windows: {low} to {high}){tokens}, {step_ms:.3g} ms a step."
 
 
 def _nccl_backend(record: RunRecord) -> str:

@@ -37,7 +37,9 @@ def scaling(points: Sequence[StudyPoint]) -> None:
     unit = unit_of_points(points)
     ends = " or ".join(name for kind, name in _ENDS.items() if kind in kinds) or "range"
     baselines = ", ".join(dict.fromkeys(point.result.baseline for point in points))
-    columns = [f">{unit}s", ">images/s", f">{ends}", ">speed-up", f">its {ends}", ">efficiency", ">runs"]
+    what = {point.request.model.samples for point in points}
+    rate = f">{what.pop() if len(what) == 1 else 'samples'}/s"
+    columns = [f">{unit}s", rate, f">{ends}", ">speed-up", f">its {ends}", ">efficiency", ">runs"]
     note = f"Medians of the runs, and {ends}. speed-up: over {baselines}."
     note += " A rank runs on CPU cores." * (unit == "rank")
     more = []

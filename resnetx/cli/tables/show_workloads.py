@@ -18,8 +18,12 @@ def layers(table: "Sequence[Layer]", workload: Workload) -> None:
     convention = workload.convention
     activations = activations_by_layer(table, workload.image_size, convention)
     columns = ["layer", "kind", "output", ">activations", ">parameters", ">MFLOP", ">gradients"]
-    image = f"3x{workload.image_size}x{workload.image_size}"
-    data = [[DATA, "image, label", image, f"{activations[DATA]:,}", "", "", ""]] if DATA in activations else []
+    shape = f"{workload.tokens}" if workload.tokens else f"3x{workload.image_size}x{workload.image_size}"
+    data = (
+        [[DATA, "tokens, labels" if workload.tokens else "image, label", shape, f"{activations[DATA]:,}", "", "", ""]]
+        if DATA in activations
+        else []
+    )
     rows = [_row(alike, activations, convention) for alike in folded(table)]
     sums = [
         "all", "", "", f"{workload.activations_per_image:,}", f"{workload.parameters:,}",
@@ -35,7 +39,7 @@ def layers(table: "Sequence[Layer]", workload: Workload) -> None:
         show.say(note)
     show.say()
     title = (
-        f"One image of {workload.image_size}x{workload.image_size}, forward pass, layer by layer: activations and "
+        f"One {workload.sample}, forward pass, layer by layer: activations and "
         f"parameters by the `{convention}` convention"
     )
     show.table(title, columns, [*data, *rows, sums], least=["gradients", "kind", "output", "MFLOP"])
@@ -80,7 +84,7 @@ def family(workloads: Sequence[Workload], gpus: Sequence[int]) -> None:
     rows = [
         [
             workload.workload,
-            f"{workload.image_size}",
+            f"{workload.tokens} tokens" if workload.tokens else f"{workload.image_size}",
             f"{workload.batch_size}",
             f"{workload.activations_per_image:,}",
             f"{workload.parameters:,}",

@@ -34,7 +34,7 @@ def study_answer(points: Sequence[StudyPoint], node: str) -> str:
             f"Measured on {node}: {_ranks(point.gpus, unit)} {'train' if point.gpus > 1 else 'trains'} {point.workload}"
         )
         if not gained or not point.result.speedup or not point.result.efficiency:
-            return f"{what} at {_with_ends(rate)} images/s."
+            return f"{what} at {_with_ends(rate)} {point.request.model.samples}/s."
         over = f"as fast as {point.result.baseline.replace('1 ', 'one ', 1)}"
         efficiency = point.result.efficiency.median
         return f"{what} {_with_ends(point.result.speedup, ' times')} {over}, {efficiency:.0%} of ideal.{_lost(point)}"
