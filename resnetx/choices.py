@@ -10,7 +10,9 @@ import msgspec
 
 from resnetx.errors import ConfigError
 
-Convention = Literal["caffe", "torch", "conv"]  # how activations and parameters are counted: `workloads.counts`
+Convention = Literal[
+    "caffe", "torch", "conv", "saved"
+]  # how activations and parameters are counted: `workloads.counts`
 CONVENTIONS = get_args(Convention)
 
 
@@ -78,7 +80,7 @@ class ModelChoice(Choice, frozen=True):
 
 
 class ResNetXSettings(ModelChoice, frozen=True, tag="resnetx"):
-    """ResNet/x of Tallent et al. 2017: x identical residual blocks, so that x sets the work per parameter."""
+    """ResNet/x of Tallent et al. 2017: x identical residual blocks of one width."""
 
     x: int  # residual blocks
     width: int  # channels of every convolution

@@ -128,6 +128,6 @@ def _parts(tokens: Tokens) -> Iterator[Tokens]:
 
 def _too_large(path: Path, token: int, vocabulary: int) -> str:
     return (
-        f"input.file={path}: has the token {token}, but model.vocabulary={vocabulary}; set that to at least {token + 1}, or "
-        "use another file"
+        f"input.file={path}: has the token {token}, but model.vocabulary={vocabulary}; set that to at least "
+        f"{token + 1}, or use another file"
     )

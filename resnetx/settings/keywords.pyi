@@ -116,7 +116,7 @@ class DescribeKeywords(TypedDict, total=False):
     precision: Axis[Literal["fp32", "tf32", "bf16", "fp16"]]
     gpus: Axis[int | None]
     study: Text | None
-    convention: Axis[Literal["caffe", "torch", "conv"]]
+    convention: Axis[Literal["caffe", "torch", "conv", "saved"]]
 
 class ImagesKeywords(TypedDict, total=False):
     input: InputRoot
@@ -156,7 +156,7 @@ class TrainKeywords(TypedDict, total=False):
     rendezvous: str | None
     timeout: float | str
     results: Text
-    convention: Literal["caffe", "torch", "conv"]
+    convention: Literal["caffe", "torch", "conv", "saved"]
     oversubscribe: bool
     dirty: bool
     interface: str | None
@@ -206,7 +206,7 @@ class SweepKeywords(TypedDict, total=False):
     baseline: int
     timeout: float | str
     results: Text
-    convention: Literal["caffe", "torch", "conv"]
+    convention: Literal["caffe", "torch", "conv", "saved"]
     oversubscribe: bool
     publish: Text | None
     dirty: bool
@@ -249,7 +249,7 @@ class TraceKeywords(TypedDict, total=False):
     study: Text | None
     timeout: float | str
     results: Text
-    convention: Literal["caffe", "torch", "conv"]
+    convention: Literal["caffe", "torch", "conv", "saved"]
     oversubscribe: bool
     dirty: bool
     device: str | None
@@ -289,7 +289,7 @@ class VerifyKeywords(TypedDict, total=False):
     steps: int
     timeout: float | str
     results: Text
-    convention: Literal["caffe", "torch", "conv"]
+    convention: Literal["caffe", "torch", "conv", "saved"]
     oversubscribe: bool
     dirty: bool
 
@@ -308,7 +308,7 @@ class CompareKeywords(TypedDict, total=False):
     compile: Axis[Literal["none", "default"]]
     study: Text | None
     baseline: int
-    convention: Literal["caffe", "torch", "conv"]
+    convention: Literal["caffe", "torch", "conv", "saved"]
     size: Axis[int | str]
     systems: Axis[Text]
     nodes: int | None
@@ -571,7 +571,7 @@ class PredictKeywords(TypedDict, total=False):
     study: Text | None
     baseline: int
     results: Text
-    convention: Literal["caffe", "torch", "conv"]
+    convention: Literal["caffe", "torch", "conv", "saved"]
     systems: Axis[Text]
     nodes: int | None
     network: str | None
@@ -605,7 +605,7 @@ class PredictFields(msgspec.Struct, frozen=True, kw_only=True):
     devices: list[int] | None
     baseline: int
     results: str
-    convention: Literal["caffe", "torch", "conv"]
+    convention: Literal["caffe", "torch", "conv", "saved"]
     systems: list[str]
     nodes: int | None
     network: str | None

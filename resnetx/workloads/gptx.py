@@ -3,8 +3,8 @@
 GPT-2 (Radford et al. 2019), whose smallest model is x=12, width 768, 12 heads, sequences of 1,024 tokens and a
 vocabulary of 50,257: normalisation before attention and before the two dense layers, GELU by its tanh approximation,
 learned positions, biases everywhere but in the head, and a head that shares its weight with the tokens' embedding. No
-dropout, so that a step is arithmetic alone. Initialisation as published with it: normal with 0.02, and what is added to the
-residual stream by 1 / sqrt(2 x) of that. What it counts is derived in docs/families.md.
+dropout, so that a step is arithmetic alone. Initialisation as published with it: normal with 0.02, and what is added to
+the residual stream with 1 / sqrt(2 x) of that. What it counts is derived in docs/families.md.
 
 Shapes: N sequences, S tokens, D width, H heads of E = D / H each, V vocabulary.
 """
@@ -63,7 +63,8 @@ class Block(nn.Module):
 
     def forward(self, x_NSD: Tensor) -> Tensor:
         x_NSD = x_NSD + self.attention(self.norm1(x_NSD))
-        return x_NSD + self.down(self.gelu(self.up(self.norm2(x_NSD))))
+        y_NSD: Tensor = x_NSD + self.down(self.gelu(self.up(self.norm2(x_NSD))))
+        return y_NSD
 
 
 class Attention(nn.Module):

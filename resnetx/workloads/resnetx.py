@@ -1,4 +1,4 @@
-"""ResNet/x: a residual network whose depth is a dial for the work per parameter.
+"""ResNet/x: a residual network whose depth and width are dials.
 
 Tallent et al. 2017, section 3.3: "a standard ResNet input and output layer but where the inner layers are defined by x
 replications of the 'ResNet block'". The blocks, which the paper does not spell out, are those that give its counts for
