@@ -274,4 +274,5 @@ def _refuse_unread(image_bytes: str | int | None, wanted: Sequence[Curve]) -> No
         return
     requests = [each.subject.request for each in wanted]
     if not any(request and isinstance(request.input, Folders) for request in requests):
-        raise ConfigError(f"image_bytes={image_bytes}: no images are read with this input; add input=dali")
+        kind = next((request.input.kind for request in requests if request), "synthetic")
+        raise ConfigError(f"image_bytes={image_bytes}: no images are read with input={kind}; add input=dali")
