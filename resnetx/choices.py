@@ -267,11 +267,21 @@ class Server(Choice, frozen=True, tag="server"):
     device: Literal["cpu", "gpu"]  # where that is: the memory of rank 0's host | its GPU
 
 
+class Zero1(Choice, frozen=True, tag="zero1"):
+    """DDP whose update is shared out: each rank has the optimizer's state of its own tensors, and sends them to all."""
+
+
+class Fsdp(Choice, frozen=True, tag="fsdp"):
+    """Fully sharded: each rank keeps its rows of every parameter, which are gathered block by block."""
+
+    reshard: bool  # parameters of a block are freed behind its forward pass, and gathered again for the backward pass
+
+
 class NoExchange(Choice, frozen=True, tag="none"):
     """Gradients are not exchanged: not data-parallel training, but the twin that shows the cost of communication."""
 
 
-Strategy = Bucket | Layerwise | After | Server | NoExchange
+Strategy = Bucket | Layerwise | After | Server | Zero1 | Fsdp | NoExchange
 
 
 class NoTracker(Choice, frozen=True, tag="none"):

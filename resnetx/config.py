@@ -13,6 +13,7 @@ from resnetx.choices import (
     Bucket,
     Convention,
     Folders,
+    Fsdp,
     Lab,
     Layerwise,
     Model,
@@ -21,6 +22,7 @@ from resnetx.choices import (
     SyntheticInput,
     TokensInput,
     Tracker,
+    Zero1,
 )
 from resnetx.errors import ConfigError, convert, shortened
 from resnetx.host import cores
@@ -249,6 +251,8 @@ def check(r: Request) -> None:
         _check_compile(r)
     if isinstance(r.strategy, Server) and r.gpus > 1:
         _check_server(r)
+    if isinstance(r.strategy, Zero1 | Fsdp) and r.gpus > 1:
+        _check_sharded(r)
     if r.measure == "layers" and r.gpus > 1:
         raise ConfigError(
             f"measure=layers with gpus={r.gpus}: layers are timed on one rank; use gpus=1, or `resnetx trace`, which "
@@ -343,6 +347,21 @@ def _check_server(r: Request) -> None:
             "strategy=server with graph=true: a CUDA graph holds no updates that run beside its step; leave out "
             "graph=true, or use another strategy"
         )
+
+
+def _check_sharded(r: Request) -> None:
+    """What was not tried where ranks keep parts of a model."""
+    kind = r.strategy.kind
+    if r.precision == "fp16":
+        raise ConfigError(
+            f"strategy={kind} with precision=fp16: a rank does not see whether another's gradients overflow; use "
+            "precision=bf16 or fp32, or another strategy"
+        )
+    if r.graph or r.compile != "none":
+        setting = "graph=true" if r.graph else f"compile={r.compile}"
+        raise ConfigError(f"strategy={kind} with {setting}: not tried; leave one of them out")
+    if r.replay is not None:
+        raise ConfigError(f"strategy={kind} with replay={r.replay}: what is waited out has no blocks; leave one out")
 
 
 def check_ranks(gpus: int, devices: list[int] | None, env: Mapping[str, str]) -> None:

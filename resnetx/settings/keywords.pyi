@@ -40,6 +40,7 @@ class StrategySettings(TypedDict, total=False):
     bucket_cap_mb: Axis[float | None]
     first_bucket_mb: Axis[float | None]
     gradient_as_bucket_view: Axis[bool]
+    reshard: Axis[bool]
     device: Axis[Literal["cpu", "gpu"]]
 
 class TrackerSettings(TypedDict, total=False):

@@ -33,6 +33,7 @@ from typing import Literal
 import msgspec
 import torch
 from torch import nn
+from torch.distributed.tensor import DTensor
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from resnetx import inputs
@@ -251,7 +252,8 @@ def _loss_deviation(loss: float, sequential: _Sequential | None, request: Reques
 
 def _gradient(parameter: nn.Parameter) -> torch.Tensor:
     assert parameter.grad is not None, "a layer table has no parameters that are not used"
-    return parameter.grad
+    gradient = parameter.grad
+    return gradient.full_tensor() if isinstance(gradient, DTensor) else gradient  # of which each rank has its rows
 
 
 def _root_mean_square(values: torch.Tensor) -> float:
