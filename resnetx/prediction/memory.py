@@ -21,11 +21,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Literal
 
-from resnetx.choices import Bucket, ModelChoice, NoExchange, Server, Strategy
+from resnetx.choices import Bucket, Fsdp, ModelChoice, NoExchange, Server, Strategy, Zero1
 from resnetx.errors import unknown_name
 from resnetx.hashed import HashedTuple
 from resnetx.prediction.roofline import PRECISION_BYTES
 from resnetx.workloads import counts
+from resnetx.workloads.buckets import grouped, parts_of, ready_order
 from resnetx.workloads.counts import BYTES_PER_PARAMETER, DATA, Layer
 
 Convention = Literal["torch", "caffe"]
@@ -42,14 +43,16 @@ def needed_bytes(
     strategy: Strategy,
     convention: str,
     tested: int = 0,
+    gpus: int = 1,
 ) -> int:
     """The most that a step of `batch_size` images on this GPU takes at once; `strategy` is `none` on a single GPU.
 
-    `tested`: the images of a test, which Caffe's first GPU holds, too (`images_of_a_test`).
+    `tested`: the images of a test, which Caffe's first GPU holds, too (`images_of_a_test`). `gpus`: over which `zero1`
+    and `fsdp` share parameters out.
     """
     match convention:
         case "torch":
-            return FRAMEWORK_BYTES + _torch_bytes(table, image_size, batch_size, precision, strategy)
+            return FRAMEWORK_BYTES + _torch_bytes(table, image_size, batch_size, precision, strategy, gpus)
         case "caffe":
             return FRAMEWORK_BYTES + _caffe_bytes(table, image_size, batch_size, tested)
     raise unknown_name("memory model", convention, CONVENTIONS, "memory_model")
@@ -91,10 +94,14 @@ def _torch_parameters(table: HashedTuple[Layer]) -> int:
     return counts.parameters(table, "torch")
 
 
-def _torch_bytes(table: Sequence[Layer], image_size: int, batch_size: int, precision: str, strategy: Strategy) -> int:
+def _torch_bytes(
+    table: Sequence[Layer], image_size: int, batch_size: int, precision: str, strategy: Strategy, gpus: int
+) -> int:
     """What stays, and the peak of what comes and goes in the backward pass."""
     width = PRECISION_BYTES[precision]
     parameters = _torch_parameters(HashedTuple(table))
+    if isinstance(strategy, Zero1 | Fsdp):
+        return _sharded_bytes(table, image_size, batch_size, precision, strategy, gpus)
     staying = BYTES_PER_PARAMETER * parameters  # weights
     if strategy != Server(device="cpu"):
         staying += BYTES_PER_PARAMETER * parameters  # momenta, which a server on the host keeps there
@@ -110,6 +117,25 @@ def _torch_bytes(table: Sequence[Layer], image_size: int, batch_size: int, preci
     peak = max((batch_size * per_image + fixed for per_image, fixed in moments), default=0)
     at_update = BYTES_PER_PARAMETER * parameters if growing else 0
     return staying + max(peak, at_update)
+
+
+def _sharded_bytes(
+    table: Sequence[Layer], image_size: int, batch_size: int, precision: str, strategy: Zero1 | Fsdp, gpus: int
+) -> int:
+    """The same where ranks keep parts: of momenta by `zero1`, of weights, gradients and momenta by `fsdp`."""
+    width, gradients = PRECISION_BYTES[precision], ready_order(table, precision)
+    whole = sum(gradient.size_bytes for gradient in gradients)
+    if isinstance(strategy, Zero1):
+        staying = 2 * whole + max(parts_of(gradients, gpus))  # weights and buckets of gradients
+    else:
+        *blocks, rest = (message.size_bytes for message in grouped(gradients, strategy))
+        kept = max(blocks, default=0) * min(2, len(blocks)) if strategy.reshard else sum(blocks)
+        # The weights that are gathered, and one message of gradients with the copy that is reduced.
+        staying = 3 * -(-whole // gpus) + rest + kept + 2 * max(rest, *blocks)
+    if width < BYTES_PER_PARAMETER:
+        staying += width * whole // BYTES_PER_PARAMETER
+    moments = _backward_moments(HashedTuple(table), image_size, precision, growing=False)
+    return staying + max((batch_size * per_image + fixed for per_image, fixed in moments), default=0)
 
 
 @lru_cache(maxsize=256)  # they are the same for every batch and system

@@ -122,6 +122,14 @@ def _block_of(layer: str) -> str:
     return f"{blocks}.{number}" if blocks == "blocks" and number.isdigit() else ""
 
 
+def parts_of(gradients: Sequence[Gradient], ranks: int) -> list[int]:
+    """Bytes of the parameters that each rank updates under ZeRO-1."""
+    parts = [0] * ranks
+    for gradient in sorted(gradients, key=lambda each: -each.elements):
+        parts[parts.index(min(parts))] += gradient.size_bytes
+    return parts
+
+
 def _limits_bytes(strategy: choices.Bucket) -> tuple[int, int]:
     """The limits of the first bucket and of all others. To set the cap alone is to set it for the first bucket too."""
     cap_bytes = CAP_BYTES if strategy.bucket_cap_mb is None else int(strategy.bucket_cap_mb * MIB)
