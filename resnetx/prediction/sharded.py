@@ -31,10 +31,10 @@ from resnetx.workloads.counts import BYTES_PER_PARAMETER
 def exchange(point: Point, computed: Compute, bytes_each: int) -> Exchange:
     """All messages of a step; `bytes_each`: of an element of the gradients that are sent."""
     strategy = point.subject.strategy
-    if point.fabric.on_cpus:
+    if point.fabric.on_cpus or point.fabric.lab is not None:
         raise ConfigError(
-            f"strategy={strategy.kind}: what gloo takes for its collectives on {point.fabric.described.name} is not "
-            "known; measure it with train, or predict it for GPUs"
+            f"strategy={strategy.kind}: what gloo takes for its collectives between processes is not known; measure it "
+            "with train, or predict it for GPUs"
         )
     if point.fabric.staged_on(point.gpus) is not None or point.fabric.no_peers:
         raise ConfigError(

@@ -155,7 +155,9 @@ class RunRecord(RecordPart, frozen=True, kw_only=True):
     duration_s: float
     world_size: int
     backend: str | None  # "nccl", "rccl" (NCCL of AMD GPUs) or "gloo"
-    distributed: str | None  # what exchanges gradients: "bare" (one rank), "DDP", layerwise, after, server or none
+    distributed: (
+        str | None
+    )  # what exchanges gradients: "bare" (one rank), "DDP", "ZeRO-1", "FSDP", layerwise, after, server or none
     images_per_s: float | None  # images of all ranks over all windows / time of the slowest rank
     iterations_per_s: float | None
     windows_s: list[list[float]] | None  # [rank][window]: seconds for `steps_per_window` steps

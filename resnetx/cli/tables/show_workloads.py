@@ -64,10 +64,14 @@ def _row(layers: "Sequence[Layer]", activations: Mapping[str, int], convention: 
 def messages(strategy: str, sizes_bytes: Sequence[int]) -> None:
     """What each rank sends in a step."""
     listed = ", ".join(si(size, "B") for size in sizes_bytes[:8]) + ", ..." * (len(sizes_bytes) > 8)
-    one = "gradient to the server" if strategy == "server" else "all-reduce"
+    one = {"server": "gradient to the server", "fsdp": "reduce-scatter"}.get(strategy, "all-reduce")
     several = one.replace("gradient", "gradients") if strategy == "server" else f"{one}s"
     what = f"{len(sizes_bytes)} {one if len(sizes_bytes) == 1 else several}"
-    show.say(f"strategy={strategy} sends {what} in a step{': ' * bool(listed)}{listed}.")
+    more = {
+        "fsdp": " Parameters are gathered block by block.",
+        "zero1": " Updated parameters come back from each rank.",
+    }
+    show.say(f"strategy={strategy} sends {what} in a step{': ' * bool(listed)}{listed}.{more.get(strategy, '')}")
 
 
 _STATED = {"activations_per_image": ">paper: act./image", "parameters": ">paper: parameters",
