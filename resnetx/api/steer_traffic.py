@@ -68,8 +68,8 @@ def of_workload(settings: SteerSettings, request: Request, node: Node, devices: 
         return [_of_server(request, label, pattern, sum(variables_bytes(layers)), devices, gpus)]
     if isinstance(request.strategy, Zero1 | Fsdp):
         raise ConfigError(
-            f"strategy={request.strategy.kind}: its traffic is not modelled here; use another strategy, or give traffic "
-            "as a file"
+            f"strategy={request.strategy.kind}: its traffic is not modelled here; use another strategy, or a file of "
+            "traffic"
         )
     sent = messages(layers, request.strategy, request.precision)
     return [of_messages([message.size_bytes for message in sent], label, settings.library, node, devices)]

@@ -28,9 +28,8 @@ class Phases(RecordPart, frozen=True):
     gather_s: list[float] = msgspec.field(default_factory=list)
 
     def __post_init__(self) -> None:
-        parts = {
-            name: len(getattr(self, name)) for name in self.__struct_fields__ if name != "clock" and getattr(self, name)
-        }
+        left_out = ("clock",) if self.gather_s else ("clock", "gather_s")
+        parts = {name: len(getattr(self, name)) for name in self.__struct_fields__ if name not in left_out}
         if len(set(parts.values())) != 1 or not parts["step_s"]:
             raise ValueError(f"phases of different numbers of ranks: {parts}")
 
