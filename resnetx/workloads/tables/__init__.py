@@ -33,6 +33,7 @@ KEPT: dict[str, tuple[choices.Model, int]] = {
     "torchvision-efficientnet_b4": (choices.Torchvision(name="efficientnet_b4", classes=1000), 380),
     "torchvision-vgg16": (choices.Torchvision(name="vgg16", classes=1000), 224),
     "torchvision-densenet121": (choices.Torchvision(name="densenet121", classes=1000), 224),
+    "torchvision-vit_b_16": (choices.Torchvision(name="vit_b_16", classes=1000), 224),
     "torchvision-mobilenet_v2": (choices.Torchvision(name="mobilenet_v2", classes=1000), 224),
 }
 
