@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from resnetx.choices import Bucket, Input, Lab, Model, NoExchange, Sgd, Strategy, SyntheticInput
+from resnetx.choices import Bucket, Fsdp, Input, Lab, Model, NoExchange, Sgd, Strategy, SyntheticInput
 from resnetx.launching import nodes_of
 from resnetx.transports import TransportName, Way
 
@@ -123,6 +123,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             return found
         if not isinstance(self.input, SyntheticInput):
             found["input"] = msgspec.structs.replace(self.alone, measure="input", graph=False)
+        if isinstance(self.strategy, Fsdp):  # whose waiting is seen on CPUs alone
+            return found
         return {**found, "phases": msgspec.structs.replace(self, measure="phases", graph=False)}
 
     @property

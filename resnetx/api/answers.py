@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from resnetx.record.machine import how_many, on_cores, unit_of
 from resnetx.table import ANSWERS, Answer
-from resnetx.units import duration, size_text, to_interval
+from resnetx.units import duration, si, size_text, to_interval
 
 if TYPE_CHECKING:
     from resnetx.record import RunRecord
@@ -40,7 +40,11 @@ def run_answer(record: "RunRecord") -> list[str]:
     slowest_s = [max(ranks) for ranks in zip(*(record.windows_s or []), strict=True)]
     ends = [images / time_s for time_s in slowest_s] or [record.images_per_s]
     rate, low, high = to_interval(record.images_per_s, min(ends), max(ends))
-    return [f"{measured}: {rate} images/s on {on} (windows: {low} to {high}), {step_ms:.3g} ms a step."]
+    model = record.request.model
+    tokens = f", {si(record.images_per_s * model.tokens)} tokens/s" if model.tokens else ""
+    return [
+        f"{measured}: {rate} {model.samples}/s on {on} (windows: {low} to {high}){tokens}, {step_ms:.3g} ms a step."
+    ]
 
 
 def _measured(record: "RunRecord") -> str:

@@ -17,7 +17,7 @@ import msgspec
 from resnetx.api.known_rates import nodes_of_runs, refuse_several_machines, spread
 from resnetx.api.known_scaling import KnownScaling, typed_scaling
 from resnetx.api.studies import loaded_study
-from resnetx.choices import SyntheticInput
+from resnetx.choices import Folders
 from resnetx.errors import ConfigError, FileError, shortened
 from resnetx.interconnect import measured
 from resnetx.interconnect.graph import MOST_OF_A_HOST, System
@@ -179,7 +179,7 @@ def _unit(run: RunSummary, where: str) -> Literal["core", "GPU"]:
 def _rate_Bps(run: RunSummary, unit: Literal["core", "GPU"], where: str) -> float:
     """Bytes of files a second that one core, or one GPU, decodes. Threads beyond the usable cores share them."""
     state, input, usable = run.input_state, run.request.input, run.environment and run.environment.cpus_usable
-    if state is None or not state.images or not state.size_bytes or isinstance(input, SyntheticInput) or not usable:
+    if state is None or not state.images or not state.size_bytes or not isinstance(input, Folders) or not usable:
         raise ConfigError(f"{where}: {run.folder.name} lacks the size of its images or its cores; measure it again")
     busy = run.request.gpus if unit == "GPU" else min(run.request.gpus * input.threads, usable)
     return (run.images_per_s or 0.0) / busy * state.size_bytes / state.images

@@ -22,7 +22,7 @@ from resnetx.api.predict_settings import (
     split,
     wanted_of,
 )
-from resnetx.choices import Server, SyntheticInput
+from resnetx.choices import Folders, Server
 from resnetx.compose import asked as settings_asked
 from resnetx.errors import ConfigError
 from resnetx.formats import chrome
@@ -305,5 +305,6 @@ def _refuse_unread(image_bytes: str | int | None, wanted: Sequence[Curve]) -> No
     if image_bytes is None:
         return
     requests = [each.subject.request for each in wanted]
-    if not any(request and not isinstance(request.input, SyntheticInput) for request in requests):
-        raise ConfigError(f"image_bytes={image_bytes}: no images are read with input=synthetic; add input=dali")
+    if not any(request and isinstance(request.input, Folders) for request in requests):
+        kind = next((request.input.kind for request in requests if request), "synthetic")
+        raise ConfigError(f"image_bytes={image_bytes}: no images are read with input={kind}; add input=dali")

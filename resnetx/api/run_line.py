@@ -18,5 +18,5 @@ def run_line(record: RunRecord, twin: str | None = None) -> str:
     point += f", devices={request.devices}" * bool(request.devices) + f", control run {twin}" * bool(twin)
     if record.images_per_s is None or record.iterations_per_s is None:
         return f"{point}: {record.outcome}: {record.reason}"
-    rate = f"{si(record.images_per_s)} images/s, {si(record.iterations_per_s)} iterations/s"
+    rate = f"{si(record.images_per_s)} {record.request.model.samples}/s, {si(record.iterations_per_s)} iterations/s"
     return f"{point}: {rate} ({duration(record.duration_s)} in all)"

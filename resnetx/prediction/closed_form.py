@@ -1,8 +1,9 @@
 """What an iteration takes where a formula says it: `docs/ssgd.md`, equations 1 to 5.
 
 The simulation of `ssgd` gives the same (tests hold it to that) in more time. No formula is known to us where ranks take
-different times, share the cores of a host, or send two messages at once: these are simulated. So is a host that takes
-time to queue the work of a step (`queue_s`), unless all else of it runs ahead of the device.
+different times, share the cores of a host, send two messages at once, or wait in the backward pass for parameters
+(FSDP): these are simulated. So is a host that takes time to queue the work of a step (`queue_s`), unless all else of
+it runs ahead of the device.
 """
 
 from collections.abc import Sequence

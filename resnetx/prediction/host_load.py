@@ -6,7 +6,7 @@ point, at the rate at which these compute; `host_load` is fitted to published ra
 images are read and the cores of the system's CPUs are described. A trace of CPU ranks has it already.
 """
 
-from resnetx.choices import SyntheticInput
+from resnetx.choices import Folders
 from resnetx.prediction.decoding import ASSUMED, IMAGE_BYTES, cores_for_each, decoding_unit
 from resnetx.prediction.scenario import Point
 from resnetx.prediction.step import StepTimes
@@ -21,7 +21,7 @@ def busy(point: Point, step: StepTimes) -> float:
     The rate of one GPU, stated or published, has the load of its own images in it.
     """
     request, system = point.subject.request, point.fabric.described
-    if request is None or isinstance(request.input, SyntheticInput) or point.fabric.on_cpus:
+    if request is None or not isinstance(request.input, Folders) or point.fabric.on_cpus:
         return 0.0
     cores = cores_for_each(system, point.devices)
     if cores is None:

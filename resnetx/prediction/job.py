@@ -85,6 +85,16 @@ class Job:
         return replace(self, classes=tuple(classes))
 
     @cached_property
+    def gates(self) -> dict[int, list[int]]:
+        """After how many layers of the backward pass it waits for which messages, by their places."""
+        found: dict[int, list[int]] = {}
+        done = {layer.name: place for place, layer in enumerate(reversed(self.classes[0].step.layers))}
+        for place, message in enumerate(self.messages):
+            if message.gates:
+                found.setdefault(done[message.gates], []).append(place)
+        return found
+
+    @cached_property
     def cuts(self) -> list[int]:
         """After how many layers of the backward pass each message is ready; no earlier than the message before it."""
         return list(_cuts(HashedTuple(self.classes[0].step.layers), HashedTuple(self.messages)))
@@ -97,5 +107,5 @@ def _cuts(layers: HashedTuple[LayerTime], messages: HashedTuple[TimedMessage]) -
     done = {layer.name: place for place, layer in enumerate(reversed(layers), start=1)}
     cuts: list[int] = []
     for message in messages:
-        cuts.append(max([*cuts[-1:], *(done[name] for name in message.layers)]))
+        cuts.append(max([*cuts[-1:], *(done[name] for name in message.layers)], default=0))
     return tuple(cuts)

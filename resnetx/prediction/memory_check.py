@@ -51,6 +51,7 @@ def _needed_bytes(point: Point) -> int | Unknown:
         strategy,
         point.setting.memory_model,
         model.images_of_a_test(subject.request.model, point.batch_size),
+        point.gpus,
     )
     serves = strategy == Server(device="gpu") and point.setting.memory_model == "torch"
     return needed_bytes + model.received_bytes(subject.layers, point.gpus) if serves else needed_bytes

@@ -14,10 +14,10 @@ from dataclasses import replace
 from functools import cache
 from statistics import NormalDist
 
-from resnetx.choices import Server
+from resnetx.choices import Fsdp, Server, Zero1
 from resnetx.errors import ConfigError
 from resnetx.interconnect.what_if import link_kinds
-from resnetx.prediction import compute, host_load, input, messages, server
+from resnetx.prediction import compute, host_load, input, messages, server, sharded
 from resnetx.prediction.compute import Compute
 from resnetx.prediction.input import InputTimes
 from resnetx.prediction.iteration import LAB_MESSAGES_ERROR, Iteration
@@ -35,6 +35,7 @@ from resnetx.prediction.staged import SHOWN_BY, SHOWN_BY_RATES
 from resnetx.prediction.step import Stretch
 from resnetx.prediction.traced_exchange import traced_exchange
 from resnetx.record.prediction import Sensitivity
+from resnetx.workloads.buckets import parts_of
 from resnetx.workloads.counts import BYTES_PER_PARAMETER
 
 GLOO_AT_ONCE = 2  # all-reduces: a process group has two threads that run them (torch, ProcessGroupGloo.hpp)
@@ -86,6 +87,8 @@ def _exchange(point: Point, computed: Compute) -> Exchange:
     bytes_each = _BYTES_EACH[point.setting.gradients]
     if isinstance(point.subject.strategy, Server):
         return server.exchange(point, computed, bytes_each)
+    if isinstance(point.subject.strategy, Zero1 | Fsdp):
+        return sharded.exchange(point, computed, bytes_each)
     paths = point.fabric.staged_on(point.gpus)
     if paths is None and point.fabric.no_peers and len(known_counts(point)) >= len(SHOWN_BY):
         paths = SHOWN_BY_RATES
@@ -113,6 +116,8 @@ def _job(point: Point, computes: Sequence[Compute], inputs: Sequence[InputTimes]
             step = step.copying_gradients(1 / computed.gradient_copy_Bps)
         if isinstance(point.subject.strategy, Server) and exchange.messages and point.fabric.on_cpus:
             step = replace(step, update_s=0.0)  # the server's, beside its rank; a GPU that serves does it in between
+        if isinstance(point.subject.strategy, Zero1 | Fsdp) and point.gpus > 1:
+            step = replace(step, update_s=step.update_s * _updated_share(point))
         step = replace(step, host_s=step.host_s + parallel_s(point))
         classes.append(RankClass(ranks, step.slowed(beyond, with_host=True), waits, shares, beyond))
     if point.setting.straggler != 1.0 and point.gpus > 1:  # one GPU is the machine as it should be
@@ -128,6 +133,13 @@ def _job(point: Point, computes: Sequence[Compute], inputs: Sequence[InputTimes]
         fetched=exchange.fetched,
         contention=exchange.contention,
     )
+
+
+def _updated_share(point: Point) -> float:
+    """Of all parameters, those that the rank with most of them updates."""
+    if isinstance(point.subject.strategy, Fsdp):
+        return 1 / point.gpus
+    return max(parts_of(point.subject.gradients, point.gpus)) / point.subject.gradient_bytes
 
 
 def _waiting(point: Point, computed: Compute) -> float:

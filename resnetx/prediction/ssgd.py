@@ -35,7 +35,7 @@ def iteration_s(job: Job, by: Stretch = AS_IT_IS) -> float:
     """Seconds from one update to the next, once the pipeline is full: by a formula where there is one."""
     step, overlap = job.classes[0].step, (job.overlap.input, job.overlap.host_to_device)
     queued = not step.queue_s or bool(step.host_s * by.host) or all(overlap)
-    simple = len(job.classes) == 1 and job.host is None and job.at_once == 1 and queued
+    simple = len(job.classes) == 1 and job.host is None and job.at_once == 1 and queued and not job.gates
     contention = job.contention if by.contention is None else by.contention
     if simple:
         return closed_form.iteration_s(step, job.messages, job.cuts, overlap, by, job.fetched, contention)

@@ -100,6 +100,7 @@ class TimedMessage:
     time_s: float
     unpack_s: float = 0.0  # computing that it takes to get the sums to where the update reads them
     name: str = "all-reduce"
+    gates: str = ""  # a layer whose backward pass waits for it
 
 
 @dataclass(frozen=True)

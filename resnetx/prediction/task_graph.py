@@ -9,7 +9,8 @@ sent between all ranks as they become ready; an update ends the iteration. Edges
     copy to device   needs its batch, and room: the update of the last iteration but one; without overlap, of the last
     forward          needs its batch on the device, the update before it, and parameters that it has to fetch
     queueing         of the host, while the passes run: needs its batch read, and the queueing before it
-    message          needs the backward pass of its layers, on all ranks
+    message          needs the backward pass of its layers, on all ranks; FSDP gathers parameters that a layer's
+                     backward pass waits for
     parameters       need the update before, on all ranks, where a server sends them while the forward pass runs
     update           needs the passes, all messages, and that the host has queued it
 
@@ -19,6 +20,7 @@ a thousand GPUs cost no more than two.
 Reference: S. Shi et al., A DAG Model of Synchronous Stochastic Gradient Descent in Distributed Deep Learning (2018).
 """
 
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -84,17 +86,22 @@ def _add_iteration(
     computed, fetched = [], _fetched(graph, job, by)
     for number, of_class in enumerate(passes):
         last_update = [graph.updates[-1][number]] if graph.updates else []
-        computed.append(_compute(graph, number, of_class, batches[number], last_update, fetched))
-    sent = [
-        graph.add(
-            "collectives",
-            ALL_RANKS,
-            f"{message.name} {index + 1}",
-            message.time_s * by.messages,
-            [tasks.layers_done[cut] for tasks in computed],
-        )
-        for index, (message, cut) in enumerate(zip(job.messages, job.cuts, strict=True))
-    ]
+        computed.append(_forward_pass(graph, number, of_class, batches[number], last_update, fetched))
+    sent: list[int] = []
+    if not job.gates:
+        for tasks, of_class in zip(computed, passes, strict=True):
+            for part in of_class.backward:
+                _undo(graph, tasks, part, [])
+        _send(graph, job, by, computed, sent, len(job.messages))
+    else:  # what is sent and what is computed wait for each other, on all ranks
+        undone = 0
+        for parts in zip(*(of_class.backward for of_class in passes), strict=True):
+            _send(graph, job, by, computed, sent, bisect_right(job.cuts, undone))
+            gates = [sent[place] for place in job.gates.get(undone, [])]
+            for tasks, part in zip(computed, parts, strict=True):
+                _undo(graph, tasks, part, gates)
+            undone = parts[0][0]
+        _send(graph, job, by, computed, sent, len(job.messages))
     graph.updates.append(
         [_update(graph, number, passes[number], job.messages, sent, tasks) for number, tasks in enumerate(computed)]
     )
@@ -160,16 +167,33 @@ class _Passes:
         )
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Computed:
     """The tasks of one class that others wait for, of its passes in one iteration."""
 
+    number: int  # of the class
     layers_done: dict[int, int]  # so many layers of the backward pass -> the task that ends the last of them
-    backward: int  # ends the backward pass
+    latest: int  # in the end: ends the backward pass
     queued: list[int]  # ends the host's queueing; [] where that takes no time
 
 
-def _compute(
+def _send(graph: TaskGraph, job: Job, by: Stretch, computed: Sequence[_Computed], sent: list[int], count: int) -> None:
+    """Adds messages to those that are `sent`, until they are so many."""
+    for place in range(len(sent), count):
+        message, ready = job.messages[place], [tasks.layers_done[job.cuts[place]] for tasks in computed]
+        name = f"{message.name} {place + 1}"
+        sent.append(graph.add("collectives", ALL_RANKS, name, message.time_s * by.messages, ready))
+
+
+def _undo(graph: TaskGraph, tasks: _Computed, part: tuple[int, str, float], gates: list[int]) -> None:
+    """Adds a part of the backward pass of one class, behind `gates`."""
+    place, name, work_s = part
+    after = [tasks.latest, *gates]
+    tasks.latest = graph.add("compute", tasks.number, f"backward {name}".rstrip(), work_s, after)
+    tasks.layers_done[place] = tasks.latest
+
+
+def _forward_pass(
     graph: TaskGraph,
     number: int,
     passes: _Passes,
@@ -177,7 +201,7 @@ def _compute(
     updated: list[int],
     fetched: Mapping[str, int],
 ) -> _Computed:
-    """Forward and backward of one class; `updated`: the update before; `fetched`: the parameters of layers."""
+    """The forward pass of one class; `updated`: the update before; `fetched`: the parameters of layers."""
     waits, may_queue = [batch.copied, *updated], [batch.read]
     if passes.host_s:
         waits = may_queue = [graph.add("host", number, "host", passes.host_s, waits)]
@@ -185,12 +209,7 @@ def _compute(
     for layer, name, work_s in passes.forward:
         needed = [*waits, fetched[layer]] if layer else waits
         waits = [graph.add("compute", number, f"forward {name}".rstrip(), work_s, needed)]
-    layers_done: dict[int, int] = {}
-    task = waits[0]
-    for place, name, work_s in passes.backward:
-        task = graph.add("compute", number, f"backward {name}".rstrip(), work_s, waits)
-        waits, layers_done[place] = [task], task
-    return _Computed(layers_done, task, queued)
+    return _Computed(number, {0: waits[0]}, waits[0], queued)
 
 
 def _forward(layers: Sequence[LayerTime], fetching: set[str], detailed: bool) -> Iterator[tuple[str, str, float]]:
@@ -227,9 +246,9 @@ def _update(
     computed: _Computed,
 ) -> int:
     """Sums are taken out of the buffers in the order in which they arrive, then all parameters are updated."""
-    waits = [computed.backward, *computed.queued, *sent]
+    waits = [computed.latest, *computed.queued, *sent]
     for index, (message, arrived) in enumerate(zip(messages, sent, strict=True)):
         if unpack_s := message.unpack_s * passes.slowness:
-            unpacked = graph.add("compute", number, f"unpack {index + 1}", unpack_s, [arrived, computed.backward])
+            unpacked = graph.add("compute", number, f"unpack {index + 1}", unpack_s, [arrived, computed.latest])
             waits.append(unpacked)
     return graph.add("compute", number, "update", passes.update_s, waits)

@@ -7,7 +7,7 @@ the per-GPU batch that they were measured on.
 
 from statistics import median
 
-from resnetx.choices import After, Layerwise, Strategy
+from resnetx.choices import After, Fsdp, Layerwise, Strategy, Zero1
 from resnetx.errors import ConfigError
 from resnetx.prediction.messages import NOTHING_SENT, Exchange
 from resnetx.prediction.step import TimedMessage
@@ -19,6 +19,10 @@ NO_LINK = "the trace has the times of messages, not what limits them"
 
 def traced_exchange(trace: Trace, images: int, gpus: int, strategy: Strategy) -> Exchange:
     """What one iteration of `gpus` GPUs with `images` each sends, by a trace."""
+    if isinstance(strategy, Zero1 | Fsdp):
+        raise ConfigError(
+            f"strategy={strategy.kind} with communication=trace: a trace has all-reduces; use communication=model"
+        )
     batch = _batch(trace, images)
     _refuse_other_gpus(trace, batch, gpus)
     layers = [layer for layer in reversed(batch.times.layers) if layer.communication_s]

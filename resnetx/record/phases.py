@@ -1,5 +1,7 @@
 """Where the time of a step goes, as an instrumented run records it: phases, messages of gradients, copies."""
 
+import msgspec
+
 from resnetx.record.base import RecordPart
 from resnetx.record.unknown import if_known
 
@@ -22,9 +24,12 @@ class Phases(RecordPart, frozen=True):
     optimizer_s: list[float]
     # [rank][step of the last window]: when the step began, since this rank left the barrier before the window.
     begin_s: list[list[float]]
+    # Parameters that are gathered: strategy=zero1 after the update, fsdp before and in the passes. []: not recorded yet
+    gather_s: list[float] = msgspec.field(default_factory=list)
 
     def __post_init__(self) -> None:
-        parts = {name: len(getattr(self, name)) for name in self.__struct_fields__ if name != "clock"}
+        left_out = ("clock",) if self.gather_s else ("clock", "gather_s")
+        parts = {name: len(getattr(self, name)) for name in self.__struct_fields__ if name not in left_out}
         if len(set(parts.values())) != 1 or not parts["step_s"]:
             raise ValueError(f"phases of different numbers of ranks: {parts}")
 

@@ -23,8 +23,8 @@ class Workload(RecordPart, frozen=True):
     """What is trained and how much work it is; `resnetx describe --json` prints the same object."""
 
     workload: str  # "ResNet/4"
-    model: dict[str, Any]  # its parameters, as asked
-    image_size: int
+    model: dict[str, Any]  # its parameters, as asked; without those that follow from others
+    image_size: int  # pixels; 0: samples are sequences of tokens
     convention: str  # how activations and parameters are counted
     activations_per_image: int
     parameters: int
@@ -37,6 +37,12 @@ class Workload(RecordPart, frozen=True):
     flops_per_image: int  # forward pass, a multiply-add is 2 FLOP; training takes about three times this
     stated: dict[str, float]  # the paper's own figures for this workload, where it states any
     notes: list[str]
+    tokens: int = 0  # of each sample, which is then a sequence wherever a name says "image"; 0: samples are images
+
+    @property
+    def sample(self) -> str:
+        """One sample, for people."""
+        return f"sequence of {self.tokens:,} tokens" if self.tokens else f"image of {self.image_size}x{self.image_size}"
 
 
 class StartUp(RecordPart, frozen=True):
@@ -149,7 +155,9 @@ class RunRecord(RecordPart, frozen=True, kw_only=True):
     duration_s: float
     world_size: int
     backend: str | None  # "nccl", "rccl" (NCCL of AMD GPUs) or "gloo"
-    distributed: str | None  # what exchanges gradients: "bare" (one rank), "DDP", layerwise, after, server or none
+    distributed: (
+        str | None
+    )  # what exchanges gradients: "bare" (one rank), "DDP", "ZeRO-1", "FSDP", layerwise, after, server or none
     images_per_s: float | None  # images of all ranks over all windows / time of the slowest rank
     iterations_per_s: float | None
     windows_s: list[list[float]] | None  # [rank][window]: seconds for `steps_per_window` steps

@@ -71,10 +71,15 @@ def _speed(record: BenchRecord, name: str) -> str:
 def _right(record: BenchRecord) -> Iterator[str]:
     """Whether results are right, and how many are slower than described."""
     results: list[BenchPoint | CopyCell] = [*record.points, *record.cells]
+    codes = {warning.code for warning in record.warnings}
+    if TEST_FAILED in codes:
+        yield "The test FAILED behind these measurements."
     checked = [each for each in results if each.wrong is not None]
     if wrong := [each for each in checked if each.wrong]:
         yield f"WRONG results in {len(wrong)} of {len(checked)} measurements."
-    elif checked and len(checked) == len(results):
+    elif WRONG_ELEMENTS in codes:
+        yield "WRONG results."
+    elif checked and len(checked) == len(results) and TEST_FAILED not in codes:
         yield "All results are right."
     if slow := [each for each in results if each.verdict == "low"]:
         yield f"Slower than described in {len(slow)} of {len(results)} measurements."

@@ -116,7 +116,8 @@ def _workload(point: PredictedPoint, varying: set[str]) -> str:
 
 def rate_unit(points: Sequence[PredictedPoint]) -> str:
     """What a batch is made of: a workload that is known from its trace alone may be trained on other things."""
-    return "samples/s" if any(point.request is None for point in points) else "images/s"
+    what = {"samples" if point.request is None else point.request.model.samples for point in points}
+    return f"{what.pop() if len(what) == 1 else 'samples'}/s"
 
 
 # ---- the answer -----------------------------------------------------------------------------------------------------

@@ -17,6 +17,9 @@ class ModelSettings(TypedDict, total=False):
     kind: str
     x: Axis[int]
     width: Axis[int]
+    heads: Axis[int | None]
+    seq: Axis[int]
+    vocabulary: Axis[int]
     name: Axis[str]
     classes: Axis[int]
     lrn: Axis[bool]
@@ -24,6 +27,7 @@ class ModelSettings(TypedDict, total=False):
 class InputSettings(TypedDict, total=False):
     kind: str
     root: Axis[Text]
+    file: Axis[Text]
     stage: Axis[Text | None]
     format: Literal["folders"]
     recipe: Axis[Literal["imagenet", "paper"]]
@@ -36,6 +40,7 @@ class StrategySettings(TypedDict, total=False):
     bucket_cap_mb: Axis[float | None]
     first_bucket_mb: Axis[float | None]
     gradient_as_bucket_view: Axis[bool]
+    reshard: Axis[bool]
     device: Axis[Literal["cpu", "gpu"]]
 
 class TrackerSettings(TypedDict, total=False):
@@ -56,6 +61,8 @@ class ImagesSettings(TypedDict, total=False):
     classes: int
     per_class: int
     size: Literal["imagenet", "256"]
+    tokens: int | None
+    vocabulary: int
     seed: int
     workers: int | None
 
@@ -63,6 +70,8 @@ class ImagesGroup(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     classes: int
     per_class: int
     size: Literal["imagenet", "256"]
+    tokens: int | None
+    vocabulary: int
     seed: int
     workers: int | None
 
@@ -97,6 +106,9 @@ class WhatIfGroup(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 class InputRoot(TypedDict, total=False):
     root: Axis[Text]
 
+class InputFile(TypedDict, total=False):
+    file: Axis[Text]
+
 class DescribeKeywords(TypedDict, total=False):
     model: Axis[str] | ModelSettings | Model
     strategy: Axis[str] | StrategySettings | Strategy
@@ -105,7 +117,7 @@ class DescribeKeywords(TypedDict, total=False):
     precision: Axis[Literal["fp32", "tf32", "bf16", "fp16"]]
     gpus: Axis[int | None]
     study: Text | None
-    convention: Axis[Literal["caffe", "torch", "conv"]]
+    convention: Axis[Literal["caffe", "torch", "conv", "saved"]]
 
 class ImagesKeywords(TypedDict, total=False):
     input: InputRoot
@@ -145,7 +157,7 @@ class TrainKeywords(TypedDict, total=False):
     rendezvous: str | None
     timeout: float | str
     results: Text
-    convention: Literal["caffe", "torch", "conv"]
+    convention: Literal["caffe", "torch", "conv", "saved"]
     oversubscribe: bool
     dirty: bool
     interface: str | None
@@ -195,7 +207,7 @@ class SweepKeywords(TypedDict, total=False):
     baseline: int
     timeout: float | str
     results: Text
-    convention: Literal["caffe", "torch", "conv"]
+    convention: Literal["caffe", "torch", "conv", "saved"]
     oversubscribe: bool
     publish: Text | None
     dirty: bool
@@ -238,7 +250,7 @@ class TraceKeywords(TypedDict, total=False):
     study: Text | None
     timeout: float | str
     results: Text
-    convention: Literal["caffe", "torch", "conv"]
+    convention: Literal["caffe", "torch", "conv", "saved"]
     oversubscribe: bool
     dirty: bool
     device: str | None
@@ -278,7 +290,7 @@ class VerifyKeywords(TypedDict, total=False):
     steps: int
     timeout: float | str
     results: Text
-    convention: Literal["caffe", "torch", "conv"]
+    convention: Literal["caffe", "torch", "conv", "saved"]
     oversubscribe: bool
     dirty: bool
 
@@ -297,7 +309,7 @@ class CompareKeywords(TypedDict, total=False):
     compile: Axis[Literal["none", "default"]]
     study: Text | None
     baseline: int
-    convention: Literal["caffe", "torch", "conv"]
+    convention: Literal["caffe", "torch", "conv", "saved"]
     size: Axis[int | str]
     systems: Axis[Text]
     nodes: int | None
@@ -560,7 +572,7 @@ class PredictKeywords(TypedDict, total=False):
     study: Text | None
     baseline: int
     results: Text
-    convention: Literal["caffe", "torch", "conv"]
+    convention: Literal["caffe", "torch", "conv", "saved"]
     systems: Axis[Text]
     nodes: int | None
     network: str | None
@@ -594,7 +606,7 @@ class PredictFields(msgspec.Struct, frozen=True, kw_only=True):
     devices: list[int] | None
     baseline: int
     results: str
-    convention: Literal["caffe", "torch", "conv"]
+    convention: Literal["caffe", "torch", "conv", "saved"]
     systems: list[str]
     nodes: int | None
     network: str | None

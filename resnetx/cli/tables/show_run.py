@@ -17,6 +17,7 @@ PHASES = {
     "backward": "backward_s",
     "exposed": "exposed_communication_s",
     "update": "optimizer_s",
+    "gather": "gather_s",
 }  # of an instrumented step, by the heading of the column
 
 

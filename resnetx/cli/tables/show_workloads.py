@@ -19,8 +19,12 @@ def layers(table: "Sequence[Layer]", workload: Workload) -> None:
     convention = workload.convention
     activations = activations_by_layer(table, workload.image_size, convention)
     columns = ["layer", "kind", "output", ">activations", ">parameters", ">MFLOP", ">gradients"]
-    image = f"3x{workload.image_size}x{workload.image_size}"
-    data = [[DATA, "image, label", image, f"{activations[DATA]:,}", "", "", ""]] if DATA in activations else []
+    shape = f"{workload.tokens}" if workload.tokens else f"3x{workload.image_size}x{workload.image_size}"
+    data = (
+        [[DATA, "tokens, labels" if workload.tokens else "image, label", shape, f"{activations[DATA]:,}", "", "", ""]]
+        if DATA in activations
+        else []
+    )
     rows = [_row(alike, activations, convention) for alike in folded(table)]
     sums = [
         "all", "", "", f"{workload.activations_per_image:,}", f"{workload.parameters:,}",
@@ -29,7 +33,7 @@ def layers(table: "Sequence[Layer]", workload: Workload) -> None:
     for note in workload.notes:
         show.say(note)
     title = (
-        f"One image of {workload.image_size}x{workload.image_size}, forward pass, layer by layer: activations and "
+        f"One {workload.sample}, forward pass, layer by layer: activations and "
         f"parameters by the `{convention}` convention"
     )
     show.table(title, columns, [*data, *rows, sums], least=["gradients", "kind", "output", "MFLOP"])
@@ -54,10 +58,14 @@ def _row(layers: "Sequence[Layer]", activations: Mapping[str, int], convention: 
 def messages(strategy: str, sizes_bytes: Sequence[int]) -> None:
     """What each rank sends in a step."""
     listed = ", ".join(si(size, "B") for size in sizes_bytes[:8]) + ", ..." * (len(sizes_bytes) > 8)
-    one = "gradient to the server" if strategy == "server" else "all-reduce"
+    one = {"server": "gradient to the server", "fsdp": "reduce-scatter"}.get(strategy, "all-reduce")
     several = one.replace("gradient", "gradients") if strategy == "server" else f"{one}s"
     what = f"{len(sizes_bytes)} {one if len(sizes_bytes) == 1 else several}"
-    show.say(f"strategy={strategy} sends {what} in a step{': ' * bool(listed)}{listed}.")
+    more = {
+        "fsdp": " Parameters are gathered block by block.",
+        "zero1": " Updated parameters come back from each rank.",
+    }
+    show.say(f"strategy={strategy} sends {what} in a step{': ' * bool(listed)}{listed}.{more.get(strategy, '')}")
 
 
 def family(workloads: Sequence[Workload], gpus: Sequence[int]) -> None:

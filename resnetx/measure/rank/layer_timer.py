@@ -28,6 +28,7 @@ import torch
 from torch import fx, nn
 from torch.utils.hooks import RemovableHandle
 
+from resnetx.choices import Sample
 from resnetx.measure.rank.device_time import Hold
 from resnetx.measure.rank.phases import Clock
 from resnetx.workloads.layers import Operations, operations, tensors
@@ -67,11 +68,11 @@ class LayerWatch:
     name = "bare"  # a trace is of one rank, which exchanges nothing
     updates = False
 
-    def __init__(self, module: nn.Module, image_size: int, clock: Clock, hold: Hold | None = None) -> None:
+    def __init__(self, module: nn.Module, sample: Sample, clock: Clock, hold: Hold | None = None) -> None:
         """`hold`: of the device that runs the module; None: on the host."""
         self.module = module
         self.watching = False
-        found = operations(module, image_size)
+        found = operations(module, sample)
         self.names = [*found.layer_of.values(), LOSS]  # in the order of the forward pass
         self.gradient_bytes = [0] * len(self.names)  # of each layer; known once a step was watched
         self._clock, self._hold = clock, hold

@@ -12,7 +12,7 @@ from typing import TypeVar
 import torch
 
 from resnetx import workloads
-from resnetx.choices import NoExchange, Server, SyntheticInput
+from resnetx.choices import Folders, NoExchange, Server, TokensInput
 from resnetx.measure.launch import slurm
 from resnetx.measure.launch.moment import Moment
 from resnetx.measure.launch.torchrun import run_started
@@ -85,7 +85,9 @@ def prepare(request: Request, oversubscribe: bool = False) -> None:
 
 
 def _storage(request: Request) -> Path | None:
-    return None if isinstance(request.input, SyntheticInput) else Path(request.input.root)
+    if isinstance(request.input, TokensInput):
+        return Path(request.input.file).parent
+    return Path(request.input.root) if isinstance(request.input, Folders) else None
 
 
 def _transport(request: Request, ranks: Ranks, logs: list[str]) -> Transport:

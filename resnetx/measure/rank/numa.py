@@ -22,7 +22,7 @@ from pathlib import Path
 
 import torch
 
-from resnetx.choices import SyntheticInput
+from resnetx.choices import Folders
 from resnetx.host import cpu_numbers, kernel_file, kernel_text
 from resnetx.measure.launch.torchrun import ranks_here
 from resnetx.measure.rank.device import pci_address
@@ -53,7 +53,7 @@ def suffice(cpus: set[int], ranks: int, threads: int) -> bool:
 
 def _threads(request: Request) -> int:
     """Threads of a rank that are busy at a time: those that decode, or on the GPU's behalf one or few."""
-    return request.threads if isinstance(request.input, SyntheticInput) else max(request.threads, request.input.threads)
+    return max(request.threads, request.input.threads) if isinstance(request.input, Folders) else request.threads
 
 
 def nearby(pci_address: str) -> set[int]:

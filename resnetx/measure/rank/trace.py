@@ -47,7 +47,7 @@ BUSY = 0.9
 def measure(request: Request, ranks: Ranks, clock: StartUpTimer) -> RankResults:
     """Trains on one rank; returns what the record has of it."""
     hold = Hold(ranks.device) if ranks.device.type == "cuda" else None
-    watch = LayerWatch(build(request, ranks), request.image_size, clock_of(ranks.device), hold)
+    watch = LayerWatch(build(request, ranks), request.model.sample(request.image_size), clock_of(ranks.device), hold)
     clock.lap("model_s")
     pipeline = inputs.open_for(request, ranks.rank, ranks.device, watch.arrived)
     batches = ShortenableBatches(pipeline)

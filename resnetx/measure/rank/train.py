@@ -16,13 +16,15 @@ from resnetx.choices import SyntheticInput
 from resnetx.measure.rank import results
 from resnetx.measure.rank.cuda_graph import GraphedStep, own_stream
 from resnetx.measure.rank.distributed import Ranks, unchanged
+from resnetx.measure.rank.message_buffer import trainable
 from resnetx.measure.rank.optimizer import sgd
 from resnetx.measure.rank.phases import Mark, Watch, unwatched
 from resnetx.measure.rank.process import StartUpTimer
 from resnetx.measure.rank.profiler import profiled
 from resnetx.measure.rank.replay import ReplayedModel
 from resnetx.measure.rank.results import RankResults, RankTraining
-from resnetx.measure.rank.strategies import Trained, replicate
+from resnetx.measure.rank.sharded import ShardedUpdate
+from resnetx.measure.rank.strategies import ShardedUpdates, Trained, replicate
 from resnetx.measure.rank.windows import Step, measure_windows
 from resnetx.record import ReplayedStep, Unknown
 from resnetx.request import Request
@@ -99,7 +101,7 @@ def training_step(
     mark: Mark = unwatched,
 ) -> "tuple[Step, LossHistory]":
     """The step that is measured: next batch, forward, backward (with communication), update."""
-    optimizer = None if replica.updates else sgd(replica.module.parameters(), request.optimizer)
+    optimizer = None if replica.updates else _optimizer(replica, request, mark)
     kind = ranks.device.type
     scaler = torch.amp.GradScaler(kind, enabled=request.precision == "fp16")
     half = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(request.precision)
@@ -128,6 +130,14 @@ def training_step(
         run(*next(batches))
 
     return step, progress
+
+
+def _optimizer(replica: Trained, request: Request, mark: Mark) -> torch.optim.Optimizer:
+    """What updates the parameters, or this rank's part of them."""
+    parameters = trainable(replica.module.parameters())
+    if isinstance(replica, ShardedUpdates):
+        return ShardedUpdate(parameters, request.optimizer, mark)
+    return sgd(parameters, request.optimizer)
 
 
 def loss_weight(request: Request, rank: int) -> float:

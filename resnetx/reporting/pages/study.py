@@ -17,7 +17,7 @@ from statistics import fmean
 from markupsafe import Markup
 
 from resnetx import __version__
-from resnetx.choices import SyntheticInput
+from resnetx.choices import Folders
 from resnetx.record import Warning
 from resnetx.reporting.charts import study_figures
 from resnetx.reporting.charts.figure import Figure
@@ -147,7 +147,7 @@ _SETTINGS: tuple[Callable[[Request], str], ...] = (
     lambda request: f"measure={request.measure}" * (request.measure != "step"),
     lambda request: f"precision {request.precision}",
     lambda request: f"input {request.input.kind}",
-    lambda request: "" if isinstance(request.input, SyntheticInput) else f"recipe {request.input.recipe}",
+    lambda request: f"recipe {request.input.recipe}" if isinstance(request.input, Folders) else "",
     lambda request: f"strategy {request.strategy.kind}",
     lambda request: f"{request.scaling} scaling",
     lambda request: f"{_many(request.windows, 'window')} of at least {_many(request.steps, 'step')}",

@@ -37,7 +37,7 @@ def study_answer(points: Sequence[StudyPoint], node: str) -> str:
             f"{'train' if point.gpus > 1 else 'trains'} {point.workload}"
         )
         if not gained or not point.result.speedup or not point.result.efficiency:
-            return f"{what} at {_with_ends(rate)} images/s."
+            return f"{what} at {_with_ends(rate)} {point.request.model.samples}/s."
         over = f"as fast as {point.result.baseline.replace('1 ', 'one ', 1)}"
         efficiency = point.result.efficiency.median
         return f"{what} {_with_ends(point.result.speedup, ' times')} {over}, {efficiency:.0%} of ideal.{_lost(point)}"
@@ -130,6 +130,7 @@ def point_names(points: Sequence[StudyPoint]) -> list[Column[StudyPoint]]:
 
 def scaling_columns(points: Sequence[StudyPoint]) -> list[Column[StudyPoint]]:
     """How fast each point is, what that is over its baseline, and what limits it."""
+    what = {point.request.model.samples for point in points}
     kinds = {point.result.images_per_s.kind for point in points if point.result.images_per_s}
     ends = " or ".join(name for kind, name in _ENDS.items() if kind in kinds) or "range"
     baselines = ", ".join(dict.fromkeys(point.result.baseline for point in points))
@@ -149,7 +150,7 @@ def scaling_columns(points: Sequence[StudyPoint]) -> list[Column[StudyPoint]]:
 
     return [
         *point_names(points),
-        *estimate("images_per_s", "images/s"),
+        *estimate("images_per_s", f"{what.pop() if len(what) == 1 else 'samples'}/s"),
         *estimate("speedup", "speed-up", f"over {baselines}."),
         Column(
             ">efficiency",

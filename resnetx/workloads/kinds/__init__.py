@@ -6,12 +6,15 @@ from resnetx.choices import (
     AlexNetSettings,
     CifarNetSettings,
     GoogLeNetSettings,
+    GptXSettings,
+    MlpXSettings,
     ModelChoice,
     ResNetXSettings,
     Torchvision,
 )
 from resnetx.workloads.kinds.alexnet import AlexNetKind
 from resnetx.workloads.kinds.cifarnet import CifarNetKind
+from resnetx.workloads.kinds.families import GptXKind, MlpXKind
 from resnetx.workloads.kinds.googlenet import GoogLeNetKind
 from resnetx.workloads.kinds.kind import Kind
 from resnetx.workloads.kinds.resnetx import ResNetXKind
@@ -21,6 +24,8 @@ __all__ = ["KINDS", "Kind", "kind_of"]
 
 KINDS: dict[type[ModelChoice], Kind[Any]] = {
     ResNetXSettings: ResNetXKind(),
+    GptXSettings: GptXKind(),
+    MlpXSettings: MlpXKind(),
     AlexNetSettings: AlexNetKind(),
     GoogLeNetSettings: GoogLeNetKind(),
     CifarNetSettings: CifarNetKind(),

@@ -1,8 +1,9 @@
 """What resnetx asks of a kind of model: how it is built, which loss it trains with, and how it is counted.
 
 A kind is a subclass of `Kind` in a file of its own, beside the struct of its settings in `choices`. Every model is fed
-with the batches of `inputs.Batches`: images of `choices.image_shape`, and a label below `classes` for each. `build` is
-all that a kind must define; what else it needs not say has a default here. Importing a kind loads no torch.
+with the batches of `inputs.Batches`: samples as its settings have them (`ModelChoice.sample`), and labels below
+`classes`. `build` is all that a kind must define; what else it needs not say has a default here. Importing a kind loads
+no torch.
 """
 
 from abc import ABC, abstractmethod
@@ -48,7 +49,7 @@ class Kind(ABC, Generic[Settings]):
 
         with without_elements():
             module = self.build(model, image_size)
-        return layers(module, image_size)
+        return layers(module, model.sample(image_size))
 
     def total(self, model: Settings, count: Callable[[Settings], int]) -> int:
         """A sum over the layers of the model, `count`, for kinds that know a shorter way than counting all of them."""

@@ -1,29 +1,19 @@
-"""ResNet/x (Tallent et al. 2017): as all its blocks are alike, its table and its counts are arithmetic for any x."""
+"""ResNet/x (Tallent et al. 2017), the family of the paper; the network itself is `workloads.resnetx`."""
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from resnetx.choices import ResNetXSettings
-from resnetx.workloads.kinds.kind import Kind
+from resnetx.workloads.kinds.families import Family
 
 if TYPE_CHECKING:
     from torch import nn
 
 
-class ResNetXKind(Kind[ResNetXSettings]):
-    checked_by_table = False
-
+class ResNetXKind(Family[ResNetXSettings]):
     def build(self, model: ResNetXSettings, image_size: int) -> "nn.Module":
         from resnetx.workloads import resnetx
 
         return resnetx.ResNetX(model.x, model.width, model.classes)
-
-    def total(self, model: ResNetXSettings, count: Callable[[ResNetXSettings], int]) -> int:
-        """From the sums of ResNet/1 and ResNet/2, as each block adds the same."""
-        one, two = (count(msgspec.structs.replace(model, x=x)) for x in (1, 2))
-        return one + (model.x - 1) * (two - one)
 
     def stated(self, model: ResNetXSettings, batch_size: int) -> dict[str, float]:
         """Section 4.2, for every x."""
