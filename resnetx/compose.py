@@ -45,9 +45,23 @@ def asked(verb: str, settings: Mapping[str, object]) -> Point:
                 "leave it out"
             )
         flat[key] = ours(key, value)
+    _name_classifiers(flat)
     refuse_unread(verb, flat, names())
     _refuse_texts(flat)
     return at_home(flat if settings else VERBS[verb].nothing)
+
+
+def _name_classifiers(flat: Point) -> None:
+    """Takes model=resnet50 for model=torchvision model.name=resnet50; of several, each."""
+    given = flat.get("model")
+    several = given if isinstance(given, list) else [given]
+    if not all(isinstance(each, str) for each in several):
+        return
+    named = [name for name in several if name not in choices_of("model") and name in classifiers.kept().image_size]
+    if named and "model.name" not in flat and "torchvision" not in several:
+        kinds = list(dict.fromkeys("torchvision" if name in named else name for name in several))
+        flat["model"] = kinds if len(kinds) > 1 else kinds[0]
+        flat["model.name"] = named if len(named) > 1 else named[0]
 
 
 _REFUSED_ELSEWHERE = ("input.root", "input.stage", "rate")  # where empty, with what they should be

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Literal, NoReturn
 from resnetx import __version__
 from resnetx.cli.help import VerbHelp, overview
 from resnetx.cli.lazy_words import is_system, settings_in
+from resnetx.cli.typed import OVERRIDE, as_settings, names_as_settings
 from resnetx.errors import ConfigError
 from resnetx.settings.files import names, path_at_home, searching
 from resnetx.settings.verbs import CFG, INSTEAD, VERBS, WITHOUT_JSON, reads, refuse_unread
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
 
 CONFIG_DIR = "folder with your own models, inputs, strategies or trackers (FOLDER/model/NAME.yaml)"
 SEARCH_PATH = "hydra.searchpath"  # Hydra's own setting for the same
-# A setting, or Hydra's way to remove one, but not ~/x and ~user/x. A path that looks like a setting is written ./a=b.
-OVERRIDE = re.compile(r"[+~]*[A-Za-z_][\w.@]*=|~(?![\w.-]*/)")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -140,6 +139,8 @@ def _run(words: list[str]) -> int:
         import argcomplete
 
         argcomplete.autocomplete(parser, always_complete_options=False)
+    if "_ARGCOMPLETE" not in os.environ:
+        words = as_settings(words)
     options, rest = parser.parse_known_args(words)
     if options.shell_completion is not None:
         from resnetx.cli.completion import script
@@ -170,16 +171,13 @@ def _verb(name: str, options: argparse.Namespace, words: list[str]) -> int:
     """One verb with its words: settings (key=value) and paths. Settings that it does not read are rejected first."""
     overrides = [word for word in words if OVERRIDE.match(word)]
     paths = [word for word in words if not OVERRIDE.match(word)]
-    _refuse_words(name, paths, words)
     _refuse_flags(options)
-    if VERBS[name].names_systems and (systems := [path for path in paths if is_system(path)]):
-        if any(key_of(word) == "systems" for word in overrides):
-            raise ConfigError(f"{systems[0]}: systems= is given, too; write all of them there, systems=A,B")
-        paths = [path for path in paths if path not in systems]
-        overrides.append(f"systems={','.join(systems)}")
+    folders = list(getattr(options, "config_dir", None) or [])
+    with searching(folders):
+        paths, overrides = names_as_settings(name, paths, overrides)
+    _refuse_words(name, paths, words)
     if name == "topology":  # whose paths are names, too
         paths = [each for path in paths for each in (path.split(",") if is_system(path) else [path])]
-    folders = list(getattr(options, "config_dir", None) or [])
     if VERBS[name].has_choices:
         folders += [folder for word in overrides if key_of(word) == SEARCH_PATH for folder in _searched(word)]
         overrides = [word for word in overrides if key_of(word) != SEARCH_PATH]
@@ -222,15 +220,12 @@ def _refuse_words(verb: str, others: Sequence[str], words: Sequence[str]) -> Non
             flags = [*VERBS[verb].flags, *["config-dir"] * VERBS[verb].has_choices, "help"]
             known = ", ".join(f"--{flag}" for flag in flags)
             raise ConfigError(f"{word}: `resnetx {verb}` has no such flag; it has {known}")
-        torn = word.startswith(",") or before.endswith(",") or before.count("[") > before.count("]")
-        if torn and OVERRIDE.match(before):
-            raise ConfigError(f"{before} {word}: write a list as one word, without blanks: {key_of(before)}=A,B")
         if word.startswith("=") or (OVERRIDE.fullmatch(before) and before.endswith("=")):
             key = before.rstrip("=") or "key"
             raise ConfigError(f"{before} {word}: write a setting without spaces: {key}=VALUE".strip())
     if verb == "lab" and (inside := next((word for word in others if word in VERBS), None)):
         raise ConfigError(f"{inside}: put -- before it: resnetx lab systems=gx8 -- {inside} ...")
-    if others and not VERBS[verb].paths and not (VERBS[verb].names_systems and all(map(is_system, others))):
+    if others and not VERBS[verb].paths:
         raise ConfigError(f"{others[0]}: `resnetx {verb}` takes no path; settings are written key=value")
 
 

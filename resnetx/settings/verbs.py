@@ -204,6 +204,7 @@ _VERBS = (
             "import": "import FILE, output of nccl-tests, nvbandwidth, OSU, ... instead of measuring",
             "export": "write the collectives of FILE, a bench, as the JSON of nccl-tests beside it",
         },
+        names_systems=True,
         asks=True,
         group="measure",
         examples=(
@@ -217,6 +218,7 @@ _VERBS = (
         "check",
         "check this node, or nodes of a cluster and pairs of them: which are slow, and why, most likely",
         flags={"json": JSON, "all": ALL, "dry-run": DRY_RUN},
+        names_systems=True,
         asks=True,
         group="measure",
         examples=(
