@@ -10,6 +10,8 @@ import difflib
 import re
 from collections.abc import Iterator, Mapping, Sequence, Set
 from functools import cache
+from itertools import product
+from math import prod
 from pathlib import Path, PurePath
 from typing import Any, TypeVar, get_origin, get_type_hints
 
@@ -64,6 +66,28 @@ def _name_classifiers(flat: Point) -> None:
         flat["model.name"] = named if len(named) > 1 else named[0]
 
 
+def each_of(verb: str, given: Point) -> list[tuple[Point, dict[str, str]]]:
+    """The questions that a verb is asked, where each of several values of a setting is one, and what tells them apart.
+
+    `network=edr100,hdr200` of a prediction is two predictions, of {"network": "edr100"} and of {"network": "hdr200"}.
+    """
+    axes = {key: value for key, value in given.items() if isinstance(value, list) and _is_anew(key, verb)}
+    if empty := next((key for key, values in axes.items() if not values), None):
+        raise ConfigError(f"{empty}=[]: expected at least one value")
+    if (count := prod(map(len, axes.values()))) > MAX_QUESTIONS:
+        raise ConfigError(f"{' '.join(axes)}: {count:,} combinations; expected at most {MAX_QUESTIONS:,}")
+    found = []
+    for values in product(*axes.values()):
+        chosen = dict(zip(axes, values, strict=True))
+        found.append(({**given, **chosen}, {key: value_word(value) for key, value in chosen.items()}))
+    return found
+
+
+def _is_anew(key: str, verb: str) -> bool:
+    return key in TABLE and verb in TABLE[key].each.split()
+
+
+MAX_QUESTIONS = 1000
 _REFUSED_ELSEWHERE = ("input.root", "input.stage", "rate")  # where empty, with what they should be
 
 

@@ -78,12 +78,11 @@ class Costed:
     """What a collective costs, on every system asked for and with every generation of the library."""
 
     plans: Sequence[CollectivePlan]
-    transport: Transport
     sizes: Sequence[int]
 
     def records(self) -> Iterator[CollectiveCost]:
         """One for each plan and size."""
-        yield from (_cost(plan, self.transport, size_bytes) for plan in self.plans for size_bytes in self.sizes)
+        yield from (_cost(plan, size_bytes) for plan in self.plans for size_bytes in self.sizes)
 
 
 @dataclass(frozen=True)
@@ -169,7 +168,7 @@ def _route(machine: System, path: paths.Path) -> Route:
     )
 
 
-def _cost(plan: CollectivePlan, transport: Transport, size_bytes: int) -> CollectiveCost:
+def _cost(plan: CollectivePlan, size_bytes: int) -> CollectiveCost:
     cost, error = plan.cost(size_bytes), error_of(plan, size_bytes)
     rings = topology_drawings.rings_of(plan, cost)
     return CollectiveCost(
@@ -177,7 +176,7 @@ def _cost(plan: CollectivePlan, transport: Transport, size_bytes: int) -> Collec
         collective=plan.collective,
         devices=list(plan.devices),
         library=plan.library,
-        transport=transport,
+        transport=plan.transport,
         size_bytes=size_bytes,
         time_s=cost.time_s,
         algbw_Bps=cost.algbw_Bps,

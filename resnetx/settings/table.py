@@ -38,6 +38,7 @@ class Setting(NamedTuple):
     verbs: str = ""  # that read it; "": those of its group
     axis: str = ""  # those of them of which each of several values is another point
     several: str = ""  # those that take several values together
+    each: str = ""  # those that answer anew for each of several values
     own: Mapping[str, Any] = {}  # defaults of verbs where they differ
     types: Mapping[str, Any] = {}  # types of verbs where they differ
     range: Range | None = None
@@ -59,7 +60,7 @@ class Setting(NamedTuple):
 
     def takes_list(self, verb: str) -> bool:
         """Whether a verb takes several values of it, as points or together."""
-        return verb in self.axis.split() or verb in self.several.split()
+        return verb in f"{self.axis} {self.several} {self.each}".split()
 
     def type_for(self, verb: str) -> Any:
         """The type of one value, as a verb takes it."""
@@ -174,7 +175,7 @@ SECTIONS = (
             verbs=f"{WORKLOADS} bench check steer doctor", axis=POINTS, tags="workload load"),
         Setting("gpus", int | None, None,
             "number of ranks, one per GPU (without GPUs: CPU processes); null: as many as devices, or 1",
-            verbs=f"{WORKLOADS} bench check topology lab", axis=POINTS, several="bench lab",
+            verbs=f"{WORKLOADS} bench check topology lab", each="topology", axis=POINTS, several="bench lab",
             own={"verify": 2, "compare": [1, 2, 4, 8], "predict": [1, 2, 4, 8]}, range=GPUS),
         Setting("devices", list[int] | None, None, "list of GPU ids, one per rank; null: the first ones",
             verbs=f"{RUNS} {PREDICTED} bench topology steer lab doctor", axis="sweep trace", range=GPU_IDS,
@@ -288,7 +289,7 @@ SECTIONS = (
     Section("`resnetx bench` (also reads gpus, devices, env, threads, seed, warmup, systems, timeout and results)", (
         Setting("collective", str | None, None,
             "allreduce, broadcast, reduce, allgather, reduce_scatter, alltoall, sendrecv, gather or scatter",
-            verbs="bench topology", several="bench"),
+            verbs="bench topology", each="topology", several="bench"),
         Setting("copy", str | None, None,
             "device | relay | to-host | from-host | local | fan-out | together | storage-cold | ...-warm",
             verbs="bench", several="bench"),
@@ -346,13 +347,15 @@ SECTIONS = (
             path=True, tags="no-lab"),
         Setting("nodes", int | None, None,
             "number of nodes; null: as in the system's file, or 1; to measure on several: with launcher=",
-            verbs=f"{LAUNCHED} {PREDICTED} check topology doctor", types={"check": int | str | None},
+            verbs=f"{LAUNCHED} {PREDICTED} check topology doctor",
+            each="predict topology", types={"check": int | str | None},
             range=Range(1, 2**14, "El Capitan has 11,136"), tags="launch no-lab"),
         Setting("network", str | None, None,
             "network between nodes, e.g. edr100, hdr200, ndr400; null: as in the system's file",
-            verbs=f"{PREDICTED} bench check topology", tags="no-lab"),
+            verbs=f"{PREDICTED} bench check topology", each="predict topology", tags="no-lab"),
         Setting("nics", int | None, None, "network ports used on each node; null: all",
-            verbs=f"{PREDICTED} bench check topology", range=Range(1, 2**7, "network ports of one node"),
+            verbs=f"{PREDICTED} bench check topology",
+            each="predict topology", range=Range(1, 2**7, "network ports of one node"),
             tags="no-lab"),
         Setting("library", str | None, None,
             "communication library: nccl1 | nccl2 | nccl2.4 | nvls | gloo; null: as in the system's file",
@@ -360,10 +363,10 @@ SECTIONS = (
         Setting("launch_mode", Literal["process-per-gpu", "one-process"] | None, None,
             "of the library: process-per-gpu | one-process: drives all GPUs of a node; null: as in the file, or not "
             "told",
-            verbs=f"{PREDICTED} topology", tags="assumed no-lab message"),
+            verbs=f"{PREDICTED} topology", each="predict topology", tags="assumed no-lab message"),
         Setting("transport", Literal["auto", "peer", "pcie", "host", "socket"], "auto",
             "auto: peer where possible | peer | pcie: no NVLink | host: through host memory | socket",
-            verbs=f"{PREDICTED} train sweep bench topology lab", axis="sweep",
+            verbs=f"{PREDICTED} train sweep bench topology lab", each="predict topology", axis="sweep",
             types={"lab": Literal["auto", "pcie", "host"]}, tags="no-lab message"),
         Setting("calibration", str | None, None,
             "measured collectives; predict: or a list, also input runs and rates of several GPUs; none: none",
@@ -445,29 +448,35 @@ SECTIONS = (
             "strategy=server: parameters come back during the next forward pass, as TensorFlow fetches them"),
         Setting("staged", Literal["shared", "per-gpu"] | None, None,
             "how GPUs that are no peers reach the host: shared: all by one path | per-gpu: each by its own; null: open",
-            verbs=f"{PREDICTED} topology", tags="assumed no-lab message"),
+            verbs=f"{PREDICTED} topology", each="predict topology", tags="assumed no-lab message"),
         Setting("gradients", Literal["fp32", "bf16", "fp16"], "fp32",
-            "precision in which gradients are sent: fp32 | bf16 | fp16", verbs=PREDICTED, tags="assumed message"),
+            "precision in which gradients are sent: fp32 | bf16 | fp16", verbs=PREDICTED,
+            each="predict", tags="assumed message"),
         Setting("straggler", float, 1, "factor by which one rank computes more slowly than the others", verbs=PREDICTED,
+            each="predict",
             range=Range(1, 1000, "times as long as the others"), tags="assumed"),
         Setting("host_time", str | float, "0s", "host time per iteration in which the device waits, e.g. 0.002s",
-            verbs=PREDICTED, unit="s", example="0.03s", range=Range(0, DAY_S, "a day, in seconds"), tags="assumed"),
+            verbs=PREDICTED,
+            each="predict", unit="s", example="0.03s", range=Range(0, DAY_S, "a day, in seconds"), tags="assumed"),
         Setting("host_step", str | float | None, None,
             "host time to launch a step on a GPU, e.g. 20ms; null: by the trace or rates, or assumed", verbs=PREDICTED,
+            each="predict",
             unit="s", example="0.03s", tags="assumed no-lab",
             range=Range(0, 10, "10 s: a host launches what a GPU runs, layer by layer, in milliseconds")),
         Setting("image_bytes", str | int | None, None,
             "size of a stored image, e.g. 34kB; null: by input.recipe (imagenet: 110 kB, paper: 34.9 kB)",
-            verbs=PREDICTED, unit="B", example="34kB", range=Range(1, 2**30, "1 GiB, in bytes")),
+            verbs=PREDICTED, each="predict", unit="B", example="34kB", range=Range(1, 2**30, "1 GiB, in bytes")),
         Setting("memory", str | int | None, None,
             "memory of each GPU, e.g. 16GB; points that need more are skipped; null: as described", verbs=PREDICTED,
+            each="predict",
             unit="B", example="16GB", range=Range(1, 2**50, "1 PiB, in bytes"), tags="assumed"),
         Setting("memory_model", Literal["torch", "caffe"], "torch",
             "which activations are kept for the backward pass: torch | caffe (as in Tallent et al. 2017)",
-            verbs=PREDICTED),
+            verbs=PREDICTED, each="predict"),
         Setting("clock", str | float | None, None,
             "GPU clock, in MHz; measuring: locked meanwhile; null: left as it is | doctor: one to test, or find",
-            verbs=f"train sweep bench {PREDICTED} doctor", axis="sweep", unit="MHz", example="1227 or 1227MHz",
+            verbs=f"train sweep bench {PREDICTED} doctor",
+            each="predict", axis="sweep", unit="MHz", example="1227 or 1227MHz",
             range=Range(0, 10**4, "MHz", above=True), tags="load assumed no-lab"),
         Setting("what_if", GROUP, None, "", verbs=PREDICTED, tags="assumed message"),
         Setting("what_if.bandwidth", dict[str, float], {},

@@ -257,28 +257,56 @@ def _what(plan: CollectivePlan) -> str:
 
 
 def side_by_side(plans: Sequence[CollectivePlan], sizes: Sequence[int]) -> None:
-    """Several systems or generations of the library: who is ahead, then a table, in it the fastest first."""
-    show.say(answer(plans, sizes[-1]))
+    """Several collectives, systems, numbers of GPUs or generations of the library: of each collective what it takes.
+
+    Then a table, in it the fastest first; of many rows the largest size alone.
+    """
+    for name in dict.fromkeys(plan.collective for plan in plans):
+        show.say(answer([plan for plan in plans if plan.collective == name], sizes[-1]))
     show.say()
     rows, verdicts = [], []
+    sizes = sizes if show.everything() or len(plans) * len(sizes) <= MOST_ROWS else sizes[-1:]
     for size_bytes in sizes:
-        ranks = [
-            sorted((plan for plan in plans if plan.library == library), key=lambda plan: plan.cost(size_bytes).time_s)
-            for library in dict.fromkeys(plan.library for plan in plans)
-        ]
-        for plan in (plan for rank in ranks for plan in rank):
-            cells = _cost_cells(plan.cost(size_bytes))
-            place = [size_text(size_bytes), plan.library, plan.system.name, str(len(plan.devices))]
-            rows.append([*place, *cells[:3], cells[-1]])
-        if len({rank[0].system.name for rank in ranks if len(rank) > 1}) > 1:
-            verdicts.append(_verdict(ranks, size_bytes))
+        for alike in _alike(plans):
+            ranked = sorted(alike, key=lambda plan: plan.cost(size_bytes).time_s)
+            for plan in ranked:
+                cells = _cost_cells(plan.cost(size_bytes))
+                named = [getattr(plan, field) for field in _FIELDS]
+                place = [size_text(size_bytes), *map(str, named), plan.system.name, str(len(plan.devices))]
+                rows.append([*place, *cells[:3], cells[-1]])
+        for name, gpus in dict.fromkeys((plan.collective, len(plan.devices)) for plan in plans):
+            same = [plan for plan in plans if (plan.collective, len(plan.devices)) == (name, gpus)]
+            ranks = [sorted(each, key=lambda plan: plan.cost(size_bytes).time_s) for each in _alike(same)]
+            if len({rank[0].system.name for rank in ranks if len(rank) > 1}) > 1:
+                verdicts.append(_verdict(ranks, size_bytes))
     for verdict in verdicts:
         show.say(verdict)
     if verdicts:
         show.say()
-    columns = [">size", "library", "system", ">GPUs", ">time us", ">algbw GB/s", ">busbw GB/s", "limited by"]
-    least = ["limited by", "algbw GB/s", "GPUs"]
-    show.table(f"{plans[0].collective}, {gpu_ids(plans[0].devices)}, side by side", columns, rows, least=least)
+    columns = [">size", *_FIELDS, "system", ">GPUs", ">time us", ">algbw GB/s", ">busbw GB/s", "limited by"]
+    single = [place for place, column in enumerate(columns[:6]) if len({row[place] for row in rows}) == 1]
+    kept = [place for place in range(len(columns)) if place not in single or columns[place] in (">size", "system")]
+    titles = [rows[0][place] for place in single if columns[place] in ("collective", "library", "transport")]
+    show.table(
+        ", ".join([*titles, "side by side"]),
+        [columns[place] for place in kept],
+        [[row[place] for place in kept] for row in rows],
+        least=["limited by", "algbw GB/s"],
+    )
+    for plan in plans if len(plans) <= EXPLAINED or show.everything() else []:
+        explanation(plan, sizes[-1])
+
+
+_FIELDS = ("collective", "library", "transport")
+MOST_ROWS, EXPLAINED = 30, 4
+
+
+def _alike(plans: Sequence[CollectivePlan]) -> list[list[CollectivePlan]]:
+    """The plans by collective, number of GPUs, library and transport: what a system can be ahead in."""
+    found: dict[object, list[CollectivePlan]] = defaultdict(list)
+    for plan in plans:
+        found[plan.collective, len(plan.devices), plan.library, plan.transport].append(plan)
+    return list(found.values())
 
 
 def _verdict(ranks: Sequence[Sequence[CollectivePlan]], size_bytes: int) -> str:
