@@ -24,6 +24,7 @@ from resnetx.api.predict_settings import (
 )
 from resnetx.choices import Server, SyntheticInput
 from resnetx.compose import asked as settings_asked
+from resnetx.compose import each_of
 from resnetx.errors import ConfigError
 from resnetx.formats import chrome
 from resnetx.host import node_name
@@ -79,6 +80,9 @@ def store(made: Prediction, folder: Path) -> Prediction:
     The prediction as it is stored: many points are in a file of their own, which its digest covers.
     """
     stored = predictions.store(made, folder)
+    from resnetx.reporting.charts.predicted_figures import prediction_figures
+
+    drawings.store(prediction_figures(made.points), folder)
     drawn = [point for point in made.points if point.timeline]
     if not drawn:
         return stored
@@ -99,6 +103,39 @@ def _name(point: PredictedPoint) -> str:
 
 def predicted(paths: Sequence[Path], given: Point) -> Prediction:
     """The predictions that settings ask for; the traces are at `paths`."""
+    asked = each_of("predict", given)
+    points: list[SourcedPoint] = []
+    assumed: dict[RecordInput, None] = {}
+    refused: ConfigError | None = None
+    for own, varied in asked:
+        try:
+            found, lines = _predicted(paths, own)
+        except ConfigError as error:
+            if len(asked) == 1:
+                raise
+            refused = refused or error
+            continue
+        points += [_varied(sourced, varied) for sourced in found]
+        assumed |= dict.fromkeys(lines)
+    if refused is not None and not points:
+        raise refused
+    if refused is not None:
+        progress.note(f"Left out: {refused}")
+    if not any(sourced.point.outcome == "ok" for sourced in points):
+        first = points[0].point
+        other = "; memory= sets what it has, memory_model= how that is counted" * (first.outcome == "oom")
+        raise ConfigError(f"{first.reason}{other}")
+    inputs = list(provenance.inputs_of(points, list(assumed)))
+    return provenance.prediction(points, inputs, {"words": " ".join([*map(str, paths), *written(given)])})
+
+
+def _varied(sourced: SourcedPoint, varied: dict[str, str]) -> SourcedPoint:
+    """The point with the settings of its machine in which points of one prediction differ."""
+    return replace(sourced, point=msgspec.structs.replace(sourced.point, varied=varied)) if varied else sourced
+
+
+def _predicted(paths: Sequence[Path], given: Point) -> tuple[list[SourcedPoint], list[RecordInput]]:
+    """The points by settings of which each of the machine has one value, and what is assumed of them."""
     settings, workload = split(given)
     found, known = calibrations(settings.calibration_files), known_rates(settings.rate, settings.rate_error)
     on = fabrics(settings, found)
@@ -119,12 +156,7 @@ def predicted(paths: Sequence[Path], given: Point) -> Prediction:
     if "out" in given or "results" in given:
         predictions.refuse_unwritable(len(on) * sum(len(each.points) for each in wanted))
     points = points_on(on, trained)
-    if not any(sourced.point.outcome == "ok" for sourced in points):
-        first = points[0].point
-        other = "; memory= sets what it has, memory_model= how that is counted" * (first.outcome == "oom")
-        raise ConfigError(f"{first.reason}{other}")
-    inputs = list(provenance.inputs_of(points, [*_assumed(wanted), *_set_by_the_user(given)]))
-    return provenance.prediction(points, inputs, {"words": " ".join([*map(str, paths), *written(given)])})
+    return points, [*_assumed(wanted), *_set_by_the_user(given)]
 
 
 def _refuse_no_server(parameters_overlap: bool, wanted: Sequence[Curve]) -> None:

@@ -108,7 +108,12 @@ def _workload(point: PredictedPoint, varying: set[str]) -> str:
     framework = [point.framework or "no framework"] if "framework" in varying else []
     precision = [point.precision] if "precision" in varying else []
     graph = ["graph" if _is_graph(point) else "no graph"] if "graph" in varying else []
-    return ", ".join([point.workload, *framework, *precision, *graph])
+    return ", ".join([point.workload, *framework, *precision, *graph, *_machine(point)])
+
+
+def _machine(point: PredictedPoint) -> list[str]:
+    """Settings of the machine in which the points of a prediction differ: "network edr100"."""
+    return [f"{name} {value}" for name, value in point.varied.items()]
 
 
 def rate_unit(points: Sequence[PredictedPoint]) -> str:

@@ -106,6 +106,7 @@ class DescribeKeywords(TypedDict, total=False):
     gpus: Axis[int | None]
     study: Text | None
     convention: Axis[Literal["caffe", "torch", "conv"]]
+    out: Text | None
 
 class ImagesKeywords(TypedDict, total=False):
     input: InputRoot
@@ -465,18 +466,18 @@ class CheckFields(msgspec.Struct, frozen=True, kw_only=True):
     nics: int | None
 
 class TopologyKeywords(TypedDict, total=False):
-    gpus: int | None
+    gpus: Axis[int | None]
     devices: Sequence[int] | None
     results: Text
-    collective: str | None
+    collective: Axis[str | None]
     size: Axis[int | str]
     systems: Axis[Text]
-    nodes: int | None
-    network: str | None
-    nics: int | None
+    nodes: Axis[int | None]
+    network: Axis[str | None]
+    nics: Axis[int | None]
     library: Axis[str | None]
-    launch_mode: Literal["process-per-gpu", "one-process"] | None
-    transport: Literal["auto", "peer", "pcie", "host", "socket"]
+    launch_mode: Axis[Literal["process-per-gpu", "one-process"] | None]
+    transport: Axis[Literal["auto", "peer", "pcie", "host", "socket"]]
     calibration: Text | None
     pick: int | None
     free: Sequence[int] | None
@@ -488,7 +489,7 @@ class TopologyKeywords(TypedDict, total=False):
     switches: int | None
     sockets: int | None
     uplink: str | None
-    staged: Literal["shared", "per-gpu"] | None
+    staged: Axis[Literal["shared", "per-gpu"] | None]
     out: Text | None
 
 class TopologyFields(msgspec.Struct, frozen=True, kw_only=True):
@@ -562,12 +563,12 @@ class PredictKeywords(TypedDict, total=False):
     results: Text
     convention: Literal["caffe", "torch", "conv"]
     systems: Axis[Text]
-    nodes: int | None
-    network: str | None
-    nics: int | None
+    nodes: Axis[int | None]
+    network: Axis[str | None]
+    nics: Axis[int | None]
     library: Axis[str | None]
-    launch_mode: Literal["process-per-gpu", "one-process"] | None
-    transport: Literal["auto", "peer", "pcie", "host", "socket"]
+    launch_mode: Axis[Literal["process-per-gpu", "one-process"] | None]
+    transport: Axis[Literal["auto", "peer", "pcie", "host", "socket"]]
     calibration: Axis[Text | None]
     lab: LabSettings
     rate: float | Mapping[int, float] | Text | None
@@ -576,15 +577,15 @@ class PredictKeywords(TypedDict, total=False):
     communication: Literal["model", "trace"]
     parameters: float | None
     overlap: OverlapSettings
-    staged: Literal["shared", "per-gpu"] | None
-    gradients: Literal["fp32", "bf16", "fp16"]
-    straggler: float
-    host_time: str | float
-    host_step: str | float | None
-    image_bytes: str | int | None
-    memory: str | int | None
-    memory_model: Literal["torch", "caffe"]
-    clock: str | float | None
+    staged: Axis[Literal["shared", "per-gpu"] | None]
+    gradients: Axis[Literal["fp32", "bf16", "fp16"]]
+    straggler: Axis[float]
+    host_time: Axis[str | float]
+    host_step: Axis[str | float | None]
+    image_bytes: Axis[str | int | None]
+    memory: Axis[str | int | None]
+    memory_model: Axis[Literal["torch", "caffe"]]
+    clock: Axis[str | float | None]
     what_if: WhatIfSettings
     sensitivity: bool
     timeline: bool
