@@ -57,7 +57,7 @@ def describe(**settings: Unpack[keywords.DescribeKeywords]) -> Workloads:
     """
     given = asked("describe", settings)
     out = given.pop("out", None)
-    if not given:
+    if out is not None and not given:
         given = dict(VERBS["describe"].nothing)
     _, points = points_of(given)
     gpus = _counts(given.get("gpus", GPU_COLUMNS))
