@@ -12,11 +12,15 @@ from resnetx.config import RunSettings
 from resnetx.errors import ConfigError
 from resnetx.host import node_name
 from resnetx.launching import Launch
+from resnetx.loading import is_folder
 from resnetx.measure.launch import turn
 from resnetx.measure.study.trackers import Copies
 from resnetx.prediction.replay import replayed_step
 from resnetx.record import SCHEMA, BenchRequest, Ended, ReplayedStep, RunFile, RunFolder, TaskFile, TaskRecord
 from resnetx.request import Request
+from resnetx.settings.table import TABLE
+from resnetx.settings.verbs import group_of
+from resnetx.study import Point
 from resnetx.variables import check_file_variables, opening, unlisted
 
 
@@ -52,6 +56,18 @@ def _replayed(request: Request, images: int) -> ReplayedStep | None:
     from resnetx import workloads
 
     return replayed_step(request, workloads.table(request.model, request.image_size), images)
+
+
+def fed(given: Point) -> Point:
+    """The settings with synthetic input where nobody says what is read, and the usual folder of images is not there."""
+    usual = Path(TABLE["input.root"].default)
+    silent = "study" in given or given.get("measure") == "input" or any(group_of(key) == "input" for key in given)
+    if silent or is_folder(usual):
+        return given
+    progress.note(
+        f"No images in {usual}: synthetic input is used. `resnetx images` makes files; input.root= names them"
+    )
+    return {**given, "input": "synthetic"}
 
 
 def machine_name(launch: Launch | None) -> str:

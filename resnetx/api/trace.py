@@ -11,7 +11,7 @@ import msgspec
 
 from resnetx import bounds, progress
 from resnetx.api.obstacles import obstacle_to, obstacle_to_launch
-from resnetx.api.runs import announce, machine_name, note_copies, run_file
+from resnetx.api.runs import announce, fed, machine_name, note_copies, run_file
 from resnetx.api.sweep import one_for_all, requests_of, run_planned, skip
 from resnetx.choices import NoExchange
 from resnetx.compose import asked, compose, points_of
@@ -136,7 +136,7 @@ def _export(trace: Trace) -> None:
 
 def traces_of(settings: Mapping[str, object]) -> AskedTraces:
     """The runs that are asked for."""
-    given = asked("trace", settings)
+    given = fed(asked("trace", settings))
     for key in given:
         if key in OF_IMPORTS:
             raise ConfigError(f"{key}={given[key]}: only describes an imported file; add --import and the file")

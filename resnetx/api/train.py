@@ -61,7 +61,8 @@ def execute(run_file: keywords.Text | None, settings: Mapping[str, object]) -> K
 
 def asked_run(path: Path | None, settings: Mapping[str, object]) -> tuple[RunFile, Path]:
     """The run that is asked for, and the results folder."""
-    task, results = task_of(path, asked("train", settings))
+    given = asked("train", settings)
+    task, results = task_of(path, given if path is not None else runs.fed(given))
     if path is not None and task.launch is not None:  # which names programs and images, and may be by anybody
         raise ConfigError(
             f"{path}: was started with launcher={task.launch.launcher}, which a run file does not repeat; give its "

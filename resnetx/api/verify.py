@@ -6,7 +6,7 @@ from typing import Unpack
 
 from resnetx import progress
 from resnetx.api.obstacles import obstacle_to
-from resnetx.api.runs import Kept, announce, run_file, run_folder
+from resnetx.api.runs import Kept, announce, fed, run_file, run_folder
 from resnetx.choices import NoExchange
 from resnetx.compose import asked, compose, one_point
 from resnetx.config import check, request_from, run_settings_from
@@ -44,7 +44,7 @@ def what(request: Request) -> str:
 
 
 def _task(settings: Mapping[str, object]) -> tuple[RunFile, Path]:
-    point = one_point(asked("verify", settings), "`resnetx verify` compares one")
+    point = one_point(fed(asked("verify", settings)), "`resnetx verify` compares one")
     own = VERBS["verify"].own
     defaults = {key: value for key, value in own.items() if key != "gpus" or "devices" not in point}
     tree = compose({**defaults, **point, "measure": "equality"})
