@@ -64,9 +64,7 @@ def fed(given: Point) -> Point:
     silent = "study" in given or given.get("measure") == "input" or any(group_of(key) == "input" for key in given)
     if silent or is_folder(usual):
         return given
-    progress.note(
-        f"No images in {usual}: synthetic input is used. `resnetx images` makes files; input.root= names them"
-    )
+    progress.note(f"No images in {usual}: synthetic input is used (`resnetx images` makes files)")
     return {**given, "input": "synthetic"}
 
 

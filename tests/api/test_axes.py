@@ -5,6 +5,9 @@ import json
 import pytest
 
 import resnetx
+from resnetx.api.runs import fed
+from resnetx.api.train import asked_run
+from resnetx.choices import SyntheticInput
 from resnetx.errors import ConfigError
 
 
@@ -59,3 +62,15 @@ def test_predictions_and_workloads_are_drawn(tmp_path):
     resnetx.describe(study="paper", out=tmp_path / "paper")
     names = {path.stem for path in (tmp_path / "paper").glob("*.csv")}
     assert names == {"workloads", "counts", "intensity", "located"}
+
+
+def test_without_images_input_is_synthetic_and_says_so(tmp_path, monkeypatch, caplog):
+    monkeypatch.chdir(tmp_path)
+    with caplog.at_level("INFO", "resnetx"):
+        task, _ = asked_run(None, {"model.x": 1})
+    assert isinstance(task.request.input, SyntheticInput)
+    assert "`resnetx images` makes files" in caplog.text
+    for asked in ({"input": "dali"}, {"input.root": "elsewhere"}, {"study": "quickstart"}):
+        assert fed(asked) == asked
+    (tmp_path / "data" / "images").mkdir(parents=True)
+    assert fed({"model.x": 1}) == {"model.x": 1}
