@@ -14,7 +14,9 @@ from typing import Any, Literal, get_args
 
 import msgspec
 
+from resnetx.record import RunSummary
 from resnetx.record.prediction import PredictedPoint, Prediction
+from resnetx.reporting.compare.machines import differences
 from resnetx.reporting.predicted_answer import identity, predicted_curves, ranks
 from resnetx.reporting.study.lost_time import MeasuredPartName
 from resnetx.reporting.study.points import StudyPoint
@@ -45,6 +47,8 @@ class Side:
     parts_s: dict[MeasuredPartName, float]  # {}: not known
     why: str = ""  # they are not known
     late: str = ""  # see `Explained.late`
+    unresolved: frozenset[MeasuredPartName] = frozenset()  # parts that the runs do not show to be there
+    runs: tuple[RunSummary, ...] = ()  # that were measured
 
 
 class ExplainedPart(msgspec.Struct, frozen=True):
@@ -53,6 +57,7 @@ class ExplainedPart(msgspec.Struct, frozen=True):
     name: MeasuredPartName
     a_s: float | None
     b_s: float | None
+    evidence: str = ""  # for what it is on a side: "not resolved in B"
 
     @property
     def more_s(self) -> float | None:
@@ -74,6 +79,7 @@ class Explained(msgspec.Struct, frozen=True, kw_only=True):
     parts: list[ExplainedPart]  # of each side they sum to its step; [] where a side has none
     why: str  # parts are not known
     differs: list[str]  # settings in which the sides differ: "input: synthetic in A, dali in B"
+    evidence: list[str]  # what else differs: machines, software, clocks, messages, other programs
     late: str  # which rank is the last to have its gradients, where an instrumented run tells; ""
 
 
@@ -115,7 +121,11 @@ def _measured(point: StudyPoint) -> Side:
     ends = (batch / rate.high, batch / rate.low) if rate.n > 1 else None
     why = lost.why if lost else ""
     step_s = sum(parts.values()) or batch / rate.median  # the median of steps is not that of rates
-    return Side("measured", point.words, point.request, step_s, ends, dict(parts), why, _late(point))
+    open_parts = frozenset(part.name for part in lost.parts if not part.shown) if lost else frozenset()
+    runs = tuple(point.good_runs)
+    if ends is None and len(runs) == 1 and len(runs[0].rates) > 1:  # of one run what its windows were
+        ends = (batch / max(runs[0].rates), batch / min(runs[0].rates))
+    return Side("measured", point.words, point.request, step_s, ends, dict(parts), why, _late(point), open_parts, runs)
 
 
 def _late(point: StudyPoint) -> str:
@@ -149,9 +159,14 @@ def alone(side: Side) -> Explained:
         a_interval_s=list(side.interval_s) if side.interval_s else None,
         b_interval_s=None,
         outside=False,
-        parts=[ExplainedPart(name, side.parts_s[name], None) for name in ORDER if side.parts_s.get(name)],
+        parts=[
+            ExplainedPart(name, side.parts_s[name], None, "not resolved" * (name in side.unresolved))
+            for name in ORDER
+            if side.parts_s.get(name)
+        ],
         why=side.why,
         differs=[],
+        evidence=[],
         late=side.late,
     )
 
@@ -181,11 +196,43 @@ def _explained(a: Side, b: Side) -> Explained:
         a_interval_s=list(a.interval_s) if a.interval_s else None,
         b_interval_s=list(b.interval_s) if b.interval_s else None,
         outside=_outside(a, b),
-        parts=[ExplainedPart(name, of_a.get(name, 0.0), of_b.get(name, 0.0)) for name in names],
+        parts=[ExplainedPart(name, of_a.get(name, 0.0), of_b.get(name, 0.0), _of_part(name, a, b)) for name in names],
         why="" if known else a.why or b.why or "one of them has no parts",
         differs=_differences(a.request, b.request),
+        evidence=_evidence(a, b),
         late=b.late or a.late,
     )
+
+
+def _of_part(name: MeasuredPartName, a: Side, b: Side) -> str:
+    """What is known of a part beside its time: that runs do not resolve it, or that a side has none by its settings."""
+    if name == "input":
+        kinds = [side.request.input.kind for side in (a, b)]
+        if kinds[0] != kinds[1]:
+            return f"A: {kinds[0]}, B: {kinds[1]}"
+    open_in = [letter for letter, side in (("A", a), ("B", b)) if name in side.unresolved]
+    return f"not resolved in {' and '.join(open_in)}" if open_in else ""
+
+
+def _evidence(a: Side, b: Side) -> list[str]:
+    """In what the runs of both differ beside their settings."""
+    if not a.runs or not b.runs:
+        return []
+    lines = [
+        f"{each.name}: {', '.join(each.a)} in A, {', '.join(each.b)} in B"
+        for each in differences(a.runs, b.runs)
+        if set(each.a) != set(each.b)
+    ]
+    sent_a, sent_b = _sent(a.runs), _sent(b.runs)
+    if sent_a and sent_b and sent_a != sent_b:
+        same = "the same in another order" if sorted(sent_a) == sorted(sent_b) else f"{len(sent_b)} in B"
+        lines.append(f"messages of gradients: {len(sent_a)} in A, {same}")
+    return lines
+
+
+def _sent(runs: Sequence[RunSummary]) -> list[int]:
+    """The bytes of each message of gradients, in the order in which they are sent."""
+    return next(([each.size_bytes for each in run.buckets] for run in runs if run.buckets), [])
 
 
 def _merged(parts_s: dict[MeasuredPartName, float]) -> dict[MeasuredPartName, float]:

@@ -184,12 +184,13 @@ _VERBS = (
     Verb(
         "explain",
         "explain why one result is not another, part by part, or where the time of one goes; status 1: they differ",
-        "STUDY | PREDICTION [STUDY | PREDICTION]",
+        "A [B]: RUN | STUDY | PREDICTION | BENCH",
         {"json": JSON, "all": ALL},
         group="look",
         examples=(
             ("results/cpu-2core/quickstart", "where the time of a study goes"),
             ("predicted results/node1/mystudy", "what the prediction missed; exit status 1 where they differ"),
+            ("night1/bench night2/bench", "which sizes and pairs changed since, and in what else the two differ"),
         ),
         common="",
     ),

@@ -7,16 +7,22 @@ from resnetx.api.explain import explain
 from resnetx.cli import show
 from resnetx.cli.tables import show_explained
 from resnetx.errors import ConfigError
+from resnetx.reporting.explain import Explained
+from resnetx.reporting.explain_benches import ExplainedFigure
 from resnetx.study import Point
 
 
 def explain_(options: Namespace, paths: list[Path], _: Point) -> int:
     """Shows the parts; status 1 where B lies outside of what A says."""
     if not 1 <= len(paths) <= 2:
-        raise ConfigError(f"explain: expected one result or two (folders of studies or predictions), got {len(paths)}")
+        raise ConfigError(
+            f"explain: expected one result or two (folders of runs, studies, predictions or benches), got {len(paths)}"
+        )
     found = explain(*paths)
     if options.json:
         show.json_lines(found)
+    elif all(isinstance(each, ExplainedFigure) for each in found):
+        show_explained.figures([each for each in found if isinstance(each, ExplainedFigure)])
     else:
-        show_explained.explanations(found)
+        show_explained.explanations([each for each in found if isinstance(each, Explained)])
     return 1 if any(each.outside for each in found) else 0
