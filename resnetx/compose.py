@@ -28,7 +28,7 @@ from resnetx.settings.files import settings as every_setting
 from resnetx.settings.table import GROUPS, TABLE
 from resnetx.settings.verbs import VERBS, group_of, near_setting, refuse_unread
 from resnetx.settings.words import value_word, written
-from resnetx.study import Point, Study, distinct, load, points
+from resnetx.study import MAX_POINTS, Point, Study, distinct, load, points
 from resnetx.visible import has_control, texts
 from resnetx.workloads.tables import classifiers
 
@@ -144,11 +144,11 @@ def _lists(kind: type[msgspec.Struct]) -> list[str]:
     return [field for field, hint in get_type_hints(kind).items() if get_origin(hint) is list]
 
 
-def points_of(asked: Mapping[str, Any]) -> tuple[Study | None, list[Point]]:
+def points_of(asked: Mapping[str, Any], most: int = MAX_POINTS) -> tuple[Study | None, list[Point]]:
     """The given study, if any, and the points that it and the other settings describe."""
     name = asked.get("study")
     named = load(str(name)) if name is not None else None
-    return named, _fitting(points(named, {key: value for key, value in asked.items() if key != "study"}))
+    return named, _fitting(points(named, {key: value for key, value in asked.items() if key != "study"}, most))
 
 
 def one_point(asked: Mapping[str, Any], instead: str) -> Point:

@@ -190,6 +190,7 @@ class Prediction(Tabular, RecordPart, frozen=True):
     points: list[PredictedPoint]
     unknown: dict[str, str]  # path of a null field -> why it is not known
     interval_level: float | msgspec.UnsetType = msgspec.UNSET  # of all intervals; not there: an older record
+    cheapest: str | msgspec.UnsetType = msgspec.UNSET  # a sentence, where price= is given
     points_file: PointsFile | msgspec.UnsetType = msgspec.UNSET  # not there: `points` has them all
 
     def rows(self) -> list[Record]:

@@ -587,6 +587,9 @@ class PredictKeywords(TypedDict, total=False):
     memory_model: Axis[Literal["torch", "caffe"]]
     clock: Axis[str | float | None]
     what_if: WhatIfSettings
+    price: float | Mapping[str, float] | None
+    deadline: float | str | None
+    job_images: float
     sensitivity: bool
     timeline: bool
     out: Text | None
@@ -621,6 +624,9 @@ class PredictFields(msgspec.Struct, frozen=True, kw_only=True):
     memory_model: Literal["torch", "caffe"]
     clock: str | float | None
     what_if: WhatIfGroup
+    price: float | dict[str, float] | None
+    deadline: float | str | None
+    job_images: float
     sensitivity: bool
     timeline: bool
     out: str | None

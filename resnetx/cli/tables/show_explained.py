@@ -192,7 +192,7 @@ def _groups(told: Sequence[ExplainedFigure]) -> str:
     for (what, gpus), own in groups.items():
         factors = [f"{value:.2f}" for value in (min(each.longer for each in own), max(each.longer for each in own))]
         sizes = dict.fromkeys(size_text(size) for size in sorted(each.size_bytes for each in own))
-        ends = [{each.source, each.target} for each in own if each.source is not None]
+        ends = [{each.source, each.target} for each in own if each.source is not None and each.target is not None]
         common = set.intersection(*ends) if ends else set()
         culprit = f", all with {_place(*common)}" if len(common) == 1 and len(own) > 1 else ""
         on = f" on {gpus} GPUs" if gpus else ""

@@ -20,9 +20,11 @@ from resnetx.reporting.predicted_answer import (
     sure,
     time_of_each,
 )
+from resnetx.reporting.worth import worth
 from resnetx.units import to_interval
 
 if TYPE_CHECKING:
+    from resnetx.api.grid import PredictedGrid
     from resnetx.prediction.validation import TrainingRow, TrainingSummary
 
 MOST_ROWS = 12  # of a table; of more curves, those that gain least and most
@@ -42,6 +44,8 @@ def prediction(made: Prediction, stored: bool = True) -> None:
         return
     curves = predicted_curves(made.points)
     show.say(" ".join(answer(curves)))
+    if isinstance(made.cheapest, str) and made.cheapest:
+        show.say(made.cheapest)
     if opened := [point for point in made.points if point.open]:
         show.say(_opened(opened))
     show.say()
@@ -50,8 +54,34 @@ def prediction(made: Prediction, stored: bool = True) -> None:
     else:
         _points(curves)
     _where(curves)
+    _worth(curves)
     _sensitivity(made.points)
     sure_and_more(made, stored)
+
+
+def _worth(curves: Sequence[PredictedCurve]) -> None:
+    """How many GPUs are worth it, and what would change that; of several curves nothing."""
+    if len(curves) != 1:
+        return
+    (curve,) = curves
+    rates = {point.gpus: point.images_per_s for point in curve.able if point.images_per_s}
+    lost = {part.name: part.share for part in curve.last.parts if part.name != "useful"}
+    if told := worth(rates, lost, "CPU rank" if curve.library == "gloo" else "GPU"):
+        show.say(f"worth: {told}")
+
+
+def grid(made: "PredictedGrid") -> None:
+    """The answer of a grid, and in how many cases each system is the fastest."""
+    show.say(made.answer)
+    if made.fastest_in:
+        show.say()
+        rows = [[system, f"{count:,}"] for system, count in show.first(list(made.fastest_in.items()), MOST_ROWS)]
+        show.table("", ["system", ">fastest in"], rows)
+    others = ", ".join(f"{count:,} {_OUTCOMES[name]}" for name, count in made.outcomes.items() if name != "ok")
+    show.say(f"more: every point in {made.file}" + f"; {others}" * bool(others))
+
+
+_OUTCOMES = {"oom": "do not fit into memory", "refused": "cannot be predicted", "open": "are open until measured"}
 
 
 def sure_and_more(made: Prediction, stored: bool = True, ratios: bool = False) -> None:

@@ -9,6 +9,7 @@ from resnetx.cli.tables.show_run import PHASES, ms, parts
 from resnetx.reporting.study.answer import WORDS, gains, last_of_lines, study_answer, where_rows
 from resnetx.reporting.study.limits import PARTS, Limits, StepPart
 from resnetx.reporting.study.points import StudyPoint, unit_of_points
+from resnetx.reporting.worth import worth
 from resnetx.statistics import Summary
 from resnetx.units import si
 
@@ -23,6 +24,7 @@ def study(name: str, about: str, node: str, points: Sequence[StudyPoint]) -> Non
     show.say()
     scaling(points)
     where(points)
+    _worth(points)
     _notes(points)
     if show.everything() and any(point.result.limits and point.result.limits.shares for point in points):
         show.say()
@@ -65,6 +67,24 @@ def where(points: Sequence[StudyPoint]) -> None:
     found = [point.result.lost for point in last_of_lines(points) if point.result.lost and gains(point)]
     for why in dict.fromkeys(lost.why for lost in found if lost.why):
         show.say(f"Where the time goes: {why}.")
+
+
+def _worth(points: Sequence[StudyPoint]) -> None:
+    """How many GPUs of each line are worth it, and what would change that."""
+    lines: dict[tuple[str, str, str], list[StudyPoint]] = defaultdict(list)
+    for point in points:
+        if point.result.images_per_s:
+            lines[point.line].append(point)
+    for line in show.first(list(lines.values()), 1):
+        rates = {point.gpus: point.result.images_per_s.median for point in line if point.result.images_per_s}
+        lost = max(line, key=lambda point: point.gpus).result.lost
+        shown = (
+            {part.name: part.share.median for part in lost.parts if part.name != "useful" and part.shown}
+            if lost
+            else {}
+        )
+        if told := worth(rates, dict(shown), unit_of_points(line)):
+            show.say(f"worth{f', {line[0].line_words}' if len(lines) > 1 else ''}: {told}")
 
 
 def _names(point: StudyPoint) -> list[str]:

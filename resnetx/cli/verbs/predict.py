@@ -3,6 +3,7 @@
 from argparse import Namespace
 from pathlib import Path
 
+from resnetx.api.grid import PredictedGrid
 from resnetx.api.predict import predict
 from resnetx.cli import show
 from resnetx.cli.tables import show_predict
@@ -15,6 +16,9 @@ def predict_(options: Namespace, paths: list[Path], asked: Point) -> int:
     if options.validate:
         return validate_(options, paths, asked, "predict", show_predict.validation)
     made = predict(*paths, **asked)
+    if isinstance(made, PredictedGrid):
+        show.json_lines([made]) if options.json else show_predict.grid(made)
+        return 0
     if options.json:
         show.json_lines(made.points)
         return 0
