@@ -44,6 +44,7 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     repeats: int  # fresh executions of every point
     twins: int  # fresh executions of each twin of every point (`Request.twins`)
+    controls: Literal["usual", "all"]  # which twins those are: all has `solo`, too (`Request.controls`)
     budget: float | None  # seconds for a whole sweep, spent where they narrow the widest interval; None: no limit
     baseline: int  # GPUs of the denominator of speed-ups
     timeout: float  # seconds for one run

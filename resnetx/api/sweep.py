@@ -59,7 +59,14 @@ class AskedStudy:
     def _planned(self) -> list[PlannedRun]:
         repeats, twins = self.settings.repeats, self.settings.twins
         seed = self.tasks[0][0].request.seed
-        return plan(self.tasks, repeats=repeats, twins=twins, folder=self.folder, seed=seed)
+        return plan(
+            self.tasks,
+            repeats=repeats,
+            twins=twins,
+            folder=self.folder,
+            seed=seed,
+            solo=self.settings.controls == "all",
+        )
 
 
 def sweep(**settings: Unpack[keywords.SweepKeywords]) -> MeasuredStudy:

@@ -28,7 +28,7 @@ from resnetx.prediction.speedup import Placement, obstacle_of
 from resnetx.prediction.ssgd import iteration_s
 from resnetx.record import Unknown
 
-SHARE_POINTS = 10_000  # of a process: some ten seconds of work, of which starting takes a half
+SHARE_POINTS = 25_000  # of a process: more than ten seconds of work, of which starting takes a half
 
 
 class GridRow(NamedTuple):

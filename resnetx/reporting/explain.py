@@ -29,6 +29,8 @@ _OF_PREDICTIONS: dict[str, MeasuredPartName] = {
     "input": "input",
     "communication": "communication",
     "waiting": "waiting",
+    "smaller batches": "smaller batches",
+    "launching": "smaller batches",  # as `solo` has it: one rank with its share
 }  # all others are the rest
 FEWEST_STEPS, MOSTLY = 5, 0.8  # of an instrumented run: a rank that is last in so many of them is named
 # Settings that may differ between two sides of one case, and are then evidence.
@@ -186,6 +188,8 @@ def _explained(a: Side, b: Side) -> Explained:
     merged = any(BOTH in side.parts_s for side in (a, b))
     known = bool(a.parts_s and b.parts_s)
     of_a, of_b = (_merged(side.parts_s) if merged else side.parts_s for side in (a, b))
+    if any(known and "smaller batches" not in side.parts_s for side in (a, b)):
+        of_a, of_b = _without_small(of_a), _without_small(of_b)
     names = [name for name in ORDER if of_a.get(name) or of_b.get(name)] if known else []
     return Explained(
         case=a.words if a.words == b.words else f"{b.words} (A: {a.words})" if a.kind == b.kind else b.words,
@@ -240,6 +244,12 @@ def _merged(parts_s: dict[MeasuredPartName, float]) -> dict[MeasuredPartName, fl
     others = {name: time_s for name, time_s in parts_s.items() if name not in ("communication", "waiting", BOTH)}
     both = sum(parts_s.get(name, 0.0) for name in ("communication", "waiting", BOTH))
     return {**others, BOTH: both}
+
+
+def _without_small(parts_s: dict[MeasuredPartName, float]) -> dict[MeasuredPartName, float]:
+    """Smaller batches among the rest, where a side does not have them apart."""
+    others = {name: time_s for name, time_s in parts_s.items() if name not in ("smaller batches", "the rest")}
+    return {**others, "the rest": parts_s.get("smaller batches", 0.0) + parts_s.get("the rest", 0.0)}
 
 
 def _outside(a: Side, b: Side) -> bool:

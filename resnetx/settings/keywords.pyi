@@ -192,6 +192,7 @@ class SweepKeywords(TypedDict, total=False):
     study: Text | None
     repeats: int
     twins: int
+    controls: Literal["usual", "all"]
     budget: float | str | None
     baseline: int
     timeout: float | str

@@ -45,5 +45,5 @@ def test_a_price_is_of_one_gpu_or_of_each_system():
     assert "8 GPUs of gx8" in resnetx.predict(**asked, price={"gx8": 1, "dgx1-p100": 100}).cheapest
     with pytest.raises(ConfigError, match="price: says nothing of dgx1-p100"):
         resnetx.predict(**asked, price={"gx8": 1})
-    with pytest.raises(ConfigError, match="deadline=1h: .* give price="):
+    with pytest.raises(ConfigError, match=r"deadline=1h: .* give price="):
         resnetx.predict(**asked, deadline="1h")
