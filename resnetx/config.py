@@ -54,6 +54,7 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True):
     oversubscribe: bool  # more ranks than GPUs may run, or without GPUs than cores
     dirty: bool  # resnetx may run from a checkout with uncommitted changes
     publish: str | None  # new folder for a copy without names; None: no copy
+    out: str | None  # folder for a page with figures and tables, once all has run; None: none
     launch: Launch | None  # None: ranks run on this node alone
 
 

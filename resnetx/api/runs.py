@@ -1,7 +1,7 @@
 """What the verbs that measure share: the file and the folder of a run, and what is said of its variables and copies."""
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic
@@ -66,6 +66,13 @@ def fed(given: Point) -> Point:
         return given
     progress.note(f"No images in {usual}: synthetic input is used (`resnetx images` makes files)")
     return {**given, "input": "synthetic"}
+
+
+def page(folders: Sequence[Path], out: str) -> None:
+    """Writes a page with figures and tables of what was measured to the folder that `out=` names."""
+    from resnetx.api.report import report
+
+    progress.command(f"page: {report(*folders, out=out)}")
 
 
 def machine_name(launch: Launch | None) -> str:

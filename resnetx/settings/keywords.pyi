@@ -208,6 +208,7 @@ class SweepKeywords(TypedDict, total=False):
     transport: Axis[Literal["auto", "peer", "pcie", "host", "socket"]]
     lab: LabSettings
     clock: Axis[str | float | None]
+    out: Text | None
 
 class TraceKeywords(TypedDict, total=False):
     model: Axis[str] | ModelSettings | Model
@@ -373,6 +374,7 @@ class BenchKeywords(TypedDict, total=False):
     transport: Literal["auto", "peer", "pcie", "host", "socket"]
     lab: LabSettings
     clock: str | float | None
+    out: Text | None
 
 class BenchFields(msgspec.Struct, frozen=True, kw_only=True):
     gpus: list[int | None]
@@ -414,6 +416,7 @@ class BenchFields(msgspec.Struct, frozen=True, kw_only=True):
     transport: Literal["auto", "peer", "pcie", "host", "socket"]
     lab: LabGroup
     clock: str | float | None
+    out: str | None
 
 class CheckKeywords(TypedDict, total=False):
     model: str | ModelSettings | Model

@@ -500,7 +500,7 @@ SECTIONS = (
             "true: also write one iteration of each point as a drawing and as a file for Perfetto", verbs=PREDICTED),
         Setting("out", str | None, None,
             "folder for the record, tables and figures; null: none are written (report: in the first study)",
-            verbs=f"{PREDICTED} describe report topology steer", path=True),
+            verbs=f"{PREDICTED} describe report sweep bench topology steer", path=True),
     )),
     Section("`resnetx compare systems=dgx1-p100,gx8 study=paper`", (
         Setting("explain", bool, False, "true: search which assumptions decide the paper's claims; takes half a minute",
