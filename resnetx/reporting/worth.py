@@ -40,13 +40,17 @@ def worth(rates: Mapping[int, float], lost: Mapping[Any, float], unit: str = "GP
     after = next((more for more in counts if more > last), None)
     first = f"one {unit}" if counts[0] == 1 else f"each of {counts[0]} {unit}s"
     if after is None:
-        told = f"{last} {unit}s or more: each of the last {last - counts[-2]} adds {added[last]:.0%} of {first}"
+        told = f"{last} {unit}s or more: {_each('last', last - counts[-2])} adds {added[last]:.0%} of {first}"
     else:
         adds = "nothing" if added[after] <= 0 else f"{added[after]:.0%} of {first}"
-        told = f"{last} {unit}{'s' * (last > 1)}: each of the next {after - last} adds {adds}"
+        told = f"{last} {unit}{'s' * (last > 1)}: {_each('next', after - last)} adds {adds}"
     means = list(_gains(lost))[:MOST_MEANS]
     changed = f". On {counts[-1]} at most {', '.join(means)}" if means else ""
     return f"{told}{changed}."
+
+
+def _each(which: str, count: int) -> str:
+    return f"the {which} one" if count == 1 else f"each of the {which} {count}"
 
 
 def _gains(lost: Mapping[Any, float]) -> Iterable[str]:

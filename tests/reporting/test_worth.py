@@ -11,8 +11,8 @@ from resnetx.reporting.worth import Offer, cheapest, worth
     ("rates", "lost", "said"),
     [
         ({1: 100.0, 2: 190.0, 4: 210.0}, {}, "2 GPUs: each of the next 2 adds 10% of one GPU."),
-        ({1: 100.0, 2: 90.0}, {}, "1 GPU: each of the next 1 adds nothing."),
-        ({1: 100.0, 2: 190.0}, {}, "2 GPUs or more: each of the last 1 adds 90% of one GPU."),
+        ({1: 100.0, 2: 90.0}, {}, "1 GPU: the next one adds nothing."),
+        ({1: 100.0, 2: 190.0}, {}, "2 GPUs or more: the last one adds 90% of one GPU."),
         ({4: 400.0, 8: 500.0}, {}, "4 GPUs: each of the next 4 adds 25% of each of 4 GPUs."),
         ({1: 100.0}, {"communication": 0.5}, ""),
     ],
