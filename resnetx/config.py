@@ -47,6 +47,7 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     repeats: int  # fresh executions of every point
     twins: int  # fresh executions of each twin of every point (`Request.twins`)
+    controls: Literal["usual", "all"]  # which twins those are: all has `solo`, too (`Request.controls`)
     budget: float | None  # seconds for a whole sweep, spent where they narrow the widest interval; None: no limit
     baseline: int  # GPUs of the denominator of speed-ups
     timeout: float  # seconds for one run
@@ -56,6 +57,7 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True):
     oversubscribe: bool  # more ranks than GPUs may run, or without GPUs than cores
     dirty: bool  # resnetx may run from a checkout with uncommitted changes
     publish: str | None  # new folder for a copy without names; None: no copy
+    out: str | None  # folder for a page with figures and tables, once all has run; None: none
     launch: Launch | None  # None: ranks run on this node alone
 
 

@@ -251,6 +251,7 @@ def _of_systems(record: Any) -> Answer:
 ANSWERS.update(
     {
         "Prediction": _of_prediction,
+        "PredictedGrid": lambda made: Answer([made.conclusion]),
         "Comparison": _of_studies,
         "SystemComparison": _of_systems,
         "BenchComparison": _sentences(benches_answer),

@@ -19,7 +19,7 @@ from resnetx.api.obstacles import (
     obstacle_to_way,
     too_many_ranks,
 )
-from resnetx.api.runs import Kept, announce, machine_name, run_folder
+from resnetx.api.runs import Kept, announce, machine_name, page, run_folder
 from resnetx.compose import asked, compose, points_of, struct_of
 from resnetx.config import (
     check,
@@ -154,7 +154,17 @@ def execute(settings: Mapping[str, object]) -> Iterator[Kept[BenchRecord]]:
     for request in requests:
         bench_timing.announce(request)
         bench_copies.announce(request)
-    return (_measured(task, benches) for task in benches.tasks)
+    return _all_measured(benches)
+
+
+def _all_measured(benches: AskedBenches) -> Iterator[Kept[BenchRecord]]:
+    folders = []
+    for task in benches.tasks:
+        kept = _measured(task, benches)
+        folders.append(kept.folder.path)
+        yield kept
+    if benches.wanted.out:
+        page(folders, benches.wanted.out)
 
 
 def split(given: Point) -> tuple[Point, Point]:

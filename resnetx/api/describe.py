@@ -1,15 +1,18 @@
 """What workloads are: activations, parameters, intensity, and the messages that their gradients are sent in."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
 from resnetx import bounds
+from resnetx.api import drawings
 from resnetx.compose import asked, compose, points_of
 from resnetx.config import check, request_from, run_settings_from
 from resnetx.errors import ConfigError
 from resnetx.record import Workload
 from resnetx.request import Request
 from resnetx.settings import keywords
+from resnetx.settings.verbs import VERBS
 from resnetx.table import Answer, Column, Record, Records, as_shown, row
 from resnetx.units import si
 
@@ -112,6 +115,9 @@ def describe(**settings: Unpack[keywords.DescribeKeywords]) -> Workloads:
     (259701, 1472)
     """
     given = asked("describe", settings)
+    out = given.pop("out", None)
+    if out is not None and not given:
+        given = dict(VERBS["describe"].nothing)
     _, points = points_of(given)
     gpus = _counts(given.get("gpus", GPU_COLUMNS))
     found: dict[tuple[str, str], tuple[DescribedWorkload, Request]] = {}
@@ -121,7 +127,18 @@ def describe(**settings: Unpack[keywords.DescribeKeywords]) -> Workloads:
         if (key := (request.key, convention)) not in found:
             check(request)
             found[key] = _described(request, convention, gpus), request
-    return Workloads([each for each, _ in found.values()], [request for _, request in found.values()], gpus)
+    made = Workloads([each for each, _ in found.values()], [request for _, request in found.values()], gpus)
+    if out is not None:
+        _store(made, Path(str(out)))
+    return made
+
+
+def _store(made: Workloads, folder: Path) -> None:
+    """Writes the records, a table of them, and figures."""
+    from resnetx.reporting.charts.workload_figures import counted_figures
+
+    drawings.store_rows(folder, "workloads", list(made))
+    drawings.store(counted_figures(made, made.gpus), folder)
 
 
 def _counts(given: object) -> list[int]:

@@ -1,7 +1,7 @@
 """What the verbs that measure share: the file and the folder of a run, and what is said of its variables and copies."""
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic
@@ -58,6 +58,27 @@ def _replayed(request: Request, images: int) -> ReplayedStep | None:
     return replayed_step(request, workloads.table(request.model, request.image_size), images)
 
 
+def fed(given: Point) -> Point:
+    """The settings with synthetic input where nobody says what is read, and the usual folder of images is not there."""
+    usual = Path(TABLE["input.root"].default)
+    silent = (
+        "study" in given
+        or given.get("measure") == "input"
+        or any(group_of(key) in ("input", "launcher") for key in given)
+    )
+    if silent or is_folder(usual):
+        return given
+    progress.note(f"No images in {usual}: synthetic input is used (`resnetx images` makes files)")
+    return {**given, "input": "synthetic"}
+
+
+def page(folders: Sequence[Path], out: str) -> None:
+    """Writes a page with figures and tables of what was measured to the folder that `out=` names."""
+    from resnetx.api.report import report
+
+    progress.command(f"page: {report(*folders, out=out)}")
+
+
 def machine_name(launch: Launch | None) -> str:
     """The folder of results of what measures: this node, or a cluster, whose jobs differ in nodes."""
     from resnetx.measure.launch import slurm
@@ -71,21 +92,6 @@ def machine_name(launch: Launch | None) -> str:
 def run_folder(results: Path, verb: str, slug: str, node: str | None = None) -> RunFolder:
     """A new folder for a run that belongs to no study; `node`: where it ran, unless it is this one."""
     return RunFolder(new_folder(results / (node or node_name()) / verb, slug))
-
-
-def with_input(point: Mapping[str, object]) -> Point:
-    """A point that does not say where images come from: synthetic ones, where the folder of real ones is missing."""
-    told = any(group_of(key) in ("input", "launcher", "study") for key in point)
-    return {**point} if told or is_folder(_IMAGES) else {**point, "input": "synthetic"}
-
-
-def note_input(settings: Mapping[str, object]) -> None:
-    """Says that images are synthetic, where nobody has asked for such."""
-    if "input" in with_input(settings) and "input" not in settings:
-        progress.note(f"no images in {_IMAGES} (`resnetx images` makes some): synthetic ones are used", warning=True)
-
-
-_IMAGES = Path(TABLE["input.root"].default)
 
 
 def announce(requests: Iterable[Request | BenchRequest]) -> None:

@@ -35,7 +35,7 @@ class MeasuredStudy(Tabular):
     def failed(self) -> list[RunSummary]:
         """Runs of these points and their twins that failed, took too long or had too little memory."""
         requests = [point.result.request for point in self.points]
-        keys = {key for request in requests for key in (request.key, *(twin.key for twin in request.twins.values()))}
+        keys = {key for request in requests for key in (request.key, *(twin.key for twin in request.controls.values()))}
         return [run for run in self.results.runs if run.key in keys and run.outcome in ("failed", "timeout", "oom")]
 
     def answer(self) -> Answer:

@@ -15,7 +15,7 @@ from resnetx import __version__, progress
 from resnetx.api.obstacles import obstacle_to, obstacle_to_launch, pointless_transports
 from resnetx.api.publish import publish, refuse_taken
 from resnetx.api.run_line import run_line
-from resnetx.api.runs import announce, machine_name, note_copies, run_file
+from resnetx.api.runs import announce, fed, machine_name, note_copies, page, run_file
 from resnetx.api.studies import MeasuredStudy, measured_study
 from resnetx.api.submission import in_a_job_to_come
 from resnetx.compose import asked, compose, points_of
@@ -59,7 +59,14 @@ class AskedStudy:
     def _planned(self) -> list[PlannedRun]:
         repeats, twins = self.settings.repeats, self.settings.twins
         seed = self.tasks[0][0].request.seed
-        return plan(self.tasks, repeats=repeats, twins=twins, folder=self.folder, seed=seed)
+        return plan(
+            self.tasks,
+            repeats=repeats,
+            twins=twins,
+            folder=self.folder,
+            seed=seed,
+            solo=self.settings.controls == "all",
+        )
 
 
 def sweep(**settings: Unpack[keywords.SweepKeywords]) -> MeasuredStudy:
@@ -74,7 +81,7 @@ def study_of(settings: Mapping[str, object]) -> AskedStudy:
 
 
 def _study_of(settings: Mapping[str, object]) -> AskedStudy:
-    named, points = points_of(asked("sweep", settings))
+    named, points = points_of(fed(asked("sweep", settings)))
     trees = [compose(point) for point in points]
     run_settings = one_for_all(trees)
     if any(tree["measure"] == "equality" for tree in trees):
@@ -122,6 +129,8 @@ def execute(study: AskedStudy) -> MeasuredStudy:
         _track(study, found, ended, copies)
     if target:
         progress.command(f"a copy that names no machine, user or path: {publish([study.folder.path], target)}")
+    if study.settings.out:
+        page([study.folder.path], study.settings.out)
     return found
 
 

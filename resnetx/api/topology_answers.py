@@ -105,13 +105,15 @@ class Costed:
     """What a collective costs, on every system asked for and with every generation of the library."""
 
     plans: Sequence[CollectivePlan]
-    transport: Transport
     sizes: Sequence[int]
 
     def answer(self) -> list[str]:
-        """What a collective takes, with what nine of ten times are within; of several systems, over the fastest."""
+        """What each collective takes, with what nine of ten times are within; of several systems, over the fastest."""
+        names = dict.fromkeys(plan.collective for plan in self.plans)
+        return [self._of([plan for plan in self.plans if plan.collective == name]) for name in names]
+
+    def _of(self, plans: Sequence[CollectivePlan]) -> str:
         size_bytes = self.sizes[-1]
-        plans = self.plans
         ranked = sorted(plans, key=lambda plan: plan.cost(size_bytes).time_s)
         best, worst = ranked[0], ranked[-1]
         cost = best.cost(size_bytes)
@@ -119,14 +121,14 @@ class Costed:
         sentence = f"Predicted: {what} takes {_collective_time(best, size_bytes)}"
         if len(plans) == 1:
             bus = f"{cost.busbw_Bps / 1e9:.3g} GB/s bus bandwidth"
-            return [f"{sentence}, {bus}, limited by {cost.limiting_link}."]
+            return f"{sentence}, {bus}, limited by {cost.limiting_link}."
         longer = worst.cost(size_bytes).time_s / cost.time_s
         others = f"; over {_place_of(worst, plans)} {_collective_time(worst, size_bytes)}, {longer:.3g} times as long"
-        return [f"{sentence}{others}."]
+        return f"{sentence}{others}."
 
     def records(self) -> Iterator[CollectiveCost]:
         """One for each plan and size."""
-        yield from (_cost(plan, self.transport, size_bytes) for plan in self.plans for size_bytes in self.sizes)
+        yield from (_cost(plan, size_bytes) for plan in self.plans for size_bytes in self.sizes)
 
 
 @dataclass(frozen=True)
@@ -260,7 +262,7 @@ def _route(machine: System, path: paths.Path) -> Route:
     )
 
 
-def _cost(plan: CollectivePlan, transport: Transport, size_bytes: int) -> CollectiveCost:
+def _cost(plan: CollectivePlan, size_bytes: int) -> CollectiveCost:
     cost, error = plan.cost(size_bytes), error_of(plan, size_bytes)
     rings = topology_drawings.rings_of(plan, cost)
     return CollectiveCost(
@@ -268,7 +270,7 @@ def _cost(plan: CollectivePlan, transport: Transport, size_bytes: int) -> Collec
         collective=plan.collective,
         devices=list(plan.devices),
         library=plan.library,
-        transport=transport,
+        transport=plan.transport,
         size_bytes=size_bytes,
         time_s=cost.time_s,
         algbw_Bps=cost.algbw_Bps,

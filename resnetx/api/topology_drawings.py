@@ -1,7 +1,7 @@
 """Drawings of systems, with the rings of a collective over them."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,10 +12,11 @@ from resnetx.errors import ConfigError
 from resnetx.interconnect.collective import CollectivePlan, Cost
 from resnetx.interconnect.node_rings import Ring
 from resnetx.interconnect.system import System
+from resnetx.record.topology import CollectiveCost, PairCosts, TopologyRecord
 from resnetx.units import size_text
 
 if TYPE_CHECKING:
-    from resnetx.reporting.charts.figure import AnyChart
+    from resnetx.reporting.charts.figure import AnyChart, Figure
 
 DRAWN_NODES = 4  # with more nodes, one of them is drawn
 
@@ -54,6 +55,19 @@ def write(drawings: Iterable[Drawing], folder: Path) -> None:
             raise ConfigError(f"out={folder}: drawings cannot be written there: {error.strerror}") from None
         progress.command(f"drawing: {written}")
     note_undrawn()
+
+
+def figures(records: Sequence[TopologyRecord]) -> "Iterator[Figure]":
+    """Curves of collectives over size and over GPUs, and matrices and curves of pairs, as Li et al. 2019 draw them."""
+    from resnetx.reporting.charts.bench_lines import described_collectives, described_pairs
+
+    costs = [each for each in records if isinstance(each, CollectiveCost)]
+    for name in dict.fromkeys(each.collective for each in costs):
+        yield from described_collectives([each for each in costs if each.collective == name])
+    pairs = [each for each in records if isinstance(each, PairCosts)]
+    for system, transport in dict.fromkeys((each.system, each.transport) for each in pairs):
+        same = [each for each in pairs if (each.system, each.transport) == (system, transport)]
+        yield from described_pairs(same)
 
 
 def _chart(machine: System, plan: CollectivePlan | None, size_bytes: int) -> "AnyChart":

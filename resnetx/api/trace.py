@@ -11,7 +11,7 @@ import msgspec
 
 from resnetx import bounds, progress
 from resnetx.api.obstacles import obstacle_to, obstacle_to_launch
-from resnetx.api.runs import announce, machine_name, note_copies, note_input, run_file, with_input
+from resnetx.api.runs import announce, fed, machine_name, note_copies, run_file
 from resnetx.api.sweep import one_for_all, requests_of, run_planned, skip
 from resnetx.choices import NoExchange
 from resnetx.compose import asked, compose, points_of
@@ -98,7 +98,6 @@ def execute(settings: Mapping[str, object]) -> tuple[Traces, list[PlannedRun]]:
         raise ConfigError(wanted.runs[0].obstacle)
     trackers.check(wanted.settings.tracker)
     announce(run.task.request for run in wanted.runs)
-    note_input(settings)
     check_known_code(wanted.settings.dirty)
     _run(wanted)
     folders = filter(is_folder, wanted.folders)
@@ -137,11 +136,11 @@ def _export(trace: Trace) -> None:
 
 def traces_of(settings: Mapping[str, object]) -> AskedTraces:
     """The runs that are asked for."""
-    given = asked("trace", settings)
+    given = fed(asked("trace", settings))
     for key in given:
         if key in OF_IMPORTS:
             raise ConfigError(f"{key}={given[key]}: only describes an imported file; add --import and the file")
-    _, points = points_of(with_input(given))
+    _, points = points_of(given)
     trees = [compose(point) for point in points]
     run, iterations = one_for_all(trees), _iterations([tree["iterations"] for tree in trees])
     folder = Path(run.results) / machine_name(run.launch) / "trace"

@@ -44,8 +44,6 @@ def execute(run_file: keywords.Text | None, settings: Mapping[str, object]) -> K
     if path is not None:
         check_file(task, path, lambda: check(task.request))
     announce([task.request])
-    if path is None:
-        runs.note_input(settings)
     if task.request.measure == "equality":
         raise ConfigError("measure=equality: use `resnetx verify`")
     trackers.check(task.tracker)
@@ -63,7 +61,8 @@ def execute(run_file: keywords.Text | None, settings: Mapping[str, object]) -> K
 
 def asked_run(path: Path | None, settings: Mapping[str, object]) -> tuple[RunFile, Path]:
     """The run that is asked for, and the results folder."""
-    task, results = task_of(path, asked("train", settings))
+    given = asked("train", settings)
+    task, results = task_of(path, given if path is not None else runs.fed(given))
     if path is not None and task.launch is not None:  # which names programs and images, and may be by anybody
         raise ConfigError(
             f"{path}: was started with launcher={task.launch.launcher}, which a run file does not repeat; give its "
@@ -85,7 +84,7 @@ def task_of(path: Path | None, given: Point, gpus: int | None = None) -> tuple[R
         return read_task(path, RunFile), Path("results")
     by_torchrun = {} if gpus is None else {"gpus": gpus}
     one = one_point({**VERBS["train"].own, **by_torchrun, **given}, "`resnetx sweep` runs several")
-    tree = compose(one if by_torchrun else runs.with_input(one))
+    tree = compose(one)
     from resnetx.measure.machine.visible_gpus import gpus_here
 
     # Who share the cores of a node: the ranks that torchrun has started, or else one for each GPU.

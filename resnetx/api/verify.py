@@ -6,7 +6,7 @@ from typing import Unpack
 
 from resnetx import progress
 from resnetx.api.obstacles import obstacle_to
-from resnetx.api.runs import Kept, announce, note_input, run_file, run_folder, with_input
+from resnetx.api.runs import Kept, announce, fed, run_file, run_folder
 from resnetx.choices import NoExchange
 from resnetx.compose import asked, compose, one_point
 from resnetx.config import check, request_from, run_settings_from
@@ -31,7 +31,6 @@ def execute(settings: Mapping[str, object]) -> Kept[RunRecord]:
 
     task, results = _task(settings)
     announce([task.request])
-    note_input(settings)
     if obstacle := obstacle_to(task.request, task.oversubscribe):
         raise ConfigError(obstacle)
     folder = run_folder(results, "train", task.request.slug)
@@ -45,10 +44,10 @@ def what(request: Request) -> str:
 
 
 def _task(settings: Mapping[str, object]) -> tuple[RunFile, Path]:
-    point = one_point(asked("verify", settings), "`resnetx verify` compares one")
+    point = one_point(fed(asked("verify", settings)), "`resnetx verify` compares one")
     own = VERBS["verify"].own
     defaults = {key: value for key, value in own.items() if key != "gpus" or "devices" not in point}
-    tree = compose(with_input({**defaults, **point, "measure": "equality"}))
+    tree = compose({**defaults, **point, "measure": "equality"})
     request = request_from(tree)
     check(request)
     if request.gpus == 1:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Literal, NoReturn
 from resnetx import __version__
 from resnetx.cli.help import VerbHelp, overview
 from resnetx.cli.lazy_words import is_system, settings_in
+from resnetx.cli.typed import OVERRIDE, as_settings, names_as_settings
 from resnetx.errors import ConfigError
 from resnetx.settings.files import names, path_at_home, searching
 from resnetx.settings.verbs import CFG, INSTEAD, QUIET, VERBS, WITHOUT_JSON, reads, refuse_unread
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
 
 CONFIG_DIR = "folder with your own models, inputs, strategies or trackers (FOLDER/model/NAME.yaml)"
 SEARCH_PATH = "hydra.searchpath"  # Hydra's own setting for the same
-# A setting, or Hydra's way to remove one, but not ~/x and ~user/x. A path that looks like a setting is written ./a=b.
-OVERRIDE = re.compile(r"[+~]*[A-Za-z_][\w.@]*=|~(?![\w.-]*/)")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -141,6 +140,8 @@ def _run(words: list[str]) -> int:
         import argcomplete
 
         argcomplete.autocomplete(parser, always_complete_options=False)
+    if "_ARGCOMPLETE" not in os.environ:
+        words = as_settings(words)
     options, rest = parser.parse_known_args(words)
     if options.shell_completion is not None:
         from resnetx.cli.completion import script
@@ -169,19 +170,15 @@ def _as_typed(words: Sequence[str], taken: Iterable[str]) -> list[str]:
 
 def _verb(name: str, options: argparse.Namespace, words: list[str]) -> int:
     """One verb with its words: settings (key=value) and paths. Settings that it does not read are rejected first."""
-    words = _as_settings(name, _joined(words))
     overrides = [word for word in words if OVERRIDE.match(word)]
     paths = [word for word in words if not OVERRIDE.match(word)]
-    _refuse_words(name, paths, words)
     _refuse_flags(options)
-    if VERBS[name].names_systems and (systems := [path for path in paths if is_system(path)]):
-        if any(key_of(word) == "systems" for word in overrides):
-            raise ConfigError(f"{systems[0]}: systems= is given, too; write all of them there, systems=A,B")
-        paths = [path for path in paths if path not in systems]
-        overrides.append(f"systems={','.join(systems)}")
+    folders = list(getattr(options, "config_dir", None) or [])
+    with searching(folders):
+        paths, overrides = names_as_settings(name, paths, overrides)
+    _refuse_words(name, paths, words)
     if name == "topology":  # whose paths are names, too
         paths = [each for path in paths for each in (path.split(",") if is_system(path) else [path])]
-    folders = list(getattr(options, "config_dir", None) or [])
     if VERBS[name].has_choices:
         folders += [folder for word in overrides if key_of(word) == SEARCH_PATH for folder in _searched(word)]
         overrides = [word for word in overrides if key_of(word) != SEARCH_PATH]
@@ -189,37 +186,6 @@ def _verb(name: str, options: argparse.Namespace, words: list[str]) -> int:
         changed = [key_of(word) for word in overrides if word[0] not in "+~"]  # `words` refuses to add and to remove
         refuse_unread(name, changed, names())  # before Hydra is loaded
         return _act(name, options, [Path(path_at_home(word)) for word in paths], settings_in(overrides, name))
-
-
-def _joined(words: Sequence[str]) -> list[str]:
-    """The words, in which a list that a shell took apart at its blanks is one again: `gpus=[1, 2]`."""
-    whole: list[str] = []
-    open_ = 0  # brackets of the last word
-    for word in words:
-        if open_ > 0 and not OVERRIDE.match(word):
-            whole[-1] += word
-        else:
-            whole.append(word)
-        opened = OVERRIDE.match(whole[-1])
-        open_ = (
-            sum(whole[-1].count(each) for each in "[{") - sum(whole[-1].count(each) for each in "]}") if opened else 0
-        )
-    return whole
-
-
-def _as_settings(verb: str, words: Sequence[str]) -> list[str]:
-    """The words, in which a flag that is a setting's name is that setting, `systems=gx8` of `--systems gx8`."""
-    from resnetx.cli.unforeseen import complain
-
-    settings, left = [], list(words)
-    while left:
-        word = left.pop(0)
-        if setting := _as_setting(verb, word, left):
-            complain(f"{word} is read as {setting}: settings are written without dashes")
-            if "=" not in word:
-                left.pop(0)
-        settings.append(setting or word)
-    return settings
 
 
 def _act(name: str, options: argparse.Namespace, paths: list[Path], asked: "Point") -> int:
@@ -250,31 +216,25 @@ def _refuse_words(verb: str, others: Sequence[str], words: Sequence[str]) -> Non
             continue
         if word in ("-m", "--multirun"):
             raise ConfigError(f"{word}: not supported; use `resnetx sweep` with lists: gpus=1,2,4,8")
+        if word.startswith("--") and (setting := _as_setting(verb, word)):
+            raise ConfigError(f"{word}: settings are written without dashes, with =: write {setting}")
         if word.startswith("-"):
             flags = [*VERBS[verb].flags, *["config-dir"] * VERBS[verb].has_choices, "help"]
             known = ", ".join(f"--{flag}" for flag in flags)
             raise ConfigError(f"{word}: `resnetx {verb}` has no such flag; it has {known}")
-        torn = word.startswith(",") or before.endswith(",")
-        if torn and OVERRIDE.match(before):
-            raise ConfigError(f"{before} {word}: write a list as one word, without blanks: {key_of(before)}=A,B")
         if word.startswith("=") or (OVERRIDE.fullmatch(before) and before.endswith("=")):
             key = before.rstrip("=") or "key"
             raise ConfigError(f"{before} {word}: write a setting without spaces: {key}=VALUE".strip())
     if verb == "lab" and (inside := next((word for word in others if word in VERBS), None)):
         raise ConfigError(f"{inside}: put -- before it: resnetx lab systems=gx8 -- {inside} ...")
-    if others and not VERBS[verb].paths and not (VERBS[verb].names_systems and all(map(is_system, others))):
+    if others and not VERBS[verb].paths:
         raise ConfigError(f"{others[0]}: `resnetx {verb}` takes no path; settings are written key=value")
 
 
-def _as_setting(verb: str, flag: str, following: Sequence[str]) -> str:
-    """A flag as the setting that is meant; "" where the verb reads none such, or nothing says its value."""
-    name, given, value = flag.lstrip("-").partition("=")
-    key = name.replace("-", "_")
-    if not flag.startswith("--") or not reads(VERBS[verb].settings, key) or key not in names():
-        return ""
-    if not given:
-        value = following[0] if following and not OVERRIDE.match(following[0]) else ""
-    return f"{key}={value}" if value else ""
+def _as_setting(verb: str, flag: str) -> str:
+    """A flag without a value as the setting that is meant, `gpus=VALUE` of `--gpus`; "" where the verb reads none."""
+    key = flag.lstrip("-").replace("-", "_")
+    return f"{key}=VALUE" if reads(VERBS[verb].settings, key) and key in names() else ""
 
 
 def _refuse_flags(options: argparse.Namespace) -> None:

@@ -63,16 +63,22 @@ def _too_few(point: Point) -> str:
     return f"gpus={point.gpus}: {has}; several of it: nodes={nodes}{network}"
 
 
-def _predicted(point: Point, base: Baseline | None) -> SourcedPoint:
-    """A prediction, or why there is none."""
+def obstacle_of(point: Point) -> str:
+    """Why a point has no place on its system; "": it has."""
     system = point.fabric.described
     if max(point.devices) >= len(system.gpus):
-        return missing(point, "refused", _too_few(point))
+        return _too_few(point)
     kinds = {system.gpu_of_node(device).part_name for device in point.devices}
     if len(kinds) > 1:
-        reason = (
+        return (
             f"its GPUs {list(point.devices)} are {' and '.join(sorted(kinds))}: only like GPUs are predicted together"
         )
+    return ""
+
+
+def _predicted(point: Point, base: Baseline | None) -> SourcedPoint:
+    """A prediction, or why there is none."""
+    if reason := obstacle_of(point):
         return missing(point, "refused", reason)
     try:
         return predict(point, base)

@@ -14,8 +14,10 @@ from typing import Any, Literal, get_args
 
 import msgspec
 
+from resnetx.record import RunSummary
 from resnetx.record.prediction import PredictedPoint, Prediction
 from resnetx.reporting.compare.accuracy import AlikeCases
+from resnetx.reporting.compare.machines import differences
 from resnetx.reporting.compare.matched_points import alike_requests
 from resnetx.reporting.predicted_answer import identity, predicted_curves, ranks
 from resnetx.reporting.study.lost_time import MeasuredPartName
@@ -30,6 +32,8 @@ _OF_PREDICTIONS: dict[str, MeasuredPartName] = {
     "input": "input",
     "communication": "communication",
     "waiting": "waiting",
+    "smaller batches": "smaller batches",
+    "launching": "smaller batches",  # as `solo` has it: one rank with its share
 }  # all others are the rest
 FEWEST_STEPS, MOSTLY = 5, 0.8  # of an instrumented run: a rank that is last in so many of them is named
 # Settings that two sides of one case may differ in, and that are no evidence: how long was measured.
@@ -48,6 +52,8 @@ class Side:
     parts_s: dict[MeasuredPartName, float]  # {}: not known
     why: str = ""  # they are not known
     late: str = ""  # see `Explained.late`
+    unresolved: frozenset[MeasuredPartName] = frozenset()  # parts that the runs do not show to be there
+    runs: tuple[RunSummary, ...] = ()  # that were measured
 
 
 class ExplainedPart(msgspec.Struct, frozen=True):
@@ -56,6 +62,7 @@ class ExplainedPart(msgspec.Struct, frozen=True):
     name: MeasuredPartName
     a_s: float | None
     b_s: float | None
+    evidence: str = ""  # for what it is on a side: "not resolved in B"
 
     @property
     def more_s(self) -> float | None:
@@ -77,6 +84,7 @@ class Explained(msgspec.Struct, frozen=True, kw_only=True):
     parts: list[ExplainedPart]  # of each side they sum to its step; [] where a side has none
     why: str  # parts are not known
     differs: list[str]  # settings in which the sides differ: "input: synthetic in A, dali in B"
+    evidence: list[str]  # what else differs: machines, software, clocks, messages, other programs
     late: str  # which rank is the last to have its gradients, where an instrumented run tells; ""
 
 
@@ -118,7 +126,11 @@ def _measured(point: StudyPoint) -> Side:
     ends = (batch / rate.high, batch / rate.low) if rate.n > 1 else None
     why = lost.why if lost else ""
     step_s = sum(parts.values()) or batch / rate.median  # the median of steps is not that of rates
-    return Side("measured", point.words, point.request, step_s, ends, dict(parts), why, _late(point))
+    open_parts = frozenset(part.name for part in lost.parts if not part.shown) if lost else frozenset()
+    runs = tuple(point.good_runs)
+    if ends is None and len(runs) == 1 and len(runs[0].rates) > 1:  # of one run what its windows were
+        ends = (batch / max(runs[0].rates), batch / min(runs[0].rates))
+    return Side("measured", point.words, point.request, step_s, ends, dict(parts), why, _late(point), open_parts, runs)
 
 
 def _late(point: StudyPoint) -> str:
@@ -152,9 +164,14 @@ def alone(side: Side) -> Explained:
         a_interval_s=list(side.interval_s) if side.interval_s else None,
         b_interval_s=None,
         outside=False,
-        parts=[ExplainedPart(name, side.parts_s[name], None) for name in ORDER if side.parts_s.get(name)],
+        parts=[
+            ExplainedPart(name, side.parts_s[name], None, "not resolved" * (name in side.unresolved))
+            for name in ORDER
+            if side.parts_s.get(name)
+        ],
         why=side.why,
         differs=[],
+        evidence=[],
         late=side.late,
     )
 
@@ -172,6 +189,8 @@ def _explained(a: Side, b: Side) -> Explained:
     merged = any(BOTH in side.parts_s for side in (a, b))
     known = bool(a.parts_s and b.parts_s)
     of_a, of_b = (_merged(side.parts_s) if merged else side.parts_s for side in (a, b))
+    if any(known and "smaller batches" not in side.parts_s for side in (a, b)):
+        of_a, of_b = _without_small(of_a), _without_small(of_b)
     names = [name for name in ORDER if of_a.get(name) or of_b.get(name)] if known else []
     return Explained(
         case=a.words if a.words == b.words else f"{b.words} (A: {a.words})" if a.kind == b.kind else b.words,
@@ -182,11 +201,43 @@ def _explained(a: Side, b: Side) -> Explained:
         a_interval_s=list(a.interval_s) if a.interval_s else None,
         b_interval_s=list(b.interval_s) if b.interval_s else None,
         outside=_outside(a, b),
-        parts=[ExplainedPart(name, of_a.get(name, 0.0), of_b.get(name, 0.0)) for name in names],
+        parts=[ExplainedPart(name, of_a.get(name, 0.0), of_b.get(name, 0.0), _of_part(name, a, b)) for name in names],
         why="" if known else a.why or b.why or "one of them has no parts",
         differs=_differences(a.request, b.request),
+        evidence=_evidence(a, b),
         late=b.late or a.late,
     )
+
+
+def _of_part(name: MeasuredPartName, a: Side, b: Side) -> str:
+    """What is known of a part beside its time: that runs do not resolve it, or that a side has none by its settings."""
+    if name == "input":
+        kinds = [side.request.input.kind for side in (a, b)]
+        if kinds[0] != kinds[1]:
+            return f"A: {kinds[0]}, B: {kinds[1]}"
+    open_in = [letter for letter, side in (("A", a), ("B", b)) if name in side.unresolved]
+    return f"not resolved in {' and '.join(open_in)}" if open_in else ""
+
+
+def _evidence(a: Side, b: Side) -> list[str]:
+    """In what the runs of both differ beside their settings."""
+    if not a.runs or not b.runs:
+        return []
+    lines = [
+        f"{each.name}: {', '.join(each.a)} in A, {', '.join(each.b)} in B"
+        for each in differences(a.runs, b.runs)
+        if set(each.a) != set(each.b)
+    ]
+    sent_a, sent_b = _sent(a.runs), _sent(b.runs)
+    if sent_a and sent_b and sent_a != sent_b:
+        same = "the same in another order" if sorted(sent_a) == sorted(sent_b) else f"{len(sent_b)} in B"
+        lines.append(f"messages of gradients: {len(sent_a)} in A, {same}")
+    return lines
+
+
+def _sent(runs: Sequence[RunSummary]) -> list[int]:
+    """The bytes of each message of gradients, in the order in which they are sent."""
+    return next(([each.size_bytes for each in run.buckets] for run in runs if run.buckets), [])
 
 
 def _merged(parts_s: dict[MeasuredPartName, float]) -> dict[MeasuredPartName, float]:
@@ -194,6 +245,12 @@ def _merged(parts_s: dict[MeasuredPartName, float]) -> dict[MeasuredPartName, fl
     others = {name: time_s for name, time_s in parts_s.items() if name not in ("communication", "waiting", BOTH)}
     both = sum(parts_s.get(name, 0.0) for name in ("communication", "waiting", BOTH))
     return {**others, BOTH: both}
+
+
+def _without_small(parts_s: dict[MeasuredPartName, float]) -> dict[MeasuredPartName, float]:
+    """Smaller batches among the rest, where a side does not have them apart."""
+    others = {name: time_s for name, time_s in parts_s.items() if name not in ("smaller batches", "the rest")}
+    return {**others, "the rest": parts_s.get("smaller batches", 0.0) + parts_s.get("the rest", 0.0)}
 
 
 def _outside(a: Side, b: Side) -> bool:
@@ -245,7 +302,12 @@ def _alone(each: Explained) -> str:
     kind = each.a.capitalize()
     useful = useful_share(each)
     lost = "" if not useful else f", {useful:.0%} of it useful"
-    return f"{kind}: a step of {each.case} takes {_step(each.a_step_s, each.a_interval_s)}{lost}."
+    sentence = f"{kind}: a step of {each.case} takes {_step(each.a_step_s, each.a_interval_s)}{lost}."
+    named = [part for part in each.parts if part.name != "useful" and not part.evidence and (part.a_s or 0.0) > 0]
+    if named:
+        most = max(named, key=lambda part: part.a_s or 0.0)
+        sentence += f" Most is lost to {most.name}: {ms_text(most.a_s)} ms, {(most.a_s or 0.0) / each.a_step_s:.0%}."
+    return sentence
 
 
 def useful_share(each: Explained) -> float | None:

@@ -111,7 +111,12 @@ def _workload(point: PredictedPoint, varying: set[str]) -> str:
     framework = [point.framework or "no framework"] if "framework" in varying else []
     precision = [point.precision] if "precision" in varying else []
     graph = ["graph" if _is_graph(point) else "no graph"] if "graph" in varying else []
-    return ", ".join([point.workload, *framework, *precision, *graph])
+    return ", ".join([point.workload, *framework, *precision, *graph, *_machine(point)])
+
+
+def _machine(point: PredictedPoint) -> list[str]:
+    """Settings of the machine in which the points of a prediction differ: "network edr100"."""
+    return [f"{name} {value}" for name, value in point.varied.items()]
 
 
 def rate_unit(points: Sequence[PredictedPoint]) -> str:
@@ -127,7 +132,9 @@ def prediction_answer(made: Prediction) -> list[str]:
     """The sentences of a prediction: what was asked for, and what of it is known only between two ends."""
     if not made.points:
         return ["Nothing is predicted: the record holds no point."]
-    return [*answer(predicted_curves(made.points)), *_between_ends([point for point in made.points if point.open])]
+    cheapest = [made.cheapest] if isinstance(made.cheapest, str) and made.cheapest else []
+    ends = _between_ends([point for point in made.points if point.open])
+    return [*answer(predicted_curves(made.points)), *cheapest, *ends]
 
 
 def shown_prediction(made: Prediction) -> Answer:

@@ -118,6 +118,7 @@ class DescribeKeywords(TypedDict, total=False):
     gpus: Axis[int | None]
     study: Text | None
     convention: Axis[Literal["caffe", "torch", "conv", "saved"]]
+    out: Text | None
 
 class ImagesKeywords(TypedDict, total=False):
     input: InputRoot
@@ -203,6 +204,7 @@ class SweepKeywords(TypedDict, total=False):
     study: Text | None
     repeats: int
     twins: int
+    controls: Literal["usual", "all"]
     budget: float | str | None
     baseline: int
     timeout: float | str
@@ -218,6 +220,7 @@ class SweepKeywords(TypedDict, total=False):
     transport: Axis[Literal["auto", "peer", "pcie", "host", "socket"]]
     lab: LabSettings
     clock: Axis[str | float | None]
+    out: Text | None
 
 class TraceKeywords(TypedDict, total=False):
     model: Axis[str] | ModelSettings | Model
@@ -383,6 +386,7 @@ class BenchKeywords(TypedDict, total=False):
     transport: Literal["auto", "peer", "pcie", "host", "socket"]
     lab: LabSettings
     clock: str | float | None
+    out: Text | None
 
 class BenchFields(msgspec.Struct, frozen=True, kw_only=True):
     gpus: list[int | None]
@@ -424,6 +428,7 @@ class BenchFields(msgspec.Struct, frozen=True, kw_only=True):
     transport: Literal["auto", "peer", "pcie", "host", "socket"]
     lab: LabGroup
     clock: str | float | None
+    out: str | None
 
 class CheckKeywords(TypedDict, total=False):
     model: str | ModelSettings | Model
@@ -477,18 +482,18 @@ class CheckFields(msgspec.Struct, frozen=True, kw_only=True):
     nics: int | None
 
 class TopologyKeywords(TypedDict, total=False):
-    gpus: int | None
+    gpus: Axis[int | None]
     devices: Sequence[int] | None
     results: Text
-    collective: str | None
+    collective: Axis[str | None]
     size: Axis[int | str]
     systems: Axis[Text]
-    nodes: int | None
-    network: str | None
-    nics: int | None
+    nodes: Axis[int | None]
+    network: Axis[str | None]
+    nics: Axis[int | None]
     library: Axis[str | None]
-    launch_mode: Literal["process-per-gpu", "one-process"] | None
-    transport: Literal["auto", "peer", "pcie", "host", "socket"]
+    launch_mode: Axis[Literal["process-per-gpu", "one-process"] | None]
+    transport: Axis[Literal["auto", "peer", "pcie", "host", "socket"]]
     calibration: Text | None
     pick: int | None
     free: Sequence[int] | None
@@ -500,7 +505,7 @@ class TopologyKeywords(TypedDict, total=False):
     switches: int | None
     sockets: int | None
     uplink: str | None
-    staged: Literal["shared", "per-gpu"] | None
+    staged: Axis[Literal["shared", "per-gpu"] | None]
     out: Text | None
 
 class TopologyFields(msgspec.Struct, frozen=True, kw_only=True):
@@ -574,12 +579,12 @@ class PredictKeywords(TypedDict, total=False):
     results: Text
     convention: Literal["caffe", "torch", "conv", "saved"]
     systems: Axis[Text]
-    nodes: int | None
-    network: str | None
-    nics: int | None
+    nodes: Axis[int | None]
+    network: Axis[str | None]
+    nics: Axis[int | None]
     library: Axis[str | None]
-    launch_mode: Literal["process-per-gpu", "one-process"] | None
-    transport: Literal["auto", "peer", "pcie", "host", "socket"]
+    launch_mode: Axis[Literal["process-per-gpu", "one-process"] | None]
+    transport: Axis[Literal["auto", "peer", "pcie", "host", "socket"]]
     calibration: Axis[Text | None]
     lab: LabSettings
     rate: float | Mapping[int, float] | Text | None
@@ -588,16 +593,19 @@ class PredictKeywords(TypedDict, total=False):
     communication: Literal["model", "trace"]
     parameters: float | None
     overlap: OverlapSettings
-    staged: Literal["shared", "per-gpu"] | None
-    gradients: Literal["fp32", "bf16", "fp16"]
-    straggler: float
-    host_time: str | float
-    host_step: str | float | None
-    image_bytes: str | int | None
-    memory: str | int | None
-    memory_model: Literal["torch", "caffe"]
-    clock: str | float | None
+    staged: Axis[Literal["shared", "per-gpu"] | None]
+    gradients: Axis[Literal["fp32", "bf16", "fp16"]]
+    straggler: Axis[float]
+    host_time: Axis[str | float]
+    host_step: Axis[str | float | None]
+    image_bytes: Axis[str | int | None]
+    memory: Axis[str | int | None]
+    memory_model: Axis[Literal["torch", "caffe"]]
+    clock: Axis[str | float | None]
     what_if: WhatIfSettings
+    price: float | Mapping[str, float] | None
+    deadline: float | str | None
+    job_images: float
     sensitivity: bool
     timeline: bool
     out: Text | None
@@ -632,6 +640,9 @@ class PredictFields(msgspec.Struct, frozen=True, kw_only=True):
     memory_model: Literal["torch", "caffe"]
     clock: str | float | None
     what_if: WhatIfGroup
+    price: float | dict[str, float] | None
+    deadline: float | str | None
+    job_images: float
     sensitivity: bool
     timeline: bool
     out: str | None

@@ -198,12 +198,13 @@ _VERBS = (
     Verb(
         "explain",
         "explain why one result is not another, part by part, or where the time of one goes; status 1: they differ",
-        "STUDY | PREDICTION [STUDY | PREDICTION]",
+        "A [B]: RUN | STUDY | PREDICTION | BENCH",
         {"json": JSON, "all": ALL},
         group="look",
         examples=(
             ("results/cpu-2core/quickstart", "where the time of a study goes"),
             ("predicted results/node1/mystudy", "what the prediction missed; exit status 1 where they differ"),
+            ("night1/bench night2/bench", "which sizes and pairs changed since, and in what else the two differ"),
         ),
         common="",
     ),
@@ -218,6 +219,7 @@ _VERBS = (
             "import": "import FILE, output of nccl-tests, nvbandwidth, OSU, ... instead of measuring",
             "export": "write the collectives of FILE, a bench, as the JSON of nccl-tests beside it",
         },
+        names_systems=True,
         asks=True,
         group="measure",
         examples=(
@@ -231,6 +233,7 @@ _VERBS = (
         "check",
         "check this node, or nodes of a cluster and pairs of them: which are slow, and why, most likely",
         flags={"json": JSON, "all": ALL, "dry-run": DRY_RUN},
+        names_systems=True,
         asks=True,
         group="measure",
         examples=(

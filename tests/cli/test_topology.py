@@ -77,7 +77,6 @@ def objects(run):
             ["systems=gx8", "size=1MiB", "devices=[0,1]"],
             "size=1MiB: has no effect here; it is used with collective= or",
         ),
-        (["systems=gx8", "size=1MiB", "out=x"], "out=x: has no effect here; it is used with collective="),
         (["systems=gx8", "size=1MiB", "transport=socket"], "transport=socket: copies between GPUs take no sockets"),
         (["systems=gx8", "size=[]"], "size=[]: expected at least one size"),
         (["systems=gx8", "free=[0,1]"], "it is used with pick="),
@@ -187,7 +186,7 @@ def test_a_system_is_a_matrix_and_ways_and_nothing_is_written(run, tmp_path):
 def test_a_system_is_drawn_where_out_says(run, tmp_path):
     for words in ([], ["--json"]):
         status, _, err = run("systems=[gx8]", "out=drawn", *words)
-        assert (status, err) == (0, "drawing: drawn/gx8.svg\n")
+        assert (status, err) == (0, "record: drawn/topology.jsonl\ndrawing: drawn/gx8.svg\n")
         assert (tmp_path / "drawn" / "gx8.svg").read_text().startswith("<svg")
         (tmp_path / "drawn" / "gx8.svg").unlink()
 
@@ -195,7 +194,7 @@ def test_a_system_is_drawn_where_out_says(run, tmp_path):
 @pytest.mark.slow
 def test_a_results_folder_that_is_given_gets_the_drawing(run, tmp_path):
     status, _, err = run("systems=[gx8]", "results=kept")
-    assert (status, err) == (0, "drawing: kept/topology/gx8.svg\n")
+    assert (status, err) == (0, "record: kept/topology/topology.jsonl\ndrawing: kept/topology/gx8.svg\n")
     assert (tmp_path / "kept" / "topology" / "gx8.svg").is_file()
 
 
@@ -204,7 +203,7 @@ def test_a_drawing_that_cannot_be_written_is_a_sentence(run, tmp_path):
     (tmp_path / "file").write_text("")
     status, _, err = run("systems=gx8", "out=file")
     assert status == 2
-    assert "out=file: drawings cannot be written there: " in err
+    assert "out=file: cannot be written " in err
 
 
 def test_two_systems_in_one_command_stay_two(objects):

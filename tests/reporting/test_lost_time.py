@@ -6,6 +6,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from resnetx.api.runs import run_file
+from resnetx.compose import compose
+from resnetx.config import run_settings_from
+from resnetx.measure.study.plan import plan
 from resnetx.record import StudyFolder
 from resnetx.reporting.study.answer import study_answer
 from resnetx.reporting.study.lost_time import lost_time
@@ -67,3 +71,35 @@ def test_parts_that_cannot_be_are_not_known(quickstart):
 
 def replace_rates(run, factor):
     return msgspec.structs.replace(run, rates=[rate * factor for rate in run.rates])
+
+
+def test_one_rank_with_its_share_tells_smaller_batches_from_the_rest(quickstart):
+    one, two = quickstart.points
+    solo = two.request.controls["solo"]
+    assert (solo.gpus, solo.batch_size, solo.input.kind) == (1, two.request.batch_size // 2, "synthetic")
+    assert "solo" not in one.request.controls and "solo" not in two.request.twins
+    alike = [replace_rates(run, 0.53) for run in two.twins["synthetic"]]  # half the images in 0.94 of that step
+    runs = [msgspec.structs.replace(run, request=solo) for run in alike]
+    found = lost_time(replace(two, twins={**two.twins, "solo": runs}), one)
+    before = {part.name: part.time_s for part in lost_time(two, one).parts}
+    after = {part.name: part.time_s for part in found.parts}
+    solo_s = before["the rest"] - after["the rest"]
+    assert after["smaller batches"] == pytest.approx(solo_s)
+    assert {name: after[name] for name in before if name != "the rest"} == {
+        name: before[name] for name in before if name != "the rest"
+    }
+    assert sum(part.share.median for part in found.parts) == pytest.approx(1)
+
+
+def test_a_study_runs_that_control_where_it_is_asked_for(quickstart, tmp_path):
+    _, two = quickstart.points
+    task = run_file(two.request, settings(), "study")
+    planned = [
+        {run.twin for run in plan([(task, "")], repeats=1, twins=1, folder=StudyFolder(tmp_path), seed=0, solo=solo)}
+        for solo in (False, True)
+    ]
+    assert planned[1] - planned[0] == {"solo"}
+
+
+def settings():
+    return run_settings_from(compose({}))

@@ -1,6 +1,7 @@
 """The screen of `explain`: the largest difference first, part by part, and what else differs."""
 
 from collections.abc import Sequence
+from math import log
 
 from resnetx.cli import show
 from resnetx.reporting.explain import (
@@ -12,7 +13,8 @@ from resnetx.reporting.explain import (
     useful_share,
     weight,
 )
-from resnetx.units import percents
+from resnetx.reporting.explain_benches import ExplainedFigure, told_figures
+from resnetx.units import percents, size_text
 
 CASES = 3  # of which each has its table; of more, the one that differs most, and a row for each
 
@@ -37,28 +39,26 @@ def _one(each: Explained) -> None:
         two = each.b_step_s is not None
         columns = ["part", f">{each.a if two else 'ms'}{' A, ms' * two}"]
         columns += [f">{each.b} B, ms", ">difference"] if two else [">% of the step"]
+        columns += ["evidence"]
         whole = percents({part.name: (part.a_s or 0.0) / each.a_step_s for part in each.parts})
         rows = [_row(part, each, whole[part.name]) for part in each.parts]
         rows.append(["", ms_text(each.a_step_s), *([ms_text(each.b_step_s), signed_ms(each.b_step_s - each.a_step_s)]
-                     if each.b_step_s is not None else ["100"])])  # fmt: skip
+                     if each.b_step_s is not None else ["100"]), ""])  # fmt: skip
         show.table("", columns, rows)
     elif each.why:
         show.say(f"where the time goes: {each.why}")
     if each.differs:
         show.say(f"differs: {'; '.join(each.differs)}")
+    _evidence(each.evidence)
     if each.late:
         show.say(f"look: {each.late}")
 
 
 def _row(part: ExplainedPart, each: Explained, percent: int) -> list[str]:
     if each.b_step_s is None:
-        return [part.name, ms_text(part.a_s), f"{percent}"]
-    return [
-        part.name,
-        ms_text(part.a_s),
-        ms_text(part.b_s),
-        "" if part.more_s is None else signed_ms(part.more_s),
-    ]
+        return [part.name, ms_text(part.a_s), f"{percent}", part.evidence]
+    more = "" if part.more_s is None else signed_ms(part.more_s)
+    return [part.name, ms_text(part.a_s), ms_text(part.b_s), more, part.evidence]
 
 
 def _cases(found: Sequence[Explained]) -> None:
@@ -79,3 +79,43 @@ def _cases(found: Sequence[Explained]) -> None:
         rows.append(row)
     shown = show.first(rows, 12)
     show.table("", columns, shown, f"And {len(rows) - len(shown)} more: --all" if len(shown) < len(rows) else "")
+
+
+MOST_EVIDENCE = 6  # lines; of more, a count
+
+
+def _evidence(lines: Sequence[str]) -> None:
+    shown = show.first(lines, MOST_EVIDENCE)
+    for place, line in enumerate(shown):
+        show.say(f"{'also' if place else 'evidence'}: {line}")
+    if len(shown) < len(lines):
+        show.say(f"and {len(lines) - len(shown)} more that differ: --all")
+
+
+# ---- benches --------------------------------------------------------------------------------------------------------
+
+
+def figures(found: Sequence[ExplainedFigure]) -> None:
+    """Which figures changed, by collective and by pair, and in what else the two differ; of one, what is slow."""
+    two = found[0].b_s is not None
+    told = told_figures(found)
+    ranked = sorted(told, key=lambda each: -abs(log(each.longer)))
+    if shown := show.first(ranked, 12):
+        columns = ["what", ">size", ">A, us", ">B, us" if two else ">described, us", ">times as long"]
+        rows = [
+            [_figure(each), size_text(each.size_bytes), _us(each.a_s), _us(each.b_s if two else each.expected_s),
+             f"{each.longer:.2f}"]
+            for each in shown
+        ]  # fmt: skip
+        show.table("", columns, rows, f"And {len(told) - len(shown)} more: --all" if len(shown) < len(told) else "")
+    _evidence(list(dict.fromkeys(line for each in told or found for line in each.evidence)))
+
+
+def _figure(each: ExplainedFigure) -> str:
+    if each.source is not None:
+        return f"{each.what}, {each.source} to {each.target}"
+    return each.what + (f", {each.gpus} GPUs" if each.gpus else "")
+
+
+def _us(time_s: float | None) -> str:
+    return "?" if time_s is None else f"{time_s * 1e6:,.1f}"

@@ -21,9 +21,11 @@ from resnetx.reporting.predicted_answer import (
     time_of_each,
     unit_of_point,
 )
+from resnetx.reporting.worth import worth
 from resnetx.table import Column
 
 if TYPE_CHECKING:
+    from resnetx.api.grid import PredictedGrid
     from resnetx.prediction.validation import TrainingRow, TrainingSummary
 
 MOST_ROWS = 12  # of a table; of more curves, those that gain least and most
@@ -43,8 +45,32 @@ def prediction(made: Prediction, stored: bool = True) -> None:
     show.listing(columns, curve_rows(curves, every), rank=lambda row: row[0].gain, by=by)
     _reasons([point for curve in curves for point in curve.points])
     _where(curves)
+    _worth(curves)
     _sensitivity(curves)
     sure_and_more(made, stored)
+
+
+def _worth(curves: Sequence[PredictedCurve]) -> None:
+    """How many GPUs are worth it, and what would change that; of several curves nothing."""
+    if len(curves) != 1:
+        return
+    (curve,) = curves
+    rates = {point.gpus: point.images_per_s for point in curve.able if point.images_per_s}
+    lost = {part.name: part.share for part in curve.last.parts if part.name != "useful"}
+    if told := worth(rates, lost, unit_of_point(curve.last)):
+        show.say(f"worth: {told}")
+
+
+def grid(made: "PredictedGrid") -> None:
+    """In how many cases of a grid each system is the fastest, and where its points are."""
+    if made.fastest_in:
+        rows = [[system, f"{count:,}"] for system, count in show.first(list(made.fastest_in.items()), MOST_ROWS)]
+        show.table("", ["system", ">fastest in"], rows)
+    others = ", ".join(f"{count:,} {_OUTCOMES[name]}" for name, count in made.outcomes.items() if name != "ok")
+    show.say(f"more: every point in {made.file}" + f"; {others}" * bool(others))
+
+
+_OUTCOMES = {"oom": "do not fit into memory", "refused": "cannot be predicted", "open": "are open until measured"}
 
 
 def sure_and_more(made: Prediction, stored: bool = True, ratios: bool = False) -> None:

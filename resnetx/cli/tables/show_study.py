@@ -11,6 +11,7 @@ from resnetx.reporting.study.answer import WORDS, gains, last_of_lines, point_na
 from resnetx.reporting.study.limits import PARTS, Limits, StepPart
 from resnetx.reporting.study.lost_time import MeasuredPartName
 from resnetx.reporting.study.points import StudyPoint, unit_of_points
+from resnetx.reporting.worth import worth
 from resnetx.table import ALWAYS, Column
 
 NAMED = 3  # points of which the same is to be noted, by name; --all names all
@@ -22,6 +23,7 @@ def study(name: str, about: str, points: Sequence[StudyPoint]) -> None:
     note = "A rank runs on CPU cores." * (unit_of_points(points) == "rank")
     show.listing(scaling_columns(points), points, note=note, rank=_gain, by=by)
     where(points)
+    _worth(points)
     _notes(points)
     if show.everything() and any(point.result.limits and point.result.limits.shares for point in points):
         show.say()
@@ -53,6 +55,24 @@ def where(points: Sequence[StudyPoint]) -> None:
 
 def _part_column(name: MeasuredPartName) -> Column[dict[MeasuredPartName, str]]:
     return Column(f">{WORDS[name]}", lambda cells: cells.get(name, ""))
+
+
+def _worth(points: Sequence[StudyPoint]) -> None:
+    """How many GPUs of each line are worth it, and what would change that."""
+    lines: dict[tuple[str, str, str], list[StudyPoint]] = defaultdict(list)
+    for point in points:
+        if point.result.images_per_s:
+            lines[point.line].append(point)
+    for line in show.first(list(lines.values()), 1):
+        rates = {point.gpus: point.result.images_per_s.median for point in line if point.result.images_per_s}
+        lost = max(line, key=lambda point: point.gpus).result.lost
+        shown = (
+            {part.name: part.share.median for part in lost.parts if part.name != "useful" and part.shown}
+            if lost
+            else {}
+        )
+        if told := worth(rates, dict(shown), unit_of_points(line)):
+            show.say(f"worth{f', {line[0].line_words}' if len(lines) > 1 else ''}: {told}")
 
 
 def _notes(points: Sequence[StudyPoint]) -> None:

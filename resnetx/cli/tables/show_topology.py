@@ -191,34 +191,61 @@ def _what(plan: CollectivePlan) -> str:
 
 
 def side_by_side(plans: Sequence[CollectivePlan], sizes: Sequence[int]) -> None:
-    """Several systems or generations of the library: who is ahead, then a table, in it the fastest first."""
+    """Several collectives, systems, numbers of GPUs or generations of the library: who is ahead, then a table.
+
+    In it the fastest is first; of many rows it has the largest size alone.
+    """
     rows: list[SizedPlan] = []
     verdicts = []
-    for size_bytes in sizes:
-        ranks = [
-            sorted((plan for plan in plans if plan.library == library), key=lambda plan: plan.cost(size_bytes).time_s)
-            for library in dict.fromkeys(plan.library for plan in plans)
-        ]
-        rows += [(plan, size_bytes) for rank in ranks for plan in rank]
-        if len({rank[0].system.name for rank in ranks if len(rank) > 1}) > 1:
-            verdicts.append(_verdict(ranks, size_bytes))
+    shown = sizes if show.everything() or len(plans) * len(sizes) <= MOST_ROWS else sizes[-1:]
+    for size_bytes in shown:
+        rows += [(plan, size_bytes) for alike in _alike(plans) for plan in _ranked(alike, size_bytes)]
+        for name, gpus in dict.fromkeys((plan.collective, len(plan.devices)) for plan in plans):
+            same = [plan for plan in plans if (plan.collective, len(plan.devices)) == (name, gpus)]
+            ranks = [_ranked(alike, size_bytes) for alike in _alike(same)]
+            if len({rank[0].system.name for rank in ranks if len(rank) > 1}) > 1:
+                verdicts.append(_verdict(ranks, size_bytes))
     for verdict in verdicts:
         show.say(verdict)
     if verdicts:
         show.say()
-    show.listing(COSTS, rows, f"{plans[0].collective}, {gpu_ids(plans[0].devices)}, side by side", by=_BY_SIZE)
-    for plan in plans:
+    first = plans[0]
+    names = {(plan.collective, plan.devices) for plan in plans}
+    title = f"{first.collective}, {gpu_ids(first.devices)}, side by side" if len(names) == 1 else "Side by side"
+    show.listing(COSTS, rows, title, by=_BY_SIZE if len(shown) > 1 else "")
+    for plan in plans if len(plans) <= EXPLAINED or show.everything() else []:
         if show.everything():
             show.say()
             show.say(_what(plan), style="bold")
             _explanation(plan, sizes[-1])
         else:
-            name, why = f"{plan.system.name} with {plan.library}", next(iter(plan.explain(sizes[-1])))
-            off = error_of(plan, sizes[-1]).text.removeprefix("Off by ")
-            show.say(f"{name}: {why}")
-            show.say(f"sure: to {off}", indent=2)
+            show.say(f"{_told_apart(plan, plans)}: {next(iter(plan.explain(sizes[-1])))}")
+            show.say(f"sure: to {error_of(plan, sizes[-1]).text.removeprefix('Off by ')}", indent=2)
     if not show.everything():
         show.say("more: rings, algorithms, what else it would take: --all")
+
+
+MOST_ROWS, EXPLAINED = 30, 4
+
+
+def _told_apart(plan: CollectivePlan, plans: Sequence[CollectivePlan]) -> str:
+    """A plan by what differs among several: "8 GPUs of dgx1-v100 with nccl2"."""
+    collectives = f"{plan.collective} on " * (len({each.collective for each in plans}) > 1)
+    gpus = f"{len(plan.devices)} {plan.system.unit}s of " * (len({len(each.devices) for each in plans}) > 1)
+    transport = f", transport={plan.transport}" * (len({each.transport for each in plans}) > 1)
+    return f"{collectives}{gpus}{plan.system.name} with {plan.library}{transport}"
+
+
+def _ranked(plans: Sequence[CollectivePlan], size_bytes: int) -> list[CollectivePlan]:
+    return sorted(plans, key=lambda plan: plan.cost(size_bytes).time_s)
+
+
+def _alike(plans: Sequence[CollectivePlan]) -> list[list[CollectivePlan]]:
+    """The plans by collective, number of GPUs, library and transport: what a system can be ahead in."""
+    found: dict[object, list[CollectivePlan]] = defaultdict(list)
+    for plan in plans:
+        found[plan.collective, len(plan.devices), plan.library, plan.transport].append(plan)
+    return list(found.values())
 
 
 def _verdict(ranks: Sequence[Sequence[CollectivePlan]], size_bytes: int) -> str:
@@ -277,7 +304,9 @@ def _within(row: SizedPlan) -> str:
 
 COSTS: list[Column[SizedPlan]] = [
     Column(">size", lambda row: size_text(row[1])),
+    Column("collective", lambda row: row[0].collective),
     Column("library", lambda row: row[0].library),
+    Column("transport", lambda row: row[0].transport),
     Column("system", lambda row: row[0].system.name),
     Column(">GPUs", lambda row: f"{len(row[0].devices)}", 5),
     Column(">time us", lambda row: f"{row[0].cost(row[1]).time_s * 1e6:,.1f}"),
@@ -288,7 +317,7 @@ COSTS: list[Column[SizedPlan]] = [
     Column("algorithm", lambda row: row[0].cost(row[1]).algorithm, 1),
     Column("limited by", lambda row: row[0].cost(row[1]).limiting_link, 3),
 ]
-_PLACES = ("library", "system", ">GPUs")  # columns that the title of one plan has
+_PLACES = ("collective", "library", "transport", "system", ">GPUs")  # columns that the title of one plan has
 _BY_SIZE = "the first and the last sizes"
 
 

@@ -4,6 +4,7 @@ from argparse import Namespace
 from functools import partial
 from pathlib import Path
 
+from resnetx.api.grid import PredictedGrid
 from resnetx.api.predict import predict
 from resnetx.cli import show
 from resnetx.cli.tables import show_predict
@@ -17,6 +18,9 @@ def predict_(options: Namespace, paths: list[Path], asked: Point) -> int:
     if options.validate:
         return validate_(options, paths, asked, "predict", show_predict.validation)
     made = predict(*paths, **asked)
+    if isinstance(made, PredictedGrid):
+        show.conclude(options, [made.conclusion], lambda: [made], partial(show_predict.grid, made))
+        return 0
     stored = bool(asked.get("out")) or "results" in asked
     screen = partial(show_predict.prediction, made, stored)
     show.conclude(options, prediction_answer(made), lambda: made.points, screen)

@@ -64,9 +64,9 @@ def _show(answer: Answer | Found) -> None:
         case Routed(routes):
             for machine, found in routes:
                 tables.routes(machine, found)
-        case Costed([plan], _, sizes):
+        case Costed([plan], sizes):
             tables.costs(plan, sizes)
-        case Costed(plans, _, sizes):
+        case Costed(plans, sizes):
             tables.side_by_side(plans, sizes)
         case Ranked(machine, library, name, size_bytes, choices):
             tables.choices(machine, choices, f"{name} with library={library}", size_bytes)

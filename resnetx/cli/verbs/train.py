@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from resnetx.api.answers import run_answer
-from resnetx.api.runs import machine_name
+from resnetx.api.runs import fed, machine_name
 from resnetx.api.train import asked_run, execute
 from resnetx.cli import show
 from resnetx.cli.submitting import left_to_others
@@ -24,6 +24,7 @@ def train_(options: Namespace, paths: list[Path], asked: Point) -> int:
     if len(paths) > 1:
         raise ConfigError(f"{paths[1]}: a second run file; `resnetx train` runs one")
     path = paths[0] if paths else None
+    asked = asked if path else fed(asked)
     task, results = asked_run(path, asked)
     planned = [(task, RunFolder(results / machine_name(task.launch) / "train" / task.request.slug))]
     if left_to_others(options, "train", asked, task.launch, results, planned):

@@ -13,6 +13,7 @@ from resnetx.reporting.table import table_of
 from resnetx.units import size_text
 
 FEWEST_PLACES = 3  # of two, a table of four figures says as much
+MEASURED = "The median of each pair."
 _MOST_LABELLED = 10  # GPUs, of which each square has its figure written in it
 _SMALL_BYTES = 4096  # up to here, the time of a copy is a latency
 
@@ -29,7 +30,7 @@ class PairMark(msgspec.Struct, frozen=True, kw_only=True):
     verdict: str
 
 
-def matrices(cells: Sequence[CopyCell], name: str, what: str) -> list[Figure]:
+def matrices(cells: Sequence[CopyCell], name: str, what: str, origin: str = MEASURED) -> list[Figure]:
     """Latency at the smallest size, and bandwidth at the largest one. `name`: of the files; `what`: the title."""
     cells = [cell for cell in cells if cell.source != cell.target]
     sizes = sorted({cell.size_bytes for cell in cells})
@@ -37,9 +38,9 @@ def matrices(cells: Sequence[CopyCell], name: str, what: str) -> list[Figure]:
         return []
     found = []
     if sizes[0] <= _SMALL_BYTES:
-        found.append(_matrix(cells, sizes[0], f"{name}_latency", what, latency=True))
+        found.append(_matrix(cells, sizes[0], f"{name}_latency", what, origin, latency=True))
     if sizes[-1] > _SMALL_BYTES:
-        found.append(_matrix(cells, sizes[-1], f"{name}_bandwidth", what, latency=False))
+        found.append(_matrix(cells, sizes[-1], f"{name}_bandwidth", what, origin, latency=False))
     return found
 
 
@@ -64,11 +65,11 @@ def mark(cell: CopyCell) -> PairMark:
     )
 
 
-def _matrix(cells: Sequence[CopyCell], size: int, name: str, what: str, latency: bool) -> Figure:
+def _matrix(cells: Sequence[CopyCell], size: int, name: str, what: str, origin: str, latency: bool) -> Figure:
     marks = [mark(cell) for cell in cells if cell.size_bytes == size]
     quantity, unit = ("latency", "us") if latency else ("bandwidth", "GB/s")
     title = f"{what}: {quantity} at {size_text(size)}"
-    caption = f"Rows send, columns receive; {unit}, the median of each pair. Copies within one GPU are left out."
+    caption = f"Rows send, columns receive; {unit}. {origin} Copies within one GPU are left out."
     chart = styled(_squares(marks, _places(cells), "time_us" if latency else "GBps", unit), {"pairs": _records(marks)})
     return Figure(name=name, title=title, caption=caption, table=table_of(marks, PairMark), chart=chart)
 

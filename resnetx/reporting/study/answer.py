@@ -16,6 +16,7 @@ WORDS: dict[MeasuredPartName, str] = {
     "communication": "exposed communication",
     "waiting": "waiting for the slowest",
     "communication and waiting": "communication and waiting",
+    "smaller batches": "smaller batches",
     "the rest": "smaller batches and the rest",
 }  # in the order of tables
 
@@ -81,7 +82,8 @@ def _lost(point: StudyPoint) -> str:
     runs = min(part.share.n for part in found.parts)
     if not shown:
         return f"{lost} no part is resolved by {runs} repeat{'s' * (runs != 1)}."
-    takes = [f"{WORDS[part.name]} takes {percent(part.share)}" for part in shown]
+    words = WORDS | {"the rest": "the rest"} if any(part.name == "smaller batches" for part in found.parts) else WORDS
+    takes = [f"{words[part.name]} takes {percent(part.share)}" for part in shown]
     left = len(shown) < len(found.parts) - 1
     return f"{lost} {', '.join(takes)}" + f"; the rest is not resolved by {runs} repeats" * left + "."
 

@@ -89,5 +89,5 @@ def _without_copies(
 def points(requests: Iterable[Request], runs: dict[str, list[RunSummary]]) -> Iterator[MeasuredPoint]:
     """The points of the requests; `runs` by the key of their request."""
     for request in requests:
-        twins = {name: runs.get(twin.key, []) for name, twin in request.twins.items()}
+        twins = {name: runs.get(twin.key, []) for name, twin in request.controls.items()}
         yield MeasuredPoint(request, runs.get(request.key, []), twins)
