@@ -1,6 +1,7 @@
 """Runs on null GPUs: what ranks order, launch, wait for and copy, on which GPUs of which machines."""
 
 import ctypes
+import sys
 from pathlib import Path
 
 import msgspec
@@ -255,6 +256,32 @@ def test_ranks_train_with_registered_buckets(newer, tmp_path, on_ranks, monkeypa
     ended = launcher.execute(on_ranks(settings), RunFolder(tmp_path / "run"))
     assert ended.outcome == "ok", ended.reason
     assert ended.request.registered and not races.exists()
+
+
+@pytest.mark.long
+def test_a_compiled_model_launches_fewer_kernels_and_sends_a_bucket_as_soon_as_its_part_is_done(
+    tmp_path, executed, on_ranks, monkeypatch  # noqa: F811
+):
+    """Triton compiles for the GPU that is played; that kernels compute nothing leaves their order as it is."""
+    settings = {**IN_WINDOWS, "strategy.bucket_cap_mb": 0.01, "channels_last": False}  # as without cuDNN, torch expects
+    latest = {}
+    for compile in ("none", "default"):
+        if compile == "default":  # in a Python that has not been forked: torch compiles in processes of its own
+            monkeypatch.setattr(sys, "executable", str(Path(sys.prefix, "bin/python")))
+            monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "triton"))
+            monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "inductor"))
+        ended, files = executed(on_ranks({**settings, "compile": compile}))
+        assert ended.outcome == "ok", ended.reason
+        assert not files["races"].exists(), files["races"].read_text()[:4000]
+        latest[compile] = steps_of(files["steps"])[-1]
+        files["steps"].unlink()
+    compiled, eager = latest["default"], latest["none"]
+    assert compiled.kernels < eager.kernels
+    assert compiled.synchronisations == 0
+    assert sum(size for _, size in compiled.messages) == sum(size for _, size in eager.messages)
+    behind = [kernels for kernels, _ in compiled.messages]
+    assert len({*behind}) >= 3, "a message behind each part"
+    assert behind[-1] <= min(compiled.waits)
 
 
 _MISSING = {
