@@ -20,7 +20,7 @@ from resnetx.record import RunFolder
 from resnetx.transports import NCCL_BACKEND_VARIABLE
 from resnetx.workloads.resnetx import ResNetX
 from tests import nullcuda
-from tests.bench.bench_host import TINY, launches
+from tests.bench.bench_host import TINY, counted
 from tests.bench.bench_train import bare, ours
 from tests.gpu.conftest import ON_NULL_GPUS, _on_null_gpus, on_ranks  # noqa: F401  (fixtures)
 from tests.gpu.test_copies import observed
@@ -212,15 +212,15 @@ def test_a_thousand_clean_steps_use_no_memory_out_of_order(strategy, executed, o
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_a_step_launches_no_more_than_that_of_a_bare_loop(precision, request_of):
+def test_a_step_launches_and_waits_as_a_bare_loop_does_that_has_its_optimizer(precision, request_of):
     alone = Ranks(rank=0, local_rank=0, world_size=1, device=torch.device("cuda", 0))
     request = request_of(TINY, **{"model.x": 1, "precision": precision})
     counts = []
-    for made in (bare, ours):
-        step = made(request, alone)
+    for step in (bare(request, alone, fused=True), ours(request, alone)):
         step()  # which allocates
-        counts.append(launches(step))
-    assert counts[1] <= counts[0]
+        counts.append(counted(step))
+    assert counts[0] == counts[1]
+    assert counts[1][1] == 0, "a step waits for the device"
 
 
 def test_registered_buckets_lie_in_the_memory_of_nccl_once_ddp_has_made_them_anew(tmp_path):
@@ -260,7 +260,10 @@ def test_ranks_train_with_registered_buckets(newer, tmp_path, on_ranks, monkeypa
 
 @pytest.mark.long
 def test_a_compiled_model_launches_fewer_kernels_and_sends_a_bucket_as_soon_as_its_part_is_done(
-    tmp_path, executed, on_ranks, monkeypatch  # noqa: F811
+    tmp_path,
+    executed,
+    on_ranks,  # noqa: F811
+    monkeypatch,
 ):
     """Triton compiles for the GPU that is played; that kernels compute nothing leaves their order as it is."""
     settings = {**IN_WINDOWS, "strategy.bucket_cap_mb": 0.01, "channels_last": False}  # as without cuDNN, torch expects
