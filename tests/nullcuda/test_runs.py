@@ -1,6 +1,7 @@
 """Runs on null GPUs: what ranks order, launch, wait for and copy, on which GPUs of which machines."""
 
 import ctypes
+import subprocess
 import sys
 from pathlib import Path
 
@@ -9,14 +10,17 @@ import pytest
 import torch
 import torch.distributed as dist
 
+from resnetx import record
+from resnetx.api.train import asked_run
 from resnetx.choices import Bucket
-from resnetx.copies import Flow
+from resnetx.copies import COPIES, Flow
+from resnetx.host import cores
 from resnetx.inputs import Share
 from resnetx.measure.launch import launcher
 from resnetx.measure.rank import ddp
 from resnetx.measure.rank.distributed import Ranks, RegisteredMemory
 from resnetx.measure.rank.strategies import _Buckets
-from resnetx.record import RunFolder
+from resnetx.record import BenchRecord, RunFolder
 from resnetx.transports import NCCL_BACKEND_VARIABLE
 from resnetx.workloads.resnetx import ResNetX
 from tests import nullcuda
@@ -25,6 +29,7 @@ from tests.bench.bench_train import bare, ours
 from tests.gpu.conftest import ON_NULL_GPUS, _on_null_gpus, on_ranks  # noqa: F401  (fixtures)
 from tests.gpu.test_copies import observed
 from tests.gpu.test_runs import SHORT, STRATEGIES
+from tests.nullcuda.test_clock import POINT
 from tests.nullcuda.test_truth import first, steps_of
 from tests.nvml.machines import H100, MACHINES, READY, V100, Machine
 
@@ -113,19 +118,30 @@ def bare_kernels() -> int:
     return seen[-1] - seen[-2]
 
 
+# Bytes that a step copies to the device, to the host and on the device (Li et al., Fig. 32-35), of a rank with so many
+# images, by the bytes of all gradients. On the device torch copies the gradient of pooled features, 16 for each image.
+COPIED = {
+    "torchvision": (1, lambda images, _: (images * (3 * 32 * 32 + 8), 0, images * 64)),  # pixels, and labels of 8 B
+    "a server on a GPU": (2, lambda images, gradients: (0, 0, images * 64 + 2 * gradients)),
+    "a server on the host": (2, lambda images, gradients: (gradients, gradients, images * 64)),
+}
+
+
 @pytest.mark.long
-def test_copies_of_a_step_are_told_apart_by_direction(executed, task_of, tmp_path):
-    """Pixels and labels go to the device, and nothing comes back."""
+@pytest.mark.parametrize("name", COPIED)
+def test_copies_of_a_step_are_told_apart_by_direction(name, executed, task_of, tmp_path):
     from resnetx.inputs import images
 
-    images.make(tmp_path / "images", classes=3, per_class=16, size="256", seed=0, workers=1)
-    given = {"input": "torchvision", "input.root": str(tmp_path / "images"), "input.threads": 1}
-    ended, files = executed(task_of({**IN_WINDOWS, **given, "model.classes": 3}, gpus=1))
+    ranks, copied = COPIED[name]
+    settings = {"strategy": "server", "strategy.device": "cpu" if name.endswith("host") else "gpu"}
+    if name == "torchvision":
+        images.make(tmp_path / "images", classes=3, per_class=16, size="256", seed=0, workers=1)
+        settings = {"input": "torchvision", "input.root": str(tmp_path / "images"), "input.threads": 1}
+    ended, files = executed(task_of({**IN_WINDOWS, **settings, "gpus": ranks}))
     assert ended.outcome == "ok", ended.reason
     inside = steps_of(files["steps"])[1 - ended.steps_per_window :]
-    to_device = {step.copied[0] for step in inside}
-    assert min(to_device) >= 8 * 3 * 32 * 32
-    assert {step.copied[1] for step in inside} == {0}
+    gradients = 4 * sum(each.numel() for each in ResNetX(2, 16, 10).parameters())
+    assert {step.copied for step in inside} == {copied(8 // ranks, gradients)}
 
 
 # ---- machines -------------------------------------------------------------------------------------------------------
@@ -137,6 +153,12 @@ def test_ranks_drive_the_gpus_that_devices_names(executed, playing, task_of):
     ended, files = executed(task_of({**SHORT, "devices": [5, 2], "gpus": 2}))
     assert ended.outcome == "ok", ended.reason
     assert contexts(files["contexts"]) == {(0, 5), (1, 2)}
+
+
+def test_a_rank_alone_has_the_threads_of_each_of_eight(playing):
+    playing(EIGHT)
+    alone, beside = (asked_run(None, {**POINT, "gpus": gpus, "batch_size": 16})[0].request for gpus in (1, 8))
+    assert alone.threads == beside.threads == max(1, cores() // 8)
 
 
 @pytest.mark.long
@@ -171,6 +193,17 @@ def test_gpus_without_peer_access_are_copied_between_all_the_same(monkeypatch):
     found = observed(Flow(0, 1), 2**16)
     assert found.wrong == [0]
     assert found.evidence[0] == "peer access off"
+
+
+@pytest.mark.long
+def test_every_kind_of_copy_is_right_on_four_gpus(playing, tmp_path):
+    playing(EIGHT, gpus=4)
+    words = [f"copy={','.join(COPIES)}", "gpus=4", "through=3", "size=4,64KiB", "iterations=3", f"results={tmp_path}"]
+    subprocess.run([sys.executable, "-m", "resnetx", "bench", *words], check=True, capture_output=True)
+    found = record.read(next(tmp_path.rglob("record.json")), BenchRecord)
+    assert found.outcome == "ok", found.reason
+    assert {cell.copy for cell in found.cells} == {*COPIES}
+    assert {cell.wrong for cell in found.cells} == {0}
 
 
 # ---- eight GPUs, and a thousand steps -------------------------------------------------------------------------------
