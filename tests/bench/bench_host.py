@@ -3,10 +3,10 @@
     python -m tests.bench.bench_host model.x=1
 
 On a null GPU (tests/nullcuda) whatever a step takes is the host's: launching, and the computing of tiny tensors, which
-is the same for both: CPU time of the process, which other processes disturb less than the time of a clock. The pieces of work that each launches are counted, and how often each waits for the device. The
-bare loop is that of `bench_train`, with torch's default optimizer and with the fused one, which resnetx has. It fails
-where resnetx launches or waits more than the latter, or its host takes more than 1.03 times as long beyond what the A/A
-control shows.
+is the same for both. It is CPU time of the process, which other processes disturb less than the time of a clock. The
+pieces of work that each launches are counted, and how often each waits for the device. The bare loop is that of
+`bench_train`, with torch's default optimizer and with the fused one, which resnetx has. It fails where resnetx launches
+or waits more than the latter, or its host takes more than 1.03 times as long beyond what the A/A control shows.
 """
 
 import ctypes
