@@ -20,6 +20,7 @@ from xdist.scheduler import LoadScopeScheduling
 
 from resnetx.host import cores
 from resnetx.measure.machine.visible_gpus import gpus_here
+from tests import nullcuda
 
 # The first predict all that was published, which takes seconds once in a process; the others start `light_python`.
 GROUPS = {
@@ -100,10 +101,13 @@ def pytest_xdist_make_scheduler(config, log):
 def pytest_xdist_auto_num_workers(config):
     """For all tests, or a folder of them: one process more than cores, as many tests wait; on GPUs one for every two.
 
-    0: all tests run in one process, which sees all GPUs.
+    0: all tests run in one process, which sees all GPUs. On null GPUs, of which each process has its own: one for each
+    core, as tests hold the time that they need against what is described.
     """
     if not all(Path(each).is_dir() for each in config.args):
         return 0
+    if on_gpus(config) and nullcuda.is_preloaded():
+        return cores() if gpus_here() == GPUS_EACH else 0
     if on_gpus(config):
         return gpus_here() // GPUS_EACH if gpus_here() > GPUS_EACH else 0
     return cores() + 1

@@ -3,7 +3,9 @@
 import ctypes
 import subprocess
 import sys
+import weakref
 from pathlib import Path
+from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -12,10 +14,10 @@ import torch.distributed as dist
 
 from resnetx import record
 from resnetx.api.train import asked_run
-from resnetx.choices import Bucket
+from resnetx.choices import Bucket, DaliInput
 from resnetx.copies import COPIES, Flow
 from resnetx.host import cores
-from resnetx.inputs import Share
+from resnetx.inputs import Share, images
 from resnetx.measure.launch import launcher
 from resnetx.measure.rank import ddp
 from resnetx.measure.rank.distributed import Ranks, RegisteredMemory
@@ -130,8 +132,6 @@ COPIED = {
 @pytest.mark.long
 @pytest.mark.parametrize("name", COPIED)
 def test_copies_of_a_step_are_told_apart_by_direction(name, executed, task_of, tmp_path):
-    from resnetx.inputs import images
-
     ranks, copied = COPIED[name]
     settings = {"strategy": "server", "strategy.device": "cpu" if name.endswith("host") else "gpu"}
     if name == "torchvision":
@@ -353,3 +353,53 @@ def test_a_batch_that_is_copied_ahead_is_there_and_stays_while_a_step_reads_it(m
     runtime.null_detect_races(b"")
     assert found.exists() == bool(missing), found.read_text()[:4000] if found.exists() else "the race is not found"
     assert [(mean.item(), total.item()) for mean, total in sums] == [(step, 4 * step) for step in range(12)]
+
+
+class LikeDali:
+    """A pipeline that fills memory on a stream of its own, in its order again as soon as torch has dropped it."""
+
+    def __init__(self) -> None:
+        self.stream, self.free, self.made, self.batch = torch.cuda.Stream(), [], [], 0
+
+    def schedule_run(self) -> None:
+        memory = self.free.pop(0) if self.free else torch.empty(4, 3, 8, 8, device="cuda")
+        with torch.cuda.stream(self.stream):
+            memory.fill_(self.batch)
+        self.made.append(memory)
+        self.batch += 1
+
+    def outputs(self, stream):
+        stream.wait_stream(self.stream)
+        memory = self.made.pop(0)
+        shown = memory.view_as(memory)
+        weakref.finalize(shown, self.free.append, memory)
+        return [SimpleNamespace(as_tensor=lambda tensor=tensor: tensor) for tensor in (shown, torch.zeros(4))]
+
+
+@pytest.mark.dali
+@pytest.mark.parametrize("kept", [True, False])
+def test_dali_does_not_write_into_a_batch_that_a_step_still_reads(kept, tmp_path, monkeypatch):
+    """Unless batches are not kept until an event behind their step has happened: then the detector finds that."""
+    dali = pytest.importorskip("resnetx.inputs.dali")
+    images.make(tmp_path / "images", classes=1, per_class=4, size="256", seed=0, workers=1)
+    pipeline = LikeDali()
+    monkeypatch.setattr(dali, "_pipeline", lambda *_: pipeline)
+    monkeypatch.setattr(dali, "from_dlpack", lambda tensor: tensor)
+    monkeypatch.setattr(dali._Given, "returned", lambda _: None)  # no file is read
+    if not kept:
+        monkeypatch.setattr(dali._InUse, "returned", lambda *_: None)
+    given = DaliInput(
+        root=str(tmp_path / "images"), format="folders", recipe="paper", threads=1, prefetch=1, decoder="cpu"
+    )
+    found, runtime = tmp_path / "races.txt", ctypes.CDLL("libcudart.so.13")
+    runtime.null_detect_races(str(found).encode())
+    with torch.cuda.stream(torch.cuda.Stream()):
+        batches = dali.DaliBatches(given, Share(4, 8, 10, 0, 1, torch.device("cuda", 0), seed=0, channels_last=False))
+        for _ in range(12):
+            pixels, _ = next(batches)
+            torch.cuda._sleep(20_000_000)  # 10 ms by which the device is behind its host
+            pixels.sum()
+            del pixels  # as torch does, once the last kernel that reads them is launched
+        batches.close()
+    runtime.null_detect_races(b"")
+    assert found.exists() != kept, found.read_text()[:4000] if kept else "the race is not found"
