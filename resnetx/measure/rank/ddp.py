@@ -52,7 +52,7 @@ def divide_like_buckets(strategy: Bucket) -> None:
     """
     first_mb = strategy.first_bucket_mb or strategy.bucket_cap_mb
     if first_mb is not None:
-        dist._DEFAULT_FIRST_BUCKET_BYTES = int(first_mb * MIB)
+        dist._DEFAULT_FIRST_BUCKET_BYTES = int(first_mb * MIB)  # type: ignore[attr-defined]
 
 
 def _sent_by(send: Send, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
