@@ -54,11 +54,11 @@ def on_gpus(config) -> bool:
 def pytest_configure(config):
     """Hides GPUs, from child processes too, unless tests with the mark `gpu` are asked for (`pytest -m gpu`).
 
-    All other tests then mean the same on every machine. A process of pytest-xdist sees its own GPUs.
+    All other tests then mean the same on every machine. A process of pytest-xdist sees its own GPUs; null GPUs are its own.
     """
     if not on_gpus(config):
         os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
-    elif name := os.environ.get("PYTEST_XDIST_WORKER"):
+    elif (name := os.environ.get("PYTEST_XDIST_WORKER")) and not nullcuda.is_preloaded():
         given = os.environ.get("CUDA_VISIBLE_DEVICES")
         names = given.split(",") if given else [str(number) for number in range(gpus_here())]
         first = int(name.removeprefix("gw")) * GPUS_EACH % max(len(names), 1)
