@@ -54,7 +54,7 @@ def on_gpus(config) -> bool:
 def pytest_configure(config):
     """Hides GPUs, from child processes too, unless tests with the mark `gpu` are asked for (`pytest -m gpu`).
 
-    All other tests then mean the same on every machine. A process of pytest-xdist sees its own GPUs; null GPUs are its own.
+    All other tests then mean the same on every machine. A process of pytest-xdist sees its own GPUs, but for null ones.
     """
     if not on_gpus(config):
         os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
