@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -41,12 +42,13 @@ def open_cpu(
     ranks: int = 1,
     seed: int = 0,
     channels_last: bool = True,
+    classes: int = 12,
 ):
     return inputs.open_input(
         input,
         batch_size=batch_size,
         sample=image_sample(image_size),
-        classes=12,
+        classes=classes,
         rank=rank,
         world_size=ranks,
         device=CPU,
@@ -144,6 +146,21 @@ def test_batches_go_on_over_the_end_of_a_pass_that_they_do_not_divide(kind: str,
 def test_ranks_share_the_images_of_a_pass(kind: str, one_each: Path) -> None:
     first, second, third = (labels_of(kind, one_each, batches=2, batch_size=2, rank=rank, ranks=3) for rank in range(3))
     assert sorted(first + second + third) == list(range(12))
+
+
+@pytest.mark.dali
+@pytest.mark.slow
+def test_eight_ranks_of_dali_show_each_image_once_in_a_pass_and_share_it_out_anew_in_the_next(made, tmp_path):
+    """37 images, of which five ranks have one more than the others, in batches of 3, which no pass divides into."""
+    images, ranks = 37, range(8)
+    for number in range(images):
+        (tmp_path / f"class {number:02d}").mkdir()
+        shutil.copy(next(made.rglob("*.JPEG")), tmp_path / f"class {number:02d}" / "image.jpg")
+    seen = [labels_of("dali", tmp_path, batches=4, batch_size=3, rank=rank, ranks=8) for rank in ranks]
+    shares = [len(range(rank, images, len(ranks))) for rank in ranks]
+    passes = [[seen[rank][n * shares[rank] : (n + 1) * shares[rank]] for rank in ranks] for n in (0, 1)]
+    assert [sorted(chain(*every)) for every in passes] == [list(range(images))] * 2
+    assert all({*first} != {*second} for first, second in zip(*passes, strict=True))
 
 
 @pytest.mark.parametrize("kind", ALL)

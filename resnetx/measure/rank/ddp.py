@@ -45,6 +45,16 @@ def _limits(strategy: Bucket) -> dict[str, Any]:
     return {"bucket_cap_mb_list": [strategy.first_bucket_mb, strategy.bucket_cap_mb or CAP_BYTES / MIB]}
 
 
+def divide_like_buckets(strategy: Bucket) -> None:
+    """Has torch.compile end its first part where DDP's first bucket ends, which it takes to have DDP's default limit.
+
+    (torch 2.15, `_dynamo/backends/distributed.py`: it even refuses a model whose buckets are smaller than that.)
+    """
+    first_mb = strategy.first_bucket_mb or strategy.bucket_cap_mb
+    if first_mb is not None:
+        dist._DEFAULT_FIRST_BUCKET_BYTES = int(first_mb * MIB)  # type: ignore[attr-defined]
+
+
 def _sent_by(send: Send, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
     """DDP's communication hook that does what DDP does without one: the mean over the ranks."""
     sent = send(bucket.buffer().div_(dist.get_world_size()))

@@ -65,6 +65,8 @@ def replicate(model: nn.Module, request: Request, ranks: Ranks, watched: Watched
         ranks.broadcast(tensor.detach())
     if isinstance(strategy, Bucket):
         send = None if watched is unchanged else watched(ranks.send)
+        if request.compile != "none":
+            ddp.divide_like_buckets(strategy)
         if not request.registered:
             return _Buckets(ddp.data_parallel(model, strategy, ranks, send), request.compile)
         memory = RegisteredMemory(ranks)
