@@ -47,6 +47,7 @@ def asked(verb: str, settings: Mapping[str, object]) -> Point:
                 "leave it out"
             )
         flat[key] = ours(key, value)
+    _name_classifiers(flat)
     refuse_unread(verb, flat, names())
     _refuse_texts(flat)
     return at_home(flat if settings else VERBS[verb].nothing)

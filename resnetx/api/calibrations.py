@@ -21,7 +21,7 @@ from resnetx.choices import Folders
 from resnetx.errors import ConfigError, FileError, shortened
 from resnetx.interconnect import measured
 from resnetx.interconnect.graph import MOST_OF_A_HOST, System
-from resnetx.interconnect.measured import MeasuredCollective
+from resnetx.interconnect.measured import MeasuredCollective, refuse_other_library
 from resnetx.loading import is_file, is_folder
 from resnetx.prediction.decoding import DecodingRate
 from resnetx.record import RunFolder, RunSummary, RunSummaryReader, StudyFolder, read
@@ -78,6 +78,7 @@ def refuse_other_machine(
 
     Its own link rates would be corrected by those of another machine. `devices`: which GPUs; by default the first.
     """
+    refuse_other_library(found, library)
     if library == "gloo":  # of CPUs, which systems do not tell apart
         return
     names = {name for gpu in range(len(machine.gpus)) for name in machine.gpu_part(gpu).product_names}

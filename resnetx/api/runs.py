@@ -68,8 +68,14 @@ def fed(given: Point) -> Point:
     )
     if silent or is_folder(usual):
         return given
-    progress.note(f"No images in {usual}: synthetic input is used (`resnetx images` makes files)")
     return {**given, "input": "synthetic"}
+
+
+def note_fed(given: Point, read: Point) -> None:
+    """Says that input is synthetic where nobody has asked for that, once all else is checked."""
+    if read.get("input") != given.get("input"):
+        usual = TABLE["input.root"].default
+        progress.note(f"No images in {usual}: synthetic input is used (`resnetx images` makes files)")
 
 
 def page(folders: Sequence[Path], out: str) -> None:

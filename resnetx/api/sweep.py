@@ -15,7 +15,7 @@ from resnetx import __version__, progress
 from resnetx.api.obstacles import obstacle_to, obstacle_to_launch, pointless_transports
 from resnetx.api.publish import publish, refuse_taken
 from resnetx.api.run_line import run_line
-from resnetx.api.runs import announce, fed, machine_name, note_copies, page, run_file
+from resnetx.api.runs import announce, fed, machine_name, note_copies, note_fed, page, run_file
 from resnetx.api.studies import MeasuredStudy, measured_study
 from resnetx.api.submission import in_a_job_to_come
 from resnetx.compose import asked, compose, points_of
@@ -81,7 +81,9 @@ def study_of(settings: Mapping[str, object]) -> AskedStudy:
 
 
 def _study_of(settings: Mapping[str, object]) -> AskedStudy:
-    named, points = points_of(fed(asked("sweep", settings)))
+    given = asked("sweep", settings)
+    read = fed(given)
+    named, points = points_of(read)
     trees = [compose(point) for point in points]
     run_settings = one_for_all(trees)
     if any(tree["measure"] == "equality" for tree in trees):
@@ -100,6 +102,7 @@ def _study_of(settings: Mapping[str, object]) -> AskedStudy:
             tasks.append((run_file(request, run_settings, name), obstacle))
             if advance:
                 advance(1)
+    note_fed(given, read)
     machine = machine_name(run_settings.launch)
     record = StudyRecord(
         kind="study",

@@ -62,7 +62,7 @@ def execute(run_file: keywords.Text | None, settings: Mapping[str, object]) -> K
 def asked_run(path: Path | None, settings: Mapping[str, object]) -> tuple[RunFile, Path]:
     """The run that is asked for, and the results folder."""
     given = asked("train", settings)
-    task, results = task_of(path, given if path is not None else runs.fed(given))
+    task, results = task_of(path, given)
     if path is not None and task.launch is not None:  # which names programs and images, and may be by anybody
         raise ConfigError(
             f"{path}: was started with launcher={task.launch.launcher}, which a run file does not repeat; give its "
@@ -84,7 +84,8 @@ def task_of(path: Path | None, given: Point, gpus: int | None = None) -> tuple[R
         return read_task(path, RunFile), Path("results")
     by_torchrun = {} if gpus is None else {"gpus": gpus}
     one = one_point({**VERBS["train"].own, **by_torchrun, **given}, "`resnetx sweep` runs several")
-    tree = compose(one)
+    read = one if gpus is not None else runs.fed(one)
+    tree = compose(read)
     from resnetx.measure.machine.visible_gpus import gpus_here
 
     # Who share the cores of a node: the ranks that torchrun has started, or else one for each GPU.
@@ -94,6 +95,7 @@ def task_of(path: Path | None, given: Point, gpus: int | None = None) -> tuple[R
     check(request)
     run_settings = run_settings_from(tree)
     check_known_code(run_settings.dirty)
+    runs.note_fed(one, read)
     return runs.run_file(request, run_settings, None), Path(run_settings.results)
 
 

@@ -6,7 +6,7 @@ from typing import Unpack
 
 from resnetx import progress
 from resnetx.api.obstacles import obstacle_to
-from resnetx.api.runs import Kept, announce, fed, run_file, run_folder
+from resnetx.api.runs import Kept, announce, fed, note_fed, run_file, run_folder
 from resnetx.choices import NoExchange
 from resnetx.compose import asked, compose, one_point
 from resnetx.config import check, request_from, run_settings_from
@@ -44,10 +44,12 @@ def what(request: Request) -> str:
 
 
 def _task(settings: Mapping[str, object]) -> tuple[RunFile, Path]:
-    point = one_point(fed(asked("verify", settings)), "`resnetx verify` compares one")
+    given = asked("verify", settings)
+    point = one_point(given, "`resnetx verify` compares one")
+    read = fed(point)
     own = VERBS["verify"].own
     defaults = {key: value for key, value in own.items() if key != "gpus" or "devices" not in point}
-    tree = compose({**defaults, **point, "measure": "equality"})
+    tree = compose({**defaults, **read, "measure": "equality"})
     request = request_from(tree)
     check(request)
     if request.gpus == 1:
@@ -59,4 +61,5 @@ def _task(settings: Mapping[str, object]) -> tuple[RunFile, Path]:
         )
     run_settings = run_settings_from(tree)
     check_known_code(run_settings.dirty)
+    note_fed(point, read)
     return run_file(request, run_settings, None), Path(run_settings.results)

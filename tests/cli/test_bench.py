@@ -775,7 +775,10 @@ def test_ranks_on_several_hosts_are_judged_on_as_many_nodes(capsys, tmp_path):
     ("last", "said"),
     [
         ("# Out of bounds values : 2 FAILED\n", "WRONG results."),
-        ("node-a: Test NCCL failure common.cu:958 'unhandled cuda error'\n", "The test FAILED behind these sizes."),
+        (
+            "node-a: Test NCCL failure common.cu:958 'unhandled cuda error'\n",
+            "The test FAILED behind these measurements.",
+        ),
         ("", "All results are right."),
     ],
 )

@@ -24,8 +24,8 @@ def train_(options: Namespace, paths: list[Path], asked: Point) -> int:
     if len(paths) > 1:
         raise ConfigError(f"{paths[1]}: a second run file; `resnetx train` runs one")
     path = paths[0] if paths else None
-    asked = asked if path else fed(asked)
     task, results = asked_run(path, asked)
+    asked = asked if path else fed(asked)
     planned = [(task, RunFolder(results / machine_name(task.launch) / "train" / task.request.slug))]
     if left_to_others(options, "train", asked, task.launch, results, planned):
         return 0
