@@ -135,12 +135,6 @@ def test_a_calibration_of_other_numbers_of_gpus_than_any_point_has_is_refused(me
     assert main(["predict", *ALEXNET, "gpus=[1,2,8]", f"calibration={file}"]) == 0
 
 
-def test_a_bench_of_cpus_calibrates_no_gpus(capsys):
-    bench = QUICKSTART.parent / "bench" / "collectives_g2"
-    assert main(["predict", *ALEXNET, "gpus=2", f"calibration={bench}"]) == 2
-    assert "measured on CPU, and dgx1-p100 has Tesla P100-SXM2-16GB" in capsys.readouterr().err
-
-
 # ---- rates of several GPUs
 
 CLUSTER = ["systems=dgx1-v100", "nodes=4", "network=edr100", "nics=1", "library=nccl2.4"]

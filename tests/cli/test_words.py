@@ -215,13 +215,6 @@ def test_what_has_one_meaning_only_is_taken(words, capsys):
     assert ("--systems gx8: taken as systems=gx8" in shown.err) == (words[0] == "--systems")
 
 
-def test_a_classifier_of_torchvision_goes_by_its_own_name(capsys):
-    assert main(["describe", "model=resnet50", "batch_size=64", "-q"]) == 0
-    named = capsys.readouterr().out
-    assert main(["describe", "model=torchvision", "model.name=resnet50", "batch_size=64", "-q"]) == 0
-    assert capsys.readouterr().out == named != ""
-
-
 @pytest.mark.parametrize("verb", ["predict", "lab"])
 def test_a_path_that_names_a_system_is_one(verb, capsys, tmp_path, monkeypatch):
     """As for topology, which takes names and files in one place."""

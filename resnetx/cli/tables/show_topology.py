@@ -193,11 +193,13 @@ def _what(plan: CollectivePlan) -> str:
 def side_by_side(plans: Sequence[CollectivePlan], sizes: Sequence[int]) -> None:
     """Several collectives, systems, numbers of GPUs or generations of the library: who is ahead, then a table.
 
-    In it the fastest is first; of many rows it has the largest size alone.
+    In it the fastest is first; of many rows, of several collectives or numbers of GPUs, it has the largest size alone.
     """
     rows: list[SizedPlan] = []
     verdicts = []
-    shown = sizes if show.everything() or len(plans) * len(sizes) <= MOST_ROWS else sizes[-1:]
+    asked = {(plan.collective, plan.devices) for plan in plans}
+    many = len(asked) > 1 and len(plans) * len(sizes) > show.ROWS and not show.everything()
+    shown = sizes[-1:] if many else sizes
     for size_bytes in shown:
         rows += [(plan, size_bytes) for alike in _alike(plans) for plan in _ranked(alike, size_bytes)]
         for name, gpus in dict.fromkeys((plan.collective, len(plan.devices)) for plan in plans):
@@ -210,8 +212,7 @@ def side_by_side(plans: Sequence[CollectivePlan], sizes: Sequence[int]) -> None:
     if verdicts:
         show.say()
     first = plans[0]
-    names = {(plan.collective, plan.devices) for plan in plans}
-    title = f"{first.collective}, {gpu_ids(first.devices)}, side by side" if len(names) == 1 else "Side by side"
+    title = f"{first.collective}, {gpu_ids(first.devices)}, side by side" if len(asked) == 1 else "Side by side"
     show.listing(COSTS, rows, title, by=_BY_SIZE if len(shown) > 1 else "")
     for plan in plans if len(plans) <= EXPLAINED or show.everything() else []:
         if show.everything():
@@ -225,7 +226,7 @@ def side_by_side(plans: Sequence[CollectivePlan], sizes: Sequence[int]) -> None:
         show.say("more: rings, algorithms, what else it would take: --all")
 
 
-MOST_ROWS, EXPLAINED = 30, 4
+EXPLAINED = 4  # plans, of each of which a line says why
 
 
 def _told_apart(plan: CollectivePlan, plans: Sequence[CollectivePlan]) -> str:
