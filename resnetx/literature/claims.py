@@ -118,6 +118,15 @@ def check_claims(
     return check_paper(COMPARED, [*of_points(points, stated.systems), *of_messages(points, collectives, copied)])
 
 
+def are_of_the_paper(points: Sequence[SystemPoint]) -> bool:
+    """Whether what is compared is what the paper compares (its Fig. 12 and 13), or a part of it."""
+    return all(point.workload in _WORKLOADS and point.batch_size in _BATCHES for point in points)
+
+
+_WORKLOADS = {"AlexNet", "GoogLeNet", *(f"ResNet/{2**power}" for power in range(6))}
+_BATCHES = {16, 32, 64, 256, 512}
+
+
 def of_messages(
     points: Sequence[SystemPoint], collectives: Sequence[CollectivePoint], copies: Sequence[CopyPoint]
 ) -> list[Item]:
