@@ -10,6 +10,13 @@ see docs/library.md. Importing this loads nothing: each function is imported whe
 `__init__.pyi`, which `python -m resnetx.cli.reference` writes.
 """
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from resnetx.settings.verbs import Verb
+
 __version__ = "0.1.0"
 
 
@@ -20,11 +27,21 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     import importlib
 
-    return getattr(importlib.import_module(_public()[name]), name)
+    importlib.import_module("resnetx.api.answers")  # what the repr of records shows
+    value = getattr(importlib.import_module(_public()[name]), name)
+    if verb := _verbs().get(name):
+        value.__doc__ = verb.documented(value.__doc__ or "")
+    return value
 
 
 def __dir__() -> list[str]:
     return [*globals(), *_public()]
+
+
+def _verbs() -> "Mapping[str, Verb]":
+    from resnetx.settings.verbs import VERBS
+
+    return VERBS
 
 
 def _public() -> dict[str, str]:

@@ -4,11 +4,15 @@ A choice is a frozen struct; its tag is the name on the command line (`model=res
 The defaults are in `configs/<group>/<name>.yaml`.
 """
 
-from typing import ClassVar, Literal, get_args
+from typing import ClassVar, Literal, NamedTuple, get_args
 
 import msgspec
 
-Convention = Literal["caffe", "torch", "conv"]  # how activations and parameters are counted: `workloads.counts`
+from resnetx.errors import ConfigError
+
+Convention = Literal[
+    "caffe", "torch", "conv", "saved"
+]  # how activations and parameters are counted: `workloads.counts`
 CONVENTIONS = get_args(Convention)
 
 
@@ -20,18 +24,30 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         return str(self.__struct_config__.tag)
 
 
-def image_shape(image_size: int) -> tuple[int, int, int]:
-    """Channels, rows and columns of an image as every model is fed: red, green and blue, and square."""
-    return 3, image_size, image_size
+class Sample(NamedTuple):
+    """One sample of a batch as a model is fed with it: an image, or a sequence of tokens."""
+
+    shape: tuple[int, ...]  # channels, rows and columns of an image; the tokens of a sequence
+    vocabulary: int = 0  # tokens are whole numbers below it; 0: an image, of real numbers
+
+    @property
+    def labels(self) -> tuple[int, ...]:
+        """The shape of what the model learns to tell: the class of an image, the token behind each of a sequence."""
+        return self.shape if self.vocabulary else ()
+
+
+def image_sample(image_size: int) -> Sample:
+    """An image as models are fed with it: red, green and blue, and square."""
+    return Sample((3, image_size, image_size))
 
 
 class ModelChoice(Choice, frozen=True):
     """The settings of one kind of model, and what is known of it without torch; the rest is its `workloads.kinds.Kind`.
 
-    Every model classifies images: its settings include `classes: int`, the number of its outputs.
+    Every model classifies, images or the tokens of a sequence: its settings include `classes: int`, how many there are.
     """
 
-    image_size: ClassVar[int]  # pixels, where none is set
+    image_size: ClassVar[int]  # pixels, where none is set; 0: it reads sequences of tokens, and images have no size
     smallest_image_size: ClassVar[int]  # pixels; smaller ones are refused
     # Images of a test in Caffe's own files of the net (BVLC/caffe: models/*/train_val.prototxt, examples/cifar10).
     # null: it has none, and as many as the global batch are assumed.
@@ -42,6 +58,21 @@ class ModelChoice(Choice, frozen=True):
         """Its name in output, and in names of folders."""
         return self.kind
 
+    def sample(self, image_size: int) -> Sample:
+        """What it is fed with: an image, unless it says otherwise."""
+        return image_sample(image_size)
+
+    @property
+    def tokens(self) -> int:
+        """Those of each sample; 0: it reads images."""
+        sample = self.sample(self.image_size)
+        return sample.shape[0] if sample.vocabulary else 0
+
+    @property
+    def samples(self) -> str:
+        """What a batch is made of, for people."""
+        return "sequences" if self.tokens else "images"
+
     @property
     def place_in_family(self) -> tuple[int, ...]:
         """By what reports sort models that are alike but for their amount of work; () for a model of its own."""
@@ -49,7 +80,7 @@ class ModelChoice(Choice, frozen=True):
 
 
 class ResNetXSettings(ModelChoice, frozen=True, tag="resnetx"):
-    """ResNet/x of Tallent et al. 2017: x identical residual blocks, so that x sets the work per parameter."""
+    """ResNet/x of Tallent et al. 2017: x identical residual blocks of one width."""
 
     x: int  # residual blocks
     width: int  # channels of every convolution
@@ -60,6 +91,66 @@ class ResNetXSettings(ModelChoice, frozen=True, tag="resnetx"):
     @property
     def label(self) -> str:
         return f"ResNet/{self.x}" + (f" width {self.width}" if self.width != 64 else "")
+
+    @property
+    def place_in_family(self) -> tuple[int, ...]:
+        return self.width, self.x
+
+
+class GptXSettings(ModelChoice, frozen=True, tag="gptx"):
+    """GPT/x, a decoder-only transformer; with the defaults of its settings it is GPT-2 with 124 million parameters."""
+
+    x: int  # blocks
+    width: int  # of the residual stream
+    heads: int | None  # of attention, which share the width out; None: as many as have 64 numbers each, as GPT-2
+    seq: int  # tokens of a sequence
+    vocabulary: int  # different tokens
+    image_size: ClassVar[int] = 0
+    smallest_image_size: ClassVar[int] = 0
+
+    def __post_init__(self) -> None:
+        if self.heads != 0 and self.width % self.attention_heads:
+            raise ConfigError(
+                f"model.width={self.width}: does not divide over {self.attention_heads} heads of attention; use a "
+                "multiple of it, or another model.heads"
+            )
+
+    @property
+    def attention_heads(self) -> int:
+        """The number of them."""
+        return max(1, self.width // 64) if self.heads is None else self.heads
+
+    @property
+    def classes(self) -> int:
+        """Every token is one."""
+        return self.vocabulary
+
+    @property
+    def label(self) -> str:
+        others = {"width": 768, "heads": None, "seq": 1024, "vocabulary": 50257}  # GPT-2's smallest
+        other = (f" {name} {getattr(self, name)}" for name, usual in others.items() if getattr(self, name) != usual)
+        return f"GPT/{self.x}" + "".join(other)
+
+    @property
+    def place_in_family(self) -> tuple[int, ...]:
+        return self.width, self.attention_heads, self.seq, self.vocabulary, self.x
+
+    def sample(self, image_size: int) -> Sample:
+        return Sample((self.seq,), self.vocabulary)
+
+
+class MlpXSettings(ModelChoice, frozen=True, tag="mlpx"):
+    """MLP/x: dense layers of one width, which read an image as so many numbers."""
+
+    x: int  # dense layers between the first and the last
+    width: int
+    classes: int
+    image_size: ClassVar[int] = 32
+    smallest_image_size: ClassVar[int] = 1
+
+    @property
+    def label(self) -> str:
+        return f"MLP/{self.x}" + (f" width {self.width}" if self.width != 1024 else "")
 
     @property
     def place_in_family(self) -> tuple[int, ...]:
@@ -114,7 +205,7 @@ class Torchvision(ModelChoice, frozen=True, tag="torchvision"):
 
 
 Model = (  # each has its entry in `workloads.kinds`
-    ResNetXSettings | AlexNetSettings | GoogLeNetSettings | CifarNetSettings | Torchvision
+    ResNetXSettings | GptXSettings | MlpXSettings | AlexNetSettings | GoogLeNetSettings | CifarNetSettings | Torchvision
 )
 
 
@@ -144,7 +235,13 @@ class SyntheticInput(Choice, frozen=True, tag="synthetic"):
     """One random batch, made once and used for every step: no input work."""
 
 
-Input = DaliInput | TorchvisionInput | SyntheticInput
+class TokensInput(Choice, frozen=True, tag="tokens"):
+    """Sequences of a file of tokens, 16 bits each, which is mapped into memory."""
+
+    file: str
+
+
+Input = DaliInput | TorchvisionInput | SyntheticInput | TokensInput
 
 
 class Bucket(Choice, frozen=True, tag="bucket"):
@@ -170,11 +267,21 @@ class Server(Choice, frozen=True, tag="server"):
     device: Literal["cpu", "gpu"]  # where that is: the memory of rank 0's host | its GPU
 
 
+class Zero1(Choice, frozen=True, tag="zero1"):
+    """DDP whose update is shared out: each rank has the optimizer's state of its own tensors, and sends them to all."""
+
+
+class Fsdp(Choice, frozen=True, tag="fsdp"):
+    """Fully sharded: each rank keeps its rows of every parameter, which are gathered block by block."""
+
+    reshard: bool  # parameters of a block are freed behind its forward pass, and gathered again for the backward pass
+
+
 class NoExchange(Choice, frozen=True, tag="none"):
     """Gradients are not exchanged: not data-parallel training, but the twin that shows the cost of communication."""
 
 
-Strategy = Bucket | Layerwise | After | Server | NoExchange
+Strategy = Bucket | Layerwise | After | Server | Zero1 | Fsdp | NoExchange
 
 
 class NoTracker(Choice, frozen=True, tag="none"):

@@ -10,6 +10,8 @@ import difflib
 import re
 from collections.abc import Iterator, Mapping, Sequence, Set
 from functools import cache
+from itertools import product
+from math import prod
 from pathlib import Path, PurePath
 from typing import Any, TypeVar, get_origin, get_type_hints
 
@@ -25,7 +27,7 @@ from resnetx.settings.files import settings as every_setting
 from resnetx.settings.table import GROUPS, TABLE
 from resnetx.settings.verbs import VERBS, group_of, near_setting, refuse_unread
 from resnetx.settings.words import value_word, written
-from resnetx.study import Point, Study, distinct, load, points
+from resnetx.study import MAX_POINTS, Point, Study, distinct, load, points
 from resnetx.variables import has_password
 from resnetx.visible import has_control, texts
 from resnetx.workloads.tables import classifiers
@@ -45,11 +47,47 @@ def asked(verb: str, settings: Mapping[str, object]) -> Point:
                 "leave it out"
             )
         flat[key] = ours(key, value)
+    _name_classifiers(flat)
     refuse_unread(verb, flat, names())
     _refuse_texts(flat)
     return at_home(flat if settings else VERBS[verb].nothing)
 
 
+def _name_classifiers(flat: Point) -> None:
+    """Takes model=resnet50 for model=torchvision model.name=resnet50; of several, each."""
+    given = flat.get("model")
+    several = given if isinstance(given, list) else [given]
+    if not all(isinstance(each, str) for each in several):
+        return
+    named = [name for name in several if name not in choices_of("model") and name in classifiers.kept().image_size]
+    if named and "model.name" not in flat and "torchvision" not in several:
+        kinds = list(dict.fromkeys("torchvision" if name in named else name for name in several))
+        flat["model"] = kinds if len(kinds) > 1 else kinds[0]
+        flat["model.name"] = named if len(named) > 1 else named[0]
+
+
+def each_of(verb: str, given: Point) -> list[tuple[Point, dict[str, str]]]:
+    """The questions that a verb is asked, where each of several values of a setting is one, and what tells them apart.
+
+    `network=edr100,hdr200` of a prediction is two predictions, of {"network": "edr100"} and of {"network": "hdr200"}.
+    """
+    axes = {key: value for key, value in given.items() if isinstance(value, list) and _is_anew(key, verb)}
+    if empty := next((key for key, values in axes.items() if not values), None):
+        raise ConfigError(f"{empty}=[]: expected at least one value")
+    if (count := prod(map(len, axes.values()))) > MAX_QUESTIONS:
+        raise ConfigError(f"{' '.join(axes)}: {count:,} combinations; expected at most {MAX_QUESTIONS:,}")
+    found = []
+    for values in product(*axes.values()):
+        chosen = dict(zip(axes, values, strict=True))
+        found.append(({**given, **chosen}, {key: value_word(value) for key, value in chosen.items()}))
+    return found
+
+
+def _is_anew(key: str, verb: str) -> bool:
+    return key in TABLE and verb in TABLE[key].each.split()
+
+
+MAX_QUESTIONS = 1000
 _REFUSED_ELSEWHERE = ("input.root", "input.stage", "rate")  # where empty, with what they should be
 
 
@@ -60,9 +98,11 @@ def _refuse_texts(point: Mapping[str, Any]) -> None:
     """
     for key, value in point.items():
         if value == "" and not key.startswith("env.") and key not in _REFUSED_ELSEWHERE:
-            raise ConfigError(f"{key}=: empty; give {key} a value, or leave it out")
+            raise ConfigError(f"{shortened(key)}=: empty; give {shortened(key)} a value, or leave it out")
         if text := next((text for text in texts({key: value}) if has_control(text)), None):
-            raise ConfigError(f"{key}={shortened(text)}: has a line break or another control character; leave it out")
+            raise ConfigError(
+                f"{shortened(key)}={shortened(text)}: has a line break or another control character; leave it out"
+            )
 
 
 def _flat(settings: Mapping[str, object]) -> Iterator[tuple[str, Any]]:
@@ -106,11 +146,11 @@ def _lists(kind: type[msgspec.Struct]) -> list[str]:
     return [field for field, hint in get_type_hints(kind).items() if get_origin(hint) is list]
 
 
-def points_of(asked: Mapping[str, Any]) -> tuple[Study | None, list[Point]]:
+def points_of(asked: Mapping[str, Any], most: int = MAX_POINTS) -> tuple[Study | None, list[Point]]:
     """The given study, if any, and the points that it and the other settings describe."""
     name = asked.get("study")
     named = load(str(name)) if name is not None else None
-    return named, _fitting(points(named, {key: value for key, value in asked.items() if key != "study"}))
+    return named, _fitting(points(named, {key: value for key, value in asked.items() if key != "study"}, most))
 
 
 def one_point(asked: Mapping[str, Any], instead: str) -> Point:
@@ -157,6 +197,8 @@ def compose(point: Mapping[str, Any]) -> dict[str, Any]:
     for group in GROUPS:
         if group in point:
             tree[group] = _copied(_choice(group, value_word(point[group]), own_folders()))
+    if "input" not in point and (other := TABLE["input"].defaults.get(tree["model"].get("kind"))):
+        tree["input"] = _copied(_choice("input", other, ()))
     for key, value in point.items():
         if key not in GROUPS:
             _change(tree, key, value)

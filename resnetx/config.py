@@ -12,13 +12,16 @@ from resnetx.choices import (
     Bucket,
     Convention,
     Folders,
+    Fsdp,
     Lab,
     Layerwise,
     Model,
     NoExchange,
     Server,
     SyntheticInput,
+    TokensInput,
     Tracker,
+    Zero1,
 )
 from resnetx.errors import ConfigError, convert, shortened
 from resnetx.host import cores
@@ -44,6 +47,7 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     repeats: int  # fresh executions of every point
     twins: int  # fresh executions of each twin of every point (`Request.twins`)
+    controls: Literal["usual", "all"]  # which twins those are: all has `solo`, too (`Request.controls`)
     budget: float | None  # seconds for a whole sweep, spent where they narrow the widest interval; None: no limit
     baseline: int  # GPUs of the denominator of speed-ups
     timeout: float  # seconds for one run
@@ -53,6 +57,7 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True):
     oversubscribe: bool  # more ranks than GPUs may run, or without GPUs than cores
     dirty: bool  # resnetx may run from a checkout with uncommitted changes
     publish: str | None  # new folder for a copy without names; None: no copy
+    out: str | None  # folder for a page with figures and tables, once all has run; None: none
     launch: Launch | None  # None: ranks run on this node alone
 
 
@@ -62,6 +67,8 @@ class Images(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     classes: int
     per_class: int
     size: Literal["imagenet", "256"]
+    tokens: int | None  # of a file that is made instead
+    vocabulary: int
     seed: int
     workers: int  # processes
 
@@ -195,6 +202,7 @@ def images_from(tree: Mapping[str, Any]) -> Images:
     given = dict(tree["images"])
     given |= {"workers": cores() if given["workers"] is None else given["workers"], "size": str(given["size"])}
     images: Images = convert(given, Images, "images")
+    bounds.check({"images": {"tokens": images.tokens, "vocabulary": images.vocabulary}})
     check_images(classes=images.classes, per_class=images.per_class, seed=images.seed, workers=images.workers)
     return images
 
@@ -213,6 +221,7 @@ def check(r: Request) -> None:
         "image_size": (r.model.smallest_image_size, f" for {r.model.label}"),
     }
     bounds.check(msgspec.to_builtins(r), least)
+    _check_samples(r)
     if isinstance(r.input, Folders) and not r.input.root:
         raise ConfigError("input.root is empty: expected a folder of class folders of JPEG files")
     if isinstance(r.input, Folders) and r.input.stage == "":
@@ -244,11 +253,28 @@ def check(r: Request) -> None:
         _check_compile(r)
     if isinstance(r.strategy, Server) and r.gpus > 1:
         _check_server(r)
+    if isinstance(r.strategy, Zero1 | Fsdp) and r.gpus > 1:
+        _check_sharded(r)
     if r.measure == "layers" and r.gpus > 1:
         raise ConfigError(
             f"measure=layers with gpus={r.gpus}: layers are timed on one rank; use gpus=1, or `resnetx trace`, which "
             "runs the per-GPU batch of each GPU count"
         )
+
+
+def _check_samples(r: Request) -> None:
+    """Refuses images for a model that reads tokens, and tokens for one that reads images."""
+    tokens, name = bool(r.model.sample(r.image_size).vocabulary), r.model.kind
+    if tokens and r.image_size:
+        raise ConfigError(f"image_size={r.image_size}: model={name} reads tokens; leave it out, and set model.seq")
+    if tokens and isinstance(r.input, Folders):
+        raise ConfigError(f"input={r.input.kind}: model={name} reads tokens, not images; use input=tokens or synthetic")
+    if isinstance(r.input, TokensInput) and not tokens:
+        raise ConfigError(
+            f"input=tokens: model={name} reads images; use input=dali, torchvision or synthetic, or model=gptx"
+        )
+    if isinstance(r.input, TokensInput) and not r.input.file:
+        raise ConfigError("input.file is empty: expected a file of 16-bit tokens")
 
 
 def _check_compile(r: Request) -> None:
@@ -323,6 +349,21 @@ def _check_server(r: Request) -> None:
             "strategy=server with graph=true: a CUDA graph holds no updates that run beside its step; leave out "
             "graph=true, or use another strategy"
         )
+
+
+def _check_sharded(r: Request) -> None:
+    """What was not tried where ranks keep parts of a model."""
+    kind = r.strategy.kind
+    if r.precision == "fp16":
+        raise ConfigError(
+            f"strategy={kind} with precision=fp16: a rank does not see whether another's gradients overflow; use "
+            "precision=bf16 or fp32, or another strategy"
+        )
+    if r.graph or r.compile != "none":
+        setting = "graph=true" if r.graph else f"compile={r.compile}"
+        raise ConfigError(f"strategy={kind} with {setting}: not tried; leave one of them out")
+    if r.replay is not None:
+        raise ConfigError(f"strategy={kind} with replay={r.replay}: what is waited out has no blocks; leave one out")
 
 
 def check_ranks(gpus: int, devices: list[int] | None, env: Mapping[str, str]) -> None:

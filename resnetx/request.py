@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from resnetx.choices import Bucket, Input, Lab, Model, NoExchange, Sgd, Strategy, SyntheticInput
+from resnetx.choices import Bucket, Fsdp, Input, Lab, Model, NoExchange, Sgd, Strategy, SyntheticInput
 from resnetx.launching import nodes_of
 from resnetx.transports import TransportName, Way
 
@@ -22,7 +22,7 @@ WINDOW_S = 0.2  # at least: windows have as many steps as that takes
 # layers: one rank's steps, layer by layer. input: the input pipeline alone. equality: whether the ranks compute what
 # one process would.
 Measure = Literal["step", "phases", "layers", "input", "equality"]
-TwinName = Literal["synthetic", "alone", "input", "phases"]
+TwinName = Literal["synthetic", "alone", "input", "phases", "solo"]
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -123,7 +123,21 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             return found
         if not isinstance(self.input, SyntheticInput):
             found["input"] = msgspec.structs.replace(self.alone, measure="input", graph=False)
+        if isinstance(self.strategy, Fsdp):  # whose waiting is seen on CPUs alone
+            return found
         return {**found, "phases": msgspec.structs.replace(self, measure="phases", graph=False)}
+
+    @property
+    def controls(self) -> "dict[TwinName, Request]":
+        """The twins, and of a batch that is split evenly over several ranks `solo`: one rank with its share of it.
+
+        Without input work: what its step takes beyond a share of one rank's whole step is the price of smaller batches.
+        """
+        splits = self.gpus > 1 and self.scaling == "strong" and self.batch_size % self.gpus == 0
+        if self.measure != "step" or self.replay is not None or not splits:
+            return self.twins
+        one = msgspec.structs.replace(self.on(1), batch_size=self.batch_size // self.gpus, input=SyntheticInput())
+        return {**self.twins, "solo": one}
 
     @property
     def settings(self) -> dict[str, Any]:

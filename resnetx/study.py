@@ -113,10 +113,10 @@ def _grids(path: Path) -> list[dict[str, Any]]:
     return [{**study.settings, **grid} for grid in study.grids]
 
 
-def points(study: Study | None, chosen: Mapping[str, Any]) -> list[Point]:
+def points(study: Study | None, chosen: Mapping[str, Any], most: int = MAX_POINTS) -> list[Point]:
     """All points of a study, in its order and without doubles; lists in `chosen` (the command line) are axes too."""
     grids = [_axes(study, grid, chosen) for grid in (study.grids if study else [{}])]
-    if fault := _too_many(grids):
+    if fault := _too_many(grids, most):
         raise ConfigError(f"study={study.name}: {fault}" if study else fault)
     every = (dict(zip(axes, values, strict=True)) for axes in grids for values in itertools.product(*axes.values()))
     return distinct(every)
@@ -139,17 +139,17 @@ def _axes(study: Study | None, grid: Mapping[str, Any], chosen: Mapping[str, Any
     return {key: _values(key, value) for key, value in {**axes, **chosen}.items()}
 
 
-def _too_many(grids: list[dict[str, list[Any]]]) -> str:
+def _too_many(grids: list[dict[str, list[Any]]], most: int) -> str:
     """Why grids have too many points, without building them; "" if they do not."""
     counts = [math.prod(map(len, axes.values())) for axes in grids]
-    if sum(counts) <= MAX_POINTS:
+    if sum(counts) <= most:
         lengths = list(map(_longest, grids))
         if sum(map(operator.mul, counts, lengths)) > MAX_CHARACTERS:
             return f"{sum(counts):,} points of up to {max(lengths):,} characters; expected shorter values"
         return ""
     largest = grids[counts.index(max(counts))]
     axes = ", ".join(f"{len(values)} of {shortened(key)}" for key, values in largest.items() if len(values) > 1)
-    return f"{sum(counts):,} points ({shortened(axes)}); expected at most {MAX_POINTS:,}: give fewer values"
+    return f"{sum(counts):,} points ({shortened(axes)}); expected at most {most:,}: give fewer values"
 
 
 def _longest(axes: Mapping[str, list[Any]]) -> int:

@@ -59,6 +59,12 @@ def _interruptible():
 
 
 @pytest.fixture(autouse=True)
+def _unbroken_lines(monkeypatch):
+    """Sentences and rows are one line each; what they are in 80 columns has tests of its own."""
+    monkeypatch.setenv("COLUMNS", "0")
+
+
+@pytest.fixture(autouse=True)
 def _committed_code(monkeypatch):
     """Tests start studies from checkouts in any state; what becomes of uncommitted changes has a test of its own."""
     monkeypatch.setattr("resnetx.measure.study.plan.has_changes", lambda _: False)

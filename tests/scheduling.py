@@ -20,6 +20,7 @@ from xdist.scheduler import LoadScopeScheduling
 
 from resnetx.host import cores
 from resnetx.measure.machine.visible_gpus import gpus_here
+from tests import nullcuda
 
 # The first predict all that was published, which takes seconds once in a process; the others start `light_python`.
 GROUPS = {
@@ -53,11 +54,11 @@ def on_gpus(config) -> bool:
 def pytest_configure(config):
     """Hides GPUs, from child processes too, unless tests with the mark `gpu` are asked for (`pytest -m gpu`).
 
-    All other tests then mean the same on every machine. A process of pytest-xdist sees its own GPUs.
+    All other tests then mean the same on every machine. A process of pytest-xdist sees its own GPUs, but for null ones.
     """
     if not on_gpus(config):
         os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
-    elif name := os.environ.get("PYTEST_XDIST_WORKER"):
+    elif (name := os.environ.get("PYTEST_XDIST_WORKER")) and not nullcuda.is_preloaded():
         given = os.environ.get("CUDA_VISIBLE_DEVICES")
         names = given.split(",") if given else [str(number) for number in range(gpus_here())]
         first = int(name.removeprefix("gw")) * GPUS_EACH % max(len(names), 1)
@@ -100,10 +101,13 @@ def pytest_xdist_make_scheduler(config, log):
 def pytest_xdist_auto_num_workers(config):
     """For all tests, or a folder of them: one process more than cores, as many tests wait; on GPUs one for every two.
 
-    0: all tests run in one process, which sees all GPUs.
+    0: all tests run in one process, which sees all GPUs. On null GPUs, of which each process has its own: one for each
+    core, as tests hold the time that they need against what is described.
     """
     if not all(Path(each).is_dir() for each in config.args):
         return 0
+    if on_gpus(config) and nullcuda.is_preloaded():
+        return cores() if gpus_here() == GPUS_EACH else 0
     if on_gpus(config):
         return gpus_here() // GPUS_EACH if gpus_here() > GPUS_EACH else 0
     return cores() + 1

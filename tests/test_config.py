@@ -82,7 +82,7 @@ def test_the_baseline_of_a_point_is_the_same_point_on_one_gpu(request_of):
         ({"gpus": 10**9}, r"gpus=1000000000: expected at most 262144 \(Colossus has 200,000\)"),
         ({"model.x": 10**9}, r"model\.x=1000000000: expected at most 32768 \(.*158 GB"),
         ({"model.x": 10**30}, r"model\.x=10{30}: expected at most"),
-        ({"model.width": 10**9}, r"model\.width=.*: expected at most 8192"),
+        ({"model.width": 10**9}, r"model\.width=.*: expected at most 32768"),
         ({"model.classes": 1}, r"model\.classes=1: expected at least 2"),
         ({"model.classes": 10**9}, r"model\.classes=.*: expected at most 1000000 \(ImageNet-21k has 21,841\)"),
         ({"image_size": 10**6}, r"image_size=1000000: expected at most 4096"),
@@ -102,6 +102,15 @@ def test_the_baseline_of_a_point_is_the_same_point_on_one_gpu(request_of):
         ({"strategy": "server", "gpus": 2, "graph": True}, r"strategy=server with graph=true: .*leave out graph=true"),
         ({"registered": True}, r"registered=true: .*use strategy=bucket and gpus=2"),
         ({"registered": True, "gpus": 2, "strategy": "after"}, r"registered=true: .*use strategy=bucket"),
+        (
+            {"strategy": "fsdp", "gpus": 2, "precision": "fp16"},
+            r"strategy=fsdp with precision=fp16: .*use precision=bf16",
+        ),
+        ({"strategy": "zero1", "gpus": 2, "compile": "default"}, r"strategy=zero1 with compile=default: not tried"),
+        ({"model": "gptx", "image_size": 64}, r"image_size=64: model=gptx reads tokens; leave it out"),
+        ({"model": "gptx", "input": "dali"}, r"input=dali: model=gptx reads tokens, not images; use input=tokens"),
+        ({"input": "tokens"}, r"input=tokens: model=resnetx reads images; use input=dali"),
+        ({"model": "gptx", "model.heads": 7}, r"model\.width=768: does not divide over 7 heads"),
         ({"compile": "default", "graph": True}, r"compile=default with graph=true: not tried on any GPU yet"),
         ({"compile": "default", "measure": "layers"}, r"compile=default with measure=layers: .*no layers"),
         (
@@ -165,7 +174,7 @@ def test_run_settings_and_images_are_checked_too():
     ):
         with pytest.raises(ConfigError, match=sentence):
             run_settings_from(compose(settings))
-    with pytest.raises(ConfigError, match=r"convention=x: not one of the known values \(caffe, torch, conv\)"):
+    with pytest.raises(ConfigError, match=r"convention=x: not one of the known values \(caffe, torch, conv, saved\)"):
         run_settings_from(compose({"convention": "x"}))
     assert images_from(compose({"images.size": 256})).size == "256"
     for settings, sentence in (

@@ -20,7 +20,7 @@ from resnetx.api.obstacles import (
     obstacle_to_way,
     too_many_ranks,
 )
-from resnetx.api.runs import Kept, announce, machine_name, run_folder
+from resnetx.api.runs import Kept, announce, machine_name, page, run_folder
 from resnetx.compose import asked, compose, points_of, struct_of
 from resnetx.config import (
     check,
@@ -52,7 +52,7 @@ from resnetx.settings.files import given_path
 from resnetx.settings.table import tagged
 from resnetx.settings.verbs import VERBS, group_of
 from resnetx.study import Point
-from resnetx.table import Record, Records
+from resnetx.table import Answer, Record, Records
 from resnetx.transports import Way
 
 WORKLOADS = ("study", "model", "image_size", "precision", "strategy")  # what decides on the messages of a workload
@@ -64,6 +64,12 @@ ITERATIONS = 20  # timed ones of every size, where `iterations` is not set
 
 class Benches(Records[BenchRecord]):
     """What benches measured, one record for each number of ranks."""
+
+    def answer(self) -> Answer:
+        """How fast collectives are, as `bench` shows it."""
+        from resnetx.reporting.benches import shown_benches
+
+        return shown_benches(list(self))
 
     def rows(self) -> list[Record]:
         """A row for each collective and size, and for each copy; bandwidths of collectives are those of nccl-tests."""
@@ -151,7 +157,17 @@ def execute(settings: Mapping[str, object]) -> Iterator[Kept[BenchRecord]]:
     for request in requests:
         bench_settings.announce_timing(request)
         bench_settings.announce_copies(request)
-    return (_measured(task, benches) for task in benches.tasks)
+    return _all_measured(benches)
+
+
+def _all_measured(benches: AskedBenches) -> Iterator[Kept[BenchRecord]]:
+    folders = []
+    for task in benches.tasks:
+        kept = _measured(task, benches)
+        folders.append(kept.folder.path)
+        yield kept
+    if benches.wanted.out:
+        page(folders, benches.wanted.out)
 
 
 def split(given: Point) -> tuple[Point, Point]:

@@ -6,7 +6,7 @@ runs on several GPUs, or their rates typed in YAML   what steps take longer ther
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
@@ -16,14 +16,16 @@ import msgspec
 
 from resnetx.api.known_rates import KnownScaling, nodes_of_runs, refuse_several_machines, spread, typed_scaling
 from resnetx.api.stored import loaded_study
-from resnetx.choices import SyntheticInput
-from resnetx.errors import ConfigError, FileError
+from resnetx.choices import Folders
+from resnetx.errors import ConfigError, FileError, shortened
 from resnetx.interconnect.collectives import measured
-from resnetx.interconnect.collectives.measured import MeasuredCollective
+from resnetx.interconnect.collectives.measured import MeasuredCollective, refuse_other_library
+from resnetx.interconnect.systems.graph import MOST_OF_A_HOST, System
 from resnetx.loading import is_file, is_folder
 from resnetx.prediction.host_step import DecodingRate
 from resnetx.record import RunFolder, RunSummary, RunSummaryReader, StudyFolder, read
 from resnetx.record.prediction import measured_on
+from resnetx.visible import visible
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,40 @@ def _refuse_second(known_by: dict[str, str], what: str, path: str) -> None:
     first = known_by.setdefault(what, path)
     if first != path:
         raise ConfigError(f"calibration=[{first},{path}]: both have {what}; give one of them")
+
+
+def refuse_other_machine(
+    found: MeasuredCollective, machine: System, library: str, devices: Sequence[int] | None = None
+) -> None:
+    """Refuses collectives of other GPUs than a system has, or of ranks on more or fewer nodes than its GPUs are on.
+
+    Its own link rates would be corrected by those of another machine. `devices`: which GPUs; by default the first.
+    """
+    refuse_other_library(found, library)
+    if library == "gloo":  # of CPUs, which systems do not tell apart
+        return
+    names = {name for gpu in range(len(machine.gpus)) for name in machine.gpu_part(gpu).product_names}
+    if found.gpu_names and names and (others := _other_names(found.gpu_names, names)):
+        raise ConfigError(
+            f"calibration={found.source}: measured on {shortened(visible(' and '.join(others)))}, and {machine.name} "
+            f"has {' or '.join(sorted(names))}; give what was measured on the system that is asked for"
+        )
+    in_node, gpus = len(machine.gpus) // machine.nodes, found.gpus or 0
+    if found.hosts is None or in_node > MOST_OF_A_HOST or gpus > len(machine.gpus):
+        return
+    on = range(gpus) if devices is None or len(devices) != gpus else devices
+    nodes = len({gpu // in_node for gpu in on})
+    if found.hosts != nodes:
+        raise ConfigError(
+            f"calibration={found.source}: its {gpus} ranks are on {found.hosts} host{'s' * (found.hosts > 1)}, and "
+            f"{gpus} GPUs of {machine.name} are on {nodes}; expected nodes= as many (nodes=, network=, devices=)"
+        )
+
+
+def _other_names(listed: Sequence[str], names: Collection[str]) -> list[str]:
+    from resnetx.traces.files import may_be  # loads the reader of profiles
+
+    return [name for name in listed if not may_be(name, [*names])]
 
 
 # ---- runs -----------------------------------------------------------------------------------------------------------
@@ -143,7 +179,7 @@ def _unit(run: RunSummary, where: str) -> Literal["core", "GPU"]:
 def _rate_Bps(run: RunSummary, unit: Literal["core", "GPU"], where: str) -> float:
     """Bytes of files a second that one core, or one GPU, decodes. Threads beyond the usable cores share them."""
     state, input, usable = run.input_state, run.request.input, run.environment and run.environment.cpus_usable
-    if state is None or not state.images or not state.size_bytes or isinstance(input, SyntheticInput) or not usable:
+    if state is None or not state.images or not state.size_bytes or not isinstance(input, Folders) or not usable:
         raise ConfigError(f"{where}: {run.folder.name} lacks the size of its images or its cores; measure it again")
     busy = run.request.gpus if unit == "GPU" else min(run.request.gpus * input.threads, usable)
     return (run.images_per_s or 0.0) / busy * state.size_bytes / state.images

@@ -16,6 +16,7 @@ from resnetx.api.stored import (
     listed,
     loaded_study,
     only_study,
+    out_and_baseline,
     paths_by_kind,
     read_benches,
     stored,
@@ -43,7 +44,7 @@ from resnetx.reporting.compare.studies import compare as compare_studies
 from resnetx.reporting.study.results import Results
 from resnetx.reporting.systems.comparison import compare_systems
 from resnetx.reporting.table import table_of, write_csv
-from resnetx.settings import bounds, keywords
+from resnetx.settings import keywords
 from resnetx.settings.files import given_path
 from resnetx.settings.verbs import group_of
 from resnetx.settings.words import written
@@ -179,17 +180,6 @@ def _study_of(side: Side) -> Results:
 def _word(side: Side) -> str:
     """What was given, for a refusal."""
     return "a prediction" if isinstance(side, Prediction) else str(side if isinstance(side, Path) else side.folder)
-
-
-def out_and_baseline(given: Point) -> tuple[Path | None, int | None]:
-    """The settings where studies are read: the folder to write into, and the GPUs that speed-ups are over."""
-    for key in given.keys() - {"out", "baseline"}:
-        raise ConfigError(f"{key}={given[key]}: only with systems=[...]; studies are compared with out= and baseline=")
-    out, baseline = given.get("out"), given.get("baseline")
-    if baseline is not None and (not isinstance(baseline, int) or isinstance(baseline, bool)):
-        raise ConfigError(f"baseline={baseline}: expected a number of GPUs")
-    bounds.check({"baseline": baseline})
-    return Path(str(out)) if out else None, baseline
 
 
 def _studies(a: Side, b: Side, given: Point) -> OfStudies:

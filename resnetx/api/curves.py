@@ -28,6 +28,7 @@ from resnetx.traces.checks import UNSIZED, refuse_unsound
 from resnetx.traces.runs import read_all
 from resnetx.workloads.counts import BYTES_PER_PARAMETER
 
+MAX_PREDICTED = 200_000  # workloads, batches and numbers of GPUs; times each system, library, network ...
 LEFT_OPEN = (
     "batch_size",
     "gpus",
@@ -165,7 +166,7 @@ def _named(given: study.Point, wanted: Wanted) -> Iterator[Request]:
     own["gpus"] = _gpus(wanted, own["gpus"])
     if "study" in given:
         del own["gpus"]
-    _, points = points_of({**_without_groups(own, given), **given})
+    _, points = points_of({**_without_groups(own, given), **given}, MAX_PREDICTED)
     return _composed(points, wanted)
 
 
@@ -176,18 +177,21 @@ def _without_groups(defaults: study.Point, given: study.Point) -> study.Point:
 
 
 def _composed(points: Sequence[study.Point], wanted: Wanted) -> Iterator[Request]:
-    """The checked requests of points. Those that differ in GPUs alone are composed once: composing takes its time."""
+    """The checked requests of points. Those that differ in GPUs and batch are composed once."""
     known: dict[str, Request] = {}
     for point in points:
-        others = {key: value for key, value in point.items() if key != "gpus"}
-        if repr(others) not in known:
-            known[repr(others)] = request_from(compose({**others, "gpus": 1}))
+        batch = point.get("batch_size")
+        plain = isinstance(batch, int) and not isinstance(batch, bool)
+        others = {key: value for key, value in point.items() if key != "gpus" and not (plain and key == "batch_size")}
+        if (name := repr(others)) not in known:
+            known[name] = request_from(compose({**others, "gpus": 1}))
         gpus = point.get("gpus", 1)
         if not isinstance(gpus, int) or isinstance(gpus, bool):
             raise ConfigError(f"gpus={gpus}: expected a number of GPUs")
         bounds.check({"gpus": gpus})
         # Their nodes are the system's; a request's are those of a launcher.
-        request = msgspec.structs.replace(known[repr(others)].on(gpus), nodes=1)
+        one = msgspec.structs.replace(known[name], batch_size=batch) if plain else known[name]
+        request = msgspec.structs.replace(one.on(gpus), nodes=1)
         yield wanted.checked(request, _split(point))
 
 

@@ -1,15 +1,19 @@
 """What workloads are: activations, parameters, intensity, and the messages that their gradients are sent in."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
+from resnetx.api import drawings
 from resnetx.compose import asked, compose, points_of
 from resnetx.config import check, request_from, run_settings_from
 from resnetx.errors import ConfigError
 from resnetx.record import Workload
 from resnetx.request import Request
 from resnetx.settings import bounds, keywords
-from resnetx.table import Record, Records, row
+from resnetx.settings.verbs import VERBS
+from resnetx.table import Answer, Column, Record, Records, as_shown, row
+from resnetx.units import si
 
 if TYPE_CHECKING:
     from resnetx.workloads import Layer
@@ -31,6 +35,21 @@ class Workloads(Records[DescribedWorkload]):
         self.requests = tuple(requests)
         self.gpus = tuple(gpus)  # that intensities are shared out over
 
+    def answer(self) -> Answer:
+        """What a workload is; or which intensities a family covers, and by which of its members."""
+        if len(self) == 1:
+            return Answer(_of_one(self[0]))
+        ends: dict[str, list[float]] = {}
+        for each in self:
+            family = each.workload.partition("/")[0] + "/x" * ("/" in each.workload)
+            ends.setdefault(family, []).extend(each.intensity_per_gpu.values())
+        every = [value for values in ends.values() for value in values]
+        told = ", ".join(f"{name} {min(values):,.1f} to {max(values):,.1f}" for name, values in ends.items())
+        table = as_shown(workload_columns(self.gpus), self)
+        return Answer(
+            [f"From {min(every):,.1f} to {max(every):,.1f} activations per parameter on each GPU: {told}."], table
+        )
+
     def rows(self) -> list[Record]:
         """A row for each workload."""
         return [row(each, leave_out=("model.kind", "stated")) for each in self]
@@ -43,6 +62,49 @@ class Workloads(Records[DescribedWorkload]):
         return workloads.table(request.model, request.image_size)
 
 
+def _of_one(each: DescribedWorkload) -> list[str]:
+    per_gpu = ", ".join(f"{value:,.1f} on {gpus}" for gpus, value in each.intensity_per_gpu.items())
+    return [
+        f"{each.workload}, batch {each.batch_size}: {si(each.activations_per_batch)} activations, "
+        f"{each.intensity:,.1f} per parameter; on each GPU of a split batch: {per_gpu}.",
+        f"All-reduce payload {si(each.payload_bytes, 'B')}.",
+    ]
+
+
+# ---- columns --------------------------------------------------------------------------------------------------------
+
+
+def workload_columns(gpus: Sequence[int]) -> list[Column[Workload]]:
+    """What is counted of workloads, and what a paper states of the same."""
+    return [
+        Column("workload", lambda each: each.workload),
+        Column(">image", lambda each: f"{each.tokens} tokens" if each.tokens else f"{each.image_size}", 2),
+        Column(">batch", lambda each: f"{each.batch_size}"),
+        Column(">act./image", lambda each: f"{each.activations_per_image:,}"),
+        Column(">parameters", lambda each: f"{each.parameters:,}"),
+        Column(">act./batch", lambda each: si(each.activations_per_batch), 4),
+        Column(">act./param.", lambda each: f"{each.intensity:,.1f}", help=_OF_INTENSITY),
+        *(_on(count) for count in gpus if count > 1),
+        Column(">payload", lambda each: si(each.payload_bytes, "B"), 5),
+        Column(">gradients", lambda each: si(each.gradient_bytes, "B"), 1),
+        Column(">paper: act./image", lambda each: _stated(each, "activations_per_image"), 3),
+        Column(">paper: parameters", lambda each: _stated(each, "parameters"), 3),
+        Column(">paper: act./param.", lambda each: _stated(each, "intensity"), 3),
+    ]
+
+
+_OF_INTENSITY = "activations of the global batch per parameter, then of each GPU's share of it on n GPUs."
+
+
+def _on(count: int) -> Column[Workload]:
+    return Column(f">on {count}", lambda each: f"{each.intensity_per_gpu[str(count)]:,.1f}")
+
+
+def _stated(workload: Workload, name: str) -> str:
+    value = workload.stated.get(name)
+    return "" if value is None else si(value) if value >= 10_000 else f"{value:g}"
+
+
 def describe(**settings: Unpack[keywords.DescribeKeywords]) -> Workloads:
     """Counts workloads: those of a study (the paper's, where nothing is given), or of any settings.
 
@@ -52,6 +114,9 @@ def describe(**settings: Unpack[keywords.DescribeKeywords]) -> Workloads:
     (259701, 1472)
     """
     given = asked("describe", settings)
+    out = given.pop("out", None)
+    if out is not None and not given:
+        given = dict(VERBS["describe"].nothing)
     _, points = points_of(given)
     gpus = _counts(given.get("gpus", GPU_COLUMNS))
     found: dict[tuple[str, str], tuple[DescribedWorkload, Request]] = {}
@@ -61,7 +126,18 @@ def describe(**settings: Unpack[keywords.DescribeKeywords]) -> Workloads:
         if (key := (request.key, convention)) not in found:
             check(request)
             found[key] = _described(request, convention, gpus), request
-    return Workloads([each for each, _ in found.values()], [request for _, request in found.values()], gpus)
+    made = Workloads([each for each, _ in found.values()], [request for _, request in found.values()], gpus)
+    if out is not None:
+        _store(made, Path(str(out)))
+    return made
+
+
+def _store(made: Workloads, folder: Path) -> None:
+    """Writes the records, a table of them, and figures."""
+    from resnetx.reporting.charts.workload_figures import counted_figures
+
+    drawings.store_rows(folder, "workloads", list(made))
+    drawings.store(counted_figures(made, made.gpus), folder)
 
 
 def _counts(given: object) -> list[int]:

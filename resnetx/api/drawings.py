@@ -1,49 +1,24 @@
 """Files beside a record: where each is, and once why no figure is drawn where nothing can draw."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from resnetx import progress, record
 from resnetx.errors import ConfigError
 from resnetx.interconnect.collectives.node_rings import Ring
 from resnetx.interconnect.collectives.plan import CollectivePlan, Cost
 from resnetx.interconnect.systems.system import System
+from resnetx.record.topology import CollectiveCost, PairCosts, TopologyRecord
+from resnetx.table import Records
 from resnetx.units import size_text
 
 if TYPE_CHECKING:
     from resnetx.reporting.charts.figure import AnyChart, Figure
-
-
-def store(figures: Iterable["Figure"], folder: Path) -> None:
-    """Writes the files of figures, and says which one of each to look at."""
-    from resnetx.reporting.charts import figure as files
-
-    written = [files.write_figure(figure, files.draw(figure.chart), folder) for figure in figures]
-    for path in written:
-        progress.command(f"figure: {path}")
-    if written:
-        note_undrawn()
-
-
-def note_undrawn() -> None:
-    """Says what is left out without the extra that draws, and the command that brings it."""
-    from resnetx.reporting.charts import figure
-
-    if why := figure.undrawn():
-        progress.note(f"Left out: drawings (SVG, PDF) of these Vega-Lite files. {why}")
-
-
-def store_record(folder: Path, file: Path, content: Any) -> None:
-    """Writes a record to the folder that `out=` names, and says where it is."""
-    try:
-        record.write(file, content)
-    except OSError as error:
-        raise ConfigError(f"out={folder}: cannot be written ({error.strerror})") from None
-    progress.command(f"record: {file}")
-
 
 # Drawings of systems, with the rings of a collective over them.
 
@@ -84,6 +59,19 @@ def write(drawings: Iterable[Drawing], folder: Path) -> None:
             raise ConfigError(f"out={folder}: drawings cannot be written there: {error.strerror}") from None
         progress.command(f"drawing: {written}")
     note_undrawn()
+
+
+def figures(records: Sequence[TopologyRecord]) -> "Iterator[Figure]":
+    """Curves of collectives over size and over GPUs, and matrices and curves of pairs, as Li et al. 2019 draw them."""
+    from resnetx.reporting.charts.benches import described_collectives, described_pairs
+
+    costs = [each for each in records if isinstance(each, CollectiveCost)]
+    for name in dict.fromkeys(each.collective for each in costs):
+        yield from described_collectives([each for each in costs if each.collective == name])
+    pairs = [each for each in records if isinstance(each, PairCosts)]
+    for system, transport in dict.fromkeys((each.system, each.transport) for each in pairs):
+        same = [each for each in pairs if (each.system, each.transport) == (system, transport)]
+        yield from described_pairs(same)
 
 
 def _chart(machine: System, plan: CollectivePlan | None, size_bytes: int) -> "AnyChart":
@@ -133,3 +121,44 @@ def gpu_ids(devices: Sequence[int]) -> str:
     if len(devices) > 8 and list(devices) == list(range(devices[0], devices[-1] + 1)):
         return f"GPUs {devices[0]} to {devices[-1]}"
     return f"GPUs {' '.join(map(str, devices))}"
+
+
+def store(figures: Iterable["Figure"], folder: Path) -> None:
+    """Writes the files of figures, and says which one of each to look at."""
+    from resnetx.reporting.charts import figure as files
+
+    written = [files.write_figure(figure, files.draw(figure.chart), folder) for figure in figures]
+    for path in written:
+        progress.command(f"figure: {path}")
+    if written:
+        note_undrawn()
+
+
+def note_undrawn() -> None:
+    """Says what is left out without the extra that draws, and the command that brings it."""
+    from resnetx.reporting.charts import figure
+
+    if why := figure.undrawn():
+        progress.note(f"Left out: drawings (SVG, PDF) of these Vega-Lite files. {why}")
+
+
+def store_record(folder: Path, file: Path, content: Any) -> None:
+    """Writes a record to the folder that `out=` names, and says where it is."""
+    try:
+        record.write(file, content)
+    except OSError as error:
+        raise ConfigError(f"out={folder}: cannot be written ({error.strerror})") from None
+    progress.command(f"record: {file}")
+
+
+def store_rows(folder: Path, name: str, rows: Sequence[msgspec.Struct]) -> None:
+    """Writes records to the folder that `out=` names: NAME.jsonl, one a line as --json prints them, and NAME.csv."""
+    from resnetx.reporting.table import write_csv
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{name}.jsonl").write_bytes(b"".join(msgspec.json.encode(each) + b"\n" for each in rows))
+        write_csv(folder / f"{name}.csv", Records(rows).table())
+    except OSError as error:
+        raise ConfigError(f"out={folder}: cannot be written ({error.strerror})") from None
+    progress.command(f"record: {folder / name}.jsonl")

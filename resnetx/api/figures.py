@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from resnetx.api import drawings
+from resnetx.api.describe import Workloads
 from resnetx.api.stored import MeasuredStudy
 from resnetx.errors import ConfigError
 from resnetx.interconnect.systems.system import System
@@ -16,14 +17,15 @@ from resnetx.record.system_comparison import SystemComparison
 if TYPE_CHECKING:
     from resnetx.reporting.charts.figure import AnyChart, Figure
 
-HasFigures = MeasuredStudy | BenchRecord | SystemComparison | Accuracy | Prediction | Steering | System
+HasFigures = MeasuredStudy | BenchRecord | SystemComparison | Accuracy | Prediction | Steering | Workloads | System
 
 
 def figures(of: HasFigures) -> "dict[str, AnyChart]":
     """Figures by name, as Altair charts: a notebook shows them, and `chart.save("it.html")` keeps one.
 
-    Of a study, of a bench, of a comparison of systems (`compare(systems=...)`), of predictions beside a study, of
-    predictions that were made with `timeline=True`, of a steering, or of a system (`load("mine.yaml")`): its links.
+    Of a study, of a bench, of a comparison of systems (`compare(systems=...)`), of predictions, also beside a study, of
+    workloads (`describe`), of a steering, or of a system (`load("mine.yaml")`): its links. Timelines of predictions
+    that were made with `timeline=True`.
     One with nothing to show has none.
     """
     if isinstance(of, System):
@@ -33,13 +35,15 @@ def figures(of: HasFigures) -> "dict[str, AnyChart]":
 
 
 def _figures(
-    of: MeasuredStudy | BenchRecord | SystemComparison | Accuracy | Prediction | Steering,
+    of: MeasuredStudy | BenchRecord | SystemComparison | Accuracy | Prediction | Steering | Workloads,
 ) -> "Iterator[Figure]":
     from resnetx.reporting.charts.benches import figures as bench_figures
+    from resnetx.reporting.charts.predicted_figures import prediction_figures
     from resnetx.reporting.charts.predictions import accuracy_figure, timelines
     from resnetx.reporting.charts.steering import matrices
     from resnetx.reporting.charts.studies import figures as study_figures
     from resnetx.reporting.charts.systems import system_figures
+    from resnetx.reporting.charts.workload_figures import counted_figures
 
     match of:
         case BenchRecord():
@@ -50,7 +54,10 @@ def _figures(
             yield from system_figures(of)
         case Steering():
             yield matrices(of)
+        case Workloads():
+            yield from counted_figures(of, of.gpus)
         case Prediction():
+            yield from prediction_figures(of.points)
             yield from timelines([point for point in of.points if point.timeline])
         case Accuracy() if any(point.error is not None for point in of.points):
             yield accuracy_figure(of)

@@ -59,6 +59,11 @@ class Found:
     file: Path | None
     devices: Sequence[DeviceLink] = ()  # of the machine at hand
 
+    def answer(self) -> list[str]:
+        """What it is, and how much of it is not known."""
+        unknown = f"{len(self.unknown)} thing{'s' * (len(self.unknown) != 1)} could not be learned: see below."
+        return [f"{self.system.name}: {self.system.about}.", *[unknown] * bool(self.unknown)]
+
     def records(self) -> Iterator[FoundSystem]:
         """The one record of it."""
         file = None if self.file is None else str(self.file)

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Literal, Unpack, overload
 from resnetx import progress
 from resnetx.compose import asked, compose
 from resnetx.config import Images, images_from
+from resnetx.errors import ConfigError
 from resnetx.settings import keywords
 from resnetx.settings.files import given_path
+from resnetx.settings.table import TABLE
 
 if TYPE_CHECKING:
     from resnetx.inputs.images import Made
@@ -32,6 +34,10 @@ def images(
     from resnetx.inputs import images
 
     folder, wanted = wanted_images(root, settings)
+    if wanted.tokens is not None:
+        raise ConfigError(
+            f"images.tokens={wanted.tokens}: belongs to the command line; from Python: resnetx.inputs.tokens.make(file)"
+        )
     if verify:
         with progress.waiting("decoding every image", folder):
             return images.verify(folder, workers=wanted.workers)
@@ -48,6 +54,8 @@ def images(
 
 
 def wanted_images(root: keywords.Text | None, settings: Mapping[str, object]) -> tuple[Path, Images]:
-    """The folder, and which images are wanted in it."""
+    """The folder, and which images are wanted in it; or the file of tokens."""
     tree = compose(asked("images", settings))
-    return given_path(root) if root else Path(tree["input"].get("root", "data/images")), images_from(tree)
+    wanted = images_from(tree)
+    usual = TABLE["input.file"].default if wanted.tokens else tree["input"].get("root", "data/images")
+    return given_path(root) if root else Path(usual), wanted

@@ -13,17 +13,17 @@ from resnetx.config import sizes_from
 from resnetx.errors import ConfigError, shortened, unknown_name
 from resnetx.interconnect.collectives import imported, reading
 from resnetx.interconnect.systems import system
+from resnetx.interconnect.systems.graph import MOST_OF_A_HOST
 from resnetx.interconnect.systems.system import System, parts_table
 from resnetx.record import BenchRecord, Device, Warning
 from resnetx.record.trace import Trace
 from resnetx.settings import bounds, keywords
 from resnetx.settings.files import names
 from resnetx.settings.verbs import VERBS, refuse_unread
-from resnetx.traces.files import CPU, import_, is_called, read_trace
+from resnetx.traces.files import CPU, import_, is_called, read_trace, unpacked
 from resnetx.visible import visible
 
 READ = ("collective", "gpus", "size", "systems", "nodes", "network", "nics", "results")
-MOST_OF_A_HOST = 16  # GPUs (DGX-2): a system of more in one node is a rack, whose hosts share one NVLink domain
 
 
 def import_bench(file: Path, settings: Mapping[str, object]) -> Kept[BenchRecord]:
@@ -116,6 +116,7 @@ def import_trace(file: Path, settings: Mapping[str, object]) -> Trace:
     wanted = struct_of(given, keywords.TraceImportFields)
     known = parts_table("gpus")
     if "batch_size" not in given:
+        unpacked(file)  # that it is no trace at all matters more
         raise ConfigError(f"--import {file}: the file does not contain its batch; add batch_size=, samples on one GPU")
     bounds.check({"batch_size": wanted.batch_size, "gpus": wanted.gpus})
     if wanted.device is not None and wanted.device not in known:

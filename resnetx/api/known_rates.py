@@ -17,7 +17,6 @@ from typing import Literal
 
 import msgspec
 
-from resnetx import progress
 from resnetx.api.stored import loaded_study, only_study
 from resnetx.choices import SyntheticInput
 from resnetx.errors import ConfigError
@@ -29,6 +28,7 @@ from resnetx.record import RunFolder, RunSummary, RunSummaryReader
 from resnetx.request import Request
 from resnetx.settings import bounds
 from resnetx.settings.words import value_word
+from resnetx.study import Point
 
 NINE_OF_TEN = 1.645  # standard deviations to either side that hold nine of ten normal values
 
@@ -74,14 +74,12 @@ class KnownRates:
                 "them one by one, or give the folder of a study that has them all"
             )
 
-    def note_other_inputs(self, requests: Iterable[Request]) -> None:
-        """Says where its study measured points with real images, and none but synthetic ones are predicted."""
-        ran = {run.request.input.kind for run in self.runs if run.rates} - {"synthetic"}
-        if ran and {request.input.kind for request in requests} == {"synthetic"}:
-            progress.note(
-                f"{self.where}: its study ran with input={' and '.join(sorted(ran))}, too, and input=synthetic is "
-                f"predicted; add input={min(ran)} to predict those points"
-            )
+    def inputs_for(self, workload: Point) -> list[str]:
+        """What its runs read that had real images; [] where there are none, or the workload says what is read."""
+        if "input" in workload or "study" in workload:
+            return []
+        inputs = (run.request.input for run in self.runs if run.rates and run.request.measure == "step")
+        return list(dict.fromkeys(each.kind for each in inputs if not isinstance(each, SyntheticInput)))
 
 
 def known_rates(rate: Rate | None, error: float | None) -> KnownRates | None:

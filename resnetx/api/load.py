@@ -1,5 +1,7 @@
 """Whatever is on disk, read as what it is."""
 
+from collections.abc import Sequence
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -7,13 +9,13 @@ import msgspec
 
 from resnetx import progress, record
 from resnetx.api import stored as predictions
-from resnetx.api.stored import MeasuredStudy, counted, listed, measured_study, own_records
+from resnetx.api.stored import MeasuredStudy, counted, listed, measured_study, own_records, read_benches
 from resnetx.api.stored import stored as read_stored
 from resnetx.errors import ConfigError
 from resnetx.interconnect.systems import system
 from resnetx.interconnect.systems.system import System
 from resnetx.loading import is_file, is_folder
-from resnetx.record import BenchRecord, RunRecord, StudyFolder
+from resnetx.record import SCHEMA, BenchRecord, RunFolder, RunRecord, RunSummaryReader, StudyFolder, StudyRecord
 from resnetx.record.check import Check
 from resnetx.record.comparison import Accuracy, BenchComparison, Comparison
 from resnetx.record.literature import CheckedPapers, Score
@@ -22,6 +24,9 @@ from resnetx.record.steering import Steering
 from resnetx.record.system_comparison import SystemComparison
 from resnetx.record.trace import Trace
 from resnetx.reporting.explain import Explained, Side, alone, explained, sides_of_prediction, sides_of_study
+from resnetx.reporting.explain_benches import ExplainedFigure, bench_alone, explained_benches
+from resnetx.reporting.study.points import study_points
+from resnetx.reporting.study.results import Results, points
 from resnetx.settings import keywords
 from resnetx.settings.files import given_path
 from resnetx.table import Records
@@ -114,26 +119,34 @@ def _record(file: Path) -> Loaded:
     return found
 
 
-# Why one result is not another, or where the time of one goes: runs, studies and predictions, part by part.
+# Why one result is not another, or where the time of one goes: runs, studies and predictions part by part, benches
+# figure by figure.
+
+Explainable = MeasuredStudy | Prediction | BenchRecord
 
 
 def explain(
-    a: "keywords.Text | MeasuredStudy | Prediction",
-    b: "keywords.Text | MeasuredStudy | Prediction | None" = None,
-) -> Records[Explained]:
+    a: "keywords.Text | Explainable",
+    b: "keywords.Text | Explainable | None" = None,
+) -> Records[Explained] | Records[ExplainedFigure]:
     """The step of each case that both have, part by part; of one alone where its own time goes.
 
-    `a`, `b`: folders of a study or a prediction, or what `sweep`, `load` and `predict` return.
+    `a`, `b`: folders of runs, studies, predictions or benches, or what `train`, `sweep`, `predict`, `bench` and `load`
+    return. Of two benches each figure that both have; of one, beside what its system is described to allow.
 
     >>> import resnetx
     >>> one, two = resnetx.explain("results/cpu-2core/quickstart")
     >>> [part.name for part in two.parts]
     ['useful', 'input', 'communication', 'waiting', 'the rest']
     """
-    of_a = _sides(a)
+    results = [_result(each) for each in (a, b) if each is not None]
+    benches = [each for each in results if isinstance(each, list)]
+    if benches:
+        return _of_benches(results, benches)
+    of_a = _sides(results[0])
     if b is None:
         return Records([alone(side) for side in of_a])
-    found = explained(of_a, _sides(b))
+    found = explained(of_a, _sides(results[1]))
     if not found:
         raise ConfigError(
             "explain: the two have no case in common; expected a workload, batch, precision, strategy and number of "
@@ -142,8 +155,48 @@ def explain(
     return Records(found)
 
 
-def _sides(given: Any) -> list[Side]:
-    result = given if isinstance(given, MeasuredStudy | Prediction) else load(given)
+def _of_benches(results: Sequence[Any], benches: Sequence[list[BenchRecord]]) -> Records[ExplainedFigure]:
+    if len(benches) < len(results):
+        raise ConfigError(
+            "explain: one is a bench, and the other is not; a bench is explained beside a bench, and calibrates a "
+            "prediction (calibration=)"
+        )
+    if len(benches) == 1:
+        return Records(bench_alone(benches[0]))
+    found = explained_benches(*benches)
+    if not found:
+        raise ConfigError("explain: the two benches have no collective, copy and size in common")
+    return Records(found)
+
+
+def _result(given: Any) -> Any:
+    """What is given, loaded; of a folder of several benches, all of them as a list."""
+    if isinstance(given, BenchRecord):
+        return [given]
+    if not isinstance(given, str | PathLike):
+        return given
+    path = given_path(given)
+    if is_folder(path) and (benches := read_benches(path)):
+        return benches
+    found = load(path)
+    if isinstance(found, RunRecord):
+        return _one_run(path)
+    return [found] if isinstance(found, BenchRecord) else found
+
+
+def _one_run(path: Path) -> MeasuredStudy:
+    """A run as a study of one point, without controls."""
+    folder = RunFolder(path if is_folder(path) else path.parent)
+    run = RunSummaryReader()(folder)
+    made = StudyRecord(
+        kind="study", schema=SCHEMA, name=folder.path.name, about="", node="", points=[run.request], repeats=1,
+        twins=0, baseline=run.request.gpus, convention="caffe", resnetx="",
+    )  # fmt: skip
+    results = Results(made, folder.path, list(points(made.points, {run.key: [run]})), [])
+    return MeasuredStudy(results, study_points([results]))
+
+
+def _sides(result: Any) -> list[Side]:
     if isinstance(result, Prediction):
         sides = sides_of_prediction(result)
         if left := len(result.points) - len(sides):
@@ -151,8 +204,9 @@ def _sides(given: Any) -> list[Side]:
     elif isinstance(result, MeasuredStudy):
         sides = sides_of_study(result.points)
     else:
-        what = type(result).__name__
-        raise ConfigError(f"{given_path(given)}: a {what}; expected the folder of a study or of a prediction")
+        raise ConfigError(
+            f"explain: a {type(result).__name__}; expected a run, a study, a prediction or a bench (or its folder)"
+        )
     if not sides:
-        raise ConfigError(f"{given if isinstance(given, str) else 'the result'}: no case in it has a rate")
+        raise ConfigError("explain: no case in it has a rate")
     return sides

@@ -5,7 +5,7 @@ from collections.abc import Collection, Sequence
 from shutil import which
 
 from resnetx import workloads
-from resnetx.choices import Lab, Server
+from resnetx.choices import Fsdp, Lab, Server
 from resnetx.config import check
 from resnetx.errors import ConfigError
 from resnetx.host import cores
@@ -35,7 +35,7 @@ def obstacle_to(request: Request, oversubscribe: bool = False, here: int | None 
             request.input,
             batch_size=request.batch_size,
             gpus=request.gpus,
-            image_size=request.image_size,
+            sample=request.model.sample(request.image_size),
             classes=request.model.classes,
         )
         workloads.check(request.model, request.image_size)
@@ -67,6 +67,8 @@ def obstacle_to(request: Request, oversubscribe: bool = False, here: int | None 
         return "memory_limit: limits GPU memory, but this machine has no GPU; leave it out"
     if not present and request.strategy == Server(device="gpu"):
         return "strategy.device=gpu: this machine has no GPU to update parameters on; use strategy.device=cpu"
+    if present and isinstance(request.strategy, Fsdp) and request.measure == "phases" and request.gpus > 1:
+        return "strategy=fsdp with measure=phases: what a GPU waits for is not seen yet; leave out measure=phases"
     if not present and request.registered:
         return "registered=true: registers GPU memory with NCCL, but this machine has no GPU; leave it out"
     if not present and request.graph:

@@ -1,7 +1,7 @@
 """What a workload would do on systems that you do not have: from traces of one GPU, or from published rates."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Unpack
 
@@ -10,8 +10,9 @@ import msgspec
 from resnetx import progress
 from resnetx.api import drawings
 from resnetx.api import stored as predictions
-from resnetx.api.calibrations import Calibrations, calibrations
+from resnetx.api.calibrations import Calibrations, calibrations, refuse_other_machine
 from resnetx.api.curves import Curve, curves
+from resnetx.api.grid import GRID_POINTS, PredictedGrid, stream
 from resnetx.api.known_rates import KnownRates, KnownScaling, known_rates
 from resnetx.api.predict_settings import (
     PredictSettings,
@@ -22,12 +23,13 @@ from resnetx.api.predict_settings import (
     wanted_of,
 )
 from resnetx.api.runs import new_folder
-from resnetx.choices import Server, SyntheticInput
+from resnetx.choices import Folders, Server
 from resnetx.compose import asked as settings_asked
+from resnetx.compose import each_of
 from resnetx.errors import ConfigError
 from resnetx.formats import chrome
 from resnetx.host import node_name
-from resnetx.interconnect.collectives.measured import MeasuredCollective
+from resnetx.interconnect.collectives.measured import MeasuredCollective, refuse_other_library
 from resnetx.interconnect.systems.system import System
 from resnetx.prediction import provenance
 from resnetx.prediction.host_step import STATED, decoding_unit
@@ -36,8 +38,11 @@ from resnetx.prediction.processes import CurveQuestion, predicted_curves
 from resnetx.prediction.provenance import UNCHECKED, RecordInput, SourcedPoint
 from resnetx.prediction.scenario import Fabric, Subject, TrainingSetup
 from resnetx.record import Unknown
-from resnetx.record.prediction import PredictedPoint, Prediction
+from resnetx.record.prediction import PredictedPoint, Prediction, digest
+from resnetx.reporting.predicted_answer import ranks
+from resnetx.reporting.worth import Offer, cheapest
 from resnetx.settings import keywords
+from resnetx.settings.bounds import seconds_of
 from resnetx.settings.files import given_path
 from resnetx.settings.table import tagged
 from resnetx.settings.verbs import group_of
@@ -48,8 +53,10 @@ from resnetx.study import Point
 _STATED_ERRORS = {"host_time": HOST_ERROR, "host_step": STATED - 1}
 
 
-def predict(*traces: keywords.Text, **settings: Unpack[keywords.PredictKeywords]) -> Prediction:
+def predict(*traces: keywords.Text, **settings: Unpack[keywords.PredictKeywords]) -> Prediction | PredictedGrid:
     """Predicts each point of the workloads on each system; kept on disk where `out` or `results` says.
+
+    Of more than `GRID_POINTS` points no more is kept than a table on disk and its answer (`PredictedGrid`).
 
     `traces`: folders that `trace` has made, or files of layer times; without any, compute is estimated from published
     rates.
@@ -60,9 +67,37 @@ def predict(*traces: keywords.Text, **settings: Unpack[keywords.PredictKeywords]
     ['ok', 'ok']
     """
     given = settings_asked("predict", settings)
-    made = predicted(list(map(given_path, traces)), given)
-    folder = kept_in(given)
+    paths, folder = list(map(given_path, traces)), kept_in(given)
+    asked = questions(paths, given)
+    if sum(each.points for each in asked) > GRID_POINTS:
+        _note(asked)
+        return stream(asked, folder, words_of(paths, given))
+    made = _priced(_predicted(asked, words_of(paths, given)), given)
     return store(made, folder) if folder else made
+
+
+def _priced(made: Prediction, given: Point) -> Prediction:
+    """With the sentence on what costs least, where a price is given."""
+    settings, _ = split(dict(each_of("predict", given)[0][0]))
+    deadline_s = None if settings.deadline is None else seconds_of("deadline", settings.deadline)
+    if settings.price is None:
+        if deadline_s is not None:
+            raise ConfigError(f"deadline={settings.deadline}: of what ends in time the cheapest is named; give price=")
+        return made
+    offers = [offer for point in made.points if (offer := _offer(point, settings.price)) is not None]
+    told = msgspec.structs.replace(made, cheapest=cheapest(offers, settings.job_images, deadline_s))
+    return msgspec.structs.replace(told, digest=digest(told))
+
+
+def _offer(point: PredictedPoint, price: float | dict[str, float]) -> Offer | None:
+    """What a point costs for an hour; None where it has no rate."""
+    if not point.images_per_s or not point.interval_s:
+        return None
+    if isinstance(price, dict) and point.system not in price:
+        raise ConfigError(f"price: says nothing of {point.system}; give price={point.system}:PRICE for an hour of it")
+    per_hour = price[point.system] if isinstance(price, dict) else price * point.gpus
+    words = f"{ranks(point.gpus, point)} of {point.system}, {point.workload}, batch {point.batch_size}"
+    return Offer(words, point.images_per_s, point.batch_size / point.interval_s[1], per_hour)
 
 
 def kept_in(given: Point) -> Path | None:
@@ -78,6 +113,9 @@ def store(made: Prediction, folder: Path) -> Prediction:
     The prediction as it is stored: many points are in a file of their own, which its digest covers.
     """
     stored = predictions.store(made, folder)
+    from resnetx.reporting.charts.predicted_figures import prediction_figures
+
+    drawings.store(prediction_figures(made.points), folder)
     drawn = [point for point in made.points if point.timeline]
     if not drawn:
         return stored
@@ -98,9 +136,96 @@ def _name(point: PredictedPoint) -> str:
 
 def predicted(paths: Sequence[Path], given: Point) -> Prediction:
     """The predictions that settings ask for; the traces are at `paths`."""
+    return _predicted(questions(paths, given), words_of(paths, given))
+
+
+def words_of(paths: Sequence[Path], given: Point) -> str:
+    """What was asked, as it is typed."""
+    return " ".join([*map(str, paths), *written(given)])
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is predicted with one value of each setting of the machine."""
+
+    on: Sequence[Fabric]
+    trained: Sequence[tuple[Curve, TrainingSetup]]
+    assumed: Sequence[RecordInput]
+    varied: dict[str, str]  # settings in which it differs from others
+    note: str = ""  # on what was taken that nobody has asked for
+
+    @property
+    def points(self) -> int:
+        """How many."""
+        return len(self.on) * sum(len(curve.points) for curve, _ in self.trained)
+
+    @property
+    def curves(self) -> list[CurveQuestion]:
+        """Of each system and library in turn."""
+        return [
+            CurveQuestion(_in_lab(asked.subject, fabric), fabric, asked.points, asked.baseline, setting)
+            for fabric in self.on
+            for asked, setting in self.trained
+        ]
+
+
+def questions(paths: Sequence[Path], given: Point) -> list[Asked]:
+    """Everything that is asked, checked; values of a setting of which nothing can be predicted are left out, and said.
+
+    Where it is so of all, that is an error.
+    """
+    every = each_of("predict", given)
+    found: list[Asked] = []
+    refused: ConfigError | None = None
+    for own, varied in every:
+        try:
+            found.append(_asked(paths, own, varied))
+        except ConfigError as error:
+            if len(every) == 1:
+                raise
+            refused = refused or error
+    if refused is not None and not found:
+        raise refused
+    if refused is not None:
+        progress.note(f"Left out: {refused}")
+    points = sum(each.points for each in found)
+    if ("out" in given or "results" in given) and points <= GRID_POINTS:
+        predictions.refuse_unwritable(points)
+    return found
+
+
+def _predicted(asked: Sequence[Asked], words: str) -> Prediction:
+    points = [_varied(sourced, own.varied) for own in asked for sourced in points_on(own.on, own.trained)]
+    if not any(sourced.point.outcome == "ok" for sourced in points):
+        raise ConfigError(_none_is_predicted([sourced.point for sourced in points]))
+    _note(asked)
+    assumed = dict.fromkeys(line for own in asked for line in own.assumed)
+    inputs = list(provenance.inputs_of(points, list(assumed)))
+    return provenance.prediction(points, inputs, {"words": words})
+
+
+def _note(asked: Sequence[Asked]) -> None:
+    for said in dict.fromkeys(own.note for own in asked if own.note):
+        progress.note(said)
+
+
+def _varied(sourced: SourcedPoint, varied: dict[str, str]) -> SourcedPoint:
+    """The point with the settings of its machine in which points of one prediction differ."""
+    return replace(sourced, point=msgspec.structs.replace(sourced.point, varied=varied)) if varied else sourced
+
+
+def _asked(paths: Sequence[Path], given: Point, varied: dict[str, str]) -> Asked:
+    """What settings ask for of which each of the machine has one value."""
     settings, workload = split(given)
     found, known = calibrations(settings.calibration_files), known_rates(settings.rate, settings.rate_error)
+    if read := known.inputs_for(workload) if known else []:
+        workload = {**workload, "input": read}
     on = fabrics(settings, found)
+    for fabric in on:
+        for each in fabric.measured.values():
+            refuse_other_machine(each, fabric.described, fabric.library, settings.devices)
+    for measured in found.collectives.values():
+        refuse_other_library(measured, on[0].library)
     trained = [
         (curve, setting)
         for own in by_framework(settings, workload.get("strategy"))
@@ -109,21 +234,32 @@ def predicted(paths: Sequence[Path], given: Point) -> Prediction:
     wanted = [each for each, _ in trained]
     _refuse_other_rates(known, wanted, on)
     _refuse_unsaid(on[0].measured, wanted, ",".join(settings.calibration_files))
+    _refuse_other_counts(on, wanted, ",".join(settings.calibration_files))
     _refuse_other_scaling(found.scaling, wanted, on[0].described)
     _refuse_other_loaders(on, wanted)
     _refuse_unsaid_messages(settings, wanted)
     _refuse_unread(settings.image_bytes, wanted)
     _refuse_computing_in_lab(on, wanted, settings)
     _refuse_no_server(settings.overlap.parameters, wanted)
-    if "out" in given or "results" in given:
-        predictions.refuse_unwritable(len(on) * sum(len(each.points) for each in wanted))
-    points = points_on(on, trained)
-    if not any(sourced.point.outcome == "ok" for sourced in points):
-        first = points[0].point
-        other = "; memory= sets what it has, memory_model= how that is counted" * (first.outcome == "oom")
-        raise ConfigError(f"{first.reason}{other}")
-    inputs = list(provenance.inputs_of(points, [*_assumed(wanted), *_set_by_the_user(given)]))
-    return provenance.prediction(points, inputs, {"words": " ".join([*map(str, paths), *written(given)])})
+    said = (
+        f"{known.where}: predicted with input={','.join(read)}, as its runs were; input= sets another"
+        if known and read
+        else ""
+    )
+    return Asked(on, trained, [*_assumed(wanted), *_set_by_the_user(given)], varied, said)
+
+
+def _none_is_predicted(points: Sequence[PredictedPoint]) -> str:
+    """Why no point can run; of points that need too much memory, the one with the fewest images on a GPU."""
+    lacking = [point for point in points if point.outcome == "oom"]
+    if len(lacking) < len(points):
+        return next(point.reason for point in points if point.outcome != "oom")
+    point = min(lacking, key=lambda point: point.batch_size / point.gpus)
+    gpus = f"{point.gpus} GPU{'s' * (point.gpus != 1)}"
+    return (
+        f"batch_size={point.batch_size}: {point.workload} on {gpus} of {point.system} {point.reason}; take a smaller "
+        "batch_size= or more gpus=, or set what a GPU has (memory=) or how it is counted (memory_model=)"
+    )
 
 
 def _refuse_no_server(parameters_overlap: bool, wanted: Sequence[Curve]) -> None:
@@ -152,13 +288,7 @@ def _decoding_threads(workload: Point) -> int | None:
 
 def points_on(on: Sequence[Fabric], trained: Sequence[tuple[Curve, TrainingSetup]]) -> list[SourcedPoint]:
     """Every point: of each system and library in turn."""
-    return predicted_curves(
-        [
-            CurveQuestion(_in_lab(asked.subject, fabric), fabric, asked.points, asked.baseline, setting)
-            for fabric in on
-            for asked, setting in trained
-        ]
-    )
+    return predicted_curves(Asked(on, trained, [], {}).curves)
 
 
 def _in_lab(subject: Subject, fabric: Fabric) -> Subject:
@@ -191,7 +321,6 @@ def _refuse_other_rates(known: KnownRates | None, wanted: Sequence[Curve], on: S
         requests = [each.subject.request for each in wanted if each.subject.request is not None]
         batches = {point.images for each in wanted for point in each.points}
         known.check(requests, batches, [fabric.described for fabric in on])
-        known.note_other_inputs(requests)
 
 
 def _refuse_unsaid(found: Mapping[int | None, MeasuredCollective], wanted: Sequence[Curve], calibration: str) -> None:
@@ -202,6 +331,18 @@ def _refuse_unsaid(found: Mapping[int | None, MeasuredCollective], wanted: Seque
             f"calibration={calibration}: does not state its number of GPUs, and several are requested: "
             f"gpus={counts}; request one of them, or add it (`gpus: 8` in YAML, `resnetx bench --import ... gpus=8`)"
         )
+
+
+def _refuse_other_counts(on: Sequence[Fabric], wanted: Sequence[Curve], calibration: str) -> None:
+    """All-reduces on other numbers of GPUs than any point has say something only of paths staged in the host."""
+    counts = _counts(wanted)
+    for fabric in on:
+        known = [gpus for gpus in fabric.measured if gpus is not None]
+        if known and counts and None not in fabric.measured and not {*known} & {*counts} and not fabric.no_peers:
+            raise ConfigError(
+                f"calibration={calibration}: measured on {' and '.join(map(str, sorted(known)))} GPUs, and no point "
+                f"has as many: gpus={counts}; predict for one of these, or leave it out"
+            )
 
 
 def _refuse_other_scaling(found: KnownScaling | None, wanted: Sequence[Curve], machine: System) -> None:
@@ -272,5 +413,6 @@ def _refuse_unread(image_bytes: str | int | None, wanted: Sequence[Curve]) -> No
     if image_bytes is None:
         return
     requests = [each.subject.request for each in wanted]
-    if not any(request and not isinstance(request.input, SyntheticInput) for request in requests):
-        raise ConfigError(f"image_bytes={image_bytes}: no images are read with input=synthetic; add input=dali")
+    if not any(request and isinstance(request.input, Folders) for request in requests):
+        kind = next((request.input.kind for request in requests if request), "synthetic")
+        raise ConfigError(f"image_bytes={image_bytes}: no images are read with input={kind}; add input=dali")

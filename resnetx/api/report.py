@@ -11,14 +11,23 @@ from typing import TYPE_CHECKING, Unpack
 import msgspec
 
 from resnetx import progress, record
-from resnetx.api.compare import out_and_baseline
 from resnetx.api.drawings import note_undrawn
-from resnetx.api.stored import MeasuredStudy, Stored, bench_files, counted, listed, loaded_study, paths_by_kind, stored
+from resnetx.api.stored import (
+    MeasuredStudy,
+    Stored,
+    bench_files,
+    counted,
+    listed,
+    loaded_study,
+    out_and_baseline,
+    paths_by_kind,
+    stored,
+)
 from resnetx.compose import asked
 from resnetx.errors import ConfigError, FileError
 from resnetx.interconnect.systems.rearranged import steered
 from resnetx.interconnect.systems.system import described
-from resnetx.loading import is_folder
+from resnetx.loading import is_file, is_folder
 from resnetx.measure.launch.scratch import write
 from resnetx.record import BenchRecord, RunFolder, RunRecord, StudyFolder, StudyRecord
 from resnetx.record.publishable import Names, published
@@ -89,6 +98,10 @@ def _the_kind(found: Sequence[Stored], paths: Sequence[Path]) -> str:
             progress.skipped(f"{counted(others)}, of which there is no page yet: {listed(paths_of)}")
         return kinds[0]
     if not others:
+        if not is_folder(paths[0]) and not is_file(paths[0]):
+            raise ConfigError(
+                f"{paths[0]}: no such folder; expected one written by `resnetx sweep`, `bench` or `steer`"
+            )
         raise ConfigError(
             f"{paths[0]}: contains no study, bench or steering; expected a folder written by `resnetx sweep`, `bench` "
             "or `steer`"
@@ -103,7 +116,7 @@ def _the_kind(found: Sequence[Stored], paths: Sequence[Path]) -> str:
 _PAGES = ("study", "bench", "steering")
 _LOADED = 'resnetx.load("{path}") in Python has its rows'
 _SHOWN_BY = {
-    "prediction": "`resnetx compare {path}` shows it",
+    "prediction": "`resnetx explain {path}` shows where its time goes",
     "system comparison": "`resnetx compare {path}` shows it, and its figures and tables are files there",
     "accuracy": "`resnetx compare` of the prediction and the study shows it, and its figure is a file there",
     "comparison": "`resnetx compare` of the two studies shows it",

@@ -1,7 +1,7 @@
 """What the verbs that measure share: the file and the folder of a run, and what is said of its variables and copies."""
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import count
@@ -13,6 +13,7 @@ from resnetx.config import RunSettings
 from resnetx.errors import ConfigError
 from resnetx.host import node_name
 from resnetx.launching import Launch
+from resnetx.loading import is_folder
 from resnetx.measure.launch import scratch
 from resnetx.measure.launch.scratch import not_writable
 from resnetx.measure.study.trackers import Copies
@@ -30,6 +31,9 @@ from resnetx.record import (
 )
 from resnetx.request import Request
 from resnetx.settings import bounds
+from resnetx.settings.table import TABLE
+from resnetx.settings.verbs import group_of
+from resnetx.study import Point
 from resnetx.units import duration, si
 from resnetx.variables import check_file_variables, opening, unlisted
 
@@ -66,6 +70,33 @@ def _replayed(request: Request, images: int) -> ReplayedStep | None:
     from resnetx import workloads
 
     return replayed_step(request, workloads.table(request.model, request.image_size), images)
+
+
+def fed(given: Point) -> Point:
+    """The settings with synthetic input where nobody says what is read, and the usual folder of images is not there."""
+    usual = Path(TABLE["input.root"].default)
+    silent = (
+        "study" in given
+        or given.get("measure") == "input"
+        or any(group_of(key) in ("input", "launcher") for key in given)
+    )
+    if silent or is_folder(usual):
+        return given
+    return {**given, "input": "synthetic"}
+
+
+def note_fed(given: Point, read: Point) -> None:
+    """Says that input is synthetic where nobody has asked for that, once all else is checked."""
+    if read.get("input") != given.get("input"):
+        usual = TABLE["input.root"].default
+        progress.note(f"No images in {usual}: synthetic input is used (`resnetx images` makes files)")
+
+
+def page(folders: Sequence[Path], out: str) -> None:
+    """Writes a page with figures and tables of what was measured to the folder that `out=` names."""
+    from resnetx.api.report import report
+
+    progress.command(f"page: {report(*folders, out=out)}")
 
 
 def machine_name(launch: Launch | None) -> str:
@@ -157,8 +188,8 @@ def run_line(record: RunRecord, twin: str | None = None) -> str:
     elif request.strategy.kind != "bucket" and twin != "alone":
         point += f", strategy={request.strategy.kind}"
     point += "".join(f", {name}={value}" for name, value in request.env.items())
-    point += f", devices={request.devices}" * bool(request.devices) + f", twin {twin}" * bool(twin)
+    point += f", devices={request.devices}" * bool(request.devices) + f", control run {twin}" * bool(twin)
     if record.images_per_s is None or record.iterations_per_s is None:
         return f"{point}: {record.outcome}: {record.reason}"
-    rate = f"{si(record.images_per_s)} images/s, {si(record.iterations_per_s)} iterations/s"
+    rate = f"{si(record.images_per_s)} {record.request.model.samples}/s, {si(record.iterations_per_s)} iterations/s"
     return f"{point}: {rate} ({duration(record.duration_s)} in all)"

@@ -26,9 +26,11 @@ from resnetx.record.prediction import Prediction, digest, prediction_file
 from resnetx.record.steering import steering_file
 from resnetx.record.system_comparison import system_comparison_file
 from resnetx.reporting.study import export, results
-from resnetx.reporting.study.points import StudyPoint, study_points
+from resnetx.reporting.study.points import StudyPoint, shown_study, study_points
 from resnetx.reporting.study.results import Results
-from resnetx.table import Record, Tabular
+from resnetx.settings import bounds
+from resnetx.study import Point
+from resnetx.table import Answer, Record, Tabular
 
 _FILES: dict[str, Callable[[Path], Path]] = {
     "check": check_file,
@@ -164,8 +166,12 @@ class MeasuredStudy(Tabular):
     def failed(self) -> list[RunSummary]:
         """Runs of these points and their twins that failed, took too long or had too little memory."""
         requests = [point.result.request for point in self.points]
-        keys = {key for request in requests for key in (request.key, *(twin.key for twin in request.twins.values()))}
+        keys = {key for request in requests for key in (request.key, *(twin.key for twin in request.controls.values()))}
         return [run for run in self.results.runs if run.key in keys and run.outcome in ("failed", "timeout", "oom")]
+
+    def answer(self) -> Answer:
+        """How far its workloads scale, as `sweep` shows it."""
+        return shown_study(self.points, self.results.study.node)
 
     def rows(self) -> list[Record]:
         """A row for each point."""
@@ -253,3 +259,14 @@ def bench_files(path: Path) -> list[Path]:
 def read_benches(path: Path) -> list[BenchRecord]:
     """The records of the benches at a path."""
     return [record.read(file, BenchRecord) for file in bench_files(path)]
+
+
+def out_and_baseline(given: Point) -> tuple[Path | None, int | None]:
+    """The settings where studies are read: the folder to write into, and the GPUs that speed-ups are over."""
+    for key in given.keys() - {"out", "baseline"}:
+        raise ConfigError(f"{key}={given[key]}: only with systems=[...]; studies are compared with out= and baseline=")
+    out, baseline = given.get("out"), given.get("baseline")
+    if baseline is not None and (not isinstance(baseline, int) or isinstance(baseline, bool)):
+        raise ConfigError(f"baseline={baseline}: expected a number of GPUs")
+    bounds.check({"baseline": baseline})
+    return Path(str(out)) if out else None, baseline

@@ -14,7 +14,7 @@ import msgspec
 from resnetx import __version__, progress
 from resnetx.api.obstacles import obstacle_to, obstacle_to_launch, pointless_transports, too_large_record
 from resnetx.api.report import publish, refuse_taken
-from resnetx.api.runs import announce, machine_name, note_copies, run_file, run_line
+from resnetx.api.runs import announce, fed, machine_name, note_copies, note_fed, page, run_file, run_line
 from resnetx.api.stored import MeasuredStudy, measured_study
 from resnetx.compose import asked, compose, points_of
 from resnetx.config import RunSettings, request_from, run_settings_from
@@ -64,7 +64,14 @@ class AskedStudy:
     def _planned(self) -> list[PlannedRun]:
         repeats, twins = self.settings.repeats, self.settings.twins
         seed = self.tasks[0][0].request.seed
-        return plan(self.tasks, repeats=repeats, twins=twins, folder=self.folder, seed=seed)
+        return plan(
+            self.tasks,
+            repeats=repeats,
+            twins=twins,
+            folder=self.folder,
+            seed=seed,
+            solo=self.settings.controls == "all",
+        )
 
 
 def sweep(**settings: Unpack[keywords.SweepKeywords]) -> MeasuredStudy:
@@ -79,7 +86,9 @@ def study_of(settings: Mapping[str, object]) -> AskedStudy:
 
 
 def _study_of(settings: Mapping[str, object]) -> AskedStudy:
-    named, points = points_of(asked("sweep", settings))
+    given = asked("sweep", settings)
+    read = fed(given)
+    named, points = points_of(read)
     trees = [compose(point) for point in points]
     run_settings = one_for_all(trees)
     if any(tree["measure"] == "equality" for tree in trees):
@@ -98,6 +107,7 @@ def _study_of(settings: Mapping[str, object]) -> AskedStudy:
             tasks.append((run_file(request, run_settings, name), obstacle))
             if advance:
                 advance(1)
+    note_fed(given, read)
     machine = machine_name(run_settings.launch)
     record = StudyRecord(
         kind="study",
@@ -127,6 +137,8 @@ def execute(study: AskedStudy) -> MeasuredStudy:
         _track(study, found, ended, copies)
     if target:
         progress.command(f"a copy that names no machine, user or path: {publish([study.folder.path], target)}")
+    if study.settings.out:
+        page([study.folder.path], study.settings.out)
     return found
 
 
@@ -248,9 +260,7 @@ def _left_undone(undone: list[PlannedRun]) -> str:
     counts = Counter(run.twin or "point" for run in undone if run.task.repeat > 1 or run.twin)
     first = sum(run.task.repeat == 1 and not run.twin for run in undone)
     parts = [f"points without any run: {first}"] * bool(first)
-    parts += [
-        f"{'repeats' if what == 'point' else f'runs of the twin {what}'}: {count}" for what, count in counts.items()
-    ]
+    parts += [f"{'repeats' if what == 'point' else f'control runs {what}'}: {count}" for what, count in counts.items()]
     return f"not run ({', '.join(parts)}); start it again to continue"
 
 

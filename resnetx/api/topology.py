@@ -6,15 +6,16 @@ from math import log
 from pathlib import Path
 from typing import Any, Unpack
 
-import msgspec
-
 from resnetx.api import drawings
+from resnetx.api import drawings as topology_drawings
+from resnetx.api.calibrations import refuse_other_machine
 from resnetx.api.systems import load_systems, refuse_no_library
 from resnetx.api.topology_answers import Answer, Costed, Described, Listed, Paired, Ranked, Routed
-from resnetx.compose import asked, struct_of
+from resnetx.compose import asked, each_of, struct_of
 from resnetx.config import sizes_from
 from resnetx.errors import ConfigError
-from resnetx.interconnect.collectives import measured, plan, subsets
+from resnetx.interconnect.collectives import measured, subsets
+from resnetx.interconnect.collectives import plan as collective
 from resnetx.interconnect.collectives.calibration import Calibration, Curve
 from resnetx.interconnect.collectives.measured import UNCALIBRATED
 from resnetx.interconnect.collectives.published import with_published
@@ -37,13 +38,15 @@ GOES_WITH = {  # settings that only some questions read, and which: one that not
     "calibration": ("collective",),
     "staged": ("collective",),
     "free": ("pick",),
-    "out": ("collective", "systems"),
+    "out": ("collective", "systems", "size"),
     "results": ("collective", "pick", "devices", "systems"),
-    **dict.fromkeys(("gpu", "cpu", "nic", "pcie", "gpus"), ("new", "--import")),
+    "gpus": ("collective", "new", "--import"),
+    **dict.fromkeys(("gpu", "cpu", "nic", "pcie"), ("new", "--import")),
     **dict.fromkeys(("like", "switches", "sockets", "uplink"), ("new",)),
 }
 
 
+DRAWN_PLANS = 4  # collectives of which each has a drawing of its rings: of more there are curves
 TOLD_BYTES = [2.0**power for power in range(20, 33)]  # at which the law of a box is held against the plan; less is open
 
 
@@ -70,6 +73,19 @@ def topology(*names: keywords.Text, **settings: Unpack[keywords.TopologyKeywords
 def answers(files: Sequence[keywords.Text], settings: Mapping[str, object]) -> list[Answer]:
     """What is asked of systems; drawings are written where `out` or `results` says."""
     given = asked("topology", settings)
+    found = [each for own, _ in each_of("topology", given) for each in _answers(files, own)]
+    if costed := [each for each in found if isinstance(each, Costed)]:
+        plans = [plan for each in costed for plan in each.plans]  # one answer: side by side
+        found = [Costed(plans, costed[0].sizes)]
+        if not plans:
+            raise ConfigError(f"gpus={given['gpus']}: more than any of these systems has; nodes= joins several")
+    if out := _out(given):
+        store(found, Path(out))
+    return found
+
+
+def _answers(files: Sequence[keywords.Text], given: Point) -> list[Answer]:
+    """What is asked of systems by settings that have one value each."""
     wanted = _asked(given)
     names = [*wanted.systems, *(str(given_path(each)) for each in files)]
     if not (names or given):
@@ -86,17 +102,20 @@ def answers(files: Sequence[keywords.Text], settings: Mapping[str, object]) -> l
         return [_routed(machines, wanted.devices)]
     if "size" in given:
         return [Paired(each, wanted.transport, _sizes(wanted)) for each in machines]
-    if wanted.out:
-        drawings.write([drawings.of_system(each) for each in machines], Path(wanted.out))
-    return [Described(machines, wanted.transport)]
+    return [Described(machine, wanted.transport) for machine in machines]
 
 
 def _asked(given: Point) -> keywords.TopologyFields:
     wanted = struct_of(given, keywords.TopologyFields)
     refuse_no_library(wanted.library)
-    if wanted.out is None and "results" in given:
-        return msgspec.structs.replace(wanted, out=str(Path(wanted.results) / "topology"))
     return wanted
+
+
+def _out(given: Point) -> str | None:
+    """The folder for the record, tables and figures, if they are to be kept."""
+    if given.get("out"):
+        return str(given["out"])
+    return str(Path(str(given["results"])) / "topology") if "results" in given else None
 
 
 def _refuse_unread(given: Point, wanted: keywords.TopologyFields, systems: Sequence[System]) -> None:
@@ -141,9 +160,16 @@ def _routed(machines: Sequence[System], devices: list[int]) -> Routed:
 
 
 def _costed(machines: Sequence[System], wanted: keywords.TopologyFields, name: str) -> Costed:
-    sizes = _sizes(wanted)
+    sizes, devices = _sizes(wanted), wanted.devices
+    if wanted.gpus is not None:
+        if devices is not None:
+            raise ConfigError(
+                f"gpus={wanted.gpus} devices={devices}: name GPUs, or say how many; leave one of them out"
+            )
+        devices = list(range(wanted.gpus))
+        machines = [each for each in machines if len(each.gpus) >= wanted.gpus]
     plans = [
-        plan.plan(each, name, wanted.devices, library, wanted.transport)
+        collective.plan(each, name, devices, library, wanted.transport)
         for library in wanted.library
         for each in machines
     ]
@@ -156,13 +182,28 @@ def _costed(machines: Sequence[System], wanted: keywords.TopologyFields, name: s
             raise ConfigError(
                 f"calibration={wanted.calibration}: valid for one system and one library; give one of each"
             )
-        plans = [plan.calibrate(plans[0], measured.read(wanted.calibration, plans[0].collective))]
-    if wanted.out:
-        drawings.write([drawings.of_plan(plan, sizes[-1]) for plan in plans], Path(wanted.out))
-    return Costed(plans, wanted.transport, sizes)
+        (plan,) = plans
+        found = measured.read(wanted.calibration, plan.collective)
+        refuse_other_machine(found, plan.system, plan.library, plan.devices)
+        plans = [collective.calibrate(plan, found)]
+    return Costed(plans, sizes)
 
 
-def _told(plan: plan.CollectivePlan, box: StagedClass, calibration: str | None) -> plan.CollectivePlan:
+def store(found: Sequence[Answer], folder: Path) -> None:
+    """Writes what is answered: records as JSON lines and as a table, curves, matrices, and drawings of the links."""
+    records = [record for answer in found for record in answer.records()]
+    drawings.store_rows(folder, "topology", records)
+    drawings.store(topology_drawings.figures(records), folder)
+    described = {answer.machine.name: answer.machine for answer in found if isinstance(answer, Described)}
+    if described:
+        topology_drawings.write([topology_drawings.of_system(each) for each in described.values()], folder)
+    for answer in found:
+        if isinstance(answer, Costed) and len(answer.plans) <= DRAWN_PLANS:
+            size_bytes = answer.sizes[-1]
+            topology_drawings.write([topology_drawings.of_plan(plan, size_bytes) for plan in answer.plans], folder)
+
+
+def _told(plan: collective.CollectivePlan, box: StagedClass, calibration: str | None) -> collective.CollectivePlan:
     """An all-reduce through the host of a box whose class is told: what such a box measured, for what is described."""
     no_peers = Fabric(plan.system, plan.library, plan.transport).no_peers
     if plan.collective != "allreduce" or calibration is not None or not no_peers:

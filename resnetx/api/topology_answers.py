@@ -3,10 +3,13 @@
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from itertools import combinations
 from math import exp
 
 from resnetx import progress
 from resnetx.api import drawings
+from resnetx.errors import ConfigError
+from resnetx.interconnect.collectives import plan
 from resnetx.interconnect.collectives.errors import error_of
 from resnetx.interconnect.collectives.plan import CollectivePlan
 from resnetx.interconnect.collectives.subsets import MANY, GpuSubset
@@ -24,6 +27,10 @@ from resnetx.record.topology import (
     Route,
     SystemLinks,
 )
+from resnetx.units import size_text, to_interval
+
+ALL_PAIRS_GPUS = 128  # of more GPUs, only the pairs with GPU 0 are looked at
+ALLREDUCED_BYTES = 2**26  # of what is said of a system first
 
 
 @dataclass(frozen=True)
@@ -32,6 +39,10 @@ class Listed:
 
     about: Mapping[str, str]
 
+    def answer(self) -> list[str]:
+        """How many there are."""
+        return [f"{len(self.about)} systems come with resnetx; a YAML file of your own works as well."]
+
     def records(self) -> Iterator[KnownSystem]:
         """One for each system."""
         yield from (KnownSystem(system=name, about=about) for name, about in self.about.items())
@@ -39,14 +50,18 @@ class Listed:
 
 @dataclass(frozen=True)
 class Described:
-    """Systems: who is linked to whom."""
+    """A system: who is linked to whom."""
 
-    systems: Sequence[System]
+    machine: System
     transport: Transport
 
+    def answer(self) -> list[str]:
+        """What copies and an all-reduce reach on it."""
+        return [described(self.machine, self.transport)]
+
     def records(self) -> Iterator[SystemLinks]:
-        """One for each system."""
-        yield from (links_of(each, self.transport) for each in self.systems)
+        """The one record of it."""
+        yield links_of(self.machine, self.transport)
 
 
 @dataclass(frozen=True)
@@ -56,6 +71,15 @@ class Paired:
     machine: System
     transport: Transport
     sizes: Sequence[int]
+
+    def answer(self) -> list[str]:
+        """What copies get at the largest size, between the best and the worst pair."""
+        size_bytes = max(self.sizes)
+        ways = classes.described_pairs(self.machine, self.transport)
+        pairs = sorted((_pair_at_size(self.machine, way, size_bytes) for way in ways), key=lambda pair: pair.time_s)
+        fast, slow = (f"{pair.bandwidth_Bps / 1e9:.3g}" for pair in (pairs[0], pairs[-1]))
+        what = f"copies of {size_text(size_bytes)} between two {self.machine.unit}s of {self.machine.name}"
+        return [f"Predicted: {what} reach {fast} GB/s" + f", at worst {slow}" * (slow != fast) + "."]
 
     def records(self) -> Iterator[PairCosts]:
         """One for each size."""
@@ -69,6 +93,10 @@ class Routed:
 
     routes: Sequence[tuple[System, Sequence[paths.Path]]]
 
+    def answer(self) -> list[str]:
+        """The fastest way on each system."""
+        return [_fastest(machine, found) for machine, found in self.routes if found]
+
     def records(self) -> Iterator[Route]:
         """One for each path."""
         yield from (_route(machine, path) for machine, found in self.routes for path in found)
@@ -79,12 +107,30 @@ class Costed:
     """What a collective costs, on every system asked for and with every generation of the library."""
 
     plans: Sequence[CollectivePlan]
-    transport: Transport
     sizes: Sequence[int]
+
+    def answer(self) -> list[str]:
+        """What each collective takes, with what nine of ten times are within; of several systems, over the fastest."""
+        names = dict.fromkeys(plan.collective for plan in self.plans)
+        return [self._of([plan for plan in self.plans if plan.collective == name]) for name in names]
+
+    def _of(self, plans: Sequence[CollectivePlan]) -> str:
+        size_bytes = self.sizes[-1]
+        ranked = sorted(plans, key=lambda plan: plan.cost(size_bytes).time_s)
+        best, worst = ranked[0], ranked[-1]
+        cost = best.cost(size_bytes)
+        what = f"{best.collective} of {size_text(size_bytes)} over {_place_of(best, plans)}"
+        sentence = f"Predicted: {what} takes {_collective_time(best, size_bytes)}"
+        if len(plans) == 1:
+            bus = f"{cost.busbw_Bps / 1e9:.3g} GB/s bus bandwidth"
+            return f"{sentence}, {bus}, limited by {cost.limiting_link}."
+        longer = worst.cost(size_bytes).time_s / cost.time_s
+        others = f"; over {_place_of(worst, plans)} {_collective_time(worst, size_bytes)}, {longer:.3g} times as long"
+        return f"{sentence}{others}."
 
     def records(self) -> Iterator[CollectiveCost]:
         """One for each plan and size."""
-        yield from (_cost(plan, self.transport, size_bytes) for plan in self.plans for size_bytes in self.sizes)
+        yield from (_cost(plan, size_bytes) for plan in self.plans for size_bytes in self.sizes)
 
 
 @dataclass(frozen=True)
@@ -97,6 +143,15 @@ class Ranked:
     size_bytes: int
     choices: Sequence[GpuSubset]
 
+    def answer(self) -> list[str]:
+        """The best choice, beside the worst."""
+        best, worst = self.choices[0], self.choices[-1]
+        bus = f"{best.busbw_Bps / 1e9:.3g} GB/s"
+        what = f"{self.collective} of {size_text(self.size_bytes)} with {self.library}"
+        gpus = " ".join(map(str, best.devices))
+        others = f"; the worst of {len(self.choices)} choices {worst.busbw_Bps / 1e9:.3g}"
+        return [f"Predicted: on {self.machine.name} GPUs {gpus} reach {bus} bus bandwidth ({what}){others}."]
+
     def records(self) -> Iterator[GpuChoice]:
         """One for each choice."""
         many = len(self.choices) > MANY
@@ -108,6 +163,45 @@ class Ranked:
 
 
 Answer = Listed | Described | Paired | Routed | Costed | Ranked
+
+
+def described(system: System, transport: Transport) -> str:
+    """What copies and an all-reduce reach on a system, in a sentence."""
+    count = len(system.gpus)
+    first = f"{system.name}: {system.about}."
+    if not 2 <= count <= ALL_PAIRS_GPUS or len({gpu.part_name for gpu in system.gpus}) > 1:
+        return first
+    way: Transport = "auto" if transport == "peer" else transport
+    rates = sorted(paths.copy_path(system, a, b, way).bandwidth_Bps for a, b in combinations(range(count), 2))
+    slow, fast = (f"{rate / 1e9:.3g}" for rate in (rates[0], rates[-1]))
+    copies = f"Copies between two {system.unit}s reach {fast} GB/s" + f", at worst {slow}" * (slow != fast)
+    try:
+        cost = plan.plan(system, "allreduce", range(count), transport=transport).cost(ALLREDUCED_BYTES)
+    except ConfigError:  # a rate that its file does not know
+        return f"{first} {copies}."
+    bus = f"{cost.busbw_Bps / 1e9:.3g} GB/s bus bandwidth, limited by {cost.limiting_link}"
+    return f"{first} {copies}; an all-reduce of {size_text(ALLREDUCED_BYTES)} over all {count} reaches {bus}."
+
+
+def _place_of(plan: CollectivePlan, plans: Sequence[CollectivePlan]) -> str:
+    library = f" with {plan.library}" if len({each.library for each in plans}) > 1 else ""
+    return f"{len(plan.devices)} {plan.system.unit}s of {plan.system.name}{library}"
+
+
+def _collective_time(plan: CollectivePlan, size_bytes: int) -> str:
+    time_s, error = plan.cost(size_bytes).time_s, error_of(plan, size_bytes)
+    unit, factor = ("us", 1e6) if time_s < 1e-3 else ("ms", 1e3)
+    if not error.points:
+        return f"{time_s * factor:.3g} {unit} (how far off is not known)"
+    value, low, high = to_interval(*(time_s * factor * exp(sign * error.q90) for sign in (0, -1, 1)))
+    return f"{value} {unit} ({low} to {high})"
+
+
+def _fastest(machine: System, found: Sequence[paths.Path]) -> str:
+    best = max(found, key=lambda path: path.bandwidth_Bps)
+    ends = f"GPU {best.source} to GPU {best.target}"
+    more = f"; {len(found) - 1} other way{'s' * (len(found) != 2)}" * (len(found) > 1)
+    return f"{machine.name}: from {ends} {best.bandwidth_Bps / 1e9:.3g} GB/s, limited by {best.limit}{more}."
 
 
 def links_of(machine: System, transport: Transport) -> SystemLinks:
@@ -170,7 +264,7 @@ def _route(machine: System, path: paths.Path) -> Route:
     )
 
 
-def _cost(plan: CollectivePlan, transport: Transport, size_bytes: int) -> CollectiveCost:
+def _cost(plan: CollectivePlan, size_bytes: int) -> CollectiveCost:
     cost, error = plan.cost(size_bytes), error_of(plan, size_bytes)
     rings = drawings.rings_of(plan, cost)
     return CollectiveCost(
@@ -178,7 +272,7 @@ def _cost(plan: CollectivePlan, transport: Transport, size_bytes: int) -> Collec
         collective=plan.collective,
         devices=list(plan.devices),
         library=plan.library,
-        transport=transport,
+        transport=plan.transport,
         size_bytes=size_bytes,
         time_s=cost.time_s,
         algbw_Bps=cost.algbw_Bps,

@@ -11,7 +11,7 @@ import msgspec
 
 from resnetx import progress
 from resnetx.api.obstacles import obstacle_to, obstacle_to_launch
-from resnetx.api.runs import announce, machine_name, note_copies, run_file
+from resnetx.api.runs import announce, fed, machine_name, note_copies, note_fed, run_file
 from resnetx.api.sweep import one_for_all, requests_of, run_planned, skip
 from resnetx.choices import NoExchange
 from resnetx.compose import asked, compose, points_of
@@ -139,7 +139,8 @@ def traces_of(settings: Mapping[str, object]) -> AskedTraces:
     for key in given:
         if key in OF_IMPORTS:
             raise ConfigError(f"{key}={given[key]}: only describes an imported file; add --import and the file")
-    _, points = points_of(given)
+    read = fed(given)
+    _, points = points_of(read)
     trees = [compose(point) for point in points]
     run, iterations = one_for_all(trees), _iterations([tree["iterations"] for tree in trees])
     folder = Path(run.results) / machine_name(run.launch) / "trace"
@@ -148,6 +149,7 @@ def traces_of(settings: Mapping[str, object]) -> AskedTraces:
         check(point)
         for request in (*layered(point, iterations), *together(point, iterations)):
             requests[request.key] = request
+    note_fed(given, read)
     return AskedTraces([_planned(each, run, folder) for each in requests.values()], run, folder)
 
 

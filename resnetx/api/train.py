@@ -9,7 +9,7 @@ import msgspec
 from resnetx import progress
 from resnetx.api import runs
 from resnetx.api.obstacles import obstacle_to, obstacle_to_launch
-from resnetx.api.runs import Kept, announce, check_file, note_copies, run_file, run_folder
+from resnetx.api.runs import Kept, announce, check_file, fed, note_copies, note_fed, run_file, run_folder
 from resnetx.choices import NoExchange
 from resnetx.compose import asked, compose, one_point
 from resnetx.config import check, request_from, run_settings_from
@@ -63,7 +63,8 @@ def execute(run_file: keywords.Text | None, settings: Mapping[str, object]) -> K
 
 def asked_run(path: Path | None, settings: Mapping[str, object]) -> tuple[RunFile, Path]:
     """The run that is asked for, and the results folder."""
-    task, results = task_of(path, asked("train", settings))
+    given = asked("train", settings)
+    task, results = task_of(path, given)
     if path is not None and task.launch is not None:  # which names programs and images, and may be by anybody
         raise ConfigError(
             f"{path}: was started with launcher={task.launch.launcher}, which a run file does not repeat; give its "
@@ -84,7 +85,9 @@ def task_of(path: Path | None, given: Point, gpus: int | None = None) -> tuple[R
             raise ConfigError(f"{next(written(given))}: a run file is complete; edit it, or give settings without it")
         return read_task(path, RunFile), Path("results")
     by_torchrun = {} if gpus is None else {"gpus": gpus}
-    tree = compose(one_point({**VERBS["train"].own, **by_torchrun, **given}, "`resnetx sweep` runs several"))
+    one = one_point({**VERBS["train"].own, **by_torchrun, **given}, "`resnetx sweep` runs several")
+    read = one if gpus is not None else runs.fed(one)
+    tree = compose(read)
     from resnetx.measure.machine.visible_gpus import gpus_here
 
     # Who share the cores of a node: the ranks that torchrun has started, or else one for each GPU.
@@ -94,6 +97,7 @@ def task_of(path: Path | None, given: Point, gpus: int | None = None) -> tuple[R
     check(request)
     run_settings = run_settings_from(tree)
     check_known_code(run_settings.dirty)
+    runs.note_fed(one, read)
     return runs.run_file(request, run_settings, None), Path(run_settings.results)
 
 
@@ -132,10 +136,12 @@ def what(request: Request) -> str:
 
 
 def _task(settings: Mapping[str, object]) -> tuple[RunFile, Path]:
-    point = one_point(asked("verify", settings), "`resnetx verify` compares one")
+    given = asked("verify", settings)
+    point = one_point(given, "`resnetx verify` compares one")
+    read = fed(point)
     own = VERBS["verify"].own
     defaults = {key: value for key, value in own.items() if key != "gpus" or "devices" not in point}
-    tree = compose({**defaults, **point, "measure": "equality"})
+    tree = compose({**defaults, **read, "measure": "equality"})
     request = request_from(tree)
     check(request)
     if request.gpus == 1:
@@ -147,4 +153,5 @@ def _task(settings: Mapping[str, object]) -> tuple[RunFile, Path]:
         )
     run_settings = run_settings_from(tree)
     check_known_code(run_settings.dirty)
+    note_fed(point, read)
     return run_file(request, run_settings, None), Path(run_settings.results)

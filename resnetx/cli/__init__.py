@@ -14,14 +14,16 @@ import signal
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NoReturn
 
 from resnetx import __version__
 from resnetx.cli.help import VerbHelp, overview
+from resnetx.cli.typed import OVERRIDE, as_settings, is_system, names_as_settings, settings_in, words_inside
 from resnetx.errors import ConfigError
 from resnetx.settings.files import CONFIGS, names, path_at_home, searching
-from resnetx.settings.verbs import CFG, INSTEAD, VERBS, WITHOUT_JSON, reads, refuse_unread
+from resnetx.settings.verbs import CFG, INSTEAD, QUIET, VERBS, WITHOUT_JSON, reads, refuse_unread
 from resnetx.settings.words import key_of
 
 if TYPE_CHECKING:
@@ -29,8 +31,6 @@ if TYPE_CHECKING:
 
 CONFIG_DIR = "folder with your own models, inputs, strategies or trackers (FOLDER/model/NAME.yaml)"
 SEARCH_PATH = "hydra.searchpath"  # Hydra's own setting for the same
-# A setting, or Hydra's way to remove one, but not ~/x and ~user/x. A path that looks like a setting is written ./a=b.
-OVERRIDE = re.compile(r"[+~]*[A-Za-z_][\w.@]*=|~(?![\w.-]*/)")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -137,6 +137,8 @@ def _run(words: list[str]) -> int:
         import argcomplete
 
         argcomplete.autocomplete(parser, always_complete_options=False)
+    if "_ARGCOMPLETE" not in os.environ:
+        words = as_settings(words)
     options, rest = parser.parse_known_args(words)
     if options.shell_completion is not None:
         from resnetx.cli.completion import script
@@ -167,16 +169,13 @@ def _verb(name: str, options: argparse.Namespace, words: list[str]) -> int:
     """One verb with its words: settings (key=value) and paths. Settings that it does not read are rejected first."""
     overrides = [word for word in words if OVERRIDE.match(word)]
     paths = [word for word in words if not OVERRIDE.match(word)]
-    _refuse_words(name, paths, words)
     _refuse_flags(options)
-    if VERBS[name].names_systems and (systems := [path for path in paths if is_system(path)]):
-        if any(key_of(word) == "systems" for word in overrides):
-            raise ConfigError(f"{systems[0]}: systems= is given, too; write all of them there, systems=A,B")
-        paths = [path for path in paths if path not in systems]
-        overrides.append(f"systems={','.join(systems)}")
+    folders = list(getattr(options, "config_dir", None) or [])
+    with searching(folders):
+        paths, overrides = names_as_settings(name, paths, overrides)
+    _refuse_words(name, paths, words)
     if name == "topology":  # whose paths are names, too
         paths = [each for path in paths for each in (path.split(",") if is_system(path) else [path])]
-    folders = list(getattr(options, "config_dir", None) or [])
     if VERBS[name].has_choices:
         folders += [folder for word in overrides if key_of(word) == SEARCH_PATH for folder in _searched(word)]
         overrides = [word for word in overrides if key_of(word) != SEARCH_PATH]
@@ -192,7 +191,8 @@ def _act(name: str, options: argparse.Namespace, paths: list[Path], asked: "Poin
     from resnetx.cli import show
 
     show.begin(options)
-    with progress.reporting_to(show.Terminal()):
+    quiet = getattr(options, "quiet", False)
+    with nullcontext() if quiet else progress.reporting_to(show.Terminal()):
         if getattr(options, CFG, None) is not None:
             from resnetx.cli.completion import show_configuration
 
@@ -213,34 +213,25 @@ def _refuse_words(verb: str, others: Sequence[str], words: Sequence[str]) -> Non
             continue
         if word in ("-m", "--multirun"):
             raise ConfigError(f"{word}: not supported; use `resnetx sweep` with lists: gpus=1,2,4,8")
-        if word.startswith("--") and (setting := _as_setting(verb, word, words)):
+        if word.startswith("--") and (setting := _as_setting(verb, word)):
             raise ConfigError(f"{word}: settings are written without dashes, with =: write {setting}")
         if word.startswith("-"):
             flags = [*VERBS[verb].flags, *["config-dir"] * VERBS[verb].has_choices, "help"]
             known = ", ".join(f"--{flag}" for flag in flags)
             raise ConfigError(f"{word}: `resnetx {verb}` has no such flag; it has {known}")
-        torn = word.startswith(",") or before.endswith(",") or before.count("[") > before.count("]")
-        if torn and OVERRIDE.match(before):
-            raise ConfigError(f"{before} {word}: write a list as one word, without blanks: {key_of(before)}=A,B")
         if word.startswith("=") or (OVERRIDE.fullmatch(before) and before.endswith("=")):
             key = before.rstrip("=") or "key"
             raise ConfigError(f"{before} {word}: write a setting without spaces: {key}=VALUE".strip())
     if verb == "lab" and (inside := next((word for word in others if word in VERBS), None)):
         raise ConfigError(f"{inside}: put -- before it: resnetx lab systems=gx8 -- {inside} ...")
-    if others and not VERBS[verb].paths and not (VERBS[verb].names_systems and all(map(is_system, others))):
+    if others and not VERBS[verb].paths:
         raise ConfigError(f"{others[0]}: `resnetx {verb}` takes no path; settings are written key=value")
 
 
-def _as_setting(verb: str, flag: str, words: Sequence[str]) -> str:
-    """A flag as the setting that is meant, `systems=gx8` of `--systems gx8`; "" where the verb reads none such."""
-    name, given, value = flag.lstrip("-").partition("=")
-    key = name.replace("-", "_")
-    if not reads(VERBS[verb].settings, key) or key not in names():
-        return ""
-    if not given:
-        place = words.index(flag) + 1
-        value = words[place] if place < len(words) and not OVERRIDE.match(words[place]) else "VALUE"
-    return f"{key}={value}"
+def _as_setting(verb: str, flag: str) -> str:
+    """A flag without a value as the setting that is meant, `gpus=VALUE` of `--gpus`; "" where the verb reads none."""
+    key = flag.lstrip("-").replace("-", "_")
+    return f"{key}=VALUE" if reads(VERBS[verb].settings, key) and key in names() else ""
 
 
 def _refuse_flags(options: argparse.Namespace) -> None:
@@ -265,16 +256,15 @@ def _parser(everything: bool = False) -> argparse.ArgumentParser:
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", title="verbs")
     for name, verb in VERBS.items():
         usage = f"resnetx {name} {f'[{verb.paths}] ' if verb.paths else ''}[--flag ...] [key=value ...]"
-        about = f"resnetx {name}: {verb.about}."
-        own = verbs.add_parser(
-            name, help=verb.about, description=about, usage=usage, add_help=False, allow_abbrev=False
-        )
+        own = verbs.add_parser(name, help=verb.about, usage=usage, add_help=False, allow_abbrev=False)
         own.add_argument("-h", "--help", action=VerbHelp, verb=name, everything=everything)
         for flag, meaning in verb.flags.items():
             if flag == CFG:
                 own.add_argument("--cfg", "-c", metavar="job", help=meaning)
             else:
                 own.add_argument(f"--{flag}", action="store_true", help=meaning)
+        if "json" in verb.flags:
+            own.add_argument("--quiet", "-q", action="store_true", help=QUIET)
         if verb.has_choices:
             own.add_argument("--config-dir", "-cd", action="append", type=Path, metavar="FOLDER", help=CONFIG_DIR)
         taken = own.add_argument("words", nargs="*", help=argparse.SUPPRESS)
@@ -300,43 +290,3 @@ class _Parser(argparse.ArgumentParser):
             hint = f"did you mean {near[0]}?" if near else f"the verbs are {', '.join(VERBS)}"
             raise ConfigError(f"{found[1]}: no such verb; {hint}")
         raise ConfigError(message)
-
-
-# What can be done with the words of a command line before Hydra is loaded, whose grammar takes 0.1 s to import.
-
-
-def is_system(word: str) -> bool:
-    """Whether a word that could be a path is the name of a system that comes with resnetx, or several: "gx8,dgx2"."""
-    return not Path(word).exists() and all(map(_is_named, word.split(",")))
-
-
-def _is_named(name: str) -> bool:
-    return "/" not in name and (CONFIGS / "system" / f"{name}.yaml").is_file()
-
-
-def settings_in(words: list[str], verb: str | None = None) -> "Point":
-    """The settings of these words of a verb, by name; Hydra is loaded if there are any."""
-    if not words:
-        return {}
-    from resnetx.cli.words import settings_of
-
-    return settings_of(words, verb)
-
-
-# `resnetx lab SETTINGS -- VERB WORDS`: the words of VERB, with the settings of the lab as settings of its own.
-
-
-def words_inside(words: list[str]) -> list[str]:
-    """The command line that runs in the lab; `words` begin with "lab" and have "--" among them."""
-    from resnetx.api.lab import INSIDE, settings_inside
-    from resnetx.settings.words import written
-
-    place = words.index("--")
-    own, inside = words[1:place], words[place + 1 :]
-    if not inside or inside[0] not in INSIDE:
-        raise ConfigError(f"{(inside or ['--'])[0]}: expected a verb that runs in the lab: {', '.join(INSIDE)}")
-    own = [f"systems={word}" if is_system(word) else word for word in own]
-    for word in own:
-        if "=" not in word or word.startswith("-"):
-            raise ConfigError(f"{word}: the lab has settings (systems=, scale=, transport=); others go behind --")
-    return [*inside, *written(settings_inside(settings_in(own, "lab")))]

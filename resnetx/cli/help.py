@@ -4,16 +4,15 @@ import argparse
 import sys
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
-from resnetx.cli.table_layout import beside, width_of
+from resnetx.cli.table_layout import beside, width_of, wrapped
 from resnetx.settings import words as types
 from resnetx.settings.files import Line, choices, searching, settings
 from resnetx.settings.verbs import VERBS, reads
 from resnetx.settings.words import written
 
-COLUMN = 30  # where the meaning of a setting begins
+COLUMN, SHORT = 30, 20  # where the meaning of a setting begins, of all of them and of common ones
 
 
 class VerbHelp(argparse.Action):
@@ -25,11 +24,7 @@ class VerbHelp(argparse.Action):
 
     def __call__(self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, *_: Any) -> None:
         verb, width = VERBS[self._verb], width_of(sys.stdout)
-        about, options, flags = parser.format_help().partition("\noptions:\n")
-        commands = [(f"{verb.name} {words}".rstrip(), told) for words, told in verb.examples]
-        print("\n".join([about, *_examples(commands, width), options.rstrip("\n"), flags.rstrip("\n")]))
-        folders: list[Path] = getattr(namespace, "config_dir", None) or []
-        with searching(folders):
+        with searching(getattr(namespace, "config_dir", None) or []):
             defaults = dict(word.split("=", 1) for word in written(verb.own))
             own = [
                 setting._replace(default=defaults.get(setting.name, setting.default))
@@ -37,11 +32,19 @@ class VerbHelp(argparse.Action):
                 if reads(verb.settings, setting.name)
             ]
         shown = own if self._everything else _common(own, verb.common.split())
+        print(wrapped(f"{verb.about[0].upper()}{verb.about[1:]}.", width))
+        print()
+        print("\n".join(_examples([(f"{verb.name} {words}".rstrip(), told) for words, told in verb.examples], width)))
+        if self._everything:
+            print(f"\n{parser.format_help().rstrip()}")
         if shown:
-            print("\nsettings, their defaults, meanings and [types]:\n")
-            print("\n".join(_lines(self._verb, shown, width)))
-        if more := len({setting.name for setting in own} - {setting.name for setting in shown}):
-            print(f"\n{more} more: resnetx {self._verb} --help --all")
+            print()
+            print("\n".join(_lines(self._verb, shown, width, self._everything)))
+        if not self._everything:
+            more = len({setting.name for setting in own} - {setting.name for setting in shown})
+            flags = " ".join(["-q", *(f"--{flag}" for flag in verb.flags)] if "json" in verb.flags else verb.flags)
+            print(f"\nflags: {flags}" if flags else "")
+            print(f"{f'{more} more settings' if more else 'flags in full'}: resnetx {self._verb} --help --all")
         parser.exit()
 
 
@@ -70,20 +73,22 @@ def overview() -> str:
     for verb in VERBS.values():
         groups[verb.group].append(verb.name)
     first = [(f"{name} {VERBS[name].examples[0][0]}", VERBS[name].examples[0][1]) for name in FIRST]
-    verbs = [f"{title:<9} {'  '.join(groups[title])}" for title in groups]
-    return "\n".join([ABOUT, "", *_examples(first, 80), "", *sorted(verbs), "", *MORE])
+    verbs = [f"{title:<9} {'  '.join(groups[title])}" for title in GROUPS_OF_VERBS]
+    return "\n".join([ABOUT, "", *_examples(first, 80), "", *verbs, "", *MORE])
 
 
 FIRST = ("predict", "sweep", "compare")  # whose first examples stand first
+GROUPS_OF_VERBS = ("measure", "predict", "look", "set up")
 ABOUT = "How does deep-learning training scale on this machine's GPU interconnect, and on\nthat one's?"
 MORE = (
-    "resnetx VERB --help: what it does, examples, settings (key=value).   --version",
-    "--shell-completion install=SHELL (-sc): the completion script of bash, zsh or fish",
+    "resnetx VERB --help: examples, settings (key=value). Every verb: -q --json --all",
+    "--version   --shell-completion install=SHELL (-sc): for bash, zsh or fish",
 )
 
 
-def _lines(verb: str, own: Sequence[Line], width: int | None) -> Iterator[str]:
-    """A setting with its default, meaning and type; of settings of a group also the choices that have them."""
+def _lines(verb: str, own: Sequence[Line], width: int | None, everything: bool) -> Iterator[str]:
+    """A setting with its default and meaning, with `everything` in full, and with its type; of settings of a group
+    also the choices that have them."""
     by_name: dict[str, list[Line]] = defaultdict(list)
     for setting in own:
         by_name[setting.name].append(setting)
@@ -94,13 +99,17 @@ def _lines(verb: str, own: Sequence[Line], width: int | None) -> Iterator[str]:
         having = [each.of for each in (first, *others)]
         common = not first.of or set(having) == set(choices(group))
         having_it = "" if common else f"({', '.join(having)})"
-        kind = types.words(verb, name)
+        kind = types.words(verb, name) if everything else ""
+        if not everything:  # as far as one has to know it to begin
+            told, default = first.about.partition("; ")[0], first.default if first.default not in ("null", "[]") else ""
+            yield from _entry(f"{name}={default}", told, width, SHORT)
+            continue
         about = " ".join(filter(None, [first.about, having_it, f"[{kind.strip()}]" if kind else ""]))
         yield from _entry("  " * (1 + (bool(first.of) and group in by_name)) + f"{name}={first.default}", about, width)
 
 
-def _entry(name: str, about: str, width: int | None) -> Iterator[str]:
-    if len(name) >= COLUMN and about:
+def _entry(name: str, about: str, width: int | None, column: int = COLUMN) -> Iterator[str]:
+    if len(name) >= column and about:
         yield name
         name = ""
-    yield beside(name, about, COLUMN, width)
+    yield beside(name, about, column, width)

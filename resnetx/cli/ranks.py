@@ -15,7 +15,7 @@ from typing import Generic
 from resnetx.api.obstacles import obstacle_to
 from resnetx.api.runs import check_file, note_copies, run_folder
 from resnetx.api.train import task_of
-from resnetx.cli import settings_in
+from resnetx.cli.typed import settings_in
 from resnetx.compose import asked
 from resnetx.config import check
 from resnetx.errors import ConfigError

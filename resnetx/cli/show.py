@@ -3,9 +3,10 @@
 The verbs' own screens are in the modules `show_*`, all made of what is here.
 """
 
+import os
 import re
 from argparse import Namespace
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -23,11 +24,12 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 from rich.segment import Segment
-from rich.table import Column
+from rich.table import Column as ProgressCell
 from rich.text import Text
 
 from resnetx.cli.table_layout import beside, lay_out, width_of, wrapped
 from resnetx.progress import Counter
+from resnetx.table import ALWAYS, ONLY_WITH_ALL, Column
 from resnetx.visible import UNSHOWN, on_one_line, visible
 
 # The console for all output that is not JSON: it shows control characters instead of executing them.
@@ -40,7 +42,9 @@ class Console(_RichConsole):
     """rich's console without markup; a closed pipe is not an error (`cli` then exits silently)."""
 
     def __init__(self, **more: Any) -> None:
-        super().__init__(highlight=False, markup=False, **more)
+        # COLUMNS=0 is no limit (`prose`); rich would print nothing in so many.
+        environment = {name: value for name, value in os.environ.items() if (name, value) != ("COLUMNS", "0")}
+        super().__init__(highlight=False, markup=False, _environ=environment, **more)
 
     def on_broken_pipe(self) -> None:
         raise BrokenPipeError
@@ -65,14 +69,39 @@ err = Console(stderr=True)
 @dataclass
 class _Screen:
     everything: bool = False  # the flag --all
+    quiet: bool = False  # the flag -q
 
 
 _screen = _Screen()
 
 
 def begin(options: Namespace) -> None:
-    """Takes the flag --all from a command line, for what is shown from here on; a verb without it shows what fits."""
+    """Takes the flags --all and -q from a command line, for what is shown from here on."""
     _screen.everything = getattr(options, "all", False)
+    _screen.quiet = getattr(options, "quiet", False)
+
+
+def conclude(
+    options: Namespace,
+    answer: Sequence[str],
+    records: Callable[[], Iterable[Any]],
+    screen: Callable[[], None],
+    failed: bool = False,
+) -> None:
+    """Shows what a verb answers: in sentences and then its screen; with -q the first sentence, with --json records.
+
+    `failed`: there is no answer, and the sentence that says so goes to standard error.
+    """
+    sentences = list(filter(None, answer))
+    if options.json:
+        json_lines(records(), " ".join(sentences))
+        return
+    if sentences:
+        say(" ".join(sentences[:1] if _screen.quiet else sentences), err if failed else out)
+    if not _screen.quiet:
+        if sentences and not failed:
+            say()
+        screen()
 
 
 def everything() -> bool:
@@ -118,10 +147,17 @@ def entries(found: Iterable[tuple[str, str]], indent: int = 0) -> None:
         out.print(beside(name, text, at, _width(out)), soft_wrap=True)
 
 
-def json_lines(objects: Iterable[Any]) -> None:
-    """Prints each object as one line of JSON; what a terminal would obey is escaped as JSON does it."""
+def json_lines(objects: Iterable[Any], answer: str = "") -> None:
+    """Prints each object as one line of JSON, with `answer` before its fields if there is one.
+
+    What a terminal would obey is escaped as JSON does it.
+    """
+    said = f'{{"answer":{msgspec.json.encode(answer).decode()}' if answer else ""
     for item in objects:
-        print(UNSHOWN.sub(lambda match: f"\\u{ord(match[0]):04x}", msgspec.json.encode(item).decode()))
+        text = msgspec.json.encode(item).decode()
+        if said:
+            text = f"{said}{',' * (text != '{}')}{text[1:]}"
+        print(UNSHOWN.sub(lambda match: f"\\u{ord(match[0]):04x}", text))
 
 
 # ---- tables ---------------------------------------------------------------------------------------------------------
@@ -142,15 +178,65 @@ def table(
     tables(columns, {title: list(rows)}, note, least)
 
 
+ROWS = 12  # of a table; of more, those at both ends
+
+
+def listing(
+    columns: Sequence[Column[T]],
+    rows: Sequence[T],
+    title: str = "",
+    note: str = "",
+    rank: Callable[[T], float] | None = None,
+    by: str = "",
+    every: bool = False,
+) -> None:
+    """Prints rows in the columns of their kind; of more than 12 those at both ends, by `rank` if there is one.
+
+    A column that says the same in all rows becomes a clause, and legends are those of columns that are shown. `every`:
+    all rows are shown, as of what is no measurement.
+    """
+    shown_columns = [column for column in columns if _screen.everything or column.importance > ONLY_WITH_ALL]
+    shown = rows
+    if len(rows) > ROWS and not every and not _screen.everything:
+        ordered = sorted(rows, key=rank) if rank else rows
+        shown = [*ordered[: ROWS // 2], *ordered[-ROWS // 2 :]]
+        note = " ".join(
+            filter(None, [note, f"{ROWS} of {len(rows):,}, {by or 'the first and the last'}: --all has each."])
+        )
+    least = sorted(
+        (column for column in shown_columns if column.importance < ALWAYS), key=lambda column: column.importance
+    )
+    cells = [[column.cell(row) for column in shown_columns] for row in shown]
+    filled = [column for place, column in enumerate(shown_columns) if any(row[place] for row in cells)]
+    legend = [f"{column.heading.lstrip('>~')}: {column.help}" for column in filled if column.help]
+    telling = {place for row in cells for place, cell in enumerate(row) if cell != cells[0][place]}
+    if len(cells) > 2 and len(telling) == 1 < len(filled) - 1:  # a column of names, and nothing to tell of each
+        names = [column.heading.lstrip(">~") for column in shown_columns]
+        same = [f"{names[place]} {cell}" for place, cell in enumerate(cells[0]) if cell and place not in telling]
+        say(" ".join(filter(None, [f"In all {len(cells)} rows: {', '.join(same)}.", *legend, note])))
+        return
+    tables(
+        [column.heading for column in shown_columns],
+        {title: cells},
+        [" ".join([*legend, note]).strip()],
+        [column.heading.lstrip(">~") for column in least],
+        differing=True,
+    )
+
+
 def tables(
     columns: Sequence[str],
     found: Mapping[str, Sequence[Sequence[str]]],
     note: str | Sequence[str] = "",
     least: Sequence[str] = (),
+    differing: bool = False,
 ) -> None:
-    """Prints tables with the same columns, each under its title, and a note or several below them all."""
+    """Prints tables with the same columns, each under its title, and a note or several below them all.
+
+    `differing`: a column that says the same in all rows is none, whatever room there is.
+    """
     shown = {title: [list(map(on_one_line, row)) for row in rows] for title, rows in found.items()}
-    laid = lay_out(columns, shown, _width(out), least, whole=_screen.everything)
+    laid = lay_out(columns, shown, _width(out), least, whole=_screen.everything, differing=differing)
     for place, title in enumerate(shown):
         if place:
             say()
@@ -196,7 +282,7 @@ def progress(what: str, total: int, where: object = "") -> Iterator[Counter]:
     """A progress bar with the remaining time, on standard error; `what`: a few words, `where`: a path."""
     bar = _Progress(
         TextColumn("{task.description}"),
-        BarColumn(None, table_column=Column(max_width=40)),
+        BarColumn(None, table_column=ProgressCell(max_width=40)),
         MofNCompleteColumn(table_column=_whole()),
         TimeElapsedColumn(table_column=_whole()),
         TextColumn("left"),
@@ -222,9 +308,9 @@ def waiting(what: str, where: object = "") -> Iterator[None]:
         yield
 
 
-def _whole() -> Column:
+def _whole() -> ProgressCell:
     """A column that keeps its width where others give way."""
-    return Column(no_wrap=True)
+    return ProgressCell(no_wrap=True)
 
 
 def _short(description: str) -> str:

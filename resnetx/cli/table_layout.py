@@ -49,12 +49,14 @@ def lay_out(
     width: int | None = None,
     least: Sequence[str] = (),
     whole: bool = False,
+    differing: bool = False,
 ) -> TableLayout:
     """Tables (title -> rows) of which the columns stand below each other, in a width; None: there is no limit.
 
     A heading that starts with ">" is that of a right-aligned column, one with "~" that of prose, which is the last one.
     `least`: headings of columns that may be left out, the least important one first; columns of the same heading go
-    together. `whole`: none is left out, and lines may be wider. A column without any cell is no column.
+    together. `whole`: none is left out, and lines may be wider. `differing`: a column that says the same in all rows
+    has no place even where there is room. A column without any cell is no column.
     """
     headings = [column.lstrip(">~") for column in columns]
     rows = [row for table in tables.values() for row in table]
@@ -66,7 +68,7 @@ def lay_out(
     if prose is not None:
         widths[prose] = min(widths[prose], _PROSE)
     room = None if whole else width
-    places, alike = _differing(filled, rows, widths, room)
+    places, alike = _differing(filled, rows, widths, 0 if differing and not whole else room)
     kept = _fitting(places, headings, widths, room, least)
 
     def line(chosen: Sequence[int], cells: Sequence[str]) -> str:
@@ -146,22 +148,23 @@ def _leading(places: Sequence[int], widths: Sequence[int], width: int | None) ->
 # Prose laid out as lines of a terminal: broken between words, never inside one and never inside `back-ticks`, so that
 # what a reader copies (a path, a command) stays in one piece. A number stays with its unit.
 #
-# A width of None has no limit. It is that of a file or a pipe: a program reads whole sentences, whatever the terminal
-# that started it.
+# Where there is no terminal there are 80 columns, so that a pipe and a log read as a terminal does. COLUMNS=N sets
+# another number, COLUMNS=0 no limit: a width of None, in which every sentence and row is a line.
 
 WIDEST = 100  # columns: longer lines are hard to read, however wide the terminal is
+PIPE = 80  # columns of what is no terminal
 _NO_BREAK = "\N{NO-BREAK SPACE}"
 
 
 def width_of(stream: IO[str]) -> int | None:
-    """Columns of the terminal that a stream is read on; None where it is none."""
+    """Columns for a stream: those of COLUMNS, of its terminal, or as many as a pipe has; None: there is no limit."""
+    chosen = os.environ.get("COLUMNS", "")
+    if chosen.isdecimal():
+        return int(chosen) or None
     try:
-        if not stream.isatty():
-            return None
-        chosen = os.environ.get("COLUMNS", "")
-        return int(chosen) if chosen.isdecimal() else os.get_terminal_size(stream.fileno()).columns or None
+        return (os.get_terminal_size(stream.fileno()).columns if stream.isatty() else 0) or PIPE
     except (ValueError, OSError):  # a stream that is closed, or has no file
-        return None
+        return PIPE
 
 
 def wrapped(text: str, width: int | None, indent: int = 0) -> str:

@@ -1,7 +1,8 @@
 """From the words of a command line to settings: the only module that knows Hydra, whose grammar they are in.
 
 Hydra's grammar has lists and maps in brackets, which shells take for patterns (zsh), or take apart (`{`). So they are
-also written without: `gpus=1,2,4,8`, `gpus=1..8`, `rate=32:195,64:219`, and `devices=0+1,2+3` for a list of lists.
+also written without: `gpus=1,2,4,8`, `gpus=1..8` or `1-8`, `size=1MiB..1GiB` (each twice the one before),
+`rate=32:195,64:219`, and `devices=0+1,2+3` for a list of lists.
 In a text of which a verb takes one, in paths of images and in values of `env.NAME`, a comma is a comma
 (`NCCL_ALGO=Ring,Tree`); several values of these need brackets. Hydra itself refuses a comma outside of quotes and
 brackets.
@@ -21,10 +22,11 @@ from resnetx.settings.files import at_home
 from resnetx.settings.table import PATHS, TABLE
 from resnetx.settings.words import key_of
 from resnetx.study import Point
+from resnetx.units import size, size_text
 
 MAX_BRACKETS = 10_000  # of a word: a list of as many lists of devices
 MAX_RANGE = 10_000  # numbers of a range
-_RANGE = re.compile(r"(\d{1,9})\.\.(\d{1,9})")
+_RANGE = re.compile(r"(\d{1,9})(?:\.\.|-)(\d{1,9})")
 # Of a map, by the type of its keys: numbers have numbers.
 _PAIRS = {int: re.compile(r"\d+:[+-]?[\d.]+([eE][+-]?\d+)?"), str: re.compile(r"[\w.-]+:[^:/]+")}
 
@@ -97,12 +99,9 @@ def _bracketed(word: str, verb: str | None) -> str:
     if words.takes_sets(key) and "+" in value:
         sets = ",".join(f"[{','.join(item.split('+'))}]" for item in items)
         return f"{key}=[{sets}]"
-    if words.takes_counts(key) and (found := re.fullmatch(r"(\d+)-(\d+)", value)):
-        first, last = found.groups()
-        raise ConfigError(
-            f"{word}: a list is written {key}={first},{last}, and every number between {key}={first}..{last}"
-        )
     ranged = words.takes_counts(key) and any(map(_RANGE.fullmatch, items))
+    if words.takes_sizes(key) and any(".." in item for item in items):
+        return f"{key}=[{','.join(size for item in items for size in _doubled(word, item))}]"
     if len(items) == 1 and not ranged:
         return word
     if "" in (item.strip() for item in items):
@@ -119,6 +118,22 @@ def _counted(word: str, item: str) -> str:
     if not first <= last < first + MAX_RANGE:
         raise ConfigError(f"{shortened(word)}: expected a range upwards of at most {MAX_RANGE:,} numbers, as 1..8")
     return ",".join(map(str, range(first, last + 1)))
+
+
+def _doubled(word: str, item: str) -> list[str]:
+    """The sizes of a range, each twice the one before, up to the last; an item that is none as it is."""
+    first, dots, last = item.partition("..")
+    if not dots:
+        return [item]
+    try:
+        low, high = size(first), size(last)
+    except ValueError as error:
+        raise ConfigError(f"{shortened(word)}: {error}; a range is 1MiB..1GiB") from None
+    if not 0 < low <= high:
+        raise ConfigError(f"{shortened(word)}: expected a range upwards, as 1MiB..1GiB")
+    sizes = [low << double for double in range((high // low).bit_length())]
+    texts = [size_text(each).replace(" ", "") for each in sizes]
+    return [text if size(text) == each else str(each) for each, text in zip(sizes, texts, strict=True)]
 
 
 def _with_tilde_quoted(word: str) -> str:

@@ -13,6 +13,7 @@ STAGED = "staged"  # between GPUs that are no peers, or with peer access off: th
 LOAD = "load"  # one access of an SM to the memory of another GPU, or of the host: no copy
 MOST_PLACES = 1024  # GPUs of a matrix
 MOST_BYTES = 2**40  # of a copy
+_FENCE = re.compile(r"\s*(?:`{3,}|~{3,})\w{0,20}\s*")  # of Markdown
 _NEAR = 3  # lines at most from a title to the heading of its matrix: web pages add blank ones
 
 
@@ -55,6 +56,8 @@ class ListedGpu:
     index: int
     name: str  # "NVIDIA GeForce RTX 3090"
     pci_bus_id: str  # "00000000:1b:00.0", as NVML writes it
+    host: str = ""  # "": not said
+    device: int | None = None  # its number on its host; None: `index`
 
 
 @dataclass(frozen=True)
@@ -75,7 +78,11 @@ def matrix_below(file: File, lines: Sequence[str], title: int) -> list[list[floa
     Each row comes without its number; a cell without a figure ("N/A") is NaN. [] where no matrix follows. A row that
     has not one cell for each column of the heading is an error: nobody knows which column a figure is of.
     """
-    below = ((place, words) for place in range(title + 1, len(lines)) if (words := lines[place].split()))
+    below = (
+        (place, words)
+        for place in range(title + 1, len(lines))
+        if (words := lines[place].split()) and not _FENCE.fullmatch(lines[place])
+    )
     heading, words = next(below, (len(lines), []))
     columns = _columns(words) if heading <= title + _NEAR else 0
     rows: list[list[float]] = []

@@ -236,16 +236,22 @@ def _check(file: File, matrix: DeviceMatrix) -> None:
                 raise file.error(f"{where}; expected X of a device and itself, and only there", matrix.lines[row])
 
 
-# `rocm-smi --showtopo`: which AMD GPUs are joined by XGMI, and which NUMA node each is on.
+# `rocm-smi --showtopo` or `amd-smi topology`: which AMD GPUs are joined by XGMI, and which NUMA node each is on.
 #
 # The kind of link says XGMI also of GPUs that reach each other through others, and hops are 1 then, too; the weight
 # tells them apart: 15 for one XGMI link on the way, 30 for two. How many links join a pair, it does not say.
+#
+# amd-smi, its successor, prints the same tables with other titles, by addresses, and no NUMA nodes.
 #
 # References: ROCm/rocm-systems issues 5763 and 7372 (hops and weights); rocm_smi.py of ROCm.
 
 XGMI_WEIGHT = 15  # of each XGMI link on the way (amdkfd, kfd_topology.c)
 
 _NUMA = re.compile(r"GPU\s*\[?(\d{1,4})\]?\s*:\s*\(Topology\)\s*Numa (?:Node|Affinity):\s*(-?\d{1,4})", re.IGNORECASE)
+_AMD_SMI = re.compile(r"^\s*LINK[ _]TYPE TABLE:?\s*$", re.MULTILINE)
+_TABLE = re.compile(r"^\s*([A-Z][A-Z _-]{1,40}) TABLE:?\s*$")
+_TITLES = {"WEIGHT": "Weight", "HOPS": "Hops", "LINK TYPE": "Link Type", "LINK_TYPE": "Link Type"}
+_ADDRESS = re.compile(r"\b[0-9A-Fa-f]{4}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7]\b")
 _NAME = re.compile(r"GPU\s*\[?(\d{1,4})\]?\s*:\s*Card [Ss]eries:\s*(\S.{0,80})")
 
 
@@ -258,15 +264,18 @@ class RocmTopo:
     affinity: dict[str, str]  # GPU -> "NUMA 0"
     names: dict[int, str]  # GPU -> its name, by --showproductname
     notes: tuple[str, ...]
+    program: str = "rocm-smi --showtopo"
 
 
 def recognised(text: str) -> bool:
     """Whether a text may be of rocm-smi."""
-    return bool(re.search(r"between two GPUs|ROCm System Management|\(Topology\)", text))
+    return bool(re.search(r"between two GPUs|ROCm System Management|\(Topology\)", text) or _AMD_SMI.search(text))
 
 
 def parse(file: File, text: str) -> RocmTopo:
     """The tables of a text; refuses one without that of the kinds of links."""
+    newer = bool(_AMD_SMI.search(text))
+    text = _as_rocm_smi(text) if newer else text
     tables = {name: matrix for matrix in matrices(file, text) for name in ("Weight", "Hops", "Link Type")
               if matrix.title.strip("= ").startswith(name)}  # fmt: skip
     kinds, weights = tables.get("Link Type"), tables.get("Weight")
@@ -278,11 +287,26 @@ def parse(file: File, text: str) -> RocmTopo:
     pairs = [pair for pair in combinations(kinds.gpus, 2) if _kind(file, kinds, *pair) == "XGMI"]
     least = min((weight for pair in pairs if (weight := _weight(file, weights, *pair))), default=XGMI_WEIGHT)
     direct = [pair for pair in pairs if (_weight(file, weights, *pair) or least) == least]
-    notes = ["rocm-smi does not say how many XGMI links join two GPUs"] * bool(direct)
+    notes = [f"{'amd-smi' if newer else 'rocm-smi'} does not say how many XGMI links join two GPUs"] * bool(direct)
     if weights is None:
         notes += ["without the table of weights, GPUs that reach each other through others look joined"] * bool(direct)
     names = {int(match[1]): match[2].strip() for match in map(_NAME.search, lines) if match}
-    return RocmTopo(tuple(kinds.gpus), frozenset(direct), affinity, names, tuple(notes))
+    program = "amd-smi topology" if newer else "rocm-smi --showtopo"
+    return RocmTopo(tuple(kinds.gpus), frozenset(direct), affinity, names, tuple(notes), program)
+
+
+def _as_rocm_smi(text: str) -> str:
+    """The tables of amd-smi that rocm-smi has, too, as it prints them: GPUs are numbered as their addresses stand."""
+    numbers: dict[str, str] = {}
+    lines, title = [], ""
+    for line in plain_lines(text):
+        if table := _TABLE.match(line):
+            title = _TITLES.get(table[1].strip(), "")
+            lines += ["", f"{title} between two GPUs"] * bool(title)
+        elif title:
+            named = _ADDRESS.sub(lambda found: numbers.setdefault(found[0].lower(), f"GPU{len(numbers)}"), line)
+            lines.append(re.sub(r"\bSELF\b", "0", named))
+    return "\n".join([*lines, ""])
 
 
 def _kind(file: File, matrix: DeviceMatrix, one: str, other: str) -> str:

@@ -43,6 +43,7 @@ _VERSION = re.compile(r"NCCL version (\d{1,2}\.\d{1,3}(?:\.\d{1,3})?)")
 # Lanes that NCCL makes of sysfs, in 100 Mb/s each (topo.cc, kvDictPciGen): its GB/s are lanes * rate / 80.
 _LANE = {1: 15, 2: 30, 3: 60, 4: 120, 5: 240, 6: 480}
 _LANES = (16, 8, 4, 2, 1)
+_ROUNDED_GBps = 0.051  # to one digit behind the point
 # GB/s that NCCL plans with for one NVLink, the most links of a GPU, its architecture, and the newest PCIe that it has
 # (topo.h: SM60_NVLINK_BW ..., of which Turing has Volta's; 20 of Volta to Ampere were 21 and 22 before, as logs of NCCL
 # 2.5 to 2.8 have it, and those of Hopper 20; sm_100 stands for what came after it, too).
@@ -53,7 +54,9 @@ _NVLINKS = (
     (20.0, 12, "sm_80", 4), (21.0, 12, "sm_80", 4), (22.0, 12, "sm_80", 4),
     (12.0, 4, "sm_86", 4), (18.0, 4, "sm_60", 3), (20.0, 18, "sm_90", 5),
 )  # fmt: skip
-_XGMI = ((48.0, 16, "gfx942", 5), (36.0, 16, "gfx90a", 4), (24.0, 4, "", 4))  # 24: of gfx906 and gfx908
+_XGMI = (  # of gfx906, which has two links, and of gfx908 the rate is one
+    (48.0, 16, "gfx942", 5), (36.0, 16, "gfx90a", 4), (24.0, 2, "gfx906", 4), (24.0, 6, "gfx908", 4),
+)  # fmt: skip
 # graph.h: NCCL_TOPO_CPU_ARCH_X86 ...
 _INTEL = {1: "Broadwell or older", 2: "Skylake or Cascade Lake", 3: "Sapphire Rapids", 4: "Emerald Rapids"}
 
@@ -293,11 +296,18 @@ def _node(part: _Part, per_link: float, arch: str, names: Mapping[tuple[str, int
         return [gpu]
     nets = [link for link in part.links if link["kind"] == "NET"]
     if part.type == "NIC" or nets:
-        speeds = [float(net["rate"]) * 1e9 for net in nets]
+        speeds = [_speed_GBps(net) * 1e9 for net in nets]
         label = next((name for net in nets if (name := names.get(("IB", int(net["id"], 16))))), "")
         return [PciNode("nic", address, generation, lanes, speed_Bps=sum(speeds) or None, label=label)]
     children = tuple(node for child in part.children for node in _node(child, per_link, arch, names))
     return [PciNode("bridge", address, generation, lanes, children=children)] if children else []
+
+
+def _speed_GBps(net: re.Match[str]) -> float:
+    """Of a network card: what stands last behind its name, where that is the rate that is rounded before it."""
+    rounded, exact = float(net["rate"]), (net["more"] or "").rpartition("/")[2]
+    known = float(exact) if re.fullmatch(r"\d{1,6}\.\d{1,9}", exact) else rounded
+    return known if abs(known - rounded) <= _ROUNDED_GBps else rounded
 
 
 def _pcie(rate_GBps: float) -> tuple[int | None, int | None]:

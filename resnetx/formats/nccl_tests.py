@@ -55,6 +55,7 @@ class NcclTests:
     left_out: tuple[str, ...] = ()  # lines that are no results after all, or disagree with themselves
     note: str = ""  # what was taken for the number of ranks, where the list of them says less
     wrong: str = ""  # what was wrong, and where; "": nothing that is known
+    failed: bool = False  # the test ended before its last size, as `note` says
     columns: tuple[str, ...] = ()  # type, operator and root of its rows, each once
 
 
@@ -95,6 +96,7 @@ def parse(file: File, content: bytearray, collective: str | None = None, gpus: i
         rows=tuple(row for each in found for row in each.rows),
         left_out=tuple(line for each in found for line in each.left_out),
         wrong="; ".join(filter(None, (each.wrong for each in found))),
+        failed=any(each.failed for each in found),
     )
 
 
@@ -102,12 +104,15 @@ def _without_results(file: File, content: bytearray) -> FileError:
     """What a file without results is, as far as that can be told."""
     if file.path.suffix == ".json":
         return file.error(_NO_RESULT)
-    text = logs.plain(file.decoded(content))
-    if program := named(text):
-        return file.error(f"is of {program}; expected results of nccl-tests")
+    printed_text = file.decoded(content)
+    text = logs.plain(printed_text)
     lines = text.splitlines()
     if any(_HEADS.match(line) and "busbw" in below for line, below in pairwise(lines)):
         return file.error("its rows are broken into several lines, as by a narrow terminal; expected one line for each")
+    if any(map(_HEADS.match, lines)):
+        return file.error(_NO_RESULT)
+    if other := refused(printed_text):
+        return file.error(f"{other}; expected results of nccl-tests")
     if _SEPARATED.search(text):
         return file.error("its columns have commas or semicolons between them; expected blanks, as nccl-tests prints")
     return file.error(_NO_RESULT)
@@ -242,6 +247,7 @@ def _result(file: File, table: NcclTable, collective: str | None, gpus: int | No
         left_out=(*table.left_out, *read.refused),
         note="; ".join(filter(None, (note, _of_list(table.ranks), table.failed))),
         wrong=_wrong(table, read, count or 2),
+        failed=bool(table.failed),
         columns=tuple(dict.fromkeys(_columns(row) for row in read.rows)),
     )
 
@@ -388,10 +394,11 @@ def _devices(record: BenchRecord) -> list[dict[str, Any]]:
     ]
 
 
-# Programs whose output looks like that of a bench, or is pasted as one, and is of something else: named, not read.
+# Programs whose output is given to a verb that does not read it: named, with the verb that does.
 #
-# named("RDMA_Write BW Test ...")      # "perftest (ib_write_bw, ...): from one network card to another"
+# refused("RDMA_Write BW Test ...")      # "is of perftest (ib_write_bw, ...): copies from one network card to another"
 
+_PAIRS = "copies between pairs of GPUs, which `bench --import` reads"
 _MARKS = (
     (
         r"^\s*(?:RDMA_Write|RDMA_Read|Send|Write_imm|Atomic\w*)\s+(?:Bidirectional )?(?:BW|Latency)\b.{0,40}Test"
@@ -408,9 +415,29 @@ _MARKS = (
     (r"^#\s*Intel(?:\(R\))? MPI Benchmark|^\s*#bytes\s+#repetitions\s+t", "the Intel MPI Benchmarks"),
     (r"^\[CUDA Bandwidth Test\]", "bandwidthTest of the CUDA samples: copies between one GPU and the host"),
     (r"RocmBandwidthTest Version|^\s*Inter-Device Access\s*$", "rocm-bandwidth-test"),
-    (r"^TransferBench v", "TransferBench"),
+    (r"^[= ]{0,80}TransferBench v", "TransferBench"),
+    (r"^\s*nvbandwidth Version:|^\s*SUM (?:device|host|all)_\w+_(?:ce|sm) ", f"nvbandwidth: {_PAIRS}"),
+    (r"P2P.{0,40}Bandwidth Latency Test|directional P2P=", f"p2pBandwidthLatencyTest: {_PAIRS}"),
+    (r"^(?:Uni|Bi)-(?:PCIe|NVLink)-Bandwidth\s*$", f"Tartan: {_PAIRS}"),
+    (r"^\s*#?\s*OSU \w", "the OSU micro-benchmarks, which `bench --import` reads"),
+    (
+        r"^[ \t]{0,80}#?[ \t]{0,80}size[ \t]{1,80}count[ \t]{1,80}type\b",
+        "nccl-tests: collectives, which `bench --import` reads",
+    ),
     (r"^Function\s+Best Rate MB/s\s+Avg time", "STREAM: the memory of one host"),
     (r"^\s*GPU0\s+(?:GPU1|CPU Affinity|.{0,200}NUMA Affinity)", "nvidia-smi topo -m, which `topology --import` reads"),
+    (r"^\s*Link \d{1,3}: (?:[\d.]+ GB/s|<inactive>)", "nvidia-smi nvlink -s, which `topology --import` reads"),
+    (r"^\| NVIDIA-SMI \d", "nvidia-smi: names of GPUs, not their wiring"),
+    (r"\(Topology\) |between two GPUs", "rocm-smi --showtopo, which `topology --import` reads"),
+    (r"^\s*<(?:system|graphs|topology)\b", "a topology in XML, of NCCL or lstopo, which `topology --import` reads"),
+    (
+        r"^\s*Machine\b.{0,80}\n\s*(?:Package|NUMANode|Group|HostBridge)|^\s*Package L#\d",
+        "lstopo's text, of whose forms `topology --import` reads XML (lstopo --of xml)",
+    ),
+    (r"^available: \d+ nodes? \(", "numactl: the nodes of one host"),
+    (r"^CA '\w+'\s*$|^hca_id:", "ibstat or ibv_devinfo: network cards alone"),
+    (r"^\s*-\+?-?\[[0-9a-f]{4}:[0-9a-f]{2}\]-|^[0-9a-f:]{2,10}\.\d [\w ]{1,40}: ", "lspci: devices of a host"),
+    (r"^\s*\[?\{?\s*\"?(?:schemaVersion|traceEvents)\"", "a profile of PyTorch, which `trace --import` reads"),
     (r"NCCL INFO ", "a log of NCCL (NCCL_DEBUG=INFO) without a table of nccl-tests"),
 )  # fmt: skip
 _KNOWN = tuple((re.compile(mark, re.MULTILINE), name) for mark, name in _MARKS)
@@ -419,3 +446,8 @@ _KNOWN = tuple((re.compile(mark, re.MULTILINE), name) for mark, name in _MARKS)
 def named(text: str) -> str:
     """The program that a text is of, and what that does; "" for none that is known."""
     return next((name for mark, name in _KNOWN if mark.search(text)), "")
+
+
+def refused(text: str) -> str:
+    """What a pasted text is instead, in words that go on after the name of its file; "" for none that is known."""
+    return logs.says(text) or (f"is of {program}" if (program := named(logs.plain(text))) else "")

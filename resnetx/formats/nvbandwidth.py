@@ -128,7 +128,11 @@ def _size(results: _Results, size_bytes: int | None) -> tuple[int, list[str]]:
     return BUFFER_BYTES, ["the file does not say how large copies are: 512 MiB, as the program has it"]
 
 
-_LISTED = re.compile(r"(\d{1,4}): ([^()]{1,100}) \(([0-9a-f]{1,8}):([0-9a-f]{1,2})(?::([0-9a-f]{1,2}))?\)", re.I)
+_LISTED = re.compile(
+    r"(?:Process (?P<process>\d{1,4}) \((?P<host>[^)]{1,255})\): device )?(?P<index>\d{1,4}): (?P<name>[^()]{1,100}) "
+    r"\((?P<domain>[0-9a-f]{1,8}):(?P<bus>[0-9a-f]{1,2})(?::(?P<device>[0-9a-f]{1,2}))?\)",
+    re.I,
+)  # of tests between nodes, by the processes that their matrices number
 
 
 def _listed(lines: Sequence[str]) -> list[ListedGpu]:
@@ -137,10 +141,11 @@ def _listed(lines: Sequence[str]) -> list[ListedGpu]:
 
 def _gpu(line: str) -> ListedGpu | None:
     """A GPU that a line lists."""
-    if (found := _LISTED.search(line)) is None or int(found[1]) >= MOST_PLACES:
+    found = _LISTED.search(line)
+    if found is None or (place := int(found["process"] or found["index"])) >= MOST_PLACES:
         return None
-    address = f"{found[3]:0>8}:{found[4]:0>2}:{found[5] or 0:0>2}.0".lower()
-    return ListedGpu(int(found[1]), found[2].strip(), address)
+    address = f"{found['domain']:0>8}:{found['bus']:0>2}:{found['device'] or 0:0>2}.0".lower()
+    return ListedGpu(place, found["name"].strip(), address, found["host"] or "", int(found["index"]))
 
 
 # ---- text
@@ -157,7 +162,7 @@ _SAID = {
 
 def _printed(file: File, lines: Sequence[str]) -> _Results:
     """A test for each matrix, and for each name whose matrix does not follow."""
-    results = _Results(gpus=[line for line in lines if line.lstrip().startswith("Device ")])
+    results = _Results(gpus=[line for line in lines if line.lstrip().startswith(("Device ", "Process "))])
     name, waiting = "", False  # of the test that runs, and whether its matrix is still to come
     for place, line in enumerate(lines):
         for field, pattern in _SAID.items():

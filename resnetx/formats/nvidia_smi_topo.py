@@ -35,7 +35,10 @@ MOST_LINKS = 64  # of a GPU
 
 _GPU = re.compile(r"^\s*GPU (\d{1,4}):\s*\S")
 _LINK = re.compile(r"^\s*Link (\d{1,3})\s*[:,]\s*(\S.{0,200})\Z")
-_NONE_UP = re.compile(r"^\s*NVML: Unable to retrieve NVLink information as all links are inactive", re.IGNORECASE)
+_NONE_UP = re.compile(
+    r"^\s*(?:GPU \d{1,4}: [^)]{1,300}\)\s*)?NVML: Unable to retrieve NVLink information as all links are inactive",
+    re.IGNORECASE,
+)
 _RATE = re.compile(r"(\d{1,4}(?:\.\d{1,6})?) GB/s")
 
 
@@ -59,7 +62,7 @@ def nvlink_ports(file: File, lines: Sequence[str]) -> dict[int, NvlinkPorts]:
     for number, line in enumerate(lines, 1):
         if found := _GPU.match(line):
             gpu = int(found[1])
-        elif gpu is not None and _NONE_UP.match(line):
+        if gpu is not None and _NONE_UP.match(line):
             rates.setdefault(gpu, {})
         elif link := _LINK.match(line):
             if gpu is None:
@@ -101,7 +104,7 @@ _SAME = {"SOC": "SYS", "PSB": "PIX"}  # what drivers before 2017 called them
 _WORD = re.compile(r"PIX|PXB|PHB|NODE|SYS|NV[1-9]\d{0,2}")
 _UNSAID = ("N/A", "?", "-", ".", "UNK", "X")  # X is checked against the diagonal where the matrix is read
 _AFFINITY = re.compile(r"\d{1,6}(?:-\d{1,6})?(?:,\d{1,6}(?:-\d{1,6})?)*")
-_LISTED = re.compile(r"^\s*GPU (\d{1,4}): (.{1,100}?)\s*(?:\(UUID: [^)]*\)?)?\s*\Z")
+_LISTED = re.compile(r"^\s*GPU (\d{1,4}): (.{1,100}?)\s*(?:\(UUID: [^)]*(?:\)?\s*\Z|\).{0,200}\Z)|\Z)")
 # Of plain nvidia-smi: its number, name, persistence mode or driver model, and address; a long name ends in dots.
 _IN_TABLE = re.compile(
     r"^\s*(\d{1,4})\s+(\S.{0,60}?)\s+(?:On|Off|N/A|Enabled|Disabled|WDDM|TCC|MCDM)\s+[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:"

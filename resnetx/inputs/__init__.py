@@ -1,4 +1,4 @@
-"""Input pipelines: an endless sequence of batches, from JPEG files or synthetic.
+"""Input pipelines: an endless sequence of batches, from JPEG files, from a file of tokens, or synthetic.
 
 `check` reports problems before any process is started; in each rank, `open_for` starts the pipeline. All pipelines
 implement one protocol (`Batches`), so training code does not depend on which one it has. A new pipeline is one file
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from resnetx import packages
-from resnetx.choices import Input, SyntheticInput, image_shape
+from resnetx.choices import Input, Sample, SyntheticInput, TokensInput
 from resnetx.errors import ConfigError
 from resnetx.request import Request
 
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 class Batches(Protocol):
     """An endless iterator of (images, labels).
 
-    images: float32 (N, *`choices.image_shape`) in the memory format of `Share`, labels: int64 (N,), both on the device.
+    images: float32 (N, channels, rows, columns) in the memory format of `Share`, or int64 (N, tokens) of sequences;
+    labels: int64 (N, *`choices.Sample.labels`); both on the device.
     DALI makes float16 images for `Share.half`: autocast would round them so, in one more kernel.
     A rank never sees the images of another rank in the same pass over the data, and no pass ends in a pause. An image
     file that cannot be decoded raises a `ConfigError` that names it.
@@ -48,7 +49,7 @@ class Share:
     """What the input of one rank has to deliver."""
 
     batch_size: int  # of this rank
-    image_size: int
+    sample: Sample
     classes: int
     rank: int  # global
     world_size: int
@@ -58,6 +59,11 @@ class Share:
     arrived: Callable[[], None] = nothing
     channels_last: bool = True  # the memory format of images
     half: bool = False  # whether the step rounds its images to fp16
+
+    @property
+    def image_size(self) -> int:
+        """Pixels of a side, where samples are images."""
+        return self.sample.shape[-1]
 
 
 def memory_format(channels_last: bool) -> "torch.memory_format":
@@ -72,7 +78,7 @@ def open_for(request: Request, rank: int, device: "torch.device", arrived: Calla
     return open_input(
         request.input,
         batch_size=request.share(rank),
-        image_size=request.image_size,
+        sample=request.model.sample(request.image_size),
         classes=request.model.classes,
         rank=rank,
         world_size=request.gpus,
@@ -88,7 +94,7 @@ def open_input(
     input: Input,
     *,
     batch_size: int,
-    image_size: int,
+    sample: Sample,
     classes: int,
     rank: int,
     world_size: int,
@@ -99,7 +105,7 @@ def open_input(
     half: bool = False,
 ) -> Batches:
     """The batches of one rank; see `Share` for what they depend on."""
-    share = Share(batch_size, image_size, classes, rank, world_size, device, seed, arrived, channels_last, half)
+    share = Share(batch_size, sample, classes, rank, world_size, device, seed, arrived, channels_last, half)
     return _PIPELINES[input.kind](input, share)
 
 
@@ -107,18 +113,26 @@ def empty_batch(request: Request, device: "torch.device") -> "tuple[torch.Tensor
     """Memory for the images and labels of one global batch of the request's input, to receive one from another rank."""
     import torch
 
-    size = (request.batch_size, *image_shape(request.image_size))
-    images = torch.empty(size, device=device, memory_format=memory_format(request.channels_last))
-    return images, torch.empty(request.batch_size, dtype=torch.int64, device=device)
+    sample = request.model.sample(request.image_size)
+    size = (request.batch_size, *sample.shape)
+    labels = torch.empty((request.batch_size, *sample.labels), dtype=torch.int64, device=device)
+    if sample.vocabulary:
+        return torch.empty(size, dtype=torch.int64, device=device), labels
+    return torch.empty(size, device=device, memory_format=memory_format(request.channels_last)), labels
 
 
-def check(input: Input, *, batch_size: int, gpus: int, image_size: int, classes: int) -> None:
-    """Raises a `ConfigError` for any problem with the images; `batch_size` is the global one.
+def check(input: Input, *, batch_size: int, gpus: int, sample: Sample, classes: int) -> None:
+    """Raises a `ConfigError` for any problem with the images, or the tokens; `batch_size` is the global one.
 
     Uses no device. Lists all files, but reads only the header of the first image of every class: other damaged files
     are found when they are decoded.
     """
     if isinstance(input, SyntheticInput):
+        return
+    if isinstance(input, TokensInput):
+        from resnetx.inputs import tokens
+
+        tokens.check(Path(input.file), sample, batch_size, gpus)
         return
     if input.kind == "dali" and (hip := packages.hip_version()):
         raise ConfigError(
@@ -144,7 +158,7 @@ def check(input: Input, *, batch_size: int, gpus: int, image_size: int, classes:
             f"input.root={input.root}: {len(tree.files)} images over gpus={gpus} give each rank {shard}, fewer than "
             f"its {needed} images of every batch; use more images, or batch_size={shard * gpus} or less"
         )
-    smallest = folders.RECIPES[input.recipe].smallest_side(image_size)
+    smallest = folders.RECIPES[input.recipe].smallest_side(sample.shape[-1])
     for label in range(len(tree.classes)):
         if fault := jpeg.of_header(tree.path(bisect_left(tree.labels, label)), smallest):
             raise ConfigError(jpeg.sentence(fault, tree.root))
@@ -171,8 +185,15 @@ def _synthetic(input: Any, share: Share) -> Batches:
     return SyntheticBatches(share)
 
 
+def _tokens(input: Any, share: Share) -> Batches:
+    from resnetx.inputs.tokens import TokenBatches
+
+    return TokenBatches(input, share)
+
+
 _PIPELINES: dict[str, Callable[[Any, Share], Batches]] = {
     "dali": _dali,
     "torchvision": _torchvision,
     "synthetic": _synthetic,
+    "tokens": _tokens,
 }

@@ -292,7 +292,7 @@ def _images(files: DataNode, input: DaliInput, share: Share, hints: Mapping[str,
         mirror=fn.random.coin_flip(probability=folders.FLIP_SHARE),
         mean=recipe.mean,
         std=recipe.std,
-        dtype=types.FLOAT16 if share.half else types.FLOAT,  # DALI 2.4 has no bf16
+        dtype=types.FLOAT16 if share.half else types.FLOAT,  # DALI 2.4 has no bf16 (docs/gpu.md)
         output_layout="HWC" if share.channels_last else "CHW",
     )
 

@@ -4,7 +4,6 @@ from typing import Any
 
 import torch
 
-from resnetx.choices import image_shape
 from resnetx.inputs import Share, memory_format
 from resnetx.record import Unknown
 
@@ -15,10 +14,14 @@ class SyntheticBatches:
     def __init__(self, share: Share) -> None:
         generator = torch.Generator(device=share.device)
         generator.manual_seed(share.seed * share.world_size + share.rank)
-        size = (share.batch_size, *image_shape(share.image_size))
-        images = torch.randn(size, generator=generator, device=share.device)
-        labels = torch.randint(share.classes, (share.batch_size,), generator=generator, device=share.device)
-        self._batch = images.contiguous(memory_format=memory_format(share.channels_last)), labels
+        size = (share.batch_size, *share.sample.shape)
+        if share.sample.vocabulary:
+            images = torch.randint(share.sample.vocabulary, size, generator=generator, device=share.device)
+        else:
+            images = torch.randn(size, generator=generator, device=share.device)
+            images = images.contiguous(memory_format=memory_format(share.channels_last))
+        labels_of = (share.batch_size, *share.sample.labels)
+        self._batch = images, torch.randint(share.classes, labels_of, generator=generator, device=share.device)
 
     def __iter__(self) -> "SyntheticBatches":
         return self
@@ -27,7 +30,7 @@ class SyntheticBatches:
         return self._batch
 
     def state(self) -> dict[str, Any]:
-        none = Unknown("synthetic input reads no images")
+        none = Unknown("synthetic input reads no files")
         return {
             "images": none,
             "classes": none,

@@ -14,7 +14,6 @@ The other papers have `cases` of their own (a system, a library, a transport), w
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from itertools import groupby
 from typing import Any
 
 import msgspec
@@ -34,7 +33,7 @@ from resnetx.literature.claim_items import (
     of_workloads,
 )
 from resnetx.loading import own_yaml
-from resnetx.record.system_comparison import CheckedClaim, CollectivePoint, CopyPoint, Outcome, SystemPoint
+from resnetx.record.system_comparison import CheckedClaim, CollectivePoint, CopyPoint, SystemPoint
 from resnetx.settings.files import PUBLISHED
 from resnetx.settings.words import written
 from resnetx.study import Point
@@ -120,6 +119,15 @@ def check_claims(
     return check_paper(COMPARED, [*of_points(points, stated.systems), *of_messages(points, collectives, copied)])
 
 
+def are_of_the_paper(points: Sequence[SystemPoint]) -> bool:
+    """Whether what is compared is what the paper compares (its Fig. 12 and 13), or a part of it."""
+    return all(point.workload in _WORKLOADS and point.batch_size in _BATCHES for point in points)
+
+
+_WORKLOADS = {"AlexNet", "GoogLeNet", *(f"ResNet/{2**power}" for power in range(6))}
+_BATCHES = {16, 32, 64, 256, 512}
+
+
 def of_messages(
     points: Sequence[SystemPoint], collectives: Sequence[CollectivePoint], copies: Sequence[CopyPoint]
 ) -> list[Item]:
@@ -143,36 +151,6 @@ def _by_variant(items: Iterable[Item]) -> dict[str, Items]:
 
 
 # ---- counting -------------------------------------------------------------------------------------------------------
-
-_OF_ALL: tuple[Outcome, ...] = ("miss", "open", "not predicted", "hit", "given")  # of what all has to agree, the first
-
-
-def counted(checked: Iterable[CheckedClaim]) -> list[CheckedClaim]:
-    """Each sentence of a paper once for each library, with the outcome of all that is checked of it.
-
-    A hit is what holds in every check of the sentence, and under each way in which what the paper leaves open may have
-    been; where these ways differ it is open. What repeats another statement is left out.
-    """
-    sentences = groupby(
-        (each for each in checked if not each.repeats), lambda each: (each.paper, each.section, each.says)
-    )
-    found: list[CheckedClaim] = []
-    for _, rows in sentences:
-        by_variant: dict[str, list[CheckedClaim]] = defaultdict(list)
-        for row in rows:
-            by_variant[row.variant].append(row)
-        found += map(_of_sentence, by_variant.values())
-    return found
-
-
-def _of_sentence(rows: Sequence[CheckedClaim]) -> CheckedClaim:
-    ways: dict[str, list[CheckedClaim]] = defaultdict(list)
-    for row in rows:
-        ways[row.alternative].append(row)
-    first, *others = (min(way, key=lambda row: _OF_ALL.index(row.outcome)) for way in ways.values())
-    if any(other.outcome != first.outcome for other in others):
-        return msgspec.structs.replace(first, outcome="open", cause="")
-    return first
 
 
 # ---- files ----------------------------------------------------------------------------------------------------------

@@ -68,6 +68,8 @@ _ALIKE = (
     ("rings_over_s", "in_switch_over_s"),
     ("mesh_hop_s", "switch_hop_s"),
     ("pcie_ring_share", "one_switch_share"),
+    ("ll_twice", "pcie_ll_twice"),
+    ("ll_twice", "rccl_ll_twice"),
 )
 _ANCHOR = np.array([0.1 if any(name in pair for pair in _ALIKE) else 1.0 for name in _NAMES])
 _TIED = np.array(
@@ -264,7 +266,7 @@ def _one_size_errors(points: Sequence[PublishedTime], fits: Mapping[str, Fitted]
 
 def _taken(point: PublishedTime, figures: Fitted) -> tuple[float, float]:
     """(seconds that bytes take, all seconds) of a size as its library runs it."""
-    algorithm = _tried(point, figures)[_chosen(point.plan_key, point.size_bytes)]
+    algorithm = _run(point, _tried(point, figures))
     return algorithm.moving_s(point.size_bytes), algorithm.time_s(point.size_bytes)
 
 
@@ -338,8 +340,7 @@ def log_errors(points: Sequence[PublishedTime], figures: Fitted) -> Floats:
     for point in points:
         if point.plan_key not in made:
             made[point.plan_key] = _tried(point, figures)
-        place = _chosen(point.plan_key, point.size_bytes)
-        errors.append(log(made[point.plan_key][place].time_s(point.size_bytes) / point.time_s))
+        errors.append(log(_run(point, made[point.plan_key]).time_s(point.size_bytes) / point.time_s))
     return np.array(errors)
 
 
@@ -350,9 +351,16 @@ def _tried(point: PublishedTime, figures: Fitted) -> tuple[Algorithm, ...]:
     return tuple(replace(each, launch_share=share) for each in tried)
 
 
+def _run(point: PublishedTime, tried: Sequence[Algorithm]) -> Algorithm:
+    """What the library runs: by what it expects, or, where that is not known, by what takes least."""
+    if tried[0].expected is None:
+        return min(tried, key=lambda each: each.time_s(point.size_bytes))
+    return tried[_chosen(point.plan_key, point.size_bytes)]
+
+
 @cache
 def _chosen(key: PlanKey, size_bytes: int) -> int:
-    """Which algorithm the library takes; that depends on no figure that is fitted."""
+    """Which algorithm the library expects to take least; that depends on no figure that is fitted."""
     algorithms = _algorithms(key).all()
     return min(range(len(algorithms)), key=lambda place: algorithms[place].expected_s(size_bytes))
 

@@ -22,9 +22,10 @@ from resnetx.prediction.open_points import left_open
 from resnetx.prediction.predict import calibrated, simulated, simulated_ends, slowest_of
 from resnetx.prediction.scaling_errors import Kind
 from resnetx.prediction.scenario import Fabric, Point, ScalingCosts, Subject, TrainingSetup
+from resnetx.prediction.ssgd import iteration_s
 from resnetx.prediction.staged import CLASSES, StagedClass, StagedRate, fitted
 from resnetx.prediction.stated_rates import ScaledRates, StatedRates
-from resnetx.prediction.step import Overlap
+from resnetx.prediction.step import Overlap, Stretch
 from resnetx.request import Request
 
 Floats = NDArray[np.float64]
@@ -131,21 +132,23 @@ class ScalingCase:
         return self.point.batch_size / self.iteration(costs).time_s
 
     @cached_property
-    def free_s(self) -> tuple[float, float, float]:
-        """(seconds of an iteration without what is fitted, of computing, share of busy cores)."""
+    def free_s(self) -> tuple[float, float, float, float]:
+        """(seconds of an iteration without what is fitted, but for input, of computing, share of busy cores)."""
         iteration = self.iteration(FREE)
         step = iteration.computes[0].step
-        return iteration.time_s, step.compute_s, predict.busy(self.point, step)
+        copying = 0.0 if iteration.job.overlap.host_to_device else 1.0
+        fed_s = iteration_s(iteration.job, Stretch(reading=0.0, copying=copying))
+        return iteration.time_s, fed_s, step.compute_s, predict.busy(self.point, step)
 
     def nearly(self, variation: Floats, host_load: Floats) -> Floats:
         """The predicted rate for each pair of costs by one sum, to fit with.
 
-        It differs where longer computing hides more of the messages.
+        It differs where longer computing hides more of the messages. Where input is the limit, it hides behind that.
         """
-        iteration_s, compute_s, busy = self.free_s
+        free_s, fed_s, compute_s, busy = self.free_s
         waited = slowest_of(self.gpus, 1.0) - 1  # of each standard deviation of a rank's steps
         longer = (1 + variation * waited) * (1 + host_load * busy) - 1
-        rates: Floats = self.point.batch_size / (iteration_s + longer * compute_s)
+        rates: Floats = self.point.batch_size / np.maximum(free_s, fed_s + longer * compute_s)
         return rates
 
     def without_rate(self) -> "ScalingCase":

@@ -481,4 +481,4 @@ def _rescaled(
 
 
 def _times(layer: LayerTime, ratio: roofline.Ratio) -> LayerTime:
-    return replace(layer, forward_s=layer.forward_s * ratio.forward, backward_s=layer.backward_s * ratio.backward)
+    return layer._replace(forward_s=layer.forward_s * ratio.forward, backward_s=layer.backward_s * ratio.backward)

@@ -7,7 +7,7 @@ image (`STORED`); both stand in the record's inputs, and enter the interval.
 import math
 from dataclasses import dataclass, replace
 
-from resnetx.choices import SyntheticInput
+from resnetx.choices import Folders
 from resnetx.interconnect.collectives.internode import Supply
 from resnetx.interconnect.systems.parts import Provenance
 from resnetx.prediction.compute import Compute, is_cpu_of
@@ -64,10 +64,11 @@ class InputTimes:
     copying_error: float
     inputs: tuple[RecordInput, ...]
 
-    @property
-    def error(self) -> float:
-        """Of reading and copying together, as they follow each other."""
+    def error(self, at_once: bool) -> float:
+        """Of both; `at_once`: one is read while another is copied: that of the longer; else one follows the other."""
         parts = ((self.step.input_s, self.reading_error), (self.step.host_to_device_s, self.copying_error))
+        if at_once:
+            return max(parts)[1]
         whole_s = sum(part_s for part_s, _ in parts)
         return sum(part_s * error for part_s, error in parts) / whole_s if whole_s else 0.0
 
@@ -76,10 +77,10 @@ def times(computed: Compute, point: Point, images: int) -> InputTimes:
     """The step with what its `images` take to arrive, while all GPUs of the point read and copy theirs.
 
     Decoding takes what a trace of the same host says, else what is known of its loader (`decoding`); reading goes on
-    beside it. `input=synthetic` needs nothing.
+    beside it. `input=synthetic` needs nothing; tokens, of 2 B each, as good as nothing.
     """
     request, traced = point.subject.request, InputTimes(computed.step, computed.error, computed.error, ())
-    if request is None or isinstance(request.input, SyntheticInput):
+    if request is None or not isinstance(request.input, Folders):
         return traced
     if computed.step.input_s or point.fabric.on_cpus:
         traced = replace(
@@ -94,7 +95,7 @@ def times(computed: Compute, point: Point, images: int) -> InputTimes:
 
 def _decoded(before: InputTimes, point: Point, images: int, request: Request) -> InputTimes:
     """Decoded by the host's cores, which the GPUs of a node share, or by each GPU; left out where nothing is known."""
-    assert not isinstance(request.input, SyntheticInput), "synthetic images are not decoded"
+    assert isinstance(request.input, Folders), "only images are decoded"
     fabric, what = point.fabric, f"decoding on {point.fabric.described.name}"
     found = decoding(request.input, fabric.system, point.devices, fabric.decoding, point.setting.decoding_threads)
     if found is None:
@@ -123,7 +124,7 @@ def _rate_error(rate: DecodingRate, point: Point) -> float:
 def _sharing_threads(step: StepTimes, point: Point, request: Request) -> StepTimes:
     """The one rank of a trace had all threads of its input pipeline; ranks on one host share them."""
     trace = point.subject.trace
-    if trace is None or not trace.cpus or isinstance(request.input, SyntheticInput):
+    if trace is None or not trace.cpus or not isinstance(request.input, Folders):
         return step
     ranks = point.gpus / point.fabric.described.nodes
     return replace(step, input_s=step.input_s * max(1.0, ranks * request.input.threads / trace.cpus))
@@ -167,7 +168,7 @@ def _stored(point: Point, request: Request) -> tuple[Stored, str]:
     size_bytes = point.setting.image_bytes
     if size_bytes is not None:
         return Stored(size_bytes, 0.0, "assumed", "set by the user"), f"{si(size_bytes, 'B')} (image_bytes)"
-    assert not isinstance(request.input, SyntheticInput), "synthetic images are not stored"
+    assert isinstance(request.input, Folders), "only images are stored"
     stored = STORED[request.input.recipe]
     return stored, f"{si(stored.size_bytes, 'B')} (input.recipe={request.input.recipe})"
 

@@ -4,22 +4,7 @@
 
 `torch` is our own training. Weights and momenta stay; the forward pass keeps what the backward pass will read, which
 goes again layer by layer while gradients of parameters come; with them, the gradients of one layer's output and
-inputs. The peak over these times is what is needed. What an operation keeps, each tensor once however many keep it
-(`torch.autograd.graph.saved_tensors_hooks` sees the same bytes, which a test holds):
-
-    convolution, product   its inputs
-    batch normalisation    its input, a mean and a deviation of each channel
-    ReLU                   its output, which is its input where it works in place
-    max pooling            its input, and the place of each maximum as int64 (also counted of average pooling)
-    pooling to one pixel   nothing
-    LRN                    its input, the squares padded by 4 channels, and two tensors like the output
-    dropout                a mask of one byte
-    sum, concatenation     nothing
-    any other              its inputs and its output
-
-In bf16 and fp16 by autocast, convolutions and products read their inputs in half precision: an input in fp32 is copied,
-and the copy is kept. LRN takes its power in fp32, so its output is fp32, and so is all that follows until the next
-convolution or product. (PyTorch, "Automatic Mixed Precision", lists what runs in which precision on CUDA.)
+inputs. The peak over these times is what is needed. What each operation keeps is in `workloads.counts`.
 
 `caffe` is Caffe as Tallent et al. 2017 ran it: a value and a gradient of every blob, all alive all the time, and of
 every parameter a value, a gradient and a momentum. On GPU 0, which holds the net that tests as well, also a value of
@@ -32,26 +17,25 @@ images on each, more in all, and is not reported.
 Neither counts workspaces that convolutions ask for while memory is left; those they can do without.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
-from resnetx.choices import Bucket, ModelChoice, NoExchange, Server, Strategy
+from resnetx.choices import Bucket, Fsdp, ModelChoice, NoExchange, Server, Strategy, Zero1
 from resnetx.errors import unknown_name
 from resnetx.prediction.roofline import PRECISION_BYTES
 from resnetx.prediction.scenario import Point
 from resnetx.prediction.step import HashedTuple
 from resnetx.record import Unknown
 from resnetx.workloads import counts
+from resnetx.workloads.buckets import grouped, parts_of, ready_order
 from resnetx.workloads.counts import BYTES_PER_PARAMETER, DATA, Layer
 
 Convention = Literal["torch", "caffe"]
 CONVENTIONS: tuple[Convention, ...] = ("torch", "caffe")
 
 FRAMEWORK_BYTES = 600_000_000  # assumed: CUDA's context with the kernels of cuDNN and NCCL
-INDEX_BYTES = 8  # of an int64
-LRN_PADDING = 4  # channels: a window of 5, less one
 
 
 def step_bytes(
@@ -62,14 +46,16 @@ def step_bytes(
     strategy: Strategy,
     convention: str,
     tested: int = 0,
+    gpus: int = 1,
 ) -> int:
     """The most that a step of `batch_size` images on this GPU takes at once; `strategy` is `none` on a single GPU.
 
-    `tested`: the images of a test, which Caffe's first GPU holds, too (`images_of_a_test`).
+    `tested`: the images of a test, which Caffe's first GPU holds, too (`images_of_a_test`). `gpus`: over which `zero1`
+    and `fsdp` share parameters out.
     """
     match convention:
         case "torch":
-            return FRAMEWORK_BYTES + _torch_bytes(table, image_size, batch_size, precision, strategy)
+            return FRAMEWORK_BYTES + _torch_bytes(table, image_size, batch_size, precision, strategy, gpus)
         case "caffe":
             return FRAMEWORK_BYTES + _caffe_bytes(table, image_size, batch_size, tested)
     raise unknown_name("memory model", convention, CONVENTIONS, "memory_model")
@@ -87,7 +73,10 @@ def received_bytes(table: Sequence[Layer], ranks: int) -> int:
 
 def saved_bytes(table: Sequence[Layer], image_size: int, batch_size: int, precision: str) -> int:
     """What the forward pass in PyTorch keeps for the backward pass, without parameters."""
-    return sum(batch_size * kept.bytes_per_image for kept in _kept(table, image_size, _widths(table, precision)))
+    return sum(
+        batch_size * each.bytes_per_image
+        for each in counts.kept(table, image_size, counts.widths(table, PRECISION_BYTES[precision]))
+    )
 
 
 def _caffe_bytes(table: Sequence[Layer], image_size: int, batch_size: int, tested: int) -> int:
@@ -108,18 +97,14 @@ def _torch_parameters(table: HashedTuple[Layer]) -> int:
     return counts.parameters(table, "torch")
 
 
-@dataclass(frozen=True)
-class _Kept:
-    """Memory that the forward pass keeps until the backward pass of the layer at place `first` is over."""
-
-    first: int
-    bytes_per_image: int
-
-
-def _torch_bytes(table: Sequence[Layer], image_size: int, batch_size: int, precision: str, strategy: Strategy) -> int:
+def _torch_bytes(
+    table: Sequence[Layer], image_size: int, batch_size: int, precision: str, strategy: Strategy, gpus: int
+) -> int:
     """What stays, and the peak of what comes and goes in the backward pass."""
     width = PRECISION_BYTES[precision]
     parameters = _torch_parameters(HashedTuple(table))
+    if isinstance(strategy, Zero1 | Fsdp):
+        return _sharded_bytes(table, image_size, batch_size, precision, strategy, gpus)
     staying = BYTES_PER_PARAMETER * parameters  # weights
     if strategy != Server(device="cpu"):
         staying += BYTES_PER_PARAMETER * parameters  # momenta, which a server on the host keeps there
@@ -137,6 +122,25 @@ def _torch_bytes(table: Sequence[Layer], image_size: int, batch_size: int, preci
     return staying + max(peak, at_update)
 
 
+def _sharded_bytes(
+    table: Sequence[Layer], image_size: int, batch_size: int, precision: str, strategy: Zero1 | Fsdp, gpus: int
+) -> int:
+    """The same where ranks keep parts: of momenta by `zero1`, of weights, gradients and momenta by `fsdp`."""
+    width, gradients = PRECISION_BYTES[precision], ready_order(table, precision)
+    whole = sum(gradient.size_bytes for gradient in gradients)
+    if isinstance(strategy, Zero1):
+        staying = 2 * whole + max(parts_of(gradients, gpus))  # weights and buckets of gradients
+    else:
+        *blocks, rest = (message.size_bytes for message in grouped(gradients, strategy))
+        kept = max(blocks, default=0) * min(2, len(blocks)) if strategy.reshard else sum(blocks)
+        # The weights that are gathered, and one message of gradients with the copy that is reduced.
+        staying = 3 * -(-whole // gpus) + rest + kept + 2 * max(rest, *blocks)
+    if width < BYTES_PER_PARAMETER:
+        staying += width * whole // BYTES_PER_PARAMETER
+    moments = _backward_moments(HashedTuple(table), image_size, precision, growing=False)
+    return staying + max((batch_size * per_image + fixed for per_image, fixed in moments), default=0)
+
+
 @lru_cache(maxsize=256)  # they are the same for every batch and system
 def _backward_moments(
     table: HashedTuple[Layer], image_size: int, precision: str, growing: bool
@@ -145,18 +149,18 @@ def _backward_moments(
 
     `growing`: gradients of parameters add up; otherwise each moves into a buffer that was there before.
     """
-    elements, widths = _elements(table, image_size), _widths(table, precision)
+    elements, widths = counts.elements(table, image_size), counts.widths(table, PRECISION_BYTES[precision])
     moments: list[tuple[int, int]] = []
-    kept = [0] * len(table)  # released when the layer at this place is done
-    for each in _kept(table, image_size, widths):
-        kept[each.first] += each.bytes_per_image
-    saved, grown = sum(kept), 0
+    freed = [0] * len(table)  # released when the layer at this place is done
+    for each in counts.kept(table, image_size, widths):
+        freed[each.first] += each.bytes_per_image
+    saved, grown = sum(freed), 0
     for place in reversed(range(len(table))):
         layer = table[place]
         own = BYTES_PER_PARAMETER * sum(layer.parameters)
         passing = sum(widths[name] * elements[name] for name in (layer.name, *layer.inputs) if name != DATA)
         moments.append((saved + passing, grown + own))
-        saved -= kept[place]
+        saved -= freed[place]
         grown += own if growing else 0
     return tuple(_that_may_be_the_peak(moments))
 
@@ -168,83 +172,6 @@ def _that_may_be_the_peak(moments: Iterable[tuple[int, int]]) -> Iterator[tuple[
         if fixed > most:
             most = fixed
             yield per_image, fixed
-
-
-def _widths(table: Sequence[Layer], precision: str) -> dict[str, int]:
-    """Bytes of an element of what each layer makes, by its name; of the images, too."""
-    least, widths = PRECISION_BYTES[precision], {DATA: BYTES_PER_PARAMETER}
-    for layer in table:
-        if layer.kind in _IN_HALF:
-            widths[layer.name] = least
-        elif layer.kind in _IN_FULL:
-            widths[layer.name] = BYTES_PER_PARAMETER
-        else:
-            widths[layer.name] = max((widths[name] for name in layer.inputs), default=least)
-    return widths
-
-
-_IN_HALF, _IN_FULL = ("conv", "linear"), ("lrn", "layernorm", "groupnorm", "softmax")  # by autocast
-
-
-def _kept(table: Sequence[Layer], image_size: int, widths: Mapping[str, int]) -> Iterator[_Kept]:
-    """Every piece of memory that is kept, once, with the earliest layer that keeps it."""
-    elements = _elements(table, image_size)
-    memory = _memory(table)
-    tensors: dict[str, int] = {}
-    for place, layer in enumerate(table):
-        for name in _keeps(layer):
-            if layer.kind in _IN_HALF and widths[name] > widths[layer.name]:
-                yield _Kept(place, elements[name] * widths[layer.name])  # a copy
-            else:
-                tensors.setdefault(memory[name], place)
-        if extra_bytes := _keeps_in_addition(layer, widths):
-            yield _Kept(place, extra_bytes)
-    for name, place in tensors.items():
-        yield _Kept(place, elements[name] * widths[name])
-
-
-def _keeps(layer: Layer) -> tuple[str, ...]:
-    """The tensors of the network that it keeps, by the layers that made them."""
-    match layer.kind:
-        case "conv" | "linear" | "batchnorm" | "lrn":
-            return layer.inputs
-        case "relu":
-            return (layer.name,)
-        case "pool":
-            return () if _is_mean(layer) else layer.inputs
-        case "dropout" | "add" | "concat":
-            return ()
-    return (*layer.inputs, layer.name)
-
-
-def _keeps_in_addition(layer: Layer, widths: Mapping[str, int]) -> int:
-    """Bytes per image that it keeps besides tensors of the network; statistics of a batch are too small to count."""
-    match layer.kind:
-        case "pool":
-            return 0 if _is_mean(layer) else INDEX_BYTES * layer.elements
-        case "lrn":
-            channels, *_ = layer.output_shape
-            squares = layer.elements * (channels + LRN_PADDING) // channels
-            return widths[layer.inputs[0]] * squares + widths[layer.name] * 2 * layer.elements
-        case "dropout":
-            return layer.elements
-    return 0
-
-
-def _is_mean(layer: Layer) -> bool:
-    return layer.output_shape[1:] == (1, 1)
-
-
-def _memory(table: Sequence[Layer]) -> dict[str, str]:
-    """Layer -> the one whose output's memory it writes: its own, or through layers in place, its first input's."""
-    memory = {DATA: DATA}
-    for layer in table:
-        memory[layer.name] = memory[layer.inputs[0]] if layer.in_place else layer.name
-    return memory
-
-
-def _elements(table: Sequence[Layer], image_size: int) -> dict[str, int]:
-    return {DATA: 3 * image_size**2} | {layer.name: layer.elements for layer in table}
 
 
 # Whether a point fits into the memory of its GPUs: one that does not is missing, as in a measured study.
@@ -293,6 +220,7 @@ def _needed_bytes(point: Point) -> int | Unknown:
         strategy,
         point.setting.memory_model,
         images_of_a_test(subject.request.model, point.batch_size),
+        point.gpus,
     )
     serves = strategy == Server(device="gpu") and point.setting.memory_model == "torch"
     return needed_bytes + received_bytes(subject.layers, point.gpus) if serves else needed_bytes

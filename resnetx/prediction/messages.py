@@ -7,7 +7,7 @@ from itertools import groupby
 from statistics import median
 
 from resnetx import choices
-from resnetx.choices import After, Layerwise, Server, Strategy
+from resnetx.choices import After, Fsdp, Layerwise, Server, Strategy, Zero1
 from resnetx.errors import ConfigError
 from resnetx.interconnect.collectives import errors
 from resnetx.interconnect.collectives.hosts import Star
@@ -131,6 +131,10 @@ NO_LINK = "the trace has the times of messages, not what limits them"
 
 def traced_exchange(trace: Trace, images: int, gpus: int, strategy: Strategy) -> Exchange:
     """What one iteration of `gpus` GPUs with `images` each sends, by a trace."""
+    if isinstance(strategy, Zero1 | Fsdp):
+        raise ConfigError(
+            f"strategy={strategy.kind} with communication=trace: a trace has all-reduces; use communication=model"
+        )
     batch = _batch(trace, images)
     _refuse_other_gpus(trace, batch, gpus)
     layers = [layer for layer in reversed(batch.times.layers) if layer.communication_s]

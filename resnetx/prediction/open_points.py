@@ -16,14 +16,13 @@ Each has two ends. A rate that was measured there (`calibration=`) closes a poin
 from dataclasses import dataclass, replace
 
 from resnetx.choices import After, Server
-from resnetx.prediction.scaling_errors import HALF, scaling_errors
+from resnetx.prediction.scaling_errors import HALF, has_half, scaling_errors
 from resnetx.prediction.scenario import Point
 from resnetx.prediction.staged import CLASSES, ENDS, SHOWN_BY, closing_command
 
 # For each gradient tensor and GPU of one process, at most: chosen so that the two ends hold the rates of TensorFlow and
 # tensorpack in results/published/scaling.yaml (`launch_mode: one-process`), which show 3 to 40 us.
 LAUNCH_s = 40e-6
-HALF_MEASURED = 7.0  # compute capability of the GPUs whose time beyond messages is known: V100
 MOST_HALF = 2.0  # times that of a V100, at the slow end of other generations: assumed; the most of a V100 is 1.7 times
 RATES = "resnetx predict calibration=rates.yaml"  # with the rate that the user's own program has
 
@@ -137,7 +136,7 @@ def _half_s(point: Point) -> float:
 
 
 def _is_measured_half(point: Point) -> bool:
-    return point.fabric.described.gpu_part(0).compute_capability.value == HALF_MEASURED
+    return has_half(point.fabric.described)
 
 
 def _is_shown(point: Point) -> bool:

@@ -15,10 +15,10 @@ from functools import cache
 from statistics import NormalDist
 from typing import NamedTuple
 
-from resnetx.choices import Server, SyntheticInput
+from resnetx.choices import Folders, Fsdp, Server, Zero1
 from resnetx.errors import ConfigError
 from resnetx.interconnect.collectives.what_if import link_kinds
-from resnetx.prediction import compute, input, messages
+from resnetx.prediction import compute, input, messages, sharded
 from resnetx.prediction import messages as server
 from resnetx.prediction.compute import Compute
 from resnetx.prediction.host_step import ASSUMED, IMAGE_BYTES, cores_for_each, decoding_unit
@@ -36,6 +36,7 @@ from resnetx.prediction.staged import SHOWN_BY, SHOWN_BY_RATES
 from resnetx.prediction.stated_rates import Beyond
 from resnetx.prediction.step import HostShare, Job, RankClass, StepTimes, Stretch
 from resnetx.record.prediction import Sensitivity
+from resnetx.workloads.buckets import parts_of
 from resnetx.workloads.counts import BYTES_PER_PARAMETER
 
 GLOO_AT_ONCE = 2  # all-reduces: a process group has two threads that run them (torch, ProcessGroupGloo.hpp)
@@ -87,6 +88,8 @@ def _exchange(point: Point, computed: Compute) -> Exchange:
     bytes_each = _BYTES_EACH[point.setting.gradients]
     if isinstance(point.subject.strategy, Server):
         return server.server_exchange(point, computed, bytes_each)
+    if isinstance(point.subject.strategy, Zero1 | Fsdp):
+        return sharded.exchange(point, computed, bytes_each)
     paths = point.fabric.staged_on(point.gpus)
     if paths is None and point.fabric.no_peers and len(known_counts(point)) >= len(SHOWN_BY):
         paths = SHOWN_BY_RATES
@@ -114,6 +117,8 @@ def _job(point: Point, computes: Sequence[Compute], inputs: Sequence[InputTimes]
             step = step.copying_gradients(1 / computed.gradient_copy_Bps)
         if isinstance(point.subject.strategy, Server) and exchange.messages and point.fabric.on_cpus:
             step = replace(step, update_s=0.0)  # the server's, beside its rank; a GPU that serves does it in between
+        if isinstance(point.subject.strategy, Zero1 | Fsdp) and point.gpus > 1:
+            step = replace(step, update_s=step.update_s * _updated_share(point))
         step = replace(step, host_s=step.host_s + parallel_s(point))
         classes.append(RankClass(ranks, step.slowed(beyond, with_host=True), waits, shares, beyond))
     if point.setting.straggler != 1.0 and point.gpus > 1:  # one GPU is the machine as it should be
@@ -129,6 +134,13 @@ def _job(point: Point, computes: Sequence[Compute], inputs: Sequence[InputTimes]
         fetched=exchange.fetched,
         contention=exchange.contention,
     )
+
+
+def _updated_share(point: Point) -> float:
+    """Of all parameters, those that the rank with most of them updates."""
+    if isinstance(point.subject.strategy, Fsdp):
+        return 1 / point.gpus
+    return max(parts_of(point.subject.gradients, point.gpus)) / point.subject.gradient_bytes
 
 
 def _waiting(point: Point, computed: Compute) -> float:
@@ -284,19 +296,27 @@ def _too_few(point: Point) -> str:
     has = f"{system.name} has {len(system.gpus)} GPUs"
     if point.devices != tuple(range(point.gpus)):
         return f"devices={','.join(map(str, point.devices))}: {has}, 0 to {len(system.gpus) - 1}"
-    return f"gpus={point.gpus}: {has}; use nodes={-(-point.gpus * system.nodes // len(system.gpus))}"
+    nodes = -(-point.gpus * system.nodes // len(system.gpus))
+    network = " network=edr100" if system.nodes == 1 else ""
+    return f"gpus={point.gpus}: {has}; several of it: nodes={nodes}{network}"
+
+
+def obstacle_of(point: Point) -> str:
+    """Why a point has no place on its system; "": it has."""
+    system = point.fabric.described
+    if max(point.devices) >= len(system.gpus):
+        return _too_few(point)
+    kinds = {system.gpu_of_node(device).part_name for device in point.devices}
+    if len(kinds) > 1:
+        return (
+            f"its GPUs {list(point.devices)} are {' and '.join(sorted(kinds))}: only like GPUs are predicted together"
+        )
+    return ""
 
 
 def _predicted(point: Point, base: Baseline | None) -> SourcedPoint:
     """A prediction, or why there is none."""
-    system = point.fabric.described
-    if max(point.devices) >= len(system.gpus):
-        return missing(point, "refused", _too_few(point))
-    kinds = {system.gpu_of_node(device).part_name for device in point.devices}
-    if len(kinds) > 1:
-        reason = (
-            f"its GPUs {list(point.devices)} are {' and '.join(sorted(kinds))}: only like GPUs are predicted together"
-        )
+    if reason := obstacle_of(point):
         return missing(point, "refused", reason)
     try:
         return predict(point, base)
@@ -321,7 +341,7 @@ def busy(point: Point, step: StepTimes) -> float:
     The rate of one GPU, stated or published, has the load of its own images in it.
     """
     request, system = point.subject.request, point.fabric.described
-    if request is None or isinstance(request.input, SyntheticInput) or point.fabric.on_cpus:
+    if request is None or not isinstance(request.input, Folders) or point.fabric.on_cpus:
         return 0.0
     cores = cores_for_each(system, point.devices)
     if cores is None:

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from resnetx import host
 from resnetx.prediction.predict import Placement, curve
@@ -53,11 +53,16 @@ def _useful(questions: Sequence[CurveQuestion]) -> int:
 
 
 def _by_a_process(share: Sequence[CurveQuestion]) -> list[list[SourcedPoint]]:
-    """The curves of a share, by an interpreter that finds this very package."""
+    answer: list[list[SourcedPoint]] = answered_by_a_process("resnetx.prediction.processes", share)
+    return answer
+
+
+def answered_by_a_process(module: str, share: Sequence[object]) -> Any:
+    """What a module's interpreter, which finds this very package, answers to what it is sent."""
     home = str(Path(__file__).resolve().parents[2])
     path = os.pathsep.join(filter(None, (home, os.environ.get("PYTHONPATH"))))
     ended = subprocess.run(
-        _command(),
+        [sys.executable, "-P", "-m", module],
         input=pickle.dumps(share, pickle.HIGHEST_PROTOCOL),
         capture_output=True,
         env={**os.environ, "PYTHONPATH": path},
@@ -66,12 +71,7 @@ def _by_a_process(share: Sequence[CurveQuestion]) -> list[list[SourcedPoint]]:
     if ended.returncode:
         told = ended.stderr.decode(errors="replace").strip()
         raise RuntimeError(f"a process that predicts ended with status {ended.returncode}: {told}")
-    answer: list[list[SourcedPoint]] = pickle.loads(ended.stdout)
-    return answer
-
-
-def _command() -> list[str]:
-    return [sys.executable, "-P", "-m", "resnetx.prediction.processes"]
+    return pickle.loads(ended.stdout)
 
 
 def main() -> None:

@@ -242,7 +242,8 @@ def _scaling_input(iteration: Iteration) -> tuple[RecordInput, ...]:
     """What scaling costs beyond messages, and how far off predictions of such scaling were."""
     error, point = iteration.scaling_error, iteration.point
     residual = point.setting.residual if point.gpus > 1 else None
-    what = f"scaling by {Kind.of_point(point).text}"
+    told = point.fabric.staged_on(point.gpus)  # how GPUs that are no peers share the host
+    what = f"scaling by {Kind.of_point(point).text if told is None else told.link}"
     if residual is not None:
         rates = residual.rates
         origin: Origin = measured_on(rates.nodes) if rates.source == "measured" else "assumed"

@@ -19,6 +19,7 @@ gradient of its input is needed. Bytes are what each operation reads and writes,
 
     convolution, product   input, output and weights forward; twice that backward
     batch normalisation    input twice and output forward; its input and the gradient twice, and a gradient, backward
+    attention of GPT/x     as a product, by a fused kernel: what is between is neither written nor read
     any other              inputs and output forward; in addition a tensor like the output, backward
 """
 
@@ -282,6 +283,8 @@ def _passes(layer: Layer, read: int, made: int) -> tuple[tuple[int, int], tuple[
     flop = 2 * layer.multiply_adds
     backward_flop = flop if DATA in layer.inputs else 2 * flop
     weights = sum(layer.parameters)
+    if layer.kind == "causalattention":
+        backward_flop = 5 * flop // 2  # a fused kernel computes the scores anew: five products instead of two
     if layer.kind == "batchnorm":
         return (flop, backward_flop), (2 * read + made, 5 * made), (weights, weights)
     if layer.multiply_adds:
@@ -294,8 +297,10 @@ def _is_square(layer: Layer, shapes: dict[str, tuple[int, ...]]) -> bool:
 
     The table keeps no kernels: a weight's elements, over those of a 1x1 kernel, are the kernel's over the groups.
     """
+    if layer.kind != "conv" or not layer.parameters or len(layer.output_shape) != 3:
+        return False
     read = shapes[layer.inputs[0]]
-    if layer.kind != "conv" or not layer.parameters or len(layer.output_shape) != 3 or len(read) != 3:
+    if len(read) != 3:
         return False
     channels, rows, _ = read
     made, rows_made, _ = layer.output_shape
@@ -306,8 +311,10 @@ def _is_square(layer: Layer, shapes: dict[str, tuple[int, ...]]) -> bool:
 
 def _is_depthwise(layer: Layer, shapes: dict[str, tuple[int, ...]]) -> bool:
     """Whether it convolves each of several channels by itself; kernels have odd sides."""
+    if layer.kind != "conv" or not layer.parameters:
+        return False
     read, made = shapes[layer.inputs[0]][0], layer.output_shape[0]
-    if layer.kind != "conv" or not layer.parameters or layer.parameters[0] >= read * made:
+    if layer.parameters[0] >= read * made:
         return False
     side = math.sqrt(layer.parameters[0] / made)  # of a kernel that sees one channel
     return side > 1 and side % 2 == 1

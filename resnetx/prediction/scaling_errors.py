@@ -19,6 +19,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from resnetx.choices import TorchvisionInput
+from resnetx.interconnect.systems.system import System
 from resnetx.loading import own_yaml
 from resnetx.prediction.host_step import PARALLEL_s, PARALLEL_TENSORFLOW_s
 from resnetx.prediction.scenario import Point, ScalingCosts
@@ -26,6 +27,7 @@ from resnetx.settings.files import PUBLISHED
 
 FILE = PUBLISHED / "scaling-errors.yaml"
 HALF = ("fp16", "bf16")
+HALF_MEASURED = 7.0  # compute capability of the GPUs whose half precision on several nodes is published: V100
 LEVEL = 0.90  # of intervals: the share of points that they should hold
 ANY = "any"  # in a group of several kinds
 FEWEST_POINTS = 8  # of a kind that has an error of its own: fewer do not show what one in ten exceeds
@@ -57,7 +59,13 @@ class Kind(NamedTuple):
 def _nodes(point: Point, gpus: int) -> Nodes:
     if point.fabric.nodes_of(gpus) == 1:
         return "one node"
-    return "several nodes, half precision" if point.subject.precision in HALF else "several nodes"
+    half = point.subject.precision in HALF and has_half(point.fabric.described)
+    return "several nodes, half precision" if half else "several nodes"
+
+
+def has_half(system: System) -> bool:
+    """Whether what half precision takes on several nodes was published of its GPUs."""
+    return system.gpu_part(0).compute_capability.value == HALF_MEASURED
 
 
 def group_text(exchange: str, nodes: str, feed: str) -> str:

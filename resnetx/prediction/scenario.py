@@ -164,7 +164,7 @@ class Fabric:
         return ladder(described) if self.published and self.transport == "auto" else None
 
     @cached_property
-    def _plans(self) -> dict[tuple[int, ...], CollectivePlan]:
+    def _plans(self) -> dict[tuple[str, tuple[int, ...]], CollectivePlan]:
         return {}
 
     @cached_property
@@ -197,18 +197,19 @@ class Fabric:
             self._supplies[devices] = from_storage(self.system, devices), from_host(self.system, devices)
         return self._supplies[devices]
 
-    def plan(self, devices: tuple[int, ...]) -> CollectivePlan:
-        """How gradients are all-reduced between these GPUs; cached, as rings take time to find."""
-        if self.lab and devices not in self._plans:
-            self._plans[devices] = with_latency(lab_plan(self.system, self.lab, devices), self.latency)
-        if devices not in self._plans:
-            described = plan(self.described, "allreduce", devices, self.library, self.transport)
+    def plan(self, devices: tuple[int, ...], collective: str = "allreduce") -> CollectivePlan:
+        """How these GPUs run a collective; cached, as rings take time to find."""
+        asked = (collective, devices)
+        if self.lab and asked not in self._plans:
+            self._plans[asked] = with_latency(lab_plan(self.system, self.lab, devices, collective), self.latency)
+        if asked not in self._plans:
+            described = plan(self.described, collective, devices, self.library, self.transport)
             changed = (
-                plan(self.system, "allreduce", devices, self.library, self.transport) if self.bandwidth else described
+                plan(self.system, collective, devices, self.library, self.transport) if self.bandwidth else described
             )
             made = replace(changed, calibration=self._calibration(described))
-            self._plans[devices] = with_latency(made, self.latency)
-        return self._plans[devices]
+            self._plans[asked] = with_latency(made, self.latency)
+        return self._plans[asked]
 
 
 @dataclass(frozen=True)

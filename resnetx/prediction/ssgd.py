@@ -37,7 +37,7 @@ def iteration_s(job: Job, by: Stretch = AS_IT_IS) -> float:
     """Seconds from one update to the next, once the pipeline is full: by a formula where there is one."""
     step, overlap = job.classes[0].step, (job.overlap.input, job.overlap.host_to_device)
     queued = not step.queue_s or bool(step.host_s * by.host) or all(overlap)
-    simple = len(job.classes) == 1 and job.host is None and job.at_once == 1 and queued
+    simple = len(job.classes) == 1 and job.host is None and job.at_once == 1 and queued and not job.gates
     contention = job.contention if by.contention is None else by.contention
     if simple:
         return closed_form_s(step, job.messages, job.cuts, overlap, by, job.fetched, contention)
@@ -66,9 +66,9 @@ def _simulated_s(job: Job, by: Stretch, iterations: int) -> float:
 def timeline(job: Job) -> list[Bar]:
     """Every task of one steady iteration, and the input of later ones that is read meanwhile."""
     queues = any(ranks.step.queue_s for ranks in job.classes)
-    graph = task_graph(job, AS_IT_IS, MOST_ITERATIONS if queues else ITERATIONS, detailed=True)
+    graph = task_graph(job, AS_IT_IS, MOST_ITERATIONS if queues else ITERATIONS + 1, detailed=True)
     spans = simulate(graph.tasks, graph.resources, graph.capacities)
-    shown = len(graph.updates) - 3  # behind it, the input of two more is read
+    shown = len(graph.updates) - 4  # behind it, the input of three more is read
     begin, end = _updated(graph, spans, shown - 1), _updated(graph, spans, shown)
     return [
         Bar(name, lane, rank_class, spans.start_s[place] - begin, spans.end_s[place] - begin)
@@ -91,8 +91,9 @@ def _steady_s(graph: TaskGraph, spans: Spans) -> float:
 # What an iteration takes where a formula says it: `docs/ssgd.md`, equations 1 to 5.
 #
 # The simulation of `ssgd` gives the same (tests hold it to that) in more time. No formula is known to us where ranks
-# take different times, share the cores of a host, or send two messages at once: these are simulated. So is a host that
-# takes time to queue the work of a step (`queue_s`), unless all else of it runs ahead of the device.
+# take different times, share the cores of a host, send two messages at once, or wait in the backward pass for
+# parameters (FSDP): these are simulated. So is a host that takes time to queue the work of a step (`queue_s`), unless
+# all else of it runs ahead of the device.
 
 
 def closed_form_s(
@@ -122,7 +123,8 @@ def closed_form_s(
         passes_s = max(passes_s, queueing_s + step.update_s * by.compute)
     if not reads_ahead:
         return begin_s + passes_s
-    return max(reading_s + copy_s, begin_s + passes_s, 0.0 if host_s else queueing_s)
+    arriving_s = max(reading_s, copy_s) if copies_ahead else reading_s + copy_s
+    return max(arriving_s, begin_s + passes_s, 0.0 if host_s else queueing_s)
 
 
 def hidden_behind_s(messages: Sequence[TimedMessage], by: Stretch, exposed_s: float) -> float:
@@ -205,6 +207,11 @@ def spent(job: Job, stretches: Sequence[tuple[Stretch, Stretch]], deviations: De
     jobs = _ever_less(job)
     low_high = tuple((_seconds(jobs, low), _seconds(jobs, high)) for low, high in stretches)
     return Spent(_seconds(jobs, AS_IT_IS), low_high, deviations.scaling)
+
+
+def alone_s(job: Job) -> float:
+    """The step of one rank by itself: no messages, nobody to wait for, a host that launches in no time."""
+    return iteration_s(_ever_less(job)[-1])
 
 
 def _ever_less(job: Job) -> tuple[Job, ...]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import accumulate
 from math import exp, hypot
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 # A tuple that is a key of many caches: its hash is computed once.
 #
@@ -33,9 +33,8 @@ class HashedTuple(tuple[T, ...]):
         return HashedTuple, (tuple(self),)
 
 
-@dataclass(frozen=True)
-class LayerTime:
-    """One layer at one per-GPU batch size."""
+class LayerTime(NamedTuple):
+    """One layer at one per-GPU batch size. A tuple: a grid of a million points makes a hundred million of them."""
 
     name: str
     forward_s: float
@@ -125,6 +124,7 @@ class TimedMessage:
     time_s: float
     unpack_s: float = 0.0  # computing that it takes to get the sums to where the update reads them
     name: str = "all-reduce"
+    gates: str = ""  # a layer whose backward pass waits for it
 
 
 @dataclass(frozen=True)
@@ -275,6 +275,16 @@ class Job:
         return replace(self, classes=tuple(classes))
 
     @cached_property
+    def gates(self) -> dict[int, list[int]]:
+        """After how many layers of the backward pass it waits for which messages, by their places."""
+        found: dict[int, list[int]] = {}
+        done = {layer.name: place for place, layer in enumerate(reversed(self.classes[0].step.layers))}
+        for place, message in enumerate(self.messages):
+            if message.gates:
+                found.setdefault(done[message.gates], []).append(place)
+        return found
+
+    @cached_property
     def cuts(self) -> list[int]:
         """After how many layers of the backward pass each message is ready; no earlier than the message before it."""
         return list(_cuts(HashedTuple(self.classes[0].step.layers), HashedTuple(self.messages)))
@@ -287,5 +297,5 @@ def _cuts(layers: HashedTuple[LayerTime], messages: HashedTuple[TimedMessage]) -
     done = {layer.name: place for place, layer in enumerate(reversed(layers), start=1)}
     cuts: list[int] = []
     for message in messages:
-        cuts.append(max([*cuts[-1:], *(done[name] for name in message.layers)]))
+        cuts.append(max([*cuts[-1:], *(done[name] for name in message.layers)], default=0))
     return tuple(cuts)

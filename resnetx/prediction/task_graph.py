@@ -1,14 +1,16 @@
 """The task graph of synchronous SGD.
 
-The graph is that of Shi et al. 2018, Fig. 1: each rank reads its share of a batch, copies it to its device, runs
-forward layer by layer and backward in the reverse order; messages of gradients are sent between all ranks as
-they become ready; an update ends the iteration. Edges that go to the next iteration make overlap:
+The graph is that of Shi et al. 2018, Fig. 1, but for room for two batches in the host: each rank reads its share of a
+batch, copies it to its device, runs forward layer by layer and backward in the reverse order; messages of gradients are
+sent between all ranks as they become ready; an update ends the iteration. Edges to the next iteration make overlap:
 
-    reading          needs the copy before it to be over (one batch is prefetched); without overlap, the update
+    reading          needs room in the host: the copy of the last batch but one, as one is read while another is copied;
+                     where copies wait for the update, of the last one (the paper's); without overlap, the update
     copy to device   needs its batch, and room: the update of the last iteration but one; without overlap, of the last
     forward          needs its batch on the device, the update before it, and parameters that it has to fetch
     queueing         of the host, while the passes run: needs its batch read, and the queueing before it
-    message          needs the backward pass of its layers, on all ranks
+    message          needs the backward pass of its layers, on all ranks; FSDP gathers parameters that a layer's
+                     backward pass waits for
     parameters       need the update before, on all ranks, where a server sends them while the forward pass runs
     update           needs the passes, all messages, and that the host has queued it
 
@@ -19,6 +21,7 @@ Reference: S. Shi et al., A DAG Model of Synchronous Stochastic Gradient Descent
 """
 
 import math
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -266,17 +269,22 @@ def _add_iteration(
     computed, fetched = [], _fetched(graph, job, by)
     for number, of_class in enumerate(passes):
         last_update = [graph.updates[-1][number]] if graph.updates else []
-        computed.append(_compute(graph, number, of_class, batches[number], last_update, fetched))
-    sent = [
-        graph.add(
-            "collectives",
-            ALL_RANKS,
-            f"{message.name} {index + 1}",
-            message.time_s * by.messages,
-            [tasks.layers_done[cut] for tasks in computed],
-        )
-        for index, (message, cut) in enumerate(zip(job.messages, job.cuts, strict=True))
-    ]
+        computed.append(_forward_pass(graph, number, of_class, batches[number], last_update, fetched))
+    sent: list[int] = []
+    if not job.gates:
+        for tasks, of_class in zip(computed, passes, strict=True):
+            for part in of_class.backward:
+                _undo(graph, tasks, part, [])
+        _send(graph, job, by, computed, sent, len(job.messages))
+    else:  # what is sent and what is computed wait for each other, on all ranks
+        undone = 0
+        for parts in zip(*(of_class.backward for of_class in passes), strict=True):
+            _send(graph, job, by, computed, sent, bisect_right(job.cuts, undone))
+            gates = [sent[place] for place in job.gates.get(undone, [])]
+            for tasks, part in zip(computed, parts, strict=True):
+                _undo(graph, tasks, part, gates)
+            undone = parts[0][0]
+        _send(graph, job, by, computed, sent, len(job.messages))
     graph.updates.append(
         [_update(graph, number, passes[number], job.messages, sent, tasks) for number, tasks in enumerate(computed)]
     )
@@ -307,9 +315,10 @@ def _arrivals(graph: TaskGraph, job: Job, by: Stretch, arrivals: Sequence[Sequen
     batches = []
     for number, ranks in enumerate(job.classes):
         last_update = [updates[-1][number]] if updates else []
-        last_copy = [arrivals[-1][number].copied] if arrivals else []
+        ahead = 2 if overlap.host_to_device else 1
+        copied = [arrivals[-ahead][number].copied] if len(arrivals) >= ahead else []
         reading_s = ranks.step.input_s * by.reading
-        read = graph.add("input", number, "read", reading_s, last_copy if overlap.input else last_update)
+        read = graph.add("input", number, "read", reading_s, copied if overlap.input else last_update)
         room = [updates[-2][number]] if len(updates) > 1 else []  # one batch on the device is in use, one waits
         copy_s = ranks.step.host_to_device_s * by.copying
         copy_after = [read, *(room if overlap.host_to_device else last_update)]
@@ -341,16 +350,33 @@ class _Passes:
         )
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Computed:
     """The tasks of one class that others wait for, of its passes in one iteration."""
 
+    number: int  # of the class
     layers_done: dict[int, int]  # so many layers of the backward pass -> the task that ends the last of them
-    backward: int  # ends the backward pass
+    latest: int  # in the end: ends the backward pass
     queued: list[int]  # ends the host's queueing; [] where that takes no time
 
 
-def _compute(
+def _send(graph: TaskGraph, job: Job, by: Stretch, computed: Sequence[_Computed], sent: list[int], count: int) -> None:
+    """Adds messages to those that are `sent`, until they are so many."""
+    for place in range(len(sent), count):
+        message, ready = job.messages[place], [tasks.layers_done[job.cuts[place]] for tasks in computed]
+        name = f"{message.name} {place + 1}"
+        sent.append(graph.add("collectives", ALL_RANKS, name, message.time_s * by.messages, ready))
+
+
+def _undo(graph: TaskGraph, tasks: _Computed, part: tuple[int, str, float], gates: list[int]) -> None:
+    """Adds a part of the backward pass of one class, behind `gates`."""
+    place, name, work_s = part
+    after = [tasks.latest, *gates]
+    tasks.latest = graph.add("compute", tasks.number, f"backward {name}".rstrip(), work_s, after)
+    tasks.layers_done[place] = tasks.latest
+
+
+def _forward_pass(
     graph: TaskGraph,
     number: int,
     passes: _Passes,
@@ -358,7 +384,7 @@ def _compute(
     updated: list[int],
     fetched: Mapping[str, int],
 ) -> _Computed:
-    """Forward and backward of one class; `updated`: the update before; `fetched`: the parameters of layers."""
+    """The forward pass of one class; `updated`: the update before; `fetched`: the parameters of layers."""
     waits, may_queue = [batch.copied, *updated], [batch.read]
     if passes.host_s:
         waits = may_queue = [graph.add("host", number, "host", passes.host_s, waits)]
@@ -366,12 +392,7 @@ def _compute(
     for layer, name, work_s in passes.forward:
         needed = [*waits, fetched[layer]] if layer else waits
         waits = [graph.add("compute", number, f"forward {name}".rstrip(), work_s, needed)]
-    layers_done: dict[int, int] = {}
-    task = waits[0]
-    for place, name, work_s in passes.backward:
-        task = graph.add("compute", number, f"backward {name}".rstrip(), work_s, waits)
-        waits, layers_done[place] = [task], task
-    return _Computed(layers_done, task, queued)
+    return _Computed(number, {0: waits[0]}, waits[0], queued)
 
 
 def _forward(layers: Sequence[LayerTime], fetching: set[str], detailed: bool) -> Iterator[tuple[str, str, float]]:
@@ -408,9 +429,9 @@ def _update(
     computed: _Computed,
 ) -> int:
     """Sums are taken out of the buffers in the order in which they arrive, then all parameters are updated."""
-    waits = [computed.backward, *computed.queued, *sent]
+    waits = [computed.latest, *computed.queued, *sent]
     for index, (message, arrived) in enumerate(zip(messages, sent, strict=True)):
         if unpack_s := message.unpack_s * passes.slowness:
-            unpacked = graph.add("compute", number, f"unpack {index + 1}", unpack_s, [arrived, computed.backward])
+            unpacked = graph.add("compute", number, f"unpack {index + 1}", unpack_s, [arrived, computed.latest])
             waits.append(unpacked)
     return graph.add("compute", number, "update", passes.update_s, waits)

@@ -151,6 +151,7 @@ class SkippedArray(msgspec.Struct, frozen=True):
 
 
 WRONG_ELEMENTS = "wrong-elements"  # the code of a warning: an imported table says that results were wrong
+TEST_FAILED = "test-failed"  # of an imported one: that the program ended before its last size
 
 
 class BenchRecord(RecordPart, frozen=True, kw_only=True):

@@ -11,6 +11,7 @@ import msgspec
 
 from resnetx.record.copies import Place
 from resnetx.record.files import RecordPart
+from resnetx.record.machine import Unit
 from resnetx.record.prediction import Interval
 from resnetx.request import Request
 from resnetx.statistics import Summary
@@ -113,11 +114,12 @@ class Comparison(Tabular, RecordPart, frozen=True):
     tolerance: float  # within which controls agree
     enough_runs: int | None  # of each point, to show even a lone difference among so many; null: no number would do
 
+    machines: list[Difference]
+    unit: Unit = "GPU"  # what is counted: ranks where CPU cores take the place of GPUs in both; GPU: an older record
+
     def rows(self) -> list[Record]:
         """A row for each point that is in both studies."""
         return [row(point, leave_out=("request",)) for point in self.points]
-
-    machines: list[Difference]
 
 
 # The record of two benches compared: bench B over bench A, at every size that both have.

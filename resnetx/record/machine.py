@@ -79,9 +79,14 @@ def unit_of(devices: Iterable[Device]) -> Unit:
     return "rank" if any(device.name == CPU for device in devices) else "GPU"
 
 
-def how_many(count: int, unit: Unit) -> str:
-    """ "1 rank", "2 GPUs"."""
-    return f"{count} {unit}{'s' * (count != 1)}"
+def how_many(count: int, unit: Unit, one: str = "1") -> str:
+    """ "1 rank", "2 GPUs"; `one`: how a single one is counted, as "one" in a sentence."""
+    return f"{one if count == 1 else count} {unit}{'s' * (count != 1)}"
+
+
+def on_cores(unit: Unit) -> str:
+    """What is said of ranks that no GPU computes for, behind how many they are."""
+    return " on CPU cores" if unit == "rank" else ""
 
 
 class MemoryHealth(RecordPart, frozen=True, kw_only=True):

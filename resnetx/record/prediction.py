@@ -138,7 +138,9 @@ class PredictedPoint(RecordPart, frozen=True, kw_only=True):
     compute_s: float | None  # forward, backward and update of the slowest rank, alone
     communication_s: float | None  # all messages, one after the other, alone
     exposed_communication_s: float | None
-    input_s: float | None  # of one batch share: reading, decoding, copy to the device
+    # How often a batch share can come: reading with decoding, or the copy to the device, whichever is longer; their sum
+    # where copies wait for the update (records from before resnetx knew: always).
+    input_s: float | None
     input_error: float | None = None  # relative, of `input_s`
     parts: list[TimePart] = msgspec.field(
         default_factory=list
@@ -158,6 +160,8 @@ class PredictedPoint(RecordPart, frozen=True, kw_only=True):
     # and `interval_s` has the two ends of what it may be. "": the point is determined
     open: str = ""
     open_ends: str = ""  # what its two ends are, and what closes it, in words; "": likewise
+    # Settings of its machine in which points of its prediction differ: {"network": "edr100"}
+    varied: dict[str, str] = msgspec.field(default_factory=dict)
     compute_error: float | None  # relative: how far off the compute, and the time of a message, may be
     communication_error: float | None
     link_share: float | None  # bytes of the messages over time and bandwidth of the limiting link while they move
@@ -188,6 +192,7 @@ class Prediction(Tabular, RecordPart, frozen=True):
     points: list[PredictedPoint]
     unknown: dict[str, str]  # path of a null field -> why it is not known
     interval_level: float | msgspec.UnsetType = msgspec.UNSET  # of all intervals; not there: an older record
+    cheapest: str | msgspec.UnsetType = msgspec.UNSET  # a sentence, where price= is given
     points_file: PointsFile | msgspec.UnsetType = msgspec.UNSET  # not there: `points` has them all
 
     def rows(self) -> list[Record]:

@@ -44,9 +44,12 @@ class Phases(RecordPart, frozen=True):
     optimizer_s: list[float]
     # [rank][step of the last window]: when the step began, since this rank left the barrier before the window.
     begin_s: list[list[float]]
+    # Parameters that are gathered: strategy=zero1 after the update, fsdp before and in the passes. []: not recorded yet
+    gather_s: list[float] = msgspec.field(default_factory=list)
 
     def __post_init__(self) -> None:
-        parts = {name: len(getattr(self, name)) for name in self.__struct_fields__ if name != "clock"}
+        left_out = ("clock",) if self.gather_s else ("clock", "gather_s")
+        parts = {name: len(getattr(self, name)) for name in self.__struct_fields__ if name not in left_out}
         if len(set(parts.values())) != 1 or not parts["step_s"]:
             raise ValueError(f"phases of different numbers of ranks: {parts}")
 
@@ -134,8 +137,8 @@ class Workload(RecordPart, frozen=True):
     """What is trained and how much work it is; `resnetx describe --json` prints the same object."""
 
     workload: str  # "ResNet/4"
-    model: dict[str, Any]  # its parameters, as asked
-    image_size: int
+    model: dict[str, Any]  # its parameters, as asked; without those that follow from others
+    image_size: int  # pixels; 0: samples are sequences of tokens
     convention: str  # how activations and parameters are counted
     activations_per_image: int
     parameters: int
@@ -148,6 +151,12 @@ class Workload(RecordPart, frozen=True):
     flops_per_image: int  # forward pass, a multiply-add is 2 FLOP; training takes about three times this
     stated: dict[str, float]  # the paper's own figures for this workload, where it states any
     notes: list[str]
+    tokens: int = 0  # of each sample, which is then a sequence wherever a name says "image"; 0: samples are images
+
+    @property
+    def sample(self) -> str:
+        """One sample, for people."""
+        return f"sequence of {self.tokens:,} tokens" if self.tokens else f"image of {self.image_size}x{self.image_size}"
 
 
 class StartUp(RecordPart, frozen=True):
@@ -260,7 +269,9 @@ class RunRecord(RecordPart, frozen=True, kw_only=True):
     duration_s: float
     world_size: int
     backend: str | None  # "nccl", "rccl" (NCCL of AMD GPUs) or "gloo"
-    distributed: str | None  # what exchanges gradients: "bare" (one rank), "DDP", layerwise, after, server or none
+    distributed: (
+        str | None
+    )  # what exchanges gradients: "bare" (one rank), "DDP", "ZeRO-1", "FSDP", layerwise, after, server or none
     images_per_s: float | None  # images of all ranks over all windows / time of the slowest rank
     iterations_per_s: float | None
     windows_s: list[list[float]] | None  # [rank][window]: seconds for `steps_per_window` steps

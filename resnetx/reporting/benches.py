@@ -5,25 +5,56 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
 
+import numpy as np
+
+from resnetx.formats.copy_rows import LOAD
 from resnetx.interconnect.collectives.measured import telling_times
 from resnetx.interconnect.collectives.sizes import knees
 from resnetx.operations import OPERATIONS
 from resnetx.record import BenchPoint, BenchRecord, Device, NicUse
+from resnetx.record.bench import TEST_FAILED, WRONG_ELEMENTS
+from resnetx.record.copies import CopyCell, CopyFamily
+from resnetx.record.machine import how_many, on_cores
+from resnetx.table import ONLY_WITH_ALL, Answer, Column, as_shown
 from resnetx.units import size_text
 
 MOST = 3  # collectives, by name
 
 
-def bench_answer(record: BenchRecord) -> str:
-    """Of each collective its highest bus bandwidth, where half of it is reached, and its time at the smallest size."""
+def bench_answer(record: BenchRecord) -> list[str]:
+    """Of each collective its highest bus bandwidth, where half of it is reached, and its time at the smallest size;
+    of copies what pairs get; then whether results are right."""
+    if record.outcome != "ok":
+        return [f"Not measured: {record.outcome}: {record.reason}."]
     names = list(dict.fromkeys(point.collective for point in record.points))
-    if record.outcome != "ok" or not names:
-        return ""
     where = "Measured" if record.source == "measured" else "Imported"
-    ranks = f"{record.world_size} ranks" if record.world_size else "an unknown number of ranks"
-    told = "; ".join(_speed(record, name) for name in names[:MOST])
+    if record.environment and record.source == "measured":
+        where += f" on {record.environment.node}"
+    counted = f"{how_many(record.world_size or 0, record.unit)}{on_cores(record.unit)}"
+    ranks = counted if record.world_size else "an unknown number of ranks"
+    told = [_speed(record, name) for name in names[:MOST]] or list(_copies(record.cells))
+    if not told:
+        return [f"{where}, {ranks}: nothing that was asked for could be measured."]
     more = f"; {len(names) - MOST} more below" * (len(names) > MOST)
-    return f"{where}, {ranks}, {record.library or 'library unknown'}: {told}{more}. " + " ".join(_right(record.points))
+    return [f"{where}, {ranks}, {record.library or 'library unknown'}: {'; '.join(told)}{more}.", *_right(record)]
+
+
+def _copies(cells: Sequence[CopyCell]) -> Iterator[str]:
+    """Of each kind of copy what the median pair gets at the largest size, and the slowest."""
+    kinds: dict[CopyFamily, list[CopyCell]] = {}
+    for cell in cells:
+        if not cell.together and cell.copy != LOAD:
+            kinds.setdefault(cell.family, []).append(cell)
+    for family, own in list(kinds.items())[:MOST]:
+        largest = max(cell.size_bytes for cell in own)
+        rates = sorted(copied_GBps(cell, median(cell.time_s)) for cell in own if cell.size_bytes == largest)
+        worst = f", at worst {rates[0]:.3g}" * (rates[0] < 0.95 * median(rates))
+        yield f"{family.words}: {median(rates):.3g} GB/s at {size_text(largest)}{worst}"
+
+
+def copied_GBps(cell: CopyCell, time_s: float) -> float:
+    """Both directions summed."""
+    return cell.size_bytes * (2 if cell.direction == "both-ways" else 1) / time_s / 1e9
 
 
 def _speed(record: BenchRecord, name: str) -> str:
@@ -39,19 +70,97 @@ def _speed(record: BenchRecord, name: str) -> str:
     return fast + f"; {size_text(smallest)} take {_time(times_s[smallest])}" * (smallest != best)
 
 
-def _right(points: list[BenchPoint]) -> Iterator[str]:
-    """Whether results are right, and how many sizes are slower than described."""
-    checked = [point for point in points if point.wrong is not None]
-    if wrong := [point for point in checked if point.wrong]:
-        yield f"WRONG results at {len(wrong)} of {len(checked)} sizes."
-    elif len(checked) == len(points):
+def _right(record: BenchRecord) -> Iterator[str]:
+    """Whether results are right, and how many are slower than described."""
+    results: list[BenchPoint | CopyCell] = [*record.points, *record.cells]
+    codes = {warning.code for warning in record.warnings}
+    if TEST_FAILED in codes:
+        yield "The test FAILED behind these measurements."
+    checked = [each for each in results if each.wrong is not None]
+    if wrong := [each for each in checked if each.wrong]:
+        yield f"WRONG results in {len(wrong)} of {len(checked)} measurements."
+    elif WRONG_ELEMENTS in codes:
+        yield "WRONG results."
+    elif checked and len(checked) == len(results) and TEST_FAILED not in codes:
         yield "All results are right."
-    if slow := [point for point in points if point.verdict == "low"]:
-        yield f"Slower than described at {len(slow)} of {len(points)} sizes."
+    if slow := [each for each in results if each.verdict == "low"]:
+        yield f"Slower than described in {len(slow)} of {len(results)} measurements."
 
 
 def _time(seconds: float) -> str:
     return f"{seconds * 1e6:.3g} us" if seconds < 1e-3 else f"{seconds * 1e3:.3g} ms"
+
+
+# ---- columns --------------------------------------------------------------------------------------------------------
+
+SPREAD = (10, 90)  # percentiles
+TimedPoint = tuple[BenchPoint, float, int | None]  # with the time that bandwidths are of, and the ranks
+
+
+def timed(points: Sequence[BenchPoint], ranks: int | None) -> list[TimedPoint]:
+    """The points of one collective by size, each with the time that tells its bandwidth."""
+    ordered = sorted(points, key=lambda point: point.size_bytes)
+    telling = map(median, telling_times(ordered))
+    return [(point, time_s, ranks) for point, time_s in zip(ordered, telling, strict=True)]
+
+
+def _bus(row: TimedPoint) -> str:
+    point, time_s, ranks = row
+    return GBps(point.size_bytes / time_s / 1e9 * OPERATIONS[point.collective].bus_factor(ranks)) if ranks else "?"
+
+
+def collective_columns() -> list[Column[TimedPoint]]:
+    """A collective at each size: its time, bandwidths as nccl-tests has them, and what is described."""
+    return [
+        Column(">size", lambda row: size_text(row[0].size_bytes)),
+        Column(">bytes", lambda row: f"{row[0].size_bytes}", ONLY_WITH_ALL),
+        Column(">time us", lambda row: us(median(row[0].times_s))),
+        Column(f">{SPREAD[0]} % to {SPREAD[1]} %", _spread, 5),
+        Column(">queued us", lambda row: us(median(row[0].queued_s)) if row[0].queued_s else ""),
+        Column(">algbw GB/s", lambda row: GBps(row[0].size_bytes / row[1] / 1e9)),
+        Column(">busbw GB/s", _bus),
+        Column(">#wrong", lambda row: "N/A" if row[0].wrong is None else f"{row[0].wrong}"),
+        Column(">CPU/rank", lambda row: "" if row[0].cpu_share is None else f"{row[0].cpu_share:.2f}", 1, _OF_CPUS),
+        Column(">expected us", lambda row: "" if row[0].expected_s is None else us(row[0].expected_s)),
+        Column("verdict", lambda row: "" if row[0].expected_s is None else row[0].verdict),
+        Column("NCCL's", lambda row: f"{row[0].algorithm} {row[0].protocol}" if row[0].algorithm else "", 2),
+    ]
+
+
+_OF_CPUS = "CPU seconds per second of the operation."
+
+
+def shown_benches(records: Sequence[BenchRecord]) -> Answer:
+    """What each bench answers, and its collectives."""
+    rows = [
+        row
+        for record in records
+        for name in dict.fromkeys(point.collective for point in record.points)
+        for row in timed([point for point in record.points if point.collective == name], record.world_size)
+    ]
+    columns: list[Column[TimedPoint]] = [
+        Column("collective", lambda row: row[0].collective),
+        Column(">ranks", lambda row: f"{row[2] or '?'}"),
+        *collective_columns(),
+    ]
+    sentences = [sentence for record in records for sentence in bench_answer(record)]
+    return Answer(sentences, as_shown(columns, rows) if rows else None)
+
+
+def _spread(row: TimedPoint) -> str:
+    times_s = row[0].times_s
+    low_s, high_s = np.percentile(times_s, SPREAD)
+    return f"{us(low_s)} to {us(high_s)}" if len(times_s) > 1 else ""
+
+
+def us(time_s: float) -> str:
+    """A time in microseconds."""
+    return f"{time_s * 1e6:,.1f}"
+
+
+def GBps(value: float) -> str:
+    """A bandwidth in GB/s."""
+    return f"{value:.2f}" if value >= 0.1 else f"{value:.2g}"
 
 
 # Rails: by which network card the rings of NCCL leave each GPU and reach the next node.

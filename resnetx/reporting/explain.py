@@ -14,11 +14,16 @@ from typing import Any, Literal, get_args
 
 import msgspec
 
+from resnetx.record import RunSummary
 from resnetx.record.prediction import PredictedPoint, Prediction
+from resnetx.reporting.compare.accuracy import AlikeCases
+from resnetx.reporting.compare.benches import differences
+from resnetx.reporting.compare.matched_points import alike_requests
 from resnetx.reporting.predicted_answer import identity, predicted_curves, ranks
 from resnetx.reporting.study.points import StudyPoint
 from resnetx.reporting.study.scaling import MeasuredPartName
 from resnetx.request import Request
+from resnetx.units import to_interval
 
 BOTH: MeasuredPartName = "communication and waiting"
 ORDER: tuple[MeasuredPartName, ...] = get_args(MeasuredPartName)
@@ -27,10 +32,12 @@ _OF_PREDICTIONS: dict[str, MeasuredPartName] = {
     "input": "input",
     "communication": "communication",
     "waiting": "waiting",
+    "smaller batches": "smaller batches",
+    "launching": "smaller batches",  # as `solo` has it: one rank with its share
 }  # all others are the rest
 FEWEST_STEPS, MOSTLY = 5, 0.8  # of an instrumented run: a rank that is last in so many of them is named
-# Settings that may differ between two sides of one case, and are then evidence.
-_MAY_DIFFER = {"input", "env", "clock", "measure", "steps", "windows", "warmup", "devices", "threads"}
+# Settings that two sides of one case may differ in, and that are no evidence: how long was measured.
+_NO_EVIDENCE = {"measure", "steps", "windows", "warmup", "seed"}
 
 
 @dataclass(frozen=True)
@@ -45,6 +52,8 @@ class Side:
     parts_s: dict[MeasuredPartName, float]  # {}: not known
     why: str = ""  # they are not known
     late: str = ""  # see `Explained.late`
+    unresolved: frozenset[MeasuredPartName] = frozenset()  # parts that the runs do not show to be there
+    runs: tuple[RunSummary, ...] = ()  # that were measured
 
 
 class ExplainedPart(msgspec.Struct, frozen=True):
@@ -53,6 +62,7 @@ class ExplainedPart(msgspec.Struct, frozen=True):
     name: MeasuredPartName
     a_s: float | None
     b_s: float | None
+    evidence: str = ""  # for what it is on a side: "not resolved in B"
 
     @property
     def more_s(self) -> float | None:
@@ -74,6 +84,7 @@ class Explained(msgspec.Struct, frozen=True, kw_only=True):
     parts: list[ExplainedPart]  # of each side they sum to its step; [] where a side has none
     why: str  # parts are not known
     differs: list[str]  # settings in which the sides differ: "input: synthetic in A, dali in B"
+    evidence: list[str]  # what else differs: machines, software, clocks, messages, other programs
     late: str  # which rank is the last to have its gradients, where an instrumented run tells; ""
 
 
@@ -115,7 +126,11 @@ def _measured(point: StudyPoint) -> Side:
     ends = (batch / rate.high, batch / rate.low) if rate.n > 1 else None
     why = lost.why if lost else ""
     step_s = sum(parts.values()) or batch / rate.median  # the median of steps is not that of rates
-    return Side("measured", point.words, point.request, step_s, ends, dict(parts), why, _late(point))
+    open_parts = frozenset(part.name for part in lost.parts if not part.shown) if lost else frozenset()
+    runs = tuple(point.good_runs)
+    if ends is None and len(runs) == 1 and len(runs[0].rates) > 1:  # of one run what its windows were
+        ends = (batch / max(runs[0].rates), batch / min(runs[0].rates))
+    return Side("measured", point.words, point.request, step_s, ends, dict(parts), why, _late(point), open_parts, runs)
 
 
 def _late(point: StudyPoint) -> str:
@@ -149,28 +164,33 @@ def alone(side: Side) -> Explained:
         a_interval_s=list(side.interval_s) if side.interval_s else None,
         b_interval_s=None,
         outside=False,
-        parts=[ExplainedPart(name, side.parts_s[name], None) for name in ORDER if side.parts_s.get(name)],
+        parts=[
+            ExplainedPart(name, side.parts_s[name], None, "not resolved" * (name in side.unresolved))
+            for name in ORDER
+            if side.parts_s.get(name)
+        ],
         why=side.why,
         differs=[],
+        evidence=[],
         late=side.late,
     )
 
 
 def explained(a: Sequence[Side], b: Sequence[Side]) -> list[Explained]:
-    """Every case that both have, in the order of A."""
-    pairs = ((one, other) for one in a for other in b if _case(one.request) == _case(other.request))
-    return [_explained(one, other) for one, other in pairs]
-
-
-def _case(request: Request) -> dict[str, Any]:
-    settings = msgspec.to_builtins(request)
-    return {name: value for name, value in settings.items() if name not in _MAY_DIFFER}
+    """Every case that both have, in the order of A: cases that `compare` finds alike, too."""
+    if {side.kind for side in (*a, *b)} == {"measured"}:
+        alike = alike_requests([side.request for side in a], [side.request for side in b])
+        return [_explained(one, other) for one in a for other in b if (one.request.key, other.request.key) in alike]
+    others = AlikeCases((side.request, side) for side in b)
+    return [_explained(one, other) for one in a for other in others.of(one.request)]
 
 
 def _explained(a: Side, b: Side) -> Explained:
     merged = any(BOTH in side.parts_s for side in (a, b))
     known = bool(a.parts_s and b.parts_s)
     of_a, of_b = (_merged(side.parts_s) if merged else side.parts_s for side in (a, b))
+    if any(known and "smaller batches" not in side.parts_s for side in (a, b)):
+        of_a, of_b = _without_small(of_a), _without_small(of_b)
     names = [name for name in ORDER if of_a.get(name) or of_b.get(name)] if known else []
     return Explained(
         case=a.words if a.words == b.words else f"{b.words} (A: {a.words})" if a.kind == b.kind else b.words,
@@ -181,11 +201,43 @@ def _explained(a: Side, b: Side) -> Explained:
         a_interval_s=list(a.interval_s) if a.interval_s else None,
         b_interval_s=list(b.interval_s) if b.interval_s else None,
         outside=_outside(a, b),
-        parts=[ExplainedPart(name, of_a.get(name, 0.0), of_b.get(name, 0.0)) for name in names],
+        parts=[ExplainedPart(name, of_a.get(name, 0.0), of_b.get(name, 0.0), _of_part(name, a, b)) for name in names],
         why="" if known else a.why or b.why or "one of them has no parts",
         differs=_differences(a.request, b.request),
+        evidence=_evidence(a, b),
         late=b.late or a.late,
     )
+
+
+def _of_part(name: MeasuredPartName, a: Side, b: Side) -> str:
+    """What is known of a part beside its time: that runs do not resolve it, or that a side has none by its settings."""
+    if name == "input":
+        kinds = [side.request.input.kind for side in (a, b)]
+        if kinds[0] != kinds[1]:
+            return f"A: {kinds[0]}, B: {kinds[1]}"
+    open_in = [letter for letter, side in (("A", a), ("B", b)) if name in side.unresolved]
+    return f"not resolved in {' and '.join(open_in)}" if open_in else ""
+
+
+def _evidence(a: Side, b: Side) -> list[str]:
+    """In what the runs of both differ beside their settings."""
+    if not a.runs or not b.runs:
+        return []
+    lines = [
+        f"{each.name}: {', '.join(each.a)} in A, {', '.join(each.b)} in B"
+        for each in differences(a.runs, b.runs)
+        if set(each.a) != set(each.b)
+    ]
+    sent_a, sent_b = _sent(a.runs), _sent(b.runs)
+    if sent_a and sent_b and sent_a != sent_b:
+        same = "the same in another order" if sorted(sent_a) == sorted(sent_b) else f"{len(sent_b)} in B"
+        lines.append(f"messages of gradients: {len(sent_a)} in A, {same}")
+    return lines
+
+
+def _sent(runs: Sequence[RunSummary]) -> list[int]:
+    """The bytes of each message of gradients, in the order in which they are sent."""
+    return next(([each.size_bytes for each in run.buckets] for run in runs if run.buckets), [])
 
 
 def _merged(parts_s: dict[MeasuredPartName, float]) -> dict[MeasuredPartName, float]:
@@ -193,6 +245,12 @@ def _merged(parts_s: dict[MeasuredPartName, float]) -> dict[MeasuredPartName, fl
     others = {name: time_s for name, time_s in parts_s.items() if name not in ("communication", "waiting", BOTH)}
     both = sum(parts_s.get(name, 0.0) for name in ("communication", "waiting", BOTH))
     return {**others, BOTH: both}
+
+
+def _without_small(parts_s: dict[MeasuredPartName, float]) -> dict[MeasuredPartName, float]:
+    """Smaller batches among the rest, where a side does not have them apart."""
+    others = {name: time_s for name, time_s in parts_s.items() if name not in ("smaller batches", "the rest")}
+    return {**others, "the rest": parts_s.get("smaller batches", 0.0) + parts_s.get("the rest", 0.0)}
 
 
 def _outside(a: Side, b: Side) -> bool:
@@ -212,10 +270,87 @@ def _differences(a: Request, b: Request) -> list[str]:
     return [
         f"{name}: {_word(of_a.get(name))} in A, {_word(of_b.get(name))} in B"
         for name in of_a
-        if of_a.get(name) != of_b.get(name) and name in _MAY_DIFFER - {"measure", "steps", "windows", "warmup"}
+        if of_a.get(name) != of_b.get(name) and name not in _NO_EVIDENCE
     ]
 
 
 def _word(value: Any) -> str:
     kind = value.get("kind") if isinstance(value, dict) else None
     return str(kind or value)
+
+
+# ---- the answer -----------------------------------------------------------------------------------------------------
+
+LEAST_s = 5e-5  # that a difference is printed of
+NAMED = 0.1  # of the whole difference: parts with as much are named in the sentence
+
+
+def explained_answer(found: Sequence[Explained]) -> list[str]:
+    """The case that differs most, or of one side loses most; and how many there are."""
+    first = max(found, key=weight)
+    outside = sum(each.outside for each in found)
+    more = f"Of {len(found)} cases, this one differs most; {outside} lie outside of their intervals."
+    return [explained_case(first), *[more] * (len(found) > 1 and first.b_step_s is not None)]
+
+
+def explained_case(each: Explained) -> str:
+    """One case in a sentence."""
+    return _alone(each) if each.b_step_s is None else _beside(each, each.b_step_s)
+
+
+def _alone(each: Explained) -> str:
+    kind = each.a.capitalize()
+    useful = useful_share(each)
+    lost = "" if not useful else f", {useful:.0%} of it useful"
+    sentence = f"{kind}: a step of {each.case} takes {_step(each.a_step_s, each.a_interval_s)}{lost}."
+    named = [part for part in each.parts if part.name != "useful" and not part.evidence and (part.a_s or 0.0) > 0]
+    if named:
+        most = max(named, key=lambda part: part.a_s or 0.0)
+        sentence += f" Most is lost to {most.name}: {ms_text(most.a_s)} ms, {(most.a_s or 0.0) / each.a_step_s:.0%}."
+    return sentence
+
+
+def useful_share(each: Explained) -> float | None:
+    """Which share of the step of A is useful, where that is known."""
+    time_s = next((part.a_s for part in each.parts if part.name == "useful"), None)
+    return None if time_s is None else time_s / each.a_step_s
+
+
+def _beside(each: Explained, b_step_s: float) -> str:
+    """ "A step of ...: 165 ms (151 to 180) predicted in A, 204 ms (194 to 234) measured in B: ..."."""
+    a, b = (_step(*side) for side in ((each.a_step_s, each.a_interval_s), (b_step_s, each.b_interval_s)))
+    within = "outside of that" if each.outside else "they agree"
+    more_s = b_step_s - each.a_step_s
+    sentence = f"A step of {each.case}: {a} {each.a} in A, {b} {each.b} in B: {within}."
+    parts = [part for part in each.parts if part.more_s is not None and part.more_s * more_s > NAMED * more_s**2]
+    if each.outside and parts:
+        named = ", ".join(
+            f"{ms_text(abs(part.more_s or 0.0))} {part.name}"
+            for part in sorted(parts, key=lambda part: -abs(part.more_s or 0.0))
+        )
+        rest_s = abs(more_s - sum(part.more_s or 0.0 for part in parts))
+        named += f", {ms_text(rest_s)} in other parts" * (rest_s >= LEAST_s)
+        sentence += f" Of the {ms_text(abs(more_s))} ms that it is {'longer' if more_s > 0 else 'shorter'}: {named}."
+    return sentence
+
+
+def _step(step_s: float, interval_s: Sequence[float] | None) -> str:
+    if interval_s is None:
+        return f"{ms_text(step_s)} ms"
+    value, low, high = to_interval(step_s * 1e3, *(end * 1e3 for end in interval_s))
+    return f"{value} ms ({low} to {high})"
+
+
+def ms_text(time_s: float | None) -> str:
+    return "?" if time_s is None else f"{time_s * 1e3:,.1f}"
+
+
+def signed_ms(time_s: float) -> str:
+    return f"{time_s * 1e3:+,.1f}"
+
+
+def weight(each: Explained) -> float:
+    """How much of the step differs; of one side alone, how much of it is lost."""
+    if each.b_step_s is not None:
+        return abs(each.b_step_s - each.a_step_s) / each.a_step_s
+    return sum(part.a_s or 0.0 for part in each.parts if part.name != "useful") / each.a_step_s

@@ -11,11 +11,14 @@ import math
 from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from itertools import pairwise
+from operator import attrgetter
 
 from resnetx import units
+from resnetx.record.machine import Unit, how_many, on_cores
 from resnetx.record.prediction import COMPUTE, Domain, PartName, PredictedPoint, Prediction
 from resnetx.reporting.systems.comparison import side_of
 from resnetx.reporting.systems.rate_ratios import lead, ratio
+from resnetx.table import ONLY_WITH_ALL, Answer, Column, as_shown
 from resnetx.units import to_interval
 
 AS_GOOD = 0.05  # relative: fewer GPUs whose rate is as near to the best one are enough
@@ -108,15 +111,45 @@ def _workload(point: PredictedPoint, varying: set[str]) -> str:
     framework = [point.framework or "no framework"] if "framework" in varying else []
     precision = [point.precision] if "precision" in varying else []
     graph = ["graph" if _is_graph(point) else "no graph"] if "graph" in varying else []
-    return ", ".join([point.workload, *framework, *precision, *graph])
+    return ", ".join([point.workload, *framework, *precision, *graph, *_machine(point)])
+
+
+def _machine(point: PredictedPoint) -> list[str]:
+    """Settings of the machine in which the points of a prediction differ: "network edr100"."""
+    return [f"{name} {value}" for name, value in point.varied.items()]
 
 
 def rate_unit(points: Sequence[PredictedPoint]) -> str:
     """What a batch is made of: a workload that is known from its trace alone may be trained on other things."""
-    return "samples/s" if any(point.request is None for point in points) else "images/s"
+    what = {"samples" if point.request is None else point.request.model.samples for point in points}
+    return f"{what.pop() if len(what) == 1 else 'samples'}/s"
 
 
 # ---- the answer -----------------------------------------------------------------------------------------------------
+
+
+def prediction_answer(made: Prediction) -> list[str]:
+    """The sentences of a prediction: what was asked for, and what of it is known only between two ends."""
+    if not made.points:
+        return ["Nothing is predicted: the record holds no point."]
+    cheapest = [made.cheapest] if isinstance(made.cheapest, str) and made.cheapest else []
+    ends = _between_ends([point for point in made.points if point.open])
+    return [*answer(predicted_curves(made.points)), *cheapest, *ends]
+
+
+def shown_prediction(made: Prediction) -> Answer:
+    """The answer, and its table."""
+    curves = predicted_curves(made.points)
+    return Answer(prediction_answer(made), as_shown(curve_columns(curves), curve_rows(curves)) if curves else None)
+
+
+def _between_ends(points: Sequence[PredictedPoint]) -> list[str]:
+    """What leaves points between two ends, and what decides."""
+    if not points:
+        return []
+    causes = " ".join(dict.fromkeys(point.open_ends or f"`{point.open}` decides." for point in points))
+    ends = " Short and long are of the step: its rate is the other way round." * ("end of the interval" in causes)
+    return [f"Of {len(points):,} case{'s' * (len(points) > 1)} only both ends are known. {causes}{ends}"]
 
 
 def answer(curves: Sequence[PredictedCurve]) -> list[str]:
@@ -130,14 +163,15 @@ def answer(curves: Sequence[PredictedCurve]) -> list[str]:
 
 def _of_one(curve: PredictedCurve) -> list[str]:
     point, unit = curve.last, rate_unit(curve.points)
-    what = f"{ranks(point.gpus, point)} {'trains' if point.gpus == 1 else 'train'} {curve.workload}"
+    who = f"{ranks(point.gpus, point)}{on_cores(unit_of_point(point))}"
+    what = f"{who} {'trains' if point.gpus == 1 else 'train'} {curve.workload}"
     on = f"Predicted: on {curve.system},"
     if point.open:
         ends = None if point.gpus == point.baseline_gpus else point.speedup_interval
         over = f"{_ends(open_rates(point))} {unit}"
         if ends:
             over = f"{_ends(ends)} times as fast as {ranks(point.baseline_gpus or 1, point)}"
-        return [f"{on} {what} {'' if ends else 'at '}between {over}: it is open until measured."]
+        return [f"{on} {what} {'' if ends else 'at '}between {over}: where in between, only a measurement tells."]
     if point not in curve.able:
         return [f"Not predicted: {curve.workload} on {curve.system}: {point.reason}."]
     rate, low, high = rate_ends(point)
@@ -179,7 +213,9 @@ def _ranked(curves: Sequence[PredictedCurve]) -> str:
 def _between(curves: Sequence[PredictedCurve]) -> str:
     """How far apart several curves are in what they gain, or in their rates where none has more than one count."""
     gained = [
-        curve for curve in curves if curve.last.speedup is not None and curve.last.gpus != curve.last.baseline_gpus
+        curve
+        for curve in curves
+        if curve.last in curve.able and curve.last.speedup is not None and curve.last.gpus != curve.last.baseline_gpus
     ]
     able = gained or [curve for curve in curves if curve.able]
     if not able:
@@ -204,10 +240,112 @@ def _between(curves: Sequence[PredictedCurve]) -> str:
     return f"Predicted: {what} from {told(ranked[0])} to {told(ranked[-1])}."
 
 
+def unit_of_point(point: PredictedPoint) -> Unit:
+    """What computes: a rank on CPU cores where gloo joins them, else a GPU."""
+    return "rank" if point.library == "gloo" else "GPU"
+
+
 def ranks(count: int, of: PredictedPoint) -> str:
-    """ "one GPU", "8 GPUs"; or ranks, where CPU cores take their place."""
-    kind = "CPU rank" if of.library == "gloo" else "GPU"
-    return f"one {kind}" if count == 1 else f"{count} {kind}s"
+    """ "one GPU", "8 GPUs", or "2 ranks", where CPU cores take their place."""
+    return how_many(count, unit_of_point(of), "one")
+
+
+CurveRow = tuple[PredictedCurve, PredictedPoint]
+MOST_POINTS = 8  # of several curves that are rows; of more points there is a row for each curve
+
+
+def curve_rows(curves: Sequence[PredictedCurve], every: bool = False) -> list[CurveRow]:
+    """A row for each point; of several curves with many points each on its most GPUs, unless `every` one is wanted."""
+    rows = [(curve, point) for curve in curves for point in curve.points]
+    return rows if every or len(curves) == 1 or len(rows) <= MOST_POINTS else [(curve, curve.last) for curve in curves]
+
+
+def identity_columns(curves: Sequence[PredictedCurve]) -> list[Column[PredictedCurve]]:
+    """What tells curves apart."""
+    return [Column(name, attrgetter(name)) for name in identity(curves)]
+
+
+def curve_columns(curves: Sequence[PredictedCurve], every: bool = False) -> list[Column[CurveRow]]:
+    """The columns of `curve_rows`: what tells curves apart, how fast each is, and what that is over its baseline."""
+    points = [point for curve in curves for point in curve.points]
+    units = {unit_of_point(point) for point in points}
+    bases = {how_many(point.baseline_gpus, unit_of_point(point)) for point in points if point.baseline_gpus}
+    over = f"over {' or '.join(sorted(bases))}." if bases - {"1 GPU", "1 rank"} else ""
+    lasts = len(curve_rows(curves, every)) < len(points)
+    return [
+        *(column.of(lambda row: row[0]) for column in identity_columns(curves)),
+        Column(f">{units.pop() if len(units) == 1 else 'GPU'}s", lambda row: f"{row[1].gpus}"),
+        Column(f">{rate_unit(points)}", lambda row: _rate_cell(row[1])),
+        Column(">interval", lambda row: _rate_ends_cell(row[1])),
+        Column(">speed-up", lambda row: _speedup_cell(row[1]), help=over),
+        Column(">its interval", lambda row: _speedup_ends_cell(row[1])),
+        Column(">enough", lambda row: _enough_cell(row[0]), 2, "as fast as on most, within 5 %.")
+        if lasts
+        else Column(">efficiency", lambda row: "" if row[1].efficiency is None else f"{row[1].efficiency:.0%}", 2),
+        Column(">step ms", lambda row: _ms(row[1].iteration_s), ONLY_WITH_ALL, "an iteration of the global batch."),
+        Column(">its ends", lambda row: _and([_ms(end) for end in row[1].interval_s or ()]), ONLY_WITH_ALL),
+        Column(
+            ">exposed ms",
+            lambda row: _ms(row[1].exposed_communication_s),
+            ONLY_WITH_ALL,
+            "communication not hidden by computation.",
+        ),
+        Column(
+            "limited by",
+            lambda row: _limit_cell(row[1]),
+            ONLY_WITH_ALL,
+            "the part without which the step would be shorter by so much.",
+        ),
+        Column(
+            ">memory GB",
+            lambda row: "" if row[1].memory_bytes is None else f"{row[1].memory_bytes / 1e9:.2f}",
+            ONLY_WITH_ALL,
+        ),
+        Column("compute", lambda row: row[1].compute_source or "", ONLY_WITH_ALL),
+    ]
+
+
+def _and(ends: Sequence[str]) -> str:
+    return " to ".join(ends)
+
+
+def _ms(time_s: float | None) -> str:
+    return "" if time_s is None else f"{time_s * 1e3:,.2f}"
+
+
+def _rate_cell(point: PredictedPoint) -> str:
+    if point.open:
+        return "?"
+    return rate_ends(point)[0] if point.images_per_s else {"oom": "memory"}.get(point.outcome, point.outcome)
+
+
+def _rate_ends_cell(point: PredictedPoint) -> str:
+    if point.open and point.interval_s:
+        low, high = open_rates(point)
+        return _and(to_interval(high, low, high)[1:])
+    return _and(rate_ends(point)[1:]) if point.images_per_s else ""
+
+
+def _speedup_cell(point: PredictedPoint) -> str:
+    if point.speedup is None:
+        return ""
+    return to_interval(point.speedup, *(point.speedup_interval or (point.speedup, point.speedup)))[0]
+
+
+def _speedup_ends_cell(point: PredictedPoint) -> str:
+    """Both ends, where they differ."""
+    low, high = point.speedup_interval or (0.0, 0.0)
+    return _and(to_interval(point.speedup or high, low, high)[1:]) if low < high else ""
+
+
+def _enough_cell(curve: PredictedCurve) -> str:
+    return f"{curve.enough.gpus}" if curve.enough else ""
+
+
+def _limit_cell(point: PredictedPoint) -> str:
+    if point.iteration_s is None:
+        return "" if point.open else point.reason if point.outcome == "refused" else "missing: memory"
+    return f"{point.limited_by} {point.limit_share:.0%}"
 
 
 def _ends(interval: Sequence[float]) -> str:
@@ -273,10 +411,13 @@ def sure(made: Prediction, curves: Sequence[PredictedCurve], ratios: bool = Fals
         return sentences  # rates of determined points say nothing of these
     kinds = {line.what.removeprefix(SCALING) for line in made.inputs if line.what.startswith(SCALING)}
     found = [domain for domain in made.domains if _is_of(domain, kinds)]
-    given = all(point.compute_source in ("stated", "measured") for curve in curves for point in curve.able)
+    able = [point for curve in curves for point in curve.able]
+    given = all(point.compute_source in ("stated", "measured") for point in able)
+    # Published batches grow with the GPUs: how a rate changes with the batch is in none of these errors.
+    smaller = any(point.compute_source == "stated" and point.scaling == "strong" and point.gpus > 1 for point in able)
+    one = ", given one GPU's at their batch" if smaller else "" if given else ", given one GPU's"
     for domain in found:
         kind = domain.what.partition(": ")[2]
-        one = "" if given else ", given one GPU's"
         sentences.append(f"{domain.points} rates ({kind}) were predicted to {domain.mean_error:.1%}{one}")
     if kinds and not found:
         sentences.append("no such scaling was ever compared with a measurement")

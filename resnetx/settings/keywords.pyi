@@ -17,6 +17,9 @@ class ModelSettings(TypedDict, total=False):
     kind: str
     x: Axis[int]
     width: Axis[int]
+    heads: Axis[int | None]
+    seq: Axis[int]
+    vocabulary: Axis[int]
     name: Axis[str]
     classes: Axis[int]
     lrn: Axis[bool]
@@ -24,6 +27,7 @@ class ModelSettings(TypedDict, total=False):
 class InputSettings(TypedDict, total=False):
     kind: str
     root: Axis[Text]
+    file: Axis[Text]
     stage: Axis[Text | None]
     format: Literal["folders"]
     recipe: Axis[Literal["imagenet", "paper"]]
@@ -36,6 +40,7 @@ class StrategySettings(TypedDict, total=False):
     bucket_cap_mb: Axis[float | None]
     first_bucket_mb: Axis[float | None]
     gradient_as_bucket_view: Axis[bool]
+    reshard: Axis[bool]
     device: Axis[Literal["cpu", "gpu"]]
 
 class TrackerSettings(TypedDict, total=False):
@@ -56,6 +61,8 @@ class ImagesSettings(TypedDict, total=False):
     classes: int
     per_class: int
     size: Literal["imagenet", "256"]
+    tokens: int | None
+    vocabulary: int
     seed: int
     workers: int | None
 
@@ -63,6 +70,8 @@ class ImagesGroup(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     classes: int
     per_class: int
     size: Literal["imagenet", "256"]
+    tokens: int | None
+    vocabulary: int
     seed: int
     workers: int | None
 
@@ -97,6 +106,9 @@ class WhatIfGroup(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 class InputRoot(TypedDict, total=False):
     root: Axis[Text]
 
+class InputFile(TypedDict, total=False):
+    file: Axis[Text]
+
 class DescribeKeywords(TypedDict, total=False):
     model: Axis[str] | ModelSettings | Model
     strategy: Axis[str] | StrategySettings | Strategy
@@ -105,7 +117,8 @@ class DescribeKeywords(TypedDict, total=False):
     precision: Axis[Literal["fp32", "tf32", "bf16", "fp16"]]
     gpus: Axis[int | None]
     study: Text | None
-    convention: Axis[Literal["caffe", "torch", "conv"]]
+    convention: Axis[Literal["caffe", "torch", "conv", "saved"]]
+    out: Text | None
 
 class ImagesKeywords(TypedDict, total=False):
     input: InputRoot
@@ -145,7 +158,7 @@ class TrainKeywords(TypedDict, total=False):
     rendezvous: str | None
     timeout: float | str
     results: Text
-    convention: Literal["caffe", "torch", "conv"]
+    convention: Literal["caffe", "torch", "conv", "saved"]
     oversubscribe: bool
     dirty: bool
     interface: str | None
@@ -191,11 +204,12 @@ class SweepKeywords(TypedDict, total=False):
     study: Text | None
     repeats: int
     twins: int
+    controls: Literal["usual", "all"]
     budget: float | str | None
     baseline: int
     timeout: float | str
     results: Text
-    convention: Literal["caffe", "torch", "conv"]
+    convention: Literal["caffe", "torch", "conv", "saved"]
     oversubscribe: bool
     publish: Text | None
     dirty: bool
@@ -206,6 +220,7 @@ class SweepKeywords(TypedDict, total=False):
     transport: Axis[Literal["auto", "peer", "pcie", "host", "socket"]]
     lab: LabSettings
     clock: Axis[str | float | None]
+    out: Text | None
 
 class TraceKeywords(TypedDict, total=False):
     model: Axis[str] | ModelSettings | Model
@@ -238,7 +253,7 @@ class TraceKeywords(TypedDict, total=False):
     study: Text | None
     timeout: float | str
     results: Text
-    convention: Literal["caffe", "torch", "conv"]
+    convention: Literal["caffe", "torch", "conv", "saved"]
     oversubscribe: bool
     dirty: bool
     device: str | None
@@ -278,7 +293,7 @@ class VerifyKeywords(TypedDict, total=False):
     steps: int
     timeout: float | str
     results: Text
-    convention: Literal["caffe", "torch", "conv"]
+    convention: Literal["caffe", "torch", "conv", "saved"]
     oversubscribe: bool
     dirty: bool
 
@@ -297,7 +312,7 @@ class CompareKeywords(TypedDict, total=False):
     compile: Axis[Literal["none", "default"]]
     study: Text | None
     baseline: int
-    convention: Literal["caffe", "torch", "conv"]
+    convention: Literal["caffe", "torch", "conv", "saved"]
     size: Axis[int | str]
     systems: Axis[Text]
     nodes: int | None
@@ -371,6 +386,7 @@ class BenchKeywords(TypedDict, total=False):
     transport: Literal["auto", "peer", "pcie", "host", "socket"]
     lab: LabSettings
     clock: str | float | None
+    out: Text | None
 
 class BenchFields(msgspec.Struct, frozen=True, kw_only=True):
     gpus: list[int | None]
@@ -412,6 +428,7 @@ class BenchFields(msgspec.Struct, frozen=True, kw_only=True):
     transport: Literal["auto", "peer", "pcie", "host", "socket"]
     lab: LabGroup
     clock: str | float | None
+    out: str | None
 
 class CheckKeywords(TypedDict, total=False):
     model: str | ModelSettings | Model
@@ -465,18 +482,18 @@ class CheckFields(msgspec.Struct, frozen=True, kw_only=True):
     nics: int | None
 
 class TopologyKeywords(TypedDict, total=False):
-    gpus: int | None
+    gpus: Axis[int | None]
     devices: Sequence[int] | None
     results: Text
-    collective: str | None
+    collective: Axis[str | None]
     size: Axis[int | str]
     systems: Axis[Text]
-    nodes: int | None
-    network: str | None
-    nics: int | None
+    nodes: Axis[int | None]
+    network: Axis[str | None]
+    nics: Axis[int | None]
     library: Axis[str | None]
-    launch_mode: Literal["process-per-gpu", "one-process"] | None
-    transport: Literal["auto", "peer", "pcie", "host", "socket"]
+    launch_mode: Axis[Literal["process-per-gpu", "one-process"] | None]
+    transport: Axis[Literal["auto", "peer", "pcie", "host", "socket"]]
     calibration: Text | None
     pick: int | None
     free: Sequence[int] | None
@@ -488,7 +505,7 @@ class TopologyKeywords(TypedDict, total=False):
     switches: int | None
     sockets: int | None
     uplink: str | None
-    staged: Literal["shared", "per-gpu"] | None
+    staged: Axis[Literal["shared", "per-gpu"] | None]
     out: Text | None
 
 class TopologyFields(msgspec.Struct, frozen=True, kw_only=True):
@@ -560,14 +577,14 @@ class PredictKeywords(TypedDict, total=False):
     study: Text | None
     baseline: int
     results: Text
-    convention: Literal["caffe", "torch", "conv"]
+    convention: Literal["caffe", "torch", "conv", "saved"]
     systems: Axis[Text]
-    nodes: int | None
-    network: str | None
-    nics: int | None
+    nodes: Axis[int | None]
+    network: Axis[str | None]
+    nics: Axis[int | None]
     library: Axis[str | None]
-    launch_mode: Literal["process-per-gpu", "one-process"] | None
-    transport: Literal["auto", "peer", "pcie", "host", "socket"]
+    launch_mode: Axis[Literal["process-per-gpu", "one-process"] | None]
+    transport: Axis[Literal["auto", "peer", "pcie", "host", "socket"]]
     calibration: Axis[Text | None]
     lab: LabSettings
     rate: float | Mapping[int, float] | Text | None
@@ -576,16 +593,19 @@ class PredictKeywords(TypedDict, total=False):
     communication: Literal["model", "trace"]
     parameters: float | None
     overlap: OverlapSettings
-    staged: Literal["shared", "per-gpu"] | None
-    gradients: Literal["fp32", "bf16", "fp16"]
-    straggler: float
-    host_time: str | float
-    host_step: str | float | None
-    image_bytes: str | int | None
-    memory: str | int | None
-    memory_model: Literal["torch", "caffe"]
-    clock: str | float | None
+    staged: Axis[Literal["shared", "per-gpu"] | None]
+    gradients: Axis[Literal["fp32", "bf16", "fp16"]]
+    straggler: Axis[float]
+    host_time: Axis[str | float]
+    host_step: Axis[str | float | None]
+    image_bytes: Axis[str | int | None]
+    memory: Axis[str | int | None]
+    memory_model: Axis[Literal["torch", "caffe"]]
+    clock: Axis[str | float | None]
     what_if: WhatIfSettings
+    price: float | Mapping[str, float] | None
+    deadline: float | str | None
+    job_images: float
     sensitivity: bool
     timeline: bool
     out: Text | None
@@ -594,7 +614,7 @@ class PredictFields(msgspec.Struct, frozen=True, kw_only=True):
     devices: list[int] | None
     baseline: int
     results: str
-    convention: Literal["caffe", "torch", "conv"]
+    convention: Literal["caffe", "torch", "conv", "saved"]
     systems: list[str]
     nodes: int | None
     network: str | None
@@ -620,6 +640,9 @@ class PredictFields(msgspec.Struct, frozen=True, kw_only=True):
     memory_model: Literal["torch", "caffe"]
     clock: str | float | None
     what_if: WhatIfGroup
+    price: float | dict[str, float] | None
+    deadline: float | str | None
+    job_images: float
     sensitivity: bool
     timeline: bool
     out: str | None

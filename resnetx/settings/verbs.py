@@ -17,13 +17,17 @@ from typing import Any
 from resnetx.errors import ConfigError
 from resnetx.settings.table import TABLE, tagged
 
-JSON = "print JSON, one object per line"
+JSON = "print JSON, one object per line, with the answer before its fields"
+QUIET = "print the first sentence of the answer alone"
 ALL = "print every row and column, even if the terminal is too narrow"
 DRY_RUN = "print the commands, or the job, without starting them"
 CFG = "cfg"  # the one flag that has a value: --cfg job
 # Flags with each of which a verb does something else than usual, and those of them that print no records.
 INSTEAD = ("import", "this", "validate", "export", "dry-run", CFG)
 WITHOUT_JSON = ("export", "dry-run", CFG)
+
+
+_SETTINGS_OF_HELP = "    Settings (those with a dot in a dictionary: model={'x': 4}):"
 
 
 @dataclass(frozen=True)
@@ -64,6 +68,16 @@ class Verb:
         several = {row.name for row in TABLE.values() if self.name in row.several.split()}
         left_out = {*tagged("workload"), *(points - several)}
         return [name for name in TABLE if name in self.settings and name not in left_out]
+
+    def documented(self, doc: str) -> str:
+        """The text of `help(resnetx.NAME)`: what the function says, and every setting of it, common ones first."""
+        if not self.settings or _SETTINGS_OF_HELP in doc:
+            return doc
+        own = [row for row in TABLE.values() if reads(self.settings, row.name)]
+        order = self.common.split()
+        own.sort(key=lambda row: order.index(row.name) if row.name in order else len(order))
+        lines = [f"    {row.name}={self.own.get(row.name, row.default)!r}: {row.about}" for row in own]
+        return "\n".join([doc.rstrip(), "", _SETTINGS_OF_HELP, "", *lines, ""])
 
     @property
     def command(self) -> Callable[..., int]:
@@ -127,7 +141,7 @@ _VERBS = (
         nothing={"study": "quickstart"},
         group="measure",
         examples=(
-            ("study=quickstart", "ResNet/1 on one and on two ranks, about 8 min"),
+            ("study=quickstart", "on this machine, about 8 min"),
             ("model.x=1,4,16 batch_size=64 gpus=1,2 repeats=6", "a study of your own"),
             ("study=paper input=synthetic --dry-run", "what it would run, and for how long"),
         ),
@@ -175,7 +189,7 @@ _VERBS = (
         names_systems=True,
         group="predict",
         examples=(
-            ("dgx1-p100 gx8 study=paper", "which of two systems, for the paper's workloads"),
+            ("dgx1-p100 gx8 study=paper", "which of two systems"),
             ("results/node1/mystudy results/node2/mystudy", "two measured studies"),
             ("predicted results/node1/mystudy", "a prediction, and the study that tests it"),
         ),
@@ -184,12 +198,13 @@ _VERBS = (
     Verb(
         "explain",
         "explain why one result is not another, part by part, or where the time of one goes; status 1: they differ",
-        "STUDY | PREDICTION [STUDY | PREDICTION]",
+        "A [B]: RUN | STUDY | PREDICTION | BENCH",
         {"json": JSON, "all": ALL},
         group="look",
         examples=(
             ("results/cpu-2core/quickstart", "where the time of a study goes"),
             ("predicted results/node1/mystudy", "what the prediction missed; exit status 1 where they differ"),
+            ("night1/bench night2/bench", "which sizes and pairs changed since, and in what else the two differ"),
         ),
         common="",
     ),
@@ -204,6 +219,7 @@ _VERBS = (
             "import": "import FILE, output of nccl-tests, nvbandwidth, OSU, ... instead of measuring",
             "export": "write the collectives of FILE, a bench, as the JSON of nccl-tests beside it",
         },
+        names_systems=True,
         asks=True,
         group="measure",
         examples=(
@@ -217,6 +233,7 @@ _VERBS = (
         "check",
         "check this node, or nodes of a cluster and pairs of them: which are slow, and why, most likely",
         flags={"json": JSON, "all": ALL, "dry-run": DRY_RUN},
+        names_systems=True,
         asks=True,
         group="measure",
         examples=(
@@ -258,7 +275,7 @@ _VERBS = (
         asks=True,
         group="predict",
         examples=(
-            ("gx8 model=alexnet batch_size=256", "on a system that you describe"),
+            ("gx8 model=alexnet batch_size=256", "on a system you describe"),
             ("dgx1-p100 model=alexnet batch_size=256 rate=256:2500", "with one GPU's rate as you know it"),
             ("mine/trace dgx1-v100 gpus=1,2,4,8", "from your own program's profile"),
         ),
@@ -339,7 +356,7 @@ def refuse_unread(verb: str, keys: Iterable[str], known: Sequence[str], own: Seq
             readers = [name for name, other in VERBS.items() if reads(other.settings, key)]
             where = f" (it belongs to {_listed(readers)})" if 0 < len(readers) < 4 else ""
             if typo := difflib.get_close_matches(key, own, n=1, cutoff=0.8):  # more likely than another verb's setting
-                has = f"did you mean {typo[0]}?"
+                where, has = "", f"did you mean {typo[0]}?"
             raise ConfigError(f"{key}: not a setting of `resnetx {verb}`{where}; {has}")
         near = near_setting(key, [setting for setting in known if reads(own, setting)])
         raise ConfigError(f"{key}: no such setting; " + (f"did you mean {near}?" if near else has))

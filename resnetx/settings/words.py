@@ -89,6 +89,12 @@ def takes_counts(name: str) -> bool:
     return bool({int, list[int]}.intersection(kinds)) and str not in kinds
 
 
+def takes_sizes(name: str) -> bool:
+    """Whether a setting takes several sizes in bytes: `size`, of which `1MiB..1GiB` is a range."""
+    row = TABLE.get(name)
+    return row is not None and row.unit == "B" and bool(row.several)
+
+
 def takes_sets(name: str) -> bool:
     """Whether a value of a setting is a list of numbers, so that several values are lists: `devices`."""
     row = TABLE.get(name)

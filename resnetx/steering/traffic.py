@@ -10,7 +10,7 @@ import msgspec
 
 from resnetx import record, workloads
 from resnetx.api.systems import THIS
-from resnetx.choices import NoExchange, Server
+from resnetx.choices import Fsdp, NoExchange, Server, Zero1
 from resnetx.compose import compose, struct_of
 from resnetx.config import request_from
 from resnetx.errors import ConfigError, shortened
@@ -147,6 +147,11 @@ def of_workload(settings: SteerSettings, request: Request, node: Node, devices: 
         raise ConfigError("phases=true: only pattern=replicated and pattern=server have phases; files are one each")
     if isinstance(request.strategy, Server | NoExchange):
         return [_of_server(request, label, pattern, sum(variables_bytes(layers)), devices, gpus)]
+    if isinstance(request.strategy, Zero1 | Fsdp):
+        raise ConfigError(
+            f"strategy={request.strategy.kind}: its traffic is not modelled here; use another strategy, or a file of "
+            "traffic"
+        )
     sent = messages(layers, request.strategy, request.precision)
     return [of_messages([message.size_bytes for message in sent], label, settings.library, node, devices)]
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from resnetx.errors import ConfigError, FileError, shortened
-from resnetx.formats import chrome, kineto, logs, six_columns
+from resnetx.formats import chrome, kineto, nccl_tests, six_columns
 from resnetx.formats.chrome import MAX_BYTES, is_json
 from resnetx.formats.kineto import Profile
 from resnetx.formats.kineto_windows import HOW_TO_MARK
@@ -27,7 +27,8 @@ from resnetx.traces.checks import UNSIZED, refuse_unsound
 from resnetx.visible import visible
 
 NAME = "trace.json"
-_LOG_BYTES = 2**22  # of what may be a log, which begins like JSON: "[rank0]"
+_LOG_BYTES = 2**22  # of what may be of another program
+_JSON = re.compile(rb"\s*(?:\{|\[\s*(?:[{\]]|$))")  # but not "[rank0]", "[P2P ... Test]"
 DRAWN = 3  # iterations of each batch in a timeline
 SILENT = Unknown("imported: the file does not say")
 
@@ -48,9 +49,7 @@ def read(
     described GPU. `workload` is the file's own name unless set. `gpus`: that its communication is between; 0: the
     caller does not know.
     """
-    data = File(path, "a trace or a profile, of fewer iterations", MAX_BYTES).unpacked()
-    if not data.startswith(b"{") and (said := logs.says(data[:_LOG_BYTES].decode(errors="replace"))):
-        raise FileError(f"{path}: {said}")
+    data = unpacked(path)
     source = visible(str(path))  # a path may hold what is no text
     if is_json(data):
         contents = _of_profile(kineto.parse(data, path), device, parts or {}, path, source)
@@ -76,6 +75,15 @@ def read(
         warnings=list(contents.warnings),
     )
     return refuse_unsound(seal(trace))
+
+
+def unpacked(path: Path) -> bytearray:
+    """The content of a file that may be a trace or a profile; refused where it is of another program."""
+    data = File(path, "a trace or a profile, of fewer iterations", MAX_BYTES).unpacked()
+    text = "" if _JSON.match(data) else data[:_LOG_BYTES].decode(errors="replace")
+    if other := nccl_tests.refused(text):
+        raise FileError(f"{path}: {other}; expected a profile of PyTorch, or six columns of times")
+    return data
 
 
 def _batch(times: LayerTimes, batch_size: int, gpus: int, path: Path) -> TracedBatch:
@@ -306,6 +314,7 @@ def _text(data: bytearray, path: Path) -> str:
 
 CPU = "CPU"  # the device of a trace that has none
 MAKER = "NVIDIA "
+FORM = re.compile(r"sxm|pcie|nvl\b")
 MODEL = re.compile(r"[a-z]+\d{2,}|\d{4}(?!\d)")  # how a word begins that says which model it is: "a100", "4090"
 
 
@@ -354,6 +363,17 @@ def device_of(profile: Profile, device: str | None, parts: Mapping[str, Sequence
 def is_called(name: str, names: Sequence[str]) -> bool:
     """Whether a driver's name is one of these; older drivers leave out the maker's: A100-SXM4-40GB."""
     return name.removeprefix(MAKER) in {other.removeprefix(MAKER) for other in names}
+
+
+def may_be(name: str, names: Sequence[str]) -> bool:
+    """Whether a driver's name may be of a GPU with these: of one model, and no other form; or it says no model."""
+    if name == CPU:
+        return CPU in names
+    own, form = _models(name), set(FORM.findall(name.lower()))
+    return not own or any(
+        own & _models(other) and (not form or not (forms := set(FORM.findall(other.lower()))) or form & forms)
+        for other in names
+    )
 
 
 def _alike(name: str, others: Sequence[str]) -> bool:

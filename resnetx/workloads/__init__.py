@@ -76,7 +76,7 @@ def workload(
     intensity = counts.intensity(activations, parameters, batch_size)
     return record.Workload(
         workload=model.label,
-        model=msgspec.to_builtins(model),
+        model={name: value for name, value in msgspec.to_builtins(model).items() if value is not None},
         image_size=image_size,
         convention=convention,
         activations_per_image=activations,
@@ -90,6 +90,7 @@ def workload(
         flops_per_image=count(counts.flops_per_image),
         stated=_stated(model, image_size, batch_size, convention),
         notes=_notes(model, image_size),
+        tokens=model.tokens,
     )
 
 

@@ -66,6 +66,10 @@ def grouped(ready: Sequence[Gradient], strategy: choices.Strategy) -> tuple[Mess
         case choices.Bucket():
             first_bucket_bytes, cap_bytes = _limits_bytes(strategy)
             return ddp_buckets(ready, first_bucket_bytes=first_bucket_bytes, cap_bytes=cap_bytes)
+        case choices.Zero1():
+            return ddp_buckets(ready, first_bucket_bytes=FIRST_BUCKET_BYTES, cap_bytes=CAP_BYTES)
+        case choices.Fsdp():
+            return _by_block(ready)
         case choices.Layerwise():
             return tuple(Message(tuple(own)) for _, own in groupby(ready, key=lambda gradient: gradient.layer))
         case choices.After():
@@ -100,6 +104,30 @@ def ddp_buckets(ready: Iterable[Gradient], *, first_bucket_bytes: int, cap_bytes
     if filling:
         buckets.append(Message(tuple(filling)))
     return tuple(buckets)
+
+
+def _by_block(ready: Sequence[Gradient]) -> tuple[Message, ...]:
+    """What FSDP reduces together: the gradients of each block of a family, and last those of all else."""
+    blocks: dict[str, list[Gradient]] = {}
+    for gradient in ready:
+        blocks.setdefault(_block_of(gradient.layer), []).append(gradient)
+    rest = blocks.pop("", [])
+    return tuple(Message(tuple(own)) for own in (*blocks.values(), rest) if own)
+
+
+def _block_of(layer: str) -> str:
+    """The outermost block that a layer is in; "": it is in none of the model's own."""
+    blocks, _, inside = layer.partition(".")
+    number = inside.partition(".")[0]
+    return f"{blocks}.{number}" if blocks == "blocks" and number.isdigit() else ""
+
+
+def parts_of(gradients: Sequence[Gradient], ranks: int) -> list[int]:
+    """Bytes of the parameters that each rank updates under ZeRO-1."""
+    parts = [0] * ranks
+    for gradient in sorted(gradients, key=lambda each: -each.elements):
+        parts[parts.index(min(parts))] += gradient.size_bytes
+    return parts
 
 
 def _limits_bytes(strategy: choices.Bucket) -> tuple[int, int]:

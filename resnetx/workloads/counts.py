@@ -5,13 +5,14 @@
 - `caffe`: what Tallent et al. 2017 counted: the distinct blobs, and the learnable blobs, of the net as Caffe trains it.
 - `torch`: the tensors that PyTorch's forward pass makes, and the trainable parameters.
 - `conv`: the outputs of convolution and linear layers (as fvcore and timm count), and the trainable parameters.
+- `saved`: the **bytes** that PyTorch keeps for the backward pass in fp32, and the trainable parameters.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, groupby
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -85,6 +86,8 @@ def activations_by_layer(layers: Sequence[Layer], image_size: int, convention: s
             return {layer.name: 0 if layer.in_place else layer.elements for layer in layers}
         case "conv":
             return {layer.name: layer.elements if layer.kind in ("conv", "linear") else 0 for layer in layers}
+        case "saved":
+            return _saved_by_layer(layers, image_size)
     raise unknown_name("counting convention", convention, choices.CONVENTIONS, "convention")
 
 
@@ -117,11 +120,11 @@ def parameters(layers: Iterable[Layer], convention: str) -> int:
 
 
 def parameters_of(layer: Layer, convention: str) -> int:
-    """One layer's parameters; `torch` and `conv` agree on them."""
+    """One layer's parameters; all but Caffe agree on them."""
     match convention:
         case "caffe":
             return _caffe_parameters(layer)
-        case "torch" | "conv":
+        case "torch" | "conv" | "saved":
             return _trainable(layer)
     raise unknown_name("counting convention", convention, choices.CONVENTIONS, "convention")
 
@@ -176,3 +179,139 @@ def intensity(activations_per_image: int, parameters: int, batch_size: int) -> f
 def intensity_per_gpu(per_batch: float, gpus: Iterable[int]) -> dict[str, float]:
     """GPU count -> activations per parameter on each GPU, which has its share of the batch and all parameters."""
     return {str(count): per_batch / count for count in gpus}
+
+
+# ---- what is kept for the backward pass -----------------------------------------------------------------------------
+
+# Each tensor once, however many operations keep it; parameters are not counted. A test holds that
+# `torch.autograd.graph.saved_tensors_hooks` sees the same bytes.
+#
+#     convolution, product   its inputs
+#     batch normalisation    its input, a mean and a deviation of each channel
+#     ReLU                   its output, which is its input where it works in place
+#     max pooling            its input, and the place of each maximum as int64 (also counted of average pooling)
+#     pooling to one pixel   nothing
+#     LRN                    its input, the squares padded by 4 channels, and two tensors like the output
+#     dropout                a mask of one byte
+#     sum, concatenation     nothing
+#     layer normalisation    its input, a mean and a deviation of each token
+#     GELU                   its input
+#     embedding              the numbers of the tokens, as int64
+#     attention of GPT/x     queries, keys, values, its output, and a sum of each head and token (by a fused kernel)
+#     loss                   the logarithms of the classes' shares in fp32, and the labels as int64
+#     any other              its inputs and its output
+#
+# In bf16 and fp16 by autocast, convolutions and products read their inputs in half precision: an input in fp32 is
+# copied, and the copy is kept. LRN takes its power in fp32, so its output is fp32, and so is all that follows until the
+# next convolution or product. (PyTorch, "Automatic Mixed Precision", lists what runs in which precision on CUDA.)
+
+INDEX_BYTES = 8  # of an int64
+LRN_PADDING = 4  # channels: a window of 5, less one
+
+
+class Kept(NamedTuple):
+    """Memory that the forward pass keeps until the backward pass of the layer at place `first` is over."""
+
+    first: int
+    bytes_per_image: int
+
+
+def widths(table: Sequence[Layer], least: int) -> dict[str, int]:
+    """Bytes of an element of what each layer makes, by its name, and of the images; `least`: in the run's precision."""
+    found = {DATA: BYTES_PER_PARAMETER}
+    for layer in table:
+        if layer.kind in _IN_HALF:
+            found[layer.name] = least
+        elif layer.kind in _IN_FULL:
+            found[layer.name] = BYTES_PER_PARAMETER
+        else:
+            found[layer.name] = max((found[name] for name in layer.inputs), default=least)
+    return found
+
+
+# By autocast; an embedding is never cast.
+_IN_HALF, _IN_FULL = ("conv", "linear"), ("lrn", "layernorm", "groupnorm", "softmax", "embedding")
+
+
+def kept(table: Sequence[Layer], image_size: int, widths: Mapping[str, int]) -> Iterator[Kept]:
+    """Every piece of memory that is kept, once, with the earliest layer that keeps it."""
+    sizes = elements(table, image_size)
+    memory = _memory(table)
+    tensors: dict[str, int] = {}
+    for place, layer in enumerate(table):
+        for name in _keeps(layer):
+            if layer.kind in _IN_HALF and widths[name] > widths[layer.name]:
+                yield Kept(place, sizes[name] * widths[layer.name])  # a copy
+            else:
+                tensors.setdefault(memory[name], place)
+        if extra_bytes := _keeps_in_addition(layer, widths):
+            yield Kept(place, extra_bytes)
+    for name, place in tensors.items():
+        yield Kept(place, sizes[name] * widths[name])
+    if table:
+        yield Kept(len(table) - 1, _kept_by_loss(table))
+
+
+def _keeps(layer: Layer) -> tuple[str, ...]:
+    """The tensors of the network that it keeps, by the layers that made them."""
+    match layer.kind:
+        case "conv" | "linear" | "batchnorm" | "layernorm" | "lrn" | "gelu":
+            return layer.inputs
+        case "relu":
+            return (layer.name,)
+        case "pool":
+            return () if _is_mean(layer) else layer.inputs
+        case "dropout" | "add" | "concat" | "embedding":
+            return ()
+    return (*layer.inputs, layer.name)
+
+
+def _keeps_in_addition(layer: Layer, widths: Mapping[str, int]) -> int:
+    """Bytes per image that it keeps besides tensors of the network; statistics of a batch are too small to count."""
+    match layer.kind:
+        case "pool":
+            return 0 if _is_mean(layer) else INDEX_BYTES * layer.elements
+        case "lrn":
+            channels, *_ = layer.output_shape
+            squares = layer.elements * (channels + LRN_PADDING) // channels
+            return widths[layer.inputs[0]] * squares + widths[layer.name] * 2 * layer.elements
+        case "dropout":
+            return layer.elements
+        case "layernorm":
+            return 2 * BYTES_PER_PARAMETER * prod(layer.output_shape[:-1])
+        case "embedding":
+            return INDEX_BYTES * prod(layer.output_shape[:-1]) if layer.inputs else 0
+        case "causalattention":
+            return BYTES_PER_PARAMETER * prod(layer.output_shape[:-1])
+    return 0
+
+
+def _kept_by_loss(table: Sequence[Layer]) -> int:
+    """Bytes per image: every layer that no other reads is a classifier, whose outputs are the last of their shape."""
+    read = {name for layer in table for name in layer.inputs}
+    heads = [layer for layer in table if layer.name not in read]
+    return sum(BYTES_PER_PARAMETER * head.elements + INDEX_BYTES * prod(head.output_shape[:-1]) for head in heads)
+
+
+def _is_mean(layer: Layer) -> bool:
+    return layer.output_shape[1:] == (1, 1)
+
+
+def _memory(table: Sequence[Layer]) -> dict[str, str]:
+    """Layer -> the one whose output's memory it writes: its own, or through layers in place, its first input's."""
+    memory = {DATA: DATA}
+    for layer in table:
+        memory[layer.name] = memory[layer.inputs[0]] if layer.in_place else layer.name
+    return memory
+
+
+def elements(table: Sequence[Layer], image_size: int) -> dict[str, int]:
+    return {DATA: 3 * image_size**2} | {layer.name: layer.elements for layer in table}
+
+
+def _saved_by_layer(layers: Sequence[Layer], image_size: int) -> dict[str, int]:
+    """Bytes per image that each layer is the first to keep, in fp32; the loss is counted to the last layer."""
+    found = {layer.name: 0 for layer in layers}
+    for each in kept(layers, image_size, widths(layers, BYTES_PER_PARAMETER)):
+        found[layers[each.first].name] += each.bytes_per_image
+    return found

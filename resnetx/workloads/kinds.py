@@ -11,6 +11,8 @@ from resnetx.choices import (
     AlexNetSettings,
     CifarNetSettings,
     GoogLeNetSettings,
+    GptXSettings,
+    MlpXSettings,
     ModelChoice,
     ResNetXSettings,
     Torchvision,
@@ -26,9 +28,9 @@ if TYPE_CHECKING:
 # What resnetx asks of a kind of model: how it is built, which loss it trains with, and how it is counted.
 #
 # A kind is a subclass of `Kind` in a file of its own, beside the struct of its settings in `choices`. Every model is
-# fed with the batches of `inputs.Batches`: images of `choices.image_shape`, and a label below `classes` for each.
-# `build` is all that a kind must define; what else it needs not say has a default here. Importing a kind loads no
-# torch.
+# fed with the batches of `inputs.Batches`: samples as its settings have them (`ModelChoice.sample`), and labels below
+# `classes`. `build` is all that a kind must define; what else it needs not say has a default here. Importing a kind
+# loads no torch.
 
 Settings = TypeVar("Settings", bound=ModelChoice)
 
@@ -62,7 +64,7 @@ class Kind(ABC, Generic[Settings]):
 
         with without_elements():
             module = self.build(model, image_size)
-        return layers(module, image_size)
+        return layers(module, model.sample(image_size))
 
     def total(self, model: Settings, count: Callable[[Settings], int]) -> int:
         """A sum over the layers of the model, `count`, for kinds that know a shorter way than counting all of them."""
@@ -163,21 +165,58 @@ class GoogLeNetKind(Kind[GoogLeNetSettings]):
         return [*differs_from_paper(model, image_size, "auxiliary classifiers"), PARAMETERS]
 
 
-# ResNet/x (Tallent et al. 2017): as all its blocks are alike, its table and its counts are arithmetic for any x.
+# Families: models of a stem, x blocks that are alike, and a head, whose counts are arithmetic for any x.
+#
+# A family's settings have `x`; its table is `workloads.tables.families`. What each dial does to the work per parameter
+# is in docs/families.md.
+
+Member = TypeVar("Member", ResNetXSettings, GptXSettings, MlpXSettings)
 
 
-class ResNetXKind(Kind[ResNetXSettings]):
+class Family(Kind[Member]):
+    """What families have in common."""
+
     checked_by_table = False
 
+    def total(self, model: Member, count: Callable[[Member], int]) -> int:
+        """From the sums of the members with one block and with two, as each block adds the same."""
+        one, two = (count(msgspec.structs.replace(model, x=x)) for x in (1, 2))
+        return one + (model.x - 1) * (two - one)
+
+
+class GptXKind(Family[GptXSettings]):
+    def build(self, model: GptXSettings, image_size: int) -> "nn.Module":
+        from resnetx.workloads import gptx
+
+        return gptx.GptX(model.x, model.width, model.attention_heads, model.seq, model.vocabulary)
+
+    def loss(self, outputs: Any, labels_N: "Tensor") -> "Tensor":
+        """Of the next token, at every place of every sequence."""
+        return super().loss(outputs.flatten(0, 1), labels_N.flatten())
+
+    def notes(self, model: GptXSettings, image_size: int) -> list[str]:
+        return [
+            f"a sample is a sequence of {model.seq:,} tokens. Training takes {1.5 * model.seq:,.0f} FLOP for each byte "
+            "of gradients and sequence on a GPU (attention's own left out), whatever the width: docs/families.md",
+            "Caffe has neither attention nor GELU: compare with other networks by convention=conv",
+        ]
+
+
+class MlpXKind(Family[MlpXSettings]):
+    def build(self, model: MlpXSettings, image_size: int) -> "nn.Module":
+        from resnetx.workloads import mlpx
+
+        return mlpx.MlpX(model.x, model.width, model.classes, image_size)
+
+
+# ResNet/x (Tallent et al. 2017), the family of the paper; the network itself is `workloads.resnetx`.
+
+
+class ResNetXKind(Family[ResNetXSettings]):
     def build(self, model: ResNetXSettings, image_size: int) -> "nn.Module":
         from resnetx.workloads import resnetx
 
         return resnetx.ResNetX(model.x, model.width, model.classes)
-
-    def total(self, model: ResNetXSettings, count: Callable[[ResNetXSettings], int]) -> int:
-        """From the sums of ResNet/1 and ResNet/2, as each block adds the same."""
-        one, two = (count(msgspec.structs.replace(model, x=x)) for x in (1, 2))
-        return one + (model.x - 1) * (two - one)
 
     def stated(self, model: ResNetXSettings, batch_size: int) -> dict[str, float]:
         """Section 4.2, for every x."""
@@ -275,6 +314,8 @@ def with_auxiliary_classifiers(outputs: Any, labels_N: "Tensor") -> "Tensor":
 
 KINDS: dict[type[ModelChoice], Kind[Any]] = {
     ResNetXSettings: ResNetXKind(),
+    GptXSettings: GptXKind(),
+    MlpXSettings: MlpXKind(),
     AlexNetSettings: AlexNetKind(),
     GoogLeNetSettings: GoogLeNetKind(),
     CifarNetSettings: CifarNetKind(),

@@ -29,7 +29,7 @@ from torch.nn.modules.module import (
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
-from resnetx.choices import image_shape
+from resnetx.choices import Sample
 from resnetx.errors import ConfigError
 from resnetx.workloads.counts import DATA, Layer
 
@@ -65,14 +65,14 @@ def without_elements() -> Iterator[None]:
             hook.remove()
 
 
-def layers(module: nn.Module, image_size: int) -> list[Layer]:
-    """The layers of `module`, in the order of execution, for square images of `image_size` pixels.
+def layers(module: nn.Module, sample: Sample) -> list[Layer]:
+    """The layers of `module`, in the order of execution, as one such sample sees them.
 
     They are those of the mode that the module is in: training, unless somebody changed it. The module is left as it
     is, and none of its weights is read, so it may as well live on the meta device.
     """
     module = _copy_on_meta(module)
-    return _tabulated(module, _graph(module), image_size).layers
+    return _tabulated(module, _graph(module), sample).layers
 
 
 @dataclass(frozen=True)
@@ -83,23 +83,25 @@ class Operations:
     layer_of: dict[str, str]  # name of a node of the graph -> name of its layer; nodes that only view have none
 
 
-def operations(module: nn.Module, image_size: int) -> Operations:
+def operations(module: nn.Module, sample: Sample) -> Operations:
     """What the forward pass of `module` executes, and which layer of its table (`layers`) each operation is."""
     graph = _graph(module)
-    return Operations(graph, _tabulated(_copy_on_meta(module), graph, image_size).layer_of)
+    return Operations(graph, _tabulated(_copy_on_meta(module), graph, sample).layer_of)
 
 
-def _tabulated(module: nn.Module, graph: fx.Graph, image_size: int) -> "_Tabulator":
+def _tabulated(module: nn.Module, graph: fx.Graph, sample: Sample) -> "_Tabulator":
     """The tabulator of a module on the meta device, once it has executed the graph."""
     tabulator = _Tabulator(module, graph)
     try:
         with torch.no_grad(), tabulator.flops:
-            tabulator.run(torch.empty(_BATCH, *image_shape(image_size), device="meta"))
+            dtype = torch.int64 if sample.vocabulary else torch.float32
+            tabulator.run(torch.empty(_BATCH, *sample.shape, dtype=dtype, device="meta"))
     except (RuntimeError, ValueError, AssertionError) as error:
         node = tabulator.node
         where = node.target if node.op == "call_module" else node.name
+        assert not sample.vocabulary, f"{type(module).__name__} fails at {where}: {_first_line(error)}"
         raise ConfigError(
-            f"image_size={image_size}: {type(module).__name__} fails on images of this size, at {where} "
+            f"image_size={sample.shape[-1]}: {type(module).__name__} fails on images of this size, at {where} "
             f"({_first_line(error)}); expected a size that it accepts"
         ) from error
     unused = [name for name, p in module.named_parameters() if p.requires_grad and p not in tabulator.counted]

@@ -1,4 +1,4 @@
-"""ResNet/x: a residual network whose depth is a dial for the work per parameter.
+"""ResNet/x: a residual network whose depth and width are dials.
 
 Tallent et al. 2017, section 3.3: "a standard ResNet input and output layer but where the inner layers are defined by x
 replications of the 'ResNet block'". The blocks, which the paper does not spell out, are those that give its counts for
@@ -22,7 +22,7 @@ class ResNetX(nn.Module):
         )
         self.blocks = nn.Sequential(*(Block(width) for _ in range(x)))
         self.classifier = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(width, classes))
-        self.apply(_initialise)
+        self.apply(initialise)
 
     def forward(self, images_N3HW: Tensor) -> Tensor:
         x_NCHW = self.stem(images_N3HW)
@@ -55,7 +55,8 @@ class Block(nn.Module):
         return y_NCHW
 
 
-def _initialise(module: nn.Module) -> None:
+def initialise(module: nn.Module) -> None:
+    """He et al. 2015, for layers behind which there is a ReLU; no bias."""
     # On the meta device there is nothing to fill, but 1 ms a layer to be lost.
     if isinstance(module, nn.Conv2d | nn.Linear) and not module.weight.is_meta:
         nn.init.kaiming_normal_(module.weight, nonlinearity="relu")

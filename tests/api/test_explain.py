@@ -1,12 +1,15 @@
 """Why one result is not another."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 
 import resnetx
 from resnetx.cli import main
+from resnetx.reporting.explain import explained, sides_of_study
 
 ROOT = Path(__file__).parents[2]
 QUICKSTART = str(ROOT / "results" / "cpu-2core" / "quickstart")
@@ -47,11 +50,53 @@ def test_the_screen_names_the_part_first_and_the_status_says_whether_they_differ
     assert [json.loads(line)["a"] for line in capsys.readouterr().out.splitlines()] == ["measured", "measured"]
 
 
+def test_of_one_bench_the_gpu_that_is_in_every_slow_pair_is_named(capsys):
+    assert main(["explain", str(ROOT / "results" / "lab" / "degraded")]) == 0
+    assert "all with GPU 2" in " ".join(capsys.readouterr().out.split())
+    low = [each for each in resnetx.explain(ROOT / "results" / "lab" / "degraded") if each.low]
+    assert {2} == set.intersection(*({each.source, each.target} for each in low))
+
+
+def test_figures_of_two_benches_differ_beyond_what_their_timings_vary(capsys, tmp_path):
+    bench = resnetx.load(ROOT / "results" / "cpu-2core" / "bench" / "collectives_g2")
+    assert not any(each.outside for each in resnetx.explain(bench, bench))
+    slow = msgspec.structs.replace(bench, library="gloo, another", points=[_slower(each) for each in bench.points])
+    changed = [each for each in resnetx.explain(bench, slow) if each.outside]
+    assert {each.what for each in changed} == {"allreduce"}
+    assert min(each.size_bytes for each in changed) >= 2**20
+    assert changed[0].evidence == [f"library: {bench.library} in A, gloo, another in B"]
+    for name, each in (("a", bench), ("b", slow)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "record.json").write_bytes(msgspec.json.encode(each))
+    assert main(["explain", str(tmp_path / "a"), str(tmp_path / "b")]) == 1
+    assert capsys.readouterr().out.startswith("B is slower in ")
+
+
+def _slower(point):
+    if point.collective != "allreduce" or point.size_bytes < 2**20:
+        return point
+    return msgspec.structs.replace(point, times_s=[10 * time_s for time_s in point.times_s])
+
+
+def test_runs_are_explained_by_their_clock_machine_and_messages():
+    one, other = (f"{QUICKSTART}/resnet-1_b16_g1_a661be61_r{repeat}" for repeat in (1, 2))
+    (found,) = resnetx.explain(one, other)
+    assert (found.a, found.b, found.parts) == ("measured", "measured", [])
+    study = resnetx.load(QUICKSTART)
+    run = study.points[1].good_runs[0]
+    assert run.request.gpus == 2
+    later = msgspec.structs.replace(run, sm_clock_Hz=1.2e9, buckets=[], environment=run.environment)
+    (side,) = (each for each in sides_of_study(study.points) if each.request.gpus == 2)
+    (made,) = explained([side], [replace(side, runs=(later,))])
+    assert "sm_clock_Hz (median): unknown in A, 1.20 GHz in B" in made.evidence
+
+
 @pytest.mark.parametrize(
     ("paths", "sentence"),
     [
         ([], "expected one result or two"),
-        (["results/cpu-2core/bench/collectives_g2"], "expected the folder of a study or of a prediction"),
+        (["results/cpu-2core/bench/collectives_g2", QUICKSTART], "one is a bench, and the other is not"),
+        (["results/cpu-2core/bench/collectives_g2", "results/lab/degraded"], "have no collective, copy and size in"),
         (["nowhere"], "nowhere: no such file or folder"),
         ([QUICKSTART, "results/lab/truth/study"], "have no case in common"),
     ],

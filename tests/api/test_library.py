@@ -258,9 +258,25 @@ def test_what_changes_a_result_is_a_warning(caplog, systems, study):
     assert any("as in the paper: clock=1227" in message for message in caplog.messages)
 
 
+def test_help_of_a_verb_lists_its_settings():
+    doc = resnetx.predict.__doc__
+    assert "systems=[]: names" in doc and "model.x=8: residual blocks" in doc
+    assert doc.index("systems=") < doc.index("precision=") < doc.index("straggler=")
+    assert resnetx.predict.__doc__ == doc  # asked for twice
+
+
+def test_what_is_printed_is_the_screen(capsys):
+    made = resnetx.predict(systems="gx8", model="alexnet", batch_size=256)
+    answer, headings, *rows = repr(made).splitlines()[0], *repr(made).splitlines()[2:]
+    assert answer.startswith("Predicted: on gx8, 8 GPUs train AlexNet 1.8 times (1.3 to 2.3) as fast as one GPU")
+    assert (headings.split()[:3], len(rows)) == (["GPUs", "images/s", "interval"], 4)
+    assert "<p>Predicted: on gx8, 8 GPUs train AlexNet" in made._repr_html_()
+
+
 def test_a_long_collection_shows_its_size():
-    (first, *_) = repr(resnetx.describe(study="paper")).splitlines()
-    assert first.startswith("Workloads, 22 rows x ")
+    first, headings, *_, last = repr(resnetx.describe(study="paper")).splitlines()
+    assert first.startswith("From 0.7 to 1,635.0 activations per parameter on each GPU: AlexNet 0.7 to 11.9, ")
+    assert (headings.split()[:3], last) == (["workload", "image", "batch"], "... 22 rows")
 
 
 PROGRAM = """

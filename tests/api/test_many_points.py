@@ -6,6 +6,12 @@ import pytest
 
 import resnetx
 from resnetx import host, progress
+from resnetx.api import predict
+from resnetx.api.predict import questions
+from resnetx.compose import asked as settings_asked
+from resnetx.errors import ConfigError
+from resnetx.prediction import grid
+from resnetx.prediction.grid import GridQuestion
 
 pytestmark = pytest.mark.slow
 
@@ -45,3 +51,41 @@ def test_the_records_of_many_choices_show_progress():
     assert len(found) == 560
     assert counted.counted == {"choices of GPUs": [560, 560]}
     assert {choice.limiting_link.startswith("gpu") for choice in found} == {True}
+
+
+GRID = {
+    "systems": ["gx8", "dgx1-p100"], "model": {"kind": "resnetx", "x": [1, 32]}, "batch_size": [64, 1024],
+    "gpus": [1, 8, 16], "memory": ["1GB", "16GB"],
+}  # fmt: skip
+
+
+def test_a_grid_has_the_figures_of_predictions_and_its_answer_alone_is_kept(tmp_path, monkeypatch):
+    parquet = pytest.importorskip("pyarrow.parquet")
+    few = resnetx.predict(**GRID)
+    monkeypatch.setattr(predict, "GRID_POINTS", 10)
+    with pytest.raises(ConfigError, match=r"48 points: more than .* give out=FOLDER"):
+        resnetx.predict(**GRID)
+    with progress.reporting_to(counted := Counted()):
+        made = resnetx.predict(**GRID, out=tmp_path)
+    assert counted.counted == {"predictions": [48, 48]}
+    rows = parquet.read_table(tmp_path / "grid.parquet").to_pylist()
+    for point, row in zip(few.points, rows, strict=True):
+        assert (row["system"], row["gpus"], row["outcome"]) == (point.system, point.gpus, point.outcome)
+        assert row["varied"] == "memory=" + point.varied["memory"]
+        assert (row["iteration_s"], row["speedup"]) == (point.iteration_s, point.speedup)
+        assert (row["iteration_s"] is None) or [row["iteration_low_s"], row["iteration_high_s"]] == point.interval_s
+    able = [point for point in few.points if point.outcome == "ok"]
+    assert made.answer.startswith(f"Predicted: {len(able)} of 48 points can run; speed-ups from ")
+    assert made.outcomes == {outcome: sum(row["outcome"] == outcome for row in rows) for outcome in made.outcomes}
+    gains = [point.speedup for point in able if point.gpus == 8 and point.baseline_gpus == 1]
+    assert made.most.speedup == max(gains)
+    assert sum(made.fastest_in.values()) == len({(p.workload, p.batch_size, p.gpus, str(p.varied)) for p in able})
+    assert (tmp_path / "grid.json").is_file() and not list(tmp_path.glob(".*"))
+
+
+def test_shares_of_a_grid_are_the_same_by_processes_of_their_own(monkeypatch):
+    asked = questions([], settings_asked("predict", {key: GRID[key] for key in ("systems", "model", "batch_size")}))
+    curves = [GridQuestion(curve, "") for each in asked for curve in each.curves]
+    monkeypatch.setattr(grid, "SHARE_POINTS", 12)
+    here, there = ([*grid.grid_columns(curves, processes=count)] for count in (1, 2))
+    assert len(here) == 3 and here == there

@@ -235,7 +235,7 @@ def bench_of_two():
 def test_a_copy_is_written_into_a_new_folder_only(study, tmp_path):
     with pytest.raises(ConfigError, match="exists, and is no empty folder; give a new one"):
         resnetx.report(study.path, publish=study.path)
-    with pytest.raises(ConfigError, match="contains no study, bench or steering"):
+    with pytest.raises(ConfigError, match="nothing: no such folder; expected one written by"):
         resnetx.report(tmp_path / "results" / "nothing", publish=tmp_path / "shared")
 
 

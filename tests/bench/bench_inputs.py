@@ -39,7 +39,7 @@ from torch.utils.dlpack import from_dlpack
 from torchvision.io import ImageReadMode, decode_jpeg, read_file
 
 from resnetx import inputs
-from resnetx.choices import DaliInput, TorchvisionInput
+from resnetx.choices import DaliInput, TorchvisionInput, image_sample
 from resnetx.inputs import dali as dali_batches
 from resnetx.inputs import folders, images, jpeg
 
@@ -82,7 +82,7 @@ def _measure(root: Path, given: argparse.Namespace) -> None:
     contestants = {"dali": dali, "dali again": dali, "dali unchecked": dali}
     contestants |= {"torchvision": torchvision, "torchvision unchecked": torchvision}
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    share = {"image_size": given.image_size, "classes": 10**6, "rank": 0, "world_size": 1, "device": device}
+    share = {"sample": image_sample(given.image_size), "classes": 10**6, "rank": 0, "world_size": 1, "device": device}
 
     tree = folders.read(root)
     size_bytes = sum(tree.path(index).stat().st_size for index in range(len(tree.files)))

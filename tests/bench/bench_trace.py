@@ -32,7 +32,7 @@ def main() -> None:
         keep_freed_memory()
     torch.set_num_threads(request.threads)
     with distributed.joined(request.gpus, request.devices, 600) as ranks:
-        watch = LayerWatch(build(request, ranks), request.image_size, clock_of(ranks.device))
+        watch = LayerWatch(build(request, ranks), request.model.sample(request.image_size), clock_of(ranks.device))
         step, _ = training_step(watch, open_for(request, 0, ranks.device), request, ranks, watch.mark)
 
         def window(work, watching: bool):

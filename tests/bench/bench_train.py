@@ -36,15 +36,16 @@ ROUNDS = int(os.environ.get("ROUNDS", "15"))
 STEPS = int(os.environ.get("STEPS", "2"))  # per window
 
 
-def bare(request: Request, ranks: distributed.Ranks):
-    """One step of the loop in PyTorch's own tutorial."""
+def bare(request: Request, ranks: distributed.Ranks, **of_optimizer: bool):
+    """One step of the loop in PyTorch's own tutorial; `of_optimizer`: what it leaves to PyTorch."""
     model = workloads.build(request.model, request.image_size).to(ranks.device, memory_format=torch.channels_last)
     if ranks.world_size > 1:
         model = DistributedDataParallel(model, device_ids=[ranks.device] if ranks.device.type == "cuda" else None)
     settings = request.optimizer
     optimizer = torch.optim.SGD(
-        model.parameters(), lr=settings.learning_rate, momentum=settings.momentum, weight_decay=settings.weight_decay
-    )
+        model.parameters(), lr=settings.learning_rate, momentum=settings.momentum, weight_decay=settings.weight_decay,
+        **of_optimizer,
+    )  # fmt: skip
     criterion = nn.CrossEntropyLoss()
     size, batch = request.image_size, request.batch_size // ranks.world_size
     images = torch.randn(batch, 3, size, size, device=ranks.device).to(memory_format=torch.channels_last)

@@ -9,11 +9,13 @@ from resnetx.cli import main
 
 @pytest.fixture
 def predict(capsys):
-    """Runs `resnetx predict --json`; answers (status, JSON objects)."""
+    """Runs `resnetx predict --json`; answers (status, JSON objects, without the answer that each begins with)."""
 
     def run(*words):
         capsys.readouterr()
         status = main(["predict", "--json", *words])
-        return status, [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+        found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+        assert all(each.pop("answer") for each in found)
+        return status, found
 
     return run

@@ -9,6 +9,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from resnetx import record
+from resnetx.api.answers import check_answer
 from resnetx.cli import main
 from resnetx.cli.verbs import check as show_check
 from resnetx.errors import ConfigError
@@ -36,7 +37,7 @@ def test_this_machine_is_checked(preloaded_python, tmp_path):
     command = [preloaded_python, "-m", "resnetx", "check", *TINY, "prometheus=here.prom", "results=kept"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.startswith("No outlier among 1 node.\n")
+    assert done.stdout.startswith("No outlier among 1 node: 2 runs in ")
     (path,) = (tmp_path / "kept").glob("*/check/*/check.json")
     found = record.read(path, Check)
     assert [(run.measure, run.outcome) for run in found.runs] == [("all-reduce", "ok"), ("training", "ok")]
@@ -162,10 +163,10 @@ def test_metrics_that_cannot_be_written_do_not_cost_the_check(tmp_path):
 def test_the_screen_names_outliers_first_and_fits_80_columns(capsys, monkeypatch, tmp_path):
     monkeypatch.setattr("resnetx.cli.show.width_of", lambda stream: 80)
     pairs = [all_reduce("a b", 2e-3), all_reduce("c d", None, "rank 1 was killed (SIGKILL)")]
-    show_check.check(made_check([*fleet(1e-3, 1e-3, 1e-3, 2e-3), *pairs], ["pairs with e: its own runs failed"]),
-                     CheckFolder(tmp_path))  # fmt: skip
+    made = made_check([*fleet(1e-3, 1e-3, 1e-3, 2e-3), *pairs], ["pairs with e: its own runs failed"])
+    show_check.check(made, CheckFolder(tmp_path))
     shown = capsys.readouterr().out
-    assert shown.startswith("1 of 4 nodes is an outlier, pairs that stand out: 1.\n")
+    assert check_answer(made)[0] == "1 of 4 nodes is an outlier, pairs that stand out: 1."
     assert "c - d, pair: failed: rank 1 was killed (SIGKILL)." in shown
     assert "Left out: pairs with e" in shown
     assert max(map(len, shown.replace(str(tmp_path), "").splitlines())) <= 80

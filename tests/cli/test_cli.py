@@ -23,7 +23,10 @@ def run(capsys, *words):
             ["train", "model=resnet"],
             "model=resnet: no such model (did you mean resnetx?); known: alexnet, cifarnet, googlenet,",
         ),
-        (["train", "model=3"], "model=3: no such model; known: alexnet, cifarnet, googlenet, resnetx, torchvision"),
+        (
+            ["train", "model=3"],
+            "model=3: no such model; known: alexnet, cifarnet, googlenet, gptx, mlpx, resnetx, torchvision",
+        ),
         (["train", "model.y=3"], "model.y: no such setting; model=resnetx has model.x, model.width, model.classes"),
         (["train", "strategy.foo=3"], "strategy.foo: no such setting; strategy=bucket has strategy.bucket_cap_mb,"),
         (
@@ -78,7 +81,10 @@ def run(capsys, *words):
         (["images", "images.workers=0"], "images.workers=0: expected at least 1"),
         (["images", "~/nowhere/images", "--verify"], "input.root=/home/some one/nowhere/images: no such folder"),
         (["train", "input.root=~/nowhere"], "input.root=/home/some one/nowhere: no such folder"),
-        (["describe", "convention=caffee"], "convention=caffee: not one of the known values (caffe, torch, conv)"),
+        (
+            ["describe", "convention=caffee"],
+            "convention=caffee: not one of the known values (caffe, torch, conv, saved)",
+        ),
         (["describe", "model=alexnet", "image_size=66"], "image_size=66: expected at least 67 for AlexNet"),
         (["describe", "gpus=0"], "gpus=0: expected at least 1"),
         (["images", "images=3"], "images=3: expected a group of settings"),

@@ -83,7 +83,7 @@ def test_both_are_drawn_on_one_scale(two, tmp_path):
 def test_the_answer_comes_first_and_the_band_may_be_chosen(run, two):
     status, out, _ = run(*two)
     assert status == 0
-    assert "allreduce (8 GPUs): B is 2." in out.splitlines()[2]
+    assert "allreduce (8 ranks): B is 2." in out.splitlines()[0]
     assert "B is ahead from about" in out
     _, out, _ = run(*two, "size=[32MiB,64MiB]")
     assert "B is 3.9" in out

@@ -94,7 +94,8 @@ CHOICES = [(group, choice) for group in GROUPS for choice in sorted(choices(grou
 @pytest.mark.slow
 @pytest.mark.parametrize(("group", "choice"), CHOICES)
 def test_hydra_composes_the_same_of_our_files(group, choice):
-    """They are a configuration of Hydra's, which other programs may compose."""
+    """They are a configuration of Hydra's, which others may compose; input is named, as ours follows a model."""
+    point = {"input": "synthetic"} | {group: choice}
     with hydra.initialize_config_dir(str(CONFIGS), version_base="1.3"):
-        theirs = OmegaConf.to_container(hydra.compose("config", [f"{group}={choice}"]))
-    assert compose({group: choice}) == theirs
+        theirs = OmegaConf.to_container(hydra.compose("config", [f"{name}={of}" for name, of in point.items()]))
+    assert compose(point) == theirs

@@ -80,9 +80,9 @@ def test_of_many_curves_the_screen_has_those_that_gain_least_and_most(capsys):
     out = capsys.readouterr().out
     assert out.startswith("Predicted: speed-ups from 0.")
     rows = [line for line in out.splitlines() if line.startswith(("ResNet/", "AlexNet", "GoogLeNet"))]
-    gains = [float(row.split()[-1]) for row in rows]
+    gains = [float(row.split()[-5]) for row in rows]
     assert len(rows) == 12 and gains[:6] == sorted(gains[:6]) and max(gains[:6]) < 1 < min(gains[6:])
-    assert "The 6 of 44 cases that gain least on most GPUs, and the 6 that gain most." in out
+    assert "12 of 44, those that gain least and most: --all has each." in out
 
 
 @pytest.mark.slow
@@ -239,8 +239,8 @@ def test_feeding_real_images_takes_what_storage_and_bus_give(predict):
     _, (synthetic,) = predict(*words)
     _, (real,) = predict(*words, "input=dali")
     assert synthetic["input_s"] == 0
-    # 32 images of 110 kB for each GPU, of an eighth of 2 GB/s; and what is copied of them.
-    assert real["input_s"] > 32 * 110_000 / (2e9 / 8)
+    # 32 images of 110 kB for each GPU, of an eighth of 2 GB/s; they are copied in less.
+    assert real["input_s"] == pytest.approx(32 * 110_000 / (2e9 / 8))
 
 
 # ---- from a trace
@@ -394,7 +394,7 @@ def test_many_points_are_one_row_for_each_curve_and_all_of_them_with_all(tmp_pat
     assert sum(line.startswith("ResNet/") for line in out.splitlines()) == 9 + 9  # and where the time of each goes
     assert out.startswith("Predicted: speed-ups on gx8 from 0.77 times")
     assert main([*words, "--all"]) == 0
-    assert sum(line.startswith("ResNet/") for line in capsys.readouterr().out.splitlines()) == 9 + 9 + 36
+    assert sum(line.startswith("ResNet/") for line in capsys.readouterr().out.splitlines()) == 9 + 36
 
 
 def test_collectives_of_an_unknown_number_of_gpus_are_not_those_of_several(capsys, tmp_path, monkeypatch):
@@ -421,7 +421,7 @@ def test_validation_holds(capsys):
         (["systems=gx9"], "did you mean gx8?"),
         (["systems=gx8", "gpus=3", "batch_size=16"], "batch_size=16 does not divide over gpus=3"),
         (["systems=gx8", "gpus=0"], "gpus=0: expected at least 1"),
-        (["systems=gx8", "gpus=16", "batch_size=16"], "gpus=16: gx8 has 8 GPUs; use nodes=2"),
+        (["systems=gx8", "gpus=16", "batch_size=16"], "gpus=16: gx8 has 8 GPUs; several of it: nodes=2"),
         (["systems=gx8", "repeats=3"], "repeats: not a setting of `resnetx predict` (it belongs to sweep)"),
         (["systems=gx8", "baseline=0"], "baseline=0: expected at least 1"),
         (["systems=gx8", "library=[]"], "library=[]: expected generations"),
@@ -450,7 +450,10 @@ def test_validation_holds(capsys):
         ),
         (["systems=gx8", "host_step=2ms", "graph=true"], "graph=true launches a step as one, in no time"),
         (["systems=cpu-host", "rate=80", "gpus=1", "host_step=2ms"], "ranks on CPUs have no GPU to launch work on"),
-        (["systems=gx8", "memory=1GB", "gpus=1"], "GB of memory on each GPU, which has 1.0; memory= sets"),
+        (
+            ["systems=gx8", "memory=1GB", "gpus=1,2", "batch_size=256"],
+            "batch_size=256: ResNet/8 on 2 GPUs of gx8 needs ",
+        ),
         (["systems=gx8", "precision=bf16"], "precision=bf16: no peak rate is stated"),
         (["systems=cpu-host"], "cpu-host needs a trace of that host"),
         (["systems=[gx8,dgx2]", "calibration=some"], "valid for one system and one library; give one of each"),
@@ -487,7 +490,7 @@ def test_points_that_differ_in_precision_or_graph_alone_have_rows_of_their_own(m
     kinds = [f"AlexNet, {precision}, {graph}" for precision in ("fp32", "bf16") for graph in ("graph", "no graph")]
     batches, counts = 3, 4
     rows = {kind: sum(line.startswith(f"{kind} ") for line in said.splitlines()) for kind in kinds}
-    assert set(rows.values()) == {2 * batches + counts * batches * bool(more)}, rows  # speed-ups, and where time goes
+    assert set(rows.values()) == {batches + (counts if more else 1) * batches}, rows  # speed-ups, and where time goes
 
 
 def test_without_nvlink_messages_go_over_pcie(predict):

@@ -90,6 +90,51 @@ def test_files_that_know_the_same_thing_or_nothing_are_refused(files, sentence, 
     assert sentence in capsys.readouterr().err
 
 
+def listed(hosts, name):
+    """A table of nccl-tests: 8 ranks of a list, on so many hosts."""
+    ranks = "".join(
+        f"#  Rank {n} Group 0 Pid 1 on node-{n * hosts // 8} device {n} [0x0{n}] {name}\n" for n in range(8)
+    )
+    heads = "#       size  count  type  redop  root  time  algbw  busbw  #wrong\n"
+    rows = "1048576 262144 float sum -1 100.0 10.49 18.35 0\n67108864 16777216 float sum -1 6000.0 11.18 19.57 0\n"
+    return ranks + heads + rows
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "sentence"),
+    [
+        (
+            listed(1, "AMD Instinct MI300X"),
+            [],
+            "measured on AMD Instinct MI300X, and dgx1-p100 has Tesla P100-SXM2-16GB",
+        ),
+        (listed(1, "Tesla P100-PCIE-16GB"), [], "measured on Tesla P100-PCIE-16GB, and dgx1-p100 has"),
+        (listed(2, "Tesla P100-SXM2-16GB"), [], "its 8 ranks are on 2 hosts, and 8 GPUs of dgx1-p100 are on 1"),
+        (
+            listed(1, "Tesla P100-SXM2-16GB"),
+            ["nodes=2", "network=edr100", "nics=4", "devices=[0,1,2,3,8,9,10,11]"],
+            "its 8 ranks are on 1 host, and 8 GPUs of 2x dgx1-p100 are on 2",
+        ),
+    ],
+)
+@pytest.mark.parametrize("verb", [["predict", *ALEXNET[1:], "gpus=8"], ["topology", "collective=allreduce"]])
+def test_collectives_of_another_machine_are_refused(verb, text, words, sentence, tmp_path, capsys):
+    file = tmp_path / "all_reduce.log"
+    file.write_text(text)
+    assert main([*verb, "systems=dgx1-p100", *words, f"calibration={file}"]) == 2
+    assert sentence in capsys.readouterr().err
+    for name in ("Tesla P100-SXM2-16GB", "Tesla P100", "NVIDIA Graphics Device"):
+        file.write_text(listed(1, name))
+        assert main([*verb, "systems=dgx1-p100", f"calibration={file}"]) == 0
+
+
+def test_a_calibration_of_other_numbers_of_gpus_than_any_point_has_is_refused(measured, capsys):
+    file = measured("eight", 8, 5)
+    assert main(["predict", *ALEXNET, "gpus=[1,2,4]", f"calibration={file}"]) == 2
+    assert "measured on 8 GPUs, and no point has as many: gpus=[2, 4]" in capsys.readouterr().err
+    assert main(["predict", *ALEXNET, "gpus=[1,2,8]", f"calibration={file}"]) == 0
+
+
 # ---- rates of several GPUs
 
 CLUSTER = ["systems=dgx1-v100", "nodes=4", "network=edr100", "nics=1", "library=nccl2.4"]
@@ -132,6 +177,13 @@ def test_a_what_if_change_is_on_top_of_the_machine_as_it_was_measured(predict, r
     assert faster["images_per_s"] > 1.002 * plain["images_per_s"]
 
 
+def test_a_bench_of_gloo_says_nothing_of_nccl(capsys):
+    bench = QUICKSTART.parent / "bench/collectives_g2"
+    for words in (["predict", "model=alexnet", "gpus=2"], ["topology", "collective=allreduce", "devices=[0,1]"]):
+        assert main([*words, "systems=dgx-h100", f"calibration={bench}"]) == 2
+        assert "measured with gloo (torch 2.15.0+cu132), and library=nvls is predicted" in capsys.readouterr().err
+
+
 def test_runs_of_a_study_on_several_ranks_calibrate_their_own_workload(predict, tmp_path):
     words = ["systems=cpu-host", "model=resnetx", "model.x=1", "batch_size=16", "gpus=2", f"rate={QUICKSTART}"]
     runs = [json.loads((run / "record.json").read_text()) for run in sorted(QUICKSTART.glob("resnet-1_b16_g2_*_r?"))]
@@ -139,7 +191,7 @@ def test_runs_of_a_study_on_several_ranks_calibrate_their_own_workload(predict, 
         run["images_per_s"]
         for run in runs
         if run["request"]["measure"] == "step"
-        and run["request"]["input"]["kind"] == "synthetic"
+        and run["request"]["input"]["kind"] == "dali"
         and run["request"]["strategy"]["kind"] == "bucket"
     ]
     _, (found,) = predict(*words, f"calibration={QUICKSTART}", f"out={tmp_path / 'kept'}")
@@ -181,12 +233,9 @@ def test_a_measured_rate_of_decoding_is_that_of_a_core_and_the_gpus_of_a_host_sh
     core_Bps = tree["images_per_s"] / 2 * bytes_each
     words = [*ALEXNET, *DECODING, "image_bytes=100kB", f"calibration={TWO_RANKS}", "overlap.host_to_device=true"]
     _, (four, eight) = predict(*words, "gpus=[4,8]")
-    copied_s = [3 * 227**2 * 4 * 1024 / gpus for gpus in (4, 8)]
     decoded_s = [1024 / gpus * 100e3 / (core_Bps * 40 / gpus) for gpus in (4, 8)]
     assert decoded_s[0] == decoded_s[1]  # half the images, half the cores
-    for point, decoded, copied_bytes in zip((four, eight), decoded_s, copied_s, strict=True):
-        assert point["input_s"] > decoded
-        assert point["input_s"] - decoded < copied_bytes / 5e9  # the copy to the device: at more than 5 GB/s
+    assert [point["input_s"] for point in (four, eight)] == pytest.approx(decoded_s)  # copied meanwhile
     line = decoding(predict, tmp_path, *words, "gpus=8")
     assert "by 5 cores for each GPU" in line.value
     assert (line.origin, line.source) == ("measured on cpu-2core", str(TWO_RANKS))

@@ -45,14 +45,14 @@ def test_the_screen_says_what_was_taken_for_an_iteration(profile, capsys) -> Non
     profile(trained(shapes=True))
     out = " ".join(capsys.readouterr().out.split())
     assert "net, batch 8 on v100-sxm2-16gb: medians of 3 iterations" in out
-    assert "warning: the profile has no step marks (ProfilerStep#n): its 3 optimizer steps ended 3 iterations" in out
+    assert "look: the profile has no step marks (ProfilerStep#n): its 3 optimizer steps ended 3 iterations" in out
     assert "no known size" not in out
 
 
 def test_a_trace_without_shapes_asks_for_parameters_and_never_scales_linearly(profile, predict, capsys) -> None:
     trace = profile(trained(shapes=False))
     out = " ".join(capsys.readouterr().out.split())
-    assert "warning: the gradients have no known size (the profile has no shape" in out
+    assert "look: the gradients have no known size (the profile has no shape" in out
     assert "unknown" in out
     assert main(["predict", trace, *WORDS]) == 2
     assert "add parameters=, how many the whole model trains" in capsys.readouterr().err

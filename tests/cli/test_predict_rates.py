@@ -102,13 +102,12 @@ def test_a_study_gives_the_rates_of_its_runs_on_one_gpu(predict):
     assert 1.5 < two["speedup"] < 2
 
 
-@pytest.mark.parametrize(("more", "says"), [([], True), (["input=torchvision"], False)])
-def test_a_study_that_ran_with_real_images_says_which_input_to_set(more, says, capsys):
-    assert main(["predict", *ON_CPUS, f"rate={QUICKSTART}", *more]) == 0
-    said = (
-        "its study ran with input=dali, too, and input=synthetic is predicted; add input=dali to predict those points"
-    )
-    assert (said in " ".join(capsys.readouterr().err.split())) == says
+@pytest.mark.parametrize(("more", "feed", "says"), [([], "dali", True), (["input=synthetic"], "synthetic", False)])
+def test_a_study_that_ran_with_real_images_says_what_is_read(more, feed, says, capsys):
+    assert main(["predict", "--json", *ON_CPUS, f"rate={QUICKSTART}", *more]) == 0
+    said = capsys.readouterr()
+    assert {json.loads(line)["request"]["input"]["kind"] for line in said.out.splitlines()} == {feed}
+    assert ("predicted with input=dali, as its runs were" in said.err) == says
 
 
 def test_the_error_of_a_measured_rate_is_what_its_repeats_and_windows_vary_by(predict, study):

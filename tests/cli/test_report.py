@@ -100,7 +100,7 @@ def test_studies_of_which_none_can_be_read_are_refused(study_on_disk, capsys):
         (["{}", "baseline=0"], "baseline=0: expected at least 1"),
         (["{}", "baseline=true"], "baseline=True: expected a number of GPUs"),
         (["{}", "baseline=two"], "baseline=two: expected a number of GPUs"),
-        (["{}/nothing"], "contains no study, bench or steering"),
+        (["{}/nothing"], "nothing: no such folder; expected one written by"),
         (["{}", "out={}/study.json"], "out={}/study.json: cannot be written (File exists)"),
     ],
 )
@@ -167,7 +167,10 @@ def test_what_has_no_page_is_named_beside_what_has(study_on_disk, capsys):
 @pytest.mark.parametrize(
     ("name", "sentence"),
     [
-        ("prediction.json", "it is a prediction, of which there is no page yet; `resnetx compare {}` shows it"),
+        (
+            "prediction.json",
+            "a prediction, of which there is no page yet; `resnetx explain {}` shows where its",
+        ),
         ("check.json", 'it is a check, of which there is no page yet; resnetx.load("{}") in Python has its rows'),
         ("systems.json", "it is a system comparison, of which there is no page yet; `resnetx compare {}` shows it"),
         ("score.json", "it is a score, of which there is no page yet; `resnetx compare score=...` shows it"),
@@ -201,7 +204,7 @@ def _bench(tmp_path):
 def test_shares_of_a_step_that_cannot_be_are_not_known_on_screen_page_and_in_exports(tmp_path, capsys):
     """The twin of ResNet/4 took 3.8 steps longer than the step, in the one run of each on two nodes."""
     study = resnetx.load(ROOT / "results" / "two-nodes" / "two-nodes")
-    sweep.show_study("two-nodes", "", "two-nodes", study.points)
+    sweep.show_study("two-nodes", "", study.points)
     screen = capsys.readouterr().out
     assert resnetx.report(study, out=tmp_path) == tmp_path / "index.html"
     page = " ".join((tmp_path / "index.html").read_text().split())
@@ -215,9 +218,10 @@ def test_shares_of_a_step_that_cannot_be_are_not_known_on_screen_page_and_in_exp
 
 def test_what_ran_on_cpu_cores_is_counted_in_ranks_on_screen_and_page(tmp_path, capsys):
     study = resnetx.load(ROOT / "results" / "cpu-2core" / "quickstart")
-    sweep.scaling(study.points)
+    sweep.show_study("quickstart", "", study.points)
     screen = " ".join(capsys.readouterr().out.split())
-    assert "workload batch ranks images/s" in screen
+    assert "ranks images/s" in screen
+    assert "2 ranks on CPU cores train ResNet/1 1.64 times" in str(study)
     assert "over 1 rank" in screen
     assert resnetx.report(study, out=tmp_path) == tmp_path / "index.html"
     page = (tmp_path / "index.html").read_text()

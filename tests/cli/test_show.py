@@ -1,6 +1,7 @@
 """The screens on a terminal: as wide as it is, whole words, whole times, nothing blank behind lines."""
 
 import io
+import json
 import os
 import pty
 import re
@@ -14,6 +15,7 @@ import pytest
 from rich.console import Console
 
 from resnetx.cli import main, show
+from resnetx.cli.table_layout import lay_out
 from resnetx.cli.tables import show_run
 from resnetx.record import RunFolder, RunRecord, read
 from resnetx.transports import NCCL_BACKEND_VARIABLE
@@ -42,6 +44,8 @@ QUERIES = {
     "studies": ["compare", QUICKSTART, QUICKSTART],
     "traced": ["predict", f"{TRUTH}/trace", "systems=cpu-host", "gpus=[1,2]", f"calibration={TRUTH}/bench"],
     "list": ["list"],
+    "explained": ["explain", QUICKSTART],
+    "steered": ["steer", "systems=dgx1-v100", "model=alexnet", "batch_size=256"],
 }
 
 
@@ -62,13 +66,43 @@ def screen(capsys, tmp_path, monkeypatch):
 @pytest.mark.slow
 @pytest.mark.parametrize("width", [80, 200])
 @pytest.mark.parametrize("name", QUERIES)
-def test_a_screen_is_no_wider_than_the_terminal_and_has_no_blanks_behind_its_lines(screen, name, width):
+def test_a_screen_is_no_wider_than_the_terminal_and_has_no_blanks_behind_its_lines(screen, name, width, monkeypatch):
+    tables = []
+    monkeypatch.setattr(show, "lay_out", lambda *given, **more: tables.append(lay_out(*given, **more)) or tables[-1])
     status, out, err = screen(width, *QUERIES[name])
     assert status == 0
+    for block in (block for laid in tables for block in laid.blocks):
+        for rows in block.lines.values():
+            assert len(rows) == len(set(rows)), rows  # rows that differ do so in a column that is shown
     copied = ("export ", "A: study", "B: study")  # lines with a command or a path are never broken
     long = [line for line in out + err if len(line) > width and not line.startswith(copied)]
     assert [line for line in long if len(line.split()) > 1] == []  # nor is a path in a sentence
     assert [line for line in out if line != line.rstrip()] == []
+
+
+ANSWERED = ("layers", "system", "ways", "cost", "choices", "points", "few leads", "studies", "explained", "steered")
+
+
+@pytest.mark.parametrize("name", ANSWERED)
+def test_a_verb_answers_first_and_json_and_quiet_say_the_same(screen, name):
+    _, out, _ = screen(None, *QUERIES[name])
+    _, quiet, _ = screen(None, *QUERIES[name], "-q")
+    _, records, _ = screen(None, *QUERIES[name], "--json")
+    for line in records:
+        (field, answer), *fields = json.loads(line).items()
+        assert (field, answer) == ("answer", out[0]) and fields
+    assert len(quiet) == 1 and out[0].startswith(quiet[0])
+
+
+@pytest.mark.parametrize("name", ["system", "points", "few leads", "studies"])
+def test_a_pipe_gets_what_a_terminal_of_80_columns_does(screen, name, monkeypatch, capsys):
+    _, out, _ = screen(80, *QUERIES[name])
+    monkeypatch.undo()
+    monkeypatch.delenv("COLUMNS", raising=False)
+    assert main(QUERIES[name]) == 0
+    piped = capsys.readouterr().out
+    assert piped.splitlines() == out
+    assert "\x1b" not in piped and "\t" not in piped
 
 
 def test_what_a_narrow_terminal_leaves_out_is_named_and_shown_with_all(screen):
@@ -123,7 +157,7 @@ def test_the_screens_of_what_was_measured_are_no_wider_either(capsys, monkeypatc
     monkeypatch.setattr(show, "width_of", lambda stream: width)
     results = load(StudyFolder(Path(QUICKSTART)))
     points = study_points([results])
-    sweep.show_study("quickstart", "", "cpu-2core", points)
+    sweep.show_study("quickstart", "", points)
     sweep.limits(points)
     for trace in read_all(Path(TRUTH) / "trace"):
         show_trace.show_trace(trace)
@@ -134,7 +168,7 @@ def test_the_screens_of_what_was_measured_are_no_wider_either(capsys, monkeypatc
     out = capsys.readouterr().out.splitlines()
     assert {
         "Time of a step by part",
-        "Point by point",
+        "Case by case",
         "Inside a step: mean ms of each rank over all windows",
     } <= set(out)
     assert [line for line in out if len(line) > width and not line.startswith(("record: ", "trace: "))] == []

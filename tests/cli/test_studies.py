@@ -23,10 +23,10 @@ def test_a_dry_run_prints_the_exact_commands_and_what_is_impossible_and_starts_n
     assert sum(line.startswith("env ") and " torchrun " in line and "--nproc-per-node=1" in line for line in lines) == 2
     assert sum(line.startswith("# env ") and "--nproc-per-node=3" in line for line in lines) == 1
     assert (
-        "# 1 of 2 points cannot run here: batch_size=4 does not divide over gpus=3: the global batch is split evenly; "
+        "# 1 of 2 cases cannot run here: batch_size=4 does not divide over gpus=3: the global batch is split evenly; "
         "use batch_size=3 or 6, another gpus, or split=uneven"
     ) in lines
-    assert "# 2 points, 2 runs (0 of twins)" in lines
+    assert lines[0].startswith("# 2 runs of 2 cases, 0 of them control runs, about ")
     assert any("assumed, as no runs of this machine are recorded yet" in line for line in lines)
     assert not list(tmp_path.iterdir())
 
@@ -38,7 +38,7 @@ def test_a_dry_run_prints_the_exact_commands_and_what_is_impossible_and_starts_n
 def test_the_studies_have_the_points_of_the_paper(capsys, tmp_path, study, points):
     status, out, _ = run(capsys, "sweep", "--dry-run", f"study={study}", "input=synthetic", f"results={tmp_path}")
     assert status == 0
-    assert f"# {points} points, " in out
+    assert f"of {points} cases" in out
 
 
 @pytest.mark.slow
@@ -47,7 +47,7 @@ def test_the_full_paper_with_five_repeats_and_three_kinds_of_twins(capsys, tmp_p
     words += ["oversubscribe=true"]
     _, out, _ = run(capsys, "sweep", "--dry-run", *words)
     # 8 workloads on 1, 2, 4 and 8 GPUs: clean, synthetic, input and phases on all, alone on more than one.
-    assert "# 32 points, 760 runs (600 of twins)" in out
+    assert "# 760 runs of 32 cases, 600 of them control runs" in out
 
 
 @pytest.mark.parametrize(
@@ -85,9 +85,9 @@ def test_more_ranks_than_cores_are_no_point_unless_they_are_asked_for(capsys, tm
     words = ["gpus=[2,4]", "repeats=1", "twins=0", "threads=1", f"results={tmp_path}"]
     status, out, _ = run(capsys, "sweep", "--dry-run", *SMALL, *words)
     assert status == 0
-    assert "# 1 of 2 points cannot run here: gpus=4: more ranks than this machine has cores (2, and no GPU)" in out
+    assert "# 1 of 2 cases cannot run here: gpus=4: more ranks than this machine has cores (2, and no GPU)" in out
     _, out, _ = run(capsys, "sweep", "--dry-run", *SMALL, *words, "oversubscribe=true")
-    assert "# 2 points, 2 runs" in out
+    assert "# 2 runs of 2 cases" in out
     for verb, more in {"train": [], "verify": ["windows"], "bench": []}.items():
         small = ["gpus=4", f"results={tmp_path}"] + [word for word in SMALL if verb != "bench" and word not in more]
         status, _, err = run(capsys, verb, *small)
@@ -106,7 +106,7 @@ def test_a_setting_of_one_choice_is_no_obstacle_to_the_others_of_its_axis(capsys
     ]
     status, out, _ = run(capsys, "sweep", "--dry-run", *SMALL, *words)
     assert status == 0
-    assert "# 2 points, 2 runs" in out
+    assert "# 2 runs of 2 cases" in out
     status, _, err = run(capsys, "sweep", "--dry-run", *SMALL, "strategy=[after,layerwise]", "strategy.bucket_cap_mb=1")
     assert status == 2
     assert "strategy.bucket_cap_mb: a setting of another strategy, not of the one chosen here" in err

@@ -77,7 +77,6 @@ def objects(run):
             ["systems=gx8", "size=1MiB", "devices=[0,1]"],
             "size=1MiB: has no effect here; it is used with collective= or",
         ),
-        (["systems=gx8", "size=1MiB", "out=x"], "out=x: has no effect here; it is used with collective="),
         (["systems=gx8", "size=1MiB", "transport=socket"], "transport=socket: copies between GPUs take no sockets"),
         (["systems=gx8", "size=[]"], "size=[]: expected at least one size"),
         (["systems=gx8", "free=[0,1]"], "it is used with pick="),
@@ -173,6 +172,9 @@ def test_without_words_the_systems_are_named(run, objects):
 
 def test_a_system_is_a_matrix_and_ways_and_nothing_is_written(run, tmp_path):
     status, out, err = run("systems=[gx8]")
+    assert (status, err, "GPU0  X" in out) == (0, "", False)
+    assert "more: who is linked to whom" in out
+    status, out, err = run("systems=[gx8]", "--all")
     assert (status, err) == (0, "")
     assert "GPU0  X     PIX   PIX   PIX   PHB" in out
     assert "gpu0 riser0 cpu0 riser1 gpu4" in out
@@ -184,7 +186,7 @@ def test_a_system_is_a_matrix_and_ways_and_nothing_is_written(run, tmp_path):
 def test_a_system_is_drawn_where_out_says(run, tmp_path):
     for words in ([], ["--json"]):
         status, _, err = run("systems=[gx8]", "out=drawn", *words)
-        assert (status, err) == (0, "drawing: drawn/gx8.svg\n")
+        assert (status, err) == (0, "record: drawn/topology.jsonl\ndrawing: drawn/gx8.svg\n")
         assert (tmp_path / "drawn" / "gx8.svg").read_text().startswith("<svg")
         (tmp_path / "drawn" / "gx8.svg").unlink()
 
@@ -192,7 +194,7 @@ def test_a_system_is_drawn_where_out_says(run, tmp_path):
 @pytest.mark.slow
 def test_a_results_folder_that_is_given_gets_the_drawing(run, tmp_path):
     status, _, err = run("systems=[gx8]", "results=kept")
-    assert (status, err) == (0, "drawing: kept/topology/gx8.svg\n")
+    assert (status, err) == (0, "record: kept/topology/topology.jsonl\ndrawing: kept/topology/gx8.svg\n")
     assert (tmp_path / "kept" / "topology" / "gx8.svg").is_file()
 
 
@@ -201,7 +203,7 @@ def test_a_drawing_that_cannot_be_written_is_a_sentence(run, tmp_path):
     (tmp_path / "file").write_text("")
     status, _, err = run("systems=gx8", "out=file")
     assert status == 2
-    assert "out=file: drawings cannot be written there: " in err
+    assert "out=file: cannot be written " in err
 
 
 def test_two_systems_in_one_command_stay_two(objects):
@@ -430,7 +432,7 @@ def steered_file(tmp_path):
 
 
 def test_a_steered_system_is_shown_with_its_directions_and_its_switch(run, steered_file):
-    status, out, _ = run(steered_file)
+    status, out, _ = run(steered_file, "--all")
     assert status == 0
     rows = {line.split()[0]: line.split()[1:5] for line in out.splitlines() if line.startswith("GPU") and "NV" in line}
     assert (rows["GPU0"], rows["GPU1"], rows["GPU3"]) == (

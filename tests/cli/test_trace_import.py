@@ -73,3 +73,22 @@ def test_what_cannot_be_imported_is_refused(
 ) -> None:
     assert main(["trace", *(file if word == "FILE" else word for word in words)]) == 2
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "sentence"),
+    [
+        ("\tGPU0\tGPU1\nGPU0\t X \tNV2\nGPU1\tNV2\t X \n", [], "is of nvidia-smi topo -m, which `topology --import`"),
+        ("[P2P (Peer-to-Peer) GPU Bandwidth Latency Test]\n", ["batch_size=32"], "is of p2pBandwidthLatencyTest"),
+        (
+            "#  size  count  type  redop  root  time  algbw\n",
+            [],
+            "is of nccl-tests: collectives, which `bench --import`",
+        ),
+    ],
+)
+def test_what_is_of_another_program_is_told_before_anything_is_asked_for(text, words, sentence, tmp_path, capsys):
+    file = tmp_path / "pasted.txt"
+    file.write_text(text)
+    assert main(["trace", "--import", str(file), *words]) == 2
+    assert sentence in capsys.readouterr().err

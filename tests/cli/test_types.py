@@ -12,10 +12,10 @@ from resnetx.settings.words import words
     [
         ("sweep", "batch_size", "integer or list"),
         ("train", "batch_size", "integer"),
-        ("predict", "clock", "text or number"),
+        ("predict", "clock", "text or number or list"),
         ("predict", "model.x", "integer or list"),
         ("predict", "devices", "list of integers"),
-        ("predict", "transport", ""),
+        ("predict", "transport", "list"),
         ("predict", "what_if.bandwidth", "map of names to values"),
         ("predict", "rate", "number or text or map"),
         ("predict", "framework", "list"),

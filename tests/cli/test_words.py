@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from resnetx.cli import _as_typed, main
+from resnetx.cli.typed import as_settings, names_as_settings
 from resnetx.cli.words import settings_of
-from resnetx.compose import ours
+from resnetx.compose import asked, ours
 from resnetx.errors import ConfigError
 
 SHELLS = [pytest.param(shell, marks=pytest.mark.skipif(not shutil.which(shell), reason=f"no {shell} here"))
@@ -24,6 +25,9 @@ SHELLS = [pytest.param(shell, marks=pytest.mark.skipif(not shutil.which(shell), 
         ("gpus=1..4", [1, 2, 3, 4]),
         ("gpus=1,2,4..6", [1, 2, 4, 5, 6]),
         ("gpus=8..8", [8]),
+        ("gpus=1-4", [1, 2, 3, 4]),
+        ("size=1MiB..8MiB", ["1MiB", "2MiB", "4MiB", "8MiB"]),
+        ("size=8,3001..7000", [8, 3001, 6002]),
         ("systems=dgx1-p100,gx8", ["dgx1-p100", "gx8"]),
         ("systems=gx8", "gx8"),
         ("systems=./mine.yaml,gx8", ["./mine.yaml", "gx8"]),
@@ -82,7 +86,9 @@ def test_text_stays_text(word, text):
         (["gpus=1,"], "gpus=1,: nothing beside a comma; write a list as one word, gpus=A,B"),
         (["gpus=8..1"], "expected a range upwards"),
         (["gpus=1..99999999"], "expected a range upwards of at most 10,000 numbers"),
-        (["gpus=1-8"], "gpus=1-8: a list is written gpus=1,8, and every number between gpus=1..8"),
+        (["gpus=8-1"], "expected a range upwards"),
+        (["size=1GiB..1MiB"], "size=1GiB..1MiB: expected a range upwards, as 1MiB..1GiB"),
+        (["size=1MiB..x"], "a range is 1MiB..1GiB"),
         (["rate=32:195", "rate=64:219"], "rate is given twice; several values are one word, rate=32:195,64:219"),
         (["what_if.bandwidth=pcie3:2", "what_if.bandwidth=nvlink:2"], "is given twice; several values are one word"),
         (["env.OMP_PLACES={0:4},{4:4}"], "write several values as env.OMP_PLACES=[A,B], or a text in quotes"),
@@ -119,6 +125,46 @@ def test_a_comma_is_one_in_a_text_of_which_a_verb_takes_one():
 
 
 @pytest.mark.parametrize(
+    ("words", "settings"),
+    [
+        (["predict", "systems=[gx8,", "dgx1-p100]"], ["systems=[gx8,dgx1-p100]"]),
+        (["predict", "gpus=1", ",", "2"], ["gpus=1,2"]),
+        (["predict", "gpus=1", ",2", "graph=true"], ["gpus=1,2", "graph=true"]),
+        (["predict", "systems=gx8,", "dgx1-p100"], ["systems=gx8,dgx1-p100"]),
+        (["predict", "--systems", "gx8", "mine/trace"], ["systems=gx8", "mine/trace"]),
+        (["train", "--batch-size", "32", "--dry-run"], ["batch_size=32", "--dry-run"]),
+        (["train", "--batch-size=32", "--graph", "model.x=4"], ["batch_size=32", "graph=true", "model.x=4"]),
+        (["train", "--gpus"], ["--gpus"]),  # refused, with what is missing
+        (["train", "--fast", "2"], ["--fast", "2"]),
+        (["compare", "--all", "a", "b"], ["--all", "a", "b"]),
+    ],
+)
+def test_words_as_people_type_them_are_the_settings_that_they_stand_for(words, settings):
+    assert as_settings(words) == [words[0], *settings]
+
+
+@pytest.mark.parametrize(
+    ("verb", "words", "settings"),
+    [
+        ("predict", ["gx8,dgx2", "resnet50"], ["systems=gx8,dgx2", "model=resnet50"]),
+        ("sweep", ["quickstart"], ["study=quickstart"]),
+        ("check", ["gx8"], ["systems=gx8"]),
+    ],
+)
+def test_a_name_is_a_setting_where_no_file_has_it(verb, words, settings, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert names_as_settings(verb, words, []) == ([], settings)
+    (tmp_path / words[-1]).mkdir()
+    assert names_as_settings(verb, words, [])[0] == words[-1:]
+
+
+def test_a_classifier_is_a_model_by_its_name():
+    assert asked("describe", {"model": "resnet50"}) == {"model": "torchvision", "model.name": "resnet50"}
+    several = asked("describe", {"model": ["alexnet", "vgg16", "resnet50"]})
+    assert several == {"model": ["alexnet", "torchvision"], "model.name": ["vgg16", "resnet50"]}
+
+
+@pytest.mark.parametrize(
     ("words", "taken", "typed"),
     [
         (["train", "gpus=1", "gpus=2"], ["gpus=1", "gpus=2"], ["gpus=1", "gpus=2"]),
@@ -134,19 +180,9 @@ def test_words_that_argparse_leaves_are_those_that_were_typed(words, taken, type
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["predict", "systems=[gx8,", "dgx1-p100]"], "write a list as one word, without blanks: systems=A,B"),
-        (
-            ["predict", "systems=gx8", "gpus=1", ",", "2"],
-            "gpus=1 ,: write a list as one word, without blanks: gpus=A,B",
-        ),
-        (["predict", "systems=gx8", "gpus=1", ",2"], "gpus=1 ,2: write a list as one word, without blanks: gpus=A,B"),
-        (["predict", "systems=gx8,", "dgx1-p100"], "write a list as one word, without blanks: systems=A,B"),
-        (["predict", "--systems", "gx8"], "--systems: settings are written without dashes, with =: write systems=gx8"),
-        (["train", "--batch-size", "32"], "write batch_size=32"),
-        (["train", "--batch-size=32"], "write batch_size=32"),
         (["train", "--gpus"], "write gpus=VALUE"),
         (["--gpus", "2", "train"], "invalid|no such verb|gpus"),
-        (["predict", "systems=gx8", "gpus=16"], "gpus=16: gx8 has 8 GPUs; use nodes=2"),
+        (["predict", "systems=gx8", "gpus=16"], "gpus=16: gx8 has 8 GPUs; several of it: nodes=2 network=edr100"),
         (["predict", "systems=gx8", "devices=0,9"], "devices=0,9: gx8 has 8 GPUs, 0 to 7"),
         (["lab", "systems=gx8", "scale=100", "bench"], "bench: put -- before it"),
         (["sweep", "twins=[]"], "twins=[]: expected a whole number, 0 for none"),
@@ -160,6 +196,22 @@ def test_a_mistake_is_answered_with_what_to_write(words, sentence, capsys):
     shown = capsys.readouterr().err
     assert any(part in shown for part in sentence.split("|"))
     assert len(shown.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--systems", "gx8", "--batch-size=64", "gpus=1-2"],
+        ["systems=[", "gx8]", "batch_size=64", "gpus=[1,", "2]"],
+    ],
+)
+def test_what_has_one_meaning_only_is_taken(words, capsys):
+    assert main(["predict", "gx8", "model=alexnet", "batch_size=64", "gpus=1,2"]) == 0
+    wanted = capsys.readouterr().out
+    assert main(["predict", "model=alexnet", *words]) == 0
+    shown = capsys.readouterr()
+    assert shown.out == wanted
+    assert ("--systems gx8: taken as systems=gx8" in shown.err) == (words[0] == "--systems")
 
 
 @pytest.mark.parametrize("verb", ["predict", "lab"])

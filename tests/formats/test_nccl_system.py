@@ -84,6 +84,11 @@ def test_the_tree_has_addresses_links_rates_and_cards():
     assert (card.name, card.speed_Bps, card.label) == ("0000:67:00.0", 50e9, "mlx5_12")  # NET/0-c
 
 
+def test_a_card_has_the_rate_that_is_not_rounded():
+    (card,) = tree(H200.replace("NET[50.0]", "NET[3.1]").replace("/50.000000", "/3.125000")).of_kind("nic")
+    assert card.speed_Bps == 3.125e9
+
+
 @pytest.mark.parametrize(
     ("text", "arch", "links", "pcie"),
     [(OLD, "sm_80", [12, 12], [(4, 16), (4, 16)]), (BRIDGE, "sm_86", [4, 4], [(3, 16), (3, 8)])],

@@ -373,6 +373,12 @@ def test_tables_are_read_as_launchers_label_them(read, label):
         ("[ ID] Interval        Transfer     Bitrate\n[  5]   0.00-1.00   sec  1.10 GBytes  9.4 Gbits/sec\n", "iperf"),
         ("\tGPU0\tGPU1\tCPU Affinity\nGPU0\t X \tNV2\t0-19\n", "nvidia-smi topo -m"),
         ("node:77:78 [0] NCCL INFO Channel 00/08 : 0 1\n", "a log of NCCL"),
+        ("nvbandwidth Version: v0.5\n\nRunning host_to_device_memcpy_ce.\n", "nvbandwidth: copies between pairs"),
+        ("[P2P (Peer-to-Peer) GPU Bandwidth Latency Test]\n", "p2pBandwidthLatencyTest: copies between pairs of GPUs"),
+        ("# OSU MPI-CUDA Bandwidth Test v5.6.2\n1  0.10\n", "the OSU micro-benchmarks, which `bench --import` reads"),
+        ("GPU 0: NVIDIA H200 (UUID: x)\n\t Link 0: 26.562 GB/s\n", "nvidia-smi nvlink -s, which `topology"),
+        ('<system version="1">\n  <cpu numaid="0"/>\n</system>\n', "a topology in XML"),
+        ("=========== TransferBench v1.50 ===========\n", "TransferBench"),
     ],
 )  # fmt: skip
 def test_other_programs_are_refused_by_their_name(read, text, program):

@@ -72,3 +72,21 @@ def test_lines_about_one_gpu_are_no_rows_of_a_matrix(before):
     found = device_matrix.parse(FILE, f"{kinds}\n==== Numa Nodes ====\n{numa}\n==== End of ROCm SMI Log ====")
     assert found.gpus == ("GPU0", "GPU1")
     assert found.affinity == {"GPU0": "NUMA 0", "GPU1": "NUMA 1"}
+
+
+def test_amd_smi_has_the_same_tables_by_addresses():
+    addresses = [f"0000:{bus}:00.0" for bus in ("0C", "22", "38", "5C")]
+
+    def table(title, cells, own):
+        rows = [
+            " ".join([one, *(own if a == b else str(cell) for b, cell in enumerate(row))])
+            for a, (one, row) in enumerate(zip(addresses, cells, strict=True))
+        ]
+        return "\n".join([f"{title} TABLE:", f"             {' '.join(addresses)}", *rows, ""])
+
+    every = [["ENABLED"] * 4] * 4
+    tables = [table("ACCESS", every, "ENABLED"), table("WEIGHT", WEIGHTS, "0"), table("LINK TYPE", KINDS, "SELF")]
+    found = device_matrix.parse(FILE, "\n".join([*tables, table("NUMA BW", [["50000-100000"] * 4] * 4, "N/A")]))
+    assert found.gpus == ("GPU0", "GPU1", "GPU2", "GPU3")
+    assert found.direct == {("GPU0", "GPU1"), ("GPU2", "GPU3")}
+    assert found.notes == ("amd-smi does not say how many XGMI links join two GPUs",)

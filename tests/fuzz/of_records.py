@@ -116,7 +116,7 @@ def _show_study(found: Results, path: Path) -> None:
         table.records()
     platform([found])
     if seldom(path):
-        sweep.show_study("a study", "", "a node", points)
+        sweep.show_study("a study", "", points)
         sweep.limits(points)
         page._html([found], points, [], [])
 

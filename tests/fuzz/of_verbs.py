@@ -79,7 +79,7 @@ def _use_study_of_runs(path: Path) -> None:
     brief = RunSummaryReader()(RunFolder(path.parent))
     write(folder.study, msgspec.structs.replace(of_records.quickstart(), points=[brief.request]))
     study = _shown(folder.path)
-    sweep.show_study("a study", "", "a node", study.points)
+    sweep.show_study("a study", "", study.points)
     sweep.limits(study.points)
     of_two(lambda: resnetx.steer(path, systems="dgx1-v100"))
     if seldom(path):
@@ -91,7 +91,7 @@ def _use_study_of_runs(path: Path) -> None:
 def _use_study(path: Path) -> None:
     """The definition of a study whose runs are there."""
     study = _shown(path.parent)
-    sweep.show_study("a study", "", "a node", study.points)
+    sweep.show_study("a study", "", study.points)
     if seldom(path):
         of_two(lambda: resnetx.compare(path.parent, of_records.QUICKSTART))
     if seldom(path, 512):

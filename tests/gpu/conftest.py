@@ -23,7 +23,6 @@ NOT_ON_NULL_GPUS = {
     "test_a_batch_of_dali_stays_as_it_is_while_a_slow_step_reads_it": _DALI,
     "test_batches_of_dali_are_born_on_the_gpu_and_show_the_same_pixels": _DALI,
     "test_a_file_that_must_not_reach_a_decoder_is_refused_by_name_on_the_gpu_too": _DALI,
-    "test_the_doctor_used_nccl_and_where_it_is_installed_dali": _DALI,
     "test_several_ranks_train_on_images_that_dali_decodes_on_the_gpu": _DALI,
     "test_more_elements_than_32_bits_count_are_right": "null GPUs have the host's memory, and this takes 48 GB",
 }

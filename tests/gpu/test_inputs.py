@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from resnetx import inputs
-from resnetx.choices import DaliInput, SyntheticInput, TorchvisionInput
+from resnetx.choices import DaliInput, SyntheticInput, TorchvisionInput, image_sample
 from resnetx.errors import ConfigError
 from resnetx.inputs import images
 from tests.inputs.forged import deep_png
@@ -33,7 +33,7 @@ def opened(input, device: str, image_size: int = 256):
     return inputs.open_input(
         input,
         batch_size=CLASSES,
-        image_size=image_size,
+        sample=image_sample(image_size),
         classes=CLASSES,
         rank=0,
         world_size=1,

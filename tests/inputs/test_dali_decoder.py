@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from resnetx.choices import DaliInput
+from resnetx.choices import DaliInput, image_sample
 from resnetx.inputs import Share, folders
 from resnetx.measure.rank import results
 from resnetx.record import InputState, Unknown
@@ -24,7 +24,9 @@ def given(root, **more):
 
 
 def share(device):
-    return Share(batch_size=2, image_size=32, classes=3, rank=0, world_size=1, device=torch.device(device), seed=0)
+    return Share(
+        batch_size=2, sample=image_sample(32), classes=3, rank=0, world_size=1, device=torch.device(device), seed=0
+    )
 
 
 @pytest.fixture

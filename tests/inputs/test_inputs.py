@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ import torch
 from PIL import Image
 
 from resnetx import inputs, record
-from resnetx.choices import DaliInput, Input, SyntheticInput, TorchvisionInput
+from resnetx.choices import DaliInput, Input, SyntheticInput, TorchvisionInput, image_sample
 from resnetx.errors import ConfigError
 from resnetx.inputs import jpeg
 from tests.inputs.forged import corrupt_png, deep_png, encoded, jpeg_claiming, png_claiming
@@ -41,12 +42,13 @@ def open_cpu(
     ranks: int = 1,
     seed: int = 0,
     channels_last: bool = True,
+    classes: int = 12,
 ):
     return inputs.open_input(
         input,
         batch_size=batch_size,
-        image_size=image_size,
-        classes=12,
+        sample=image_sample(image_size),
+        classes=classes,
         rank=rank,
         world_size=ranks,
         device=CPU,
@@ -144,6 +146,21 @@ def test_batches_go_on_over_the_end_of_a_pass_that_they_do_not_divide(kind: str,
 def test_ranks_share_the_images_of_a_pass(kind: str, one_each: Path) -> None:
     first, second, third = (labels_of(kind, one_each, batches=2, batch_size=2, rank=rank, ranks=3) for rank in range(3))
     assert sorted(first + second + third) == list(range(12))
+
+
+@pytest.mark.dali
+@pytest.mark.slow
+def test_eight_ranks_of_dali_show_each_image_once_in_a_pass_and_share_it_out_anew_in_the_next(made, tmp_path):
+    """37 images, of which five ranks have one more than the others, in batches of 3, which no pass divides into."""
+    images, ranks = 37, range(8)
+    for number in range(images):
+        (tmp_path / f"class {number:02d}").mkdir()
+        shutil.copy(next(made.rglob("*.JPEG")), tmp_path / f"class {number:02d}" / "image.jpg")
+    seen = [labels_of("dali", tmp_path, batches=4, batch_size=3, rank=rank, ranks=8) for rank in ranks]
+    shares = [len(range(rank, images, len(ranks))) for rank in ranks]
+    passes = [[seen[rank][n * shares[rank] : (n + 1) * shares[rank]] for rank in ranks] for n in (0, 1)]
+    assert [sorted(chain(*every)) for every in passes] == [list(range(images))] * 2
+    assert all({*first} != {*second} for first, second in zip(*passes, strict=True))
 
 
 @pytest.mark.parametrize("kind", ALL)
@@ -407,7 +424,7 @@ def test_a_failure_of_dali_that_no_file_explains_stays_what_it_is(tree: Path, mo
 
 @pytest.mark.parametrize("kind", ALL)
 def test_a_sound_tree_passes_the_check(kind: str, made: Path) -> None:
-    inputs.check(input_of(kind, made), batch_size=12, gpus=3, image_size=224, classes=3)
+    inputs.check(input_of(kind, made), batch_size=12, gpus=3, sample=image_sample(224), classes=3)
 
 
 @pytest.mark.parametrize(
@@ -416,11 +433,11 @@ def test_a_sound_tree_passes_the_check(kind: str, made: Path) -> None:
         ({"classes": 2}, r"3 class folders, but model\.classes=2; use model\.classes=3"),
         ({"batch_size": 15, "gpus": 3}, r"12 images over gpus=3 give each rank 4, fewer than its 5 .* batch_size=12"),
         ({"batch_size": 13, "gpus": 3}, r"give each rank 4, fewer than its 5 images of every batch.* batch_size=12 or"),
-        ({"image_size": 257}, r"n00000000_00000\.JPEG: 256x256 pixels, smaller than the crop"),
+        ({"sample": image_sample(257)}, r"n00000000_00000\.JPEG: 256x256 pixels, smaller than the crop"),
     ],
 )
 def test_what_is_wrong_is_said_before_a_run(given: dict[str, int], sentence: str, made: Path) -> None:
-    facts = {"batch_size": 12, "gpus": 1, "image_size": 224, "classes": 3} | given
+    facts = {"batch_size": 12, "gpus": 1, "sample": image_sample(224), "classes": 3} | given
     with pytest.raises(ConfigError, match=sentence):
         inputs.check(input_of("torchvision", made, recipe="paper"), **facts)
 
@@ -428,21 +445,21 @@ def test_what_is_wrong_is_said_before_a_run(given: dict[str, int], sentence: str
 def test_a_damaged_first_file_of_a_class_is_found_before_a_run(tree: Path) -> None:
     (tree / "n00000002" / "n00000002_00000.JPEG").write_bytes(b"")
     with pytest.raises(ConfigError, match=r"n00000002_00000\.JPEG: the file is empty; repair or delete it"):
-        inputs.check(input_of("torchvision", tree), batch_size=4, gpus=1, image_size=224, classes=3)
+        inputs.check(input_of("torchvision", tree), batch_size=4, gpus=1, sample=image_sample(224), classes=3)
 
 
 def test_a_missing_dali_names_the_command_and_the_other_inputs(made: Path, monkeypatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(ConfigError, match=r"pip install .*\[train\].*input=torchvision, or input=synthetic"):
-        inputs.check(input_of("dali", made), batch_size=4, gpus=1, image_size=224, classes=3)
+        inputs.check(input_of("dali", made), batch_size=4, gpus=1, sample=image_sample(224), classes=3)
 
 
 _CHECK = """
 import sys
 from resnetx import inputs
-from resnetx.choices import TorchvisionInput
+from resnetx.choices import TorchvisionInput, image_sample
 given = TorchvisionInput(root=sys.argv[1], format="folders", recipe="paper", threads=1, prefetch=1)
-inputs.check(given, batch_size=4, gpus=1, image_size=224, classes=3)
+inputs.check(given, batch_size=4, gpus=1, sample=image_sample(224), classes=3)
 heavy = {name.split(".")[0] for name in sys.modules} & {"torch", "torchvision", "nvidia"}
 sys.exit(f"loaded {heavy}" if heavy else 0)
 """

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from resnetx import inputs
-from resnetx.choices import TorchvisionInput
+from resnetx.choices import TorchvisionInput, image_sample
 from resnetx.errors import ConfigError
 from tests.patience import until
 
@@ -23,12 +23,12 @@ import signal, sys, time
 import torch
 from resnetx import inputs
 from resnetx.inputs import torchvision as batches_of
-from resnetx.choices import TorchvisionInput
+from resnetx.choices import TorchvisionInput, image_sample
 signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
 given = TorchvisionInput(root=sys.argv[1], format="folders", recipe="imagenet", threads=2, prefetch=1)
 batches_of._start_method = lambda device: sys.argv[2]
 batches = inputs.open_input(
-    given, batch_size=2, image_size=32, classes=3, rank=0, world_size=1, device=torch.device("cpu"), seed=0
+    given, batch_size=2, sample=image_sample(32), classes=3, rank=0, world_size=1, device=torch.device("cpu"), seed=0
 )
 next(iter(batches))
 print(*batches._reading._pids, flush=True)
@@ -86,7 +86,7 @@ def loader():
 def opened(root, method, monkeypatch, batch_size=2):
     monkeypatch.setattr(loader(), "_start_method", lambda _: method)
     given = TorchvisionInput(root=str(root), format="folders", recipe="imagenet", threads=1, prefetch=1)
-    facts = {"batch_size": batch_size, "image_size": 32, "classes": 3, "rank": 0, "world_size": 1, "seed": 0}
+    facts = {"batch_size": batch_size, "sample": image_sample(32), "classes": 3, "rank": 0, "world_size": 1, "seed": 0}
     return inputs.open_input(given, device=torch.device("cpu"), **facts)
 
 

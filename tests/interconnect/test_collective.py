@@ -439,3 +439,9 @@ def test_a_ring_of_gloo_goes_by_way_of_the_host(name):
     steps = zip(ring.walk, (*ring.walk[1:], ring.walk[0]), strict=True)
     linked = {frozenset((link.a, link.b)) for link in found.links}
     assert all(frozenset(step) in linked for step in steps)
+
+
+def test_amds_library_is_taken_to_choose_what_takes_least():
+    made = plan(load("mi300x"), "allreduce", library="nccl2.4")
+    for size_bytes in (2**20, 2**22, 2**25, 2**28):
+        assert made.cost(size_bytes).time_s == min(each.time_s(size_bytes) for each in made.algorithms)

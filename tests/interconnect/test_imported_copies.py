@@ -160,6 +160,17 @@ def test_several_printed_tests_in_one_file_even_without_their_first_lines(import
     assert "left out: multinode_bisect_write_ce" in [warning.message for warning in record.warnings]
 
 
+def test_the_gpus_of_tests_between_nodes_are_those_of_their_processes(imported):
+    listed = "".join(f"Process {n} (node-{n // 2}): device {n % 2}: HGX GB200 (00000008:0{n}:00)\n" for n in range(4))
+    rows = "\n".join(" ".join([str(a), *("N/A" if a == b else "798.02" for b in range(4))]) for a in range(4))
+    title = "memcpy CE GPU(row) -> GPU(column) bandwidth (GB/s)"
+    test = f"Running multinode_device_to_device_memcpy_read_ce.\n{title}\n  0 1 2 3\n{rows}\n"
+    record = imported(f"nvbandwidth Version: v0.7\n{listed}{test}".encode())
+    assert [(gpu.node, gpu.index, gpu.name) for gpu in record.devices] == [
+        (f"node-{n // 2}", n % 2, "HGX GB200") for n in range(4)
+    ]
+
+
 def test_copies_of_all_gpus_at_once_stand_beside_each_other(imported):
     text = printed("all_to_host_memcpy_ce", "memcpy CE CPU(row) <- GPU(column) bandwidth (GB/s)", [["20.0", "25.0"]])
     cells = imported(text.encode()).cells
@@ -246,6 +257,13 @@ def test_two_runs_of_p2p_test_are_not_averaged(imported):
     assert len(imported(runs[0]).cells) == 4
     with pytest.raises(FileError, match="holds Unidirectional P2P=Enabled Bandwidth Matrix twice, as of two runs"):
         imported(b"".join(runs))
+
+
+def test_a_matrix_may_stand_in_a_fence_below_its_title(imported):
+    rows = "   D\\D     0      1\n     0 832.89  26.40\n     1  26.39 835.11\n"
+    title = "### Unidirectional P2P=Enabled Bandwidth (P2P Writes) Matrix (GB/s)"
+    record = imported(f"{title}\n\n```text\n{rows}```\n".encode())
+    assert rates(record, "device") == {(0, 1): 26.40, (1, 0): 26.39}
 
 
 def test_a_matrix_that_lost_rows_is_said(imported):

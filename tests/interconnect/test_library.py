@@ -6,6 +6,7 @@ from itertools import combinations
 import msgspec
 import pytest
 
+from resnetx.interconnect.survey.parts import SOCKETS
 from resnetx.interconnect.systems import paths, system
 from resnetx.interconnect.systems.parts import TABLES, SourcedValue
 from resnetx.settings.files import CONFIGS
@@ -238,8 +239,9 @@ def test_every_part_is_used_or_can_be_asked_for():
         for loaded in [system.load(name, nodes=1)]
         for part in (*(c.part_name for c in loaded.components), *(link.part_name for link in loaded.links))
     }
-    # GPUs are also there for systems of the user's own, with their links; photonic switches to be put into described
-    # ones.
+    # GPUs are also there for systems of the user's own, with their links, and links of CPUs for surveyed machines;
+    # photonic switches to be put into described ones.
+    used |= {wire for wire, _ in SOCKETS.values()}
     used |= {link for gpu in system.parts_table("gpus").values() for link in (gpu.bus, gpu.peer_link)}
     for table in set(TABLES) - {"networks", "gpus", "photonics"}:
         assert set(system.parts_table(table)) <= used, table

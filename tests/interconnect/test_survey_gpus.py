@@ -428,3 +428,50 @@ def test_every_device_of_the_table_is_of_a_known_architecture_and_part():
         assert ("gfx" in gpu.arch) == (vendor == "AMD"), device
     links = {link for arch in table.architectures.values() for link in (arch.bus, arch.peer_link) if link}
     assert links <= set(entries("links"))
+
+
+def test_a_gpu_without_links_among_others_that_have_some_is_a_finding(made):
+    linked = {
+        "device": "0x31c2",
+        "gpu": 'sm="103"',
+        "inside": '<nvlink target="fffffff:ff:ff.0" count="18" tclass="0x068000"/>',
+    }
+    apart = {**linked, "inside": ""}
+    assert "GPU1: no NVLink is up, and others have 18" in made(xml(linked, apart, linked))[1].findings
+    display = {"device": "0x1eb8", "gpu": 'sm="75"'}
+    assert not made(xml(linked, display, linked))[1].findings
+    words = "X NV18 SYS NV18\nNV18 X SYS NV18\nSYS SYS X SYS\nNV18 NV18 SYS X"
+    (found,) = made(topo(words, ["0-31"] * 4))[1].findings
+    assert found == "GPU2: no NVLink is up, and others have 18, unless it is of another kind"
+    pairs = "X NV4 SYS SYS SYS\nNV4 X SYS SYS SYS\nSYS SYS X SYS SYS\nSYS SYS SYS X NV4\nSYS SYS SYS NV4 X"
+    assert not made(topo(pairs, ["0-31"] * 5))[1].findings  # an odd card has no other to be joined to
+    pairs = pairs.replace("\n", " SYS\n") + " SYS\nSYS SYS SYS SYS SYS X"
+    assert len(made(topo(pairs, ["0-31"] * 6))[1].findings) == 2
+
+
+def test_two_grace_cpus_are_joined_by_no_link_of_another_maker(made):
+    machine, _ = made(topo("X NV18\nNV18 X", ["0-71", "72-143"]), cpu="grace")
+    assert [link.part_name for link in machine.links if link.wire.family == "smp"] == ["c2c-grace"]
+
+
+@pytest.mark.parametrize(("peers", "part"), [(3, "mi100-32gb"), (2, "AMD GPU (gfx906 or gfx908), not described")])
+def test_the_rate_of_xgmi_in_a_log_tells_the_architecture(made, peers, part):
+    gpus = [1000 * place for place in range(1, peers + 2)]
+    lines = ["=== System : maxBw 24.0 totalBw 72.0 ===", "CPU/0 (1/2/-1)"]
+    for one in gpus:
+        lines.append(f"+ PCI[24.0] - GPU/{one} (0)")
+        lines += [f"              + XGMI[24.0] - GPU/{other}" for other in gpus if other != one]
+    machine, _ = made("\n".join(f"a:1:1 [0] NCCL INFO {line}" for line in [*lines, "====="]))
+    gpu = machine.gpus[0]
+    assert part in (gpu.part_name, machine.gpu_part(0).about)
+    assert {link.part_name for link in machine.links if link.wire.family == "nvlink"} == {"xgmi-mi100"}
+
+
+def test_what_nvidia_smi_says_of_links_behind_a_name_is_no_part_of_it(made):
+    verdict = "NVML: Unable to retrieve NVLink information as all links are inActive"
+    listed = "".join(f"GPU {gpu}: NVIDIA RTX A4000 (UUID: GPU-{gpu}) {verdict}\n" for gpu in range(2))
+    _, written = made(topo("X PHB\nPHB X", ["0-31"] * 2), listed)
+    assert written.text.count("NVIDIA RTX A4000 (sm_86), not described")
+    assert [said for said in written.findings if "no NVLink is active" in said] == [
+        f"GPU{gpu}: no NVLink is active, by nvidia-smi nvlink -s" for gpu in range(2)
+    ]

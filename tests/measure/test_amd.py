@@ -14,7 +14,7 @@ import torch
 
 from resnetx import host, inputs, packages
 from resnetx.api import obstacles
-from resnetx.choices import DaliInput
+from resnetx.choices import DaliInput, image_sample
 from resnetx.errors import ConfigError
 from resnetx.interconnect.survey.file import written_system
 from resnetx.interconnect.survey.parts import PartSettings
@@ -230,7 +230,7 @@ def test_what_does_not_work_is_refused_before_a_run(rocm, sees_two, request_of, 
     assert obstacles.obstacle_to(request_of(precision="bf16")) == ""
     dali = DaliInput(root=str(tmp_path), format="folders", recipe="paper", threads=1, prefetch=1, decoder="auto")
     with pytest.raises(ConfigError, match=r"input=dali: torch is built for AMD GPUs.*use input=torchvision"):
-        inputs.check(dali, batch_size=4, gpus=1, image_size=224, classes=3)
+        inputs.check(dali, batch_size=4, gpus=1, sample=image_sample(224), classes=3)
 
 
 @pytest.fixture

@@ -20,7 +20,10 @@ STRATEGIES = [
     {"strategy": "layerwise"},
     {"strategy": "after"},
     {"strategy": "server"},
+    {"strategy": "zero1"},
 ]
+GPT = {"model": "gptx", "model.x": 2, "model.width": 16, "model.heads": 2, "model.seq": 8, "model.vocabulary": 11}
+FSDP = [{"strategy": "fsdp", "strategy.reshard": reshard} for reshard in (True, False)]
 BROKEN = ["not reduced", "reduced twice", "sum, not mean", "slightly off", "stale", "equal weights"]
 
 
@@ -44,6 +47,7 @@ def test_every_strategy_equals_one_process_with_even_and_uneven_shares(ranks, co
     cases = [({**SMALL, **strategy, "batch_size": 12}, "") for strategy in STRATEGIES]
     cases += [({**SMALL, **strategy, "batch_size": 11, "split": "uneven"}, "") for strategy in STRATEGIES]
     cases += [({**SMALL, "batch_size": 3, "scaling": "weak", "precision": "bf16"}, "")]
+    cases += [({**SMALL, **strategy, "batch_size": 12}, "") for strategy in FSDP]
     for found in compared(cases, ranks):
         deviations = [found["double"]["loss"], *found["double"]["layers"].values()]
         assert found["equal"]
@@ -51,6 +55,17 @@ def test_every_strategy_equals_one_process_with_even_and_uneven_shares(ranks, co
         assert found["statistics"] == "frozen"
         assert max(found["per_rank"]["layers"].values()) > 1e-3
         assert max(found["as_trained"]["layers"].values()) > 1e-9
+
+
+@pytest.mark.dist
+def test_transformers_equal_one_process_however_they_are_shared_out(compared):
+    shared = [{"strategy": "bucket"}, {"strategy": "zero1"}, *FSDP]
+    cases = [({**GPT, **strategy, "threads": 1, "steps": 3, "batch_size": 4}, "") for strategy in shared]
+    for found in compared(cases, 2):
+        assert found["equal"]
+        assert found["statistics"] == "none"
+        assert max(found["double"]["layers"].values()) < TOLERANCE / 1e3
+        assert max(found["as_trained"]["layers"].values()) < 1e-4  # gradients of a sum instead of a mean: 1
 
 
 @pytest.mark.dist

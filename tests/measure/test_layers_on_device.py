@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from resnetx import inputs
+from resnetx.choices import image_sample
 from resnetx.measure.rank import device, trace
 from resnetx.measure.rank.device import Hold, mark, seconds_between
 from resnetx.measure.rank.distributed import Ranks
@@ -69,7 +70,7 @@ def gpu(monkeypatch):
 def deep(gpu, request_of):
     settings = {"model.classes": 2, "image_size": 8, "batch_size": 4, "threads": 1, "gpus": 1}
     request = request_of(settings)
-    watch = LayerWatch(Deep(), 8, Clock(), Hold(GPU))
+    watch = LayerWatch(Deep(), image_sample(8), Clock(), Hold(GPU))
     step, _ = training_step(watch, inputs.open_for(request, 0, CPU), request, ALONE, watch.mark)
     return watch, step
 

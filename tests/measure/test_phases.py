@@ -77,14 +77,23 @@ def test_the_parts_of_a_step_and_its_messages_are_timed_from_its_beginning(watch
     watch.note(1)
     seen = watch.seen()
     # input_wait at 0, host_to_device 1, forward 2, backward 3, messages ready at 4 and 7, optimizer 10, end 11.
-    assert seen.parts == StepParts(11, 1, 1, 1, 4, 3, 1)
+    assert seen.parts == StepParts(11, 1, 1, 1, 4, 3, 1, 0)
     assert [each.begin_s for each in seen.latest] == [0, 12]
     assert seen.latest[1].sent == [SentMessage(40, 4, 5, 6), SentMessage(80, 7, 8, 9)]
 
 
 def test_without_messages_nothing_is_exposed_and_without_a_copy_nothing_is_copied():
     marks = {"forward": 3.0, "backward": 4.0, "optimizer": 9.0, "end": 9.5}
-    assert phases._parts(marks, []) == StepParts(9.5, 3.0, 0.0, 1.0, 5.0, 0.0, 0.5)
+    assert phases._parts(marks, [], []) == StepParts(9.5, 3.0, 0.0, 1.0, 5.0, 0.0, 0.5, 0.0)
+
+
+def test_what_the_step_waits_for_is_no_part_of_the_passes():
+    """One gather in the forward pass (2 s of 5), one in the backward pass (1 s) beside two reductions (3 and 1)."""
+    marks = {"forward": 0.0, "backward": 5.0, "optimizer": 14.0, "gather": 15.0, "end": 17.0}
+    times = [(1, 3), (6, 7), (8, 11), (13, 14)]
+    sent = [SentMessage(4, begin, begin, end) for begin, end in times]
+    parts = phases._parts(marks, sent, ["gather", "gather", "reduce", "reduce"])
+    assert parts == StepParts(17.0, 0.0, 0.0, 3.0, 4.0, 4.0, 1.0, 5.0)
 
 
 def test_means_are_over_all_windows_and_messages_of_the_last(watch):

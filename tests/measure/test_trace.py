@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from resnetx import inputs, record, workloads
+from resnetx.choices import image_sample
 from resnetx.config import check
 from resnetx.errors import ConfigError
 from resnetx.measure.launch import launcher
@@ -51,7 +52,9 @@ def losses(request, watch_from=None):
     """The losses of four steps, from the same seed, and the watch; watched from step `watch_from` on."""
     torch.manual_seed(request.seed)
     model = build(request, ALONE)
-    watch = LayerWatch(model, request.image_size, clock_of(CPU)) if watch_from is not None else None
+    watch = (
+        LayerWatch(model, request.model.sample(request.image_size), clock_of(CPU)) if watch_from is not None else None
+    )
     batches = inputs.open_for(request, 0, CPU)
     if watch:
         step, progress = training_step(watch, batches, request, ALONE, watch.mark)
@@ -162,7 +165,7 @@ def branches(request_of):
 
     model.classifier.bias.register_post_accumulate_grad_hook(later)
     request = request_of({**SHORT, "model.classes": 2})
-    watch = LayerWatch(model, 8, HandClock())
+    watch = LayerWatch(model, image_sample(8), HandClock())
     batches = inputs.open_for(request, 0, CPU)
     step, _ = training_step(watch, batches, request, ALONE, watch.mark)
     return watch, step
@@ -205,7 +208,7 @@ def test_a_watch_leaves_no_hooks_behind(branches):
 def test_waiting_and_copying_are_parts_of_their_own(request_of):
     HandClock.time = 0.0
     request = request_of({**SHORT, "model.classes": 2})
-    watch = LayerWatch(Branches(), 8, HandClock())
+    watch = LayerWatch(Branches(), image_sample(8), HandClock())
     made = next(inputs.open_for(request, 0, CPU))
 
     def reading():

@@ -185,6 +185,12 @@ EXPORTED int null_enqueue(void* handle, const char* what, void (*work)(void*), v
   Work again = work && capturing(stream) ? Work([=] { work(argument); }) : Work();
   return enqueue(stream, kernel_s(), what, again, {touched, touched + count});
 }
+// A kernel whose work is done here: a copy that changes types or the order in memory.
+EXPORTED int null_copy_kernel(void* stream, const char* what, void (*work)(void*), void* argument, const Access* touched,
+                              int count) {
+  count_launch();
+  return enqueue(static_cast<cudaStream_t>(stream), kernel_s(), what, [=] { work(argument); }, {touched, touched + count});
+}
 EXPORTED unsigned long long null_launches() { LOCKED; return counts.launches; }
 EXPORTED unsigned long long null_synchronisations() { LOCKED; return counts.synchronisations; }
 // Bytes that were copied: 1: host to device, 2: device to host, 3: device to device.

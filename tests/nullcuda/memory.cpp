@@ -79,6 +79,14 @@ std::vector<Access> accesses(void* to, const void* from, size_t bytes) {
 
 }  // namespace
 
+// While it lives, the thread drives the device of a stream: a copy may go to one of another device than the current one
+// (CUDA C++ Programming Guide, "Stream and Event Behavior").
+struct OnDeviceOf {
+  int before = device;
+  explicit OnDeviceOf(cudaStream_t stream) { if (stream) device = stream_of(stream)->device; }
+  ~OnDeviceOf() { device = before; }
+};
+
 EXPORTED cudaError_t cudaMalloc(void** start, size_t bytes) {
   if (auto error = forbidden_in_capture("cudaMalloc")) return error;
   return take(start, bytes, device);
@@ -127,6 +135,7 @@ EXPORTED cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* a, const vo
 EXPORTED cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind, cudaStream_t stream) {
   int kind = !on_device(from) ? cudaMemcpyHostToDevice : on_device(to) ? cudaMemcpyDeviceToDevice : cudaMemcpyDeviceToHost;
   count_copied(bytes, kind);
+  OnDeviceOf of(stream);
   return enqueue(stream, seconds(bytes, kind != cudaMemcpyDeviceToDevice), "cudaMemcpyAsync",
                  [=] { memmove(to, from, bytes); }, accesses(to, from, bytes));
 }

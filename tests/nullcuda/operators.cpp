@@ -21,6 +21,7 @@ struct NullAccess {
 extern "C" int null_enqueue(void* stream, const char* what, void (*work)(void*), void* argument, const NullAccess*, int);
 extern "C" int null_copy_seconds(void* stream, const char* what, void (*work)(void*), void* argument,
                                  const NullAccess*, int, size_t bytes, int kind);
+extern "C" int null_copy_kernel(void* stream, const char* what, void (*work)(void*), void* argument, const NullAccess*, int);
 extern "C" int null_capturing(void* stream);
 extern "C" int null_synchronize(void* stream);
 extern "C" void null_settle(void* stream);
@@ -296,6 +297,12 @@ struct Copy {
   at::Tensor to, from;
 };
 
+// As torch decides it (aten/src/ATen/native/cuda/Copy.cu): what lies there as here is copied, all else takes a kernel.
+bool takes_a_kernel(const at::Tensor& to, const at::Tensor& from) {
+  return to.scalar_type() != from.scalar_type() || to.sizes() != from.sizes() || to.strides() != from.strides() ||
+         !to.is_non_overlapping_and_dense();
+}
+
 // Between devices, and between a device and the host; a blocking one with the host waits for the stream.
 at::Tensor& copy(at::Tensor& to, const at::Tensor& from, bool non_blocking) {
   if (!to.numel()) return to;
@@ -308,11 +315,16 @@ at::Tensor& copy(at::Tensor& to, const at::Tensor& from, bool non_blocking) {
   if (to.is_cuda()) accesses.push_back({to.data_ptr(), extent(to), true});
   auto* work = new Copy{on_host(to), on_host(from)};
   bool captured = null_capturing(stream);
-  check(null_copy_seconds(stream, "copy_", [](void* it) {
+  auto copy = [](void* it) {
     auto* copy = static_cast<Copy*>(it);
     c10::impl::ExcludeDispatchKeyGuard no_autograd(c10::autograd_dispatch_keyset);
     copy->to.copy_(copy->from);
-  }, work, accesses.data(), accesses.size(), from.numel() * from.element_size(), kind), "copy_");
+  };
+  if (kind == within && takes_a_kernel(to, from))
+    check(null_copy_kernel(stream, "copy_", copy, work, accesses.data(), accesses.size()), "copy_");
+  else
+    check(null_copy_seconds(stream, "copy_", copy, work, accesses.data(), accesses.size(), from.numel() * from.element_size(),
+                            kind), "copy_");
   if (!captured) delete work;
   if (kind != within && !(non_blocking && (to.is_cuda() ? from : to).is_pinned())) check(null_synchronize(stream), "copy_");
   return to;

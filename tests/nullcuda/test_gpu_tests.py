@@ -11,7 +11,8 @@ from resnetx.api.images import images
 from resnetx.host import node_name
 from tests import nullcuda
 from tests.nullcuda import build
-from tests.test_gpu_day import HOUR, SMALL, day_with
+from tests.preloaded.start import serving
+from tests.test_gpu_day import HOUR, SMALL, STEPS, day_with
 
 ROOT = Path(__file__).parents[2]
 OF_GPUS, OF_THE_DEVICE = "tests/gpu", "tests/nullcuda"
@@ -49,7 +50,7 @@ def test_the_long_tests_of_null_gpus_pass():
 
 
 @pytest.mark.long
-def test_the_first_hour_runs_from_its_first_line_to_its_last(tmp_path, monkeypatch, pytestconfig):
+def test_the_first_hour_and_the_day_run_from_the_first_line_to_the_last(tmp_path, monkeypatch, pytestconfig):
     """With torchvision in place of DALI; of its tests those of the machine, as all others have a test above."""
     images(tmp_path / "images", images={"classes": 2, "per_class": 16, "size": "256"})
     folder = build.kept(pytestconfig.cache.mkdir("nullcuda"))
@@ -61,9 +62,16 @@ def test_the_first_hour_runs_from_its_first_line_to_its_last(tmp_path, monkeypat
     passed = [name for name in names if "::" in name and "test_machine.py" not in name]
     assert passed
     trained = f"{SMALL} batch_size=4 scaling=weak input=torchvision input.threads=1"
-    day = day_with(tmp_path, sys.executable)
     here = tmp_path / "results" / node_name() / "gpu_day"
     here.mkdir(parents=True)
     (here / "passed.txt").write_text("\n".join(passed))
-    status, steps, out = day("hour", TRAIN=trained, PYTHONPATH=f"{os.environ['PYTHONPATH']}:{ROOT}")
-    assert (status, [*steps]) == (0, [name for name in HOUR if name != "images"]), out
+    path = f"{os.environ['PYTHONPATH']}:{ROOT}"
+    with serving(here) as python:
+        Path(python).with_name("pytest").unlink()  # which starts such a Python itself
+        day = day_with(tmp_path, python)
+        status, steps, out = day("hour", TRAIN=trained, PYTHONPATH=path)
+        assert (status, [*steps]) == (0, [name for name in HOUR if name != "images"]), out
+        status, steps, out = day("day", TRAIN=trained, PYTHONPATH=path)
+    assert (status, [*steps]) == (0, [name for name in STEPS if name != "images"]), out
+    assert {name for name in steps if steps[name] == "done earlier"} == {*HOUR} - {"images"}
+    assert "mean |error|" in out

@@ -1,29 +1,37 @@
 """Runs on null GPUs: what ranks order, launch, wait for and copy, on which GPUs of which machines."""
 
 import ctypes
+import subprocess
+import sys
+import weakref
 from pathlib import Path
+from types import SimpleNamespace
 
 import msgspec
 import pytest
 import torch
 import torch.distributed as dist
 
-from resnetx.choices import Bucket
-from resnetx.copies import Flow
-from resnetx.inputs import Share
+from resnetx import record
+from resnetx.api.train import asked_run
+from resnetx.choices import Bucket, DaliInput
+from resnetx.copies import COPIES, Flow
+from resnetx.host import cores
+from resnetx.inputs import Share, images
 from resnetx.measure.launch import launcher
 from resnetx.measure.rank import ddp
 from resnetx.measure.rank.distributed import Ranks, RegisteredMemory
 from resnetx.measure.rank.strategies import _Buckets
-from resnetx.record import RunFolder
+from resnetx.record import BenchRecord, RunFolder
 from resnetx.transports import NCCL_BACKEND_VARIABLE
 from resnetx.workloads.resnetx import ResNetX
 from tests import nullcuda
-from tests.bench.bench_host import TINY, launches
+from tests.bench.bench_host import TINY, counted
 from tests.bench.bench_train import bare, ours
 from tests.gpu.conftest import ON_NULL_GPUS, _on_null_gpus, on_ranks  # noqa: F401  (fixtures)
 from tests.gpu.test_copies import observed
 from tests.gpu.test_runs import SHORT, STRATEGIES
+from tests.nullcuda.test_clock import POINT
 from tests.nullcuda.test_truth import first, steps_of
 from tests.nvml.machines import H100, MACHINES, READY, V100, Machine
 
@@ -112,19 +120,28 @@ def bare_kernels() -> int:
     return seen[-1] - seen[-2]
 
 
-@pytest.mark.long
-def test_copies_of_a_step_are_told_apart_by_direction(executed, task_of, tmp_path):
-    """Pixels and labels go to the device, and nothing comes back."""
-    from resnetx.inputs import images
+# Bytes that a step copies to the device, to the host and on the device (Li et al., Fig. 32-35), of a rank with so many
+# images, by the bytes of all gradients. On the device torch copies the gradient of pooled features, 16 for each image.
+COPIED = {
+    "torchvision": (1, lambda images, _: (images * (3 * 32 * 32 + 8), 0, images * 64)),  # pixels, and labels of 8 B
+    "a server on a GPU": (2, lambda images, gradients: (0, 0, images * 64 + 2 * gradients)),
+    "a server on the host": (2, lambda images, gradients: (gradients, gradients, images * 64)),
+}
 
-    images.make(tmp_path / "images", classes=3, per_class=16, size="256", seed=0, workers=1)
-    given = {"input": "torchvision", "input.root": str(tmp_path / "images"), "input.threads": 1}
-    ended, files = executed(task_of({**IN_WINDOWS, **given, "model.classes": 3}, gpus=1))
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", COPIED)
+def test_copies_of_a_step_are_told_apart_by_direction(name, executed, task_of, tmp_path):
+    ranks, copied = COPIED[name]
+    settings = {"strategy": "server", "strategy.device": "cpu" if name.endswith("host") else "gpu"}
+    if name == "torchvision":
+        images.make(tmp_path / "images", classes=3, per_class=16, size="256", seed=0, workers=1)
+        settings = {"input": "torchvision", "input.root": str(tmp_path / "images"), "input.threads": 1}
+    ended, files = executed(task_of({**IN_WINDOWS, **settings, "gpus": ranks}))
     assert ended.outcome == "ok", ended.reason
     inside = steps_of(files["steps"])[1 - ended.steps_per_window :]
-    to_device = {step.copied[0] for step in inside}
-    assert min(to_device) >= 8 * 3 * 32 * 32
-    assert {step.copied[1] for step in inside} == {0}
+    gradients = 4 * sum(each.numel() for each in ResNetX(2, 16, 10).parameters())
+    assert {step.copied for step in inside} == {copied(8 // ranks, gradients)}
 
 
 # ---- machines -------------------------------------------------------------------------------------------------------
@@ -136,6 +153,12 @@ def test_ranks_drive_the_gpus_that_devices_names(executed, playing, task_of):
     ended, files = executed(task_of({**SHORT, "devices": [5, 2], "gpus": 2}))
     assert ended.outcome == "ok", ended.reason
     assert contexts(files["contexts"]) == {(0, 5), (1, 2)}
+
+
+def test_a_rank_alone_has_the_threads_of_each_of_eight(playing):
+    playing(EIGHT)
+    alone, beside = (asked_run(None, {**POINT, "gpus": gpus, "batch_size": 16})[0].request for gpus in (1, 8))
+    assert alone.threads == beside.threads == max(1, cores() // 8)
 
 
 @pytest.mark.long
@@ -170,6 +193,17 @@ def test_gpus_without_peer_access_are_copied_between_all_the_same(monkeypatch):
     found = observed(Flow(0, 1), 2**16)
     assert found.wrong == [0]
     assert found.evidence[0] == "peer access off"
+
+
+@pytest.mark.long
+def test_every_kind_of_copy_is_right_on_four_gpus(playing, tmp_path):
+    playing(EIGHT, gpus=4)
+    words = [f"copy={','.join(COPIES)}", "gpus=4", "through=3", "size=4,64KiB", "iterations=3", f"results={tmp_path}"]
+    subprocess.run([sys.executable, "-m", "resnetx", "bench", *words], check=True, capture_output=True)
+    found = record.read(next(tmp_path.rglob("record.json")), BenchRecord)
+    assert found.outcome == "ok", found.reason
+    assert {cell.copy for cell in found.cells} == {*COPIES}
+    assert {cell.wrong for cell in found.cells} == {0}
 
 
 # ---- eight GPUs, and a thousand steps -------------------------------------------------------------------------------
@@ -211,15 +245,15 @@ def test_a_thousand_clean_steps_use_no_memory_out_of_order(strategy, executed, o
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_a_step_launches_no_more_than_that_of_a_bare_loop(precision, request_of):
+def test_a_step_launches_and_waits_as_a_bare_loop_does_that_has_its_optimizer(precision, request_of):
     alone = Ranks(rank=0, local_rank=0, world_size=1, device=torch.device("cuda", 0))
     request = request_of(TINY, **{"model.x": 1, "precision": precision})
     counts = []
-    for made in (bare, ours):
-        step = made(request, alone)
+    for step in (bare(request, alone, fused=True), ours(request, alone)):
         step()  # which allocates
-        counts.append(launches(step))
-    assert counts[1] <= counts[0]
+        counts.append(counted(step))
+    assert counts[0] == counts[1]
+    assert counts[1][1] == 0, "a step waits for the device"
 
 
 def test_registered_buckets_lie_in_the_memory_of_nccl_once_ddp_has_made_them_anew(tmp_path):
@@ -257,6 +291,35 @@ def test_ranks_train_with_registered_buckets(newer, tmp_path, on_ranks, monkeypa
     assert ended.request.registered and not races.exists()
 
 
+@pytest.mark.long
+def test_a_compiled_model_launches_fewer_kernels_and_sends_a_bucket_as_soon_as_its_part_is_done(
+    tmp_path,
+    executed,
+    on_ranks,  # noqa: F811
+    monkeypatch,
+):
+    """Triton compiles for the GPU that is played; that kernels compute nothing leaves their order as it is."""
+    settings = {**IN_WINDOWS, "strategy.bucket_cap_mb": 0.01, "channels_last": False}  # as without cuDNN, torch expects
+    latest = {}
+    for compile in ("none", "default"):
+        if compile == "default":  # in a Python that has not been forked: torch compiles in processes of its own
+            monkeypatch.setattr(sys, "executable", str(Path(sys.prefix, "bin/python")))
+            monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "triton"))
+            monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "inductor"))
+        ended, files = executed(on_ranks({**settings, "compile": compile}))
+        assert ended.outcome == "ok", ended.reason
+        assert not files["races"].exists(), files["races"].read_text()[:4000]
+        latest[compile] = steps_of(files["steps"])[-1]
+        files["steps"].unlink()
+    compiled, eager = latest["default"], latest["none"]
+    assert compiled.kernels < eager.kernels
+    assert compiled.synchronisations == 0
+    assert sum(size for _, size in compiled.messages) == sum(size for _, size in eager.messages)
+    behind = [kernels for kernels, _ in compiled.messages]
+    assert len({*behind}) >= 3, "a message behind each part"
+    assert behind[-1] <= min(compiled.waits)
+
+
 _MISSING = {
     "": lambda: None,
     "the wait for the copy": lambda: (torch.cuda.Stream, "wait_event"),
@@ -290,3 +353,53 @@ def test_a_batch_that_is_copied_ahead_is_there_and_stays_while_a_step_reads_it(m
     runtime.null_detect_races(b"")
     assert found.exists() == bool(missing), found.read_text()[:4000] if found.exists() else "the race is not found"
     assert [(mean.item(), total.item()) for mean, total in sums] == [(step, 4 * step) for step in range(12)]
+
+
+class LikeDali:
+    """A pipeline that fills memory on a stream of its own, in its order again as soon as torch has dropped it."""
+
+    def __init__(self) -> None:
+        self.stream, self.free, self.made, self.batch = torch.cuda.Stream(), [], [], 0
+
+    def schedule_run(self) -> None:
+        memory = self.free.pop(0) if self.free else torch.empty(4, 3, 8, 8, device="cuda")
+        with torch.cuda.stream(self.stream):
+            memory.fill_(self.batch)
+        self.made.append(memory)
+        self.batch += 1
+
+    def outputs(self, stream):
+        stream.wait_stream(self.stream)
+        memory = self.made.pop(0)
+        shown = memory.view_as(memory)
+        weakref.finalize(shown, self.free.append, memory)
+        return [SimpleNamespace(as_tensor=lambda tensor=tensor: tensor) for tensor in (shown, torch.zeros(4))]
+
+
+@pytest.mark.dali
+@pytest.mark.parametrize("kept", [True, False])
+def test_dali_does_not_write_into_a_batch_that_a_step_still_reads(kept, tmp_path, monkeypatch):
+    """Unless batches are not kept until an event behind their step has happened: then the detector finds that."""
+    dali = pytest.importorskip("resnetx.inputs.dali")
+    images.make(tmp_path / "images", classes=1, per_class=4, size="256", seed=0, workers=1)
+    pipeline = LikeDali()
+    monkeypatch.setattr(dali, "_pipeline", lambda *_: pipeline)
+    monkeypatch.setattr(dali, "from_dlpack", lambda tensor: tensor)
+    monkeypatch.setattr(dali._Given, "returned", lambda _: None)  # no file is read
+    if not kept:
+        monkeypatch.setattr(dali._InUse, "returned", lambda *_: None)
+    given = DaliInput(
+        root=str(tmp_path / "images"), format="folders", recipe="paper", threads=1, prefetch=1, decoder="cpu"
+    )
+    found, runtime = tmp_path / "races.txt", ctypes.CDLL("libcudart.so.13")
+    runtime.null_detect_races(str(found).encode())
+    with torch.cuda.stream(torch.cuda.Stream()):
+        batches = dali.DaliBatches(given, Share(4, 8, 10, 0, 1, torch.device("cuda", 0), seed=0, channels_last=False))
+        for _ in range(12):
+            pixels, _ = next(batches)
+            torch.cuda._sleep(20_000_000)  # 10 ms by which the device is behind its host
+            pixels.sum()
+            del pixels  # as torch does, once the last kernel that reads them is launched
+        batches.close()
+    runtime.null_detect_races(b"")
+    assert found.exists() != kept, found.read_text()[:4000] if kept else "the race is not found"

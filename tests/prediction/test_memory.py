@@ -124,6 +124,40 @@ def test_in_half_precision_weights_are_copied_and_what_follows_lrn_is_full(model
     assert saved == pytest.approx(really_saved_in_bf16(model, 8, monkeypatch), rel=0.015)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("x", "s", "d", "h", "v", "batch"), [(0, 20, 48, 4, 101, 2), (3, 36, 96, 8, 77, 5)])
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_what_a_transformer_saves_is_counted_to_the_byte(x, s, d, h, v, batch, precision):
+    """By its formulas (docs/families.md), by its table, and by PyTorch itself, on CPUs, whose attention is fused."""
+    import torch
+    from torch.nn import functional
+
+    from resnetx.workloads.gptx import GptX
+
+    network = GptX(x, d, h, s, v)
+    own, storages = {tensor.untyped_storage()._cdata for tensor in network.parameters()}, {}
+
+    def keep(tensor):
+        if tensor.untyped_storage()._cdata not in own:
+            storages[tensor.untyped_storage()._cdata] = tensor.untyped_storage()
+        return tensor
+
+    tokens = torch.randint(v, (batch, s))
+    with (
+        torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor),
+        torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"),
+    ):
+        functional.cross_entropy(network(tokens).flatten(0, 1), torch.randint(v, (batch * s,)))
+    really = sum(storage.nbytes() for storage in storages.values())
+
+    block, ends, of_batch = 64 * s * d + 16 * s + 4 * h * s, 8 * s * d + 24 * s + 4 * s * v, 8 * s + 4
+    if precision == "bf16":  # autocast keeps its copies of the weights, once for the whole batch
+        block, ends, of_batch = block - 28 * s * d, ends - 2 * s * d, of_batch + 24 * x * d**2 + 2 * v * d
+    assert really == batch * (x * block + ends) + of_batch
+    table = tables.families.gptx(choices.GptXSettings(x=x, width=d, heads=h, seq=s, vocabulary=v), 0)
+    assert saved_bytes(table, 0, batch, precision) == batch * (x * block + ends)
+
+
 def test_saved_bytes_grow_with_the_batch_and_halve_with_the_precision():
     table = workloads.table(resnetx(8), 224)
     saved = saved_bytes(table, 224, 1, "fp32")

@@ -53,10 +53,11 @@ def test_processes_are_started_for_many_points_only(questions, monkeypatch):
     assert not started
 
 
-def test_a_process_that_fails_says_why(monkeypatch):
-    monkeypatch.setattr(processes, "_command", lambda: [sys.executable, "-c", "raise SystemExit('no room')"])
+def test_a_process_that_fails_says_why(monkeypatch, tmp_path):
+    (tmp_path / "crowded.py").write_text("raise SystemExit('no room')")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     with pytest.raises(RuntimeError, match="ended with status 1: no room"):
-        predicted_curves([], 2)
+        processes.answered_by_a_process("crowded", [])
 
 
 def test_systems_of_many_nodes_travel_to_processes():

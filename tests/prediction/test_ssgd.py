@@ -74,14 +74,20 @@ def test_equation_3_overlapped_input(drawn):
     message = TimedMessage(names, sum(times))
     rest = each.compute_s + sum(times)
     read, copy = each.input_s, each.host_to_device_s
-    assert iteration_s(job(each, [message], Overlap())) == pytest.approx(max(read + copy, rest))
+    assert iteration_s(job(each, [message], Overlap())) == pytest.approx(max(read, copy, rest))
     assert iteration_s(job(each, [message], Overlap(host_to_device=False))) == pytest.approx(copy + max(read, rest))
+
+
+@pytest.mark.parametrize(("read", "copy"), [(9, 4), (4, 9)])
+def test_a_batch_is_read_while_another_is_copied(read, copy):
+    fed = job(step([1], [1], input_s=read, host_to_device_s=copy), [TimedMessage(("a",), 0.5)], Overlap())
+    assert (iteration_s(fed), ssgd.iteration_s(fed)) == (9, 9)
 
 
 @given(steps())
 def test_equations_4_and_5_wait_free_backpropagation(drawn):
     each, times = drawn
-    expected = max(each.input_s + each.host_to_device_s, each.compute_s + not_overlapped(each, times))
+    expected = max(each.input_s, each.host_to_device_s, each.compute_s + not_overlapped(each, times))
     assert iteration_s(job(each, layerwise(each, times), Overlap())) == pytest.approx(expected)
 
 

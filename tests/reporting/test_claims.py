@@ -4,10 +4,10 @@ import pytest
 
 from resnetx.literature.claim_checks import CHECKS, Claim, ClaimCase, Where
 from resnetx.literature.claim_items import Item, exact, of_collectives, of_copies, scaled
-from resnetx.literature.claims import check_claims, counted, published
+from resnetx.literature.claims import check_claims, published
 from resnetx.literature.explanations import with_statements
 from resnetx.record.system_comparison import CollectivePoint, CopyPoint, Estimate
-from resnetx.reporting.systems.comparison import compare_systems
+from resnetx.reporting.systems.comparison import compare_systems, counted
 
 GIB = 2**30
 SYSTEMS = ("dgx1-p100", "gx8")

@@ -196,7 +196,7 @@ def test_points_of_one_study_are_listed_with_what_became_of_them(study_of):
 
 def test_studies_of_which_nothing_ran_well_in_both_say_so(study_of):
     found = compare(study_of({1: None}), study_of({1: 10.0}))
-    assert conclusion(found)[-1] == "No point ran well in both studies: there is nothing to compare."
+    assert conclusion(found)[-1] == "No case ran well in both studies: there is nothing to compare."
     assert found.means == []
 
 

@@ -62,7 +62,7 @@ def test_on_cpus_host_and_compute_are_one(point_of):
 def test_on_gpus_whose_kernels_nobody_saw_there_is_no_verdict(point_of):
     twins = {"synthetic": 101.0, "alone": 101.0}
     found = limits(point_of(100.0, runs=2, **twins, clean_run=ON_GPU))
-    assert (found.verdict, found.why) == (None, "unknown: the twin phases has not run")
+    assert (found.verdict, found.why) == (None, "unknown: the control run phases has not run")
     found = limits(point_of(100.0, runs=2, **twins, phases=90.0, clean_run=ON_GPU))
     assert (found.verdict, found.why) == (None, "unknown: the profiler saw no kernel")
 
@@ -70,7 +70,7 @@ def test_on_gpus_whose_kernels_nobody_saw_there_is_no_verdict(point_of):
 def test_a_missing_twin_leaves_the_verdict_open(point_of):
     found = limits(point_of(100.0, synthetic=100.0))
     assert (found.verdict, found.margin) == (None, None)
-    assert found.why == "unknown: the twin alone has not run"
+    assert found.why == "unknown: the control run alone has not run"
 
 
 def test_a_lead_that_the_runs_do_not_show_is_no_verdict(point_of):

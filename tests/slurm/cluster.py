@@ -143,13 +143,13 @@ def _configure(folder: Path) -> None:
         (folder / name).mkdir(parents=True)
     (folder / "munge.key").write_bytes(os.urandom(128))
     (folder / "munge.key").chmod(0o400)
-    ctld_port, *ports = _free_ports(3)
+    ctld_port, *ports = free_ports(3)
     facts = {"host": socket.gethostname(), "user": "root", "folder": folder, "ctld_port": ctld_port, "ports": ports}
     (folder / "slurm.conf").write_text(CONF.format(**facts))
     (folder / "topology.conf").write_text(TOPOLOGY)
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
     opened = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     ports = [each.getsockname()[1] for each in opened]
     for each in opened:

@@ -29,8 +29,11 @@ def main(cases: Path, answers: Path) -> None:
 
 
 def answer(model: dict[str, Any], image_size: int, precision: str, options: list[dict[str, Any]]) -> list[Any]:
-    module = workloads.build(msgspec.convert(model, choices.Model), image_size)
-    return [sent(module, torch.randn(2, 3, image_size, image_size), precision, chosen) for chosen in options]
+    settings = msgspec.convert(model, choices.Model)
+    module, sample = workloads.build(settings, image_size), settings.sample(image_size)
+    shape = (2, *sample.shape)
+    batch = torch.randint(sample.vocabulary, shape) if sample.vocabulary else torch.randn(shape)
+    return [sent(module, batch, precision, chosen) for chosen in options]
 
 
 def sent(module: nn.Module, images: torch.Tensor, precision: str, options: dict[str, Any]) -> list[list[int]]:

@@ -169,7 +169,7 @@ def test_gradients_become_ready_in_the_predicted_order(name: str, precision: str
     with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"):
         loss = net(torch.randn(2, 3, 8, 8)).float().sum()
     loss.backward()
-    predicted = ready_order(layers(net, 8), precision)
+    predicted = ready_order(layers(net, choices.image_sample(8)), precision)
     assert [gradient.elements for gradient in predicted] == ready
 
 
@@ -220,7 +220,9 @@ def check(python: str, cases: list[tuple[choices.Model, int, str]], ranks: int, 
 def test_two_ranks_send_the_predicted_buckets_of_the_papers_workloads(preloaded_python: str, tmp_path: Path) -> None:
     """A short one, a long one and branches; the next test has the others, AlexNet among them."""
     googlenet = choices.GoogLeNetSettings(classes=1000)
+    gpt = choices.GptXSettings(x=3, width=256, heads=None, seq=8, vocabulary=999)
     cases = [(resnetx(1), 8, "fp32"), (resnetx(8), 8, "bf16"), (resnetx(32), 8, "fp32"), (googlenet, 64, "fp32")]
+    cases += [(gpt, 0, "fp32"), (gpt, 0, "bf16"), (choices.MlpXSettings(x=2, width=700, classes=9), 8, "bf16")]
     check(preloaded_python, cases, 2, tmp_path)
 
 

@@ -107,7 +107,9 @@ def test_an_unknown_convention_is_refused_with_the_known_ones() -> None:
         lambda: counts.activations([], SIZE, "cafe"),
         lambda: counts.parameters([layer("a", "conv")], "cafe"),
     ):
-        with pytest.raises(ConfigError, match=r"convention=cafe: .*did you mean caffe\? Known: caffe, conv, torch"):
+        with pytest.raises(
+            ConfigError, match=r"convention=cafe: .*did you mean caffe\? Known: caffe, conv, saved, torch"
+        ):
             count()
 
 

@@ -178,7 +178,10 @@ class Net(nn.Module):
 
 
 def rows(net: nn.Module, image_size: int = 8) -> list[tuple[Any, ...]]:
-    return [(layer.name, layer.kind, layer.inputs, layer.output_shape) for layer in layers(net, image_size)]
+    return [
+        (layer.name, layer.kind, layer.inputs, layer.output_shape)
+        for layer in layers(net, choices.image_sample(image_size))
+    ]
 
 
 @pytest.mark.slow
@@ -223,7 +226,7 @@ def test_what_is_written_into_an_input_is_in_place() -> None:
         y = y + 1
         return net.relu(y)
 
-    table = layers(Net(forward, conv=nn.Conv2d(3, 3, 1), relu=nn.ReLU(inplace=True)), 8)
+    table = layers(Net(forward, conv=nn.Conv2d(3, 3, 1), relu=nn.ReLU(inplace=True)), choices.image_sample(8))
     assert [(layer.name, layer.inputs, layer.in_place) for layer in table] == [
         ("conv", ("data",), False),
         ("relu", ("conv",), True),
@@ -244,7 +247,9 @@ def test_operations_carry_the_path_of_the_module_whose_forward_method_has_them()
 
 
 def test_a_tensor_made_once_for_all_images_is_counted_once() -> None:
-    table = layers(Net(lambda net, x: x * net.scale.exp(), scale=nn.Parameter(torch.ones(3, 1, 1))), 8)
+    table = layers(
+        Net(lambda net, x: x * net.scale.exp(), scale=nn.Parameter(torch.ones(3, 1, 1))), choices.image_sample(8)
+    )
     assert [(layer.kind, layer.output_shape, layer.inputs) for layer in table] == [
         ("exp", (3, 1, 1), ()),
         ("mul", (3, 8, 8), ("data", "exp")),
@@ -255,7 +260,7 @@ def test_a_tensor_made_once_for_all_images_is_counted_once() -> None:
 
 
 def parameters(net: nn.Module) -> dict[str, tuple[int, ...]]:
-    return {layer.name: layer.parameters for layer in layers(net, 8)}
+    return {layer.name: layer.parameters for layer in layers(net, choices.image_sample(8))}
 
 
 def test_a_module_or_parameter_that_is_used_twice_counts_once() -> None:
@@ -281,7 +286,7 @@ def test_parameters_inside_attention_are_counted() -> None:
         y = x[:, 0]
         return net.attention(y, y, y, need_weights=False)[0]
 
-    (layer,) = layers(Net(forward, attention=attention), 8)
+    (layer,) = layers(Net(forward, attention=attention), choices.image_sample(8))
     assert sum(layer.parameters) == sum(p.numel() for p in attention.parameters())
     # Four projections of 8 tokens from 8 to 8 features, and two products of attention: 8 x 8 tokens, 8 features.
     assert layer.multiply_adds == 4 * 8 * 8 * 8 + 2 * 8 * 8 * 8
@@ -295,14 +300,14 @@ def test_frozen_parameters_are_not_trainable() -> None:
 
 def test_multiply_adds_of_a_grouped_convolution() -> None:
     conv = nn.Conv2d(4, 8, 3, padding=1, groups=2)
-    table = layers(Net(lambda net, x: net.conv(torch.cat([x, x[:, :1]], 1)), conv=conv), 8)
+    table = layers(Net(lambda net, x: net.conv(torch.cat([x, x[:, :1]], 1)), conv=conv), choices.image_sample(8))
     assert [layer.multiply_adds for layer in table] == [0, 8 * 8 * 8 * (4 // 2) * 9]
 
 
 def test_the_module_is_left_as_it_is() -> None:
     net = Net(lambda net, x: net.norm(x), norm=nn.BatchNorm2d(3)).eval()
     before = {name: tensor.clone() for name, tensor in net.state_dict().items()}
-    layers(net, 8)
+    layers(net, choices.image_sample(8))
     assert not net.training
     assert all(torch.equal(before[name], tensor) for name, tensor in net.state_dict().items())
 
@@ -316,7 +321,7 @@ def test_control_flow_on_the_images_is_refused_with_its_line() -> None:
 
     line = inspect.getsourcelines(forward)[1] + 1
     with pytest.raises(ConfigError, match=rf"cannot follow Net at .*test_layers\.py:{line} \(.*control flow"):
-        layers(Net(forward), 8)
+        layers(Net(forward), choices.image_sample(8))
 
 
 def test_images_too_small_for_the_model_are_refused_with_the_place() -> None:
@@ -324,10 +329,10 @@ def test_images_too_small_for_the_model_are_refused_with_the_place() -> None:
     with pytest.raises(
         ConfigError, match=r"image_size=8: Net fails on images of this size, at conv \(.* size (can't|is)"
     ):
-        layers(net, 8)
+        layers(net, choices.image_sample(8))
 
 
 def test_parameters_that_the_forward_pass_does_not_use_are_refused_by_name() -> None:
     net = Net(lambda net, x: net.conv(x), conv=nn.Conv2d(3, 3, 1), spare=nn.Linear(2, 2))
     with pytest.raises(ConfigError, match=r"does not use its parameters spare\.weight, spare\.bias"):
-        layers(net, 8)
+        layers(net, choices.image_sample(8))

@@ -113,3 +113,69 @@ def test_the_files_are_those_that_regenerating_writes(tmp_path, monkeypatch) -> 
     for name, content in contents.items():
         tables.write(name, msgspec.json.decode(content, type=list[workloads.Layer]))
     assert {name: tables.file(name).read_bytes() for name in tables.KEPT} == contents
+
+
+# ---- families -------------------------------------------------------------------------------------------------------
+
+
+def gptx(
+    x: int, width: int = 768, heads: int | None = None, seq: int = 1024, vocabulary: int = 50257
+) -> choices.GptXSettings:
+    return choices.GptXSettings(x=x, width=width, heads=heads, seq=seq, vocabulary=vocabulary)
+
+
+MEMBERS = [
+    gptx(1, 48, 4, 20, 101),
+    gptx(3, 96, 8, 36, 77),
+    gptx(12),
+    choices.MlpXSettings(x=1, width=30, classes=10),
+    choices.MlpXSettings(x=4, width=7, classes=3),
+]
+
+
+@pytest.mark.parametrize("model", MEMBERS, ids=lambda model: model.label)
+def test_the_table_of_a_family_is_what_torch_fx_finds(model: choices.Model) -> None:
+    assert workloads.table(model, model.image_size) == workloads.traced(model, model.image_size)
+
+
+@pytest.mark.parametrize(
+    ("x", "width", "parameters", "tensors"),
+    [
+        (12, 768, 124_439_808, 148),
+        (24, 1024, 354_823_168, 292),
+        (36, 1280, 774_030_080, 436),
+        (48, 1600, 1_557_611_200, 580),
+    ],
+)
+def test_gpt_2_has_its_parameters(x: int, width: int, parameters: int, tensors: int) -> None:
+    table = workloads.table(gptx(x, width), 0)
+    assert counts.parameters(table, "torch") == parameters
+    assert sum(len(layer.parameters) for layer in table) == tensors
+
+
+@pytest.mark.parametrize(("x", "s", "d", "h", "v"), [(3, 36, 96, 8, 77), (12, 1024, 768, 12, 50257)])
+def test_the_counts_of_gpt_x_are_the_formulas_of_its_page(x: int, s: int, d: int, h: int, v: int) -> None:
+    work = workloads.workload(gptx(x, d, h, s, v), 0, 4, "conv")
+    assert work.parameters == x * (12 * d**2 + 13 * d) + v * d + s * d + 2 * d
+    assert work.activations_per_image == 9 * x * s * d + s * v
+    assert work.flops_per_image == 2 * s * (12 * x * d**2 + v * d) + 4 * x * s**2 * d
+    torch_count = workloads.workload(gptx(x, d, h, s, v), 0, 4, "torch").activations_per_image
+    assert torch_count == 18 * x * s * d + 4 * s * d + s * v
+
+
+def test_the_counts_of_mlp_x_are_the_formulas_of_its_page() -> None:
+    x, d, c, i = 5, 30, 10, 3 * 32**2
+    work = workloads.workload(choices.MlpXSettings(x=x, width=d, classes=c), 32, 4, "conv")
+    assert work.parameters == x * (d**2 + d) + i * d + d + c * d + c
+    assert (work.activations_per_image, work.flops_per_image) == ((x + 1) * d + c, 2 * (x * d**2 + i * d + c * d))
+
+
+@pytest.mark.parametrize("convention", choices.CONVENTIONS)
+@pytest.mark.parametrize("deep", [gptx(7, 48, 4, 20, 101), choices.MlpXSettings(x=7, width=30, classes=10)])
+def test_any_depth_of_a_family_is_counted_from_two_shallow_ones(deep: choices.Model, convention: str) -> None:
+    table, counted = workloads.table(deep, 32), workloads.workload(deep, 32, 1, convention)
+    assert counted.activations_per_image == counts.activations(table, 32, convention)
+    assert (counted.gradient_bytes, counted.flops_per_image) == (
+        counts.gradient_bytes(table),
+        counts.flops_per_image(table),
+    )

@@ -1,111 +1,86 @@
 """The screen of a prediction compared with the study that checks it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from resnetx.cli import show
-from resnetx.record.comparison import Accuracy, CheckedPoint
+from resnetx.record.comparison import Accuracy, CheckedPoint, Total
 from resnetx.statistics import Summary
+from resnetx.table import Column
 
-POINTS = 24  # the most that are shown, those that are furthest off; --all shows all
+_OF_INTERVALS = "measurements that lie in the predicted interval."
 NAMED = 5  # points that only one side has, by name
 
 
 def accuracy(checked: Accuracy) -> None:
-    """How far off the prediction was: in all, point by point, and in the order of strategies."""
-    show.say(
-        f"Predicted at {checked.made_at} (digest {checked.prediction[:8]}), measured by study {checked.study} on "
-        f"{checked.node} ({checked.folder})"
-    )
+    """How far off the prediction was: by system, case by case, and in the order of strategies."""
     for warning in checked.warnings:
-        show.say(f"warning: {warning}", indent=2)
-    _totals(checked)
-    _points(checked.points)
+        show.say(f"look: {warning}", indent=2)
+    if checked.totals:
+        note = (
+            "error: predicted / measured - 1 of the time of a step, on several GPUs: on one, a trace predicts itself."
+        )
+        show.listing(_TOTALS, checked.totals, "Prediction errors", note)
+        show.say()
+    ranked = sorted(checked.points, key=_distance, reverse=True) if len(checked.points) > show.ROWS else checked.points
+    shown = show.first(ranked, show.ROWS)
+    title = "Case by case" + f": the {len(shown)} with the largest error" * (len(shown) < len(ranked))
+    show.listing(_POINTS, shown, title, f"--all shows all {len(ranked)}." * (len(shown) < len(ranked)))
     _advantages(checked)
     _rest(checked)
+    digest = f" ({checked.prediction[:8]})" * show.everything()
+    show.say(f"predicted at {checked.made_at}{digest}; measured by study {checked.study} ({checked.folder})")
 
 
-def _totals(checked: Accuracy) -> None:
-    columns = [
-        "system", "library", ">points", ">mean |error|", ">worst", "at", ">bias", ">within", ">covered", ">overlap",
-        ">signs right",
-    ]  # fmt: skip
-    rows = [
-        [
-            total.system,
-            total.library,
-            f"{total.points}",
-            f"{total.mean_absolute_error:.1%}",
-            f"{total.worst_error:+.1%}",
-            total.worst_point,
-            f"{total.bias:+.1%}",
-            *(f"{count} of {total.points}" for count in (total.within, total.covered, total.overlapping)),
-            f"{total.advantages_right} of {total.advantages}" if total.advantages else "none decided",
-        ]
-        for total in checked.totals
-    ]
-    note = (
-        "error: predicted / measured - 1 of the time of an iteration. within: no more than 10 %, or twice the measured "
-        "interval, and covered. covered: the measured median is in the predicted interval. signs: which strategy is "
-        "faster, where the measurement decides it. Only points on several GPUs: on one GPU, a trace predicts itself."
-    )
-    show.say()
-    show.table("Prediction errors", columns, rows, note, ["overlap", "at", "points", "signs right", "bias"])
-
-
-def _points(points: Sequence[CheckedPoint]) -> None:
-    """The points as a table: all of them, or those with the largest errors."""
-    columns = [
-        "workload", ">batch", "variant", ">GPUs", "system", "library", ">predicted ms", "interval",
-        ">measured ms", "its range", ">runs", ">error", ">allowed", "verdict", "covered", "made before",
-    ]  # fmt: skip
-    least = [
-        "made before", "runs", "its range", "library", "covered", "interval", "allowed", "verdict",
-    ]  # fmt: skip
-    shown = points if len(points) <= POINTS else show.first(sorted(points, key=_distance, reverse=True), POINTS)
-    title = "Point by point" + f": the {len(shown)} with the largest error" * (len(shown) < len(points))
-    show.say()
-    show.table(title, columns, list(map(_row, shown)), least=least)
-    if len(shown) < len(points):
-        show.say(f"--all shows all {len(points)} points.")
+_TOTALS: list[Column[Total]] = [
+    Column("system", lambda total: total.system),
+    Column("library", lambda total: total.library),
+    Column(">cases", lambda total: f"{total.points}", 3),
+    Column(">mean |error|", lambda total: f"{total.mean_absolute_error:.1%}"),
+    Column(">worst", lambda total: f"{total.worst_error:+.1%}"),
+    Column("at", lambda total: total.worst_point, 2),
+    Column(">bias", lambda total: f"{total.bias:+.1%}", 5, "the mean with its sign."),
+    Column(">in interval", lambda total: f"{total.covered} of {total.points}", help=_OF_INTERVALS),
+    Column(">overlap", lambda total: f"{total.overlapping} of {total.points}", 1),
+    Column(
+        ">order right",
+        lambda total: f"{total.advantages_right} of {total.advantages}" if total.advantages else "none decided",
+        4,
+        "which strategy is faster, where the measurement decides it.",
+    ),
+]
 
 
 def _distance(point: CheckedPoint) -> float:
     return 0.0 if point.error is None else abs(point.error)
 
 
-def _row(point: CheckedPoint) -> list[str]:
-    measured, interval_s = point.measured_s, point.predicted_interval_s
-    return [
-        point.workload,
-        f"{point.batch_size}",
-        point.variant,
-        f"{point.gpus}",
-        point.system,
-        point.library,
-        point.predicted_outcome if point.predicted_s is None else _ms(point.predicted_s),
-        " to ".join(map(_ms, interval_s or [])),
-        *([_ms(measured.median), _range(measured, _ms)] if measured else [point.measured_outcome, ""]),
-        f"{measured.n}" if measured else "0",
-        "" if point.error is None else f"{point.error:+.1%}",
-        "" if point.allowed is None else f"{point.allowed:.1%}",
-        _verdict(point),
-        _yes(point.covered),
-        _yes(point.made_before),
-    ]
+_POINTS: list[Column[CheckedPoint]] = [
+    Column("workload", lambda point: point.workload),
+    Column(">batch", lambda point: f"{point.batch_size}"),
+    Column("settings", lambda point: point.variant),
+    Column(">GPUs", lambda point: f"{point.gpus}"),
+    Column("system", lambda point: point.system),
+    Column("library", lambda point: point.library, 4),
+    Column(">predicted ms", lambda point: _predicted(point)),
+    Column("interval", lambda point: " to ".join(map(_ms, point.predicted_interval_s or [])), 6),
+    Column(">measured ms", lambda point: _ms(point.measured_s.median) if point.measured_s else point.measured_outcome),
+    Column("its range", lambda point: _range(point.measured_s, _ms) if point.measured_s else "", 3),
+    Column(">runs", lambda point: f"{point.measured_s.n}" if point.measured_s else "0", 2),
+    Column(">error", lambda point: "" if point.error is None else f"{point.error:+.1%}"),
+    Column("in interval", lambda point: _yes(point.covered), 5),
+    Column("made before", lambda point: _yes(point.made_before), 1),
+]
 
 
-def _verdict(point: CheckedPoint) -> str:
-    """What the prediction said of its own error comes first; nothing outside of its interval is within anything."""
-    if point.error is not None and point.covered is False:
-        return "outside the stated interval"
-    return "" if point.within is None else "within" if point.within else "off"
+def _predicted(point: CheckedPoint) -> str:
+    return point.predicted_outcome if point.predicted_s is None else _ms(point.predicted_s)
 
 
 def _advantages(checked: Accuracy) -> None:
     if not checked.advantages:
         return
     columns = [
-        "workload", ">batch", ">GPUs", "system", "strategy", "over", ">predicted", ">measured", "its range", "sign",
+        "workload", ">batch", ">GPUs", "system", "strategy", "over", ">predicted", ">measured", "its range", "order",
     ]  # fmt: skip
     rows = [
         [

@@ -5,24 +5,21 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from statistics import median
 
-import numpy as np
-
 from resnetx.cli import show
 from resnetx.cli.tables import show_run
 from resnetx.errors import ConfigError
 from resnetx.formats.copy_rows import LOAD, STAGED
 from resnetx.interconnect.collectives import sizes
-from resnetx.interconnect.collectives.measured import measured, telling_times
+from resnetx.interconnect.collectives.measured import measured
 from resnetx.interconnect.collectives.sizes import Band, bands
 from resnetx.interconnect.pairs.reading import counted
-from resnetx.operations import OPERATIONS
 from resnetx.record import BenchPoint, BenchRecord, BenchRequest, Device, NicUse, RunFolder
 from resnetx.record.copies import CopyCell, CopyFamily, Place
 from resnetx.reporting import benches
-from resnetx.reporting.benches import bench_answer
+from resnetx.reporting.benches import GBps, collective_columns, copied_GBps, timed, us
 from resnetx.units import si, size_text
 
-_SPREAD = (10, 90)  # percentiles
+_BY = "the smallest and the largest"
 
 
 def bench(record: BenchRecord, folder: RunFolder) -> None:
@@ -30,27 +27,11 @@ def bench(record: BenchRecord, folder: RunFolder) -> None:
     if record.outcome != "ok":
         show_run.failure(record, folder)
         return
-    if told := bench_answer(record):
-        show.say(told)
-        show.say()
+    show_run.warnings(record.warnings)
     for name in sorted({point.collective for point in record.points}):
-        points = sorted(
-            (point for point in record.points if point.collective == name), key=lambda each: each.size_bytes
-        )
-        title = f"{name}, {_ranks(record)}, {record.library} ({record.source})"
-        title += _how(record.request)
-        columns = [
-            ">size", ">bytes", ">time us", f">{_SPREAD[0]} % to {_SPREAD[1]} %", ">queued us", ">algbw GB/s",
-            ">busbw GB/s", ">#wrong", ">CPU/rank", ">expected us", "verdict",
-        ]  # fmt: skip
-        rows = [
-            _row(each, median(telling), record.world_size)
-            for each, telling in zip(points, telling_times(points), strict=True)
-        ]
-        if any(point.algorithm for point in points):
-            columns.append("NCCL's")
-            rows = [[*row, f"{point.algorithm} {point.protocol}"] for row, point in zip(rows, points, strict=True)]
-        show.table(title, columns, rows, _note(points, record), ["bytes", "CPU/rank", columns[3].lstrip(">")])
+        points = [point for point in record.points if point.collective == name]
+        title = f"{name}, {_ranks(record)}, {record.library} ({record.source}){_how(record.request)}"
+        show.listing(collective_columns(), timed(points, record.world_size), title, _note(points, record), by=_BY)
         for sentence in _causes(points):
             show.say(sentence)
         for line in _fits(record, name):
@@ -61,7 +42,6 @@ def bench(record: BenchRecord, folder: RunFolder) -> None:
     _knees(record)
     for skipped in record.skipped:
         show.say(f"not measured: {skipped.reason}")
-    show_run.warnings(record.warnings)
     show.line(f"record: {folder.record}")
 
 
@@ -70,14 +50,14 @@ def _knees(record: BenchRecord) -> None:
     rows = [
         [
             what,
-            f"{found.floor_s * 1e6:,.1f}",
+            us(found.floor_s),
             *("" if each is None else size_text(round(each)) for each in _sizes(found)),
-            _GBps(found.highest_Bps / 1e9),
+            GBps(found.highest_Bps / 1e9),
         ]
         for what, found in sizes.of_record(record)
     ]
     if rows:
-        columns = ["knees of", ">floor us", ">ends at", ">half at", ">90 % at", ">highest GB/s"]
+        columns = ["of", ">floor us", ">ends at", ">half at", ">90 % at", ">highest GB/s"]
         note = f"Floor: the smallest size; ends: {sizes.RAISED} times as long. Half, 90 %: of the highest size / time."
         show.table("Where latency ends and bandwidth begins", columns, rows, note)
 
@@ -108,30 +88,6 @@ def _how(request: BenchRequest | None) -> str:
     return "".join(f", {word}" for word in words if word)
 
 
-def _has_cpu(points: Sequence[BenchPoint]) -> bool:
-    return any(point.cpu_share is not None for point in points)
-
-
-def _row(point: BenchPoint, telling_s: float, ranks: int | None) -> list[str]:
-    """`telling_s`: the time that bandwidths are of."""
-    low_s, high_s = np.percentile(point.times_s, _SPREAD)
-    algbw_GBps = point.size_bytes / telling_s / 1e9
-    busbw_GBps = algbw_GBps * OPERATIONS[point.collective].bus_factor(ranks) if ranks else math.nan
-    return [
-        size_text(point.size_bytes),
-        f"{point.size_bytes}",
-        f"{median(point.times_s) * 1e6:,.1f}",
-        f"{low_s * 1e6:,.1f} to {high_s * 1e6:,.1f}" if len(point.times_s) > 1 else "",
-        f"{median(point.queued_s) * 1e6:,.1f}" if point.queued_s else "",
-        _GBps(algbw_GBps),
-        "?" if math.isnan(busbw_GBps) else _GBps(busbw_GBps),
-        "N/A" if point.wrong is None else f"{point.wrong}",
-        "" if point.cpu_share is None else f"{point.cpu_share:.2f}",
-        "" if point.expected_s is None else f"{point.expected_s * 1e6:,.1f}",
-        "" if point.expected_s is None else point.verdict,
-    ]
-
-
 def _causes(points: Sequence[BenchPoint]) -> list[str]:
     """What to check of points that are not as expected, each set of causes once."""
     sizes: dict[tuple[str, ...], list[str]] = {}
@@ -141,10 +97,6 @@ def _causes(points: Sequence[BenchPoint]) -> list[str]:
     return [
         f"{verdict} ({', '.join(found)}); to check: {'; '.join(causes)}" for (verdict, *causes), found in sizes.items()
     ]
-
-
-def _GBps(value: float) -> str:
-    return f"{value:.2f}" if value >= 0.1 else f"{value:.2g}"
 
 
 def _note(points: Sequence[BenchPoint], record: BenchRecord) -> str:
@@ -159,7 +111,7 @@ def _note(points: Sequence[BenchPoint], record: BenchRecord) -> str:
         note += "; bandwidths and the fit are of these."
     if points[0].emulated:
         note += f" Emulated: gloo makes it of {points[0].emulated}."
-    return note + " CPU/rank: CPU seconds per second of the operation." * _has_cpu(points)
+    return note
 
 
 def _fits(record: BenchRecord, name: str) -> list[str]:
@@ -168,13 +120,15 @@ def _fits(record: BenchRecord, name: str) -> list[str]:
         found, error = bands(measured(record, name, record.source, name))
     except ConfigError:
         return [f"{name}: too few sizes for a fit of latency and bandwidth"]
-    held_out = "too few sizes to hold any out" if math.isnan(error) else f"held-out error {error:.1%}"
+    error_of_fit = (
+        "too few sizes to leave any out" if math.isnan(error) else f"{error:.1%} off sizes left out of the fit"
+    )
     lines = [f"  from {size_text(round(band.from_bytes))}: {_line(band)}" for band in found]
-    return [f"time of {name} = latency + size / bandwidth, {held_out}:", *lines]
+    return [f"time of {name} = latency + size / bandwidth, {error_of_fit}:", *lines]
 
 
 def _line(band: Band) -> str:
-    return f"{band.latency_s * 1e6:,.1f} us + size / {si(band.bandwidth_Bps, 'B/s')}"
+    return f"{us(band.latency_s)} us + size / {si(band.bandwidth_Bps, 'B/s')}"
 
 
 # Pair copies as a person sees them: what stands out, then each class of pairs at each size.
@@ -187,18 +141,33 @@ def pairs(record: BenchRecord) -> None:
         if cell.copy != LOAD:  # no copy: it has no bandwidth
             groups[cell.family].append(cell)
     for family, cells in groups.items():
-        said = ", ".join(f"{count} {verdict}" for verdict, count in counted(cells))
-        title = f"{family.words}, {family.endpoint} memory ({record.source}): {said}"
+        said = _verdicts(cells)
+        title = f"{family.words}, {family.endpoint} memory ({record.source}){f': {said}' if said else ''}"
         columns = [">size", "class", ">copies", ">time us", ">GB/s", ">least", ">most", ">expected", "verdict"]
-        show.table(title, columns, _rows(cells), _NOTE, ["copies", "least", "most"])
+        show.table(
+            title,
+            columns,
+            _rows(cells),
+            _NOTE + _EXPECTED * bool(said),
+            ["copies", "least", "most"],
+        )
         for line in _pair_causes(cells):
             show.say(line)
 
 
-_NOTE = (
-    "Medians over the pairs of a class; GB is 1e9 bytes, both directions summed. expected: by the described topology."
-)
+_NOTE = "Medians over the pairs of a class; GB is 1e9 bytes, both directions summed."
+_EXPECTED = " expected: by the described topology."
 _CAUSES = 2  # that are shown of each copy; the record has all
+
+
+def _verdicts(cells: Sequence[CopyCell]) -> str:
+    """How many are as described, and how many are not; "" where nothing is described."""
+    if all(cell.expected_s is None for cell in cells):
+        return ""
+    return ", ".join(f"{count} {_WORDS.get(verdict, verdict)}" for verdict, count in counted(cells))
+
+
+_WORDS = {"not judged": "with no reference"}
 
 
 def _rows(cells: Sequence[CopyCell]) -> list[list[str]]:
@@ -207,13 +176,14 @@ def _rows(cells: Sequence[CopyCell]) -> list[list[str]]:
         alike[cell.size_bytes, cell.pair_class or ("beside others" if cell.together else "")].append(cell)
     rows = []
     for (size_bytes, name), same in sorted(alike.items(), key=lambda each: (each[0][0], _time_s(each[1]))):
-        rates = sorted(rate_GBps(cell, median(cell.time_s)) for cell in same)
-        expected = [rate_GBps(cell, cell.expected_s) for cell in same if cell.expected_s]
+        rates = sorted(copied_GBps(cell, median(cell.time_s)) for cell in same)
+        expected = [copied_GBps(cell, cell.expected_s) for cell in same if cell.expected_s]
         rows.append(
             [
-                size_text(size_bytes), name, str(len(same)), f"{_time_s(same) * 1e6:,.1f}", _figure(median(rates)),
+                size_text(size_bytes), {"one class": "all alike"}.get(name, name), str(len(same)),
+                f"{_time_s(same) * 1e6:,.1f}", _figure(median(rates)),
                 _figure(rates[0]), _figure(rates[-1]), _figure(median(expected)) if expected else "",
-                ", ".join(f"{count} {verdict}" for verdict, count in counted(same)),
+                _verdicts(same),
             ]
         )  # fmt: skip
     return rows
@@ -221,11 +191,6 @@ def _rows(cells: Sequence[CopyCell]) -> list[list[str]]:
 
 def _time_s(cells: Sequence[CopyCell]) -> float:
     return median(median(cell.time_s) for cell in cells)
-
-
-def rate_GBps(cell: CopyCell, time_s: float) -> float:
-    """Both directions summed."""
-    return cell.size_bytes * (2 if cell.direction == "both-ways" else 1) / time_s / 1e9
 
 
 def _figure(value: float) -> str:
@@ -341,7 +306,7 @@ def _paths(cells: Sequence[CopyCell]) -> str:
 
 
 def _copy_GBps(cell: CopyCell) -> str:
-    value = rate_GBps(cell, median(cell.time_s))
+    value = copied_GBps(cell, median(cell.time_s))
     return f"{value:.2f}" if value < 100 else f"{value:.0f}"
 
 

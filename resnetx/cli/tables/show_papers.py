@@ -5,14 +5,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
 from resnetx.cli import show
-from resnetx.literature.claims import WITHOUT_SETTINGS, counted, published
+from resnetx.literature.claims import WITHOUT_SETTINGS, published
 from resnetx.literature.explanations import UNEXPLAINED, Causes, advantage, kept, sentence
 from resnetx.record.literature import CheckedPapers, KindScore, Score
 from resnetx.record.system_comparison import CheckedClaim
+from resnetx.reporting.systems.comparison import counted
 
 # The screen of published statements: how many hold, each beside what is predicted, and what decides it.
 
 CLAIM_MISSES = ("miss: cause", "no cause")
+OUTCOMES = {"hit": "agrees", "miss": "DISAGREES", "open": "undecided", "given": "input"}  # in the field's words
 
 
 def claims(checked: Sequence[CheckedClaim]) -> None:
@@ -36,23 +38,38 @@ def claims(checked: Sequence[CheckedClaim]) -> None:
 
 
 def _claim_counts(checked: Sequence[CheckedClaim]) -> None:
-    kinds = ("hit", *CLAIM_MISSES, "open", "given", "not predicted")
     sentences = counted(checked)
+    kinds = Counter(map(_kind, sentences))
+    disagree = sum(kinds[kind] for kind in CLAIM_MISSES)
+    lacking = f", {kinds['not predicted']} are not predicted" * bool(kinds["not predicted"])
+    show.say(
+        f"Of {len(sentences)} statements of Tallent et al. 2017, {kinds['hit']} agree with what is predicted, "
+        f"{disagree} do not ({kinds['no cause']} of them unexplained), {kinds['open']} are not decided by it, "
+        f"{kinds['given']} were inputs{lacking}."
+    )
+    if show.everything():
+        _by_variant(sentences, checked)
+
+
+_WORDS = {"hit": "agree", "miss: cause": "explained", "no cause": "unexplained", "open": "undecided", "given": "input"}
+
+
+def _by_variant(sentences: Sequence[CheckedClaim], checked: Sequence[CheckedClaim]) -> None:
+    kinds = (*_WORDS, "not predicted")
     counts = Counter((each.variant, _kind(each)) for each in sentences)
     variants = list(dict.fromkeys(each.variant for each in sentences))
     rows = [[variant or "own library", *(f"{counts[variant, kind]}" for kind in kinds)] for variant in variants]
-    title = "What Tallent et al. 2017 state, and what is predicted here"
     combinations, left_out = kept().combinations, len(published("tallent2017").left_out)
-    note = f"hit, miss, open: by the whole interval. All {len(checked)} statements, each with its cause: --all."
-    explained = (
-        "Each sentence once. hit: the whole interval of what is predicted agrees. miss: nothing of it does. miss: "
-        f"cause: arithmetic explains it, or what the paper leaves open decides it (of {combinations} combinations). no "
-        "cause: neither. open: a part of the interval agrees, or only one of the batches that it may have been. given: "
-        "it is an input of the descriptions or the settings. "
+    note = (
+        "Each sentence once. agree: the whole interval of what is predicted does. explained, unexplained: nothing of "
+        f"it does; arithmetic explains it, or what the paper leaves open decides it (of {combinations} combinations); "
+        "or neither. undecided: a part of the interval agrees, or only one of the batches that it may have been. "
+        "input: it is one of the descriptions or the settings. "
         f"{sum(bool(each.repeats) for each in checked)} checks repeat others by arithmetic, and are not counted. "
         f"{left_out} more statements are not checked (tallent2017.yaml, left_out)."
     )
-    show.table(title, ["with", *(f">{kind}" for kind in kinds)], rows, explained if show.everything() else note)
+    columns = ["with", *(f">{_WORDS.get(kind, kind)}" for kind in kinds)]
+    show.table("What Tallent et al. 2017 state, and what is predicted here", columns, rows, note)
 
 
 def _kind(claim: CheckedClaim) -> str:
@@ -73,8 +90,7 @@ def statement(same: Sequence[CheckedClaim]) -> None:
     show.say(f"{first.claim} ({first.section}) {first.says}{reading}{repeats}", indent=6)
     for cause, alike in groupby(same, lambda each: each.cause):
         for each in alike:
-            outcome = each.outcome.upper() if each.outcome == "miss" else each.outcome
-            show.say(f"  {outcome:5} {_beside(each)}", indent=6)
+            show.say(f"  {OUTCOMES.get(each.outcome, each.outcome):9} {_beside(each)}", indent=6)
         if cause:
             show.say(f"        why: {cause}")
 
@@ -155,7 +171,7 @@ def papers(checked: CheckedPapers) -> None:
         _left_out(checked)
     elif checked.claims:
         more = len(misses) - len(listed)
-        show.say(f"{f'{more} more misses: ' if more else ''}--all lists every statement; out=FOLDER writes a table.")
+        show.say(f"{f'{more} more disagree: ' if more else ''}--all lists every statement; out=FOLDER writes a table.")
 
 
 def _counts(checked: CheckedPapers) -> None:
@@ -167,14 +183,16 @@ def _counts(checked: CheckedPapers) -> None:
         for library in dict.fromkeys(map(_library, of_paper)):
             rows.append(_row(paper, library, [each for each in of_paper if _library(each) == library], left_out))
     note = (
-        "Each sentence once, with each library that its paper may have had (with). hit: the whole interval of what is "
-        "predicted agrees; miss: nothing of it does; open: a part of it, or one of the ways in which what the paper "
-        "leaves open may have been. seen, unseen: hits among hits and misses, for statements known, and not known, as "
-        "the model was written. given: it went into descriptions or settings. unpredicted: too few points can be "
-        "predicted. unchecked: more statements of the paper, each with the reason in its file. "
+        "Each sentence once, with each library that its paper may have had (with). agree: the whole interval of what "
+        "is predicted does; disagree: nothing of it does; undecided: a part of it, or one of the ways in which what "
+        "the paper leaves open may have been. known, not known: how many agree of those that are decided, for "
+        "statements that were known, and not known, as the model was written. input: it went into descriptions or "
+        "settings. unpredicted: too few points can be predicted. unchecked: more statements of the paper, each with "
+        "the reason in its file. "
         f"{sum(bool(each.repeats) for each in checked.claims)} checks repeat others by arithmetic, and are not counted."
     )
-    columns = ["paper", "with", *(f">{name}" for name in ("hit", "miss", "seen", "unseen", "open", "given"))]
+    names = ("agree", "disagree", "known", "not known", "undecided", "input")
+    columns = ["paper", "with", *(f">{name}" for name in names)]
     show.table("What papers state, and what is predicted here", [*columns, ">unpredicted", ">unchecked"], rows, note)
 
 
@@ -209,14 +227,25 @@ def _left_out(checked: CheckedPapers) -> None:
 
 def score(found: Score) -> None:
     """The table, kind after kind."""
-    columns = ["kind", "predictor", ">n", ">of", ">mean", ">worst", ">bias", ">covered", ">unseen", ">mean of unseen"]
+    columns = [
+        "kind",
+        "predictor",
+        ">n",
+        ">of",
+        ">mean",
+        ">worst",
+        ">bias",
+        ">in interval",
+        ">unseen",
+        ">mean of unseen",
+    ]
     rows = [
         _score_row(each, place == 0 or found.scores[place - 1].kind != each.kind)
         for place, each in enumerate(found.scores)
     ]
     note = (
         "n, of: predicted, of all figures. mean, worst: |predicted / published - 1|. bias: its mean with the sign, "
-        "+ is too fast. covered: intervals that hold the figure, of those that are stated. unseen: figures that were "
+        "+ is too fast. in interval: figures that lie in theirs, of those that have one. unseen: figures that were "
         "not known while resnetx's model was written. linear: one GPU's rate times GPUs. alpha-beta: one ring over the "
         "described links, latency and bytes over the slowest rate. Baselines: on all figures that any file predicts."
     )

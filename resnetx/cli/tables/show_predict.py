@@ -8,27 +8,30 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 from resnetx.cli import show
 from resnetx.errors import ConfigError
 from resnetx.literature.validate import validate
-from resnetx.record.prediction import Domain, PredictedPoint, Prediction, PredictionInput
+from resnetx.record.machine import how_many
+from resnetx.record.prediction import Domain, PartName, PredictedPoint, Prediction, PredictionInput, Sensitivity
 from resnetx.reporting.predicted_answer import (
     PARTS,
     SCALING,
     PredictedCurve,
-    answer,
     compute_source,
+    curve_columns,
+    curve_rows,
     identity,
-    open_rates,
+    identity_columns,
     percents,
     predicted_curves,
-    rate_ends,
-    rate_unit,
     sure,
     time_of_each,
+    unit_of_point,
 )
+from resnetx.reporting.worth import worth
 from resnetx.settings.words import written
 from resnetx.study import Point
-from resnetx.units import to_interval
+from resnetx.table import Column
 
 if TYPE_CHECKING:
+    from resnetx.api.grid import PredictedGrid
     from resnetx.literature.training import TrainingRow, TrainingSummary
 
 MOST_ROWS = 12  # of a table; of more curves, those that gain least and most
@@ -37,27 +40,43 @@ OF_THE_MODEL = ("memory", "launching a step", "compute of", "all-reduce on", "pa
 THINGS = 3  # inputs of the same origin and error, by name; --all lists each with its source
 
 
-def _gpus(count: int) -> str:
-    return f"{count} GPU{'s' * (count != 1)}"
-
-
 def prediction(made: Prediction, stored: bool = True) -> None:
-    """The answer, the curves, where the time goes, how sure that is; --all: every figure and its source."""
+    """The curves, where the time goes, how sure that is; --all: every figure and its source."""
     if not made.points:
-        show.say("Nothing is predicted: the record holds no point.")
         return
     curves = predicted_curves(made.points)
-    show.say(" ".join(answer(curves)))
-    if opened := [point for point in made.points if point.open]:
-        show.say(_opened(opened))
-    show.say()
-    if len(made.points) > MOST_ROWS:
-        _curves(curves)
-    else:
-        _points(curves)
+    every = show.everything()
+    columns = curve_columns(curves, every)
+    by = "those that gain least and most"
+    show.listing(columns, curve_rows(curves, every), rank=lambda row: row[0].gain, by=by)
+    _reasons([point for curve in curves for point in curve.points])
     _where(curves)
-    _sensitivity(made.points)
+    _worth(curves)
+    _sensitivity(curves)
     sure_and_more(made, stored)
+
+
+def _worth(curves: Sequence[PredictedCurve]) -> None:
+    """How many GPUs are worth it, and what would change that; of several curves nothing."""
+    if len(curves) != 1:
+        return
+    (curve,) = curves
+    rates = {point.gpus: point.images_per_s for point in curve.able if point.images_per_s}
+    lost = {part.name: part.share for part in curve.last.parts if part.name != "useful"}
+    if told := worth(rates, lost, unit_of_point(curve.last)):
+        show.say(f"worth: {told}")
+
+
+def grid(made: "PredictedGrid") -> None:
+    """In how many cases of a grid each system is the fastest, and where its points are."""
+    if made.fastest_in:
+        rows = [[system, f"{count:,}"] for system, count in show.first(list(made.fastest_in.items()), MOST_ROWS)]
+        show.table("", ["system", ">fastest in"], rows)
+    others = ", ".join(f"{count:,} {_OUTCOMES[name]}" for name, count in made.outcomes.items() if name != "ok")
+    show.say(f"more: every point in {made.file}" + f"; {others}" * bool(others))
+
+
+_OUTCOMES = {"oom": "do not fit into memory", "refused": "cannot be predicted", "open": "are open until measured"}
 
 
 def sure_and_more(made: Prediction, stored: bool = True, ratios: bool = False) -> None:
@@ -69,8 +88,6 @@ def sure_and_more(made: Prediction, stored: bool = True, ratios: bool = False) -
     if show.everything():
         if linear := _linear(made.points):
             show.say(linear)
-        show.say()
-        _every_point(curves)
         sources(made)
     rest = [] if show.everything() else ["--all"]
     rest += [] if stored else ["out=FOLDER"]
@@ -105,13 +122,6 @@ def _common(made: Prediction, curves: Sequence[PredictedCurve]) -> Iterator[str]
         yield source
 
 
-def _opened(points: Sequence[PredictedPoint]) -> str:
-    """What leaves points open, and what closes them."""
-    causes = " ".join(dict.fromkeys(point.open_ends or f"`{point.open}` closes them." for point in points))
-    ends = " Short and long are of the step: its rate is the other way round." * ("end of the interval" in causes)
-    return f"open: {len(points):,} point{'s' * (len(points) > 1)}. {causes}{ends}"
-
-
 def _linear(points: Sequence[PredictedPoint]) -> str:
     """How many points test no interconnect; "" if all do."""
     several = [
@@ -130,89 +140,26 @@ def _linear(points: Sequence[PredictedPoint]) -> str:
 # ---- curves ---------------------------------------------------------------------------------------------------------
 
 
-def _points(curves: Sequence[PredictedCurve]) -> None:
-    """A row for each point: how fast, and what that is over one GPU."""
-    names, points = identity(curves), [point for curve in curves for point in curve.points]
-    columns = [*names, ">GPUs", f">{rate_unit(points)}", ">interval", ">speed-up", ">its interval", ">efficiency"]
-    rows = [[*_names(curve, names), *_figures(point)] for curve in curves for point in curve.points]
-    bases = {point.baseline_gpus for point in points if point.baseline_gpus} - {1}
-    note = f"speed-up: over {' or '.join(map(_gpus, sorted(bases)))}." if bases else ""
-    show.table("", columns, rows, note, ["efficiency"])
-    _reasons(points)
-
-
 def _reasons(points: Sequence[PredictedPoint]) -> None:
     """Why points have no rate, each reason once."""
     lacking = [point for point in points if point.outcome != "ok"]
     reasons = list(dict.fromkeys(point.reason for point in lacking))
     for reason in show.first(reasons, THINGS):
         where = " and ".join(
-            dict.fromkeys(f"{point.workload} on {_gpus(point.gpus)}" for point in lacking if point.reason == reason)
+            dict.fromkeys(
+                f"{point.workload} on {how_many(point.gpus, unit_of_point(point))}"
+                for point in lacking
+                if point.reason == reason
+            )
         )
         show.say(f"not predicted: {where}: {reason}")
     if (more := len(reasons) - THINGS) > 0 and not show.everything():
         show.say(f"{more} more reason{'s' * (more > 1)} why points are not predicted: --all")
 
 
-def _names(curve: PredictedCurve, names: Sequence[str]) -> list[str]:
-    return [getattr(curve, name) for name in names]
-
-
-def _figures(point: PredictedPoint) -> list[str]:
-    """The cells of a point behind its names: with a reason where it has no rate."""
-    if point.open and point.interval_s:
-        ends = open_rates(point)
-        _, least, most = to_interval(ends[1], *ends)
-        return [f"{point.gpus}", "open", _between(least, most), "", _speedups(point), ""]
-    if not point.images_per_s:
-        return [f"{point.gpus}", _in_a_word(point), "", "", "", ""]
-    rate, low, high = rate_ends(point)
-    efficiency = "" if point.efficiency is None else f"{point.efficiency:.0%}"
-    return [f"{point.gpus}", rate, _between(low, high), _speedup(point), _speedups(point), efficiency]
-
-
-def _between(low: str, high: str) -> str:
-    return f"{low} to {high}"
-
-
-def _speedup(point: PredictedPoint) -> str:
-    if point.speedup is None:
-        return ""
-    return to_interval(point.speedup, *(point.speedup_interval or (point.speedup, point.speedup)))[0]
-
-
-def _speedups(point: PredictedPoint) -> str:
-    """Both ends, where they differ."""
-    low, high = point.speedup_interval or (0.0, 0.0)
-    return _between(*to_interval(point.speedup or high, low, high)[1:]) if low < high else ""
-
-
-def _curves(curves: Sequence[PredictedCurve]) -> None:
-    """A row for each curve: its rate on the fewest GPUs, and its speed-ups on more; of many, the extremes."""
-    names, points = identity(curves), [point for curve in curves for point in curve.points]
-    counts = sorted({point.gpus for point in points})
-    ranked = sorted(curves, key=lambda curve: curve.gain)
-    few = len(curves) <= MOST_ROWS or show.everything()
-    half = MOST_ROWS // 2
-    shown = list(curves) if few else [*ranked[:half], *ranked[-half:]]
-    unit = rate_unit(points)
-    columns = [*(names or ["workload"]), f">{unit}", *(f">on {count}" for count in counts)]
-    rows = [[*_names(curve, names or ["workload"]), *_curve_cells(curve, counts)] for curve in shown]
-    note = f"{unit}: on the fewest GPUs that can run it. on n: speed-up on n GPUs, over these."
-    if not few:
-        note += f" The {half} of {len(curves):,} cases that gain least on most GPUs, and the {half} that gain most."
-    show.table("", columns, rows, note, [unit])
-
-
-def _curve_cells(curve: PredictedCurve, counts: Sequence[int]) -> list[str]:
-    by_count = {point.gpus: point for point in curve.points}
-    rate = rate_ends(curve.able[0])[0] if curve.able else ""
-    points = [by_count.get(count) for count in counts]
-    return [rate, *("" if point is None else _speedup(point) or _in_a_word(point) for point in points)]
-
-
-def _in_a_word(point: PredictedPoint) -> str:
-    return "open" if point.open else {"oom": "memory", "refused": "refused"}.get(point.outcome, "-")
+def part_column(name: PartName) -> Column[dict[PartName, int]]:
+    """One part of a step, in percent."""
+    return Column(f">{PARTS[name].removeprefix('exposed ')}", lambda shares: f"{shares[name]}")
 
 
 def _where(curves: Sequence[PredictedCurve]) -> None:
@@ -224,72 +171,38 @@ def _where(curves: Sequence[PredictedCurve]) -> None:
         return
     if not ends or len(curves) > MOST_ROWS:
         return
-    names = identity(curves)
-    shares = [percents(point) for point in ends]
-    parts = [name for name in PARTS if name == "useful" or any(share[name] for share in shares)]
-    rows = [
-        [*_names(curve, names), f"{curve.last.gpus}", *(f"{share[name]}" for name in parts)]
-        for curve, share in zip((curve for curve in curves if curve.last in ends), shares, strict=True)
+    rows = [(curve, percents(curve.last)) for curve in curves if curve.last in ends]
+    parts = [name for name in PARTS if name == "useful" or any(share[name] for _, share in rows)]
+    columns: list[Column[tuple[PredictedCurve, dict[PartName, int]]]] = [
+        *(column.of(lambda row: row[0]) for column in identity_columns(curves)),
+        Column(f">{unit_of_point(ends[0])}s", lambda row: f"{row[0].last.gpus}"),
+        *(part_column(name).of(lambda row: row[1]) for name in parts),
     ]
     show.say()
-    show.table("", [*names, ">GPUs", *(f">{PARTS[name]}" for name in parts)], rows, "Percent of the time of each GPU.")
-
-
-# ---- every point ----------------------------------------------------------------------------------------------------
-
-
-def _every_point(curves: Sequence[PredictedCurve]) -> None:
-    """What the answer has no room for: steps, what limits them, memory, and where compute is from."""
-    names = identity(curves)
-    columns = [*names, ">GPUs", ">step ms", ">interval", ">exposed ms", "limited by", ">memory GB", "compute"]
-    rows = [[*_names(curve, names), *_step(point)] for curve in curves for point in curve.points]
-    note = (
-        "step: an iteration of the global batch. exposed: communication not hidden by computation. limited by: the "
-        "part without which the step would be shorter by so much."
-    )
-    show.table("", columns, rows, note)
-
-
-def _step(point: PredictedPoint) -> list[str]:
-    memory = "" if point.memory_bytes is None else f"{point.memory_bytes / 1e9:.2f}"
-    ends = "" if point.interval_s is None else _between(*(f"{end * 1e3:,.2f}" for end in point.interval_s))
-    if point.iteration_s is None:
-        limit = "" if point.open else point.reason if point.outcome == "refused" else "missing: memory"
-        return [f"{point.gpus}", "open" * bool(point.open), ends, "", limit, memory, point.compute_source or ""]
-    exposed_s = point.exposed_communication_s
-    return [
-        f"{point.gpus}",
-        f"{point.iteration_s * 1e3:,.2f}",
-        ends,
-        "" if exposed_s is None else f"{exposed_s * 1e3:,.2f}",
-        f"{point.limited_by} {point.limit_share:.0%}",
-        memory,
-        point.compute_source or "",
-    ]
+    show.listing(columns, rows, note="Percent of the time of each.")
 
 
 # ---- what else is known ---------------------------------------------------------------------------------------------
 
 
-def _sensitivity(points: Sequence[PredictedPoint]) -> None:
-    rows = [
-        [
-            point.workload,
-            f"{point.batch_size}",
-            point.system,
-            f"{point.gpus}",
-            each.what,
-            f"{each.gain:+.1%}",
-            each.limited_by,
-        ]
-        for point in points
-        for each in point.sensitivity
+Gain = tuple[PredictedCurve, PredictedPoint, Sensitivity]
+
+
+def _sensitivity(curves: Sequence[PredictedCurve]) -> None:
+    """What each point gains by another link."""
+    rows = [(curve, point, gain) for curve in curves for point in curve.points for gain in point.sensitivity]
+    columns: list[Column[Gain]] = [
+        *(column.of(lambda row: row[0]) for column in identity_columns(curves)),
+        Column(">GPUs", lambda row: f"{row[1].gpus}"),
+        Column("what if", lambda row: row[2].what),
+        Column(">iteration saved", lambda row: f"{row[2].gain:+.1%}"),
+        Column("limited then by", lambda row: row[2].limited_by, 2),
     ]
     if rows:
-        columns = ["workload", ">batch", "system", ">GPUs", "what if", ">iteration saved", "limited then by"]
         note = "A CPU (xeon-..., epyc-...) stands for its PCIe root and memory, through which copies of GPUs go."
         show.say()
-        show.table("Link sensitivity", columns, rows, note, ["batch", "system", "GPUs"])
+        by = "those that save most and least"
+        show.listing(columns, rows, "Link sensitivity", note, lambda row: -row[2].gain, by)
 
 
 def sources(made: Prediction) -> None:
@@ -367,15 +280,15 @@ def validation(rows: "Sequence[TrainingRow]", summaries: "Sequence[TrainingSumma
         for summary in summaries
     ]
     columns = [
-        ">rows", ">open", ">mean", ">linear", ">5 const", ">worst", ">held", ">half", ">score", ">linear's",
+        ">rows", ">ends only", ">mean", ">linear", ">5 const", ">worst", ">inside", ">half", ">score", ">linear's",
         ">5 const's", "~group",
     ]  # fmt: skip
     note = (
-        "open: between two ends, without an error. mean, worst: errors of the predicted rates, each with its system "
-        "(of several nodes its program, of one GPU its publisher) left out of all fits. linear: the mean error of "
-        "GPUs x the rate of one. 5 const: of that times the median efficiency of other systems on as many GPUs. held: "
-        "the share within the 90 % interval, or the two ends. half: its mean half width. score: its mean width and 20 "
-        "times what it misses by (Winkler), beside those of the rivals' intervals."
+        "ends only: known between two ends, without an error. mean, worst: errors of the predicted rates, each with "
+        "its system (of several nodes its program, of one GPU its publisher) left out of all fits. linear: the mean "
+        "error of GPUs x the rate of one. 5 const: of that times the median efficiency of other systems on as many "
+        "GPUs. inside: the share within the 90 % interval, or the two ends. half: its mean half width. score: its "
+        "mean width and 20 times what it misses by (Winkler), beside those of the rivals' intervals."
     )
     least = ["5 const's", "linear's", "worst", "half", "score", "linear"]
     show.table("Errors of predictions of published training rates", columns, lines, note, least)
@@ -397,7 +310,7 @@ def _validation_cells(row: "TrainingRow") -> list[str]:
         row.system,
         f"{row.gpus}",
         _rate(row.measured),
-        "open" if row.predicted is None else _rate(row.predicted),
+        "?" if row.predicted is None else _rate(row.predicted),
         interval,
         row.unit,
         "" if row.error is None else f"{row.error:+.1%}",

@@ -12,10 +12,9 @@ from resnetx.cli import show
 from resnetx.launching import Launch
 from resnetx.measure.launch.executor import executor_of
 from resnetx.record import GradientBucket, Phases, RunFolder, RunRecord, Staging, TaskFile, TaskRecord, Warning
-from resnetx.record.machine import how_many, unit_of
 from resnetx.study import Point
 from resnetx.transports import FIRST_NCCL_BACKEND, NCCL_BACKEND_VARIABLE
-from resnetx.units import si, to_interval
+from resnetx.units import si
 from resnetx.visible import on_one_line
 
 PHASES = {
@@ -25,6 +24,7 @@ PHASES = {
     "backward": "backward_s",
     "exposed": "exposed_communication_s",
     "update": "optimizer_s",
+    "gather": "gather_s",
 }  # of an instrumented step, by the heading of the column
 
 
@@ -33,7 +33,6 @@ def run(record: RunRecord, folder: RunFolder) -> None:
     if record.outcome != "ok":
         failure(record, folder)
         return
-    show.say(_answer(record))
     warnings(record.warnings)
     show.say(run_line(record))
     if record.workload:
@@ -49,20 +48,6 @@ def run(record: RunRecord, folder: RunFolder) -> None:
     if record.phases:
         _inside_a_step(record.phases, record.buckets or [])
     show.line(f"record: {folder.record}")
-
-
-def _answer(record: RunRecord) -> str:
-    """How fast it was, on what; what makes it no figure to keep stands next."""
-    unit = unit_of(record.devices or ())
-    on = f"{how_many(record.request.gpus, unit)}" + " on CPU cores" * (unit == "rank")
-    if record.images_per_s is None:
-        return f"Measured: {record.request.model.label} on {on}, without a rate."
-    step_ms = record.request.batch_size / record.images_per_s * 1e3
-    images = record.steps_per_window * record.request.batch_size
-    slowest_s = [max(ranks) for ranks in zip(*(record.windows_s or []), strict=True)]
-    ends = [images / time_s for time_s in slowest_s] or [record.images_per_s]
-    rate, low, high = to_interval(record.images_per_s, min(ends), max(ends))
-    return f"Measured: {rate} images/s on {on} (windows: {low} to {high}), {step_ms:.3g} ms a step."
 
 
 def _nccl_backend(record: RunRecord) -> str:
@@ -86,12 +71,11 @@ def _staged(node: Staging) -> str:
 def warnings(run_warnings: Sequence[Warning]) -> None:
     """What makes a figure less trustworthy, with a remedy."""
     for warning in run_warnings:
-        show.say(f"warning: {warning.message}; {warning.remedy}", indent=2)
+        show.say(f"look: {warning.message}; {warning.remedy}", indent=2)
 
 
 def failure(record: TaskRecord, folder: RunFolder) -> None:
     """Why a run has no figures."""
-    show.say(f"{record.outcome}: {record.reason}", show.err)
     first = record.failures[0] if record.failures else None
     if first and first.kind == "error" and first.traceback:
         show.lines(first.traceback.rstrip(), show.err)

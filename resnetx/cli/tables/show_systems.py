@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from resnetx.cli import show
 from resnetx.cli.tables import show_papers
+from resnetx.literature.claims import are_of_the_paper
 from resnetx.record.system_comparison import (
     CollectivePoint,
     Crossing,
@@ -13,16 +14,15 @@ from resnetx.record.system_comparison import (
     SystemSide,
 )
 from resnetx.reporting.systems.answer import (
-    compared_answer,
+    case_columns,
     compared_cases,
     leader_counts,
-    ratio_text,
     simple_model_agreement,
+    telling_cases,
 )
 from resnetx.units import si, size_text
 
 GIB = 2**30
-MOST_CASES = 8  # of more, those that show a difference; --all shows every point
 SHOWN_BYTES = (500_000, 2_000_000, 6_000_000, 2**24, 2**26, 2**28)  # of collectives; the record has more sizes
 _AXES = {
     "payload": "bytes of gradients",
@@ -34,8 +34,6 @@ _AXES = {
 
 def comparison(compared: SystemComparison) -> None:
     """Who is faster where, by how much and how sure that is; --all: every point, and what else was predicted."""
-    show.say(" ".join(compared_answer(compared)))
-    show.say()
     _cases(compared)
     refusals(compared.points)
     if show.everything():
@@ -44,36 +42,18 @@ def comparison(compared: SystemComparison) -> None:
         _crossings(compared.crossings)
         _simple_model(compared.points)
         _collectives(compared)
-    show_papers.claims(compared.claims)
+    if are_of_the_paper(compared.points):
+        show_papers.claims(compared.claims)
 
 
 # ---- the cases that tell --------------------------------------------------------------------------------------------
 
 
 def _cases(compared: SystemComparison) -> None:
-    """The cases in which a difference is shown, or those that come next to it; how the others are."""
+    """The cases that tell, and how the others are."""
     cases = [case for case in compared_cases(compared) if case.ratios]
-    shown = [case for case in cases if case.shown]
-    listed = cases if len(cases) <= MOST_CASES else (shown or cases)[:MOST_CASES]
-    libraries = list(dict.fromkeys(point.library for point in compared.points))
-    two = len(compared.systems) == 2
-    over = f"{compared.systems[0]} / {compared.systems[1]}" if two else "fastest / next"
-    columns = ["workload", ">batch", "variant", ">GPUs", ">act./param./GPU",
-               *(f">{over}{f', {name}' if name else ''}" for name in libraries)]  # fmt: skip
-    columns += [] if two else ["fastest"]
-    rows = [
-        [
-            case.first.workload,
-            f"{case.first.batch_size}",
-            case.first.variant,
-            f"{case.first.gpus}",
-            "" if case.first.intensity_per_gpu is None else f"{case.first.intensity_per_gpu:,.1f}",
-            *(ratio_text(case.ratios[name]) if name in case.ratios else "" for name in libraries),
-            *([] if two else [case.first.margin.first if case.first.margin else ""]),
-        ]
-        for case in listed
-    ]
-    show.table("", columns, rows, "", ["act./param./GPU", "variant"])
+    listed = telling_cases(compared)
+    show.listing(case_columns(compared), listed)
     rest = cases[len(listed) :]
     more = sum(case.shown for case in rest)
     words = [f"{more} more show a difference"] * bool(more)
@@ -81,7 +61,7 @@ def _cases(compared: SystemComparison) -> None:
         apart = max(case.apart for case in rest if not case.shown)
         words.append(f"{len(rest) - more} show none, 0 to {apart - 1:.0%} apart")
     if lacking := len(compared_cases(compared)) - len(cases):
-        words.append(f"{lacking} cannot run or are open on one")
+        words.append(f"{lacking} do not fit into memory, or are known only between two ends, on one")
     if words:
         show.say(f"others: {'; '.join(words)}.")
 
@@ -90,24 +70,25 @@ def _cases(compared: SystemComparison) -> None:
 
 
 def _leader_counts(compared: SystemComparison) -> None:
-    columns = ["library", ">GPUs", *(f">{name}" for name in compared.systems), ">open", ">level", ">missing",
+    columns = ["library", ">GPUs", *(f">{name}" for name in compared.systems), ">none shown", ">missing",
                "~largest margin"]  # fmt: skip
     rows = [
         [
             leader_count.library or "own",
             f"{leader_count.gpus}",
             *(f"{leader_count.ahead.get(name, 0)}" for name in compared.systems),
-            *(f"{count}" for count in (leader_count.open, leader_count.level, leader_count.alone)),
+            f"{leader_count.open + leader_count.level}",
+            f"{leader_count.alone}",
             _largest(leader_count.largest),
         ]
         for leader_count in leader_counts(compared.points)
     ]
     note = (
-        "Columns of systems: points at which it is ahead. open: the interval of the margin contains 0, or a system's "
-        "point is open. level: less than 0.5 % apart. missing: fewer than two systems can run it."
+        "Columns of systems: cases in which it is the faster. none shown: no difference is, or only both ends of a "
+        "system's rate are known. missing: fewer than two systems can run it."
     )
     show.say()
-    show.table("Leader by number of points", columns, rows, note, ["largest margin", "missing"])
+    show.table("The faster system, by number of cases", columns, rows, note, ["largest margin", "missing"])
 
 
 def _largest(point: SystemPoint | None) -> str:
@@ -128,8 +109,8 @@ def _percent(ratio: float) -> str:
 def _points(compared: SystemComparison) -> None:
     show.say()
     columns = [
-        "workload", ">batch", "variant", "library", ">GPUs", ">act./param./GPU",
-        *(f">{name}" for name in compared.systems), "ahead", ">by", ">interval", ">simple model",
+        "workload", ">batch", "settings", "library", ">GPUs", ">act./param./GPU",
+        *(f">{name}" for name in compared.systems), "faster", ">by", ">interval", ">simple model",
         *(f"limits {name}" for name in compared.systems),
     ]  # fmt: skip
     note = (
@@ -138,7 +119,7 @@ def _points(compared: SystemComparison) -> None:
         "iteration that would be saved without it."
     )
     least = [*(f"limits {name}" for name in compared.systems), "simple model", "act./param./GPU", "interval"]
-    show.table("Point by point", columns, [_row(point, compared.systems) for point in compared.points], note, least)
+    show.table("Case by case", columns, [_row(point, compared.systems) for point in compared.points], note, least)
 
 
 def _row(point: SystemPoint, systems: Sequence[str]) -> list[str]:
@@ -153,7 +134,7 @@ def _row(point: SystemPoint, systems: Sequence[str]) -> list[str]:
         f"{point.gpus}",
         "" if point.intensity_per_gpu is None else f"{point.intensity_per_gpu:,.1f}",
         *(_rate(sides.get(name)) for name in systems),
-        {"ahead": margin.first, "open": f"{margin.first}?", "level": "level"}[margin.lead] if margin else "",
+        (margin.first if margin.lead == "ahead" else "none shown") if margin else "",
         *([_percent(margin.ratio.value), _interval(margin.ratio)] if margin else ["", ""]),
         "" if model is None else _percent(model.ratio),
         *(_limit(sides.get(name)) for name in systems),
@@ -165,7 +146,7 @@ def _rate(side: SystemSide | None) -> str:
         return ""
     if side.iterations_per_s:
         return si(side.iterations_per_s.value)
-    return {"oom": "memory", "ok": "open"}.get(side.outcome, side.outcome)
+    return {"oom": "memory", "ok": "?"}.get(side.outcome, side.outcome)
 
 
 def _interval(estimate: Estimate) -> str:
@@ -197,15 +178,12 @@ def _crossings(crossings: Sequence[Crossing]) -> None:
             " and ".join(_at(each.axis, value) for value in each.between),
             each.below,
             each.above,
-            "" if each.shown is None else "shown" if each.shown else "open",
+            "" if each.shown is None else "shown" if each.shown else "not shown",
         ]
         for each in ordered
     ]
     never = [words for axis, words in _AXES.items() if not any(crossing.axis == axis for crossing in crossings)]
-    note = (
-        "at: interpolated between the two neighbouring points. open: the interval of the margin at one of them "
-        "contains 0."
-    )
+    note = "at: interpolated between the two neighbouring cases. not shown: no difference is shown at one of them."
     note += f" Never over {', '.join(never)}." * bool(never)
     title = (
         f"Changes of the leader: {len(crossings)}, {sum(bool(crossing.shown) for crossing in crossings)} of them shown"

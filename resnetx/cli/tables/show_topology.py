@@ -3,20 +3,19 @@
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from itertools import combinations, permutations
-from math import exp
 from typing import TYPE_CHECKING
 
 from resnetx.api.drawings import distinct, gpu_ids, rings_of
+from resnetx.api.topology_answers import ALL_PAIRS_GPUS
 from resnetx.cli import show
-from resnetx.errors import ConfigError
-from resnetx.interconnect.collectives import plan
 from resnetx.interconnect.collectives.errors import error_of, table
-from resnetx.interconnect.collectives.plan import CollectivePlan, Cost
+from resnetx.interconnect.collectives.plan import CollectivePlan
 from resnetx.interconnect.systems import paths
 from resnetx.interconnect.systems.parts import PhotonicSpec, SourcedValue
 from resnetx.interconnect.systems.paths import Path, Transport
 from resnetx.interconnect.systems.system import Component, System
-from resnetx.units import si, size_text, to_interval
+from resnetx.table import Column
+from resnetx.units import si, size_text
 
 if TYPE_CHECKING:
     from resnetx.interconnect.collectives.errors import ErrorTable
@@ -25,9 +24,6 @@ if TYPE_CHECKING:
     from resnetx.record.topology import PairAtSize, PairCosts
 
 MATRIX_GPUS = 16  # the widest matrix that is printed
-ALL_PAIRS_GPUS = 128  # of more GPUs, only the pairs with GPU 0 are looked at
-WAY_COLUMNS = ["kind", ">GB/s one way", ">both ways", ">latency us", "by way of", "limited by"]
-ALLREDUCED_BYTES = 2**26  # of what is said of a system first
 BEST, WORST = 6, 3  # choices that are shown of each
 
 
@@ -38,24 +34,6 @@ def systems(about_by_name: Mapping[str, str]) -> None:
 
 
 # ---- one system -----------------------------------------------------------------------------------------------------
-
-
-def described(system: System, transport: Transport) -> str:
-    """What copies and an all-reduce reach on a system, in a sentence."""
-    count = len(system.gpus)
-    first = f"{system.name}: {system.about}."
-    if not 2 <= count <= ALL_PAIRS_GPUS or len({gpu.part_name for gpu in system.gpus}) > 1:
-        return first
-    way: Transport = "auto" if transport == "peer" else transport
-    rates = sorted(paths.copy_path(system, a, b, way).bandwidth_Bps for a, b in combinations(range(count), 2))
-    slow, fast = (f"{rate / 1e9:.3g}" for rate in (rates[0], rates[-1]))
-    copies_ = f"Copies between two {system.unit}s reach {fast} GB/s" + f", at worst {slow}" * (slow != fast)
-    try:
-        cost = plan.plan(system, "allreduce", range(count), transport=transport).cost(ALLREDUCED_BYTES)
-    except ConfigError:  # a rate that its file does not know
-        return f"{first} {copies_}."
-    bus = f"{cost.busbw_Bps / 1e9:.3g} GB/s bus bandwidth, limited by {cost.limiting_link}"
-    return f"{first} {copies_}; an all-reduce of {size_text(ALLREDUCED_BYTES)} over all {count} reaches {bus}."
 
 
 def parts(system: System, title: str = "Parts") -> None:
@@ -134,34 +112,33 @@ def copies(system: System, transport: Transport) -> None:
     alike: dict[tuple[str, ...], list[Path]] = defaultdict(list)
     for a, b in pairs:
         path = paths.copy_path(system, a, b, "auto" if transport == "peer" else transport)
-        cells = _way_cells(path)
-        alike[(*cells[:4], *(system.component(name).kind for name in path.names))].append(path)
+        cells = [column.cell(path) for column in WAYS[:4]]
+        alike[(*cells, *(system.component(name).kind for name in path.names))].append(path)
     ways = sorted(alike.values(), key=lambda ways: (-ways[0].bandwidth_Bps, ways[0].latency_s))
-    show.say()
-    show.table(
-        f"Copies between {'' if all_pairs else 'GPU 0 and the other '}GPUs, transport={transport}",
-        [">pairs", *WAY_COLUMNS],
-        [[str(len(same)), *_way_cells(same[0])] for same in ways],
-        "Large copies, alone or with one in the opposite direction; latency of a small one; the path of one such pair.",
-        ["by way of", "both ways", "latency us"],
-    )
+    columns: list[Column[list[Path]]] = [
+        Column(">pairs", lambda same: f"{len(same)}"),
+        *(column.of(lambda same: same[0]) for column in WAYS),
+    ]
+    title = f"Copies between {'' if all_pairs else f'{system.unit} 0 and the other '}{system.unit}s"
+    title += f", transport={transport}" * (transport != "auto")
+    show.listing(columns, ways, title, "Large copies, alone or with one in the opposite direction; of one such pair.")
 
 
 def routes(system: System, alternatives: Sequence[Path]) -> None:
     """The ways between two GPUs that an application can choose from."""
     title = f"{system.name}: paths from GPU {alternatives[0].source} to GPU {alternatives[0].target}"
-    show.table(title, WAY_COLUMNS, map(_way_cells, alternatives), least=["limited by", "latency us", "both ways"])
+    show.listing(WAYS, alternatives, title)
 
 
-def _way_cells(way: Path) -> list[str]:
-    return [
-        {"host": "through the host", "relay": "relayed by the application"}.get(way.kind, way.kind),
-        f"{way.bandwidth_Bps / 1e9:.1f}",
-        f"{way.duplex_Bps / 1e9:.1f}",
-        f"{way.latency_s * 1e6:.1f}",
-        " ".join(way.names),
-        way.limit,
-    ]
+_KINDS = {"host": "through the host", "relay": "relayed by the application"}
+WAYS: list[Column[Path]] = [
+    Column("kind", lambda way: _KINDS.get(way.kind, way.kind)),
+    Column(">GB/s one way", lambda way: f"{way.bandwidth_Bps / 1e9:.1f}"),
+    Column(">both ways", lambda way: f"{way.duplex_Bps / 1e9:.1f}", 3),
+    Column(">latency us", lambda way: f"{way.latency_s * 1e6:.1f}", 2),
+    Column("by way of", lambda way: " ".join(way.names), 1),
+    Column("limited by", lambda way: way.limit),
+]
 
 
 def pairs(name: str, transport: Transport, costs: "Sequence[PairCosts]") -> None:
@@ -195,55 +172,11 @@ def _pair_cells(pair: "PairAtSize") -> list[str]:
 # ---- collectives ----------------------------------------------------------------------------------------------------
 
 
-def answer(plans: Sequence[CollectivePlan], size_bytes: int) -> str:
-    """What a collective takes, with what nine of ten times are within; of several systems, over the fastest."""
-    ranked = sorted(plans, key=lambda plan: plan.cost(size_bytes).time_s)
-    best, worst = ranked[0], ranked[-1]
-    cost = best.cost(size_bytes)
-    what = f"{best.collective} of {size_text(size_bytes)} over {_place(best, plans)}"
-    sentence = f"Predicted: {what} takes {_time(best, size_bytes)}"
-    if len(plans) == 1:
-        bus = f"{cost.busbw_Bps / 1e9:.3g} GB/s bus bandwidth"
-        return f"{sentence}, {bus}, limited by {cost.limiting_link}."
-    longer = worst.cost(size_bytes).time_s / cost.time_s
-    others = f"; over {_place(worst, plans)} {_time(worst, size_bytes)}, {longer:.3g} times as long"
-    return f"{sentence}{others}."
-
-
-def _place(plan: CollectivePlan, plans: Sequence[CollectivePlan]) -> str:
-    library = f" with {plan.library}" if len({each.library for each in plans}) > 1 else ""
-    return f"{len(plan.devices)} {plan.system.unit}s of {plan.system.name}{library}"
-
-
-def _time(plan: CollectivePlan, size_bytes: int) -> str:
-    time_s, error = plan.cost(size_bytes).time_s, error_of(plan, size_bytes)
-    unit, factor = ("us", 1e6) if time_s < 1e-3 else ("ms", 1e3)
-    if not error.points:
-        return f"{time_s * factor:.3g} {unit} (how far off is not known)"
-    value, low, high = to_interval(*(time_s * factor * exp(sign * error.q90) for sign in (0, -1, 1)))
-    return f"{value} {unit} ({low} to {high})"
-
-
 def costs(plan: CollectivePlan, sizes: Sequence[int]) -> None:
     """What a collective costs by size, why, and over which rings."""
-    show.say(answer([plan], sizes[-1]))
-    show.say()
-    columns = [">size", ">time us", ">off by", ">90 % within", ">algbw GB/s", ">busbw GB/s", "algorithm", "limited by"]
-    rows = []
-    for size in sizes:
-        time_us, *others = _cost_cells(plan.cost(size))
-        error = error_of(plan, size)
-        off = [_percent(error.mean) if error.known else "?", _percent(error.q90) if error.points else "?"]
-        rows.append([size_text(size), time_us, *off, *others])
-    show.table(_what(plan), columns, rows, least=["algorithm", "algbw GB/s", "limited by"])
+    rows = [(plan, size) for size in sizes]
+    show.listing([column for column in COSTS if column.heading not in _PLACES], rows, _what(plan), by=_BY_SIZE)
     _explanation(plan, sizes[-1])
-
-
-def explanation(plan: CollectivePlan, size_bytes: int) -> None:
-    """Why a collective costs what it does, under a title."""
-    show.say()
-    show.say(_what(plan), style="bold")
-    _explanation(plan, size_bytes)
 
 
 def _explanation(plan: CollectivePlan, size_bytes: int) -> None:
@@ -258,28 +191,62 @@ def _what(plan: CollectivePlan) -> str:
 
 
 def side_by_side(plans: Sequence[CollectivePlan], sizes: Sequence[int]) -> None:
-    """Several systems or generations of the library: who is ahead, then a table, in it the fastest first."""
-    show.say(answer(plans, sizes[-1]))
-    show.say()
-    rows, verdicts = [], []
-    for size_bytes in sizes:
-        ranks = [
-            sorted((plan for plan in plans if plan.library == library), key=lambda plan: plan.cost(size_bytes).time_s)
-            for library in dict.fromkeys(plan.library for plan in plans)
-        ]
-        for one in (one for rank in ranks for one in rank):
-            cells = _cost_cells(one.cost(size_bytes))
-            place = [size_text(size_bytes), one.library, one.system.name, str(len(one.devices))]
-            rows.append([*place, *cells[:3], cells[-1]])
-        if len({rank[0].system.name for rank in ranks if len(rank) > 1}) > 1:
-            verdicts.append(_verdict(ranks, size_bytes))
+    """Several collectives, systems, numbers of GPUs or generations of the library: who is ahead, then a table.
+
+    In it the fastest is first; of many rows, of several collectives or numbers of GPUs, it has the largest size alone.
+    """
+    rows: list[SizedPlan] = []
+    verdicts = []
+    asked = {(plan.collective, plan.devices) for plan in plans}
+    many = len(asked) > 1 and len(plans) * len(sizes) > show.ROWS and not show.everything()
+    shown = sizes[-1:] if many else sizes
+    for size_bytes in shown:
+        rows += [(plan, size_bytes) for alike in _alike(plans) for plan in _ranked(alike, size_bytes)]
+        for name, gpus in dict.fromkeys((plan.collective, len(plan.devices)) for plan in plans):
+            same = [plan for plan in plans if (plan.collective, len(plan.devices)) == (name, gpus)]
+            ranks = [_ranked(alike, size_bytes) for alike in _alike(same)]
+            if len({rank[0].system.name for rank in ranks if len(rank) > 1}) > 1:
+                verdicts.append(_verdict(ranks, size_bytes))
     for verdict in verdicts:
         show.say(verdict)
     if verdicts:
         show.say()
-    columns = [">size", "library", "system", ">GPUs", ">time us", ">algbw GB/s", ">busbw GB/s", "limited by"]
-    least = ["limited by", "algbw GB/s", "GPUs"]
-    show.table(f"{plans[0].collective}, {gpu_ids(plans[0].devices)}, side by side", columns, rows, least=least)
+    first = plans[0]
+    title = f"{first.collective}, {gpu_ids(first.devices)}, side by side" if len(asked) == 1 else "Side by side"
+    show.listing(COSTS, rows, title, by=_BY_SIZE if len(shown) > 1 else "")
+    for plan in plans if len(plans) <= EXPLAINED or show.everything() else []:
+        if show.everything():
+            show.say()
+            show.say(_what(plan), style="bold")
+            _explanation(plan, sizes[-1])
+        else:
+            show.say(f"{_told_apart(plan, plans)}: {next(iter(plan.explain(sizes[-1])))}")
+            show.say(f"sure: to {error_of(plan, sizes[-1]).text.removeprefix('Off by ')}", indent=2)
+    if not show.everything():
+        show.say("more: rings, algorithms, what else it would take: --all")
+
+
+EXPLAINED = 4  # plans, of each of which a line says why
+
+
+def _told_apart(plan: CollectivePlan, plans: Sequence[CollectivePlan]) -> str:
+    """A plan by what differs among several: "8 GPUs of dgx1-v100 with nccl2"."""
+    collectives = f"{plan.collective} on " * (len({each.collective for each in plans}) > 1)
+    gpus = f"{len(plan.devices)} {plan.system.unit}s of " * (len({len(each.devices) for each in plans}) > 1)
+    transport = f", transport={plan.transport}" * (len({each.transport for each in plans}) > 1)
+    return f"{collectives}{gpus}{plan.system.name} with {plan.library}{transport}"
+
+
+def _ranked(plans: Sequence[CollectivePlan], size_bytes: int) -> list[CollectivePlan]:
+    return sorted(plans, key=lambda plan: plan.cost(size_bytes).time_s)
+
+
+def _alike(plans: Sequence[CollectivePlan]) -> list[list[CollectivePlan]]:
+    """The plans by collective, number of GPUs, library and transport: what a system can be ahead in."""
+    found: dict[object, list[CollectivePlan]] = defaultdict(list)
+    for plan in plans:
+        found[plan.collective, len(plan.devices), plan.library, plan.transport].append(plan)
+    return list(found.values())
 
 
 def _verdict(ranks: Sequence[Sequence[CollectivePlan]], size_bytes: int) -> str:
@@ -323,14 +290,36 @@ def _through_cpu(plan: CollectivePlan) -> bool:
     return any(plan.system.component(name).kind == "cpu" for ring in plan.rings for name in ring.walk)
 
 
-def _cost_cells(cost: Cost) -> list[str]:
-    return [
-        f"{cost.time_s * 1e6:,.1f}",
-        f"{cost.algbw_Bps / 1e9:.2f}",
-        f"{cost.busbw_Bps / 1e9:.2f}",
-        cost.algorithm,
-        cost.limiting_link,
-    ]
+SizedPlan = tuple[CollectivePlan, int]  # at a size
+
+
+def _off_by(row: SizedPlan) -> str:
+    error = error_of(*row)
+    return _percent(error.mean) if error.known else "?"
+
+
+def _within(row: SizedPlan) -> str:
+    error = error_of(*row)
+    return _percent(error.q90) if error.points else "?"
+
+
+COSTS: list[Column[SizedPlan]] = [
+    Column(">size", lambda row: size_text(row[1])),
+    Column("collective", lambda row: row[0].collective),
+    Column("library", lambda row: row[0].library),
+    Column("transport", lambda row: row[0].transport),
+    Column("system", lambda row: row[0].system.name),
+    Column(">GPUs", lambda row: f"{len(row[0].devices)}", 5),
+    Column(">time us", lambda row: f"{row[0].cost(row[1]).time_s * 1e6:,.1f}"),
+    Column(">off by", _off_by, 6),
+    Column(">90 % within", _within, 6),
+    Column(">algbw GB/s", lambda row: f"{row[0].cost(row[1]).algbw_Bps / 1e9:.2f}", 2),
+    Column(">busbw GB/s", lambda row: f"{row[0].cost(row[1]).busbw_Bps / 1e9:.2f}"),
+    Column("algorithm", lambda row: row[0].cost(row[1]).algorithm, 1),
+    Column("limited by", lambda row: row[0].cost(row[1]).limiting_link, 3),
+]
+_PLACES = ("collective", "library", "transport", "system", ">GPUs")  # columns that the title of one plan has
+_BY_SIZE = "the first and the last sizes"
 
 
 # ---- the model's truth ----------------------------------------------------------------------------------------------
@@ -352,7 +341,7 @@ def validation(rows: "Sequence[CollectiveRow]", summaries: "Sequence[CollectiveS
         ]
         for summary in summaries
     ]
-    columns = ["verdict", ">rows", ">unseen", ">mean", ">stated", ">worst", ">within", "~group"]
+    columns = ["verdict", ">rows", ">unseen", ">mean", ">stated", ">worst", ">inside", "~group"]
     note = (
         "Without the rows that are explained. unseen: figures that were not known while the model was written. "
         "stated: the mean error that such plans are given. within: how many are within what is stated for 90 %. "

@@ -1,6 +1,7 @@
 """`bench`: times collectives and pair copies, or imports what nccl-tests measured."""
 
 from argparse import Namespace
+from functools import partial
 from pathlib import Path
 
 from resnetx.api.bench import benches_of, execute, export_bench
@@ -13,6 +14,7 @@ from resnetx.errors import ConfigError
 from resnetx.measure.launch.executor import follow, follows
 from resnetx.record import BenchRecord, RunFolder
 from resnetx.record.bench import WRONG_ELEMENTS
+from resnetx.reporting.benches import bench_answer
 from resnetx.study import Point
 
 
@@ -45,11 +47,14 @@ def bench_(options: Namespace, paths: list[Path], asked: Point) -> int:
 
 def _shown(options: Namespace, kept: Kept[BenchRecord]) -> bool:
     """Shows a bench; whether it went well."""
-    if options.json:
-        show.json_lines([kept.record])
-    else:
-        show_bench.bench(kept.record, kept.folder)
     record = kept.record
+    show.conclude(
+        options,
+        bench_answer(record),
+        lambda: [record],
+        partial(show_bench.bench, record, kept.folder),
+        record.outcome != "ok",
+    )
     wrong = [*(point.wrong for point in record.points), *(cell.wrong for cell in record.cells)]
     said = any(warning.code == WRONG_ELEMENTS for warning in record.warnings)
     return record.outcome == "ok" and not any(wrong) and not said

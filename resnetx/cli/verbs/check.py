@@ -3,8 +3,10 @@
 from argparse import Namespace
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
+from resnetx.api.answers import check_answer
 from resnetx.api.runs import machine_name
 from resnetx.cli import show
 from resnetx.cli.tables.show_run import Planned, left_to_others
@@ -26,10 +28,8 @@ def check_(options: Namespace, _: list[Path], asked: Point) -> int:
     if left_to_others(options, "check", asked, launch, made.results, planned):
         return 0
     kept = execute(made)
-    if options.json:
-        show.json_lines([kept.record])
-    else:
-        check(kept.record, kept.folder)
+    screen = partial(check, kept.record, kept.folder)
+    show.conclude(options, check_answer(kept.record), lambda: [kept.record], screen)
     return 0 if kept.record.healthy else 1
 
 
@@ -45,16 +45,13 @@ def _planned(made: AskedCheck) -> list[Planned]:
 # The screen of a check: how many nodes stand out, which and why, then what was tried and how it is judged.
 
 MOST_SHOWN = 20  # runs of one measure; --all shows all
-PLURALS = {"pair": "pairs", "switch": "switches"}
 
 
 def check(made: Check, folder: CheckFolder) -> None:
-    """The verdict, outliers with causes, what was measured, what was left out."""
-    _verdict(made)
+    """Outliers with causes, what was measured, what was left out."""
     if made.outliers:
-        show.say()
         _outliers(made.outliers)
-    show.say()
+        show.say()
     _measured(made)
     _rule(made)
     for remark in made.remarks:
@@ -62,16 +59,6 @@ def check(made: Check, folder: CheckFolder) -> None:
     for each in made.left_out:
         show.say(f"Left out: {each}.")
     show.line(f"record: {folder.check}")
-
-
-def _verdict(made: Check) -> None:
-    nodes, named = f"{len(made.nodes)} node{'s' * (len(made.nodes) != 1)}", len(made.outlying_nodes)
-    if made.healthy:
-        show.say(f"No outlier among {nodes}.", style="bold")
-        return
-    others = Counter(each.what for each in made.outliers if each.what != "node")
-    more = "".join(f", {PLURALS[what]} that stand out: {count}" for what, count in others.items())
-    show.say(f"{named} of {nodes} {'is an outlier' if named == 1 else 'are outliers'}{more}.", style="bold")
 
 
 def _outliers(found: Sequence[Outlier]) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from resnetx.api.describe import describe
+from resnetx.api.describe import describe, workload_columns
 from resnetx.cli import show
 from resnetx.record import Workload
 from resnetx.study import Point
@@ -18,13 +18,15 @@ if TYPE_CHECKING:
 def describe_(options: Namespace, _: list[Path], asked: Point) -> int:
     """Counts workloads."""
     found = describe(**asked)
-    if options.json:
-        show.json_lines(found)
-    elif len(found) == 1:
-        layers(found.layers(), found[0])
-        messages(found.requests[0].strategy.kind, found[0].messages_bytes)
-    else:
-        family(list(found), found.gpus)
+
+    def screen() -> None:
+        if len(found) == 1:
+            layers(found.layers(), found[0])
+            messages(found.requests[0].strategy.kind, found[0].messages_bytes)
+        else:
+            family(list(found), found.gpus)
+
+    show.conclude(options, found.answer().sentences, lambda: found, screen)
     return 0
 
 
@@ -32,30 +34,27 @@ def describe_(options: Namespace, _: list[Path], asked: Point) -> int:
 
 
 def layers(table: "Sequence[Layer]", workload: Workload) -> None:
-    """One workload: its sums, then layer by layer."""
+    """One workload, layer by layer."""
     from resnetx.workloads.counts import DATA, activations_by_layer, folded
 
     convention = workload.convention
     activations = activations_by_layer(table, workload.image_size, convention)
     columns = ["layer", "kind", "output", ">activations", ">parameters", ">MFLOP", ">gradients"]
-    image = f"3x{workload.image_size}x{workload.image_size}"
-    data = [[DATA, "image, label", image, f"{activations[DATA]:,}", "", "", ""]] if DATA in activations else []
+    shape = f"{workload.tokens}" if workload.tokens else f"3x{workload.image_size}x{workload.image_size}"
+    data = (
+        [[DATA, "tokens, labels" if workload.tokens else "image, label", shape, f"{activations[DATA]:,}", "", "", ""]]
+        if DATA in activations
+        else []
+    )
     rows = [_row(alike, activations, convention) for alike in folded(table)]
     sums = [
         "all", "", "", f"{workload.activations_per_image:,}", f"{workload.parameters:,}",
         f"{workload.flops_per_image / 1e6:,.1f}", si(workload.gradient_bytes, "B"),
     ]  # fmt: skip
-    per_gpu = ", ".join(f"{value:,.1f} on {gpus}" for gpus, value in workload.intensity_per_gpu.items())
-    show.say(
-        f"{workload.workload}, batch {workload.batch_size}: {si(workload.activations_per_batch)} activations, "
-        f"{workload.intensity:,.1f} per parameter; on each GPU of a split batch: {per_gpu}. "
-        f"All-reduce payload {si(workload.payload_bytes, 'B')}."
-    )
     for note in workload.notes:
         show.say(note)
-    show.say()
     title = (
-        f"One image of {workload.image_size}x{workload.image_size}, forward pass, layer by layer: activations and "
+        f"One {workload.sample}, forward pass, layer by layer: activations and "
         f"parameters by the `{convention}` convention"
     )
     show.table(title, columns, [*data, *rows, sums], least=["gradients", "kind", "output", "MFLOP"])
@@ -80,59 +79,18 @@ def _row(layers: "Sequence[Layer]", activations: Mapping[str, int], convention: 
 def messages(strategy: str, sizes_bytes: Sequence[int]) -> None:
     """What each rank sends in a step."""
     listed = ", ".join(si(size, "B") for size in sizes_bytes[:8]) + ", ..." * (len(sizes_bytes) > 8)
-    one = "gradient to the server" if strategy == "server" else "all-reduce"
+    one = {"server": "gradient to the server", "fsdp": "reduce-scatter"}.get(strategy, "all-reduce")
     several = one.replace("gradient", "gradients") if strategy == "server" else f"{one}s"
     what = f"{len(sizes_bytes)} {one if len(sizes_bytes) == 1 else several}"
-    show.say(f"strategy={strategy} sends {what} in a step{': ' * bool(listed)}{listed}.")
-
-
-_STATED = {"activations_per_image": ">paper: act./image", "parameters": ">paper: parameters",
-           "intensity": ">paper: act./param."}  # fmt: skip
+    more = {
+        "fsdp": " Parameters are gathered block by block.",
+        "zero1": " Updated parameters come back from each rank.",
+    }
+    show.say(f"strategy={strategy} sends {what} in a step{': ' * bool(listed)}{listed}.{more.get(strategy, '')}")
 
 
 def family(workloads: Sequence[Workload], gpus: Sequence[int]) -> None:
     """Several workloads as one table: the paper's Fig. 4 to 7."""
-    several = [n for n in gpus if n > 1]
-    columns = [
-        "workload", ">image", ">batch", ">act./image", ">parameters", ">act./batch", ">act./param.",
-        *(f">on {n}" for n in several), ">payload", ">gradients", *_STATED.values(),
-    ]  # fmt: skip
-    rows = [
-        [
-            workload.workload,
-            f"{workload.image_size}",
-            f"{workload.batch_size}",
-            f"{workload.activations_per_image:,}",
-            f"{workload.parameters:,}",
-            si(workload.activations_per_batch),
-            f"{workload.intensity:,.1f}",
-            *(f"{workload.intensity_per_gpu[str(n)]:,.1f}" for n in several),
-            si(workload.payload_bytes, "B"),
-            si(workload.gradient_bytes, "B"),
-            *(_stated(workload, name) for name in _STATED),
-        ]
-        for workload in workloads
-    ]
-    show.say(_range(workloads))
-    show.say()
     title = f"Workloads: activations and parameters by the `{workloads[0].convention}` convention"
-    notes = dict.fromkeys(note for each in workloads for note in each.notes)
-    explained = "act./param.: activations of the global batch per parameter, then of each GPU's share of it on n GPUs."
-    least = ["gradients", "image", *(heading.lstrip(">") for heading in _STATED.values()), "act./batch", "payload"]
-    show.table(title, columns, rows, [explained, *notes], least)
-
-
-def _range(workloads: Sequence[Workload]) -> str:
-    """Which intensities a family covers, and by which of its members."""
-    ends: dict[str, list[float]] = {}
-    for workload in workloads:
-        family_name = workload.workload.partition("/")[0] + "/x" * ("/" in workload.workload)
-        ends.setdefault(family_name, []).extend(workload.intensity_per_gpu.values())
-    every = [value for values in ends.values() for value in values]
-    each = ", ".join(f"{name} {min(values):,.1f} to {max(values):,.1f}" for name, values in ends.items())
-    return f"From {min(every):,.1f} to {max(every):,.1f} activations per parameter on each GPU: {each}."
-
-
-def _stated(workload: Workload, name: str) -> str:
-    value = workload.stated.get(name)
-    return "" if value is None else si(value) if value >= 10_000 else f"{value:g}"
+    notes = " ".join(dict.fromkeys(note for each in workloads for note in each.notes))
+    show.listing(workload_columns(gpus), workloads, title, notes, every=True)

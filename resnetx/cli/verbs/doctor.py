@@ -2,6 +2,7 @@
 
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,10 +21,7 @@ def doctor_(options: Namespace, _: list[Path], asked: Point) -> int:
     if asked.get("clock") is not None:
         return _clock(options, asked)
     examined = findings(asked)
-    if options.json:
-        show.json_lines(examined)
-    else:
-        _show_findings(examined)
+    show.conclude(options, [_works(examined)], lambda: examined, partial(_show_findings, examined))
     return 1 if any(finding.state == "missing" and finding.needed for finding in examined) else 0
 
 
@@ -39,15 +37,16 @@ def _clock(options: Namespace, asked: Point) -> int:
     return 0 if search.answer.clock_MHz else 1
 
 
-def _show_findings(findings: "Sequence[Finding]") -> None:
-    """What works here, then every finding, then the commands that improve them."""
+def _works(findings: "Sequence[Finding]") -> str:
+    """What works here."""
     lacking = [finding.topic for finding in findings if finding.state == "missing" and finding.needed]
-    show.say(
-        f"Predicting, comparing and reporting work here. Measuring needs what is missing: {', '.join(lacking)}."
-        if lacking
-        else "Runs work here: nothing that every run needs is missing."
-    )
-    show.say()
+    if lacking:
+        return f"Predicting, comparing and reporting work here. Measuring needs what is missing: {', '.join(lacking)}."
+    return "Runs work here: nothing that every run needs is missing."
+
+
+def _show_findings(findings: "Sequence[Finding]") -> None:
+    """Every finding, then the commands that improve them."""
     show.table(
         "", ["state", "topic", "~finding"], [[finding.state, finding.topic, finding.what] for finding in findings]
     )

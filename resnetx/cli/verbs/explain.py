@@ -2,41 +2,57 @@
 
 from argparse import Namespace
 from collections.abc import Sequence
+from functools import partial
+from math import log
 from pathlib import Path
 
 from resnetx.api.load import explain
 from resnetx.cli import show
 from resnetx.errors import ConfigError
-from resnetx.reporting.explain import Explained, ExplainedPart
+from resnetx.reporting.explain import (
+    Explained,
+    ExplainedPart,
+    explained_answer,
+    explained_case,
+    ms_text,
+    signed_ms,
+    useful_share,
+    weight,
+)
+from resnetx.reporting.explain_benches import ExplainedFigure, figures_answer, told_figures
 from resnetx.study import Point
-from resnetx.units import percents, to_interval
+from resnetx.units import percents, size_text
 
 
 def explain_(options: Namespace, paths: list[Path], _: Point) -> int:
     """Shows the parts; status 1 where B lies outside of what A says."""
     if not 1 <= len(paths) <= 2:
-        raise ConfigError(f"explain: expected one result or two (folders of studies or predictions), got {len(paths)}")
+        raise ConfigError(
+            f"explain: expected one result or two (folders of runs, studies, predictions or benches), got {len(paths)}"
+        )
     found = explain(*paths)
-    if options.json:
-        show.json_lines(found)
+    if figures := [each for each in found if isinstance(each, ExplainedFigure)]:
+        answer, screen = figures_answer(figures), partial(show_figures, figures)
     else:
-        explanations(found)
+        cases = [each for each in found if isinstance(each, Explained)]
+        answer, screen = explained_answer(cases), partial(explanations, cases)
+    show.conclude(options, answer, lambda: found, screen)
     return 1 if any(each.outside for each in found) else 0
 
 
 # The screen of `explain`: the largest difference first, part by part, and what else differs.
 
 CASES = 3  # of which each has its table; of more, the one that differs most, and a row for each
-LEAST_s = 5e-5  # that a difference is printed of
-NAMED = 0.1  # of the whole difference: parts with as much are named in the sentence
 
 
 def explanations(found: Sequence[Explained]) -> None:
     """Each case, or of many a row for each and the one that differs most, or loses most."""
-    ranked = sorted(found, key=_weight, reverse=True)
+    ranked = sorted(found, key=weight, reverse=True)
     shown = ranked if len(found) <= CASES or show.everything() else ranked[:1]
     for place, each in enumerate(shown):
         if place:
+            show.say()
+            show.say(explained_case(each))
             show.say()
         _one(each)
     if len(shown) < len(found):
@@ -44,68 +60,31 @@ def explanations(found: Sequence[Explained]) -> None:
         _cases(ranked)
 
 
-def _weight(each: Explained) -> float:
-    """How much of the step differs; of one side alone, how much of it is lost."""
-    if each.b_step_s is not None:
-        return abs(each.b_step_s - each.a_step_s) / each.a_step_s
-    return sum(part.a_s or 0.0 for part in each.parts if part.name != "useful") / each.a_step_s
-
-
 def _one(each: Explained) -> None:
-    show.say(_alone(each) if each.b_step_s is None else _beside(each, each.b_step_s))
     if each.parts:
-        show.say()
         two = each.b_step_s is not None
         columns = ["part", f">{each.a if two else 'ms'}{' A, ms' * two}"]
         columns += [f">{each.b} B, ms", ">difference"] if two else [">% of the step"]
+        columns += ["evidence"]
         whole = percents({part.name: (part.a_s or 0.0) / each.a_step_s for part in each.parts})
         rows = [_row(part, each, whole[part.name]) for part in each.parts]
-        rows.append(["", _ms(each.a_step_s), *([_ms(each.b_step_s), _signed(each.b_step_s - each.a_step_s)]
-                     if each.b_step_s is not None else ["100"])])  # fmt: skip
+        rows.append(["", ms_text(each.a_step_s), *([ms_text(each.b_step_s), signed_ms(each.b_step_s - each.a_step_s)]
+                     if each.b_step_s is not None else ["100"]), ""])  # fmt: skip
         show.table("", columns, rows)
     elif each.why:
         show.say(f"where the time goes: {each.why}")
     if each.differs:
         show.say(f"differs: {'; '.join(each.differs)}")
+    _evidence(each.evidence)
     if each.late:
         show.say(f"look: {each.late}")
 
 
 def _row(part: ExplainedPart, each: Explained, percent: int) -> list[str]:
     if each.b_step_s is None:
-        return [part.name, _ms(part.a_s), f"{percent}"]
-    return [part.name, _ms(part.a_s), _ms(part.b_s), "" if part.more_s is None else _signed(part.more_s)]
-
-
-def _alone(each: Explained) -> str:
-    kind = each.a.capitalize()
-    useful = _useful(each)
-    lost = "" if not useful else f", {useful:.0%} of it useful"
-    return f"{kind}: a step of {each.case} takes {_step(each.a_step_s, each.a_interval_s)}{lost}."
-
-
-def _useful(each: Explained) -> float | None:
-    """Which share of the step of A is useful, where that is known."""
-    time_s = next((part.a_s for part in each.parts if part.name == "useful"), None)
-    return None if time_s is None else time_s / each.a_step_s
-
-
-def _beside(each: Explained, b_step_s: float) -> str:
-    """ "A step of ...: 165 ms (151 to 180) predicted in A, 204 ms (194 to 234) measured in B: ..."."""
-    a, b = (_step(*side) for side in ((each.a_step_s, each.a_interval_s), (b_step_s, each.b_interval_s)))
-    within = "outside of that" if each.outside else "they agree"
-    more_s = b_step_s - each.a_step_s
-    sentence = f"A step of {each.case}: {a} {each.a} in A, {b} {each.b} in B: {within}."
-    parts = [part for part in each.parts if part.more_s is not None and part.more_s * more_s > NAMED * more_s**2]
-    if each.outside and parts:
-        named = ", ".join(
-            f"{_ms(abs(part.more_s or 0.0))} {part.name}"
-            for part in sorted(parts, key=lambda part: -abs(part.more_s or 0.0))
-        )
-        rest_s = abs(more_s - sum(part.more_s or 0.0 for part in parts))
-        named += f", {_ms(rest_s)} in other parts" * (rest_s >= LEAST_s)
-        sentence += f" Of the {_ms(abs(more_s))} ms that it is {'longer' if more_s > 0 else 'shorter'}: {named}."
-    return sentence
+        return [part.name, ms_text(part.a_s), f"{percent}", part.evidence]
+    more = "" if part.more_s is None else signed_ms(part.more_s)
+    return [part.name, ms_text(part.a_s), ms_text(part.b_s), more, part.evidence]
 
 
 def _cases(found: Sequence[Explained]) -> None:
@@ -113,27 +92,56 @@ def _cases(found: Sequence[Explained]) -> None:
     columns = ["case", ">A, ms", *([">B, ms", ">B / A", "outside"] if two else [">useful %"])]
     rows = []
     for each in found:
-        row = [each.case, _ms(each.a_step_s)]
+        row = [each.case, ms_text(each.a_step_s)]
         if each.b_step_s is not None:
-            row += [_ms(each.b_step_s), f"{each.b_step_s / each.a_step_s:.2f}", "yes" if each.outside else "no"]
+            row += [
+                ms_text(each.b_step_s),
+                f"{each.b_step_s / each.a_step_s:.2f}",
+                "yes" if each.outside else "no",
+            ]
         else:
-            useful = _useful(each)
+            useful = useful_share(each)
             row.append("?" if useful is None else f"{100 * useful:.0f}")
         rows.append(row)
     shown = show.first(rows, 12)
     show.table("", columns, shown, f"And {len(rows) - len(shown)} more: --all" if len(shown) < len(rows) else "")
 
 
-def _step(step_s: float, interval_s: Sequence[float] | None) -> str:
-    if interval_s is None:
-        return f"{_ms(step_s)} ms"
-    value, low, high = to_interval(step_s * 1e3, *(end * 1e3 for end in interval_s))
-    return f"{value} ms ({low} to {high})"
+MOST_EVIDENCE = 6  # lines; of more, a count
 
 
-def _ms(time_s: float | None) -> str:
-    return "?" if time_s is None else f"{time_s * 1e3:,.1f}"
+def _evidence(lines: Sequence[str]) -> None:
+    shown = show.first(lines, MOST_EVIDENCE)
+    for place, line in enumerate(shown):
+        show.say(f"{'also' if place else 'evidence'}: {line}")
+    if len(shown) < len(lines):
+        show.say(f"and {len(lines) - len(shown)} more that differ: --all")
 
 
-def _signed(time_s: float) -> str:
-    return f"{time_s * 1e3:+,.1f}"
+# ---- benches --------------------------------------------------------------------------------------------------------
+
+
+def show_figures(found: Sequence[ExplainedFigure]) -> None:
+    """Which figures changed, by collective and by pair, and in what else the two differ; of one, what is slow."""
+    two = found[0].b_s is not None
+    told = told_figures(found)
+    ranked = sorted(told, key=lambda each: -abs(log(each.longer)))
+    if shown := show.first(ranked, 12):
+        columns = ["what", ">size", ">A, us", ">B, us" if two else ">described, us", ">times as long"]
+        rows = [
+            [_figure(each), size_text(each.size_bytes), _us(each.a_s), _us(each.b_s if two else each.expected_s),
+             f"{each.longer:.2f}"]
+            for each in shown
+        ]  # fmt: skip
+        show.table("", columns, rows, f"And {len(told) - len(shown)} more: --all" if len(shown) < len(told) else "")
+    _evidence(list(dict.fromkeys(line for each in told or found for line in each.evidence)))
+
+
+def _figure(each: ExplainedFigure) -> str:
+    if each.source is not None:
+        return f"{each.what}, {each.source} to {each.target}"
+    return each.what + (f", {each.gpus} GPUs" if each.gpus else "")
+
+
+def _us(time_s: float | None) -> str:
+    return "?" if time_s is None else f"{time_s * 1e6:,.1f}"

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from resnetx.api.images import images, wanted_images
 from resnetx.cli import show
+from resnetx.config import Images
 from resnetx.errors import ConfigError
 from resnetx.study import Point
 from resnetx.units import si
@@ -16,6 +17,8 @@ def images_(options: Namespace, paths: list[Path], asked: Point) -> int:
         other = paths[1] if len(paths) > 1 else f"input.root={asked['input.root']}"
         raise ConfigError(f"{other}: a second folder beside {paths[0]}; `resnetx images` takes one")
     root, wanted = wanted_images(paths[0] if paths else None, asked)
+    if wanted.tokens is not None:
+        return _tokens(root, wanted, options.verify)
     if options.verify:
         return _verified(root, images(root, verify=True, **asked))
     made = images(root, **asked)
@@ -23,6 +26,17 @@ def images_(options: Namespace, paths: list[Path], asked: Point) -> int:
         f"{root}: {made.images} images in {wanted.classes} classes, {made.images - made.kept} of them made now; mean "
         f"{made.width.mean:.0f}x{made.height.mean:.0f} pixels, {si(made.size_bytes.mean, 'B')}"
     )
+    return 0
+
+
+def _tokens(file: Path, wanted: Images, verify: bool) -> int:
+    from resnetx.inputs import tokens
+
+    if verify:
+        raise ConfigError("--verify with images.tokens: checks images; training checks a file of tokens")
+    assert wanted.tokens is not None, "asked for"
+    tokens.make(file, tokens=wanted.tokens, vocabulary=wanted.vocabulary, seed=wanted.seed)
+    show.say(f"{file}: {wanted.tokens:,} tokens below {wanted.vocabulary:,}, {si(2 * wanted.tokens, 'B')}")
     return 0
 
 

@@ -1,6 +1,8 @@
 """`lab`: shows the networks that it would build; with a verb behind `--`, runs that verb in them."""
 
 from argparse import Namespace
+from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 
 from resnetx.api.lab import networks
@@ -15,18 +17,17 @@ def lab_(options: Namespace, _: list[Path], asked: Point) -> int:
     """Shows networks; status 1 where this machine cannot build them."""
     made = networks(asked)
     obstacle = missing()
-    if options.json:
-        show.json_lines(made)
-    else:
-        for network in made:
-            _show(network)
-        show.say(
-            obstacle or "This machine can build them: resnetx lab systems=... scale=... -- bench collective=allreduce"
-        )
+    how = "This machine can build them: resnetx lab systems=... scale=... -- bench collective=allreduce"
+    show.conclude(options, [obstacle or how], lambda: made, partial(_show, made))
     return 1 if obstacle else 0
 
 
-def _show(network: LabNetwork) -> None:
+def _show(networks: Iterable[LabNetwork]) -> None:
+    for network in networks:
+        _show_links(network)
+
+
+def _show_links(network: LabNetwork) -> None:
     others = len(network.spaces) - len(network.ranks)
     uneven = any(link.back_Bps is not None for link in network.links)
     show.table(

@@ -1,12 +1,15 @@
 """`predict`: what a workload would do on systems that you do not have."""
 
 from argparse import Namespace
+from functools import partial
 from pathlib import Path
 
+from resnetx.api.grid import PredictedGrid
 from resnetx.api.predict import predict
 from resnetx.cli import show
 from resnetx.cli.tables import show_predict
 from resnetx.cli.tables.show_predict import validate_
+from resnetx.reporting.predicted_answer import prediction_answer
 from resnetx.study import Point
 
 
@@ -15,8 +18,10 @@ def predict_(options: Namespace, paths: list[Path], asked: Point) -> int:
     if options.validate:
         return validate_(options, paths, asked, "predict", show_predict.validation)
     made = predict(*paths, **asked)
-    if options.json:
-        show.json_lines(made.points)
+    if isinstance(made, PredictedGrid):
+        show.conclude(options, [made.conclusion], lambda: [made], partial(show_predict.grid, made))
         return 0
-    show_predict.prediction(made, stored=bool(asked.get("out")) or "results" in asked)
+    stored = bool(asked.get("out")) or "results" in asked
+    screen = partial(show_predict.prediction, made, stored)
+    show.conclude(options, prediction_answer(made), lambda: made.points, screen)
     return 0

@@ -2,7 +2,7 @@
 
 from argparse import Namespace
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
 from statistics import fmean
@@ -12,19 +12,23 @@ from resnetx.api.stored import MeasuredStudy
 from resnetx.api.sweep import AskedStudy, execute, study_of
 from resnetx.cli import show
 from resnetx.cli.tables.show_run import PHASES, ms, parts, show_commands, submitted
+from resnetx.record import Phases
 from resnetx.reporting.study.points import (
     WORDS,
     StudyPoint,
     gains,
     last_of_lines,
+    point_names,
+    scaling_columns,
     study_answer,
     unit_of_points,
     where_rows,
 )
-from resnetx.reporting.study.scaling import PARTS, Limits, StepPart
-from resnetx.statistics import Summary
+from resnetx.reporting.study.scaling import PARTS, Limits, MeasuredPartName, StepPart
+from resnetx.reporting.worth import worth
 from resnetx.study import Point
-from resnetx.units import duration, si
+from resnetx.table import ALWAYS, Column
+from resnetx.units import duration
 
 
 def sweep_(options: Namespace, _: list[Path], asked: Point) -> int:
@@ -41,12 +45,14 @@ def sweep_(options: Namespace, _: list[Path], asked: Point) -> int:
 
 def _conclude(options: Namespace, study: AskedStudy, measured: MeasuredStudy) -> int:
     """Shows what the study says now that its runs have ended; status 1 where a run went wrong."""
-    if options.json:
-        show.json_lines(point.result for point in measured.points)
-    else:
-        asked = study.record
-        show_study(asked.name, asked.about, asked.node, measured.points)
+    asked = study.record
+
+    def screen() -> None:
+        show_study(asked.name, asked.about, measured.points)
         show.line(f"figures and a page: resnetx report {measured.folder}")
+
+    answer = [study_answer(measured.points, asked.node)]
+    show.conclude(options, answer, lambda: [point.result for point in measured.points], screen)
     failed = measured.failed
     if failed:
         counts = ", ".join(f"{count} {outcome}" for outcome, count in Counter(run.outcome for run in failed).items())
@@ -60,36 +66,38 @@ def _conclude(options: Namespace, study: AskedStudy, measured: MeasuredStudy) ->
 def _show_plan(plan: Plan) -> None:
     """The commands of a sweep, the time that they may take, and what cannot run."""
     able = [run for run in plan.left if not run.obstacle]
-    twins = sum(run.twin is not None for run in able)
-    show.line(
-        f"# {plan.points} points, {len(able)} runs ({twins} of twins)"
-        + f", {plan.reused} more reused" * bool(plan.reused)
-    )
-    if able:
-        show.line(f"# about {duration(plan.duration_s)} ({plan.basis})")
+    cases = f"{plan.points} case{'s' * (plan.points != 1)}"
+    controls = sum(run.twin is not None for run in able)
+    if able or plan.reused:
+        reused = f", {plan.reused} more are there already" * bool(plan.reused)
+        takes = f", about {duration(plan.duration_s)} ({plan.basis})" * bool(able)
+        runs = f"{len(able)} run{'s' * (len(able) != 1)} of {cases}"
+        show.line(f"# {runs}, {controls} of them control runs{reused}{takes}")
     if plan.budget_s is not None:
         show.line(f"# budget={duration(plan.budget_s)}: runs are chosen as results arrive, until the budget is spent")
     for obstacle, count in plan.obstacles.items():
-        show.line(f"# {count} of {plan.points} points cannot run here: {obstacle}")
+        which = f"{count} of {cases}" if count < plan.points else f"None of {cases}"
+        show.line(f"# {which} {'cannot' if count < plan.points else 'can'} run here: {obstacle}")
+    if not able and not show.everything():
+        return
     if plan.left:
         show.line("# The commands of `resnetx sweep`, each after writing its run.json:")
-    for hidden, runs in groupby(plan.left, lambda run: bool(run.obstacle)):
-        show_commands([(run.task, run.folder) for run in runs], "# " * hidden)
+    for hidden, alike in groupby(plan.left, lambda run: bool(run.obstacle)):
+        show_commands([(run.task, run.folder) for run in alike], "# " * hidden)
 
 
 # The screen of a study: each point's rate, speed-up, efficiency and limit, and where the time goes.
 
-NAMES = ["workload", "batch", "variant"]
 NAMED = 3  # points of which the same is to be noted, by name; --all names all
-_ENDS = {"interval": "95 % interval", "range": "range"}
 
 
-def show_study(name: str, about: str, node: str, points: Sequence[StudyPoint]) -> None:
-    """The answer, each point's rate and speed-up, where the time goes; --all: what each control run shows, too."""
-    show.say(study_answer(points, node))
-    show.say()
-    scaling(points)
+def show_study(name: str, about: str, points: Sequence[StudyPoint]) -> None:
+    """Each point's rate and speed-up, where the time goes; --all: what each control run shows, too."""
+    by = "those of the lowest and of the highest speed-up"
+    note = "A rank runs on CPU cores." * (unit_of_points(points) == "rank")
+    show.listing(scaling_columns(points), points, note=note, rank=_gain, by=by)
     where(points)
+    _worth(points)
     _notes(points)
     if show.everything() and any(point.result.limits and point.result.limits.shares for point in points):
         show.say()
@@ -98,75 +106,47 @@ def show_study(name: str, about: str, node: str, points: Sequence[StudyPoint]) -
         show.say(f"study {name}: {about}")
 
 
-def scaling(points: Sequence[StudyPoint]) -> None:
-    """Rate, speed-up and efficiency of each point, with the settings that differ; --all: its limit and intensity."""
-    kinds = {point.result.images_per_s.kind for point in points if point.result.images_per_s}
-    unit = unit_of_points(points)
-    ends = " or ".join(name for kind, name in _ENDS.items() if kind in kinds) or "range"
-    baselines = ", ".join(dict.fromkeys(point.result.baseline for point in points))
-    columns = [f">{unit}s", ">images/s", f">{ends}", ">speed-up", f">its {ends}", ">efficiency", ">runs"]
-    note = f"Medians of the runs, and {ends}. speed-up: over {baselines}."
-    note += " A rank runs on CPU cores." * (unit == "rank")
-    more = []
-    if show.everything():
-        more = ["limited by", ">lead", ">act./param.", f">per {unit}"]
-        note += (
-            " efficiency: speed-up / ideal. limited by: the largest share of the step, and its lead over the next in "
-            "percentage points; with ?, the runs do not show that it is the largest. act./param.: activations per "
-            f"parameter of the batch, and per {unit}."
-        )
-    rows = [_scaling_row(point)[: len(NAMES) + len(columns) + len(more)] for point in points]
-    show.table("", [*NAMES, *columns, *more], rows, note, ["runs", "efficiency"])
+def _gain(point: StudyPoint) -> float:
+    return point.result.speedup.median if point.result.speedup else 0.0
 
 
 def where(points: Sequence[StudyPoint]) -> None:
     """Where the time of each line goes on its most GPUs, over what speed-ups are over."""
-    cells = where_rows(points)
-    parts = [name for name in WORDS if any(name in of_point for _, of_point in cells)]
-    rows = [[*_names(point), *(of_point.get(name, "") for name in parts)] for point, of_point in cells]
+    rows = where_rows(points)
+    parts = [name for name in WORDS if any(name in cells for _, cells in rows)]
+    columns: list[Column[tuple[StudyPoint, dict[MeasuredPartName, str]]]] = [
+        *(column.of(lambda row: row[0]) for column in point_names(points)),
+        *(_part_column(name).of(lambda row: row[1]) for name in parts),
+    ]
     if rows:
         note = "Percent of the step, over its baseline. below: the runs do not show that there is any."
-        columns = [*NAMES, f">{unit_of_points(points)}s", *(f">{name}" for name in parts)]
         show.say()
-        show.table("Where the time goes", columns, rows, note)
+        show.listing(columns, rows, "Where the time goes", note)
     found = [point.result.lost for point in last_of_lines(points) if point.result.lost and gains(point)]
     for why in dict.fromkeys(lost.why for lost in found if lost.why):
         show.say(f"Where the time goes: {why}.")
 
 
-def _names(point: StudyPoint) -> list[str]:
-    """The first cells of a point's row."""
-    return [point.workload, point.batch.removeprefix("batch "), point.variant, f"{point.gpus}"]
+def _part_column(name: MeasuredPartName) -> Column[dict[MeasuredPartName, str]]:
+    return Column(f">{WORDS[name]}", lambda cells: cells.get(name, ""))
 
 
-def _scaling_row(point: StudyPoint) -> list[str]:
-    result = point.result
-    rate, speedup, efficiency = result.images_per_s, result.speedup, result.efficiency
-    return [
-        *_names(point),
-        si(rate.median) if rate else result.outcome,
-        _range(rate, si),
-        f"{speedup.median:.2f}" if speedup else "",
-        _range(speedup, "{:.2f}".format),
-        f"{efficiency.median:.0%}" if efficiency else "",
-        f"{rate.n}" if rate else "0",
-        *(_limit(result.limits) if result.limits else ["", ""]),
-        f"{point.counts.intensity:,.1f}" if point.counts else "",
-        f"{point.counts.intensity / point.gpus:,.1f}" if point.counts else "",
-    ]
-
-
-def _range(summary: Summary | None, text: Callable[[float], str]) -> str:
-    return f"{text(summary.low)} to {text(summary.high)}" if summary and summary.n > 1 else ""
-
-
-def _limit(point_limits: Limits) -> list[str]:
-    """What limits a point, and by how many percentage points it leads."""
-    if point_limits.unknown:
-        return ["unknown", ""]
-    largest = max(point_limits.shares, key=lambda part: point_limits.shares[part].median)
-    lead = "" if point_limits.margin is None else f"{100 * point_limits.margin.median:.0f}"
-    return [largest + "?" * (point_limits.verdict is None), lead]
+def _worth(points: Sequence[StudyPoint]) -> None:
+    """How many GPUs of each line are worth it, and what would change that."""
+    lines: dict[tuple[str, str, str], list[StudyPoint]] = defaultdict(list)
+    for point in points:
+        if point.result.images_per_s:
+            lines[point.line].append(point)
+    for line in show.first(list(lines.values()), 1):
+        rates = {point.gpus: point.result.images_per_s.median for point in line if point.result.images_per_s}
+        lost = max(line, key=lambda point: point.gpus).result.lost
+        shown = (
+            {part.name: part.share.median for part in lost.parts if part.name != "useful" and part.shown}
+            if lost
+            else {}
+        )
+        if told := worth(rates, dict(shown), unit_of_points(line)):
+            show.say(f"worth{f', {line[0].line_words}' if len(lines) > 1 else ''}: {told}")
 
 
 def _notes(points: Sequence[StudyPoint]) -> None:
@@ -179,7 +159,7 @@ def _notes(points: Sequence[StudyPoint]) -> None:
     for note, names in noted.items():
         shown = show.first(names, NAMED)
         more = f" and {len(names) - len(shown)} more" * (len(names) > len(shown))
-        which = f"all {len(points)} points" if len(names) == len(points) > 1 else "; ".join(shown) + more
+        which = f"all {len(points)} cases" if len(names) == len(points) > 1 else "; ".join(shown) + more
         show.say(f"look: {note}: {which}", indent=2)
 
 
@@ -192,60 +172,50 @@ def _unknown(point_limits: Limits | None) -> list[str]:
     ]
 
 
-# ---- where the time goes --------------------------------------------------------------------------------------------
+# ---- what the control runs show -------------------------------------------------------------------------------------
 
 
 def limits(points: Sequence[StudyPoint]) -> None:
-    """Where the time of each point goes: the clean step's shares by its twins, and an instrumented step."""
-    _shares([(point, point.result.limits) for point in points if point.result.limits])
-    watched = [
-        [*_names(point), *(ms(fmean(part)) for part in parts(point.result.limits.phases))]
-        for point in points
-        if point.result.limits and point.result.limits.phases
-    ]
-    if watched:
-        columns = [
-            "workload",
-            "batch",
-            "variant",
-            f">{unit_of_points(points)}s",
-            ">step",
-            *(f">{phase}" for phase in PHASES),
-        ]
-        note = "Of the twin `phases`, over ranks and steps. exposed: communication not hidden by computation."
-        if any(point.result.limits and not point.result.limits.shares for point in points):
-            note += " Measured by itself: it holds where the parts above are not known."
-        show.say()
-        show.table("Inside an instrumented step: mean ms", columns, watched, note, ["copy", "wait", "update"])
-
-
-def _shares(known: Sequence[tuple[StudyPoint, Limits]]) -> None:
-    unit = unit_of_points(point for point, _ in known)
-    columns = [
-        "workload", "batch", "variant", f">{unit}s", ">step ms", *(f">{part}" for part in PARTS), ">loader images/s",
-    ]  # fmt: skip
+    """Where the time of each point goes: the step's shares by its control runs, and a profiled step."""
+    known = [(point, point.result.limits) for point in points if point.result.limits]
     present = [part for part in PARTS if any(part in found.shares or part in found.unknown for _, found in known)]
-    rows = [
-        [
-            *_names(point),
-            ms(found.step_s.median),
-            *(_share(found, part) if part in present else "" for part in PARTS),
-            si(found.loader_rate.median) if found.loader_rate else "",
-        ]
-        for point, found in known
+    names: list[Column[tuple[StudyPoint, Limits]]] = [column.of(lambda row: row[0]) for column in point_names(points)]
+    columns: list[Column[tuple[StudyPoint, Limits]]] = [
+        *names,
+        Column(">step ms", lambda row: ms(row[1].step_s.median)),
+        *(_share_column(part).of(lambda row: row[1]) for part in present),
+        Column(">loader images/s", lambda row: f"{row[1].loader_rate.median:,.0f}" if row[1].loader_rate else "", 1),
     ]
-    note = (
-        "Share of the clean step that is saved in the twin without that part. `-`: not present. `?`: not known from "
-        "these runs, as said above."
-    )
-    show.table("Time of a step by part", columns, rows, note, ["loader images/s"])
+    note = "Share of the step that is saved in the control run without that part. ?: not known from these runs."
+    show.listing(columns, known, "Time of a step by part", note)
+    profiled = [(point, found) for point, found in known if found.phases]
+    if profiled:
+        show.say()
+        phases = [_phase_column(place, name).of(_phases_of) for place, name in enumerate(["step", *PHASES])]
+        note = "Of the profiled control run, over ranks and steps. exposed: communication not hidden by computation."
+        if any(not found.shares for _, found in known):
+            note += " Measured by itself: it holds where the parts above are not known."
+        show.listing([*names, *phases], profiled, "Inside a profiled step: mean ms", note)
+
+
+_LESS = ("copy", "wait", "update")  # phases that a narrow screen leaves out
+
+
+def _phases_of(row: tuple[StudyPoint, Limits]) -> Phases:
+    phases = row[1].phases
+    assert phases, "only of points that have them"
+    return phases
+
+
+def _phase_column(place: int, name: str) -> Column[Phases]:
+    return Column(f">{name}", lambda phases: ms(fmean(parts(phases)[place])), 1 if name in _LESS else ALWAYS)
+
+
+def _share_column(part: StepPart) -> Column[Limits]:
+    return Column(f">{part}", lambda found: _share(found, part))
 
 
 def _share(point_limits: Limits, part: StepPart) -> str:
-    return (
-        f"{point_limits.shares[part].median:.1%}"
-        if part in point_limits.shares
-        else "?"
-        if part in point_limits.unknown
-        else "-"
-    )
+    if part in point_limits.shares:
+        return f"{point_limits.shares[part].median:.1%}"
+    return "?" if part in point_limits.unknown else ""

@@ -2,6 +2,7 @@
 
 from argparse import Namespace
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from resnetx.api.found_system import NEW, YAML, Found, from_files, new_system, this_system
@@ -24,11 +25,10 @@ def topology_(options: Namespace, files: list[Path], asked: Point) -> int:
     if options.validate:
         return validate_(options, files, asked, "topology", tables.validation)
     made = _made(options, files, asked)
-    for answer in answers(files, asked) if made is None else [made]:
-        if options.json:
-            show.json_lines(answer.records())
-        else:
-            _show(answer)
+    for place, answer in enumerate(answers(files, asked) if made is None else [made]):
+        if place and not options.json and not options.quiet:
+            show.say()
+        show.conclude(options, answer.answer(), answer.records, partial(_show, answer))
     return 0
 
 
@@ -53,26 +53,23 @@ def _show(answer: Answer | Found) -> None:
             show_found(answer)
         case Listed(about):
             tables.systems(about)
-        case Described(systems, transport):
-            for place, each in enumerate(systems):
-                if place:
-                    show.say()
-                show.say(tables.described(each, transport))
+        case Described(machine, transport):
+            tables.copies(machine, transport)
+            if show.everything():
                 show.say()
-                tables.parts(each)
-                tables.matrix(each)
-                tables.copies(each, transport)
+                tables.parts(machine)
+                tables.matrix(machine)
+            else:
+                show.say("more: who is linked to whom, parts and their sources: --all; which GPUs for a job: pick=4")
         case Paired(machine, transport, _):
             tables.pairs(machine.name, transport, list(answer.records()))
         case Routed(routes):
             for machine, found in routes:
                 tables.routes(machine, found)
-        case Costed([plan], _, sizes):
+        case Costed([plan], sizes):
             tables.costs(plan, sizes)
-        case Costed(plans, _, sizes):
+        case Costed(plans, sizes):
             tables.side_by_side(plans, sizes)
-            for plan in plans:
-                tables.explanation(plan, sizes[-1])
         case Ranked(machine, library, name, size_bytes, choices):
             tables.choices(machine, choices, f"{name} with library={library}", size_bytes)
 

@@ -2,9 +2,11 @@
 
 from argparse import Namespace
 from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from statistics import median
 
+from resnetx.api.answers import trace_answer
 from resnetx.api.imports import import_trace
 from resnetx.api.trace import execute, traces_of
 from resnetx.cli import show
@@ -38,11 +40,8 @@ def trace_(options: Namespace, paths: list[Path], asked: Point) -> int:
 
 
 def _show(options: Namespace, traces: Iterable[Trace]) -> None:
-    if options.json:
-        show.json_lines(traces)
-        return
     for trace in traces:
-        show_trace(trace)
+        show.conclude(options, trace_answer(trace), partial(list, [trace]), partial(show_trace, trace))
 
 
 # The screen of a trace: the slowest layers of each batch, what they add up to, and what ranks sent.
@@ -51,10 +50,8 @@ LAYERS = 10  # that are shown of each batch
 
 
 def show_trace(traced: Trace) -> None:
-    """The answer; then tables over the batches, of the messages, and of the layers of the largest (--all: each)."""
-    if traced.batches:
-        show.say(_answer(traced))
-        show.say()
+    """Tables over the batches, of the messages, and of the layers of the largest (--all: each)."""
+    show_run.warnings(traced.warnings)
     _batches(traced)
     if any(run.messages for run in traced.communication):
         show.say()
@@ -64,32 +61,6 @@ def show_trace(traced: Trace) -> None:
         show.say()
         _layers(traced, batch)
     show.line(f"trace: {traced.source}")
-    show_run.warnings(traced.warnings)
-
-
-def _answer(traced: Trace) -> str:
-    """How long a step takes, what smaller batches leave of linear scaling, and which layers take longest."""
-    largest, *smaller = sorted(traced.batches, key=lambda batch: -batch.batch_size)
-    how = "Measured" if traced.request else "Imported"
-    sentences = [f"{how}: a step of {traced.workload} takes {_ms(_step_s(largest))} ms at {largest.batch_size} images"]
-    for batch in smaller:
-        share, rest = divmod(largest.batch_size, batch.batch_size)
-        sentences[0] += f", {_ms(_step_s(batch))} at {batch.batch_size}"
-        if not rest and batch is smaller[-1]:
-            left = _step_s(largest) / share / _step_s(batch)
-            sentences.append(f"On {share} GPUs at most {left:.0%} efficiency is left, before any communication")
-    layers = largest.times.layers
-    if whole_s := sum(map(layer_s, layers)):
-        longest = (f"{layer.name} {layer_s(layer) / whole_s:.0%}" for layer in slowest(layers, 3))
-        sentences.append(f"Longest: {', '.join(longest)}")
-    return f"{'. '.join(sentences)}."
-
-
-def _step_s(batch: TracedBatch) -> float:
-    """Of the clean steps, where there are any; else of the instrumented ones, or of what is known of them."""
-    each = sums(batch.times)
-    parts = (each.forward_s, each.backward_s, each.update_s)
-    return each.clean_step_s or each.step_s or sum(part or 0.0 for part in parts)
 
 
 def _layers(traced: Trace, batch: TracedBatch) -> None:

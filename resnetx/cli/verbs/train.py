@@ -2,9 +2,11 @@
 
 import os
 from argparse import Namespace
+from functools import partial
 from pathlib import Path
 
-from resnetx.api.runs import machine_name
+from resnetx.api.answers import run_answer
+from resnetx.api.runs import fed, machine_name
 from resnetx.api.train import asked_run, execute
 from resnetx.cli import show
 from resnetx.cli.tables import show_run
@@ -23,14 +25,14 @@ def train_(options: Namespace, paths: list[Path], asked: Point) -> int:
         raise ConfigError(f"{paths[1]}: a second run file; `resnetx train` runs one")
     path = paths[0] if paths else None
     task, results = asked_run(path, asked)
+    asked = asked if path else fed(asked)
     planned = [(task, RunFolder(results / machine_name(task.launch) / "train" / task.request.slug))]
     if left_to_others(options, "train", asked, task.launch, results, planned):
         return 0
     if follows(task):
         return follow(task)
     kept = execute(path, asked)
-    if options.json:
-        show.json_lines([kept.record])
-    else:
-        show_run.run(kept.record, kept.folder)
-    return 0 if kept.record.outcome == "ok" else 1
+    record = kept.record
+    failed = record.outcome != "ok"
+    show.conclude(options, run_answer(record), lambda: [record], partial(show_run.run, record, kept.folder), failed)
+    return 1 if failed else 0

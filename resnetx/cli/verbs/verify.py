@@ -4,7 +4,8 @@ import os
 from argparse import Namespace
 from pathlib import Path
 
-from resnetx.api.train import execute_verification, what
+from resnetx.api.answers import verify_answer
+from resnetx.api.train import execute_verification
 from resnetx.cli import show
 from resnetx.cli.tables import show_run
 from resnetx.errors import ConfigError
@@ -21,30 +22,26 @@ def verify_(options: Namespace, _: list[Path], asked: Point) -> int:
         raise ConfigError("verify: this is a rank of torchrun; `resnetx verify` starts torchrun itself")
     kept = execute_verification(asked)
     record, folder = kept.record, kept.folder
-    if options.json:
-        show.json_lines([record])
-    elif record.equality is None:
-        show_run.run(record, folder)
-    else:
-        _show(record.request, record.equality)
-        show.line(f"record: {folder.record}")
+
+    def screen() -> None:
+        if record.equality is None:
+            show_run.run(record, folder)
+        else:
+            _show(record.request, record.equality)
+            show.line(f"record: {folder.record}")
+
+    show.conclude(options, verify_answer(record), lambda: [record], screen, record.outcome != "ok")
     return 0 if record.equality and record.equality.equal else 1
 
 
 def _show(request: Request, equality: Equality) -> None:
-    """The verdict, and the layers that deviate most."""
+    """The layers that deviate most."""
     order = sorted(equality.double.layers, key=lambda layer: -_size(equality.double.layers[layer]))
     columns = ["layer", ">double", f">{request.precision}", *([">per-rank statistics"] if equality.per_rank else [])]
     parts = [equality.double, equality.as_trained, *([equality.per_rank] if equality.per_rank else [])]
     rows = [["loss", *(_text(part.loss) for part in parts)]]
     shown = show.first(order, WORST)
     rows += [[layer, *(_text(part.layers[layer]) for part in parts)] for layer in shown]
-    verdict = "equal" if equality.equal else "NOT EQUAL"
-    title = (
-        f"{what(request)}: {verdict} to one process: loss and gradients of {equality.steps} steps deviate by "
-        f"{_text(max((equality.double.loss, *equality.double.layers.values()), key=_size))}, "
-        f"tolerance {equality.tolerance:g}"
-    )
     left_out = len(order) - len(shown)
     notes = [
         "Relative deviations, the largest of all ranks and steps; worst layers first"
@@ -56,7 +53,7 @@ def _show(request: Request, equality: Equality) -> None:
             f"Statistics of batch normalisation are {_STATISTICS[equality.statistics]}; per-rank statistics, as in "
             "training: one step in double precision, in which ranks are not one process."
         )
-    show.table(title, columns, rows, notes)
+    show.table("", columns, rows, notes)
 
 
 _STATISTICS = {"frozen": "those of the global batch, fixed", "synchronised": "computed over all ranks"}

@@ -6,6 +6,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from resnetx.interconnect.collectives import library
 from resnetx.interconnect.collectives.internode import Groups, NodeNetwork, Plateau, plateau
@@ -148,7 +149,9 @@ class NcclAlgorithms:
         tree = self.tree() if self.operation.name == "allreduce" else None
         in_switch = self.in_switch() if self.tries_switches else None
         launch_s = max(map(len, self.groups)) * self.fitted.launch_s
-        return tuple(replace(each, launch_s=launch_s) for each in (*self.rings(), tree, in_switch) if each)
+        made = [replace(each, launch_s=launch_s) for each in (*self.rings(), tree, in_switch) if each]
+        # AMD's RCCL chooses by tables of its own for each GPU: it is taken to choose what takes least.
+        return tuple(replace(each, expected=None) if self._rccl else each for each in made)
 
     @property
     def staged(self) -> bool:
@@ -210,6 +213,7 @@ class NcclAlgorithms:
         steps = ranks if kind == "chain" else self.operation.rounds * (ranks - 1)
         source, factor = protocol.expected, self.operation.bus_factor(ranks)
         simple = protocol.name == "Simple"
+        where: Literal["nvlink", "pcie", "rccl"] = "rccl" if self._rccl else "nvlink" if self._on_nvlink else "pcie"
         settles = simple and self._switched
         idle = 1 + self.fitted.last_step_share / steps if settles and kind != "chain" else 1.0
         expected_hop_s = source.nvlink_s if self._on_nvlink else source.pcie_s
@@ -217,7 +221,7 @@ class NcclAlgorithms:
         return Algorithm(
             "ring",
             self._start_s + source.base_s + protocol.handovers[kind] * steps * hop_s,
-            factor * idle / (self.ring_Bps * self.fitted.share(protocol.name, kind)),
+            factor * idle / (self.ring_Bps * self.fitted.share(protocol.name, kind, where)),
             self._ring_limit,
             settling=Settling(self.fitted.rings_lost_s, self.fitted.rings_over_s) if settles else None,
             protocol=protocol.name,
@@ -272,6 +276,10 @@ class NcclAlgorithms:
         fixed_s = self._start_s + switch_s + 2 * math.log2(self._nodes) * self._crossing_s(TREE)
         limit = self.between.limit if between_s > inside_s else _SWITCH_PORTS
         return Algorithm("nvls", fixed_s, max(inside_s, between_s), limit)
+
+    @property
+    def _rccl(self) -> bool:
+        return "AMD" in self._gpu.about
 
     @property
     def _nodes(self) -> int:

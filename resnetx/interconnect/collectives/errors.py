@@ -72,7 +72,7 @@ class MeasuredError:
             return f"Error not known: {self.source}."
         if not self.known:
             return f"Error not known: {self.source}; 90 % within {self.q90:.0%}."
-        of = "held out of" if self.held_out else "mean of"
+        of = "each left out of the fit, of" if self.held_out else "mean of"
         return f"Off by {self.mean:.1%} ({of} {self.points} {self.source}), 90 % within {self.q90:.1%}."
 
 

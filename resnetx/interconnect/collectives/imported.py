@@ -17,7 +17,7 @@ from resnetx.interconnect.collectives.measured import MAX_TABLE_BYTES, read_nccl
 from resnetx.loading import File, decode
 from resnetx.operations import OPERATIONS
 from resnetx.record import NOT_DESCRIBED, SCHEMA, BenchPoint, BenchRecord, Device, Unknown, Warning, known, seal
-from resnetx.record.bench import WRONG_ELEMENTS
+from resnetx.record.bench import TEST_FAILED, WRONG_ELEMENTS
 from resnetx.record.copies import CopyCell
 from resnetx.visible import visible
 
@@ -112,7 +112,7 @@ def _of_nccl_tests(file: File, collective: str | None, gpus: int | None) -> Benc
         cells=[],
         warnings=[
             *[_warning("imported", left_out + more)] * bool(measured.left_out),
-            *[_warning("imported", measured.note)] * bool(measured.note),
+            *[_warning(TEST_FAILED if measured.failed else "imported", measured.note)] * bool(measured.note),
             *[_warning(GROUPS, groups)] * (ranks.groups > 1),
             *[Warning(code=WRONG_ELEMENTS, message=measured.wrong, remedy="its times mean nothing")]
             * bool(measured.wrong),
@@ -212,8 +212,8 @@ def _point(collective: str, rows: Sequence[TimedSize]) -> BenchPoint:
 def _listed_gpu(gpu: ListedGpu) -> Device:
     return Device(
         rank=gpu.index,
-        node="not said",
-        index=gpu.index,
+        node=gpu.host or "not said",
+        index=gpu.index if gpu.device is None else gpu.device,
         name=gpu.name,
         uuid=known(_NOT_SAID),
         pci_bus_id=gpu.pci_bus_id,

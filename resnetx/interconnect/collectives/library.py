@@ -116,6 +116,8 @@ class Fitted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ll_twice: float = 1 / 4
     ll_once: float = 1 / 4
     ll_chain: float = 1 / 4
+    pcie_ll_twice: float = 1 / 4  # over PCI Express
+    rccl_ll_twice: float = 1 / 4  # by AMD's library
     ll128_twice: float = 0.92
     ll128_once: float = 0.92
     ll128_chain: float = 0.92
@@ -124,8 +126,10 @@ class Fitted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     launch_s: float = 4.5e-6  # of each GPU, where one process starts all of a node; NCCL 2.0 and later
     nccl1_adding_share: float = 1.0  # for what adds up on the way, with NCCL 1
 
-    def share(self, protocol: str, shape: Shape) -> float:
-        """Of the links' rate, by protocol and operation."""
+    def share(self, protocol: str, shape: Shape, where: Literal["nvlink", "pcie", "rccl"]) -> float:
+        """Of the links' rate, by protocol and operation; `where`: over which links, or by AMD's library."""
+        if where != "nvlink" and (protocol, shape) == ("LL", "twice"):
+            return self.pcie_ll_twice if where == "pcie" else self.rccl_ll_twice
         share: float = getattr(self, f"{protocol.lower()}_{shape}") if protocol != "Simple" else 1.0
         return share
 

@@ -46,6 +46,9 @@ class MeasuredCollective:
     crowding: float | None = None  # how many times as long computing takes while all CPU ranks compute
     nodes: frozenset[str] | None = None  # that a bench of resnetx ran on; None: imported
     registered: bool = False  # in memory that was registered with NCCL
+    gpu_names: tuple[str, ...] = ()  # as drivers name the GPUs, each once; (): not said
+    hosts: int | None = None  # that the ranks were on; None: not said
+    library: str | None = None  # that a bench of resnetx ran with, and its version; None: imported
 
     @property
     def cpu_share(self) -> float | None:
@@ -84,8 +87,15 @@ def read(path: str, collective: str | None = None) -> MeasuredCollective:
     if found.wrong or found.left_out:
         fault = f"{found.wrong}: its times mean nothing" if found.wrong else f"{found.left_out[0]}; take that line out"
         raise file.error(fault)
-    points = tuple(MeasuredSize(row.size_bytes, row.time_s, row.wrong) for row in found.rows)
-    return MeasuredCollective(f"{file.path.name} (nccl-tests)", points, found.collective, found.gpus)
+    listed = found.ranks.ranks
+    return MeasuredCollective(
+        source=f"{file.path.name} (nccl-tests)",
+        points=tuple(MeasuredSize(row.size_bytes, row.time_s, row.wrong) for row in found.rows),
+        collective=found.collective,
+        gpus=found.gpus,
+        gpu_names=tuple(dict.fromkeys(rank.name for rank in listed if rank.name)),
+        hosts=len({rank.host for rank in listed}) if found.ranks.complete and found.gpus == len(listed) else None,
+    )
 
 
 def by_gpus(path: str, collective: str) -> dict[int | None, MeasuredCollective]:
@@ -187,6 +197,22 @@ def measured(record: BenchRecord, collective: str | None, source: str, where: st
         crowding=record.crowding,
         nodes=frozenset(device.node for device in record.devices or []) if record.source == "measured" else None,
         registered=record.request is not None and record.request.registered,
+        gpu_names=tuple(dict.fromkeys(device.name for device in record.devices or [] if device.name)),
+        hosts=len({device.node for device in record.devices}) if record.devices else None,
+        library=record.library if record.source == "measured" else None,
+    )
+
+
+def refuse_other_library(measured: MeasuredCollective, library: str) -> None:
+    """Refuses a bench of gloo for NCCL's collectives, and the other way round: they take other ways.
+
+    `library`: a generation, as `library=` has it.
+    """
+    if measured.library is None or measured.library.startswith("gloo") == (library == "gloo"):
+        return
+    raise ConfigError(
+        f"calibration={measured.source}: measured with {measured.library}, and library={library} is predicted; give a "
+        "bench with the same library, or leave calibration= out"
     )
 
 

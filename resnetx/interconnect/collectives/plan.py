@@ -54,7 +54,7 @@ from resnetx.interconnect.collectives.algorithms import LAUNCH_SHARES, Algorithm
 from resnetx.interconnect.collectives.calibration import Calibration, ComparedTime, by_one_size, by_times
 from resnetx.interconnect.collectives.internode import Groups, by_node, join_nodes, unlike_nodes
 from resnetx.interconnect.collectives.library import fitted
-from resnetx.interconnect.collectives.measured import MeasuredCollective
+from resnetx.interconnect.collectives.measured import MeasuredCollective, refuse_other_library
 from resnetx.interconnect.collectives.node_rings import NodeRings, Ring, join
 from resnetx.interconnect.collectives.rings import GENERATIONS, SOCKET, Lanes, SOCKET_Bps, directions, fractional
 from resnetx.interconnect.collectives.sends import NcclSends, leaving
@@ -172,9 +172,8 @@ class CollectivePlan:
             return "Not calibrated: from the rates of links and the fixed times in the library's source."
         if not calibration.covers(size_bytes):
             return f"Not calibrated at this size, which is below those of {calibration.source}."
-        held_out = (
-            f"held-out error {calibration.held_out_error:.1%}" if calibration.judged else "too few to hold any out"
-        )
+        off = f"{calibration.held_out_error:.1%} off what the fit leaves out"
+        held_out = off if calibration.judged else "too few to leave any out"
         return f"Calibrated from {calibration.points} points of {calibration.source}; {held_out}."
 
     def _unused_fractions(self) -> list[str]:
@@ -240,6 +239,7 @@ def calibrate(uncalibrated: CollectivePlan, measured: MeasuredCollective) -> Col
             f"calibration={measured.source}: measured on {measured.gpus} GPUs; expected "
             f"{len(uncalibrated.devices)}, as many as devices={list(uncalibrated.devices)}"
         )
+    refuse_other_library(measured, uncalibrated.library)
     _refuse_faster_than_links(uncalibrated, measured)
     if len({point.size_bytes for point in measured.points}) == 1:
         return replace(uncalibrated, calibration=_by_one(uncalibrated, measured))

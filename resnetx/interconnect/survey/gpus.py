@@ -198,7 +198,7 @@ def _unnamed(device: str, arch: str) -> str:
 def _not_described(survey: Survey, name: str, arch: str, chosen: Chosen) -> str:
     """A part without the figures that no source states."""
     shown = f"{name} ({arch})" if arch else name
-    known = pci_table().architectures.get(arch)
+    known = pci_table().architectures.get(arch.partition(" or ")[0])  # which have one kind of link in common
     links = max((links_of(survey, gpu) for gpu in range(len(survey.gpus))), default=0)
     amd = arch.startswith("gfx") or survey.link == "xgmi" or name.startswith("AMD ")
     base = entries("gpus")[_gpu_alike(survey)[0]]
@@ -280,6 +280,7 @@ def link_findings(survey: Survey, parts: Sequence[str], chosen: Chosen) -> Itera
                 down += ", unless these are V100 of a POWER9 host" * (assumed_part and lanes == 3)
                 yield f"GPU{a} to GPU{b}: {lanes} of the {full} links of their NVLink bridge are up, {down}"
     yield from _below_full(survey, parts, chosen)
+    yield from _unlinked(survey, parts)
     for gpu, ports in survey.ports.items():
         links = links_of(survey, gpu)
         if ports.up and not links and survey.worth >= DISTANCES:
@@ -299,6 +300,17 @@ def _below_full(survey: Survey, parts: Sequence[str], chosen: Chosen) -> Iterato
         full = max(named, *survey.switched.values())
         if links < full and gpu not in survey.ports:  # which say it themselves
             yield f"GPU{gpu}: {links} of {full} NVLinks into the switches are up"
+
+
+def _unlinked(survey: Survey, parts: Sequence[str]) -> Iterator[str]:
+    """GPUs without any NVLink, where most GPUs, and some like them, have some; of cards in pairs one may be left."""
+    links = {gpu: links_of(survey, gpu) for gpu in range(len(survey.gpus))}
+    alike = {parts[gpu] for gpu in links if links[gpu]}
+    without = [gpu for gpu in links if not links[gpu] and parts[gpu] in alike and gpu not in survey.ports]
+    if 2 * len(without) < len(links) and not (len(without) == 1 and bridge_lanes(survey)):
+        for gpu in without:
+            other = ", unless it is of another kind" if parts[gpu] == NOT_NAMED else ""
+            yield f"GPU{gpu}: no NVLink is up, and others have {max(links.values())}{other}"
 
 
 def rate_source(survey: Survey, gpu: int) -> str | None:

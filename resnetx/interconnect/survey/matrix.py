@@ -26,8 +26,10 @@ def of_nvidia_smi(said: NvidiaSmi, most_links: int = 0) -> Survey:
     """`most_links`: how many NVLinks each GPU has, where its kind is known."""
     findings = tuple(_inactive(said))
     if said.topo is None:
-        alone = _peers_only(said) if said.peers else _names_only(said)
-        return replace(alone, ports=said.ports, findings=findings)
+        if not said.peers:
+            return replace(_names_only(said), ports=said.ports, findings=findings)
+        places = {gpu: place for place, gpu in enumerate(said.peers[0].gpus)}
+        return replace(_peers_only(said), ports=_ports(said, places), findings=findings)
     topo = said.topo
     survey = _Tree(topo.gpus, topo.cards, _ranks(topo), topo.affinity).survey("nvidia-smi topo -m")
     number = {gpu: place for place, gpu in enumerate(topo.gpus)}
@@ -71,13 +73,13 @@ def _inactive(said: NvidiaSmi) -> Iterator[str]:
 
 def of_rocm_smi(said: RocmTopo) -> Survey:
     """Who is joined by XGMI; PCIe beyond the NUMA nodes is not said."""
-    tree = _Tree(said.gpus, (), {}, said.affinity).survey("rocm-smi --showtopo")
+    tree = _Tree(said.gpus, (), {}, said.affinity).survey(said.program)
     number = {gpu: place for place, gpu in enumerate(said.gpus)}
     direct = {(number[a], number[b]): 1 for a, b in said.direct}
     nodes = tuple(
         replace(node, label=f"GPU{place}", product=said.names.get(place, "")) for place, node in enumerate(tree.nodes)
     )
-    unknown = (*tree.unknown, *said.notes, "PCIe: rocm-smi --showtopo does not describe its switches")
+    unknown = (*tree.unknown, *said.notes, f"PCIe: {said.program} does not describe its switches")
     return replace(tree, nodes=nodes, direct=direct, link="xgmi", unknown=unknown)
 
 

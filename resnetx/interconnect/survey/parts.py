@@ -36,6 +36,7 @@ SOCKETS = {  # the links between two CPUs of a kind, as the systems that come wi
     "epyc": ("xgmi-rome", 4),
     "power8": ("xbus-power8", 1),
     "power9": ("xbus-power9", 1),
+    "grace": ("c2c-grace", 1),
 }
 _MAKERS = ("Intel", "AMD", "NVIDIA")
 _CPU_BY_WORD = (

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from resnetx.errors import ConfigError, FileError, shortened
-from resnetx.formats import device_matrix, logs, nccl_system, nvidia_smi_topo, topology_xml
+from resnetx.formats import device_matrix, nccl_system, nccl_tests, nvidia_smi_topo, topology_xml
 from resnetx.formats.pci_tree import PciNode, PciTree
 from resnetx.interconnect.survey.gpus import pci_table
 from resnetx.interconnect.survey.matrix import of_nvidia_smi, of_rocm_smi
@@ -66,9 +66,8 @@ def _recognised(file: File, text: str, gpus: int | None, nvlinks: int) -> Survey
         raise nccl_system.no_tree(file, text)
     if nvidia_smi_topo.recognised(text):
         return of_nvidia_smi(nvidia_smi_topo.parse(file, text), nvlinks)
-    if said := logs.says(text):
-        raise file.error(f"{said}; expected {WHAT}")
-    raise file.error(f"expected {WHAT}")
+    other = nccl_tests.refused(text)
+    raise file.error(f"{other}; expected {WHAT}" if other else f"expected {WHAT}")
 
 
 def _of_other_hosts(log: nccl_system.NcclLog) -> Iterator[str]:

@@ -328,6 +328,7 @@ class _AllNeighbours(Mapping[str, Neighbours]):
 
 Library = Literal["nccl1", "nccl2", "nccl2.4", "nvls", "gloo"]
 LaunchMode = Literal["process-per-gpu", "one-process"]  # who starts the GPUs of a node: each its process, or one all
+MOST_OF_A_HOST = 16  # GPUs (DGX-2): a system of more in one node is a rack, whose hosts share one NVLink domain
 Rails = Literal["nearest", "all", "one"]  # the network cards of a node that a library drives; nearest: to each GPU
 
 

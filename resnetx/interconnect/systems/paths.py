@@ -76,7 +76,13 @@ class PairMatrix:
 def copy_path(system: System, source: int, target: int, transport: Transport = "auto") -> Path:
     """The path of a single copy: as peers where they can be, else staged through the host."""
     if source != target:
-        return _path(system, source, target, transport)
+        if system.equal:  # of several nodes there are too many to be kept
+            return _path(system, source, target, transport)
+        key = ("copy", source, target, transport)
+        if key not in system.found_paths:
+            system.found_paths[key] = _path(system, source, target, transport)
+        found: Path = system.found_paths[key]
+        return found
     return _local(system, source, system.gpu_part(source).memory_Bps.value)
 
 

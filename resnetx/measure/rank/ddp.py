@@ -8,6 +8,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch._C._distributed_c10d import GradBucket
+from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 
 from resnetx.choices import Bucket, Sgd
@@ -44,6 +45,16 @@ def _limits(strategy: Bucket) -> dict[str, Any]:
     if strategy.first_bucket_mb is None:
         return {"bucket_cap_mb": strategy.bucket_cap_mb}
     return {"bucket_cap_mb_list": [strategy.first_bucket_mb, strategy.bucket_cap_mb or CAP_BYTES / MIB]}
+
+
+def divide_like_buckets(strategy: Bucket) -> None:
+    """Has torch.compile end its first part where DDP's first bucket ends, which it takes to have DDP's default limit.
+
+    (torch 2.15, `_dynamo/backends/distributed.py`: it even refuses a model whose buckets are smaller than that.)
+    """
+    first_mb = strategy.first_bucket_mb or strategy.bucket_cap_mb
+    if first_mb is not None:
+        dist._DEFAULT_FIRST_BUCKET_BYTES = int(first_mb * MIB)  # type: ignore[attr-defined]
 
 
 def _sent_by(send: Send, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
@@ -95,12 +106,15 @@ def trainable(parameters: Iterable[nn.Parameter]) -> list[nn.Parameter]:
 
 def sgd(parameters: Iterable[nn.Parameter], settings: Sgd) -> torch.optim.SGD:
     """SGD over parameters, with its momenta in place."""
+    trained = list(parameters)
+    sharded = any(isinstance(parameter, DTensor) for parameter in trained)  # which have no fused kernel
     optimizer = torch.optim.SGD(
-        parameters,
+        trained,
         lr=settings.learning_rate,
         momentum=settings.momentum,
         weight_decay=settings.weight_decay,
-        fused=True,  # one pass over the parameters: 5 % of a CPU step of AlexNet
+        fused=not sharded,  # one pass over the parameters: 5 % of a CPU step of AlexNet
+        foreach=sharded,
     )
     # Where the first gradients of fp16 overflow, its kernel leaves these unwritten, and reads them in the next step.
     for parameter in optimizer.param_groups[0]["params"] if settings.momentum else ():

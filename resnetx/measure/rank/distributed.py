@@ -56,10 +56,18 @@ class Work(Protocol):
 
 
 Send = Callable[[torch.Tensor], Work]  # starts to add up a buffer over the ranks, in place
-Watched = Callable[[Send], Send]  # puts another way to send in place of a strategy's own, which it may use
 
 
-def unchanged(send: Send) -> Send:
+class Watched(Protocol):
+    """Puts another way to send in place of a strategy's own, which it may use.
+
+    `blocking`: the step waits for what is sent, "gather" (of parameters) or "reduce" (of gradients); "": it goes on.
+    """
+
+    def __call__(self, send: Send, blocking: str = "") -> Send: ...
+
+
+def unchanged(send: Send, blocking: str = "") -> Send:
     """The strategy's own way to send."""
     return send
 

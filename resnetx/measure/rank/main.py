@@ -13,7 +13,7 @@ import msgspec
 import torch
 
 from resnetx import inputs, workloads
-from resnetx.choices import Folders, NoExchange, Server, SyntheticInput
+from resnetx.choices import Folders, NoExchange, Server, TokensInput
 from resnetx.host import node_name
 from resnetx.inputs import stage
 from resnetx.measure.launch import hang, slurm
@@ -107,7 +107,9 @@ def prepare(request: Request, oversubscribe: bool = False) -> None:
 
 
 def _storage(request: Request) -> Path | None:
-    return None if isinstance(request.input, SyntheticInput) else Path(request.input.root)
+    if isinstance(request.input, TokensInput):
+        return Path(request.input.file).parent
+    return Path(request.input.root) if isinstance(request.input, Folders) else None
 
 
 def _transport(request: Request, ranks: Ranks, logs: list[str]) -> Transport:

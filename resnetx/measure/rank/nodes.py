@@ -14,7 +14,7 @@ from pathlib import Path
 
 import torch
 
-from resnetx.choices import SyntheticInput
+from resnetx.choices import Folders
 from resnetx.host import cores, cpu_numbers, kernel_file, kernel_text
 from resnetx.interconnect.systems.lab import LabNetwork
 from resnetx.measure.launch.torchrun import lab_network, ranks_here
@@ -178,7 +178,7 @@ def suffice(cpus: set[int], ranks: int, threads: int) -> bool:
 
 def _threads(request: Request) -> int:
     """Threads of a rank that are busy at a time: those that decode, or on the GPU's behalf one or few."""
-    return request.threads if isinstance(request.input, SyntheticInput) else max(request.threads, request.input.threads)
+    return max(request.threads, request.input.threads) if isinstance(request.input, Folders) else request.threads
 
 
 def nearby(pci_address: str) -> set[int]:

@@ -44,6 +44,7 @@ class StepParts:
     backward_s: float
     exposed_communication_s: float
     optimizer_s: float
+    gather_s: float
 
 
 @dataclass(frozen=True)
@@ -79,6 +80,7 @@ class _Sent:
 
     size_bytes: int
     ready: Any
+    blocking: str = ""
     start: Any = None
     end: Any = None
 
@@ -104,11 +106,11 @@ class Watch:
             self._steps.append(_Step())
         self._steps[-1].marks[phase] = self._clock.now()
 
-    def watched(self, send: Send) -> Send:
-        """Sends a message as `send` does, and notes its times."""
+    def watched(self, send: Send, blocking: str = "") -> Send:
+        """Sends a message as `send` does, and notes its times; `blocking`: see `distributed.Watched`."""
 
         def noted(buffer: torch.Tensor) -> Work:
-            message = _Sent(buffer.nbytes, ready=self._clock.now())
+            message = _Sent(buffer.nbytes, self._clock.now(), blocking)
             self._steps[-1].sent.append(message)
             return self._clock.send(buffer, send, message)
 
@@ -129,7 +131,7 @@ class Watch:
             begin = step.marks["input_wait"]
             marks = {phase: self._clock.seconds(begin, mark) for phase, mark in step.marks.items()}
             sent = [self._clock.times(begin, message) for message in step.sent]
-            self._parts.append(_parts(marks, [message.ready_s for message in sent]))
+            self._parts.append(_parts(marks, sent, [message.blocking for message in step.sent]))
             self._latest.append(InstrumentedStep(round(self._clock.seconds(zero, begin), DIGITS), sent))
 
     def seen(self) -> Instrumented:
@@ -137,18 +139,31 @@ class Watch:
         return Instrumented(self._clock.name, _mean(self._parts), self._latest)
 
 
-def _parts(marks: dict[str, float], ready_s: list[float]) -> StepParts:
-    """How long each part of a step took; together they are the step. All times are since its beginning."""
+def _parts(marks: dict[str, float], sent: Sequence[SentMessage], blocking: Sequence[str]) -> StepParts:
+    """How long each part of a step took; together they are the step. All times are since its beginning.
+
+    `blocking`: of each message, what the step waited for while it was sent ("": it went on).
+    """
     arrived = marks.get("host_to_device", marks["forward"])  # where the step itself copies nothing to the device
-    computed = max(ready_s, default=marks["optimizer"])
+    computed = max(
+        (each.ready_s for each, kind in zip(sent, blocking, strict=True) if not kind), default=marks["optimizer"]
+    )
+    waited = {"gather": 0.0, "reduce": 0.0}
+    in_pass = {"forward": 0.0, "backward": 0.0}
+    for each, kind in zip(sent, blocking, strict=True):
+        if kind:
+            waited[kind] += each.end_s - each.ready_s
+            in_pass["forward" if each.ready_s < marks["backward"] else "backward"] += each.end_s - each.ready_s
+    updated = marks.get("gather", marks["end"])  # parameters come back from the ranks that updated them
     return StepParts(
         step_s=marks["end"],
         input_wait_s=arrived,
         host_to_device_s=marks["forward"] - arrived,
-        forward_s=marks["backward"] - marks["forward"],
-        backward_s=computed - marks["backward"],
-        exposed_communication_s=marks["optimizer"] - computed,
-        optimizer_s=marks["end"] - marks["optimizer"],
+        forward_s=marks["backward"] - marks["forward"] - in_pass["forward"],
+        backward_s=computed - marks["backward"] - in_pass["backward"],
+        exposed_communication_s=marks["optimizer"] - computed + waited["reduce"],
+        optimizer_s=updated - marks["optimizer"],
+        gather_s=marks["end"] - updated + waited["gather"],
     )
 
 

@@ -266,6 +266,7 @@ def _phases(every: Sequence[Instrumented]) -> Phases:
         backward_s=[rank.backward_s for rank in parts],
         exposed_communication_s=[rank.exposed_communication_s for rank in parts],
         optimizer_s=[rank.optimizer_s for rank in parts],
+        gather_s=[rank.gather_s for rank in parts],
         begin_s=[[step.begin_s for step in rank.latest] for rank in every],
     )
 

@@ -9,6 +9,7 @@
   its last gradient is there. With one buffer per layer that is wait-free backpropagation; with a single one, nothing is
   sent before the backward pass is over.
 - `server` sends each gradient to one rank, which updates the parameters and sends them back (`server`).
+- `zero1` and `fsdp` share out what ranks keep (`sharded`).
 - `none` exchanges nothing, and on one rank there is nothing to exchange, whatever the strategy: the baseline of a
   speed-up is the bare model.
 
@@ -22,11 +23,12 @@ import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from resnetx.choices import Bucket, Layerwise, NoExchange, Server
+from resnetx.choices import Bucket, Fsdp, Layerwise, NoExchange, Server, Zero1
 from resnetx.measure.rank import ddp
 from resnetx.measure.rank.ddp import MessageBuffer, copy_scaled, trainable
 from resnetx.measure.rank.distributed import Ranks, RegisteredMemory, Send, Watched, Work, unchanged
 from resnetx.measure.rank.server import ServedModel
+from resnetx.measure.rank.sharded import FullySharded
 from resnetx.record import Unknown
 from resnetx.request import Request
 
@@ -63,6 +65,8 @@ def replicate(model: nn.Module, request: Request, ranks: Ranks, watched: Watched
         ranks.broadcast(tensor.detach())
     if isinstance(strategy, Bucket):
         send = None if watched is unchanged else watched(ranks.send)
+        if request.compile != "none":
+            ddp.divide_like_buckets(strategy)
         if not request.registered:
             return _Buckets(ddp.data_parallel(model, strategy, ranks, send), request.compile)
         memory = RegisteredMemory(ranks)
@@ -71,6 +75,13 @@ def replicate(model: nn.Module, request: Request, ranks: Ranks, watched: Watched
         return _Buckets(wrapped, request.compile, memory)
     if isinstance(strategy, NoExchange):
         return _Alone(model, strategy.kind, request.compile)
+    if isinstance(strategy, Zero1):
+        model = model.to(memory_format=torch.contiguous_format)
+        usual = Bucket(bucket_cap_mb=None, first_bucket_mb=None, gradient_as_bucket_view=True)
+        send = None if watched is unchanged else watched(ranks.send)
+        return ShardedUpdates(ddp.data_parallel(model, usual, ranks, send), request.compile)
+    if isinstance(strategy, Fsdp):
+        return FullySharded(model, strategy, ranks, watched)
     if isinstance(strategy, Server):
         return ServedModel(model, request, ranks, watched)
     groups = layers(model) if isinstance(strategy, Layerwise) else [trainable(model.parameters())]
@@ -128,6 +139,14 @@ class _Buckets:
 
     def sizes(self) -> list[int] | Unknown:
         return ddp.bucket_sizes(self._wrapped)
+
+
+class ShardedUpdates(_Buckets):
+    """The same, whose parameters are updated by one rank each."""
+
+    def __init__(self, wrapped: DistributedDataParallel, compile: str) -> None:
+        super().__init__(wrapped, compile)
+        self.name = "ZeRO-1"
 
 
 class _Flat:

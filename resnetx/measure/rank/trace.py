@@ -19,7 +19,7 @@ from torch import fx, nn
 from torch.utils.hooks import RemovableHandle
 
 from resnetx import inputs
-from resnetx.choices import SyntheticInput
+from resnetx.choices import Sample, SyntheticInput
 from resnetx.inputs import nothing
 from resnetx.measure.launch import hang
 from resnetx.measure.rank import results
@@ -89,11 +89,11 @@ class LayerWatch:
     name = "bare"  # a trace is of one rank, which exchanges nothing
     updates = False
 
-    def __init__(self, module: nn.Module, image_size: int, clock: Clock, hold: Hold | None = None) -> None:
+    def __init__(self, module: nn.Module, sample: Sample, clock: Clock, hold: Hold | None = None) -> None:
         """`hold`: of the device that runs the module; None: on the host."""
         self.module = module
         self.watching = False
-        found = operations(module, image_size)
+        found = operations(module, sample)
         self.names = [*found.layer_of.values(), LOSS]  # in the order of the forward pass
         self.gradient_bytes = [0] * len(self.names)  # of each layer; known once a step was watched
         self._clock, self._hold = clock, hold
@@ -284,7 +284,7 @@ BUSY = 0.9
 def measure(request: Request, ranks: Ranks, clock: StartUpTimer) -> RankResults:
     """Trains on one rank; returns what the record has of it."""
     hold = Hold(ranks.device) if ranks.device.type == "cuda" else None
-    watch = LayerWatch(build(request, ranks), request.image_size, clock_of(ranks.device), hold)
+    watch = LayerWatch(build(request, ranks), request.model.sample(request.image_size), clock_of(ranks.device), hold)
     clock.lap("model_s")
     pipeline = inputs.open_for(request, ranks.rank, ranks.device, watch.arrived)
     batches = ShortenableBatches(pipeline)

@@ -17,13 +17,14 @@ from torch import nn
 from resnetx import inputs, workloads
 from resnetx.choices import SyntheticInput
 from resnetx.measure.rank import results
-from resnetx.measure.rank.ddp import sgd
+from resnetx.measure.rank.ddp import sgd, trainable
 from resnetx.measure.rank.device import mark, profiled, seconds_between
 from resnetx.measure.rank.distributed import Ranks, unchanged
 from resnetx.measure.rank.phases import Mark, Watch, unwatched
 from resnetx.measure.rank.process import StartUpTimer
 from resnetx.measure.rank.results import RankResults, RankTraining
-from resnetx.measure.rank.strategies import Trained, replicate
+from resnetx.measure.rank.sharded import ShardedUpdate
+from resnetx.measure.rank.strategies import ShardedUpdates, Trained, replicate
 from resnetx.measure.rank.windows import GraphedStep, Step, measure_windows, own_stream
 from resnetx.record import ReplayedLayer, ReplayedStep, Unknown
 from resnetx.request import Request
@@ -100,7 +101,7 @@ def training_step(
     mark: Mark = unwatched,
 ) -> "tuple[Step, LossHistory]":
     """The step that is measured: next batch, forward, backward (with communication), update."""
-    optimizer = None if replica.updates else sgd(replica.module.parameters(), request.optimizer)
+    optimizer = None if replica.updates else _optimizer(replica, request, mark)
     kind = ranks.device.type
     scaler = torch.amp.GradScaler(kind, enabled=request.precision == "fp16")
     half = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(request.precision)
@@ -129,6 +130,14 @@ def training_step(
         run(*next(batches))
 
     return step, progress
+
+
+def _optimizer(replica: Trained, request: Request, mark: Mark) -> torch.optim.Optimizer:
+    """What updates the parameters, or this rank's part of them."""
+    parameters = trainable(replica.module.parameters())
+    if isinstance(replica, ShardedUpdates):
+        return ShardedUpdate(parameters, request.optimizer, mark)
+    return sgd(parameters, request.optimizer)
 
 
 def loss_weight(request: Request, rank: int) -> float:

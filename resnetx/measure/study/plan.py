@@ -64,11 +64,18 @@ class PlannedRun:
 
 
 def plan(
-    points: Iterable[tuple[RunFile, str]], *, repeats: int, twins: int, folder: StudyFolder, seed: int
+    points: Iterable[tuple[RunFile, str]],
+    *,
+    repeats: int,
+    twins: int,
+    folder: StudyFolder,
+    seed: int,
+    solo: bool = False,
 ) -> list[PlannedRun]:
     """The runs of a study in the order in which they are to be executed; `points` carry the obstacle of each.
 
-    Twins that points share, and twins that are points themselves, run as often as the most demanding needs them.
+    `solo`: with that control, too. Twins that points share, and twins that are points themselves, run as often as the
+    most demanding needs them.
     """
     planned: dict[str, tuple[PlannedRun, int]] = {}
 
@@ -82,7 +89,7 @@ def plan(
     for task, obstacle in points:
         add(task, obstacle, task.request.key, None, 1 if obstacle else repeats)  # one record says that it cannot run
         if not obstacle and twins:
-            for name, request in task.request.twins.items():
+            for name, request in (task.request.controls if solo else task.request.twins).items():
                 add(msgspec.structs.replace(task, request=request), "", task.request.key, name, twins)
 
     shuffle = random.Random(seed).shuffle

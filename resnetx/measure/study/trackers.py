@@ -50,6 +50,7 @@ _VERSIONS = (
 )
 _PHASES = (
     "step_s", "input_wait_s", "host_to_device_s", "forward_s", "backward_s", "exposed_communication_s", "optimizer_s",
+    "gather_s",
 )  # of a watched step; what is logged is the mean over the ranks  # fmt: skip
 CURVES = ("images_per_s", "iterations_per_s", "speedup", "efficiency")  # columns of a study's table, over GPUs
 

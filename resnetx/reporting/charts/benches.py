@@ -12,8 +12,9 @@ from resnetx.interconnect.collectives.measured import telling_times
 from resnetx.operations import OPERATIONS
 from resnetx.record import BenchRecord
 from resnetx.record.comparison import BenchComparison
-from resnetx.record.copies import CopyCell, families
+from resnetx.record.copies import CopyCell, Direction, families
 from resnetx.record.machine import Unit, how_many
+from resnetx.record.topology import CollectiveCost, PairAtSize, PairCosts
 from resnetx.reporting.charts.figure import (
     COLUMN,
     DASHES,
@@ -51,6 +52,7 @@ def figures(records: Sequence[BenchRecord]) -> list[Figure]:
 # in GiB/s, as Tallent et al. 2017 draw it (Fig. 10 and 11).
 
 GIB = 2**30
+MOST_SIZES = 5  # lines over GPUs
 
 
 class LineMark(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,7 +67,7 @@ class LineMark(msgspec.Struct, frozen=True, kw_only=True):
     GiBps: float  # payload over time
 
 
-def pair_lines(cells: Sequence[CopyCell], name: str, what: str) -> list[Figure]:
+def pair_lines(cells: Sequence[CopyCell], name: str, what: str, kind: str = "measured") -> list[Figure]:
     """Time and bandwidth of copies over size, by the class that pairs have at the largest size."""
     sizes = sorted({cell.size_bytes for cell in cells})
     if len(sizes) < 2:
@@ -75,8 +77,9 @@ def pair_lines(cells: Sequence[CopyCell], name: str, what: str) -> list[Figure]:
     for cell in cells:
         line = classes.get((cell.source, cell.target)) or "not at the largest size"
         found.setdefault((line, cell.size_bytes), []).append(cell)
-    marks = [mark for (line, _), same in sorted(found.items()) for mark in _pair_marks(line, same)]
-    caption = "Medians over the pairs of a class, which are those at the largest size. " + _DASHED
+    marks = [mark for (line, _), same in sorted(found.items()) for mark in _pair_marks(line, same, kind)]
+    caption = "Medians over the pairs of a class, which are those at the largest size. "
+    caption += _DASHED if kind == "measured" else _BY_LINKS
     return [
         _over_size(marks, f"{name}_time_by_size", f"{what}: time by size", "time_us", "us", caption),
         _over_size(marks, f"{name}_bandwidth_by_size", f"{what}: bandwidth by size", "GBps", "GB/s", caption),
@@ -84,12 +87,13 @@ def pair_lines(cells: Sequence[CopyCell], name: str, what: str) -> list[Figure]:
 
 
 _DASHED = "Dashed: what the described system allows."
+_BY_LINKS = "Predicted from the described links."
 
 
-def _pair_marks(line: str, cells: Sequence[CopyCell]) -> Iterator[LineMark]:
+def _pair_marks(line: str, cells: Sequence[CopyCell], measured: str) -> Iterator[LineMark]:
     factor = 2 if cells[0].direction == "both-ways" else 1
     expected = [cell.expected_s for cell in cells if cell.expected_s is not None]
-    times = {"measured": [median(cell.time_s) for cell in cells], "expected": expected}
+    times = {measured: [median(cell.time_s) for cell in cells], "expected": expected}
     for kind, found in times.items():
         if found:
             yield _mark(line, kind, None, cells[0].size_bytes, median(found), factor, factor)
@@ -142,6 +146,71 @@ def _collective_marks(record: BenchRecord, collective: str) -> Iterator[LineMark
             yield _mark(line, "expected", ranks, point.size_bytes, point.expected_s, factor)
 
 
+# ---- described systems
+
+
+def described_collectives(costs: Sequence[CollectiveCost]) -> list[Figure]:
+    """A collective as it is predicted, over size by number of GPUs, and over GPUs; systems by dash."""
+    collective = costs[0].collective
+    marks = [_cost_mark(cost, costs) for cost in costs]
+    caption = f"{_BY_LINKS[:-1]}, by number of GPUs; after Li et al. 2019, Fig. 10, 11 and 19 to 27."
+    of, found = collective.capitalize(), []
+    if len({mark.size_bytes for mark in marks}) > 1:
+        found = [
+            _over_size(marks, f"{collective}_time_by_size", f"{of}: time by size", "time_us", "us", caption),
+            _over_size(marks, f"{collective}_busbw_by_size", f"{of}: bus bandwidth by size", "GBps", "GB/s", caption),
+        ]
+    if len({mark.gpus for mark in marks}) > 1:
+        found.append(_over_gpus(marks, collective, "GPU", caption, MOST_SIZES))
+    return found
+
+
+def _cost_mark(cost: CollectiveCost, costs: Sequence[CollectiveCost]) -> LineMark:
+    ways = {
+        name: getattr(cost, name)
+        for name in ("system", "library", "transport", "launch_mode")
+        if len({getattr(each, name) for each in costs}) > 1
+    }
+    gpus = len(cost.devices)
+    kind = ", ".join(map(str, ways.values())) or cost.system
+    bus = cost.busbw_Bps / cost.algbw_Bps
+    return _mark(how_many(gpus, "GPU"), kind, gpus, cost.size_bytes, cost.time_s, bus)
+
+
+def described_pairs(costs: Sequence[PairCosts]) -> list[Figure]:
+    """Copies between the GPUs of a system as they are predicted: matrices, and curves by class of pairs."""
+    system, transport = costs[0].system, costs[0].transport
+    over = "" if transport == "auto" else f"_{transport}"
+    found: list[Figure] = []
+    directions: tuple[Direction, ...] = ("one-way", "both-ways")
+    for direction in directions:
+        cells = [_pair_cell(pair, cost.size_bytes, direction) for cost in costs for pair in cost.pairs]
+        name, what = f"{system}{over}_{direction}", f"Copies on {system}, {direction.replace('-', ' ')}, predicted"
+        found += matrices(cells, name.replace(" ", "-"), what, _BY_LINKS)
+        found += pair_lines(cells, name.replace(" ", "-"), what, "predicted")
+    return found
+
+
+def _pair_cell(pair: PairAtSize, size_bytes: int, direction: Direction) -> CopyCell:
+    """A pair as a bench has it, so that both are drawn alike."""
+    time_s = pair.time_s if direction == "one-way" else 2 * size_bytes / pair.bidirectional_Bps
+    return CopyCell(
+        copy="device",
+        source=pair.source,
+        target=pair.target,
+        size_bytes=size_bytes,
+        direction=direction,
+        endpoint="device",
+        time_s=[time_s],
+        wrong=None,
+        path=pair.transport,
+        evidence=[],
+        expected_s=None,
+        verdict="not judged",
+        pair_class=pair.pair_class,
+    )
+
+
 # ---- two benches
 
 
@@ -185,15 +254,23 @@ def _y(marks: Sequence[LineMark], field: str, unit: str, log: bool) -> alt.Y:
     return alt.Y(f"{field}:Q", title=unit, scale=alt.Scale(type="log", domain=domain, nice=False), axis=axis)
 
 
-def _over_gpus(marks: Sequence[LineMark], collective: str, unit: Unit) -> Figure:
-    """Bus bandwidth at the largest size that all have."""
+def _over_gpus(
+    marks: Sequence[LineMark], collective: str, unit: Unit, caption: str = "", most_sizes: int = 1
+) -> Figure:
+    """Bus bandwidth at the largest size that all have, and at smaller ones where more are drawn."""
     counts = sorted({mark.gpus for mark in marks if mark.gpus is not None})
     common = set.intersection(*({mark.size_bytes for mark in marks if mark.gpus == gpus} for gpus in counts))
-    size = max(common or {max(mark.size_bytes for mark in marks)})
-    shown = [msgspec.structs.replace(mark, line=size_text(size)) for mark in marks if mark.size_bytes == size]
+    sizes = sorted(common or {max(mark.size_bytes for mark in marks)})
+    sizes = sizes[:: -max(1, -(-len(sizes) // most_sizes))][:most_sizes]
+    shown = [
+        msgspec.structs.replace(mark, line=size_text(size))
+        for size in sizes
+        for mark in marks
+        if mark.size_bytes == size
+    ]
     x = alt.X("gpus:Q", title=f"{unit}s", axis=alt.Axis(values=counts, format="d"), scale=alt.Scale(zero=False))
     title = f"{collective.capitalize()}: bus bandwidth by {unit}s"
-    caption = f"At {size_text(size)}. {_DASHED}"
+    caption = caption or f"At {size_text(sizes[0])}. {_DASHED}"
     return _figure(shown, f"{collective}_busbw_by_gpus", title, caption, x, _y(shown, "GBps", "GB/s", log=False))
 
 
@@ -237,6 +314,7 @@ def _legend(labels: Sequence[str], **more: Any) -> alt.Legend:
 # Heat maps of pair copies: a square for each ordered pair, rows send (Li et al. 2019, Fig. 5 to 13).
 
 FEWEST_PLACES = 3  # of two, a table of four figures says as much
+MEASURED = "The median of each pair."
 _MOST_LABELLED = 10  # GPUs, of which each square has its figure written in it
 _SMALL_BYTES = 4096  # up to here, the time of a copy is a latency
 
@@ -253,7 +331,7 @@ class PairMark(msgspec.Struct, frozen=True, kw_only=True):
     verdict: str
 
 
-def matrices(cells: Sequence[CopyCell], name: str, what: str) -> list[Figure]:
+def matrices(cells: Sequence[CopyCell], name: str, what: str, origin: str = MEASURED) -> list[Figure]:
     """Latency at the smallest size, and bandwidth at the largest one. `name`: of the files; `what`: the title."""
     cells = [cell for cell in cells if cell.source != cell.target]
     sizes = sorted({cell.size_bytes for cell in cells})
@@ -261,9 +339,9 @@ def matrices(cells: Sequence[CopyCell], name: str, what: str) -> list[Figure]:
         return []
     found = []
     if sizes[0] <= _SMALL_BYTES:
-        found.append(_matrix(cells, sizes[0], f"{name}_latency", what, latency=True))
+        found.append(_matrix(cells, sizes[0], f"{name}_latency", what, origin, latency=True))
     if sizes[-1] > _SMALL_BYTES:
-        found.append(_matrix(cells, sizes[-1], f"{name}_bandwidth", what, latency=False))
+        found.append(_matrix(cells, sizes[-1], f"{name}_bandwidth", what, origin, latency=False))
     return found
 
 
@@ -288,11 +366,11 @@ def mark(cell: CopyCell) -> PairMark:
     )
 
 
-def _matrix(cells: Sequence[CopyCell], size: int, name: str, what: str, latency: bool) -> Figure:
+def _matrix(cells: Sequence[CopyCell], size: int, name: str, what: str, origin: str, latency: bool) -> Figure:
     marks = [mark(cell) for cell in cells if cell.size_bytes == size]
     quantity, unit = ("latency", "us") if latency else ("bandwidth", "GB/s")
     title = f"{what}: {quantity} at {size_text(size)}"
-    caption = f"Rows send, columns receive; {unit}, the median of each pair. Copies within one GPU are left out."
+    caption = f"Rows send, columns receive; {unit}. {origin} Copies within one GPU are left out."
     chart = styled(_squares(marks, _places(cells), "time_us" if latency else "GBps", unit), {"pairs": _records(marks)})
     return Figure(name=name, title=title, caption=caption, table=table_of(marks, PairMark), chart=chart)
 

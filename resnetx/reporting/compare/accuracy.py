@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from itertools import combinations
+from typing import Generic, TypeVar
 
 from resnetx import __version__
 from resnetx.errors import ConfigError
@@ -29,31 +30,25 @@ LEAST_ALLOWED = 0.10  # of the measured time
 # What a predicted and a measured point may differ in.
 _FREE = {"threads", "warmup", "steps", "windows", "seed", "devices", "nodes", "measure", "scaling"}
 
-_Key = tuple[tuple[str, str], ...]
+T = TypeVar("T")
+CaseKey = tuple[tuple[str, str], ...]
 _Pair = tuple[CheckedPoint, MeasuredPoint]
 
 
 def check(prediction: Prediction, results: Results) -> Accuracy:
     """Every point that is both in the prediction and in the study; a `ConfigError` if there is none."""
     refuse_unsound(prediction)
-    predicted: dict[_Key, list[PredictedPoint]] = defaultdict(list)
-    for each in prediction.points:
-        if each.request:
-            predicted[_key(each.request)].append(each)
+    predicted = AlikeCases((each.request, each) for each in prediction.points if each.request)
     stepped = [point for point in results.points if point.request.measure == "step"]
     keys = varying_settings([(point.request, "") for point in stepped])
     made_at = _time(prediction.made_at, "the prediction")
-    pairs = [
-        (_checked(each, point, made_at, keys), point)
-        for point in stepped
-        for each in predicted.get(_key(point.request), [])
-    ]
+    pairs = [(_checked(each, point, made_at, keys), point) for point in stepped for each in predicted.of(point.request)]
     if not pairs:
         raise ConfigError(
             f"no point of study {results.study.name} was predicted: expected a prediction with its workloads, batches, "
-            "precision, strategy, input and gpus"
+            "precision, strategy and gpus"
         )
-    measured = {_key(point.request) for point in stepped}
+    measured = AlikeCases((point.request, point) for point in stepped)
     advantages = list(_advantages(pairs))
     return Accuracy(
         kind="accuracy",
@@ -70,18 +65,33 @@ def check(prediction: Prediction, results: Results) -> Accuracy:
         not_measured=[
             f"{predicted_words(point)} on {point.system}, {point.library}"
             for point in prediction.points
-            if point.request is None or _key(point.request) not in measured
+            if point.request is None or not measured.of(point.request)
         ],
-        not_predicted=[point.request.slug for point in stepped if _key(point.request) not in predicted],
-        warnings=_warnings(prediction, [point for point, _ in pairs], results),
+        not_predicted=[point.request.slug for point in stepped if not predicted.of(point.request)],
+        warnings=[*_other_inputs(prediction, stepped), *_warnings(prediction, [point for point, _ in pairs], results)],
     )
 
 
-def _key(request: Request) -> _Key:
+def case_key(request: Request, with_input: bool = True) -> CaseKey:
     """What is alike in a predicted and a measured point; where the images lie is not, nor what cards are called."""
     settings = request.settings.items()
-    kept = ((key, value) for key, value in settings if key not in _FREE and key.partition(".")[0] != "optimizer")
+    groups = {"optimizer"} if with_input else {"optimizer", "input"}
+    kept = ((key, value) for key, value in settings if key not in _FREE and key.partition(".")[0] not in groups)
     return tuple((key, repr(value)) for key, value in kept if not _of_the_machine(key))
+
+
+class AlikeCases(Generic[T]):
+    """Things by the case that they are of; one that is there with another input alone is better than none."""
+
+    def __init__(self, things: Iterable[tuple[Request, T]]) -> None:
+        self._found: dict[CaseKey, list[T]] = defaultdict(list)
+        for request, thing in things:
+            for with_input in (True, False):
+                self._found[case_key(request, with_input)].append(thing)
+
+    def of(self, request: Request) -> list[T]:
+        """The things of the same case."""
+        return self._found.get(case_key(request)) or self._found.get(case_key(request, with_input=False), [])
 
 
 def _of_the_machine(key: str) -> bool:
@@ -159,7 +169,7 @@ def _advantages(pairs: Iterable[_Pair]) -> Iterator[CheckedAdvantage]:
     alike: dict[tuple[object, ...], list[_Pair]] = defaultdict(list)
     for checked, point in pairs:
         if checked.error is not None and checked.gpus > 1:  # one rank runs the bare model, whatever the strategy
-            rest = tuple(pair for pair in _key(checked.request) if pair[0].partition(".")[0] != "strategy")
+            rest = tuple(pair for pair in case_key(checked.request) if pair[0].partition(".")[0] != "strategy")
             alike[checked.system, checked.library, rest].append((checked, point))
     for group in alike.values():
         for (one, ran), (other, ran_other) in combinations(group, 2):
@@ -244,6 +254,17 @@ def _of_other_devices(prediction: Prediction, results: Results) -> list[str]:
             ran_on = ", ".join(sorted(measured))
             warnings.append(f"predicted for {name}, but measured on {ran_on}: its errors mean nothing")
     return warnings
+
+
+def _other_inputs(prediction: Prediction, stepped: Sequence[MeasuredPoint]) -> list[str]:
+    """That points were measured with another input than was predicted, which is then a part of the error."""
+    ours = {each.request.input.kind for each in prediction.points if each.request}
+    theirs = {point.request.input.kind for point in stepped}
+    if ours & theirs:
+        return []
+    return [
+        f"input={', '.join(sorted(ours))} was predicted, and {', '.join(sorted(theirs))} measured: the error has both"
+    ]
 
 
 def _warnings(prediction: Prediction, points: Sequence[CheckedPoint], results: Results) -> list[str]:

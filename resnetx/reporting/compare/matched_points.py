@@ -38,8 +38,7 @@ class Matched:
 
 def match(a: Sequence[Request], b: Sequence[Request]) -> Matched:
     """The points of A with their counterparts in B; a `ConfigError` if no point has one."""
-    keys = list(dict.fromkeys(key for request in (*a, *b) for key in request.settings))
-    telling = [key for key in keys if _group(key) in _ALWAYS or _tells_apart(key, a) or _tells_apart(key, b)]
+    keys, telling = _keys(a, b)
     theirs = {_identity(request, telling): request for request in b}
     distinct = {request.key for request in b}
     assert len(theirs) == len(distinct), "what does not tell points of a study apart cannot make two of them one"
@@ -53,6 +52,19 @@ def match(a: Sequence[Request], b: Sequence[Request]) -> Matched:
         only_b=[request for request in b if request.key not in paired],
         settings=_differences([key for key in keys if key not in telling], pairs),
     )
+
+
+def alike_requests(a: Sequence[Request], b: Sequence[Request]) -> set[tuple[str, str]]:
+    """The keys of each point of A and of its counterpart in B."""
+    _, telling = _keys(a, b)
+    theirs = {_identity(request, telling): request.key for request in b}
+    return {(request.key, theirs[same]) for request in a if (same := _identity(request, telling)) in theirs}
+
+
+def _keys(a: Sequence[Request], b: Sequence[Request]) -> tuple[list[str], list[str]]:
+    """The settings of all points, and those that tell points apart."""
+    keys = list(dict.fromkeys(key for request in (*a, *b) for key in request.settings))
+    return keys, [key for key in keys if _group(key) in _ALWAYS or _tells_apart(key, a) or _tells_apart(key, b)]
 
 
 def _group(key: str) -> str:

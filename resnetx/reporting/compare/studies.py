@@ -22,11 +22,13 @@ from resnetx.record.comparison import (
     StudySide,
     Unmatched,
 )
+from resnetx.record.machine import how_many, on_cores
 from resnetx.reporting.compare.benches import differences
 from resnetx.reporting.compare.matched_points import Pair, baselines, match, mean
-from resnetx.reporting.study.points import StudyPoint, study_points
+from resnetx.reporting.study.points import StudyPoint, study_points, unit_of_points
 from resnetx.reporting.study.results import Results
 from resnetx.statistics import LEVEL, AdjustedTest, Summary, false_discovery, permutation_test, smallest_p
+from resnetx.table import ONLY_WITH_ALL, Answer, Column, as_shown
 from resnetx.units import si, to_interval
 
 _FEWEST_TESTED = 2  # runs on a side: one has no spread
@@ -58,6 +60,7 @@ def compare(a: Results, b: Results, baseline: int | None = None) -> Comparison:
         tolerance=TOLERANCE,
         enough_runs=_enough_runs(sum(pair.good for pair in pairs)),
         machines=differences(runs_a, runs_b),
+        unit=unit_of_points(point for pair in pairs for point in (pair.a, pair.b)),
     )
 
 
@@ -114,12 +117,9 @@ def _baseline(pair: Pair, base: Pair | None, wanted: int) -> str:
         return "none"
     if base is pair:
         return "itself"
-    instead = f" ({_gpus(wanted)}: not in both)" * (base.gpus != wanted)
-    return _gpus(base.gpus) + instead
-
-
-def _gpus(count: int) -> str:
-    return f"{count} GPU{'s' * (count > 1)}"
+    unit = pair.a.result.unit
+    instead = f" ({how_many(wanted, unit)}: not in both)" * (base.gpus != wanted)
+    return how_many(base.gpus, unit) + instead
 
 
 # ---- all points -----------------------------------------------------------------------------------------------------
@@ -244,7 +244,7 @@ def conclusion(comparison: Comparison) -> list[str]:
     """Sentences in the order in which they matter."""
     same = ["A and B are one study: every ratio is 1."] * (comparison.a.folder == comparison.b.folder)
     if not comparison.means:
-        return [*same, "No point ran well in both studies: there is nothing to compare.", *_settings(comparison)]
+        return [*same, "No case ran well in both studies: there is nothing to compare.", *_settings(comparison)]
     return [*same, _answer(comparison), *_settings(comparison), _attribution(comparison)]
 
 
@@ -255,7 +255,7 @@ def _answer(comparison: Comparison) -> str:
     common = sum(counts.values()) - counts["not measured"]
     value, low, high = to_interval(last.ratio.median, last.ratio.low, last.ratio.high)
     much = f"{value} times ({low} to {high})" if last.ratio.n > 1 else f"{value} times"
-    what = f"B trains {much} as fast as A on {_gpus_in_words(last.gpus)}"
+    what = f"B trains {much} as fast as A on {how_many(last.gpus, comparison.unit, 'one')}{on_cores(comparison.unit)}"
     means = f" (geometric mean of {last.points} cases)" * (last.points > 1)
     if few == common:
         enough = comparison.enough_runs
@@ -300,8 +300,8 @@ def _without_difference(rate: Control, clock: Control, tolerance: str) -> str:
         return f"{rate.why}: how much of a difference is due to the interconnect is unknown; measure gpus=1 in both."
     if rate.agreement == "open":
         return (
-            f"whether one-GPU rates agree within {tolerance} is open ({rate.why}): a difference on several GPUs cannot "
-            "be attributed to the interconnect yet; raise repeats."
+            f"whether one-GPU rates agree within {tolerance} is not shown ({rate.why}): a difference on several GPUs "
+            "cannot be attributed to the interconnect yet; raise repeats."
         )
     clocks = "SM clocks are not known" if clock.agreement == "unknown" else "so do SM clocks"
     return (
@@ -314,5 +314,66 @@ def _upper(sentence: str) -> str:
     return sentence[0].upper() + sentence[1:]
 
 
-def _gpus_in_words(count: int) -> str:
-    return f"{count} GPU{'s' * (count > 1)}"
+# ---- columns --------------------------------------------------------------------------------------------------------
+
+
+def shown_comparison(compared: Comparison) -> Answer:
+    """The conclusion, and the means over the cases."""
+    return Answer(conclusion(compared), as_shown(mean_columns(compared), compared.means))
+
+
+def mean_columns(compared: Comparison) -> list[Column[Mean]]:
+    """The geometric means over the cases on each number of GPUs."""
+    return [
+        Column(f">{compared.unit}s", lambda mean: f"{mean.gpus}"),
+        Column(">cases", lambda mean: f"{mean.points}"),
+        Column(">rate B / A", lambda mean: _ratio(mean.ratio)),
+        Column("ends", lambda mean: _ratio_ends(mean.ratio)),
+        Column(">speed-up B / A", lambda mean: _ratio(mean.speedup_ratio)),
+        Column("its ends", lambda mean: _ratio_ends(mean.speedup_ratio), 2),
+        Column(">of cases", lambda mean: f"{mean.speedup_points}" if mean.speedup_ratio else "", 1),
+    ]
+
+
+def compared_columns(compared: Comparison) -> list[Column[ComparedPoint]]:
+    """Each case that is in both studies."""
+    baselines = ", ".join(dict.fromkeys(point.baseline for point in compared.points if point.speedup_ratio))
+    kinds = {point.ratio.kind for point in compared.points if point.ratio}
+    ends = " or ".join(words for kind, words in ENDS.items() if kind in kinds)
+    return [
+        Column("workload", lambda point: point.workload),
+        Column(">batch", lambda point: point.batch.removeprefix("batch ")),
+        Column("settings", lambda point: point.variant),
+        Column(f">{compared.unit}s", lambda point: f"{point.request.gpus}"),
+        Column(">rate B / A", lambda point: _ratio(point.ratio)),
+        Column("ends", lambda point: _ratio_ends(point.ratio), help=f"of the ratio, {ends or 'range'}."),
+        Column("difference", lambda point: point.verdict),
+        Column(">p", lambda point: "" if point.adjusted_p is None else f"{point.adjusted_p:.2g}", 5, _OF_TESTS),
+        Column(">speed-up B / A", lambda point: _ratio(point.speedup_ratio), 7, f"over {baselines}." * bool(baselines)),
+        Column("its ends", lambda point: _ratio_ends(point.speedup_ratio), 6),
+        Column(">A images/s", lambda point: _side_rate(point.a), 4),
+        Column(">B images/s", lambda point: _side_rate(point.b), 4),
+        Column(">A runs", lambda point: _side_runs(point.a), 3),
+        Column(">B runs", lambda point: _side_runs(point.b), 3),
+        Column("A limited by", lambda point: point.a.limited_by, ONLY_WITH_ALL),
+        Column("B limited by", lambda point: point.b.limited_by, ONLY_WITH_ALL),
+    ]
+
+
+_OF_TESTS = "of permutation tests, adjusted for the number of cases."
+
+
+def _ratio(ratio: Summary | None) -> str:
+    return "" if ratio is None else f"{ratio.median:.3f}"
+
+
+def _ratio_ends(ratio: Summary | None) -> str:
+    return f"{ratio.low:.3f} to {ratio.high:.3f}" if ratio and ratio.n > 1 else ""
+
+
+def _side_rate(side: StudySide) -> str:
+    return f"{side.images_per_s.median:,.3g}" if side.images_per_s else side.outcome
+
+
+def _side_runs(side: StudySide) -> str:
+    return f"{side.images_per_s.n}" if side.images_per_s else "0"

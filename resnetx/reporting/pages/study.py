@@ -22,7 +22,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from resnetx import __version__
-from resnetx.choices import SyntheticInput
+from resnetx.choices import Folders
 from resnetx.interconnect.pairs.reading import counted
 from resnetx.record import BenchRecord, Warning
 from resnetx.record.machine import how_many
@@ -197,7 +197,7 @@ _SETTINGS: tuple[Callable[[Request], str], ...] = (
     lambda request: f"measure={request.measure}" * (request.measure != "step"),
     lambda request: f"precision {request.precision}",
     lambda request: f"input {request.input.kind}",
-    lambda request: "" if isinstance(request.input, SyntheticInput) else f"recipe {request.input.recipe}",
+    lambda request: f"recipe {request.input.recipe}" if isinstance(request.input, Folders) else "",
     lambda request: f"strategy {request.strategy.kind}",
     lambda request: f"{request.scaling} scaling",
     lambda request: f"{_many(request.windows, 'window')} of at least {_many(request.steps, 'step')}",

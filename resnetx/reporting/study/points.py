@@ -13,11 +13,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from resnetx.record import RunSummary, Workload
-from resnetx.record.machine import Unit, how_many
+from resnetx.record.machine import Unit, how_many, on_cores
 from resnetx.reporting.study.results import Results, settings_label, study_labels, varying_settings
-from resnetx.reporting.study.scaling import LostTime, MeasuredPartName, PointResult, point_results
+from resnetx.reporting.study.scaling import Limits, LostTime, MeasuredPartName, PointResult, point_results
 from resnetx.request import Request
 from resnetx.statistics import Runs, Summary
+from resnetx.table import ONLY_WITH_ALL, Answer, Column, as_shown
 from resnetx.units import to_interval
 
 
@@ -145,6 +146,7 @@ WORDS: dict[MeasuredPartName, str] = {
     "communication": "exposed communication",
     "waiting": "waiting for the slowest",
     "communication and waiting": "communication and waiting",
+    "smaller batches": "smaller batches",
     "the rest": "smaller batches and the rest",
 }  # in the order of tables
 
@@ -162,10 +164,11 @@ def study_answer(points: Sequence[StudyPoint], node: str) -> str:
         rate = point.result.images_per_s
         assert rate, "chosen because it has a rate"
         what = (
-            f"Measured on {node}: {_ranks(point.gpus, unit)} {'train' if point.gpus > 1 else 'trains'} {point.workload}"
+            f"Measured on {node}: {how_many(point.gpus, unit, 'one')}{on_cores(unit)} "
+            f"{'train' if point.gpus > 1 else 'trains'} {point.workload}"
         )
         if not gained or not point.result.speedup or not point.result.efficiency:
-            return f"{what} at {_with_ends(rate)} images/s."
+            return f"{what} at {_with_ends(rate)} {point.request.model.samples}/s."
         over = f"as fast as {point.result.baseline.replace('1 ', 'one ', 1)}"
         efficiency = point.result.efficiency.median
         return f"{what} {_with_ends(point.result.speedup, ' times')} {over}, {efficiency:.0%} of ideal.{_lost(point)}"
@@ -189,10 +192,6 @@ def gains(point: StudyPoint) -> bool:
     return not point.result.baseline.startswith(f"{point.gpus} ")
 
 
-def _ranks(count: int, unit: Unit) -> str:
-    return f"one {unit}" if count == 1 else f"{count} {unit}s"
-
-
 def _with_ends(summary: Summary | None, unit: str = "") -> str:
     """ "1.64 times (1.41 to 1.79)"; of one run there are no ends."""
     assert summary, "only points that have it"
@@ -213,7 +212,8 @@ def _lost(point: StudyPoint) -> str:
     runs = min(part.share.n for part in found.parts)
     if not shown:
         return f"{lost} no part is resolved by {runs} repeat{'s' * (runs != 1)}."
-    takes = [f"{WORDS[part.name]} takes {percent(part.share)}" for part in shown]
+    words = WORDS | {"the rest": "the rest"} if any(part.name == "smaller batches" for part in found.parts) else WORDS
+    takes = [f"{words[part.name]} takes {percent(part.share)}" for part in shown]
     left = len(shown) < len(found.parts) - 1
     return f"{lost} {', '.join(takes)}" + f"; the rest is not resolved by {runs} repeats" * left + "."
 
@@ -238,3 +238,89 @@ def where_rows(points: Sequence[StudyPoint]) -> list[tuple[StudyPoint, dict[Meas
     """Of each line its point on most GPUs, with the cells of its parts; none of a line whose parts are not known."""
     ends = [(point, point.result.lost) for point in last_of_lines(points) if gains(point)]
     return [(point, part_cells(lost)) for point, lost in ends if lost and lost.parts]
+
+
+# ---- columns --------------------------------------------------------------------------------------------------------
+
+_ENDS = {"interval": "95 % interval", "range": "range"}
+_NAMES: list[Column[StudyPoint]] = [
+    Column("workload", lambda point: point.workload),
+    Column("batch", lambda point: point.batch.removeprefix("batch ")),
+    Column("settings", lambda point: point.variant),
+]
+
+
+def shown_study(points: Sequence[StudyPoint], node: str) -> Answer:
+    """The answer of a study, and its table."""
+    return Answer([study_answer(points, node)], as_shown(scaling_columns(points), points))
+
+
+def point_names(points: Sequence[StudyPoint]) -> list[Column[StudyPoint]]:
+    """The columns that tell points apart."""
+    return [*_NAMES, Column(f">{unit_of_points(points)}s", lambda point: f"{point.gpus}")]
+
+
+def scaling_columns(points: Sequence[StudyPoint]) -> list[Column[StudyPoint]]:
+    """How fast each point is, what that is over its baseline, and what limits it."""
+    what = {point.request.model.samples for point in points}
+    kinds = {point.result.images_per_s.kind for point in points if point.result.images_per_s}
+    ends = " or ".join(name for kind, name in _ENDS.items() if kind in kinds) or "range"
+    baselines = ", ".join(dict.fromkeys(point.result.baseline for point in points))
+    unit = unit_of_points(points)
+
+    def estimate(name: str, heading: str, legend: str = "") -> list[Column[StudyPoint]]:
+        def cell(point: StudyPoint) -> str:
+            found: Summary | None = getattr(point.result, name)
+            return to_interval(found.median, found.low, found.high)[0] if found else ""
+
+        def between(point: StudyPoint) -> str:
+            found: Summary | None = getattr(point.result, name)
+            return " to ".join(to_interval(found.median, found.low, found.high)[1:]) if found and found.n > 1 else ""
+
+        return [Column(f">{heading}", lambda point: cell(point) or _lacking(point, name), help=legend),
+                Column(f">{'its ' * (name == 'speedup')}{ends}", between)]  # fmt: skip
+
+    return [
+        *point_names(points),
+        *estimate("images_per_s", f"{what.pop() if len(what) == 1 else 'samples'}/s"),
+        *estimate("speedup", "speed-up", f"over {baselines}."),
+        Column(
+            ">efficiency",
+            lambda point: f"{point.result.efficiency.median:.0%}" if point.result.efficiency else "",
+            2,
+        ),
+        Column(">runs", lambda point: f"{point.result.images_per_s.n}" if point.result.images_per_s else "0", 1),
+        Column(
+            "limited by",
+            lambda point: _limit(point.result.limits),
+            ONLY_WITH_ALL,
+            "the largest share of the step, and its lead over the next in percentage points; with (not shown), the "
+            "runs do not show that it is the largest.",
+        ),
+        Column(
+            ">act./param.",
+            lambda point: f"{point.counts.intensity:,.1f}" if point.counts else "",
+            ONLY_WITH_ALL,
+            f"activations per parameter of the batch, and of each {unit}'s share of it.",
+        ),
+        Column(
+            f">per {unit}",
+            lambda point: f"{point.counts.intensity / point.gpus:,.1f}" if point.counts else "",
+            ONLY_WITH_ALL,
+        ),
+    ]
+
+
+def _lacking(point: StudyPoint, name: str) -> str:
+    return point.result.outcome if name == "images_per_s" else ""
+
+
+def _limit(limits: Limits | None) -> str:
+    """What limits a point, and by how many percentage points it leads."""
+    if limits is None:
+        return ""
+    if limits.unknown:
+        return "not known"
+    largest = max(limits.shares, key=lambda part: limits.shares[part].median)
+    lead = "" if limits.margin is None else f", {100 * limits.margin.median:.0f} ahead"
+    return largest + lead + " (not shown)" * (limits.verdict is None)

@@ -8,7 +8,7 @@ from typing import Any
 
 from resnetx import record
 from resnetx.errors import ConfigError, FileError
-from resnetx.loading import is_file
+from resnetx.loading import is_file, is_folder
 from resnetx.record import RunSummary, RunSummaryReader, StudyFolder, StudyRecord
 from resnetx.request import Request, TwinName
 
@@ -48,6 +48,8 @@ def find(path: Path) -> list[StudyFolder]:
         raise ConfigError(f"{path}: a file; expected a folder that `resnetx sweep` has made")
     folders = [StudyFolder(file.parent) for file in sorted(path.rglob(StudyFolder(path).study.name))]
     if not folders:
+        if not is_folder(path):
+            raise ConfigError(f"{path}: no such folder; expected a folder written by `resnetx sweep`")
         raise ConfigError(f"{path}: contains no study; expected a folder written by `resnetx sweep`")
     return folders
 
@@ -88,7 +90,7 @@ def _without_copies(
 def points(requests: Iterable[Request], runs: dict[str, list[RunSummary]]) -> Iterator[MeasuredPoint]:
     """The points of the requests; `runs` by the key of their request."""
     for request in requests:
-        twins = {name: runs.get(twin.key, []) for name, twin in request.twins.items()}
+        twins = {name: runs.get(twin.key, []) for name, twin in request.controls.items()}
         yield MeasuredPoint(request, runs.get(request.key, []), twins)
 
 

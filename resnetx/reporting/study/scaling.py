@@ -58,7 +58,7 @@ def limits(point: MeasuredPoint) -> Limits:
     if kernels:
         measured.append(kernels)
     elif _on_gpus(point.good_runs):
-        unknown["host"] = "the profiler saw no kernel" if instrumented else "the twin phases has not run"
+        unknown["host"] = "the profiler saw no kernel" if instrumented else "the control run phases has not run"
     parts = _Parts(list(twin_of), bool(kernels))
     shares = {part: derived(parts.share(part), *measured) for part in parts.known}
     least = min(shares, key=lambda part: shares[part].median)
@@ -101,7 +101,7 @@ def _parts(
     }
     shown = {part: twin for part, twin in _TWIN_OF.items() if present[part] and twin in measured}
     missing = {part: twin for part, twin in _TWIN_OF.items() if present[part] and twin not in measured}
-    return shown, {part: f"the twin {twin} has not run" for part, twin in missing.items()}
+    return shown, {part: f"the control run {twin} has not run" for part, twin in missing.items()}
 
 
 def _on_gpus(runs: list[RunSummary]) -> bool:
@@ -169,15 +169,18 @@ def _verdict(
 #
 #     useful          T(b) b / n
 #     input           [T(n) - T_syn(n)] - [T(b) - T_syn(b)] b / n
+#     smaller batches T_solo - T_syn(b) b / n, where the control `solo` ran (one rank with its share), over one rank
 #     communication   of T(n) - A the share x / (x + w): from the moment at which the last rank has the gradients of the
 #                     last message to its end, on average over the steps of an instrumented run
 #     waiting         the rest of it: until that moment, from the mean over ranks
-#     the rest        what is left: smaller batches, launches, the host. They sum to T(n)
+#     the rest        what is left: smaller batches (else), launches, the host. They sum to T(n)
 #
 # Runs of one repeat share the state of the machine, so intervals come from repeats drawn as blocks: all twins of one
 # together. From fewer than `MIN_RUNS` repeats there is no interval.
 
-MeasuredPartName = Literal["useful", "input", "communication", "waiting", "communication and waiting", "the rest"]
+MeasuredPartName = Literal[
+    "useful", "input", "communication", "waiting", "communication and waiting", "smaller batches", "the rest"
+]
 LEAST_REST = -0.05  # of the step: what is left after all parts, below which these do not hold together
 
 
@@ -226,12 +229,16 @@ def lost_time(point: MeasuredPoint, base: MeasuredPoint) -> LostTime:
         return LostTime(parts=[], why=f"no run of the twin {missing}; twins=6 adds them")
     repeats = sorted(set.intersection(*(set(blocks) for _, blocks in needed)))
     if not repeats:
-        return LostTime(parts=[], why="no repeat has a good run of each twin")
+        return LostTime(parts=[], why="no repeat has a good run of each control")
     both = sends and set(repeats) <= set(own.last_message)
+    solo_s = own.twins_s["solo"]
+    solo = of.gpus == 1 and set(repeats) <= set(solo_s)
     columns = [[blocks[repeat] for repeat in repeats] for _, blocks in needed]
     if both:
         columns += [list(times) for times in zip(*(own.last_message[repeat] for repeat in repeats), strict=True)]
-    parts = _lost_parts(linear, reads, sends, both)
+    if solo:
+        columns.append([solo_s[repeat] for repeat in repeats])
+    parts = _lost_parts(linear, reads, sends, both, solo)
     names: list[MeasuredPartName] = ["useful"]
     if reads:
         names.append("input")
@@ -239,6 +246,8 @@ def lost_time(point: MeasuredPoint, base: MeasuredPoint) -> LostTime:
         names += ["waiting", "communication"]
     elif sends:
         names.append("communication and waiting")
+    if solo:
+        names.append("smaller batches")
     names.append("the rest")
     times_s, shares = (
         of_blocks(parts, columns),
@@ -257,24 +266,26 @@ def lost_time(point: MeasuredPoint, base: MeasuredPoint) -> LostTime:
     return LostTime(parts=found, why=why)
 
 
-def _lost_parts(linear: float, reads: bool, sends: bool, both: bool) -> Callable[..., Floats]:
+def _lost_parts(linear: float, reads: bool, sends: bool, both: bool, solo: bool) -> Callable[..., Floats]:
     """Seconds of each part, from the seconds of steps and controls as `lost_time` lists them."""
 
     def parts(*times_s: Floats) -> Floats:
         rest = list(times_s)
         step_s, base_s = rest.pop(0), rest.pop(0)
-        made = [base_s * linear]
+        made, base_synthetic_s = [base_s * linear], base_s
         if reads:
             synthetic_s, base_synthetic_s = rest.pop(0), rest.pop(0)
             made.append(step_s - synthetic_s - (base_s - base_synthetic_s) * linear)
         if sends:
             exchange_s = step_s - rest.pop(0)
             if both:
-                exposed_s, waited_s = rest
+                exposed_s, waited_s = rest.pop(0), rest.pop(0)
                 waiting_s = exchange_s * waited_s / np.maximum(exposed_s + waited_s, 1e-12)
                 made += [waiting_s, exchange_s - waiting_s]
             else:
                 made.append(exchange_s)
+        if solo:
+            made.append(rest.pop(0) - base_synthetic_s * linear)
         return np.stack([*made, step_s - sum(made)])
 
     return parts
@@ -283,6 +294,7 @@ def _lost_parts(linear: float, reads: bool, sends: bool, both: bool) -> Callable
 def _blocks(point: MeasuredPoint) -> _Blocks:
     twins: dict[TwinName, dict[int, float]] = {
         "synthetic": _steps_s(point.twins.get("synthetic", [])),
+        "solo": _steps_s(point.twins.get("solo", [])),
         "alone": {run.repeat: run.rank_step_s for run in point.twins.get("alone", []) if run.rank_step_s},
     }
     last = {run.repeat: times for run in point.twins.get("phases", []) if (times := _last_message(run))}

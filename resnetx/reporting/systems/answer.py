@@ -23,7 +23,7 @@ from resnetx.record.system_comparison import (
 )
 from resnetx.reporting.systems.rate_ratios import lead, over
 from resnetx.reporting.table import table_of
-from resnetx.table import Table
+from resnetx.table import Answer, Column, Table, as_shown
 from resnetx.units import to_interval
 
 SMALLEST = 1e-30  # rate or ratio that is one
@@ -135,6 +135,46 @@ def ratio_text(ratio: Estimate, unit: str = "") -> str:
     """ "2.1 (1.5 to 2.8)"."""
     value, low, high = to_interval(ratio.value, ratio.low, ratio.high)
     return f"{value}{unit} ({low} to {high})"
+
+
+def shown_systems(compared: SystemComparison) -> Answer:
+    """The answer, and the cases that tell."""
+    return Answer(compared_answer(compared), as_shown(case_columns(compared), telling_cases(compared)))
+
+
+MOST_CASES = 8  # of more, those that show a difference
+
+
+def telling_cases(compared: SystemComparison) -> list[ComparedCase]:
+    """The cases in which a difference is shown, or those that come next to it."""
+    cases = [case for case in compared_cases(compared) if case.ratios]
+    shown = [case for case in cases if case.shown]
+    return cases if len(cases) <= MOST_CASES else (shown or cases)[:MOST_CASES]
+
+
+def case_columns(compared: SystemComparison) -> list[Column[ComparedCase]]:
+    """What a case is, and the ratio of the systems with each library."""
+    two = len(compared.systems) == 2
+    over_ = f"{compared.systems[0]} / {compared.systems[1]}" if two else "fastest / next"
+
+    def of_library(library: str) -> Column[ComparedCase]:
+        heading = f">{over_}{f', {library}' if library else ''}"
+        return Column(heading, lambda case: ratio_text(case.ratios[library]) if library in case.ratios else "")
+
+    def intensity(case: ComparedCase) -> str:
+        value = case.first.intensity_per_gpu
+        return "" if value is None else f"{value:,.1f}"
+
+    columns: list[Column[ComparedCase]] = [
+        Column("workload", lambda case: case.first.workload),
+        Column(">batch", lambda case: f"{case.first.batch_size}"),
+        Column("settings", lambda case: case.first.variant),
+        Column(">GPUs", lambda case: f"{case.first.gpus}"),
+        Column(">act./param./GPU", intensity, 1),
+        *(of_library(name) for name in dict.fromkeys(point.library for point in compared.points)),
+    ]
+    leader: Column[ComparedCase] = Column("fastest", lambda case: case.first.margin.first if case.first.margin else "")
+    return columns if two else [*columns, leader]
 
 
 # Who leads how often, and how that agrees with the simple model: a comparison of systems in a few lines.

@@ -8,7 +8,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import combinations, pairwise
+from itertools import combinations, groupby, pairwise
 from typing import Any
 
 import msgspec
@@ -19,11 +19,13 @@ from resnetx.record import SCHEMA
 from resnetx.record.prediction import PredictedPoint, Prediction
 from resnetx.record.system_comparison import (
     Axis,
+    CheckedClaim,
     CollectivePoint,
     CopyPoint,
     Crossing,
     Estimate,
     Margin,
+    Outcome,
     SystemComparison,
     SystemPoint,
     SystemSide,
@@ -309,3 +311,36 @@ def _zero(below: _Place, above: _Place) -> float:
     """Where a straight line through both, on logarithmic axes, has a ratio of 1."""
     share = below.log_margin / (below.log_margin - above.log_margin)
     return math.exp(math.log(below.at) + share * (math.log(above.at) - math.log(below.at)))
+
+
+# ---- statements ----------------------------------------------------------------------------------------------------
+
+_OF_ALL: tuple[Outcome, ...] = ("miss", "open", "not predicted", "hit", "given")  # of what all has to agree, the first
+
+
+def counted(checked: Iterable[CheckedClaim]) -> list[CheckedClaim]:
+    """Each sentence of a paper once for each library, with the outcome of all that is checked of it.
+
+    A hit is what holds in every check of the sentence, and under each way in which what the paper leaves open may have
+    been; where these ways differ it is open. What repeats another statement is left out.
+    """
+    sentences = groupby(
+        (each for each in checked if not each.repeats), lambda each: (each.paper, each.section, each.says)
+    )
+    found: list[CheckedClaim] = []
+    for _, rows in sentences:
+        by_variant: dict[str, list[CheckedClaim]] = defaultdict(list)
+        for row in rows:
+            by_variant[row.variant].append(row)
+        found += map(_of_sentence, by_variant.values())
+    return found
+
+
+def _of_sentence(rows: Sequence[CheckedClaim]) -> CheckedClaim:
+    ways: dict[str, list[CheckedClaim]] = defaultdict(list)
+    for row in rows:
+        ways[row.alternative].append(row)
+    first, *others = (min(way, key=lambda row: _OF_ALL.index(row.outcome)) for way in ways.values())
+    if any(other.outcome != first.outcome for other in others):
+        return msgspec.structs.replace(first, outcome="open", cause="")
+    return first

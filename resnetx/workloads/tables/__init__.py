@@ -1,19 +1,21 @@
 """Layer tables as data: those of the papers' workloads, and of the models that published rates are stated for.
 
 They are what `workloads.traced` finds with torch.fx, so that counting, predicting and comparing these need no torch.
-That of a ResNet/x, whatever its settings, is made by arithmetic (`tables.resnetx`) and takes no torch either.
+Those of families, whatever their settings, are made by arithmetic (`families`, `resnetx`) and take no torch either.
 
     python -m resnetx.workloads.tables      # regenerates the files beside this one
 """
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from resnetx import choices
 from resnetx.loading import File, read_json
 from resnetx.workloads.counts import Layer
-from resnetx.workloads.tables import resnetx
+from resnetx.workloads.tables import families, resnetx
 
 FOLDER = Path(__file__).parent
 
@@ -31,7 +33,14 @@ KEPT: dict[str, tuple[choices.Model, int]] = {
     "torchvision-efficientnet_b4": (choices.Torchvision(name="efficientnet_b4", classes=1000), 380),
     "torchvision-vgg16": (choices.Torchvision(name="vgg16", classes=1000), 224),
     "torchvision-densenet121": (choices.Torchvision(name="densenet121", classes=1000), 224),
+    "torchvision-vit_b_16": (choices.Torchvision(name="vit_b_16", classes=1000), 224),
     "torchvision-mobilenet_v2": (choices.Torchvision(name="mobilenet_v2", classes=1000), 224),
+}
+
+FAMILIES: dict[type[choices.ModelChoice], Callable[[Any, int], list[Layer]]] = {
+    choices.ResNetXSettings: resnetx.layers,
+    choices.GptXSettings: families.gptx,
+    choices.MlpXSettings: families.mlpx,
 }
 
 
@@ -53,8 +62,8 @@ def kept_image_size(model: choices.ModelChoice) -> int | None:
 
 def kept(model: choices.ModelChoice, image_size: int) -> list[Layer] | None:
     """The table of a model, if making it takes no torch; None if it does."""
-    if isinstance(model, choices.ResNetXSettings):
-        return resnetx.layers(model, image_size)
+    if family := FAMILIES.get(type(model)):
+        return family(model, image_size)
     for name, choice in KEPT.items():
         if choice == (model, image_size):
             layers: list[Layer] = read_json(File(file(name), "a table of layers", 2**20), list[Layer])

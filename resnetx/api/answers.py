@@ -1,0 +1,262 @@
+"""What records answer, in sentences of which the first stands alone.
+
+A verb's screen begins with them, `-q` prints the first, `--json` has them as `answer`, and the repr of a record shows
+them. Those of predictions, studies, benches and comparisons stand beside what they are made of, in `resnetx.reporting`.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from statistics import fmean
+from typing import TYPE_CHECKING, Any
+
+from resnetx.record.machine import how_many, on_cores, unit_of
+from resnetx.table import ANSWERS, Answer
+from resnetx.units import duration, si, size_text, to_interval
+
+if TYPE_CHECKING:
+    from resnetx.record import RunRecord
+    from resnetx.record.check import Check
+    from resnetx.record.comparison import Accuracy, BenchComparison
+    from resnetx.record.literature import CheckedPapers, Score
+    from resnetx.record.steering import Steering
+    from resnetx.record.trace import Trace, TracedBatch
+
+# ---- what is measured -----------------------------------------------------------------------------------------------
+
+
+def run_answer(record: "RunRecord") -> list[str]:
+    """How fast it was, on what."""
+    if record.outcome != "ok":
+        return [f"Not measured: {record.outcome}: {record.reason}"]
+    unit = unit_of(record.devices or ())
+    on = f"{how_many(record.request.gpus, unit)}{on_cores(unit)}"
+    measured = _measured(record)
+    if record.images_per_s is None:
+        return [f"{measured}: {record.request.model.label} on {on}, without a rate."]
+    step_ms = record.request.batch_size / record.images_per_s * 1e3
+    images = record.steps_per_window * record.request.batch_size
+    slowest_s = [max(ranks) for ranks in zip(*(record.windows_s or []), strict=True)]
+    ends = [images / time_s for time_s in slowest_s] or [record.images_per_s]
+    rate, low, high = to_interval(record.images_per_s, min(ends), max(ends))
+    model = record.request.model
+    tokens = f", {si(record.images_per_s * model.tokens)} tokens/s" if model.tokens else ""
+    return [
+        f"{measured}: {rate} {model.samples}/s on {on} (windows: {low} to {high}){tokens}, {step_ms:.3g} ms a step."
+    ]
+
+
+def _measured(record: "RunRecord") -> str:
+    return f"Measured on {record.environment.node}" if record.environment else "Measured"
+
+
+def verify_answer(record: "RunRecord") -> list[str]:
+    """Whether ranks compute what one process does, and what deviates most."""
+    equality = record.equality
+    if equality is None:
+        return run_answer(record)
+    request, worst = record.request, equality.double.loss
+    for deviation in equality.double.layers.values():
+        worst = None if worst is None or deviation is None else max(worst, deviation)
+    what = f"{request.model.label}, batch {request.batch_size} on gpus={request.gpus}, strategy={request.strategy.kind}"
+    off = "are not finite" if worst is None else f"deviate by {worst:.1e}"
+    return [
+        f"{what}: {'equal' if equality.equal else 'NOT EQUAL'} to one process: loss and gradients of {equality.steps} "
+        f"steps {off}, tolerance {equality.tolerance:g}."
+    ]
+
+
+def trace_answer(traced: "Trace") -> list[str]:
+    """How long a step takes, what smaller batches leave of linear scaling, and which layers take longest."""
+    from resnetx.traces.runs import layer_s, slowest
+
+    if not traced.batches:
+        return [f"Not measured: no batch of {traced.workload} has layer times."]
+    largest, *smaller = sorted(traced.batches, key=lambda batch: -batch.batch_size)
+    how = "Measured" if traced.request else "Imported"
+    step = f"a step of {traced.workload} takes {_step_s(largest) * 1e3:,.3g} ms at {largest.batch_size} images"
+    sentences = [f"{how}: {step}"]
+    for batch in smaller:
+        share, rest = divmod(largest.batch_size, batch.batch_size)
+        sentences[0] += f", {_step_s(batch) * 1e3:,.3g} at {batch.batch_size}"
+        if not rest and batch is smaller[-1]:
+            left = _step_s(largest) / share / _step_s(batch)
+            sentences.append(f"On {share} GPUs at most {left:.0%} efficiency is left, before any communication")
+    layers = largest.times.layers
+    if whole_s := sum(map(layer_s, layers)):
+        longest = (f"{layer.name} {layer_s(layer) / whole_s:.0%}" for layer in slowest(layers, 3))
+        sentences.append(f"Longest: {', '.join(longest)}")
+    return [f"{sentence}." for sentence in sentences]
+
+
+def _step_s(batch: "TracedBatch") -> float:
+    """Of the clean steps, where there are any; else of the profiled ones, or of what is known of them."""
+    from resnetx.traces.runs import sums
+
+    each = sums(batch.times)
+    parts = (each.forward_s, each.backward_s, each.update_s)
+    return each.clean_step_s or each.step_s or sum(part or 0.0 for part in parts)
+
+
+def check_answer(made: "Check") -> list[str]:
+    """Whether anything stands out, and what."""
+    nodes, named = f"{len(made.nodes)} node{'s' * (len(made.nodes) != 1)}", len(made.outlying_nodes)
+    tried = f"{len(made.runs)} run{'s' * (len(made.runs) != 1)} in {duration(made.duration_s)}"
+    if made.healthy:
+        return [f"No outlier among {nodes}: {tried}."]
+    others = Counter(each.what for each in made.outliers if each.what != "node")
+    more = "".join(f", {_PLURALS[what]} that stand out: {count}" for what, count in others.items())
+    first = made.outliers[0]
+    return [
+        f"{named} of {nodes} {'is an outlier' if named == 1 else 'are outliers'}{more}.",
+        f"{first.name}, {first.measure}: {first.found}.",
+    ]
+
+
+_PLURALS = {"pair": "pairs", "switch": "switches"}
+
+# ---- what is predicted ----------------------------------------------------------------------------------------------
+
+
+def steer_answer(made: "Steering") -> list[str]:
+    """What division of its links does to the traffic, to receivers and to a training step."""
+    before, after = made.rtl_before, made.rtl_after
+    if before is None:
+        rtl = f"{after:.4g}; as built, some of the traffic has no link"
+    elif after < before:
+        rtl = f"{before:.4g} -> {after:.4g}, {1 - after / before:.2%} less"
+    else:
+        rtl = f"{before:.4g}, which no other division of its links lowers"
+    added = made.receivers_added
+    receivers = f"A GPU needs up to {added} more receivers than it has (receivers= sets a limit)."
+    return [f"{made.system}: total RTL {rtl}.", *[receivers] * bool(added), _iteration(made)]
+
+
+def _iteration(made: "Steering") -> str:
+    before, after = made.iteration_s_before, made.iteration_s_after
+    if before is None or after is None:
+        return f"Training: not predicted ({made.unknown.get('iteration_s_after', 'no workload')})."
+    verdict = "no faster" if abs(after - before) <= 1e-3 * before else "faster" if after < before else "SLOWER"
+    change = f" by {abs(after / before - 1):.1%}" * (verdict != "no faster")
+    sentence = f"An iteration gets {verdict}{change}: {time_text(before)} -> {time_text(after)} ({made.iteration_of})."
+    if made.collective_before and made.collective_before == made.collective_after:
+        return f"{sentence} Its all-reduces run as before: {made.collective_after}."
+    if made.collective_before:
+        return f"{sentence} Its all-reduces: {made.collective_before}; steered, {made.collective_after}."
+    return sentence
+
+
+def time_text(time_s: float) -> str:
+    """A time with the unit that it is read in."""
+    if time_s < 1e-3:
+        return f"{time_s * 1e6:.3g} us"
+    return f"{time_s * 1e3:.3g} ms" if time_s < 1 else f"{time_s:.3g} s"
+
+
+# ---- what is compared -----------------------------------------------------------------------------------------------
+
+
+def benches_answer(found: "BenchComparison") -> list[str]:
+    """By how much bench B is faster than bench A, for each operation."""
+    if not (found.collectives or found.cells):
+        return ["The two have no operation at the same size, so that nothing can be compared."]
+    return list(_of_benches(found))
+
+
+def _of_benches(found: "BenchComparison") -> Iterator[str]:
+    least, most = (size_text(size) for size in found.band_bytes)
+    for mean in found.means:
+        where = _where(mean.gpus, mean.pair_class)
+        said = f"{mean.what}{where}: B is {mean.ratio:.2f} times as fast as A from {least} to {most}"
+        yield f"{said}, the geometric mean of {mean.sizes} sizes."
+    for crossing in found.crossings:
+        at = size_text(round(crossing.at_bytes))
+        where = _where(crossing.gpus, crossing.pair_class)
+        yield f"{crossing.what}{where}: {crossing.ahead_above} is ahead from about {at} on."
+
+
+def _where(gpus: int | None, pair_class: str | None) -> str:
+    found = ", ".join(filter(None, (f"{gpus} ranks" if gpus else "", pair_class)))
+    return f" ({found})" if found else ""
+
+
+def accuracy_answer(checked: "Accuracy") -> list[str]:
+    """How far off a prediction was of what was measured later."""
+    points = [point for point in checked.points if point.error is not None]
+    if not points:
+        return [f"Not compared: no case of study {checked.study} was both predicted and measured."]
+    several = [point for point in points if point.gpus > 1] or points
+    worst = max(several, key=lambda point: abs(point.error or 0.0))
+    mean = fmean(abs(point.error or 0.0) for point in several)
+    judged = [point for point in several if point.covered is not None]
+    where = [worst.workload, f"batch {worst.batch_size}", worst.variant, f"gpus={worst.gpus}"]
+    inside = f"; {sum(bool(point.covered) for point in judged)} of {len(judged)} measurements lie in the intervals"
+    return [
+        f"Predicted steps are {mean:.1%} off those that {checked.node} measured, in the mean of {len(several)} cases"
+        f"{inside * bool(judged)}.",
+        f"The worst: {worst.error:+.1%} for {', '.join(filter(None, where))}.",
+    ]
+
+
+def papers_answer(checked: "CheckedPapers") -> list[str]:
+    """How many statements of papers agree with what is predicted."""
+    from resnetx.reporting.systems.comparison import counted
+
+    counts = Counter(each.outcome for each in counted(checked.claims))
+    return [
+        f"Of {sum(counts.values())} checks of {', '.join(checked.papers)}, {counts['hit']} agree with what is "
+        f"predicted, {counts['miss']} do not, {counts['open']} are not decided, {counts['given']} were inputs, "
+        f"{counts['not predicted']} are not predicted."
+    ]
+
+
+def score_answer(found: "Score") -> list[str]:
+    """Which predictor is nearest to what was published, by kind."""
+    best: dict[str, Any] = {}
+    for each in found.scores:
+        if each.predicted and (each.kind not in best or each.mean_error < best[each.kind].mean_error):
+            best[each.kind] = each
+    if not best:
+        return ["Nothing that was published is predicted."]
+    told = (f"{kind}: {each.predictor}, {each.mean_error:.1%} off {each.predicted}" for kind, each in best.items())
+    return [f"Nearest to published figures: {'; '.join(told)}."]
+
+
+# ---- by kind --------------------------------------------------------------------------------------------------------
+
+
+def _sentences(function: Callable[[Any], Sequence[str]]) -> Callable[[Any], Answer]:
+    return lambda record: Answer(function(record))
+
+
+def _of_prediction(record: Any) -> Answer:
+    from resnetx.reporting.predicted_answer import shown_prediction
+
+    return shown_prediction(record)
+
+
+def _of_studies(record: Any) -> Answer:
+    from resnetx.reporting.compare.studies import shown_comparison
+
+    return shown_comparison(record)
+
+
+def _of_systems(record: Any) -> Answer:
+    from resnetx.reporting.systems.answer import shown_systems
+
+    return shown_systems(record)
+
+
+ANSWERS.update(
+    {
+        "Prediction": _of_prediction,
+        "PredictedGrid": lambda made: Answer([made.conclusion]),
+        "Comparison": _of_studies,
+        "SystemComparison": _of_systems,
+        "BenchComparison": _sentences(benches_answer),
+        "Accuracy": _sentences(accuracy_answer),
+        "CheckedPapers": _sentences(papers_answer),
+        "Score": _sentences(score_answer),
+        "Check": _sentences(check_answer),
+        "Steering": _sentences(steer_answer),
+    }
+)

@@ -1,0 +1,156 @@
+"""Words as people type them, as the settings that they stand for, before argparse and Hydra read any.
+
+    --batch-size 32     batch_size=32         blanks in a list    systems=[gx8, dgx2], gpus=1, 2
+    gx8                 systems=gx8           alexnet, quickstart     model=alexnet, study=quickstart
+
+Each is taken where it can only mean one thing: a flag that the verb has stays a flag, a name that is a file or a folder
+stays a path, and a word that follows nothing is left for whoever refuses it.
+"""
+
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from resnetx.errors import ConfigError
+from resnetx.settings.files import CONFIGS, choices
+from resnetx.settings.table import TABLE
+from resnetx.settings.verbs import VERBS, reads
+from resnetx.settings.words import key_of, members
+
+if TYPE_CHECKING:
+    from resnetx.study import Point
+
+# A setting, or Hydra's way to remove one, but not ~/x and ~user/x. A path that looks like a setting is written ./a=b.
+OVERRIDE = re.compile(r"[+~]*[A-Za-z_][\w.@]*=|~(?![\w.-]*/)")
+_OWN_FLAGS = {"help", "all", "config-dir", "shell-completion", "version", "multirun", "cfg"}
+
+
+def as_settings(words: Sequence[str]) -> list[str]:
+    """The words of a command line with settings in their one form; those of no verb as they are."""
+    if not words or words[0] not in VERBS:
+        return list(words)
+    return [words[0], *_joined(list(_undashed(words[0], words[1:])))]
+
+
+def _undashed(verb: str, words: Sequence[str]) -> Iterator[str]:
+    """`--batch-size 32` as `batch_size=32`."""
+    left = list(words)
+    while left:
+        word = left.pop(0)
+        name, given, value = word.removeprefix("--").partition("=")
+        key = name.replace("-", "_")
+        row = TABLE.get(key)
+        as_it_is = not word.startswith("--") or name in {*VERBS[verb].flags, *_OWN_FLAGS}
+        if as_it_is or row is None or row.type is None or not reads(VERBS[verb].settings, key):
+            yield word
+        elif given:
+            yield _noted(word, f"{key}={value}")
+        elif left and not left[0].startswith("--") and not OVERRIDE.match(left[0]):
+            yield _noted(f"{word} {left[0]}", f"{key}={left.pop(0)}")
+        elif bool in members(row.type):
+            yield _noted(word, f"{key}=true")
+        else:
+            yield word
+
+
+def _noted(typed: str, word: str) -> str:
+    print(f"{typed}: taken as {word}", file=sys.stderr)
+    return word
+
+
+def _joined(words: Sequence[str]) -> list[str]:
+    """Words of a list that blanks have parted, as one."""
+    found: list[str] = []
+    for word in words:
+        before = found[-1] if found else ""
+        opened = before.count("[") > before.count("]") or before.count("{") > before.count("}")
+        torn = before.endswith(",") or (word.startswith(",") and not before.endswith("="))
+        if OVERRIDE.match(before) and (opened or torn) and not OVERRIDE.match(word) and not word.startswith("-"):
+            found[-1] = before + word
+        else:
+            found.append(word)
+    return found
+
+
+# ---- names ----------------------------------------------------------------------------------------------------------
+
+
+def names_as_settings(verb: str, paths: Sequence[str], overrides: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The words that are paths, and the settings; names of systems, of a model and of a study are among the second."""
+    left, settings = list(paths), list(overrides)
+    given = {key_of(word) for word in overrides}
+    if VERBS[verb].names_systems and (systems := [path for path in left if is_system(path)]):
+        if "systems" in given:
+            raise ConfigError(f"{systems[0]}: systems= is given, too; write all of them there, systems=A,B")
+        left = [path for path in left if path not in systems]
+        settings.append(f"systems={','.join(systems)}")
+    for key, is_one in (("model", _is_model), ("study", _is_study)):
+        if key in VERBS[verb].settings and (named := [path for path in left if all(map(is_one, path.split(",")))]):
+            if key in given:
+                raise ConfigError(f"{named[0]}: {key}= is given, too; leave one of them out")
+            if key == "study" and len(named) > 1:
+                raise ConfigError(f"{' '.join(named)}: expected one study")
+            left = [path for path in left if path not in named]
+            settings.append(f"{key}={','.join(named)}")
+    return left, settings
+
+
+def _is_model(word: str) -> bool:
+    return _is_name(word) and (word in choices("model") or is_classifier(word))
+
+
+def is_classifier(word: str) -> bool:
+    """Whether a word is the name of a classifier of torchvision."""
+    from resnetx.workloads.tables import classifiers
+
+    return word in classifiers.kept().image_size
+
+
+def _is_study(word: str) -> bool:
+    return _is_name(word) and (CONFIGS / "study" / f"{word}.yaml").is_file()
+
+
+def _is_name(word: str) -> bool:
+    return re.fullmatch(r"[A-Za-z][\w-]*", word) is not None and not Path(word).exists()
+
+
+# What can be done with the words of a command line before Hydra is loaded, whose grammar takes 0.1 s to import.
+
+
+def is_system(word: str) -> bool:
+    """Whether a word that could be a path is the name of a system that comes with resnetx, or several: "gx8,dgx2"."""
+    return not Path(word).exists() and all(map(_is_named, word.split(",")))
+
+
+def _is_named(name: str) -> bool:
+    return "/" not in name and (CONFIGS / "system" / f"{name}.yaml").is_file()
+
+
+def settings_in(words: list[str], verb: str | None = None) -> "Point":
+    """The settings of these words of a verb, by name; Hydra is loaded if there are any."""
+    if not words:
+        return {}
+    from resnetx.cli.words import settings_of
+
+    return settings_of(words, verb)
+
+
+# `resnetx lab SETTINGS -- VERB WORDS`: the words of VERB, with the settings of the lab as settings of its own.
+
+
+def words_inside(words: list[str]) -> list[str]:
+    """The command line that runs in the lab; `words` begin with "lab" and have "--" among them."""
+    from resnetx.api.lab import INSIDE, settings_inside
+    from resnetx.settings.words import written
+
+    place = words.index("--")
+    own, inside = words[1:place], words[place + 1 :]
+    if not inside or inside[0] not in INSIDE:
+        raise ConfigError(f"{(inside or ['--'])[0]}: expected a verb that runs in the lab: {', '.join(INSIDE)}")
+    own = [f"systems={word}" if is_system(word) else word for word in own]
+    for word in own:
+        if "=" not in word or word.startswith("-"):
+            raise ConfigError(f"{word}: the lab has settings (systems=, scale=, transport=); others go behind --")
+    return [*inside, *written(settings_inside(settings_in(own, "lab")))]

@@ -1,0 +1,173 @@
+"""Strategies that share out what every rank would keep: `zero1` the optimizer's state, `fsdp` all that is trained.
+
+- `zero1` is DDP with torch's ZeroRedundancyOptimizer: each rank updates its own tensors (whole ones, the largest first,
+  each to the rank that has least), then sends them to all others.
+- `fsdp` is torch's `fully_shard` on each block of a family, and on the rest: a rank keeps its rows of every parameter.
+  A block's parameters are gathered before its forward pass, with `reshard` freed behind it and gathered again for the
+  backward pass; behind that its gradients are reduced to the ranks that keep them. The rest stays gathered, and so does
+  the last block, whose backward pass comes first. A network without blocks is gathered as a whole.
+
+Both keep weights as NCHW whatever `channels_last` says: `fully_shard` takes no other, and ZeroRedundancyOptimizer
+lays them out anew.
+"""
+
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.optim import ZeroRedundancyOptimizer
+
+from resnetx.choices import Fsdp, Sgd
+from resnetx.measure.rank.distributed import Ranks, Watched, Work, unchanged
+from resnetx.record import Unknown
+
+GATHER = ("all_gather_single", "all_gather_into_tensor")  # what FSDP calls, by the names of newer and older torch
+REDUCE = ("reduce_scatter_single", "reduce_scatter_tensor")
+
+
+class ShardedUpdate(ZeroRedundancyOptimizer):
+    """SGD over this rank's tensors, which then come back to all."""
+
+    def __init__(self, parameters: list[nn.Parameter], settings: Sgd, mark: Callable[[str], None]) -> None:
+        super().__init__(
+            parameters,
+            torch.optim.SGD,
+            parameters_as_bucket_view=True,  # one message for each rank, not for each tensor
+            lr=settings.learning_rate,
+            momentum=settings.momentum,
+            weight_decay=settings.weight_decay,
+            fused=True,
+        )
+        self._mark = mark
+
+    def _sync_params(self) -> None:
+        self._mark("gather")
+        super()._sync_params()  # type: ignore[misc]
+
+
+class FullySharded:
+    """A model of which each rank keeps its rows."""
+
+    name, updates = "FSDP", False
+
+    def __init__(self, model: nn.Module, strategy: Fsdp, ranks: Ranks, watched: Watched = unchanged) -> None:
+        model = model.to(memory_format=torch.contiguous_format)
+        units = [*blocks_of(model), model]
+        mesh = init_device_mesh(ranks.device.type, (ranks.world_size,))
+        self._sizes = _padded_sizes(units, ranks.world_size)
+        *blocks, root = units
+        for block in blocks:
+            fully_shard(block, mesh=mesh, reshard_after_forward=strategy.reshard and block is not blocks[-1])
+        fully_shard(root, mesh=mesh, reshard_after_forward=False)
+        if not _takes_means(ranks):
+            _replace(REDUCE, _dividing)
+        if watched is not unchanged:
+            _replace(GATHER, partial(_watched, watched, "gather"))
+            _replace(REDUCE, partial(_watched, watched, "reduce"))
+        self.module, self._reshard = model, strategy.reshard
+
+    def __call__(self, images: torch.Tensor) -> Any:
+        return self.module(images)
+
+    def finish(self) -> None:
+        """The backward pass has waited."""
+
+    def sizes(self) -> list[int] | Unknown:
+        """Of all gathers of the forward and backward pass, and of the reduced gradients between them."""
+        *blocks, root = self._sizes
+        forward = [root, *blocks]
+        backward: list[int] = []
+        again = blocks[:-1] if self._reshard else []
+        for place, size in reversed(list(enumerate(blocks))):
+            # The parameters of the block that is next are asked for before this one's gradients are sent.
+            backward += again[place - 1 : place] if place else []
+            backward.append(size)
+        return [*forward, *backward, root]
+
+
+def blocks_of(model: nn.Module) -> list[nn.Module]:
+    """The blocks of a family's member; [] of any other network."""
+    blocks = getattr(model, "blocks", None)
+    return list(blocks) if isinstance(blocks, nn.Sequential | nn.ModuleList) else []
+
+
+def _padded_sizes(units: list[nn.Module], ranks: int) -> list[int]:
+    """Bytes of each unit's own parameters, each with as many rows as divide over the ranks."""
+    seen: set[nn.Parameter] = set()
+    sizes = []
+    for unit in units:
+        own = [parameter for parameter in unit.parameters() if parameter not in seen]
+        seen.update(own)
+        sizes.append(sum(each.element_size() * padded_elements(each.shape, ranks) for each in own))
+    return sizes
+
+
+def padded_elements(shape: torch.Size, ranks: int) -> int:
+    """A parameter's elements, with rows added until each rank has as many."""
+    rows, *others = shape
+    return -(-rows // ranks) * ranks * math.prod(others)
+
+
+def _takes_means(ranks: Ranks) -> bool:
+    """Whether a mean of gradients that FSDP asks for is one: gloo in torch 2.7 adds up, whatever it is asked for."""
+    given = torch.ones(ranks.world_size, device=ranks.device)
+    got = torch.empty(1, device=ranks.device)
+    getattr(dist, _known(REDUCE))(got, given, op=dist.ReduceOp.AVG)
+    return bool(got.item() == 1)
+
+
+def _known(names: tuple[str, ...]) -> str:
+    return next(name for name in names if hasattr(dist, name))
+
+
+def _replace(names: tuple[str, ...], by: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
+    """Puts another function in place of a collective that FSDP calls, for the rest of this process, of one run."""
+    setattr(dist, _known(names), by(getattr(dist, _known(names))))
+
+
+def _dividing(reduce_scatter: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds up, and divides where a mean is asked for."""
+
+    def called(output: torch.Tensor, input: torch.Tensor, op: Any = dist.ReduceOp.SUM, **options: Any) -> None:
+        assert not options.pop("async_op", False), "FSDP waits on CPUs"
+        reduce_scatter(output, input, op=dist.ReduceOp.SUM if op == dist.ReduceOp.AVG else op, **options)
+        if op == dist.ReduceOp.AVG:
+            output.div_(input.numel() // output.numel())
+
+    return called
+
+
+def _watched(watched: Watched, kind: str, collective: Callable[..., Any]) -> Callable[..., Any]:
+    """Sends as watched."""
+
+    def called(*given: Any, **options: Any) -> Any:
+        tensors = [each for each in (*given, *options.values()) if isinstance(each, torch.Tensor)]
+        buffer = max(tensors, key=lambda tensor: tensor.nbytes)  # the whole, not the rank's part
+        result: list[Any] = []
+
+        def send(_: torch.Tensor) -> Work:
+            result.append(collective(*given, **options))
+            return Ended()
+
+        watched(send, kind)(buffer)
+        return result[0]
+
+    return called
+
+
+class Ended:
+    """What was sent, and has arrived."""
+
+    def wait(self) -> None:
+        """It is over."""
+
+    def get_future(self) -> torch.futures.Future[Any]:
+        future: torch.futures.Future[Any] = torch.futures.Future()
+        future.set_result(None)
+        return future

@@ -1,0 +1,104 @@
+"""Layer tables of families by arithmetic: a stem, x times the same block, and a head, of whatever settings.
+
+Each is what `workloads.traced` finds by executing the module, but nothing is built. As every block is the same, what
+is summed over the layers is affine in x: sum(x) = sum(1) + (x - 1) (sum(2) - sum(1)), exactly (`kinds.families`).
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from resnetx.choices import GptXSettings, MlpXSettings
+from resnetx.workloads.counts import DATA, Layer
+
+Shape = tuple[int, ...]
+BEFORE = ""  # among what an operation reads: what its part of the network reads
+
+
+class Operation(NamedTuple):
+    """A layer of one part of a network."""
+
+    name: str  # inside its part
+    kind: str
+    output_shape: Shape
+    parameters: tuple[int, ...] = ()
+    multiply_adds: int = 0
+    reads: tuple[str, ...] | None = None  # names inside its part; None: the operation before it
+    in_place: bool = False
+
+
+def assembled(stem: Sequence[Operation], block: Sequence[Operation], x: int, head: Sequence[Operation]) -> list[Layer]:
+    """The layers of a family's member, in the order of execution."""
+    found = list(_named("stem.", stem, DATA))
+    for index in range(x):
+        found += _named(f"blocks.{index}.", block, found[-1].name)
+    return [*found, *_named("", head, found[-1].name)]
+
+
+def _named(part: str, operations: Sequence[Operation], before: str) -> Iterator[Layer]:
+    """The layers of one part of the network, which reads the layer `before` it."""
+    last = before
+    for operation in operations:
+        reads = (
+            (last,) if operation.reads is None else tuple(part + name if name else before for name in operation.reads)
+        )
+        last = part + operation.name
+        yield Layer(
+            name=last,
+            kind=operation.kind,
+            inputs=reads,
+            output_shape=operation.output_shape,
+            in_place=operation.in_place,
+            parameters=operation.parameters,
+            multiply_adds=operation.multiply_adds,
+        )
+
+
+def _dense(name: str, read: int, shape: Shape) -> Operation:
+    """A dense layer with a bias, from `read` numbers at each place to the last number of `shape`."""
+    *places, made = shape
+    times = places[0] if places else 1
+    return Operation(name, "linear", shape, (read * made, made), times * read * made)
+
+
+# ---- GPT/x ----------------------------------------------------------------------------------------------------------
+
+
+def gptx(model: GptXSettings, image_size: int) -> list[Layer]:
+    """The layers of a GPT/x, as one sequence sees them: positions too, which the sequences of a batch share."""
+    s, d, h, v = model.seq, model.width, model.attention_heads, model.vocabulary
+    shape = (s, d)
+    stem = [
+        Operation("tokens", "embedding", shape, (v * d,)),
+        Operation("positions", "embedding", shape, (s * d,), reads=()),
+        Operation("add", "add", shape, reads=("tokens", "positions")),
+    ]
+    block = [
+        Operation("norm1", "layernorm", shape, (d, d)),
+        _dense("attention.qkv", d, (s, 3 * d)),
+        # Two products of s^2 d. What a causal kernel leaves out is counted, as by PyTorch's and others' counters.
+        Operation("attention.causalattention", "causalattention", (s, h, d // h), multiply_adds=2 * s**2 * d),
+        _dense("attention.projection", d, shape),
+        Operation("add", "add", shape, reads=(BEFORE, "attention.projection")),
+        Operation("norm2", "layernorm", shape, (d, d)),
+        _dense("up", d, (s, 4 * d)),
+        Operation("gelu", "gelu", (s, 4 * d)),
+        _dense("down", 4 * d, shape),
+        Operation("add@1", "add", shape, reads=("add", "down")),
+    ]
+    # The head's weight is the embedding's: it stands where it is used first.
+    head = [
+        Operation("norm", "layernorm", shape, (d, d)),
+        Operation("head", "linear", (s, v), multiply_adds=s * d * v),
+    ]
+    return assembled(stem, block, model.x, head)
+
+
+# ---- MLP/x ----------------------------------------------------------------------------------------------------------
+
+
+def mlpx(model: MlpXSettings, image_size: int) -> list[Layer]:
+    """The layers of an MLP/x, as one image sees them."""
+    d = model.width
+    relu = Operation("1", "relu", (d,), in_place=True)
+    stem = [_dense("1", 3 * image_size**2, (d,)), relu._replace(name="2")]
+    return assembled(stem, [_dense("0", d, (d,)), relu], model.x, [_dense("head", d, (model.classes,))])

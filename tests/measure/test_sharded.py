@@ -1,0 +1,50 @@
+"""FSDP sends what its blocks have, in the order in which the prediction has it, and a sum is never taken for a mean."""
+
+import json
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from resnetx.cli import main
+from resnetx.measure.rank.sharded import _dividing, padded_elements
+
+SMALL = ["model=gptx", "model.x=3", "model.width=16", "model.heads=2", "model.seq=8", "model.vocabulary=11"]
+
+
+@pytest.mark.dist
+@pytest.mark.parametrize("reshard", ["true", "false"])
+def test_blocks_are_gathered_and_reduced_in_this_order(reshard, tmp_path, preloaded):
+    words = ["strategy=fsdp", f"strategy.reshard={reshard}", "gpus=2", "batch_size=4", "threads=1", "measure=phases"]
+    assert main(["train", *SMALL, *words, "windows=1", "steps=1", f"results={tmp_path}"]) == 0
+    (found,) = tmp_path.rglob("record.json")
+    record = json.loads(found.read_text())
+    block, rest = 4 * (12 * 16**2 + 13 * 16), 4 * (12 * 16 + 8 * 16 + 2 * 16)  # 11 tokens: a row more, of 2 ranks
+    between = [block] * 2 if reshard == "true" else []
+    assert [bucket["size_bytes"] for bucket in record["buckets"]] == [rest, *[block] * 3, *between, *[block] * 3, rest]
+    phases = record["phases"]
+    parts = ("input_wait_s", "host_to_device_s", "forward_s", "backward_s", "exposed_communication_s", "optimizer_s")
+    whole = [sum(times) for times in zip(*(phases[part] for part in (*parts, "gather_s")), strict=True)]
+    assert whole == pytest.approx(phases["step_s"], rel=1e-3)
+    assert min(phases["gather_s"]) > 0 < min(phases["exposed_communication_s"])
+
+
+def test_rows_are_added_until_all_ranks_have_as_many():
+    assert padded_elements(torch.Size([101, 48]), 4) == 104 * 48
+    assert padded_elements(torch.Size([3]), 4) == 4
+
+
+def test_a_library_that_adds_up_whatever_it_is_asked_for_is_made_to_divide():
+    asked = []
+
+    def adds_up(output, input, op, group):
+        asked.append((op, group))
+        output.copy_(input.view(2, -1).sum(0))  # as two ranks with the same input, of which this one has all
+
+    means = _dividing(adds_up)
+    given, got = torch.arange(4.0), torch.empty(2)
+    means(got, given, op=dist.ReduceOp.AVG, group="ours")
+    assert got.tolist() == [1.0, 2.0]
+    means(output=got, input=given, op=dist.ReduceOp.SUM, group="ours")
+    assert got.tolist() == [2.0, 4.0]
+    assert asked == [(dist.ReduceOp.SUM, "ours")] * 2

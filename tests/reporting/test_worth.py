@@ -1,0 +1,49 @@
+"""How many GPUs are worth it, and which way costs least."""
+
+import pytest
+
+import resnetx
+from resnetx.errors import ConfigError
+from resnetx.reporting.worth import Offer, cheapest, worth
+
+
+@pytest.mark.parametrize(
+    ("rates", "lost", "said"),
+    [
+        ({1: 100.0, 2: 190.0, 4: 210.0}, {}, "2 GPUs: each of the next 2 adds 10% of one GPU."),
+        ({1: 100.0, 2: 90.0}, {}, "1 GPU: the next one adds nothing."),
+        ({1: 100.0, 2: 190.0}, {}, "2 GPUs or more: the last one adds 90% of one GPU."),
+        ({4: 400.0, 8: 500.0}, {}, "4 GPUs: each of the next 4 adds 25% of each of 4 GPUs."),
+        ({1: 100.0}, {"communication": 0.5}, ""),
+    ],
+)
+def test_gpus_are_worth_it_as_far_as_each_adds_half_of_the_first(rates, lost, said):
+    assert worth(rates, lost) == said
+
+
+def test_what_would_change_it_is_the_largest_loss_first():
+    said = worth({1: 100.0, 8: 200.0}, {"launching": 0.2, "communication": 0.5, "waiting": 0.01})
+    assert said.index("2 times without exposed communication") < said.index(
+        "1.2 times if launching took no time (graph"
+    )
+    assert "late" not in said
+
+
+def test_the_cheapest_way_ends_in_time():
+    slow, fast = Offer("slow", 1000.0, 900.0, 1.0), Offer("fast", 4000.0, 3600.0, 8.0)
+    assert cheapest([slow, fast], 3.6e6, None).startswith("Cheapest for 3.6 M images: slow, 1 in 1 h 00 min")
+    assert "fast, 2 in 15 min" in cheapest([slow, fast], 3.6e6, 1800.0)
+    assert "it is late (1 h 06 min)" in cheapest([slow], 3.6e6, 3700.0)
+    assert cheapest([slow, fast], 3.6e6, 60.0).startswith(
+        "None trains 3.6 M images within 1 min 00 s: the fastest, fast"
+    )
+
+
+def test_a_price_is_of_one_gpu_or_of_each_system():
+    asked = {"systems": ["gx8", "dgx1-p100"], "model": "alexnet", "batch_size": 256, "gpus": [1, 8]}
+    assert "one GPU of dgx1-p100" in resnetx.predict(**asked, price=2.0).cheapest
+    assert "8 GPUs of gx8" in resnetx.predict(**asked, price={"gx8": 1, "dgx1-p100": 100}).cheapest
+    with pytest.raises(ConfigError, match="price: says nothing of dgx1-p100"):
+        resnetx.predict(**asked, price={"gx8": 1})
+    with pytest.raises(ConfigError, match=r"deadline=1h: .* give price="):
+        resnetx.predict(**asked, deadline="1h")
