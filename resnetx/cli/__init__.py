@@ -22,7 +22,7 @@ from resnetx import __version__
 from resnetx.cli.help import VerbHelp, overview
 from resnetx.cli.typed import OVERRIDE, as_settings, is_system, names_as_settings, settings_in, words_inside
 from resnetx.errors import ConfigError
-from resnetx.settings.files import CONFIGS, names, path_at_home, searching
+from resnetx.settings.files import names, path_at_home, searching
 from resnetx.settings.verbs import CFG, INSTEAD, QUIET, VERBS, WITHOUT_JSON, reads, refuse_unread
 from resnetx.settings.words import key_of
 
