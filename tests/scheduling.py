@@ -1,5 +1,8 @@
 """Which tests are left out, and which process runs which, where pytest-xdist has several.
 
+`pytest` runs the fast tests, of folders too; `pytest --all`, and files or tests by name, all but those marked `long` or
+`gpu`; `pytest -m ...` what it says.
+
 A file is in one of them, as its fixtures are shared. So are tests of several files that need one long calculation.
 Files that take long start first, so that no process ends long after the others.
 
@@ -43,6 +46,8 @@ GROUPS = {
 # About what a test with such a mark takes; one without: nothing.
 SECONDS = {"slurm": 20.0, "dist": 8.0, "dali": 2.0, "slow": 1.0}
 LIMITED = os.environ.get("TESTS_BEGIN_BEFORE")
+ALL = "not long and not gpu"
+FAST = f"{ALL} and not dist and not dali and not slurm and not slow"  # a minute on two cores
 GPUS_EACH = 2  # that a process sees: as many as the ranks of a test
 
 
@@ -51,11 +56,17 @@ def on_gpus(config) -> bool:
     return bool(re.search(r"(?<!not )\bgpu\b", config.option.markexpr))
 
 
+def pytest_addoption(parser):
+    parser.addoption("--all", action="store_true", help="all tests but long and gpu, not only the fast ones")
+
+
 def pytest_configure(config):
-    """Hides GPUs, from child processes too, unless tests with the mark `gpu` are asked for (`pytest -m gpu`).
+    """Selects tests; hides GPUs, from child processes too, unless those marked `gpu` are asked for (`pytest -m gpu`).
 
     All other tests then mean the same on every machine. A process of pytest-xdist sees its own GPUs, but for null ones.
     """
+    if not config.option.markexpr:
+        config.option.markexpr = ALL if config.option.all or not _of_folders(config) else FAST
     if not on_gpus(config):
         os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
     elif (name := os.environ.get("PYTEST_XDIST_WORKER")) and not nullcuda.is_preloaded():
@@ -74,6 +85,11 @@ def pytest_ignore_collect(collection_path, config):
         return None
     of_all = "".join(re.findall(r"^pytestmark = (.*)", collection_path.read_text(), re.MULTILINE))
     return not left_out.isdisjoint(re.findall(r"\bmark\.(\w+)", of_all)) or None
+
+
+def _of_folders(config) -> bool:
+    """Whether no file or test is named."""
+    return all(Path(each).is_dir() for each in config.args)
 
 
 def _left_out(config) -> set[str]:
@@ -104,7 +120,7 @@ def pytest_xdist_auto_num_workers(config):
     0: all tests run in one process, which sees all GPUs. On null GPUs, of which each process has its own: one for each
     core, as tests hold the time that they need against what is described.
     """
-    if not all(Path(each).is_dir() for each in config.args):
+    if not _of_folders(config):
         return 0
     if on_gpus(config) and nullcuda.is_preloaded():
         return cores() if gpus_here() == GPUS_EACH else 0

@@ -53,7 +53,7 @@ def test_the_first_two_shell_blocks_are_one_line_each():
     assert [block.count("\n") for block in found[:2]] == [1, 1]
     assert "resnetx images" in found[0]
     assert "resnetx sweep study=quickstart" in found[0]
-    assert found[1].rstrip().endswith("pytest")
+    assert found[1].endswith(".venv/bin/pytest --all\n")
 
 
 @pytest.mark.parametrize("command", of("describe"))
