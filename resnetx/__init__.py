@@ -10,8 +10,7 @@ see docs/library.md. Importing this loads nothing: each function is imported whe
 `__init__.pyi`, which `python -m resnetx.cli.reference` writes.
 """
 
-from typing import TYPE_CHECKING
-
+TYPE_CHECKING = False  # as checkers take it; `typing` is not loaded for it
 if TYPE_CHECKING:
     from collections.abc import Mapping
 

@@ -75,7 +75,7 @@ def test_a_grid_has_the_figures_of_predictions_and_its_answer_alone_is_kept(tmp_
         assert (row["iteration_s"], row["speedup"]) == (point.iteration_s, point.speedup)
         assert (row["iteration_s"] is None) or [row["iteration_low_s"], row["iteration_high_s"]] == point.interval_s
     able = [point for point in few.points if point.outcome == "ok"]
-    assert made.answer.startswith(f"Predicted: {len(able)} of 48 points can run; speed-ups from ")
+    assert made.conclusion.startswith(f"Predicted: {len(able)} of 48 points can run; speed-ups from ")
     assert made.outcomes == {outcome: sum(row["outcome"] == outcome for row in rows) for outcome in made.outcomes}
     gains = [point.speedup for point in able if point.gpus == 8 and point.baseline_gpus == 1]
     assert made.most.speedup == max(gains)

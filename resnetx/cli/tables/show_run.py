@@ -100,8 +100,11 @@ def ms(seconds: float) -> str:
 
 def _inside_a_step(phases: Phases, messages: Sequence[GradientBucket]) -> None:
     """The phases of each rank's step, and when each message was ready, sent and received."""
-    columns = [">rank", ">step", *(f">{phase}" for phase in PHASES)]
-    rows = [[f"{rank}", *map(ms, each)] for rank, each in enumerate(zip(*parts(phases), strict=True))]
+    named = [
+        each for each in zip(["step", *PHASES], parts(phases), strict=True) if each[1]
+    ]  # older ones have no gather
+    columns = [">rank", *(f">{name}" for name, _ in named)]
+    rows = [[f"{rank}", *map(ms, each)] for rank, each in enumerate(zip(*(own for _, own in named), strict=True))]
     note = "exposed: communication not hidden by computation."
     show.table("Inside a step: mean ms of each rank over all windows", columns, rows, note)
     times = [

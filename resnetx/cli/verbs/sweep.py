@@ -208,7 +208,11 @@ def _phases_of(row: tuple[StudyPoint, Limits]) -> Phases:
 
 
 def _phase_column(place: int, name: str) -> Column[Phases]:
-    return Column(f">{name}", lambda phases: ms(fmean(parts(phases)[place])), 1 if name in _LESS else ALWAYS)
+    def cell(phases: Phases) -> str:
+        by_rank = parts(phases)[place]  # [] of a phase that older records do not have
+        return ms(fmean(by_rank)) if by_rank else ""
+
+    return Column(f">{name}", cell, 1 if name in _LESS else ALWAYS)
 
 
 def _share_column(part: StepPart) -> Column[Limits]:
