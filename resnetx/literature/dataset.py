@@ -3,11 +3,9 @@
     python -m resnetx.literature.dataset        writes results/published/figures.csv
 
 A source is a function that yields its figures, each with what resnetx and the textbook's alpha-beta model say of it.
-Another file of figures is another function in `sources.SOURCES`.
+Another file of figures is another function in `SOURCES`.
 """
 
-import hashlib
-import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -24,7 +22,7 @@ from resnetx.literature.papers import check_papers
 from resnetx.literature.rivals import AlphaBeta, alpha_beta
 from resnetx.literature.scaling_check import ScalingCase, cases
 from resnetx.literature.training import TrainingRow
-from resnetx.literature.training_rates import LayerwiseTime, rates
+from resnetx.literature.training_rates import LayerwiseTime, id_of, rates
 from resnetx.literature.training_rates import training as published_rates
 from resnetx.operations import OPERATIONS
 from resnetx.prediction.messages import error_of
@@ -46,12 +44,6 @@ class KnownFigure:
     figure: PublishedFigure
     own: Callable[[], FigurePrediction | None]
     alpha_beta: Callable[[], float | None]  # in the figure's unit
-
-
-def id_of(*parts: object, source: str) -> str:
-    """Readable, and told apart by the source: "allreduce/dgx1-p100/nccl2/8/64MiB/busbw/1c0ffe"."""
-    words = [re.sub(r"[^\w.+-]+", "-", str(part)) for part in parts if part is not None]
-    return "/".join([*words, hashlib.sha256(source.encode()).hexdigest()[:6]])
 
 
 def nothing() -> None:
@@ -230,14 +222,22 @@ def _checked(paper: str) -> list[CheckedClaim]:
 IMAGES_PER_S = "images/s"
 GRADIENT_BYTES = {"fp32": 4, "fp16": 2}  # of one, as it is sent
 
-Picks = Callable[[TrainingRow], bool]
+
+@cache
+def _rows() -> dict[str, TrainingRow]:
+    """The validation's row of each published figure that has one."""
+    found: dict[str, TrainingRow] = {}
+    for row in validation.validate():
+        if row.id:
+            found.setdefault(row.id, row)
+    return found
 
 
-def _by_validation(name: str, place: int, picks: Picks) -> Callable[[], FigurePrediction | None]:
-    """The prediction of one row of the validation, by its place among those that are picked; None: it is open."""
+def _by_validation(name: str) -> Callable[[], FigurePrediction | None]:
+    """The prediction that the validation has of a figure; None: it is open."""
 
     def own() -> FigurePrediction | None:
-        row = [row for row in validation.validate() if picks(row)][place]
+        row = _rows()[name]
         if row.predicted is None:  # open
             return None
         return FigurePrediction(id=name, predicted=row.predicted, low=row.low, high=row.high)
@@ -255,11 +255,10 @@ def parameters_of(layers: list[Layer]) -> int:
 
 def one_gpu() -> Iterator[KnownFigure]:
     """Rates of one GPU."""
-    for place, rate in enumerate(rates()):
+    for rate in rates():
         entry = rate.entry
-        where = (entry.gpu, entry.network, entry.image_size, entry.precision, rate.batch_size, entry.data)
         figure = PublishedFigure(
-            id=id_of("rate", *where, source=entry.source),
+            id=rate.id,
             kind="training, one GPU",
             value=rate.images_per_s,
             unit=IMAGES_PER_S,
@@ -275,9 +274,7 @@ def one_gpu() -> Iterator[KnownFigure]:
             source=entry.source,
             seen=entry.seen,
         )
-        yield KnownFigure(
-            figure, _by_validation(figure.id, place, lambda row: row.group == validation.ONE_GPU), nothing
-        )
+        yield KnownFigure(figure, _by_validation(figure.id), nothing)
 
 
 # ---- several GPUs ---------------------------------------------------------------------------------------------------
@@ -285,21 +282,16 @@ def one_gpu() -> Iterator[KnownFigure]:
 
 def scaling() -> Iterator[KnownFigure]:
     """Rates of several GPUs beside that of one, which predictions are given."""
-    for place, case in enumerate(cases()):
+    for case in cases():
         figure = _scaled(case)
-        yield KnownFigure(figure, _by_validation(figure.id, place, _from_one_gpu), _behind_one_allreduce(case))
-
-
-def _from_one_gpu(row: TrainingRow) -> bool:
-    return row.group.startswith(validation.FROM_ONE)
+        yield KnownFigure(figure, _by_validation(figure.id), _behind_one_allreduce(case))
 
 
 def _scaled(case: ScalingCase) -> PublishedFigure:
     of, exchange = case.series, {"allreduce": "all-reduce", "server": "parameter server"}[case.series.exchange]
     nodes = of.on(case.gpus).nodes
-    where = (of.system, of.network, of.precision, of.gradients, of.batch_size_per_gpu, case.gpus, of.exchange, of.input)
     return PublishedFigure(
-        id=id_of("scaling", *where, f"{of.images_per_s[1]:g}", source=case.source),
+        id=case.id,
         kind=f"training, {case.kind.text}",
         value=case.measured,
         unit=IMAGES_PER_S,
@@ -340,10 +332,10 @@ def _behind_one_allreduce(case: ScalingCase) -> Callable[[], float]:
 
 def layerwise() -> Iterator[KnownFigure]:
     """The messages of all layers of a network, one after the other."""
-    for place, entry in enumerate(published_rates().layerwise):
+    for entry in published_rates().layerwise:
         system = load(entry.system)
         figure = PublishedFigure(
-            id=id_of("messages", entry.system, entry.network, entry.library, source=entry.source),
+            id=entry.id,
             kind="messages of a network, several nodes",
             value=entry.communication_s,
             unit="s",
@@ -358,8 +350,7 @@ def layerwise() -> Iterator[KnownFigure]:
             source=entry.source,
             seen=entry.seen,
         )
-        own = _by_validation(figure.id, place, lambda row: row.group == validation.LAYERWISE)
-        yield KnownFigure(figure, own, _one_by_one(entry))
+        yield KnownFigure(figure, _by_validation(figure.id), _one_by_one(entry))
 
 
 def _one_by_one(entry: LayerwiseTime) -> Callable[[], float]:

@@ -14,7 +14,15 @@ from resnetx.compose import compose
 from resnetx.config import request_from
 from resnetx.errors import ConfigError
 from resnetx.interconnect.systems.system import load
-from resnetx.literature.training_rates import Series, StepSeries, series, sources, staged_series, steps_series
+from resnetx.literature.training_rates import (
+    Series,
+    StepSeries,
+    id_of,
+    series,
+    sources,
+    staged_series,
+    steps_series,
+)
 from resnetx.prediction import compute, host_step, predict, roofline
 from resnetx.prediction.host_step import GPU_PASS_s, LaunchedStep, PARALLEL_s, assumed
 from resnetx.prediction.iteration import Iteration
@@ -44,6 +52,13 @@ class ScalingCase:
     rate: StatedRates | None = None  # of one GPU; null: as published
     fabric: Fabric | None = None  # null: as described
     known: tuple[int, ...] = ()  # other counts of the series whose rates are given
+
+    @property
+    def id(self) -> str:
+        """That of the figure in the dataset."""
+        of = self.series
+        where = (of.system, of.network, of.precision, of.gradients, of.batch_size_per_gpu, self.gpus)
+        return id_of("scaling", *where, of.exchange, of.input, f"{of.images_per_s[1]:g}", source=self.source)
 
     @property
     def publisher(self) -> str:

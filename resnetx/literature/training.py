@@ -70,6 +70,7 @@ class TrainingRow:
     error: float | None  # null: likewise
     seen: bool
     publisher: str = ""  # left out of the roofline; "": none was
+    id: str = ""  # of the figure in the dataset; "": no figure there is predicted so
     low: float | None = None  # the interval, in `unit`; null: there is none
     high: float | None = None
     linear: float | None = None  # what "GPUs x the rate of one" predicts; null: no such rate is given
@@ -188,7 +189,9 @@ def _score(row: TrainingRow, interval: tuple[float, float] | None) -> float | No
 def _scaling(case: ScalingCase, group: str | None = None) -> TrainingRow:
     """A rate of several GPUs, from the rate of one."""
     given = f"{case.series.images_per_s[1]:g} images/s on one GPU"
-    return _row(case, group or f"{FROM_ONE}: {_launched(case)}{case.kind.text}", given)
+    if group is not None:
+        return _row(case, group, given)
+    return replace(_row(case, f"{FROM_ONE}: {_launched(case)}{case.kind.text}", given), id=case.id)
 
 
 def _launched(case: ScalingCase) -> str:
@@ -340,6 +343,7 @@ def _one_gpu() -> Iterator[TrainingRow]:
         predicted = rate.batch_size / step.time_s
         yield TrainingRow(
             group=ONE_GPU,
+            id=rate.id,
             source=entry.source,
             system=entry.gpu,
             library=None,
@@ -368,6 +372,7 @@ def layerwise(entry: LayerwiseTime) -> TrainingRow:
     predicted = sum(made.cost(size_bytes).time_s for size_bytes in sizes)
     return TrainingRow(
         group=LAYERWISE,
+        id=entry.id,
         source=entry.source,
         system=entry.system,
         library=entry.library,

@@ -1,6 +1,8 @@
 """Training rates that others measured: `results/published/training.yaml`, from which rooflines are fitted and by which
 predictions are judged. Every figure has its source, and says whether it was known while the model was written."""
 
+import hashlib
+import re
 from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Literal
@@ -71,6 +73,12 @@ class OneGpu(_Entry, frozen=True, kw_only=True):
         return f"{self.part.compute_capability.value:.1f}"
 
 
+def id_of(*parts: object, source: str) -> str:
+    """Readable, and told apart by the source: "allreduce/dgx1-p100/nccl2/8/64MiB/busbw/1c0ffe"."""
+    words = [re.sub(r"[^\w.+-]+", "-", str(part)) for part in parts if part is not None]
+    return "/".join([*words, hashlib.sha256(source.encode()).hexdigest()[:6]])
+
+
 class LayerwiseTime(_Entry, frozen=True, kw_only=True):
     """Communication of all layers of a network, one all-reduce for each, summed."""
 
@@ -78,6 +86,11 @@ class LayerwiseTime(_Entry, frozen=True, kw_only=True):
     library: str
     backward_s: float
     communication_s: float
+
+    @property
+    def id(self) -> str:
+        """That of the figure in the dataset."""
+        return id_of("messages", self.system, self.network, self.library, source=self.source)
 
 
 class Iterations(_Entry, frozen=True, kw_only=True):
@@ -128,6 +141,13 @@ class Rate(msgspec.Struct, frozen=True):
     entry: OneGpu
     batch_size: int
     images_per_s: float
+
+    @property
+    def id(self) -> str:
+        """That of the figure in the dataset."""
+        entry = self.entry
+        where = (entry.gpu, entry.network, entry.image_size, entry.precision, self.batch_size, entry.data)
+        return id_of("rate", *where, source=entry.source)
 
     @property
     def step_s(self) -> float:
