@@ -256,7 +256,7 @@ def _verdict(adjusted_p: float, at_best: float, level: float) -> Verdict:
 
 
 @dataclass(frozen=True)
-class Outlier:
+class OutlyingValue:
     """A run that stands out from its set: to be named beside the result, never to be dropped from it."""
 
     run: int  # index
@@ -264,7 +264,7 @@ class Outlier:
     score: float  # modified z-score, with the sign of the deviation
 
 
-def outliers(runs: Runs) -> list[Outlier]:
+def outliers(runs: Runs) -> list[OutlyingValue]:
     """The runs whose modified z-score is beyond 3.5; none below 5 runs, where nothing can stand out.
 
     A label, no verdict: with 6 runs it falls on some run of every 7th set of normal ones, with 5 of every 5th.
@@ -277,6 +277,6 @@ def outliers(runs: Runs) -> list[Outlier]:
     # where more than half of the runs are equal.
     sigma = np.median(np.abs(deviations)) / 0.6745 or np.mean(np.abs(deviations)) / 0.7979 or 1.0
     return [
-        Outlier(run, (deviations[run] / np.median(rates)).item(), (deviations[run] / sigma).item())
+        OutlyingValue(run, (deviations[run] / np.median(rates)).item(), (deviations[run] / sigma).item())
         for run in np.flatnonzero(np.abs(deviations / sigma) > OUTLYING).tolist()
     ]

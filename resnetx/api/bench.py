@@ -20,7 +20,7 @@ from resnetx.api.obstacles import (
     obstacle_to_way,
     too_many_ranks,
 )
-from resnetx.api.runs import Kept, announce, machine_name, page, run_folder
+from resnetx.api.runs import KeptRecord, announce, machine_name, page, run_folder
 from resnetx.compose import asked, compose, points_of, struct_of
 from resnetx.config import (
     check,
@@ -144,7 +144,7 @@ def benches_of(settings: Mapping[str, object]) -> AskedBenches:
     return AskedBenches(tasks, wanted, machines)
 
 
-def execute(settings: Mapping[str, object]) -> Iterator[Kept[BenchRecord]]:
+def execute(settings: Mapping[str, object]) -> Iterator[KeptRecord[BenchRecord]]:
     """Measures with each number of ranks, in processes of their own; refuses what cannot run before any has begun."""
     benches = benches_of(settings)
     requests = [task.request for task in benches.tasks]
@@ -160,7 +160,7 @@ def execute(settings: Mapping[str, object]) -> Iterator[Kept[BenchRecord]]:
     return _all_measured(benches)
 
 
-def _all_measured(benches: AskedBenches) -> Iterator[Kept[BenchRecord]]:
+def _all_measured(benches: AskedBenches) -> Iterator[KeptRecord[BenchRecord]]:
     folders = []
     for task in benches.tasks:
         kept = _measured(task, benches)
@@ -176,7 +176,7 @@ def split(given: Point) -> tuple[Point, Point]:
     return {key: value for key, value in given.items() if key not in of_workloads}, of_workloads
 
 
-def _measured(task: BenchFile, benches: AskedBenches) -> Kept[BenchRecord]:
+def _measured(task: BenchFile, benches: AskedBenches) -> KeptRecord[BenchRecord]:
     """One process group, in processes of its own; what it measured beside what its topology allows."""
     from resnetx.measure.clocks.held import held
     from resnetx.measure.launch import launcher
@@ -193,7 +193,7 @@ def _measured(task: BenchFile, benches: AskedBenches) -> Kept[BenchRecord]:
     read = clock.noted(read) if clock else read
     if read != record:
         write(folder.record, read)
-    return Kept(read, folder)
+    return KeptRecord(read, folder)
 
 
 # ---- what is asked --------------------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ from resnetx.interconnect.collectives.plan import LIBRARIES
 from resnetx.interconnect.survey.file import WrittenSystem, written_system
 from resnetx.interconnect.survey.gpus import nvlinks_of
 from resnetx.interconnect.survey.parts import PartSettings, entries, named
-from resnetx.interconnect.survey.planned import Plan, planned
+from resnetx.interconnect.survey.planned import PaperMachine, planned
 from resnetx.interconnect.survey.reading import read_survey
 from resnetx.interconnect.survey.survey import Survey, joined
 from resnetx.interconnect.systems import paths, system
@@ -197,7 +197,7 @@ def new_system(settings: Mapping[str, object]) -> Found:
         nic=nic or _part(like, "nic", "nics"),
         pcie=wanted.pcie,
     )
-    plan = Plan(
+    plan = PaperMachine(
         gpus=wanted.gpus,
         switches=wanted.switches,
         sockets=wanted.sockets,

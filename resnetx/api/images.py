@@ -13,20 +13,20 @@ from resnetx.settings.files import given_path
 from resnetx.settings.table import TABLE
 
 if TYPE_CHECKING:
-    from resnetx.inputs.images import Made
+    from resnetx.inputs.images import MadeImages
 
 
 @overload
 def images(
     root: keywords.Text | None = None, *, verify: Literal[False] = False, **settings: Unpack[keywords.ImagesKeywords]
-) -> "Made": ...
+) -> "MadeImages": ...
 @overload
 def images(
     root: keywords.Text | None = None, *, verify: Literal[True], **settings: Unpack[keywords.ImagesKeywords]
 ) -> list[str]: ...
 def images(
     root: keywords.Text | None = None, *, verify: bool = False, **settings: Unpack[keywords.ImagesKeywords]
-) -> "Made | list[str]":
+) -> "MadeImages | list[str]":
     """Makes a tree of JPEG files in the folder `root`, and says what is in it; what is there already is kept.
 
     `verify`: decodes every image of a tree instead, and returns a sentence for each fault.

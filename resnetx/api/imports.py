@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 from resnetx.api.bench_settings import BenchSettings
-from resnetx.api.runs import Kept, run_folder
+from resnetx.api.runs import KeptRecord, run_folder
 from resnetx.compose import asked, struct_of
 from resnetx.config import sizes_from
 from resnetx.errors import ConfigError, shortened, unknown_name
@@ -26,7 +26,7 @@ from resnetx.visible import visible
 READ = ("collective", "gpus", "size", "systems", "nodes", "network", "nics", "results")
 
 
-def import_bench(file: Path, settings: Mapping[str, object]) -> Kept[BenchRecord]:
+def import_bench(file: Path, settings: Mapping[str, object]) -> KeptRecord[BenchRecord]:
     """Makes a bench record of a file of another program, and keeps it in the results folder."""
     from resnetx.measure.launch.scratch import write
 
@@ -54,7 +54,7 @@ def import_bench(file: Path, settings: Mapping[str, object]) -> Kept[BenchRecord
     record = reading.with_readings(record, machine, devices=devices)
     folder = run_folder(Path(wanted.results), "bench", file.stem, node="imported")
     write(folder.record, record)
-    return Kept(record, folder)
+    return KeptRecord(record, folder)
 
 
 def _machine(record: BenchRecord, wanted: BenchSettings) -> System | None:

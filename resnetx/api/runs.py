@@ -16,7 +16,7 @@ from resnetx.launching import Launch
 from resnetx.loading import is_folder
 from resnetx.measure.launch import scratch
 from resnetx.measure.launch.scratch import not_writable
-from resnetx.measure.study.trackers import Copies
+from resnetx.measure.study.trackers import TrackedCopies
 from resnetx.prediction.traced_step import replayed_step
 from resnetx.record import (
     SCHEMA,
@@ -39,7 +39,7 @@ from resnetx.variables import check_file_variables, opening, unlisted
 
 
 @dataclass(frozen=True)
-class Kept(Generic[Ended]):
+class KeptRecord(Generic[Ended]):
     """A record, and the folder that holds it."""
 
     record: Ended
@@ -129,7 +129,7 @@ def announce(requests: Iterable[Request | BenchRequest]) -> None:
         progress.note(f"env.{name}={value}: ranks listen there, and accept any connection", warning=True)
 
 
-def note_copies(copies: Copies, complaint: str, folder: Path) -> None:
+def note_copies(copies: TrackedCopies, complaint: str, folder: Path) -> None:
     """What became of the copies for a tracker, of the runs in a folder."""
     if complaint:
         progress.note(complaint)

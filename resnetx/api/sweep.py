@@ -130,7 +130,7 @@ def execute(study: AskedStudy) -> MeasuredStudy:
     target = study.settings.publish
     if target:
         refuse_taken(target)
-    copies = trackers.Copies(study.settings.tracker)
+    copies = trackers.TrackedCopies(study.settings.tracker)
     ended = _run(study, copies)
     found = measured_study(study.folder, study.settings.baseline, {point.key for point in study.record.points})
     if ended:
@@ -142,7 +142,7 @@ def execute(study: AskedStudy) -> MeasuredStudy:
     return found
 
 
-def _run(study: AskedStudy, copies: trackers.Copies) -> list[RunRecord]:
+def _run(study: AskedStudy, copies: trackers.TrackedCopies) -> list[RunRecord]:
     """The records of the runs that have ended now."""
     if obstacle := obstacle_to_launch(study.settings.launch, runs=len(study.plan())):
         raise ConfigError(obstacle)
@@ -222,7 +222,7 @@ def run_planned(
     settings: RunSettings,
     kept: list[RunRecord],
     left: list[PlannedRun],
-    copies: trackers.Copies,
+    copies: trackers.TrackedCopies,
     budget: Budget | None = None,
 ) -> list[RunRecord]:
     """Runs what is left, says of each run what came of it, and returns the records.
@@ -264,7 +264,7 @@ def _left_undone(undone: list[PlannedRun]) -> str:
     return f"not run ({', '.join(parts)}); start it again to continue"
 
 
-def _track(study: AskedStudy, found: MeasuredStudy, ended: Sequence[RunRecord], copies: trackers.Copies) -> None:
+def _track(study: AskedStudy, found: MeasuredStudy, ended: Sequence[RunRecord], copies: trackers.TrackedCopies) -> None:
     """Logs the study as a whole, and says how to upload what was logged offline."""
     asked, folder = study.record, study.folder.path
     definition = {name: getattr(asked, name) for name in ("repeats", "twins", "baseline", "convention", "resnetx")}

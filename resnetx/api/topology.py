@@ -16,7 +16,7 @@ from resnetx.config import sizes_from
 from resnetx.errors import ConfigError
 from resnetx.interconnect.collectives import measured, subsets
 from resnetx.interconnect.collectives import plan as collective
-from resnetx.interconnect.collectives.calibration import Calibration, Curve
+from resnetx.interconnect.collectives.calibration import Calibration, SizeCurve
 from resnetx.interconnect.collectives.measured import UNCALIBRATED
 from resnetx.interconnect.collectives.published import with_published
 from resnetx.interconnect.systems import paths, system
@@ -216,7 +216,7 @@ def _told(plan: collective.CollectivePlan, box: StagedClass, calibration: str | 
     law = Calibration(
         f"staged={box}, {told.source}",
         RATES,
-        Curve(tuple(ratios), tuple(ratios.values())),
+        SizeCurve(tuple(ratios), tuple(ratios.values())),
         told.error,
         told.error,
         from_bytes=min(TOLD_BYTES),

@@ -115,7 +115,7 @@ def _run(wanted: AskedTraces) -> None:
         skip([run for run in left if run.obstacle])
         able = [run for run in left if not run.obstacle]
         random.Random(wanted.runs[0].task.request.seed).shuffle(able)  # a drifting machine then favours no batch
-        copies = trackers.Copies(wanted.settings.tracker)
+        copies = trackers.TrackedCopies(wanted.settings.tracker)
         run_planned("trace", wanted.folder, wanted.settings, kept, able, copies)
     for folder in dict.fromkeys(run.folder.path.parent for run in able):
         note_copies(copies, "", folder)

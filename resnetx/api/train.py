@@ -9,7 +9,7 @@ import msgspec
 from resnetx import progress
 from resnetx.api import runs
 from resnetx.api.obstacles import obstacle_to, obstacle_to_launch
-from resnetx.api.runs import Kept, announce, check_file, fed, note_copies, note_fed, run_file, run_folder
+from resnetx.api.runs import KeptRecord, announce, check_file, fed, note_copies, note_fed, run_file, run_folder
 from resnetx.choices import NoExchange
 from resnetx.compose import asked, compose, one_point
 from resnetx.config import check, request_from, run_settings_from
@@ -35,7 +35,7 @@ def train(run_file: keywords.Text | None = None, **settings: Unpack[keywords.Tra
     return kept.record
 
 
-def execute(run_file: keywords.Text | None, settings: Mapping[str, object]) -> Kept[RunRecord]:
+def execute(run_file: keywords.Text | None, settings: Mapping[str, object]) -> KeptRecord[RunRecord]:
     """Runs one point, and keeps its record in the results folder."""
     from resnetx.measure.clocks.held import held
     from resnetx.measure.launch import launcher
@@ -55,10 +55,10 @@ def execute(run_file: keywords.Text | None, settings: Mapping[str, object]) -> K
         folder = run_folder(results, "train", task.request.slug, runs.machine_name(task.launch))
         with progress.waiting(f"{task.request.model.label}, gpus={task.request.gpus}", folder.path):
             record = launcher.execute(task, folder)
-            copies = trackers.Copies(task.tracker)
+            copies = trackers.TrackedCopies(task.tracker)
             complaint = copies.track(record, folder)
     note_copies(copies, complaint, folder.path.parent)
-    return Kept(record, folder)
+    return KeptRecord(record, folder)
 
 
 def asked_run(path: Path | None, settings: Mapping[str, object]) -> tuple[RunFile, Path]:
@@ -117,7 +117,7 @@ def verify(**settings: Unpack[keywords.VerifyKeywords]) -> RunRecord:
     return kept.record
 
 
-def execute_verification(settings: Mapping[str, object]) -> Kept[RunRecord]:
+def execute_verification(settings: Mapping[str, object]) -> KeptRecord[RunRecord]:
     """Compares the ranks of a point with one process, and keeps the record in the results folder."""
     from resnetx.measure.launch import launcher
 
@@ -127,7 +127,7 @@ def execute_verification(settings: Mapping[str, object]) -> Kept[RunRecord]:
         raise ConfigError(obstacle)
     folder = run_folder(results, "train", task.request.slug)
     with progress.waiting(what(task.request), folder.path):
-        return Kept(launcher.execute(task, folder), folder)
+        return KeptRecord(launcher.execute(task, folder), folder)
 
 
 def what(request: Request) -> str:

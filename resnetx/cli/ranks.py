@@ -131,7 +131,7 @@ def _show_run(task: RunFile, record: RunRecord, folder: RunFolder) -> None:
     from resnetx.measure.study import trackers
 
     show_run.run(record, folder)
-    copies = trackers.Copies(task.tracker)
+    copies = trackers.TrackedCopies(task.tracker)
     note_copies(copies, copies.track(record, folder), folder.path.parent)
 
 

@@ -27,7 +27,7 @@ def cell_len(text: str) -> int:
 
 
 @dataclass(frozen=True)
-class Block:
+class TableBlock:
     """Columns of tables, laid out: their heading, and the lines of each table by its title."""
 
     heading: str
@@ -38,7 +38,7 @@ class Block:
 class TableLayout:
     """Tables with the same columns, laid out in blocks, each below the one before."""
 
-    blocks: list[Block]
+    blocks: list[TableBlock]
     alike: dict[str, str]  # headings of columns that say the same in all rows, and have no place -> what they say
     left_out: list[str]  # headings of others that have none
 
@@ -80,7 +80,9 @@ def lay_out(
         return beside(before, cells[prose], at, width if width is None or at + _PROSE <= width else None)
 
     blocks = [
-        Block(line(chosen, headings), {title: [line(chosen, row) for row in table] for title, table in tables.items()})
+        TableBlock(
+            line(chosen, headings), {title: [line(chosen, row) for row in table] for title, table in tables.items()}
+        )
         for chosen in _blocks(kept, rows, widths, room)
     ]
     left_out = dict.fromkeys(headings[place] for place in places if place not in kept)

@@ -41,7 +41,7 @@ class CopyRow:
 
 
 @dataclass(frozen=True)
-class CollectiveRow:
+class ReportedCollective:
     """One figure of a collective, as a time."""
 
     collective: str
@@ -67,7 +67,7 @@ class CopyTable:
     program: str  # with its version: "nvbandwidth v0.8"
     gpus: int | None
     rows: tuple[CopyRow, ...] = ()
-    collectives: tuple[CollectiveRow, ...] = ()
+    collectives: tuple[ReportedCollective, ...] = ()
     notes: tuple[str, ...] = ()  # what was left out or assumed
     devices: tuple[ListedGpu, ...] = ()  # (): the file lists none
 
@@ -189,7 +189,7 @@ def _collective(
     if collective in _PER_RANK and ranks is None:
         raise file.error(f"a size of {collective} is what each rank sends; expected gpus=N, the number of ranks")
     times = ranks if collective in _PER_RANK and ranks else 1
-    rows = [CollectiveRow(collective, size * times, figure * 1e-6) for size, figure in figures]
+    rows = [ReportedCollective(collective, size * times, figure * 1e-6) for size, figure in figures]
     usable = tuple(row for row in rows if 0 < row.size_bytes <= MOST_BYTES and SHORTEST_s <= row.time_s <= LONGEST_s)
     if not usable:
         raise file.error("no line of it is a result (size, then average latency)")

@@ -23,7 +23,7 @@ from statistics import median
 from resnetx.errors import FileError
 from resnetx.formats.chrome import ChromeTrace, Event, decode
 from resnetx.formats.kineto_iterations import ProfiledIteration, ProfiledLayer, iterations_in
-from resnetx.formats.kineto_windows import HOW_TO_MARK, Iterations, find_iterations
+from resnetx.formats.kineto_windows import HOW_TO_MARK, ProfiledIterations, find_iterations
 from resnetx.formats.kineto_work import DEVICE, works
 from resnetx.record.files import refuse_large_trace
 from resnetx.record.trace import LayerTimes, TracedLayer
@@ -121,7 +121,7 @@ def _alike(iterations: Sequence[ProfiledIteration], by_gradients: bool) -> list[
     return [index for index, own in enumerate(kinds) if own == usual]
 
 
-def _refuse_mixed(marked: Iterations, alike: int, path: Path) -> None:
+def _refuse_mixed(marked: ProfiledIterations, alike: int, path: Path) -> None:
     """Refuses iterations that nothing marks, and of which many executed other layers than most did."""
     count = len(marked.windows)
     if marked.taken and count - alike > MOST_UNLIKE * count:

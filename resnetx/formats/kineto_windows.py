@@ -46,7 +46,7 @@ REPEATED, LEAST_REPEATED = 0.25, 4
 
 
 @dataclass(frozen=True)
-class Iterations:
+class ProfiledIterations:
     """The windows of iterations, and how they were found."""
 
     windows: list[Window]  # sorted
@@ -55,12 +55,12 @@ class Iterations:
     remarks: tuple[str, ...] = ()  # sentences on marks that are no iterations, or several updates in one
 
 
-def find_iterations(found: Works, events: Iterable[Event], path: Path) -> Iterations:
+def find_iterations(found: Works, events: Iterable[Event], path: Path) -> ProfiledIterations:
     """The iterations of a profile; refused where it neither marks nor shows them. The path is for error messages."""
     trains = any(work.part == "node" for work in found.works)
     if marked := sorted((event.ts, event.end) for event in events if _is_mark(event)):
         _refuse_many(len(marked), path)
-        return _of_marks(found, marked) if trains else Iterations(marked, "", trains)
+        return _of_marks(found, marked) if trains else ProfiledIterations(marked, "", trains)
     found_iterations = _of_training(found, path) if trains else _of_inference(found, path)
     _refuse_many(len(found_iterations.windows), path)
     return found_iterations
@@ -91,7 +91,7 @@ class _Pass:
     end: float  # of the last one
 
 
-def _of_marks(found: Works, marks: list[Window]) -> Iterations:
+def _of_marks(found: Works, marks: list[Window]) -> ProfiledIterations:
     """The marked iterations of training, each with all marks up to its update."""
     ended = sorted([*(update.ts for update in _updates(found)), *_Starts(found.works).clearings])
     nodes = [work.event.ts for work in found.works if work.part == "node"]
@@ -112,7 +112,7 @@ def _of_marks(found: Works, marks: list[Window]) -> Iterations:
         marked, last = max(marked, so_far), own[-1]
         most = max(most, len({bisect_left(ended, node) for node in own}))
     if not joined:  # no backward pass is in any
-        return Iterations(marks, "")
+        return ProfiledIterations(marks, "")
     remarks = []
     if marked > 1:
         remarks.append(f"{marked} step marks up to an update, one for each micro-batch, were taken for one iteration")
@@ -122,18 +122,18 @@ def _of_marks(found: Works, marks: list[Window]) -> Iterations:
         remarks.append(
             f"a step mark has {most} backward passes with updates between them (of several optimizers or steps)"
         )
-    return Iterations(joined, "", remarks=tuple(remarks))
+    return ProfiledIterations(joined, "", remarks=tuple(remarks))
 
 
 def _updates(found: Works) -> list[Event]:
     return [work.event for work in found.works if work.event.name.startswith(UPDATE)]
 
 
-def _of_training(found: Works, path: Path) -> Iterations:
+def _of_training(found: Works, path: Path) -> ProfiledIterations:
     """Iterations by what ends them: an update, else the clearing of gradients, else the backward pass itself."""
     passes = _passes(found)
     if not passes:
-        return Iterations([_ALL], "nothing in it begins a step, so all of it is one iteration")
+        return ProfiledIterations([_ALL], "nothing in it begins a step, so all of it is one iteration")
     updates = _updates(found)
     starts = _Starts(found.works)
     if windows := _updated(passes, updates, starts):
@@ -141,12 +141,12 @@ def _of_training(found: Works, path: Path) -> Iterations:
         if len(last := sorted({update.name for update in updates if update.end in ends})) > 1:
             raise FileError(_unclear(path, f"two optimizers update in turn ({', '.join(last)})"))
         steps, iterations = _counted(len(updates), "optimizer step"), _counted(len(windows), "iteration")
-        return Iterations(windows, f"its {steps} ended {iterations}")
+        return ProfiledIterations(windows, f"its {steps} ended {iterations}")
     together = _apart(passes, starts.clearings) if starts.clearings else passes
     begins = [starts.of(own, before) for before, own in zip([None, *together], together, strict=False)]
     what = "clearing of gradients" if starts.clearings else "backward pass"
     windows = [*pairwise(begins), (begins[-1], float("inf"))]
-    return Iterations(windows, f"each {what} was taken for that of an iteration, of which it has {len(begins)}")
+    return ProfiledIterations(windows, f"each {what} was taken for that of an iteration, of which it has {len(begins)}")
 
 
 def _passes(found: Works) -> list[_Pass]:
@@ -219,7 +219,7 @@ class _Item:
     end: float
 
 
-def _of_inference(found: Works, path: Path) -> Iterations:
+def _of_inference(found: Works, path: Path) -> ProfiledIterations:
     """Iterations of a profile that has no backward pass."""
     computing = [work for work in found.works if _computes(work, found.on_device)]
     calls = dict.fromkeys(work.call.outermost for work in computing if work.call is not None)
@@ -238,7 +238,7 @@ def _of_inference(found: Works, path: Path) -> Iterations:
     if _repeats_much(names):
         raise FileError(_unclear(path, "operations repeat, but not the same each time"))
     whole = (items[0].begin, items[-1].end) if items else _ALL
-    return Iterations([whole], "nothing in it repeats, so all of it is one iteration", trains=False)
+    return ProfiledIterations([whole], "nothing in it repeats, so all of it is one iteration", trains=False)
 
 
 def _computes(work: Work, on_device: bool) -> bool:
@@ -248,11 +248,11 @@ def _computes(work: Work, on_device: bool) -> bool:
     return not on_device or any(event.kind == "kernel" for event in work.device)
 
 
-def _repeated(items: Sequence[_Item], begin: int, length: int, what: str, of: str = "") -> Iterations:
+def _repeated(items: Sequence[_Item], begin: int, length: int, what: str, of: str = "") -> ProfiledIterations:
     """An iteration for each so many items."""
     groups = [items[place : place + length] for place in range(begin, len(items), length)]
     taken = f"each {what}{of} was taken for an iteration, of which it has {len(groups)}"
-    return Iterations([(group[0].begin, group[-1].end) for group in groups], taken, trains=False)
+    return ProfiledIterations([(group[0].begin, group[-1].end) for group in groups], taken, trains=False)
 
 
 def _unclear(path: Path, why: str) -> str:

@@ -169,7 +169,7 @@ def _both(intervals: Iterable[Interval]) -> Interval:
 
 
 @dataclass(frozen=True)
-class Reading:
+class RowReading:
     """What a table's own figures say: its factor, its parts, and which rows disagree with themselves."""
 
     rows: tuple[Row, ...]  # that agree
@@ -226,7 +226,7 @@ def _inverse(rising: Callable[[int], float], values: Interval) -> Interval:
     return Interval(ranks[low], ranks[high - 1]) if low < high else Interval(1, 0)
 
 
-def reading(rows: Sequence[Row], counts_parts: bool) -> Reading:
+def reading(rows: Sequence[Row], counts_parts: bool) -> RowReading:
     """What the rows of one table say; `counts_parts`: whether their count is that of a part, as it is since 2017."""
     kept, over_time, refused = list(rows), Interval(1, 1), []
     bad = [row for row in rows if row.disagreement]
@@ -246,7 +246,7 @@ def reading(rows: Sequence[Row], counts_parts: bool) -> Reading:
         else:
             factor = both
     parts = {row.parts for row in kept if row.size_bytes} if counts_parts else set()
-    return Reading(tuple(kept), tuple(refused), over_time, factor, parts.pop() if len(parts) == 1 else None)
+    return RowReading(tuple(kept), tuple(refused), over_time, factor, parts.pop() if len(parts) == 1 else None)
 
 
 def telling(rows: Sequence[Row]) -> bool:

@@ -15,7 +15,7 @@ import msgspec
 
 from resnetx.errors import FileError, shortened
 from resnetx.formats import logs, nccl_table
-from resnetx.formats.nccl_rows import MOST_RANKS, Half, Interval, Reading, Row, printed, reading
+from resnetx.formats.nccl_rows import MOST_RANKS, Half, Interval, Row, RowReading, printed, reading
 from resnetx.formats.nccl_table import CPU_TIME, NOT_SAID, NcclTable, Rank, RankList, tables_of
 from resnetx.loading import File, decode
 from resnetx.operations import OPERATIONS
@@ -177,7 +177,7 @@ def _of_json(file: File, content: bytearray) -> list[NcclTable]:
     ):
         raise file.error(CPU_TIME)
     rows = [row for number, each in enumerate(written.results, 1) if (row := _of_result(number, each))]
-    named = nccl_table.command(" ".join(written.args)) or nccl_table.Command(None, None)
+    named = nccl_table.command(" ".join(written.args)) or nccl_table.TestCommand(None, None)
     config = written.config
     listed = [
         Rank(each.rank, each.group, each.hostname, each.device or 0, None, each.device_info) for each in config.devices
@@ -266,7 +266,7 @@ def _columns(row: Row) -> str:
     return " ".join(word for word in said if word)
 
 
-def _collective(file: File, table: NcclTable, read: Reading, collective: str | None) -> str | None:
+def _collective(file: File, table: NcclTable, read: RowReading, collective: str | None) -> str | None:
     """The collective that a table says it is of, else the one that is asked for, else the only one that fits."""
     stated = table.stated
     if stated and stated not in OPERATIONS:
@@ -286,7 +286,7 @@ def _collective(file: File, table: NcclTable, read: Reading, collective: str | N
     return name
 
 
-def _ranks(file: File, ranks: RankList, read: Reading, name: str | None, gpus: int | None) -> tuple[int | None, str]:
+def _ranks(file: File, ranks: RankList, read: RowReading, name: str | None, gpus: int | None) -> tuple[int | None, str]:
     """How many ranks there were, by the list, the figures, what is asked for, or the command; and what to say of it."""
     span = (read.ranks_of(name) if name else None) or Interval(2, MOST_RANKS)
     by_figures = int(span.low) if span.low == span.high else None
@@ -305,7 +305,7 @@ def _ranks(file: File, ranks: RankList, read: Reading, name: str | None, gpus: i
     return known or gpus or next(others, None), ""
 
 
-def _wrong(table: NcclTable, read: Reading, ranks: int) -> str:
+def _wrong(table: NcclTable, read: RowReading, ranks: int) -> str:
     """What was wrong, and at which sizes."""
     places = [
         f"{half.wrong} at {size_text(row.size_bytes)} ({place})"

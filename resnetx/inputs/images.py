@@ -55,7 +55,7 @@ class Spread:
 
 
 @dataclass(frozen=True)
-class Made:
+class MadeImages:
     """What a tree contains after `make`; widths and heights are in pixels."""
 
     images: int
@@ -87,7 +87,7 @@ def make(
     seed: int,
     workers: int | None = None,
     progress: OnProgress | None = None,
-) -> Made:
+) -> MadeImages:
     """Fills `root` with `classes` x `per_class` images, `root/n00000000/n00000000_00000.JPEG` and so on.
 
     `workers`: processes, one per core by default. A full disk raises a `ConfigError`; no file is ever partly written.
@@ -110,7 +110,7 @@ def make(
         ) from None
     except OSError as error:
         raise _unwritable(root, error) from None
-    return Made(
+    return MadeImages(
         images=len(files),
         kept=sum(file.kept for file in files),
         duration_s=time.perf_counter() - start,

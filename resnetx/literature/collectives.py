@@ -13,7 +13,7 @@ from resnetx.interconnect.collectives.errors import error_of
 from resnetx.interconnect.collectives.plan import CollectivePlan, plan
 from resnetx.interconnect.collectives.published import (
     FEWEST_PUBLISHED_SIZES,
-    Entry,
+    PublishedEntry,
     PublishedTime,
     Quantity,
     by_published,
@@ -115,7 +115,7 @@ def summaries(rows: Sequence[CollectiveRow]) -> list[CollectiveSummary]:
 # ---- predicting
 
 
-def _rows(entry: Entry) -> Iterator[CollectiveRow]:
+def _rows(entry: PublishedEntry) -> Iterator[CollectiveRow]:
     """By the model alone."""
     quantity, _ = entry.figures
     chosen = load_published(entry.system, entry.cluster)
@@ -145,7 +145,13 @@ def _every_other() -> Iterator[CollectiveRow]:
 
 
 def _row(
-    group: str, entry: Entry, made: CollectivePlan, size_bytes: int, unit: Quantity, measured: float, predicted: float
+    group: str,
+    entry: PublishedEntry,
+    made: CollectivePlan,
+    size_bytes: int,
+    unit: Quantity,
+    measured: float,
+    predicted: float,
 ) -> CollectiveRow:
     stated = error_of(made, size_bytes)
     return CollectiveRow(
@@ -169,7 +175,7 @@ def _row(
     )
 
 
-def _plan(entry: Entry, system: System, gpus: int) -> CollectivePlan:
+def _plan(entry: PublishedEntry, system: System, gpus: int) -> CollectivePlan:
     made = plan(system, entry.collective, measured_devices(system, entry.cluster, gpus), entry.library)
     return made.launched_by(entry.told_mode)
 

@@ -24,11 +24,11 @@ from resnetx.interconnect.collectives.errors import (
     ERRORS_FILE,
     LEVEL,
     BandErrors,
+    CollectiveResidual,
     ErrorTable,
     Judged,
     KindErrors,
     OneSizeErrors,
-    Residual,
     alike,
     cells,
     kind_of,
@@ -126,7 +126,7 @@ def _error_table(points: Sequence[PublishedTime], everything: Fitted) -> ErrorTa
     residuals = _left_out(points, fits, everything)
     rings = [each for each in residuals if not each.sends]
     ways = [_Way(rings, way) for way in range(3)]
-    groups: dict[tuple[str, bool], list[Residual]] = {}
+    groups: dict[tuple[str, bool], list[CollectiveResidual]] = {}
     for residual in residuals:
         groups.setdefault((residual.kind, bool(residual.sends)), []).append(residual)
     kinds = [_kind_errors(group, ways[0]) for group in groups.values()]
@@ -143,7 +143,7 @@ def _error_table(points: Sequence[PublishedTime], everything: Fitted) -> ErrorTa
 class _Way:
     """One way to predict: what all other kinds say of each figure's error, widened until that holds for 90 %."""
 
-    def __init__(self, residuals: Sequence[Residual], way: int) -> None:
+    def __init__(self, residuals: Sequence[CollectiveResidual], way: int) -> None:
         self.way = way
         self.plain: dict[tuple[str, int], float] = {}
         for kind, band in dict.fromkeys((each.kind, each.band) for each in residuals):
@@ -151,14 +151,14 @@ class _Way:
             self.plain[kind, band] = alike([self.error(each) for each in others], [each.kind for each in others])[1]
         self.widened = next(each for each in WIDENED if self._held(residuals, each) >= LEVEL)
 
-    def error(self, residual: Residual) -> float:
+    def error(self, residual: CollectiveResidual) -> float:
         by_rival: float = residual.rivals[self.way - 1]
         return by_rival if self.way else residual.error
 
-    def half_width(self, residual: Residual) -> float:
+    def half_width(self, residual: CollectiveResidual) -> float:
         return self.widened * self.plain[residual.kind, residual.band]
 
-    def judged(self, residuals: Sequence[Residual]) -> Judged:
+    def judged(self, residuals: Sequence[CollectiveResidual]) -> Judged:
         mean = np.mean([self.error(each) for each in residuals])
         half_width = np.mean([self.half_width(each) for each in residuals])
         within = sum(self.error(each) <= self.half_width(each) for each in residuals)
@@ -166,7 +166,7 @@ class _Way:
         held = self._held(residuals, self.widened)
         return Judged(rounded(mean), rounded(half_width), int(within), rounded(held), rounded(close))
 
-    def _held(self, residuals: Sequence[Residual], widened: float) -> float:
+    def _held(self, residuals: Sequence[CollectiveResidual], widened: float) -> float:
         """The share of figures that is within, each kind in each band counting alike."""
         groups: dict[tuple[str, int], list[bool]] = {}
         for each in residuals:
@@ -176,7 +176,7 @@ class _Way:
         return float(np.average([np.mean(group) for group in groups.values()], weights=weights))
 
 
-def _kind_errors(own: Sequence[Residual], model: _Way) -> KindErrors:
+def _kind_errors(own: Sequence[CollectiveResidual], model: _Way) -> KindErrors:
     sends = bool(own[0].sends)
     alpha_beta, power_law = np.mean([each.rivals for each in own], axis=0)
     return KindErrors(
@@ -193,13 +193,15 @@ def _kind_errors(own: Sequence[Residual], model: _Way) -> KindErrors:
     )
 
 
-def _band_errors(own: Sequence[Residual], ways: Sequence[_Way]) -> BandErrors:
+def _band_errors(own: Sequence[CollectiveResidual], ways: Sequence[_Way]) -> BandErrors:
     bands = {each.band for each in own}
     kinds = len({each.kind for each in own})
     return BandErrors(bands.pop() if len(bands) == 1 else None, len(own), kinds, *(way.judged(own) for way in ways))
 
 
-def _left_out(points: Sequence[PublishedTime], fits: Mapping[str, Fitted], everything: Fitted) -> list[Residual]:
+def _left_out(
+    points: Sequence[PublishedTime], fits: Mapping[str, Fitted], everything: Fitted
+) -> list[CollectiveResidual]:
     """Each figure as it is predicted by what was fitted without any machine of its kind."""
     kinds = np.array([_kind(point.plan_key) for point in points])
     sends = np.array([OPERATIONS[point.entry.collective].sends is not None for point in points])
@@ -270,9 +272,9 @@ def _taken(point: PublishedTime, figures: Fitted) -> tuple[float, float]:
     return algorithm.moving_s(point.size_bytes), algorithm.time_s(point.size_bytes)
 
 
-def _residual(point: PublishedTime, kind: str, error: float, fitted: float, *by_rivals: float) -> Residual:
+def _residual(point: PublishedTime, kind: str, error: float, fitted: float, *by_rivals: float) -> CollectiveResidual:
     entry = point.entry
-    return Residual(
+    return CollectiveResidual(
         system_name(load_published(entry.system, entry.cluster)),
         kind,
         entry.library,

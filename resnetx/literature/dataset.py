@@ -12,7 +12,13 @@ from functools import cache
 
 from resnetx.interconnect.collectives import plan
 from resnetx.interconnect.collectives.plan import CollectivePlan
-from resnetx.interconnect.collectives.published import Cluster, Entry, load_published, measured_devices, published
+from resnetx.interconnect.collectives.published import (
+    Cluster,
+    PublishedEntry,
+    load_published,
+    measured_devices,
+    published,
+)
 from resnetx.interconnect.systems.system import load
 from resnetx.literature import training as validation
 from resnetx.literature.claim_checks import Claim
@@ -60,7 +66,7 @@ UNITS = {"busbw_GBps": "busbw GB/s", "algbw_GBps": "algbw GB/s", "time_us": "us"
 class _Place:
     """Where a figure of an entry belongs."""
 
-    entry: Entry
+    entry: PublishedEntry
     gpus: int
     size_bytes: int
 

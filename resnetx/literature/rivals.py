@@ -21,7 +21,7 @@ from resnetx.interconnect.collectives.sizes import Floats
 from resnetx.interconnect.systems import paths
 from resnetx.literature.scaling_check import ScalingCase
 from resnetx.operations import OPERATIONS
-from resnetx.prediction.scaling_errors import FEWEST_POINTS, LEVEL, Kind
+from resnetx.prediction.scaling_errors import FEWEST_POINTS, LEVEL, ScalingKind
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Rivals:
     cases: tuple[ScalingCase, ...]
 
     @cached_property
-    def _kinds(self) -> dict[int, Kind]:
+    def _kinds(self) -> dict[int, ScalingKind]:
         return {id(case): case.kind for case in self.cases}
 
     def linear(self, case: ScalingCase) -> Rival:

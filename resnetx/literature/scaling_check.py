@@ -28,7 +28,7 @@ from resnetx.prediction.host_step import GPU_PASS_s, LaunchedStep, PARALLEL_s, a
 from resnetx.prediction.iteration import Iteration
 from resnetx.prediction.open_points import left_open
 from resnetx.prediction.predict import calibrated, simulated, simulated_ends, slowest_of
-from resnetx.prediction.scaling_errors import Kind
+from resnetx.prediction.scaling_errors import ScalingKind
 from resnetx.prediction.scenario import Fabric, Point, ScalingCosts, Subject, TrainingSetup
 from resnetx.prediction.ssgd import iteration_s
 from resnetx.prediction.staged import CLASSES, StagedClass, StagedRate, fitted
@@ -109,8 +109,8 @@ class ScalingCase:
         return sources()[self.series.source].text
 
     @property
-    def kind(self) -> Kind:
-        return Kind.of_point(self.point)
+    def kind(self) -> ScalingKind:
+        return ScalingKind.of_point(self.point)
 
     @property
     def linear(self) -> float:
@@ -269,7 +269,7 @@ LEAST, MOST = 6.0, 10.7  # of the two batches' ratio: around eight, with as many
 
 
 @dataclass(frozen=True)
-class Pair:
+class BatchPair:
     """Two batches of a series; the smaller one's step is predicted."""
 
     of: StepSeries
@@ -295,7 +295,7 @@ class Pair:
 class JudgedPair:
     """A pair with its prediction."""
 
-    pair: Pair
+    pair: BatchPair
     step: LaunchedStep
 
     @property
@@ -308,7 +308,7 @@ def judged() -> list[JudgedPair]:
     return [JudgedPair(pair, pair.predicted()) for pair in pairs()]
 
 
-def pairs() -> Iterator[Pair]:
+def pairs() -> Iterator[BatchPair]:
     """Of each series and batch, the pair whose ratio is nearest to eight; of runs of one thing, the first."""
     seen = set()
     for of in steps_series():
@@ -321,7 +321,7 @@ def pairs() -> Iterator[Pair]:
             key = (of.what, of.source, batch)
             if larger and key not in seen:
                 seen.add(key)
-                yield Pair(of, batch, min(larger)[1])
+                yield BatchPair(of, batch, min(larger)[1])
 
 
 @dataclass(frozen=True)

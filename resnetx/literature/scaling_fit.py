@@ -30,7 +30,7 @@ _DIGITS = 5
 
 
 @dataclass(frozen=True)
-class Judged:
+class JudgedScaling:
     """One rate, predicted without its system."""
 
     case: ScalingCase
@@ -82,7 +82,7 @@ def _best(errors: Floats) -> ScalingCosts:
     return _GRID[int(errors.sum(axis=0).argmin())]
 
 
-def judged(chosen: Sequence[ScalingCase]) -> list[Judged]:
+def judged(chosen: Sequence[ScalingCase]) -> list[JudgedScaling]:
     """Each rate, predicted by a fit to the rates of all other systems; in the order of `chosen`."""
     inside, half = _on_one_node(chosen), _in_half(chosen)
     errors, found = _errors(inside), {}
@@ -95,12 +95,12 @@ def judged(chosen: Sequence[ScalingCase]) -> list[Judged]:
     return [_judged(case, found[case.left_out]) for case in chosen]
 
 
-def _judged(case: ScalingCase, costs: ScalingCosts) -> Judged:
+def _judged(case: ScalingCase, costs: ScalingCosts) -> JudgedScaling:
     iteration = case.iteration(costs)
-    return Judged(case, costs, case.point.batch_size / iteration.time_s, iteration.but_for_scaling)
+    return JudgedScaling(case, costs, case.point.batch_size / iteration.time_s, iteration.but_for_scaling)
 
 
-def judged_calibrated(rows: Iterable[Judged]) -> list[Judged]:
+def judged_calibrated(rows: Iterable[JudgedScaling]) -> list[JudgedScaling]:
     """The rates whose series has others on as many nodes (one, several), each predicted with all its others given."""
     others = (replace(row, case=row.case.by_others()) for row in rows)
     return [
@@ -113,23 +113,23 @@ def judged_calibrated(rows: Iterable[Judged]) -> list[Judged]:
 Group = tuple[str, str, str]  # exchange, nodes, input: of a `Kind`, or "any"
 
 
-def kinds(rows: Sequence[Judged], widened: float) -> list[KindError]:
+def kinds(rows: Sequence[JudgedScaling], widened: float) -> list[KindError]:
     """The errors of each kind of case, then of coarser groups; the last is all of them."""
     found = list(dict.fromkeys(_group(row) for row in rows))
     coarser: list[Group] = [(ANY, nodes, ANY) for nodes in dict.fromkeys(nodes for _, nodes, _ in found)]
     return [_kind_error(rows, group, widened) for group in (*found, *coarser, (ANY, ANY, ANY))]
 
 
-def _group(row: Judged) -> Group:
+def _group(row: JudgedScaling) -> Group:
     exchange, nodes, feed = row.case.kind
     return exchange, nodes, feed
 
 
-def _of_group(rows: Iterable[Judged], group: Group) -> list[Judged]:
+def _of_group(rows: Iterable[JudgedScaling], group: Group) -> list[JudgedScaling]:
     return [row for row in rows if all(wanted in (ANY, own) for wanted, own in zip(group, row.case.kind, strict=True))]
 
 
-def _kind_error(everything: Sequence[Judged], group: Group, widened: float) -> KindError:
+def _kind_error(everything: Sequence[JudgedScaling], group: Group, widened: float) -> KindError:
     rows = _of_group(everything, group)
     errors, linear = [row.log_error for row in rows], [row.case.log_error(row.case.linear) for row in rows]
     faster, slower = _bounds(rows)
@@ -151,7 +151,7 @@ def _kind_error(everything: Sequence[Judged], group: Group, widened: float) -> K
     )
 
 
-def _bounds(rows: Sequence[Judged]) -> tuple[float, float]:
+def _bounds(rows: Sequence[JudgedScaling]) -> tuple[float, float]:
     """What times fall short of the predicted ones by, and exceed them by, in one of twenty cases; logarithms.
 
     Neither is less than a third of the other: of few cases, all may lie on one side.
@@ -162,7 +162,7 @@ def _bounds(rows: Sequence[Judged]) -> tuple[float, float]:
     return max(faster, slower / 3), max(slower, faster / 3)
 
 
-def _excess(row: Judged, everything: Sequence[Judged]) -> float:
+def _excess(row: JudgedScaling, everything: Sequence[JudgedScaling]) -> float:
     """How many times as wide the bounds that are made without a rate's system must be for its interval to hold it."""
     others = [other for other in everything if not row.case.leaves_out(other.case)]
     alike = _of_group(others, _group(row))
@@ -172,7 +172,7 @@ def _excess(row: Judged, everything: Sequence[Judged]) -> float:
     return math.sqrt(max(0.0, row.log_error**2 - other**2)) / own
 
 
-def widening(rows: Sequence[Judged]) -> float:
+def widening(rows: Sequence[JudgedScaling]) -> float:
     """How many times as wide bounds must be for nine of ten intervals to hold a rate of an unseen system.
 
     An interval has the errors of all parts. Of kinds that enough systems show: the bounds of fewer are those of one.
@@ -184,7 +184,7 @@ def widening(rows: Sequence[Judged]) -> float:
     return float(np.quantile(counted, LEVEL))
 
 
-def fit_and_errors(rows: Iterable[ScalingCase]) -> tuple[ScalingErrors, list[Judged]]:
+def fit_and_errors(rows: Iterable[ScalingCase]) -> tuple[ScalingErrors, list[JudgedScaling]]:
     """What the file says, and the rates that it is made from."""
     chosen = list(rows)
     everything = judged(chosen)

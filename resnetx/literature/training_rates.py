@@ -120,7 +120,7 @@ class SmallAllreduce(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     time_us: dict[int, float]
 
 
-class ValidationGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class FigureGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Rows of the validation table, and the worst relative error that one of them may have; null: any."""
 
     about: str
@@ -128,7 +128,7 @@ class ValidationGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class TrainingFigures(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    groups: dict[str, ValidationGroup]
+    groups: dict[str, FigureGroup]
     one_gpu: list[OneGpu]
     small_allreduce: SmallAllreduce
     layerwise: list[LayerwiseTime]
@@ -187,7 +187,7 @@ class ScalingSource(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     program: str = ""  # what they ran, where they ran several
 
 
-class Cluster(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class RatedCluster(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What joins nodes, of which each has as many GPUs as its system."""
 
     network: str
@@ -212,7 +212,7 @@ class Series(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         "process-per-gpu"  # one process: it drives all GPUs of a node
     )
     compiled: bool = False  # by XLA, which launches few kernels
-    cluster: Cluster | None = None
+    cluster: RatedCluster | None = None
     seen: bool
     images_per_s: dict[int, float]
 
@@ -273,7 +273,7 @@ def sources() -> Mapping[str, ScalingSource]:
 
 
 @cache
-def _system(name: str, gpus: int, cluster: Cluster | None) -> System:
+def _system(name: str, gpus: int, cluster: RatedCluster | None) -> System:
     one = load(name, nodes=1)
     if gpus <= len(one.gpus):
         return one

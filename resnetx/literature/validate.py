@@ -17,7 +17,7 @@ BESIDE = (*("half_width", "score", "linear_error", "linear_score", "five_constan
 INTERVAL_LEVEL = 0.9  # of intervals, and of the errors of collectives
 
 
-class Figure(Protocol):
+class JudgedFigure(Protocol):
     """A published figure beside its prediction."""
 
     @property
@@ -30,7 +30,7 @@ class Figure(Protocol):
     def held(self) -> bool | None: ...
 
 
-class Summary(Protocol):
+class GroupSummary(Protocol):
     """How far off the figures of a group are."""
 
     @property
@@ -45,8 +45,8 @@ class Summary(Protocol):
 
 
 Verb = Literal["predict", "topology"]
-R = TypeVar("R", bound=Figure)
-S = TypeVar("S", bound=Summary)
+R = TypeVar("R", bound=JudgedFigure)
+S = TypeVar("S", bound=GroupSummary)
 
 
 class Validation(Records[R], Generic[R, S]):

@@ -35,7 +35,7 @@ _ORIGINS: dict[Provenance, Origin] = {"measured": "published", "datasheet": "dat
 
 
 @dataclass(frozen=True)
-class Stored:
+class StoredImages:
     """The size of an image where it is read from, and how far off that may be."""
 
     size_bytes: float
@@ -45,8 +45,8 @@ class Stored:
 
 
 STORED = {
-    "imagenet": Stored(110_000, 0.05, "published", "ILSVRC2012: 138 GB / 1.28 M files; 115 kB if these are GiB"),
-    "paper": Stored(
+    "imagenet": StoredImages(110_000, 0.05, "published", "ILSVRC2012: 138 GB / 1.28 M files; 115 kB if these are GiB"),
+    "paper": StoredImages(
         34_900,
         RATE_ERRORS["assumed"],
         "assumed",
@@ -163,11 +163,11 @@ def _copied(read: InputTimes, point: Point, images: int, request: Request) -> In
     )
 
 
-def _stored(point: Point, request: Request) -> tuple[Stored, str]:
+def _stored(point: Point, request: Request) -> tuple[StoredImages, str]:
     """The size of an image, and that in words."""
     size_bytes = point.setting.image_bytes
     if size_bytes is not None:
-        return Stored(size_bytes, 0.0, "assumed", "set by the user"), f"{si(size_bytes, 'B')} (image_bytes)"
+        return StoredImages(size_bytes, 0.0, "assumed", "set by the user"), f"{si(size_bytes, 'B')} (image_bytes)"
     assert isinstance(request.input, Folders), "only images are stored"
     stored = STORED[request.input.recipe]
     return stored, f"{si(stored.size_bytes, 'B')} (input.recipe={request.input.recipe})"

@@ -13,7 +13,7 @@ from resnetx.prediction.messages import Exchange
 from resnetx.prediction.scaling_errors import KindError, parallel_s, scaling_errors
 from resnetx.prediction.scenario import Point
 from resnetx.prediction.ssgd import Spent, alone_s, iteration_s, spent, timeline
-from resnetx.prediction.step import AS_IT_IS, Deviations, Errors, Job, StepTimes, Stretch
+from resnetx.prediction.step import AS_IT_IS, Deviations, Errors, SimulatedJob, StepTimes, Stretch
 from resnetx.prediction.task_graph import ALL_RANKS
 from resnetx.record.prediction import Limit, PredictedTask
 
@@ -36,7 +36,7 @@ class Iteration:
     """One iteration of a point that can run, and what it was simulated from."""
 
     point: Point
-    job: Job
+    job: SimulatedJob
     exchange: Exchange
     computes: tuple[Compute, ...]  # of each kind of rank, as `point.shares` lists them
     inputs: tuple[InputTimes, ...]  # of the same
@@ -79,7 +79,7 @@ class Iteration:
     @cached_property
     def saved_share(self) -> dict[Limit, float]:
         """The share of the iteration that each part would save if it cost nothing; what is hidden saves nothing."""
-        without: dict[Limit, tuple[Job, Stretch]] = {
+        without: dict[Limit, tuple[SimulatedJob, Stretch]] = {
             "compute": (self.job, Stretch(compute=0.0)),
             "communication": (self.job.without_messages(), AS_IT_IS),
             "input": (self.job, Stretch(reading=0.0, copying=0.0)),

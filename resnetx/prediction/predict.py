@@ -34,7 +34,7 @@ from resnetx.prediction.scenario import Fabric, Point, Subject, TrainingSetup
 from resnetx.prediction.ssgd import iteration_s
 from resnetx.prediction.staged import SHOWN_BY, SHOWN_BY_RATES
 from resnetx.prediction.stated_rates import Beyond
-from resnetx.prediction.step import HostShare, Job, RankClass, StepTimes, Stretch
+from resnetx.prediction.step import HostShare, RankClass, SimulatedJob, StepTimes, Stretch
 from resnetx.record.prediction import Sensitivity
 from resnetx.workloads.buckets import parts_of
 from resnetx.workloads.counts import BYTES_PER_PARAMETER
@@ -108,7 +108,7 @@ def _exchange(point: Point, computed: Compute) -> Exchange:
     return made
 
 
-def _job(point: Point, computes: Sequence[Compute], inputs: Sequence[InputTimes], exchange: Exchange) -> Job:
+def _job(point: Point, computes: Sequence[Compute], inputs: Sequence[InputTimes], exchange: Exchange) -> SimulatedJob:
     classes = []
     for (_, ranks), computed, times in zip(point.shares, computes, inputs, strict=True):
         waits, shares, beyond = _waiting(point, computed), _sharing(point, computed), _beyond(point).factor
@@ -124,7 +124,7 @@ def _job(point: Point, computes: Sequence[Compute], inputs: Sequence[InputTimes]
     if point.setting.straggler != 1.0 and point.gpus > 1:  # one GPU is the machine as it should be
         classes = _with_straggler(classes, point.setting.straggler)
     at_once = GLOO_AT_ONCE if exchange.library == "gloo" else 1
-    return Job(
+    return SimulatedJob(
         tuple(classes),
         exchange.messages,
         point.setting.overlap,

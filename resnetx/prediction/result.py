@@ -16,7 +16,7 @@ from resnetx.prediction.memory import MemoryNeed
 from resnetx.prediction.messages import NO_LINK, Exchange
 from resnetx.prediction.open_points import Undecided
 from resnetx.prediction.provenance import RecordInput, SourcedPoint
-from resnetx.prediction.scaling_errors import Kind, scaling_errors
+from resnetx.prediction.scaling_errors import ScalingKind, scaling_errors
 from resnetx.prediction.scenario import Point
 from resnetx.prediction.ssgd import Spent, time_parts
 from resnetx.prediction.staged import SHOWN_BY_RATES
@@ -243,7 +243,7 @@ def _scaling_input(iteration: Iteration) -> tuple[RecordInput, ...]:
     error, point = iteration.scaling_error, iteration.point
     residual = point.setting.residual if point.gpus > 1 else None
     told = point.fabric.staged_on(point.gpus)  # how GPUs that are no peers share the host
-    what = f"scaling by {Kind.of_point(point).text if told is None else told.link}"
+    what = f"scaling by {ScalingKind.of_point(point).text if told is None else told.link}"
     if residual is not None:
         rates = residual.rates
         origin: Origin = measured_on(rates.nodes) if rates.source == "measured" else "assumed"

@@ -37,7 +37,7 @@ Exchange = Literal["allreduce", "server"]
 Nodes = Literal["one node", "several nodes", "several nodes, half precision"]
 
 
-class Kind(NamedTuple):
+class ScalingKind(NamedTuple):
     """Cases whose errors are counted together."""
 
     exchange: Exchange
@@ -45,7 +45,7 @@ class Kind(NamedTuple):
     input: Literal["none", "loader"]  # loader: decoded by a framework's own loader; DALI is counted with none
 
     @classmethod
-    def of_point(cls, point: Point) -> "Kind":
+    def of_point(cls, point: Point) -> "ScalingKind":
         request = point.subject.request
         loader = request is not None and isinstance(request.input, TorchvisionInput)
         exchange: Exchange = "server" if point.subject.strategy.kind == "server" else "allreduce"
@@ -112,7 +112,7 @@ class ScalingErrors(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
     def of_point(self, point: Point) -> KindError:
         """The errors of a point's kind; where rates on as many nodes (one, several) are known, of points like that."""
-        kind, residual = Kind.of_point(point), point.setting.residual
+        kind, residual = ScalingKind.of_point(point), point.setting.residual
         known = [] if residual is None else [gpus for gpus, _, _ in residual.rates.by_gpus]
         if residual is None or not any(_nodes(point, gpus) == kind.nodes for gpus in known):
             return self.of(kind)
@@ -120,7 +120,7 @@ class ScalingErrors(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         further = residual.octaves(point.gpus) ** 0.5
         return msgspec.structs.replace(error, slower=error.slower * further, faster=error.faster * further)
 
-    def of(self, kind: Kind) -> KindError:
+    def of(self, kind: ScalingKind) -> KindError:
         """The errors of a kind with enough points; else those of all on as many nodes (one, several), however few."""
         by_names = {(error.exchange, error.nodes, error.input): error for error in self.kinds}
         own = by_names.get((kind.exchange, kind.nodes, kind.input))

@@ -11,7 +11,7 @@ from itertools import pairwise
 from math import exp, hypot
 from typing import NamedTuple
 
-from resnetx.prediction.step import AS_IT_IS, Deviations, Job, StepTimes, Stretch, TimedMessage
+from resnetx.prediction.step import AS_IT_IS, Deviations, SimulatedJob, StepTimes, Stretch, TimedMessage
 from resnetx.prediction.task_graph import Spans, TaskGraph, simulate, task_graph
 from resnetx.record.prediction import PartName, TimePart
 
@@ -33,7 +33,7 @@ class Bar:
     end_s: float
 
 
-def iteration_s(job: Job, by: Stretch = AS_IT_IS) -> float:
+def iteration_s(job: SimulatedJob, by: Stretch = AS_IT_IS) -> float:
     """Seconds from one update to the next, once the pipeline is full: by a formula where there is one."""
     step, overlap = job.classes[0].step, (job.overlap.input, job.overlap.host_to_device)
     queued = not step.queue_s or bool(step.host_s * by.host) or all(overlap)
@@ -48,7 +48,7 @@ def iteration_s(job: Job, by: Stretch = AS_IT_IS) -> float:
     return simulated_s(job.computing_longer(contention * hidden_s), by)
 
 
-def simulated_s(job: Job, by: Stretch = AS_IT_IS) -> float:
+def simulated_s(job: SimulatedJob, by: Stretch = AS_IT_IS) -> float:
     """The same by simulating some iterations."""
     queues = any(ranks.step.queue_s for ranks in job.classes)
     iterations, before_s, steady_s = ITERATIONS, 0.0, _simulated_s(job, by, ITERATIONS)
@@ -58,12 +58,12 @@ def simulated_s(job: Job, by: Stretch = AS_IT_IS) -> float:
     return steady_s
 
 
-def _simulated_s(job: Job, by: Stretch, iterations: int) -> float:
+def _simulated_s(job: SimulatedJob, by: Stretch, iterations: int) -> float:
     graph = task_graph(job, by, iterations, detailed=False)
     return _steady_s(graph, simulate(graph.tasks, graph.resources, graph.capacities))
 
 
-def timeline(job: Job) -> list[Bar]:
+def timeline(job: SimulatedJob) -> list[Bar]:
     """Every task of one steady iteration, and the input of later ones that is read meanwhile."""
     queues = any(ranks.step.queue_s for ranks in job.classes)
     graph = task_graph(job, AS_IT_IS, MOST_ITERATIONS if queues else ITERATIONS + 1, detailed=True)
@@ -202,19 +202,19 @@ class Spent:
     scaling: tuple[float, float]  # as `Deviations.scaling`
 
 
-def spent(job: Job, stretches: Sequence[tuple[Stretch, Stretch]], deviations: Deviations) -> Spent:
+def spent(job: SimulatedJob, stretches: Sequence[tuple[Stretch, Stretch]], deviations: Deviations) -> Spent:
     """The parts of the step of a job; `stretches`: the best and the worst of each thing that is not known."""
     jobs = _ever_less(job)
     low_high = tuple((_seconds(jobs, low), _seconds(jobs, high)) for low, high in stretches)
     return Spent(_seconds(jobs, AS_IT_IS), low_high, deviations.scaling)
 
 
-def alone_s(job: Job) -> float:
+def alone_s(job: SimulatedJob) -> float:
     """The step of one rank by itself: no messages, nobody to wait for, a host that launches in no time."""
     return iteration_s(_ever_less(job)[-1])
 
 
-def _ever_less(job: Job) -> tuple[Job, ...]:
+def _ever_less(job: SimulatedJob) -> tuple[SimulatedJob, ...]:
     """The job, and without one part more each time."""
     silent = job.without_messages()
     explained = silent.relieved("beyond")
@@ -225,7 +225,7 @@ def _ever_less(job: Job) -> tuple[Job, ...]:
     return job, silent, explained, alike, replace(alone, host=None, classes=tuple(classes))
 
 
-def _seconds(jobs: Sequence[Job], by: Stretch) -> Seconds:
+def _seconds(jobs: Sequence[SimulatedJob], by: Stretch) -> Seconds:
     unread, pace = replace(by, reading=0.0, copying=0.0), jobs[-1].classes[0].step.pace
     times_s = [iteration_s(job, by) for job in jobs]
     times_s.append(iteration_s(jobs[-1], unread))

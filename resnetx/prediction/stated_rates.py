@@ -16,7 +16,7 @@ from math import exp, inf, log, log2
 from typing import Literal
 
 from resnetx.errors import ConfigError
-from resnetx.interconnect.collectives.calibration import Curve
+from resnetx.interconnect.collectives.calibration import SizeCurve
 from resnetx.prediction.host_step import MOST_FIXED, NORM, HostStep, LaunchedStep
 
 # Relative errors of rates: nine rates of ten are within them.
@@ -198,15 +198,15 @@ class ScaledRates:
         each_s = (0.0, *(one.message_s / _ring(gpus) for one, (gpus, _, _) in zip(found, self.by_gpus, strict=True)))
         factors = (0.0, *(log(one.factor) for one in found))
         growth = _growth(counts, each_s) if counts[-1] <= node_gpus else 0.0
-        return Residual(Curve(counts, each_s), Curve(counts, factors), growth, node_gpus, self)
+        return Residual(SizeCurve(counts, each_s), SizeCurve(counts, factors), growth, node_gpus, self)
 
 
 @dataclass(frozen=True)
 class Residual:
     """What steps take beyond what is modelled, by the number of GPUs."""
 
-    each_s: Curve  # seconds of a message, over the bytes of a ring that each GPU sends: over 2(n-1)/n
-    factor: Curve  # logarithm of a factor on each rank's step
+    each_s: SizeCurve  # seconds of a message, over the bytes of a ring that each GPU sends: over 2(n-1)/n
+    factor: SizeCurve  # logarithm of a factor on each rank's step
     growth: float  # power of the number of GPUs with which `each_s` grows beyond the largest known count, within a node
     node_gpus: int
     rates: ScaledRates

@@ -241,7 +241,7 @@ class HostShare:
 
 
 @dataclass(frozen=True)
-class Job:
+class SimulatedJob:
     """All that a simulated iteration depends on."""
 
     classes: tuple[RankClass, ...]
@@ -254,20 +254,20 @@ class Job:
     contention: float = 0.0
     fetched: tuple[TimedMessage, ...] = ()  # parameters that come while the forward pass runs, in its order
 
-    def without_messages(self) -> "Job":
+    def without_messages(self) -> "SimulatedJob":
         return replace(self, messages=(), fetched=())
 
-    def relieved(self, of: Cause) -> "Job":
+    def relieved(self, of: Cause) -> "SimulatedJob":
         """With no rank's computing longer for this cause."""
         if all(getattr(ranks, of) == 1 for ranks in self.classes):
             return self
         return replace(self, classes=tuple(ranks.relieved(of) for ranks in self.classes))
 
-    def with_message(self, message: TimedMessage) -> "Job":
+    def with_message(self, message: TimedMessage) -> "SimulatedJob":
         """With one more, behind the others."""
         return replace(self, messages=HashedTuple((*self.messages, message)))
 
-    def computing_longer(self, more_s: float) -> "Job":
+    def computing_longer(self, more_s: float) -> "SimulatedJob":
         """With so much more computing at the end of each rank's step."""
         classes = (
             replace(ranks, step=replace(ranks.step, update_s=ranks.step.update_s + more_s)) for ranks in self.classes

@@ -28,7 +28,7 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import NamedTuple
 
-from resnetx.prediction.step import Job, LayerTime, StepTimes, Stretch, TimedMessage
+from resnetx.prediction.step import LayerTime, SimulatedJob, StepTimes, Stretch, TimedMessage
 
 # Tasks, resources and dependencies in; start and end times out. Knows nothing of what the tasks are.
 #
@@ -236,7 +236,7 @@ class TaskGraph:
 _LANES = ("input", "copies", "compute", "host")
 
 
-def _resources(job: Job) -> tuple[list[Resource], dict[str, float]]:
+def _resources(job: SimulatedJob) -> tuple[list[Resource], dict[str, float]]:
     """The network, then four lanes for each class of ranks; and a host's cores, which computing and sending share."""
     host, pool = job.host, None if job.host is None else HOST_CORES
     sending = 0.0 if host is None else host.sending * sum(ranks.ranks for ranks in job.classes)
@@ -250,7 +250,7 @@ def _resources(job: Job) -> tuple[list[Resource], dict[str, float]]:
     return resources, ({} if host is None else {HOST_CORES: host.cores}) | ({LINKS: 1.0} if job.shared_links else {})
 
 
-def task_graph(job: Job, by: Stretch, iterations: int, detailed: bool) -> TaskGraph:
+def task_graph(job: SimulatedJob, by: Stretch, iterations: int, detailed: bool) -> TaskGraph:
     """The tasks of so many iterations; `detailed`: a task for each layer, not for what lies between two messages."""
     graph = TaskGraph(*_resources(job))
     fetching = {message.layers[0] for message in job.fetched}
@@ -263,7 +263,7 @@ def task_graph(job: Job, by: Stretch, iterations: int, detailed: bool) -> TaskGr
 
 
 def _add_iteration(
-    graph: TaskGraph, job: Job, by: Stretch, passes: Sequence["_Passes"], batches: Sequence["_Arrival"]
+    graph: TaskGraph, job: SimulatedJob, by: Stretch, passes: Sequence["_Passes"], batches: Sequence["_Arrival"]
 ) -> None:
     """Forward and backward of each class, the messages between all ranks, and each class's update."""
     computed, fetched = [], _fetched(graph, job, by)
@@ -290,7 +290,7 @@ def _add_iteration(
     )
 
 
-def _fetched(graph: TaskGraph, job: Job, by: Stretch) -> dict[str, int]:
+def _fetched(graph: TaskGraph, job: SimulatedJob, by: Stretch) -> dict[str, int]:
     """Layer -> the task that ends when its parameters are there, where they come while the forward pass runs."""
     updated = graph.updates[-1] if graph.updates else []
     return {
@@ -309,7 +309,9 @@ class _Arrival:
     copied: int
 
 
-def _arrivals(graph: TaskGraph, job: Job, by: Stretch, arrivals: Sequence[Sequence[_Arrival]]) -> list[_Arrival]:
+def _arrivals(
+    graph: TaskGraph, job: SimulatedJob, by: Stretch, arrivals: Sequence[Sequence[_Arrival]]
+) -> list[_Arrival]:
     """The next batch of each class, read and copied to the device; `arrivals`: those of the iterations before."""
     updates, overlap = graph.updates, job.overlap
     batches = []
@@ -360,7 +362,9 @@ class _Computed:
     queued: list[int]  # ends the host's queueing; [] where that takes no time
 
 
-def _send(graph: TaskGraph, job: Job, by: Stretch, computed: Sequence[_Computed], sent: list[int], count: int) -> None:
+def _send(
+    graph: TaskGraph, job: SimulatedJob, by: Stretch, computed: Sequence[_Computed], sent: list[int], count: int
+) -> None:
     """Adds messages to those that are `sent`, until they are so many."""
     for place in range(len(sent), count):
         message, ready = job.messages[place], [tasks.layers_done[job.cuts[place]] for tasks in computed]

@@ -170,7 +170,7 @@ def GBps(value: float) -> str:
 
 
 @dataclass(frozen=True)
-class Crossing:
+class SizeCrossing:
     """A connection between nodes: what its sender and its receiver logged of it."""
 
     channel: int
@@ -219,13 +219,13 @@ class Rails:
     cards: list[CardChannels]
 
 
-def crossings(ends: Sequence[NicUse]) -> list[Crossing]:
+def crossings(ends: Sequence[NicUse]) -> list[SizeCrossing]:
     """The connections, by channel; rings before others of a channel."""
     found: dict[tuple[int, int, int, int], dict[str, NicUse]] = defaultdict(dict)
     for end in ends:
         found[end.channel, end.connection, end.source, end.target][end.end] = end
     made = [
-        Crossing(
+        SizeCrossing(
             channel,
             next(iter(both.values())).ring,
             source,
@@ -238,7 +238,7 @@ def crossings(ends: Sequence[NicUse]) -> list[Crossing]:
     return sorted(made, key=lambda each: (each.channel, not each.ring, each.source, each.target))
 
 
-def rails(found: Sequence[Crossing], devices: Sequence[Device]) -> Rails:
+def rails(found: Sequence[SizeCrossing], devices: Sequence[Device]) -> Rails:
     """Whether rings keep to rails; `devices`: one for each rank."""
     rings = [each for each in found if each.ring]
     known = [each.on_one_rail for each in rings if each.on_one_rail is not None]

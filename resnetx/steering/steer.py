@@ -82,7 +82,7 @@ def steered(files: Sequence[keywords.Text], settings_given: Mapping[str, object]
     else:
         assert request is not None, "without files there is a workload"
         phases = traffic.of_workload(settings, request, node, devices)
-    job = Job(settings, given, workload, request, node, devices, phases)
+    job = SteeringJob(settings, given, workload, request, node, devices, phases)
     made, after = steering(job)
     folder = _folder(settings, given)
     return made if folder is None else _stored(made, node, after, folder)
@@ -202,7 +202,7 @@ _ONE_PHASE = "all traffic is one phase"
 
 
 @dataclass(frozen=True)
-class Job:
+class SteeringJob:
     """What is steered, and for which traffic."""
 
     settings: SteerSettings
@@ -238,7 +238,7 @@ class Job:
         return f"{label}, {self.settings.pattern}" if self.settings.pattern else label
 
 
-def steering(job: Job) -> tuple[Steering, Node]:
+def steering(job: SteeringJob) -> tuple[Steering, Node]:
     """The record, and the node with the best units for all phases together."""
     node, sent = job.node, [job.steerable(phase) for phase in job.phases]
     whole = sent_traffic.added_up(sent)
@@ -289,13 +289,13 @@ def steering(job: Job) -> tuple[Steering, Node]:
     return made, steered_to
 
 
-def _effect(job: Job, after: Node) -> Effect | None:
+def _effect(job: SteeringJob, after: Node) -> Effect | None:
     if job.request is None:
         return None
     return effect(job.settings, job.workload, job.request, job.node, after, job.devices)
 
 
-def _refuse_nothing(job: Job, whole: Matrix) -> None:
+def _refuse_nothing(job: SteeringJob, whole: Matrix) -> None:
     if not any(map(any, whole)):
         raise ConfigError(
             f"{job.node.system.name}: none of the traffic goes over links between GPUs ({job.phases[0].source}); "
@@ -354,7 +354,7 @@ def _of_effect(effect: Effect | None) -> dict[str, Any]:
 # ---- phases ---------------------------------------------------------------------------------------------------------
 
 
-def _phases(job: Job, sent: Sequence[Matrix], shared: Units) -> list[SteeredPhase]:
+def _phases(job: SteeringJob, sent: Sequence[Matrix], shared: Units) -> list[SteeredPhase]:
     """Each phase with the units for all of them, and with its own."""
     durations_s, count = job.settings.durations_s, len(sent)
     if count == 1:
@@ -372,7 +372,7 @@ def _phases(job: Job, sent: Sequence[Matrix], shared: Units) -> list[SteeredPhas
     ]
 
 
-def _phase(job: Job, name: str, sent: Matrix, shared: Units, duration_s: float | None) -> SteeredPhase:
+def _phase(job: SteeringJob, name: str, sent: Matrix, shared: Units, duration_s: float | None) -> SteeredPhase:
     ratios, reconfiguration_s = normalised(sent), job.node.reconfiguration_s
     own = best(job.problem(sent), job.receivers).units
     choice = phase_choice(ratios, shared, own)

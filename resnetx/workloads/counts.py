@@ -209,7 +209,7 @@ INDEX_BYTES = 8  # of an int64
 LRN_PADDING = 4  # channels: a window of 5, less one
 
 
-class Kept(NamedTuple):
+class KeptBytes(NamedTuple):
     """Memory that the forward pass keeps until the backward pass of the layer at place `first` is over."""
 
     first: int
@@ -233,7 +233,7 @@ def widths(table: Sequence[Layer], least: int) -> dict[str, int]:
 _IN_HALF, _IN_FULL = ("conv", "linear"), ("lrn", "layernorm", "groupnorm", "softmax", "embedding")
 
 
-def kept(table: Sequence[Layer], image_size: int, widths: Mapping[str, int]) -> Iterator[Kept]:
+def kept(table: Sequence[Layer], image_size: int, widths: Mapping[str, int]) -> Iterator[KeptBytes]:
     """Every piece of memory that is kept, once, with the earliest layer that keeps it."""
     sizes = elements(table, image_size)
     memory = _memory(table)
@@ -241,15 +241,15 @@ def kept(table: Sequence[Layer], image_size: int, widths: Mapping[str, int]) -> 
     for place, layer in enumerate(table):
         for name in _keeps(layer):
             if layer.kind in _IN_HALF and widths[name] > widths[layer.name]:
-                yield Kept(place, sizes[name] * widths[layer.name])  # a copy
+                yield KeptBytes(place, sizes[name] * widths[layer.name])  # a copy
             else:
                 tensors.setdefault(memory[name], place)
         if extra_bytes := _keeps_in_addition(layer, widths):
-            yield Kept(place, extra_bytes)
+            yield KeptBytes(place, extra_bytes)
     for name, place in tensors.items():
-        yield Kept(place, sizes[name] * widths[name])
+        yield KeptBytes(place, sizes[name] * widths[name])
     if table:
-        yield Kept(len(table) - 1, _kept_by_loss(table))
+        yield KeptBytes(len(table) - 1, _kept_by_loss(table))
 
 
 def _keeps(layer: Layer) -> tuple[str, ...]:

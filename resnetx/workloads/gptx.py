@@ -20,7 +20,7 @@ class GptX(nn.Module):
     def __init__(self, x: int, width: int, heads: int, seq: int, vocabulary: int) -> None:
         super().__init__()
         self.stem = Stem(width, seq, vocabulary)
-        self.blocks = nn.Sequential(*(Block(width, heads) for _ in range(x)))
+        self.blocks = nn.Sequential(*(DecoderBlock(width, heads) for _ in range(x)))
         self.norm = nn.LayerNorm(width)
         self.head = nn.Linear(width, vocabulary, bias=False)
         self.head.weight = self.stem.tokens.weight
@@ -49,7 +49,7 @@ class Stem(nn.Module):
         return x_NSD
 
 
-class Block(nn.Module):
+class DecoderBlock(nn.Module):
     """Attention and two dense layers, each behind a normalisation and beside an identity shortcut."""
 
     def __init__(self, width: int, heads: int) -> None:

@@ -20,7 +20,7 @@ class ResNetX(nn.Module):
             nn.ReLU(inplace=True),
             nn.MaxPool2d(kernel_size=3, stride=2, ceil_mode=True),  # Caffe rounds up: 112 -> 56
         )
-        self.blocks = nn.Sequential(*(Block(width) for _ in range(x)))
+        self.blocks = nn.Sequential(*(ResidualBlock(width) for _ in range(x)))
         self.classifier = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(width, classes))
         self.apply(initialise)
 
@@ -31,7 +31,7 @@ class ResNetX(nn.Module):
         return logits_NK
 
 
-class Block(nn.Module):
+class ResidualBlock(nn.Module):
     """Three convolutions beside an identity shortcut."""
 
     def __init__(self, width: int) -> None:

@@ -14,7 +14,7 @@ from resnetx.interconnect.collectives.hosts import lab_plan, star
 from resnetx.interconnect.collectives.plan import plan
 from resnetx.interconnect.collectives.what_if import with_bandwidth
 from resnetx.interconnect.pairs.costs import pair_cost
-from resnetx.interconnect.survey.planned import Plan, planned
+from resnetx.interconnect.survey.planned import PaperMachine, planned
 from resnetx.interconnect.systems import paths, system
 from resnetx.interconnect.systems.graph import Link, System
 from resnetx.interconnect.systems.lab import lab_network
@@ -185,7 +185,7 @@ def test_faster_links_keep_their_directions(loaded):
 
 def test_a_new_machine_is_not_made_like_a_steered_one(loaded):
     with pytest.raises(ConfigError, match="like=mine: its GPUs are joined as a photonic switch was set"):
-        planned(loaded(FILE), Plan())
+        planned(loaded(FILE), PaperMachine())
 
 
 # ---- rings ----------------------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from resnetx.interconnect.collectives.errors import Residual, alike, cells, error_of, table
+from resnetx.interconnect.collectives.errors import CollectiveResidual, alike, cells, error_of, table
 from resnetx.interconnect.collectives.library import UNFITTED, fitted
 from resnetx.interconnect.collectives.plan import plan
 from resnetx.interconnect.collectives.published import load_published, measured_devices, times
@@ -13,7 +13,7 @@ from resnetx.interconnect.systems.system import load
 from resnetx.literature.collectives_fit import fit, log_errors
 
 MIB = 2**20
-KNOWN = Residual("dgx-a100", "NVLink 3", "nccl2.4", "allreduce", 8 * MIB, "somebody", 0.1)
+KNOWN = CollectiveResidual("dgx-a100", "NVLink 3", "nccl2.4", "allreduce", 8 * MIB, "somebody", 0.1)
 
 
 def test_an_error_is_of_the_system_library_collective_and_size():

@@ -5,7 +5,7 @@ import pytest
 from resnetx.errors import ConfigError
 from resnetx.interconnect.survey.file import written_system
 from resnetx.interconnect.survey.parts import PartSettings
-from resnetx.interconnect.survey.planned import Plan, planned
+from resnetx.interconnect.survey.planned import PaperMachine, planned
 from resnetx.interconnect.systems import paths, system
 
 
@@ -15,7 +15,7 @@ def made(tmp_path):
 
     def of(name, cpu=None, gpu=None, **wanted):
         like = system.load(name)
-        survey = planned(like, Plan(gpu=gpu, cpu=cpu, **wanted))
+        survey = planned(like, PaperMachine(gpu=gpu, cpu=cpu, **wanted))
         cpus = [each.part_name for each in like.components if each.kind == "cpu"]
         parts = PartSettings(gpu=gpu or like.gpus[0].part_name, cpu=cpu or cpus[0])
         (tmp_path / "made.yaml").write_text(written_system(survey, parts, like.library, "").text)

@@ -18,7 +18,7 @@ from resnetx.measure.clocks.trial import (
     rounded_down,
     seemingly_locked,
 )
-from resnetx.measure.machine.readings import Reading, Sample, shortfall
+from resnetx.measure.machine.readings import Reading, SensorSample, shortfall
 from resnetx.record import Unknown
 
 CLOCKS = list(range(210, 1981, 15))
@@ -118,7 +118,7 @@ def test_a_load_that_ends_by_itself_says_why(small, preloaded):
 
 
 def test_a_gpu_that_does_not_tell_its_clock_cannot_be_watched():
-    silent = Sample(*[Unknown("Not Supported")] * len(fields(Sample)))
+    silent = SensorSample(*[Unknown("Not Supported")] * len(fields(SensorSample)))
     look = trial.watching({2: SimpleNamespace(sample=lambda: silent)}, lambda: None, trial.PACE)
     with pytest.raises(ConfigError, match=r"GPU 2 cannot be monitored \(Not Supported\)"):
         look()

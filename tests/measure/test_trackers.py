@@ -15,7 +15,7 @@ import pytest
 from resnetx import workloads
 from resnetx.choices import NoTracker, Wandb
 from resnetx.measure.study import trackers
-from resnetx.measure.study.trackers import Copies, Finished
+from resnetx.measure.study.trackers import Finished, TrackedCopies
 from resnetx.record import Phases, RunFolder, Unknown
 from tests.patience import until
 
@@ -126,14 +126,14 @@ def test_a_window_is_logged_with_the_rate_of_its_slowest_rank(ran):
 
 
 def test_no_tracker_says_nothing(ran, finished, tmp_path):
-    assert Copies(NoTracker()).track(ran, RunFolder(tmp_path)) == ""
-    assert Copies(NoTracker()).conclude(finished, tmp_path) == ""
-    assert Copies(NoTracker()).upload_command(tmp_path) == ""
+    assert TrackedCopies(NoTracker()).track(ran, RunFolder(tmp_path)) == ""
+    assert TrackedCopies(NoTracker()).conclude(finished, tmp_path) == ""
+    assert TrackedCopies(NoTracker()).upload_command(tmp_path) == ""
     assert not list(tmp_path.iterdir())
 
 
 def test_a_run_has_what_was_asked_the_machine_versions_tags_windows_and_phases(ran, tmp_path):
-    assert Copies(Wandb(project="test")).track(ran, RunFolder(tmp_path / "mine" / "run1"), "phases") == ""
+    assert TrackedCopies(Wandb(project="test")).track(ran, RunFolder(tmp_path / "mine" / "run1"), "phases") == ""
     ((run, config, history, summary),) = logged(tmp_path / "mine")
     assert (run.project, run.run_group, run.job_type) == ("test", "mine", "twin")
     tags = {"ResNet/4", "batch=8", "gpus=2", "fp32", "strategy=layerwise", "input=synthetic", "node=dgx", "twin=phases"}
@@ -153,7 +153,7 @@ def test_a_run_has_what_was_asked_the_machine_versions_tags_windows_and_phases(r
 
 
 def test_a_study_is_one_more_run_with_its_curves_and_a_table_of_its_points(finished, tmp_path):
-    assert Copies(Wandb(project="test")).conclude(finished, tmp_path) == ""
+    assert TrackedCopies(Wandb(project="test")).conclude(finished, tmp_path) == ""
     ((run, config, history, summary),) = logged(tmp_path)
     assert (run.display_name, run.run_group, run.job_type) == ("mine", "mine", "study")
     assert {"study", "mine", "node=dgx"} <= set(run.tags)
@@ -172,28 +172,30 @@ def test_a_study_is_one_more_run_with_its_curves_and_a_table_of_its_points(finis
 
 def test_one_command_uploads_all_runs_of_a_study(ran, finished, tmp_path):
     for name in ("run1", "run2"):
-        Copies(Wandb(project="test")).track(ran, RunFolder(tmp_path / "a study" / name))
-    Copies(Wandb(project="test")).conclude(finished, tmp_path / "a study")
+        TrackedCopies(Wandb(project="test")).track(ran, RunFolder(tmp_path / "a study" / name))
+    TrackedCopies(Wandb(project="test")).conclude(finished, tmp_path / "a study")
     assert len(list((tmp_path / "a study").glob("wandb/offline-run-*"))) == 3
-    command = Copies(Wandb(project="test")).upload_command(tmp_path / "a study")
+    command = TrackedCopies(Wandb(project="test")).upload_command(tmp_path / "a study")
     assert command == f"wandb sync '{tmp_path}/a study/wandb'/offline-run-*"
 
 
 def test_a_folder_of_the_users_own_is_used(ran, tmp_path, monkeypatch):
     monkeypatch.setenv("WANDB_DIR", str(tmp_path / "all"))
-    Copies(Wandb(project="test")).track(ran, RunFolder(tmp_path / "mine" / "run1"))
+    TrackedCopies(Wandb(project="test")).track(ran, RunFolder(tmp_path / "mine" / "run1"))
     assert len(logged(tmp_path / "all")) == 1
-    assert Copies(Wandb(project="test")).upload_command(tmp_path / "mine").startswith(f"wandb sync {tmp_path}/all/")
+    assert (
+        TrackedCopies(Wandb(project="test")).upload_command(tmp_path / "mine").startswith(f"wandb sync {tmp_path}/all/")
+    )
 
 
 def test_with_a_key_nothing_is_left_to_upload(tmp_path, monkeypatch):
     monkeypatch.setenv("WANDB_API_KEY", "x" * 40)
-    assert Copies(Wandb(project="test")).upload_command(tmp_path) == ""
+    assert TrackedCopies(Wandb(project="test")).upload_command(tmp_path) == ""
 
 
 def test_a_tracker_that_fails_costs_no_result_and_is_said_once(ran, finished, tmp_path, monkeypatch):
     monkeypatch.setenv("WANDB_MODE", "nonsense")
-    copies = Copies(Wandb(project="test"))
+    copies = TrackedCopies(Wandb(project="test"))
     told = copies.track(ran, RunFolder(tmp_path))
     assert "not logged" in told
     assert str(tmp_path) in told
@@ -218,7 +220,7 @@ def unreachable(request, monkeypatch):
 
 
 def test_what_cannot_be_reached_costs_seconds_once_and_is_then_logged_offline(ran, finished, tmp_path, unreachable):
-    copies = Copies(Wandb(project="test"))
+    copies = TrackedCopies(Wandb(project="test"))
     began = time.monotonic()
     told = [copies.track(ran, RunFolder(tmp_path / "mine" / f"run{run}")) for run in range(3)]
     told.append(copies.conclude(finished, tmp_path / "mine"))
@@ -249,7 +251,7 @@ def test_a_process_that_could_not_reach_wandb_ends_at_once(tmp_path, unreachable
 def test_a_run_that_failed_has_its_rate_and_intensity_too(ran, tmp_path):
     """Both of every run: null where it has none, never 0."""
     failed = msgspec.structs.replace(ran, outcome="failed", images_per_s=None, windows_s=None, loss=None, workload=None)
-    Copies(Wandb(project="test")).track(failed, RunFolder(tmp_path / "mine" / "run1"))
+    TrackedCopies(Wandb(project="test")).track(failed, RunFolder(tmp_path / "mine" / "run1"))
     ((_, config, _, summary),) = logged(tmp_path / "mine")
     assert (
         summary["images_per_s"] is summary["activations_per_parameter"] is config["activations_per_parameter"] is None
@@ -260,7 +262,7 @@ def test_no_password_of_an_address_is_logged(ran, tmp_path):
     environment = msgspec.structs.replace(ran.environment, variables={"NCCL_NET": "http://me:hunter2@proxy:3128"})
     reason = "cannot open https://me:hunter2@host/data"
     leaking = msgspec.structs.replace(ran, environment=environment, outcome="failed", reason=reason)
-    Copies(Wandb(project="test")).track(leaking, RunFolder(tmp_path / "mine" / "run1"))
+    TrackedCopies(Wandb(project="test")).track(leaking, RunFolder(tmp_path / "mine" / "run1"))
     ((_, _, _, summary),) = logged(tmp_path / "mine")
     assert summary["reason"] == "cannot open https://***@host/data"
     assert not [file for file in tmp_path.rglob("*") if file.is_file() and b"hunter2" in file.read_bytes()]

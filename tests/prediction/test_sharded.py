@@ -5,7 +5,7 @@ import pytest
 from resnetx import choices, workloads
 from resnetx.prediction.memory import step_bytes
 from resnetx.prediction.ssgd import iteration_s, timeline
-from resnetx.prediction.step import Job, LayerTime, Overlap, RankClass, StepTimes, TimedMessage
+from resnetx.prediction.step import LayerTime, Overlap, RankClass, SimulatedJob, StepTimes, TimedMessage
 from resnetx.workloads.buckets import messages, parts_of, ready_order
 
 GPT2 = choices.GptXSettings(x=12, width=768, heads=None, seq=1024, vocabulary=50257)
@@ -36,7 +36,7 @@ def test_a_backward_pass_waits_for_the_parameters_of_its_block():
         TimedMessage(("b",), 1.0, name="reduce"),
         TimedMessage(("a",), 1.0, name="reduce"),
     )
-    job = Job((RankClass(2, StepTimes(layers, 0.5)),), sent, Overlap())
+    job = SimulatedJob((RankClass(2, StepTimes(layers, 0.5)),), sent, Overlap())
     assert [(bar.name, bar.start_s, bar.end_s) for bar in timeline(job) if bar.lane == "collectives"] == [
         ("gather 1", 3.0, 6.0),
         ("reduce 2", 6.0, 7.0),

@@ -11,7 +11,16 @@ import tests.drawn_examples  # noqa: F401
 from resnetx.prediction import ssgd
 from resnetx.prediction.ssgd import simulated_s as iteration_s
 from resnetx.prediction.ssgd import timeline
-from resnetx.prediction.step import HostShare, Job, LayerTime, Overlap, RankClass, StepTimes, Stretch, TimedMessage
+from resnetx.prediction.step import (
+    HostShare,
+    LayerTime,
+    Overlap,
+    RankClass,
+    SimulatedJob,
+    StepTimes,
+    Stretch,
+    TimedMessage,
+)
 
 NOTHING = Overlap(input=False, host_to_device=False)
 seconds = st.integers(0, 40).map(lambda eighths: eighths / 8)
@@ -24,7 +33,7 @@ def step(forward, backward, update=0.5, **rest):
 
 
 def job(each, messages=(), overlap=NOTHING, **rest):
-    return Job((RankClass(4, each),), tuple(messages), overlap, **rest)
+    return SimulatedJob((RankClass(4, each),), tuple(messages), overlap, **rest)
 
 
 @st.composite
@@ -170,7 +179,7 @@ def test_two_messages_at_once():
 
 def test_a_message_waits_for_the_slowest_class_of_ranks():
     fast, slow = step([1], [1], update=1), step([2], [2], update=1)
-    both = Job((RankClass(1023, fast), RankClass(1, slow)), (TimedMessage(("a",), 1.0),))
+    both = SimulatedJob((RankClass(1023, fast), RankClass(1, slow)), (TimedMessage(("a",), 1.0),))
     assert iteration_s(both) == 6
 
 
@@ -190,9 +199,9 @@ def test_sending_takes_cores_from_computing():
     # go on at half speed, so that a's backward pass takes 2 s; what is left of the message, 1 s, runs alone.
     each = step([0, 0], [1, 1], update=0)
     host = HostShare(cores=2, computing=1, sending=1)
-    shared = Job((RankClass(2, each),), (TimedMessage(("b",), 2), TimedMessage(("a",), 0)), host=host)
+    shared = SimulatedJob((RankClass(2, each),), (TimedMessage(("b",), 2), TimedMessage(("a",), 0)), host=host)
     assert iteration_s(shared) == 4
-    assert iteration_s(Job(shared.classes, shared.messages)) == 3
+    assert iteration_s(SimulatedJob(shared.classes, shared.messages)) == 3
 
 
 def test_the_host_is_a_term_of_its_own():

@@ -21,7 +21,7 @@ from resnetx.operations import OPERATIONS
 from resnetx.prediction import compute
 from resnetx.prediction.host_step import PARALLEL_s
 from resnetx.prediction.predict import predict
-from resnetx.prediction.scaling_errors import Kind, scaling_errors
+from resnetx.prediction.scaling_errors import ScalingKind, scaling_errors
 from resnetx.prediction.scenario import Fabric, Point, ScalingCosts, Subject, TrainingSetup
 
 pytestmark = pytest.mark.slow  # predicts what was published
@@ -148,9 +148,9 @@ def test_a_fit_finds_the_costs_that_made_the_rates():
 
 def test_a_kind_with_too_few_rates_has_the_errors_of_all_with_as_many_nodes():
     errors = scaling_errors()
-    few = errors.of(Kind("server", "several nodes", "loader"))
+    few = errors.of(ScalingKind("server", "several nodes", "loader"))
     assert (few.exchange, few.nodes, few.input) == ("any", "several nodes", "any")
-    assert errors.of(Kind("allreduce", "one node", "none")).exchange == "allreduce"
+    assert errors.of(ScalingKind("allreduce", "one node", "none")).exchange == "allreduce"
 
 
 def test_alexnet_of_tallent_et_al_is_predicted_with_each_batch_and_library_that_it_may_be_of(rows):

@@ -1,10 +1,10 @@
 import torch
 
-from resnetx.workloads.resnetx import Block, ResNetX
+from resnetx.workloads.resnetx import ResidualBlock, ResNetX
 
 
 def test_a_block_adds_its_input_to_three_convolutions() -> None:
-    block = Block(4).eval()
+    block = ResidualBlock(4).eval()
     x = torch.rand(2, 4, 6, 6)
     with torch.no_grad():
         assert torch.allclose(block(x.clone()), torch.relu(block.residual(x) + x))

@@ -346,7 +346,7 @@ def nics(record: BenchRecord) -> None:
 _Row = tuple[str, str, str, str, str, str, str]
 
 
-def _nic_rows(found: Sequence[benches.Crossing]) -> list[_Row]:
+def _nic_rows(found: Sequence[benches.SizeCrossing]) -> list[_Row]:
     """Connections that are alike but for their channel are one row."""
     channels: dict[tuple[str, ...], list[int]] = defaultdict(list)
     for each in found:
@@ -364,7 +364,7 @@ def _card(end: NicUse | None) -> str:
     return "?" if end is None else benches.card_name(end)
 
 
-def _sentences(found: Sequence[benches.Crossing], devices: Sequence[Device]) -> list[str]:
+def _sentences(found: Sequence[benches.SizeCrossing], devices: Sequence[Device]) -> list[str]:
     """Whether rings keep to rails, and what shares a card."""
     seen = benches.rails(found, devices)
     said = []

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from resnetx.api.bench import benches_of, execute, export_bench
 from resnetx.api.imports import import_bench
-from resnetx.api.runs import Kept, machine_name
+from resnetx.api.runs import KeptRecord, machine_name
 from resnetx.cli import show
 from resnetx.cli.tables import show_bench
 from resnetx.cli.tables.show_run import left_to_others
@@ -45,7 +45,7 @@ def bench_(options: Namespace, paths: list[Path], asked: Point) -> int:
     return 0 if all(well) else 1
 
 
-def _shown(options: Namespace, kept: Kept[BenchRecord]) -> bool:
+def _shown(options: Namespace, kept: KeptRecord[BenchRecord]) -> bool:
     """Shows a bench; whether it went well."""
     record = kept.record
     show.conclude(

@@ -45,7 +45,7 @@ class Calibration:
 
     source: str
     points: int
-    curve: "Curve"
+    curve: "SizeCurve"
     held_out_error: float  # mean |ln(predicted / measured)|; nan where no size could be held out
     held_out_q90: float  # that 90 % of these errors are within
     from_bytes: float = 0.0  # it says nothing of smaller sizes
@@ -65,7 +65,7 @@ class Calibration:
 
 
 @dataclass(frozen=True)
-class Curve:
+class SizeCurve:
     """Values over the logarithm of places (sizes, counts of GPUs): interpolated; beyond the ends, the value there."""
 
     places: tuple[float, ...]  # rising
@@ -99,14 +99,14 @@ def by_times(source: str, compared: Sequence[ComparedTime], from_bytes: float = 
 def by_one_size(source: str, slower: float, moving_share: Callable[[float], float]) -> Calibration:
     """By one size: bytes take `slower` times as long, and they are `moving_share` of a modelled time."""
     ratios = {size: log(1 + (slower - 1) * moving_share(size)) for size in ONE_SIZE_BYTES}
-    return Calibration(source, 1, Curve(tuple(ratios), tuple(ratios.values())), nan, nan)
+    return Calibration(source, 1, SizeCurve(tuple(ratios), tuple(ratios.values())), nan, nan)
 
 
-def _curve(compared: Sequence[ComparedTime]) -> Curve:
+def _curve(compared: Sequence[ComparedTime]) -> SizeCurve:
     """Each size once, with the mean of the logarithms that were measured of it."""
     ordered = sorted((each.size_bytes, each.log_ratio) for each in compared)
     means = {size: fmean(value for _, value in same) for size, same in groupby(ordered, lambda pair: pair[0])}
-    return Curve(tuple(means), tuple(means.values()))
+    return SizeCurve(tuple(means), tuple(means.values()))
 
 
 def _held_out(compared: Sequence[ComparedTime]) -> Iterator[float]:
@@ -122,15 +122,15 @@ def _held_out(compared: Sequence[ComparedTime]) -> Iterator[float]:
                 yield _off(others, each.size_bytes, each.log_ratio)
 
 
-def _each_size_held_out(curve: Curve) -> Iterator[float]:
+def _each_size_held_out(curve: SizeCurve) -> Iterator[float]:
     sizes, values = curve.places, curve.values
     for place in range(1, len(sizes) - 1):
         beside = (place - 1, place + 1)
-        nearest = Curve(tuple(sizes[each] for each in beside), tuple(values[each] for each in beside))
+        nearest = SizeCurve(tuple(sizes[each] for each in beside), tuple(values[each] for each in beside))
         yield _off(nearest, sizes[place], values[place])
 
 
-def _off(curve: Curve, size_bytes: float, log_ratio: float) -> float:
+def _off(curve: SizeCurve, size_bytes: float, log_ratio: float) -> float:
     return abs(curve.at(size_bytes) - log_ratio)
 
 

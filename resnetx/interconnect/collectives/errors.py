@@ -77,7 +77,7 @@ class MeasuredError:
 
 
 @dataclass(frozen=True)
-class Residual:
+class CollectiveResidual:
     """One published figure, and how far off its prediction is that knew of no machine of its kind."""
 
     system: str
@@ -201,16 +201,16 @@ class ErrorTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 # ---- measured
 
 
-def cells(residuals: Sequence[Residual], widened: float) -> list[ErrorCell]:
+def cells(residuals: Sequence[CollectiveResidual], widened: float) -> list[ErrorCell]:
     """One for each system, library, collective and band with figures, for each kind and band, and for each band."""
-    grouped: dict[Key, list[Residual]] = {}
+    grouped: dict[Key, list[CollectiveResidual]] = {}
     for residual in residuals:
         for key in residual.keys:
             grouped.setdefault(key, []).append(residual)
     return [_cell(key, found, widened) for key, found in grouped.items()]
 
 
-def _cell(key: Key, found: Sequence[Residual], widened: float) -> ErrorCell:
+def _cell(key: Key, found: Sequence[CollectiveResidual], widened: float) -> ErrorCell:
     scope, of, library, collective, band = key
     errors = [max(each.error, each.fitted) if scope == "system" else each.error for each in found]
     kinds = [each.kind for each in found]
@@ -310,7 +310,7 @@ def _by_one_error(band: int) -> MeasuredError:
 
 @cache
 def _published_error(system: str, kind: str, library: str, collective: str, band: int) -> MeasuredError:
-    asked = Residual(system, kind, library, collective, (0, *BANDS_BYTES)[band], "", 0.0)
+    asked = CollectiveResidual(system, kind, library, collective, (0, *BANDS_BYTES)[band], "", 0.0)
     what = "messages (all-to-all, send-receive, gather, scatter)" if asked.sends else "rings or trees"
     nothing = f"no times of {what} are published for {kind}"
     if kind == SOCKETS:

@@ -26,17 +26,17 @@ from resnetx.interconnect.collectives.traffic import carried
 from resnetx.interconnect.systems import paths
 from resnetx.interconnect.systems.graph import System
 from resnetx.interconnect.systems.lab import LabNetwork, lab_network
-from resnetx.interconnect.systems.link_search import Flow, backward, fair_shares, host_steps, to_host
+from resnetx.interconnect.systems.link_search import LinkFlow, backward, fair_shares, host_steps, to_host
 from resnetx.interconnect.systems.parts import SwitchSpec
 from resnetx.interconnect.systems.paths import Transport
 from resnetx.operations import OPERATIONS, Operation
 
 
 @dataclass(frozen=True)
-class Copies:
+class HostCopies:
     """One copy for each GPU, all of them at once."""
 
-    flows: tuple[Flow, ...]  # none for what goes over sockets inside one process or host
+    flows: tuple[LinkFlow, ...]  # none for what goes over sockets inside one process or host
     fixed_s: float  # that no byte costs
     bandwidth_Bps: float  # of the slowest copy
     limit: str  # the link that sets it
@@ -54,8 +54,8 @@ class Copies:
 class Star:
     """Copies from every GPU to the server, and from there to every GPU."""
 
-    inward: Copies
-    outward: Copies
+    inward: HostCopies
+    outward: HostCopies
 
     def with_latency(self, factor: float) -> "Star":
         """The same with fixed times `factor` times as long."""
@@ -86,12 +86,12 @@ def star(
     return Star(_copies(system, flows, inward_s), _copies(system, back, outward_s))
 
 
-def _copies(system: System, flows: Sequence[Flow], fixed_s: float) -> Copies:
+def _copies(system: System, flows: Sequence[LinkFlow], fixed_s: float) -> HostCopies:
     bandwidth_Bps, limit = min(fair_shares(system, flows))
-    return Copies(tuple(flows), fixed_s, bandwidth_Bps, limit)
+    return HostCopies(tuple(flows), fixed_s, bandwidth_Bps, limit)
 
 
-def _to_memory(system: System, device: int, server: int) -> Flow:
+def _to_memory(system: System, device: int, server: int) -> LinkFlow:
     """A copy from a GPU to memory of the host that serves."""
     gpu, at = system.gpus[device], system.gpus[server]
     up = to_host(system, gpu.name)
@@ -101,12 +101,12 @@ def _to_memory(system: System, device: int, server: int) -> Flow:
             "strategy.device=gpu"
         )
     if gpu.node == at.node:
-        return Flow(up, staged=False, from_host=True)
+        return LinkFlow(up, staged=False, from_host=True)
     through = host_steps(system, gpu.name, at.name)
-    return Flow(through[: -len(to_host(system, at.name))], staged=False, from_host=True)
+    return LinkFlow(through[: -len(to_host(system, at.name))], staged=False, from_host=True)
 
 
-def _latency_s(system: System, device: int, flow: Flow) -> float:
+def _latency_s(system: System, device: int, flow: LinkFlow) -> float:
     """Of a small copy to the host's memory, or from there."""
     switches = (system.component(name).part for _, name, _ in flow.steps)
     crossed = sum(link.wire.latency_s.value for _, _, link in flow.steps)
@@ -118,7 +118,7 @@ def _over_sockets(system: System, devices: Sequence[int], on_host: bool) -> Star
     """Processes that send to the one that serves, which receives them all at the rate of sockets."""
     both_ways = OPERATIONS["allreduce"]  # as the server sends to some while others send to it
     rate_Bps, limit = socket_rate(system, by_node(system, devices), both_ways)
-    sockets = Copies((), SOCKET.base_s + SOCKET.network_s, rate_Bps / (len(devices) - 1), limit)
+    sockets = HostCopies((), SOCKET.base_s + SOCKET.network_s, rate_Bps / (len(devices) - 1), limit)
     if not on_host:
         return Star(sockets, sockets)
     own = [star(system, [device], on_host) for device in devices]  # each rank copies to memory of its own host
@@ -126,8 +126,8 @@ def _over_sockets(system: System, devices: Sequence[int], on_host: bool) -> Star
     return Star(_one_behind_the_other(slowest.inward, sockets), _one_behind_the_other(sockets, slowest.outward))
 
 
-def _one_behind_the_other(first: Copies, second: Copies) -> Copies:
-    return Copies(
+def _one_behind_the_other(first: HostCopies, second: HostCopies) -> HostCopies:
+    return HostCopies(
         (*first.flows, *second.flows),
         first.fixed_s + second.fixed_s,
         1 / (1 / first.bandwidth_Bps + 1 / second.bandwidth_Bps),
@@ -207,7 +207,7 @@ def lab_star(system: System, lab: Lab, devices: Sequence[int]) -> Star:
     others = range(1, len(devices))
     ways = ([(rank, 0, 1.0) for rank in others], [(0, rank, 1.0) for rank in others])
     inward, outward = (
-        Copies((), STEP_S, 1 / s_per_byte, limit) for s_per_byte, limit in (together(network, way) for way in ways)
+        HostCopies((), STEP_S, 1 / s_per_byte, limit) for s_per_byte, limit in (together(network, way) for way in ways)
     )
     return Star(inward, outward)
 

@@ -9,7 +9,7 @@ from resnetx.errors import ConfigError
 from resnetx.interconnect.collectives import rings
 from resnetx.interconnect.collectives.rings import GENERATIONS, Generation, Lanes
 from resnetx.interconnect.systems import paths
-from resnetx.interconnect.systems.link_search import Flow, fair_shares
+from resnetx.interconnect.systems.link_search import LinkFlow, fair_shares
 from resnetx.interconnect.systems.parts import Family
 from resnetx.interconnect.systems.paths import Transport
 from resnetx.interconnect.systems.system import System
@@ -134,7 +134,12 @@ def _along_the_bus(
 
 
 def _one_order(
-    system: System, order: tuple[int, ...], flows: Sequence[Flow], kernels: bool, channels: int, notes: tuple[str, ...]
+    system: System,
+    order: tuple[int, ...],
+    flows: Sequence[LinkFlow],
+    kernels: bool,
+    channels: int,
+    notes: tuple[str, ...],
 ) -> NodeRings:
     """`channels` equal rings that share these flows, and the chains that leave their last step out."""
     on_nvlink = all(link.wire.family == "nvlink" and not flow.staged for flow in flows for _, _, link in flow.steps)
@@ -157,7 +162,7 @@ def _one_order(
     )
 
 
-def _copies(system: System, flows: Sequence[Flow]) -> tuple[float, str]:
+def _copies(system: System, flows: Sequence[LinkFlow]) -> tuple[float, str]:
     """(B/s, where) of copies along the bus: of the slowest link by itself or, where they are staged, of the host."""
     if any(flow.staged for flow in flows):
         return min(fair_shares(system, flows))

@@ -39,7 +39,7 @@ class Cluster(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     one_gpu_each: bool = False  # the first GPU of as many nodes took part, instead of the first GPUs
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class PublishedEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Figures of one source, by GPU count (with `size`) or by size (with `gpus`)."""
 
     source: str
@@ -114,7 +114,7 @@ def measured_devices(system: System, cluster: Cluster | None, gpus: int) -> tupl
 class PublishedTime:
     """One figure of one source, as a time; uncalibrated, and none that is explained."""
 
-    entry: Entry
+    entry: PublishedEntry
     gpus: int  # the first ones of the system, or of as many nodes
     size_bytes: int
     time_s: float
@@ -141,7 +141,7 @@ class Published(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The file."""
 
     groups: dict[str, Group]
-    entries: list[Entry]
+    entries: list[PublishedEntry]
 
 
 @cache

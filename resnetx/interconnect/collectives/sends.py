@@ -26,7 +26,7 @@ from resnetx.interconnect.collectives.library import Fitted
 from resnetx.interconnect.collectives.rings import Generation
 from resnetx.interconnect.systems import paths
 from resnetx.interconnect.systems.graph import System
-from resnetx.interconnect.systems.link_search import Flow, seconds_per_byte
+from resnetx.interconnect.systems.link_search import LinkFlow, seconds_per_byte
 from resnetx.interconnect.systems.paths import Transport
 from resnetx.operations import Operation
 
@@ -41,7 +41,7 @@ ALL_RANKS = 16  # of up to so many every message is looked at
 
 
 @dataclass(frozen=True)
-class Message:
+class SentMessage:
     """What one GPU sends another."""
 
     sender: int  # GPU ids
@@ -50,7 +50,7 @@ class Message:
     between_nodes: bool
 
 
-def messages(operation: Operation, groups: Groups) -> list[Message]:
+def messages(operation: Operation, groups: Groups) -> list[SentMessage]:
     """Those that run at once."""
     ranks = sum(map(len, groups))
     if len(groups) < 2 or ranks <= ALL_RANKS:
@@ -62,7 +62,7 @@ def messages(operation: Operation, groups: Groups) -> list[Message]:
     return list(_sent(operation, pair, smaller, smaller * (ranks - len(pair[0])) / len(pair[1])))
 
 
-def _sent(operation: Operation, groups: Groups, inside: float, between: float) -> Iterator[Message]:
+def _sent(operation: Operation, groups: Groups, inside: float, between: float) -> Iterator[SentMessage]:
     """The messages of these nodes alone; `inside` and `between` nodes, each counts so many times."""
     assert operation.sends is not None, f"{operation.name} goes around rings"
     node_of = {device: node for node, group in enumerate(groups) for device in group}
@@ -70,7 +70,7 @@ def _sent(operation: Operation, groups: Groups, inside: float, between: float) -
     for sender, receiver in permutations(range(len(devices)), 2):
         if share := operation.sends(sender, receiver, len(devices)):
             apart = node_of[devices[sender]] != node_of[devices[receiver]]
-            yield Message(devices[sender], devices[receiver], share * (between if apart else inside), apart)
+            yield SentMessage(devices[sender], devices[receiver], share * (between if apart else inside), apart)
 
 
 def leaving(operation: Operation, groups: Groups) -> float:
@@ -99,12 +99,12 @@ CHANNEL_Bps = ((10.0, 21.2e9), (9.0, 20e9), (0.0, 13.9e9))
 class Sent:
     """A message and the way that it takes."""
 
-    message: Message
-    flow: Flow
+    message: SentMessage
+    flow: LinkFlow
     kind: str  # "NVLink", "PCIe", "the host", "another GPU", "the network"
 
     @property
-    def load(self) -> tuple[Flow, float]:
+    def load(self) -> tuple[LinkFlow, float]:
         return self.flow, self.message.share
 
 
@@ -155,7 +155,7 @@ class NcclSends:
     def _sent(self) -> list[Sent]:
         return [self._on_its_way(message) for message in messages(self.operation, self.groups)]
 
-    def _on_its_way(self, message: Message) -> Sent:
+    def _on_its_way(self, message: SentMessage) -> Sent:
         a, b = message.sender, message.receiver
         if message.between_nodes:
             return Sent(message, self._over_the_network(a, b), "the network")
@@ -173,7 +173,7 @@ class NcclSends:
             )
         return Sent(message, taken, "the host" if taken.staged else "PCIe")
 
-    def _over_the_network(self, a: int, b: int) -> Flow:
+    def _over_the_network(self, a: int, b: int) -> LinkFlow:
         """By the card that is nearest to each end; equally near ones take turns."""
         out, into = self._cards[a], self._cards[b]
         return paths.network_flow(self.system, a, out[b % len(out)], into[a % len(into)], b)
@@ -182,7 +182,7 @@ class NcclSends:
     def _cards(self) -> dict[int, list[str]]:
         return {device: nearest_cards(self.system, device) for device in self._devices}
 
-    def _relayed(self, a: int, b: int) -> Flow | None:
+    def _relayed(self, a: int, b: int) -> LinkFlow | None:
         """Through the GPU with the widest NVLinks to both; of equals the first."""
         widest = max(
             (device for device in self._devices if device not in (a, b)),
@@ -192,7 +192,7 @@ class NcclSends:
         if widest is None or not self._lanes(a, widest, b):
             return None
         ways = [paths.nvlink_flow(self.system, *ends) for ends in ((a, widest), (widest, b))]
-        return Flow((*ways[0].steps, *ways[1].steps), staged=False)
+        return LinkFlow((*ways[0].steps, *ways[1].steps), staged=False)
 
     def _lanes(self, a: int, through: int, b: int) -> int:
         return min(paths.nvlink_lanes(self.system, a, through), paths.nvlink_lanes(self.system, through, b))

@@ -28,7 +28,7 @@ from resnetx.errors import ConfigError
 from resnetx.interconnect.collectives.plan import CollectivePlan
 from resnetx.interconnect.collectives.rings import directions
 from resnetx.interconnect.systems import paths
-from resnetx.interconnect.systems.link_search import Flow
+from resnetx.interconnect.systems.link_search import LinkFlow
 from resnetx.interconnect.systems.paths import Transport
 from resnetx.interconnect.systems.system import System
 
@@ -159,7 +159,7 @@ def bytes_by_link(system: System, devices: Sequence[int], matrix: Matrix, transp
     )
 
 
-def carried(loads: Iterable[tuple[Flow, float]]) -> Links:
+def carried(loads: Iterable[tuple[LinkFlow, float]]) -> Links:
     """The bytes of flows, added up over the links that they take."""
     links: Links = {}
     for flow, size_bytes in loads:

@@ -140,7 +140,7 @@ MATRIX_BYTES = 40_000_000  # of the copies that bandwidths of a matrix are of: t
 Direction = Literal["one-way", "both-ways"]
 
 
-class Series(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class PairSeries(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Medians over the pairs of a class, by size."""
 
     pairs: str
@@ -161,10 +161,10 @@ class Matrix(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     latency_us: list[list[float]] | None = None
 
 
-class Published(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class PublishedPairs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The file."""
 
-    series: list[Series]
+    series: list[PairSeries]
     matrices: list[Matrix]
 
 
@@ -188,9 +188,9 @@ class PairFigure:
 
 
 @cache
-def published() -> Published:
+def published() -> PublishedPairs:
     """The file."""
-    found: Published = own_yaml(PUBLISHED / "pairs.yaml", Published)
+    found: PublishedPairs = own_yaml(PUBLISHED / "pairs.yaml", PublishedPairs)
     return found
 
 
@@ -202,7 +202,7 @@ def figures() -> tuple[PairFigure, ...]:
     return (*series, *(figure for each in published().matrices for figure in _of_matrix(system, each)))
 
 
-def _of_series(system: System, series: Series) -> Iterator[PairFigure]:
+def _of_series(system: System, series: PairSeries) -> Iterator[PairFigure]:
     path = copy_path(system, *series.example, series.transport)
     for key, time_us in series.time_us.items():
         yield PairFigure(path, "one-way", size(str(key)), time_us * 1e-6, str(key) in series.fitted)

@@ -30,7 +30,7 @@ _MOST_NAMED = 4  # pairs, in a sentence
 
 
 @dataclass(frozen=True)
-class Finding:
+class PairFinding:
     """One thing that stands out."""
 
     what: Literal["anti-locality", "slow pair", "slow direction", "slow GPU", "slow rank", "slow peers"]
@@ -43,7 +43,7 @@ class Finding:
 
 def findings(
     times: Times, names: Mapping[Pair, str], kinds: Mapping[Pair, PathKind], unit: Unit = "GPU"
-) -> list[Finding]:
+) -> list[PairFinding]:
     """All that stands out. `names`, `kinds`: the described class of pairs and the kind of their paths, or nothing.
 
     `unit`: what copies to each other.
@@ -60,7 +60,7 @@ def findings(
 # ---- near and far
 
 
-def _anti_locality(times: Times, names: Mapping[Pair, str], kinds: Mapping[Pair, PathKind]) -> list[Finding]:
+def _anti_locality(times: Times, names: Mapping[Pair, str], kinds: Mapping[Pair, PathKind]) -> list[PairFinding]:
     """The worst reversal: a nearer class that takes longer than a farther one, at the sizes where it does."""
     found: dict[tuple[str, str], dict[int, float]] = {}
     for size, at in times.items():
@@ -74,7 +74,7 @@ def _anti_locality(times: Times, names: Mapping[Pair, str], kinds: Mapping[Pair,
     staged = all(kinds.get(pair) == "host" for pair in pairs)
     text = f"anti-locality: copies of {size_text(worst)} take {ratios[worst]:.2f} times as long ({near}) as ({far})"
     cause = _SHARED_UPLINK if staged else _REDIRECTED
-    return [Finding("anti-locality", tuple(sorted(ratios)), ratios[worst], pairs, text, cause)]
+    return [PairFinding("anti-locality", tuple(sorted(ratios)), ratios[worst], pairs, text, cause)]
 
 
 _SHARED_UPLINK = "peer access is off: a staged copy crosses the uplink that both GPUs share, up and down"
@@ -137,7 +137,7 @@ def _gpus(pairs: Mapping[Pair, float]) -> list[int | str]:
     return list(dict.fromkeys(end for pair in pairs for end in pair))
 
 
-def _slow_gpus(residuals: Mapping[int, Residuals], unit: Unit) -> list[Finding]:
+def _slow_gpus(residuals: Mapping[int, Residuals], unit: Unit) -> list[PairFinding]:
     """GPUs that most of their own pairs, and few others, are slow with."""
     seen: dict[int | str, dict[int, float]] = {}
     for size, at in residuals.items():
@@ -155,12 +155,14 @@ def _slow_gpus(residuals: Mapping[int, Residuals], unit: Unit) -> list[Finding]:
     return [_slow_gpu(gpu, ratios, residuals, unit) for gpu, ratios in seen.items()]
 
 
-def _slow_gpu(gpu: int | str, ratios: Mapping[int, float], residuals: Mapping[int, Residuals], unit: Unit) -> Finding:
+def _slow_gpu(
+    gpu: int | str, ratios: Mapping[int, float], residuals: Mapping[int, Residuals], unit: Unit
+) -> PairFinding:
     worst = max(ratios, key=lambda size: ratios[size])
     pairs = tuple(pair for pair in residuals[worst] if gpu in pair)
     text = f"{unit} {gpu} is slow with most others: {ratios[worst]:.2f} times as long as theirs at {size_text(worst)}"
     what: Literal["slow GPU", "slow rank"] = "slow GPU" if unit == "GPU" else "slow rank"
-    return Finding(what, tuple(sorted(ratios)), ratios[worst], pairs, text, _SLOW_ONE[unit])
+    return PairFinding(what, tuple(sorted(ratios)), ratios[worst], pairs, text, _SLOW_ONE[unit])
 
 
 _SLOW_ONE: dict[Unit, str] = {
@@ -173,7 +175,7 @@ _SLOW_PAIR: dict[Unit, str] = {
 }
 
 
-def _slow_pairs(residuals: Mapping[int, Residuals], unit: Unit) -> list[Finding]:
+def _slow_pairs(residuals: Mapping[int, Residuals], unit: Unit) -> list[PairFinding]:
     seen: dict[Pair, dict[int, float]] = {}
     for size, at in residuals.items():
         spread = _spread(list(at.values())) if at else 0.0
@@ -184,15 +186,15 @@ def _slow_pairs(residuals: Mapping[int, Residuals], unit: Unit) -> list[Finding]
     return [_slow_pair(pair, ratios, unit) for pair, ratios in lasting.items()]
 
 
-def _slow_pair(pair: Pair, ratios: Mapping[int, float], unit: Unit) -> Finding:
+def _slow_pair(pair: Pair, ratios: Mapping[int, float], unit: Unit) -> PairFinding:
     worst = max(ratios, key=lambda size: ratios[size])
     text = f"copies from {pair[0]} to {pair[1]} take {ratios[worst]:.2f} times as long as alike ones at "
-    return Finding(
+    return PairFinding(
         "slow pair", tuple(sorted(ratios)), ratios[worst], (pair,), text + size_text(worst), _SLOW_PAIR[unit]
     )
 
 
-def _slow_directions(times: Times, names: Mapping[Pair, str], named: set[Pair], unit: Unit) -> list[Finding]:
+def _slow_directions(times: Times, names: Mapping[Pair, str], named: set[Pair], unit: Unit) -> list[PairFinding]:
     """Pairs of one class both ways round, of which one direction is far slower at most sizes; in one sentence."""
     seen: dict[Pair, dict[int, float]] = {}
     for size, at in times.items():
@@ -213,7 +215,7 @@ def _slow_directions(times: Times, names: Mapping[Pair, str], named: set[Pair], 
         f"{size_text(worst)}{others}"
     )
     return [
-        Finding(
+        PairFinding(
             "slow direction", tuple(sorted(lasting[pair])), lasting[pair][worst], tuple(lasting), text, _SLOW_PAIR[unit]
         )
     ]
@@ -222,7 +224,7 @@ def _slow_directions(times: Times, names: Mapping[Pair, str], named: set[Pair], 
 # ---- peers
 
 
-def slow_peers(peers: Times, staged: Times) -> list[Finding]:
+def slow_peers(peers: Times, staged: Times) -> list[PairFinding]:
     """Pairs that copy more slowly as peers than through host memory, at the largest size at which some do."""
     for size in sorted(peers.keys() & staged.keys(), reverse=True):
         beside = {pair: (time_s, staged[size][pair]) for pair, time_s in peers[size].items() if pair in staged[size]}
@@ -236,7 +238,7 @@ def slow_peers(peers: Times, staged: Times) -> list[Finding]:
 
 def _slow_peers(
     size: int, slow: Sequence[Pair], beside: Mapping[Pair, tuple[float, float]], ratios: Mapping[Pair, float]
-) -> Finding:
+) -> PairFinding:
     peers_s, staged_s = (median(beside[pair][place] for pair in slow) for place in (0, 1))
     named = "" if len(slow) > _MOST_NAMED else f" ({', '.join(f'{source} to {target}' for source, target in slow)})"
     text = (
@@ -245,7 +247,7 @@ def _slow_peers(
         f"{len(slow)} of {len(ratios)} pairs{named}"
     )
     worst = max(ratios[pair] for pair in slow)
-    return Finding("slow peers", (size,), worst, tuple(slow), text, _SLOW_PEERS)
+    return PairFinding("slow peers", (size,), worst, tuple(slow), text, _SLOW_PEERS)
 
 
 _SLOW_PEERS = (

@@ -26,9 +26,9 @@ from resnetx.interconnect.pairs.classes import (
     names_of,
 )
 from resnetx.interconnect.pairs.costs import host_path, pair_cost, tolerance
-from resnetx.interconnect.pairs.findings import Finding, findings, slow_peers
+from resnetx.interconnect.pairs.findings import PairFinding, findings, slow_peers
 from resnetx.interconnect.systems.graph import System
-from resnetx.interconnect.systems.link_search import Flow, backward, fair_shares, to_host
+from resnetx.interconnect.systems.link_search import LinkFlow, backward, fair_shares, to_host
 from resnetx.interconnect.systems.paths import Path, PathKind, Transport, copy_path, flow, opposite_flow, relay
 from resnetx.record.copies import CopyCell, CopyFamily, Pair, Place, Verdict
 from resnetx.record.machine import Unit
@@ -104,7 +104,7 @@ def findings_of(
     transport: Transport = "auto",
     devices: Sequence[int] | None = None,
     unit: Unit = "GPU",
-) -> dict[CopyFamily, list[Finding]]:
+) -> dict[CopyFamily, list[PairFinding]]:
     """What stands out among copies between GPUs that ran alone: anti-locality, a slow pair or GPU, slow peers."""
     placed = [_placed(cell, devices) for cell in cells] if devices else list(cells)
     families = _families(placed)
@@ -256,23 +256,23 @@ def _slowed(cell: CopyCell, system: System, transport: Transport) -> float:
     return alone_Bps / shared_Bps
 
 
-def _opposite(system: System, source: Place, target: Place, one: Flow, transport: Transport) -> Flow:
+def _opposite(system: System, source: Place, target: Place, one: LinkFlow, transport: Transport) -> LinkFlow:
     if isinstance(source, int) and isinstance(target, int):
         return opposite_flow(system, source, target, one, _between_gpus(transport))
-    return Flow(backward(one.steps), one.staged, one.from_host)
+    return LinkFlow(backward(one.steps), one.staged, one.from_host)
 
 
 def _between_gpus(transport: Transport) -> Transport:
     return "auto" if transport in ("peer", "socket") else transport
 
 
-def _flow(system: System, source: Place, target: Place, transport: Transport) -> Flow | None:
+def _flow(system: System, source: Place, target: Place, transport: Transport) -> LinkFlow | None:
     if isinstance(source, int) and isinstance(target, int):
         return flow(system, source, target, _between_gpus(transport)) if source != target else None
     for device, other, down in ((target, source, True), (source, target, False)):
         if isinstance(device, int) and _is_host(other):
             up = to_host(system, system.gpus[device].name)
-            return Flow(backward(up) if down else up, staged=False, from_host=True) if up else None
+            return LinkFlow(backward(up) if down else up, staged=False, from_host=True) if up else None
     return None
 
 

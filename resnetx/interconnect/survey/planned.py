@@ -22,7 +22,7 @@ _MEETING = {"PIX": "switch", "PXB": "switch", "PHB": "cpu", "NODE": "cpu", "SYS"
 
 
 @dataclass(frozen=True)
-class Plan:
+class PaperMachine:
     """What is asked for; None: as the machine that it is like."""
 
     gpus: int | None = None
@@ -49,7 +49,7 @@ class _Like:
     cards_on_switches: bool
 
 
-def planned(like: System, plan: Plan) -> Survey:
+def planned(like: System, plan: PaperMachine) -> Survey:
     """The survey of a machine on paper."""
     base = _like(like)
     gpus = plan.gpus or base.gpus
@@ -108,7 +108,7 @@ def _upward(like: System, name: str) -> tuple[str, Link]:
     return found
 
 
-def _switches(base: _Like, plan: Plan, gpus: int) -> int:
+def _switches(base: _Like, plan: PaperMachine, gpus: int) -> int:
     """As many as asked for, or such that as many GPUs share one as in the other machine."""
     if plan.switches is not None:
         return plan.switches
@@ -134,14 +134,14 @@ def _check_even(gpus: int, switches: int, sockets: int) -> None:
 # ---- the new machine
 
 
-def _gpus(base: _Like, plan: Plan, gpus: int, switches: int, sockets: int) -> Iterator[SeenNode]:
+def _gpus(base: _Like, plan: PaperMachine, gpus: int, switches: int, sockets: int) -> Iterator[SeenNode]:
     generation, lanes = _bus(base, plan)
     for gpu in range(gpus):
         above = f"pcie{gpu * switches // gpus}" if switches else f"cpu{gpu * sockets // gpus}"
         yield SeenNode("gpu", f"gpu{gpu}", above, generation=generation, lanes=lanes)
 
 
-def _bus(base: _Like, plan: Plan) -> tuple[int | None, int | None]:
+def _bus(base: _Like, plan: PaperMachine) -> tuple[int | None, int | None]:
     """(generation, lanes) of a GPU's link: of the plan, of its GPU, or of the other machine; None: no PCIe."""
     bus = entries("gpus")[plan.gpu].get("bus", "") if plan.gpu else base.bus.part_name
     if plan.generation:
@@ -151,14 +151,14 @@ def _bus(base: _Like, plan: Plan) -> tuple[int | None, int | None]:
     return int(bus[4:]), 16 if plan.gpu else base.bus.lanes
 
 
-def _switch_nodes(base: _Like, plan: Plan, switches: int, sockets: int) -> Iterator[SeenNode]:
+def _switch_nodes(base: _Like, plan: PaperMachine, switches: int, sockets: int) -> Iterator[SeenNode]:
     generation, lanes = _uplink(base, plan)
     for switch in range(switches):
         cpu = f"cpu{switch * sockets // switches}"
         yield SeenNode("switch", f"pcie{switch}", cpu, generation=generation, lanes=lanes)
 
 
-def _uplink(base: _Like, plan: Plan) -> tuple[int | None, int]:
+def _uplink(base: _Like, plan: PaperMachine) -> tuple[int | None, int]:
     if plan.uplink is not None:
         said = re.fullmatch(r"gen([1-9])x([1-9]\d?)", plan.uplink)
         if said is None or int(said[1]) not in PCIE_GBps or int(said[2]) > 32:
@@ -170,7 +170,7 @@ def _uplink(base: _Like, plan: Plan) -> tuple[int | None, int]:
     return generation, base.uplink.lanes if base.uplink else 16
 
 
-def _cards(base: _Like, plan: Plan, switches: int, sockets: int) -> Iterator[SeenNode]:
+def _cards(base: _Like, plan: PaperMachine, switches: int, sockets: int) -> Iterator[SeenNode]:
     """Network cards: as many on each CPU as asked for, else on switches or CPUs as in the other machine."""
     on_switches = plan.cards is None and base.cards_on_switches and switches > 0
     places, before = (switches, base.switches) if on_switches else (sockets, base.sockets)
@@ -181,7 +181,7 @@ def _cards(base: _Like, plan: Plan, switches: int, sockets: int) -> Iterator[See
         yield SeenNode("nic", f"nic{number}", above, generation=generation, lanes=lanes)
 
 
-def _nvlinks(base: _Like, plan: Plan, gpus: int, guesses: list[str]) -> tuple[dict[Pair, int], dict[int, int]]:
+def _nvlinks(base: _Like, plan: PaperMachine, gpus: int, guesses: list[str]) -> tuple[dict[Pair, int], dict[int, int]]:
     """(links between GPUs, links into switches): a fabric grows with the GPUs, wires from one to another do not."""
     like = base.system
     if plan.gpu and not entries("gpus")[plan.gpu].get("peer_link"):
@@ -203,7 +203,7 @@ def _nvlinks(base: _Like, plan: Plan, gpus: int, guesses: list[str]) -> tuple[di
     return direct, {}
 
 
-def _host_links(base: _Like, plan: Plan, gpus: int) -> dict[int, int]:
+def _host_links(base: _Like, plan: PaperMachine, gpus: int) -> dict[int, int]:
     """NVLinks of GPUs to their CPUs, as POWER CPUs have them."""
     own = entries("gpus").get(base.system.gpus[0].part_name, {}).get("peer_link")
     return dict.fromkeys(range(gpus), base.bus.lanes) if base.bus.part_name == own and not plan.gpu else {}
@@ -226,7 +226,7 @@ def _peers(like: System, survey: Survey) -> dict[Pair, bool]:
     return found
 
 
-def _guesses(base: _Like, plan: Plan, gpus: int, switches: int, sockets: int) -> Iterator[str]:
+def _guesses(base: _Like, plan: PaperMachine, gpus: int, switches: int, sockets: int) -> Iterator[str]:
     """What the plan does not say, in words."""
     name = base.system.name
     if plan.gpu is None:

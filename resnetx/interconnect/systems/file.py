@@ -116,7 +116,7 @@ MAX_GPUS = 2**18  # of all nodes, as in `bounds`
 FARTHEST = 1e6  # place in a drawing
 
 
-class Cluster(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ClusterEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a file says of how many nodes its system has."""
 
     nodes: int = 1
@@ -130,7 +130,7 @@ class SystemFile(msgspec.Struct, frozen=True):
     """A file: one node, what it says of several, and the networks that it knows."""
 
     system: System
-    cluster: Cluster
+    cluster: ClusterEntry
     networks: dict[str, NetworkSpec]
 
 
@@ -176,7 +176,7 @@ def read(path: Path) -> SystemFile:
         links=links,
         launch_mode=text.convert(LaunchMode, ["launch_mode"]) if "launch_mode" in tree else None,
     )
-    cluster = text.convert(Cluster, ["cluster"], tree.get("cluster", {}))
+    cluster = text.convert(ClusterEntry, ["cluster"], tree.get("cluster", {}))
     if fault := nodes_fault(system, cluster.nodes):
         raise text.error(["cluster", "nodes"], f"cluster.nodes={cluster.nodes}: {fault}")
     return SystemFile(system=system, cluster=cluster, networks=parts["networks"])

@@ -130,19 +130,19 @@ class EqualNodes(msgspec.Struct, frozen=True, dict=True):
     @cached_property
     def gpus(self) -> Sequence[Component]:
         """A GPU's id is its place here; ids go on from node to node."""
-        return Copies(self.node_gpus, self.nodes, self.placed)
+        return NodeCopies(self.node_gpus, self.nodes, self.placed)
 
     @cached_property
     def all_components(self) -> Sequence[Component]:
         """GPUs in the order of their ids, all others node by node, and the fabric."""
         others = [component for component in self.components if component.kind != "gpu"]
-        return Joined((self.gpus, Copies(others, self.nodes, self.placed), (self.fabric,)))
+        return Joined((self.gpus, NodeCopies(others, self.nodes, self.placed), (self.fabric,)))
 
     @cached_property
     def all_links(self) -> Sequence[Link]:
         """Those inside nodes, node by node, then those to the fabric."""
-        inside = Copies(self.links, self.nodes, self._placed_link)
-        return Joined((inside, Copies(self._node_cards, self.nodes, self._port)))
+        inside = NodeCopies(self.links, self.nodes, self._placed_link)
+        return Joined((inside, NodeCopies(self._node_cards, self.nodes, self._port)))
 
     @cached_property
     def neighbours(self) -> Mapping[str, Neighbours]:
@@ -276,7 +276,7 @@ class _Made(Sequence[T]):
         return hash((len(self), self[0], self[-1]) if len(self) else ())
 
 
-class Copies(_Made[T]):
+class NodeCopies(_Made[T]):
     """What nodes have, node after node."""
 
     def __init__(self, of_node: Sequence[Any], nodes: int, copy: Callable[[Any, int], T]) -> None:

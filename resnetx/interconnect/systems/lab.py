@@ -15,7 +15,7 @@ import msgspec
 
 from resnetx.errors import ConfigError
 from resnetx.interconnect.systems.graph import Link, System
-from resnetx.interconnect.systems.link_search import Flow
+from resnetx.interconnect.systems.link_search import LinkFlow
 from resnetx.interconnect.systems.parts import CpuSpec
 from resnetx.interconnect.systems.paths import Transport, flow
 from resnetx.record import RecordError, read
@@ -124,7 +124,7 @@ def _lab_link(link: Link, by_end: Mapping[str, float], scale: float) -> LabLink:
     return LabLink(a=a, b=b, rate_Bps=by_end[a] / scale, back_Bps=back_Bps)
 
 
-def _rates(system: System, taken: Flow) -> list[tuple[Link, str, float]]:
+def _rates(system: System, taken: LinkFlow) -> list[tuple[Link, str, float]]:
     """Each link of a copy with the end that sends and with what the copy gets on it."""
     return [
         (link, before, min(link.leaving(before).copy_Bps, _cpu_limit(system, (before, after), link, taken)))
@@ -132,7 +132,7 @@ def _rates(system: System, taken: Flow) -> list[tuple[Link, str, float]]:
     ]
 
 
-def _cpu_limit(system: System, ends: tuple[str, str], link: Link, taken: Flow) -> float:
+def _cpu_limit(system: System, ends: tuple[str, str], link: Link, taken: LinkFlow) -> float:
     """What the CPUs at the ends of a link let through; infinity where there is none."""
     limits = [math.inf]
     for name in ends:

@@ -21,7 +21,7 @@ SharedResource = tuple[str, str]  # (what people call it, the kind of link): two
 
 
 @dataclass(frozen=True)
-class Flow:
+class LinkFlow:
     """Data on its way. `staged`: through host memory, so that CPU ports pass it at their staging rate."""
 
     steps: Steps
@@ -29,7 +29,7 @@ class Flow:
     from_host: bool = False  # it begins in host memory: no CPU has to pass it on
 
 
-def fair_shares(system: System, flows: Sequence[Flow], kernels: bool = False) -> list[tuple[float, str]]:
+def fair_shares(system: System, flows: Sequence[LinkFlow], kernels: bool = False) -> list[tuple[float, str]]:
     """(B/s, what limits it) of flows that run at once and share fairly (max-min).
 
     `kernels`: the GPUs' own kernels move the data, as collectives do, instead of the copy engines.
@@ -60,7 +60,9 @@ def fair_shares(system: System, flows: Sequence[Flow], kernels: bool = False) ->
     return shares
 
 
-def seconds_per_byte(system: System, loads: Iterable[tuple[Flow, float]], kernels: bool = False) -> tuple[float, str]:
+def seconds_per_byte(
+    system: System, loads: Iterable[tuple[LinkFlow, float]], kernels: bool = False
+) -> tuple[float, str]:
     """(seconds, what limits them) until all flows that start at once are over, where each carries so many bytes.
 
     What has most to carry for its rate is busy all the time. With as many bytes in each flow that is 1 / the least of
@@ -75,7 +77,7 @@ def seconds_per_byte(system: System, loads: Iterable[tuple[Flow, float]], kernel
     return max(((size_bytes / capacity[resource], resource[0]) for resource, size_bytes in carried.items()))
 
 
-def _resources(system: System, flow: Flow, kernels: bool) -> Iterator[tuple[SharedResource, float]]:
+def _resources(system: System, flow: LinkFlow, kernels: bool) -> Iterator[tuple[SharedResource, float]]:
     """What a flow uses, and how much of it there is: each direction of a link, and both together."""
     for before, after, link in flow.steps:
         rate_Bps, back_Bps = (_rate_Bps(link.leaving(end), kernels) for end in (before, after))

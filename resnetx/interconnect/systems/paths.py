@@ -18,7 +18,7 @@ from typing import Literal
 from resnetx.errors import ConfigError
 from resnetx.interconnect.systems.graph import System
 from resnetx.interconnect.systems.link_search import (
-    Flow,
+    LinkFlow,
     Steps,
     backward,
     bus_steps,
@@ -213,46 +213,46 @@ def _distance(system: System, steps: Steps) -> int:
 # ---- flows
 
 
-def flow(system: System, source: int, target: int, transport: Transport = "auto") -> Flow:
+def flow(system: System, source: int, target: int, transport: Transport = "auto") -> LinkFlow:
     """The flow of `copy_path`."""
     a, b = system.gpus[source].name, system.gpus[target].name
     if transport in ("auto", "peer") and (steps := peer_steps(system, a, b)):
-        return Flow(steps, staged=False)
+        return LinkFlow(steps, staged=False)
     if transport == "pcie" and (steps := bus_steps(system, a, b, cross_cpus=True)):
-        return Flow(steps, staged=False)
+        return LinkFlow(steps, staged=False)
     if transport == "peer":
         raise ConfigError(f"transport=peer: {a} and {b} of {system.name} are not peers; use transport=auto or host")
     if steps := host_steps(system, a, b):
-        return Flow(steps, staged=True)
+        return LinkFlow(steps, staged=True)
     raise ConfigError(f"{system.name}: {a} and {b} are not peers, and no CPU is described that could stage a copy")
 
 
-def opposite_flow(system: System, source: int, target: int, taken: Flow, transport: Transport = "auto") -> Flow:
+def opposite_flow(system: System, source: int, target: int, taken: LinkFlow, transport: Transport = "auto") -> LinkFlow:
     """The copy the other way: over the same links, unless links of the system have more lanes one way."""
-    return flow(system, target, source, transport) if system.uneven else Flow(backward(taken.steps), taken.staged)
+    return flow(system, target, source, transport) if system.uneven else LinkFlow(backward(taken.steps), taken.staged)
 
 
-def nvlink_flow(system: System, source: int, target: int) -> Flow:
+def nvlink_flow(system: System, source: int, target: int) -> LinkFlow:
     """Peer traffic over NVLink and its switches alone; without steps where there is no such path."""
-    return Flow(nvlink_steps(system, system.gpus[source].name, system.gpus[target].name), staged=False)
+    return LinkFlow(nvlink_steps(system, system.gpus[source].name, system.gpus[target].name), staged=False)
 
 
-def bus_flow(system: System, source: int, target: int, transport: Transport, cross_cpus: bool) -> Flow | None:
+def bus_flow(system: System, source: int, target: int, transport: Transport, cross_cpus: bool) -> LinkFlow | None:
     """The flow that leaves the links between GPUs out: peers over PCIe, or through the host; None if there is none."""
     a, b = system.gpus[source].name, system.gpus[target].name
     if transport in ("auto", "peer", "pcie") and (steps := bus_steps(system, a, b, cross_cpus)):
-        return Flow(steps, staged=False)
+        return LinkFlow(steps, staged=False)
     steps = () if transport == "peer" else host_steps(system, a, b)
-    return Flow(steps, staged=True) if steps else None
+    return LinkFlow(steps, staged=True) if steps else None
 
 
-def host_flow(system: System, device: int) -> Flow | None:
+def host_flow(system: System, device: int) -> LinkFlow | None:
     """A copy from the memory of the nearest CPU to a GPU; None where no CPU is described."""
     up = to_host(system, system.gpus[device].name)
-    return Flow(backward(up), staged=False, from_host=True) if up else None
+    return LinkFlow(backward(up), staged=False, from_host=True) if up else None
 
 
-def network_flow(system: System, sender: int, card: str, far_card: str, receiver: int) -> Flow:
+def network_flow(system: System, sender: int, card: str, far_card: str, receiver: int) -> LinkFlow:
     """From a GPU of one node to a GPU of another, out through `card` and in through `far_card`."""
     out, staged_out = to_card(system, system.gpus[sender].name, card)
     into, staged_into = to_card(system, system.gpus[receiver].name, far_card)
@@ -264,7 +264,7 @@ def network_flow(system: System, sender: int, card: str, far_card: str, receiver
         out = through_host(system, system.gpus[sender].name, card)
     if not direct and not staged_into:
         into = through_host(system, system.gpus[receiver].name, far_card)
-    return Flow((*out, *across, *backward(into)), staged=not direct or staged_out or staged_into)
+    return LinkFlow((*out, *across, *backward(into)), staged=not direct or staged_out or staged_into)
 
 
 def links_to(system: System, device: int, card: str) -> int:
@@ -306,7 +306,7 @@ def _path(system: System, source: int, target: int, transport: Transport) -> Pat
     return Path(source, target, _kind(system, taken), taken.steps, rate, both, _latency_s(system, source, taken), limit)
 
 
-def _kind(system: System, taken: Flow) -> PathKind:
+def _kind(system: System, taken: LinkFlow) -> PathKind:
     families = {link.wire.family for _, _, link in taken.steps}
     if "network" in families:
         return "network"
@@ -315,7 +315,7 @@ def _kind(system: System, taken: Flow) -> PathKind:
     return "nvlink" if families == {"nvlink"} else "pcie"
 
 
-def _latency_s(system: System, source: int, taken: Flow) -> float:
+def _latency_s(system: System, source: int, taken: LinkFlow) -> float:
     """Of a small copy. The staging latency of a CPU is of the whole copy; what lies between CPUs comes on top.
 
     A link of PCIe counts at a GPU. Between switches and roots a small copy takes what these take: on a GX8, 4 bytes to

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from resnetx.errors import ConfigError
-from resnetx.interconnect.systems.file import Cluster, SystemFile, shared_parts
+from resnetx.interconnect.systems.file import ClusterEntry, SystemFile, shared_parts
 from resnetx.interconnect.systems.graph import Link, System
 from resnetx.interconnect.systems.parts import COMPONENTS, TABLES, UNITS, SourcedValue, WireSpec
 from resnetx.loading import is_bare_text
@@ -48,7 +48,7 @@ def system_text(file: SystemFile, comments: Sequence[str] = ()) -> str:
     return "\n".join([*lines, ""])
 
 
-def _cluster_lines(cluster: Cluster) -> Iterator[str]:
+def _cluster_lines(cluster: ClusterEntry) -> Iterator[str]:
     said = _changed(cluster)
     if said:
         yield f"cluster: {flow(said)}"

@@ -350,7 +350,7 @@ def with_choices(points: Sequence[BenchPoint], logs: Sequence[str], request: Ben
     return [_with_choice(point, found, request.gpus) for point in points]
 
 
-def _with_choice(point: BenchPoint, found: Sequence[nccl_log.Choice], ranks: int) -> BenchPoint:
+def _with_choice(point: BenchPoint, found: Sequence[nccl_log.NcclChoice], ranks: int) -> BenchPoint:
     """NCCL logs the size of what a rank gives or gets, of each function; before it named functions, of the array."""
     operation = OPERATIONS[point.collective]
     of_rank = point.size_bytes // ranks if operation.own_part or operation.gets_part else point.size_bytes

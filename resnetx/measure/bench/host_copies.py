@@ -26,7 +26,7 @@ from resnetx.measure.bench import arrays
 from resnetx.measure.bench.arrays import CLEAR, Observed, data_of, ended_together
 from resnetx.measure.launch.torchrun import launched_folder
 from resnetx.measure.rank import nodes, results
-from resnetx.measure.rank.distributed import HostGroup, Ranks, Work
+from resnetx.measure.rank.distributed import DistributedWork, HostGroup, Ranks
 from resnetx.record import Unknown
 from resnetx.record.copies import Endpoint
 
@@ -101,7 +101,7 @@ class SentCopies:
         incoming = [(flow, self._posted(flow, received)) for flow in flows if me in (flow.target, flow.through)]
         self._meet(flows, taking_part)
         met_s = time.perf_counter()
-        outgoing: list[Work] = []
+        outgoing: list[DistributedWork] = []
         for flow, noted in zip(flows, times, strict=True):
             noted.met_s.append(met_s)
             if flow.source == me:
@@ -153,18 +153,18 @@ class SentCopies:
             self._wait([self._ranks.starts_receive(sent, _rank(flow.target), self._group, _BACK)])
             times[0].round_trip_s.append(time.perf_counter() - times[0].start_s[-1])
 
-    def _posted(self, flow: Flow, received: torch.Tensor) -> list[Work]:
+    def _posted(self, flow: Flow, received: torch.Tensor) -> list[DistributedWork]:
         """Receives of a flow, one for each piece."""
         sender = flow.source if flow.through in (None, self._ranks.rank) else flow.through
         return [
             self._ranks.starts_receive(piece, _rank(sender), self._group, _DATA) for piece in _pieces(flow, received)
         ]
 
-    def _sends(self, flow: Flow, sent: torch.Tensor) -> list[Work]:
+    def _sends(self, flow: Flow, sent: torch.Tensor) -> list[DistributedWork]:
         target = flow.target if flow.through is None else flow.through
         return [self._ranks.starts_send(piece, _rank(target), self._group, _DATA) for piece in _pieces(flow, sent)]
 
-    def _passed_on(self, flow: Flow, works: list[Work], received: torch.Tensor) -> list[Work]:
+    def _passed_on(self, flow: Flow, works: list[DistributedWork], received: torch.Tensor) -> list[DistributedWork]:
         """Sends each piece on as soon as it is there, while the next ones come in."""
         sends = []
         for piece, work in zip(_pieces(flow, received), works, strict=True):
@@ -190,7 +190,7 @@ class SentCopies:
         for rank in others:
             self._ranks.starts_receive(_token(), rank, self._host_group, _READY).wait()
 
-    def _wait(self, works: list[Work]) -> None:
+    def _wait(self, works: list[DistributedWork]) -> None:
         for work in works:
             work.wait()
         if self._on_gpus:

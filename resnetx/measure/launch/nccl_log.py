@@ -88,7 +88,7 @@ _PROTOCOLS = ("LL", "LL128", "SIMPLE")
 
 
 @dataclass(frozen=True)
-class Choice:
+class NcclChoice:
     """What NCCL ran an operation by."""
 
     function: str  # "AllReduce"; "" where the log does not name it
@@ -97,10 +97,10 @@ class Choice:
     protocol: str
 
 
-def choices(log: str) -> list[Choice]:
+def choices(log: str) -> list[NcclChoice]:
     """The algorithm and protocol of every operation in a log, each once."""
     found = [
-        Choice(
+        NcclChoice(
             function or "",
             int(size),
             _name(algorithm, _ALGORITHMS),

@@ -16,7 +16,7 @@ from typing import Any
 
 from resnetx.host import kernel_file, kernel_text
 from resnetx.measure.machine.host_facts import HostGpus
-from resnetx.measure.machine.readings import Counters, Sample, times
+from resnetx.measure.machine.readings import Counters, SensorSample, times
 from resnetx.record import Gpu, Unknown, known
 
 _KFD = "sys/class/kfd/kfd/topology/nodes"  # of the kernel's driver for computing: CPUs and GPUs
@@ -237,12 +237,12 @@ class AmdGpu:
     def __init__(self, smi: AmdSmi, handle: Any) -> None:
         self._smi, self._handle = smi, handle
 
-    def sample(self) -> Sample:
+    def sample(self) -> SensorSample:
         """The readings that change from moment to moment."""
         names, fact, handle = self._smi.module, self._smi.fact, self._handle
         hot = (names.AmdSmiTemperatureType.JUNCTION, names.AmdSmiTemperatureMetric.CURRENT)
         temperature = self._smi.ask("amdsmi_get_temp_metric", handle, *hot)
-        return Sample(
+        return SensorSample(
             sm_clock_Hz=times(1e6, fact("clk", "amdsmi_get_clock_info", handle, names.AmdSmiClkType.GFX)),
             power_W=times(1.0, self._power_W()),
             temperature_C=times(1.0, temperature),

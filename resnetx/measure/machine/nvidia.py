@@ -99,7 +99,7 @@ def fabric_not_ready(module: Any = None) -> list[int]:
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundGraphics:
     """The GPU that CUDA computes on."""
 
     handle: Any  # of the whole GPU
@@ -107,7 +107,7 @@ class Found:
     divided: bool  # by MIG: others may compute on the rest of it
 
 
-def found_by(uuid: str, nvml: Nvml) -> Found | Unknown:
+def found_by(uuid: str, nvml: Nvml) -> FoundGraphics | Unknown:
     """The GPU with a UUID as CUDA reports it, without a prefix: of a GPU, or of a MIG instance.
 
     Indices cannot be used: CUDA's depend on CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER, NVML's on neither.
@@ -115,12 +115,12 @@ def found_by(uuid: str, nvml: Nvml) -> Found | Unknown:
     handle = nvml.ask("nvmlDeviceGetHandleByUUID", f"GPU-{uuid}")
     if not isinstance(handle, Unknown):
         mode = nvml.ask("nvmlDeviceGetMigMode", handle)  # now, and after a restart; unknown before Ampere
-        return Found(handle, f"GPU-{uuid}", divided=not isinstance(mode, Unknown) and bool(mode[0]))
+        return FoundGraphics(handle, f"GPU-{uuid}", divided=not isinstance(mode, Unknown) and bool(mode[0]))
     instance = nvml.ask("nvmlDeviceGetHandleByUUID", f"MIG-{uuid}")
     if isinstance(instance, Unknown):
         return handle
     whole = nvml.ask("nvmlDeviceGetDeviceHandleFromMigDeviceHandle", instance)
-    return whole if isinstance(whole, Unknown) else Found(whole, f"MIG-{uuid}", divided=True)
+    return whole if isinstance(whole, Unknown) else FoundGraphics(whole, f"MIG-{uuid}", divided=True)
 
 
 def full_uuid(uuid: str, module: Any = None) -> str:

@@ -12,7 +12,7 @@ from resnetx.record import GpuSamples, HostLoad, LinkCounters, LockedClock, Unkn
 
 
 @dataclass(frozen=True)
-class Sample:
+class SensorSample:
     """The readings that change from moment to moment, as `record.GpuSamples` names them."""
 
     sm_clock_Hz: float | Unknown
@@ -39,7 +39,7 @@ class Readings:
     gpu_samples: GpuSamples | Unknown
     link_counters: LinkCounters | Unknown
     host_load: HostLoad | Unknown
-    sampled: list[list[Sample]] = field(default_factory=list)  # of each window in which the GPU was sampled
+    sampled: list[list[SensorSample]] = field(default_factory=list)  # of each window in which the GPU was sampled
 
 
 def times(factor: float, value: float | Unknown) -> float | Unknown:
@@ -200,7 +200,7 @@ def shortfall(readings: Sequence[Reading], locked_MHz: int) -> str:
     return ""
 
 
-def clock_readings(rank: int, samples: Sequence[Sample]) -> list[Reading]:
+def clock_readings(rank: int, samples: Sequence[SensorSample]) -> list[Reading]:
     """The samples of a rank's GPU that tell its clock."""
     found = []
     for sample in samples:

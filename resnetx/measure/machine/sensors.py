@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from resnetx.measure.machine.amd import AmdGpu, amd_gpu
 from resnetx.measure.machine.host_facts import cpu_times, host_load
 from resnetx.measure.machine.nvidia import Nvml, active_nvlinks, found_by, open_nvml
-from resnetx.measure.machine.readings import Counters, Readings, Sample, times
+from resnetx.measure.machine.readings import Counters, Readings, SensorSample, times
 from resnetx.packages import hip_version
 from resnetx.record import GpuSamples, LinkCounters, Unknown, known
 
@@ -60,7 +60,7 @@ class Sensors:
             self._cpus = cpu_times()
             return
         self._counters, self._cpus = self._gpu.counters(), cpu_times()
-        self._taken: list[list[tuple[float, Sample]]] = []  # of each time that it was sampled
+        self._taken: list[list[tuple[float, SensorSample]]] = []  # of each time that it was sampled
         self._started, self._energy_J = time.perf_counter(), self._gpu.energy_J()
 
     @contextmanager
@@ -114,14 +114,14 @@ class NvmlGpu:
         self._divided = divided
         self._nvlinks = active_nvlinks(nvml, handle)
 
-    def sample(self) -> Sample:
+    def sample(self) -> SensorSample:
         """The readings that change from moment to moment."""
         ask, handle, names = self._nvml.ask, self._handle, self._nvml.module
         use = ask("nvmlDeviceGetUtilizationRates", handle)
         reasons = ask("nvmlDeviceGetCurrentClocksEventReasons", handle)
         if isinstance(reasons, Unknown):  # drivers before R535 know it by its old name
             reasons = ask("nvmlDeviceGetCurrentClocksThrottleReasons", handle)
-        return Sample(
+        return SensorSample(
             sm_clock_Hz=times(1e6, ask("nvmlDeviceGetClockInfo", handle, names.NVML_CLOCK_SM)),
             power_W=times(1e-3, self._power_mW()),
             temperature_C=times(1.0, ask("nvmlDeviceGetTemperature", handle, names.NVML_TEMPERATURE_GPU)),
@@ -218,7 +218,7 @@ class _Sampler(threading.Thread):
     def __init__(self, gpu: NvmlGpu | AmdGpu) -> None:
         super().__init__(name="resnetx-sensors", daemon=True)
         self._gpu = gpu
-        self._samples: list[tuple[float, Sample]] = []
+        self._samples: list[tuple[float, SensorSample]] = []
         self._finished = threading.Event()
 
     def run(self) -> None:
@@ -227,7 +227,7 @@ class _Sampler(threading.Thread):
             self._samples.append((time.perf_counter(), self._gpu.sample()))
             over = over or self._finished.wait(PERIOD_S)
 
-    def finish(self) -> list[tuple[float, Sample]]:
+    def finish(self) -> list[tuple[float, SensorSample]]:
         """The samples, each with its time (of `perf_counter`)."""
         self._finished.set()
         self.join()
@@ -235,7 +235,7 @@ class _Sampler(threading.Thread):
 
 
 def _gpu_samples(
-    rank: int, taken: list[tuple[float, Sample]], start: float, duration_s: float, energy_J: float | Unknown
+    rank: int, taken: list[tuple[float, SensorSample]], start: float, duration_s: float, energy_J: float | Unknown
 ) -> GpuSamples:
     """The samples, of which those are dropped that lack what others have; the energy from the power where need be."""
     whole = [(at - start, sample) for at, sample in taken if _missing(sample) <= _missing(taken[0][1])]
@@ -265,7 +265,7 @@ def _link_counters(rank: int, now: Counters, before: Counters) -> LinkCounters:
     )
 
 
-def _missing(sample: Sample) -> set[str]:
+def _missing(sample: SensorSample) -> set[str]:
     return {field.name for field in fields(sample) if isinstance(getattr(sample, field.name), Unknown)}
 
 

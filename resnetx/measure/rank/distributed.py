@@ -47,7 +47,7 @@ T = TypeVar("T")
 HostGroup = dist.ProcessGroup  # of the ranks, over memory of their hosts
 
 
-class Work(Protocol):
+class DistributedWork(Protocol):
     """What was sent; after its `wait`, whatever this rank does next sees the result."""
 
     def wait(self) -> Any: ...
@@ -55,7 +55,7 @@ class Work(Protocol):
     def get_future(self) -> torch.futures.Future[Any]: ...
 
 
-Send = Callable[[torch.Tensor], Work]  # starts to add up a buffer over the ranks, in place
+Send = Callable[[torch.Tensor], DistributedWork]  # starts to add up a buffer over the ranks, in place
 
 
 class Watched(Protocol):
@@ -111,28 +111,32 @@ class Ranks:
         """Whether something holds on all ranks."""
         return all(self.gather(holds))
 
-    def send(self, buffer: torch.Tensor) -> Work:
+    def send(self, buffer: torch.Tensor) -> DistributedWork:
         """Starts to add `buffer` up over the ranks, in place. All ranks must send their buffers in the same order.
 
         NCCL's kernel waits for what this rank's stream has queued so far, and runs beside what it queues from now on.
         """
         return dist.all_reduce(buffer, async_op=True)
 
-    def starts_send(self, tensor: torch.Tensor, target: int, group: HostGroup | None = None, tag: int = 0) -> Work:
+    def starts_send(
+        self, tensor: torch.Tensor, target: int, group: HostGroup | None = None, tag: int = 0
+    ) -> DistributedWork:
         """Starts to send a tensor to another rank, which has to receive one of the same size."""
-        work: Work | None = dist.isend(tensor, target, group, tag)
+        work: DistributedWork | None = dist.isend(tensor, target, group, tag)
         assert work is not None, "this rank is one of its own group"
         return work
 
-    def starts_receive(self, tensor: torch.Tensor, source: int, group: HostGroup | None = None, tag: int = 0) -> Work:
+    def starts_receive(
+        self, tensor: torch.Tensor, source: int, group: HostGroup | None = None, tag: int = 0
+    ) -> DistributedWork:
         """Starts to receive into a tensor what another rank sends."""
-        work: Work | None = dist.irecv(tensor, source, group, tag)
+        work: DistributedWork | None = dist.irecv(tensor, source, group, tag)
         assert work is not None, "this rank is one of its own group"
         return work
 
     def starts_exchange(
         self, sent: Sequence[tuple[torch.Tensor, int]], received: Sequence[tuple[torch.Tensor, int]]
-    ) -> list[Work]:
+    ) -> list[DistributedWork]:
         """Starts to send to and receive from other ranks at once: one after the other, NCCL's would wait for ever."""
         operations = [
             *(dist.P2POp(dist.isend, tensor, target) for tensor, target in sent),

@@ -75,7 +75,7 @@ def measure(request: Request, ranks: Ranks, clock: StartUpTimer) -> RankResults 
     in_double = _double(request)
     double = compare(model.double(), batch, in_double, ranks, request.steps, statistics)
     clock.lap("first_step_s")
-    per_rank: Deviations | Unknown = Unknown(f"{request.model.label} has no batch normalisation")
+    per_rank: ReplicaDeviations | Unknown = Unknown(f"{request.model.label} has no batch normalisation")
     if normalised:
         per_rank = compare(model, batch, in_double, ranks, 1, "per rank")
     as_trained = compare(model.float(), batch, request, ranks, 1, statistics)
@@ -99,7 +99,7 @@ def measure(request: Request, ranks: Ranks, clock: StartUpTimer) -> RankResults 
 
 
 @dataclass(frozen=True)
-class Deviations:
+class ReplicaDeviations:
     """Those of a `record.Deviation`, but NaN where there is no number."""
 
     loss: float
@@ -116,7 +116,7 @@ def _finite(deviation: float) -> float | None:
 
 def compare(
     model: nn.Module, batch: TensorBatch, request: Request, ranks: Ranks, steps: int, statistics: Statistics
-) -> Deviations:
+) -> ReplicaDeviations:
     """How far some steps of all ranks are from those of one process, both starting from `model`.
 
     The same on all ranks.
@@ -151,7 +151,7 @@ def compare(
         assert progress.loss is not None
         losses.append(_loss_deviation(progress.loss.item(), sequential, request, ranks))
     layers = {layer: _largest(each[layer] for each in found) for layer in found[0]}
-    return Deviations(_largest(losses), layers)
+    return ReplicaDeviations(_largest(losses), layers)
 
 
 class StepResult:

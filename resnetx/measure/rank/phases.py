@@ -21,7 +21,7 @@ from typing import Any, Protocol
 import torch
 
 from resnetx.measure.rank.device import mark, seconds_between
-from resnetx.measure.rank.distributed import Ranks, Send, Work
+from resnetx.measure.rank.distributed import DistributedWork, Ranks, Send
 from resnetx.measure.rank.server import Trip
 
 Mark = Callable[[str], None]  # told of each phase as it begins, and of the "end" of the last one
@@ -109,7 +109,7 @@ class Watch:
     def watched(self, send: Send, blocking: str = "") -> Send:
         """Sends a message as `send` does, and notes its times; `blocking`: see `distributed.Watched`."""
 
-        def noted(buffer: torch.Tensor) -> Work:
+        def noted(buffer: torch.Tensor) -> DistributedWork:
             message = _Sent(buffer.nbytes, self._clock.now(), blocking)
             self._steps[-1].sent.append(message)
             return self._clock.send(buffer, send, message)
@@ -188,7 +188,7 @@ class Clock(Protocol):
 
     def seconds(self, earlier: Any, later: Any) -> float: ...
 
-    def send(self, buffer: torch.Tensor, send: Send, message: _Sent) -> Work:
+    def send(self, buffer: torch.Tensor, send: Send, message: _Sent) -> DistributedWork:
         """Sends, and notes when that starts and ends."""
 
     def times(self, begin: Any, message: _Sent) -> SentMessage:
@@ -209,7 +209,7 @@ class _HostClock:
     def seconds(self, earlier: float, later: float) -> float:
         return later - earlier
 
-    def send(self, buffer: torch.Tensor, send: Send, message: _Sent) -> Work:
+    def send(self, buffer: torch.Tensor, send: Send, message: _Sent) -> DistributedWork:
         def arrived(_: object) -> None:
             message.end = self.now()
 
@@ -236,7 +236,7 @@ class _DeviceClock:
     def seconds(self, earlier: torch.cuda.Event, later: torch.cuda.Event) -> float:
         return seconds_between(earlier, later)
 
-    def send(self, buffer: torch.Tensor, send: Send, message: _Sent) -> Work:
+    def send(self, buffer: torch.Tensor, send: Send, message: _Sent) -> DistributedWork:
         work = message.start = send(buffer)
         if isinstance(work, Trip):  # whose events are its own
             return work

@@ -33,7 +33,7 @@ from resnetx.choices import Server, Sgd
 from resnetx.errors import ConfigError
 from resnetx.measure.rank.ddp import MessageBuffer, copy_scaled, sgd, trainable
 from resnetx.measure.rank.device import mark
-from resnetx.measure.rank.distributed import HostGroup, Ranks, Watched, Work
+from resnetx.measure.rank.distributed import DistributedWork, HostGroup, Ranks, Watched
 from resnetx.record import Unknown
 from resnetx.request import Request
 
@@ -82,7 +82,7 @@ class ServedModel:
         self._order.append(variable)
         self._send(variable.gradient.buffer)
 
-    def _gone(self, buffer: torch.Tensor) -> Work:
+    def _gone(self, buffer: torch.Tensor) -> DistributedWork:
         """Starts a gradient's way to the server; it is over when the updated parameters are here."""
         variable = self._by_buffer[buffer.data_ptr()]
         self._place.run(variable.trip, variable.to_server)

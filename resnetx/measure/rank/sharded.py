@@ -24,7 +24,7 @@ from torch.distributed.fsdp import fully_shard
 from torch.distributed.optim import ZeroRedundancyOptimizer
 
 from resnetx.choices import Fsdp, Sgd
-from resnetx.measure.rank.distributed import Ranks, Watched, Work, unchanged
+from resnetx.measure.rank.distributed import DistributedWork, Ranks, Watched, unchanged
 from resnetx.record import Unknown
 
 GATHER = ("all_gather_single", "all_gather_into_tensor")  # what FSDP calls, by the names of newer and older torch
@@ -151,7 +151,7 @@ def _watched(watched: Watched, kind: str, collective: Callable[..., Any]) -> Cal
         buffer = max(tensors, key=lambda tensor: tensor.nbytes)  # the whole, not the rank's part
         result: list[Any] = []
 
-        def send(_: torch.Tensor) -> Work:
+        def send(_: torch.Tensor) -> DistributedWork:
             result.append(collective(*given, **options))
             return Ended()
 

@@ -26,7 +26,7 @@ from torch.nn.parallel import DistributedDataParallel
 from resnetx.choices import Bucket, Fsdp, Layerwise, NoExchange, Server, Zero1
 from resnetx.measure.rank import ddp
 from resnetx.measure.rank.ddp import MessageBuffer, copy_scaled, trainable
-from resnetx.measure.rank.distributed import Ranks, RegisteredMemory, Send, Watched, Work, unchanged
+from resnetx.measure.rank.distributed import DistributedWork, Ranks, RegisteredMemory, Send, Watched, unchanged
 from resnetx.measure.rank.server import ServedModel
 from resnetx.measure.rank.sharded import FullySharded
 from resnetx.record import Unknown
@@ -171,7 +171,7 @@ class _Flat:
         self.name, self.module, self._share, self._send = name, model, 1 / world_size, send
         self._call = called(model, compile)
         self._messages = [MessageBuffer(group) for group in groups]
-        self._on_the_way: list[tuple[MessageBuffer, Work]] = []
+        self._on_the_way: list[tuple[MessageBuffer, DistributedWork]] = []
         self._order: list[MessageBuffer] = []  # of the latest step
         for message in self._messages:
             for parameter, view in message.views:

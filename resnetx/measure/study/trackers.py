@@ -74,7 +74,7 @@ def check(tracker: Tracker) -> None:
         raise ConfigError(missing)
 
 
-class Copies:
+class TrackedCopies:
     """What one command logs with a tracker: online, until that fails once, and offline from then on."""
 
     def __init__(self, tracker: Tracker) -> None:

@@ -131,7 +131,7 @@ class Quotient:
 
 
 @dataclass(frozen=True)
-class Pair:
+class PointPair:
     """One point in both studies; A gives it its labels."""
 
     a: StudyPoint
@@ -164,14 +164,14 @@ class Pair:
         """How many times as fast B is."""
         return Quotient((self.b.rates,), (self.a.rates,))
 
-    def speedup(self, base: "Pair") -> Quotient:
+    def speedup(self, base: "PointPair") -> Quotient:
         """How many times the speed-up of A over the baseline B has over the same."""
         return Quotient((self.b.rates, base.a.rates), (self.a.rates, base.b.rates))
 
 
-def baselines(pairs: Sequence[Pair], gpus: int) -> dict[str, Pair]:
+def baselines(pairs: Sequence[PointPair], gpus: int) -> dict[str, PointPair]:
     """By series, the pair that speed-ups are over: the one on `gpus` GPUs, or else on the fewest that ran in both."""
-    series: dict[str, list[Pair]] = defaultdict(list)
+    series: dict[str, list[PointPair]] = defaultdict(list)
     for pair in pairs:
         if pair.good:
             series[pair.series].append(pair)

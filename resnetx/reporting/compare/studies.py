@@ -24,7 +24,7 @@ from resnetx.record.comparison import (
 )
 from resnetx.record.machine import how_many, on_cores
 from resnetx.reporting.compare.benches import differences
-from resnetx.reporting.compare.matched_points import Pair, baselines, match, mean
+from resnetx.reporting.compare.matched_points import PointPair, baselines, match, mean
 from resnetx.reporting.study.points import StudyPoint, study_points, unit_of_points
 from resnetx.reporting.study.results import Results
 from resnetx.statistics import LEVEL, AdjustedTest, Summary, false_discovery, permutation_test, smallest_p
@@ -39,7 +39,7 @@ def compare(a: Results, b: Results, baseline: int | None = None) -> Comparison:
     """B over A. `baseline`: GPUs of the denominator of speed-ups; None: as study A says."""
     matched = match(a.study.points, b.study.points)
     points_a, points_b = ({point.request.key: point for point in study_points([study])} for study in (a, b))
-    pairs = [Pair(points_a[one.key], points_b[other.key]) for one, other in matched.pairs]
+    pairs = [PointPair(points_a[one.key], points_b[other.key]) for one, other in matched.pairs]
     wanted = baseline or a.study.baseline
     over, findings = baselines(pairs, wanted), _findings(pairs)
     runs_a, runs_b = _runs_of_both(pairs, a, b)
@@ -64,7 +64,7 @@ def compare(a: Results, b: Results, baseline: int | None = None) -> Comparison:
     )
 
 
-def _runs_of_both(pairs: Sequence[Pair], a: Results, b: Results) -> tuple[list[RunSummary], list[RunSummary]]:
+def _runs_of_both(pairs: Sequence[PointPair], a: Results, b: Results) -> tuple[list[RunSummary], list[RunSummary]]:
     """The runs of the points that ran in both studies, well or not."""
     runs_a, runs_b = ({point.request.key: point.runs for point in study.points} for study in (a, b))
     both = [(runs_a[pair.a.request.key], runs_b[pair.b.request.key]) for pair in pairs]
@@ -84,7 +84,7 @@ def _unmatched(study: Letter, point: StudyPoint) -> Unmatched:
 # ---- one point ------------------------------------------------------------------------------------------------------
 
 
-def _compared(pair: Pair, base: Pair | None, wanted: int, finding: AdjustedTest | None) -> ComparedPoint:
+def _compared(pair: PointPair, base: PointPair | None, wanted: int, finding: AdjustedTest | None) -> ComparedPoint:
     return ComparedPoint(
         workload=pair.a.workload,
         batch=pair.a.batch,
@@ -112,7 +112,7 @@ def _side(point: StudyPoint) -> StudySide:
     )
 
 
-def _baseline(pair: Pair, base: Pair | None, wanted: int) -> str:
+def _baseline(pair: PointPair, base: PointPair | None, wanted: int) -> str:
     if base is None:
         return "none"
     if base is pair:
@@ -125,7 +125,7 @@ def _baseline(pair: Pair, base: Pair | None, wanted: int) -> str:
 # ---- all points -----------------------------------------------------------------------------------------------------
 
 
-def _findings(pairs: Sequence[Pair]) -> dict[str, AdjustedTest]:
+def _findings(pairs: Sequence[PointPair]) -> dict[str, AdjustedTest]:
     """What the tests of all points show together; a point that cannot be tested has none."""
     tested = [pair for pair in pairs if min(len(pair.a.rates), len(pair.b.rates)) >= _FEWEST_TESTED]
     tests = [permutation_test(pair.b.rates, pair.a.rates) for pair in tested]
@@ -138,15 +138,15 @@ def _enough_runs(points: int) -> int | None:
     return next(able, None)
 
 
-def _means(pairs: Sequence[Pair], over: Mapping[str, Pair]) -> list[Mean]:
-    by_gpus: dict[int, list[Pair]] = defaultdict(list)
+def _means(pairs: Sequence[PointPair], over: Mapping[str, PointPair]) -> list[Mean]:
+    by_gpus: dict[int, list[PointPair]] = defaultdict(list)
     for pair in pairs:
         if pair.good:
             by_gpus[pair.gpus].append(pair)
     return [_mean(gpus, alike, over) for gpus, alike in sorted(by_gpus.items())]
 
 
-def _mean(gpus: int, pairs: Sequence[Pair], over: Mapping[str, Pair]) -> Mean:
+def _mean(gpus: int, pairs: Sequence[PointPair], over: Mapping[str, PointPair]) -> Mean:
     speedups = [pair.speedup(over[pair.series]) for pair in pairs if over[pair.series] is not pair]
     return Mean(
         gpus=gpus,
@@ -166,7 +166,7 @@ TOLERANCE = 0.03  # two steps of 15 MHz of a GPU's clock are 2 to 3 %
 _ORDER: tuple[Agreement, ...] = ("differ", "open", "agree")  # the first that any point shows is the whole's
 
 
-def one_gpu_rates(pairs: Sequence[Pair]) -> Control:
+def one_gpu_rates(pairs: Sequence[PointPair]) -> Control:
     """Whether one GPU is as fast in both studies, with every workload."""
     ratios = [(mean([pair.rate]), pair) for pair in pairs if pair.gpus == 1 and pair.good]
     if not ratios:
@@ -193,7 +193,7 @@ def agreement(ratio: Summary) -> Agreement:
     return "differ" if beyond and not low <= 1 <= high else "open"
 
 
-def clocks(pairs: Sequence[Pair]) -> Control:
+def clocks(pairs: Sequence[PointPair]) -> Control:
     """Whether the GPUs ran at the same sustained clock at every point, and held one where they were locked at it."""
     known = [
         (pair.b.sm_clock_Hz / pair.a.sm_clock_Hz, pair)

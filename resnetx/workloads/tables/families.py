@@ -14,7 +14,7 @@ Shape = tuple[int, ...]
 BEFORE = ""  # among what an operation reads: what its part of the network reads
 
 
-class Operation(NamedTuple):
+class FamilyOperation(NamedTuple):
     """A layer of one part of a network."""
 
     name: str  # inside its part
@@ -26,7 +26,9 @@ class Operation(NamedTuple):
     in_place: bool = False
 
 
-def assembled(stem: Sequence[Operation], block: Sequence[Operation], x: int, head: Sequence[Operation]) -> list[Layer]:
+def assembled(
+    stem: Sequence[FamilyOperation], block: Sequence[FamilyOperation], x: int, head: Sequence[FamilyOperation]
+) -> list[Layer]:
     """The layers of a family's member, in the order of execution."""
     found = list(_named("stem.", stem, DATA))
     for index in range(x):
@@ -34,7 +36,7 @@ def assembled(stem: Sequence[Operation], block: Sequence[Operation], x: int, hea
     return [*found, *_named("", head, found[-1].name)]
 
 
-def _named(part: str, operations: Sequence[Operation], before: str) -> Iterator[Layer]:
+def _named(part: str, operations: Sequence[FamilyOperation], before: str) -> Iterator[Layer]:
     """The layers of one part of the network, which reads the layer `before` it."""
     last = before
     for operation in operations:
@@ -53,11 +55,11 @@ def _named(part: str, operations: Sequence[Operation], before: str) -> Iterator[
         )
 
 
-def _dense(name: str, read: int, shape: Shape) -> Operation:
+def _dense(name: str, read: int, shape: Shape) -> FamilyOperation:
     """A dense layer with a bias, from `read` numbers at each place to the last number of `shape`."""
     *places, made = shape
     times = places[0] if places else 1
-    return Operation(name, "linear", shape, (read * made, made), times * read * made)
+    return FamilyOperation(name, "linear", shape, (read * made, made), times * read * made)
 
 
 # ---- GPT/x ----------------------------------------------------------------------------------------------------------
@@ -68,27 +70,27 @@ def gptx(model: GptXSettings, image_size: int) -> list[Layer]:
     s, d, h, v = model.seq, model.width, model.attention_heads, model.vocabulary
     shape = (s, d)
     stem = [
-        Operation("tokens", "embedding", shape, (v * d,)),
-        Operation("positions", "embedding", shape, (s * d,), reads=()),
-        Operation("add", "add", shape, reads=("tokens", "positions")),
+        FamilyOperation("tokens", "embedding", shape, (v * d,)),
+        FamilyOperation("positions", "embedding", shape, (s * d,), reads=()),
+        FamilyOperation("add", "add", shape, reads=("tokens", "positions")),
     ]
     block = [
-        Operation("norm1", "layernorm", shape, (d, d)),
+        FamilyOperation("norm1", "layernorm", shape, (d, d)),
         _dense("attention.qkv", d, (s, 3 * d)),
         # Two products of s^2 d. What a causal kernel leaves out is counted, as by PyTorch's and others' counters.
-        Operation("attention.causalattention", "causalattention", (s, h, d // h), multiply_adds=2 * s**2 * d),
+        FamilyOperation("attention.causalattention", "causalattention", (s, h, d // h), multiply_adds=2 * s**2 * d),
         _dense("attention.projection", d, shape),
-        Operation("add", "add", shape, reads=(BEFORE, "attention.projection")),
-        Operation("norm2", "layernorm", shape, (d, d)),
+        FamilyOperation("add", "add", shape, reads=(BEFORE, "attention.projection")),
+        FamilyOperation("norm2", "layernorm", shape, (d, d)),
         _dense("up", d, (s, 4 * d)),
-        Operation("gelu", "gelu", (s, 4 * d)),
+        FamilyOperation("gelu", "gelu", (s, 4 * d)),
         _dense("down", 4 * d, shape),
-        Operation("add@1", "add", shape, reads=("add", "down")),
+        FamilyOperation("add@1", "add", shape, reads=("add", "down")),
     ]
     # The head's weight is the embedding's: it stands where it is used first.
     head = [
-        Operation("norm", "layernorm", shape, (d, d)),
-        Operation("head", "linear", (s, v), multiply_adds=s * d * v),
+        FamilyOperation("norm", "layernorm", shape, (d, d)),
+        FamilyOperation("head", "linear", (s, v), multiply_adds=s * d * v),
     ]
     return assembled(stem, block, model.x, head)
 
@@ -99,6 +101,6 @@ def gptx(model: GptXSettings, image_size: int) -> list[Layer]:
 def mlpx(model: MlpXSettings, image_size: int) -> list[Layer]:
     """The layers of an MLP/x, as one image sees them."""
     d = model.width
-    relu = Operation("1", "relu", (d,), in_place=True)
+    relu = FamilyOperation("1", "relu", (d,), in_place=True)
     stem = [_dense("1", 3 * image_size**2, (d,)), relu._replace(name="2")]
     return assembled(stem, [_dense("0", d, (d,)), relu], model.x, [_dense("head", d, (model.classes,))])

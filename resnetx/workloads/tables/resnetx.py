@@ -6,7 +6,7 @@ times the same block, the classifier. Layers are named as in the module.
 
 from resnetx.choices import ResNetXSettings
 from resnetx.workloads.counts import Layer
-from resnetx.workloads.tables.families import BEFORE, Operation, Shape, assembled
+from resnetx.workloads.tables.families import BEFORE, FamilyOperation, Shape, assembled
 
 
 def layers(model: ResNetXSettings, image_size: int) -> list[Layer]:
@@ -16,7 +16,7 @@ def layers(model: ResNetXSettings, image_size: int) -> list[Layer]:
     return assembled(stem, block, model.x, _classifier(model.width, model.classes))
 
 
-def _stem(width: int, image_size: int) -> list[Operation]:
+def _stem(width: int, image_size: int) -> list[FamilyOperation]:
     """A padded convolution of 7x7 at every other pixel, and pooling that rounds up its half."""
     side = (image_size + 1) // 2
     shape = (width, side, side)
@@ -24,11 +24,11 @@ def _stem(width: int, image_size: int) -> list[Operation]:
         _convolution("0", 3, shape, kernel=7, bias=True),
         _normalisation("1", shape),
         _relu("2", shape),
-        Operation("3", "pool", (width, side // 2, side // 2)),
+        FamilyOperation("3", "pool", (width, side // 2, side // 2)),
     ]
 
 
-def _block(shape: Shape) -> list[Operation]:
+def _block(shape: Shape) -> list[FamilyOperation]:
     """Three normalised convolutions beside an identity shortcut."""
     width = shape[0]
     return [
@@ -40,29 +40,29 @@ def _block(shape: Shape) -> list[Operation]:
         _relu("residual.5", shape),
         _convolution("residual.6", width, shape, kernel=1),
         _normalisation("residual.7", shape),
-        Operation("add", "add", shape, reads=("residual.7", BEFORE), in_place=True),
+        FamilyOperation("add", "add", shape, reads=("residual.7", BEFORE), in_place=True),
         _relu("relu", shape),
     ]
 
 
-def _classifier(width: int, classes: int) -> list[Operation]:
+def _classifier(width: int, classes: int) -> list[FamilyOperation]:
     weights = width * classes
     return [
-        Operation("classifier.0", "pool", (width, 1, 1)),
-        Operation("classifier.2", "linear", (classes,), (weights, classes), weights),
+        FamilyOperation("classifier.0", "pool", (width, 1, 1)),
+        FamilyOperation("classifier.2", "linear", (classes,), (weights, classes), weights),
     ]
 
 
-def _convolution(name: str, channels: int, shape: Shape, *, kernel: int, bias: bool = False) -> Operation:
+def _convolution(name: str, channels: int, shape: Shape, *, kernel: int, bias: bool = False) -> FamilyOperation:
     """From `channels` to the first number of `shape`, with square kernels."""
     width, height, length = shape
     weights = channels * width * kernel**2
-    return Operation(name, "conv", shape, (weights, width) if bias else (weights,), weights * height * length)
+    return FamilyOperation(name, "conv", shape, (weights, width) if bias else (weights,), weights * height * length)
 
 
-def _normalisation(name: str, shape: Shape) -> Operation:
-    return Operation(name, "batchnorm", shape, (shape[0], shape[0]))
+def _normalisation(name: str, shape: Shape) -> FamilyOperation:
+    return FamilyOperation(name, "batchnorm", shape, (shape[0], shape[0]))
 
 
-def _relu(name: str, shape: Shape) -> Operation:
-    return Operation(name, "relu", shape, in_place=True)
+def _relu(name: str, shape: Shape) -> FamilyOperation:
+    return FamilyOperation(name, "relu", shape, in_place=True)
