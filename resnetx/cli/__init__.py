@@ -20,7 +20,16 @@ from typing import TYPE_CHECKING, Literal, NoReturn
 
 from resnetx import __version__
 from resnetx.cli.help import VerbHelp, overview
-from resnetx.cli.typed import OVERRIDE, as_settings, is_system, names_as_settings, settings_in, words_inside
+from resnetx.cli.typed import (
+    OVERRIDE,
+    as_settings,
+    is_name,
+    is_system,
+    names_as_settings,
+    near_name,
+    settings_in,
+    words_inside,
+)
 from resnetx.errors import ConfigError
 from resnetx.settings.files import names, path_at_home, searching
 from resnetx.settings.verbs import CFG, INSTEAD, QUIET, VERBS, WITHOUT_JSON, reads, refuse_unread
@@ -224,6 +233,9 @@ def _refuse_words(verb: str, others: Sequence[str], words: Sequence[str]) -> Non
             raise ConfigError(f"{before} {word}: write a setting without spaces: {key}=VALUE".strip())
     if verb == "lab" and (inside := next((word for word in others if word in VERBS), None)):
         raise ConfigError(f"{inside}: put -- before it: resnetx lab systems=gx8 -- {inside} ...")
+    for word in others:
+        if is_name(word) and (near := near_name(verb, word)):
+            raise ConfigError(f"{word}: no such file, and no name that is known; did you mean {near}?")
     if others and not VERBS[verb].paths:
         raise ConfigError(f"{others[0]}: `resnetx {verb}` takes no path; settings are written key=value")
 

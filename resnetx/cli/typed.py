@@ -7,6 +7,7 @@ Each is taken where it can only mean one thing: a flag that the verb has stays a
 stays a path, and a word that follows nothing is left for whoever refuses it.
 """
 
+import difflib
 import re
 import sys
 from collections.abc import Iterator, Sequence
@@ -97,8 +98,19 @@ def names_as_settings(verb: str, paths: Sequence[str], overrides: Sequence[str])
     return left, settings
 
 
+def near_name(verb: str, word: str) -> str:
+    """The name of a system, model or study that the verb takes and a word may be meant for; "": none is near."""
+    from resnetx.workloads.tables import classifiers
+
+    read = VERBS[verb].settings
+    known = [path.stem for path in (CONFIGS / "system").glob("*.yaml")] if VERBS[verb].names_systems else []
+    known += [*choices("model"), *classifiers.kept().image_size] if "model" in read else []
+    known += [path.stem for path in (CONFIGS / "study").glob("*.yaml")] if "study" in read else []
+    return next(iter(difflib.get_close_matches(word.lower(), known, n=1, cutoff=0.75)), "")
+
+
 def _is_model(word: str) -> bool:
-    return _is_name(word) and (word in choices("model") or is_classifier(word))
+    return is_name(word) and (word in choices("model") or is_classifier(word))
 
 
 def is_classifier(word: str) -> bool:
@@ -109,10 +121,11 @@ def is_classifier(word: str) -> bool:
 
 
 def _is_study(word: str) -> bool:
-    return _is_name(word) and (CONFIGS / "study" / f"{word}.yaml").is_file()
+    return is_name(word) and (CONFIGS / "study" / f"{word}.yaml").is_file()
 
 
-def _is_name(word: str) -> bool:
+def is_name(word: str) -> bool:
+    """Whether a word looks like a name, and nothing on disk is called so."""
     return re.fullmatch(r"[A-Za-z][\w-]*", word) is not None and not Path(word).exists()
 
 
