@@ -1,6 +1,7 @@
 """Generated pages equal their source, every page is in the index, and CONTRIBUTING names files that exist."""
 
 import re
+import runpy
 
 import pytest
 
@@ -28,6 +29,11 @@ def test_a_generated_page_is_what_its_source_says(name):
 @pytest.mark.parametrize(("path", "text"), [pytest.param(path, text, id=path.name) for path, text in sources().items()])
 def test_a_file_that_is_written_out_from_the_table_of_settings_is_what_it_says(path, text):
     assert path.read_text() == text, f"{path} is out of date: python -m resnetx.cli.reference"
+
+
+def test_the_picture_of_the_readme_is_of_what_is_predicted():
+    drawn = runpy.run_path(str(DOCS / "images/where.py"))["picture"]()
+    assert (DOCS / "images/where.svg").read_text() == drawn, "python docs/images/where.py"
 
 
 def test_every_setting_is_on_the_page_with_its_type():
