@@ -19,7 +19,7 @@ XGMI_WEIGHT = 15  # of each XGMI link on the way (amdkfd, kfd_topology.c)
 
 _NUMA = re.compile(r"GPU\s*\[?(\d{1,4})\]?\s*:\s*\(Topology\)\s*Numa (?:Node|Affinity):\s*(-?\d{1,4})", re.IGNORECASE)
 _AMD_SMI = re.compile(r"^\s*LINK[ _]TYPE TABLE:?\s*$", re.MULTILINE)
-_TABLE = re.compile(r"^\s*([A-Z][A-Z _-]{1,40}) TABLE:?\s*$")
+_TABLE = re.compile(r"^\s*([A-Z][A-Z _-]{1,40}) TABLE:?\s*\Z")
 _TITLES = {"WEIGHT": "Weight", "HOPS": "Hops", "LINK TYPE": "Link Type", "LINK_TYPE": "Link Type"}
 _ADDRESS = re.compile(r"\b[0-9A-Fa-f]{4}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7]\b")
 _NAME = re.compile(r"GPU\s*\[?(\d{1,4})\]?\s*:\s*Card [Ss]eries:\s*(\S.{0,80})")
