@@ -8,7 +8,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 TUTORIALS = [*sorted(ROOT.glob("docs/tutorials/*.md")), ROOT / "docs/screens.md", ROOT / "docs/hydra.md"]
-SHOWING = [*TUTORIALS, ROOT / "README.md", ROOT / "docs/predict.md"]  # what some of their commands print
+SHOWING = [*TUTORIALS, ROOT / "README.md"]  # what some of their commands print
 WITH_COMMANDS = [ROOT / "README.md", *(page for page in sorted(ROOT.glob("docs/**/*.md")) if page not in TUTORIALS)]
 
 
