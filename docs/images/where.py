@@ -10,15 +10,16 @@ FILE = Path(__file__).with_name("where.svg")
 SYSTEMS = {"dgx1-p100": "DGX-1: NVLink", "gx8": "GX8: PCIe"}
 PARTS = {"useful": "useful", "communication": "exposed communication", "rest": "smaller batches, host, waiting"}
 STYLE = """<style>
-  text { font: 14px system-ui, "Segoe UI", Helvetica, Arial, sans-serif; fill: #1f2328 }
-  .title { font-size: 20px; font-weight: 600 }
+  .ground { fill: #ffffff }
+  text { font: 14px Helvetica, Arial, "Segoe UI", system-ui, sans-serif; fill: #1f2328 }
+  .title { font-size: 18px; font-weight: 600 }
   .grey { font-size: 13px; fill: #59636e }
   .factor { font-size: 16px; font-weight: 700 }
   text.in { fill: #ffffff; text-anchor: middle }
   .useful { fill: #1f6f8b }
   .communication { fill: #e4572e }
   .rest { fill: #8b949e }
-  @media (prefers-color-scheme: dark) { text { fill: #e6e8eb } .grey { fill: #9aa4ad } }
+  @media (prefers-color-scheme: dark) { .ground { fill: #0d1117 } text { fill: #e6e8eb } .grey { fill: #9aa4ad } }
 </style>"""
 
 
@@ -28,19 +29,20 @@ def picture() -> str:
     best, worst = (next(each for each in points if (each.system, each.gpus) == (name, 8)) for name in SYSTEMS)
     drawn = [
         STYLE,
+        '<rect class="ground" x="-10" y="-4" width="860" height="300"/>',
         f'<text class="title" y="22">Eight GPUs train {best.speedup:.1f} times as fast as one over NVLink, '
         f"{worst.speedup:.1f} times over PCIe</text>",
         '<text class="grey" y="44">AlexNet, batch 256, two machines of eight P100, predicted. '
         "In brackets: nine of ten measurements should lie within.</text>",
     ]
-    for left, (name, title) in zip((0, 410), SYSTEMS.items(), strict=True):
+    for left, (name, title) in zip((0, 425), SYSTEMS.items(), strict=True):
         drawn.append(f'<text x="{left}" y="80">{title}</text>')
         for row, point in enumerate(each for each in points if each.system == name):
             drawn += bar(point, left, 90 + 42 * row)
-    for left, (part, words) in zip((0, 90, 275), PARTS.items(), strict=True):
+    for left, (part, words) in zip((0, 100, 310), PARTS.items(), strict=True):
         drawn.append(f'<rect class="{part}" x="{left}" y="272" width="14" height="14"/>')
         drawn.append(f'<text class="grey" x="{left + 20}" y="284">{words}</text>')
-    size = 'viewBox="-10 -4 820 300" width="820" height="300"'
+    size = 'viewBox="-10 -4 860 300" width="860" height="300"'
     return "\n".join([f'<svg xmlns="http://www.w3.org/2000/svg" {size}>', *drawn, "</svg>"]) + "\n"
 
 
@@ -59,7 +61,7 @@ def bar(point: PredictedPoint, left: int, top: int) -> list[str]:
     drawn.append(f'<text class="factor" x="{left + 283}" y="{top + 20}">{point.speedup:.1f} x</text>')
     if point.gpus == 8:
         low, high = point.speedup_interval
-        drawn.append(f'<text class="grey" x="{left + 323}" y="{top + 20}">({low:.1f} to {high:.1f})</text>')
+        drawn.append(f'<text class="grey" x="{left + 332}" y="{top + 20}">({low:.1f} to {high:.1f})</text>')
     return drawn
 
 
