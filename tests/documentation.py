@@ -6,8 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
-WITH_COMMANDS = [ROOT / "README.md", *sorted(ROOT.glob("docs/*.md"))]
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+TUTORIALS = [*sorted(ROOT.glob("docs/tutorials/*.md")), ROOT / "docs/screens.md", ROOT / "docs/hydra.md"]
+SHOWING = [*TUTORIALS, ROOT / "README.md"]  # what some of their commands print
+WITH_COMMANDS = [ROOT / "README.md", *(page for page in sorted(ROOT.glob("docs/**/*.md")) if page not in TUTORIALS)]
 
 
 def blocks(page: Path, language: str) -> list[str]:
@@ -15,10 +17,20 @@ def blocks(page: Path, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```$", page.read_text(), re.DOTALL | re.MULTILINE)
 
 
+def steps(page: Path) -> list[tuple[str, str]]:
+    """Each command at a `$` of a page, with what stands below it: the output that it prints."""
+    shown = (re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", block, re.MULTILINE) for block in blocks(page, "console"))
+    return [step for block in shown for step in block]
+
+
 def commands() -> list[str]:
-    """Every command at a `$` in README and docs, once: those that tests run."""
-    found = [line for page in WITH_COMMANDS for block in blocks(page, "console") for line in block.splitlines()]
-    return list(dict.fromkeys(line.removeprefix("$ ") for line in found))
+    """Every command at a `$` in README and docs whose output is not shown, once: those that tests run one by one."""
+    return list(dict.fromkeys(command for page in WITH_COMMANDS for command, shown in steps(page) if not shown))
+
+
+def programs(page: Path) -> dict[str, str]:
+    """The programs of a page whose first line names their file (`# mine.py`)."""
+    return {block.partition("\n")[0].removeprefix("# "): block for block in blocks(page, "python") if block[:2] == "# "}
 
 
 def shell_lines() -> list[str]:

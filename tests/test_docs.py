@@ -1,6 +1,7 @@
 """Generated pages equal their source, every page is in the index, and CONTRIBUTING names files that exist."""
 
 import re
+import runpy
 
 import pytest
 
@@ -30,6 +31,11 @@ def test_a_file_that_is_written_out_from_the_table_of_settings_is_what_it_says(p
     assert path.read_text() == text, f"{path} is out of date: python -m resnetx.cli.reference"
 
 
+def test_the_picture_of_the_readme_is_of_what_is_predicted():
+    drawn = runpy.run_path(str(DOCS / "images/where.py"))["picture"]()
+    assert (DOCS / "images/where.svg").read_text() == drawn, "python docs/images/where.py"
+
+
 def test_every_setting_is_on_the_page_with_its_type():
     rows = [line for line in settings.page().splitlines() if line.startswith("| `")]
     assert {row.split("`")[1] for row in rows} == set(names())
@@ -51,9 +57,8 @@ def test_comments_of_fields_are_those_beside_and_directly_above():
 
 
 def test_every_page_and_every_verb_is_in_the_index():
-    assert {target.name for target, _ in links(DOCS / "index.md")} == {
-        page.name for page in DOCS.glob("*.md") if page.name != "index.md"
-    }
+    linked = {target.resolve() for target, _ in links(DOCS / "index.md")}
+    assert linked - {ROOT / "README.md"} == {page for page in DOCS.rglob("*.md") if page.name != "index.md"}
     assert sorted(re.findall(r"^\| `resnetx (\w+)`", INDEX, re.MULTILINE)) == sorted(VERBS)
 
 

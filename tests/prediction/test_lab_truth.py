@@ -62,7 +62,7 @@ def rows():
 def test_iterations_in_the_lab_are_as_predicted(rows, study, points, mean, worst, within_tenth):
     errors = [error for _, error, _ in rows[study]]
     assert len(errors) == points
-    assert statistics.fmean(errors) == pytest.approx(mean, abs=0.001)  # docs/lab.md
+    assert statistics.fmean(errors) == pytest.approx(mean, abs=0.001)  # docs/method/lab.md
     assert max(errors) < worst
     assert sum(error < 0.1 for error in errors) == within_tenth
 

@@ -105,7 +105,7 @@ def test_what_the_host_limits_is_told_by_the_true_parts():
 
 
 def test_steps_at_an_eighth_of_the_batch_of_published_series():
-    """What docs/predict.md says of them: on the machine that set the host's part, and on others."""
+    """What docs/method/prediction.md says of them: on the machine that set the host's part, and on others."""
     prepared = [row for row in judged() if row.pair.of.input == "prepared"]
     own = [row for row in prepared if row.pair.of.source == CHOSEN_ON]
     others = [row for row in prepared if row.pair.of.source != CHOSEN_ON]

@@ -178,7 +178,7 @@ def test_that_is_what_the_same_point_is_predicted_to_take(rows):
 
 
 def test_of_the_two_backward_passes_of_shi_et_al_the_k80s_is_the_suspect_one():
-    """ResNet-50, 32 images: docs/predict.md states this calculation."""
+    """ResNet-50, 32 images: docs/method/validation.md states this calculation."""
     k80, v100 = training().layerwise
     layers = tuple(k80.table(224))
     backward_FLOP = 2 * 2 * 32 * sum(layer.multiply_adds for layer in layers)

@@ -1,0 +1,98 @@
+"""The tutorials, and the pages that explain a screen, do what they show: every command runs, in a folder of its page,
+and prints what stands below it. A line `...` leaves out some of it; figures that were measured here are not compared.
+
+`python -m tests.test_tutorials` writes what is printed now into the pages; not what is measured, or leaves out lines.
+"""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.documentation import ROOT, SHOWING, TUTORIALS, programs, steps
+
+pytestmark = pytest.mark.slow
+
+MEASURING = re.compile(r"resnetx (train|bench|trace|sweep)\b(?!.*--dry-run)|.*\bmine/")
+
+
+def printed(command: str) -> str:
+    """What a command prints in the current folder; a verdict that is not good has the exit status 1."""
+    environment = os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    environment.pop("COLUMNS", None)
+    ended = subprocess.run(["bash", "-c", command], capture_output=True, text=True, env=environment, timeout=600)
+    assert ended.returncode in (0, 1), f"{command}\n{ended.stderr}"
+    return "\n".join(line.rstrip() for line in ended.stdout.strip("\n").splitlines())
+
+
+def same(text: str, command: str) -> str:
+    """The words of a text, without figures where these differ each time."""
+    if MEASURING.match(command):
+        text = re.sub(r"Measured on [\w.-]+|\(torch [^)]*\)", "...", text)
+        text = re.sub(r"[\d.,]*\d(e[+-]\d+)?%?", "#", text)
+    return " ".join(text.split())
+
+
+def missing(shown: str, output: str, command: str) -> str | None:
+    """The part of what a page shows that was not printed, in its order, or what was printed beyond it."""
+    rest, parts = same(output, command), re.split(r"^\.\.\.$", shown, flags=re.MULTILINE)
+    if len(parts) == 1:
+        return None if rest == same(shown, command) else rest
+    for part in (part for part in parts if part.strip()):
+        _, found, rest = rest.partition(same(part, command))
+        if not found:
+            return part
+    return None
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    return prepared(tmp_path, monkeypatch.chdir)
+
+
+def prepared(path: Path, change=os.chdir) -> Path:
+    change(path)
+    for name in ("results", "configs"):
+        Path(name).symlink_to(ROOT / name)
+    return path
+
+
+@pytest.mark.parametrize("page", SHOWING, ids=lambda page: page.stem)
+def test_each_step_of_a_tutorial_prints_what_it_shows(page, folder):
+    for name, text in programs(page).items():
+        Path(name).write_text(text)
+    shown_steps = [step for step in steps(page) if step[1] or page in TUTORIALS]
+    assert shown_steps
+    for command, shown in shown_steps:
+        output = printed(command)
+        assert missing(shown, output, command) is None, f"{command}\n{output}"
+
+
+def test_what_is_not_printed_is_missing():
+    assert missing("1 GPU\n2 GPUs\n", "1 GPU\n2  GPUs", "resnetx predict") is None
+    assert missing("1 GPU\n...\n", "1 GPU\n2 GPUs", "resnetx predict") is None
+    assert missing("1 GPU\n", "1 GPU\n2 GPUs", "resnetx predict") == "1 GPU 2 GPUs"
+    assert missing("3 GPUs\n...\n", "1 GPU\n2 GPUs", "resnetx predict") == "3 GPUs\n"
+    assert missing("took 3.1 ms\n", "took 4 ms", "resnetx train") is None
+
+
+def test_no_command_of_a_tutorial_has_what_a_shell_changes():
+    assert [command for page in TUTORIALS for command, _ in steps(page) if re.search(r"[][{}]", command)] == []
+
+
+if __name__ == "__main__":
+    import tempfile
+
+    for page in [page for page in SHOWING if sys.argv[1:] in ([], [page.stem])]:
+        prepared(Path(tempfile.mkdtemp()))
+        for name, text in programs(page).items():
+            Path(name).write_text(text)
+        text = page.read_text()
+        for command, shown in [step for step in steps(page) if step[1] or page in TUTORIALS]:
+            output = (printed(command) + "\n").lstrip("\n")
+            if not shown or not (MEASURING.match(command) or re.search(r"^\.\.\.$", shown, re.MULTILINE)):
+                text = text.replace(f"$ {command}\n{shown}", f"$ {command}\n{output}")
+        page.write_text(text)
