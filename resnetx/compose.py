@@ -197,7 +197,7 @@ def compose(point: Mapping[str, Any]) -> dict[str, Any]:
     for group in GROUPS:
         if group in point:
             tree[group] = _copied(_choice(group, value_word(point[group]), own_folders()))
-    if "input" not in point and (other := TABLE["input"].defaults.get(tree["model"].get("kind"))):
+    if "input" not in point and (other := TABLE["input"].defaults.get(str(tree["model"].get("kind")))):
         tree["input"] = _copied(_choice("input", other, ()))
     for key, value in point.items():
         if key not in GROUPS:

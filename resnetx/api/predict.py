@@ -115,16 +115,15 @@ def store(made: Prediction, folder: Path) -> Prediction:
     stored = predictions.store(made, folder)
     from resnetx.reporting.charts.predicted_figures import prediction_figures
 
-    drawings.store(prediction_figures(made.points), folder)
-    drawn = [point for point in made.points if point.timeline]
-    if not drawn:
-        return stored
-    from resnetx.reporting.charts import predictions as timelines
+    figures = list(prediction_figures(made.points))
+    if drawn := [point for point in made.points if point.timeline]:
+        from resnetx.reporting.charts import predictions as timelines
 
-    named = {f"{place + 1}. {_name(point)}": point.timeline for place, point in enumerate(drawn)}
-    (folder / "timeline.json").write_bytes(chrome.encode(named))
-    progress.command(f"timeline: {folder / 'timeline.json'} (chrome://tracing, Perfetto)")
-    drawings.store(timelines.timelines(drawn), folder)
+        named = {f"{place + 1}. {_name(point)}": point.timeline for place, point in enumerate(drawn)}
+        (folder / "timeline.json").write_bytes(chrome.encode(named))
+        progress.command(f"timeline: {folder / 'timeline.json'} (chrome://tracing, Perfetto)")
+        figures += timelines.timelines(drawn)
+    drawings.store(figures, folder)
     return stored
 
 

@@ -106,7 +106,9 @@ def two_ranks(tmp_path_factory):
     assert not (started_in / "ran").exists()
     assert status == 0, out + err
     folder = RunFolder(next(results.rglob("record.json")).parent)
-    return json.loads(out), folder, addresses
+    printed = json.loads(out)
+    assert printed.pop("answer").startswith("Measured on")
+    return printed, folder, addresses
 
 
 def test_no_process_of_a_run_listens_on_any_network(two_ranks):

@@ -108,8 +108,7 @@ def _row(ratio: BenchRatio) -> list[str]:
         f"{ratio.ratio:.3f}",
         f"{ratio.a_s * 1e6:,.1f}",
         f"{ratio.b_s * 1e6:,.1f}",
-        f"{ratio.size_bytes / ratio.a_s / 1e9:.3g}",
-        f"{ratio.size_bytes / ratio.b_s / 1e9:.3g}",
+        *(f"{ratio.size_bytes / time_s / 1e9:.3g}" if time_s else "?" for time_s in (ratio.a_s, ratio.b_s)),
     ]
 
 
