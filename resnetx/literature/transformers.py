@@ -141,8 +141,8 @@ def interval(case: TransformerCase, cases: Sequence[TransformerCase]) -> tuple[f
 
 
 def one_gpu_rate(of: Series) -> float:
-    """Sequences/s of one GPU in one pass with its update, with which the fewest GPUs take what they were measured at."""
-    from scipy.optimize import brentq
+    """Sequences/s of one GPU, in a pass with its update, with which the fewest GPUs take what was measured."""
+    from scipy.optimize import brentq  # type: ignore[import-untyped]
 
     share = of.tokens_per_s[of.fewest] / of.seq / of.fewest
 
