@@ -17,6 +17,7 @@ from typing import Any, TypeVar, get_origin, get_type_hints
 
 import msgspec
 
+from resnetx.choices import Torchvision
 from resnetx.errors import ConfigError, convert, shortened
 from resnetx.loading import YAML_BYTES, File, YamlFile
 from resnetx.operations import OPERATIONS
@@ -202,7 +203,16 @@ def compose(point: Mapping[str, Any]) -> dict[str, Any]:
     for key, value in point.items():
         if key not in GROUPS:
             _change(tree, key, value)
+    _size_classifiers(tree)
     return at_home(tree)
+
+
+def _size_classifiers(tree: dict[str, Any]) -> None:
+    """Gives a classifier of torchvision images as its weights take them, where no size is set and that is not 224."""
+    model = tree["model"]
+    if tree["image_size"] is None and isinstance(model, dict) and model.get("kind") == "torchvision":
+        own = classifiers.image_size(str(model.get("name")))
+        tree["image_size"] = None if own == Torchvision.image_size else own
 
 
 def _copied(value: Any) -> Any:
