@@ -17,7 +17,6 @@ from typing import Any, TypeVar, get_origin, get_type_hints
 
 import msgspec
 
-from resnetx.choices import Torchvision
 from resnetx.errors import ConfigError, convert, shortened
 from resnetx.loading import YAML_BYTES, File, YamlFile
 from resnetx.operations import OPERATIONS
@@ -212,7 +211,7 @@ def _size_classifiers(tree: dict[str, Any]) -> None:
     model = tree["model"]
     if tree["image_size"] is None and isinstance(model, dict) and model.get("kind") == "torchvision":
         own = classifiers.image_size(str(model.get("name")))
-        tree["image_size"] = None if own == Torchvision.image_size else own
+        tree["image_size"] = None if own == classifiers.USUAL_SIZE else own
 
 
 def _copied(value: Any) -> Any:
