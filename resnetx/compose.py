@@ -202,7 +202,16 @@ def compose(point: Mapping[str, Any]) -> dict[str, Any]:
     for key, value in point.items():
         if key not in GROUPS:
             _change(tree, key, value)
+    _size_classifiers(tree)
     return at_home(tree)
+
+
+def _size_classifiers(tree: dict[str, Any]) -> None:
+    """Gives a classifier of torchvision images as its weights take them, where no size is set and that is not 224."""
+    model = tree["model"]
+    if tree["image_size"] is None and isinstance(model, dict) and model.get("kind") == "torchvision":
+        own = classifiers.image_size(str(model.get("name")))
+        tree["image_size"] = None if own == classifiers.USUAL_SIZE else own
 
 
 def _copied(value: Any) -> Any:

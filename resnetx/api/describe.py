@@ -8,7 +8,7 @@ from resnetx.api import drawings
 from resnetx.compose import asked, compose, points_of
 from resnetx.config import check, request_from, run_settings_from
 from resnetx.errors import ConfigError
-from resnetx.record import Workload
+from resnetx.record import DescribedWorkload, Workload
 from resnetx.request import Request
 from resnetx.settings import bounds, keywords
 from resnetx.settings.verbs import VERBS
@@ -16,15 +16,10 @@ from resnetx.table import Answer, Column, Record, Records, as_shown, row
 from resnetx.units import si
 
 if TYPE_CHECKING:
+    from resnetx.api.proposals import Proposals
     from resnetx.workloads import Layer
 
 GPU_COLUMNS = [1, 2, 4, 8]  # that intensity is shared out over where no GPU counts are asked for
-
-
-class DescribedWorkload(Workload, frozen=True, kw_only=True):
-    """A workload, and the size of each message of gradients in the order in which they are sent."""
-
-    messages_bytes: list[int]
 
 
 class Workloads(Records[DescribedWorkload]):
@@ -105,8 +100,10 @@ def _stated(workload: Workload, name: str) -> str:
     return "" if value is None else si(value) if value >= 10_000 else f"{value:g}"
 
 
-def describe(**settings: Unpack[keywords.DescribeKeywords]) -> Workloads:
+def describe(**settings: Unpack[keywords.DescribeKeywords]) -> "Workloads | Proposals":
     """Counts workloads: those of a study (the paper's, where nothing is given), or of any settings.
+
+    With `intensity`, settings of each family that do so much work per parameter on each GPU.
 
     >>> import resnetx
     >>> (found,) = resnetx.describe(model={"kind": "resnetx", "x": 4}, batch_size=64)
@@ -114,9 +111,17 @@ def describe(**settings: Unpack[keywords.DescribeKeywords]) -> Workloads:
     (259701, 1472)
     """
     given = asked("describe", settings)
+    if given.get("intensity") is not None:
+        from resnetx.api.proposals import propose
+
+        return propose(given)
+    if given.pop("memory", None) is not None:
+        raise ConfigError("memory: limits what intensity= proposes; give intensity=, or leave it out")
     out = given.pop("out", None)
     if out is not None and not given:
         given = dict(VERBS["describe"].nothing)
+    from resnetx import workloads
+
     _, points = points_of(given)
     gpus = _counts(given.get("gpus", GPU_COLUMNS))
     found: dict[tuple[str, str], tuple[DescribedWorkload, Request]] = {}
@@ -125,7 +130,7 @@ def describe(**settings: Unpack[keywords.DescribeKeywords]) -> Workloads:
         request, convention = request_from(tree), run_settings_from(tree).convention
         if (key := (request.key, convention)) not in found:
             check(request)
-            found[key] = _described(request, convention, gpus), request
+            found[key] = workloads.described(request, convention, gpus), request
     made = Workloads([each for each, _ in found.values()], [request for _, request in found.values()], gpus)
     if out is not None:
         _store(made, Path(str(out)))
@@ -147,13 +152,3 @@ def _counts(given: object) -> list[int]:
         raise ConfigError(f"gpus={given}: expected numbers of GPUs")
     bounds.check({"gpus": numbers})
     return numbers
-
-
-def _described(request: Request, convention: str, gpus: Sequence[int]) -> DescribedWorkload:
-    from resnetx import workloads
-    from resnetx.workloads.buckets import messages
-
-    workload = workloads.workload(request.model, request.image_size, request.batch_size, convention, gpus)
-    sent = messages(workloads.table(request.model, request.image_size), request.strategy, request.precision)
-    counted = {name: getattr(workload, name) for name in workload.__struct_fields__}
-    return DescribedWorkload(**counted, messages_bytes=[each.size_bytes for each in sent])

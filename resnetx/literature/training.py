@@ -22,7 +22,7 @@ from resnetx.interconnect.collectives.measured import MeasuredCollective, Measur
 from resnetx.interconnect.collectives.plan import plan
 from resnetx.interconnect.collectives.published import published_points
 from resnetx.interconnect.systems.system import load
-from resnetx.literature import scaling_check
+from resnetx.literature import scaling_check, transformers
 from resnetx.literature.rivals import Rivals, interval_score
 from resnetx.literature.scaling_check import ScalingCase, cases, staged_cases
 from resnetx.literature.training_rates import Iterations, LayerwiseTime, Series, rates, training
@@ -49,6 +49,7 @@ _STAGED = {
     "per-gpu": "a path for each, as told (one box, each network left out)",
 }
 _UNTOLD = "not told which (two boxes)"
+TRANSFORMERS = "transformers, from their rate on the fewest GPUs"
 FROM_ONE, BY_SMALLER = "from the rate of one GPU", "calibrated by one of its rates"
 LARGE = size("1GiB")  # of the published all-reduces, the size whose bandwidth calibrates
 
@@ -136,6 +137,7 @@ def validate() -> tuple[TrainingRow, ...]:
     rows += [_by_smaller(case) for smaller in scaled if (case := smaller.by_smaller()) is not None]
     rows += [_scaling(case, f"{NO_PEERS}: {_STAGED[name]}") for name, case in staged_cases()]
     rows += [_scaling(case.on(case.undescribed), f"{NO_PEERS}: {_UNTOLD}") for _, case in staged_cases()]
+    rows += _transformers()
     rows += _one_gpu()
     rows += [_calibrated(case) for case in scaled if _is_alexnet_of_2017(case.series)]
     rows += map(layerwise, published.layerwise)
@@ -362,6 +364,32 @@ def _one_gpu() -> Iterator[TrainingRow]:
 
 
 # ---- other groups
+
+
+def _transformers() -> Iterator[TrainingRow]:
+    """Rates of transformers, from the rate of the same on the fewest GPUs."""
+    judged = list(transformers.judged())
+    for case in judged:
+        fewest = case.of.fewest
+        low, high = transformers.interval(case, judged)
+        yield TrainingRow(
+            group=f"{TRANSFORMERS}: {case.kind}",
+            source=case.source.text,
+            system=case.of.system,
+            library=case.of.library,
+            what=case.of.what,
+            gpus=case.gpus,
+            unit="tokens/s",
+            given=f"{case.of.tokens_per_s[fewest]:,.0f} tokens/s on {fewest} GPU{'s' * (fewest > 1)}",
+            measured=case.measured,
+            predicted=case.predicted,
+            error=case.predicted / case.measured - 1,
+            seen=case.of.seen,
+            publisher=case.source.whose,
+            low=low,
+            high=high,
+            linear=case.linear,
+        )
 
 
 def layerwise(entry: LayerwiseTime) -> TrainingRow:

@@ -228,7 +228,7 @@ class Series(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     def on(self, gpus: int) -> System:
         """The system with as many nodes as so many GPUs take."""
-        return _system(self.system, gpus, self.cluster)
+        return system_of(self.system, gpus, self.cluster)
 
     @property
     def scaled(self) -> Iterator[tuple[int, float]]:
@@ -273,7 +273,8 @@ def sources() -> Mapping[str, ScalingSource]:
 
 
 @cache
-def _system(name: str, gpus: int, cluster: RatedCluster | None) -> System:
+def system_of(name: str, gpus: int, cluster: RatedCluster | None) -> System:
+    """A system with as many nodes as so many GPUs take."""
     one = load(name, nodes=1)
     if gpus <= len(one.gpus):
         return one

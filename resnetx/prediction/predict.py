@@ -89,7 +89,7 @@ def _exchange(point: Point, computed: Compute) -> Exchange:
     if isinstance(point.subject.strategy, Server):
         return server.server_exchange(point, computed, bytes_each)
     if isinstance(point.subject.strategy, Zero1 | Fsdp):
-        return sharded.exchange(point, computed, bytes_each)
+        return sharded.exchange(point, computed, bytes_each, _BYTES_EACH[point.setting.gathered])
     paths = point.fabric.staged_on(point.gpus)
     if paths is None and point.fabric.no_peers and len(known_counts(point)) >= len(SHOWN_BY):
         paths = SHOWN_BY_RATES

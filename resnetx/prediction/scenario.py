@@ -230,6 +230,7 @@ class TrainingSetup:
     communication: Literal["model", "trace"] = "model"  # trace: the messages of the trace, as they were measured
     framework: str | None = None  # whose strategy and overlap these are; None: nobody's
     gradients: str = "fp32"  # in which precision they are sent
+    gathered: str = "fp32"  # in which precision FSDP gathers parameters
     one_process: bool = False  # drives all GPUs of a node; else each has one of its own
     beyond_s: float = 0.0  # of a step on several GPUs, beyond its messages: an end of a point that is open
     straggler: float = 1.0  # how many times as long one of the ranks computes

@@ -27,8 +27,8 @@ from resnetx.workloads.buckets import parts_of
 from resnetx.workloads.counts import BYTES_PER_PARAMETER
 
 
-def exchange(point: Point, computed: Compute, bytes_each: int) -> Exchange:
-    """All messages of a step; `bytes_each`: of an element of the gradients that are sent."""
+def exchange(point: Point, computed: Compute, bytes_each: int, gathered_bytes: int) -> Exchange:
+    """All messages of a step; of an element of the gradients that are sent, and of the parameters that are gathered."""
     strategy = point.subject.strategy
     if point.fabric.on_cpus or point.fabric.lab is not None:
         raise ConfigError(
@@ -43,7 +43,7 @@ def exchange(point: Point, computed: Compute, bytes_each: int) -> Exchange:
     if isinstance(strategy, Zero1):
         return _zero1(point, strategy, computed, bytes_each)
     assert isinstance(strategy, Fsdp), strategy
-    return _fsdp(point, strategy, computed, bytes_each)
+    return _fsdp(point, strategy, computed, bytes_each, gathered_bytes)
 
 
 def _zero1(point: Point, strategy: Zero1, computed: Compute, bytes_each: int) -> Exchange:
@@ -58,26 +58,29 @@ def _zero1(point: Point, strategy: Zero1, computed: Compute, bytes_each: int) ->
     return replace(reduced, fetched=(back,), sizes_bytes=(*reduced.sizes_bytes, *parts), error=error)
 
 
-def _fsdp(point: Point, strategy: Fsdp, computed: Compute, bytes_each: int) -> Exchange:
+def _fsdp(point: Point, strategy: Fsdp, computed: Compute, bytes_each: int, gathered_bytes: int) -> Exchange:
     gather, reduce = (point.fabric.plan(point.devices, name) for name in ("allgather", "reduce_scatter"))
     *blocks, rest = buckets.grouped(point.subject.gradients, strategy)  # from the last block to the first
     places = {layer.name: place for place, layer in enumerate(computed.step.layers)}
     order = [layer.name for layer in computed.step.layers]
     forward = [
-        TimedMessage((order[0],), gather.cost(rest.size_bytes).time_s, name="gather"),
-        *(_gathered(gather.cost(block.size_bytes).time_s, _first(block, places)) for block in reversed(blocks)),
+        TimedMessage((order[0],), gather.cost(_sent(rest, gathered_bytes)).time_s, name="gather"),
+        *(
+            _gathered(gather.cost(_sent(block, gathered_bytes)).time_s, _first(block, places))
+            for block in reversed(blocks)
+        ),
     ]
     backward: list[TimedMessage] = []
     done: tuple[str, ...] = ()
     for place, block in enumerate(blocks):
         if strategy.reshard and place + 1 < len(blocks):
-            again_s = gather.cost(blocks[place + 1].size_bytes).time_s
+            again_s = gather.cost(_sent(blocks[place + 1], gathered_bytes)).time_s
             before = order[places[_first(block, places)] - 1]  # the last layer of the block behind this one
             backward.append(TimedMessage(done, again_s, name="gather", gates=before))
         done = (_first(block, places),)
         backward.append(TimedMessage(done, reduce.cost(_sent(block, bytes_each)).time_s, name="reduce-scatter"))
     backward.append(TimedMessage((order[0],), reduce.cost(_sent(rest, bytes_each)).time_s, name="reduce-scatter"))
-    gathered = [rest.size_bytes, *(block.size_bytes for block in blocks)]
+    gathered = [_sent(each, gathered_bytes) for each in (rest, *blocks)]
     reduced = [_sent(each, bytes_each) for each in (*blocks, rest)]
     costs = [*(gather.cost(size) for size in gathered), *(reduce.cost(size) for size in reduced)]
     moved_s = sum(gathered) / gather.cost(LARGE_BYTES).algbw_Bps + sum(reduced) / reduce.cost(LARGE_BYTES).algbw_Bps

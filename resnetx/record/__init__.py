@@ -38,6 +38,7 @@ from resnetx.record.machine import (
 )
 from resnetx.record.run import (
     Copies,
+    DescribedWorkload,
     Deviation,
     Equality,
     GradientBucket,
@@ -78,6 +79,7 @@ __all__ = [
     "BenchRequest",
     "Copies",
     "CopyCell",
+    "DescribedWorkload",
     "Deviation",
     "Device",
     "DeviceMemory",

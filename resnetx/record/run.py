@@ -159,6 +159,12 @@ class Workload(RecordPart, frozen=True):
         return f"sequence of {self.tokens:,} tokens" if self.tokens else f"image of {self.image_size}x{self.image_size}"
 
 
+class DescribedWorkload(Workload, frozen=True, kw_only=True):
+    """A workload, and the size of each message of gradients in the order in which they are sent."""
+
+    messages_bytes: list[int]
+
+
 class StartUp(RecordPart, frozen=True):
     """Seconds that one rank spent before its first window, part by part."""
 

@@ -118,6 +118,8 @@ class DescribeKeywords(TypedDict, total=False):
     gpus: Axis[int | None]
     study: Text | None
     convention: Axis[Literal["caffe", "torch", "conv", "saved"]]
+    intensity: float | None
+    memory: str | int | None
     out: Text | None
 
 class ImagesKeywords(TypedDict, total=False):

@@ -102,8 +102,9 @@ _VERBS = (
         examples=(
             ("model=alexnet batch_size=256", "one workload, layer by layer"),
             ("study=paper", "the paper's 22 workloads"),
+            ("intensity=100 gpus=8 memory=16GB", "settings that do so much work per parameter on each GPU"),
         ),
-        common="model batch_size gpus study precision",
+        common="model batch_size gpus study precision intensity",
     ),
     Verb(
         "images",

@@ -14,14 +14,16 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from resnetx import choices, record
+from resnetx.request import Request
 from resnetx.workloads import counts
+from resnetx.workloads.buckets import messages
 from resnetx.workloads.counts import Layer
 from resnetx.workloads.kinds import kind_of
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-__all__ = ["Layer", "build", "check", "loss", "packages", "table", "traced", "workload"]
+__all__ = ["Layer", "build", "check", "described", "intensity", "loss", "packages", "table", "traced", "workload"]
 
 
 def packages(model: choices.Model) -> tuple[str, ...]:
@@ -92,6 +94,21 @@ def workload(
         notes=_notes(model, image_size),
         tokens=model.tokens,
     )
+
+
+def described(request: Request, convention: str, gpus: Iterable[int]) -> record.DescribedWorkload:
+    """The workload of a request, with its messages."""
+    found = workload(request.model, request.image_size, request.batch_size, convention, gpus)
+    sent = messages(_table(request.model, request.image_size), request.strategy, request.precision)
+    counted = {name: getattr(found, name) for name in found.__struct_fields__}
+    return record.DescribedWorkload(**counted, messages_bytes=[each.size_bytes for each in sent])
+
+
+def intensity(model: choices.Model, image_size: int, convention: str) -> float:
+    """Activations per parameter of one sample."""
+    count = functools.partial(_total, model, image_size)
+    activations = count(lambda layers: counts.activations(layers, image_size, convention))
+    return counts.intensity(activations, count(lambda layers: counts.parameters(layers, convention)), 1)
 
 
 def _total(model: choices.Model, image_size: int, count: Callable[[Sequence[Layer]], int]) -> int:

@@ -61,7 +61,7 @@ def run(capsys, *words):
             "model.name=resnet51: no torchvision classifier has that name; did you mean resnet50? Known: alexnet, ",
         ),
         (
-            ["train", "input=synthetic", "model=torchvision", "model.name=inception_v3"],
+            ["train", "input=synthetic", "model=torchvision", "model.name=inception_v3", "image_size=224"],
             "expected a size that it accepts, e.g. image_size=299, the default of inception_v3",
         ),
         (

@@ -99,3 +99,13 @@ def test_hydra_composes_the_same_of_our_files(group, choice):
     with hydra.initialize_config_dir(str(CONFIGS), version_base="1.3"):
         theirs = OmegaConf.to_container(hydra.compose("config", [f"{name}={of}" for name, of in point.items()]))
     assert compose(point) == theirs
+
+
+def test_classifiers_of_torchvision_have_images_as_their_weights_take_them():
+    sizes = {
+        name: compose({"model": "torchvision", "model.name": name})["image_size"]
+        for name in ("inception_v3", "efficientnet_b4", "resnet50")
+    }
+    assert sizes == {"inception_v3": 299, "efficientnet_b4": 380, "resnet50": None}  # 224
+    assert compose({"model": "torchvision", "model.name": "inception_v3", "image_size": 320})["image_size"] == 320
+    assert compose({"model": "alexnet"})["image_size"] is None  # 227, its own

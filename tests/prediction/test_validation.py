@@ -12,10 +12,10 @@ from resnetx.config import request_from
 from resnetx.interconnect.collectives.published import published_points
 from resnetx.interconnect.systems import system
 from resnetx.interconnect.systems.system import load
-from resnetx.literature import scaling_fit
+from resnetx.literature import scaling_fit, transformers
 from resnetx.literature.rivals import interval_score
 from resnetx.literature.scaling_check import cases
-from resnetx.literature.training import BY_SMALLER, CALIBRATED, TrainingRow, summaries, validate
+from resnetx.literature.training import BY_SMALLER, CALIBRATED, TRANSFORMERS, TrainingRow, summaries, validate
 from resnetx.literature.training_rates import series, training
 from resnetx.operations import OPERATIONS
 from resnetx.prediction import compute
@@ -226,3 +226,23 @@ def test_a_group_holds_within_its_tolerance_or_without_one():
     assert whole.holds
     assert replace(whole, tolerance=0.06).holds
     assert not replace(whole, tolerance=0.05).holds
+
+
+def test_transformers_are_predicted_from_their_rate_on_the_fewest_gpus(rows):
+    """BERT under DDP on A100 and decoders under FSDP on H100; intervals are made without a rate's own program."""
+    own = [row for row in rows if row.group.startswith(TRANSFORMERS)]
+    assert len(own) == 36
+    assert {row.system for row in own} == {"dgx-a100", "dgx-a100-40gb", "dgx-h100"}
+    assert fmean(abs(row.log_error) for row in own) < 0.02
+    assert 0.85 <= fmean(row.held for row in own) <= 0.95
+    ddp = [row for row in own if "PyTorch/LanguageModeling" in row.source]
+    assert fmean(abs(row.log_error) for row in ddp) < fmean(abs(math.log(row.linear / row.measured)) for row in ddp)
+
+
+def test_what_one_gpu_would_do_explains_the_fewest():
+    """A step that accumulates on eight GPUs takes what was measured, with the rate of one that is found."""
+    of = next(each for each in transformers.series() if each.fewest == 8 and each.strategy == "bucket")
+    rate = transformers.one_gpu_rate(of)
+    found = transformers._step_s(of, 8, transformers._iteration(of, 8, rate))
+    assert found == pytest.approx(of.step_s(8), rel=1e-3)
+    assert of.step_s(8) == pytest.approx(of.accumulation[8] * of.micro_batch / rate, rel=0.05)

@@ -136,7 +136,7 @@ def test_without_torch_the_image_size_whose_layers_are_stored_is_named() -> None
     program = (
         "import sys; sys.modules['torch'] = sys.modules['torchvision'] = None\n"
         "from resnetx.cli import main\n"
-        "sys.exit(main(['describe', 'model=torchvision', 'model.name=inception_v3']))"
+        "sys.exit(main(['describe', 'model=torchvision', 'model.name=inception_v3', 'image_size=224']))"
     )
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert ended.returncode == 2

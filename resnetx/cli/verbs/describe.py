@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from resnetx.api.describe import describe, workload_columns
+from resnetx.api.describe import Workloads, describe, workload_columns
 from resnetx.cli import show
 from resnetx.record import Workload
 from resnetx.study import Point
@@ -20,7 +20,11 @@ def describe_(options: Namespace, _: list[Path], asked: Point) -> int:
     found = describe(**asked)
 
     def screen() -> None:
-        if len(found) == 1:
+        if not isinstance(found, Workloads):
+            from resnetx.api.proposals import COLUMNS
+
+            show.listing(COLUMNS, found, "Nearest settings of each family", every=True)
+        elif len(found) == 1:
             layers(found.layers(), found[0])
             messages(found.requests[0].strategy.kind, found[0].messages_bytes)
         else:

@@ -4,7 +4,9 @@ Activations of an image and parameters by workload (Fig. 4), work and work over 
 and 6), and activations per parameter on each GPU over GPUs (Fig. 7). One colour and shape for each workload.
 """
 
+import re
 from collections.abc import Sequence
+from typing import Any, Protocol
 
 import altair as alt
 import msgspec
@@ -41,6 +43,37 @@ class CountedMark(msgspec.Struct, frozen=True, kw_only=True):
     activations_per_parameter_per_gpu: float
 
 
+class Placed(Protocol):
+    """A workload with a batch on some GPUs: a member of a family, or ("") the user's own."""
+
+    @property
+    def family(self) -> str: ...
+    @property
+    def workload(self) -> str: ...
+    @property
+    def model(self) -> dict[str, Any]: ...
+    @property
+    def convention(self) -> str: ...
+    @property
+    def batch_size(self) -> int: ...
+    @property
+    def flop_per_byte(self) -> float: ...
+    @property
+    def on_each(self) -> float: ...
+
+
+class PlacedMark(msgspec.Struct, frozen=True, kw_only=True):
+    """The same as a mark of the map."""
+
+    family: str
+    workload: str
+    width: int
+    batch_size: int
+    place: str  # members | nearest | yours
+    flop_per_byte: float
+    activations_per_parameter_per_gpu: float
+
+
 def counted_figures(workloads: Sequence[Workload], gpus: Sequence[int]) -> list[Figure]:
     """The figures of workloads; those that a batch has no place in on a log axis are left out."""
     counted = [each for each in workloads if each.activations_per_batch > 0 and each.parameters > 0]
@@ -50,7 +83,7 @@ def counted_figures(workloads: Sequence[Workload], gpus: Sequence[int]) -> list[
     for each in counted:
         batches.setdefault(each.workload, []).append(each.batch_size)
     marks = [_mark(each, count, sorted(set(batches[each.workload]))) for each in counted for count in gpus]
-    names = sorted(batches, key=lambda name: ("/" not in name, *_numbers(name), name))
+    names = sorted(batches, key=lambda name: ("/" not in name, _numbers(name), name))
     convention = counted[0].convention
     per_image, parameters = "activations_per_image", "parameters"
     work, intensity = "activations_per_batch", "activations_per_parameter"
@@ -67,8 +100,8 @@ def counted_figures(workloads: Sequence[Workload], gpus: Sequence[int]) -> list[
 
 
 def _numbers(name: str) -> list[int]:
-    number = name.partition("/")[2]
-    return [int(number)] if number.isdigit() else []
+    """Those of a member of a family, x first: "GPT/12 width 192"."""
+    return [int(number) for number in re.findall(r"\d+", name.partition("/")[2])]
 
 
 def _mark(each: Workload, gpus: int, batches: Sequence[int]) -> CountedMark:
@@ -142,4 +175,49 @@ def _over_gpus(marks: Sequence[CountedMark], names: Sequence[str], convention: s
         caption="One line for each batch, which is split over the GPUs. " + _AFTER.format("7", convention),
         table=table_of(marks),
         chart=styled(layered([line, dots], base), {"all": table_of(marks).records()}),
+    )
+
+
+def intensity_map(members: Sequence[Placed], found: Sequence[Placed], target: float) -> Figure:
+    """Members of all families by both measures of work for communication, and the ones that were found among them."""
+    marks = [_placed(each, "members") for each in members]
+    marks += [_placed(each, "yours" if not each.family else "nearest") for each in found]
+    x, y = "flop_per_byte", "activations_per_parameter_per_gpu"
+    names = sorted({mark.family for mark in marks})
+    colour = alt.Color(
+        "family:N",
+        scale=alt.Scale(domain=names, range=[SYSTEMS[place % len(SYSTEMS)] for place in range(len(names))]),
+        legend=legend_of(names),
+    )
+    title, axis = "training FLOP per byte of gradients, on each GPU", alt.Axis(format="~s")
+    across = alt.X(f"{x}:Q", title=title, axis=axis, scale=alt.Scale(type="log"))
+    base = alt.Chart(alt.NamedData("all"), width=COLUMN - 42, height=190).encode(
+        x=across,
+        y=log_y([getattr(mark, y) for mark in marks], y, "activations per parameter per GPU", 190),
+        color=colour,
+    )
+    line = base.transform_filter("datum.place == 'members'").mark_line(strokeWidth=0.6, opacity=0.5, aria=False)
+    line = line.encode(detail=alt.Detail("width:O"), order=alt.Order("batch_size:Q"))
+    dots = base.transform_filter("datum.place == 'members'").mark_point(filled=True, size=10, opacity=0.6)
+    nearest = base.transform_filter("datum.place == 'nearest'").mark_point(filled=True, size=60, shape="diamond")
+    yours = base.transform_filter("datum.place == 'yours'").mark_point(filled=True, size=90, shape="triangle-up")
+    return Figure(
+        name="map",
+        title=f"Families in intensity space, and what comes nearest to {target:,.4g}",
+        caption="Lines: a width of a family by its batch. Diamonds: the nearest settings. Triangle: your own job. "
+        + _AFTER.format("6 and 7", found[0].convention),
+        table=table_of(marks),
+        chart=styled(layered([line, dots, nearest, yours], base), {"all": table_of(marks).records()}),
+    )
+
+
+def _placed(each: Placed, place: str) -> PlacedMark:
+    return PlacedMark(
+        family=each.family or each.workload,
+        workload=each.workload,
+        width=int(each.model.get("width", 0)),
+        batch_size=each.batch_size,
+        place=place,
+        flop_per_byte=each.flop_per_byte,
+        activations_per_parameter_per_gpu=each.on_each,
     )

@@ -11,6 +11,7 @@ import msgspec
 
 from resnetx.errors import prepared, unknown_name
 
+USUAL_SIZE = 224  # pixels of what is not set otherwise (`choices.Torchvision`)
 FILE = Path(__file__).with_name("classifiers.json")
 
 

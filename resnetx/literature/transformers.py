@@ -1,0 +1,193 @@
+"""Published rates of transformers, predicted: each from the rate of its series on the fewest GPUs.
+
+Most series begin at eight GPUs, so that there is no rate of one to start from. What one GPU would do is found instead:
+the rate of one with which the simulated step on the fewest GPUs takes what was measured. All else is as `predict` has
+it: the messages of DDP or FSDP on the described machine, and what scaling costs as fitted to image networks.
+
+A step that accumulates computes so many passes, of which the last sends; FSDP gathers and reduces in each. BERT is
+counted as the GPT/x of its size, whose blocks have as many parameters and FLOP.
+
+An interval is what nine of ten errors of all other programs are within, here of these few; the intervals of `predict`
+itself, which image networks give, are wider (half of them 6 % on one node and 14 to 15 % on several).
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from math import exp, log
+from typing import Literal
+
+import msgspec
+import numpy as np
+
+from resnetx.compose import compose
+from resnetx.config import request_from
+from resnetx.literature.training_rates import Precision, RatedCluster, ScalingSource, system_of
+from resnetx.loading import own_yaml
+from resnetx.prediction.iteration import Iteration
+from resnetx.prediction.predict import simulated
+from resnetx.prediction.scaling_errors import LEVEL
+from resnetx.prediction.scenario import Fabric, Point, Subject, TrainingSetup
+from resnetx.prediction.stated_rates import StatedRates
+from resnetx.settings.files import PUBLISHED
+from resnetx.workloads import table
+
+LARGEST = 4.0  # times the rate of one GPU over its share of the rate on several, at most: beyond, nothing explains it
+
+
+class Series(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The rates of one workload on one system, by the number of GPUs, from the fewest on."""
+
+    source: str  # its name among the sources
+    system: str
+    cluster: RatedCluster | None = None
+    x: int
+    width: int
+    heads: int
+    seq: int
+    vocabulary: int
+    micro_batch: int  # sequences of a GPU in each pass
+    precision: Precision
+    gradients: Literal["fp32", "fp16"]
+    strategy: Literal["bucket", "fsdp"]
+    accumulation: dict[int, int]
+    tokens_per_s: dict[int, float]
+    seen: bool
+
+    @property
+    def fewest(self) -> int:
+        return min(self.tokens_per_s)
+
+    @property
+    def what(self) -> str:
+        shape = f"{self.x} blocks of {self.width}, sequences of {self.seq}"
+        return f"{shape}, {self.micro_batch} a pass, {self.precision}, {'FSDP' if self.strategy == 'fsdp' else 'DDP'}"
+
+    def samples(self, gpus: int) -> int:
+        """Sequences of a step, on all GPUs."""
+        return gpus * self.micro_batch * self.accumulation[gpus]
+
+    def step_s(self, gpus: int) -> float:
+        """As measured."""
+        return self.samples(gpus) * self.seq / self.tokens_per_s[gpus]
+
+    @property
+    def library(self) -> str:
+        return system_of(self.system, 1, None).library
+
+    def nodes(self, gpus: int) -> str:
+        """One, or several."""
+        return "one node" if gpus <= len(system_of(self.system, 1, None).gpus) else "several nodes"
+
+
+class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    sources: dict[str, ScalingSource]
+    series: list[Series]
+
+
+@cache
+def _file() -> _File:
+    return own_yaml(PUBLISHED / "transformers.yaml", _File)
+
+
+def series() -> list[Series]:
+    return _file().series
+
+
+@dataclass(frozen=True)
+class TransformerCase:
+    """A published rate on more GPUs, with its prediction, in tokens/s."""
+
+    of: Series
+    gpus: int
+    predicted: float
+
+    @property
+    def measured(self) -> float:
+        return self.of.tokens_per_s[self.gpus]
+
+    @property
+    def linear(self) -> float:
+        return self.of.tokens_per_s[self.of.fewest] * self.gpus / self.of.fewest
+
+    @property
+    def log_error(self) -> float:
+        return log(self.predicted / self.measured)
+
+    @property
+    def source(self) -> ScalingSource:
+        return _file().sources[self.of.source]
+
+    @property
+    def kind(self) -> str:
+        return f"{'FSDP on H100' if self.of.strategy == 'fsdp' else 'DDP on A100'}, {self.of.nodes(self.gpus)}"
+
+
+def judged() -> Iterator[TransformerCase]:
+    """All rates of more than the fewest GPUs of their series."""
+    for of in series():
+        rate = one_gpu_rate(of)
+        for gpus in of.tokens_per_s:
+            if gpus > of.fewest:
+                step_s = _step_s(of, gpus, _iteration(of, gpus, rate))
+                yield TransformerCase(of, gpus, of.samples(gpus) * of.seq / step_s)
+
+
+def interval(case: TransformerCase, cases: Sequence[TransformerCase]) -> tuple[float, float]:
+    """What nine of ten errors of all other programs are within, in tokens/s."""
+    others = [abs(each.log_error) for each in cases if each.of.source != case.of.source]
+    half = float(np.quantile(others, LEVEL))
+    return case.predicted * exp(-half), case.predicted * exp(half)
+
+
+def one_gpu_rate(of: Series) -> float:
+    """Sequences/s of one GPU, in a pass with its update, with which the fewest GPUs take what was measured."""
+    from scipy.optimize import brentq  # type: ignore[import-untyped]
+
+    share = of.tokens_per_s[of.fewest] / of.seq / of.fewest
+
+    def missed(power: float) -> float:
+        rate = share * exp(power)
+        return log(_step_s(of, of.fewest, _iteration(of, of.fewest, rate)) / of.step_s(of.fewest))
+
+    return share * exp(float(brentq(missed, -log(LARGEST), log(LARGEST), xtol=1e-5)))
+
+
+def _iteration(of: Series, gpus: int, rate: float) -> Iteration:
+    """One pass with its messages and its update."""
+    subject = replace(_subject(of), rates=StatedRates(((of.micro_batch, rate),), "stated", of.source))
+    fabric, gathered = _fabric(of.system, of.cluster, gpus), "bf16" if of.strategy == "fsdp" else "fp32"
+    setting = TrainingSetup(gradients=of.gradients, gathered=gathered)
+    return simulated(Point(subject, fabric, tuple(range(gpus)), of.micro_batch * gpus, setting))
+
+
+@cache  # it keeps its plans
+def _fabric(system: str, cluster: RatedCluster | None, gpus: int) -> Fabric:
+    return Fabric(system_of(system, gpus, cluster), system_of(system, 1, None).library)
+
+
+def _step_s(of: Series, gpus: int, iteration: Iteration) -> float:
+    """That, and the passes in front of it."""
+    step, further = iteration.slowest, of.accumulation[gpus] - 1
+    each_s = iteration.time_s - step.update_s if of.strategy == "fsdp" else step.forward_s + step.backward_s
+    return iteration.time_s + further * each_s
+
+
+@cache
+def _subject_of(words: tuple[tuple[str, object], ...]) -> Subject:
+    request = request_from(compose(dict(words)))
+    return Subject.of(request, table(request.model, request.image_size), "torch")
+
+
+def _subject(of: Series) -> Subject:
+    words = {
+        "model": "gptx",
+        **{f"model.{name}": getattr(of, name) for name in ("x", "width", "heads", "seq", "vocabulary")},
+        "batch_size": of.micro_batch,
+        "scaling": "weak",
+        "gpus": 1,
+        "precision": of.precision,
+        "input": "synthetic",
+        "strategy": of.strategy,
+    }
+    return _subject_of(tuple(words.items()))
