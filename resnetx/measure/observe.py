@@ -294,7 +294,7 @@ def _observation(loop: _Loop, steps: Sequence[_Step], rank: int, ranks: int) -> 
     seen = [loop.seen(step) for step in steps]
 
     def column(name: str) -> list[float]:
-        return [round(getattr(each, name), DIGITS) for each in seen]
+        return [max(0.0, round(getattr(each, name), DIGITS)) for each in seen]
 
     passes = len(steps[0].passes)
     return seal(
@@ -340,7 +340,7 @@ def _buckets(loop: _Loop, seen: Sequence[_Seen]) -> list[ObservedBucket] | Unkno
             return [
                 ObservedBucket(
                     size_bytes=size,
-                    ready_s=[round(max(each.ready_s[place] for place in group), DIGITS) for each in seen],
+                    ready_s=[max(0.0, round(max(each.ready_s[place] for place in group), DIGITS)) for each in seen],
                 )
                 for size, group in zip(sizes, groups, strict=True)
             ]

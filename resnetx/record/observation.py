@@ -10,9 +10,11 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from resnetx.errors import ConfigError
+from resnetx.errors import ConfigError, FileError
 from resnetx.loading import is_folder
-from resnetx.record.files import RecordError, RecordPart, RunFolder, read
+from resnetx.record.files import LONGEST_s, RecordError, RecordPart, RunFolder, read
+
+_TIMES = ("update", "input", "waiting", "forward", "backward", "exposed", "step")
 
 
 class ObservedBucket(RecordPart, frozen=True):
@@ -75,15 +77,17 @@ def observations(folder: Path) -> list[Observation]:
     """What each rank of a job has seen, by rank; [] where the folder is of something else."""
     files = _records(folder) if is_folder(folder) else []
     try:
-        found = [read(each, Observation, "an observation of a rank") for each in files]
+        found = [_sound(each, read(each, Observation, "an observation of a rank")) for each in files]
     except RecordError:
         return []  # the folder of something else, which its own reader says
     if not found:
         return []
-    ranks = found[0].ranks
-    if missing := sorted(set(range(ranks)) - {each.rank for each in found}):
+    ranks = max(each.ranks for each in found)
+    there = {each.rank for each in found}
+    missing = next(rank for rank in range(len(found) + 1) if rank not in there)
+    if missing < ranks:
         raise ConfigError(
-            f"{folder}: {len(found)} of the {ranks} ranks of the job are there, rank {missing[0]} is not; "
+            f"{folder}: {len(found)} of the {ranks} ranks of the job are there, rank {missing} is not; "
             "expected the folder rank<n> of each (copy them together where nodes share no file system)"
         )
     if any(each.ranks != ranks for each in found):
@@ -94,6 +98,18 @@ def observations(folder: Path) -> list[Observation]:
             "expert parallelism do; expected data-parallel training"
         )
     return sorted(found, key=lambda each: each.rank)
+
+
+def _sound(path: Path, seen: Observation) -> Observation:
+    """The observation, if its times can be those of steps."""
+    columns = [getattr(seen, f"{name}_s") for name in _TIMES]
+    times = [*columns, *(bucket.ready_s for bucket in seen.buckets or [])]
+    alike = {len(each) for each in times} == {len(seen.step_s)} and seen.step_s
+    if not alike or not all(0 <= each <= LONGEST_s for column in times for each in column) or min(seen.step_s) == 0:
+        raise FileError(f"{path}: its steps have no times, or times that cannot be, so this is no observation")
+    if not 0 <= seen.rank < seen.ranks:
+        raise FileError(f"{path}: of rank {seen.rank} among {seen.ranks}, so this is no observation")
+    return seen
 
 
 def _records(folder: Path) -> list[Path]:

@@ -175,7 +175,8 @@ def _named(ranks: Sequence[ObservedRank], step_s: float) -> str:
     others = [each.sm_clock_Hz for each in ranks if each is not late and each.sm_clock_Hz]
     if late.sm_clock_Hz and others:
         sentence += f"; its GPU at {late.sm_clock_Hz / 1e6:,.0f} MHz, others {median(others) / 1e6:,.0f}"
-    return f"{sentence}; without it a step would be {step_s / (step_s - late.later_s):.2f} times as fast."
+    faster = step_s / max(step_s - late.later_s, step_s / 1000)
+    return f"{sentence}; without it a step would be {faster:.2f} times as fast."
 
 
 def _ms(seconds: float) -> str:

@@ -3,6 +3,7 @@
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 import torch
 from torch import nn
@@ -10,7 +11,8 @@ from torch import nn
 import resnetx
 from resnetx.cli import main
 from resnetx.measure.observe import TRACED, WARMUP
-from resnetx.record.observation import observations
+from resnetx.record import write
+from resnetx.record.observation import observations, rank_folder
 from tests.documentation import ROOT, blocks
 from tests.measure.starting import run_ranks
 
@@ -134,3 +136,23 @@ def test_the_loop_of_the_page_goes_from_nothing_to_a_prediction(tmp_path, preloa
     run_ranks(sys.executable, 2, "loop.py")
     assert [each.steps for each in resnetx.explain("mine")] == [64, 64]
     assert main(["predict", "mine/trace", "systems=cpu-host", "gpus=1,2"]) == 0
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("library", ["lightning_fabric", "transformers"])
+def test_the_loop_of_a_library_is_observed(library, tmp_path):
+    pytest.importorskip(library)
+    run_ranks(sys.executable, 2, LOOPS.with_name("observed_libraries.py"), library, tmp_path)
+    assert [(each.rank, each.phase) for each in resnetx.explain(tmp_path) if each.late] == [(1, "input")]
+    for each in observations(tmp_path):
+        assert each.strategy == "ddp" and sum(bucket.size_bytes for bucket in each.buckets) == each.gradient_bytes
+
+
+def test_ranks_that_train_different_parameters_are_refused(tmp_path):
+    for rank, classes in enumerate((3, 4)):
+        with resnetx.observe(model := model_of(classes), samples=SAMPLES, results=tmp_path / "one"):
+            loop(model, WARMUP + 3)
+        seen = msgspec.structs.replace(observations(tmp_path / "one")[0], rank=rank, ranks=2)
+        write(rank_folder(tmp_path, rank).record, seen)
+    with pytest.raises(resnetx.ConfigError, match="train different parameters"):
+        resnetx.explain(tmp_path)
