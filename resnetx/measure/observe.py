@@ -299,7 +299,7 @@ def _observation(loop: _Loop, steps: Sequence[_Step], rank: int, ranks: int) -> 
     passes = len(steps[0].passes)
     return seal(
         Observation(
-            kind="observation", schema=SCHEMA, workload=type(loop.module).__name__, strategy=loop.strategy, rank=rank,
+            kind="observation", schema=SCHEMA, workload=_workload(loop), strategy=loop.strategy, rank=rank,
             ranks=ranks, node=node_name(), device=_device(loop.device), sm_clock_Hz=known(_clock_Hz(loop.device)),
             clock=loop.clock.name, software=f"torch {torch.__version__}", started_at=timestamp(loop.started_s),
             batch_size=known(loop.batch_size or Unknown("no tensor is given to the model")), micro_batches=passes,
@@ -311,6 +311,11 @@ def _observation(loop: _Loop, steps: Sequence[_Step], rank: int, ranks: int) -> 
             step_s=column("step_s"), buckets=known(_buckets(loop, seen)), unknown={},
         )
     )  # fmt: skip
+
+
+def _workload(loop: _Loop) -> str:
+    """The class of the model, as it was before `fully_shard` made one of its own."""
+    return type(loop.module).__name__.removeprefix("FSDP" if loop.strategy == "fsdp" else "")
 
 
 def _device(device: torch.device) -> str:
@@ -410,7 +415,7 @@ def _trace(loop: _Loop, clean: Sequence[_Step], traced: Sequence[_Step], folder:
     peak = torch.cuda.max_memory_allocated(loop.device) if cuda else Unknown("not asked of a CPU rank")
     return seal(
         Trace(
-            kind="trace", schema=SCHEMA, how="measured", source=str(folder), workload=type(loop.module).__name__,
+            kind="trace", schema=SCHEMA, how="measured", source=str(folder), workload=_workload(loop),
             request=known(Unknown("observed in a loop of the user's")), device=_device(loop.device), cpu=cpu_name(),
             cpus=cores(), sm_clock_Hz=known(_clock_Hz(loop.device)), software=f"torch {torch.__version__}",
             measured_at=timestamp(loop.started_s),

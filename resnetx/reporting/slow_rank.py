@@ -157,7 +157,9 @@ def observed_answer(ranks: Sequence[ObservedRank]) -> list[str]:
     step_s = median(each.step_s for each in ranks)
     head = f"A step of {ranks[0].workload} on {len(ranks)} {'ranks' if len(ranks) > 1 else 'rank'} takes "
     head += f"{_ms(step_s)} ms"
-    if len(ranks) > 1:
+    if ranks[0].strategy == "fsdp":
+        head += "; communication lies inside its passes"
+    elif len(ranks) > 1:
         head += f", {_ms(min(each.exposed_s for each in ranks))} ms of it exposed communication"
     return [f"{head}.", _named(ranks, step_s)]
 

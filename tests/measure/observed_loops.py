@@ -11,6 +11,8 @@ from pathlib import Path
 
 import torch
 from torch import distributed, nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
 
 import resnetx
 
@@ -65,7 +67,23 @@ def main(folder, phases):
                 optimizer.step()
                 optimizer.zero_grad()
         assert len(calls) > STEPS, "the hook of the user's own was not called"
+    sharded(folder / "fsdp", rank)
     distributed.destroy_process_group()
+
+
+def sharded(folder, rank):
+    """FSDP, with a rank that waits for its input."""
+    mesh = init_device_mesh("cpu", (distributed.get_world_size(),))
+    model = nn.Sequential(nn.Linear(16, 16), nn.ReLU(), nn.Linear(16, 16))
+    for layer in (model[0], model[2], model):
+        fully_shard(layer, mesh=mesh)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    with resnetx.observe(model, samples=STEPS, results=folder):
+        for _ in range(STEPS + 6):
+            time.sleep(0.005 + 0.03 * (rank == 1))
+            model(torch.ones(4, 16)).sum().backward()
+            optimizer.step()
+            optimizer.zero_grad()
 
 
 def _counting(calls):

@@ -120,6 +120,7 @@ def test_the_rank_and_the_phase_that_are_late_are_named(tmp_path, preloaded, cap
         assert sum(bucket.size_bytes for bucket in each.buckets) == each.gradient_bytes
         latest = each.buckets[-1].ready_s
         assert all(map(lambda one, step: 0 < one <= step, latest, each.step_s))
+    assert [(each.rank, each.phase) for each in resnetx.explain(tmp_path / "fsdp") if each.late] == [(1, "input")]
     assert main(["explain", str(tmp_path / "backward")]) == 0
     out = " ".join(capsys.readouterr().out.split())
     assert "Rank 1 (" in out and "in backward; without it a step would be" in out
