@@ -7,8 +7,7 @@ number of ranks, lies above LEAST of a step. One median over all steps names som
 """
 
 from collections.abc import Sequence
-from itertools import pairwise
-from math import comb
+from itertools import accumulate, combinations_with_replacement, pairwise
 from operator import itemgetter
 from statistics import median
 
@@ -129,16 +128,26 @@ def _beyond(columns: Sequence[Sequence[float]], place: int) -> _Later:
 
 
 def _interval(differences: Sequence[float], ranks: int) -> _Later:
-    """The median of windows of steps, and its interval, by their order: whatever their distribution (a sign test).
+    """The middle of windows of steps, and its interval, of Walsh averages (Hodges and Lehmann; Wilcoxon's test).
 
-    An end is beyond the true median with a chance of FALSE over the number of ranks, each of which could be named.
+    It asks only that two ranks that are alike differ as often by so much one way as the other way. An end is beyond the
+    truth with a chance of FALSE over the number of ranks, each of which could be named.
     """
     ends = [place * len(differences) // WINDOWS for place in range(WINDOWS + 1)]
-    windows = sorted(median(differences[begin:end]) for begin, end in pairwise(ends))
-    beyond = 0  # windows that the interval leaves out at each end
-    while sum(comb(WINDOWS, count) for count in range(beyond + 2)) <= FALSE / ranks * 2**WINDOWS:
-        beyond += 1
-    return median(windows), windows[beyond], windows[-1 - beyond]
+    windows = [median(differences[begin:end]) for begin, end in pairwise(ends)]
+    averages = sorted((one + other) / 2 for one, other in combinations_with_replacement(windows, 2))
+    beyond = _averages_beyond(FALSE / ranks)
+    return median(averages), averages[beyond], averages[-1 - beyond]
+
+
+def _averages_beyond(chance: float) -> int:
+    """How many of the averages of windows the interval leaves out at each end: the distribution of signed ranks."""
+    ways = [1]  # to reach each sum of ranks 1, 2, ... WINDOWS, each with or without
+    for rank in range(1, WINDOWS + 1):
+        longer = [*ways, *[0] * rank]
+        ways = [more + (longer[place - rank] if place >= rank else 0) for place, more in enumerate(longer)]
+    below = list(accumulate(ways))
+    return max((place for place, count in enumerate(below) if count <= chance * 2**WINDOWS), default=0)
 
 
 def _phase(found: Sequence[Observation], place: int, steps: int, later_s: float) -> str:
