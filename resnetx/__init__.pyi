@@ -18,6 +18,7 @@ from resnetx.api.train import verify as verify
 from resnetx.errors import ConfigError as ConfigError
 from resnetx.fleet.check import check as check
 from resnetx.literature.validate import validate as validate
+from resnetx.measure.observe import observe as observe
 from resnetx.settings.files import config_dir as config_dir
 from resnetx.steering.steer import steer as steer
 
@@ -35,6 +36,7 @@ __all__ = [
     "images",
     "lab",
     "load",
+    "observe",
     "plan",
     "predict",
     "report",

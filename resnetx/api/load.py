@@ -19,12 +19,14 @@ from resnetx.record import SCHEMA, BenchRecord, RunFolder, RunRecord, RunSummary
 from resnetx.record.check import Check
 from resnetx.record.comparison import Accuracy, BenchComparison, Comparison
 from resnetx.record.literature import CheckedPapers, Score
+from resnetx.record.observation import Observation, observations
 from resnetx.record.prediction import Prediction
 from resnetx.record.steering import Steering
 from resnetx.record.system_comparison import SystemComparison
 from resnetx.record.trace import Trace
 from resnetx.reporting.explain import Explained, Side, alone, explained, sides_of_prediction, sides_of_study
 from resnetx.reporting.explain_benches import ExplainedFigure, bench_alone, explained_benches
+from resnetx.reporting.slow_rank import ObservedRank, observed_ranks
 from resnetx.reporting.study.points import study_points
 from resnetx.reporting.study.results import Results, points
 from resnetx.settings import keywords
@@ -45,6 +47,7 @@ KINDS: dict[str, Any] = {
     "score": Score,
     "steering": Steering,
     "check": Check,
+    "observation": Observation,
 }
 
 Loaded = (
@@ -60,6 +63,7 @@ Loaded = (
     | Score
     | Steering
     | Check
+    | Observation
     | MeasuredStudy
     | System
 )
@@ -128,17 +132,23 @@ Explainable = MeasuredStudy | Prediction | BenchRecord
 def explain(
     a: "keywords.Text | Explainable",
     b: "keywords.Text | Explainable | None" = None,
-) -> Records[Explained] | Records[ExplainedFigure]:
+) -> Records[Explained] | Records[ExplainedFigure] | Records[ObservedRank]:
     """The step of each case that both have, part by part; of one alone where its own time goes.
 
     `a`, `b`: folders of runs, studies, predictions or benches, or what `train`, `sweep`, `predict`, `bench` and `load`
-    return. Of two benches each figure that both have; of one, beside what its system is described to allow.
+    return. Of two benches each figure that both have; of one, beside what its system is described to allow. Of a folder
+    that `observe` wrote, each rank of its job, and which one the others wait for.
 
     >>> import resnetx
     >>> one, two = resnetx.explain("results/cpu-2core/quickstart")
     >>> [part.name for part in two.parts]
     ['useful', 'input', 'communication', 'waiting', 'the rest']
     """
+    observed = observations(given_path(a)) if isinstance(a, str | PathLike) else []
+    if observed:
+        if b is not None:
+            raise ConfigError("explain: A is a job that was observed, which is explained alone; leave B out")
+        return Records(observed_ranks(observed))
     results = [_result(each) for each in (a, b) if each is not None]
     benches = [each for each in results if isinstance(each, list)]
     if benches:

@@ -198,8 +198,9 @@ _VERBS = (
     ),
     Verb(
         "explain",
-        "explain why one result is not another, part by part, or where the time of one goes; status 1: they differ",
-        "A [B]: RUN | STUDY | PREDICTION | BENCH",
+        "explain why one result is not another, part by part, where the time of one goes, or a job's slow rank; "
+        "status 1: they differ",
+        "A [B]: RUN | STUDY | PREDICTION | BENCH | OBSERVATION",
         {"json": JSON, "all": ALL},
         group="look",
         examples=(
@@ -335,6 +336,7 @@ VERBS = {verb.name: verb for verb in _VERBS}
 PUBLIC = {name: f"resnetx.api.{name}" for name in (*VERBS, "figures", "load", "plan") if name != "list"} | {
     "check": "resnetx.fleet.check",
     "explain": "resnetx.api.load",
+    "observe": "resnetx.measure.observe",
     "steer": "resnetx.steering.steer",
     "validate": "resnetx.literature.validate",
     "verify": "resnetx.api.train",

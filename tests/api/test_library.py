@@ -39,7 +39,16 @@ def test_there_is_a_function_for_each_verb_with_its_settings_as_keywords():
         (settings,) = [each for each in taken if each.kind is each.VAR_KEYWORD]
         declared = settings.annotation.__args__[0]
         assert declared is getattr(keywords, f"{name.title()}Keywords"), name
-    assert set(resnetx.__all__) == {*FUNCTIONS, "ConfigError", "config_dir", "figures", "load", "plan", "validate"}
+    assert set(resnetx.__all__) == {
+        *FUNCTIONS,
+        "ConfigError",
+        "config_dir",
+        "figures",
+        "load",
+        "observe",
+        "plan",
+        "validate",
+    }
     assert set(resnetx.__all__) <= set(dir(resnetx))
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
         resnetx.nonsense  # noqa: B018

@@ -41,12 +41,14 @@ from resnetx.record import (
 )
 from resnetx.record.comparison import Accuracy, Comparison
 from resnetx.record.literature import CheckedPapers, FigurePrediction, PredictorScore, PublishedFigure, Score
+from resnetx.record.observation import Observation, ObservedBucket, observations, rank_folder
 from resnetx.record.prediction import Prediction
 from resnetx.record.system_comparison import SystemComparison
 from resnetx.record.trace import Trace
 from resnetx.reporting.compare.accuracy import check as checked
 from resnetx.reporting.compare.studies import compare
 from resnetx.reporting.pages import study as page
+from resnetx.reporting.slow_rank import observed_answer, observed_ranks
 from resnetx.reporting.study import results
 from resnetx.reporting.study.export import messages_table, points_table, windows_table
 from resnetx.reporting.study.platform import platform
@@ -222,6 +224,29 @@ def _predict_from(trace: Trace) -> None:
     curve(subject, _dgx1(), [Placement((0, 1), 2 * batch_size)], Placement((0,), batch_size), TrainingSetup())
 
 
+def _observations() -> list[bytes]:
+    """One rank of two, with steps enough for a rank to be named."""
+    column = [0.01] * 32
+    buckets = [ObservedBucket(size_bytes=40, ready_s=column)]
+    seen = Observation(
+        kind="observation", schema=1, workload="Net", strategy="ddp", rank=0, ranks=2, node="n1", device="CPU",
+        sm_clock_Hz=1e9, clock="host", software="torch", started_at="", batch_size=8, micro_batches=1, parameters=10,
+        gradient_bytes=40, hooks=5, update_s=column, input_s=column, waiting_s=column, forward_s=column,
+        backward_s=column, exposed_s=column, step_s=[0.06] * 32, buckets=buckets, unknown={},
+    )  # fmt: skip
+    return [msgspec.json.encode(seen)]
+
+
+def _use_observation(path: Path) -> None:
+    """A rank as it is, beside one that is sound."""
+    other = msgspec.json.decode(_observations()[0]) | {"rank": 1}
+    for rank, data in enumerate((path.read_bytes(), msgspec.json.encode(other))):
+        rank_folder(path.parent, rank).path.mkdir(exist_ok=True)
+        rank_folder(path.parent, rank).record.write_bytes(data)
+    if found := observations(path.parent):
+        assert observed_answer(observed_ranks(found))
+
+
 # ---- what is made of them -------------------------------------------------------------------------------------------
 
 
@@ -299,6 +324,7 @@ TARGETS = (
     Target("bench", "record.json", _benches, _use_bench),
     Target("traced-run", "record.json", _traced_runs, _use_trace, named=False),
     Target("trace", "trace.json", _traces, _use_trace, named=False),
+    Target("observation", "record.json", _observations, _use_observation, named=False),
     Target("prediction", "prediction.json", predictions, _use_prediction),
     Target("comparison", "comparison.json", _comparisons, _reader(Comparison)),
     Target(

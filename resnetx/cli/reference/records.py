@@ -15,6 +15,7 @@ from resnetx.record import BenchRecord, RunRecord, StudyRecord
 from resnetx.record.check import Check
 from resnetx.record.comparison import Accuracy, Comparison
 from resnetx.record.literature import CheckedPapers, Score
+from resnetx.record.observation import Observation
 from resnetx.record.prediction import Prediction
 from resnetx.record.steering import Steering
 from resnetx.record.system_comparison import SystemComparison
@@ -29,6 +30,7 @@ RECORDS: dict[type, str] = {  # with what writes it, and where
     Prediction: "Prediction: `prediction.json` (`predict out=`)",
     Steering: "Steering: `steering.json` (`steer out=`)",
     Check: "Check of nodes: `check.json` in the folder of a check (`check`)",
+    Observation: "Observation: `rank<n>/record.json` of each rank of a training loop (`resnetx.observe`)",
     Comparison: "Comparison of studies: `comparison.json` (`compare STUDY_A STUDY_B out=`)",
     Accuracy: "Prediction and measurement: `accuracy.json` (`compare PREDICTION STUDY out=`)",
     SystemComparison: "Comparison of systems: `systems.json` (`compare systems=... out=`)",

@@ -20,6 +20,7 @@ from resnetx.reporting.explain import (
     weight,
 )
 from resnetx.reporting.explain_benches import ExplainedFigure, figures_answer, told_figures
+from resnetx.reporting.slow_rank import ObservedRank, observed_answer
 from resnetx.study import Point
 from resnetx.units import percents, size_text
 
@@ -28,10 +29,13 @@ def explain_(options: Namespace, paths: list[Path], _: Point) -> int:
     """Shows the parts; status 1 where B lies outside of what A says."""
     if not 1 <= len(paths) <= 2:
         raise ConfigError(
-            f"explain: expected one result or two (folders of runs, studies, predictions or benches), got {len(paths)}"
+            "explain: expected one result or two (folders of runs, studies, predictions or benches), or the folder of "
+            f"an observed job, got {len(paths)}"
         )
     found = explain(*paths)
-    if figures := [each for each in found if isinstance(each, ExplainedFigure)]:
+    if observed := [each for each in found if isinstance(each, ObservedRank)]:
+        answer, screen = observed_answer(observed), partial(show_ranks, observed)
+    elif figures := [each for each in found if isinstance(each, ExplainedFigure)]:
         answer, screen = figures_answer(figures), partial(show_figures, figures)
     else:
         cases = [each for each in found if isinstance(each, Explained)]
@@ -145,3 +149,18 @@ def _figure(each: ExplainedFigure) -> str:
 
 def _us(time_s: float | None) -> str:
     return "?" if time_s is None else f"{time_s * 1e6:,.1f}"
+
+
+# ---- an observed job ------------------------------------------------------------------------------------------------
+
+
+def show_ranks(ranks: Sequence[ObservedRank]) -> None:
+    """Each rank's phases, in ms."""
+    columns = ["rank", "node", ">update, ms", ">input", ">forward", ">backward", ">exposed", ">step", ">behind"]
+    rows = [
+        [str(each.rank), each.node, *(ms_text(value) for value in (
+            each.update_s, each.input_s, each.forward_s, each.backward_s, each.exposed_s, each.step_s)),
+         "" if each.later_s is None else signed_ms(each.later_s)]
+        for each in ranks
+    ]  # fmt: skip
+    show.table("", columns, rows)

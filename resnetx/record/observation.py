@@ -1,0 +1,121 @@
+"""What `resnetx.observe` writes of a training loop: for each rank, when it was where in each step.
+
+A step begins where all ranks have the gradients of the step before, which their last all-reduce aligns, so that times
+of different ranks compare without a common clock.
+"""
+
+import re
+from pathlib import Path
+from typing import Annotated, Literal
+
+import msgspec
+
+from resnetx.errors import ConfigError, FileError
+from resnetx.loading import is_folder
+from resnetx.record.files import LONGEST_s, RecordError, RecordPart, RunFolder, read
+
+_TIMES = ("update", "input", "waiting", "forward", "backward", "exposed", "step")
+
+
+class ObservedBucket(RecordPart, frozen=True):
+    """Gradients that are sent together."""
+
+    size_bytes: int
+    ready_s: list[float]  # since the step began, for each step: when the last of its gradients was there
+
+
+class Observation(RecordPart, frozen=True, kw_only=True):
+    """One rank's steps, in seconds, an entry for every step; the phases of a step add up to it."""
+
+    kind: Literal["observation"]
+    schema: Annotated[int, msgspec.Meta(ge=1)]
+    workload: str  # the class of the model
+    strategy: Literal["bare", "ddp", "fsdp"]
+    rank: int
+    ranks: int  # of the job
+    node: str
+    device: str  # "NVIDIA H200" as its driver names it, or "CPU"
+    sm_clock_Hz: float | None  # of the GPU as the observation ended
+    clock: str  # "host" or "CUDA events"
+    software: str  # "torch 2.15.0"
+    started_at: str  # UTC, ISO 8601
+    batch_size: (
+        int | None
+    )  # samples of a step on this rank: the first dimension of the first tensor of the model's call
+    micro_batches: int  # forward passes of a step
+    parameters: int  # that are trained, on this rank
+    gradient_bytes: int
+    hooks: int  # calls of hooks in a step
+    update_s: list[float]  # the optimizer, and what is between the gradients and it
+    input_s: list[float]  # between the optimizer and the model's call: waiting for input, copying it, user code
+    waiting_s: list[float]  # in the call of DDP's module before the model's own: buffers of rank 0 are awaited
+    forward_s: list[float]
+    backward_s: list[float]  # the loss, and the backward pass until the last gradient is there
+    exposed_s: list[float]  # from there until all ranks' gradients are there
+    step_s: list[float]
+    buckets: list[ObservedBucket] | None  # in the order in which they are sent
+    unknown: dict[str, str]  # path of a null field -> why it is not known
+
+
+def rank_folder(folder: Path, rank: int) -> RunFolder:
+    """Where a rank writes its observation."""
+    return RunFolder(folder / f"rank{rank}")
+
+
+def trace_folder(folder: Path) -> Path:
+    """Where rank 0 writes the trace that `predict` takes."""
+    return folder / "trace"
+
+
+def old_files(folder: Path, rank: int, ranks: int) -> list[Path]:
+    """What an earlier observation left, and this rank is to remove before its own: rank 0 what no rank writes, too."""
+    others = [each for each in _records(folder) if _rank(each) >= ranks] if rank == 0 else []
+    return [rank_folder(folder, rank).record, *others, *[trace_folder(folder) / "trace.json"] * (rank == 0)]
+
+
+def observations(folder: Path) -> list[Observation]:
+    """What each rank of a job has seen, by rank; [] where the folder is of something else."""
+    files = _records(folder) if is_folder(folder) else []
+    try:
+        found = [_sound(each, read(each, Observation, "an observation of a rank")) for each in files]
+    except RecordError:
+        return []  # the folder of something else, which its own reader says
+    if not found:
+        return []
+    ranks = max(each.ranks for each in found)
+    there = {each.rank for each in found}
+    missing = next(rank for rank in range(len(found) + 1) if rank not in there)
+    if missing < ranks:
+        raise ConfigError(
+            f"{folder}: {len(found)} of the {ranks} ranks of the job are there, rank {missing} is not; "
+            "expected the folder rank<n> of each (copy them together where nodes share no file system)"
+        )
+    if any(each.ranks != ranks for each in found):
+        raise ConfigError(f"{folder}: its ranks are of jobs of different sizes; expected those of one job")
+    if len({(each.strategy, each.gradient_bytes) for each in found}) > 1 and found[0].strategy != "fsdp":
+        raise ConfigError(
+            f"{folder}: the ranks train different parameters ({found[0].gradient_bytes} B on rank 0), as pipeline and "
+            "expert parallelism do; expected data-parallel training"
+        )
+    return sorted(found, key=lambda each: each.rank)
+
+
+def _sound(path: Path, seen: Observation) -> Observation:
+    """The observation, if its times can be those of steps."""
+    columns = [getattr(seen, f"{name}_s") for name in _TIMES]
+    times = [*columns, *(bucket.ready_s for bucket in seen.buckets or [])]
+    alike = {len(each) for each in times} == {len(seen.step_s)} and seen.step_s
+    if not alike or not all(0 <= each <= LONGEST_s for column in times for each in column) or min(seen.step_s) == 0:
+        raise FileError(f"{path}: its steps have no times, or times that cannot be, so this is no observation")
+    if not 0 <= seen.rank < seen.ranks:
+        raise FileError(f"{path}: of rank {seen.rank} among {seen.ranks}, so this is no observation")
+    return seen
+
+
+def _records(folder: Path) -> list[Path]:
+    found = [RunFolder(each).record for each in folder.glob("rank*") if re.fullmatch(r"rank\d{1,6}", each.name)]
+    return sorted(each for each in found if each.exists())
+
+
+def _rank(record: Path) -> int:
+    return int(record.parent.name.removeprefix("rank"))

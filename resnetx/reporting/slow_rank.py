@@ -1,0 +1,194 @@
+"""Which rank of a job the others wait for, and in which phase: `explain` of a folder that `resnetx.observe` wrote.
+
+In synchronous training all ranks take equally long for a step, as each waits for the slowest: its last gradient is the
+last to be ready. So for each rank that moment is compared with that of every other one, step by step, in WINDOWS
+windows (the median of each), with an interval from the windows; a rank is named if the interval, allowing for the
+number of ranks, lies above LEAST of a step. One median over all steps names somebody without a delay, too.
+"""
+
+from collections.abc import Sequence
+from itertools import accumulate, combinations_with_replacement, pairwise
+from operator import itemgetter
+from statistics import median
+
+import msgspec
+
+from resnetx.record.observation import Observation
+from resnetx.units import to_interval
+
+WINDOWS = 16
+FEWEST_STEPS = 2 * WINDOWS
+LEAST = 0.01  # of a step, that a rank is named for
+FALSE = 0.01  # of runs without a delay in which a rank is named, at most
+PHASES = ("input", "forward", "backward", "update")
+OF_FSDP = ("input", "update")  # in the others its ranks wait for each other's parameters
+
+_Later = tuple[float, float, float]  # seconds, and the ends of their interval
+
+
+class ObservedRank(msgspec.Struct, frozen=True, kw_only=True):
+    """One rank of an observed job: medians of its steps in seconds, and by how much the others wait for it."""
+
+    workload: str
+    strategy: str
+    rank: int
+    node: str
+    device: str
+    sm_clock_Hz: float | None
+    steps: int
+    step_s: float
+    update_s: float
+    input_s: float
+    forward_s: float
+    backward_s: float  # until its last gradient is ready
+    exposed_s: float  # from then until those of all ranks are there
+    # Its last gradient is ready so much later than that of the slowest other rank; null: one rank, or too few steps.
+    later_s: float | None
+    later_interval_s: list[float] | None
+    late: bool  # the interval shows it
+    phase: str  # in which it is late; "": not late, or not shown
+    why: str  # no rank can be named; ""
+    outside: bool = False
+
+
+def observed_ranks(found: Sequence[Observation]) -> list[ObservedRank]:
+    """Each rank, in their order."""
+    steps = min(len(each.step_s) for each in found)
+    why = _why_not(found, steps)
+    own = [_own_s(each)[:steps] for each in found]
+    later = [None if why else _beyond(own, place) for place in range(len(found))]
+    ranks = []
+    for place, each in enumerate(found):
+        beyond, step_s = later[place], median(each.step_s[:steps])
+        late = beyond is not None and beyond[1] > LEAST * step_s
+        ranks.append(
+            ObservedRank(
+                workload=each.workload,
+                strategy=each.strategy,
+                rank=each.rank,
+                node=each.node,
+                device=each.device,
+                sm_clock_Hz=each.sm_clock_Hz,
+                steps=steps,
+                step_s=step_s,
+                update_s=median(each.update_s[:steps]),
+                input_s=median(each.input_s[:steps]),
+                forward_s=median(each.forward_s[:steps]),
+                backward_s=median(each.backward_s[:steps]),
+                exposed_s=median(each.exposed_s[:steps]),
+                later_s=beyond[0] if beyond else None,
+                later_interval_s=[*beyond[1:]] if beyond else None,
+                late=late,
+                phase=_phase(found, place, steps, beyond[0]) if late and beyond else "",
+                why=why,
+            )
+        )
+    return ranks
+
+
+def _why_not(found: Sequence[Observation], steps: int) -> str:
+    if len(found) == 1:
+        return "one rank waits for nobody"
+    if steps < FEWEST_STEPS:
+        return f"{steps} steps were seen, and {FEWEST_STEPS} are needed: a longer loop, or more samples"
+    if any(each.strategy == "bare" for each in found):
+        return "the ranks were not seen to wait for each other: DDP was found around none of their models"
+    return ""
+
+
+def _own_s(each: Observation) -> list[float]:
+    """What a rank itself takes of each step: until its last gradient is ready, without waiting for buffers.
+
+    Under FSDP a rank waits for others from its first layer on: of a step, only what comes before is its own.
+    """
+    columns = [_phase_s(each, name) for name in _phases(each)]
+    return [sum(step) for step in zip(*columns, strict=True)]
+
+
+def _phases(each: Observation) -> tuple[str, ...]:
+    return OF_FSDP if each.strategy == "fsdp" else PHASES
+
+
+def _phase_s(each: Observation, phase: str) -> list[float]:
+    values: list[float] = getattr(each, f"{phase}_s")
+    return values
+
+
+def _beyond(columns: Sequence[Sequence[float]], place: int) -> _Later:
+    """By how much a rank's times are above those of every other one: of the closest one, step by step.
+
+    A step that is slow on all ranks takes no part, as each is compared with the same step of the other.
+    """
+    others = [column for other, column in enumerate(columns) if other != place]
+    of_each = [
+        _interval([own - other for own, other in zip(columns[place], column, strict=False)], len(columns))
+        for column in others
+    ]
+    return min(of_each, key=itemgetter(0))
+
+
+def _interval(differences: Sequence[float], ranks: int) -> _Later:
+    """The middle of windows of steps, and its interval, of Walsh averages (Hodges and Lehmann; Wilcoxon's test).
+
+    It asks only that two ranks that are alike differ as often by so much one way as the other way. An end is beyond the
+    truth with a chance of FALSE over the number of ranks, each of which could be named.
+    """
+    ends = [place * len(differences) // WINDOWS for place in range(WINDOWS + 1)]
+    windows = [median(differences[begin:end]) for begin, end in pairwise(ends)]
+    averages = sorted((one + other) / 2 for one, other in combinations_with_replacement(windows, 2))
+    beyond = _averages_beyond(FALSE / ranks)
+    return median(averages), averages[beyond], averages[-1 - beyond]
+
+
+def _averages_beyond(chance: float) -> int:
+    """How many of the averages of windows the interval leaves out at each end: the distribution of signed ranks."""
+    ways = [1]  # to reach each sum of ranks 1, 2, ... WINDOWS, each with or without
+    for rank in range(1, WINDOWS + 1):
+        longer = [*ways, *[0] * rank]
+        ways = [more + (longer[place - rank] if place >= rank else 0) for place, more in enumerate(longer)]
+    below = list(accumulate(ways))
+    return max((place for place, count in enumerate(below) if count <= chance * 2**WINDOWS), default=0)
+
+
+def _phase(found: Sequence[Observation], place: int, steps: int, later_s: float) -> str:
+    """The phase that makes most of a rank's lateness, if its own interval shows it; "": none does."""
+    more = {name: _beyond([_phase_s(each, name)[:steps] for each in found], place) for name in _phases(found[place])}
+    most = max(more, key=lambda name: more[name][0])
+    value, low, _ = more[most]
+    return most if low > 0 and value > later_s / 2 else ""
+
+
+# ---- the answer -----------------------------------------------------------------------------------------------------
+
+
+def observed_answer(ranks: Sequence[ObservedRank]) -> list[str]:
+    """Who is slow, where, and what it costs; or that no rank is shown to be."""
+    step_s = median(each.step_s for each in ranks)
+    head = f"A step of {ranks[0].workload} on {len(ranks)} {'ranks' if len(ranks) > 1 else 'rank'} takes "
+    head += f"{_ms(step_s)} ms"
+    if ranks[0].strategy == "fsdp":
+        head += "; communication lies inside its passes"
+    elif len(ranks) > 1:
+        head += f", {_ms(min(each.exposed_s for each in ranks))} ms of it exposed communication"
+    return [f"{head}.", _named(ranks, step_s)]
+
+
+def _named(ranks: Sequence[ObservedRank], step_s: float) -> str:
+    if len(ranks) == 1:
+        return "No rank can be slow beside others: there is one."
+    late = next((each for each in ranks if each.late), None)
+    if late is None or late.later_s is None or late.later_interval_s is None:
+        why = ranks[0].why or f"no rank is behind the slowest other one by more than {LEAST:.0%} of a step"
+        return f"Slow rank: not shown ({why}; {ranks[0].steps} steps)."
+    value, low, high = to_interval(late.later_s * 1e3, *(end * 1e3 for end in late.later_interval_s))
+    where = f"in {'its ' if late.phase == 'input' else ''}{late.phase}" if late.phase else "in a phase not shown"
+    sentence = f"Rank {late.rank} ({late.node}) is {value} ms ({low} to {high}) behind the slowest other rank, {where}"
+    others = [each.sm_clock_Hz for each in ranks if each is not late and each.sm_clock_Hz]
+    if late.sm_clock_Hz and others:
+        sentence += f"; its GPU at {late.sm_clock_Hz / 1e6:,.0f} MHz, others {median(others) / 1e6:,.0f}"
+    faster = step_s / max(step_s - late.later_s, step_s / 1000)
+    return f"{sentence}; without it a step would be {faster:.2f} times as fast."
+
+
+def _ms(seconds: float) -> str:
+    return f"{seconds * 1e3:.3g}"

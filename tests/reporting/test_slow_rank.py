@@ -1,0 +1,78 @@
+"""Which rank of an observed job is slow: steps are drawn at random here, and a rank is late where a test says so."""
+
+import numpy as np
+import pytest
+
+from resnetx.record import Unknown, known, seal
+from resnetx.record.observation import Observation
+from resnetx.reporting.slow_rank import observed_answer, observed_ranks
+
+STEPS, NOISE = 64, 0.02  # of a step, for each rank by itself; all ranks are slow together by ten times that at times
+PHASES_s = {"update": 0.005, "input": 0.01, "forward": 0.03, "backward": 0.05}
+STEP_s = 0.1
+
+
+def job(seed, ranks, late=None, phase="", by_s=0.05 * STEP_s, steps=STEPS, strategy="ddp"):
+    random = np.random.default_rng(seed)
+    together = 1 + 10 * NOISE * (random.random(steps) < 0.3)
+    own = []
+    for rank in range(ranks):
+        times = {
+            name: time_s * together + random.normal(0, NOISE * STEP_s / 2, steps) for name, time_s in PHASES_s.items()
+        }
+        if rank == late:
+            times[phase] = times[phase] + by_s
+        own.append(times)
+    step_s = np.max([sum(times.values()) for times in own], axis=0) + 0.002
+    return [_observation(rank, ranks, times, step_s, strategy) for rank, times in enumerate(own)]
+
+
+def _observation(rank, ranks, times, step_s, strategy):
+    return seal(
+        Observation(
+            kind="observation", schema=1, workload="Net", strategy=strategy, rank=rank, ranks=ranks, node="n1",
+            device="CPU", sm_clock_Hz=known(Unknown("a CPU")), clock="host", software="torch", started_at="",
+            batch_size=8, micro_batches=1, parameters=10, gradient_bytes=40, hooks=5,
+            **{f"{name}_s": values.tolist() for name, values in times.items()}, waiting_s=[0.0] * len(step_s),
+            exposed_s=(step_s - sum(times.values())).tolist(), step_s=step_s.tolist(),
+            buckets=known(Unknown("not asked")), unknown={},
+        )
+    )  # fmt: skip
+
+
+def named(found):
+    return [(each.rank, each.phase) for each in observed_ranks(found) if each.late]
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 4])
+@pytest.mark.parametrize("phase", PHASES_s)
+def test_a_rank_that_is_late_by_a_twentieth_of_a_step_is_named_with_its_phase(ranks, phase):
+    for seed in range(20):
+        late = seed % ranks
+        assert named(job(seed, ranks, late, phase)) == [(late, phase)]
+
+
+def test_without_a_delay_a_rank_is_named_in_at_most_one_of_a_hundred_jobs():
+    assert sum(bool(named(job(seed, ranks))) for seed in range(50) for ranks in (2, 4)) <= 1
+
+
+def test_the_answer_has_the_interval_and_what_the_rank_costs():
+    sentences = observed_answer(observed_ranks(job(1, 4, 2, "backward", by_s=0.02)))
+    assert sentences[1].startswith("Rank 2 (n1) is ") and "in backward; without it" in sentences[1]
+    low, high = sentences[1].partition("(n1)")[2].partition("(")[2].partition(")")[0].split(" to ")
+    assert float(low) < 20 < float(high)
+
+
+def test_what_cannot_be_shown_is_said_with_its_reason():
+    few = observed_ranks(job(1, 2, 1, "input", steps=31))
+    assert not any(each.late for each in few) and "31 steps were seen, and 32 are needed" in observed_answer(few)[1]
+    alone = observed_answer(observed_ranks(job(1, 1)))
+    assert alone[1] == "No rank can be slow beside others: there is one."
+    assert (
+        "not seen to wait for each other" in observed_answer(observed_ranks(job(1, 2, 1, "input", strategy="bare")))[1]
+    )
+
+
+def test_under_fsdp_only_what_comes_before_the_first_layer_is_a_ranks_own():
+    assert named(job(1, 2, 1, "input", strategy="fsdp")) == [(1, "input")]
+    assert named(job(1, 2, 1, "backward", strategy="fsdp")) == []
