@@ -167,10 +167,13 @@ _VERBS = (
     ),
     Verb(
         "report",
-        "write a page, figures and tables of studies, benches or steerings",
-        "STUDY ...",
+        "write a page of results in any mixture: conclusions, figures and tables; of systems by their names, too",
+        "RESULT ...",
         group="look",
-        examples=(("results/cpu-2core/quickstart", "a page with figures of a study"),),
+        examples=(
+            ("results/cpu-2core/quickstart", "a page with figures of a study"),
+            ("results/cpu-2core dgx1-p100", "all that is stored there, and the links of a system"),
+        ),
         common="out baseline publish",
     ),
     Verb(
