@@ -199,6 +199,19 @@ _VERBS = (
         common="systems study model batch_size gpus precision library papers out baseline",
     ),
     Verb(
+        "reproduce",
+        "hold every statement of a paper against what is predicted of the same machines, and draw its figures",
+        "PAPER ...",
+        {"json": JSON, "all": ALL},
+        group="predict",
+        examples=(
+            ("tallent2017", "the paper's statements: which agree with what is predicted"),
+            ("tallent2017 figure=12 out=fig12", "one of its figures, as a page"),
+            ("li2019 --all", "every statement of another paper"),
+        ),
+        common="figure out",
+    ),
+    Verb(
         "explain",
         "explain why one result is not another, part by part, or where the time of one goes; status 1: they differ",
         "A [B]: RUN | STUDY | PREDICTION | BENCH",
@@ -337,6 +350,7 @@ VERBS = {verb.name: verb for verb in _VERBS}
 PUBLIC = {name: f"resnetx.api.{name}" for name in (*VERBS, "figures", "load", "plan") if name != "list"} | {
     "check": "resnetx.fleet.check",
     "explain": "resnetx.api.load",
+    "reproduce": "resnetx.literature.reproduce",
     "steer": "resnetx.steering.steer",
     "validate": "resnetx.literature.validate",
     "verify": "resnetx.api.train",
