@@ -17,6 +17,7 @@ from resnetx.api.train import train as train
 from resnetx.api.train import verify as verify
 from resnetx.errors import ConfigError as ConfigError
 from resnetx.fleet.check import check as check
+from resnetx.literature.reproduce import reproduce as reproduce
 from resnetx.literature.validate import validate as validate
 from resnetx.measure.observe import observe as observe
 from resnetx.settings.files import config_dir as config_dir
@@ -40,6 +41,7 @@ __all__ = [
     "plan",
     "predict",
     "report",
+    "reproduce",
     "steer",
     "sweep",
     "topology",

@@ -43,12 +43,12 @@ from resnetx.reporting.compare.benches import PAYLOADS_BYTES, compare_benches
 from resnetx.reporting.compare.studies import compare as compare_studies
 from resnetx.reporting.study.results import Results
 from resnetx.reporting.systems.comparison import compare_systems
-from resnetx.reporting.table import table_of, write_csv
 from resnetx.settings import keywords
 from resnetx.settings.files import given_path
 from resnetx.settings.verbs import group_of
 from resnetx.settings.words import written
 from resnetx.study import Point
+from resnetx.table import Tabular
 
 if TYPE_CHECKING:
     from resnetx.literature.explanations import Causes
@@ -187,6 +187,7 @@ def _studies(a: Side, b: Side, given: Point) -> OfStudies:
     found = compare_studies(_study_of(a), _study_of(b), baseline)
     if out:
         drawings.store_record(out, comparison_file(out), found)
+        _store_page(found, out)
     return OfStudies(found)
 
 
@@ -206,15 +207,8 @@ def _benches(a: Path, b: Path, given: Point) -> OfBenches:
     if out := given.get("out"):
         folder = Path(str(out))
         drawings.store_record(folder, bench_comparison_file(folder), found)
-        write_csv(folder / "bench_ratios.csv", found.table())
-        _draw_benches(folder, found)
+        _store_page(found, folder)
     return OfBenches(found)
-
-
-def _draw_benches(folder: Path, found: BenchComparison) -> None:
-    from resnetx.reporting.charts.benches import compared_lines
-
-    drawings.store(compared_lines(found), folder)
 
 
 def _accuracy(prediction: Side, study: Side, given: Point) -> OfAccuracy:
@@ -225,15 +219,8 @@ def _accuracy(prediction: Side, study: Side, given: Point) -> OfAccuracy:
     found = check(made, _study_of(study))
     if out:
         drawings.store_record(out, accuracy_file(out), found)
-        _draw_accuracy(out, found)
+        _store_page(found, out)
     return OfAccuracy(found, made)
-
-
-def _draw_accuracy(folder: Path, found: Accuracy) -> None:
-    from resnetx.reporting.charts.predictions import accuracy_figure
-
-    if any(point.error is not None for point in found.points):
-        drawings.store([accuracy_figure(found)], folder)
 
 
 # ---- published ------------------------------------------------------------------------------------------------------
@@ -247,7 +234,7 @@ def _papers(sides: Sequence[Side], given: Point) -> OfPapers:
     if out := given.get("out"):
         folder = Path(str(out))
         drawings.store_record(folder, checked_papers_file(folder), found)
-        write_csv(folder / "claims.csv", table_of(found.claims))
+        _store_page(found, folder)
     return OfPapers(found)
 
 
@@ -260,6 +247,7 @@ def _score(sides: Sequence[Side], given: Point) -> OfScore:
         folder = Path(str(out))
         drawings.store_record(folder, score_file(folder), found)
         score.write_tables(found, folder)
+        _store_page(found, folder)
     return OfScore(found)
 
 
@@ -293,7 +281,7 @@ def _systems(sides: Sequence[Side], given: Point) -> OfSystems:
     found = with_statements(compare_systems(made, list(collectives), list(copies)), causes)
     if out:
         drawings.store_record(out, system_comparison_file(out), found)
-        _write_files(out, found, made)
+        _store_page(found, out, made)
     return OfSystems(found, made, causes)
 
 
@@ -342,12 +330,10 @@ def _known(names: Iterable[str], given: Point) -> Iterator[tuple[str, System]]:
             yield machine.name, machine
 
 
-def _write_files(folder: Path, found: SystemComparison, made: Prediction) -> None:
-    from resnetx.reporting.charts import predictions as timelines
-    from resnetx.reporting.charts.systems import system_figures
-    from resnetx.reporting.systems import answer
-    from resnetx.reporting.table import write_csv
+def _store_page(found: Tabular, folder: Path, made: Prediction | None = None) -> None:
+    """Writes the page of a comparison, with its figures and tables."""
+    from resnetx.api import pages
 
-    for name, table in answer.tables(found).items():
-        write_csv(folder / f"{name}.csv", table)
-    drawings.store([*system_figures(found), *timelines.timelines(made.points)], folder)
+    pages.store(
+        pages.of_comparison(found, made) if isinstance(found, SystemComparison) else pages.part_of(found), folder
+    )

@@ -138,11 +138,16 @@ def describe(**settings: Unpack[keywords.DescribeKeywords]) -> "Workloads | Prop
 
 
 def _store(made: Workloads, folder: Path) -> None:
-    """Writes the records, a table of them, and figures."""
+    """Writes the records, a table of them, and the page with its figures."""
+    from resnetx.api import pages
     from resnetx.reporting.charts.workload_figures import counted_figures
+    from resnetx.reporting.pages.parts import PageTable, Part
 
     drawings.store_rows(folder, "workloads", list(made))
-    drawings.store(counted_figures(made, made.gpus), folder)
+    shown = as_shown(workload_columns(made.gpus), made)
+    table = PageTable("counts", "Counted, layer by layer summed up", shown, made.table())
+    figures = counted_figures(made, made.gpus)
+    pages.store(Part("Workloads in intensity space", made.answer().sentences, figures=figures, tables=[table]), folder)
 
 
 def _counts(given: object) -> list[int]:

@@ -83,7 +83,7 @@ def load(path: keywords.Text) -> Any:
         return _of_folder(found)
     if not is_file(found):
         raise ConfigError(f"{found}: no such file or folder")
-    return system.load(str(found)) if found.suffix in (".yaml", ".yml") else _record(found)
+    return system.load(str(found)) if found.suffix in (".yaml", ".yml") else read_record(found)
 
 
 def _of_folder(folder: Path) -> Loaded:
@@ -93,14 +93,14 @@ def _of_folder(folder: Path) -> Loaded:
     if len(first) > 1:
         raise ConfigError(f"{folder}: holds {counted(first)}; give the file of one of them")
     if first:
-        return _record(first[0].file)
+        return read_record(first[0].file)
     below = read_stored(folder)
     if all(each.kind == "trace" for each in below):
         return read_trace(folder)
     if len(below) > 1:
         paths = [each.path for each in below]
         raise ConfigError(f"{folder}: contains {counted(below)}; give the folder of one of them: {listed(paths)}")
-    return _record(below[0].file)
+    return read_record(below[0].file)
 
 
 # Kept beside the prediction that they are made of, and loaded where they are alone.
@@ -111,7 +111,8 @@ class _Kind(msgspec.Struct):
     kind: str = ""
 
 
-def _record(file: Path) -> Loaded:
+def read_record(file: Path) -> Loaded:
+    """The record in a file, as what it says that it is."""
     kind = record.read(file, _Kind, "a record of resnetx").kind
     if kind == "study":
         return measured_study(StudyFolder(file.parent))

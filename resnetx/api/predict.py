@@ -8,7 +8,6 @@ from typing import Unpack
 import msgspec
 
 from resnetx import progress
-from resnetx.api import drawings
 from resnetx.api import stored as predictions
 from resnetx.api.calibrations import Calibrations, calibrations, refuse_other_machine
 from resnetx.api.curves import Curve, curves
@@ -112,18 +111,15 @@ def store(made: Prediction, folder: Path) -> Prediction:
 
     The prediction as it is stored: many points are in a file of their own, which its digest covers.
     """
+    from resnetx.api import pages
+
     stored = predictions.store(made, folder)
-    from resnetx.reporting.charts.predicted_figures import prediction_figures
-
-    figures = list(prediction_figures(made.points))
-    if drawn := [point for point in made.points if point.timeline]:
-        from resnetx.reporting.charts import predictions as timelines
-
+    drawn = [point for point in made.points if point.timeline]
+    if drawn:
         named = {f"{place + 1}. {_name(point)}": point.timeline for place, point in enumerate(drawn)}
         (folder / "timeline.json").write_bytes(chrome.encode(named))
         progress.command(f"timeline: {folder / 'timeline.json'} (chrome://tracing, Perfetto)")
-        figures += timelines.timelines(drawn)
-    drawings.store(figures, folder)
+    pages.store(pages.of_prediction(made), folder)
     return stored
 
 

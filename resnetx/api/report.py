@@ -1,4 +1,4 @@
-"""A page, figures and tables of studies, of benches, or of steerings."""
+"""A page, figures and tables of anything that is stored, in any mixture."""
 
 import getpass
 import platform
@@ -11,121 +11,154 @@ from typing import TYPE_CHECKING, Unpack
 import msgspec
 
 from resnetx import progress, record
+from resnetx.api import stored as predictions
 from resnetx.api.drawings import note_undrawn
+from resnetx.api.load import read_record
 from resnetx.api.stored import (
     MeasuredStudy,
     Stored,
     bench_files,
     counted,
-    listed,
     loaded_study,
     out_and_baseline,
-    paths_by_kind,
     stored,
 )
+from resnetx.api.systems import load_system
 from resnetx.compose import asked
 from resnetx.errors import ConfigError, FileError
-from resnetx.interconnect.systems.rearranged import steered
-from resnetx.interconnect.systems.system import described
+from resnetx.interconnect.systems.system import System, names
 from resnetx.loading import is_file, is_folder
 from resnetx.measure.launch.scratch import write
 from resnetx.record import BenchRecord, RunFolder, RunRecord, StudyFolder, StudyRecord
 from resnetx.record.publishable import Names, published
-from resnetx.record.steering import Steering
+from resnetx.record.system_comparison import SystemComparison
+from resnetx.reporting.study.points import study_points
 from resnetx.reporting.study.results import Results
 from resnetx.settings import keywords
 from resnetx.settings.files import given_path
 
 if TYPE_CHECKING:
-    from resnetx.reporting.charts.figure import AnyChart
+    from resnetx.reporting.pages.parts import Part
 
 
-def report(*studies: keywords.Text | MeasuredStudy, **settings: Unpack[keywords.ReportKeywords]) -> Path:
-    """Writes the report of studies, in folders or as loaded, or of benches or steerings in folders; returns the page.
+def report(*results: keywords.Text | MeasuredStudy, **settings: Unpack[keywords.ReportKeywords]) -> Path:
+    """Writes the report of results in folders, or of studies as loaded; returns the page.
 
-    Figures and tables are files beside it. A page is of one kind: folders that hold several are refused.
+    Conclusions stand first, then figures and tables, which are files beside it, too. Any mixture of records has one
+    page; studies alone have the fuller one, with every run, which they have in a folder of their own beside others.
     """
-    if not studies:
-        raise ConfigError("report: no study given; expected folders written by `resnetx sweep`, e.g. results/")
+    if not results:
+        raise ConfigError("report: nothing given; expected folders written by `resnetx sweep`, `bench` or the like")
     given = asked("report", settings)
     target = given.pop("publish", None)
     out, baseline = out_and_baseline(given)
-    paths = [given_path(study) for study in studies if not isinstance(study, MeasuredStudy)]
-    below = {path: stored(path) for path in paths}
-    found = [each for each_of in below.values() for each in each_of]
-    found += [Stored("study", study.folder) for study in studies if isinstance(study, MeasuredStudy)]
-    kind = _the_kind(found, paths)
-    for path, records in below.items():
-        if not any(each.kind == kind for each in records):
-            raise ConfigError(f"{path}: contains no {kind}; the other paths are of {counted(_of(kind, found))}")
+    paths = [given_path(result) for result in results if not isinstance(result, MeasuredStudy)]
+    found, systems = _found(paths)
+    found += [Stored("study", study.folder) for study in results if isinstance(study, MeasuredStudy)]
     if target:
-        copied = publish([_folder_of(study) for study in studies], str(target))
+        copied = publish([_folder_of(result) for result in results], str(target))
         return report(copied, **{"out": copied / "report", **given})
-    if kind == "steering":
-        return _steerings(_of(kind, found), out or _beside(paths[0], _of(kind, found)), baseline)
-    if kind == "bench":
-        return _benches(_of(kind, found), out or _beside(paths[0], _of(kind, found)), baseline)
-    known = {study.folder.resolve(): study.results for study in studies if isinstance(study, MeasuredStudy)}
-    return _studies(_of(kind, found), known, out, baseline)
+    known = {study.folder.resolve(): study.results for study in results if isinstance(study, MeasuredStudy)}
+    studies = [each for each in found if each.kind == "study"]
+    if baseline is not None and not studies:
+        raise ConfigError(f"baseline={baseline}: only for studies; {_plural(found)} have no speed-ups")
+    if len(studies) == len(found) and not systems:
+        return _studies(studies, known, out, baseline)
+    folder = out or (_beside(paths[0], found) if found else Path("report"))
+    return _of_all(found, systems, known, folder, baseline)
 
 
-def _of(kind: str, found: Sequence[Stored]) -> list[Stored]:
-    return [each for each in found if each.kind == kind]
+def _plural(found: Sequence[Stored]) -> str:
+    return counted([found[0], found[0]]).removeprefix("2 ") if found else "systems"
 
 
-def _the_kind(found: Sequence[Stored], paths: Sequence[Path]) -> str:
-    """The one kind of record that a page can be of; of several, a refusal that names them and what to type."""
-    kinds = [kind for kind in _PAGES if _of(kind, found)]
-    others = [each for each in found if each.kind not in _PAGES]
-    itself = {each.kind for each in found if each.path in paths and each.kind in kinds}
-    if len(kinds) > 1 and len(itself) == 1 and all(any(each.path == path for each in found) for path in paths):
-        kinds = list(itself)  # what lies below a record that was given is not what was asked for
-        aside = [each for each in found if each.kind not in kinds]
-        progress.skipped(f"{counted(aside)} below: {listed([each.path for each in aside])}; report them by themselves")
-        return kinds[0]
-    if len(kinds) > 1:
-        lines = [
-            f"`resnetx report {listed(words, ' ')}`" for kind, words in paths_by_kind(found, paths) if kind in kinds
-        ]
-        without = f"; there is no page yet of the {counted(others)}" if others else ""
-        raise ConfigError(
-            f"report: {counted(each for each in found if each.kind in kinds)} given, and a page is of one kind: type "
-            f"{' or '.join(lines)}{without}"
-        )
-    if kinds:
-        if others:
-            paths_of = [each.path for each in others]
-            progress.skipped(f"{counted(others)}, of which there is no page yet: {listed(paths_of)}")
-        return kinds[0]
-    if not others:
-        if not is_folder(paths[0]) and not is_file(paths[0]):
-            raise ConfigError(
-                f"{paths[0]}: no such folder; expected one written by `resnetx sweep`, `bench` or `steer`"
-            )
-        raise ConfigError(
-            f"{paths[0]}: contains no study, bench or steering; expected a folder written by `resnetx sweep`, `bench` "
-            "or `steer`"
-        )
-    first = others[0]
-    shown = _SHOWN_BY.get(first.kind, _LOADED).format(path=first.path)
-    article = "an" if first.kind[0] in "aeiou" else "a"
-    more = f" (nor of {counted(others[1:])} more)" if others[1:] else ""
-    raise ConfigError(f"{first.path}: it is {article} {first.kind}, of which there is no page yet{more}; {shown}")
+def _found(paths: Sequence[Path]) -> tuple[list[Stored], list[System]]:
+    """All records at the paths, each once, and the systems that paths are files or names of."""
+    found: dict[Path, Stored] = {}
+    systems: list[System] = []
+    for path in paths:
+        machine = _system(path)
+        records = [] if machine else stored(path)
+        if machine:
+            systems.append(machine)
+        elif not records:
+            raise ConfigError(_nothing_at(path))
+        found |= {each.file.resolve(): each for each in records}
+    return list(found.values()), systems
 
 
-_PAGES = ("study", "bench", "steering")
-_LOADED = 'resnetx.load("{path}") in Python has its rows'
-_SHOWN_BY = {
-    "prediction": "`resnetx explain {path}` shows where its time goes",
-    "system comparison": "`resnetx compare {path}` shows it, and its figures and tables are files there",
-    "accuracy": "`resnetx compare` of the prediction and the study shows it, and its figure is a file there",
-    "comparison": "`resnetx compare` of the two studies shows it",
-    "bench comparison": "`resnetx compare` of the two benches shows it, and its figures are files there",
-    "checked papers": "`resnetx compare papers=...` shows it",
-    "score": "`resnetx compare score=...` shows it, and its tables are files there",
-    "run": 'report the folder of the study that it is part of; resnetx.load("{path}") in Python has its rows',
-    "trace": "`resnetx predict {path} systems=[...]` predicts from it",
-}
+def _system(path: Path) -> System | None:
+    if path.suffix in (".yaml", ".yml") and is_file(path):
+        return load_system(str(path))
+    return load_system(str(path)) if str(path) in names() and not is_folder(path) else None
+
+
+def _nothing_at(path: Path) -> str:
+    expected = "expected one written by `resnetx sweep`, `bench`, `predict` or the like"
+    if not is_folder(path) and not is_file(path):
+        return f"{path}: no such folder; {expected}, or a system"
+    return f"{path}: contains no record of resnetx; {expected}"
+
+
+# In this order: what compares comes before what is compared, what was measured before what was predicted.
+_ORDER = (
+    "system comparison", "comparison", "bench comparison", "accuracy", "checked papers", "score", "check", "study",
+    "run", "bench", "trace", "prediction", "steering",
+)  # fmt: skip
+
+
+def _of_all(
+    found: Sequence[Stored],
+    systems: Sequence[System],
+    known: Mapping[Path, Results],
+    folder: Path,
+    baseline: int | None,
+) -> Path:
+    """The page of any mixture."""
+    from resnetx.api import pages
+
+    parts: list[Part] = []
+    left_out: list[str] = []
+    by_kind = sorted(found, key=lambda each: _ORDER.index(each.kind) if each.kind in _ORDER else len(_ORDER))
+    predicted = {each.path: each for each in found if each.kind == "prediction"}
+    compared = {each.path for each in found if each.kind == "system comparison"}
+    benches: list[BenchRecord] = []
+    with progress.waiting("reading records and drawing"):
+        for each in by_kind:
+            if each.kind == "prediction" and each.path in compared:
+                continue  # a part of the comparison that was made of it
+            try:
+                if each.kind == "study":
+                    below = f"studies/{len(parts) + 1}-{each.path.name}"
+                    parts.append(_study(each, known, folder, below, baseline))
+                elif each.kind == "bench":
+                    benches.append(record.read(each.file, BenchRecord))
+                elif each.kind == "system comparison":
+                    made = predictions.read(each.path) if each.path in predicted else None
+                    parts.append(pages.of_comparison(record.read(each.file, SystemComparison), made))
+                else:
+                    parts.append(pages.part_of(read_record(each.file), str(each.path)))
+            except FileError as error:
+                left_out.append(str(error))
+                progress.skipped(str(error))
+        if benches:
+            parts.append(pages.of_benches(benches))
+        parts += map(pages.part_of, systems)
+    if not parts:
+        raise ConfigError("report: none of the given records can be read; expected at least one")
+    return pages.store_page(parts, folder, f"{counted(found)}" if len(parts) > 1 and found else "", left_out)
+
+
+def _study(study: Stored, known: Mapping[Path, Results], folder: Path, below: str, baseline: int | None) -> "Part":
+    """A study beside others: its figures, and its own page in a folder below."""
+    from resnetx.api import pages
+    from resnetx.reporting.charts.studies import figures
+    from resnetx.reporting.pages import study as page
+
+    results = known.get(study.path.resolve()) or loaded_study(StudyFolder(study.path))
+    measured = MeasuredStudy(results, study_points([results], baseline))
+    page.write([results], folder / below, baseline)
+    return pages.of_study(measured, figures(measured.points), f"{below}/index.html")
 
 
 def _beside(path: Path, found: Sequence[Stored]) -> Path:
@@ -162,51 +195,6 @@ def _studies(studies: Sequence[Stored], known: Mapping[Path, Results], out: Path
 
 def _folder_of(study: keywords.Text | MeasuredStudy) -> Path:
     return study.folder if isinstance(study, MeasuredStudy) else given_path(study)
-
-
-def _steerings(steerings: Sequence[Stored], folder: Path, baseline: int | None) -> Path:
-    """The page of steerings."""
-    from resnetx.reporting.pages import study as page
-
-    if baseline is not None:
-        raise ConfigError(f"baseline={baseline}: only for studies; steerings have no speed-ups")
-    with progress.waiting("reading records and drawing"):
-        found = [record.read(each.file, Steering) for each in steerings]
-        try:
-            written = page.write_steering(found, [_graphs(each) for each in found], folder)
-        except OSError as error:
-            raise ConfigError(f"out={folder}: cannot be written ({error.strerror}); give another folder") from None
-    note_undrawn()
-    return written
-
-
-def _graphs(made: Steering) -> "AnyChart | None":
-    """The links before and after, of a system that is still described where it was."""
-    from resnetx.reporting.charts.steering import side_by_side
-
-    try:
-        before = described(made.described_by).system
-        after = steered(before, made.connectivity_after, made.workload or "a traffic")
-    except ConfigError as error:
-        progress.skipped(f"{made.described_by}: its links are not drawn: {error}")
-        return None
-    return side_by_side(before, after)
-
-
-def _benches(benches: Sequence[Stored], folder: Path, baseline: int | None) -> Path:
-    """The page of benches."""
-    from resnetx.reporting.pages import study as page
-
-    if baseline is not None:
-        raise ConfigError(f"baseline={baseline}: only for studies; benches have no speed-ups")
-    with progress.waiting("reading records and drawing"):
-        records = [record.read(each.file, BenchRecord) for each in benches]
-        try:
-            written = page.write_benches(records, folder)
-        except OSError as error:
-            raise ConfigError(f"out={folder}: cannot be written ({error.strerror}); give another folder") from None
-    note_undrawn()
-    return written
 
 
 # A copy of studies and benches that can be published, without what names the machine, its users and its files.

@@ -191,9 +191,10 @@ def _costed(machines: Sequence[System], wanted: keywords.TopologyFields, name: s
 
 def store(found: Sequence[Answer], folder: Path) -> None:
     """Writes what is answered: records as JSON lines and as a table, curves, matrices, and drawings of the links."""
+    from resnetx.api import pages
+
     records = [record for answer in found for record in answer.records()]
     drawings.store_rows(folder, "topology", records)
-    drawings.store(topology_drawings.figures(records), folder)
     described = {answer.machine.name: answer.machine for answer in found if isinstance(answer, Described)}
     if described:
         topology_drawings.write([topology_drawings.of_system(each) for each in described.values()], folder)
@@ -201,6 +202,7 @@ def store(found: Sequence[Answer], folder: Path) -> None:
         if isinstance(answer, Costed) and len(answer.plans) <= DRAWN_PLANS:
             size_bytes = answer.sizes[-1]
             topology_drawings.write([topology_drawings.of_plan(plan, size_bytes) for plan in answer.plans], folder)
+    pages.store(pages.of_topology(found, records), folder)
 
 
 def _told(plan: collective.CollectivePlan, box: StagedClass, calibration: str | None) -> collective.CollectivePlan:

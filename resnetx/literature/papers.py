@@ -2,6 +2,7 @@
 
     resnetx compare papers=all
     resnetx compare papers=[li2019,shi2018] --all
+    resnetx reproduce tallent2017 figure=12 out=FOLDER      # with its figures, drawn of what is predicted
 
 The statements are data, `results/published/PAPER.yaml`. A paper that compared two systems over a study is predicted as
 `compare systems=[...] study=...` does it; of the others, only what their statements ask for: collectives and copies of
@@ -10,6 +11,7 @@ their cases, and their workloads there.
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 
 import msgspec
 
@@ -30,7 +32,7 @@ from resnetx.operations import OPERATIONS
 from resnetx.record import SCHEMA
 from resnetx.record.literature import CheckedPapers, UncheckedStatement
 from resnetx.record.prediction import PredictedPoint
-from resnetx.record.system_comparison import CheckedClaim, CollectivePoint, CopyPoint, SystemPoint
+from resnetx.record.system_comparison import CheckedClaim, CollectivePoint, CopyPoint, SystemComparison, SystemPoint
 from resnetx.reporting.systems.comparison import compare_systems, side_by_side
 from resnetx.steering import anderson2018
 from resnetx.steering.anderson2018 import steer_owned
@@ -52,41 +54,69 @@ def check_papers(names: Sequence[str]) -> CheckedPapers:
     checked: list[CheckedClaim] = []
     with progress.counting("papers", len(papers)) as advance:
         for name in papers:
-            checked += _of_comparison(name) if published(name).study else _of_cases(name)
+            checked += predicted_beside(name).claims
             advance(1)
+    return record_of(papers, checked)
+
+
+def record_of(papers: Sequence[str], checked: list[CheckedClaim]) -> CheckedPapers:
+    """The record of the papers, of which these are the statements that were checked."""
     left_out = [
         UncheckedStatement(paper=name, section=each.section, says=each.says, why=each.why)
         for name in papers
         for each in published(name).left_out
     ]
     return CheckedPapers(
-        kind="checked papers", schema=SCHEMA, resnetx=__version__, papers=papers, claims=checked, left_out=left_out
+        kind="checked papers",
+        schema=SCHEMA,
+        resnetx=__version__,
+        papers=list(papers),
+        claims=checked,
+        left_out=left_out,
     )
 
 
-def _of_comparison(name: str) -> list[CheckedClaim]:
-    """The statements of a paper that compared its systems over a study, with its own settings."""
+@dataclass(frozen=True)
+class Beside:
+    """What is predicted of the same as a paper states: its statements, and what its figures are drawn of."""
+
+    claims: list[CheckedClaim]
+    points: list[PredictedPoint]
+    comparison: SystemComparison | None  # of a paper that compared its systems over a study
+    collectives: list[CollectivePoint]
+
+
+def predicted_beside(name: str) -> Beside:
+    """All that is predicted of a paper."""
+    return _of_comparison(name) if published(name).study else _of_cases(name)
+
+
+def _of_comparison(name: str) -> Beside:
+    """Of a paper that compared its systems over a study, with its own settings."""
     stated = published(name)
     given = {"systems": stated.systems, "study": stated.study}
     made = predicted([], {**given, **{key: each.value for key, each in left_to_the_paper(given).items()}})
     machines = {each: system.load(each) for each in stated.systems}
     collectives = list(message_costs.collectives(made.points, machines))
-    return with_statements(compare_systems(made, collectives, list(message_costs.copies(machines)))).claims
+    found = with_statements(compare_systems(made, collectives, list(message_costs.copies(machines))))
+    return Beside(found.claims, made.points, found, [])
 
 
-def _of_cases(name: str) -> list[CheckedClaim]:
-    """The statements of a paper that has cases, on what they ask for."""
+def _of_cases(name: str) -> Beside:
+    """Of a paper that has cases, on what its statements ask for."""
     stated = published(name)
     machines = {label: _machine(case) for label, case in stated.cases.items()}
     points = {label: list(_predicted(stated, case)) for label, case in stated.cases.items() if case.points}
     one_case = next(iter(points.values()), [])  # what is trained is the same in all of them
     workloads = side_by_side(one_case, [point.system for point in one_case[:1]])
+    collectives = list(_collectives(stated, machines))
     items = [
         *of_points(_side_by_side(points), list(points)),
-        *of_messages(workloads, list(_collectives(stated, machines)), list(_copies(stated, machines))),
+        *of_messages(workloads, collectives, list(_copies(stated, machines))),
         *of_traffic(_traffic(stated, machines)),
     ]
-    return with_causes(check_paper(name, items), [])
+    claims = with_causes(check_paper(name, items), [])
+    return Beside(claims, [point for of_case in points.values() for point in of_case], None, collectives)
 
 
 def _machine(case: Case) -> System:

@@ -343,6 +343,10 @@ class CompareKeywords(TypedDict, total=False):
     papers: Axis[str]
     score: Axis[str]
 
+class ReproduceKeywords(TypedDict, total=False):
+    out: Text | None
+    figure: int | None
+
 class BenchKeywords(TypedDict, total=False):
     model: Axis[str] | ModelSettings | Model
     strategy: Axis[str] | StrategySettings | Strategy

@@ -529,7 +529,7 @@ SECTIONS = (
             "true: also write one iteration of each point as a drawing and as a file for Perfetto", verbs=PREDICTED),
         Setting("out", str | None, None,
             "folder for the record, tables and figures; null: none are written (report: in the first study)",
-            verbs=f"{PREDICTED} describe report sweep bench topology steer", path=True),
+            verbs=f"{PREDICTED} describe report reproduce sweep bench topology steer", path=True),
     )),
     Section("`resnetx compare systems=dgx1-p100,gx8 study=paper`", (
         Setting("explain", bool, False, "true: search which assumptions decide the paper's claims; takes half a minute",
@@ -540,6 +540,8 @@ SECTIONS = (
         Setting("score", str, [],
             "judge predictions of published figures: CSV files (id,predicted,low,high), or resnetx: its own",
             verbs="compare", several="compare"),
+        Setting("figure", int | None, None, "number of a paper's figure, and the statements on it; null: all",
+            verbs="reproduce", range=Range(1, 100, "more than a paper has")),
     )),
 )
 # fmt: on

@@ -168,10 +168,13 @@ _VERBS = (
     ),
     Verb(
         "report",
-        "write a page, figures and tables of studies, benches or steerings",
-        "STUDY ...",
+        "write a page of results in any mixture: conclusions, figures and tables; of systems by their names, too",
+        "RESULT ...",
         group="look",
-        examples=(("results/cpu-2core/quickstart", "a page with figures of a study"),),
+        examples=(
+            ("results/cpu-2core/quickstart", "a page with figures of a study"),
+            ("results/cpu-2core dgx1-p100", "all that is stored there, and the links of a system"),
+        ),
         common="out baseline publish",
     ),
     Verb(
@@ -195,6 +198,19 @@ _VERBS = (
             ("predicted results/node1/mystudy", "a prediction, and the study that tests it"),
         ),
         common="systems study model batch_size gpus precision library papers out baseline",
+    ),
+    Verb(
+        "reproduce",
+        "hold every statement of a paper against what is predicted of the same machines, and draw its figures",
+        "PAPER ...",
+        {"json": JSON, "all": ALL},
+        group="predict",
+        examples=(
+            ("tallent2017", "the paper's statements: which agree with what is predicted"),
+            ("tallent2017 figure=12 out=fig12", "one of its figures, as a page"),
+            ("li2019 --all", "every statement of another paper"),
+        ),
+        common="figure out",
     ),
     Verb(
         "explain",
@@ -337,6 +353,7 @@ PUBLIC = {name: f"resnetx.api.{name}" for name in (*VERBS, "figures", "load", "p
     "check": "resnetx.fleet.check",
     "explain": "resnetx.api.load",
     "observe": "resnetx.measure.observe",
+    "reproduce": "resnetx.literature.reproduce",
     "steer": "resnetx.steering.steer",
     "validate": "resnetx.literature.validate",
     "verify": "resnetx.api.train",

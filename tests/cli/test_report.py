@@ -1,6 +1,7 @@
 """The verb `report` as a user meets it."""
 
 import csv
+import re
 import time
 
 import pytest
@@ -95,7 +96,7 @@ def test_studies_of_which_none_can_be_read_are_refused(study_on_disk, capsys):
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        ([], "no study given"),
+        ([], "nothing given"),
         (["{}", "bseline=2"], "bseline: no such setting; did you mean baseline?"),
         (["{}", "baseline=0"], "baseline=0: expected at least 1"),
         (["{}", "baseline=true"], "baseline=True: expected a number of GPUs"),
@@ -123,25 +124,37 @@ def bench_beside(study_on_disk, tmp_path):
     return folders
 
 
-def test_a_folder_of_several_kinds_is_refused_with_what_to_type(study_on_disk, bench_beside, capsys):
+@pytest.mark.slow
+def test_a_mixture_has_one_page_and_a_study_in_it_one_of_its_own(study_on_disk, bench_beside, tmp_path, capsys):
     above = study_on_disk.path.parent
-    assert main(["report", str(above)]) == 2
-    err = capsys.readouterr().err
-    assert "2 benches and 1 study given, and a page is of one kind" in err
-    assert f"`resnetx report {above / 'bench'}` or `resnetx report {study_on_disk.path}`" in err
-    assert not list(above.rglob("index.html"))
+    (above / "kept").mkdir()
+    (above / "kept" / "prediction.json").write_text("{")
+    assert main(["report", str(above), f"out={tmp_path / 'all'}"]) == 0
+    assert str(tmp_path / "all" / "index.html") in capsys.readouterr().out
+    text = (tmp_path / "all" / "index.html").read_text()
+    assert "mine on node1" in text
+    assert text.count("p2pBandwidthLatencyTest, 2 GPUs") == 2
+    (own,) = (tmp_path / "all" / "studies").glob("*/index.html")
+    assert f'href="studies/{own.parent.name}/index.html"' in text
+    assert "made by a test" in own.read_text()
+    assert f"Left out: {above / 'kept' / 'prediction.json'}: truncated" in text
 
 
-def test_two_folders_of_one_kind_each_are_refused_too(study_on_disk, bench_beside, capsys):
-    assert main(["report", str(study_on_disk.path), str(bench_beside[0])]) == 2
-    assert f"`resnetx report {bench_beside[0]}` or `resnetx report {study_on_disk.path}`" in capsys.readouterr().err
-
-
-def test_a_study_that_was_given_itself_is_reported_and_a_bench_below_it_is_named(study_on_disk, tmp_path, capsys):
-    below = study_on_disk.path / "node1" / "bench" / "one"
-    record.write(record.RunFolder(below).record, _bench(tmp_path))
-    assert main(["report", str(study_on_disk.path)]) == 0
-    assert f"skipped: 1 bench below: {below}; report them by themselves" in capsys.readouterr().err
+@pytest.mark.slow
+def test_predictions_comparisons_and_systems_have_pages(tmp_path):
+    for verb in ("predict", "compare"):
+        words = ["dgx1-p100", "gx8", "model=alexnet", "batch_size=256", f"out={tmp_path / verb}"]
+        assert main([verb, *words]) == 0
+    of_systems = (tmp_path / "compare" / "index.html").read_text()
+    assert "dgx1-p100 against gx8, in intensity space" in of_systems
+    assert of_systems.index("Predicted: ") < of_systems.index("<figure>") < of_systems.index("<h3>Case by case")
+    assert "What training does on dgx1-p100, gx8, predicted" in (tmp_path / "predict" / "index.html").read_text()
+    assert main(["report", str(tmp_path), "dgx1-v100", f"out={tmp_path / 'all'}"]) == 0
+    text = (tmp_path / "all" / "index.html").read_text()
+    assert text.count('class="part"') == 3  # the prediction of the comparison is part of it
+    assert "dgx1-v100, as it is described" in text
+    files = {name for name in re.findall(r'href="([^"#]+)"', text) if not name.startswith("studies")}
+    assert all((tmp_path / "all" / name).is_file() for name in files)
 
 
 @pytest.mark.slow
@@ -156,35 +169,10 @@ def test_a_page_of_benches_goes_beside_the_folder_of_one_and_into_that_of_severa
     assert [file.name for file in two.iterdir()] == ["record.json"]
 
 
-def test_what_has_no_page_is_named_beside_what_has(study_on_disk, capsys):
-    aside = study_on_disk.path.parent / "kept" / "prediction.json"
-    aside.parent.mkdir()
-    aside.write_text("{}")
-    assert main(["report", str(study_on_disk.path.parent)]) == 0
-    assert f"skipped: 1 prediction, of which there is no page yet: {aside.parent}" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("name", "sentence"),
-    [
-        (
-            "prediction.json",
-            "a prediction, of which there is no page yet; `resnetx explain {}` shows where its",
-        ),
-        ("check.json", 'it is a check, of which there is no page yet; resnetx.load("{}") in Python has its rows'),
-        ("systems.json", "it is a system comparison, of which there is no page yet; `resnetx compare {}` shows it"),
-        ("score.json", "it is a score, of which there is no page yet; `resnetx compare score=...` shows it"),
-    ],
-)
-def test_a_record_without_a_page_says_what_it_is_and_what_shows_it(tmp_path, capsys, name, sentence):
-    """A check holds benches of its own, of which there was an empty page."""
-    (tmp_path / name).write_text("{}")
-    record.write(record.RunFolder(tmp_path / "allreduce_node1").record, _bench(tmp_path))
-    if name != "check.json":
-        (tmp_path / "allreduce_node1" / "record.json").unlink()
+def test_records_of_which_none_can_be_read_are_refused(tmp_path, capsys):
+    (tmp_path / "score.json").write_text("{")
     assert main(["report", str(tmp_path)]) == 2
-    assert sentence.format(tmp_path) in capsys.readouterr().err
-    assert not list(tmp_path.rglob("index.html"))
+    assert "none of the given records can be read" in capsys.readouterr().err
 
 
 def test_a_folder_of_several_kinds_is_not_loaded_or_compared_as_one_of_them(study_on_disk, bench_beside, capsys):

@@ -5,6 +5,7 @@ import pytest
 
 import resnetx
 from resnetx import record
+from resnetx.api import pages
 from resnetx.cli import main
 from resnetx.interconnect.collectives.imported import import_bench
 from resnetx.interconnect.collectives.reading import with_readings
@@ -12,7 +13,7 @@ from resnetx.interconnect.pairs.costs import published
 from resnetx.interconnect.systems.system import load
 from resnetx.reporting.charts.benches import figures
 from resnetx.reporting.charts.figure import specification
-from resnetx.reporting.pages import study as page
+from resnetx.reporting.pages.parts import write_page
 from tests.nccl_tables import table
 
 SIZES = [2**power for power in range(10, 27, 2)]
@@ -106,9 +107,9 @@ def test_report_writes_a_page_and_a_file_of_each_figure(pairs, tmp_path, capsys)
     assert "benches have no speed-ups" in capsys.readouterr().err
     (tmp_path / "other").mkdir()
     assert main(["report", str(tmp_path / "kept"), str(tmp_path / "other")]) == 2
-    assert f"{tmp_path / 'other'}: contains no bench" in capsys.readouterr().err
+    assert f"{tmp_path / 'other'}: contains no record of resnetx" in capsys.readouterr().err
 
 
 def test_words_of_a_record_are_escaped(pairs, tmp_path):
     bad = msgspec.structs.replace(pairs, cells=[], points=[], source="<script>alert(1)</script>")
-    assert "<script>" not in page.write_benches([bad], tmp_path).read_text()
+    assert "<script>" not in write_page([pages.of_benches([bad])], tmp_path).read_text()

@@ -11,7 +11,7 @@ import pytest
 from resnetx.choices import Torchvision
 from resnetx.record import GradientBucket, Phases, Warning
 from resnetx.reporting.pages import study as page
-from resnetx.reporting.pages.study import inline
+from resnetx.reporting.pages.parts import inline
 from resnetx.visible import visible
 
 pytestmark = pytest.mark.slow  # draws the figures of pages

@@ -307,6 +307,9 @@ _OTHERS = {"#d55e00": "#ff9248", "#b0559a": "#e29bd0", "#a67c00": "#e6b84a", "#6
 _SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "triangle-right", "triangle-left")
 
 
+DARK = _DARK | _OTHERS | {"#4d4d4d": "#c3cad2", "#1d4e80": "#2f7fd0"}  # of figures that are of no series of a study
+
+
 class SeriesStyles:
     """The styles of all series of a page."""
 

@@ -1,37 +1,23 @@
 """One HTML page of any number of studies, and beside it every figure and table as a file of its own.
 
-The page is complete in itself: drawings are inline, nothing is fetched, no script runs (its content policy forbids
-both). Records may come from anywhere, so every word of theirs is escaped.
+It has more than a part of `resnetx.reporting.pages.parts`, whose rules it keeps.
 
     folder/index.html  points.csv  windows.csv  messages.csv  rate.svg  rate.pdf  rate.vl.json  rate.csv ...
 
-Without vl-convert, which draws, the page shows the data of its figures instead.
 """
 
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from statistics import fmean
-from typing import Any
-
-import msgspec
-from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
-from markupsafe import Markup
 
 from resnetx import __version__
 from resnetx.choices import Folders
-from resnetx.interconnect.pairs.reading import counted
-from resnetx.record import BenchRecord, Warning
-from resnetx.record.machine import how_many
-from resnetx.record.steering import Steering
+from resnetx.record import Warning
 from resnetx.reporting.charts import studies as study_figures
-from resnetx.reporting.charts.benches import figures
-from resnetx.reporting.charts.figure import AnyChart, DrawnChart, Figure, SeriesStyles, draw, undrawn, write_figure
+from resnetx.reporting.charts.figure import SeriesStyles, undrawn, write_figure
 from resnetx.reporting.charts.scaling import outcome
-from resnetx.reporting.charts.steering import matrices
+from resnetx.reporting.pages.parts import MOST_ROWS, Drawing, drawn, kinds_of_files, plain, template
 from resnetx.reporting.study.export import messages_table, points_table, windows_table
 from resnetx.reporting.study.platform import platform
 from resnetx.reporting.study.points import WORDS, StudyPoint, study_answer, study_points, unit_of_points, where_rows
@@ -40,63 +26,9 @@ from resnetx.reporting.study.scaling import PARTS, Limits
 from resnetx.reporting.table import write_csv
 from resnetx.request import Request
 from resnetx.statistics import MIN_RUNS, Summary
-from resnetx.table import Cell
 from resnetx.units import si, whole
-from resnetx.visible import visible
 
-# What all pages share: how their templates are filled in, and how drawings become part of them.
-#
-# Records may come from anywhere, so every word of theirs is escaped; a page is complete in itself, and runs no script.
-
-
-@cache
-def template(file: Path, filters: tuple[Callable[..., Any], ...] = ()) -> Template:
-    """The template of a page; its folder is searched for what it includes. Filters go by their functions' names."""
-    environment = Environment(
-        loader=FileSystemLoader(file.parent),
-        autoescape=True,
-        undefined=StrictUndefined,
-        finalize=_shown,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters.update({each.__name__: each for each in filters})
-    return environment.get_template(file.name)
-
-
-def _shown(value: Any) -> Any:
-    """What the page says: no word of a record may hide behind controls. Drawings are as they are."""
-    return value if isinstance(value, Markup) else visible(str(value))
-
-
-_TAG = re.compile(r"<[^>]*>")  # what a drawing's texts have of these brackets is escaped
-_SAYING = re.compile(r'<path aria-label="([^"]*)"([^>]*)/>')
-_UNUSED = re.compile(r' (?:(?:aria-[a-z]+|role|class|pointer-events)="[^"]*"|opacity="1"|stroke-dasharray="1,0")')
-_UNSEEN = re.compile(r'<path class="(?:back|fore)ground"(?: aria-hidden="true")? d="[^"]*"(?: display="none")?/>')
-_DECIMALS = re.compile(r"(\d\.\d\d)\d+")
-_SIZE = re.compile(r'^<svg [^>]*?width="[^"]*" height="[^"]*"')
-
-
-def inline(svg: str) -> Markup:
-    """A drawing as part of a page: as wide as its place, what a mark says as its tooltip, and mute to screen readers,
-    which have the table beside it. Its texts are escaped already.
-
-    It is half as long as the file: coordinates end at hundredths of a point, and what nobody sees is left out.
-    """
-    said = _SAYING.sub(r"<path\2><title>\1</title></path>", _UNSEEN.sub("", svg))
-    short = _TAG.sub(lambda tag: _UNUSED.sub("", _DECIMALS.sub(r"\1", tag[0])), said)
-    return Markup(_SIZE.sub('<svg aria-hidden="true"', short))
-
-
-MOST_ROWS = 200  # of a table that the page shows open; longer ones are folded, or only in the file that it names
 MOST_SKIPPED = 10  # files that were not read, named before the others are folded
-
-
-@dataclass(frozen=True)
-class _Drawing:
-    figure: Figure
-    chart: DrawnChart
-    inline: Markup
 
 
 def write(
@@ -107,7 +39,7 @@ def write(
     `baseline`: GPUs, see `scaling.point_results`. `unreadable`: a sentence for each study that is missing.
     """
     points = study_points(studies, baseline)
-    drawings = [_drawn(figure) for figure in study_figures.figures(points)]
+    drawings = [drawn(figure) for figure in study_figures.figures(points)]
     folder.mkdir(parents=True, exist_ok=True)
     for drawing in drawings:
         write_figure(drawing.figure, drawing.chart, folder)
@@ -119,16 +51,11 @@ def write(
     return page
 
 
-def _drawn(figure: Figure) -> _Drawing:
-    chart = draw(figure.chart)
-    return _Drawing(figure, chart, inline(chart.svg))
-
-
 # ---- the page -------------------------------------------------------------------------------------------------------
 
 
 def _html(
-    studies: Sequence[Results], points: Sequence[StudyPoint], drawings: Sequence[_Drawing], unreadable: Sequence[str]
+    studies: Sequence[Results], points: Sequence[StudyPoint], drawings: Sequence[Drawing], unreadable: Sequence[str]
 ) -> str:
     runs = [run for results in studies for run in results.runs]
     where = where_rows(points)
@@ -144,7 +71,7 @@ def _html(
         unit=unit_of_points(points),
         drawings=drawings,
         undrawn=bool(undrawn()),
-        kinds=[*["svg", "pdf"] * (not undrawn()), "vl.json", "csv"],
+        kinds=kinds_of_files(),
         platform=platform(studies),
         dark=SeriesStyles(points).dark,
         conventions=sorted({point.counts.convention for point in points if point.counts}),
@@ -233,13 +160,6 @@ def _ends(summary: Summary | None) -> str:
     return f"{si(summary.low)} to {si(summary.high)}" if summary and summary.n > 1 else ""
 
 
-def plain(value: Cell) -> str:
-    """A cell of a figure's table."""
-    if value is None:
-        return ""
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
-
-
 def _warned(studies: Sequence[Results]) -> list[tuple[Warning, int]]:
     """Each kind of warning as the first run gave it, with the number of runs that did; the most frequent first."""
     kinds: dict[str, Warning] = {}
@@ -250,60 +170,3 @@ def _warned(studies: Sequence[Results]) -> list[tuple[Warning, int]]:
             counts.update(list(warnings))
             kinds = warnings | kinds
     return [(kinds[code], count) for code, count in counts.most_common()]
-
-
-# One HTML page of benches: what stands out, the figures, and the tables behind them; each figure as files beside it.
-#
-# Complete in itself, as the page of studies is: nothing is fetched, no script runs, every word of a record is escaped.
-
-
-def write_benches(records: Sequence[BenchRecord], folder: Path) -> Path:
-    """Writes the page and its files; returns the page."""
-    shown = [(figure, draw(figure.chart)) for figure in figures(records)]
-    folder.mkdir(parents=True, exist_ok=True)
-    for figure, chart in shown:
-        write_figure(figure, chart, folder)
-    html = template(Path(__file__).with_name("benches.html.j2")).render(
-        records=records,
-        drawings=[(figure, inline(chart.svg)) for figure, chart in shown],
-        kinds=[*["svg", "pdf"] * (not undrawn()), "vl.json", "csv"],
-        verdicts=dict(counted([cell for record in records for cell in record.cells])),
-        warnings=[(record.source, warning) for record in records for warning in record.warnings],
-        how_many=how_many,
-        version=__version__,
-    )
-    page = folder / "index.html"
-    page.write_text(html, encoding="utf-8")
-    return page
-
-
-# One HTML page of steerings: what each saves and what training gains, its matrices, its GPUs and phases.
-#
-# Complete in itself, as the page of studies is: nothing is fetched, no script runs, every word of a record is escaped.
-
-
-def write_steering(records: Sequence[Steering], graphs: Sequence[AnyChart | None], folder: Path) -> Path:
-    """Writes the page and its files; returns the page. `graphs`: links before and after, if known."""
-    figures = [_figure(record, place if len(records) > 1 else None) for place, record in enumerate(records)]
-    shown = [(figure, draw(figure.chart)) for figure in figures]
-    folder.mkdir(parents=True, exist_ok=True)
-    for figure, chart in shown:
-        write_figure(figure, chart, folder)
-    html = template(Path(__file__).with_name("steering.html.j2")).render(
-        steerings=[
-            (record, figure, inline(chart.svg), inline(draw(graph).svg) if graph else "")
-            for record, (figure, chart), graph in zip(records, shown, graphs, strict=True)
-        ],
-        tables=[[msgspec.to_builtins(gpu) for gpu in record.gpus] for record in records],
-        kinds=[*["svg", "pdf"] * (not undrawn()), "vl.json", "csv"],
-        version=__version__,
-    )
-    page = folder / "index.html"
-    page.write_text(html, encoding="utf-8")
-    return page
-
-
-def _figure(record: Steering, place: int | None) -> Figure:
-    figure = matrices(record)
-    name = figure.name if place is None else f"{figure.name}{place}"
-    return Figure(name, figure.title, figure.caption, figure.table, figure.chart)

@@ -1,0 +1,348 @@
+"""What a page says of each kind of record: its answer, its figures and its tables, in this order.
+
+`report` writes pages of anything that is stored, and verbs with `out=` one of what they return.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from resnetx import progress
+from resnetx.api.answers import check_answer, run_answer, steer_answer, trace_answer
+from resnetx.api.drawings import figures as topology_figures
+from resnetx.api.drawings import note_undrawn, of_system
+from resnetx.api.stored import MeasuredStudy
+from resnetx.api.topology_answers import Described, described
+from resnetx.errors import ConfigError
+from resnetx.interconnect.pairs.reading import counted
+from resnetx.interconnect.systems.rearranged import steered
+from resnetx.interconnect.systems.system import System
+from resnetx.interconnect.systems.system import described as described_system
+from resnetx.record import BenchRecord, RunRecord
+from resnetx.record.check import Check, Outlier
+from resnetx.record.comparison import Accuracy, BenchComparison, CheckedPoint, Comparison
+from resnetx.record.literature import CheckedPapers, Score
+from resnetx.record.machine import how_many
+from resnetx.record.prediction import Prediction
+from resnetx.record.steering import Steering
+from resnetx.record.system_comparison import CheckedClaim, SystemComparison
+from resnetx.record.topology import TopologyRecord
+from resnetx.record.trace import Trace
+from resnetx.reporting.benches import shown_benches
+from resnetx.reporting.charts import figure as files
+from resnetx.reporting.charts.figure import AnyChart, Figure
+from resnetx.reporting.compare.studies import compared_columns
+from resnetx.reporting.pages.parts import PageTable, Part, write_page
+from resnetx.reporting.systems import answer as of_systems
+from resnetx.reporting.table import table_of
+from resnetx.table import Column, Table, Tabular, as_shown, row
+
+
+def store_page(parts: Sequence[Part], folder: Path, title: str = "", left_out: Sequence[str] = ()) -> Path:
+    """Writes the page of some parts with its figures and tables, and says where it is."""
+    try:
+        with progress.waiting("drawing"):
+            page = write_page(parts, folder, title, left_out)
+    except OSError as error:
+        raise ConfigError(f"out={folder}: cannot be written ({error.strerror}); give another folder") from None
+    note_undrawn()
+    return page
+
+
+def store(part: Part, folder: Path) -> None:
+    """Writes the page of what a verb returns into its folder, and says so."""
+    page = store_page([part], folder)
+    for figure in part.figures:
+        progress.command(f"figure: {folder / figure.name}.{'vl.json' if files.undrawn() else 'svg'}")
+    progress.command(f"page: {page}")
+
+
+# ---- one part for each kind of record -------------------------------------------------------------------------------
+
+
+def part_of(found: Any, where: str = "") -> Part:
+    """What a page says of a record. `where`: it is stored."""
+    for kind, made in _PARTS.items():
+        if isinstance(found, kind):
+            part: Part = made(found)
+            return Part(**{**vars(part), "notes": [*part.notes, *[f"Record: {where}"] * bool(where)]})
+    raise ConfigError(f"{where}: there is no page of a {type(found).__name__}")
+
+
+def of_study(study: MeasuredStudy, figures: Sequence[Figure], page: str = "") -> Part:
+    """A study beside other results; `page` has all of it."""
+    answer = study.answer()
+    about = [study.results.study.about] * bool(study.results.study.about)
+    tables = [PageTable(f"{study.name}-points", "How far it scales", answer.table or study.table(), study.table())]
+    title = f"{study.name} on {study.results.study.node}"
+    return Part(title, answer.sentences, about, figures=figures, tables=tables, page=page)
+
+
+def _run(found: RunRecord) -> Part:
+    cells = Table(["what", "value"], [[name, value] for name, value in row(found).items() if value is not None])
+    alerts = [f"{each.code}: {each.message}; {each.remedy}" for each in found.warnings]
+    title = f"Run of {found.request.model.label}, batch {found.request.batch_size}"
+    return Part(title, run_answer(found), alerts=alerts, tables=[PageTable("run", "Its settings and results", cells)])
+
+
+def of_benches(records: Sequence[BenchRecord]) -> Part:
+    """Several benches share their figures: a line for each in one panel."""
+    from resnetx.reporting.charts.benches import figures
+
+    answer = shown_benches(records)
+    verdicts = dict(counted([cell for record in records for cell in record.cells]))
+    copies = [f"Copies: {', '.join(f'{count} {verdict}' for verdict, count in verdicts.items())}."] * bool(verdicts)
+    tables = [PageTable("collectives", "Collectives, size by size", answer.table)] if answer.table else []
+    if cells := [cell for record in records for cell in record.cells]:
+        rows = Table(list(row(cells[0])), [list(row(cell).values()) for cell in cells])
+        tables.append(PageTable("copies", "Copies, pair by pair", rows))
+    title = "The interconnect, measured"
+    alerts = [
+        f"{warning.code} ({record.source}): {warning.message}; {warning.remedy}"
+        for record in records
+        for warning in record.warnings
+    ]
+    return Part(title, answer.sentences, [*map(_bench_words, records), *copies], alerts, figures(records), (), tables)
+
+
+def _bench_words(record: BenchRecord) -> str:
+    ranks = how_many(record.world_size, record.unit) if record.world_size else "ranks unknown"
+    when = f", {record.started_at[:19]}" if record.started_at else ""
+    counts = f"{len(record.points)} points of collectives, {len(record.cells)} cells of copies"
+    reason = f": {record.reason}" * bool(record.reason)
+    return f"{record.library or 'a bench'}, {ranks} ({record.source}{when}): {counts}; {record.outcome}{reason}"
+
+
+def _trace(found: Trace) -> Part:
+    from resnetx.traces.runs import layer_s
+
+    tables = []
+    for batch in found.batches:
+        layers = batch.times.layers
+        whole_s = sum(map(layer_s, layers)) or 1.0
+        columns = ["layer", "forward ms", "backward ms", "share of all", "gradients B"]
+        rows = [
+            [
+                layer.name,
+                *(1e3 * median(times_s) if times_s else None for times_s in (layer.forward_s, layer.backward_s)),
+                f"{layer_s(layer) / whole_s:.1%}",
+                layer.gradient_bytes,
+            ]
+            for layer in layers
+        ]
+        name = f"layers-batch{batch.batch_size}"
+        tables.append(PageTable(name, f"Layer by layer, batch {batch.batch_size}: medians", Table(columns, rows)))
+    alerts = [f"{each.code}: {each.message}; {each.remedy}" for each in found.warnings]
+    notes = [f"On {found.device or 'an unknown device'}."]
+    return Part(f"Layer times of {found.workload}", trace_answer(found), notes, alerts, tables=tables)
+
+
+def of_prediction(made: Prediction) -> Part:
+    """Where the time goes, and how far it scales."""
+    from resnetx.reporting.charts.predicted_figures import prediction_figures
+    from resnetx.reporting.charts.predictions import timelines
+
+    answer = made.answer()
+    assert answer is not None, "predictions answer"
+    figures = [*prediction_figures(made.points), *timelines([point for point in made.points if point.timeline])]
+    systems = ", ".join(dict.fromkeys(point.system for point in made.points))
+    tables = [PageTable("points", "Case by case", answer.table or made.table(), made.table())]
+    title = f"What training does on {systems}, predicted"
+    return Part(title, answer.sentences, [f"Predicted at {made.made_at[:19]}."], figures=figures, tables=tables)
+
+
+def of_comparison(found: SystemComparison, made: Prediction | None = None) -> Part:
+    """Systems in intensity space, then why, then rates and collectives."""
+    from resnetx.reporting.charts.predicted_figures import prediction_figures
+    from resnetx.reporting.charts.predictions import timelines
+    from resnetx.reporting.charts.systems import system_figures
+
+    drawn = system_figures(found)
+    lead = [figure for figure in drawn if figure.name == "lead"]
+    why = prediction_figures(made.points) if made else []
+    timed = timelines([point for point in made.points if point.timeline]) if made else []
+    rates = [figure for figure in drawn if figure.name.startswith(("rate", "family"))]
+    figures = [*lead, *why, *rates, *(figure for figure in drawn if figure not in (*lead, *rates)), *timed]
+    whole = of_systems.tables(found)
+    cases = as_shown(of_systems.case_columns(found), of_systems.compared_cases(found))
+    tables = [PageTable("cases", "Case by case, those with the largest difference first", cases)]
+    tables += [_statements(found.claims)] * bool(found.claims)
+    tables += [PageTable(name, name, table, only_file=True) for name, table in whole.items() if name != "claims"]
+    title = " against ".join(found.systems) + ", in intensity space"
+    notes = ["Predicted. Intensity: activations per parameter on each GPU, work over communication."]
+    return Part(title, of_systems.compared_answer(found), notes, figures=figures, tables=tables)
+
+
+def _studies_compared(found: Comparison) -> Part:
+    return _tabular(
+        "Two studies compared",
+        found,
+        [PageTable("cases", "Case by case", as_shown(compared_columns(found), found.points), found.table())],
+    )
+
+
+def _benches_compared(found: BenchComparison) -> Part:
+    from resnetx.reporting.charts.benches import compared_lines
+
+    table = PageTable("bench_ratios", "Size by size", found.table())
+    return _tabular("Two benches compared", found, [table], compared_lines(found))
+
+
+def _accuracy(found: Accuracy) -> Part:
+    from resnetx.reporting.charts.predictions import accuracy_figure
+
+    figures = [accuracy_figure(found)] if any(point.error is not None for point in found.points) else []
+    cases = PageTable("cases", "Case by case", as_shown(_CHECKED, found.points), found.table())
+    part = _tabular(f"A prediction beside study {found.study}", found, [cases], figures)
+    return Part(**{**vars(part), "alerts": found.warnings})
+
+
+_CHECKED: list[Column[CheckedPoint]] = [
+    Column("workload", lambda point: point.workload),
+    Column("batch", lambda point: f"{point.batch_size}"),
+    Column("settings", lambda point: point.variant),
+    Column("GPUs", lambda point: f"{point.gpus}"),
+    Column("predicted ms", lambda point: _ms(point.predicted_s) or point.predicted_outcome),
+    Column("its interval", lambda point: " to ".join(map(_ms, point.predicted_interval_s or []))),
+    Column("measured ms", lambda point: _ms(point.measured_s.median if point.measured_s else None)),
+    Column("error", lambda point: "" if point.error is None else f"{point.error:+.1%}"),
+    Column("in interval", lambda point: {True: "yes", False: "no", None: ""}[point.covered]),
+]
+
+
+def _ms(time_s: float | None) -> str:
+    return "" if time_s is None else f"{1e3 * time_s:,.3g}"
+
+
+def of_papers(found: CheckedPapers) -> Part:
+    """Every statement beside what is predicted; those that are not checked, and why."""
+    left_out = PageTable("left_out", "Statements that are not checked, and why", table_of(found.left_out))
+    return _tabular(f"{', '.join(found.papers)}, reproduced", found, [_statements(found.claims), left_out])
+
+
+def _statements(claims: Sequence[CheckedClaim]) -> PageTable:
+    shown = as_shown(_CLAIMS, claims)
+    return PageTable("claims", "What is stated, beside what is predicted", shown, table_of(claims), _OF_CLAIMS)
+
+
+_OUTCOMES = {"hit": "agrees", "miss": "disagrees", "open": "undecided", "given": "was an input"}
+_OF_CLAIMS = (
+    "Agrees: the whole predicted interval does. Undecided: a part of it. Was an input: of the described systems or the "
+    "settings, and so tests nothing."
+)
+_CLAIMS: list[Column[CheckedClaim]] = [
+    Column("paper", lambda claim: claim.paper),
+    Column("in", lambda claim: claim.section),
+    Column("statement", lambda claim: claim.says),
+    Column("with", lambda claim: claim.variant),
+    Column("of", lambda claim: claim.where),
+    Column("stated", lambda claim: _figure(claim.stated, claim.unit)),
+    Column("predicted", lambda claim: _figure(claim.ours, claim.unit)),
+    Column("its interval", lambda claim: " to ".join(_figure(end) for end in (claim.ours_low, claim.ours_high) if end)),
+    Column("outcome", lambda claim: _OUTCOMES.get(claim.outcome, claim.outcome)),
+    Column("why", lambda claim: claim.cause or claim.note),
+]
+
+
+def _figure(value: float | None, unit: str = "") -> str:
+    if value is None:
+        return ""
+    if unit == "share":
+        return f"{value:.0%}"
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}" + f" {unit}" * bool(unit)
+
+
+def _score(found: Score) -> Part:
+    return _tabular("Predictors of published figures", found, [PageTable("scores", "By kind", found.table())])
+
+
+def _check(found: Check) -> Part:
+    tables = [PageTable("runs", "Every run", found.table())]
+    if found.outliers:
+        tables.insert(0, PageTable("outliers", "What stands out", as_shown(_OUTLIERS, found.outliers)))
+    notes = [f"{', '.join(found.nodes)}: {found.workload}, batch {found.batch_size}, {found.started_at[:19]}."]
+    left_out = [f"Left out: {each}." for each in found.left_out]
+    return Part("Nodes, checked", check_answer(found), notes, left_out, tables=tables)
+
+
+_OUTLIERS: list[Column[Outlier]] = [
+    Column("what", lambda each: each.what),
+    Column("name", lambda each: each.name),
+    Column("measure", lambda each: each.measure),
+    Column("found", lambda each: each.found),
+    Column("causes", lambda each: "; ".join(f"{cause.kind}: {cause.evidence}" for cause in each.causes)),
+]
+
+
+def _steering(found: Steering) -> Part:
+    from resnetx.reporting.charts.steering import matrices
+
+    graph = _links(found)
+    tables = [PageTable("gpus", "GPU by GPU", found.table())]
+    if found.phases:
+        phases = [row(each) for each in found.phases]
+        tables.append(PageTable("phases", "Phases", Table(list(phases[0]), [list(each.values()) for each in phases])))
+    notes = [
+        f"{found.traffic_of}. Search: {found.method}"
+        + ("" if found.rtl_evaluations is None else f", {found.rtl_evaluations} RTLs calculated")
+        + "."
+    ]
+    notes += [f"{found.left_out:.0%} of the traffic goes over no link between GPUs."] if found.left_out else []
+    graphs = [("Links between GPUs, before and after: blue has more than before, orange fewer", graph)] if graph else []
+    title = f"Links of {found.system} steered" + f" for {found.workload}" * bool(found.workload)
+    return Part(title, steer_answer(found), notes, figures=[matrices(found)], graphs=graphs, tables=tables)
+
+
+def _links(made: Steering) -> AnyChart | None:
+    """The links before and after, of a system that is still described where it was."""
+    from resnetx.reporting.charts.steering import side_by_side
+
+    try:
+        before = described_system(made.described_by).system
+        after = steered(before, made.connectivity_after, made.workload or "a traffic")
+    except ConfigError as error:
+        progress.skipped(f"{made.described_by}: its links are not drawn: {error}")
+        return None
+    return side_by_side(before, after)
+
+
+def of_topology(answers: Sequence[Any], records: Sequence[TopologyRecord]) -> Part:
+    """What was asked of described systems, with the links of those that were."""
+    systems = {answer.machine.name: answer.machine for answer in answers if isinstance(answer, Described)}
+    graphs = [(f"Links between GPUs of {name}", of_system(machine).chart) for name, machine in systems.items()]
+    rows = [row(record) for record in records]
+    columns = list(dict.fromkeys(name for cells in rows for name in cells))
+    table = PageTable(
+        "answers", "What is answered", Table(columns, [[cells.get(name) for name in columns] for cells in rows])
+    )
+    names = ", ".join(dict.fromkeys(getattr(record, "system", "") for record in records))
+    said = [sentence for answer in answers for sentence in answer.answer()]
+    return Part(f"{names}, as described", said, figures=list(topology_figures(records)), graphs=graphs, tables=[table])
+
+
+def _system(machine: System) -> Part:
+    graphs = [("Links between GPUs", of_system(machine).chart)]
+    return Part(f"{machine.name}, as it is described", [described(machine, "auto")], [machine.about], graphs=graphs)
+
+
+def _tabular(title: str, found: Tabular, tables: Sequence[PageTable], figures: Iterable[Figure] = ()) -> Part:
+    answer = found.answer()
+    return Part(title, answer.sentences if answer else [], figures=list(figures), tables=tables)
+
+
+_PARTS: dict[type, Callable[[Any], Part]] = {
+    RunRecord: _run,
+    BenchRecord: lambda record: of_benches([record]),
+    Trace: _trace,
+    Prediction: of_prediction,
+    SystemComparison: of_comparison,
+    Comparison: _studies_compared,
+    BenchComparison: _benches_compared,
+    Accuracy: _accuracy,
+    CheckedPapers: of_papers,
+    Score: _score,
+    Check: _check,
+    Steering: _steering,
+    System: _system,
+}
