@@ -116,14 +116,14 @@ def _hosts_apart(ranks: Iterable[Rank]) -> Iterator[Rank]:
 
 
 @dataclass(frozen=True)
-class TestCommand:
+class NcclTestCommand:
     """A test that a line starts, or names; None: it does not say."""
 
     program: str | None  # less "_perf": "all_reduce"
     ranks: int | None
 
 
-def command(line: str) -> TestCommand | None:
+def command(line: str) -> NcclTestCommand | None:
     """The test in a command line, or in what a test prints of itself."""
     if (found := _PROGRAM.search(line)) is None or (found["kind"] == "test" and not found["name"].endswith(_OLD)):
         return None
@@ -131,11 +131,11 @@ def command(line: str) -> TestCommand | None:
     launched, processes = _LAUNCHER.search(before), _PROCESSES.search(before)
     own = [int(option[1]) for option in (_THREADS.search(after), _GPUS.search(after)) if option]
     if (launched and not processes) or not (own or launched):
-        return TestCommand(found["name"], None)
+        return NcclTestCommand(found["name"], None)
     ranks = int(processes[1]) if launched and processes else 1
     for each in own:
         ranks *= each
-    return TestCommand(found["name"], ranks if ranks > 1 else None)
+    return NcclTestCommand(found["name"], ranks if ranks > 1 else None)
 
 
 _OLD = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce")  # programs of NCCL 1

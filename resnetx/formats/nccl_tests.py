@@ -177,7 +177,7 @@ def _of_json(file: File, content: bytearray) -> list[NcclTable]:
     ):
         raise file.error(CPU_TIME)
     rows = [row for number, each in enumerate(written.results, 1) if (row := _of_result(number, each))]
-    named = nccl_table.command(" ".join(written.args)) or nccl_table.TestCommand(None, None)
+    named = nccl_table.command(" ".join(written.args)) or nccl_table.NcclTestCommand(None, None)
     config = written.config
     listed = [
         Rank(each.rank, each.group, each.hostname, each.device or 0, None, each.device_info) for each in config.devices

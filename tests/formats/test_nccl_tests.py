@@ -8,7 +8,7 @@ import pytest
 
 from resnetx.errors import FileError
 from resnetx.formats.nccl_rows import Interval, printed
-from resnetx.formats.nccl_table import TestCommand, command, listed
+from resnetx.formats.nccl_table import NcclTestCommand, command, listed
 from resnetx.formats.nccl_tests import parse
 from resnetx.loading import File
 from tests.nccl_tables import HEADING, half, number, rank_list, row, table
@@ -226,7 +226,7 @@ def test_a_list_that_has_lost_lines_is_said(read):
     ],
 )
 def test_a_command_names_the_collective_and_perhaps_the_ranks(line, program, ranks):
-    assert command(line) == TestCommand(program, ranks)
+    assert command(line) == NcclTestCommand(program, ranks)
 
 
 def test_the_command_of_a_table_says_what_it_is_of(read):
