@@ -45,6 +45,7 @@ FOREIGN = {
     "compare": ["results=x", "repeats=3", "pick=2"],
     "explain": ["gpus=2", "model=alexnet"],
     "report": ["gpus=2", "model=alexnet"],
+    "reproduce": ["gpus=2", "study=paper", "library=nccl1"],
     "doctor": ["gpus=2", "input.recipe=paper", "strategy=after"],
     "lab": ["batch_size=3", "lab.system=gx8", "results=x"],
     "steer": ["gpus=2", "size=1MiB", "network=x", "collective=allreduce"],

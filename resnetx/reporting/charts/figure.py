@@ -41,6 +41,7 @@ class Figure:
     caption: str
     table: Table
     chart: AnyChart  # complete: a notebook shows it
+    wide: AnyChart | None = None  # the same for a page: 800 px, with text of 12 px; null: a page shows `chart`
 
 
 class _Layers(alt.LayerChart):
@@ -150,13 +151,13 @@ def si_axis(ticks: Sequence[float], shown: bool) -> alt.Axis:
     return alt.Axis(values=list(ticks), labelExpr=label, labels=shown, ticks=shown)
 
 
-def styled(chart: AnyChart, tables: dict[str, list[Record]]) -> AnyChart:
+def styled(chart: AnyChart, tables: dict[str, list[Record]], text_size: float = 7) -> AnyChart:
     """A chart in the style of all figures, with the tables that its marks name.
 
     It is changed in place: each `chart.configure...()` would copy the whole chart.
     """
-    text: dict[str, Any] = {"labelFontSize": 7, "labelColor": INK}
-    text |= {"titleFontSize": 7.5, "titleFontWeight": "normal", "titleColor": INK}
+    text: dict[str, Any] = {"labelFontSize": text_size, "labelColor": INK}
+    text |= {"titleFontSize": text_size + 0.5, "titleFontWeight": "normal", "titleColor": INK}
     lines: dict[str, Any] = {"gridColor": GRID, "gridWidth": 0.5, "domainColor": QUIET, "domainWidth": 0.5}
     layout: dict[str, Any] = {"tickColor": QUIET, "tickWidth": 0.5, "tickSize": 3, "labelPadding": 2, "titlePadding": 4}
     chart.config = alt.Config(
@@ -165,7 +166,7 @@ def styled(chart: AnyChart, tables: dict[str, list[Record]]) -> AnyChart:
         padding=2,
         axis=alt.AxisConfig(**text, **lines, **layout),
         view=alt.ViewConfig(stroke=QUIET, strokeWidth=0.5),
-        title=alt.TitleConfig(fontSize=7, fontWeight="normal", color=INK, offset=3, lineHeight=8),
+        title=alt.TitleConfig(fontSize=text_size, fontWeight="normal", color=INK, offset=3, lineHeight=text_size + 1),
         legend=alt.LegendConfig(**text, columnPadding=8, rowPadding=1, offset=6, labelLimit=LABEL_LIMIT),
     )
     chart.datasets = tables
@@ -307,7 +308,13 @@ _OTHERS = {"#d55e00": "#ff9248", "#b0559a": "#e29bd0", "#a67c00": "#e6b84a", "#6
 _SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "triangle-right", "triangle-left")
 
 
-DARK = _DARK | _OTHERS | {"#4d4d4d": "#c3cad2", "#1d4e80": "#2f7fd0"}  # of figures that are of no series of a study
+# Families of workloads on a page: each with a colour of its own, as `docs/images/lead.svg` has them.
+FAMILIES = ("#e4572e", "#7b4fa0", "#1f6f8b", "#b07a00", "#4d4d4d")
+
+_PAGE_DARK = {"#7b4fa0": "#b992dc", "#1f6f8b": "#4fb0cf", "#b07a00": "#e0aa3c", "#e4572e": "#ff8560"}
+DARK = (
+    _DARK | _OTHERS | _PAGE_DARK | {"#4d4d4d": "#c3cad2", "#1d4e80": "#2f7fd0"}
+)  # of figures that are of no series of a study
 
 
 class SeriesStyles:

@@ -7,6 +7,7 @@ rates of its own.
 import math
 import re
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import altair as alt
 import msgspec
@@ -15,6 +16,7 @@ from resnetx.record.system_comparison import CollectivePoint, Estimate, SystemCo
 from resnetx.reporting.charts.figure import (
     BASELINE,
     COLUMN,
+    FAMILIES,
     INK,
     PAPER,
     QUIET,
@@ -26,10 +28,13 @@ from resnetx.reporting.charts.figure import (
     log_ticks,
     panel_grid,
     si_axis,
+    styled,
 )
 from resnetx.reporting.charts.system_rates import Curves, dash, point_words, rates_against_gpus, system_colour
 from resnetx.reporting.systems.rate_ratios import lead, over
 from resnetx.reporting.table import table_of
+from resnetx.table import Record
+from resnetx.units import to_interval
 
 
 def system_figures(comparison: SystemComparison) -> list[Figure]:
@@ -201,10 +206,11 @@ def margins_over_intensity(points: Sequence[SystemPoint], a: str, b: str) -> Fig
     return Figure(
         name="lead",
         title=f"{a} over {b}, by work over communication",
-        caption="How much faster, over intensity; whiskers: its interval. White: the interval holds no difference; "
-        "light blue: less than half a percent. Points on one GPU send nothing and are left out.",
+        caption="How much faster, over intensity; whiskers: its interval. White or hollow: the interval holds no "
+        "difference; light blue in print: less than half a percent. Points on one GPU send nothing and are left out.",
         table=table_of(marks, _MarginRow),
         chart=panel_grid(table_of(marks), "panel", panels, columns, panel),
+        wide=_wide(marks, x_domain, domain, f"{a} over {b}"),
     )
 
 
@@ -256,6 +262,89 @@ def _shape(gpus: Sequence[int]) -> alt.Shape:
         symbolStrokeColor=INK,
     )
     return alt.Shape("gpus:O", scale=alt.Scale(domain=list(gpus)), legend=legend)
+
+
+def _wide(marks: Sequence[_MarginMark], x_domain: list[float], domain: list[float], title: str) -> AnyChart:
+    """The figure for a page: a panel for each library below the other, with a label for each family of workloads."""
+    families = list(dict.fromkeys(_family(mark) for mark in marks))
+    colours = [FAMILIES[place % len(FAMILIES)] for place in range(len(families))]
+    colour = alt.Scale(domain=families, range=colours)
+    gpus = sorted({mark.gpus for mark in marks})
+    sizes = alt.Scale(domain=gpus, range=[25 + 90 * place / max(1, len(gpus) - 1) for place in range(len(gpus))])
+    ticks = [tick for tick in (0.1, 0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 2.5, 3, 5, 10) if domain[0] <= tick <= domain[1]]
+    panels = list(dict.fromkeys(mark.panel for mark in marks))
+    charts: list[AnyChart] = []
+    tables: dict[str, list[Record]] = {}
+    for place, name in enumerate(panels):
+        own = [mark for mark in marks if mark.panel == name]
+        rows = [{**cells, "family": _family(mark)} for mark, cells in zip(own, table_of(own).records(), strict=True)]
+        tables |= {f"wide{place}": rows, f"labels{place}": list(_labels(own))}
+        chart = alt.Chart(alt.NamedData(f"wide{place}"))
+        x = alt.X(
+            f"{INTENSITY}:Q",
+            title="activations per parameter on each GPU (work done for each number exchanged)",
+            scale=alt.Scale(type="log", domain=x_domain, nice=False),
+            axis=si_axis(log_ticks(x_domain, 10), True),
+        )
+        y = alt.Y(
+            "margin:Q",
+            title=f"{title}, {name}" if name else title,
+            scale=alt.Scale(type="log", domain=domain, nice=False),
+            axis=alt.Axis(values=ticks, labelExpr="datum.value == 1 ? 'equal' : '\u00d7' + datum.value"),
+        )
+        stroke = alt.Stroke("family:N", scale=colour, legend=None)
+        size = alt.Size("gpus:O", scale=sizes, legend=None if place else alt.Legend(**_OF_SIZES))
+        level = alt.Chart(alt.sequence(0, 1)).mark_rule(stroke=QUIET, strokeWidth=1, aria=False).encode(y=alt.YDatum(1))
+        ends = {"y": alt.Y("margin_low:Q"), "y2": alt.Y2("margin_high:Q")}
+        whisker = chart.mark_rule(strokeWidth=1.2, opacity=0.35, aria=False).encode(x=x, stroke=stroke, **ends)
+        dots = chart.mark_point(strokeWidth=1.5, opacity=1).encode(
+            x=x, y=y, stroke=stroke, size=size, description=alt.Description("description:N"),
+            fill=alt.condition(_AHEAD, alt.Fill("family:N", scale=colour, legend=None), alt.value(PAPER)),
+        )  # fmt: skip
+        told = [
+            alt.Chart(alt.NamedData(f"labels{place}"))
+            .mark_text(align="left", dx=10, dy=-9, fontSize=13, fontWeight="bold", aria=False)
+            .encode(x=x, y=y, text="label:N", color=alt.Color("family:N", scale=colour, legend=None))
+        ]
+        unshown = [family for family in dict.fromkeys(map(_family, own)) if not _leading(own, family)]
+        for line, family in enumerate(reversed(unshown)):
+            text = alt.Chart(alt.InlineData([{"label": f"{family}: no difference shown"}])).mark_text(
+                align="left", fontSize=13, fontWeight="bold", color=colours[families.index(family)], aria=False
+            )
+            told.append(text.encode(x=alt.value(10), y=alt.value(308 - 18 * line), text="label:N"))
+        charts.append(alt.layer(level, whisker, dots, *told).properties(width=700, height=320))
+    return styled(alt.vconcat(*charts, spacing=24), tables, text_size=12)
+
+
+_OF_SIZES: dict[str, Any] = {
+    "title": "GPUs",
+    "orient": "top",
+    "symbolOpacity": 1,
+    "symbolType": "circle",
+    "symbolFillColor": QUIET,
+    "symbolStrokeColor": QUIET,
+}
+_AHEAD = "datum.lead != 'open' && datum.lead != 'level'"
+
+
+def _family(mark: _MarginMark) -> str:
+    return f"{mark.workload.partition('/')[0]}/x" if "/" in mark.workload else mark.workload
+
+
+def _leading(marks: Sequence[_MarginMark], family: str) -> list[_MarginMark]:
+    """Those of a family in which a difference is shown."""
+    return [mark for mark in marks if _family(mark) == family and mark.lead not in ("open", "level")]
+
+
+def _labels(marks: Sequence[_MarginMark]) -> Iterator[Record]:
+    """Of each family its largest difference that is shown, at its mark."""
+    for family in dict.fromkeys(map(_family, marks)):
+        if leading := _leading(marks, family):
+            most = max(leading, key=lambda mark: abs(math.log(mark.margin.value)))
+            value, low, high = to_interval(most.margin.value, most.margin.low, most.margin.high)
+            label = f"{most.workload}, batch {most.batch_size}, {most.gpus} GPUs: \u00d7{value} ({low} to {high})"
+            at = most.activations_per_parameter_per_gpu
+            yield {"family": family, "label": label, "margin": most.margin.value, INTENSITY: at}
 
 
 def _ticks(domain: Sequence[float]) -> list[float]:

@@ -83,7 +83,7 @@ class Drawing:
 def drawn(figure: Figure) -> Drawing:
     """A figure as a page has it."""
     chart = draw(figure.chart)
-    return Drawing(figure, chart, inline(chart.svg))
+    return Drawing(figure, chart, inline(draw(figure.wide).svg if figure.wide else chart.svg))
 
 
 def plain(value: Cell) -> str:
