@@ -7,7 +7,6 @@ rates of its own.
 import math
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import altair as alt
 import msgspec
@@ -206,7 +205,8 @@ def margins_over_intensity(points: Sequence[SystemPoint], a: str, b: str) -> Fig
     return Figure(
         name="lead",
         title=f"{a} over {b}, by work over communication",
-        caption="How much faster, over intensity; whiskers: its interval. White or hollow: the interval holds no "
+        caption="How much faster, over intensity; whiskers: its interval. The larger a dot, the more GPUs (in print they "
+        "have shapes). White or hollow: the interval holds no "
         "difference; light blue in print: less than half a percent. Points on one GPU send nothing and are left out.",
         table=table_of(marks, _MarginRow),
         chart=panel_grid(table_of(marks), "panel", panels, columns, panel),
@@ -293,7 +293,7 @@ def _wide(marks: Sequence[_MarginMark], x_domain: list[float], domain: list[floa
             axis=alt.Axis(values=ticks, labelExpr="datum.value == 1 ? 'equal' : '\u00d7' + datum.value"),
         )
         stroke = alt.Stroke("family:N", scale=colour, legend=None)
-        size = alt.Size("gpus:O", scale=sizes, legend=None if place else alt.Legend(**_OF_SIZES))
+        size = alt.Size("gpus:O", scale=sizes, legend=None)
         level = alt.Chart(alt.sequence(0, 1)).mark_rule(stroke=QUIET, strokeWidth=1, aria=False).encode(y=alt.YDatum(1))
         ends = {"y": alt.Y("margin_low:Q"), "y2": alt.Y2("margin_high:Q")}
         whisker = chart.mark_rule(strokeWidth=1.2, opacity=0.35, aria=False).encode(x=x, stroke=stroke, **ends)
@@ -316,14 +316,6 @@ def _wide(marks: Sequence[_MarginMark], x_domain: list[float], domain: list[floa
     return styled(alt.vconcat(*charts, spacing=24), tables, text_size=12)
 
 
-_OF_SIZES: dict[str, Any] = {
-    "title": "GPUs",
-    "orient": "top",
-    "symbolOpacity": 1,
-    "symbolType": "circle",
-    "symbolFillColor": QUIET,
-    "symbolStrokeColor": QUIET,
-}
 _AHEAD = "datum.lead != 'open' && datum.lead != 'level'"
 
 
