@@ -205,8 +205,8 @@ def margins_over_intensity(points: Sequence[SystemPoint], a: str, b: str) -> Fig
     return Figure(
         name="lead",
         title=f"{a} over {b}, by work over communication",
-        caption="How much faster, over intensity; whiskers: its interval. The larger a dot, the more GPUs (in print they "
-        "have shapes). White or hollow: the interval holds no "
+        caption="How much faster, over intensity; whiskers: its interval. The larger a dot, the more GPUs (in print "
+        "they have shapes). White or hollow: the interval holds no "
         "difference; light blue in print: less than half a percent. Points on one GPU send nothing and are left out.",
         table=table_of(marks, _MarginRow),
         chart=panel_grid(table_of(marks), "panel", panels, columns, panel),
