@@ -279,7 +279,7 @@ def test_a_check_of_all_nodes_measures_both_and_their_pair(slurm, folder, preloa
     pair = record.read(next(folder.rglob("pair_*/record.json")), BenchRecord)
     assert sorted(device.node for device in pair.devices) == ["node1", "node2"]  # in torchrun's order
     assert found.runs[2].kind.endswith(", across switches")
-    assert "No outlier among 2 nodes." in log(folder)
+    assert "No outlier among 2 nodes" in log(folder)
     assert 'resnetx_check_node_outlier{node="node2"} 0.0' in (folder / "fleet.prom").read_text()
 
 
