@@ -46,8 +46,8 @@ def of_plan(plan: CollectivePlan, size_bytes: int) -> Drawing:
     return Drawing("_".join(words), _chart(plan.system, plan, size_bytes))
 
 
-def write(drawings: Iterable[Drawing], folder: Path) -> None:
-    """Writes the files of drawings, and says where they are."""
+def write(drawings: Iterable[Drawing], folder: Path, more: bool = False) -> None:
+    """Writes the files of drawings, and says where they are. `more`: what else is drawn there says what is left out."""
     from resnetx.reporting.charts import figure
 
     for each in drawings:
@@ -58,7 +58,8 @@ def write(drawings: Iterable[Drawing], folder: Path) -> None:
         except OSError as error:
             raise ConfigError(f"out={folder}: drawings cannot be written there: {error.strerror}") from None
         progress.command(f"drawing: {written}")
-    note_undrawn()
+    if not more:
+        note_undrawn()
 
 
 def figures(records: Sequence[TopologyRecord]) -> "Iterator[Figure]":

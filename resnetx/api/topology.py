@@ -197,11 +197,13 @@ def store(found: Sequence[Answer], folder: Path) -> None:
     drawings.store_rows(folder, "topology", records)
     described = {answer.machine.name: answer.machine for answer in found if isinstance(answer, Described)}
     if described:
-        topology_drawings.write([topology_drawings.of_system(each) for each in described.values()], folder)
+        topology_drawings.write([topology_drawings.of_system(each) for each in described.values()], folder, more=True)
     for answer in found:
         if isinstance(answer, Costed) and len(answer.plans) <= DRAWN_PLANS:
             size_bytes = answer.sizes[-1]
-            topology_drawings.write([topology_drawings.of_plan(plan, size_bytes) for plan in answer.plans], folder)
+            topology_drawings.write(
+                [topology_drawings.of_plan(plan, size_bytes) for plan in answer.plans], folder, more=True
+            )
     pages.store(pages.of_topology(found, records), folder)
 
 
