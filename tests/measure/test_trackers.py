@@ -240,7 +240,7 @@ def test_a_process_that_could_not_reach_wandb_ends_at_once(tmp_path, unreachable
         "import sys; from pathlib import Path; from resnetx.measure.study import trackers\n"
         "here = lambda wandb, mode: trackers._where(wandb, mode, Path(sys.argv[1]))\n"
         "log = lambda wandb, project, mode: wandb.init(project=project, **here(wandb, mode)).finish()\n"
-        "print(trackers.Copies(trackers.Wandb(project='test'))._log(log, 'kept'))\n"
+        "print(trackers.TrackedCopies(trackers.Wandb(project='test'))._log(log, 'kept'))\n"
     )
     began = time.monotonic()
     ended = subprocess.run([sys.executable, "-c", program, tmp_path], capture_output=True, text=True, check=True)
