@@ -98,6 +98,7 @@ def core(wheel, tmp_path_factory):
     python = folder / "venv" / "bin" / "python"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder / "venv"], check=True)
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    environment["COLUMNS"] = "0"  # sentences in one line
     command = [uv.find_uv_bin(), "pip", "install", "--python", python, "-q", "-c", ROOT / "constraints.txt", wheel]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if done.returncode and (unreachable := UNREACHABLE.search(done.stderr)):
