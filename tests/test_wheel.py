@@ -121,7 +121,7 @@ def test_the_core_alone_describes_predicts_compares_and_reports(core, tmp_path):
     paper = ["systems=[dgx1-p100,gx8]", "study=paper"]
     asked = {
         "ResNet/77": ["describe", "model.x=77"],
-        "GPU0  X     PIX": ["topology", "systems=gx8", f"out={tmp_path}/drawn"],
+        "gx8: Cirrascale GX8": ["topology", "systems=gx8", f"out={tmp_path}/drawn"],
         "Predicted: speed-ups on dgx1-p100 from ": ["predict", "systems=[dgx1-p100]", "study=paper", f"out={tmp_path}"],
         "Tallent et al. 2017 state": ["compare", *paper, f"out={tmp_path}/compared"],
         f"page: {tmp_path}/page/index.html": ["report", STUDY, f"out={tmp_path}/page"],
@@ -134,7 +134,9 @@ def test_the_core_alone_describes_predicts_compares_and_reports(core, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("words", [["train"], ["bench"], ["describe", "model=alexnet", "image_size=128"], ["images"]])
+@pytest.mark.parametrize(
+    "words", [["train", "input=synthetic"], ["bench"], ["describe", "model=alexnet", "image_size=128"], ["images"]]
+)
 def test_a_verb_whose_extra_is_missing_says_the_one_command(core, words):
     done = core(*words)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1), done.stderr
