@@ -29,7 +29,7 @@ def test_topology_keeps_curves_and_matrices(tmp_path):
     resnetx.topology("dgx1-v100", collective="allreduce", gpus=[2, 4], size=["1MiB", "2MiB"], out=tmp_path)
     names = {path.stem for path in tmp_path.glob("*.csv")}
     assert names == {
-        "topology", "allreduce_time_by_size", "allreduce_busbw_by_size", "allreduce_busbw_by_gpus",
+        "topology", "answers", "allreduce_time_by_size", "allreduce_busbw_by_size", "allreduce_busbw_by_gpus",
     }  # fmt: skip
     lines = [json.loads(line) for line in (tmp_path / "topology.jsonl").read_text().splitlines()]
     assert [len(line["devices"]) for line in lines] == [2, 2, 4, 4]
@@ -55,7 +55,7 @@ def test_a_value_that_cannot_run_is_a_point_beside_those_that_can():
 @pytest.mark.slow
 def test_predictions_and_workloads_are_drawn(tmp_path):
     resnetx.predict(systems=["gx8", "dgx1-p100"], model="alexnet", batch_size=256, out=tmp_path)
-    assert {path.stem for path in tmp_path.glob("*.csv")} == {"speedups", "parts"}
+    assert {path.stem for path in tmp_path.glob("*.csv")} == {"points", "speedups", "parts"}
     drawn = json.loads((tmp_path / "speedups.vl.json").read_text())
     marks = [mark for marks in drawn["datasets"].values() for mark in marks]
     assert {mark["line"] for mark in marks} == {"gx8", "dgx1-p100"}
