@@ -195,10 +195,10 @@ def setting_of(settings: PredictSettings) -> TrainingSetup:
         one_process=settings.launch_mode == "one-process"
         or (settings.launch_mode is None and framework in ONE_PROCESS),
         straggler=settings.straggler,
-        host_s=_time("host_time", settings.host_time),
-        host_step_s=None if settings.host_step is None else _time("host_step", settings.host_step),
-        image_bytes=_size("image_bytes", settings.image_bytes),
-        memory_bytes=_size("memory", settings.memory),
+        host_s=bounds.seconds_of("host_time", settings.host_time),
+        host_step_s=None if settings.host_step is None else bounds.seconds_of("host_step", settings.host_step),
+        image_bytes=bounds.bytes_of("image_bytes", settings.image_bytes),
+        memory_bytes=bounds.bytes_of("memory", settings.memory),
         memory_model=settings.memory_model,
         clock_Hz=_clock_Hz(settings.clock),
         sensitivity=settings.sensitivity,
@@ -220,13 +220,3 @@ def _parameters(given: float | None) -> int | None:
     if given is not None and not float(given).is_integer():
         raise ConfigError(f"parameters={given}: expected a whole number of parameters, e.g. 25557032 or 25.6e6")
     return None if given is None else int(given)
-
-
-def _time(key: str, given: str | float) -> float:
-    return bounds.seconds_of(key, given)
-
-
-def _size(key: str, given: str | int | None) -> int | None:
-    size_bytes: int | None = bounds.converted(key, given)
-    bounds.check({key: size_bytes})
-    return size_bytes

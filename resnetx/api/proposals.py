@@ -20,7 +20,7 @@ from resnetx.api import drawings
 from resnetx.choices import ModelChoice
 from resnetx.compose import compose, one_point
 from resnetx.config import check, request_from
-from resnetx.errors import ConfigError
+from resnetx.errors import ConfigError, convert
 from resnetx.prediction.memory import step_bytes
 from resnetx.record import DescribedWorkload
 from resnetx.request import Request
@@ -29,11 +29,12 @@ from resnetx.settings.table import TABLE
 from resnetx.settings.words import written
 from resnetx.study import Point
 from resnetx.table import Answer, Column, Records, as_shown
-from resnetx.units import si, size
+from resnetx.units import si
 
 NEAR = 0.05  # of the intensity that is asked for, what is near enough
 CONVENTION = "conv"  # where none is asked for: the one that all families have in common
-_QUESTION = ("intensity", "memory", "gpus", "convention", "out")  # what is no setting of the user's own job
+_NUMBERS = ("intensity", "gpus", "memory")
+_QUESTION = (*_NUMBERS, "convention", "out")  # what is no setting of the user's own job
 _DEPTHS = (1, 2, 4, 6, 8, 12, 16, 24, 32)
 # Widths and sequences, first few and far between. What attention's heads share out comes in steps of 64.
 _WIDTHS = {"resnetx": (8, 16, 2048), "gptx": (64, 64, 16384), "mlpx": (8, 32, 16384)}  # step, least, most
@@ -98,15 +99,21 @@ COLUMNS: list[Column[Proposal]] = [
 ]
 
 
+class _Question(msgspec.Struct, frozen=True, kw_only=True):
+    intensity: float
+    gpus: int = 1
+    memory: str | int | None = None
+
+
 def propose(given: Point) -> Proposals:
     """The proposals of all families; draws the map with `out=`."""
     if "study" in given or any(isinstance(value, list) for value in given.values()):
         raise ConfigError(
             "intensity: looks for settings on one number of GPUs; give one value for each setting, and no study"
         )
-    bounds.check({name: given[name] for name in ("intensity", "gpus") if given.get(name) is not None})
-    target, gpus = float(given["intensity"]), int(given.get("gpus") or 1)
-    memory = None if given.get("memory") is None else size(str(given["memory"]))
+    question = convert({name: given[name] for name in _NUMBERS if given.get(name) is not None}, _Question)
+    bounds.check(msgspec.to_builtins(question))
+    target, gpus, memory = question.intensity, question.gpus, bounds.bytes_of("memory", question.memory)
     own = {name: value for name, value in given.items() if name not in _QUESTION}
     shared = {name: value for name, value in own.items() if name in ("precision", "strategy")}
     asked = _Asked(target, gpus, inf if memory is None else memory, str(given.get("convention", CONVENTION)), shared)

@@ -41,6 +41,13 @@ def seconds_of(key: str, value: str | float) -> float:
     return found_s
 
 
+def bytes_of(key: str, value: str | int | None) -> int | None:
+    """A setting's size in bytes, a number or with a unit, in its range; None stays None."""
+    size_bytes: int | None = converted(key, value)
+    check({key: size_bytes})
+    return size_bytes
+
+
 def _no_quantity(key: str, value: Any) -> ConfigError:
     _, what = _READ[TABLE[key].unit]
     return ConfigError(f"{key}={value}: expected {what}, e.g. {TABLE[key].example}")

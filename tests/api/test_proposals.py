@@ -50,6 +50,9 @@ def test_the_users_own_job_is_located():
         ({"memory": "8GB"}, "memory: limits what intensity= proposes"),
         ({"intensity": 1, "gpus": [1, 2]}, "give one value for each setting"),
         ({"intensity": 0}, "intensity=0"),
+        ({"intensity": "abc"}, "intensity=abc: expected a number"),
+        ({"intensity": 1, "gpus": 2.5}, "gpus=2.5: expected a whole number"),
+        ({"intensity": 1, "memory": "abc"}, "memory=abc: expected a size"),
         ({"intensity": 1, "memory": "1MB"}, "no member of resnetx fits"),
     ],
 )
