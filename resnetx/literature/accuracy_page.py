@@ -172,23 +172,7 @@ def page() -> str:
 
 
 def _groups(summaries: list[TrainingSummary]) -> list[str]:
-    cells = (
-        [
-            summary.about,
-            f"{summary.rows}",
-            f"{summary.open or ''}",
-            _percent(summary.mean_error),
-            _percent(summary.linear_error),
-            _percent(summary.five_constants_error),
-            _percent(summary.worst_error),
-            _percent(summary.held),
-            _percent(summary.half_width),
-            _percent(summary.score),
-            _percent(summary.linear_score),
-            _percent(summary.five_constants_score),
-        ]
-        for summary in summaries
-    )
+    cells = ([summary.about, *summary.cells()] for summary in summaries)
     errors = ["open", "mean", "linear", "five constants", "worst"]
     intervals = ["held", "half", "score", "linear's", "five constants'"]
     return table(["published figures", "rows", *errors, *intervals], cells)

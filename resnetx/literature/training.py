@@ -125,6 +125,13 @@ class TrainingSummary:
         """Whether its rows are within the tolerance; true of a group without one."""
         return self.tolerance is None or self.worst_error is None or self.worst_error <= self.tolerance
 
+    def cells(self) -> list[str]:
+        """How many rows it has, how many of them are open, its errors, and its intervals, as tables show them."""
+        errors = (self.mean_error, self.linear_error, self.five_constants_error, self.worst_error)
+        intervals = (self.held, self.half_width, self.score, self.linear_score, self.five_constants_score)
+        shares = ("" if share is None else f"{share:.1%}" for share in (*errors, *intervals))
+        return [f"{self.rows}", f"{self.open or ''}", *shares]
+
 
 @cache
 def validate() -> tuple[TrainingRow, ...]:

@@ -1,13 +1,9 @@
 """The screen of predictions: the answer, the figures, where the time goes, how sure that is; and of validation."""
 
-from argparse import Namespace
 from collections.abc import Iterator, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING
 
 from resnetx.cli import show
-from resnetx.errors import ConfigError
-from resnetx.literature.validate import validate
 from resnetx.record.machine import how_many
 from resnetx.record.prediction import Domain, PartName, PredictedPoint, Prediction, PredictionInput, Sensitivity
 from resnetx.reporting.predicted_answer import (
@@ -26,8 +22,6 @@ from resnetx.reporting.predicted_answer import (
     unit_of_point,
 )
 from resnetx.reporting.worth import worth
-from resnetx.settings.words import written
-from resnetx.study import Point
 from resnetx.table import Column
 
 if TYPE_CHECKING:
@@ -264,18 +258,8 @@ def validation(rows: "Sequence[TrainingRow]", summaries: "Sequence[TrainingSumma
     """How far off each group of published figures is, then the figures of the groups that are missed; --all: of all."""
     lines = [
         [
-            f"{summary.rows}",
-            f"{summary.open or ''}",
-            _percent(summary.mean_error),
-            _percent(summary.linear_error),
-            _percent(summary.five_constants_error),
-            _percent(summary.worst_error),
-            _percent(summary.held),
-            _percent(summary.half_width),
-            _percent(summary.score),
-            _percent(summary.linear_score),
-            _percent(summary.five_constants_score),
-            summary.about + ("" if summary.holds else f" (MISSED: at most {_percent(summary.tolerance)})"),
+            *summary.cells(),
+            summary.about + ("" if summary.holds else f" (MISSED: at most {summary.tolerance:.1%})"),
         ]
         for summary in summaries
     ]
@@ -318,32 +302,5 @@ def _validation_cells(row: "TrainingRow") -> list[str]:
     ]
 
 
-def _percent(share: float | None) -> str:
-    return "" if share is None else f"{share:.1%}"
-
-
 def _rate(value: float) -> str:
     return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
-
-
-# `--validate`: how far off a model is of what was published, and whether each group of figures is within its limit.
-
-
-class ShowTable(Protocol):
-    """Shows rows, group by group."""
-
-    def __call__(self, rows: Any, summaries: Any, /) -> None: ...
-
-
-def validate_(
-    options: Namespace, paths: list[Path], asked: Point, verb: Literal["predict", "topology"], table: ShowTable
-) -> int:
-    """Status 1 where a group of published figures is missed by more than it may."""
-    for word in (*map(str, paths), *written(asked)):
-        raise ConfigError(f"{word}: --validate takes no settings")
-    found = validate(verb)
-    if options.json:
-        show.json_lines([found.record])
-    else:
-        table(found, found.groups)
-    return 0 if found.holds else 1

@@ -8,7 +8,6 @@ from resnetx.api.grid import PredictedGrid
 from resnetx.api.predict import predict
 from resnetx.cli import show
 from resnetx.cli.tables import show_predict
-from resnetx.cli.tables.show_predict import validate_
 from resnetx.reporting.predicted_answer import prediction_answer
 from resnetx.study import Point
 
@@ -16,6 +15,8 @@ from resnetx.study import Point
 def predict_(options: Namespace, paths: list[Path], asked: Point) -> int:
     """Predicts and shows what is predicted."""
     if options.validate:
+        from resnetx.cli.verbs.validate import validate_
+
         return validate_(options, paths, asked, "predict", show_predict.validation)
     made = predict(*paths, **asked)
     if isinstance(made, PredictedGrid):

@@ -10,7 +10,6 @@ from resnetx.api.topology import answers
 from resnetx.api.topology_answers import Answer, Costed, Described, Listed, Paired, Ranked, Routed
 from resnetx.cli import show
 from resnetx.cli.tables import show_topology as tables
-from resnetx.cli.tables.show_predict import validate_
 from resnetx.errors import ConfigError
 from resnetx.interconnect.systems import paths
 from resnetx.interconnect.systems.system import System
@@ -23,6 +22,8 @@ from resnetx.units import si
 def topology_(options: Namespace, files: list[Path], asked: Point) -> int:
     """Explains systems; without any word, names those that come with resnetx."""
     if options.validate:
+        from resnetx.cli.verbs.validate import validate_
+
         return validate_(options, files, asked, "topology", tables.validation)
     made = _made(options, files, asked)
     for place, answer in enumerate(answers(files, asked) if made is None else [made]):
