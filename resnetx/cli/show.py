@@ -42,7 +42,7 @@ class Console(_RichConsole):
     """rich's console without markup; a closed pipe is not an error (`cli` then exits silently)."""
 
     def __init__(self, **more: Any) -> None:
-        # COLUMNS=0 is no limit (`prose`); rich would print nothing in so many.
+        # COLUMNS=0 is no limit (`table_layout`); rich would print nothing in so many.
         environment = {name: value for name, value in os.environ.items() if (name, value) != ("COLUMNS", "0")}
         super().__init__(highlight=False, markup=False, _environ=environment, **more)
 

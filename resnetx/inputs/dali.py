@@ -259,7 +259,7 @@ def _pipeline(
 
 
 def _checked(files: DataNode) -> DataNode:
-    """The same files, if their headers claim no more than `header.check` allows; else the pipeline fails.
+    """The same files, if their headers claim no more than `jpeg.check` allows; else the pipeline fails.
 
     It fails by a reshape to another number of bytes: DALI has no assertion, and a reshape copies nothing.
     """

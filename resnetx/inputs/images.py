@@ -136,7 +136,7 @@ def _made(
 def verify(root: Path, workers: int | None = None, progress: OnProgress | None = None) -> list[str]:
     """A sentence for every file of a tree that cannot be decoded and every class folder without images, sorted.
 
-    Decoding takes place in other processes: at most as many pixels as `header.check` allows are in the memory of each,
+    Decoding takes place in other processes: at most as many pixels as `jpeg.check` allows are in the memory of each,
     and a file that crashes its decoder is listed like any other.
     """
     faults: list[str] = []

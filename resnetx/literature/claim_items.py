@@ -1,6 +1,6 @@
 """What published statements can be checked on: points, workloads, collectives and copies, all as items of one form.
 
-A statement (`claim.Claim`) picks items by their kind and by `where`, and reads a quantity of them, on one system
+A statement (`claim_checks.Claim`) picks items by their kind and by `where`, and reads a quantity of them, on one system
 or as the ratio of two. A kind of item is one function here; the checks know none of them.
 """
 

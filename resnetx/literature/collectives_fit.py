@@ -2,7 +2,7 @@
 
     python -m resnetx.literature.collectives_fit      writes collectives-fit.yaml and collective-errors.yaml
 
-The figures of `fitted.Fitted` are fitted by least squares of the logarithm of predicted over measured time, from what
+The figures of `library.Fitted` are fitted by least squares of the logarithm of predicted over measured time, from what
 the source of NCCL says. One that no figure tells stays where it began. Each kind of machine (`errors`) is
 predicted with a fit to all others: only these errors go into the table, beside those of `rivals` that were fitted to
 the same others.
@@ -238,7 +238,7 @@ def _fits(points: Sequence[PublishedTime], everything: Fitted) -> dict[str, Fitt
 
 
 def _one_size_errors(points: Sequence[PublishedTime], fits: Mapping[str, Fitted]) -> list[OneSizeErrors]:
-    """Of ladders that their largest size calibrates (`collective.calibrate`)."""
+    """Of ladders that their largest size calibrates (`plan.calibrate`)."""
     ladders: dict[tuple[object, ...], list[PublishedTime]] = {}
     for point in points:
         if not OPERATIONS[point.entry.collective].sends:

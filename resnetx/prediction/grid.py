@@ -107,7 +107,7 @@ def columns_of(questions: Sequence[GridQuestion]) -> Columns:
 
 
 def _rows(question: GridQuestion) -> list[GridRow]:
-    """A row for each placement, as `speedup.curve` has a point for each."""
+    """A row for each placement, as `predict.curve` has a point for each."""
     subject, fabric, placements, baseline, setting = question.curve
     try:
         setting = calibrated(subject, fabric, setting)

@@ -26,7 +26,7 @@ POINTS_EACH = 2000  # of a process, at least: about a second of work, of which s
 
 
 class CurveQuestion(NamedTuple):
-    """A curve as `speedup.curve` is asked for it."""
+    """A curve as `predict.curve` is asked for it."""
 
     subject: Subject
     fabric: Fabric

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 # What resnetx asks of a kind of model: how it is built, which loss it trains with, and how it is counted.
 #
-# A kind is a subclass of `Kind` in a file of its own, beside the struct of its settings in `choices`. Every model is
+# A kind is a subclass of `Kind`, beside the struct of its settings in `choices`. Every model is
 # fed with the batches of `inputs.Batches`: samples as its settings have them (`ModelChoice.sample`), and labels below
 # `classes`. `build` is all that a kind must define; what else it needs not say has a default here. Importing a kind
 # loads no torch.

@@ -1,6 +1,6 @@
 """The algorithms of a collective on GPUs: rings, trees and in-switch reduction of NCCL.
 
-`collective` says what this assumes, and how much depends on each assumption.
+`plan` says what this assumes, and how much depends on each assumption.
 """
 
 import math

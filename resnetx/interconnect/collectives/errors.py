@@ -1,7 +1,7 @@
 """How far off costs of collectives are, as measured: `results/published/collective-errors.yaml`.
 
 Errors are |ln(predicted / measured)|. Each published figure is predicted with what was fitted without any machine of
-its kind (`fitting`, `compared_kinds`). What is stated for a plan is, of the figures in its band of sizes, the first of
+its kind (`literature.collectives_fit`). What is stated for a plan is, of the figures in its band of sizes, the first of
 these of which there are enough:
 
     system   those of its own system, library and collective; with all fitted where that is worse
@@ -38,7 +38,7 @@ BANDS_BYTES = (2**20, 2**23, 2**26)  # where the second band begins, the third a
 FEWEST = 5  # figures that make a cell by themselves
 LEVEL = 0.9
 SENDS = "sends"  # stands for the collectives that are messages; None: for those that go around rings
-SOCKET_ERROR = log(10) / 2  # `generations.SOCKET_Bps` is one figure of one machine: an order of magnitude, end to end
+SOCKET_ERROR = log(10) / 2  # `rings.SOCKET_Bps` is one figure of one machine: an order of magnitude, end to end
 
 Scope = Literal["system", "kind", "any"]  # whose figures an error is counted on
 Key = tuple[Scope, str | None, str | None, str | None, int]  # scope, its system or kind, library, collective, band
@@ -349,7 +349,7 @@ def _whose(cell: ErrorCell) -> str:
 # A kind is, inside one node, GPUs' own links (of one generation, directly or through switches), or PCI Express (of one
 # generation, from peer to peer or staged in host memory); between nodes the network, with or without access to GPU
 # memory; sockets; each of one maker's GPUs. An error is only ever counted with all machines of its kind left out of the
-# fit (`fitting`), so that it is one of a machine that the model has not seen.
+# fit (`collectives_fit`), so that it is one of a machine that the model has not seen.
 
 SOCKETS = "gloo or NCCL over sockets"
 

@@ -129,7 +129,7 @@ def _along_the_bus(
     if staged := [f"{flow.steps[0][0]} to {flow.steps[-1][1]}" for flow in usable if flow.staged]:
         more = f" and {len(staged) - 4} more" if len(staged) > 4 else ""
         notes.append(f"Staged in host memory, because over the bus they are no peers: {', '.join(staged[:4])}{more}.")
-    # NCCL 1 is given the rates of copies here: see the docstring of `collective`.
+    # NCCL 1 is given the rates of copies here: see the docstring of `plan`.
     return _one_order(system, order, usable, not generation.one_ring, 1, tuple(notes))
 
 

@@ -4,8 +4,8 @@
 
 Each message takes a path of its own: over NVLink where there is one, else over PCIe or staged in the host, as rings do;
 with 2.11 and later through a GPU that has NVLinks to both. What paths share is busy until all its bytes have passed
-(`max_min.seconds_per_byte`). A message alone has a few channels, and more only if it is large: on 8 GPUs, one of 64 MiB
-moves at an eighth of the rate of 1 GiB (enqueue.cc: 16 MiB for each channel before they are doubled).
+(`link_search.seconds_per_byte`). A message alone has a few channels, and more only if it is large: on 8 GPUs, one of
+64 MiB moves at an eighth of the rate of 1 GiB (enqueue.cc: 16 MiB for each channel before they are doubled).
 
 Every figure below is from one published source; all other sources judge it (docs/interconnect.md). Not known: what
 Volta's and older channels carry, and gather and scatter on anything but B200. Between nodes, nothing is validated: that

@@ -3,7 +3,7 @@
     with_readings(record.cells, load("dgx1-p100"))
 
 A copy is low if its median takes longer than expected by more than the model was ever off published copies
-(`pair_errors.tolerance`), and above the link if it takes less by more than that. What no figure of the topology tells
+(`costs.tolerance`), and above the link if it takes less by more than that. What no figure of the topology tells
 (pageable memory, storage, CPU ranks) is not judged.
 """
 

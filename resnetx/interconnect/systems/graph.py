@@ -373,7 +373,7 @@ class System(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def plans(self) -> dict[tuple[Any, ...], Any]:
-        """The plans of collectives that were made for it (`collective.plan`), as rings take time to find."""
+        """The plans of collectives that were made for it (`plan.plan`), as rings take time to find."""
         return {}
 
     @cached_property

@@ -50,14 +50,14 @@ from resnetx.workloads.layers import Operations, operations, tensors
 #
 # **Clocks** are those of `phases`: the host's on CPUs, CUDA events on GPUs, read once the device has been waited for.
 #
-# **A GPU is held back** while the host queues some layers for it (`device_time.Hold`), so that their times are its own,
+# **A GPU is held back** while the host queues some layers for it (`device.Hold`), so that their times are its own,
 # without the gaps in which it would wait for the host, whose events between small layers make these gaps longer still.
 # What lies between two such stretches belongs to no layer.
 
 LOSS = "loss"
 OnMade = Callable[[int, Any], None]  # told of a layer's place and of what it has just made
 DIGITS = 8  # of recorded seconds behind the decimal point: a small layer takes a microsecond on a CPU
-LAYERS_HELD = 50  # whose launches are queued at most: up to ten for each, with its event (`device_time.MOST_LAUNCHES`)
+LAYERS_HELD = 50  # whose launches are queued at most: up to ten for each, with its event (`device.MOST_LAUNCHES`)
 HELD = -1  # stands for a layer where the device was held back
 
 
@@ -357,7 +357,7 @@ def queueing_s(
     """Seconds that the host takes to queue a clean step for a device that is faster.
 
     Of few images, whose kernels take less time than their launches, whatever the batch: so the host never waits because
-    a thousand launches are queued, as many as a step may have (`device_time.MOST_LAUNCHES`).
+    a thousand launches are queued, as many as a step may have (`device.MOST_LAUNCHES`).
     """
     if device.type != "cuda":
         return Unknown("a CPU rank has no device beside its host")
