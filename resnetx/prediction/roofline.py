@@ -10,9 +10,9 @@ In fp32, convolutions with square kernels at stride 1 are `square_speedup` times
 algorithm does 3x3 ones with 2.25 to 4 times fewer multiplications (Lavin & Gray 2016). Convolutions of each channel by
 itself take `depthwise_slowness` times as long as the larger roof says: kernels that libraries have for them reach
 neither. That is all that is fitted: three figures, to published rates of whole networks on one GPU (`training_fit`,
-which also says how far off it is). Single layers were never checked. `pass_s` is GPU_PASS_s where no generation's
-own rates at small batches say otherwise. What a small batch cannot make shorter is mostly the host's part of a step, which is no
-property of the GPU and is not fitted here (`host_step`).
+which also says how far off it is). Single layers were never checked. `pass_s` is GPU_PASS_s where no generation's own
+rates at small batches say otherwise. What a small batch cannot make shorter is mostly the host's part of a step, which
+is no property of the GPU and is not fitted here (`host_step`).
 
 FLOP are those of the layer table; backward costs a convolution or product twice its forward pass, or once where no
 gradient of its input is needed. Bytes are what each operation reads and writes, none of it kept in caches:

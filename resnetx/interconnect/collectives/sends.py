@@ -7,10 +7,10 @@ with 2.11 and later through a GPU that has NVLinks to both. What paths share is 
 (`link_search.seconds_per_byte`). A message alone has a few channels, and more only if it is large: on 8 GPUs, one of
 64 MiB moves at an eighth of the rate of 1 GiB (enqueue.cc: 16 MiB for each channel before they are doubled).
 
-Every figure below is from one published source; all other sources judge it (docs/method/collectives.md). Not known: what
-Volta's and older channels carry, and gather and scatter on anything but B200. Between nodes, nothing is validated: that
-a receiver's card may serve GPUs of other nodes in turns is not in the model, nor are messages that go out by the card
-of another GPU (PXN, 2.12 and later).
+Every figure below is from one published source; all other sources judge it (docs/method/collectives.md). Not known:
+what Volta's and older channels carry, and gather and scatter on anything but B200. Between nodes, nothing is validated:
+that a receiver's card may serve GPUs of other nodes in turns is not in the model, nor are messages that go out by the
+card of another GPU (PXN, 2.12 and later).
 """
 
 from collections import Counter
