@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -167,7 +168,10 @@ def _built(file: File, keys: tuple[type, ...], events: Iterator[Any]) -> tuple[A
             if form is not yaml.ScalarEvent:
                 value = [] if form is yaml.SequenceStartEvent else {}
             elif event.implicit[0] and (event.value in _WORDS or event.value[0] in "+-.0123456789"):
-                value = _resolved(file, event.value, line)
+                try:
+                    value = _resolved(event.value)
+                except ValueError as error:
+                    raise file.error(f"{shortened(event.value)}: {error}", line) from None
             else:
                 value = event.value
             if form is yaml.ScalarEvent and event.anchor is not None:
@@ -200,19 +204,20 @@ def _built(file: File, keys: tuple[type, ...], events: Iterator[Any]) -> tuple[A
     return root, lines
 
 
-def _resolved(file: File, text: str, line: int) -> Any:
-    """The value of a bare word."""
+@lru_cache(maxsize=4096)  # the same figures stand again and again in a file
+def _resolved(text: str) -> Any:
+    """The value of a bare word; a `ValueError` says what is wrong with a number."""
     if text in _WORDS:
         return _WORDS[text]
     if _WHOLE.fullmatch(text):
         if len(text) > MAX_DIGITS or not -(2**63) <= int(text) < 2**63:
-            raise file.error(f"{shortened(text)}: a whole number of more than 64 bits", line)
+            raise ValueError("a whole number of more than 64 bits")
         return int(text)
     if _NOT_FINITE.fullmatch(text):
-        raise file.error(f"{text}: expected a finite number", line)
+        raise ValueError("expected a finite number")
     if _NUMBER.fullmatch(text):
         if len(text) > MAX_DIGITS or not math.isfinite(float(text)):
-            raise file.error(f"{shortened(text)}: expected a finite number of at most {MAX_DIGITS} digits", line)
+            raise ValueError(f"expected a finite number of at most {MAX_DIGITS} digits")
         return float(text)
     return text
 
