@@ -8,18 +8,16 @@ recurse, so that a small file can neither overflow the stack nor, by aliases, fi
 
 import math
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
 from resnetx.errors import FileError, prepared, sentence, shortened
 from resnetx.loading.content import File
-
-if TYPE_CHECKING:
-    from yaml import Event, ScalarEvent
 
 T = TypeVar("T")
 
@@ -55,7 +53,7 @@ class YamlFile:
 
     def __init__(self, file: File, whole_keys: bool = False) -> None:
         self.file = file
-        self.tree, self._lines = _Builder(file, (str, int) if whole_keys else (str,)).build()
+        self.tree, self._lines = _parsed(file, (str, int) if whole_keys else (str,))
 
     def error(self, where: Path_, what: str) -> FileError:
         """The error `what` about the value at `where`, with its line."""
@@ -118,138 +116,118 @@ class _Open:
     key_line: int = 0
 
 
-class _Builder:
-    def __init__(self, file: File, keys: tuple[type, ...]) -> None:
-        self._file = file
-        self._keys = keys
-        self._root: Any = None
-        self._open: list[_Open] = []
-        self._values = 0
-        self._anchors: dict[str, tuple[Any, int]] = {}  # the value of an alias, and the number of values in it
-        self._lines: dict[int, Any] = {}  # id of a list or group -> the lines of its items
+def _parsed(file: File, keys: tuple[type, ...]) -> tuple[Any, dict[int, Any]]:
+    """The tree of a file, and by the id of each list and group in it the lines of its items.
 
-    def build(self) -> tuple[Any, dict[int, Any]]:
-        import yaml
+    It is parsed by libyaml where it is there; broken YAML is an error with its line.
+    """
+    import yaml
 
-        documents = 0
-        handlers: dict[type, Callable[[Any, int], None]] = {
-            yaml.ScalarEvent: self._scalar,
-            yaml.AliasEvent: self._alias,
-            yaml.SequenceStartEvent: lambda event, line: self._begin(event, line, [], []),
-            yaml.MappingStartEvent: lambda event, line: self._begin(event, line, {}, {}),
-            yaml.SequenceEndEvent: self._end,
-            yaml.MappingEndEvent: self._end,
-        }
-        for event in self._events():
-            line = event.start_mark.line + 1 if event.start_mark else 1
-            if handle := handlers.get(type(event)):
-                handle(event, line)
-            elif type(event) is yaml.DocumentStartEvent:
-                documents += 1
-                if documents > 1:
-                    raise self._file.error("a second document begins here; expected a single one", line)
-        return self._root, self._lines
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml is ten times as fast, if available
+    text = file.text()
+    try:
+        return _built(file, keys, yaml.parse(text, Loader=loader))
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        message = f"not YAML: {shortened(error.problem or error.context or 'broken')}"
+        raise file.error(message, mark.line + 1 if mark else None) from None
+    except (yaml.YAMLError, ValueError, OverflowError) as error:  # the last two: from escapes
+        raise file.error(f"not YAML: {shortened(' '.join(str(error).split()))}") from None
 
-    def _events(self) -> Iterator["Event"]:
-        """The events of the file, by libyaml where it is there; broken YAML is an error with its line."""
-        import yaml
 
-        loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml is ten times as fast, if available
-        text = self._file.text()
-        try:
-            yield from yaml.parse(text, Loader=loader)
-        except yaml.MarkedYAMLError as error:
-            mark = error.problem_mark or error.context_mark
-            message = f"not YAML: {shortened(error.problem or error.context or 'broken')}"
-            raise self._file.error(message, mark.line + 1 if mark else None) from None
-        except (yaml.YAMLError, ValueError, OverflowError) as error:  # the last two: from escapes
-            raise self._file.error(f"not YAML: {shortened(' '.join(str(error).split()))}") from None
+def _built(file: File, keys: tuple[type, ...], events: Iterator[Any]) -> tuple[Any, dict[int, Any]]:
+    import yaml
 
-    def _scalar(self, event: "ScalarEvent", line: int) -> None:
-        self._refuse_tag(event, line)
-        value = self._resolved(event.value, line) if event.implicit[0] else event.value
-        if event.anchor is not None:
-            self._anchors[event.anchor] = (value, 1)
-        self._add(value, line, 1)
-
-    def _resolved(self, text: str, line: int) -> Any:
-        """The value of a bare word."""
-        if text in _WORDS:
-            return _WORDS[text]
-        if _WHOLE.fullmatch(text):
-            if len(text) > MAX_DIGITS or not -(2**63) <= int(text) < 2**63:
-                raise self._file.error(f"{shortened(text)}: a whole number of more than 64 bits", line)
-            return int(text)
-        if _NOT_FINITE.fullmatch(text):
-            raise self._file.error(f"{text}: expected a finite number", line)
-        if _NUMBER.fullmatch(text):
-            if len(text) > MAX_DIGITS or not math.isfinite(float(text)):
-                raise self._file.error(
-                    f"{shortened(text)}: expected a finite number of at most {MAX_DIGITS} digits", line
-                )
-            return float(text)
-        return text
-
-    def _begin(self, event: Any, line: int, value: Any, lines: Any) -> None:
-        self._refuse_tag(event, line)
-        if len(self._open) == MAX_DEPTH:
-            raise self._file.error(f"nested more than {MAX_DEPTH} deep; expected {self._file.what}", line)
-        self._lines[id(value)] = lines
-        before = self._values
-        self._add(value, line, 1)
-        self._open.append(_Open(value, lines, event.anchor, before))
-
-    def _end(self, _: Any, line: int) -> None:
-        ended = self._open.pop()
-        if isinstance(ended.value, dict) and MERGE in ended.value:
-            self._merge(ended.value, ended.lines, line)
-        if ended.anchor is not None:
-            self._anchors[ended.anchor] = (ended.value, self._values - ended.before)
-
-    def _merge(self, value: dict[Any, Any], lines: dict[Any, int], line: int) -> None:
-        """Merges the value of `<<` into its group, whose own keys win."""
-        merged, line = value.pop(MERGE), lines.pop(MERGE, line)
-        if not isinstance(merged, dict):
-            raise self._file.error(
-                f"{MERGE}: expected one group of settings, to be merged into the one around it", line
-            )
-        own, own_lines = dict(value), dict(lines)
-        value.clear()
-        value.update({**merged, **own})
-        lines.update({**dict.fromkeys(merged, line), **own_lines})
-
-    def _alias(self, event: Any, line: int) -> None:
-        if event.anchor not in self._anchors:
-            raise self._file.error(f"*{shortened(event.anchor)}: no earlier value has this anchor", line)
-        value, count = self._anchors[event.anchor]
-        self._add(value, line, count)
-
-    def _add(self, value: Any, line: int, count: int) -> None:
-        """Adds a value (`count` of them, with aliases expanded) to its list, as a key, or as the value of its key."""
-        self._values += count
-        if self._values > MAX_VALUES:
-            raise self._file.error(f"more than {MAX_VALUES} values; expected {self._file.what}", line)
-        if not self._open:
-            self._root = value
-            return
-        inside = self._open[-1]
-        if isinstance(inside.value, list):
+    root: Any = None
+    opened: list[_Open] = []
+    values, documents = 0, 0
+    anchors: dict[str, tuple[Any, int]] = {}  # the value of an alias, and the number of values in it
+    lines: dict[int, Any] = {}
+    for event in events:
+        form, line = type(event), event.start_mark.line + 1 if event.start_mark else 1
+        if form is yaml.DocumentStartEvent:
+            documents += 1
+            if documents > 1:
+                raise file.error("a second document begins here; expected a single one", line)
+            continue
+        if form is yaml.SequenceEndEvent or form is yaml.MappingEndEvent:
+            ended = opened.pop()
+            if form is yaml.MappingEndEvent and MERGE in ended.value:
+                _merge(file, ended.value, ended.lines, line)
+            if ended.anchor is not None:
+                anchors[ended.anchor] = (ended.value, values - ended.before)
+            continue
+        if form is yaml.AliasEvent:
+            if event.anchor not in anchors:
+                raise file.error(f"*{shortened(event.anchor)}: no earlier value has this anchor", line)
+            value, count = anchors[event.anchor]
+        elif form in (yaml.ScalarEvent, yaml.SequenceStartEvent, yaml.MappingStartEvent):
+            if event.tag is not None:
+                raise file.error(f"{shortened(event.tag)}: YAML tags are not supported; expected plain values", line)
+            count = 1
+            if form is not yaml.ScalarEvent:
+                value = [] if form is yaml.SequenceStartEvent else {}
+            elif event.implicit[0] and (event.value in _WORDS or event.value[0] in "+-.0123456789"):
+                try:
+                    value = _resolved(event.value)
+                except ValueError as error:
+                    raise file.error(f"{shortened(event.value)}: {error}", line) from None
+            else:
+                value = event.value
+            if form is yaml.ScalarEvent and event.anchor is not None:
+                anchors[event.anchor] = (value, 1)
+        else:
+            continue  # the ends of the stream and of the document
+        before, values = values, values + count
+        if values > MAX_VALUES:
+            raise file.error(f"more than {MAX_VALUES} values; expected {file.what}", line)
+        if not opened:
+            root = value
+        elif isinstance((inside := opened[-1]).value, list):
             inside.value.append(value)
             inside.lines.append(line)
         elif inside.key is None:
-            inside.key, inside.key_line = self._key(value, inside.value, line), line
+            if type(value) not in keys:
+                raise file.error("expected a word as the key, in quotes if need be", line)
+            if value in inside.value:
+                raise file.error(f"{shortened(value)} appears twice", line)
+            inside.key, inside.key_line = value, line
         else:
             inside.value[inside.key] = value
             inside.lines[inside.key] = inside.key_line
             inside.key = None
+        if form in (yaml.SequenceStartEvent, yaml.MappingStartEvent):
+            if len(opened) == MAX_DEPTH:
+                raise file.error(f"nested more than {MAX_DEPTH} deep; expected {file.what}", line)
+            lines[id(value)] = type(value)()
+            opened.append(_Open(value, lines[id(value)], event.anchor, before))
+    return root, lines
 
-    def _key(self, key: Any, known: dict[Any, Any], line: int) -> Any:
-        if type(key) not in self._keys:
-            raise self._file.error("expected a word as the key, in quotes if need be", line)
-        if key in known:
-            raise self._file.error(f"{shortened(key)} appears twice", line)
-        return key
 
-    def _refuse_tag(self, event: Any, line: int) -> None:
-        if event.tag is not None:
-            raise self._file.error(f"{shortened(event.tag)}: YAML tags are not supported; expected plain values", line)
+@lru_cache(maxsize=4096)  # the same figures stand again and again in a file
+def _resolved(text: str) -> Any:
+    """The value of a bare word; a `ValueError` says what is wrong with a number."""
+    if text in _WORDS:
+        return _WORDS[text]
+    if _WHOLE.fullmatch(text):
+        if len(text) > MAX_DIGITS or not -(2**63) <= int(text) < 2**63:
+            raise ValueError("a whole number of more than 64 bits")
+        return int(text)
+    if _NOT_FINITE.fullmatch(text):
+        raise ValueError("expected a finite number")
+    if _NUMBER.fullmatch(text):
+        if len(text) > MAX_DIGITS or not math.isfinite(float(text)):
+            raise ValueError(f"expected a finite number of at most {MAX_DIGITS} digits")
+        return float(text)
+    return text
+
+
+def _merge(file: File, value: dict[Any, Any], lines: dict[Any, int], line: int) -> None:
+    """Merges the value of `<<` into its group, whose own keys win."""
+    merged, line = value.pop(MERGE), lines.pop(MERGE, line)
+    if not isinstance(merged, dict):
+        raise file.error(f"{MERGE}: expected one group of settings, to be merged into the one around it", line)
+    own, own_lines = dict(value), dict(lines)
+    value.clear()
+    value.update({**merged, **own})
+    lines.update({**dict.fromkeys(merged, line), **own_lines})

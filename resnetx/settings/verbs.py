@@ -89,7 +89,7 @@ class Verb:
     @property
     def has_choices(self) -> bool:
         """Whether it reads choices of groups, which a folder of the user's own may add to."""
-        return "model" in self.settings or self.name == "list"
+        return self.name in ("list", *TABLE["model"].readers)
 
 
 _VERBS = (

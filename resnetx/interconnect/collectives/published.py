@@ -124,12 +124,6 @@ class PublishedTime:
         """(publication, system)"""
         return self.entry.publication, self.entry.system
 
-    def is_of(self, system: str, library: str, collective: str, gpus: int) -> bool:
-        """Whether it is of the first `gpus` GPUs of a system's one node, whoever started them."""
-        entry = self.entry
-        own = (entry.system, entry.cluster, entry.library, entry.collective, self.gpus)
-        return own == (system, None, library, collective, gpus)
-
     @property
     def plan_key(self) -> PlanKey:
         """What has one plan."""
@@ -153,8 +147,12 @@ def published() -> Published:
 @cache
 def times() -> tuple[PublishedTime, ...]:
     """Each figure once, as a time: no ratios, none that is explained or sends nothing, no size twice of one source."""
+    return _times(published().entries)
+
+
+def _times(entries: Iterable[PublishedEntry]) -> tuple[PublishedTime, ...]:
     found: dict[tuple[object, ...], PublishedTime] = {}
-    for entry in published().entries:
+    for entry in entries:
         if entry.figures[0] == "ratio" or entry.nothing_sent:
             continue
         for key, gpus, size_bytes, figure in entry.points():
@@ -164,10 +162,21 @@ def times() -> tuple[PublishedTime, ...]:
     return tuple(found.values())
 
 
+@cache
+def _on_one_node(system: str, library: str, collective: str, gpus: int) -> tuple[PublishedTime, ...]:
+    """Those of the first GPUs of a system's one node, whoever started them; in the order of the file."""
+    of = (system, None, library, collective)
+    entries = (
+        entry
+        for entry in published().entries
+        if (entry.system, entry.cluster, entry.library, entry.collective) == of
+    )
+    return tuple(time for time in _times(entries) if time.gpus == gpus)
+
+
 def published_points(system: str, library: str, collective: str, gpus: int) -> list[MeasuredSize]:
     """What was measured on the first `gpus` GPUs of a system's one node, as times; in the order of the file."""
-    found = (each for each in times() if each.is_of(system, library, collective, gpus))
-    return [MeasuredSize(each.size_bytes, each.time_s) for each in found]
+    return [MeasuredSize(time.size_bytes, time.time_s) for time in _on_one_node(system, library, collective, gpus)]
 
 
 # Published sizes and times of a machine as the calibration of its plans.
@@ -193,8 +202,8 @@ def ladder(plan: CollectivePlan) -> Calibration | None:
     """The ladder of the first GPUs of this system's one node, of an uncalibrated plan; None: none is published."""
     if plan.system.nodes > 1 or plan.devices != tuple(range(len(plan.devices))):
         return None
-    published = _points(plan.system.name, plan.library, plan.collective, len(plan.devices))
-    points = [each for each in published if _started_alike(plan, each)]
+    published = _on_one_node(plan.system.name, plan.library, plan.collective, len(plan.devices))
+    points = [time for time in sorted(published, key=lambda time: time.size_bytes) if _started_alike(plan, time)]
     if len({point.size_bytes for point in points}) < FEWEST_PUBLISHED_SIZES:
         return None
     return by_published(plan, points)
@@ -221,9 +230,3 @@ def by_published(plan: CollectivePlan, points: Iterable[PublishedTime]) -> Calib
     publications = dict.fromkeys(each.publication for each in compared)
     smallest = min(each.size_bytes for each in compared)
     return by_times(f"published times of {', '.join(publications)}", compared, smallest / BEYOND)
-
-
-@cache
-def _points(system: str, library: str, collective: str, gpus: int) -> tuple[PublishedTime, ...]:
-    found = [each for each in times() if each.is_of(system, library, collective, gpus)]
-    return tuple(sorted(found, key=lambda each: each.size_bytes))

@@ -95,16 +95,15 @@ def expand(text: LinedYaml, where: Sequence[str | int], name: str) -> list[str]:
     return [f"{found[1]}{number}" for number in range(first, last + 1)]
 
 
-def check_figure(
-    text: LinedYaml, where: Sequence[str | int], name: str, figure: SourcedValue, zero_allowed: bool = False
-) -> None:
-    """Refuses a figure that no machine has."""
+def figure_fault(figure: SourcedValue, zero_allowed: bool = False) -> str:
+    """Why no machine has a figure, or ""."""
     if figure.stated is None or (zero_allowed and figure.stated == 0):
-        return
+        return ""
     if not figure.stated > 0:
-        raise text.error(where, f"{name}: expected more than 0")
+        return "expected more than 0"
     if not SMALLEST <= figure.stated <= LARGEST:
-        raise text.error(where, f"{name}: no figure of a machine; expected {SMALLEST:g} to {LARGEST:g} in base units")
+        return f"no figure of a machine; expected {SMALLEST:g} to {LARGEST:g} in base units"
+    return ""
 
 
 def check_name(text: LinedYaml, where: Sequence[str | int], name: str) -> None:
@@ -221,11 +220,12 @@ def parts_of(text: LinedYaml, tables: Any, where: list[str | int]) -> dict[str, 
 def _check_figures(text: LinedYaml, where: list[str | int], part: Any) -> None:
     for field in part.__struct_fields__:
         figure = getattr(part, field)
-        if isinstance(figure, SourcedValue):
+        if not isinstance(figure, SourcedValue):
+            continue
+        null = figure.stated is None and field not in part.may_be_null
+        if fault := "null; expected a number" if null else figure_fault(figure, zero_allowed=field.endswith("_s")):
             steps = in_file_units([*where, field], text.tree)
-            if figure.stated is None and field not in part.may_be_null:
-                raise text.error(steps, f"{'.'.join(map(str, steps))}: null; expected a number")
-            check_figure(text, steps, ".".join(map(str, steps)), figure, zero_allowed=field.endswith("_s"))
+            raise text.error(steps, f"{'.'.join(map(str, steps))}: {fault}")
 
 
 def _components(text: LinedYaml, parts: Mapping[str, Mapping[str, ComponentSpec]]) -> list[Component]:
@@ -404,7 +404,8 @@ def _wire(text: LinedYaml, where: Where, wires: Mapping[str, WireSpec], entry: _
         wire = msgspec.structs.replace(wire, peer=entry.peer)
     if entry.copy_GBps is not None:
         figure = msgspec.structs.replace(entry.copy_GBps, stated=entry.copy_GBps.value * 1e9)
-        check_figure(text, [*where, "copy_GBps"], "copy_GBps", figure)
+        if fault := figure_fault(figure):
+            raise text.error([*where, "copy_GBps"], f"copy_GBps: {fault}")
         wire = msgspec.structs.replace(wire, copy_Bps=figure, duplex_Bps=None)
     return wire
 
