@@ -117,7 +117,7 @@ class Iteration:
             return None
         return scaling_errors().of_point(self.point)
 
-    @property
+    @cached_property
     def interval_by_scaling_s(self) -> list[float]:
         """The iteration with what scaling costs at both ends of what that may be."""
         error = self.scaling_error
