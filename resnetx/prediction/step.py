@@ -59,8 +59,12 @@ class StepLayers(Sequence[LayerTime]):
         """The columns of these."""
         if isinstance(layers, StepLayers):
             return layers
-        names, *times_s, gradient_bytes = zip(*layers, strict=True) if layers else ((),) * 4
-        return cls(HashedTuple(names), *map(list, times_s), gradient_bytes)
+        return cls(
+            HashedTuple(layer.name for layer in layers),
+            [layer.forward_s for layer in layers],
+            [layer.backward_s for layer in layers],
+            [layer.gradient_bytes for layer in layers],
+        )
 
     def __len__(self) -> int:
         return len(self.names)

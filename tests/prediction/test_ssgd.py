@@ -14,10 +14,10 @@ from resnetx.prediction.ssgd import timeline
 from resnetx.prediction.step import (
     HostShare,
     LayerTime,
-    StepLayers,
     Overlap,
     RankClass,
     SimulatedJob,
+    StepLayers,
     StepTimes,
     Stretch,
     TimedMessage,
