@@ -303,6 +303,11 @@ def _within(row: SizedPlan) -> str:
     return _percent(error.q90) if error.points else "?"
 
 
+def _which(devices: Sequence[int]) -> str:
+    """Their ids, unless they are the first ones."""
+    return "" if list(devices) == list(range(len(devices))) else "+".join(map(str, devices))
+
+
 COSTS: list[Column[SizedPlan]] = [
     Column(">size", lambda row: size_text(row[1])),
     Column("collective", lambda row: row[0].collective),
@@ -310,6 +315,7 @@ COSTS: list[Column[SizedPlan]] = [
     Column("transport", lambda row: row[0].transport),
     Column("system", lambda row: row[0].system.name),
     Column(">GPUs", lambda row: f"{len(row[0].devices)}", 5),
+    Column("which", lambda row: _which(row[0].devices), help="GPU ids; else the first ones."),
     Column(">time us", lambda row: f"{row[0].cost(row[1]).time_s * 1e6:,.1f}"),
     Column(">off by", _off_by, 6),
     Column(">90 % within", _within, 6),

@@ -8,6 +8,7 @@ from statistics import median
 
 from resnetx.api.answers import trace_answer
 from resnetx.api.imports import import_trace
+from resnetx.api.runs import fed
 from resnetx.api.trace import execute, traces_of
 from resnetx.cli import show
 from resnetx.cli.tables import show_run
@@ -32,7 +33,7 @@ def trace_(options: Namespace, paths: list[Path], asked: Point) -> int:
     planned = [(run.task, run.folder) for run in wanted.runs]
     if left_to_others(options, "trace", asked, wanted.settings.launch, wanted.settings.results, planned):
         return 0
-    traces, failed = execute(asked)
+    traces, failed = execute(fed(asked))
     _show(options, traces)
     if failed:
         show.say(f"{len(failed)} run{'s' * (len(failed) > 1)} failed; the first: {failed[0].folder.path}", show.err)
