@@ -9,7 +9,6 @@ from resnetx.config import LAB, lab_from
 from resnetx.errors import ConfigError
 from resnetx.interconnect.systems import system
 from resnetx.interconnect.systems.lab import MOST_RANKS, LabNetwork, lab_network
-from resnetx.reporting.pages.parts import PageTable, Part
 from resnetx.settings import keywords
 from resnetx.settings.table import TABLE
 from resnetx.study import Point
@@ -43,15 +42,15 @@ def networks(given: Point) -> list[LabNetwork]:
 def _store(made: Sequence[LabNetwork], folder: Path) -> None:
     """The links of each network, as JSON lines, as a table, and as a page."""
     from resnetx.api import drawings, pages
+    from resnetx.reporting.pages.parts import PageTable, Part
 
     drawings.store_rows(folder, "lab", made)
     links = [{"system": each.system, "ranks": len(each.ranks), **row(link)} for each in made for link in each.links]
     table = Table(list(links[0]), [list(cells.values()) for cells in links])
     names = ", ".join(dict.fromkeys(f"{each.system} / {each.scale:g}" for each in made))
     said = [f"The lab builds {names} of {sum(len(each.spaces) for each in made)} namespaces."]
-    pages.store(
-        Part(f"The lab: {names}", said, tables=[PageTable("links", "Links, as they are shaped", table)]), folder
-    )
+    tables = [PageTable("links", "Links, as they are shaped", table)]
+    pages.store(Part(f"The lab: {names}", said, tables=tables), folder)
 
 
 def _settings(given: Point) -> keywords.LabFields:
