@@ -26,7 +26,7 @@ from resnetx.settings.files import choices as choices_of
 from resnetx.settings.files import settings as every_setting
 from resnetx.settings.table import GROUPS, TABLE
 from resnetx.settings.verbs import VERBS, group_of, near_setting, refuse_unread
-from resnetx.settings.words import value_word, written
+from resnetx.settings.words import bare_word, members, value_word, written
 from resnetx.study import MAX_POINTS, Point, Study, distinct, load, points
 from resnetx.variables import has_password
 from resnetx.visible import has_control, texts
@@ -71,7 +71,7 @@ def each_of(verb: str, given: Point) -> list[tuple[Point, dict[str, str]]]:
 
     `network=edr100,hdr200` of a prediction is two predictions, of {"network": "edr100"} and of {"network": "hdr200"}.
     """
-    axes = {key: value for key, value in given.items() if isinstance(value, list) and _is_anew(key, verb)}
+    axes = {key: value for key, value in given.items() if _is_anew(key, verb) and _has_several(key, value)}
     if empty := next((key for key, values in axes.items() if not values), None):
         raise ConfigError(f"{empty}=[]: expected at least one value")
     if (count := prod(map(len, axes.values()))) > MAX_QUESTIONS:
@@ -79,12 +79,18 @@ def each_of(verb: str, given: Point) -> list[tuple[Point, dict[str, str]]]:
     found = []
     for values in product(*axes.values()):
         chosen = dict(zip(axes, values, strict=True))
-        found.append(({**given, **chosen}, {key: value_word(value) for key, value in chosen.items()}))
+        found.append(({**given, **chosen}, {key: bare_word(value) for key, value in chosen.items()}))
     return found
 
 
 def _is_anew(key: str, verb: str) -> bool:
     return key in TABLE and verb in TABLE[key].each.split()
+
+
+def _has_several(key: str, value: object) -> bool:
+    """Whether it is a list of values. One of `devices` is a list by itself."""
+    lists = list[int] in members(TABLE[key].type)
+    return isinstance(value, list) and (not lists or any(isinstance(each, list) for each in value))
 
 
 MAX_QUESTIONS = 1000

@@ -166,8 +166,7 @@ def _all_measured(benches: AskedBenches) -> Iterator[KeptRecord[BenchRecord]]:
         kept = _measured(task, benches)
         folders.append(kept.folder.path)
         yield kept
-    if benches.wanted.out:
-        page(folders, benches.wanted.out)
+    page(folders, benches.wanted.out)
 
 
 def split(given: Point) -> tuple[Point, Point]:

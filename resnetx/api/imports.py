@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 from resnetx.api.bench_settings import BenchSettings
-from resnetx.api.runs import KeptRecord, run_folder
+from resnetx.api.runs import KeptRecord, page, run_folder
 from resnetx.compose import asked, struct_of
 from resnetx.config import sizes_from
 from resnetx.errors import ConfigError, shortened, unknown_name
@@ -131,4 +131,6 @@ def import_trace(file: Path, settings: Mapping[str, object]) -> Trace:
         gpus=wanted.gpus or 0,
         parts={name: part.product_names for name, part in known.items()},
     )
-    return read_trace(kept.parent.parent)
+    found = read_trace(kept.parent.parent)
+    page([Path(found.source)], wanted.out)
+    return found

@@ -65,7 +65,7 @@ class KnownRates:
         if isinstance(self.stated, float) and len(batches) > 1:
             raise ConfigError(
                 f"{self.where}: the rate at one per-GPU batch, and points have {', '.join(map(str, sorted(batches)))}; "
-                f"say of which it is, as rate={{{max(batches)}:{self.stated:g}}}"
+                f"say of which it is, as rate={max(batches)}:{self.stated:g}"
             )
         labels = dict.fromkeys(map(_workload, requests))
         if self.stated is not None and len(labels) > 1:
@@ -96,13 +96,13 @@ def known_rates(rate: Rate | None, error: float | None) -> KnownRates | None:
 
 def _written(rate: Rate) -> str:
     if isinstance(rate, dict):
-        return f"{{{','.join(f'{batch}:{images_per_s:g}' for batch, images_per_s in rate.items())}}}"
+        return ",".join(f"{batch}:{images_per_s:g}" for batch, images_per_s in rate.items())
     return rate if isinstance(rate, str) else f"{rate:g}"
 
 
 def _by_batch(rates: Mapping[str, float], where: str) -> tuple[tuple[int, float], ...]:
     if not rates or not all(batch.isdecimal() and int(batch) for batch in rates):
-        raise ConfigError(f"{where}: expected images/s by per-GPU batch, e.g. rate={{32:195,64:219}}")
+        raise ConfigError(f"{where}: expected images/s by per-GPU batch, e.g. rate=32:195,64:219")
     return tuple(sorted((int(batch), rate) for batch, rate in rates.items()))
 
 

@@ -1,6 +1,7 @@
 """The lab: the networks of namespaces that stand for systems, which `train`, `sweep` and `bench` run in."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Unpack
 
 from resnetx.compose import asked, struct_of
@@ -11,7 +12,7 @@ from resnetx.interconnect.systems.lab import MOST_RANKS, LabNetwork, lab_network
 from resnetx.settings import keywords
 from resnetx.settings.table import TABLE
 from resnetx.study import Point
-from resnetx.table import Records
+from resnetx.table import Records, Table, row
 
 INSIDE = tuple(TABLE["lab"].readers)  # the verbs that run in the lab, or predict what would come of it
 
@@ -30,8 +31,26 @@ def lab(**settings: Unpack[keywords.LabKeywords]) -> Records[LabNetwork]:
 
 
 def networks(given: Point) -> list[LabNetwork]:
-    """The network of each system and number of GPUs."""
-    return list(_networks(_settings(given)))
+    """The network of each system and number of GPUs; stored where `out=` says."""
+    wanted = _settings(given)
+    made = list(_networks(wanted))
+    if wanted.out is not None:
+        _store(made, Path(wanted.out))
+    return made
+
+
+def _store(made: Sequence[LabNetwork], folder: Path) -> None:
+    """The links of each network, as JSON lines, as a table, and as a page."""
+    from resnetx.api import drawings, pages
+    from resnetx.reporting.pages.parts import PageTable, Part
+
+    drawings.store_rows(folder, "lab", made)
+    links = [{"system": each.system, "ranks": len(each.ranks), **row(link)} for each in made for link in each.links]
+    table = Table(list(links[0]), [list(cells.values()) for cells in links])
+    names = ", ".join(dict.fromkeys(f"{each.system} / {each.scale:g}" for each in made))
+    said = [f"The lab builds {names} of {sum(len(each.spaces) for each in made)} namespaces."]
+    tables = [PageTable("links", "Links, as they are shaped", table)]
+    pages.store(Part(f"The lab: {names}", said, tables=tables), folder)
 
 
 def _settings(given: Point) -> keywords.LabFields:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
-from typing import Generic
+from typing import Any, Generic
 
 from resnetx import progress
 from resnetx.config import RunSettings
@@ -92,8 +92,10 @@ def note_fed(given: Point, read: Point) -> None:
         progress.note(f"No images in {usual}: synthetic input is used (`resnetx images` makes files)")
 
 
-def page(folders: Sequence[Path], out: str) -> None:
-    """Writes a page with figures and tables of what was measured to the folder that `out=` names."""
+def page(folders: Sequence[Path], out: Any) -> None:
+    """Writes a page with figures and tables of what was measured to the folder that `out=` names, if it names one."""
+    if out is None:
+        return
     from resnetx.api.report import report
 
     progress.command(f"page: {report(*folders, out=out)}")

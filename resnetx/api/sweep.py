@@ -137,8 +137,7 @@ def execute(study: AskedStudy) -> MeasuredStudy:
         _track(study, found, ended, copies)
     if target:
         progress.command(f"a copy that names no machine, user or path: {publish([study.folder.path], target)}")
-    if study.settings.out:
-        page([study.folder.path], study.settings.out)
+    page([study.folder.path], study.settings.out)
     return found
 
 

@@ -11,7 +11,7 @@ import msgspec
 
 from resnetx import progress
 from resnetx.api.obstacles import obstacle_to, obstacle_to_launch
-from resnetx.api.runs import announce, fed, machine_name, note_copies, note_fed, run_file
+from resnetx.api.runs import announce, fed, machine_name, note_copies, note_fed, page, run_file
 from resnetx.api.sweep import one_for_all, requests_of, run_planned, skip
 from resnetx.choices import NoExchange
 from resnetx.compose import asked, compose, points_of
@@ -103,6 +103,8 @@ def execute(settings: Mapping[str, object]) -> tuple[Traces, list[PlannedRun]]:
     traces = Traces(refuse_unsound(trace) for folder in folders for trace in read_all(folder))
     for each in traces:
         _export(each)
+    if traces:
+        page([Path(each.source) for each in traces], settings.get("out"))
     return traces, wanted.failed
 
 

@@ -9,7 +9,7 @@ import msgspec
 from resnetx import progress
 from resnetx.api import runs
 from resnetx.api.obstacles import obstacle_to, obstacle_to_launch
-from resnetx.api.runs import KeptRecord, announce, check_file, fed, note_copies, note_fed, run_file, run_folder
+from resnetx.api.runs import KeptRecord, announce, check_file, fed, note_copies, note_fed, page, run_file, run_folder
 from resnetx.choices import NoExchange
 from resnetx.compose import asked, compose, one_point
 from resnetx.config import check, request_from, run_settings_from
@@ -58,6 +58,7 @@ def execute(run_file: keywords.Text | None, settings: Mapping[str, object]) -> K
             copies = trackers.TrackedCopies(task.tracker)
             complaint = copies.track(record, folder)
     note_copies(copies, complaint, folder.path.parent)
+    page([folder.path], settings.get("out"))
     return KeptRecord(record, folder)
 
 
@@ -81,8 +82,8 @@ def task_of(path: Path | None, given: Point, gpus: int | None = None) -> tuple[R
     if path is not None:
         if not is_file(path):
             raise ConfigError(f"{path}: neither a setting (key=value) nor a run file that exists")
-        if given:
-            raise ConfigError(f"{next(written(given))}: a run file is complete; edit it, or give settings without it")
+        if more := {key: value for key, value in given.items() if key != "out"}:
+            raise ConfigError(f"{next(written(more))}: a run file is complete; edit it, or give settings without it")
         return read_task(path, RunFile), Path("results")
     by_torchrun = {} if gpus is None else {"gpus": gpus}
     one = one_point({**VERBS["train"].own, **by_torchrun, **given}, "`resnetx sweep` runs several")
@@ -127,7 +128,9 @@ def execute_verification(settings: Mapping[str, object]) -> KeptRecord[RunRecord
         raise ConfigError(obstacle)
     folder = run_folder(results, "train", task.request.slug)
     with progress.waiting(what(task.request), folder.path):
-        return KeptRecord(launcher.execute(task, folder), folder)
+        record = launcher.execute(task, folder)
+    page([folder.path], settings.get("out"))
+    return KeptRecord(record, folder)
 
 
 def what(request: Request) -> str:

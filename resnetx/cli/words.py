@@ -2,7 +2,7 @@
 
 Hydra's grammar has lists and maps in brackets, which shells take for patterns (zsh), or take apart (`{`). So they are
 also written without: `gpus=1,2,4,8`, `gpus=1..8` or `1-8`, `size=1MiB..1GiB` (each twice the one before),
-`rate=32:195,64:219`, and `devices=0+1,2+3` for a list of lists.
+`rate=32:195,64:219`, `rate=32:195,32:210` for a list of maps, and `devices=0+1,2+3` for a list of lists.
 In a text of which a verb takes one, in paths of images and in values of `env.NAME`, a comma is a comma
 (`NCCL_ALGO=Ring,Tree`); several values of these need brackets. Hydra itself refuses a comma outside of quotes and
 brackets.
@@ -93,7 +93,10 @@ def _bracketed(word: str, verb: str | None) -> str:
         return word
     items = value.split(",")
     if _are_pairs(key, items):
-        return f"{key}={{{value}}}"
+        maps = _maps(items)
+        if len(maps) == 1 or not TABLE[key].takes_list(verb or ""):
+            return f"{key}={{{value}}}"
+        return f"{key}=[{','.join(f'{{{each}}}' for each in maps)}]"
     if _is_text(key, verb):
         return f"{key}='{value}'" if re.search("[,=^]", value) else word  # which Hydra takes in quotes only
     if words.takes_sets(key) and "+" in value:
@@ -107,6 +110,17 @@ def _bracketed(word: str, verb: str | None) -> str:
     if "" in (item.strip() for item in items):
         raise ConfigError(f"{shortened(word)}: nothing beside a comma; write a list as one word, {key}=A,B")
     return f"{key}=[{','.join(_counted(word, item) if ranged else item for item in items)}]"
+
+
+def _maps(pairs: list[str]) -> list[str]:
+    """The pairs of each of several maps: where a key comes again, another one begins."""
+    found: list[dict[str, str]] = [{}]
+    for pair in pairs:
+        key = pair.partition(":")[0]
+        if key in found[-1]:
+            found.append({})
+        found[-1][key] = pair
+    return [",".join(each.values()) for each in found]
 
 
 def _counted(word: str, item: str) -> str:

@@ -11,7 +11,7 @@ from typing import Unpack
 from resnetx import __version__, packages, progress
 from resnetx.api.obstacles import obstacle_to_launch
 from resnetx.api.predict import predicted
-from resnetx.api.runs import announce, machine_name, new_folder
+from resnetx.api.runs import announce, machine_name, new_folder, page
 from resnetx.api.systems import THIS, load_system
 from resnetx.compose import asked
 from resnetx.errors import ConfigError
@@ -70,6 +70,7 @@ def execute(made: AskedCheck) -> KeptCheck:
         write(folder.check, record)
     if file := made.settings.prometheus_file:
         store_metrics(file, record)
+    page([folder.path], made.settings.out)
     return KeptCheck(record, folder)
 
 

@@ -27,7 +27,7 @@ from resnetx.study import Point
 
 ALL = "ALL"
 # Settings of the check itself; others are those of its runs.
-OWN = (*tagged("launch"), "gpus", "systems", "network", "nics", "budget", "prometheus", "dirty")
+OWN = (*tagged("launch"), "gpus", "systems", "network", "nics", "budget", "prometheus", "dirty", "out")
 SUFFIX = ".prom"  # of the files that the collector reads
 
 

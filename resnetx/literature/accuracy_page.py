@@ -172,7 +172,7 @@ def page() -> str:
 
 
 def _groups(summaries: list[TrainingSummary]) -> list[str]:
-    cells = ([summary.about, *summary.cells()] for summary in summaries)
+    cells = ([summary.about, *(column.cell(summary) for column in training.SUMMARIES)] for summary in summaries)
     errors = ["open", "mean", "linear", "five constants", "worst"]
     intervals = ["held", "half", "score", "linear's", "five constants'"]
     return table(["published figures", "rows", *errors, *intervals], cells)

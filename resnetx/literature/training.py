@@ -31,6 +31,7 @@ from resnetx.prediction.host_step import CHOSEN_ON
 from resnetx.prediction.predict import simulated
 from resnetx.prediction.scaling_errors import scaling_errors
 from resnetx.prediction.scenario import Fabric, Point, Subject, TrainingSetup
+from resnetx.table import Column
 from resnetx.units import size
 from resnetx.workloads.counts import BYTES_PER_PARAMETER
 
@@ -125,12 +126,28 @@ class TrainingSummary:
         """Whether its rows are within the tolerance; true of a group without one."""
         return self.tolerance is None or self.worst_error is None or self.worst_error <= self.tolerance
 
-    def cells(self) -> list[str]:
-        """How many rows it has, how many of them are open, its errors, and its intervals, as tables show them."""
-        errors = (self.mean_error, self.linear_error, self.five_constants_error, self.worst_error)
-        intervals = (self.held, self.half_width, self.score, self.linear_score, self.five_constants_score)
-        shares = ("" if share is None else f"{share:.1%}" for share in (*errors, *intervals))
-        return [f"{self.rows}", f"{self.open or ''}", *shares]
+
+def _share(share: float | None) -> str:
+    return "" if share is None else f"{share:.1%}"
+
+
+SUMMARIES: list[Column[TrainingSummary]] = [
+    Column(">rows", lambda group: f"{group.rows}"),
+    Column(">ends only", lambda group: f"{group.open or ''}", help="known between two ends, without an error."),
+    Column(">mean", lambda group: _share(group.mean_error),
+           help="error of the predicted rates, each with its system (of several nodes its program, of one GPU its "
+           "publisher) left out of all fits."),
+    Column(">linear", lambda group: _share(group.linear_error), 6, "the mean error of GPUs x the rate of one."),
+    Column(">5 const", lambda group: _share(group.five_constants_error),
+           help="of that times the median efficiency of other systems on as many GPUs."),
+    Column(">worst", lambda group: _share(group.worst_error), 3),
+    Column(">inside", lambda group: _share(group.held), help="the share within the 90 % interval, or the two ends."),
+    Column(">half", lambda group: _share(group.half_width), 4, "its mean half width."),
+    Column(">score", lambda group: _share(group.score), 5,
+           "its mean width and 20 times what it misses by (Winkler), beside those of the rivals' intervals."),
+    Column(">linear's", lambda group: _share(group.linear_score), 2),
+    Column(">5 const's", lambda group: _share(group.five_constants_score), 1),
+]  # fmt: skip
 
 
 @cache

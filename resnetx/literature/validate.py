@@ -63,6 +63,21 @@ class Validation(Records[R], Generic[R, S]):
         return all(group.holds for group in self.groups)
 
     @property
+    def conclusion(self) -> str:
+        """How many of them lie in what is stated for them."""
+        record = self.record
+        points = sum(group.points for group in record.groups)
+        held = sum(group.points * group.coverage for group in record.groups if group.coverage is not None)
+        judged = sum(group.points for group in record.groups if group.coverage is not None)
+        missed = sum(not group.holds for group in self.groups)
+        what = "rates of training" if self.verb == "predict" else "times of collectives"
+        within = f"{missed} of {len(self.groups)} groups are" if missed else f"none of {len(self.groups)} groups is"
+        return (
+            f"Of {points:,} published {what}, {held / judged:.0%} lie where 90% should; {within} off by more than is "
+            "stated."
+        )
+
+    @property
     def record(self) -> ValidationRecord:
         """All of it, as `--json` prints it."""
         return ValidationRecord(verb=self.verb, groups=list(map(self._group, self.groups)), figures=list(self))

@@ -27,7 +27,7 @@ from resnetx.prediction import host_step, roofline
 from resnetx.prediction.host_step import NO_HOST, HostStep, LaunchedStep, launched
 from resnetx.prediction.scenario import CPU, Point
 from resnetx.prediction.stated_rates import StatedRates
-from resnetx.prediction.step import LEAST_COMPUTE, HashedTuple, LayerTime, StepTimes
+from resnetx.prediction.step import LEAST_COMPUTE, LayerTime, StepLayers, StepTimes
 from resnetx.prediction.traced_step import TracedStep, replayed_step_of, traced_step
 from resnetx.record.prediction import ComputeSource, Origin, measured_on
 from resnetx.record.trace import Trace
@@ -225,7 +225,7 @@ def _by_flop(layers: Sequence[Layer], image_size: int, images: int, gpu: GpuSpec
         for layer, forward_s, backward_s in zip(layers, *flop.tolist(), strict=True)
     ]
     return Compute(
-        step=StepTimes(tuple(times), update_s=0.0),
+        step=StepTimes(StepLayers.of(times), update_s=0.0),
         source="stated",
         origin="assumed",
         where="the layer table",
@@ -348,9 +348,9 @@ def by_roofline(
 ) -> Compute:
     """The same by a given roofline; its host's part is left out."""
     times = roofline.layer_times(model, layers, image_size, batch_size, gpu, precision, clock_Hz)
-    update_s = roofline.update_s(model, sum(layer.gradient_bytes for layer in times), gpu)
+    update_s = roofline.update_s(model, sum(times.gradient_bytes), gpu)
     return Compute(
-        step=StepTimes(HashedTuple(times), update_s),
+        step=StepTimes(times, update_s),
         source="roofline",
         origin="published",
         where=PUBLISHED,
@@ -475,9 +475,9 @@ def _rescaled(
         )
     rest = roofline.Ratio("", after_s / before_s, after_s / before_s)
     scaled = [_times(layer, by_name.get(layer.name, rest)) for layer in step.layers]
-    gradients = sum(layer.gradient_bytes for layer in step.layers)
+    gradients = sum(step.layers.gradient_bytes)
     update = roofline.update_s(model, gradients, target) / roofline.update_s(model, gradients, source)
-    return replace(step, layers=tuple(scaled), update_s=step.update_s * update)
+    return replace(step, layers=StepLayers.of(scaled), update_s=step.update_s * update)
 
 
 def _times(layer: LayerTime, ratio: roofline.Ratio) -> LayerTime:

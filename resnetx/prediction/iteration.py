@@ -117,7 +117,7 @@ class Iteration:
             return None
         return scaling_errors().of_point(self.point)
 
-    @property
+    @cached_property
     def interval_by_scaling_s(self) -> list[float]:
         """The iteration with what scaling costs at both ends of what that may be."""
         error = self.scaling_error
@@ -161,7 +161,11 @@ class Iteration:
     @cached_property
     def _parts_s(self) -> list[list[float]]:
         """The iteration with computing, messages, and the rest but for scaling at both ends."""
-        return [self.interval_by_compute_s, self._between(*self._by_messages), self._between(*self._by_others)]
+        return [self.interval_by_compute_s, *self._beside_computing_s]
+
+    @cached_property
+    def _beside_computing_s(self) -> list[list[float]]:
+        return [self._between(*self._by_messages), self._between(*self._by_others)]
 
     @cached_property
     def stretches(self) -> list[tuple[Stretch, Stretch]]:
@@ -173,7 +177,8 @@ class Iteration:
     @cached_property
     def deviations(self) -> Deviations:
         """How much each of these changes the iteration."""
-        parts = (self._deviation(self._between(*ends)) for ends in self.stretches)
+        computing_s = [self._between(*ends) for ends in self.stretches[:-2]]
+        parts = map(self._deviation, [*computing_s, *self._beside_computing_s])
         return Deviations(tuple(parts), self._deviation(self.interval_by_scaling_s))
 
     @cached_property
@@ -190,14 +195,14 @@ class Iteration:
         host, queueing = (None if error is None else 0.0 for error in (errors.host, errors.queueing))
         return Errors(compute=slower, faster=faster, host=host, queueing=queueing).ends
 
-    @property
+    @cached_property
     def _by_others(self) -> tuple[Stretch, Stretch]:
         """Input, and what the host does beside launching."""
         if not (self.input_s or self.alone_s["host"]):
             return AS_IT_IS, AS_IT_IS
         return replace(self.errors, compute=0.0, faster=None, messages=0.0).ends
 
-    @property
+    @cached_property
     def _by_messages(self) -> tuple[Stretch, Stretch]:
         """Messages beside computing at no cost to it, and so that it stands still meanwhile."""
         if not self.job.messages:

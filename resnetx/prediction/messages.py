@@ -231,7 +231,7 @@ def server_exchange(point: Point, computed: Compute, bytes_each: int) -> Exchang
     whole = [gradient.size_bytes for gradient in point.subject.gradients]
     back = tuple(_back(point, copies))
     last = TimedMessage(  # behind the whole backward pass
-        (computed.step.layers[0].name,), sum(message.time_s for message in back), name="parameters"
+        (computed.step.layers.names[0],), sum(message.time_s for message in back), name="parameters"
     )
     overlaps = point.setting.overlap.parameters
     moving_s = sum(sizes) / copies.inward.bandwidth_Bps + sum(whole) / copies.outward.bandwidth_Bps

@@ -74,7 +74,7 @@ def simulated(point: Point) -> Iteration:
     if point.fabric.lab is not None:
         exchange = replace(exchange, error=LAB_MESSAGES_ERROR)
     if (more_s := _beyond(point).message_s + beyond_messages_s(point)) > 0 and point.gpus > 1:
-        exchange = exchange.with_more(computes[0].step.layers[0].name, more_s)
+        exchange = exchange.with_more(computes[0].step.layers.names[0], more_s)
     return Iteration(point, _job(point, computes, inputs, exchange), exchange, computes, inputs)
 
 
@@ -100,7 +100,7 @@ def _exchange(point: Point, computed: Compute) -> Exchange:
                 "paths through the host are used; leave it out"
             )
         sent_bytes = subject.gradient_bytes * bytes_each // BYTES_PER_PARAMETER
-        return messages.staged(paths, sent_bytes, point.gpus, point.fabric.library, computed.step.layers[0].name)
+        return messages.staged(paths, sent_bytes, point.gpus, point.fabric.library, computed.step.layers.names[0])
     arguments = (subject.gradients, subject.strategy, bytes_each, computed.gradient_copy_Bps)
     made = known.get((point.devices, *arguments))
     if made is None:
@@ -168,7 +168,7 @@ def calibrated(subject: Subject, fabric: Fabric, setting: TrainingSetup) -> Trai
 
     def step_s(gpus: int, images: int) -> Callable[[Beyond], float]:
         job = simulated(Point(subject, on, tuple(range(gpus)), images, plain)).job
-        first = job.classes[0].step.layers[0].name
+        first = job.classes[0].step.layers.names[0]
         return lambda beyond: iteration_s(
             job.with_message(more_message(first, beyond.message_s)) if beyond.message_s else job,
             Stretch(compute=beyond.factor, host=beyond.factor, queueing=beyond.factor),

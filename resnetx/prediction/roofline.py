@@ -26,7 +26,7 @@ gradient of its input is needed. Bytes are what each operation reads and writes,
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 
 import msgspec
 import numpy as np
@@ -36,7 +36,7 @@ from resnetx.errors import ConfigError
 from resnetx.interconnect.systems.parts import GpuSpec, SourcedValue
 from resnetx.loading import own_yaml
 from resnetx.prediction.host_step import GPU_PASS_s
-from resnetx.prediction.step import LayerTime
+from resnetx.prediction.step import HashedTuple, LayerTime, StepLayers
 from resnetx.settings.files import PUBLISHED
 from resnetx.workloads.counts import BYTES_PER_PARAMETER, DATA, Layer
 
@@ -196,13 +196,17 @@ def layer_times(
     gpu: GpuSpec,
     precision: str,
     clock_Hz: float | None = None,
-) -> list[LayerTime]:
+) -> StepLayers:
     """Each layer's times at a per-GPU `batch_size`; `clock_Hz`: of the multiprocessors, its boost clock unless set."""
     forward_s, backward_s = _times(roofline, table, image_size, batch_size, roofs(gpu, precision, clock_Hz))
-    return [
-        LayerTime(layer.name, forward, backward, BYTES_PER_PARAMETER * sum(layer.parameters))
-        for layer, forward, backward in zip(table, forward_s.tolist(), backward_s.tolist(), strict=True)
-    ]
+    names, gradient_bytes = _gradients(HashedTuple(table))
+    return StepLayers(names, forward_s.tolist(), backward_s.tolist(), gradient_bytes)
+
+
+@lru_cache(maxsize=64)  # the same for every batch and GPU
+def _gradients(table: HashedTuple[Layer]) -> tuple[HashedTuple[str], Sequence[int]]:
+    """The names of layers, and the bytes of their gradients."""
+    return HashedTuple(layer.name for layer in table), [BYTES_PER_PARAMETER * sum(layer.parameters) for layer in table]
 
 
 def step_s(roofline: Roofline, times: Sequence[LayerTime], gpu: GpuSpec) -> float:
@@ -265,6 +269,11 @@ def least_times(work: LayerWork, batch_size: int, roofs: Roofs) -> LeastTimes:
 
 def work(table: Sequence[Layer], image_size: int) -> LayerWork:
     """What the layers of a table do."""
+    return _work(HashedTuple(table), image_size)
+
+
+@lru_cache(maxsize=64)  # likewise
+def _work(table: HashedTuple[Layer], image_size: int) -> LayerWork:
     shapes = {DATA: (3, image_size, image_size)} | {layer.name: layer.output_shape for layer in table}
     elements = {name: math.prod(shape) for name, shape in shapes.items()}
     passes = [_passes(layer, sum(elements[name] for name in layer.inputs), elements[layer.name]) for layer in table]

@@ -52,7 +52,7 @@ def _zero1(point: Point, strategy: Zero1, computed: Compute, bytes_each: int) ->
     )
     broadcast, parts = point.fabric.plan(point.devices, "broadcast"), parts_of(point.subject.gradients, point.gpus)
     back = TimedMessage(
-        (computed.step.layers[0].name,), sum(broadcast.cost(size).time_s for size in parts if size), name="parameters"
+        (computed.step.layers.names[0],), sum(broadcast.cost(size).time_s for size in parts if size), name="parameters"
     )
     error = max(reduced.error, messages.error_of(broadcast, [size for size in parts if size]))
     return replace(reduced, fetched=(back,), sizes_bytes=(*reduced.sizes_bytes, *parts), error=error)
@@ -61,8 +61,8 @@ def _zero1(point: Point, strategy: Zero1, computed: Compute, bytes_each: int) ->
 def _fsdp(point: Point, strategy: Fsdp, computed: Compute, bytes_each: int, gathered_bytes: int) -> Exchange:
     gather, reduce = (point.fabric.plan(point.devices, name) for name in ("allgather", "reduce_scatter"))
     *blocks, rest = buckets.grouped(point.subject.gradients, strategy)  # from the last block to the first
-    places = {layer.name: place for place, layer in enumerate(computed.step.layers)}
-    order = [layer.name for layer in computed.step.layers]
+    order = computed.step.layers.names
+    places = {name: place for place, name in enumerate(order)}
     forward = [
         TimedMessage((order[0],), gather.cost(_sent(rest, gathered_bytes)).time_s, name="gather"),
         *(

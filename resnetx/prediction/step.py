@@ -1,6 +1,6 @@
 """What one rank does in a training step, and how long each part of it takes when nothing else runs."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import accumulate
@@ -34,7 +34,7 @@ class HashedTuple(tuple[T, ...]):
 
 
 class LayerTime(NamedTuple):
-    """One layer at one per-GPU batch size. A tuple: a grid of a million points makes a hundred million of them."""
+    """One layer at one per-GPU batch size."""
 
     name: str
     forward_s: float
@@ -43,10 +43,67 @@ class LayerTime(NamedTuple):
 
 
 @dataclass(frozen=True)
-class StepTimes:
-    """The times of one rank's step. Layers are in the order of the forward pass."""
+class StepLayers(Sequence[LayerTime]):
+    """Layers in the order of the forward pass, by column: a grid of a million points changes a hundred million times.
 
-    layers: tuple[LayerTime, ...]
+    Each change makes new columns of times, and shares the others.
+    """
+
+    names: HashedTuple[str]
+    forward_s: Sequence[float]
+    backward_s: Sequence[float]
+    gradient_bytes: Sequence[int]
+
+    @classmethod
+    def of(cls, layers: Sequence[LayerTime]) -> "StepLayers":
+        """The columns of these."""
+        if isinstance(layers, StepLayers):
+            return layers
+        return cls(
+            HashedTuple(layer.name for layer in layers),
+            [layer.forward_s for layer in layers],
+            [layer.backward_s for layer in layers],
+            [layer.gradient_bytes for layer in layers],
+        )
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def __getitem__(self, place: Any) -> Any:
+        if isinstance(place, slice):
+            return tuple(self)[place]
+        return LayerTime(self.names[place], self.forward_s[place], self.backward_s[place], self.gradient_bytes[place])
+
+    def __iter__(self) -> Iterator[LayerTime]:
+        return map(LayerTime, self.names, self.forward_s, self.backward_s, self.gradient_bytes)
+
+    @cached_property
+    def forward_sum_s(self) -> float:
+        return sum(self.forward_s)
+
+    @cached_property
+    def backward_ends_s(self) -> list[float]:
+        """Seconds into the backward pass when so many of its layers are done: none, the last one, and so on."""
+        return list(accumulate(reversed(self.backward_s), initial=0.0))
+
+    def slowed(self, factor: float) -> "StepLayers":
+        """On a device that takes `factor` times as long."""
+        forward_s, backward_s = ([each_s * factor for each_s in way] for way in (self.forward_s, self.backward_s))
+        return StepLayers(self.names, forward_s, backward_s, self.gradient_bytes)
+
+    def copying_gradients(self, s_per_byte: float) -> "StepLayers":
+        """With each layer's gradients copied into the buffer that is sent, behind its backward pass."""
+        both = zip(self.backward_s, self.gradient_bytes, strict=True)
+        return StepLayers(
+            self.names, self.forward_s, [each_s + size * s_per_byte for each_s, size in both], self.gradient_bytes
+        )
+
+
+@dataclass(frozen=True)
+class StepTimes:
+    """The times of one rank's step."""
+
+    layers: StepLayers
     update_s: float
     input_s: float = 0.0  # reading and decoding its share of the batch
     host_to_device_s: float = 0.0
@@ -54,14 +111,14 @@ class StepTimes:
     queue_s: float = 0.0  # of the host, to queue a step's work while the device runs what it has
     pace: float = 1.0  # how many times as long its layers take as the device needs, as the host launches no faster
 
-    @cached_property
+    @property
     def forward_s(self) -> float:
-        return sum(layer.forward_s for layer in self.layers)
+        return self.layers.forward_sum_s
 
-    @cached_property
+    @property
     def backward_ends_s(self) -> list[float]:
         """Seconds into the backward pass when so many of its layers are done: none, the last one, and so on."""
-        return list(accumulate((layer.backward_s for layer in reversed(self.layers)), initial=0.0))
+        return self.layers.backward_ends_s
 
     @property
     def backward_s(self) -> float:
@@ -81,10 +138,10 @@ class StepTimes:
         """The same work on a device (with its host) that takes `factor` times as long for all its computing."""
         if factor == 1:
             return self
-        layers, host = _slowed(HashedTuple(self.layers), factor), factor if with_host else 1.0
+        host = factor if with_host else 1.0
         return replace(
             self,
-            layers=layers,
+            layers=self.layers.slowed(factor),
             update_s=self.update_s * factor,
             host_s=self.host_s * host,
             queue_s=self.queue_s * host,
@@ -92,28 +149,7 @@ class StepTimes:
 
     def copying_gradients(self, s_per_byte: float) -> "StepTimes":
         """The same with each layer's gradients copied into the buffer that is sent, behind its backward pass."""
-        return replace(self, layers=_copying_gradients(HashedTuple(self.layers), s_per_byte))
-
-
-@lru_cache(maxsize=256)  # strategies, inputs and libraries share them
-def _slowed(layers: HashedTuple[LayerTime], factor: float) -> HashedTuple[LayerTime]:
-    return HashedTuple(
-        LayerTime(layer.name, layer.forward_s * factor, layer.backward_s * factor, layer.gradient_bytes)
-        for layer in layers
-    )
-
-
-@lru_cache(maxsize=256)
-def _copying_gradients(layers: HashedTuple[LayerTime], s_per_byte: float) -> HashedTuple[LayerTime]:
-    return HashedTuple(
-        LayerTime(
-            layer.name,
-            layer.forward_s,
-            layer.backward_s + layer.gradient_bytes * s_per_byte,
-            layer.gradient_bytes,
-        )
-        for layer in layers
-    )
+        return replace(self, layers=self.layers.copying_gradients(s_per_byte))
 
 
 @dataclass(frozen=True)
@@ -278,23 +314,23 @@ class SimulatedJob:
     def gates(self) -> dict[int, list[int]]:
         """After how many layers of the backward pass it waits for which messages, by their places."""
         found: dict[int, list[int]] = {}
-        done = {layer.name: place for place, layer in enumerate(reversed(self.classes[0].step.layers))}
+        names = self.classes[0].step.layers.names
         for place, message in enumerate(self.messages):
             if message.gates:
-                found.setdefault(done[message.gates], []).append(place)
+                found.setdefault(len(names) - 1 - names.index(message.gates), []).append(place)
         return found
 
     @cached_property
-    def cuts(self) -> list[int]:
+    def cuts(self) -> tuple[int, ...]:
         """After how many layers of the backward pass each message is ready; no earlier than the message before it."""
-        return list(_cuts(HashedTuple(self.classes[0].step.layers), HashedTuple(self.messages)))
+        return _cuts(self.classes[0].step.layers.names, HashedTuple(self.messages))
 
 
-@lru_cache(maxsize=256)  # the same for all inputs
-def _cuts(layers: HashedTuple[LayerTime], messages: HashedTuple[TimedMessage]) -> tuple[int, ...]:
+@lru_cache(maxsize=256)  # the same for all batches, inputs and systems
+def _cuts(names: HashedTuple[str], messages: HashedTuple[TimedMessage]) -> tuple[int, ...]:
     if not messages:
         return ()
-    done = {layer.name: place for place, layer in enumerate(reversed(layers), start=1)}
+    done = {name: place for place, name in enumerate(reversed(names), start=1)}
     cuts: list[int] = []
     for message in messages:
         cuts.append(max([*cuts[-1:], *(done[name] for name in message.layers)], default=0))

@@ -14,7 +14,7 @@ from resnetx.errors import ConfigError, unknown_name
 from resnetx.interconnect.systems.system import parts_table
 from resnetx.loading import is_folder
 from resnetx.prediction import roofline
-from resnetx.prediction.step import HashedTuple, LayerTime, StepTimes
+from resnetx.prediction.step import HashedTuple, LayerTime, StepLayers, StepTimes
 from resnetx.record.run import ReplayedLayer, ReplayedStep
 from resnetx.record.trace import LayerTimes, Trace, TracedBatch, TracedLayer
 from resnetx.request import Request
@@ -46,7 +46,7 @@ def traced_step(trace: Trace, batch_size: int) -> TracedStep:
     steps = [step_of(batch) for batch in batches]
     step, note = steps[0], _caveats(batches)
     if len(batches) > 1:
-        if [layer.name for layer in steps[0].layers] != [layer.name for layer in steps[1].layers]:
+        if steps[0].layers.names != steps[1].layers.names:
             raise ConfigError(f"{trace.source}: its batches have different layers, so that nothing lies between them")
         sizes = " and ".join(str(batch.batch_size) for batch in batches)
         step, note = _between(steps[0], steps[1], share), f"; on the line between its batches {sizes}{note}"
@@ -98,7 +98,7 @@ def step_of(traced: TracedBatch) -> StepTimes:
 
 def _parts(traced: TracedBatch) -> StepTimes:
     times = traced.times
-    layers = tuple(map(_layer, times.layers))
+    layers = StepLayers.of(list(map(_layer, times.layers)))
     input_s, copy_s, queue_s = map(_median, (times.input_s, times.host_to_device_s, times.host_s or []))
     return StepTimes(layers, _median(times.update_s), input_s, copy_s, queue_s=queue_s)
 
@@ -168,7 +168,7 @@ def _between(below: StepTimes, above: StepTimes, share: float) -> StepTimes:
         for a, b in zip(below.layers, above.layers, strict=True)
     ]
     return StepTimes(
-        tuple(layers),
+        StepLayers.of(layers),
         line(below.update_s, above.update_s),
         line(below.input_s, above.input_s),
         line(below.host_to_device_s, above.host_to_device_s),
@@ -216,8 +216,8 @@ def replayed_step_of(request: Request, table: Sequence[Layer], images: int) -> t
     gpu = gpus[request.replay]
     model = roofline.fitted(gpu)
     times = roofline.layer_times(model, HashedTuple(table), request.image_size, images, gpu, request.precision)
-    update_s = roofline.update_s(model, sum(layer.gradient_bytes for layer in times), gpu)
-    return StepTimes(HashedTuple(times), update_s), f"{request.replay} by its roofline"
+    update_s = roofline.update_s(model, sum(times.gradient_bytes), gpu)
+    return StepTimes(times, update_s), f"{request.replay} by its roofline"
 
 
 def _trace_at(path: Path) -> Trace:

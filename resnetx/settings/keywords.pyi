@@ -170,6 +170,7 @@ class TrainKeywords(TypedDict, total=False):
     transport: Literal["auto", "peer", "pcie", "host", "socket"]
     lab: LabSettings
     clock: str | float | None
+    out: Text | None
 
 class SweepKeywords(TypedDict, total=False):
     model: Axis[str] | ModelSettings | Model
@@ -261,6 +262,7 @@ class TraceKeywords(TypedDict, total=False):
     device: str | None
     workload: str | None
     nodes: int | None
+    out: Text | None
 
 class TraceImportFields(msgspec.Struct, frozen=True, kw_only=True):
     batch_size: int
@@ -268,6 +270,7 @@ class TraceImportFields(msgspec.Struct, frozen=True, kw_only=True):
     device: str | None
     workload: str | None
     results: str
+    out: str | None
 
 class ReportKeywords(TypedDict, total=False):
     baseline: int | None
@@ -298,6 +301,7 @@ class VerifyKeywords(TypedDict, total=False):
     convention: Literal["caffe", "torch", "conv", "saved"]
     oversubscribe: bool
     dirty: bool
+    out: Text | None
 
 class CompareKeywords(TypedDict, total=False):
     model: Axis[str] | ModelSettings | Model
@@ -463,6 +467,7 @@ class CheckKeywords(TypedDict, total=False):
     nodes: int | str | None
     network: str | None
     nics: int | None
+    out: Text | None
 
 class CheckFields(msgspec.Struct, frozen=True, kw_only=True):
     gpus: int | None
@@ -486,10 +491,11 @@ class CheckFields(msgspec.Struct, frozen=True, kw_only=True):
     nodes: int | str | None
     network: str | None
     nics: int | None
+    out: str | None
 
 class TopologyKeywords(TypedDict, total=False):
     gpus: Axis[int | None]
-    devices: Sequence[int] | None
+    devices: Axis[Sequence[int] | None]
     results: Text
     collective: Axis[str | None]
     size: Axis[int | str]
@@ -575,7 +581,7 @@ class PredictKeywords(TypedDict, total=False):
     image_size: Axis[int | None]
     precision: Axis[Literal["fp32", "tf32", "bf16", "fp16"]]
     gpus: Axis[int | None]
-    devices: Sequence[int] | None
+    devices: Axis[Sequence[int] | None]
     graph: Axis[bool]
     compile: Axis[Literal["none", "default"]]
     replay: Axis[Text | None]
@@ -593,11 +599,11 @@ class PredictKeywords(TypedDict, total=False):
     transport: Axis[Literal["auto", "peer", "pcie", "host", "socket"]]
     calibration: Axis[Text | None]
     lab: LabSettings
-    rate: float | Mapping[int, float] | Text | None
-    rate_error: float | None
+    rate: Axis[float | Mapping[int, float] | Text | None]
+    rate_error: Axis[float | None]
     framework: Axis[Literal["caffe-mpi", "cntk", "mxnet", "tensorflow"] | None]
-    communication: Literal["model", "trace"]
-    parameters: float | None
+    communication: Axis[Literal["model", "trace"]]
+    parameters: Axis[float | None]
     overlap: OverlapSettings
     staged: Axis[Literal["shared", "per-gpu"] | None]
     gradients: Axis[Literal["fp32", "bf16", "fp16"]]
@@ -692,6 +698,7 @@ class LabKeywords(TypedDict, total=False):
     systems: Axis[Text]
     transport: Literal["auto", "pcie", "host"]
     scale: float
+    out: Text | None
 
 class LabFields(msgspec.Struct, frozen=True, kw_only=True):
     gpus: list[int | None]
@@ -699,6 +706,7 @@ class LabFields(msgspec.Struct, frozen=True, kw_only=True):
     systems: list[str]
     transport: Literal["auto", "pcie", "host"]
     scale: float
+    out: str | None
 
 class DoctorKeywords(TypedDict, total=False):
     model: str | ModelSettings | Model

@@ -158,7 +158,7 @@ _VERBS = (
             "dry-run": DRY_RUN,
             "import": "import FILE, a PyTorch profile or a six-column text, instead of measuring",
         },
-        questions={"import": "batch_size gpus device workload results"},
+        questions={"import": "batch_size gpus device workload results out"},
         group="measure",
         examples=(
             ("model=alexnet batch_size=256 gpus=1,2 input=synthetic", "layer times at both batches"),

@@ -123,3 +123,10 @@ def value_word(value: Any) -> str:
     if isinstance(value, dict):
         return f"{{{','.join(f'{key}:{value_word(inner)}' for key, inner in value.items())}}}"
     return str(value)
+
+
+def bare_word(value: Any) -> str:
+    """The same as people type it, without brackets: `0+1` of GPU ids, `32:195,64:219` of a map."""
+    if isinstance(value, list):
+        return "+".join(map(value_word, value))
+    return value_word(value).strip("{}")

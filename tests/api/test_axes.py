@@ -47,6 +47,35 @@ def test_points_of_a_prediction_say_in_which_settings_of_the_machine_they_differ
     assert slow > fast
 
 
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"what_if.latency": [1, 2]}, ["1", "2"]),
+        ({"what_if.bandwidth": [{"nvlink1": 1}, {"nvlink1": 2}]}, ["nvlink1:1", "nvlink1:2"]),
+        ({"overlap.input": [True, False]}, ["true", "false"]),
+        ({"rate": [2500, 2300]}, ["2500", "2300"]),
+        ({"rate": [{128: 2500}, {128: 2300, 256: 2400}]}, ["128:2500", "128:2300,256:2400"]),
+        ({"devices": [[0, 1], [0, 5]]}, ["0+1", "0+5"]),
+    ],
+)
+def test_each_of_several_values_of_any_setting_of_a_prediction_is_another_point(settings, told):
+    gpus = {} if "devices" in settings else {"gpus": 2, "baseline": 2}
+    made = resnetx.predict(systems=["dgx1-p100"], model="alexnet", batch_size=256, **gpus, **settings)
+    (name,) = settings
+    assert [point.varied for point in made.points] == [{name: word} for word in told]
+
+
+def test_paths_between_each_of_several_pairs_of_gpus():
+    found = resnetx.topology("dgx1-v100", devices=[[0, 1], [0, 5]])
+    assert {(way.source, way.target) for way in found} == {(0, 1), (0, 5)}
+
+
+@pytest.mark.slow
+def test_the_networks_of_the_lab_are_kept(tmp_path):
+    resnetx.lab(systems=["gx8"], gpus=[2, 4], out=tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {"lab.jsonl", "lab.csv", "links.csv", "index.html"}
+
+
 def test_a_value_that_cannot_run_is_a_point_beside_those_that_can():
     made = resnetx.predict(systems=["gx8"], model="alexnet", batch_size=256, gpus=1, memory=["1GB", "16GB"])
     assert [point.outcome for point in made.points] == ["oom", "ok"]

@@ -34,7 +34,7 @@ FOREIGN = {
     "describe": ["pick=3", "straggler=7", "input=synthetic", "scaling=weak", "results=x"],
     "images": ["batch_size=3", "input.recipe=paper", "gpus=2"],
     "train": ["library=nccl2", "network=hdr200", "memory=1MB", "systems=[gx8]", "gradients=bf16",
-              "straggler=3", "study=paper", "repeats=2", "budget=1h", "baseline=2", "out=x", "iterations=3"],
+              "straggler=3", "study=paper", "repeats=2", "budget=1h", "baseline=2", "iterations=3"],
     "sweep": ["library=[nccl1,nccl2]", "network=hdr200", "iterations=3", "pick=2"],
     "verify": ["windows=3", "warmup=9", "measure=step", "tracker=wandb", "transport=host"],
     "trace": ["measure=step", "windows=3", "repeats=2", "systems=gx8"],

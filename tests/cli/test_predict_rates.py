@@ -85,7 +85,7 @@ def test_from_python_rates_are_a_mapping_of_numbers():
         systems="dgx1-p100", model={"kind": "torchvision", "name": "resnet50"}, batch_size=32, gpus=1, rate={32: 195}
     )
     assert made.points[0].images_per_s == pytest.approx(195)
-    assert made.inputs[0].source == "rate={32:195}"
+    assert made.inputs[0].source == "rate=32:195"
 
 
 # ---- measured
@@ -144,8 +144,8 @@ def test_a_rate_may_be_as_uncertain_as_it_is_large(predict):
     [
         (["systems=gx8", "model=alexnet", "batch_size=256", "rate=900"], "points have 32, 64, 128, 256; say of which"),
         ([*RESNET50, "rate=0"], "rate=0: expected at least 1e-06"),
-        ([*RESNET50, "rate={}"], "expected images/s by per-GPU batch, e.g. rate={32:195,64:219}"),
-        ([*RESNET50, "rate={a:195}"], "expected images/s by per-GPU batch, e.g. rate={32:195,64:219}"),
+        ([*RESNET50, "rate={}"], "expected images/s by per-GPU batch, e.g. rate=32:195,64:219"),
+        ([*RESNET50, "rate={a:195}"], "expected images/s by per-GPU batch, e.g. rate=32:195,64:219"),
         ([*RESNET50, "rate={32:195,64:x}"], "rate.64=x: expected a number"),
         ([*RESNET50, "rate="], "rate=: is empty; expected a number of images/s"),
         ([*RESNET50, "rate=fast"], "rate=fast: neither a number of images/s nor a file or folder"),

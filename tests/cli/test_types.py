@@ -17,7 +17,7 @@ from resnetx.settings.words import words
         ("predict", "devices", "list of integers"),
         ("predict", "transport", "list"),
         ("predict", "what_if.bandwidth", "map of names to values"),
-        ("predict", "rate", "number or text or map"),
+        ("predict", "rate", "number or text or map or list"),
         ("predict", "framework", "list"),
         ("images", "input.root", "text"),
         ("images", "images.classes", "integer"),

@@ -118,6 +118,11 @@ def test_of_a_setting_that_is_given_twice_the_last_word_counts(words, settings):
     assert settings_of(words) == settings
 
 
+def test_a_key_that_comes_again_begins_another_map():
+    word = "rate=32:195,64:219,32:210"
+    assert settings_of([word], "predict") == {"rate": [{"32": 195, "64": 219}, {"32": 210}]}
+
+
 def test_a_comma_is_one_in_a_text_of_which_a_verb_takes_one():
     """One file calibrates a topology, several a prediction."""
     assert settings_of(["calibration=a,b"], "topology") == {"calibration": "a,b"}

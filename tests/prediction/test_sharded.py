@@ -5,7 +5,7 @@ import pytest
 from resnetx import choices, workloads
 from resnetx.prediction.memory import step_bytes
 from resnetx.prediction.ssgd import iteration_s, timeline
-from resnetx.prediction.step import LayerTime, Overlap, RankClass, SimulatedJob, StepTimes, TimedMessage
+from resnetx.prediction.step import LayerTime, Overlap, RankClass, SimulatedJob, StepLayers, StepTimes, TimedMessage
 from resnetx.workloads.buckets import messages, parts_of, ready_order
 
 GPT2 = choices.GptXSettings(x=12, width=768, heads=None, seq=1024, vocabulary=50257)
@@ -28,7 +28,7 @@ def test_blocks_are_reduced_by_themselves_and_all_else_at_the_end():
 
 def test_a_backward_pass_waits_for_the_parameters_of_its_block():
     """Blocks a and b, and c, which is kept: b and then a are gathered again, each in front of what was computed."""
-    layers = tuple(LayerTime(name, 1.0, 2.0, 4) for name in "abc")
+    layers = StepLayers.of([LayerTime(name, 1.0, 2.0, 4) for name in "abc"])
     sent = (
         TimedMessage((), 3.0, name="gather", gates="b"),
         TimedMessage(("c",), 1.0, name="reduce"),

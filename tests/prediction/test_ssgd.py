@@ -17,6 +17,7 @@ from resnetx.prediction.step import (
     Overlap,
     RankClass,
     SimulatedJob,
+    StepLayers,
     StepTimes,
     Stretch,
     TimedMessage,
@@ -29,7 +30,7 @@ seconds = st.integers(0, 40).map(lambda eighths: eighths / 8)
 def step(forward, backward, update=0.5, **rest):
     """Layers a, b, c ... with these forward and backward times."""
     layers = [LayerTime("abcdefghij"[i], f, b, 4) for i, (f, b) in enumerate(zip(forward, backward, strict=True))]
-    return StepTimes(tuple(layers), update, **rest)
+    return StepTimes(StepLayers.of(layers), update, **rest)
 
 
 def job(each, messages=(), overlap=NOTHING, **rest):
@@ -124,7 +125,7 @@ def test_layers_wait_for_parameters_and_input_in_the_formula_as_in_the_simulatio
 
 
 def test_a_layer_waits_for_its_own_parameters_and_the_step_for_no_others():
-    layers = (LayerTime("a", 1.0, 0.0, 4), LayerTime("b", 1.0, 0.0, 4))
+    layers = StepLayers.of([LayerTime("a", 1.0, 0.0, 4), LayerTime("b", 1.0, 0.0, 4)])
     fetched = tuple(TimedMessage((name,), time_s, name="parameters") for name, time_s in (("a", 0.5), ("b", 2.0)))
     whole = replace(job(StepTimes(layers, 0.0)), fetched=fetched)
     assert iteration_s(whole) == 0.5 + 2.0 + 1.0  # both parameters, and then b

@@ -256,50 +256,34 @@ def _domains(made: Prediction) -> None:
 
 def validation(rows: "Sequence[TrainingRow]", summaries: "Sequence[TrainingSummary]") -> None:
     """How far off each group of published figures is, then the figures of the groups that are missed; --all: of all."""
-    lines = [
-        [
-            *summary.cells(),
-            summary.about + ("" if summary.holds else f" (MISSED: at most {summary.tolerance:.1%})"),
-        ]
-        for summary in summaries
-    ]
-    columns = [
-        ">rows", ">ends only", ">mean", ">linear", ">5 const", ">worst", ">inside", ">half", ">score", ">linear's",
-        ">5 const's", "~group",
-    ]  # fmt: skip
-    note = (
-        "ends only: known between two ends, without an error. mean, worst: errors of the predicted rates, each with "
-        "its system (of several nodes its program, of one GPU its publisher) left out of all fits. linear: the mean "
-        "error of GPUs x the rate of one. 5 const: of that times the median efficiency of other systems on as many "
-        "GPUs. inside: the share within the 90 % interval, or the two ends. half: its mean half width. score: its "
-        "mean width and 20 times what it misses by (Winkler), beside those of the rivals' intervals."
-    )
-    least = ["5 const's", "linear's", "worst", "half", "score", "linear"]
-    show.table("Errors of predictions of published training rates", columns, lines, note, least)
+    from resnetx.literature.training import SUMMARIES
+
+    show.listing([*SUMMARIES, _GROUP], summaries, "Errors of predictions of published training rates", every=True)
     shown = [summary for summary in summaries if show.everything() or not summary.holds]
     if len(shown) < len(summaries):
         show.say(f"--all lists all {len(rows)} figures beside what is predicted, each with its source.")
-    columns = ["figure", "system", ">GPUs", ">measured", ">predicted", ">interval", "unit", ">off by", "given"]
     for summary in shown:
         own = [row for row in rows if row.group == summary.group]
         show.say()
-        show.table(summary.about, columns, list(map(_validation_cells, own)), least=["given", "interval"])
+        show.listing(_VALIDATION, own, summary.about, every=True)
         show.say(f"From: {'; '.join(dict.fromkeys(row.source for row in own))}")
 
 
-def _validation_cells(row: "TrainingRow") -> list[str]:
-    interval = "" if row.low is None or row.high is None else f"{_rate(row.low)} to {_rate(row.high)}"
-    return [
-        row.what,
-        row.system,
-        f"{row.gpus}",
-        _rate(row.measured),
-        "?" if row.predicted is None else _rate(row.predicted),
-        interval,
-        row.unit,
-        "" if row.error is None else f"{row.error:+.1%}",
-        row.given,
-    ]
+_GROUP: "Column[TrainingSummary]" = Column(
+    "~group",
+    lambda group: group.about + ("" if group.holds else f" (MISSED: at most {group.tolerance:.1%})"),
+)
+_VALIDATION: "list[Column[TrainingRow]]" = [
+    Column("figure", lambda row: row.what),
+    Column("system", lambda row: row.system),
+    Column(">GPUs", lambda row: f"{row.gpus}"),
+    Column(">measured", lambda row: _rate(row.measured)),
+    Column(">predicted", lambda row: "?" if row.predicted is None else _rate(row.predicted)),
+    Column(">interval", lambda row: " to ".join(_rate(end) for end in (row.low, row.high) if end is not None), 2),
+    Column("unit", lambda row: row.unit),
+    Column(">off by", lambda row: "" if row.error is None else f"{row.error:+.1%}"),
+    Column("given", lambda row: row.given, 1),
+]
 
 
 def _rate(value: float) -> str:

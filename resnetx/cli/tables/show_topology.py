@@ -18,7 +18,7 @@ from resnetx.table import Column
 from resnetx.units import si, size_text
 
 if TYPE_CHECKING:
-    from resnetx.interconnect.collectives.errors import ErrorTable
+    from resnetx.interconnect.collectives.errors import ErrorTable, KindErrors
     from resnetx.interconnect.collectives.subsets import GpuSubset
     from resnetx.literature.collectives import CollectiveRow, CollectiveSummary
     from resnetx.record.topology import PairAtSize, PairCosts
@@ -303,6 +303,11 @@ def _within(row: SizedPlan) -> str:
     return _percent(error.q90) if error.points else "?"
 
 
+def _which(devices: Sequence[int]) -> str:
+    """Their ids, unless they are the first ones."""
+    return "" if list(devices) == list(range(len(devices))) else "+".join(map(str, devices))
+
+
 COSTS: list[Column[SizedPlan]] = [
     Column(">size", lambda row: size_text(row[1])),
     Column("collective", lambda row: row[0].collective),
@@ -310,6 +315,7 @@ COSTS: list[Column[SizedPlan]] = [
     Column("transport", lambda row: row[0].transport),
     Column("system", lambda row: row[0].system.name),
     Column(">GPUs", lambda row: f"{len(row[0].devices)}", 5),
+    Column("which", lambda row: _which(row[0].devices), help="GPU ids; else the first ones."),
     Column(">time us", lambda row: f"{row[0].cost(row[1]).time_s * 1e6:,.1f}"),
     Column(">off by", _off_by, 6),
     Column(">90 % within", _within, 6),
@@ -330,53 +336,28 @@ def validation(rows: "Sequence[CollectiveRow]", summaries: "Sequence[CollectiveS
 
     Then the measurements of groups of which too few are within what is stated; with --all those of every group.
     """
-    verdicts = [
-        [
-            "holds" if summary.holds else "MISSED",
-            str(summary.rows),
-            str(summary.unseen),
-            *map(_percent, (summary.mean_error, summary.stated_error, summary.worst_error)),
-            "" if summary.within is None else f"{summary.within:.0%}",
-            summary.about,
-        ]
-        for summary in summaries
-    ]
-    columns = ["verdict", ">rows", ">unseen", ">mean", ">stated", ">worst", ">inside", "~group"]
     note = (
-        "Without the rows that are explained. unseen: figures that were not known while the model was written. "
-        "stated: the mean error that such plans are given. within: how many are within what is stated for 90 %. "
-        "calibrated: from measured points of other sizes; all else is from rates of links and the library's source."
+        "Without the rows that are explained. calibrated: from measured points of other sizes; all else is from rates "
+        "of links and the library's source."
     )
-    show.table("How far off the model is of published measurements", columns, verdicts, note, ["unseen", "rows"])
+    title = "How far off the model is of published measurements"
+    show.listing(_SUMMARIES, summaries, title, note, every=True)
     show.say()
     _left_out(table())
     shown = [summary for summary in summaries if show.everything() or not summary.holds]
     if len(shown) < len(summaries):
         show.say(f"--all lists all {len(rows)} measurements beside what the model says, each with its source.")
-    columns = [
-        "system", "library", "collective", ">GPUs", ">size", ">measured", ">model", "unit", ">off by", "seen",
-        "~explained",
-    ]  # fmt: skip
     for summary in shown:
         own = [row for row in rows if row.group == summary.group]
         show.say()
-        show.table(summary.about, columns, list(map(_validation_cells, own)), least=["seen", "explained", "library"])
+        show.listing(_VALIDATION, own, summary.about, every=True)
         show.say(f"From: {'; '.join(dict.fromkeys(row.source for row in own))}")
 
 
 def _left_out(errors: "ErrorTable") -> None:
     """The mean error of each kind of machine, with all fitted and with itself left out, beside what is simpler."""
-    columns = ["~kind of machine", ">figures", ">fitted", ">left out", ">alpha-beta", ">power law"]
-    rows = [
-        [
-            each.name,
-            str(each.points),
-            *map(_percent, (each.fitted, each.left_out, each.alpha_beta, each.power_law)),
-        ]
-        for each in errors.kinds
-    ]
     title = "Mean |ln(predicted / measured)| of each kind of machine, with it and without it in the fit"
-    show.table(title, columns, rows, least=["figures"])
+    show.listing(_KINDS_LEFT_OUT, errors.kinds, title, every=True)
     everything = errors.bands[0]
     for name, judged in everything.ways:
         show.say(
@@ -385,21 +366,46 @@ def _left_out(errors: "ErrorTable") -> None:
         )
 
 
-def _validation_cells(row: "CollectiveRow") -> list[str]:
+def _unit(row: "CollectiveRow") -> str:
     quantity, _, unit = row.unit.partition("_")
-    return [
-        row.system,
-        row.library,
-        row.collective,
-        str(row.gpus),
-        size_text(row.size_bytes),
-        _figure(row.measured),
-        _figure(row.predicted),
-        " ".join(filter(None, (quantity, {"GBps": "GB/s"}.get(unit, unit)))),
-        f"{100 * row.error:+.1f} %",
-        ", ".join(["seen" if row.seen else "unseen", *(["calibrated"] if row.calibrated else [])]),
-        row.explained or "",
-    ]
+    return " ".join(filter(None, (quantity, {"GBps": "GB/s"}.get(unit, unit))))
+
+
+_SUMMARIES: "list[Column[CollectiveSummary]]" = [
+    Column("verdict", lambda group: "holds" if group.holds else "MISSED"),
+    Column(">rows", lambda group: f"{group.rows}", 2),
+    Column(">unseen", lambda group: f"{group.unseen}", 1, "figures that were not known while the model was written."),
+    Column(">mean", lambda group: _percent(group.mean_error)),
+    Column(">stated", lambda group: _percent(group.stated_error), help="the mean error that such plans are given."),
+    Column(">worst", lambda group: _percent(group.worst_error)),
+    Column(
+        ">inside",
+        lambda group: "" if group.within is None else f"{group.within:.0%}",
+        help="how many are within what is stated for 90 %.",
+    ),
+    Column("~group", lambda group: group.about),
+]
+_KINDS_LEFT_OUT: "list[Column[KindErrors]]" = [
+    Column("~kind of machine", lambda kind: kind.name),
+    Column(">figures", lambda kind: f"{kind.points}", 1),
+    Column(">fitted", lambda kind: _percent(kind.fitted)),
+    Column(">left out", lambda kind: _percent(kind.left_out)),
+    Column(">alpha-beta", lambda kind: _percent(kind.alpha_beta)),
+    Column(">power law", lambda kind: _percent(kind.power_law)),
+]
+_VALIDATION: "list[Column[CollectiveRow]]" = [
+    Column("system", lambda row: row.system),
+    Column("library", lambda row: row.library, 3),
+    Column("collective", lambda row: row.collective),
+    Column(">GPUs", lambda row: f"{row.gpus}"),
+    Column(">size", lambda row: size_text(row.size_bytes)),
+    Column(">measured", lambda row: _figure(row.measured)),
+    Column(">model", lambda row: _figure(row.predicted)),
+    Column("unit", _unit),
+    Column(">off by", lambda row: f"{100 * row.error:+.1f} %"),
+    Column("seen", lambda row: ", ".join(["seen" if row.seen else "unseen", *["calibrated"] * row.calibrated]), 1),
+    Column("~explained", lambda row: row.explained or "", 2),
+]
 
 
 def _figure(value: float) -> str:

@@ -1,7 +1,6 @@
 """`check`: which nodes, and pairs of nodes, are slow, and why, most likely."""
 
 from argparse import Namespace
-from collections import Counter
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -17,6 +16,7 @@ from resnetx.fleet.runs import rounds
 from resnetx.fleet.settings import AskedCheck, asked_check
 from resnetx.record.check import Check, CheckedRun, CheckFolder, Measure, Outlier
 from resnetx.study import Point
+from resnetx.table import Column
 from resnetx.units import duration, size_text
 
 
@@ -44,8 +44,6 @@ def _planned(made: AskedCheck) -> list[Planned]:
 
 # The screen of a check: how many nodes stand out, which and why, then what was tried and how it is judged.
 
-MOST_SHOWN = 20  # runs of one measure; --all shows all
-
 
 def check(made: Check, folder: CheckFolder) -> None:
     """Outliers with causes, what was measured, what was left out."""
@@ -63,13 +61,21 @@ def check(made: Check, folder: CheckFolder) -> None:
 
 def _outliers(found: Sequence[Outlier]) -> None:
     """What stands out in a table, then the evidence, which no column has room for."""
-    rows = [[each.name, each.measure, " and ".join(each.against), each.causes[0].kind] for each in found]
-    show.table("Outliers", ["node", "measure", "against", "likely cause"], rows)
-    for each in found:
+    if len(found) > 1:
+        show.listing(OUTLIERS, found, "Outliers")
         show.say()
+    for each in found:
         show.say(f"{each.name}, {each.measure}: {each.found}.")
         for cause in each.causes:
             show.say(f"{cause.kind}: {cause.evidence}", indent=2)
+
+
+OUTLIERS: list[Column[Outlier]] = [
+    Column("node", lambda outlier: outlier.name),
+    Column("measure", lambda outlier: outlier.measure),
+    Column("against", lambda outlier: " and ".join(outlier.against)),
+    Column("likely cause", lambda outlier: outlier.causes[0].kind),
+]
 
 
 def _measured(made: Check) -> None:
@@ -80,22 +86,26 @@ def _measured(made: Check) -> None:
         "training": f"{made.workload}, batch {made.batch_size}, a step on {ranks} of a node",
         "pair": f"all-reduce of {size_text(made.size_bytes)}, {ranks} on each of two nodes",
     }
-    tables = {}
     for measure, title in what.items():
         own = [run for run in made.runs if run.measure == measure]
         if own:
             ordered = sorted(own, key=lambda run: (not against(run), -(run.time_s or float("inf"))))
-            tables[title[0].upper() + title[1:]] = [_row(run) for run in show.first(ordered, MOST_SHOWN)]
-    note = f"Of more runs the slowest {MOST_SHOWN} are shown; --all shows all." * any(
-        count > MOST_SHOWN and not show.everything() for count in Counter(run.measure for run in made.runs).values()
-    )
-    show.tables(["node", ">time", ">fleet", ">limit", ">described", "outlier"], tables, note)
+            show.listing(RUNS, ordered, title[0].upper() + title[1:], by="the slowest and the fastest")
+            show.say()
 
 
-def _row(run: CheckedRun) -> list[str]:
-    times = [run.time_s, run.median_s, run.limit_s, run.expected_s]
-    cells = ["-" if time_s is None else seconds_text(time_s) for time_s in times]
-    return [" - ".join(run.nodes), *cells, "yes" if against(run) else ""]
+def _time(time_s: float | None) -> str:
+    return "-" if time_s is None else seconds_text(time_s)
+
+
+RUNS: list[Column[CheckedRun]] = [
+    Column("node", lambda run: " - ".join(run.nodes)),
+    Column(">time", lambda run: _time(run.time_s)),
+    Column(">fleet", lambda run: _time(run.median_s)),
+    Column(">limit", lambda run: _time(run.limit_s)),
+    Column(">described", lambda run: _time(run.expected_s)),
+    Column("outlier", lambda run: "yes" if against(run) else ""),
+]
 
 
 def _rule(made: Check) -> None:

@@ -1,14 +1,15 @@
 """`describe`: what a workload is, layer by layer, or a family of them as a table."""
 
 from argparse import Namespace
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from resnetx.api.describe import Workloads, describe, workload_columns
 from resnetx.cli import show
 from resnetx.record import Workload
 from resnetx.study import Point
+from resnetx.table import Column
 from resnetx.units import si
 
 if TYPE_CHECKING:
@@ -39,45 +40,83 @@ def describe_(options: Namespace, _: list[Path], asked: Point) -> int:
 
 def layers(table: "Sequence[Layer]", workload: Workload) -> None:
     """One workload, layer by layer."""
-    from resnetx.workloads.counts import DATA, activations_by_layer, folded
-
-    convention = workload.convention
-    activations = activations_by_layer(table, workload.image_size, convention)
-    columns = ["layer", "kind", "output", ">activations", ">parameters", ">MFLOP", ">gradients"]
-    shape = f"{workload.tokens}" if workload.tokens else f"3x{workload.image_size}x{workload.image_size}"
-    data = (
-        [[DATA, "tokens, labels" if workload.tokens else "image, label", shape, f"{activations[DATA]:,}", "", "", ""]]
-        if DATA in activations
-        else []
-    )
-    rows = [_row(alike, activations, convention) for alike in folded(table)]
-    sums = [
-        "all", "", "", f"{workload.activations_per_image:,}", f"{workload.parameters:,}",
-        f"{workload.flops_per_image / 1e6:,.1f}", si(workload.gradient_bytes, "B"),
-    ]  # fmt: skip
     for note in workload.notes:
         show.say(note)
     title = (
         f"One {workload.sample}, forward pass, layer by layer: activations and "
-        f"parameters by the `{convention}` convention"
+        f"parameters by the `{workload.convention}` convention"
     )
-    show.table(title, columns, [*data, *rows, sums], least=["gradients", "kind", "output", "MFLOP"])
+    *rows, whole = _rows(table, workload)
+    shown = rows if show.everything() or len(rows) < show.ROWS else _largest(rows, whole)
+    show.listing(LAYERS, [*shown, whole], title, every=True)
 
 
-def _row(layers: "Sequence[Layer]", activations: Mapping[str, int], convention: str) -> list[str]:
-    """The row of one layer, or of several blocks that repeat the ones above."""
-    from resnetx.workloads.counts import block_of, flops_per_image, gradient_bytes, parameters_of
+class LayerRow(NamedTuple):
+    """A layer, or several blocks that repeat the ones above, or all; None: a count that it does not have."""
 
-    first, last, single = layers[0], layers[-1], len(layers) == 1
-    return [
-        first.name if single else " to ".join(dict.fromkeys((block_of(first), block_of(last)))),
-        first.kind if single else "as above",
-        "x".join(map(str, last.output_shape)),
-        f"{sum(activations[layer.name] for layer in layers):,}",
-        f"{sum(parameters_of(layer, convention) for layer in layers):,}",
-        f"{flops_per_image(layers) / 1e6:,.1f}",
-        si(gradient_bytes(layers), "B"),
-    ]
+    name: str
+    kind: str
+    output: str
+    activations: int
+    parameters: int | None = None
+    flop: float | None = None
+    gradient_bytes: int | None = None
+
+
+LAYERS: list[Column[LayerRow]] = [
+    Column("layer", lambda row: row.name),
+    Column("kind", lambda row: row.kind, 2),
+    Column("output", lambda row: row.output, 3),
+    Column(">activations", lambda row: f"{row.activations:,}"),
+    Column(">parameters", lambda row: "" if row.parameters is None else f"{row.parameters:,}"),
+    Column(">MFLOP", lambda row: "" if row.flop is None else f"{row.flop / 1e6:,.1f}", 4),
+    Column(">gradients", lambda row: "" if row.gradient_bytes is None else si(row.gradient_bytes, "B"), 1),
+]
+
+
+def _largest(rows: Sequence[LayerRow], whole: LayerRow) -> list[LayerRow]:
+    """Those with most of all activations or parameters, in their order, and the sum of the others."""
+
+    def share(row: LayerRow) -> float:
+        activations = row.activations / (whole.activations or 1)
+        return max(activations, (row.parameters or 0) / (whole.parameters or 1))
+
+    largest = sorted(rows, key=share, reverse=True)[: show.ROWS - 2]
+    others = [row for row in rows if row not in largest]
+    counts = LayerRow._fields[LayerRow._fields.index("activations") :]
+    sums = {name: sum(getattr(row, name) or 0 for row in others) for name in counts}
+    return [*(row for row in rows if row in largest), LayerRow(f"{len(others)} more", "--all", "", **sums)]
+
+
+def _rows(table: "Sequence[Layer]", workload: Workload) -> Iterator[LayerRow]:
+    """What is read, the layers, and their sum."""
+    from resnetx.workloads.counts import (
+        DATA,
+        activations_by_layer,
+        block_of,
+        flops_per_image,
+        folded,
+        gradient_bytes,
+        parameters_of,
+    )
+
+    activations = activations_by_layer(table, workload.image_size, workload.convention)
+    if DATA in activations:
+        shape = f"{workload.tokens}" if workload.tokens else f"3x{workload.image_size}x{workload.image_size}"
+        yield LayerRow(DATA, "tokens, labels" if workload.tokens else "image, label", shape, activations[DATA])
+    for alike in folded(table):
+        first, last, single = alike[0], alike[-1], len(alike) == 1
+        yield LayerRow(
+            first.name if single else " to ".join(dict.fromkeys((block_of(first), block_of(last)))),
+            first.kind if single else "as above",
+            "x".join(map(str, last.output_shape)),
+            sum(activations[layer.name] for layer in alike),
+            sum(parameters_of(layer, workload.convention) for layer in alike),
+            flops_per_image(alike),
+            gradient_bytes(alike),
+        )
+    counts = (workload.activations_per_image, workload.parameters, workload.flops_per_image, workload.gradient_bytes)
+    yield LayerRow("all", "", "", *counts)
 
 
 def messages(strategy: str, sizes_bytes: Sequence[int]) -> None:

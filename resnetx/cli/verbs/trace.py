@@ -2,20 +2,23 @@
 
 from argparse import Namespace
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from statistics import median
 
 from resnetx.api.answers import trace_answer
 from resnetx.api.imports import import_trace
+from resnetx.api.runs import fed
 from resnetx.api.trace import execute, traces_of
 from resnetx.cli import show
 from resnetx.cli.tables import show_run
 from resnetx.cli.tables.show_run import left_to_others
 from resnetx.errors import ConfigError
-from resnetx.record.trace import Trace, TracedBatch, TracedLayer
+from resnetx.record.trace import Trace, TracedBatch, TracedCommunication, TracedLayer, TracedMessage
 from resnetx.study import Point
-from resnetx.traces.runs import layer_s, slowest, sums
+from resnetx.table import Column
+from resnetx.traces.runs import TraceSums, layer_s, slowest, sums
 from resnetx.units import si
 
 
@@ -32,7 +35,7 @@ def trace_(options: Namespace, paths: list[Path], asked: Point) -> int:
     planned = [(run.task, run.folder) for run in wanted.runs]
     if left_to_others(options, "trace", asked, wanted.settings.launch, wanted.settings.results, planned):
         return 0
-    traces, failed = execute(asked)
+    traces, failed = execute(fed(asked))
     _show(options, traces)
     if failed:
         show.say(f"{len(failed)} run{'s' * (len(failed) > 1)} failed; the first: {failed[0].folder.path}", show.err)
@@ -63,77 +66,64 @@ def show_trace(traced: Trace) -> None:
     show.line(f"trace: {traced.source}")
 
 
+@dataclass(frozen=True)
+class LayersRow:
+    """A layer, or several, and their share of all."""
+
+    name: str
+    layers: Sequence[TracedLayer]
+    share: float
+
+    def median_s(self, way: str) -> float:
+        """Forward ("forward_s") or backward."""
+        columns: list[list[float]] = [getattr(layer, way) for layer in self.layers]
+        return sum(median(values) for values in columns if values)
+
+
+def _gradients(row: LayersRow) -> str:
+    sizes = [layer.gradient_bytes for layer in row.layers]
+    return "unknown" if None in sizes else si(sum(size or 0 for size in sizes), "B")
+
+
+SLOWEST: list[Column[LayersRow]] = [
+    Column("layer", lambda row: row.name),
+    Column(">forward ms", lambda row: _ms(row.median_s("forward_s"))),
+    Column(">backward ms", lambda row: _ms(row.median_s("backward_s"))),
+    Column(">of both", lambda row: f"{row.share:.1%}"),
+    Column(">gradients", _gradients),
+]
+
+
 def _layers(traced: Trace, batch: TracedBatch) -> None:
     times = batch.times
     shown = show.first(slowest(times.layers, len(times.layers)), LAYERS)
     others = [layer for layer in times.layers if layer not in shown]
     whole_s = sum(map(layer_s, times.layers))
-    rows = [[layer.name, *_row([layer], whole_s)] for layer in shown]
-    rows += [[f"{len(others)} more", *_row(others, whole_s)]] if others else []
-    rows += [["all", *_row(times.layers, whole_s)]]
+    together = [(f"{len(others)} more", others)] * bool(others) + [("all", times.layers)]
+    rows = [
+        LayersRow(name, layers, sum(map(layer_s, layers)) / whole_s if whole_s else 0.0)
+        for name, layers in [*((layer.name, [layer]) for layer in shown), *together]
+    ]
     iterations = max((len(layer.forward_s) for layer in times.layers), default=0)
-    show.table(
+    title = (
         f"{traced.workload}, batch {batch.batch_size} on {traced.device or 'an unknown device'}: "
-        f"medians of {iterations} iterations, {times.clock} clock",
-        ["layer", ">forward ms", ">backward ms", ">of both", ">gradients"],
-        rows,
+        f"medians of {iterations} iterations, {times.clock} clock"
     )
-
-
-def _row(layers: Sequence[TracedLayer], whole_s: float) -> list[str]:
-    forward, backward = (
-        sum(median(values) for layer in layers if (values := getattr(layer, way)))
-        for way in ("forward_s", "backward_s")
-    )
-    share = sum(map(layer_s, layers)) / whole_s if whole_s else 0.0
-    return [_ms(forward), _ms(backward), f"{share:.1%}", _gradients(layers)]
-
-
-def _gradients(layers: Sequence[TracedLayer]) -> str:
-    sizes = [layer.gradient_bytes for layer in layers]
-    return "unknown" if None in sizes else si(sum(size or 0 for size in sizes), "B")
+    show.listing(SLOWEST, rows, title, every=True)
 
 
 def _batches(traced: Trace) -> None:
     """The sums of each batch, beside the instrumented and the clean step."""
-    hosts = any(batch.times.host_s for batch in traced.batches)
-    columns = [
-        ">batch", ">forward", ">backward", ">update", ">input wait", ">copy", ">rest",
-        ">instrumented step", ">clean step", ">instrumented/clean", ">parts/clean", ">input alone",
-        *[">host alone"] * hosts, "device busy",
-    ]  # fmt: skip
-    rows = []
-    for batch in traced.batches:
-        each = sums(batch.times)
-        parts = (each.forward_s, each.backward_s, each.update_s, each.input_wait_s, each.host_to_device_s, each.rest_s)
-        rows.append(
-            [
-                f"{batch.batch_size}",
-                *map(_ms, (*parts, each.step_s, each.clean_step_s)),
-                _ratio(each.instrumented_over_clean),
-                _ratio(each.parts_over_clean),
-                _ms(each.input_s),
-                *[_ms(each.host_s)] * hosts,
-                _busy(batch),
-            ]
-        )
-    notes = [
-        "Median ms of an iteration. rest: the cost of the instrumentation itself. clean: steps of the same process "
-        "without it. parts/clean: all parts but the rest over the clean step; both ratios are of neighbouring windows. "
-        "input alone: a batch, when nothing else runs."
-    ]
-    if hosts:
-        notes[0] += (
-            " host alone: to queue a step, when the device has nothing else to do. Layers are times of the device "
-            "alone: it starts them once the host has queued all."
-        )
+    note = (
+        "Median ms of an iteration. clean: steps of the same process without the instrumentation; ratios are of "
+        "neighbouring windows."
+    )
+    if any(batch.times.host_s for batch in traced.batches):
+        note += " Layers are times of the device alone: it starts them once the host has queued all."
     if any(batch.times.host_bound and not batch.times.host_s for batch in traced.batches):
-        notes.append("host-bound: the device waits for this host; these times do not hold for another host.")
-    least = [
-        "copy", "input alone", "input wait", "rest", "device busy", "instrumented/clean", "update",
-        *["host alone"] * hosts, "instrumented step",
-    ]  # fmt: skip
-    show.table(f"{traced.workload}: what a step is made of, by batch", columns, rows, notes, least)
+        note += " host-bound: the device waits for this host; these times do not hold for another host."
+    title = f"{traced.workload}: what a step is made of, by batch"
+    show.listing(BATCHES, [(batch, sums(batch.times)) for batch in traced.batches], title, note, every=True)
 
 
 def _busy(batch: TracedBatch) -> str:
@@ -141,18 +131,40 @@ def _busy(batch: TracedBatch) -> str:
     return ("" if busy is None else f"{busy:.0%}") + ", host-bound" * bool(bound)
 
 
+BATCHES: list[Column[tuple[TracedBatch, TraceSums]]] = [
+    Column(">batch", lambda row: f"{row[0].batch_size}"),
+    Column(">forward", lambda row: _ms(row[1].forward_s)),
+    Column(">backward", lambda row: _ms(row[1].backward_s)),
+    Column(">update", lambda row: _ms(row[1].update_s), 6),
+    Column(">input wait", lambda row: _ms(row[1].input_wait_s), 3),
+    Column(">copy", lambda row: _ms(row[1].host_to_device_s), 1),
+    Column(">rest", lambda row: _ms(row[1].rest_s), 4, "the cost of the instrumentation itself."),
+    Column(">instrumented step", lambda row: _ms(row[1].step_s), 7),
+    Column(">clean step", lambda row: _ms(row[1].clean_step_s)),
+    Column(">instrumented/clean", lambda row: _ratio(row[1].instrumented_over_clean), 5),
+    Column(">parts/clean", lambda row: _ratio(row[1].parts_over_clean), help="all parts but the rest over that step."),
+    Column(">input alone", lambda row: _ms(row[1].input_s), 2, "a batch, when nothing else runs."),
+    Column(">host alone", lambda row: _ms(row[1].host_s) if row[0].times.host_s else "", 6,
+           "to queue a step, when the device has nothing else to do."),
+    Column("device busy", lambda row: _busy(row[0]), 4),
+]  # fmt: skip
+
+
 def _messages(traced: Trace) -> None:
-    rows = [
-        [
-            f"{run.gpus}", run.strategy, f"{run.batch_size}", f"{place}", si(message.size_bytes, "B"),
-            _ms(median(message.waiting_s)), _ms(median(message.transfer_s)),
-        ]
-        for run in traced.communication
-        for place, message in enumerate(run.messages)
-    ]  # fmt: skip
-    columns = [">GPUs", "strategy", ">batch", ">message", ">size", ">waiting ms", ">transfer ms"]
-    note = "waiting: until the last rank is there, mean over the ranks; transfer: from then until the last rank has it."
-    show.table(f"{traced.workload}: messages of gradients, medians", columns, rows, note)
+    rows = [(run, place, message) for run in traced.communication for place, message in enumerate(run.messages)]
+    show.listing(MESSAGES, rows, f"{traced.workload}: messages of gradients, medians")
+
+
+MESSAGES: list[Column[tuple[TracedCommunication, int, TracedMessage]]] = [
+    Column(">GPUs", lambda row: f"{row[0].gpus}"),
+    Column("strategy", lambda row: row[0].strategy),
+    Column(">batch", lambda row: f"{row[0].batch_size}"),
+    Column(">message", lambda row: f"{row[1]}"),
+    Column(">size", lambda row: si(row[2].size_bytes, "B")),
+    Column(">waiting ms", lambda row: _ms(median(row[2].waiting_s)),
+           help="until the last rank is there, mean over the ranks."),
+    Column(">transfer ms", lambda row: _ms(median(row[2].transfer_s)), help="from then until the last rank has it."),
+]  # fmt: skip
 
 
 def _ms(seconds: float | None) -> str:

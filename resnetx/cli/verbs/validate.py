@@ -24,8 +24,5 @@ def validate_(
     for word in (*map(str, paths), *written(asked)):
         raise ConfigError(f"{word}: --validate takes no settings")
     found = validate(verb)
-    if options.json:
-        show.json_lines([found.record])
-    else:
-        table(found, found.groups)
+    show.conclude(options, [found.conclusion], lambda: [found.record], lambda: table(found, found.groups))
     return 0 if found.holds else 1
