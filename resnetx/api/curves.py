@@ -37,6 +37,8 @@ LEFT_OPEN = (
     "strategy",
     "graph",
     "compile",
+    "accumulate",
+    "checkpointing",
 )  # settings that a trace does not have
 
 
@@ -230,6 +232,8 @@ def _imported(trace: Trace, given: study.Point, wanted: Wanted) -> Iterator[Curv
             f"graph: the trace {trace.source} was imported without the time of its host, which a graph "
             "saves; leave graph out"
         )
+    if other := next((key for key in ("accumulate", "checkpointing") if key in given), None):
+        raise ConfigError(f"{other}: the trace {trace.source} was imported, and is of steps as they were; leave it out")
     _refuse_inference(trace)
     defaults = {
         "gpus": _gpus(wanted, VERBS["predict"].own["gpus"]),
