@@ -297,12 +297,18 @@ class Wandb(Choice, frozen=True, tag="wandb"):
 Tracker = NoTracker | Wandb
 
 
-class Sgd(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Stochastic gradient descent with momentum."""
+class Optimizer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What updates the parameters: stochastic gradient descent with momentum, or AdamW."""
 
+    kind: Literal["sgd", "adamw"] = "sgd"  # the latter was added later
     learning_rate: float
-    momentum: float
+    momentum: float  # of AdamW, its first beta
     weight_decay: float
+
+    @property
+    def states(self) -> int:
+        """Numbers that it keeps of each parameter: a momentum, and AdamW also a second moment."""
+        return 2 if self.kind == "adamw" else 1
 
 
 class Lab(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

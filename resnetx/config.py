@@ -251,6 +251,10 @@ def check(r: Request) -> None:
         )
     if r.compile != "none":
         _check_compile(r)
+    if r.accumulate > 1:
+        _check_accumulate(r)
+    if r.checkpointing:
+        _check_checkpointing(r)
     if isinstance(r.strategy, Server) and r.gpus > 1:
         _check_server(r)
     if isinstance(r.strategy, Zero1 | Fsdp) and r.gpus > 1:
@@ -292,6 +296,42 @@ def _check_compile(r: Request) -> None:
             f"compile={r.compile} with strategy={r.strategy.kind}: compiled parts of a model have all their gradients "
             "at once, not layer by layer; use strategy=bucket, after or none"
         )
+
+
+def _check_accumulate(r: Request) -> None:
+    """Each rank takes its share in parts of one size, and exchanges gradients that it has added up."""
+    parts = r.gpus * r.accumulate
+    if r.batch_size % parts:
+        near = [b for b in (r.batch_size // parts * parts, -(-r.batch_size // parts) * parts) if b > 0]
+        raise ConfigError(
+            f"accumulate={r.accumulate}: batch_size={r.batch_size} does not divide over gpus={r.gpus} in so many parts "
+            f"each; use batch_size={' or '.join(map(str, near))}, or another accumulate"
+        )
+    if isinstance(r.strategy, Server):
+        raise ConfigError(
+            f"accumulate={r.accumulate} with strategy=server: each gradient goes to the server as soon as it is there; "
+            "use another strategy, or leave accumulate out"
+        )
+    _refuse_beside(f"accumulate={r.accumulate}", r)
+
+
+def _check_checkpointing(r: Request) -> None:
+    """What is kept is known of the blocks of families alone."""
+    if not r.model.place_in_family:
+        raise ConfigError(
+            f"checkpointing=true with model={r.model.kind}: only families have blocks whose input alone is kept; use "
+            "model=resnetx, gptx or mlpx, or leave it out"
+        )
+    _refuse_beside("checkpointing=true", r)
+
+
+def _refuse_beside(word: str, r: Request) -> None:
+    """Refuses beside a setting what was not tried with it."""
+    if r.graph or r.compile != "none":
+        other = "graph=true" if r.graph else f"compile={r.compile}"
+        raise ConfigError(f"{word} with {other}: not tried; leave one of them out")
+    if r.measure == "layers":
+        raise ConfigError(f"{word} with measure=layers: layers are timed in plain passes; leave it out")
 
 
 def _check_replay(r: Request) -> None:
@@ -339,6 +379,11 @@ def check_gpudirect(way: Way, nodes: int) -> None:
 
 def _check_server(r: Request) -> None:
     """A parameter server updates each variable by itself, while others are still computed."""
+    if r.optimizer.kind != "sgd":
+        raise ConfigError(
+            f"strategy=server with optimizer={r.optimizer.kind}: the server updates by SGD; use optimizer=sgd, or "
+            "another strategy"
+        )
     if r.precision == "fp16":
         raise ConfigError(
             "strategy=server with precision=fp16: whether gradients overflow is known only once all are there, but "

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from resnetx.choices import Bucket, Fsdp, Input, Lab, Model, NoExchange, Sgd, Strategy, SyntheticInput
+from resnetx.choices import Bucket, Fsdp, Input, Lab, Model, NoExchange, Optimizer, Strategy, SyntheticInput
 from resnetx.launching import nodes_of
 from resnetx.transports import TransportName, Way
 
@@ -34,7 +34,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     precision: Literal["fp32", "tf32", "bf16", "fp16"]
     input: Input
     strategy: Strategy
-    optimizer: Sgd
+    optimizer: Optimizer
     gpus: int  # ranks
     devices: list[int] | None  # GPU ids, one per rank; None: the first ones
     scaling: Literal["strong", "weak"]  # whether batch_size was given for all GPUs together or for each
@@ -59,6 +59,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     gpudirect: bool | None = None  # whether network cards reach GPU memory between nodes; None: as NCCL decides
     compile: Literal["none", "default"] = "none"  # default: torch.compile makes the kernels of the model
     registered: bool = False  # DDP's buckets lie in memory that is registered with NCCL (user buffer registration)
+    accumulate: int = 1  # parts of each rank's share, whose gradients are added up before they are exchanged
+    checkpointing: bool = False  # of each block only the input is kept, and its forward pass is computed again
     clock: int | None = None  # MHz that the GPUs are locked at meanwhile; None: they are left as they are
 
     @property
@@ -103,6 +105,11 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         """Images of each batch that a rank trains on: the first ranks take the remainder."""
         whole, rest = divmod(self.batch_size, self.gpus)
         return whole + (rank < rest)
+
+    @property
+    def micro_batch(self) -> int:
+        """Images that a rank computes on at once, at most."""
+        return -(-self.share(0) // self.accumulate)
 
     @property
     def twins(self) -> "dict[TwinName, Request]":
@@ -168,6 +175,7 @@ def leave_out_later(tree: dict[str, Any], request: Request) -> None:
     """Removes settings that were added later, and have their default, from the plain values of a request."""
     leave_out_defaults(tree, Request)
     leave_out_defaults(tree["input"], type(request.input))
+    leave_out_defaults(tree["optimizer"], type(request.optimizer))
 
 
 def leave_out_defaults(tree: dict[str, Any], kind: type[msgspec.Struct]) -> None:

@@ -37,6 +37,8 @@ LEFT_OPEN = (
     "strategy",
     "graph",
     "compile",
+    "accumulate",
+    "checkpointing",
 )  # settings that a trace does not have
 
 
@@ -139,7 +141,7 @@ def _through(requests: Iterable[Request], wanted: Wanted, trace: Trace | None) -
         points = dict.fromkeys(Placement(wanted.on(request.gpus), request.batch_size) for request in together)
         subject = Subject.of(first, table, wanted.convention, trace)
         if wanted.rates is not None:
-            subject = replace(subject, rates=wanted.rates.of(first, max(point.images for point in points)))
+            subject = replace(subject, rates=wanted.rates.of(first, max(point.images for point in points) // first.accumulate))
         if wanted.scaling is not None and (trace is not None or wanted.rates is not None):
             subject = replace(subject, scaled=wanted.scaling.of(first))
         yield Curve(subject, list(points), wanted.base(first))
@@ -230,6 +232,8 @@ def _imported(trace: Trace, given: study.Point, wanted: Wanted) -> Iterator[Curv
             f"graph: the trace {trace.source} was imported without the time of its host, which a graph "
             "saves; leave graph out"
         )
+    if other := next((key for key in ("accumulate", "checkpointing") if key in given), None):
+        raise ConfigError(f"{other}: the trace {trace.source} was imported, and is of steps as they were; leave it out")
     _refuse_inference(trace)
     defaults = {
         "gpus": _gpus(wanted, VERBS["predict"].own["gpus"]),

@@ -77,7 +77,7 @@ def stream(asked: Sequence[Questions], folder: Path | None, words: str) -> Predi
     if why := packages.obstacle("pyarrow"):
         raise ConfigError(f"out=: {total:,} points are kept in {NAME}, and {why}")
     questions = [
-        GridQuestion(curve, ", ".join(f"{name}={value}" for name, value in each.varied.items()))
+        GridQuestion(curve, ", ".join(f"{name}={value}" for name, value in {**_trained(curve), **each.varied}.items()))
         for each in asked
         for curve in each.curves
     ]
@@ -90,6 +90,20 @@ def stream(asked: Sequence[Questions], folder: Path | None, words: str) -> Predi
     drawings.store_record(folder, folder / "grid.json", made)
     progress.command(f"points: {folder / NAME}")
     return made
+
+
+def _trained(curve: CurveQuestion) -> dict[str, str]:
+    """How it is trained, as far as that is not usual and no column of its own says it."""
+    request = curve.subject.request
+    if request is None:
+        return {}
+    words = {
+        "graph": "true" * request.graph,
+        "accumulate": str(request.accumulate) if request.accumulate > 1 else "",
+        "optimizer": request.optimizer.kind if request.optimizer.kind != "sgd" else "",
+        "checkpointing": "true" * request.checkpointing,
+    }
+    return {name: word for name, word in words.items() if word}
 
 
 def _written(path: Path, shares: Iterator[Columns]) -> Iterator[Columns]:

@@ -148,7 +148,9 @@ def _is_of(run: Request, request: Request) -> bool:
     """Whether a run trained this on one GPU."""
     if run.gpus != 1 or run.measure != "step" or run.graph != request.graph:
         return False
-    if run.compile != request.compile:
+    if run.compile != request.compile or run.optimizer.kind != request.optimizer.kind:
+        return False
+    if run.accumulate > 1 or run.checkpointing:  # which predictions put in
         return False
     return (run.model, run.image_size, run.precision) == (request.model, request.image_size, request.precision)
 
@@ -257,8 +259,12 @@ def _is_scaling_of(run: Request, one: Request) -> bool:
     """Whether a run lies on the scaling curve of a point."""
     if run.measure != "step" or run.gpus < 2 or run.batch_size != one.on(run.gpus).batch_size:
         return False
-    alike = (run.model, run.image_size, run.precision, run.input.kind, run.strategy, run.graph, run.compile)
-    return alike == (one.model, one.image_size, one.precision, one.input.kind, one.strategy, one.graph, one.compile)
+
+    def told_apart(by: Request) -> tuple[object, ...]:
+        how = by.graph, by.compile, by.accumulate, by.checkpointing, by.optimizer.kind
+        return by.model, by.image_size, by.precision, by.input.kind, by.strategy, *how
+
+    return told_apart(run) == told_apart(one)
 
 
 # ---- typed in -------------------------------------------------------------------------------------------------------

@@ -314,7 +314,11 @@ def _refuse_other_rates(known: KnownRates | None, wanted: Sequence[Curve], on: S
     """A known rate is of one model of GPU, and a stated one of one workload."""
     if known is not None:
         requests = [each.subject.request for each in wanted if each.subject.request is not None]
-        batches = {point.images for each in wanted for point in each.points}
+        batches = {
+            point.images // (each.subject.request.accumulate if each.subject.request else 1)
+            for each in wanted
+            for point in each.points
+        }
         known.check(requests, batches, [fabric.described for fabric in on])
 
 

@@ -168,13 +168,15 @@ def _iterations(of_points: list[Any]) -> int:
 
 
 def layered(point: Request, iterations: int) -> list[Request]:
-    """The runs that time the layers of a point: one rank with each share of its batch that a rank has."""
+    """The runs that time the layers of a point: one rank with each part of its batch that a rank takes at once."""
     steps = min(point.steps, iterations)
     return [
         msgspec.structs.replace(
             point,
             measure="layers",
-            batch_size=share,
+            batch_size=share // point.accumulate,
+            accumulate=1,
+            checkpointing=False,
             gpus=1,
             nodes=1,
             devices=point.devices and point.devices[:1],

@@ -28,7 +28,7 @@ from resnetx.prediction.host_step import NO_HOST, HostStep, LaunchedStep, launch
 from resnetx.prediction.scenario import CPU, Point
 from resnetx.prediction.stated_rates import StatedRates
 from resnetx.prediction.step import LEAST_COMPUTE, LayerTime, StepLayers, StepTimes
-from resnetx.prediction.traced_step import TracedStep, replayed_step_of, traced_step
+from resnetx.prediction.traced_step import TracedStep, recomputing, replayed_step_of, traced_step
 from resnetx.record.prediction import ComputeSource, Origin, measured_on
 from resnetx.record.trace import Trace
 from resnetx.request import Request
@@ -75,13 +75,19 @@ class Compute:
 
 def of_point(point: Point, images: int) -> Compute:
     """What a rank of a point takes for its share of the batch."""
-    subject, system = point.subject, point.fabric.system
+    subject, system, parts = point.subject, point.fabric.system, point.parts
+    if images % parts:
+        raise ConfigError(
+            f"accumulate={parts}: {images} images on a GPU do not divide into so many parts; use another batch_size"
+        )
     if subject.request is not None and subject.request.replay is not None:
         assert subject.layers is not None, "a workload that is known by name"
-        return _replayed(subject.request, subject.layers, images, point.fabric.lab)
-    computed = _by_trace_or_roofline(point, images)
+        computed = _replayed(subject.request, subject.layers, images // parts, point.fabric.lab)
+        return replace(computed, step=replace(computed.step, parts=parts))
+    computed = _by_trace_or_roofline(point, images // parts)
     if (stated := _stated_launch(point)) is not None and not computed.whole_step:
         computed = replace(computed, step=_launched_by(computed.step, stated), queue_error=stated.spread - 1)
+    computed = replace(computed, step=_whole(computed.step, point))
     graph = subject.request is not None and subject.request.graph  # the host launches the step as one
     queue_s = 0.0 if graph else computed.step.queue_s
     step = replace(computed.step, host_s=point.setting.host_s + computed.step.host_s, queue_s=queue_s)
@@ -93,6 +99,18 @@ def of_point(point: Point, images: int) -> Compute:
     step = replace(step, input_s=0.0, host_to_device_s=0.0)
     note = computed.note + _queued_elsewhere(subject.trace, step)
     return replace(computed, step=step, queue_error=OTHER_HOST, note=note)
+
+
+def _whole(step: StepTimes, point: Point) -> StepTimes:
+    """The step of a rank's whole share, by that of one of its parts; its host launches each part like a step."""
+    request, parts = point.subject.request, point.parts
+    if request is not None and request.checkpointing:
+        assert point.subject.layers is not None, "a workload that is known by name"
+        step = recomputing(step, point.subject.layers)
+    if parts == 1:
+        return step
+    times = {name: parts * getattr(step, name) for name in ("queue_s", "host_s", "input_s", "host_to_device_s")}
+    return replace(step, parts=parts, **times)
 
 
 def _replayed(request: Request, layers: Sequence[Layer], images: int, lab: Lab | None) -> Compute:
@@ -117,14 +135,15 @@ def _by_trace_or_roofline(point: Point, images: int) -> Compute:
         return of_trace(subject.trace, images, system, point.devices[0], subject.layers, clock_Hz)
     assert subject.layers is not None and subject.request is not None, "neither a trace nor a layer table"
     gpu, layers, image_size = system.gpu_part(point.devices[0]), subject.layers, subject.request.image_size
+    states = subject.request.optimizer.states
     if subject.rates is None:
-        modelled = of_roofline(layers, image_size, images, subject.precision, gpu, clock_Hz)
+        modelled = of_roofline(layers, image_size, images, subject.precision, gpu, clock_Hz, states)
         step = launched_by_roofline(modelled, images, _launch(point, len(layers)))
         return replace(_at_pace(modelled, step), device=modelled, launch=step.host)
     if CPU in gpu.product_names:
         return _of_rates(subject.rates, images, _by_flop(layers, image_size, images, gpu), NO_HOST, 0.0)
     precision = subject.precision if roofline.peak(gpu, subject.precision) else "fp32"  # which only divides the step
-    modelled = of_roofline(layers, image_size, images, precision, gpu, clock_Hz)
+    modelled = of_roofline(layers, image_size, images, precision, gpu, clock_Hz, states)
     launch, stated_s = _launch(point, len(layers)), point.setting.host_step_s
     if stated_s is not None and stated_s > subject.rates.shortest_s:
         raise ConfigError(
@@ -329,12 +348,18 @@ def _as_measured(trace: Trace, traced: TracedStep, gpu: GpuSpec) -> Compute:
 
 @lru_cache(maxsize=1024)  # a comparison asks for the same step with each library, strategy and input
 def of_roofline(
-    layers: tuple[Layer, ...], image_size: int, batch_size: int, precision: str, gpu: GpuSpec, clock_Hz: float | None
+    layers: tuple[Layer, ...],
+    image_size: int,
+    batch_size: int,
+    precision: str,
+    gpu: GpuSpec,
+    clock_Hz: float | None,
+    states: int = 1,
 ) -> Compute:
     """What `batch_size` images take the GPU by the roofline alone."""
     if CPU in gpu.product_names:
         raise ConfigError("systems: cpu-host needs a trace of that host (`resnetx trace` makes one), or rate=")
-    return by_roofline(roofline.fitted(gpu), layers, image_size, batch_size, precision, gpu, clock_Hz)
+    return by_roofline(roofline.fitted(gpu), layers, image_size, batch_size, precision, gpu, clock_Hz, states)
 
 
 def by_roofline(
@@ -345,10 +370,11 @@ def by_roofline(
     precision: str,
     gpu: GpuSpec,
     clock_Hz: float | None = None,
+    states: int = 1,
 ) -> Compute:
-    """The same by a given roofline; its host's part is left out."""
+    """The same by a given roofline; its host's part is left out. `states`: see `roofline.update_s`."""
     times = roofline.layer_times(model, layers, image_size, batch_size, gpu, precision, clock_Hz)
-    update_s = roofline.update_s(model, sum(times.gradient_bytes), gpu)
+    update_s = roofline.update_s(model, sum(times.gradient_bytes), gpu, states)
     return Compute(
         step=StepTimes(times, update_s),
         source="roofline",

@@ -14,20 +14,24 @@ images on each as 32 on one, which is not. Of the six points of a system that th
 and no other. No sum of shares and batches could find the sixth, GoogLeNet at 256 on two GPUs: 512 on four has as many
 images on each, more in all, and is not reported.
 
+With `accumulate`, gradients are added up beside the buffers in which they are sent. With `checkpointing`, of each block
+of a family its input is kept, and all else of it only while it is undone.
+
 Neither counts workspaces that convolutions ask for while memory is left; those they can do without.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from resnetx.choices import Bucket, Fsdp, ModelChoice, NoExchange, Server, Strategy, Zero1
-from resnetx.errors import unknown_name
+from resnetx.errors import ConfigError, unknown_name
 from resnetx.prediction.roofline import PRECISION_BYTES
 from resnetx.prediction.scenario import Point
 from resnetx.prediction.step import HashedTuple
 from resnetx.record import Unknown
+from resnetx.request import Request
 from resnetx.workloads import counts
 from resnetx.workloads.buckets import grouped, parts_of, ready_order
 from resnetx.workloads.counts import BYTES_PER_PARAMETER, DATA, Layer
@@ -36,6 +40,18 @@ Convention = Literal["torch", "caffe"]
 CONVENTIONS: tuple[Convention, ...] = ("torch", "caffe")
 
 FRAMEWORK_BYTES = 600_000_000  # assumed: CUDA's context with the kernels of cuDNN and NCCL
+
+
+class Training(NamedTuple):
+    """What memory depends on besides."""
+
+    accumulate: int = 1  # parts in which the images are taken
+    states: int = 1  # numbers that the optimizer keeps of each parameter
+    checkpointing: bool = False
+
+    @classmethod
+    def of(cls, request: Request) -> "Training":
+        return cls(request.accumulate, request.optimizer.states, request.checkpointing)
 
 
 def step_bytes(
@@ -47,6 +63,7 @@ def step_bytes(
     convention: str,
     tested: int = 0,
     gpus: int = 1,
+    how: Training = Training(),
 ) -> int:
     """The most that a step of `batch_size` images on this GPU takes at once; `strategy` is `none` on a single GPU.
 
@@ -55,8 +72,13 @@ def step_bytes(
     """
     match convention:
         case "torch":
-            return FRAMEWORK_BYTES + _torch_bytes(table, image_size, batch_size, precision, strategy, gpus)
+            return FRAMEWORK_BYTES + _torch_bytes(table, image_size, batch_size, precision, strategy, gpus, how)
         case "caffe":
+            if how != Training():
+                raise ConfigError(
+                    "memory_model=caffe: what Caffe needs for accumulate=, checkpointing= and optimizer=adamw is not "
+                    "known; leave it out"
+                )
             return FRAMEWORK_BYTES + _caffe_bytes(table, image_size, batch_size, tested)
     raise unknown_name("memory model", convention, CONVENTIONS, "memory_model")
 
@@ -71,12 +93,13 @@ def received_bytes(table: Sequence[Layer], ranks: int) -> int:
     return ranks * BYTES_PER_PARAMETER * max((elements for layer in table for elements in layer.parameters), default=0)
 
 
-def saved_bytes(table: Sequence[Layer], image_size: int, batch_size: int, precision: str) -> int:
+def saved_bytes(
+    table: Sequence[Layer], image_size: int, batch_size: int, precision: str, checkpointing: bool = False
+) -> int:
     """What the forward pass in PyTorch keeps for the backward pass, without parameters."""
-    return sum(
-        batch_size * each.bytes_per_image
-        for each in counts.kept(table, image_size, counts.widths(table, PRECISION_BYTES[precision]))
-    )
+    kept = counts.kept_outside if checkpointing else counts.kept
+    widths = counts.widths(table, PRECISION_BYTES[precision])
+    return sum(batch_size * each.bytes_per_image for each in kept(table, image_size, widths))
 
 
 def _caffe_bytes(table: Sequence[Layer], image_size: int, batch_size: int, tested: int) -> int:
@@ -98,65 +121,102 @@ def _torch_parameters(table: HashedTuple[Layer]) -> int:
 
 
 def _torch_bytes(
-    table: Sequence[Layer], image_size: int, batch_size: int, precision: str, strategy: Strategy, gpus: int
+    table: Sequence[Layer],
+    image_size: int,
+    batch_size: int,
+    precision: str,
+    strategy: Strategy,
+    gpus: int,
+    how: Training,
 ) -> int:
     """What stays, and the peak of what comes and goes in the backward pass."""
     width = PRECISION_BYTES[precision]
     parameters = _torch_parameters(HashedTuple(table))
     if isinstance(strategy, Zero1 | Fsdp):
-        return _sharded_bytes(table, image_size, batch_size, precision, strategy, gpus)
+        return _sharded_bytes(table, image_size, batch_size, precision, strategy, gpus, how)
     staying = BYTES_PER_PARAMETER * parameters  # weights
-    if strategy != Server(device="cpu"):
-        staying += BYTES_PER_PARAMETER * parameters  # momenta, which a server on the host keeps there
+    if strategy != Server(device="cpu"):  # on the host a server keeps momenta there
+        staying += BYTES_PER_PARAMETER * how.states * parameters
     if width < BYTES_PER_PARAMETER:
         staying += width * parameters  # autocast keeps its copies of the weights for the step
-    staying += batch_size * BYTES_PER_PARAMETER * 3 * image_size**2  # the next batch
+    staying += _waiting_bytes(image_size, batch_size, how)
     gradients_stay = not isinstance(strategy, NoExchange)  # in buffers, which are there from the beginning
     copied = isinstance(strategy, Bucket) and not strategy.gradient_as_bucket_view
+    growing = copied or not gradients_stay
     if gradients_stay:
         staying += BYTES_PER_PARAMETER * parameters
-    growing = copied or not gradients_stay
-    moments = _backward_moments(HashedTuple(table), image_size, precision, growing)
-    peak = max((batch_size * per_image + fixed for per_image, fixed in moments), default=0)
+    if how.accumulate > 1:  # from the first part of the batch on
+        staying += BYTES_PER_PARAMETER * parameters
+        growing = False
+    peak = _peak_bytes(table, image_size, batch_size // how.accumulate, precision, growing, how)
     at_update = BYTES_PER_PARAMETER * parameters if growing else 0
     return staying + max(peak, at_update)
 
 
+def _waiting_bytes(image_size: int, batch_size: int, how: Training) -> int:
+    """The next batch, and the parts of this one that are not computed on."""
+    images = 2 * batch_size - batch_size // how.accumulate
+    return images * BYTES_PER_PARAMETER * 3 * image_size**2
+
+
+def _peak_bytes(
+    table: Sequence[Layer], image_size: int, images: int, precision: str, growing: bool, how: Training
+) -> int:
+    """The most that comes and goes in the backward pass."""
+    moments = _backward_moments(HashedTuple(table), image_size, precision, growing, how.checkpointing)
+    return max((images * per_image + fixed for per_image, fixed in moments), default=0)
+
+
 def _sharded_bytes(
-    table: Sequence[Layer], image_size: int, batch_size: int, precision: str, strategy: Zero1 | Fsdp, gpus: int
+    table: Sequence[Layer],
+    image_size: int,
+    batch_size: int,
+    precision: str,
+    strategy: Zero1 | Fsdp,
+    gpus: int,
+    how: Training,
 ) -> int:
     """The same where ranks keep parts: of momenta by `zero1`, of weights, gradients and momenta by `fsdp`."""
     width, gradients = PRECISION_BYTES[precision], ready_order(table, precision)
     whole = sum(gradient.size_bytes for gradient in gradients)
     if isinstance(strategy, Zero1):
-        staying = 2 * whole + max(parts_of(gradients, gpus))  # weights and buckets of gradients
+        staying = 2 * whole + how.states * max(parts_of(gradients, gpus))  # weights and buckets of gradients
     else:
         *blocks, rest = (message.size_bytes for message in grouped(gradients, strategy))
         kept = max(blocks, default=0) * min(2, len(blocks)) if strategy.reshard else sum(blocks)
         # The weights that are gathered, and one message of gradients with the copy that is reduced.
-        staying = 3 * -(-whole // gpus) + rest + kept + 2 * max(rest, *blocks)
+        staying = (2 + how.states) * -(-whole // gpus) + rest + kept + 2 * max(rest, *blocks)
     if width < BYTES_PER_PARAMETER:
         staying += width * whole // BYTES_PER_PARAMETER
-    moments = _backward_moments(HashedTuple(table), image_size, precision, growing=False)
-    return staying + max((batch_size * per_image + fixed for per_image, fixed in moments), default=0)
+    if how.accumulate > 1:
+        staying += whole  # gradients that are not reduced yet
+    staying += _waiting_bytes(image_size, batch_size, how)
+    return staying + _peak_bytes(table, image_size, batch_size // how.accumulate, precision, False, how)
 
 
 @lru_cache(maxsize=256)  # they are the same for every batch and system
 def _backward_moments(
-    table: HashedTuple[Layer], image_size: int, precision: str, growing: bool
+    table: HashedTuple[Layer], image_size: int, precision: str, growing: bool, checkpointing: bool
 ) -> tuple[tuple[int, int], ...]:
     """What may be the most that is alive in addition to what stays, in the backward pass: bytes per image, and fixed.
 
-    `growing`: gradients of parameters add up; otherwise each moves into a buffer that was there before.
+    `growing`: gradients of parameters add up; otherwise each moves into a buffer that was there before. `checkpointing`:
+    what a block keeps is there once it is computed again.
     """
     elements, widths = counts.elements(table, image_size), counts.widths(table, PRECISION_BYTES[precision])
     moments: list[tuple[int, int]] = []
     freed = [0] * len(table)  # released when the layer at this place is done
-    for each in counts.kept(table, image_size, widths):
+    for each in (counts.kept_outside if checkpointing else counts.kept)(table, image_size, widths):
         freed[each.first] += each.bytes_per_image
     saved, grown = sum(freed), 0
+    again = [0] * len(table)  # computed again before the layer at this place is undone
+    for block in counts.recomputed(table, image_size, widths) if checkpointing else ():
+        again[block.places[-1]] = sum(each.bytes_per_image for each in block.kept)
+        for each in block.kept:
+            freed[each.first] += each.bytes_per_image
     for place in reversed(range(len(table))):
         layer = table[place]
+        saved += again[place]
         own = BYTES_PER_PARAMETER * sum(layer.parameters)
         passing = sum(widths[name] * elements[name] for name in (layer.name, *layer.inputs) if name != DATA)
         moments.append((saved + passing, grown + own))
@@ -221,6 +281,7 @@ def _needed_bytes(point: Point) -> int | Unknown:
         point.setting.memory_model,
         images_of_a_test(subject.request.model, point.batch_size),
         point.gpus,
+        Training.of(subject.request),
     )
     serves = strategy == Server(device="gpu") and point.setting.memory_model == "torch"
     return needed_bytes + received_bytes(subject.layers, point.gpus) if serves else needed_bytes

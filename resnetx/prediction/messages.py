@@ -46,12 +46,14 @@ class Exchange:
     link_share: float | None  # of the rate that large messages reach, while these move
     contention: float = 0.0  # of the time they are on their way, what computing loses to them
     fetched: tuple[TimedMessage, ...] = ()  # parameters, which come while the forward pass runs
+    parts: int = 1  # of a rank's batch, for each of which some messages are sent
     more_s: float = 0.0  # of the messages, beyond what is modelled: as rates of several GPUs show it, without an error
 
     @property
     def time_s(self) -> float:
         """All messages, one after the other."""
-        return sum(message.time_s for message in (*self.messages, *self.fetched))
+        times = ((self.parts if each.each_part else 1) * each.time_s for each in (*self.messages, *self.fetched))
+        return sum(times)
 
     def with_more(self, first_layer: str, more_s: float) -> "Exchange":
         """With time beyond what is modelled, which rates of several GPUs show."""

@@ -84,7 +84,7 @@ def _exchange(point: Point, computed: Compute) -> Exchange:
     subject, known = point.subject, point.fabric.exchanges
     if point.setting.communication == "trace":
         assert subject.trace is not None, "communication=trace without a trace"
-        return traced_exchange(subject.trace, point.shares[0][0], point.gpus, subject.strategy)
+        return traced_exchange(subject.trace, point.shares[0][0] // point.parts, point.gpus, subject.strategy)
     bytes_each = _BYTES_EACH[point.setting.gradients]
     if isinstance(point.subject.strategy, Server):
         return server.server_exchange(point, computed, bytes_each)
@@ -113,8 +113,8 @@ def _job(point: Point, computes: Sequence[Compute], inputs: Sequence[InputTimes]
     for (_, ranks), computed, times in zip(point.shares, computes, inputs, strict=True):
         waits, shares, beyond = _waiting(point, computed), _sharing(point, computed), _beyond(point).factor
         step = times.step.slowed(shares * waits)
-        if exchange.messages and point.setting.communication == "model" and point.fabric.lab is None:
-            step = step.copying_gradients(1 / computed.gradient_copy_Bps)
+        if point.setting.communication == "model" and point.fabric.lab is None:
+            step = step.copying_gradients(_copies(point, exchange) / computed.gradient_copy_Bps)
         if isinstance(point.subject.strategy, Server) and exchange.messages and point.fabric.on_cpus:
             step = replace(step, update_s=0.0)  # the server's, beside its rank; a GPU that serves does it in between
         if isinstance(point.subject.strategy, Zero1 | Fsdp) and point.gpus > 1:
@@ -134,6 +134,14 @@ def _job(point: Point, computes: Sequence[Compute], inputs: Sequence[InputTimes]
         fetched=exchange.fetched,
         contention=exchange.contention,
     )
+
+
+def _copies(point: Point, exchange: Exchange) -> float:
+    """How often each gradient is copied in the passes over a part of the batch, in the mean of all of them.
+
+    It is copied into the buffer that is sent, and before, of each part but the first, added to those in front.
+    """
+    return (bool(exchange.messages) + (point.parts - 1) * messages.ADDING) / point.parts
 
 
 def _updated_share(point: Point) -> float:

@@ -46,6 +46,7 @@ ALL = "all"  # the fit to all generations of GPUs
 # Assumed, as the rates hardly tell: with any value from 0.7 to 1 the leave-one-out error stays within one point.
 MEMORY_EFFICIENCY = 0.8
 UPDATE_PASSES = 5  # SGD with momentum reads weights, gradients and momenta, and writes weights and momenta
+STATE_PASSES = 2  # a further number that an optimizer keeps is read and written, too: the second moment of AdamW
 
 HALF = ("bf16", "fp16")  # precisions in which the software stack, not the GPU, decides up to a factor of two
 PRECISION_BYTES = {"fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2}  # of an activation
@@ -215,9 +216,13 @@ def step_s(roofline: Roofline, times: Sequence[LayerTime], gpu: GpuSpec) -> floa
     return layers_s + update_s(roofline, sum(layer.gradient_bytes for layer in times), gpu)
 
 
-def update_s(roofline: Roofline, gradient_bytes: float, gpu: GpuSpec) -> float:
-    """SGD with momentum over all parameters in one go, which memory limits. `gradient_bytes`: of all of them."""
-    return roofline.pass_s + UPDATE_PASSES * gradient_bytes / (MEMORY_EFFICIENCY * gpu.memory_Bps.value)
+def update_s(roofline: Roofline, gradient_bytes: float, gpu: GpuSpec, states: int = 1) -> float:
+    """Updating all parameters in one go, which memory limits. `gradient_bytes`: of all of them.
+
+    `states`: numbers that the optimizer keeps of each; SGD keeps its momentum.
+    """
+    passes = UPDATE_PASSES + STATE_PASSES * (states - 1)
+    return roofline.pass_s + passes * gradient_bytes / (MEMORY_EFFICIENCY * gpu.memory_Bps.value)
 
 
 def ratios(

@@ -267,6 +267,11 @@ class Point:
         return len(self.devices)
 
     @property
+    def parts(self) -> int:
+        """In which each rank takes its share of the batch."""
+        return 1 if self.subject.request is None else self.subject.request.accumulate
+
+    @property
     def shares(self) -> list[tuple[int, int]]:
         """(images, ranks) of each kind of rank: the first ranks have one image more where the batch does not divide."""
         whole, rest = divmod(self.batch_size, self.gpus)

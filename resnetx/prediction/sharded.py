@@ -8,7 +8,7 @@ then each rank in turn broadcasts its own, and the next forward pass waits for a
 pass runs, each block waiting for its own; with `reshard` in the backward pass again, for the block behind the
 one that is being undone (none for the last block, which is kept). Behind the backward pass of a block its gradients are
 reduced to their ranks, and last those outside of blocks. All that shares one communicator, and goes in this order.
-The host is taken to run ahead; rows that padding adds (0.02 % of GPT-2 on eight GPUs) are left out.
+Of a batch that is taken in parts, each part gathers, and the last one's gradients are reduced. The host is taken to run ahead; rows that padding adds (0.02 % of GPT-2 on eight GPUs) are left out.
 
 On CPUs torch waits for each of these, and what gloo takes for them is in no description: that is refused.
 """
@@ -64,7 +64,7 @@ def _fsdp(point: Point, strategy: Fsdp, computed: Compute, bytes_each: int, gath
     order = computed.step.layers.names
     places = {name: place for place, name in enumerate(order)}
     forward = [
-        TimedMessage((order[0],), gather.cost(_sent(rest, gathered_bytes)).time_s, name="gather"),
+        _gathered(gather.cost(_sent(rest, gathered_bytes)).time_s, order[0]),
         *(
             _gathered(gather.cost(_sent(block, gathered_bytes)).time_s, _first(block, places))
             for block in reversed(blocks)
@@ -76,11 +76,11 @@ def _fsdp(point: Point, strategy: Fsdp, computed: Compute, bytes_each: int, gath
         if strategy.reshard and place + 1 < len(blocks):
             again_s = gather.cost(_sent(blocks[place + 1], gathered_bytes)).time_s
             before = order[places[_first(block, places)] - 1]  # the last layer of the block behind this one
-            backward.append(TimedMessage(done, again_s, name="gather", gates=before))
+            backward.append(TimedMessage(done, again_s, name="gather", gates=before, each_part=True))
         done = (_first(block, places),)
         backward.append(TimedMessage(done, reduce.cost(_sent(block, bytes_each)).time_s, name="reduce-scatter"))
     backward.append(TimedMessage((order[0],), reduce.cost(_sent(rest, bytes_each)).time_s, name="reduce-scatter"))
-    gathered = [_sent(each, gathered_bytes) for each in (rest, *blocks)]
+    gathered = [_sent(each, gathered_bytes) for each in (rest, *blocks)] * point.parts
     reduced = [_sent(each, bytes_each) for each in (*blocks, rest)]
     costs = [*(gather.cost(size) for size in gathered), *(reduce.cost(size) for size in reduced)]
     moved_s = sum(gathered) / gather.cost(LARGE_BYTES).algbw_Bps + sum(reduced) / reduce.cost(LARGE_BYTES).algbw_Bps
@@ -94,11 +94,12 @@ def _fsdp(point: Point, strategy: Fsdp, computed: Compute, bytes_each: int, gath
         link_share=moved_s / sum(cost.time_s for cost in costs),
         contention=messages.CONTENTION.get(reduce.library, 0.0),
         fetched=HashedTuple(forward),
+        parts=point.parts,
     )
 
 
 def _gathered(time_s: float, layer: str) -> TimedMessage:
-    return TimedMessage((layer,), time_s, name="gather")
+    return TimedMessage((layer,), time_s, name="gather", each_part=True)
 
 
 def _first(block: buckets.Message, places: dict[str, int]) -> str:

@@ -38,13 +38,15 @@ def iteration_s(job: SimulatedJob, by: Stretch = AS_IT_IS) -> float:
     step, overlap = job.classes[0].step, (job.overlap.input, job.overlap.host_to_device)
     queued = not step.queue_s or bool(step.host_s * by.host) or all(overlap)
     simple = len(job.classes) == 1 and job.host is None and job.at_once == 1 and queued and not job.gates
+    simple = simple and not job.sends_in_each_part
     contention = job.contention if by.contention is None else by.contention
     if simple:
         return closed_form_s(step, job.messages, job.cuts, overlap, by, job.fetched, contention)
     alone_s = simulated_s(job, by)
     if not contention or not job.messages:
         return alone_s
-    hidden_s = hidden_behind_s(job.messages, by, alone_s - simulated_s(job.without_messages(), by))
+    sent = [message for part in job.by_part for message in part.messages]
+    hidden_s = hidden_behind_s(sent, by, alone_s - simulated_s(job.without_messages(), by))
     return simulated_s(job.computing_longer(contention * hidden_s), by)
 
 
@@ -92,7 +94,7 @@ def _steady_s(graph: TaskGraph, spans: Spans) -> float:
 #
 # The simulation of `ssgd` gives the same (tests hold it to that) in more time. No formula is known to us where ranks
 # take different times, share the cores of a host, send two messages at once, or wait in the backward pass for
-# parameters (FSDP): these are simulated. So is a host that takes time to queue the work of a step (`queue_s`), unless
+# parameters (FSDP), or for those that are gathered for each part of a batch: these are simulated. So is a host that takes time to queue the work of a step (`queue_s`), unless
 # all else of it runs ahead of the device.
 
 
@@ -142,6 +144,7 @@ def _passes_s(
 ) -> float:
     """From the beginning of the forward pass to the end of the update; `begin_s`: since the update before."""
     forward_s, ends_s = _forward_s(step, fetched, by, begin_s), step.backward_ends_s
+    forward_s += step.earlier_s * by.compute
     sent_s, free_s = 0.0, forward_s + ends_s[-1] * by.compute
     slowness, stretch = by.compute, by.messages  # the loop is run for every message of a hundred thousand points
     for message, cut in zip(messages, cuts, strict=True):

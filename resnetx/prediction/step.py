@@ -101,7 +101,11 @@ class StepLayers(Sequence[LayerTime]):
 
 @dataclass(frozen=True)
 class StepTimes:
-    """The times of one rank's step."""
+    """The times of one rank's step.
+
+    A step has one pass forward and backward over its layers for each part in which a rank takes its batch
+    (`accumulate`).
+    """
 
     layers: StepLayers
     update_s: float
@@ -109,6 +113,7 @@ class StepTimes:
     host_to_device_s: float = 0.0
     host_s: float = 0.0  # of the host, once in each step, while the device waits
     queue_s: float = 0.0  # of the host, to queue a step's work while the device runs what it has
+    parts: int = 1  # passes forward and backward; only gradients of the last one are sent
     pace: float = 1.0  # how many times as long its layers take as the device needs, as the host launches no faster
 
     @property
@@ -126,8 +131,13 @@ class StepTimes:
 
     @property
     def compute_s(self) -> float:
-        """Forward, backward and update, at the pace of the host."""
-        return self.forward_s + self.backward_s + self.update_s
+        """All passes forward and backward, and the update, at the pace of the host."""
+        return self.parts * (self.forward_s + self.backward_s) + self.update_s
+
+    @property
+    def earlier_s(self) -> float:
+        """The passes before the last one."""
+        return (self.parts - 1) * (self.forward_s + self.backward_s)
 
     @property
     def device_s(self) -> float:
@@ -149,6 +159,8 @@ class StepTimes:
 
     def copying_gradients(self, s_per_byte: float) -> "StepTimes":
         """The same with each layer's gradients copied into the buffer that is sent, behind its backward pass."""
+        if not s_per_byte:
+            return self
         return replace(self, layers=self.layers.copying_gradients(s_per_byte))
 
 
@@ -161,6 +173,7 @@ class TimedMessage:
     unpack_s: float = 0.0  # computing that it takes to get the sums to where the update reads them
     name: str = "all-reduce"
     gates: str = ""  # a layer whose backward pass waits for it
+    each_part: bool = False  # it is sent for every part of the batch, not for the last alone: gathered parameters
 
 
 @dataclass(frozen=True)
@@ -289,6 +302,27 @@ class SimulatedJob:
     # Of the time in which messages are on their way behind computing, what computing loses to them: 0 nothing, 1 all.
     contention: float = 0.0
     fetched: tuple[TimedMessage, ...] = ()  # parameters that come while the forward pass runs, in its order
+
+    @property
+    def parts(self) -> int:
+        """Passes forward and backward of a step."""
+        return self.classes[0].step.parts
+
+    @cached_property
+    def by_part(self) -> "list[SimulatedJob]":
+        """The passes of a step, in order: gradients are sent in the last, and updated parameters come in the first."""
+        if self.parts == 1:
+            return [self]
+        messages, fetched = (
+            tuple(message for message in sent if message.each_part) for sent in (self.messages, self.fetched)
+        )
+        middle = replace(self, messages=messages, fetched=fetched)
+        return [replace(self, messages=messages), *[middle] * (self.parts - 2), replace(self, fetched=fetched)]
+
+    @property
+    def sends_in_each_part(self) -> bool:
+        """Whether passes before the last one send something, too."""
+        return self.parts > 1 and any(message.each_part for message in (*self.messages, *self.fetched))
 
     def without_messages(self) -> "SimulatedJob":
         return replace(self, messages=(), fetched=())

@@ -14,6 +14,8 @@ sent between all ranks as they become ready; an update ends the iteration. Edges
     parameters       need the update before, on all ranks, where a server sends them while the forward pass runs
     update           needs the passes, all messages, and that the host has queued it
 
+A batch that is taken in parts has forward and backward once for each; messages of gradients come with the last.
+
 Ranks that do the same in the same time stand for each other: the graph has one chain for each *class* of ranks, so that
 a thousand GPUs cost no more than two.
 
@@ -253,49 +255,78 @@ def _resources(job: SimulatedJob) -> tuple[list[Resource], dict[str, float]]:
 def task_graph(job: SimulatedJob, by: Stretch, iterations: int, detailed: bool) -> TaskGraph:
     """The tasks of so many iterations; `detailed`: a task for each layer, not for what lies between two messages."""
     graph = TaskGraph(*_resources(job))
-    fetching = {message.layers[0] for message in job.fetched}
-    passes = [_Passes.of(ranks.step, by, job.cuts, fetching, detailed) for ranks in job.classes]
+    passes = {id(part): _passes_of(part, by, detailed) for part in job.by_part}
     arrivals: list[list[_Arrival]] = []  # [iteration][class]
     for _ in range(iterations):
         arrivals.append(_arrivals(graph, job, by, arrivals))
-        _add_iteration(graph, job, by, passes, arrivals[-1])
+        _add_iteration(graph, job, by, [(part, passes[id(part)]) for part in job.by_part], arrivals[-1])
     return graph
 
 
+def _passes_of(part: SimulatedJob, by: Stretch, detailed: bool) -> "list[_Passes]":
+    fetching = {message.layers[0] for message in part.fetched}
+    return [_Passes.of(ranks.step, by, part.cuts, fetching, detailed) for ranks in part.classes]
+
+
 def _add_iteration(
-    graph: TaskGraph, job: SimulatedJob, by: Stretch, passes: Sequence["_Passes"], batches: Sequence["_Arrival"]
+    graph: TaskGraph,
+    job: SimulatedJob,
+    by: Stretch,
+    parts: "Sequence[tuple[SimulatedJob, list[_Passes]]]",
+    batches: Sequence["_Arrival"],
 ) -> None:
-    """Forward and backward of each class, the messages between all ranks, and each class's update."""
-    computed, fetched = [], _fetched(graph, job, by)
-    for number, of_class in enumerate(passes):
-        last_update = [graph.updates[-1][number]] if graph.updates else []
-        computed.append(_forward_pass(graph, number, of_class, batches[number], last_update, fetched))
+    """Forward and backward of each class, part by part, the messages between all ranks, and each class's update."""
+    before = graph.updates[-1] if graph.updates else []
+    queued: list[list[int]] = []  # what ends the host's queueing, of each class
+    computed: list[_Computed] = []
+    sent: list[int] = []
+    for part, passes in parts:
+        fetched, first = _fetched(graph, part, by, before), not queued
+        computed = [
+            _forward_pass(graph, number, of_class, batches[number], before[number : number + 1], fetched, first)
+            for number, of_class in enumerate(passes)
+        ]
+        queued = queued or [tasks.queued for tasks in computed]
+        sent = _backward_passes(graph, part, by, passes, computed)
+        before = [tasks.latest for tasks in computed]
+    graph.updates.append(
+        [
+            _update(graph, number, passes[number], job.messages, sent, tasks, queued[number])
+            for number, tasks in enumerate(computed)
+        ]
+    )
+
+
+def _backward_passes(
+    graph: TaskGraph, job: SimulatedJob, by: Stretch, passes: "Sequence[_Passes]", computed: "Sequence[_Computed]"
+) -> list[int]:
+    """The backward pass of each class, and the messages between all ranks, whose tasks are returned."""
     sent: list[int] = []
     if not job.gates:
         for tasks, of_class in zip(computed, passes, strict=True):
             for part in of_class.backward:
                 _undo(graph, tasks, part, [])
         _send(graph, job, by, computed, sent, len(job.messages))
-    else:  # what is sent and what is computed wait for each other, on all ranks
-        undone = 0
-        for parts in zip(*(of_class.backward for of_class in passes), strict=True):
-            _send(graph, job, by, computed, sent, bisect_right(job.cuts, undone))
-            gates = [sent[place] for place in job.gates.get(undone, [])]
-            for tasks, part in zip(computed, parts, strict=True):
-                _undo(graph, tasks, part, gates)
-            undone = parts[0][0]
-        _send(graph, job, by, computed, sent, len(job.messages))
-    graph.updates.append(
-        [_update(graph, number, passes[number], job.messages, sent, tasks) for number, tasks in enumerate(computed)]
-    )
+        return sent
+    undone = 0  # what is sent and what is computed wait for each other, on all ranks
+    for parts in zip(*(of_class.backward for of_class in passes), strict=True):
+        _send(graph, job, by, computed, sent, bisect_right(job.cuts, undone))
+        gates = [sent[place] for place in job.gates.get(undone, [])]
+        for tasks, part in zip(computed, parts, strict=True):
+            _undo(graph, tasks, part, gates)
+        undone = parts[0][0]
+    _send(graph, job, by, computed, sent, len(job.messages))
+    return sent
 
 
-def _fetched(graph: TaskGraph, job: SimulatedJob, by: Stretch) -> dict[str, int]:
-    """Layer -> the task that ends when its parameters are there, where they come while the forward pass runs."""
-    updated = graph.updates[-1] if graph.updates else []
+def _fetched(graph: TaskGraph, job: SimulatedJob, by: Stretch, before: Sequence[int]) -> dict[str, int]:
+    """Layer -> the task that ends when its parameters are there, where they come while the forward pass runs.
+
+    `before`: what ends the update, or the passes of the part, in front of it, of all classes.
+    """
     return {
         message.layers[0]: graph.add(
-            "collectives", ALL_RANKS, f"{message.name} {message.layers[0]}", message.time_s * by.messages, updated
+            "collectives", ALL_RANKS, f"{message.name} {message.layers[0]}", message.time_s * by.messages, before
         )
         for message in job.fetched
     }
@@ -387,12 +418,16 @@ def _forward_pass(
     batch: _Arrival,
     updated: list[int],
     fetched: Mapping[str, int],
+    first: bool,
 ) -> _Computed:
-    """The forward pass of one class; `updated`: the update before; `fetched`: the parameters of layers."""
+    """The forward pass of one class over a part of its batch; `first`: in which the host does what it does in a step.
+
+    `updated`: the update before, or the part before; `fetched`: the parameters of layers.
+    """
     waits, may_queue = [batch.copied, *updated], [batch.read]
-    if passes.host_s:
+    if first and passes.host_s:
         waits = may_queue = [graph.add("host", number, "host", passes.host_s, waits)]
-    queued = [graph.add("host", number, "queue", passes.queue_s, may_queue)] if passes.queue_s else []
+    queued = [graph.add("host", number, "queue", passes.queue_s, may_queue)] if first and passes.queue_s else []
     for layer, name, work_s in passes.forward:
         needed = [*waits, fetched[layer]] if layer else waits
         waits = [graph.add("compute", number, f"forward {name}".rstrip(), work_s, needed)]
@@ -431,9 +466,10 @@ def _update(
     messages: Sequence[TimedMessage],
     sent: Sequence[int],
     computed: _Computed,
+    queued: Sequence[int],
 ) -> int:
     """Sums are taken out of the buffers in the order in which they arrive, then all parameters are updated."""
-    waits = [computed.latest, *computed.queued, *sent]
+    waits = [computed.latest, *queued, *sent]
     for index, (message, arrived) in enumerate(zip(messages, sent, strict=True)):
         if unpack_s := message.unpack_s * passes.slowness:
             unpacked = graph.add("compute", number, f"unpack {index + 1}", unpack_s, [arrived, computed.latest])

@@ -5,7 +5,7 @@ steps, which were not instrumented. Its error follows from how much the clean st
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
 from pathlib import Path
 from statistics import fmean, median, stdev
@@ -19,8 +19,9 @@ from resnetx.record.run import ReplayedLayer, ReplayedStep
 from resnetx.record.trace import LayerTimes, Trace, TracedBatch, TracedLayer
 from resnetx.request import Request
 from resnetx.traces.runs import read_all
+from resnetx.workloads import counts
 from resnetx.workloads.buckets import ready_order
-from resnetx.workloads.counts import Layer
+from resnetx.workloads.counts import BYTES_PER_PARAMETER, Layer
 
 SPREAD = 2.0  # standard deviations of a step that the interval of a prediction reaches to either side
 LEAST_STEPS = 10  # from which a jitter is taken
@@ -180,8 +181,11 @@ def _between(below: StepTimes, above: StepTimes, share: float) -> StepTimes:
 
 
 def replayed_step(request: Request, table: Sequence[Layer], images: int) -> ReplayedStep:
-    """The step that a rank of this request with so many images waits out; `table`: of its workload."""
-    step, source = replayed_step_of(request, table, images)
+    """The step that a rank of this request with so many images waits out; `table`: of its workload.
+
+    Its layers are those of one pass over a part of the images.
+    """
+    step, source = replayed_step_of(request, table, images // request.accumulate)
     slowed = 1.0 if request.lab is None else request.lab.scale
     gradients = {
         name: [gradient.elements for gradient in own]
@@ -205,10 +209,16 @@ def replayed_step(request: Request, table: Sequence[Layer], images: int) -> Repl
 
 def replayed_step_of(request: Request, table: Sequence[Layer], images: int) -> tuple[StepTimes, str]:
     """The step of so many images on one GPU, at its own speed, and where it is from."""
+    step, source = _replayed_plain(request, table, images)
+    return recomputing(step, table) if request.checkpointing else step, source
+
+
+def _replayed_plain(request: Request, table: Sequence[Layer], images: int) -> tuple[StepTimes, str]:
     assert request.replay is not None, "nothing is replayed"
     path = Path(request.replay)
     if path.exists():
         trace = _trace_at(path)
+        _refuse_other_optimizer(trace, request)
         return traced_step(trace, images).step, f"{trace.workload} on {trace.device}, {trace.source}"
     gpus = parts_table("gpus")
     if request.replay not in gpus:
@@ -216,8 +226,39 @@ def replayed_step_of(request: Request, table: Sequence[Layer], images: int) -> t
     gpu = gpus[request.replay]
     model = roofline.fitted(gpu)
     times = roofline.layer_times(model, HashedTuple(table), request.image_size, images, gpu, request.precision)
-    update_s = roofline.update_s(model, sum(times.gradient_bytes), gpu)
+    update_s = roofline.update_s(model, sum(times.gradient_bytes), gpu, request.optimizer.states)
     return StepTimes(times, update_s), f"{request.replay} by its roofline"
+
+
+def _refuse_other_optimizer(trace: Trace, request: Request) -> None:
+    """A trace of a run has the time of one optimizer's update; what was imported does not say whose."""
+    if trace.request is not None and trace.request.optimizer.kind != request.optimizer.kind:
+        raise ConfigError(
+            f"optimizer={request.optimizer.kind}: {trace.source} was measured with optimizer="
+            f"{trace.request.optimizer.kind}; trace it with this one, too"
+        )
+
+
+def recomputing(step: StepTimes, table: Sequence[Layer]) -> StepTimes:
+    """The step where each block of a family is computed again before it is undone."""
+    layers = step.layers
+    longer, passes = _recomputing(layers, HashedTuple(table))
+    launching = 1 + passes / (2 * len(layers))
+    return replace(step, layers=longer, queue_s=step.queue_s * launching, host_s=step.host_s * launching)
+
+
+def _recomputing(layers: StepLayers, table: HashedTuple[Layer]) -> tuple[StepLayers, int]:
+    """The layers with longer backward passes, and how many forward passes of layers these have."""
+    forward_s = dict(zip(layers.names, layers.forward_s, strict=True))
+    more_s: dict[str, float] = {}
+    passes = 0
+    for block in counts.recomputed(table, 0, counts.widths(table, BYTES_PER_PARAMETER)):
+        again = [name for place in block.computed if (name := table[place].name) in forward_s]
+        last = [name for place in block.places if (name := table[place].name) in forward_s][-1:]
+        more_s |= dict.fromkeys(last, sum(forward_s[name] for name in again))
+        passes += len(again)
+    backward_s = [time_s + more_s.get(name, 0.0) for name, time_s in zip(layers.names, layers.backward_s, strict=True)]
+    return replace(layers, backward_s=backward_s), passes
 
 
 def _trace_at(path: Path) -> Trace:

@@ -14,6 +14,7 @@ from itertools import pairwise
 from operator import attrgetter
 
 from resnetx import units
+from resnetx.choices import Fsdp
 from resnetx.record.machine import Unit, how_many, on_cores
 from resnetx.record.prediction import COMPUTE, Domain, PartName, PredictedPoint, Prediction
 from resnetx.reporting.systems.comparison import side_of
@@ -95,23 +96,30 @@ def identity(curves: Sequence[PredictedCurve]) -> list[str]:
 
 
 def _varying(points: Sequence[PredictedPoint]) -> set[str]:
-    axes: dict[str, Set[object]] = {
-        "precision": {point.precision for point in points},
-        "graph": {_is_graph(point) for point in points},
-        "framework": {point.framework for point in points},
+    """The names of what differs between points."""
+    labels = [_labels(point) for point in points]
+    names = dict.fromkeys(name for of_point in labels for name in of_point)
+    return {name for name in names if len({of_point.get(name) for of_point in labels}) > 1}
+
+
+def _labels(point: PredictedPoint) -> dict[str, str]:
+    """How a point is trained, by what tells it from others of its workload, batch and strategy."""
+    labels = {"framework": point.framework or "no framework", "precision": point.precision}
+    request = point.request
+    if request is None:
+        return labels | {"graph": "no graph"}
+    return labels | {
+        "graph": "graph" if request.graph else "no graph",
+        "reshard": "not resharded" if isinstance(request.strategy, Fsdp) and not request.strategy.reshard else "",
+        "accumulate": f"accumulate {request.accumulate}",
+        "optimizer": request.optimizer.kind,
+        "checkpointing": "checkpointing" if request.checkpointing else "no checkpointing",
     }
-    return {name for name, values in axes.items() if len(values) > 1}
-
-
-def _is_graph(point: PredictedPoint) -> bool:
-    return point.request is not None and point.request.graph
 
 
 def _workload(point: PredictedPoint, varying: set[str]) -> str:
-    framework = [point.framework or "no framework"] if "framework" in varying else []
-    precision = [point.precision] if "precision" in varying else []
-    graph = ["graph" if _is_graph(point) else "no graph"] if "graph" in varying else []
-    return ", ".join([point.workload, *framework, *precision, *graph, *_machine(point)])
+    labels = (label for name, label in _labels(point).items() if name in varying)
+    return ", ".join(filter(None, [point.workload, *labels, *_machine(point)]))
 
 
 def _machine(point: PredictedPoint) -> list[str]:

@@ -7,7 +7,7 @@ from typing import Literal, TypedDict, TypeVar
 
 import msgspec
 
-from resnetx.choices import Input, Model, Strategy, Tracker
+from resnetx.choices import Input, Model, Optimizer, Strategy, Tracker
 
 Text = str | PathLike[str]  # a name, or a path
 V = TypeVar("V")
@@ -43,19 +43,15 @@ class StrategySettings(TypedDict, total=False):
     reshard: Axis[bool]
     device: Axis[Literal["cpu", "gpu"]]
 
-class TrackerSettings(TypedDict, total=False):
-    kind: str
-    project: str
-
 class OptimizerSettings(TypedDict, total=False):
+    kind: str
     learning_rate: Axis[float]
     momentum: Axis[float]
     weight_decay: Axis[float]
 
-class OptimizerGroup(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    learning_rate: float | list[float] | None
-    momentum: float | list[float] | None
-    weight_decay: float | list[float] | None
+class TrackerSettings(TypedDict, total=False):
+    kind: str
+    project: str
 
 class ImagesSettings(TypedDict, total=False):
     classes: int
@@ -130,6 +126,7 @@ class TrainKeywords(TypedDict, total=False):
     model: str | ModelSettings | Model
     input: str | InputSettings | Input
     strategy: str | StrategySettings | Strategy
+    optimizer: str | OptimizerSettings | Optimizer
     tracker: str | TrackerSettings | Tracker
     batch_size: int
     scaling: Literal["strong", "weak"]
@@ -144,8 +141,9 @@ class TrainKeywords(TypedDict, total=False):
     memory_limit: int | str | None
     graph: bool
     compile: Literal["none", "default"]
+    accumulate: int
+    checkpointing: bool
     seed: int
-    optimizer: OptimizerSettings
     replay: Text | None
     replay_jitter: float
     measure: Literal["step", "phases", "layers", "input"]
@@ -176,6 +174,7 @@ class SweepKeywords(TypedDict, total=False):
     model: Axis[str] | ModelSettings | Model
     input: Axis[str] | InputSettings | Input
     strategy: Axis[str] | StrategySettings | Strategy
+    optimizer: Axis[str] | OptimizerSettings | Optimizer
     tracker: str | TrackerSettings | Tracker
     batch_size: Axis[int]
     scaling: Axis[Literal["strong", "weak"]]
@@ -190,8 +189,9 @@ class SweepKeywords(TypedDict, total=False):
     memory_limit: Axis[int | str | None]
     graph: Axis[bool]
     compile: Axis[Literal["none", "default"]]
+    accumulate: Axis[int]
+    checkpointing: Axis[bool]
     seed: int
-    optimizer: OptimizerSettings
     replay: Axis[Text | None]
     replay_jitter: Axis[float]
     measure: Axis[Literal["step", "phases", "layers", "input"]]
@@ -229,6 +229,7 @@ class TraceKeywords(TypedDict, total=False):
     model: Axis[str] | ModelSettings | Model
     input: Axis[str] | InputSettings | Input
     strategy: Axis[str] | StrategySettings | Strategy
+    optimizer: Axis[str] | OptimizerSettings | Optimizer
     tracker: str | TrackerSettings | Tracker
     batch_size: Axis[int]
     scaling: Axis[Literal["strong", "weak"]]
@@ -242,8 +243,9 @@ class TraceKeywords(TypedDict, total=False):
     channels_last: Axis[bool]
     memory_limit: Axis[int | str | None]
     graph: Axis[bool]
+    accumulate: Axis[int]
+    checkpointing: Axis[bool]
     seed: int
-    optimizer: OptimizerSettings
     warmup: int
     steps: Axis[int]
     iterations: int | None
@@ -281,6 +283,7 @@ class VerifyKeywords(TypedDict, total=False):
     model: str | ModelSettings | Model
     input: str | InputSettings | Input
     strategy: str | StrategySettings | Strategy
+    optimizer: str | OptimizerSettings | Optimizer
     batch_size: int
     scaling: Literal["strong", "weak"]
     split: Literal["even", "uneven"]
@@ -293,8 +296,9 @@ class VerifyKeywords(TypedDict, total=False):
     channels_last: bool
     memory_limit: int | str | None
     graph: bool
+    accumulate: int
+    checkpointing: bool
     seed: int
-    optimizer: OptimizerSettings
     steps: int
     timeout: float | str
     results: Text
@@ -307,6 +311,7 @@ class CompareKeywords(TypedDict, total=False):
     model: Axis[str] | ModelSettings | Model
     input: Axis[str] | InputSettings | Input
     strategy: Axis[str] | StrategySettings | Strategy
+    optimizer: Axis[str] | OptimizerSettings | Optimizer
     batch_size: Axis[int]
     scaling: Axis[Literal["strong", "weak"]]
     split: Axis[Literal["even", "uneven"]]
@@ -316,6 +321,8 @@ class CompareKeywords(TypedDict, total=False):
     devices: Sequence[int] | None
     graph: Axis[bool]
     compile: Axis[Literal["none", "default"]]
+    accumulate: Axis[int]
+    checkpointing: Axis[bool]
     study: Text | None
     baseline: int
     convention: Literal["caffe", "torch", "conv", "saved"]
@@ -575,6 +582,7 @@ class PredictKeywords(TypedDict, total=False):
     model: Axis[str] | ModelSettings | Model
     input: Axis[str] | InputSettings | Input
     strategy: Axis[str] | StrategySettings | Strategy
+    optimizer: Axis[str] | OptimizerSettings | Optimizer
     batch_size: Axis[int]
     scaling: Axis[Literal["strong", "weak"]]
     split: Axis[Literal["even", "uneven"]]
@@ -584,6 +592,8 @@ class PredictKeywords(TypedDict, total=False):
     devices: Axis[Sequence[int] | None]
     graph: Axis[bool]
     compile: Axis[Literal["none", "default"]]
+    accumulate: Axis[int]
+    checkpointing: Axis[bool]
     replay: Axis[Text | None]
     replay_jitter: Axis[float]
     study: Text | None

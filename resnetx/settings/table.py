@@ -112,7 +112,7 @@ TIMES = Range(1, 10**4, "the record stores the time of each")
 
 # fmt: off
 SECTIONS = (
-    Section("groups: model, input, strategy, tracker", (
+    Section("groups: model, input, strategy, optimizer, tracker", (
         Setting("model", str, "resnetx", "", 
             choices=("alexnet", "cifarnet", "googlenet", "gptx", "mlpx", "resnetx", "torchvision"),
             verbs=f"{WORKLOADS} bench check steer doctor", axis=POINTS, tags="workload load"),
@@ -174,6 +174,14 @@ SECTIONS = (
         Setting("strategy.device", Literal["cpu", "gpu"], "cpu",
             "where parameters are kept and updated: cpu: the memory of rank 0's host | gpu: rank 0's GPU", of="server",
             axis=POINTS),
+        Setting("optimizer", str, "sgd", "", choices=("adamw", "sgd"), verbs=f"{RUNS} {PREDICTED}", axis=POINTS,
+            tags="workload"),
+        Setting("optimizer.learning_rate", float, 0.01, "", of="adamw sgd", axis=POINTS, defaults={"adamw": 0.001},
+            range=Range(0)),
+        Setting("optimizer.momentum", float, 0.9, "share of the update before", of="adamw sgd", axis=POINTS,
+            at={"adamw": "its first beta; the second is 0.999"}, range=Range(0)),
+        Setting("optimizer.weight_decay", float, 0.0005, "", of="adamw sgd", axis=POINTS, defaults={"adamw": 0.01},
+            range=Range(0)),
         Setting("tracker", str, "none", "", choices=("none", "wandb"), verbs="train sweep trace"),
         Setting("tracker.project", str, "resnetx", "project in Weights & Biases", of="wandb"),
     )),
@@ -216,11 +224,13 @@ SECTIONS = (
         Setting("compile", Literal["none", "default"], "none",
             "none | default: torch.compile makes the model's kernels, in the first step",
             verbs=f"train sweep {PREDICTED}", axis=f"sweep {PREDICTED}", tags="workload"),
+        Setting("accumulate", int, 1,
+            "parts in which each GPU takes its share of the batch; gradients are added up, and exchanged with the last",
+            verbs=f"{RUNS} {PREDICTED}", axis=POINTS, range=Range(1, 2**16, "parts of one step"), tags="workload"),
+        Setting("checkpointing", bool, False,
+            "true: of each block of a family only the input is kept, and its forward pass is computed again",
+            verbs=f"{RUNS} {PREDICTED}", axis=POINTS, tags="workload"),
         Setting("seed", int, 0, "of parameters, images and the order of runs", verbs=f"{RUNS} bench", range=SEEDS),
-        Setting("optimizer", GROUP, None, "stochastic gradient descent", verbs=RUNS),
-        Setting("optimizer.learning_rate", float, 0.01, "", axis=POINTS, range=Range(0)),
-        Setting("optimizer.momentum", float, 0.9, "", axis=POINTS, range=Range(0)),
-        Setting("optimizer.weight_decay", float, 0.0005, "", axis=POINTS, range=Range(0)),
         Setting("replay", str | None, None,
             "idle for the compute times of a trace (a path) or a GPU (p100-sxm2-16gb); messages are real",
             verbs="train sweep predict", axis="sweep predict", path=True, comma=True),

@@ -41,7 +41,7 @@ def subject(request: Request) -> Request:
     """What a trace is of: the request without what may differ between the runs of one trace."""
     return msgspec.structs.replace(
         request, measure="layers", batch_size=1, gpus=1, devices=None, strategy=NoExchange(), scaling="strong",
-        split="even", warmup=1, steps=1, windows=1,
+        split="even", warmup=1, steps=1, windows=1, accumulate=1, checkpointing=False,
     )  # fmt: skip
 
 

@@ -214,6 +214,7 @@ class KeptBytes(NamedTuple):
 
     first: int
     bytes_per_image: int
+    memory: str = ""  # the layer whose output it is; "": a copy, or what a layer makes besides
 
 
 def widths(table: Sequence[Layer], least: int) -> dict[str, int]:
@@ -235,10 +236,23 @@ _IN_HALF, _IN_FULL = ("conv", "linear"), ("lrn", "layernorm", "groupnorm", "soft
 
 def kept(table: Sequence[Layer], image_size: int, widths: Mapping[str, int]) -> Iterator[KeptBytes]:
     """Every piece of memory that is kept, once, with the earliest layer that keeps it."""
-    sizes = elements(table, image_size)
-    memory = _memory(table)
+    return _kept_at(range(len(table)), table, _Memory(elements(table, image_size), _memory(table), widths))
+
+
+class _Memory(NamedTuple):
+    """Of what layers make, by their names."""
+
+    sizes: Mapping[str, int]  # elements
+    of: Mapping[str, str]  # the layer in whose output's memory it lies
+    widths: Mapping[str, int]  # bytes of an element
+
+
+def _kept_at(places: Sequence[int], table: Sequence[Layer], outputs: _Memory) -> Iterator[KeptBytes]:
+    """The same of the layers at some places."""
+    sizes, memory, widths = outputs
     tensors: dict[str, int] = {}
-    for place, layer in enumerate(table):
+    for place in places:
+        layer = table[place]
         for name in _keeps(layer):
             if layer.kind in _IN_HALF and widths[name] > widths[layer.name]:
                 yield KeptBytes(place, sizes[name] * widths[layer.name])  # a copy
@@ -247,9 +261,59 @@ def kept(table: Sequence[Layer], image_size: int, widths: Mapping[str, int]) -> 
         if extra_bytes := _keeps_in_addition(layer, widths):
             yield KeptBytes(place, extra_bytes)
     for name, place in tensors.items():
-        yield KeptBytes(place, sizes[name] * widths[name])
-    if table:
+        yield KeptBytes(place, sizes[name] * widths[name], name)
+    if table and len(table) - 1 in places:
         yield KeptBytes(len(table) - 1, _kept_by_loss(table))
+
+
+class RecomputedBlock(NamedTuple):
+    """A block of a family of which only the input is kept: before it is undone, its forward pass is computed again.
+
+    PyTorch ends that once all is there that the backward pass reads (`torch.utils.checkpoint`, "early stop"): a product
+    that comes last in a block is not computed again.
+    """
+
+    places: range  # of its layers
+    computed: range  # of those that are computed again
+    kept: tuple[KeptBytes, ...]  # while it is undone, besides its input
+
+
+def recomputed(table: Sequence[Layer], image_size: int, widths: Mapping[str, int]) -> list[RecomputedBlock]:
+    """The blocks of a family, in the order of the forward pass."""
+    place_of = {layer.name: place for place, layer in enumerate(table)}
+    outputs = _Memory(elements(table, image_size), _memory(table), widths)
+    blocks = []
+    for places in _blocks(table):
+        every = _kept_at(places, table, outputs)
+        own = (each for each in every if not each.memory or place_of.get(each.memory, -1) in places)
+        read = [place_of.get(name, -1) for place in places for name in _keeps(table[place])]
+        made = [place for place in places if _keeps_in_addition(table[place], widths)]
+        end = max([place for place in (*read, *made) if place in places], default=places[0] - 1) + 1
+        blocks.append(RecomputedBlock(places, range(places[0], end), tuple(own)))
+    return blocks
+
+
+def kept_outside(table: Sequence[Layer], image_size: int, widths: Mapping[str, int]) -> Iterator[KeptBytes]:
+    """What is kept from the forward pass on where blocks are computed again: their inputs, and all outside of them."""
+    outputs, blocks = _Memory(elements(table, image_size), _memory(table), widths), _blocks(table)
+    inside = {place for places in blocks for place in places}
+    outside = list(_kept_at([place for place in range(len(table)) if place not in inside], table, outputs))
+    known = {each.memory for each in outside}
+    yield from outside
+    for places in blocks:
+        own = {table[place].name for place in places}
+        read = (name for place in places for name in table[place].inputs if name not in own)
+        for name in {outputs.of[name] for name in read} - known:
+            yield KeptBytes(places[0], outputs.sizes[name] * widths[name], name)
+
+
+def _blocks(table: Sequence[Layer]) -> list[range]:
+    """The places of the layers of each block."""
+    found: dict[str, list[int]] = {}
+    for place, layer in enumerate(table):
+        if block := block_of(layer):
+            found.setdefault(block, []).append(place)
+    return [range(places[0], places[-1] + 1) for places in found.values()]
 
 
 def _keeps(layer: Layer) -> tuple[str, ...]:

@@ -208,7 +208,7 @@ from typing import Literal, TypedDict, TypeVar
 
 import msgspec
 
-from resnetx.choices import Input, Model, Strategy, Tracker
+from resnetx.choices import Input, Model, Optimizer, Strategy, Tracker
 
 Text = str | PathLike[str]  # a name, or a path
 V = TypeVar("V")

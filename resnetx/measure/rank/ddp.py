@@ -11,10 +11,12 @@ from torch._C._distributed_c10d import GradBucket
 from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 
-from resnetx.choices import Bucket, Sgd
+from resnetx.choices import Bucket, Optimizer
 from resnetx.measure.rank.distributed import Ranks, Send
 from resnetx.record import Unknown
 from resnetx.workloads.buckets import CAP_BYTES, MIB
+
+SECOND_BETA = 0.999  # of AdamW: the default of torch
 
 
 def data_parallel(
@@ -101,22 +103,25 @@ def trainable(parameters: Iterable[nn.Parameter]) -> list[nn.Parameter]:
     return [parameter for parameter in parameters if parameter.requires_grad]
 
 
-# The optimizer of a run: stochastic gradient descent with momentum over some parameters.
+# The optimizer of a run: stochastic gradient descent with momentum, or AdamW, over some parameters.
 
 
-def sgd(parameters: Iterable[nn.Parameter], settings: Sgd) -> torch.optim.SGD:
-    """SGD over parameters, with its momenta in place."""
+def optimizer_options(settings: Optimizer) -> tuple[type[torch.optim.Optimizer], dict[str, Any]]:
+    """The class of torch, and what it takes."""
+    options = {"lr": settings.learning_rate, "weight_decay": settings.weight_decay}
+    if settings.kind == "adamw":
+        return torch.optim.AdamW, options | {"betas": (settings.momentum, SECOND_BETA)}
+    return torch.optim.SGD, options | {"momentum": settings.momentum}
+
+
+def optimizer_over(parameters: Iterable[nn.Parameter], settings: Optimizer) -> torch.optim.Optimizer:
+    """The optimizer over parameters, with its momenta in place."""
     trained = list(parameters)
     sharded = any(isinstance(parameter, DTensor) for parameter in trained)  # which have no fused kernel
-    optimizer = torch.optim.SGD(
-        trained,
-        lr=settings.learning_rate,
-        momentum=settings.momentum,
-        weight_decay=settings.weight_decay,
-        fused=not sharded,  # one pass over the parameters: 5 % of a CPU step of AlexNet
-        foreach=sharded,
-    )
-    # Where the first gradients of fp16 overflow, its kernel leaves these unwritten, and reads them in the next step.
-    for parameter in optimizer.param_groups[0]["params"] if settings.momentum else ():
+    kind, options = optimizer_options(settings)
+    # Fused: one pass over the parameters: 5 % of a CPU step of AlexNet.
+    optimizer = kind(trained, **options, fused=not sharded, foreach=sharded)
+    # Where the first gradients of fp16 overflow, SGD's kernel leaves these unwritten, and reads them in the next step.
+    for parameter in trained if settings.kind == "sgd" and settings.momentum else ():
         optimizer.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
     return optimizer

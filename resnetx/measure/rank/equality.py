@@ -67,7 +67,8 @@ def measure(request: Request, ranks: Ranks, clock: StartUpTimer) -> RankResults 
     batch, state = _stored_batch(request, ranks)
     clock.lap("input_s")
     normalised = any(isinstance(module, _BatchNorm) for module in model.modules())
-    statistics: Recorded = "synchronised" if ranks.device.type == "cuda" else "frozen"
+    whole = request.accumulate == 1 and not request.checkpointing  # which normalises once, by the batch
+    statistics: Recorded = "synchronised" if ranks.device.type == "cuda" and whole else "frozen"
     if not normalised:
         statistics = "none"
     _normalise_by(model, batch)
@@ -316,8 +317,10 @@ def _double(request: Request) -> Request:
 
 
 def _of_one(request: Request) -> Request:
-    """The same global batch, whatever the scaling, in one process."""
-    return msgspec.structs.replace(request, gpus=1, devices=None, split="even")
+    """The same global batch, whatever the scaling, in one process, which takes it whole and keeps all that it needs."""
+    return msgspec.structs.replace(
+        request, gpus=1, devices=None, split="even", accumulate=1, checkpointing=False
+    )
 
 
 def _stored_batch(request: Request, ranks: Ranks) -> tuple[TensorBatch, InputState | None]:

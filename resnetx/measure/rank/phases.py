@@ -87,7 +87,8 @@ class _Sent:
 
 @dataclass
 class _Step:
-    marks: dict[str, Any] = field(default_factory=dict)
+    marks: dict[str, Any] = field(default_factory=dict)  # of the last passes, where a batch is taken in parts
+    others: list[tuple[Any, Any]] = field(default_factory=list)  # forward and backward of the other parts, in order
     sent: list[_Sent] = field(default_factory=list)
 
 
@@ -104,7 +105,10 @@ class Watch:
         """The phase begins now: on a GPU, when the device gets here."""
         if phase == "input_wait":
             self._steps.append(_Step())
-        self._steps[-1].marks[phase] = self._clock.now()
+        step = self._steps[-1]
+        if phase == "forward" and "backward" in step.marks:  # of the next part of the batch
+            step.others.append((step.marks["forward"], step.marks["backward"]))
+        step.marks[phase] = self._clock.now()
 
     def watched(self, send: Send, blocking: str = "") -> Send:
         """Sends a message as `send` does, and notes its times; `blocking`: see `distributed.Watched`."""
@@ -130,8 +134,9 @@ class Watch:
         for step in steps:
             begin = step.marks["input_wait"]
             marks = {phase: self._clock.seconds(begin, mark) for phase, mark in step.marks.items()}
+            others = [tuple(self._clock.seconds(begin, mark) for mark in passes) for passes in step.others]
             sent = [self._clock.times(begin, message) for message in step.sent]
-            self._parts.append(_parts(marks, sent, [message.blocking for message in step.sent]))
+            self._parts.append(_parts(marks, sent, [message.blocking for message in step.sent], others))
             self._latest.append(InstrumentedStep(round(self._clock.seconds(zero, begin), DIGITS), sent))
 
     def seen(self) -> Instrumented:
@@ -139,28 +144,39 @@ class Watch:
         return Instrumented(self._clock.name, _mean(self._parts), self._latest)
 
 
-def _parts(marks: dict[str, float], sent: Sequence[SentMessage], blocking: Sequence[str]) -> StepParts:
+def _parts(
+    marks: dict[str, float],
+    sent: Sequence[SentMessage],
+    blocking: Sequence[str],
+    others: Sequence[tuple[float, ...]] = (),
+) -> StepParts:
     """How long each part of a step took; together they are the step. All times are since its beginning.
 
-    `blocking`: of each message, what the step waited for while it was sent ("": it went on).
+    `blocking`: of each message, what the step waited for while it was sent ("": it went on). `others`: when forward and
+    backward began of the parts of the batch before the last one.
     """
-    arrived = marks.get("host_to_device", marks["forward"])  # where the step itself copies nothing to the device
+    passes = [*others, (marks["forward"], marks["backward"])]
+    first = passes[0][0]
+    arrived = marks.get("host_to_device", first)  # where the step itself copies nothing to the device
     computed = max(
         (each.ready_s for each, kind in zip(sent, blocking, strict=True) if not kind), default=marks["optimizer"]
     )
+    ends = [*(forward for forward, _ in passes[1:]), computed]  # of the backward passes
     waited = {"gather": 0.0, "reduce": 0.0}
     in_pass = {"forward": 0.0, "backward": 0.0}
     for each, kind in zip(sent, blocking, strict=True):
         if kind:
             waited[kind] += each.end_s - each.ready_s
-            in_pass["forward" if each.ready_s < marks["backward"] else "backward"] += each.end_s - each.ready_s
+            forward = any(begin <= each.ready_s < backward for begin, backward in passes)
+            in_pass["forward" if forward else "backward"] += each.end_s - each.ready_s
     updated = marks.get("gather", marks["end"])  # parameters come back from the ranks that updated them
     return StepParts(
         step_s=marks["end"],
         input_wait_s=arrived,
-        host_to_device_s=marks["forward"] - arrived,
-        forward_s=marks["backward"] - marks["forward"] - in_pass["forward"],
-        backward_s=computed - marks["backward"] - in_pass["backward"],
+        host_to_device_s=first - arrived,
+        forward_s=sum(backward - forward for forward, backward in passes) - in_pass["forward"],
+        backward_s=sum(after - backward for (_, backward), after in zip(passes, ends, strict=True))
+        - in_pass["backward"],
         exposed_communication_s=marks["optimizer"] - computed + waited["reduce"],
         optimizer_s=updated - marks["optimizer"],
         gather_s=marks["end"] - updated + waited["gather"],

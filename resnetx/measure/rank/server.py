@@ -24,14 +24,14 @@ variable_mgr.py), with which rates of TensorFlow were measured in 2017; its rank
 import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch import nn
 
-from resnetx.choices import Server, Sgd
+from resnetx.choices import Optimizer, Server
 from resnetx.errors import ConfigError
-from resnetx.measure.rank.ddp import MessageBuffer, copy_scaled, sgd, trainable
+from resnetx.measure.rank.ddp import MessageBuffer, copy_scaled, optimizer_over, trainable
 from resnetx.measure.rank.device import mark
 from resnetx.measure.rank.distributed import DistributedWork, HostGroup, Ranks, Watched
 from resnetx.record import Unknown
@@ -88,6 +88,10 @@ class ServedModel:
         self._place.run(variable.trip, variable.to_server)
         return variable.trip
 
+    def adding_up(self) -> NoReturn:
+        """Each gradient goes to the server as soon as it is there."""
+        raise AssertionError("accumulate= with strategy=server is refused")
+
     def finish(self) -> None:
         """All ranks have the parameters that the server has updated."""
         assert len(self._order) == len(self._by_buffer), "a parameter has no gradient, so that it was not sent"
@@ -111,7 +115,7 @@ class _Variable:
         self,
         parameter: nn.Parameter,
         place: "_Place",
-        settings: Sgd,
+        settings: Optimizer,
         ranks: Ranks,
         slots: Sequence[torch.Tensor] | None,
     ) -> None:
@@ -127,7 +131,7 @@ class _Variable:
             strides = parameter.size(), parameter.stride()
             target = nn.Parameter(self._kept.as_strided(*strides))
             target.grad = self._slots[0].as_strided(*strides)
-            self._optimizer = sgd([target], settings)
+            self._optimizer = optimizer_over([target], settings)
 
     def to_server(self) -> None:
         """The gradient goes to the server, which updates the variable when it has that of every rank."""

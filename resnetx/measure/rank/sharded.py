@@ -12,7 +12,8 @@ lays them out anew.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -23,7 +24,8 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.optim import ZeroRedundancyOptimizer
 
-from resnetx.choices import Fsdp, Sgd
+from resnetx.choices import Fsdp, Optimizer
+from resnetx.measure.rank.ddp import optimizer_options
 from resnetx.measure.rank.distributed import DistributedWork, Ranks, Watched, unchanged
 from resnetx.record import Unknown
 
@@ -32,18 +34,12 @@ REDUCE = ("reduce_scatter_single", "reduce_scatter_tensor")
 
 
 class ShardedUpdate(ZeroRedundancyOptimizer):
-    """SGD over this rank's tensors, which then come back to all."""
+    """The optimizer over this rank's tensors, which then come back to all."""
 
-    def __init__(self, parameters: list[nn.Parameter], settings: Sgd, mark: Callable[[str], None]) -> None:
-        super().__init__(
-            parameters,
-            torch.optim.SGD,
-            parameters_as_bucket_view=True,  # one message for each rank, not for each tensor
-            lr=settings.learning_rate,
-            momentum=settings.momentum,
-            weight_decay=settings.weight_decay,
-            fused=True,
-        )
+    def __init__(self, parameters: list[nn.Parameter], settings: Optimizer, mark: Callable[[str], None]) -> None:
+        kind, options = optimizer_options(settings)
+        # As views of buckets there is one message for each rank, not for each tensor.
+        super().__init__(parameters, kind, parameters_as_bucket_view=True, **options, fused=True)
         self._mark = mark
 
     def _sync_params(self) -> None:
@@ -56,7 +52,9 @@ class FullySharded:
 
     name, updates = "FSDP", False
 
-    def __init__(self, model: nn.Module, strategy: Fsdp, ranks: Ranks, watched: Watched = unchanged) -> None:
+    def __init__(
+        self, model: nn.Module, strategy: Fsdp, ranks: Ranks, watched: Watched = unchanged, accumulate: int = 1
+    ) -> None:
         model = model.to(memory_format=torch.contiguous_format)
         units = [*blocks_of(model), model]
         mesh = init_device_mesh(ranks.device.type, (ranks.world_size,))
@@ -70,25 +68,33 @@ class FullySharded:
         if watched is not unchanged:
             _replace(GATHER, partial(_watched, watched, "gather"))
             _replace(REDUCE, partial(_watched, watched, "reduce"))
-        self.module, self._reshard = model, strategy.reshard
+        self.module, self._reshard, self._accumulate = model, strategy.reshard, accumulate
 
     def __call__(self, images: torch.Tensor) -> Any:
         return self.module(images)
+
+    @contextmanager
+    def adding_up(self) -> Iterator[None]:
+        """Gradients stay whole on every rank, and are not reduced."""
+        self.module.set_requires_gradient_sync(False)
+        yield
+        self.module.set_requires_gradient_sync(True)
 
     def finish(self) -> None:
         """The backward pass has waited."""
 
     def sizes(self) -> list[int] | Unknown:
-        """Of all gathers of the forward and backward pass, and of the reduced gradients between them."""
+        """Of all gathers of the passes, and of the reduced gradients between those of the last backward pass."""
         *blocks, root = self._sizes
         forward = [root, *blocks]
         backward: list[int] = []
         again = blocks[:-1] if self._reshard else []
+        quiet = (self._accumulate - 1) * [*forward, *reversed(again)]
         for place, size in reversed(list(enumerate(blocks))):
             # The parameters of the block that is next are asked for before this one's gradients are sent.
             backward += again[place - 1 : place] if place else []
             backward.append(size)
-        return [*forward, *backward, root]
+        return [*quiet, *forward, *backward, root]
 
 
 def blocks_of(model: nn.Module) -> list[nn.Module]:

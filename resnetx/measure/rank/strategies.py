@@ -1,7 +1,9 @@
 """How the ranks exchange gradients: a replica of the model on each, and what makes their gradients the mean of all.
 
     replica = replicate(model, request, ranks)
-    loss(replica(images)).backward()
+    with replica.adding_up():               # with accumulate=2; else there is but the last part
+        loss(replica(first)).backward()
+    loss(replica(last)).backward()
     replica.finish()                        # now each gradient is the mean over the ranks, or all is updated
 
 - `bucket` is DistributedDataParallel.
@@ -16,19 +18,22 @@
 Reference: Shi et al. 2018, section IV (the frameworks' strategies).
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from typing import Any, Protocol
 
 import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
+from torch.utils.checkpoint import checkpoint
 
 from resnetx.choices import Bucket, Fsdp, Layerwise, NoExchange, Server, Zero1
 from resnetx.measure.rank import ddp
 from resnetx.measure.rank.ddp import MessageBuffer, copy_scaled, trainable
 from resnetx.measure.rank.distributed import DistributedWork, Ranks, RegisteredMemory, Send, Watched, unchanged
 from resnetx.measure.rank.server import ServedModel
-from resnetx.measure.rank.sharded import FullySharded
+from resnetx.measure.rank.sharded import FullySharded, blocks_of
 from resnetx.record import Unknown
 from resnetx.request import Request
 
@@ -41,6 +46,9 @@ class Trained(Protocol):
     updates: bool  # whether `finish` updates them
 
     def __call__(self, images: torch.Tensor, /) -> Any: ...
+
+    def adding_up(self) -> AbstractContextManager[None]:
+        """Around the passes of all parts of a batch but the last: gradients are added up, and stay on this rank."""
 
     def finish(self) -> None:
         """After each backward pass: later work sees the ranks' mean gradients, or updated parameters."""
@@ -59,6 +67,8 @@ def replicate(model: nn.Module, request: Request, ranks: Ranks, watched: Watched
     `watched`: of what starts each message on its way, what is used in its place.
     """
     strategy = request.strategy
+    if request.checkpointing:
+        recompute_blocks(model)
     if ranks.world_size == 1:
         return _Alone(model, "bare", request.compile)
     for tensor in (*model.parameters(), *model.buffers()):
@@ -81,11 +91,20 @@ def replicate(model: nn.Module, request: Request, ranks: Ranks, watched: Watched
         send = None if watched is unchanged else watched(ranks.send)
         return ShardedUpdates(ddp.data_parallel(model, usual, ranks, send), request.compile)
     if isinstance(strategy, Fsdp):
-        return FullySharded(model, strategy, ranks, watched)
+        return FullySharded(model, strategy, ranks, watched, request.accumulate)
     if isinstance(strategy, Server):
         return ServedModel(model, request, ranks, watched)
     groups = layers(model) if isinstance(strategy, Layerwise) else [trainable(model.parameters())]
     return _Flat(model, strategy.kind, groups, ranks.world_size, watched(ranks.send), request.compile)
+
+
+def recompute_blocks(model: nn.Module) -> None:
+    """Has each block of a family keep its input alone, and compute its forward pass again in the backward pass.
+
+    What wraps a block (FSDP) then gathers its parameters once for both. Blocks have nothing random.
+    """
+    for block in blocks_of(model):
+        block.forward = partial(checkpoint, block.forward, use_reentrant=False, preserve_rng_state=False)
 
 
 def called(module: nn.Module, compile: str) -> Callable[[torch.Tensor], Any]:
@@ -107,6 +126,9 @@ class _Alone:
 
     def __call__(self, images: torch.Tensor) -> Any:
         return self._call(images)
+
+    def adding_up(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def finish(self) -> None:
         """Nothing is on its way."""
@@ -133,6 +155,9 @@ class _Buckets:
                     self._wrapped.reducer._rebuild_buckets()
                 self._memory.register()
         return self._call(images)
+
+    def adding_up(self) -> AbstractContextManager[None]:
+        return self._wrapped.no_sync()
 
     def finish(self) -> None:
         """DDP has waited."""
@@ -173,6 +198,7 @@ class _Flat:
         self._messages = [MessageBuffer(group) for group in groups]
         self._on_the_way: list[tuple[MessageBuffer, DistributedWork]] = []
         self._order: list[MessageBuffer] = []  # of the latest step
+        self._adding_up = False
         for message in self._messages:
             for parameter, view in message.views:
                 parameter.register_post_accumulate_grad_hook(self._hook(message, view))
@@ -182,6 +208,8 @@ class _Flat:
 
     def _hook(self, message: "MessageBuffer", view: torch.Tensor) -> Callable[[torch.Tensor], None]:
         def ready(parameter: torch.Tensor) -> None:
+            if self._adding_up:
+                return
             assert parameter.grad is not None, "called after the gradient was accumulated"
             copy_scaled(parameter.grad, self._share, view)
             parameter.grad = view
@@ -190,6 +218,12 @@ class _Flat:
                 self._on_the_way.append((message, self._send(message.buffer)))
 
         return ready
+
+    @contextmanager
+    def adding_up(self) -> Iterator[None]:
+        self._adding_up = True
+        yield
+        self._adding_up = False
 
     def finish(self) -> None:
         for message, work in self._on_the_way:

@@ -17,7 +17,7 @@ from torch import nn
 from resnetx import inputs, workloads
 from resnetx.choices import SyntheticInput
 from resnetx.measure.rank import results
-from resnetx.measure.rank.ddp import sgd, trainable
+from resnetx.measure.rank.ddp import optimizer_over, trainable
 from resnetx.measure.rank.device import mark, profiled, seconds_between
 from resnetx.measure.rank.distributed import Ranks, unchanged
 from resnetx.measure.rank.phases import Mark, Watch, unwatched
@@ -100,27 +100,39 @@ def training_step(
     ranks: Ranks,
     mark: Mark = unwatched,
 ) -> "tuple[Step, LossHistory]":
-    """The step that is measured: next batch, forward, backward (with communication), update."""
+    """The step that is measured: next batch, forward, backward (with communication), update.
+
+    With `accumulate`, passes forward and backward over one part of the batch after the other.
+    """
     optimizer = None if replica.updates else _optimizer(replica, request, mark)
     kind = ranks.device.type
     scaler = torch.amp.GradScaler(kind, enabled=request.precision == "fp16")
     half = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(request.precision)
-    weight = loss_weight(request, ranks.rank)
+    parts = request.accumulate
+    weight = loss_weight(request, ranks.rank) / parts
     progress = LossHistory(scaler)
 
-    def compute(images: torch.Tensor, labels: torch.Tensor) -> None:
+    def passes(images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         mark("forward")
         with torch.autocast(kind, dtype=half, enabled=half is not None):
             loss = workloads.loss(request.model, replica(images), labels)
         mark("backward")
         scaler.scale(loss if weight == 1 else loss * weight).backward()
+        return loss.detach()
+
+    def compute(images: torch.Tensor, labels: torch.Tensor) -> None:
+        *others, last = zip(images.chunk(parts), labels.chunk(parts), strict=True)
+        if others:
+            with replica.adding_up():
+                losses = [passes(*part) for part in others]
+        loss = passes(*last)
         replica.finish()
         mark("optimizer")
         if optimizer is not None:
             scaler.step(optimizer)
             scaler.update()
             optimizer.zero_grad(set_to_none=True)
-        progress.loss = loss.detach()
+        progress.loss = torch.stack([*losses, loss]).mean() if others else loss
         mark("end")
 
     run = GraphedStep(compute, isinstance(request.input, SyntheticInput)) if request.graph else compute
@@ -137,7 +149,7 @@ def _optimizer(replica: Trained, request: Request, mark: Mark) -> torch.optim.Op
     parameters = trainable(replica.module.parameters())
     if isinstance(replica, ShardedUpdates):
         return ShardedUpdate(parameters, request.optimizer, mark)
-    return sgd(parameters, request.optimizer)
+    return optimizer_over(parameters, request.optimizer)
 
 
 def loss_weight(request: Request, rank: int) -> float:

@@ -75,8 +75,8 @@ def check(prediction: Prediction, results: Results) -> Accuracy:
 def case_key(request: Request, with_input: bool = True) -> CaseKey:
     """What is alike in a predicted and a measured point; where the images lie is not, nor what cards are called."""
     settings = request.settings.items()
-    groups = {"optimizer"} if with_input else {"optimizer", "input"}
-    kept = ((key, value) for key, value in settings if key not in _FREE and key.partition(".")[0] not in groups)
+    left_out = ("optimizer.",) if with_input else ("optimizer.", "input")
+    kept = ((key, value) for key, value in settings if key not in _FREE and not key.startswith(left_out))
     return tuple((key, repr(value)) for key, value in kept if not _of_the_machine(key))
 
 
