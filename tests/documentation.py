@@ -8,7 +8,6 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 TUTORIALS = [*sorted(ROOT.glob("docs/tutorials/*.md")), ROOT / "docs/screens.md", ROOT / "docs/hydra.md"]
-SHOWING = [*TUTORIALS, ROOT / "README.md"]  # what some of their commands print
 WITH_COMMANDS = [ROOT / "README.md", *(page for page in sorted(ROOT.glob("docs/**/*.md")) if page not in TUTORIALS)]
 
 
@@ -21,6 +20,11 @@ def steps(page: Path) -> list[tuple[str, str]]:
     """Each command at a `$` of a page, with what stands below it: the output that it prints."""
     shown = (re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", block, re.MULTILINE) for block in blocks(page, "console"))
     return [step for block in shown for step in block]
+
+
+def showing() -> list[Path]:
+    """The pages that show what some of their commands print."""
+    return [*TUTORIALS, *(page for page in WITH_COMMANDS if any(shown for _, shown in steps(page)))]
 
 
 def commands() -> list[str]:

@@ -1,7 +1,9 @@
-"""The tutorials, and the pages that explain a screen, do what they show: every command runs, in a folder of its page,
-and prints what stands below it. A line `...` leaves out some of it; figures that were measured here are not compared.
+"""Tutorials, and all pages that show what a command prints, do what they show: every command runs, in a folder of its
+page, and prints what stands below it. A line `...` leaves out some of it; figures that were measured here are not
+compared.
 
-`python -m tests.test_tutorials` writes what is printed now into the pages; not what is measured, or leaves out lines.
+`python -m tests.test_tutorials` writes what is printed now into the pages, but not what is measured. Where lines are left
+out, each line that is shown is that which is printed now with other figures; where there is none, nothing is written.
 """
 
 import os
@@ -12,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.documentation import ROOT, SHOWING, TUTORIALS, programs, steps
+from tests.documentation import ROOT, TUTORIALS, programs, showing, steps
 
 pytestmark = pytest.mark.slow
 
@@ -48,6 +50,21 @@ def missing(shown: str, output: str, command: str) -> str | None:
     return None
 
 
+def renewed(shown: str, output: str) -> str:
+    """What a page shows of a command, with the figures that it prints now."""
+    if not re.search(r"^\.\.\.$", shown, re.MULTILINE):
+        return output
+    lines, printed_now = [], iter(output.splitlines())
+    for line in shown.splitlines():
+        alike = (each for each in printed_now if each.split() == line.split() or figureless(each) == figureless(line))
+        lines.append(line if line in ("...", "") else next(alike, None))
+    return shown if None in lines else "".join(f"{line}\n" for line in lines)
+
+
+def figureless(line: str) -> str:
+    return re.sub(r"[\d.,]*\d(e[+-]\d+)?", "#", " ".join(line.split()))
+
+
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     return prepared(tmp_path, monkeypatch.chdir)
@@ -60,7 +77,7 @@ def prepared(path: Path, change=os.chdir) -> Path:
     return path
 
 
-@pytest.mark.parametrize("page", SHOWING, ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", showing(), ids=lambda page: page.stem)
 def test_each_step_of_a_tutorial_prints_what_it_shows(page, folder):
     for name, text in programs(page).items():
         Path(name).write_text(text)
@@ -79,6 +96,12 @@ def test_what_is_not_printed_is_missing():
     assert missing("took 3.1 ms\n", "took 4 ms", "resnetx train") is None
 
 
+def test_figures_of_lines_that_are_shown_are_renewed():
+    assert renewed("1 GPU: 2\n...\n3 GPUs: 4\n", "1 GPU: 5\n2 GPUs\n3 GPUs: 7\n") == "1 GPU: 5\n...\n3 GPUs: 7\n"
+    assert renewed("1 GPU: 2\n...\n", "another sentence\n") == "1 GPU: 2\n...\n"
+    assert renewed("1 GPU\n", "2 GPUs\n") == "2 GPUs\n"
+
+
 def test_no_command_of_a_tutorial_has_what_a_shell_changes():
     assert [command for page in TUTORIALS for command, _ in steps(page) if re.search(r"[][{}]", command)] == []
 
@@ -86,13 +109,13 @@ def test_no_command_of_a_tutorial_has_what_a_shell_changes():
 if __name__ == "__main__":
     import tempfile
 
-    for page in [page for page in SHOWING if sys.argv[1:] in ([], [page.stem])]:
+    for page in [page for page in showing() if sys.argv[1:] in ([], [page.stem])]:
         prepared(Path(tempfile.mkdtemp()))
         for name, text in programs(page).items():
             Path(name).write_text(text)
         text = page.read_text()
         for command, shown in [step for step in steps(page) if step[1] or page in TUTORIALS]:
-            output = (printed(command) + "\n").lstrip("\n")
-            if not shown or not (MEASURING.match(command) or re.search(r"^\.\.\.$", shown, re.MULTILINE)):
-                text = text.replace(f"$ {command}\n{shown}", f"$ {command}\n{output}")
+            if not (shown and MEASURING.match(command)):
+                output = (printed(command) + "\n").lstrip("\n")
+                text = text.replace(f"$ {command}\n{shown}", f"$ {command}\n{renewed(shown, output)}")
         page.write_text(text)
