@@ -62,7 +62,9 @@ class Measured:
 
     @property
     def drawn(self) -> list[MeasuredRate]:
-        """The rates, as figures have them."""
+        """The rates, as figures have them: of several ways to exchange gradients, the paper's."""
+        strategies = {each.point.request.strategy.kind for each in self.rates}
+        wanted = {"after"} & strategies or strategies
         return [
             MeasuredRate(
                 system=each.system,
@@ -73,7 +75,7 @@ class Measured:
                 runs=each.runs,
             )
             for each in self.rates
-            if each.iterations_per_s
+            if each.iterations_per_s and each.point.request.strategy.kind in wanted
         ]
 
 

@@ -317,9 +317,16 @@ _SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross
 FAMILIES = ("#e4572e", "#7b4fa0", "#1f6f8b", "#b07a00", "#4d4d4d")
 
 _PAGE_DARK = {"#7b4fa0": "#b992dc", "#1f6f8b": "#4fb0cf", "#b07a00": "#e0aa3c", "#e4572e": "#ff8560"}
-DARK = (
-    _DARK | _OTHERS | _PAGE_DARK | {"#4d4d4d": "#c3cad2", "#1d4e80": "#2f7fd0"}
-)  # of figures that are of no series of a study
+
+
+def dark_colours() -> dict[str, str]:
+    """Of figures that are of no series of a study: each colour with its partner on a dark page."""
+    ramps = {
+        light: dark
+        for count in range(1, len(_RAMP) + 1)
+        for light, dark in zip(_spread(_RAMP, count), _spread(_DARK_RAMP, count), strict=True)
+    }
+    return _DARK | ramps | _OTHERS | _PAGE_DARK | {"#4d4d4d": "#c3cad2", "#1d4e80": "#2f7fd0"}
 
 
 class SeriesStyles:

@@ -184,7 +184,12 @@ def _encodings(
         yield "color", alt.Color(f"{plot.colour.column}:Q", scale=scale, legend=bar)
     elif plot.colour:
         line = any(mark.kind == "line" for mark in plot.marks)
-        symbol = {"symbolType": "stroke", "symbolStrokeWidth": 1.5 * size.mark} if line else {}
+        symbol: dict[str, Any] = {"symbolSize": 24 * size.mark**2}
+        symbol |= (
+            {"symbolType": "stroke", "symbolStrokeWidth": 1.6 * size.mark, "symbolSize": 90 * size.mark**2}
+            if line
+            else {}
+        )
         symbol |= {"symbolType": "square"} if any(mark.kind == "bars" for mark in plot.marks) else {}
         yield "color", _scaled(alt.Color, plot.colour, size, **symbol)
     if plot.dash:
@@ -287,6 +292,6 @@ def _layer(chart: alt.Chart, mark: Mark, plot: Plot, encodings: Mapping[str, Any
             .mark_rule(**{"stroke": QUIET, "strokeWidth": 0.7 * size.mark, **fixed})
             .encode(y=alt.YDatum(float(mark.column)))
         )
-    text = chart.mark_text(**{"fontSize": size.text * 0.9, "color": INK, "aria": False, **fixed})
+    text = chart.mark_text(**{"fontSize": size.text, "color": INK, "aria": False, **fixed})
     at = alt.Y(f"{mark.at}:Q") if mark.at else y
     return text.encode(x=x, y=at, text=alt.Text(f"{mark.column}:N"))

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 
 import altair as alt
 import msgspec
+import numpy as np
 
 from resnetx.record.system_comparison import CollectivePoint, CopyPoint, Estimate, SystemComparison, SystemPoint
 from resnetx.reporting.charts.figure import (
@@ -177,9 +178,10 @@ def copies_over_size(points: Sequence[CopyPoint], measured: Sequence[CopyPoint] 
     systems = list(dict.fromkeys(point.system for point in points))
     pairs = {_pair(point) for point in points}
     rows = [_copy_row(point, "predicted") for point in points]
+    rows += [_copy_row(point, "between") for point in _between(points)]
     rows += [_copy_row(point, "measured") for point in measured if _pair(point) in pairs]
     columns = ["system", "pair", "size_bytes", "GBps", "time_us", "origin", "description"]
-    black = _BLACK * (len(rows) > len(points))
+    black = _BLACK * any(_pair(point) in pairs for point in measured)
     after = "By the descriptions of the systems. After Tallent et al. 2017, Fig. {}."
     drawn = [
         ("copies", "Copies from GPU 0, and from the host: bandwidth", Axis("GBps", "GB/s"), after.format(8)),
@@ -200,7 +202,7 @@ def copies_over_size(points: Sequence[CopyPoint], measured: Sequence[CopyPoint] 
                 x=Axis("size_bytes", "bytes", "log", "si"),
                 y=y,
                 marks=(
-                    Mark("line", "datum.origin == 'predicted'"),
+                    Mark("line", "datum.origin != 'measured'"),
                     Mark("dots", "datum.origin == 'predicted'"),
                     Mark("dots", "datum.origin == 'measured'", colour=INK, look={"shape": "diamond"}),
                 ),
@@ -211,6 +213,16 @@ def copies_over_size(points: Sequence[CopyPoint], measured: Sequence[CopyPoint] 
         )
         for name, title, y, caption in drawn
     ]
+
+
+def _between(points: Sequence[CopyPoint]) -> Iterator[CopyPoint]:
+    """Sizes between those of each pair, whose times lie on the straight line between theirs."""
+    for pair in dict.fromkeys(map(_pair, points)):
+        own = sorted((point for point in points if _pair(point) == pair), key=lambda point: point.size_bytes)
+        sizes, times_s = [point.size_bytes for point in own], [point.time_s for point in own]
+        for exponent in range(math.ceil(math.log2(sizes[0])), math.floor(math.log2(sizes[-1])) + 1):
+            time_s = float(np.interp(2**exponent, sizes, times_s))
+            yield msgspec.structs.replace(own[0], size_bytes=2**exponent, time_s=time_s)
 
 
 def _pair(point: CopyPoint) -> str:
