@@ -5,6 +5,9 @@ settings: {repeats: 2}                      # for every point; the command line 
 include: [paper-resnetx]                    # the grids of other studies, before its own
 grids:                                      # each is the product of its lists
   - {model: resnetx, model.x: [1, 4], batch_size: 16, gpus: [1, 2]}
+benches:                                    # of what joins the ranks, run between the points
+  - {collective: [allreduce, broadcast]}    # on every number of ranks that a point has
+  - {copy: device}                          # on the most of them
 """
 
 import difflib
@@ -21,7 +24,7 @@ from resnetx.errors import ConfigError, shortened, unknown_name
 from resnetx.loading import YAML_BYTES, File, YamlFile, is_file, name_fault
 from resnetx.request import Request
 from resnetx.settings.files import CONFIGS
-from resnetx.settings.table import GROUPS, tagged
+from resnetx.settings.table import GROUPS, TABLE, tagged
 from resnetx.variables import check_file_variables
 
 MAX_POINTS = 10_000  # of a study: weeks, at a minute per run
@@ -32,6 +35,12 @@ Point = dict[str, Any]  # setting -> one value
 # What a study is made of: points, and how often they run. Where records are stored, who gets a
 # copy, and settings that make figures less trustworthy are decided by the user who starts it.
 SETTINGS = {*Request.__struct_fields__, *tagged("study")}
+# Of a bench in a study: what it times. Where it runs, its points say; what it stands beside, `bench systems=` does.
+OF_BENCHES = [
+    "warmup",
+    *(row.name for row in TABLE.values() if "bench" in row.readers and "sweep" not in row.readers
+      and row.name not in ("systems", "network", "nics")),
+]  # fmt: skip
 
 
 class Study(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -41,6 +50,7 @@ class Study(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     about: str = ""
     settings: dict[str, Any] = {}
     grids: list[dict[str, Any]] = []
+    benches: list[dict[str, Any]] = []  # settings of `bench`, apart from where it runs, which the points say
     include: list[str] = []
 
 
@@ -81,8 +91,10 @@ def _read(path: Path) -> Study:
     for place, other in enumerate(study.include):
         if not _is_ours(other):
             raise text.error(["include", place], f"includes {other}, and no study has that name; see `resnetx list`")
-    included = [grid for other in study.include for grid in _grids(_ours(other))]
-    return msgspec.structs.replace(study, grids=[*included, *study.grids])
+    others = [_read(_ours(other)) for other in study.include]
+    included = [{**other.settings, **grid} for other in others for grid in other.grids]
+    benches = [bench for other in others for bench in other.benches]
+    return msgspec.structs.replace(study, grids=[*included, *study.grids], benches=[*benches, *study.benches])
 
 
 def _check_settings(study: Study, text: YamlFile) -> None:
@@ -98,6 +110,11 @@ def _check_settings(study: Study, text: YamlFile) -> None:
             if grid[name] == []:
                 raise text.error([*where, name], f"{shortened(name)}=[]: expected at least one value")
     check_file_variables((name for _, grid in places for name in _variables(grid)), f"study={text.file.path}")
+    for number, bench in enumerate(study.benches):
+        for name in bench:
+            if name not in OF_BENCHES:
+                known = f"benches have {', '.join(OF_BENCHES)}; where they run, the points say"
+                raise text.error(["benches", number, name], f"{shortened(name)}: not a setting of a bench; {known}")
 
 
 def _variables(grid: Mapping[str, Any]) -> Iterator[str]:
@@ -105,12 +122,6 @@ def _variables(grid: Mapping[str, Any]) -> Iterator[str]:
     yield from (name.partition(".")[2] for name in grid if name.startswith("env."))
     for several in _values("env", grid.get("env", {})):
         yield from map(str, several if isinstance(several, dict) else ())
-
-
-def _grids(path: Path) -> list[dict[str, Any]]:
-    """The grids of a study that comes with resnetx, with its settings in them."""
-    study = _read(path)
-    return [{**study.settings, **grid} for grid in study.grids]
 
 
 def points(study: Study | None, chosen: Mapping[str, Any], most: int = MAX_POINTS) -> list[Point]:

@@ -202,11 +202,44 @@ def papers_answer(checked: "CheckedPapers") -> list[str]:
     from resnetx.reporting.systems.comparison import counted
 
     counts = Counter(each.outcome for each in counted(checked.claims))
+    measured = list(_measured_answer(checked)) if checked.machines else []
     return [
+        *measured,
         f"Of {sum(counts.values())} checks of {', '.join(checked.papers)}, {counts['hit']} agree with what is "
         f"predicted, {counts['miss']} do not, {counts['open']} are not decided, {counts['given']} were inputs, "
-        f"{counts['not predicted']} are not predicted."
+        f"{counts['not predicted']} are not predicted.",
     ]
+
+
+def _measured_answer(checked: "CheckedPapers") -> Iterator[str]:
+    """How many statements agree with what was measured, and how often that is as predicted."""
+    from resnetx.reporting.systems.comparison import counted
+
+    kinds = Counter(each.outcome for each in counted(checked.measured))
+    names = " and ".join(dict.fromkeys(machine.system for machine in checked.machines))
+    lab = next((f" (in the lab, links / {each.lab_scale:g})" for each in checked.machines if each.lab_scale), "")
+    if not sum(kinds.values()):
+        yield f"Measured for {names}{lab}: nothing that a statement of {', '.join(checked.papers)} speaks of."
+        return
+    yield (
+        f"Measured for {names}{lab}: of {sum(kinds.values())} checks of {', '.join(checked.papers)} that this says "
+        f"something of, {kinds['hit']} agree, {kinds['miss']} do not and {kinds['open']} are not decided."
+    )
+    told = []
+    for variant in dict.fromkeys(claim.variant for claim in checked.claims):
+        predicted = {
+            (claim.claim, claim.where): claim.outcome
+            for claim in checked.claims
+            if claim.variant == variant and claim.outcome in ("hit", "miss")
+        }
+        both = [
+            predicted[claim.claim, claim.where] == claim.outcome
+            for claim in checked.measured
+            if claim.outcome in ("hit", "miss") and (claim.claim, claim.where) in predicted
+        ]
+        told += [f"{sum(both)} of {len(both)}{f' ({variant})' * bool(variant)}"] * bool(both)
+    if told:
+        yield f"Where both decide, measured is as predicted in {', '.join(told)}."
 
 
 def score_answer(found: "Score") -> list[str]:

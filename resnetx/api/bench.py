@@ -1,6 +1,6 @@
 """Times collectives and pair copies, over sizes and what workloads send; or imports what nccl-tests measured."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -50,8 +50,8 @@ from resnetx.request import Request
 from resnetx.settings import bounds, keywords
 from resnetx.settings.files import given_path
 from resnetx.settings.table import tagged
-from resnetx.settings.verbs import VERBS, group_of
-from resnetx.study import Point
+from resnetx.settings.verbs import VERBS, group_of, reads
+from resnetx.study import Point, points
 from resnetx.table import Answer, Record, Records
 from resnetx.transports import Way
 
@@ -179,7 +179,6 @@ def _measured(task: BenchFile, benches: AskedBenches) -> KeptRecord[BenchRecord]
     """One process group, in processes of its own; what it measured beside what its topology allows."""
     from resnetx.measure.clocks.held import held
     from resnetx.measure.launch import launcher
-    from resnetx.measure.launch.scratch import write
 
     request = task.request
     names = ", ".join([*request.collectives, *(f"copy={name}" for name in request.copies)])
@@ -188,11 +187,40 @@ def _measured(task: BenchFile, benches: AskedBenches) -> KeptRecord[BenchRecord]
         folder = benches.folder(task)
         with progress.waiting(what, folder.path):
             record = launcher.supervise(task, folder, look_up=clock.look if clock else lambda: None)
-    read = reading.with_readings(record, benches.machines[request.nodes], request.transport)
-    read = clock.noted(read) if clock else read
-    if read != record:
-        write(folder.record, read)
-    return KeptRecord(read, folder)
+    noted = clock.noted(record) if clock else record
+    return KeptRecord(beside_description(noted, folder, benches.machines[request.nodes]), folder)
+
+
+def beside_description(record: BenchRecord, folder: RunFolder, machine: System | None = None) -> BenchRecord:
+    """The record in a folder with what the description of its machine allows, and as it is kept."""
+    from resnetx.measure.launch.scratch import write
+
+    read = reading.with_readings(record, machine, record.request.transport if record.request else "auto")
+    write(folder.record, read)
+    return read
+
+
+# ---- benches of a study ---------------------------------------------------------------------------------------------
+
+_NOT_OF_PLACES = {*tagged("workload"), "warmup", "gpus", "out", "results"}  # of a study, but not of its benches
+
+
+def benches_beside(wanted: Sequence[Point], given: Point, counts: Sequence[int]) -> Iterator[tuple[BenchFile, str]]:
+    """The benches of a study with the obstacle to each, where its points run: by the settings that say so.
+
+    Collectives run on each of the numbers of ranks that its points have, copies on the most of them.
+    """
+    names = VERBS["bench"].settings
+    where = {key: value for key, value in given.items() if reads(names, key) and group_of(key) not in _NOT_OF_PLACES}
+    seen: set[str] = set()
+    for asked_bench in wanted:
+        for place in points(None, where):
+            ranks = counts[-1:] if "copy" in asked_bench else counts
+            gpus = {} if place.get("devices") else {"gpus": list(ranks)}
+            for task in benches_of({**place, **asked_bench, **gpus}).tasks:
+                if task.request.key not in seen:
+                    seen.add(task.request.key)
+                    yield task, obstacle_to_bench(task.request, task.oversubscribe)
 
 
 # ---- what is asked --------------------------------------------------------------------------------------------------

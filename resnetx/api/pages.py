@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -218,7 +219,41 @@ def _ms(time_s: float | None) -> str:
 def of_papers(found: CheckedPapers) -> Part:
     """Every statement beside what is predicted; those that are not checked, and why."""
     left_out = PageTable("left_out", "Statements that are not checked, and why", table_of(found.left_out))
-    return _tabular(f"{', '.join(found.papers)}, reproduced", found, [_statements(found.claims), left_out])
+    notes = [
+        f"{each.system}: measured in {each.path}"
+        + f" (the lab: its links are / {each.lab_scale:g}, and so are times)." * bool(each.lab_scale)
+        for each in found.machines
+    ]
+    measured = [_measured_statements(found)] * bool(found.measured)
+    tables = [*measured, _statements(found.claims), left_out]
+    return replace(_tabular(f"{', '.join(found.papers)}, reproduced", found, tables), notes=notes)
+
+
+def _measured_statements(found: CheckedPapers) -> PageTable:
+    """Each statement that measurements say something of, beside what is predicted of the same."""
+
+    def predicted(claim: CheckedClaim) -> str:
+        same = [each for each in found.claims if (each.claim, each.where) == (claim.claim, claim.where)]
+        cells = [
+            (each.variant, _figure(each.ours, each.unit), _OUTCOMES.get(each.outcome, each.outcome)) for each in same
+        ]
+        return "; ".join(" ".join(filter(None, [variant, figure, outcome])) for variant, figure, outcome in cells)
+
+    columns: list[Column[CheckedClaim]] = [
+        *_CLAIMS[1:3],
+        Column("of", lambda claim: claim.where),
+        Column("stated", lambda claim: _figure(claim.stated, claim.unit)),
+        Column("measured", lambda claim: _figure(claim.ours, claim.unit)),
+        *_CLAIMS[7:9],
+        Column("predicted", predicted),
+        Column("why", lambda claim: claim.note),
+    ]
+    note = f"Agrees: the whole interval of what is measured does. Undecided: a part of it, or too few runs. {_LAB}"
+    title = "What was measured, beside what is stated and predicted"
+    return PageTable("measured", title, as_shown(columns, found.measured), table_of(found.measured), note)
+
+
+_LAB = "In the lab, messages below 1 MiB are left out: latencies are not built there."
 
 
 def _statements(claims: Sequence[CheckedClaim]) -> PageTable:

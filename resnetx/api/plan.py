@@ -8,6 +8,7 @@ from typing import Unpack
 from resnetx import progress
 from resnetx.api.sweep import AskedStudy, estimator_of, study_of
 from resnetx.measure.study.plan import PlannedRun, definition, split_settled
+from resnetx.record import BenchRequest
 from resnetx.settings import keywords
 from resnetx.table import Record, Tabular
 
@@ -43,8 +44,8 @@ def planned(study: AskedStudy) -> Plan:
         points=len(study.tasks),
         reused=len(kept),
         left=left,
-        obstacles=Counter(obstacle for _, obstacle in study.tasks if obstacle),
-        duration_s=sum(estimate(run.task.request) for run in left if not run.obstacle),
+        obstacles=Counter(obstacle for _, obstacle in [*study.tasks, *study.benches] if obstacle),
+        duration_s=sum(estimate.of_run(run) for run in left if not run.obstacle),
         basis=estimate.basis,
         budget_s=study.settings.budget,
     )
@@ -52,6 +53,9 @@ def planned(study: AskedStudy) -> Plan:
 
 def _row(run: PlannedRun) -> Record:
     request = run.task.request
+    there = {"folder": str(run.folder.path), "obstacle": run.obstacle or None}
+    if isinstance(request, BenchRequest):
+        return {"workload": None, "gpus": request.gpus, "measure": "bench", **there}
     return {
         "workload": request.model.label,
         "batch_size": request.batch_size,
@@ -61,6 +65,5 @@ def _row(run: PlannedRun) -> Record:
         "input": request.input.kind,
         "measure": request.measure,
         "twin": run.twin,
-        "folder": str(run.folder.path),
-        "obstacle": run.obstacle or None,
+        **there,
     }

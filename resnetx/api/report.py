@@ -207,7 +207,8 @@ def publish(paths: Sequence[Path], target: str | Path) -> Path:
     """
     folder = refuse_taken(target)
     studies = [StudyFolder(file.parent) for path in paths for file in sorted(path.rglob(StudyFolder(path).study.name))]
-    benches = [file for path in paths for file in bench_files(path)]
+    beside = {bench.record for study in studies for bench in study.benches()}
+    benches = [file for path in paths for file in bench_files(path) if file not in beside]
     if not studies and not benches:
         raise ConfigError(f"publish={target}: {paths[0]} contains no study and no bench")
     names = _names(studies, benches)
@@ -246,6 +247,7 @@ def _files(studies: Sequence[StudyFolder], benches: Sequence[Path]) -> Iterator[
     for study in studies:
         yield study.study, StudyRecord
         yield from ((run.record, RunRecord) for run in study.runs())
+        yield from ((bench.record, BenchRecord) for bench in study.benches())
     yield from ((file, BenchRecord) for file in benches)
 
 
@@ -258,6 +260,10 @@ def _publish_study(study: StudyFolder, folder: Path, names: Names) -> None:
             with _skipping_unreadable():
                 ran = published(record.read(run.record, RunRecord), names)
                 write(target.run(ran.request.slug, ran.repeat).record, ran)
+        for bench in study.benches():
+            with _skipping_unreadable():
+                timed = published(record.read(bench.record, BenchRecord), names)
+                write(target.path / bench.record.relative_to(study.path), timed)
 
 
 @contextmanager

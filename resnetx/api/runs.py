@@ -20,12 +20,12 @@ from resnetx.measure.study.trackers import TrackedCopies
 from resnetx.prediction.traced_step import replayed_step
 from resnetx.record import (
     SCHEMA,
+    BenchRecord,
     BenchRequest,
     Ended,
     ReplayedStep,
     RunFile,
     RunFolder,
-    RunRecord,
     TaskFile,
     TaskRecord,
 )
@@ -179,8 +179,10 @@ def _made(folder: Path) -> bool:
 # One run in one line: its point, and how fast it was or why it has no figures.
 
 
-def run_line(record: RunRecord, twin: str | None = None) -> str:
+def run_line(record: TaskRecord, twin: str | None = None) -> str:
     """One run in one line; `twin`: which of its point's twins it is."""
+    if isinstance(record, BenchRecord):
+        return _bench_line(record)
     request = record.request
     point = f"{request.model.label}, batch {request.batch_size}, {request.precision}, gpus={request.gpus}"
     if record.devices and record.devices[0].name == "CPU":  # whose rate they decide
@@ -195,3 +197,13 @@ def run_line(record: RunRecord, twin: str | None = None) -> str:
         return f"{point}: {record.outcome}: {record.reason}"
     rate = f"{si(record.images_per_s)} {record.request.model.samples}/s, {si(record.iterations_per_s)} iterations/s"
     return f"{point}: {rate} ({duration(record.duration_s)} in all)"
+
+
+def _bench_line(record: BenchRecord) -> str:
+    assert record.request, "a bench that was run here"
+    names = ", ".join([*record.request.collectives, *(f"copy={name}" for name in record.request.copies)])
+    what = f"bench of {names}, gpus={record.request.gpus}"
+    if record.outcome != "ok":
+        return f"{what}: {record.outcome}: {record.reason}"
+    times = len(record.points) + len(record.cells)
+    return f"{what}: {times} medians ({duration(record.duration_s or 0.0)} in all)"

@@ -4,7 +4,7 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Unpack
@@ -12,6 +12,7 @@ from typing import Any, Unpack
 import msgspec
 
 from resnetx import __version__, progress
+from resnetx.api.bench import benches_beside, beside_description
 from resnetx.api.obstacles import obstacle_to, obstacle_to_launch, pointless_transports, too_large_record
 from resnetx.api.report import publish, refuse_taken
 from resnetx.api.runs import announce, fed, machine_name, note_copies, note_fed, page, run_file, run_line
@@ -37,7 +38,18 @@ from resnetx.measure.study.plan import (
 )
 from resnetx.measure.study.sweep import Budget, Estimator, estimator, locked
 from resnetx.measure.study.sweep import sweep as run_all
-from resnetx.record import SCHEMA, RunFile, RunRecord, RunSummary, StudyFolder, StudyRecord
+from resnetx.record import (
+    SCHEMA,
+    BenchFile,
+    BenchRecord,
+    RunFile,
+    RunRecord,
+    RunSummary,
+    StudyFolder,
+    StudyRecord,
+    TaskRecord,
+    read,
+)
 from resnetx.request import Request
 from resnetx.settings import keywords
 from resnetx.settings.words import written
@@ -55,6 +67,7 @@ class AskedStudy:
     tasks: list[tuple[RunFile, str]]  # of the points, with the obstacle to each
     settings: RunSettings
     folder: StudyFolder
+    benches: list[tuple[BenchFile, str]] = field(default_factory=list)  # likewise
 
     def plan(self) -> list[PlannedRun]:
         """Every run, in a random order that the seed decides."""
@@ -71,6 +84,7 @@ class AskedStudy:
             folder=self.folder,
             seed=seed,
             solo=self.settings.controls == "all",
+            benches=self.benches,
         )
 
 
@@ -107,6 +121,8 @@ def _study_of(settings: Mapping[str, object]) -> AskedStudy:
             tasks.append((run_file(request, run_settings, name), obstacle))
             if advance:
                 advance(1)
+    counts = sorted({request.gpus for request in requests.values()} - {1})
+    benches = list(benches_beside(named.benches, given, counts)) if named and counts else []
     note_fed(given, read)
     machine = machine_name(run_settings.launch)
     record = StudyRecord(
@@ -121,8 +137,9 @@ def _study_of(settings: Mapping[str, object]) -> AskedStudy:
         baseline=run_settings.baseline,
         convention=run_settings.convention,
         resnetx=__version__,
+        benches=[bench.request for bench, _ in benches],
     )
-    return AskedStudy(record, tasks, run_settings, StudyFolder(Path(run_settings.results) / machine / name))
+    return AskedStudy(record, tasks, run_settings, StudyFolder(Path(run_settings.results) / machine / name), benches)
 
 
 def execute(study: AskedStudy) -> MeasuredStudy:
@@ -149,7 +166,7 @@ def _run(study: AskedStudy, copies: trackers.TrackedCopies) -> list[RunRecord]:
     if all(obstacles):
         raise ConfigError(obstacles[0])
     trackers.check(study.settings.tracker)
-    announce(task.request for task, _ in study.tasks)
+    announce([*(task.request for task, _ in study.tasks), *(bench.request for bench, _ in study.benches)])
     with locked(study.folder):
         kept, left = split_settled(study.plan(), progress.skipped)
         ends = list(stops(left))
@@ -164,9 +181,11 @@ def _run(study: AskedStudy, copies: trackers.TrackedCopies) -> list[RunRecord]:
         if kept:
             progress.note(f"reused: {len(kept)} of {len(kept) + len(left)} runs")
         skip([run for run in left if run.obstacle])
-        budget = Budget(study.settings.budget, estimator_of(study)) if study.settings.budget is not None else None
+        given_s = study.settings.budget
+        budget = Budget(given_s, estimator_of(study).of_run) if given_s is not None else None
         able = [run for run in left if not run.obstacle]
-        return run_planned(study.record.name, study.folder.path, study.settings, kept, able, copies, budget)
+        ended = run_planned(study.record.name, study.folder.path, study.settings, kept, able, copies, budget)
+        return [record for record in ended if isinstance(record, RunRecord)]
 
 
 def _obstacle_to_twins(request: Request, twins: int) -> str:
@@ -219,21 +238,22 @@ def run_planned(
     name: str,
     where: Path,
     settings: RunSettings,
-    kept: list[RunRecord],
+    kept: list[TaskRecord],
     left: list[PlannedRun],
     copies: trackers.TrackedCopies,
     budget: Budget | None = None,
-) -> list[RunRecord]:
+) -> list[TaskRecord]:
     """Runs what is left, says of each run what came of it, and returns the records.
 
     `name`, `where`: of all of them, beside the progress.
     """
     total, started = len(left), time.monotonic()
-    ended: list[RunRecord | None] = []
+    ended: list[TaskRecord | None] = []
     warned: set[str] = set()
     with progress.counting(name, total, where) as advance:
 
-        def done(run: PlannedRun, record: RunRecord | None) -> None:
+        def done(run: PlannedRun, record: TaskRecord | None) -> None:
+            record = beside_description(record, run.folder) if isinstance(record, BenchRecord) else record
             ended.append(record)
             told = []
             if record:
@@ -243,7 +263,7 @@ def run_planned(
                 new = [each for each in record.warnings if each.code not in warned]  # the table counts the others
                 told += [f"  warning: {each.message}; {each.remedy}" for each in new]
                 warned.update(each.code for each in new)
-                told += [copies.track(record, run.folder, run.twin)]
+                told += [copies.track(record, run.folder, run.twin)] if isinstance(record, RunRecord) else []
             advance(1, "\n".join(filter(None, told)))
 
         undone = run_all(left, kept, done, budget, budget.remaining_s) if budget else run_all(left, kept, done)
@@ -256,9 +276,11 @@ def run_planned(
 
 def _left_undone(undone: list[PlannedRun]) -> str:
     """What a budget had no room for."""
-    counts = Counter(run.twin or "point" for run in undone if run.task.repeat > 1 or run.twin)
-    first = sum(run.task.repeat == 1 and not run.twin for run in undone)
-    parts = [f"points without any run: {first}"] * bool(first)
+    benches = sum(isinstance(run.task, BenchFile) for run in undone)
+    undone = [run for run in undone if isinstance(run.task, RunFile)]
+    counts = Counter(run.twin or "point" for run in undone if run.repeat > 1 or run.twin)
+    first = sum(run.repeat == 1 and not run.twin for run in undone)
+    parts = [f"points without any run: {first}"] * bool(first) + [f"benches: {benches}"] * bool(benches)
     parts += [f"{'repeats' if what == 'point' else f'control runs {what}'}: {count}" for what, count in counts.items()]
     return f"not run ({', '.join(parts)}); start it again to continue"
 
@@ -285,10 +307,12 @@ def estimator_of(study: AskedStudy) -> Estimator:
     from resnetx.reporting.study.results import load
 
     runs: list[RunSummary] = []
+    benches: list[BenchRecord] = []
     for file in study.folder.path.parent.glob(f"*/{study.folder.study.name}"):
         with suppress(FileError):
             runs += load(StudyFolder(file.parent)).runs
-    return estimator(runs, on_gpus=gpus_here() > 0)
+            benches += [read(bench.record, BenchRecord) for bench in StudyFolder(file.parent).benches()]
+    return estimator(runs, on_gpus=gpus_here() > 0, benches=benches)
 
 
 # A verb that measures, as a job of Slurm: submitted outside of a job, and run there by the same command.

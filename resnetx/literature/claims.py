@@ -76,6 +76,14 @@ class LeftOut(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     why: str
 
 
+class DrawnFigure(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A figure of a paper: the names of ours that show the same, and the statements on what is in it."""
+
+    about: str
+    drawn: list[str]
+    claims: list[str]  # with * for any letters
+
+
 class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Something that a paper compares: a system, and what messages take there."""
 
@@ -103,6 +111,7 @@ class Claims(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     assumptions: dict[str, Assumption] = {}
     tolerance: float
     seen: bool  # whether its figures were known while the model was written; a statement may say otherwise
+    figures: dict[int, DrawnFigure] = {}  # by the number in the paper
     claims: list[Claim]
     left_out: list[LeftOut]
 

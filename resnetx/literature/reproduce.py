@@ -1,26 +1,32 @@
-"""A paper reproduced: its statements beside what is predicted for the described machines, and its figures.
+"""A paper reproduced: its statements beside what is predicted for the described machines, and its figures; and both
+beside what was measured on machines, where such are given.
 
     resnetx reproduce tallent2017 out=FOLDER
     resnetx reproduce tallent2017 figure=12
+    resnetx reproduce tallent2017 results/node-a/machine results/node-b/machine
     resnetx.reproduce("li2019").to_pandas()
 
-Figures are those of the same form (`resnetx.reporting.charts`), each of which says which of the paper's it is after.
+Which figures of a paper are drawn, and which statements speak of what is in them, its file of statements says.
 """
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
+
+import msgspec
 
 from resnetx import progress
 from resnetx.api import drawings
 from resnetx.compose import asked
 from resnetx.errors import ConfigError, unknown_name
-from resnetx.literature.claims import PAPERS
+from resnetx.literature import measured
+from resnetx.literature.claims import PAPERS, published
+from resnetx.literature.measured import Measured
 from resnetx.literature.papers import Beside, predicted_beside, record_of
 from resnetx.record.literature import CheckedPapers, checked_papers_file
-from resnetx.record.system_comparison import CheckedClaim
+from resnetx.record.system_comparison import CollectivePoint
 from resnetx.settings import keywords
 
 if TYPE_CHECKING:
@@ -30,27 +36,37 @@ if TYPE_CHECKING:
 def reproduce(*papers: keywords.Text, **settings: Unpack[keywords.ReproduceKeywords]) -> CheckedPapers:
     """What papers state beside what is predicted for the machines as described; with `out` a page with their figures.
 
-    `figure=12` is that figure alone, and the statements on the workloads or collectives in it.
+    `figure=12` is that figure alone, and the statements on what is in it. Behind one paper, folders of what was
+    measured on machines (`sweep study=machine`), in the order of its systems, stand beside the predictions.
     """
     given = asked("reproduce", settings)
-    names = list(dict.fromkeys(map(str, papers)))
+    words = list(dict.fromkeys(map(str, papers)))
+    names = [word for word in words if word in PAPERS or not measured.is_machine(word)]
+    machines = [word for word in words if word not in names]
     if not names:
         raise ConfigError(f"reproduce: no paper given; expected one of {', '.join(PAPERS)}")
     for name in names:
         if name not in PAPERS:
             raise unknown_name("paper", name, PAPERS, "reproduce")
+    if machines and len(names) > 1:
+        raise ConfigError(f"reproduce: {machines[0]} beside {len(names)} papers; machines stand for the systems of one")
     number, out = given.get("figure"), given.get("out")
+    if number is not None:
+        _refuse_undrawn(names, int(number))
+    there = measured.measured(names[0], machines) if machines else None
     with progress.waiting("predicting"):
         beside = {name: predicted_beside(name) for name in names}
-    figures = {name: _figures(found) for name, found in beside.items()} if out or number is not None else {}
     claims = [claim for found in beside.values() for claim in found.claims]
-    if number is not None:
-        of_number = _numbered(figures, number)
-        claims = [claim for claim in claims if _is_on(claim, of_number.get(claim.paper, []))]
-        figures = of_number
     made = record_of(names, claims)
+    if there:
+        made = msgspec.structs.replace(made, machines=there.machines, measured=measured.checked_on(names[0], there))
+    if number is not None:
+        on_it = {claim for name in names for claim in _claims_on(name, int(number))}
+        claims, told = ([each for each in of if each.claim in on_it] for of in (made.claims, made.measured))
+        made = msgspec.structs.replace(made, claims=claims, measured=told)
     if out:
-        _store(made, [figure for of_paper in figures.values() for figure in of_paper], Path(str(out)))
+        figures = [figure for name, found in beside.items() for figure in _figures(name, found, there, number)]
+        _store(made, figures, Path(str(out)))
     return made
 
 
@@ -61,51 +77,52 @@ def _store(made: CheckedPapers, figures: "Sequence[Figure]", folder: Path) -> No
     pages.store(replace(pages.of_papers(made), figures=figures), folder)
 
 
-def _figures(found: Beside) -> "list[Figure]":
-    """In the order of the papers: collectives, then training."""
+def _figures(name: str, found: Beside, there: Measured | None, number: object) -> "list[Figure]":
+    """In the order of the papers: collectives, then training; or those of one number."""
     from resnetx.reporting.charts.predicted_figures import prediction_figures
     from resnetx.reporting.charts.systems import collective_bandwidth, system_figures
 
+    rates, messages = (there.drawn, (there.collectives, there.copies)) if there else ([], ([], []))
     if found.comparison:
-        return [figure for figure in system_figures(found.comparison) if figure.name != "lead"]
-    names = dict.fromkeys(point.collective for point in found.collectives)
-    curves = {name: [point for point in found.collectives if point.collective == name] for name in names}
+        drawn = [each for each in system_figures(found.comparison, rates, messages) if each.name != "lead"]
+    else:
+        curves: dict[str, list[CollectivePoint]] = {each.collective: [] for each in found.collectives}
+        for point in found.collectives:
+            curves[point.collective].append(point)
+        beside = {name: [point for point in messages[0] if point.collective == name] for name in curves}
+        drawn = [collective_bandwidth(points, name, beside[name]) for name, points in curves.items()]
+        drawn += prediction_figures(found.points) if found.points else []
+    drawn = [*_workloads(found, name), *drawn]
+    if number is None:
+        return drawn
+    names = published(name).figures[int(str(number))].drawn if int(str(number)) in published(name).figures else []
+    return [figure for figure in drawn if figure.name in names]
+
+
+def _workloads(found: Beside, paper: str) -> "list[Figure]":
+    """What the workloads of a comparison amount to, which no machine changes."""
+    from resnetx.api.describe import Workloads, describe
+    from resnetx.reporting.charts.workload_figures import counted_figures
+
+    if not found.comparison:
+        return []
+    counted = describe(study=published(paper).study)
+    assert isinstance(counted, Workloads), "no intensity is asked for"
+    return counted_figures(counted, counted.gpus)
+
+
+def _claims_on(paper: str, number: int) -> list[str]:
+    """The statements on what is in a figure."""
+    figure = published(paper).figures.get(number)
     return [
-        *(collective_bandwidth(points, name) for name, points in curves.items()),
-        *(prediction_figures(found.points) if found.points else []),
+        claim.id
+        for claim in published(paper).claims
+        if figure and any(fnmatchcase(claim.id, each) for each in figure.claims)
     ]
 
 
-def _numbered(figures: "Mapping[str, Sequence[Figure]]", number: object) -> "dict[str, list[Figure]]":
-    """Those that are after the paper's figure of this number."""
-    found = {name: [each for each in of if number in _numbers(name, each.caption)] for name, of in figures.items()}
-    if not any(found.values()):
-        drawn = sorted(
-            {each for name, of in figures.items() for figure in of for each in _numbers(name, figure.caption)}
-        )
+def _refuse_undrawn(papers: Sequence[str], number: int) -> None:
+    drawn = sorted({each for paper in papers for each in published(paper).figures})
+    if number not in drawn:
         known = f"expected {', '.join(map(str, drawn))}" if drawn else "none of theirs is drawn"
-        raise ConfigError(f"figure={number}: not drawn of {', '.join(figures)}; {known}")
-    return found
-
-
-def _numbers(paper: str, caption: str) -> set[int]:
-    """Of the paper's figures, as a caption names them: "Tallent et al. 2017, Fig. 10, 11 and 19 to 27"."""
-    author, year = paper.partition("-")[0][:-4], paper.partition("-")[0][-4:]
-    after = rf"{author}\s+et al\.\s+{year},\s+Fig\.\s+((?:\d+(?:, | and | to )?)+)"
-    found: set[int] = set()
-    for words in re.findall(after, caption, re.IGNORECASE):
-        for first, last in re.findall(r"(\d+)(?: to (\d+))?", words):
-            found |= set(range(int(first), int(last or first) + 1))
-    return found
-
-
-def _is_on(claim: CheckedClaim, figures: "Sequence[Figure]") -> bool:
-    """Whether a statement is on something that is in the figures."""
-    shown = {
-        str(cells[column])
-        for figure in figures
-        for cells in figure.table.records()
-        for column in ("workload", "collective")
-        if cells.get(column)
-    }
-    return any(word in claim.where or word == claim.quantity for word in shown)
+        raise ConfigError(f"figure={number}: not drawn of {', '.join(papers)}; {known}")

@@ -1,5 +1,6 @@
 """Bench records: collectives and pair copies timed over sizes on one set of devices, or imported from nccl-tests."""
 
+import hashlib
 from typing import Annotated, ClassVar, Literal, NamedTuple, TypedDict
 
 import msgspec
@@ -11,6 +12,7 @@ from resnetx.record.copies import CopyCell, Direction, Endpoint, Times, Verdict
 from resnetx.record.files import SCHEMA, RecordPart, timestamp
 from resnetx.record.machine import Device, Environment, HostLoad, Job, LockedClock, OtherNode, Transport, Unit, unit_of
 from resnetx.record.unknown import Failure, Outcome, Unknown, Warning
+from resnetx.request import leave_out_defaults
 from resnetx.transports import TransportName, Way
 
 DType = Literal["fp32", "bf16", "fp16"]
@@ -64,6 +66,13 @@ class BenchRequest(RecordPart, frozen=True, forbid_unknown_fields=True):
     def way(self) -> Way:
         """What is asked of the exchange between ranks."""
         return Way(self.transport, self.interface, self.gpudirect)
+
+    @property
+    def key(self) -> str:
+        """Eight hexadecimal digits that differ between any two different requests."""
+        given = msgspec.to_builtins(self, order="deterministic")
+        leave_out_defaults(given, type(self))
+        return hashlib.sha256(msgspec.json.encode(given)).hexdigest()[:8]
 
     @property
     def slug(self) -> str:

@@ -6,6 +6,8 @@ Figures are neutral: whatever predicts training or collectives can be judged by 
 from pathlib import Path
 from typing import Any, Literal
 
+import msgspec
+
 from resnetx.record.files import RecordPart
 from resnetx.record.system_comparison import CheckedClaim
 from resnetx.table import Record, Tabular, row
@@ -108,6 +110,14 @@ class UncheckedStatement(RecordPart, frozen=True):
     why: str
 
 
+class MeasuredMachine(RecordPart, frozen=True, kw_only=True):
+    """What was measured of a system of a paper, or stands for it."""
+
+    system: str
+    path: str  # of the folder with its studies and benches
+    lab_scale: float | None  # that the links of the lab were divided by, and its times are; null: no lab
+
+
 class CheckedPapers(Tabular, RecordPart, frozen=True, kw_only=True):
     """`papers.json`."""
 
@@ -117,10 +127,13 @@ class CheckedPapers(Tabular, RecordPart, frozen=True, kw_only=True):
     papers: list[str]
     claims: list[CheckedClaim]
     left_out: list[UncheckedStatement]
+    machines: list[MeasuredMachine] = msgspec.field(default_factory=list)  # beside what is predicted; []: none
+    measured: list[CheckedClaim] = msgspec.field(default_factory=list)  # the statements that these say something of
 
     def rows(self) -> list[Record]:
-        """A row for each statement; several where what its paper leaves open is checked in several ways."""
-        return [row(claim) for claim in self.claims]
+        """A row for each statement; several where what its paper leaves open is checked in several ways, and more for
+        what is measured of it (variant "measured")."""
+        return [row(claim) for claim in [*self.claims, *self.measured]]
 
 
 # How far off a model is of published figures, group by group; `--validate --json` prints one.

@@ -108,7 +108,8 @@ def published(record: Published, names: Names) -> Published:
     if isinstance(record, StudyRecord):
         stops = [msgspec.structs.replace(stop, job=LEFT_OUT, run=LEFT_OUT) for stop in record.stops]
         points = [_request(point, names) for point in record.points]
-        return _renamed(msgspec.structs.replace(record, points=points, stops=stops), names)
+        benches = [_asked(bench, names) for bench in record.benches]
+        return _renamed(msgspec.structs.replace(record, points=points, benches=benches, stops=stops), names)
     reasons: dict[str, str] = {}
     changed = msgspec.structs.replace(
         record,

@@ -15,7 +15,7 @@ import msgspec
 from resnetx.choices import Lab
 from resnetx.errors import prepared
 from resnetx.launching import Launch
-from resnetx.record.bench import BenchFile, BenchRecord
+from resnetx.record.bench import BenchFile, BenchRecord, BenchRequest
 from resnetx.record.files import LONGEST_s, RecordError, RunFolder, SHORTEST_s, read
 from resnetx.record.machine import Device, Environment, HostLoad, LockedClock, Transport
 from resnetx.record.run import GradientBucket, InputState, Phases, RunFile, RunRecord, Workload
@@ -128,6 +128,7 @@ class StudyRecord(msgspec.Struct, frozen=True, kw_only=True):
     convention: str  # how activations and parameters are counted
     resnetx: str  # version
     stops: list[Stop] = []  # of earlier starts, the first one first
+    benches: list[BenchRequest] = []  # that were to run between the points; each as often as a point
 
 
 @dataclass(frozen=True)
@@ -150,6 +151,13 @@ class StudyFolder:
 
     def run(self, slug: str, repeat: int) -> RunFolder:
         return RunFolder(self.path / f"{slug}_r{repeat}")
+
+    def bench(self, request: BenchRequest, repeat: int) -> RunFolder:
+        return RunFolder(self.path / "benches" / f"{request.slug}_{request.key}_r{repeat}")
+
+    def benches(self) -> list[RunFolder]:
+        """The folders of benches that have a record, by name."""
+        return [RunFolder(path.parent) for path in sorted(self.path.glob("benches/*/record.json"))]
 
     def runs(self) -> list[RunFolder]:
         """The folders of runs that have a record, by name."""

@@ -161,6 +161,9 @@ _OUTCOMES = ("hit", "miss", "open", "given", "not predicted")
 def papers(checked: CheckedPapers) -> None:
     """The counts by paper; then misses with their reasons, or with --all every statement."""
     _counts(checked)
+    if checked.machines:
+        _measured(checked)
+        return
     misses = [claim for claim in checked.claims if claim.outcome == "miss" and not claim.repeats]
     misses.sort(key=lambda claim: bool(claim.seen))  # what nobody knew says most
     listed = checked.claims if show.everything() else show.first(misses, MISSES)
@@ -182,6 +185,8 @@ def _counts(checked: CheckedPapers) -> None:
         left_out = sum(each.paper == paper for each in checked.left_out)
         for library in dict.fromkeys(map(_library, of_paper)):
             rows.append(_row(paper, library, [each for each in of_paper if _library(each) == library], left_out))
+        if checked.machines:
+            rows.append(_row(paper, "measured", counted(checked.measured), left_out))
     note = (
         "Each sentence once, with each library that its paper may have had (with). agree: the whole interval of what "
         "is predicted does; disagree: nothing of it does; undecided: a part of it, or one of the ways in which what "
@@ -194,6 +199,28 @@ def _counts(checked: CheckedPapers) -> None:
     names = ("agree", "disagree", "known", "not known", "undecided", "input")
     columns = ["paper", "with", *(f">{name}" for name in names)]
     show.table("What papers state, and what is predicted here", [*columns, ">unpredicted", ">unchecked"], rows, note)
+
+
+def _measured(checked: CheckedPapers) -> None:
+    """What was measured on, and each statement that it says something of, beside what is predicted of the same."""
+    show.say()
+    for machine in checked.machines:
+        lab = f", in the lab: links / {machine.lab_scale:g}, times / {machine.lab_scale:g}" * bool(machine.lab_scale)
+        show.say(f"{machine.system}: measured in {machine.path}{lab}", indent=2)
+    show.say()
+    its = {(claim.claim, claim.where) for claim in checked.measured}
+    told = [claim for claim in checked.measured if not claim.repeats or show.everything()]
+    listed = told if show.everything() else show.first(told, MISSES)
+    for name, same in groupby(listed, lambda claim: claim.claim):
+        predicted = [claim for claim in checked.claims if claim.claim == name and (name, claim.where) in its]
+        statement([*same, *predicted])
+    if not show.everything():
+        more = len(told) - len(listed)
+        show.say(
+            f"{f'{more} more were measured: ' if more else ''}--all lists every statement; out=FOLDER writes a page."
+        )
+    else:
+        _left_out(checked)
 
 
 def _library(claim: CheckedClaim) -> str:

@@ -12,7 +12,7 @@ from resnetx.api.stored import MeasuredStudy
 from resnetx.api.sweep import AskedStudy, execute, study_of
 from resnetx.cli import show
 from resnetx.cli.tables.show_run import PHASES, ms, parts, show_commands, submitted
-from resnetx.record import Phases
+from resnetx.record import BenchFile, Phases
 from resnetx.reporting.study.points import (
     WORDS,
     StudyPoint,
@@ -72,7 +72,9 @@ def _show_plan(plan: Plan) -> None:
         reused = f", {plan.reused} more are there already" * bool(plan.reused)
         takes = f", about {duration(plan.duration_s)} ({plan.basis})" * bool(able)
         runs = f"{len(able)} run{'s' * (len(able) != 1)} of {cases}"
-        show.line(f"# {runs}, {controls} of them control runs{reused}{takes}")
+        benches = sum(isinstance(run.task, BenchFile) for run in able)
+        beside = f" and {benches} of them benches" * bool(benches)
+        show.line(f"# {runs}, {controls} of them control runs{beside}{reused}{takes}")
     if plan.budget_s is not None:
         show.line(f"# budget={duration(plan.budget_s)}: runs are chosen as results arrive, until the budget is spent")
     for obstacle, count in plan.obstacles.items():

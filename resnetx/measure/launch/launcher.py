@@ -11,6 +11,7 @@ import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -99,11 +100,10 @@ def _turn(task: TaskFile[Ended], look_up: LookUp) -> Iterator[tuple[int, ...]]:
         os.close(lock)
 
 
-def skip(task: RunFile, folder: RunFolder, reason: str) -> RunRecord:
-    """Writes, and returns, the record of a run that cannot take place here."""
-    skipped = record.cut_short(
-        task, Moment.now().epoch_s, "skipped", reason, workload=_counted(task), job=record.known(slurm.job())
-    )
+def skip(task: TaskFile[Ended], folder: RunFolder, reason: str) -> Ended:
+    """Writes, and returns, the record of a task that cannot take place here."""
+    known: dict[str, Any] = {"workload": _counted(task)} if isinstance(task, RunFile) else {}
+    skipped = record.cut_short(task, Moment.now().epoch_s, "skipped", reason, job=record.known(slurm.job()), **known)
     write(folder.run, task)
     write(folder.record, skipped)
     return skipped

@@ -17,7 +17,16 @@ from resnetx.loading import is_file
 from resnetx.measure.launch import slurm
 from resnetx.measure.launch.launcher import UNFINISHED
 from resnetx.measure.machine.environment import has_changes, identity, revision, same_code
-from resnetx.record import RecordError, RunFile, RunFolder, RunRecord, StudyFolder, StudyRecord
+from resnetx.record import (
+    BenchFile,
+    RecordError,
+    RunFile,
+    RunFolder,
+    RunRecord,
+    StudyFolder,
+    StudyRecord,
+    TaskRecord,
+)
 from resnetx.record.tasks import Stop
 from resnetx.request import Request, TwinName
 
@@ -26,40 +35,42 @@ Tell = Callable[[str], object]  # called with a sentence for the user
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """One run of a sweep. `obstacle`: why it cannot run here; "" where it can."""
+    """One run of a sweep, or one of its benches. `obstacle`: why it cannot run here; "" where it can."""
 
-    task: RunFile
+    task: RunFile | BenchFile
     folder: RunFolder
     obstacle: str
-    points: frozenset[str]  # keys of its point, or of the points whose twin it is
-    twin: TwinName | None  # None: the point itself
+    points: frozenset[str]  # keys of its point, or of the points whose twin it is; of a bench its own
+    twin: TwinName | None  # None: the point itself, or a bench
+    repeat: int = 1
 
     @property
     def key(self) -> str:
         return self.task.request.key
 
-    def earlier(self) -> RunRecord | None:
+    def earlier(self) -> TaskRecord | None:
         """Its record from an earlier start, None if it has none; a `RecordError` if that cannot be read."""
         if not is_file(self.folder.record):
             return None
-        found: RunRecord = record.read(self.folder.record, RunRecord)
+        found: TaskRecord = record.read(self.folder.record, self.task.record_type)
         return found
 
     @property
-    def settled(self) -> RunRecord | None:
+    def settled(self) -> TaskRecord | None:
         """Its record from an earlier start of the same sweep, if running it again would tell nothing new."""
         try:
             return self.settled_by(self.earlier())
         except RecordError:
             return None
 
-    def settled_by(self, earlier: RunRecord | None) -> RunRecord | None:
+    def settled_by(self, earlier: TaskRecord | None) -> TaskRecord | None:
         """An earlier record, if running it again would tell nothing new."""
         if earlier is None or earlier.request != self.task.request:
             return None
         if earlier.outcome == "ok":  # also where it could not run now: a folder or a GPU may be missing for a moment
             return earlier
-        endless = earlier.outcome == "timeout" and earlier.timeout_s >= self.task.timeout_s
+        given_s = earlier.timeout_s if isinstance(earlier, RunRecord) else 0.0
+        endless = earlier.outcome == "timeout" and given_s >= self.task.timeout_s
         return earlier if not self.obstacle and (earlier.outcome == "oom" or endless) else None
 
 
@@ -71,10 +82,13 @@ def plan(
     folder: StudyFolder,
     seed: int,
     solo: bool = False,
+    benches: Iterable[tuple[BenchFile, str]] = (),
 ) -> list[PlannedRun]:
     """The runs of a study in the order in which they are to be executed; `points` carry the obstacle of each.
 
-    `solo`: with that control, too. Twins that points share, and twins that are points themselves, run as often as the
+    `solo`: with that control, too. `benches` run as often as points, and between them.
+
+    Twins that points share, and twins that are points themselves, run as often as the
     most demanding needs them.
     """
     planned: dict[str, tuple[PlannedRun, int]] = {}
@@ -92,30 +106,37 @@ def plan(
             for name, request in (task.request.controls if solo else task.request.twins).items():
                 add(msgspec.structs.replace(task, request=request), "", task.request.key, name, twins)
 
+    for bench, obstacle in benches:
+        key, where = bench.request.key, folder.bench(bench.request, 1)
+        planned[key] = (PlannedRun(bench, where, obstacle, frozenset({key}), None), 1 if obstacle else repeats)
+
     shuffle = random.Random(seed).shuffle
     runs = []
     for repeat in range(1, max((count for _, count in planned.values()), default=0) + 1):
         turn = [run for run, count in planned.values() if count >= repeat]
         shuffle(turn)
-        runs += [_repeated(run, repeat, folder) for run in turn]
+        runs += [_repeated(run, repeat) for run in turn]
     return runs
 
 
-def _repeated(run: PlannedRun, repeat: int, folder: StudyFolder) -> PlannedRun:
-    task = msgspec.structs.replace(run.task, repeat=repeat)
+def _repeated(run: PlannedRun, repeat: int) -> PlannedRun:
     slug = run.folder.path.name.removesuffix("_r1")  # of the request, whose key takes a while
-    return replace(run, task=task, folder=folder.run(slug, repeat))
+    there = RunFolder(run.folder.path.with_name(f"{slug}_r{repeat}"))
+    if isinstance(run.task, BenchFile):
+        return replace(run, repeat=repeat, folder=there)
+    return replace(run, repeat=repeat, task=msgspec.structs.replace(run.task, repeat=repeat), folder=there)
 
 
 def split_settled(
     runs: Iterable[PlannedRun], unreadable: Tell = lambda _: None
-) -> tuple[list[RunRecord], list[PlannedRun]]:
+) -> tuple[list[TaskRecord], list[PlannedRun]]:
     """What an earlier start has settled, and the runs that are left.
 
     A record that cannot be read settles nothing: `unreadable` is called with a sentence about it. A record of a newer
     resnetx is an error, as it would be overwritten.
     """
-    settled_records, unsettled = [], []
+    settled_records: list[TaskRecord] = []
+    unsettled: list[PlannedRun] = []
     for run in runs:
         try:
             settled = run.settled_by(run.earlier())
@@ -152,7 +173,9 @@ def definition(folder: StudyFolder, asked: StudyRecord, unreadable: Tell = lambd
             f"{folder.path} was measured with convention={known.convention}; for the counts by {asked.convention}, use "
             f"`resnetx describe convention={asked.convention}`"
         )
-    return msgspec.structs.replace(asked, points=list({**old, **new}.values()), stops=known.stops)
+    benches = {bench.key: bench for study in (known, asked) for bench in study.benches}
+    every, stops = list({**old, **new}.values()), known.stops
+    return msgspec.structs.replace(asked, points=every, benches=list(benches.values()), stops=stops)
 
 
 def _known(folder: StudyFolder, unreadable: Tell) -> StudyRecord | None:
@@ -201,7 +224,7 @@ def _listed(values: set[str]) -> str:
 # Whether a study may continue here: the machine, the software and the code are those of its finished runs.
 
 
-def check_same_machine(kept: Iterable[RunRecord]) -> None:
+def check_same_machine(kept: Iterable[TaskRecord]) -> None:
     """Refuses to continue a study where other software or hardware is than its finished runs had.
 
     They would not be repeats of each other.
@@ -257,10 +280,11 @@ def stops(runs: Iterable[PlannedRun]) -> Iterator[Stop]:
         except RecordError:
             continue
         if earlier and earlier.job and (why := _why(earlier)):
-            yield Stop(run=run.folder.path.name, started_at=earlier.started_at, job=earlier.job.id, ended=why)
+            began = earlier.started_at or ""
+            yield Stop(run=run.folder.path.name, started_at=began, job=earlier.job.id, ended=why)
 
 
-def _why(earlier: RunRecord) -> str:
+def _why(earlier: TaskRecord) -> str:
     """Why a job ended during a run; "" where it went on behind it."""
     assert earlier.job is not None, "a run of a job"
     if earlier.job.ended:

@@ -21,25 +21,25 @@ from resnetx.measure.clocks.held import held
 from resnetx.measure.launch import launcher
 from resnetx.measure.launch.scratch import not_writable
 from resnetx.measure.study.plan import PlannedRun
-from resnetx.record import RunRecord, RunSummary, StudyFolder
+from resnetx.record import BenchFile, BenchRecord, RunFile, RunRecord, RunSummary, StudyFolder, TaskRecord
 from resnetx.request import WINDOW_S, Request
 from resnetx.statistics import summarize
 
 FAILURES = 2  # of one point or twin, after which it is given up
 
 # Chooses the next of the remaining runs, or None to leave them undone, by the records of the runs that have ended.
-ChooseRun = Callable[[list[PlannedRun], list[RunRecord]], PlannedRun | None]
+ChooseRun = Callable[[list[PlannedRun], list[TaskRecord]], PlannedRun | None]
 
 
-def in_order(remaining: list[PlannedRun], _: list[RunRecord]) -> PlannedRun | None:
+def in_order(remaining: list[PlannedRun], _: list[TaskRecord]) -> PlannedRun | None:
     """The next run of the plan."""
     return remaining[0]
 
 
 def sweep(
     runs: list[PlannedRun],
-    kept: list[RunRecord],
-    done: Callable[[PlannedRun, RunRecord | None], None],
+    kept: list[TaskRecord],
+    done: Callable[[PlannedRun, TaskRecord | None], None],
     choose: ChooseRun = in_order,
     remaining_s: Callable[[], float] = lambda: math.inf,
 ) -> list[PlannedRun]:
@@ -55,20 +55,32 @@ def sweep(
             done(run, None)
             continue
         limit_s = max(1.0, min(run.task.timeout_s, remaining_s()))
-        with held(run.task.request):
-            ended.append(launcher.execute(msgspec.structs.replace(run.task, timeout_s=limit_s), run.folder))
+        task = msgspec.structs.replace(run.task, timeout_s=limit_s)
+        with held(task.request) as clock:
+            if isinstance(task, RunFile):
+                ended.append(launcher.execute(task, run.folder))
+            else:
+                bench = launcher.supervise(task, run.folder, look_up=clock.look if clock else lambda: None)
+                ended.append(clock.noted(bench) if clock else bench)
         done(run, ended[-1])
     return left
 
 
-def given_up(run: PlannedRun, ended: Iterable[RunRecord]) -> bool:
+def key_of(record: TaskRecord) -> str:
+    """Of what was asked for."""
+    if isinstance(record, RunRecord):
+        return record.request_key
+    return record.request.key if record.request else ""
+
+
+def given_up(run: PlannedRun, ended: Iterable[TaskRecord]) -> bool:
     """Whether this run, or every point whose twin it is, has shown that another try would end in the same way."""
     return pointless(run, hopeless(ended))
 
 
-def hopeless(ended: Iterable[RunRecord]) -> set[str]:
+def hopeless(ended: Iterable[TaskRecord]) -> set[str]:
     """The keys of what has shown that another try would end in the same way."""
-    outcomes = Counter((run.request_key, run.outcome) for run in ended)
+    outcomes = Counter((key_of(record), record.outcome) for record in ended)
     tries = {"oom": 1, "timeout": 1, "failed": FAILURES}
     return {key for (key, outcome), count in outcomes.items() if count >= tries.get(outcome, math.inf)}
 
@@ -98,8 +110,8 @@ def locked(folder: StudyFolder) -> Iterator[None]:
 
 # A sweep with a time budget: the most informative run comes next, and no run starts that would not end in time.
 #
-# First every point once, then every twin once, then what has the widest spread of all points and twins, again and
-# again.
+# First every point and every bench once, then every twin once, then what has the widest spread of all points and twins,
+# again and again, and benches again behind them.
 
 
 class Budget:
@@ -109,17 +121,17 @@ class Budget:
     """
 
     def __init__(
-        self, seconds: float, estimate: Callable[[Request], float], clock: Callable[[], float] = time.monotonic
+        self, seconds: float, estimate: Callable[[PlannedRun], float], clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._clock = clock
         self._end = clock() + seconds
         self._estimate = estimate
 
-    def __call__(self, remaining: list[PlannedRun], ended: list[RunRecord]) -> PlannedRun | None:
+    def __call__(self, remaining: list[PlannedRun], ended: list[TaskRecord]) -> PlannedRun | None:
         """The next run, or None where none of those that are left would end in time."""
-        seen: dict[str, list[RunRecord]] = defaultdict(list)
+        seen: dict[str, list[TaskRecord]] = defaultdict(list)
         for record in ended:
-            seen[record.request_key].append(record)
+            seen[key_of(record)].append(record)
         remaining_s = self.remaining_s()
         lost = hopeless(ended)
         # What has been given up costs nothing, and is told at once.
@@ -130,14 +142,16 @@ class Budget:
         """Seconds until the budget is spent."""
         return self._end - self._clock()
 
-    def _expected_s(self, run: PlannedRun, before: list[RunRecord]) -> float:
-        return statistics.fmean(record.duration_s for record in before) if before else self._estimate(run.task.request)
+    def _expected_s(self, run: PlannedRun, before: list[TaskRecord]) -> float:
+        return statistics.fmean(record.duration_s or 0.0 for record in before) if before else self._estimate(run)
 
-    def _rank(self, run: PlannedRun, before: list[RunRecord]) -> tuple[int, float]:
+    def _rank(self, run: PlannedRun, before: list[TaskRecord]) -> tuple[int, float]:
         """Small is first: points before twins, and wide before narrow."""
         if not before:
             return (0 if run.twin is None else 1, 0.0)
-        rates = [record.images_per_s for record in before if record.images_per_s]
+        if isinstance(run.task, BenchFile):
+            return (3, len(before))
+        rates = [record.images_per_s for record in before if isinstance(record, RunRecord) and record.images_per_s]
         return (2, -summarize(rates).spread if rates else 0.0)
 
 
@@ -151,6 +165,7 @@ BACKWARD = 3  # a training step is about three forward passes
 # Rates of ResNet/8 in fp32, of one rank: 122 GFLOP/s on one core of that Xeon; the GPU's is a guess.
 ASSUMED_START_UP_S = 12.0
 ASSUMED_RATE = {"cpu": 1.2e11, "gpu": 1e13}
+ASSUMED_SIZE_S = 1.0  # of a size of a bench: a guess, as the GPU's rate is
 
 
 @dataclass(frozen=True)
@@ -158,9 +173,17 @@ class Estimator:
     """Seconds of a run on this machine. `basis` says what the answers rest on."""
 
     basis: str
-    durations_s: dict[str, float]  # of requests that have run
+    durations_s: dict[str, float]  # of requests and benches that have run
     start_up_s: float
     rates: dict[str, float]  # kind of model -> FLOP/s of one rank; "": of any
+
+    def of_run(self, run: PlannedRun) -> float:
+        """Of one that is planned; of a bench that has not run it is a guess."""
+        if isinstance(run.task, RunFile):
+            return self(run.task.request)
+        asked = run.task.request
+        timed = len(asked.collectives) * len(asked.sizes_bytes) + len(asked.copies) * len(asked.copy_sizes_bytes)
+        return self.durations_s.get(run.key, self.start_up_s + ASSUMED_SIZE_S * timed)
 
     def __call__(self, request: Request) -> float:
         if request.key in self.durations_s:
@@ -169,11 +192,14 @@ class Estimator:
         return self.start_up_s + _training_s(request, _step_flops(request) / request.gpus / rate)
 
 
-def estimator(past: Iterable[RunSummary], on_gpus: bool) -> Estimator:
+def estimator(past: Iterable[RunSummary], on_gpus: bool, benches: Iterable[BenchRecord] = ()) -> Estimator:
     """An estimator from the runs that this machine has on record."""
     durations: dict[str, list[float]] = defaultdict(list)
     rates: dict[str, list[float]] = defaultdict(list)
     start_ups = []
+    for bench in benches:
+        if bench.outcome == "ok" and bench.duration_s:
+            durations[key_of(bench)].append(bench.duration_s)
     for run in past:
         if not run.images_per_s:
             continue
@@ -183,12 +209,14 @@ def estimator(past: Iterable[RunSummary], on_gpus: bool) -> Estimator:
             start_ups.append(run.duration_s - _training_s(run.request, step_s))
             for kind in (run.request.model.kind, ""):
                 rates[kind].append(_step_flops(run.request) / run.request.gpus / step_s)
+    durations_s = {key: statistics.median(values) for key, values in durations.items()}
     if not start_ups:
         assumed = ASSUMED_RATE["gpu" if on_gpus else "cpu"]
-        return Estimator("assumed, as no runs of this machine are recorded yet", {}, ASSUMED_START_UP_S, {"": assumed})
+        basis = "assumed, as no runs of this machine are recorded yet"
+        return Estimator(basis, durations_s, ASSUMED_START_UP_S, {"": assumed})
     return Estimator(
         f"from {sum(map(len, durations.values()))} runs on this machine",
-        {key: statistics.median(values) for key, values in durations.items()},
+        durations_s,
         max(0.0, statistics.median(start_ups)),
         {kind: statistics.median(values) for kind, values in rates.items()},
     )

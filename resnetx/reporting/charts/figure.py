@@ -42,6 +42,7 @@ class Figure:
     table: Table
     chart: AnyChart  # complete: a notebook shows it
     wide: AnyChart | None = None  # the same for a page: 800 px, with text of 12 px; null: a page shows `chart`
+    narrow: AnyChart | None = None  # the same for a phone; null: `chart`
 
 
 class _Layers(alt.LayerChart):
@@ -77,6 +78,8 @@ def panel_grid(
     names: Sequence[str],
     columns: int,
     panel: Callable[[alt.Chart, bool, bool], AnyChart],
+    text_size: float = 7,
+    width: float = COLUMN,
 ) -> AnyChart:
     """A panel for each name, which is the value of the column `by` in its rows of the data; where there are more than
     fit, for some of them, and the figure says so.
@@ -93,14 +96,14 @@ def panel_grid(
         tables[table] = rows[name]
         chart = alt.Chart(alt.NamedData(table))
         if name:
-            chart = chart.properties(title=alt.Title(name.split(", "), limit=(COLUMN - 36) // columns))
+            chart = chart.properties(title=alt.Title(name.split(", "), limit=(width - 5 * text_size) // columns))
         charts.append(panel(chart, place % columns == 0, place + columns >= len(drawn)))
     grid = _Grid(concat=charts, columns=columns, spacing=7, align="each")
     if len(drawn) < len(names):
         grid.title = alt.Title(
             f"{len(drawn)} of {len(names)} panels, evenly spaced; the data of the figure has all", offset=8
         )
-    return styled(grid, tables)
+    return styled(grid, tables, text_size)
 
 
 def _evenly(names: Sequence[str]) -> Sequence[str]:
@@ -110,10 +113,10 @@ def _evenly(names: Sequence[str]) -> Sequence[str]:
     return [names[place * (len(names) - 1) // (MOST_PANELS - 1)] for place in range(MOST_PANELS)]
 
 
-def legend_of(labels: Sequence[str], **more: Any) -> alt.Legend:
+def legend_of(labels: Sequence[str], width: float = COLUMN, text_size: float = 7, **more: Any) -> alt.Legend:
     """A legend in as many columns as its labels leave room for."""
-    label_width = min(LABEL_LIMIT, CHARACTER * max(map(len, labels)))
-    columns = max(1, min(4, (COLUMN - 26) // int(label_width + 20)))
+    label_width = min(LABEL_LIMIT * text_size / 7, CHARACTER * text_size / 7 * max(map(len, labels)))
+    columns = max(1, min(4, int((width - 26) // int(label_width + 3 * text_size))))
     return alt.Legend(
         **{"title": None, "orient": "bottom", "columns": columns, "symbolSize": 24, "symbolOpacity": 1, **more}
     )
@@ -167,7 +170,9 @@ def styled(chart: AnyChart, tables: dict[str, list[Record]], text_size: float = 
         axis=alt.AxisConfig(**text, **lines, **layout),
         view=alt.ViewConfig(stroke=QUIET, strokeWidth=0.5),
         title=alt.TitleConfig(fontSize=text_size, fontWeight="normal", color=INK, offset=3, lineHeight=text_size + 1),
-        legend=alt.LegendConfig(**text, columnPadding=8, rowPadding=1, offset=6, labelLimit=LABEL_LIMIT),
+        legend=alt.LegendConfig(
+            **text, columnPadding=8, rowPadding=1, offset=6, labelLimit=LABEL_LIMIT * text_size / 7
+        ),
     )
     chart.datasets = tables
     return chart
@@ -312,9 +317,16 @@ _SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross
 FAMILIES = ("#e4572e", "#7b4fa0", "#1f6f8b", "#b07a00", "#4d4d4d")
 
 _PAGE_DARK = {"#7b4fa0": "#b992dc", "#1f6f8b": "#4fb0cf", "#b07a00": "#e0aa3c", "#e4572e": "#ff8560"}
-DARK = (
-    _DARK | _OTHERS | _PAGE_DARK | {"#4d4d4d": "#c3cad2", "#1d4e80": "#2f7fd0"}
-)  # of figures that are of no series of a study
+
+
+def dark_colours() -> dict[str, str]:
+    """Of figures that are of no series of a study: each colour with its partner on a dark page."""
+    ramps = {
+        light: dark
+        for count in range(1, len(_RAMP) + 1)
+        for light, dark in zip(_spread(_RAMP, count), _spread(_DARK_RAMP, count), strict=True)
+    }
+    return _DARK | ramps | _OTHERS | _PAGE_DARK | {"#4d4d4d": "#c3cad2", "#1d4e80": "#2f7fd0"}
 
 
 class SeriesStyles:

@@ -1,4 +1,5 @@
-"""Predicted rates against GPUs, systems side by side: of single workloads, and of the ResNet/x family.
+"""Rates against GPUs, systems side by side: of single workloads, and of the ResNet/x family; predicted, and measured
+where machines stand for the systems.
 
 The forms are those of Tallent et al. 2017, Fig. 12 and 13. A line has a gap where a point does not fit in memory, and a
 word at the foot of the panel says so.
@@ -7,28 +8,19 @@ word at the foot of the panel says so.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-import altair as alt
-import msgspec
-
+from resnetx.record.machine import how_many
 from resnetx.record.system_comparison import Estimate, SystemPoint
 from resnetx.reporting.charts.figure import (
-    COLUMN,
     DASHES,
     INK,
     SYSTEMS,
-    AnyChart,
     Figure,
     domain_with_foot,
     family_colours,
-    gpus_axis,
-    layered,
-    legend_of,
-    log_ticks,
-    panel_grid,
-    si_axis,
 )
-from resnetx.reporting.table import table_of
-from resnetx.units import si
+from resnetx.reporting.charts.grammar import Axis, Mark, Plot, Scale, figure
+from resnetx.table import Record, Table
+from resnetx.units import si, to_interval
 
 OFFSET = 1.06  # factor between the systems' marks along the axis of GPUs, so that their whiskers can be told apart
 HEIGHT = 110
@@ -50,91 +42,126 @@ class Curves:
         return batch_words(point) if self.by_workload else point.workload
 
 
-class _RateRow(msgspec.Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True)
+class MeasuredRate:
+    """A case on a machine that stands for a system, which is drawn beside what is predicted of it."""
+
+    system: str
     workload: str
     batch_size: int
     gpus: int
-    variant: str
-    library: str
-    system: str
-    iterations_per_s: Estimate | None
-    outcome: str
+    iterations_per_s: Estimate
+    runs: int
 
 
-class _RateMark(_RateRow, frozen=True, kw_only=True):
-    panel: str
-    line: str
-    side: float  # from the middle of the systems
-    word: str | None
-    word_row: int | None
-    description: str | None
+_COLUMNS = [
+    "workload", "batch_size", "gpus", "variant", "library", "system", "origin", "iterations_per_s",
+    "iterations_per_s_low", "iterations_per_s_high", "outcome", "panel", "line", "at", "word", "foot", "description",
+]  # fmt: skip
+_OF_CHART = ("panel", "line", "at", "word", "foot", "description")
 
 
-def rates_against_gpus(points: Sequence[SystemPoint], systems: Sequence[str], curves: Curves) -> Figure:
-    """Iterations/s against GPUs."""
+def rates_against_gpus(
+    points: Sequence[SystemPoint], systems: Sequence[str], curves: Curves, measured: Sequence[MeasuredRate] = ()
+) -> Figure:
+    """Iterations/s against GPUs; measured ones in black at the same place."""
     points = sorted(points, key=lambda point: point.batch_size)
-    panels = list(dict.fromkeys(map(curves.panel, points)))
-    marks = [mark for point in points for mark in _marks(point, points, systems, curves)]
-    columns = min(len(panels), 3)
-    rates = [mark.iterations_per_s for mark in marks if mark.iterations_per_s]
-    word_rows = max((mark.word_row + 1 for mark in marks if mark.word_row is not None), default=0)
-    domain, word_step = domain_with_foot([end for rate in rates for end in (rate.low, rate.high)], word_rows, HEIGHT)
-    ticks = log_ticks([domain[0], domain[1] / word_step**0.6], 10)
-    lines = list(dict.fromkeys(map(curves.line, points)))
-    colour = system_colour(systems) if curves.by_workload else line_colour(lines)
-    dashes = dash("line:N", lines) if curves.by_workload else dash("system:N", systems)
-
-    def panel(chart: alt.Chart, left: bool, last: bool) -> AnyChart:
-        y = alt.Y(
-            "iterations_per_s:Q",
-            title="iterations/s" if left else None,
-            scale=alt.Scale(type="log", domain=domain, nice=False),
-            axis=si_axis(ticks, left),
-        )
-        chart = chart.properties(width=(COLUMN - 30 - 8 * columns) // columns, height=HEIGHT)
-        chart = chart.encode(
-            x=gpus_axis((point.gpus for point in points), last), detail=[alt.Detail("line:N"), alt.Detail("system:N")]
-        )
-        return layered([*_layers(chart, y, colour, dashes), _words(chart, domain[0], word_step)], chart)
-
-    return Figure(
-        name=curves.name,
-        title=curves.title,
-        caption=f"Whiskers: prediction interval. After Tallent et al. 2017, Fig. {curves.papers_figure}."
-        f"{_meanings(marks)}",
-        table=table_of(marks, _RateRow),
-        chart=panel_grid(table_of(marks), "panel", panels, columns, panel),
+    rows = [row for point in points for row in _rows(point, points, systems, curves, measured)]
+    known = [row for row in rows if row["iterations_per_s"] is not None]
+    ends = [float(row[end] or 0) for row in known for end in ("iterations_per_s_low", "iterations_per_s_high")]
+    missing = [row for row in rows if row["word"]]
+    depth = max((int(row["foot"] or 0) + 1 for row in missing), default=0)
+    domain, step = domain_with_foot(ends, depth, HEIGHT)
+    for row in missing:
+        row["foot"] = domain[0] * step ** (float(row["foot"] or 0) + 0.15)
+    lines = list(dict.fromkeys(str(row["line"]) for row in rows))
+    by_system, by_line = Scale("system", system_looks(systems)), Scale("line", line_looks(lines))
+    beside = any(row["origin"] == "measured" for row in rows)
+    plot = Plot(
+        x=Axis("at", "GPUs", "log2", ticks=sorted({point.gpus for point in points})),
+        y=Axis("iterations_per_s", "iterations/s", "log", "si", domain=(domain[0], domain[1])),
+        marks=(
+            Mark("line", _PREDICTED),
+            Mark("whiskers", _PREDICTED),
+            Mark("dots", _PREDICTED),
+            Mark("whiskers", _MEASURED, colour=INK),
+            Mark("dots", _MEASURED, colour=INK, look={"shape": "diamond"}),
+            Mark(
+                "words",
+                "isValid(datum.word)",
+                "word",
+                look={"align": "left", "dx": -7, "baseline": "bottom"},
+                at="foot",
+            ),
+        ),
+        colour=by_system if curves.by_workload else by_line,
+        dash=Scale("line", dash_looks(lines)) if curves.by_workload else Scale("system", dash_looks(systems)),
+        detail=("line", "system"),
+        panel="panel",
+        columns=min(3, len({row["panel"] for row in rows})),
+        height=HEIGHT,
+        chart_only=_OF_CHART,
     )
+    caption = f"Whiskers: prediction interval. After Tallent et al. 2017, Fig. {curves.papers_figure}.{_meanings(rows)}"
+    caption += f" {_held(rows)}" * beside
+    table = Table(_COLUMNS, [[row[column] for column in _COLUMNS] for row in rows])
+    return figure(curves.name, curves.title, caption, table, plot)
+
+
+_PREDICTED = "datum.origin == 'predicted'"
+_MEASURED = "datum.origin == 'measured'"
 
 
 # ---- data -----------------------------------------------------------------------------------------------------------
 
 
-def _marks(
-    point: SystemPoint, points: Sequence[SystemPoint], systems: Sequence[str], curves: Curves
-) -> Iterator[_RateMark]:
-    """A mark for each system; the first one has the word that says which systems cannot run the point."""
+def _rows(
+    point: SystemPoint,
+    points: Sequence[SystemPoint],
+    systems: Sequence[str],
+    curves: Curves,
+    measured: Sequence[MeasuredRate],
+) -> Iterator[Record]:
+    """A row for each system, and for what is measured; the first one has the word that says which cannot run it."""
     word = _missing_word(point, curves)
     panel = curves.panel(point)
     missing = [other for other in points if (curves.panel(other), other.gpus) == (panel, point.gpus) and _unable(other)]
+    case: Record = {
+        "workload": point.workload, "batch_size": point.batch_size, "gpus": point.gpus, "variant": point.variant,
+        "panel": panel, "line": curves.line(point), "word": None, "foot": None,
+    }  # fmt: skip
     for place, side in enumerate(point.sides):
         rate = side.iterations_per_s
-        yield _RateMark(
-            workload=point.workload,
-            batch_size=point.batch_size,
-            gpus=point.gpus,
-            variant=point.variant,
-            library=side.library,
-            system=side.system,
-            iterations_per_s=rate,
-            outcome=side.outcome,
-            panel=panel,
-            line=curves.line(point),
-            side=systems.index(side.system) - (len(systems) - 1) / 2,
-            word=word if place == 0 else None,
-            word_row=missing.index(point) if word else None,
-            description=f"{point_words(point)}, {side.system}: {si(rate.value)} iterations/s" if rate else None,
-        )
+        beside = systems.index(side.system) - (len(systems) - 1) / 2
+        of_system = {**case, "library": side.library, "system": side.system, "at": point.gpus * OFFSET**beside}
+        words = f"{point_words(point)}, {side.system}, predicted: {_in_words(rate)}" if rate else None
+        own: Record = {"word": word, "foot": missing.index(point)} if word and place == 0 else {}
+        yield {**of_system, "origin": "predicted", **_ends(rate), "outcome": side.outcome, "description": words, **own}
+        for each in measured:
+            if (each.system, each.workload, each.batch_size, each.gpus) == (
+                side.system, point.workload, point.batch_size, point.gpus
+            ):  # fmt: skip
+                runs = f"{each.runs} run{'s' * (each.runs != 1)}"
+                words = f"{point_words(point)}, {side.system}, measured in {runs}: {_in_words(each.iterations_per_s)}"
+                yield {
+                    **of_system,
+                    "origin": "measured",
+                    **_ends(each.iterations_per_s),
+                    "outcome": "ok",
+                    "description": words,
+                }
+
+
+def _ends(rate: Estimate | None) -> Record:
+    low, value, high = (rate.low, rate.value, rate.high) if rate else (None, None, None)
+    return {"iterations_per_s": value, "iterations_per_s_low": low, "iterations_per_s_high": high}
+
+
+def _in_words(rate: Estimate) -> str:
+    if not rate.low < rate.high:
+        return f"{si(rate.value)} iterations/s"
+    value, low, high = to_interval(rate.value, rate.low, rate.high)
+    return f"{value} iterations/s ({low} to {high})"
 
 
 def _unable(point: SystemPoint) -> list[str]:
@@ -152,62 +179,43 @@ def _missing_word(point: SystemPoint, curves: Curves) -> str | None:
     return f"no {line}{systems}"
 
 
-def _meanings(marks: Sequence[_RateMark]) -> str:
+def _meanings(rows: Sequence[Record]) -> str:
     """What the words at the foot mean, where there are any."""
-    outcomes = sorted({mark.outcome for mark in marks if mark.iterations_per_s is None})
+    outcomes = sorted({str(row["outcome"]) for row in rows if row["iterations_per_s"] is None})
     meanings = {"oom": "need more memory than a GPU has", "refused": "were refused"}
     return f" Missing (no ...): points that {' or '.join(map(meanings.__getitem__, outcomes))}." if outcomes else ""
 
 
-# ---- drawing --------------------------------------------------------------------------------------------------------
+def _held(rows: Sequence[Record]) -> str:
+    """How many measurements lie in the interval of what is predicted of the same."""
+    predicted = {_case(row): row for row in rows if row["origin"] == "predicted" and row["iterations_per_s"]}
+    measured = [row for row in rows if row["origin"] == "measured" and _case(row) in predicted]
+    inside = sum(
+        float(predicted[_case(row)]["iterations_per_s_low"] or 0)
+        <= float(row["iterations_per_s"] or 0)
+        <= float(predicted[_case(row)]["iterations_per_s_high"] or 0)
+        for row in measured
+    )
+    return f"Black: measured; {inside} of {len(measured)} lie in the predicted interval."
 
 
-def _layers(chart: alt.Chart, y: alt.Y, colour: alt.Color, dashes: alt.StrokeDash) -> Iterator[alt.Chart]:
-    """Lines, whiskers and marks, each system a little beside the next one."""
-    placed = chart.transform_calculate(gpus=f"datum.gpus * pow({OFFSET}, datum.side)")
-    able = placed.transform_filter("isValid(datum.iterations_per_s)")
-    yield placed.mark_line(strokeWidth=0.7, aria=False).encode(y=y, color=colour, strokeDash=dashes)
-    whisker = able.mark_rule(strokeWidth=0.8, opacity=0.55, aria=False)
-    yield whisker.encode(y=alt.Y("iterations_per_s_low:Q"), y2=alt.Y2("iterations_per_s_high:Q"), color=colour)
-    dots = able.mark_point(filled=True, size=8, opacity=1)
-    yield dots.encode(y=y, color=colour, description=alt.Description("description:N"))
-
-
-def _words(chart: alt.Chart, lowest: float, word_step: float) -> alt.Chart:
-    """The words at the foot of a panel, each in its row."""
-    words = chart.transform_filter("isValid(datum.word)")
-    words = words.transform_calculate(foot=f"{lowest} * pow({word_step}, datum.word_row + 0.15)")
-    words = words.mark_text(fontSize=5.5, baseline="bottom", align="left", dx=-7, color=INK, aria=False)
-    encoded: alt.Chart = words.encode(y=alt.Y("foot:Q"), text=alt.Text("word:N"))
-    return encoded
+def _case(row: Record) -> tuple[object, ...]:
+    return tuple(row[column] for column in ("workload", "batch_size", "gpus", "system"))
 
 
 # How the figures of predictions encode systems, and what else lines differ in: by colour and dash.
 
 
-def system_colour(systems: Sequence[str]) -> alt.Color:
-    colours = [SYSTEMS[place % len(SYSTEMS)] for place in range(len(systems))]
-    scale = alt.Scale(domain=list(systems), range=colours)
-    return alt.Color("system:N", scale=scale, legend=legend_of(systems, symbolType="stroke", symbolStrokeWidth=1.5))
+def system_looks(systems: Sequence[str]) -> dict[str, str]:
+    return {name: SYSTEMS[place % len(SYSTEMS)] for place, name in enumerate(systems)}
 
 
-def line_colour(lines: Sequence[str]) -> alt.Color:
-    scale = alt.Scale(domain=list(lines), range=family_colours(len(lines)))
-    return alt.Color("line:N", scale=scale, legend=legend_of(lines, symbolType="stroke", symbolStrokeWidth=1.5))
+def line_looks(lines: Sequence[str]) -> dict[str, str]:
+    return dict(zip(lines, family_colours(len(lines)), strict=True))
 
 
-def dash(field: str, names: Sequence[str | int], unit: str = "") -> alt.StrokeDash:
-    dashes = [DASHES[place % len(DASHES)] for place in range(len(names))]
-    labels = [f"{name}{unit}" for name in names]
-    legend = legend_of(
-        labels,
-        labelExpr=f"datum.label + '{unit}'",
-        orient="top",
-        symbolType="stroke",
-        symbolSize=250,
-        symbolStrokeColor=INK,
-    )
-    return alt.StrokeDash(field, scale=alt.Scale(domain=list(names), range=dashes), legend=legend)
+def dash_looks(names: Sequence[str]) -> dict[str, list[float]]:
+    return {name: list(DASHES[place % len(DASHES)]) for place, name in enumerate(names)}
 
 
 def batch_words(point: SystemPoint) -> str:
@@ -215,5 +223,4 @@ def batch_words(point: SystemPoint) -> str:
 
 
 def point_words(point: SystemPoint) -> str:
-    gpus = f"{point.gpus} GPU{'s' * (point.gpus > 1)}"
-    return ", ".join(filter(None, [point.workload, batch_words(point), point.variant, gpus]))
+    return ", ".join(filter(None, [point.workload, batch_words(point), point.variant, how_many(point.gpus, "GPU")]))

@@ -10,8 +10,9 @@ from collections.abc import Iterator, Sequence
 
 import altair as alt
 import msgspec
+import numpy as np
 
-from resnetx.record.system_comparison import CollectivePoint, Estimate, SystemComparison, SystemPoint
+from resnetx.record.system_comparison import CollectivePoint, CopyPoint, Estimate, SystemComparison, SystemPoint
 from resnetx.reporting.charts.figure import (
     BASELINE,
     COLUMN,
@@ -29,27 +30,43 @@ from resnetx.reporting.charts.figure import (
     si_axis,
     styled,
 )
-from resnetx.reporting.charts.system_rates import Curves, dash, point_words, rates_against_gpus, system_colour
+from resnetx.reporting.charts.grammar import Axis, Mark, Plot, Scale, figure
+from resnetx.reporting.charts.system_rates import (
+    Curves,
+    MeasuredRate,
+    dash_looks,
+    point_words,
+    rates_against_gpus,
+    system_looks,
+)
 from resnetx.reporting.systems.rate_ratios import lead, over
 from resnetx.reporting.table import table_of
-from resnetx.table import Record
-from resnetx.units import to_interval
+from resnetx.table import Cell, Record, Table
+from resnetx.units import size_text, to_interval
+
+Measured = tuple[Sequence[CollectivePoint], Sequence[CopyPoint]]  # beside what is predicted
 
 
-def system_figures(comparison: SystemComparison) -> list[Figure]:
-    """Every figure that a comparison of systems has something to show in."""
+def system_figures(
+    comparison: SystemComparison, rates: Sequence[MeasuredRate] = (), messages: Measured = ((), ())
+) -> list[Figure]:
+    """Every figure that a comparison of systems has something to show in; measured beside predicted, where given."""
     collectives = dict.fromkeys(point.collective for point in comparison.collectives)
-    figures = [
-        collective_bandwidth([point for point in comparison.collectives if point.collective == name], name)
-        for name in collectives
-    ]
-    figures += _rates(comparison)
+    figures = [found for name in collectives for found in _of_collective(comparison.collectives, messages[0], name)]
+    figures += copies_over_size(comparison.copies, messages[1])
+    figures += _rates(comparison, rates)
     if any(over(point, *comparison.systems[:2]) for point in comparison.points):
         figures.append(margins_over_intensity(comparison.points, *comparison.systems[:2]))
     return figures
 
 
-def _rates(comparison: SystemComparison) -> Iterator[Figure]:
+def _of_collective(points: Sequence[CollectivePoint], measured: Sequence[CollectivePoint], name: str) -> list[Figure]:
+    of_name = [point for point in points if point.collective == name]
+    beside = [point for point in measured if point.collective == name]
+    return [collective_bandwidth(of_name, name, beside), *small_collectives(of_name, name, beside)]
+
+
+def _rates(comparison: SystemComparison, measured: Sequence[MeasuredRate]) -> Iterator[Figure]:
     """Of each library and variant: single workloads with a panel each, and the family with one for each batch."""
     grids = list(dict.fromkeys((point.library, point.variant) for point in comparison.points))
     for grid in grids:
@@ -61,10 +78,10 @@ def _rates(comparison: SystemComparison) -> Iterator[Figure]:
         single = [point for point in points if not point.workload.startswith("ResNet/")]
         if _any_rate(single):
             curves = Curves(f"rate{suffix}", f"Predicted rates{with_label}", 12, by_workload=True)
-            yield rates_against_gpus(single, comparison.systems, curves)
+            yield rates_against_gpus(single, comparison.systems, curves, measured)
         if _any_rate(family):
             curves = Curves(f"rate-resnetx{suffix}", f"Predicted rates of ResNet/x{with_label}", 13, by_workload=False)
-            yield rates_against_gpus(family, comparison.systems, curves)
+            yield rates_against_gpus(family, comparison.systems, curves, measured)
 
 
 def _any_rate(points: Sequence[SystemPoint]) -> bool:
@@ -84,74 +101,139 @@ ZOOM_BYTES = (0.5e6, 6e6)  # ResNet/x's gradients
 _PAPERS_FIGURES = {"allreduce": 10}  # of the others, 11
 
 
-class _CollectiveRow(msgspec.Struct, frozen=True, kw_only=True):
-    system: str
-    library: str
-    collective: str
-    gpus: int
-    size_bytes: int
-    time_s: float
-    algbw_GiBps: float
+_COLUMNS = ["system", "library", "collective", "gpus", "size_bytes", "time_s", "algbw_GiBps", "origin", "description"]
 
 
-class _CollectiveMark(_CollectiveRow, frozen=True, kw_only=True):
-    panel: str
+def collective_bandwidth(
+    points: Sequence[CollectivePoint], name: str, measured: Sequence[CollectivePoint] = ()
+) -> Figure:
+    """Effective bandwidth over size, a panel for each library."""
+    caption = (
+        "Effective bandwidth: the bytes that each GPU has, over the time. By the descriptions of the systems, not "
+        f"calibrated. After Tallent et al. 2017, Fig. {_PAPERS_FIGURES.get(name, 11)}.{_BLACK * bool(measured)}"
+    )
+    sizes = Axis("size_bytes", "bytes", "log", "si")
+    return _bandwidths(name, f"{name.capitalize()} alone, by system and GPUs", caption, points, measured, sizes)
 
 
-def collective_bandwidth(points: Sequence[CollectivePoint], name: str) -> Figure:
-    """Effective bandwidth over size: all sizes, and closely those of ResNet/x's gradients."""
-    marks = [mark for point in points for mark in _marks(point)]
-    drawn = {mark.panel for mark in marks}
-    libraries = dict.fromkeys(point.library for point in points)
-    panels = [panel for library in libraries for panel in (library, _zoomed(library)) if panel in drawn]
+def small_collectives(
+    points: Sequence[CollectivePoint], name: str, measured: Sequence[CollectivePoint] = ()
+) -> Iterator[Figure]:
+    """The same, closely, of sizes as ResNet/x's gradients have; nothing where fewer than three are among them."""
+    near = [point for point in points if ZOOM_BYTES[0] <= point.size_bytes <= ZOOM_BYTES[1]]
+    if len({point.size_bytes for point in near}) > 2:
+        beside = [point for point in measured if ZOOM_BYTES[0] <= point.size_bytes <= ZOOM_BYTES[1]]
+        caption = f"The same, closely: sizes of ResNet/x's gradients.{_BLACK * bool(beside)}"
+        sizes = Axis("size_bytes", "bytes", labels="si", domain=ZOOM_BYTES)
+        yield _bandwidths(f"{name}-small", f"{name.capitalize()} of 0.5 to 6 MB", caption, near, beside, sizes)
+
+
+def _bandwidths(
+    name: str,
+    title: str,
+    caption: str,
+    points: Sequence[CollectivePoint],
+    measured: Sequence[CollectivePoint],
+    sizes: Axis,
+) -> Figure:
     systems = list(dict.fromkeys(point.system for point in points))
-    gpus = sorted({point.gpus for point in points})
-    sizes = [point.size_bytes for point in points]
+    counts = [f"{count} GPUs" for count in sorted({point.gpus for point in points})]
+    libraries = list(dict.fromkeys(point.library for point in points))
+    beside = [
+        (point, library) for point in measured if point.gpus in {each.gpus for each in points} for library in libraries
+    ]
+    rows = [_bandwidth_row(point, point.library, "predicted") for point in points]
+    rows += [_bandwidth_row(point, library, "measured") for point, library in beside if point.system in systems]
+    plot = Plot(
+        x=sizes,
+        y=Axis("algbw_GiBps", "size / time, GiB/s"),
+        marks=(
+            Mark("line", "datum.origin == 'predicted'"),
+            Mark("dots", "datum.origin == 'predicted'", look={"opacity": 0, "size": 60}),
+            Mark("dots", "datum.origin == 'measured'", colour=INK, look={"shape": "diamond"}),
+        ),
+        colour=Scale("system", system_looks(systems)),
+        dash=Scale("gpus", dash_looks(counts)),
+        panel="library",
+        columns=2,
+        height=95,
+        chart_only=("description",),
+    )
+    return figure(name, title, caption, Table(_COLUMNS, rows), plot)
 
-    def panel(chart: alt.Chart, left: bool, last: bool) -> alt.Chart:
-        scale = alt.Scale(type="log", domain=[min(sizes), max(sizes)], nice=False)
-        if not left:
-            scale = alt.Scale(domain=list(ZOOM_BYTES), nice=False)
-        ticks = [1e4, 1e5, 1e6, 1e7, 1e8] if left else [1e6, 2e6, 3e6, 4e6, 5e6, 6e6]
-        axis = alt.Axis(values=ticks, format="~s", labels=last, ticks=last)
-        chart = chart.properties(width=(COLUMN - 50) // 2, height=95).mark_line(strokeWidth=1.1, clip=True)
-        encoded: alt.Chart = chart.encode(
-            x=alt.X("size_bytes:Q", title="bytes" if last else None, scale=scale, axis=axis),
-            y=alt.Y("algbw_GiBps:Q", title="size / time, GiB/s" if left else None, axis=alt.Axis(tickCount=5)),
-            color=system_colour(systems),
-            strokeDash=dash("gpus:O", gpus, " GPUs"),
+
+_BLACK = " Black: measured on what stands for them."
+
+
+def _bandwidth_row(point: CollectivePoint, library: str, origin: str) -> list[Cell]:
+    gpus, rate = f"{point.gpus} GPUs", point.algbw_Bps / GIB
+    words = f"{size_text(point.size_bytes)} on {gpus}, {point.system}, {origin}: {rate:.3g} GiB/s"
+    return [point.system, library, point.collective, gpus, point.size_bytes, point.time_s, rate, origin, words]
+
+
+def copies_over_size(points: Sequence[CopyPoint], measured: Sequence[CopyPoint] = ()) -> list[Figure]:
+    """Copies to single GPUs: rate and time over size, a line for each pair."""
+    if not points:
+        return []
+    systems = list(dict.fromkeys(point.system for point in points))
+    pairs = {_pair(point) for point in points}
+    rows = [_copy_row(point, "predicted") for point in points]
+    rows += [_copy_row(point, "between") for point in _between(points)]
+    rows += [_copy_row(point, "measured") for point in measured if _pair(point) in pairs]
+    columns = ["system", "pair", "size_bytes", "GBps", "time_us", "origin", "description"]
+    black = _BLACK * any(_pair(point) in pairs for point in measured)
+    after = "By the descriptions of the systems. After Tallent et al. 2017, Fig. {}."
+    drawn = [
+        ("copies", "Copies from GPU 0, and from the host: bandwidth", Axis("GBps", "GB/s"), after.format(8)),
+        (
+            "copy-times",
+            "Copies from GPU 0, and from the host: time",
+            Axis("time_us", "us", "log", "si"),
+            after.format(9),
+        ),
+    ]
+    return [
+        figure(
+            name,
+            title,
+            f"A line for each pair; pointed at, it says which. {caption}{black}",
+            Table(columns, rows),
+            Plot(
+                x=Axis("size_bytes", "bytes", "log", "si"),
+                y=y,
+                marks=(
+                    Mark("line", "datum.origin != 'measured'"),
+                    Mark("dots", "datum.origin == 'predicted'"),
+                    Mark("dots", "datum.origin == 'measured'", colour=INK, look={"shape": "diamond"}),
+                ),
+                colour=Scale("system", system_looks(systems)),
+                detail=("pair",),
+                chart_only=("description",),
+            ),
         )
-        return encoded
-
-    return Figure(
-        name=name,
-        title=f"{name.capitalize()} alone, by system and GPUs",
-        caption="Effective bandwidth: the bytes that each GPU has, over the time. Left: all sizes; right: those of "
-        "ResNet/x's gradients. By the descriptions of the systems, not calibrated. After Tallent et al. 2017, Fig. "
-        f"{_PAPERS_FIGURES.get(name, 11)}.",
-        table=table_of(marks, _CollectiveRow),
-        chart=panel_grid(table_of(marks), "panel", panels, 2, panel),
-    )
+        for name, title, y, caption in drawn
+    ]
 
 
-def _marks(point: CollectivePoint) -> Iterator[_CollectiveMark]:
-    whole = _CollectiveMark(
-        system=point.system,
-        library=point.library,
-        collective=point.collective,
-        gpus=point.gpus,
-        size_bytes=point.size_bytes,
-        time_s=point.time_s,
-        algbw_GiBps=point.algbw_Bps / GIB,
-        panel=point.library,
-    )
-    yield whole
-    if ZOOM_BYTES[0] <= point.size_bytes <= ZOOM_BYTES[1]:
-        yield msgspec.structs.replace(whole, panel=_zoomed(point.library))
+def _between(points: Sequence[CopyPoint]) -> Iterator[CopyPoint]:
+    """Sizes between those of each pair, whose times lie on the straight line between theirs."""
+    for pair in dict.fromkeys(map(_pair, points)):
+        own = sorted((point for point in points if _pair(point) == pair), key=lambda point: point.size_bytes)
+        sizes, times_s = [point.size_bytes for point in own], [point.time_s for point in own]
+        for exponent in range(math.ceil(math.log2(sizes[0])), math.floor(math.log2(sizes[-1])) + 1):
+            time_s = float(np.interp(2**exponent, sizes, times_s))
+            yield msgspec.structs.replace(own[0], size_bytes=2**exponent, time_s=time_s)
 
 
-def _zoomed(library: str) -> str:
-    return f"{library}, 0.5 to 6 MB"
+def _pair(point: CopyPoint) -> str:
+    way = ["host" if point.source is None else point.source, point.through, point.target]
+    return f"{point.system} {'-'.join(str(place) for place in way if place is not None)}"
+
+
+def _copy_row(point: CopyPoint, origin: str) -> list[Cell]:
+    rate, time_us = point.size_bytes / point.time_s / 1e9, point.time_s * 1e6
+    words = f"{_pair(point)}, {size_text(point.size_bytes)}, {origin}: {rate:.3g} GB/s, {time_us:.4g} us"
+    return [point.system, _pair(point), point.size_bytes, rate, time_us, origin, words]
 
 
 # The figure of who leads: the margin of one system over another at each point, over intensity.

@@ -20,7 +20,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from resnetx import __version__
-from resnetx.reporting.charts.figure import DARK, AnyChart, DrawnChart, Figure, draw, undrawn, write_figure
+from resnetx.reporting.charts.figure import AnyChart, DrawnChart, Figure, dark_colours, draw, undrawn, write_figure
 from resnetx.reporting.table import write_csv
 from resnetx.table import Cell, Table
 from resnetx.visible import visible
@@ -81,9 +81,13 @@ class Drawing:
 
 
 def drawn(figure: Figure) -> Drawing:
-    """A figure as a page has it."""
+    """A figure as a page has it: one drawing, or one for wide screens and one for narrow ones and for print."""
     chart = draw(figure.chart)
-    return Drawing(figure, chart, inline(draw(figure.wide).svg if figure.wide else chart.svg))
+    if figure.wide is None:
+        return Drawing(figure, chart, Markup('<div class="scroll">{}</div>').format(inline(chart.svg)))
+    narrow = draw(figure.narrow).svg if figure.narrow else chart.svg
+    both = Markup('<div class="on-wide">{}</div><div class="on-narrow scroll">{}</div>')
+    return Drawing(figure, chart, both.format(inline(draw(figure.wide).svg), inline(narrow)))
 
 
 def plain(value: Cell) -> str:
@@ -146,7 +150,7 @@ def write_page(parts: Sequence[Part], folder: Path, title: str = "", left_out: S
         left_out=left_out,
         kinds=kinds_of_files(),
         undrawn=undrawn(),
-        dark=DARK,
+        dark=dark_colours(),
         most_rows=MOST_ROWS,
         most_open=MOST_OPEN,
         version=__version__,

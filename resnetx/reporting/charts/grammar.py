@@ -1,0 +1,297 @@
+"""Figures as data: what is drawn of a table, over which axes, in which colours; drawn once for each width.
+
+    Plot(x=Axis("size_bytes", "bytes", "log"), y=Axis("GBps", "GB/s"), marks=(Mark("line"), Mark("dots")),
+         colour=Scale("system", {"gx8": "#d55e00"}))
+
+A plot is drawn three times: for print (8.5 cm, 7 points), for a page (800 px, 12 px) and for a phone (the same 12 px on
+360 px). Marks are lines, dots, whiskers, bars, squares, words and rules; a panel for each value of a column.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+import altair as alt
+
+from resnetx.reporting.charts.figure import (
+    COLUMN,
+    INK,
+    PAPER,
+    QUIET,
+    AnyChart,
+    Figure,
+    layered,
+    legend_of,
+    log_ticks,
+    panel_grid,
+)
+from resnetx.table import Cell, Table
+
+Kind = Literal["number", "log", "log2", "names", "steps"]  # steps: whole numbers that are names, as of GPUs
+Labels = Literal["", "si", "percent", "times"]
+_READ: Mapping[str, str] = {
+    "": "format(datum.value, ',')",
+    "si": "datum.value < 1 ? format(datum.value, '~g') : format(datum.value, '~s')",
+    "percent": "format(datum.value, '~%')",
+    "times": "datum.value == 1 ? 'equal' : '\u00d7' + format(datum.value, '~g')",
+}
+
+
+@dataclass(frozen=True)
+class Axis:
+    """A column along an axis."""
+
+    column: str
+    title: str
+    kind: Kind = "number"
+    labels: Labels = ""
+    ticks: Sequence[float] = ()
+    domain: tuple[float, float] | None = None  # null: all that is there, and of numbers 0
+    order: Sequence[Cell] = ()  # of names
+    apart: bool = False  # each panel has a domain of its own
+
+
+@dataclass(frozen=True)
+class Scale:
+    """What the values of a column look like: colours, dashes, shapes or fills."""
+
+    column: str
+    looks: Mapping[Any, Any]
+    title: str | None = None
+    legend: bool = True
+
+
+@dataclass(frozen=True)
+class Ramp:
+    """Colours of numbers: from 0, or from what is given, to the largest."""
+
+    column: str
+    scheme: Any  # a name of Vega's
+    title: str
+    domain: tuple[float, float]
+    reverse: bool = False
+
+
+@dataclass(frozen=True)
+class Mark:
+    """What is drawn of each row."""
+
+    kind: Literal["line", "dots", "whiskers", "bars", "squares", "words", "rule"]
+    where: str = ""  # of which rows: an expression of Vega
+    column: str = ""  # other than the axis's: of the y of lines, the ends of whiskers (_low, _high), the text of words
+    colour: str = ""  # of all of them, in place of the scale's
+    look: Mapping[str, Any] = field(default_factory=dict)  # further properties
+    at: str = ""  # of words: the column of their y, if it is not the axis's
+
+
+@dataclass(frozen=True)
+class Plot:
+    """A figure as data."""
+
+    x: Axis
+    y: Axis
+    marks: Sequence[Mark]
+    colour: Scale | Ramp | None = None
+    dash: Scale | None = None
+    fill: Scale | None = None  # of dots: hollow where it is the ground
+    detail: Sequence[str] = ()  # columns that lines are apart in besides
+    tips: Sequence[str] = ()  # columns that a mark says when it is pointed at
+    panel: str = ""  # column; "": one panel
+    columns: int = 1
+    height: float = 120.0  # of a panel in print, points
+    stacked: str = ""  # column by which bars lie on each other in order
+    chart_only: Sequence[str] = ()  # columns that the table of the figure does not show
+
+
+def figure(name: str, title: str, caption: str, table: Table, plot: Plot) -> Figure:
+    """A plot of a table, at all widths."""
+    places = [place for place, column in enumerate(table.columns) if column not in plot.chart_only]
+    shown = Table([table.columns[place] for place in places], [[row[place] for place in places] for row in table.rows])
+    print_, page, phone = (_drawn(plot, table, size) for size in (_PRINT, _PAGE, _PHONE))
+    return Figure(name=name, title=title, caption=caption, table=shown, chart=print_, wide=page, narrow=phone)
+
+
+# ---- sizes ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Size:
+    width: float
+    text: float
+    mark: float  # factor of lines and radii
+    columns: int  # at most
+
+    @property
+    def axis(self) -> float:
+        """Room for the labels and the title of the y axis."""
+        return 5.5 * self.text
+
+
+_PRINT = _Size(COLUMN, 7, 1.0, 4)
+_PHONE = _Size(COLUMN, 8.1, 1.05, 1)
+_PAGE = _Size(780, 12, 1.7, 4)
+
+
+# ---- drawn ----------------------------------------------------------------------------------------------------------
+
+
+def _drawn(plot: Plot, table: Table, size: _Size) -> AnyChart:
+    records = table.records()
+    names = list(dict.fromkeys(str(record[plot.panel]) for record in records)) if plot.panel else [""]
+    columns = max(1, min(plot.columns, len(names), size.columns))
+    room = _label_room(plot, records, size)
+    legend_room = 6 * size.text if isinstance(plot.colour, Ramp) else 0
+    width = (size.width - room - legend_room - 10 * columns) / columns
+    height = plot.height * (width / (size.width - room)) ** 0.3 * (size.width / COLUMN) ** 0.72
+    if plot.y.kind in ("names", "steps"):
+        count = len({record[plot.y.column] for record in records})
+        height = max(count * size.text * 1.7, 4 * size.text)
+
+    def panel(chart: alt.Chart, left: bool, last: bool) -> AnyChart:
+        chart = chart.properties(width=width, height=height)
+        own = replace(plot, y=replace(plot.y, title=plot.y.title if left else ""), x=plot.x)
+        encodings = dict(_encodings(own, records, size, left or plot.y.apart, last))
+        return layered([_layer(chart, mark, own, encodings, size) for mark in plot.marks], chart)
+
+    data = table if plot.panel else Table([*table.columns, ""], [[*row, ""] for row in table.rows])
+    return panel_grid(data, plot.panel, names, columns, panel, text_size=size.text, width=size.width)
+
+
+def _label_room(plot: Plot, records: Sequence[Mapping[str, Cell]], size: _Size) -> float:
+    if plot.y.kind == "names":
+        longest = max((len(str(record[plot.y.column])) for record in records), default=0)
+        return min(0.45 * size.width, (longest + 2) * size.text * 0.52 + 2 * size.text)
+    return size.axis
+
+
+def _encodings(
+    plot: Plot, records: Sequence[Mapping[str, Cell]], size: _Size, left: bool, last: bool
+) -> Iterator[tuple[str, Any]]:
+    ends = [mark.column or plot.y.column for mark in plot.marks if mark.kind in ("line", "dots", "bars")]
+    ends += [
+        f"{mark.column or plot.y.column}{end}"
+        for mark in plot.marks
+        if mark.kind == "whiskers"
+        for end in ("_low", "_high")
+    ]
+    yield "x", _axis(alt.X, plot.x, records, [plot.x.column], size, True, last)
+    yield "y", _axis(alt.Y, plot.y, records, ends or [plot.y.column], size, left, True)
+    if isinstance(plot.colour, Ramp):
+        bar = alt.Legend(title=plot.colour.title, gradientLength=10 * size.text, gradientThickness=size.text)
+        scale = alt.Scale(
+            scheme=plot.colour.scheme, domain=list(plot.colour.domain), reverse=plot.colour.reverse, nice=False
+        )
+        yield "color", alt.Color(f"{plot.colour.column}:Q", scale=scale, legend=bar)
+    elif plot.colour:
+        line = any(mark.kind == "line" for mark in plot.marks)
+        symbol: dict[str, Any] = {"symbolSize": 24 * size.mark**2}
+        symbol |= (
+            {"symbolType": "stroke", "symbolStrokeWidth": 1.6 * size.mark, "symbolSize": 90 * size.mark**2}
+            if line
+            else {}
+        )
+        symbol |= {"symbolType": "square"} if any(mark.kind == "bars" for mark in plot.marks) else {}
+        yield "color", _scaled(alt.Color, plot.colour, size, **symbol)
+    if plot.dash:
+        more = {"orient": "top", "symbolType": "stroke", "symbolSize": 250 * size.mark, "symbolStrokeColor": INK}
+        yield "strokeDash", _scaled(alt.StrokeDash, plot.dash, size, **more)
+    if plot.fill:
+        yield "fill", _scaled(alt.Fill, plot.fill, size, symbolStrokeColor=INK, symbolType="circle")
+    if plot.detail:
+        yield "detail", [alt.Detail(f"{column}:N") for column in plot.detail]
+
+
+def _scaled(channel: Any, scale: Scale, size: _Size, **more: Any) -> Any:
+    labels = [str(value) for value in scale.looks]
+    room = 1 if size.columns == 1 else None  # a legend of a phone is one column
+    legend = legend_of(labels, width=size.width, text_size=size.text, title=scale.title, **more)
+    if room and max(map(len, labels), default=0) > 16:
+        legend.columns = 1
+    domain, looks = list(scale.looks), list(scale.looks.values())
+    return channel(
+        f"{scale.column}:N", scale=alt.Scale(domain=domain, range=looks), legend=legend if scale.legend else None
+    )
+
+
+def _axis(
+    channel: Any,
+    axis: Axis,
+    records: Sequence[Mapping[str, Cell]],
+    columns: Sequence[str],
+    size: _Size,
+    labelled: bool,
+    titled: bool,
+) -> Any:
+    title = axis.title or None
+    if axis.kind in ("names", "steps"):
+        order = list(axis.order) or list(dict.fromkeys(record[axis.column] for record in records))
+        look = alt.Axis(labelAngle=0, grid=False, labels=labelled, ticks=labelled, labelLimit=0.45 * size.width)
+        kind = "N" if axis.kind == "names" else "O"
+        return channel(f"{axis.column}:{kind}", title=title if titled else None, sort=order, axis=look)
+    values = [float(value) for record in records for column in columns if (value := record.get(column)) is not None]
+    values = values or [1.0]
+    log = axis.kind in ("log", "log2")
+    domain = list(axis.domain or _domain(values, log))
+    base = 2 if axis.kind == "log2" else 10
+    ticks = list(axis.ticks) or (log_ticks(domain, base) if log else [])
+    if log and len(ticks) > 7:
+        ticks = ticks[:: -(-len(ticks) // 7)]
+    more: dict[str, Any] = {"values": ticks} if ticks else {"tickCount": 5}
+    look = alt.Axis(labelExpr=_READ[axis.labels], labels=labelled, ticks=labelled, labelOverlap=True, **more)
+    scale = (
+        alt.Scale(type="log", base=base, domain=domain, nice=False)
+        if log
+        else alt.Scale(domain=domain, nice=axis.domain is None)
+    )
+    return channel(f"{axis.column}:Q", title=title if titled else None, scale=scale, axis=look)
+
+
+def _domain(values: Sequence[float], log: bool) -> tuple[float, float]:
+    if log:
+        return min(values) / 1.15, max(values) * 1.15
+    return min(0.0, *values), max(0.0, *values) * 1.02
+
+
+def _layer(chart: alt.Chart, mark: Mark, plot: Plot, encodings: Mapping[str, Any], size: _Size) -> Any:
+    chart = chart.transform_filter(mark.where) if mark.where else chart
+    x, y, colour = encodings["x"], encodings["y"], encodings.get("color", alt.Undefined)
+    other = alt.Y(f"{mark.column}:Q") if mark.column and mark.kind in ("line", "dots", "bars") else y
+    fixed: dict[str, Any] = dict(mark.look)
+    dash = encodings.get("strokeDash", alt.Undefined)
+    detail = encodings.get("detail", alt.Undefined)
+    if mark.kind != "words":
+        fixed |= {"aria": False} if mark.kind in ("line", "whiskers", "rule") else {}
+    if mark.colour:
+        fixed, colour = {"color": mark.colour, **fixed}, alt.Undefined
+    tips = [alt.Tooltip(column) for column in plot.tips]
+    said = alt.Description("description:N") if "description" in plot.chart_only else alt.Undefined
+    if mark.kind == "line":
+        return chart.mark_line(**{"strokeWidth": 1.1 * size.mark, "clip": True, **fixed}).encode(
+            x=x, y=other, color=colour, strokeDash=dash, detail=detail
+        )
+    if mark.kind == "whiskers":
+        name = mark.column or plot.y.column
+        drawn = chart.mark_rule(**{"strokeWidth": 0.9 * size.mark, "opacity": 0.5, **fixed})
+        return drawn.encode(x=x, y=alt.Y(f"{name}_low:Q"), y2=alt.Y2(f"{name}_high:Q"), color=colour, detail=detail)
+    if mark.kind == "dots":
+        fill = encodings.get("fill", alt.Undefined)
+        filled = {} if plot.fill else {"filled": True}
+        drawn = chart.mark_point(
+            **{"size": 16 * size.mark**2, "opacity": 1, "strokeWidth": 0.7 * size.mark, **filled, **fixed}
+        )
+        return drawn.encode(x=x, y=other, color=colour, fill=fill, detail=detail, tooltip=tips, description=said)
+    if mark.kind == "bars":
+        order = alt.Order(f"{plot.stacked}:Q") if plot.stacked else alt.Undefined
+        return chart.mark_bar(**fixed).encode(x=x, y=other, color=colour, order=order, tooltip=tips, description=said)
+    if mark.kind == "squares":
+        drawn = chart.mark_rect(**{"stroke": PAPER, "strokeWidth": 0.5 * size.mark, **fixed})
+        return drawn.encode(x=x, y=y, color=colour, tooltip=tips, description=said)
+    if mark.kind == "rule":
+        return (
+            alt.Chart(alt.sequence(0, 1))
+            .mark_rule(**{"stroke": QUIET, "strokeWidth": 0.7 * size.mark, **fixed})
+            .encode(y=alt.YDatum(float(mark.column)))
+        )
+    text = chart.mark_text(**{"fontSize": size.text, "color": INK, "aria": False, **fixed})
+    at = alt.Y(f"{mark.at}:Q") if mark.at else y
+    return text.encode(x=x, y=at, text=alt.Text(f"{mark.column}:N"))
