@@ -191,6 +191,100 @@ class CifarNetSettings(ModelChoice, frozen=True, tag="cifarnet"):
     tested_by_caffe: ClassVar[int | None] = 100
 
 
+class CifarNetwork(ModelChoice, frozen=True):
+    """A network for the images of CIFAR-10, as TensorFlow's benchmarks have it (Anderson et al. 2018)."""
+
+    classes: int
+    image_size: ClassVar[int] = 32
+    smallest_image_size: ClassVar[int] = 8
+
+
+class ResNetSettings(CifarNetwork, frozen=True):
+    """ResNet of He et al. 2016 for CIFAR-10, with shortcuts that have no parameters."""
+
+    blocks: ClassVar[int]  # of each of three stages
+
+    @property
+    def label(self) -> str:
+        return f"ResNet-{6 * self.blocks + 2}"
+
+
+class ResNet20Settings(ResNetSettings, frozen=True, tag="resnet20"):
+    blocks: ClassVar[int] = 3
+
+
+class ResNet110Settings(ResNetSettings, frozen=True, tag="resnet110"):
+    blocks: ClassVar[int] = 18
+
+
+class DenseNetSettings(CifarNetwork, frozen=True):
+    """DenseNet of Huang et al. 2017 for CIFAR-10, without bottlenecks; each layer adds k = 12 channels."""
+
+    layers: ClassVar[int]  # of each of three dense blocks
+    k: ClassVar[int] = 12
+
+    @property
+    def label(self) -> str:
+        return f"DenseNet-{3 * self.layers + 4} k {self.k}"
+
+
+class DenseNet40Settings(DenseNetSettings, frozen=True, tag="densenet40"):
+    layers: ClassVar[int] = 12
+
+
+class DenseNet100Settings(DenseNetSettings, frozen=True, tag="densenet100"):
+    layers: ClassVar[int] = 32
+
+
+class AlexNet32Settings(CifarNetwork, frozen=True, tag="alexnet32"):
+    """The AlexNet of TensorFlow's tutorial on CIFAR-10."""
+
+    label: ClassVar[str] = "AlexNet-32"
+
+
+class NasNetSettings(CifarNetwork, frozen=True, tag="nasnet"):
+    """NASNet-A (6 @ 768) of Zoph et al. 2018."""
+
+    label: ClassVar[str] = "NASNet-A"
+    # Normal cells of each of three stages, filters of the first, channels of the first convolution, and the reductions
+    # behind it.
+    cells: ClassVar[tuple[int, int, int, int]] = (6, 32, 96, 0)
+
+
+class NasNetMobileSettings(NasNetSettings, frozen=True, tag="nasnetmobile"):
+    """NASNet-A (4 @ 1056), NASNet-mobile, for ImageNet."""
+
+    label: ClassVar[str] = "NASNet-mobile"
+    image_size: ClassVar[int] = 224
+    smallest_image_size: ClassVar[int] = 32
+    cells: ClassVar[tuple[int, int, int, int]] = (4, 44, 32, 2)
+
+
+class BertSettings(ModelChoice, frozen=True, tag="bert"):
+    """BERT-base (Devlin et al. 2019), which learns the words behind masks."""
+
+    seq: int  # tokens of a sequence
+    image_size: ClassVar[int] = 0
+    smallest_image_size: ClassVar[int] = 0
+    classes: ClassVar[int] = 30522  # its vocabulary: every token is one
+    places: ClassVar[int] = 512  # that it has embeddings of
+
+    def __post_init__(self) -> None:
+        if self.seq > self.places:
+            raise ConfigError(f"model.seq={self.seq}: BERT-base has embeddings of {self.places} places; use at most that")
+
+    @property
+    def label(self) -> str:
+        return "BERT-base" + (f" seq {self.seq}" if self.seq != self.places else "")
+
+    @property
+    def place_in_family(self) -> tuple[int, ...]:
+        return (self.seq,)
+
+    def sample(self, image_size: int) -> Sample:
+        return Sample((self.seq,), self.classes)
+
+
 class Torchvision(ModelChoice, frozen=True, tag="torchvision"):
     """Any classifier of `torchvision.models`, by its name there."""
 
@@ -205,7 +299,21 @@ class Torchvision(ModelChoice, frozen=True, tag="torchvision"):
 
 
 Model = (  # each has its entry in `workloads.kinds`
-    ResNetXSettings | GptXSettings | MlpXSettings | AlexNetSettings | GoogLeNetSettings | CifarNetSettings | Torchvision
+    ResNetXSettings
+    | GptXSettings
+    | MlpXSettings
+    | AlexNetSettings
+    | GoogLeNetSettings
+    | CifarNetSettings
+    | ResNet20Settings
+    | ResNet110Settings
+    | DenseNet40Settings
+    | DenseNet100Settings
+    | AlexNet32Settings
+    | NasNetSettings
+    | NasNetMobileSettings
+    | BertSettings
+    | Torchvision
 )
 
 

@@ -110,11 +110,14 @@ FACTORS = Range(0, 10**6, "a million times", above=True)
 SLOWER = Range(1, 10**6, "a link of 100 GB/s then carries 100 kB/s")
 TIMES = Range(1, 10**4, "the record stores the time of each")
 
+CIFAR = ("alexnet32", "cifarnet", "densenet100", "densenet40", "nasnet", "resnet110", "resnet20")
+
 # fmt: off
 SECTIONS = (
     Section("groups: model, input, strategy, optimizer, tracker", (
         Setting("model", str, "resnetx", "", 
-            choices=("alexnet", "cifarnet", "googlenet", "gptx", "mlpx", "resnetx", "torchvision"),
+            choices=("alexnet", "alexnet32", "bert", "cifarnet", "densenet100", "densenet40", "googlenet", "gptx", "mlpx",
+                "nasnet", "nasnetmobile", "resnet110", "resnet20", "resnetx", "torchvision"),
             verbs=f"{WORKLOADS} bench check steer doctor", axis=POINTS, tags="workload load"),
         Setting("model.x", int, 8, "residual blocks", of="gptx mlpx resnetx", axis=POINTS,
             at={"gptx": "transformer blocks", "mlpx": "dense layers between the first and the last"},
@@ -127,17 +130,20 @@ SECTIONS = (
         Setting("model.heads", int | None, None,
             "heads of attention, which share model.width out; null: model.width / 64", of="gptx", axis=POINTS,
             range=Range(1, 2**10, "GPT-3 has 96")),
-        Setting("model.seq", int, 1024, "tokens of a sequence, which is a sample", of="gptx", axis=POINTS,
+        Setting("model.seq", int, 1024, "tokens of a sequence, which is a sample", of="bert gptx", axis=POINTS,
+            defaults={"bert": 512},
             range=Range(1, 2**20, "a million tokens")),
         Setting("model.vocabulary", int, 50257, "different tokens: rows of the embedding, which is also the head",
             of="gptx", axis=POINTS, range=Range(2, 2**20, "Llama 3 has 128,256")),
         Setting("model.name", str, "resnet50", "any classifier of torchvision.models", of="torchvision", axis=POINTS),
         Setting("model.classes", int, 1000, "outputs of the classifier",
-            of="alexnet cifarnet googlenet mlpx resnetx torchvision", defaults={"cifarnet": 10}, axis=POINTS,
+            of="alexnet alexnet32 cifarnet densenet100 densenet40 googlenet mlpx nasnet nasnetmobile resnet110 resnet20 "
+                "resnetx torchvision",
+            defaults=dict.fromkeys(CIFAR, 10), axis=POINTS,
             range=Range(2, 10**6, "ImageNet-21k has 21,841")),
         Setting("model.lrn", bool, True, "with its two local response normalisations", of="alexnet", axis=POINTS),
         Setting("input", str, "dali", "", choices=("dali", "synthetic", "tokens", "torchvision"),
-            defaults={"gptx": "synthetic"},
+            defaults={"bert": "synthetic", "gptx": "synthetic"},
             verbs=f"{RUNS} {PREDICTED} check", axis=POINTS,
             own={"compare": "synthetic", "check": "synthetic", "predict": "synthetic"}, tags="workload"),
         Setting("input.root", str, "data/images", "folder of class folders of JPEG files", of="dali torchvision",

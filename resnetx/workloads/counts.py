@@ -193,11 +193,13 @@ def intensity_per_gpu(per_batch: float, gpus: Iterable[int]) -> dict[str, float]
 #     pooling to one pixel   nothing
 #     LRN                    its input, the squares padded by 4 channels, and two tensors like the output
 #     dropout                a mask of one byte
-#     sum, concatenation     nothing
+#     sum, concatenation,    nothing
+#     padding
 #     layer normalisation    its input, a mean and a deviation of each token
 #     GELU                   its input
 #     embedding              the numbers of the tokens, as int64
 #     attention of GPT/x     queries, keys, values, its output, and a sum of each head and token (by a fused kernel)
+#     and BERT
 #     loss                   the logarithms of the classes' shares in fp32, and the labels as int64
 #     any other              its inputs and its output
 #
@@ -325,7 +327,7 @@ def _keeps(layer: Layer) -> tuple[str, ...]:
             return (layer.name,)
         case "pool":
             return () if _is_mean(layer) else layer.inputs
-        case "dropout" | "add" | "concat" | "embedding":
+        case "dropout" | "add" | "concat" | "pad" | "embedding":
             return ()
     return (*layer.inputs, layer.name)
 
@@ -345,7 +347,7 @@ def _keeps_in_addition(layer: Layer, widths: Mapping[str, int]) -> int:
             return 2 * BYTES_PER_PARAMETER * prod(layer.output_shape[:-1])
         case "embedding":
             return INDEX_BYTES * prod(layer.output_shape[:-1]) if layer.inputs else 0
-        case "causalattention":
+        case "causalattention" | "selfattention":
             return BYTES_PER_PARAMETER * prod(layer.output_shape[:-1])
     return 0
 

@@ -68,16 +68,17 @@ class DecoderBlock(nn.Module):
 
 
 class Attention(nn.Module):
-    """Each token reads itself and those before it."""
+    """Each token reads itself and those before it, or all."""
 
-    def __init__(self, width: int, heads: int) -> None:
+    def __init__(self, width: int, heads: int, causal: bool = True) -> None:
         super().__init__()
-        self.heads = heads
+        self.heads, self.causal = heads, causal
         self.qkv = nn.Linear(width, 3 * width)
         self.projection = nn.Linear(width, width)
 
     def forward(self, x_NSD: Tensor) -> Tensor:
-        y_NSHE = causal_attention(self.qkv(x_NSD), self.heads)
+        attention = causal_attention if self.causal else self_attention
+        y_NSHE = attention(self.qkv(x_NSD), self.heads)
         y_NSD: Tensor = self.projection(y_NSHE.flatten(2))
         return y_NSD
 
@@ -85,10 +86,20 @@ class Attention(nn.Module):
 @fx.wrap  # one layer of the table: which tensors are inside is up to the kernel that PyTorch chooses
 def causal_attention(qkv_NSD3: Tensor, heads: int) -> Tensor:
     """What each head reads, E = D / H numbers for each token, in the order in which the projection reads it."""
+    return _attention(qkv_NSD3, heads, causal=True)
+
+
+@fx.wrap
+def self_attention(qkv_NSD3: Tensor, heads: int) -> Tensor:
+    """The same of all tokens."""
+    return _attention(qkv_NSD3, heads, causal=False)
+
+
+def _attention(qkv_NSD3: Tensor, heads: int, causal: bool) -> Tensor:
     q_NHSE, k_NHSE, v_NHSE = (
         part_NSD.unflatten(-1, (heads, -1)).transpose(1, 2) for part_NSD in qkv_NSD3.chunk(3, dim=-1)
     )
-    y_NHSE = functional.scaled_dot_product_attention(q_NHSE, k_NHSE, v_NHSE, is_causal=True)
+    y_NHSE = functional.scaled_dot_product_attention(q_NHSE, k_NHSE, v_NHSE, is_causal=causal)
     return y_NHSE.transpose(1, 2).contiguous()  # as fused kernels leave it
 
 

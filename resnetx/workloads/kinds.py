@@ -8,12 +8,23 @@ import msgspec
 
 from resnetx import packages
 from resnetx.choices import (
+    AlexNet32Settings,
     AlexNetSettings,
+    BertSettings,
     CifarNetSettings,
+    CifarNetwork,
+    DenseNet40Settings,
+    DenseNet100Settings,
+    DenseNetSettings,
     GoogLeNetSettings,
     GptXSettings,
     MlpXSettings,
     ModelChoice,
+    NasNetMobileSettings,
+    NasNetSettings,
+    ResNet20Settings,
+    ResNet110Settings,
+    ResNetSettings,
     ResNetXSettings,
     Torchvision,
 )
@@ -136,6 +147,25 @@ class CifarNetKind(Kind[CifarNetSettings]):
         return cifarnet.CifarNet(model.classes, image_size)
 
 
+# Networks for CIFAR-10 that Anderson et al. 2018 trained; the networks themselves are `workloads.cifar` and `nasnet`.
+
+
+class PublishedCifarKind(Kind[CifarNetwork]):
+    checked_by_table = False
+
+    def build(self, model: CifarNetwork, image_size: int) -> "nn.Module":
+        from resnetx.workloads import cifar, nasnet
+
+        match model:
+            case ResNetSettings():
+                return cifar.ResNet(model.blocks, model.classes)
+            case DenseNetSettings():
+                return cifar.DenseNet(model.layers, model.k, model.classes)
+            case NasNetSettings():
+                return nasnet.NasNet(*model.cells, model.classes)
+        return cifar.AlexNet(model.classes, image_size)
+
+
 # Caffe's GoogLeNet, which trains with two auxiliary classifiers; the network itself is `workloads.googlenet`.
 
 PARAMETERS = (
@@ -184,6 +214,9 @@ class Family(Kind[Member]):
         return one + (model.x - 1) * (two - one)
 
 
+NOT_IN_CAFFE = "Caffe has neither attention nor GELU: compare with other networks by convention=conv"
+
+
 class GptXKind(Family[GptXSettings]):
     def build(self, model: GptXSettings, image_size: int) -> "nn.Module":
         from resnetx.workloads import gptx
@@ -191,14 +224,13 @@ class GptXKind(Family[GptXSettings]):
         return gptx.GptX(model.x, model.width, model.attention_heads, model.seq, model.vocabulary)
 
     def loss(self, outputs: Any, labels_N: "Tensor") -> "Tensor":
-        """Of the next token, at every place of every sequence."""
-        return super().loss(outputs.flatten(0, 1), labels_N.flatten())
+        return of_tokens(outputs, labels_N)
 
     def notes(self, model: GptXSettings, image_size: int) -> list[str]:
         return [
             f"a sample is a sequence of {model.seq:,} tokens. Training takes {1.5 * model.seq:,.0f} FLOP for each byte "
             "of gradients and sequence on a GPU (attention's own left out), whatever the width: docs/families.md",
-            "Caffe has neither attention nor GELU: compare with other networks by convention=conv",
+            NOT_IN_CAFFE,
         ]
 
 
@@ -207,6 +239,28 @@ class MlpXKind(Family[MlpXSettings]):
         from resnetx.workloads import mlpx
 
         return mlpx.MlpX(model.x, model.width, model.classes, image_size)
+
+
+# BERT-base; the network itself is `workloads.bert`.
+
+
+class BertKind(Kind[BertSettings]):
+    checked_by_table = False
+
+    def build(self, model: BertSettings, image_size: int) -> "nn.Module":
+        from resnetx.workloads import bert
+
+        return bert.Bert(model.seq)
+
+    def loss(self, outputs: Any, labels_N: "Tensor") -> "Tensor":
+        return of_tokens(outputs, labels_N)
+
+    def notes(self, model: BertSettings, image_size: int) -> list[str]:
+        return [
+            f"a sample is a sequence of {model.seq:,} tokens, of which every one is scored: the encoder and the head for "
+            "masked words, without the pooler",
+            NOT_IN_CAFFE,
+        ]
 
 
 # ResNet/x (Tallent et al. 2017), the family of the paper; the network itself is `workloads.resnetx`.
@@ -295,6 +349,13 @@ def installed_classifiers() -> dict[str, int]:
 
 # Losses of what models return in training.
 
+def of_tokens(outputs: Any, labels_NS: "Tensor") -> "Tensor":
+    """Cross-entropy of a token at every place of every sequence."""
+    from torch.nn import functional
+
+    return functional.cross_entropy(outputs.flatten(0, 1), labels_NS.flatten())
+
+
 AUXILIARY_WEIGHT = 0.3  # Szegedy et al. 2015, section 5
 
 
@@ -319,6 +380,14 @@ KINDS: dict[type[ModelChoice], Kind[Any]] = {
     AlexNetSettings: AlexNetKind(),
     GoogLeNetSettings: GoogLeNetKind(),
     CifarNetSettings: CifarNetKind(),
+    ResNet20Settings: PublishedCifarKind(),
+    ResNet110Settings: PublishedCifarKind(),
+    DenseNet40Settings: PublishedCifarKind(),
+    DenseNet100Settings: PublishedCifarKind(),
+    AlexNet32Settings: PublishedCifarKind(),
+    NasNetSettings: PublishedCifarKind(),
+    NasNetMobileSettings: PublishedCifarKind(),
+    BertSettings: BertKind(),
     Torchvision: TorchvisionKind(),
 }
 

@@ -101,6 +101,11 @@ def test_the_probe_sees_what_a_real_run_saves():
         resnetx(1),
         resnetx(8),
         *(choices.Torchvision(name=n, classes=1000) for n in ("resnet18", "vgg11")),
+        choices.ResNet20Settings(classes=10),
+        choices.DenseNet40Settings(classes=10),
+        choices.AlexNet32Settings(classes=10),
+        choices.NasNetSettings(classes=10),
+        choices.NasNetMobileSettings(classes=1000),
     ],
     ids=lambda model: model.label,
 )

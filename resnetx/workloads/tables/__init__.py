@@ -25,6 +25,13 @@ KEPT: dict[str, tuple[choices.Model, int]] = {
     "alexnet-without-lrn": (choices.AlexNetSettings(classes=1000, lrn=False), 227),
     "cifarnet": (choices.CifarNetSettings(classes=10), 32),
     "googlenet": (choices.GoogLeNetSettings(classes=1000), 224),
+    "resnet20": (choices.ResNet20Settings(classes=10), 32),
+    "resnet110": (choices.ResNet110Settings(classes=10), 32),
+    "densenet40": (choices.DenseNet40Settings(classes=10), 32),
+    "densenet100": (choices.DenseNet100Settings(classes=10), 32),
+    "alexnet32": (choices.AlexNet32Settings(classes=10), 32),
+    "nasnet": (choices.NasNetSettings(classes=10), 32),
+    "nasnetmobile": (choices.NasNetMobileSettings(classes=1000), 224),
     "torchvision-alexnet": (choices.Torchvision(name="alexnet", classes=1000), 224),
     "torchvision-resnet50": (choices.Torchvision(name="resnet50", classes=1000), 224),
     "torchvision-resnet152": (choices.Torchvision(name="resnet152", classes=1000), 224),
@@ -41,6 +48,7 @@ FAMILIES: dict[type[choices.ModelChoice], Callable[[Any, int], list[Layer]]] = {
     choices.ResNetXSettings: resnetx.layers,
     choices.GptXSettings: families.gptx,
     choices.MlpXSettings: families.mlpx,
+    choices.BertSettings: families.bert,
 }
 
 

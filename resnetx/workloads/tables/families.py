@@ -7,7 +7,7 @@ is summed over the layers is affine in x: sum(x) = sum(1) + (x - 1) (sum(2) - su
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from resnetx.choices import GptXSettings, MlpXSettings
+from resnetx.choices import BertSettings, GptXSettings, MlpXSettings
 from resnetx.workloads.counts import DATA, Layer
 
 Shape = tuple[int, ...]
@@ -62,7 +62,7 @@ def _dense(name: str, read: int, shape: Shape) -> FamilyOperation:
     return FamilyOperation(name, "linear", shape, (read * made, made), times * read * made)
 
 
-# ---- GPT/x ----------------------------------------------------------------------------------------------------------
+# ---- GPT/x, and BERT ----------------------------------------------------------------------------------------------------------
 
 
 def gptx(model: GptXSettings, image_size: int) -> list[Layer]:
@@ -93,6 +93,39 @@ def gptx(model: GptXSettings, image_size: int) -> list[Layer]:
         FamilyOperation("head", "linear", (s, v), multiply_adds=s * d * v),
     ]
     return assembled(stem, block, model.x, head)
+
+
+def bert(model: BertSettings, image_size: int) -> list[Layer]:
+    """The layers of BERT-base, as one sequence sees them."""
+    s, d, h, v = model.seq, 768, 12, model.classes
+    shape = (s, d)
+    stem = [
+        FamilyOperation("tokens", "embedding", shape, (v * d,)),
+        FamilyOperation("positions", "embedding", shape, (model.places * d,), reads=()),
+        FamilyOperation("add", "add", shape, reads=("tokens", "positions")),
+        FamilyOperation("sentences", "embedding", shape, (2 * d,), reads=()),
+        FamilyOperation("add@1", "add", shape, reads=("add", "sentences")),
+        FamilyOperation("norm", "layernorm", shape, (d, d)),
+    ]
+    block = [
+        _dense("attention.qkv", d, (s, 3 * d)),
+        FamilyOperation("attention.selfattention", "selfattention", (s, h, d // h), multiply_adds=2 * s**2 * d),
+        _dense("attention.projection", d, shape),
+        FamilyOperation("add", "add", shape, reads=(BEFORE, "attention.projection")),
+        FamilyOperation("norm1", "layernorm", shape, (d, d)),
+        _dense("up", d, (s, 4 * d)),
+        FamilyOperation("gelu", "gelu", (s, 4 * d)),
+        _dense("down", 4 * d, shape),
+        FamilyOperation("add@1", "add", shape, reads=("norm1", "down")),
+        FamilyOperation("norm2", "layernorm", shape, (d, d)),
+    ]
+    head = [
+        _dense("transform.0", d, shape),
+        FamilyOperation("transform.1", "gelu", shape),
+        FamilyOperation("transform.2", "layernorm", shape, (d, d)),
+        FamilyOperation("head", "linear", (s, v), (v,), s * d * v),  # and the weight of the embedding
+    ]
+    return assembled(stem, block, 12, head)
 
 
 # ---- MLP/x ----------------------------------------------------------------------------------------------------------
