@@ -19,6 +19,8 @@ from resnetx.request import Request
 if TYPE_CHECKING:
     import torch
 
+    from resnetx.record import Unknown
+
 
 class Batches(Protocol):
     """An endless iterator of (images, labels).
@@ -36,8 +38,14 @@ class Batches(Protocol):
     def state(self) -> dict[str, Any]:
         """The fields of `record.InputState`, apart from `reads_bytes`."""
 
+    def beside_torch_bytes(self) -> "int | Unknown":
+        """Of a batch, what is copied to the device without an operator of torch."""
+
     def close(self) -> None:
         """Ends threads and processes; no more batches afterwards."""
+
+
+BESIDE_TORCH = "DALI copies to the GPU without torch, which only the CUDA profiler sees"
 
 
 def nothing() -> None:

@@ -30,7 +30,7 @@ from torch.utils.dlpack import from_dlpack
 
 from resnetx.choices import DaliInput
 from resnetx.errors import ConfigError
-from resnetx.inputs import Share, folders, jpeg
+from resnetx.inputs import BESIDE_TORCH, Share, folders, jpeg
 from resnetx.inputs import folders as order
 from resnetx.record import Unknown
 
@@ -84,6 +84,9 @@ class DaliBatches:
 
     def state(self) -> dict[str, Any]:
         return folders.state(self._tree, self._cached_share, self._decoder)
+
+    def beside_torch_bytes(self) -> int | Unknown:
+        return _beside_torch_bytes(self._input, self._share)
 
     def close(self) -> None:
         if (stream := self._stream()) is not None:
@@ -295,6 +298,17 @@ def _images(files: DataNode, input: DaliInput, share: Share, hints: Mapping[str,
         dtype=types.FLOAT16 if share.half else types.FLOAT,  # DALI 2.4 has no bf16 (docs/gpu.md)
         output_layout="HWC" if share.channels_last else "CHW",
     )
+
+
+def _beside_torch_bytes(input: DaliInput, share: Share) -> int | Unknown:
+    """What a batch is as DALI copies it to the GPU: the pixels that the CPU decoded, and labels."""
+    if share.device.type != "cuda":
+        return 0
+    if _mixed(input, share):
+        return Unknown(f"{BESIDE_TORCH}: what the decoder of the GPU reads")
+    if folders.RECIPES[input.recipe].resized:
+        return Unknown(f"{BESIDE_TORCH}: crops of input.recipe={input.recipe} differ in size")
+    return share.batch_size * (3 * share.image_size**2 + np.dtype(np.int64).itemsize)
 
 
 def _index(device: torch.device) -> int:
