@@ -9,7 +9,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from resnetx import packages
 from resnetx.choices import Input, Sample, SyntheticInput, TokensInput
@@ -19,13 +19,15 @@ from resnetx.request import Request
 if TYPE_CHECKING:
     import torch
 
+    from resnetx.record import Unknown
+
 
 class Batches(Protocol):
     """An endless iterator of (images, labels).
 
     images: float32 (N, channels, rows, columns) in the memory format of `Share`, or int64 (N, tokens) of sequences;
     labels: int64 (N, *`choices.Sample.labels`); both on the device.
-    DALI makes float16 images for `Share.half`: autocast would round them so, in one more kernel.
+    DALI makes images as `Share.rounded` has them: autocast would round them so, in one more kernel.
     A rank never sees the images of another rank in the same pass over the data, and no pass ends in a pause. An image
     file that cannot be decoded raises a `ConfigError` that names it.
     """
@@ -36,8 +38,14 @@ class Batches(Protocol):
     def state(self) -> dict[str, Any]:
         """The fields of `record.InputState`, apart from `reads_bytes`."""
 
+    def beside_torch_bytes(self) -> "int | Unknown":
+        """Of a batch, what is copied to the device without an operator of torch."""
+
     def close(self) -> None:
         """Ends threads and processes; no more batches afterwards."""
+
+
+BESIDE_TORCH = "DALI copies to the GPU without torch, which only the CUDA profiler sees"
 
 
 def nothing() -> None:
@@ -58,7 +66,7 @@ class Share:
     # Called when a step begins to copy its batch to the device, or to wait for the copy. DALI does not call it.
     arrived: Callable[[], None] = nothing
     channels_last: bool = True  # the memory format of images
-    half: bool = False  # whether the step rounds its images to fp16
+    rounded: Literal["fp16", "bf16"] | None = None  # what the step rounds its images to
 
     @property
     def image_size(self) -> int:
@@ -86,8 +94,12 @@ def open_for(request: Request, rank: int, device: "torch.device", arrived: Calla
         seed=request.seed,
         arrived=arrived,
         channels_last=request.channels_last,
-        half=request.precision == "fp16" and request.measure != "equality",  # which computes in other precisions, too
+        # verify computes in other precisions, too
+        rounded=None if request.measure == "equality" else _ROUNDED.get(request.precision),
     )
+
+
+_ROUNDED: dict[str, Literal["fp16", "bf16"]] = {"fp16": "fp16", "bf16": "bf16"}  # by precision
 
 
 def open_input(
@@ -102,10 +114,10 @@ def open_input(
     seed: int,
     arrived: Callable[[], None] = nothing,
     channels_last: bool = True,
-    half: bool = False,
+    rounded: Literal["fp16", "bf16"] | None = None,
 ) -> Batches:
     """The batches of one rank; see `Share` for what they depend on."""
-    share = Share(batch_size, sample, classes, rank, world_size, device, seed, arrived, channels_last, half)
+    share = Share(batch_size, sample, classes, rank, world_size, device, seed, arrived, channels_last, rounded)
     return _PIPELINES[input.kind](input, share)
 
 

@@ -40,5 +40,8 @@ class SyntheticBatches:
             "decoder": none,
         }
 
+    def beside_torch_bytes(self) -> int:
+        return 0
+
     def close(self) -> None:
         """Nothing to end."""

@@ -64,6 +64,9 @@ class TokenBatches:
             "decoder": none,
         }
 
+    def beside_torch_bytes(self) -> int:
+        return 0
+
     def close(self) -> None:
         """Nothing to end."""
 

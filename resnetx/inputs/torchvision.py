@@ -96,6 +96,9 @@ class TorchvisionBatches:
     def state(self) -> dict[str, Any]:
         return folders.state(self._tree, self._cached_share, "cpu")
 
+    def beside_torch_bytes(self) -> int:
+        return 0
+
     def close(self) -> None:
         self._loader = self._ahead = None  # its processes end with the last reference
 

@@ -46,6 +46,10 @@ BATCH = 1000  # rows that are built at once
 MOST_PER_BYTE = 1024
 SMALL_BYTES = 2**28
 MAX_BUILT_BYTES = 2**31
+# What is looked at one by one, which takes time and no memory: a file of 10,752 points has 60 columns of a page or two.
+FOOTER_BYTES = 2**21  # at most; pyarrow takes 2 us for each
+MOST_COLUMNS = 1000
+MOST_PIECES = 100_000  # pages, and columns of row groups
 # In memory, about: a struct of a point without its texts; a number or text in a list, a group, or a column.
 POINT_BYTES = 1500
 VALUE_BYTES = 64
@@ -84,6 +88,8 @@ def read_points(folder: Path, stored: Prediction) -> Prediction:
     if hashlib.sha256(content).hexdigest() != stated.sha256:
         raise RecordError(f"{file.path}: not the points that prediction.json states: its SHA-256 is another one")
     try:
+        if (footer_bytes := int.from_bytes(content[-8:-4], "little")) > FOOTER_BYTES:
+            raise PageError(f"describes itself in {footer_bytes:,} bytes, of at most {FOOTER_BYTES:,}")
         described = parquet.read_metadata(pyarrow.BufferReader(content))
         _refuse_others(file, described, stated)
         columns = _known_columns(described.schema)
@@ -130,6 +136,8 @@ def _refuse_others(file: File, described: "parquet.FileMetaData", stated: Points
 
 def _known_columns(schema: "parquet.ParquetSchema") -> dict[str, str]:
     """The columns to be read, and how each is kept; others, of a later resnetx, are left out. Types are checked."""
+    if len(schema) > MOST_COLUMNS:
+        raise PageError(f"has {len(schema):,} columns, of at most {MOST_COLUMNS:,}")
     kinds, expected = {**_kinds(), UNKNOWN: "json"}, _types()
     physical = {column.path: column.physical_type for column in map(schema.column, range(len(schema)))}
     found = schema.to_arrow_schema()
@@ -151,6 +159,8 @@ def _count_pages(
 ) -> None:
     """Refuses pages that would take too much, by their headers, and encodings that resnetx does not write."""
     paths = {name + _STORED[kind][0] for name, kind in columns.items()}
+    if (pieces := described.num_row_groups * len(described.schema)) > MOST_PIECES:
+        raise PageError(f"has {pieces:,} columns of row groups, of at most {MOST_PIECES:,}")
     for place in range(described.num_row_groups):
         group = described.row_group(place)
         for column in map(group.column, range(group.num_columns)):
@@ -162,6 +172,8 @@ def _count_pages(
             for page in pages(content, begin, column.total_compressed_size):
                 if page.encoding not in (None, PLAIN, PLAIN_DICTIONARY, RLE_DICTIONARY):
                     raise PageError(f"column {column.path_in_schema} has encoding {page.encoding}, which is not read")
+                if (pieces := pieces + 1) > MOST_PIECES:
+                    raise PageError(f"has more than {MOST_PIECES:,} pages")
                 limit.take(page.unpacked_bytes + 8 * page.values)
 
 
@@ -257,6 +269,8 @@ def _points(
                 limit.take(4 * VALUE_BYTES)
                 unknown[f"points.{len(points)}.{field}"] = why
             points.append(msgspec.convert(row, prepared(PredictedPoint)))
+    if len(points) != stated.points:
+        raise PageError(f"has {len(points):,} rows of the {stated.points:,} that it states")
     return points, unknown
 
 
@@ -320,7 +334,7 @@ PLAIN, PLAIN_DICTIONARY, RLE_DICTIONARY = 0, 2, 8
 # Types of Thrift's compact protocol.
 _TRUE, _FALSE, _BYTE, _WHOLE, _DOUBLE, _BINARY, _LISTS, _STRUCT = 1, 2, 3, (4, 5, 6), 7, 8, (9, 10), 12
 _MOST_DEPTH = 8  # a page header is two deep, with statistics three
-_MOST_ITEMS = 2**10  # of a list in a header, which has none
+_MOST_ITEMS = 2**10  # fields of a header, and items of its lists
 
 # Fields of PageHeader, and of the header of each type of page: DataPageHeader, DictionaryPageHeader, DataPageHeaderV2.
 _UNPACKED, _PACKED, _OF_PAGE = 2, 3, (5, 7, 8)
@@ -368,6 +382,7 @@ class _Header:
     def __init__(self, content: bytes | bytearray, place: int, end: int) -> None:
         self._content = content
         self._end = end
+        self._items = 0
         self.place = place
 
     def struct(self, depth: int) -> dict[int, Any]:
@@ -377,6 +392,7 @@ class _Header:
         fields: dict[int, Any] = {}
         number = 0
         while (first := self._byte()) != 0:
+            self._count(1)
             number = number + (first >> 4) if first >> 4 else self._whole()
             fields[number] = self._value(first & 15, depth)
         return fields
@@ -401,10 +417,16 @@ class _Header:
     def _list(self, depth: int) -> None:
         first = self._byte()
         count = self._unsigned() if first >> 4 == 15 else first >> 4
-        if count > _MOST_ITEMS or depth == _MOST_DEPTH:
-            raise PageError(f"a header with a list of {count} items before byte {self.place}")
+        if depth == _MOST_DEPTH:
+            raise PageError(f"a header nested more than {_MOST_DEPTH} deep")
+        self._count(count)
         for _ in range(count):
             self._skip(1) if first & 15 in (_TRUE, _FALSE) else self._value(first & 15, depth + 1)
+
+    def _count(self, items: int) -> None:
+        self._items += items
+        if self._items > _MOST_ITEMS:
+            raise PageError(f"a header of {self._items:,} values before byte {self.place}")
 
     def _skip(self, count: int) -> None:
         if count > self._end - self.place:

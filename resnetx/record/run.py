@@ -75,14 +75,23 @@ class GradientBucket(RecordPart, frozen=True):
 
 
 class Copies(RecordPart, frozen=True):
-    """Bytes and seconds of memory copies per step, by direction, summed over the ranks; of a few profiled steps."""
+    """Memory copies of a step, by direction, summed over the ranks.
 
-    host_to_device_bytes: int
-    host_to_device_s: float
+    profiler: means over a few steps, as CUDA's profiler sees the copies of every library. operators: where it sees
+    nothing, what torch's operators asked for in one more step, without times, and what the input copies beside them;
+    within a device, copies that leave types and order as they are.
+    """
+
+    host_to_device_bytes: int | None
+    host_to_device_s: float | None
     device_to_host_bytes: int
-    device_to_host_s: float
+    device_to_host_s: float | None
     device_to_device_bytes: int
-    device_to_device_s: float
+    device_to_device_s: float | None
+    counted_by: Literal["profiler", "operators"] = "profiler"
+    host_to_device_calls: int | None = None  # records from before calls were counted lack them
+    device_to_host_calls: int | None = None
+    device_to_device_calls: int | None = None
 
 
 # Whether several ranks compute what one process computes, as `resnetx verify` records it.

@@ -18,7 +18,7 @@ from resnetx.launching import Launch
 from resnetx.record.bench import BenchFile, BenchRecord, BenchRequest
 from resnetx.record.files import LONGEST_s, RecordError, RunFolder, SHORTEST_s, read
 from resnetx.record.machine import Device, Environment, HostLoad, LockedClock, Transport
-from resnetx.record.run import GradientBucket, InputState, Phases, RunFile, RunRecord, Workload
+from resnetx.record.run import Copies, GradientBucket, InputState, Phases, RunFile, RunRecord, Workload
 from resnetx.record.unknown import Outcome, Unknown, Warning, seal
 from resnetx.request import Request
 
@@ -184,6 +184,7 @@ class _Copied(msgspec.Struct, frozen=True, kw_only=True):
     duration_s: float
     phases: Phases | None
     buckets: list[GradientBucket] | None
+    copies: Copies | None = None
     host_load: HostLoad | None
     clock: LockedClock | None = None
     transport: Transport | None

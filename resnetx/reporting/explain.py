@@ -14,7 +14,7 @@ from typing import Any, Literal, get_args
 
 import msgspec
 
-from resnetx.record import RunSummary
+from resnetx.record import Copies, RunSummary
 from resnetx.record.prediction import PredictedPoint, Prediction
 from resnetx.reporting.compare.accuracy import AlikeCases
 from resnetx.reporting.compare.benches import differences
@@ -23,7 +23,7 @@ from resnetx.reporting.predicted_answer import identity, predicted_curves, ranks
 from resnetx.reporting.study.points import StudyPoint
 from resnetx.reporting.study.scaling import MeasuredPartName
 from resnetx.request import Request
-from resnetx.units import to_interval
+from resnetx.units import si, to_interval
 
 BOTH: MeasuredPartName = "communication and waiting"
 ORDER: tuple[MeasuredPartName, ...] = get_args(MeasuredPartName)
@@ -54,6 +54,7 @@ class Side:
     late: str = ""  # see `Explained.late`
     unresolved: frozenset[MeasuredPartName] = frozenset()  # parts that the runs do not show to be there
     runs: tuple[RunSummary, ...] = ()  # that were measured
+    copies: Copies | None = None  # of a step of an instrumented run, where one was measured on GPUs
 
 
 class ExplainedPart(msgspec.Struct, frozen=True):
@@ -84,7 +85,8 @@ class Explained(msgspec.Struct, frozen=True, kw_only=True):
     parts: list[ExplainedPart]  # of each side they sum to its step; [] where a side has none
     why: str  # parts are not known
     differs: list[str]  # settings in which the sides differ: "input: synthetic in A, dali in B"
-    evidence: list[str]  # what else differs: machines, software, clocks, messages, other programs
+    # What else differs: machines, software, clocks, messages, other programs; of one side the copies of its step.
+    evidence: list[str]
     late: str  # which rank is the last to have its gradients, where an instrumented run tells; ""
 
 
@@ -130,7 +132,10 @@ def _measured(point: StudyPoint) -> Side:
     runs = tuple(point.good_runs)
     if ends is None and len(runs) == 1 and len(runs[0].rates) > 1:  # of one run what its windows were
         ends = (batch / max(runs[0].rates), batch / min(runs[0].rates))
-    return Side("measured", point.words, point.request, step_s, ends, dict(parts), why, _late(point), open_parts, runs)
+    limits = point.result.limits
+    copies = (limits and limits.copies) or next((run.copies for run in reversed(runs) if run.copies), None)
+    late = _late(point)
+    return Side("measured", point.words, point.request, step_s, ends, dict(parts), why, late, open_parts, runs, copies)
 
 
 def _late(point: StudyPoint) -> str:
@@ -171,7 +176,7 @@ def alone(side: Side) -> Explained:
         ],
         why=side.why,
         differs=[],
-        evidence=[],
+        evidence=[f"copies of a step: {copies_text(side.copies)}"] if side.copies else [],
         late=side.late,
     )
 
@@ -232,7 +237,23 @@ def _evidence(a: Side, b: Side) -> list[str]:
     if sent_a and sent_b and sent_a != sent_b:
         same = "the same in another order" if sorted(sent_a) == sorted(sent_b) else f"{len(sent_b)} in B"
         lines.append(f"messages of gradients: {len(sent_a)} in A, {same}")
+    if a.copies and b.copies and (told_a := copies_text(a.copies)) != (told_b := copies_text(b.copies)):
+        lines.append(f"copies of a step: {told_a} in A, {told_b} in B")
     return lines
+
+
+def copies_text(copies: Copies) -> str:
+    """Bytes and calls of the copies of a step, by direction."""
+    ways = ("to the GPU", "host_to_device"), ("to the host", "device_to_host"), ("within a GPU", "device_to_device")
+    told = []
+    for where, direction in ways:
+        size_bytes, calls = (getattr(copies, f"{direction}_{what}") for what in ("bytes", "calls"))
+        size = "not known" if size_bytes is None else si(size_bytes, "B")
+        told.append(f"{size} {where}" + ("" if not calls else f" in {calls:,}"))
+    return f"{', '.join(told)} (all ranks, by {_COUNTED_BY[copies.counted_by]})"
+
+
+_COUNTED_BY = {"profiler": "CUDA's profiler", "operators": "torch's operators"}
 
 
 def _sent(runs: Sequence[RunSummary]) -> list[int]:

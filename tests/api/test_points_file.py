@@ -136,7 +136,7 @@ def test_without_pyarrow_one_sentence_says_how_to_install_it(monkeypatch, tmp_pa
     assert not predicted  # it is said before the work is done
 
 
-# ---- what was made to take memory -----------------------------------------------------------------------------------
+# ---- what was made to take memory, or time --------------------------------------------------------------------------
 
 ROWS = 10_000
 
@@ -163,6 +163,45 @@ try:
 except resnetx.ConfigError as refusal:
     print(refusal)
 """
+
+
+def _footer(columns=1, rows=0, groups=0):
+    """A file without a page: what it says of itself, in Thrift's compact protocol."""
+    names = [b"\x07unknown", *(b"\x05%05d" % place for place in range(columns - 1))]
+    elements = [b"\x48\x06schema\x15" + _varint(2 * columns) + b"\x00"]
+    elements += [b"\x15\x0c\x25\x02\x18" + name + b"\x25\x00\x00" for name in names]  # optional texts
+    group = b"\x19\x0c\x16\x00\x16\x00\x00"  # without columns
+    said = b"\x15\x02\x19" + _many(elements) + b"\x16" + _varint(2 * rows) + b"\x19" + _many([group] * groups) + b"\x00"
+    return b"PAR1" + said + len(said).to_bytes(4, "little") + b"PAR1"
+
+
+def _many(items):
+    return b"\xfc" + _varint(len(items)) + b"".join(items)
+
+
+def _varint(number):
+    return bytes([number]) if number < 128 else bytes([number & 127 | 128]) + _varint(number >> 7)
+
+
+@pytest.mark.parametrize(
+    ("said_of_it", "refused"),
+    [
+        ({"rows": 2**60}, "has 0 rows of the 1,152,921,504,606,846,976 that it states"),
+        ({"columns": 1001}, "has 1,001 columns, of at most 1,000"),
+        ({"groups": 100_001}, "has 100,001 columns of row groups"),
+        ({"columns": 200_000}, "describes itself in 2,[0-9,]* bytes"),
+    ],
+)
+def test_what_takes_time_or_has_no_rows_is_refused(many, tmp_path, said_of_it, refused):
+    resnetx.predict(**GRID, out=str(tmp_path))
+    (tmp_path / "points.parquet").write_bytes(content := _footer(**said_of_it))
+    record = tmp_path / "prediction.json"
+    stored = msgspec.json.decode(record.read_bytes(), type=Prediction)
+    sha256 = hashlib.sha256(content).hexdigest()
+    stated = msgspec.structs.replace(stored.points_file, points=said_of_it.get("rows", 0), sha256=sha256)
+    record.write_bytes(msgspec.json.encode(msgspec.structs.replace(stored, points_file=stated)))
+    with pytest.raises(ConfigError, match=refused):
+        resnetx.load(tmp_path)
 
 
 def _state(folder, table):

@@ -46,9 +46,16 @@ def test_a_step_may_be_a_graph(tmp_path, task_of, has_bf16, precision):
     assert ended.peak_memory_bytes[0] > 0.5 * plain.peak_memory_bytes[0]
 
 
-@pytest.mark.parametrize("model", ["alexnet", "googlenet"])
-def test_the_papers_other_models_train(tmp_path, task_of, model):
-    settings = {"model": model, "batch_size": 4, "threads": 1, "warmup": 3, "steps": 2, "windows": 2}
+OTHERS = {
+    "alexnet": {},
+    "googlenet": {},
+    "gptx": {"model.x": 1, "model.width": 32, "model.heads": 2, "model.seq": 16, "model.vocabulary": 64},
+}
+
+
+@pytest.mark.parametrize("model", OTHERS)
+def test_other_models_train(tmp_path, task_of, model):
+    settings = {"model": model, **OTHERS[model], "batch_size": 4, "threads": 1, "warmup": 3, "steps": 2, "windows": 2}
     ended = launcher.execute(task_of(settings), RunFolder(tmp_path / "run"))
     assert ended.outcome == "ok", ended.reason
 

@@ -4,6 +4,7 @@ import types
 import weakref
 from itertools import count
 
+import msgspec
 import numpy as np
 import pytest
 import torch
@@ -180,3 +181,15 @@ def test_no_memory_of_a_batch_returns_to_dali_before_its_step_has_ended(held_bac
     batches.close()
     assert len(pipeline.deaths) == 2 * 20
     assert all(ended >= step for (step, _), ended in pipeline.deaths.items())
+
+
+def test_what_dali_copies_to_a_gpu_is_known_where_its_batches_have_one_size(tmp_path):
+    on_host = {"decoder": "cpu", "recipe": "paper"}
+
+    def copied(device, **more):
+        return dali._beside_torch_bytes(msgspec.structs.replace(given(tmp_path), **more), share(device))
+
+    assert copied("cpu") == 0
+    assert copied("cuda:0", **on_host) == 2 * (3 * 32 * 32 + 8)
+    assert "crops of input.recipe=imagenet differ in size" in copied("cuda:0", decoder="cpu")
+    assert "what the decoder of the GPU reads" in copied("cuda:0", recipe="paper")

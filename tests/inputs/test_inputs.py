@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 import torch
 from PIL import Image
+from torch.utils.dlpack import from_dlpack
 
 from resnetx import inputs, record
 from resnetx.choices import DaliInput, Input, SyntheticInput, TorchvisionInput, image_sample
@@ -101,6 +102,29 @@ def test_dali_makes_images_of_fp16_for_a_step_that_rounds_them_so(made: Path, re
     assert half.dtype == torch.float16 and half.is_contiguous(memory_format=torch.channels_last)
     assert torch.equal(half, whole.half())
     assert both.dtype == torch.float32  # verify computes in other precisions, too
+
+
+@pytest.mark.dali
+@pytest.mark.parametrize("recipe", ["paper", "imagenet"])
+@pytest.mark.parametrize("channels_last", [True, False])
+def test_bf16_images_of_dali_are_its_fp32_images_rounded_once(
+    recipe: str, channels_last: bool, made: Path, request_of, monkeypatch
+) -> None:
+    settings = {"input": "dali", "input.root": str(made), "input.threads": 1, "input.recipe": recipe}
+    settings |= {"batch_size": 4, "image_size": 64, "channels_last": channels_last}
+    dali, handed_out = pytest.importorskip("resnetx.inputs.dali"), []
+    monkeypatch.setattr(dali, "from_dlpack", lambda given: handed_out.append(from_dlpack(given)) or handed_out[-1])
+    opened = [inputs.open_for(request_of(settings, **more), 0, CPU) for more in ({}, {"precision": "bf16"})]
+    for _ in range(2):
+        (whole, labels), (half, same_labels) = map(next, opened)
+        assert half.dtype == torch.bfloat16
+        assert half.is_contiguous(memory_format=inputs.memory_format(channels_last))
+        assert torch.equal(labels, same_labels)
+        # The last bit of fp32 decides a tie in a few of a million.
+        differ = half != whole.bfloat16()
+        assert differ.float().mean() < 1e-4
+        assert torch.allclose(half.float(), whole, rtol=2**-8)
+    assert [each.dtype for each in handed_out[2::4]] == [torch.uint8] * 2  # a byte leaves DALI
 
 
 @pytest.mark.parametrize("kind", ALL)

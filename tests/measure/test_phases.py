@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from resnetx import inputs, record
+from resnetx.inputs import BESIDE_TORCH
 from resnetx.measure.launch import launcher
 from resnetx.measure.rank import device, phases
 from resnetx.measure.rank.distributed import Ranks
@@ -133,11 +134,24 @@ def test_copies_are_summed_by_direction_per_step():
     assert (both.host_to_device_bytes, both.device_to_device_bytes) == (6000, 600)
     assert both.host_to_device_s == pytest.approx(200e-6)
     assert (both.device_to_host_bytes, both.device_to_host_s) == (0, 0)
+    assert (both.counted_by, both.host_to_device_calls) == ("profiler", round(2 * 2 / 3))
+
+
+@pytest.mark.parametrize(
+    ("beside", "size_bytes", "calls"), [(0, 800, 4), (500, 1800, BESIDE_TORCH), (Unknown("unseen"), "unseen", "unseen")]
+)
+def test_copies_that_operators_count_have_no_times_and_what_the_input_copies_beside_them(beside, size_bytes, calls):
+    rank = device.RankCopies("operators", device.Copied(2, 400), beside_torch=beside)
+    both = device.summed([rank, rank])
+    assert (both.host_to_device_bytes, both.host_to_device_calls) == (size_bytes, calls)
+    assert (both.device_to_host_bytes, both.device_to_host_calls) == (0, 0)
+    assert both.host_to_device_s == both.device_to_device_s == "only the CUDA profiler times copies"
 
 
 def test_a_cpu_rank_says_why_it_copies_nothing():
-    profiled = device.profiled(lambda: None, CPU)
-    assert isinstance(profiled.copies, Unknown) and isinstance(profiled.kernels_s, Unknown)
+    profiled = device.profiled(lambda: None, CPU, 0)
+    assert profiled.copies == "a CPU rank copies nothing to a device: it has none"
+    assert isinstance(profiled.kernels_s, Unknown)
 
 
 # ---- records --------------------------------------------------------------------------------------------------------

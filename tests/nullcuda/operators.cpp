@@ -418,6 +418,11 @@ extern "C" int null_replace_operators() {
     library.impl(full.c_str(), torch::CppFunction::makeFromBoxedFunction<&operator_on_host>());
     replaced++;
   }
+  // Attention is chosen below the dispatcher: by its operators, which are replaced, and by no fused kernel.
+  auto& context = at::globalContext();
+  context.setSDPUseFlash(false);
+  context.setSDPUseMemEfficient(false);
+  context.setSDPUseCuDNN(false);
   library.impl("copy_", torch::CppFunction::makeFromUnboxedFunction(&copy));
   library.impl("batch_norm_stats", torch::CppFunction::makeFromUnboxedFunction(&stats));
   library.impl("batch_norm_elemt", torch::CppFunction::makeFromUnboxedFunction(&normalised));

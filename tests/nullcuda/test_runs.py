@@ -13,8 +13,10 @@ import torch
 import torch.distributed as dist
 
 from resnetx import record
+from resnetx.api.load import explain
 from resnetx.api.train import asked_run
 from resnetx.choices import Bucket, DaliInput
+from resnetx.cli.tables import show_run
 from resnetx.copies import COPIES, Flow
 from resnetx.host import cores
 from resnetx.inputs import Share, images
@@ -24,6 +26,7 @@ from resnetx.measure.rank.distributed import Ranks, RegisteredMemory
 from resnetx.measure.rank.strategies import _Buckets
 from resnetx.record import BenchRecord, RunFolder
 from resnetx.transports import NCCL_BACKEND_VARIABLE
+from resnetx.units import si
 from resnetx.workloads.resnetx import ResNetX
 from tests import nullcuda
 from tests.bench.bench_host import TINY, counted
@@ -123,25 +126,37 @@ def bare_kernels() -> int:
 # Bytes that a step copies to the device, to the host and on the device (Li et al., Fig. 32-35), of a rank with so many
 # images, by the bytes of all gradients. On the device torch copies the gradient of pooled features, 16 for each image.
 COPIED = {
+    "a server on the host": (2, lambda images, gradients: (gradients, gradients, images * 64)),
     "torchvision": (1, lambda images, _: (images * (3 * 32 * 32 + 8), 0, images * 64)),  # pixels, and labels of 8 B
     "a server on a GPU": (2, lambda images, gradients: (0, 0, images * 64 + 2 * gradients)),
-    "a server on the host": (2, lambda images, gradients: (gradients, gradients, images * 64)),
 }
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("name", COPIED)
-def test_copies_of_a_step_are_told_apart_by_direction(name, executed, task_of, tmp_path):
+@pytest.mark.parametrize("name", first(*COPIED))
+def test_copies_of_a_step_are_told_apart_by_direction(name, executed, task_of, tmp_path, capsys):
     ranks, copied = COPIED[name]
     settings = {"strategy": "server", "strategy.device": "cpu" if name.endswith("host") else "gpu"}
     if name == "torchvision":
         images.make(tmp_path / "images", classes=3, per_class=16, size="256", seed=0, workers=1)
         settings = {"input": "torchvision", "input.root": str(tmp_path / "images"), "input.threads": 1}
-    ended, files = executed(task_of({**IN_WINDOWS, **settings, "gpus": ranks}))
+    ended, files = executed(task_of({**IN_WINDOWS, **settings, "gpus": ranks, "measure": "phases"}))
     assert ended.outcome == "ok", ended.reason
     inside = steps_of(files["steps"])[1 - ended.steps_per_window :]
-    gradients = 4 * sum(each.numel() for each in ResNetX(2, 16, 10).parameters())
-    assert {step.copied for step in inside} == {copied(8 // ranks, gradients)}
+    parameters = [*ResNetX(2, 16, 10).parameters()]
+    expected = copied(8 // ranks, 4 * sum(each.numel() for each in parameters))
+    assert {step.copied for step in inside} == {expected}
+    found = ended.copies
+    assert found.counted_by == "operators"  # CUPTI refuses
+    told = found.host_to_device_bytes, found.device_to_host_bytes, found.device_to_device_bytes
+    last = [steps_of(files["steps"], rank)[-1].copied for rank in range(ranks)]
+    assert told == tuple(map(sum, zip(*last, strict=True)))
+    calls = {"torchvision": 2, "a server on the host": ranks * len(parameters), "a server on a GPU": 0}[name]
+    assert found.host_to_device_calls == calls
+    assert found.host_to_device_s is None
+    show_run.run(ended, RunFolder(tmp_path / "run"))
+    (line,) = explain(tmp_path / "run")[0].evidence
+    assert line.startswith("copies of a step: ") and " ".join(line.split()) in " ".join(capsys.readouterr().out.split())
+    assert found.host_to_device_bytes == 0 or f"{si(found.host_to_device_bytes, 'B')} to the GPU in {calls}" in line
 
 
 # ---- machines -------------------------------------------------------------------------------------------------------

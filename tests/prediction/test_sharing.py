@@ -36,7 +36,7 @@ def test_layers_are_walked_once_for_all_batches_and_inputs():
     predicted([], GRID)
     assert memory._backward_moments.cache_info().misses <= 2  # gradients that stay, and such that add up
     assert scenario._ready.cache_info().misses == 1
-    assert roofline._work.cache_info().misses == 1
+    assert roofline._work.cache_info().misses <= 1
 
 
 def test_a_tuple_hashes_its_items_once():

@@ -49,7 +49,8 @@ def test_one_header():
         (b"\x1c" * 100, "nested more than 8 deep"),
         (b"\x15" + b"\xff" * 20, "a number without end"),
         (b"\x1d\0\0", "a field of type 13"),
-        (b"\x19\xfc\xff\xff\x7f", "a list of 2097151 items"),
+        (b"\x19\xfc\xff\xff\x7f", "a header of 2,097,152 values"),
+        (b"\x11" * 5000, "a header of 1,025 values"),
         (b"\x18\x7f", "beyond its column"),
     ],
 )

@@ -12,6 +12,7 @@ from resnetx.cli import show
 from resnetx.launching import Launch
 from resnetx.measure.launch.executor import executor_of
 from resnetx.record import GradientBucket, Phases, RunFolder, RunRecord, Staging, TaskFile, TaskRecord, Warning
+from resnetx.reporting.explain import copies_text
 from resnetx.study import Point
 from resnetx.transports import FIRST_NCCL_BACKEND, NCCL_BACKEND_VARIABLE
 from resnetx.units import si
@@ -47,6 +48,8 @@ def run(record: RunRecord, folder: RunFolder) -> None:
         show.say(_staged(each))
     if record.phases:
         _inside_a_step(record.phases, record.buckets or [])
+        copies = copies_text(record.copies) if record.copies else f"not known: {record.unknown.get('copies', '')}"
+        show.say(f"copies of a step: {copies}")
     show.line(f"record: {folder.record}")
 
 

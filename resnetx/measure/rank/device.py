@@ -1,19 +1,23 @@
 """The device of a rank: which one it is, and how records describe it."""
 
 import json
+import math
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 import torch
 from torch.profiler import ProfilerActivity, profile
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from resnetx.errors import ConfigError
 from resnetx.host import cpus_text, node_name
-from resnetx.inputs import nothing
+from resnetx.inputs import BESIDE_TORCH, nothing
 from resnetx.measure.launch.torchrun import local_rank, rank, ranks_here, world_size
 from resnetx.measure.machine.capability import check_kernels
 from resnetx.measure.machine.nvidia import full_uuid
@@ -226,24 +230,30 @@ def seconds_between(begin: torch.cuda.Event, end: torch.cuda.Event) -> float:
     return milliseconds / 1e3
 
 
-# Memory copies of a step, by direction, as the CUDA profiler sees them: those of every library and stream.
+# Memory copies of a step, by direction: those of every library and stream, as the CUDA profiler sees them. Where it
+# sees nothing (no CUPTI, another profiler, no right to profile), torch's operators tell which copies they ask for.
+
+Direction = Literal["host_to_device", "device_to_host", "device_to_device"]
 
 
 @dataclass
 class Copied:
-    """What one rank copies in one direction per step: a mean of several steps."""
+    """What one rank copies in one direction per step."""
 
+    calls: float = 0.0
     size_bytes: float = 0.0
     seconds: float = 0.0
 
 
 @dataclass
 class RankCopies:
-    """What one rank copies per step."""
+    """What one rank copies per step; `beside_torch`: what its input copies to the device that no operator shows."""
 
+    counted_by: Literal["profiler", "operators"]
     host_to_device: Copied = field(default_factory=Copied)
     device_to_host: Copied = field(default_factory=Copied)
     device_to_device: Copied = field(default_factory=Copied)
+    beside_torch: int | Unknown = 0
 
 
 def per_step(events: Iterable[Mapping[str, Any]], steps: int) -> RankCopies | Unknown:
@@ -251,7 +261,7 @@ def per_step(events: Iterable[Mapping[str, Any]], steps: int) -> RankCopies | Un
 
     Those of ROCm's profiler are not always named like CUDA's, nor told with their bytes.
     """
-    copies = RankCopies()
+    copies = RankCopies("profiler")
     directions = {"HtoD": copies.host_to_device, "DtoH": copies.device_to_host, "DtoD": copies.device_to_device}
     for event in events:
         if event.get("cat") != "gpu_memcpy":
@@ -260,20 +270,105 @@ def per_step(events: Iterable[Mapping[str, Any]], steps: int) -> RankCopies | Un
         if words[0] != "Memcpy" or "bytes" not in event["args"]:
             return Unknown(f"the profiler does not say what {event['name']!r} copies")
         if copied := directions.get(words[1]):
+            copied.calls += 1 / steps
             copied.size_bytes += event["args"]["bytes"] / steps
             copied.seconds += event["dur"] * 1e-6 / steps  # the trace has microseconds
     return copies
 
 
+class CopyCounter(TorchDispatchMode):
+    """The copies that torch's operators ask for while it is entered, in this thread and in those that join in.
+
+    A copy within the device counts where torch moves bytes as they are (aten/src/ATen/native/cuda/Copy.cu); one that
+    changes types or the order is a kernel.
+    """
+
+    _counting: "ClassVar[CopyCounter | None]" = None
+
+    def __init__(self, copies: RankCopies) -> None:
+        super().__init__()
+        self.copies = copies
+
+    def __enter__(self) -> "CopyCounter":
+        CopyCounter._counting = CopyCounter._counting or self
+        super().__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        super().__exit__(*error)
+        if CopyCounter._counting is self:
+            CopyCounter._counting = None
+
+    @classmethod
+    def joined(cls) -> "AbstractContextManager[object]":
+        """In another thread: counts for the one that counts now, if any does."""
+        return nullcontext() if cls._counting is None else CopyCounter(cls._counting.copies)
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        name = func.name().partition(".")[0]
+        if name in ("aten::_to_copy", "aten::clone"):
+            self._count(args[0], result)
+        elif name == "aten::copy_":
+            self._count(args[1], args[0])
+        elif name in ("c10d::gather_", "c10d::scatter_"):  # the root copies its own part (torch/csrc/cuda/nccl.cpp)
+            of_all, own = args[:2] if name == "c10d::gather_" else args[1::-1]
+            if of_all and own[0].is_cuda:
+                self._note("device_to_device", own[0].nbytes)
+        elif name == "aten::_foreach_copy_":
+            for target, source in zip(args[0], args[1], strict=True):
+                if target.device != source.device:  # within a device one kernel copies all of them
+                    self._count(source, target)
+        elif name == "aten::_local_scalar_dense" and args[0].is_cuda:  # `item`
+            self._note("device_to_host", args[0].nbytes)
+        return result
+
+    def _count(self, source: torch.Tensor, target: torch.Tensor) -> None:
+        """Where types differ, the source's device converts first, so that what travels is the target's."""
+        if source.is_cuda and target.is_cuda:
+            alike = source.dtype == target.dtype and source.shape == target.shape
+            if alike and source.stride() == target.stride() and _is_dense(target):
+                self._note("device_to_device", target.nbytes)
+        elif source.is_cuda or target.is_cuda:
+            self._note("host_to_device" if target.is_cuda else "device_to_host", target.nbytes)
+
+    def _note(self, direction: Direction, size_bytes: int) -> None:
+        copied: Copied = getattr(self.copies, direction)
+        with _COUNTING:
+            copied.calls += 1
+            copied.size_bytes += size_bytes
+
+
+_COUNTING = threading.Lock()
+_is_dense: Callable[[torch.Tensor], bool] = torch.ops.aten.is_non_overlapping_and_dense.default
+
+
 def summed(every: Sequence[RankCopies]) -> Copies:
     """The copies of all ranks together."""
+    by_operators = any(rank.counted_by == "operators" for rank in every)
+
+    def total(direction: Direction, what: str) -> float:
+        return math.fsum(getattr(getattr(rank, direction), what) for rank in every)
+
+    def seconds(direction: Direction) -> float | None:
+        return known(Unknown("only the CUDA profiler times copies") if by_operators else total(direction, "seconds"))
+
+    beside = [rank.beside_torch for rank in every]
+    unseen = next((each for each in beside if isinstance(each, Unknown)), None) if by_operators else None
+    input_bytes = sum(each for each in beside if not isinstance(each, Unknown)) if by_operators else 0
     return Copies(
-        host_to_device_bytes=round(sum(rank.host_to_device.size_bytes for rank in every)),
-        host_to_device_s=sum(rank.host_to_device.seconds for rank in every),
-        device_to_host_bytes=round(sum(rank.device_to_host.size_bytes for rank in every)),
-        device_to_host_s=sum(rank.device_to_host.seconds for rank in every),
-        device_to_device_bytes=round(sum(rank.device_to_device.size_bytes for rank in every)),
-        device_to_device_s=sum(rank.device_to_device.seconds for rank in every),
+        counted_by="operators" if by_operators else "profiler",
+        host_to_device_bytes=known(unseen or round(total("host_to_device", "size_bytes")) + input_bytes),
+        host_to_device_calls=known(
+            unseen or (Unknown(BESIDE_TORCH) if input_bytes else round(total("host_to_device", "calls")))
+        ),
+        host_to_device_s=seconds("host_to_device"),
+        device_to_host_bytes=round(total("device_to_host", "size_bytes")),
+        device_to_host_calls=round(total("device_to_host", "calls")),
+        device_to_host_s=seconds("device_to_host"),
+        device_to_device_bytes=round(total("device_to_device", "size_bytes")),
+        device_to_device_calls=round(total("device_to_device", "calls")),
+        device_to_device_s=seconds("device_to_device"),
     )
 
 
@@ -303,13 +398,19 @@ class Profiled:
     kernels_s: float | Unknown  # in which at least one kernel runs
 
 
-def profiled(step: Callable[[], None], device: torch.device) -> Profiled:
-    """This rank's copies and kernels per step; runs a few steps, so all ranks call it."""
+def profiled(step: Callable[[], None], device: torch.device, beside_torch: int | Unknown) -> Profiled:
+    """This rank's copies and kernels per step; runs a few steps, so all ranks call it.
+
+    `beside_torch`: bytes that its input copies to the device in each step without torch (`inputs.Batches`).
+    """
     if device.type != "cuda":
-        return Profiled(Unknown("a CPU rank copies nothing to a device"), _NO_DEVICE)
+        return Profiled(Unknown("a CPU rank copies nothing to a device: it has none"), _NO_DEVICE)
     events = device_events(step, device)
     kernels = _kernels_s(events)
-    return Profiled(kernels if isinstance(kernels, Unknown) else per_step(events, STEPS), kernels)
+    with CopyCounter(RankCopies("operators", beside_torch=beside_torch)) as counter:  # one more, on all ranks alike
+        step()
+    copies = kernels if isinstance(kernels, Unknown) else per_step(events, STEPS)
+    return Profiled(counter.copies if isinstance(copies, Unknown) else copies, kernels)
 
 
 def kernels_s(step: Callable[[], None], device: torch.device) -> float | Unknown:

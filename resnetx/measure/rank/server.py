@@ -32,7 +32,7 @@ from torch import nn
 from resnetx.choices import Optimizer, Server
 from resnetx.errors import ConfigError
 from resnetx.measure.rank.ddp import MessageBuffer, copy_scaled, optimizer_over, trainable
-from resnetx.measure.rank.device import mark
+from resnetx.measure.rank.device import CopyCounter, mark
 from resnetx.measure.rank.distributed import DistributedWork, HostGroup, Ranks, Watched
 from resnetx.record import Unknown
 from resnetx.request import Request
@@ -228,7 +228,7 @@ class _InThread(_Place):
         self._jobs.append(self._thread.submit(self._runs, trip, part, last))
 
     def _runs(self, trip: Trip, part: Callable[[], None], last: bool) -> None:
-        with torch.no_grad():
+        with torch.no_grad(), CopyCounter.joined():
             part()
         if last:
             trip.arrived()

@@ -53,7 +53,8 @@ def _measured(request: Request, ranks: Ranks, clock: StartUpTimer) -> RankResult
     windows = measure_windows(step, note, request, ranks, clock)
     own_part = RankTraining(windows, progress.losses, progress.skipped, replica.sizes())
     if watch:
-        own_part = replace(own_part, instrumented=watch.seen(), profiled=profiled(step, ranks.device))
+        seen = profiled(step, ranks.device, batches.beside_torch_bytes())
+        own_part = replace(own_part, instrumented=watch.seen(), profiled=seen)
     all_parts = ranks.gather(own_part)
     measured = results.of_training(request, replica.name, all_parts, batches) if ranks.first else None
     batches.close()

@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 from resnetx.choices import NoExchange, SyntheticInput
-from resnetx.record import GradientBucket, Phases, RunSummary, Workload
+from resnetx.record import Copies, GradientBucket, Phases, RunSummary, Workload
 from resnetx.record.machine import Unit, how_many, unit_of
 from resnetx.reporting.study.results import MeasuredPoint, Results
 from resnetx.request import Request, TwinName
@@ -43,6 +43,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     loader_rate: Summary | None  # images/s of the input alone
     phases: Phases | None  # inside an instrumented step, of the latest instrumented run
     messages: list[GradientBucket]  # of that run; [] where none is sent, or none was instrumented
+    copies: Copies | None  # of a step, of that run
     # Rate of the instrumented steps / rate of the clean ones; its name in JSON is an older word.
     instrumented: Summary | None = msgspec.field(name="watched")
 
@@ -79,6 +80,7 @@ def limits(point: MeasuredPoint) -> Limits:
         loader_rate=summarize(twins["input"]) if "input" in twins else None,
         phases=instrumented[-1].phases if instrumented else None,
         messages=(instrumented[-1].buckets or []) if instrumented else [],
+        copies=instrumented[-1].copies if instrumented else None,
         instrumented=ratio(twins["phases"], clean) if "phases" in twins else None,
     )
 
