@@ -28,6 +28,9 @@ from resnetx.formats.kineto_work import DEVICE, OPERATIONS, Work, Works
 from resnetx.record.files import MOST_BYTES
 
 PHASES = ("update", "input", "forward", "backward")
+# Of the time of a collective on a CPU, that nothing is computed at a stretch where its rank waits for it. The wait is over
+# before gloo's thread notes the end, on a busy machine by as long as other processes take.
+WAITED = 0.1
 MOST_BETWEEN = 0.1  # of an iteration, between it and the next one, that may be no evaluation or the like
 
 Strategy = Literal["ddp", "fsdp"]
@@ -68,7 +71,7 @@ class Collective:
     issued: float
     begin: float  # when it could run; gloo has two threads, NCCL a stream
     end: float
-    idle: float  # the rank computes nothing from then until the end; at the end: it computes as this ends
+    idle: float  # the rank computes nothing from then until the end; the end: it computes as this ends
     number: int | None = None  # of its group, where the profile says
 
 
@@ -110,6 +113,11 @@ def own_s(step: RankStep) -> dict[str, float]:
     for begin, end, phase in step.phases:
         own[phase] += (end - begin - overlap(blocked, begin, end)) / 1e6
     return own
+
+
+def blocked_s(step: RankStep) -> float:
+    """Seconds in which the rank waits for its collectives and computes nothing."""
+    return overlap(joined(step.blocked(each) for each in step.collectives), step.begin, step.end) / 1e6
 
 
 def seen_rank(
@@ -161,8 +169,8 @@ def _collectives(file: ChromeTrace, events: Sequence[Event], found: Works) -> It
             if is_collective(event):
                 args = event.args if event.args and event.args.collective else described.get(_external(event))
                 operation, size_bytes = _message(event, args)
-                since = idle.since(event.ts, event.end)
                 number = value_of(args.number, int) if args else None
+                since = idle.before(event.ts, event.end)
                 yield Collective(operation, size_bytes, issued, event.ts, event.end, since, number)
         return
     spans = sorted((event for event in events if event.name.startswith("gloo:")), key=lambda event: event.ts)
@@ -172,8 +180,13 @@ def _collectives(file: ChromeTrace, events: Sequence[Event], found: Works) -> It
         operation, size_bytes = _of_gloo(event, file.world_size or 1)
         if scattered and operation == "all-reduce":  # as gloo makes one of a reduce-scatter
             operation = "reduce-scatter"
-        issued = min(issued, event.ts)
-        yield Collective(operation, size_bytes, issued, event.ts, event.end, idle.since(issued, event.end))
+        issued, end = min(issued, event.ts), event.end
+        since, until = idle.longest(issued, end)
+        if until - since > WAITED * (end - issued):
+            end = max(event.ts, until)
+        else:
+            since = end
+        yield Collective(operation, size_bytes, issued, event.ts, end, min(since, end))
 
 
 def _external(event: Event) -> int | None:
@@ -240,15 +253,22 @@ class _Idle:
             )
         else:
             exchanged = joined((work.event.ts, work.event.end) for work in found.works if work.part == "exchange")
-            computed = [work for work in found.works if work.part not in ("exchange", "communication")]
-            busy = without(joined((work.event.ts, work.event.end) for work in computed), exchanged)
+            undone = set(undone_by(found.works).values())
+            computed = [work.event for work in found.works if _phase(work, undone)]  # not DDP's own small operations
+            busy = without(joined((event.ts, event.end) for event in computed), exchanged)
         self._begins = [begin for begin, _ in busy]
         self._ends = [end for _, end in busy]
 
-    def since(self, issued: float, end: float) -> float:
-        """From when on it computes nothing until `end`, `issued` at the earliest; `end`: it computes then."""
+    def before(self, begin: float, end: float) -> float:
+        """From when on it computes nothing until `end`, from `begin` on at most; `end`: it computes then."""
         place = bisect_left(self._begins, end) - 1
-        return max(issued, min(end, self._ends[place])) if place >= 0 else issued
+        return max(begin, min(end, self._ends[place])) if place >= 0 else begin
+
+    def longest(self, begin: float, end: float) -> Window:
+        """The longest time between the two in which it computes nothing."""
+        first, last = bisect_right(self._ends, begin), bisect_left(self._begins, end)
+        ends, begins = [begin, *self._ends[first:last]], [*self._begins[first:last], end]
+        return max(((since, until) for since, until in zip(ends, begins, strict=True)), key=lambda gap: gap[1] - gap[0])
 
 
 def _marks(found: Works, events: Iterable[Event]) -> list[tuple[float, float, str]]:
