@@ -31,6 +31,7 @@ PHASES = ("update", "input", "forward", "backward")
 # Of the time of a collective on a CPU, that nothing is computed at a stretch where its rank waits for it. The wait is over
 # before gloo's thread notes the end, on a busy machine by as long as other processes take.
 WAITED = 0.1
+ROUNDED = 1.0  # microseconds by which a kernel that waits for a collective may seem to begin before its end
 MOST_BETWEEN = 0.1  # of an iteration, between it and the next one, that may be no evaluation or the like
 
 Strategy = Literal["ddp", "fsdp"]
@@ -261,7 +262,7 @@ class _Idle:
 
     def before(self, begin: float, end: float) -> float:
         """From when on it computes nothing until `end`, from `begin` on at most; `end`: it computes then."""
-        place = bisect_left(self._begins, end) - 1
+        place = bisect_left(self._begins, end - ROUNDED) - 1
         return max(begin, min(end, self._ends[place])) if place >= 0 else begin
 
     def longest(self, begin: float, end: float) -> Window:
@@ -300,7 +301,7 @@ def _phase(work: Work, undone: set[Work]) -> str:
 def _phases(marks: Sequence[tuple[float, float, str]], begin: float, end: float) -> Iterator[tuple[float, float, str]]:
     """The phases of a step, one behind the other; a gap is of what comes next, and before a forward pass is input."""
     now, last = begin, "update"
-    for from_, to, phase in marks[bisect_left(marks, (begin,)) : bisect_left(marks, (end,))]:
+    for from_, to, phase in marks[bisect_left(marks, (begin - ROUNDED,)) : bisect_left(marks, (end - ROUNDED,))]:
         if from_ > now:
             yield now, from_, "input" if phase == "forward" != last else phase
             now = from_

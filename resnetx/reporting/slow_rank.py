@@ -176,11 +176,10 @@ def observed_answer(ranks: Sequence[ObservedRank]) -> list[str]:
     step_s = median(each.step_s for each in ranks)
     head = f"A step of {ranks[0].workload} on {len(ranks)} {'ranks' if len(ranks) > 1 else 'rank'} takes "
     head += f"{_ms(step_s)} ms"
-    parts = [(each.exposed_s - (each.for_last_s or 0.0), each.for_last_s) for each in ranks]
-    waited = [for_last_s for _, for_last_s in parts if for_last_s is not None]
+    waited = [each.for_last_s for each in ranks if each.for_last_s is not None]
     if len(ranks) > 1 and waited:
-        head += f", {_ms(min(transfer_s for transfer_s, _ in parts))} ms of it exposed transfer; ranks wait for later "
-        head += f"ones {_ms(min(waited))} to {_ms(max(waited))} ms"
+        transfer_s = median(each.exposed_s - (each.for_last_s or 0.0) for each in ranks)
+        head += f": {_ms(transfer_s)} ms of it exposed transfer, and up to {_ms(max(waited))} ms waiting for later ranks"
     elif ranks[0].strategy == "fsdp":
         head += "; communication lies inside its passes"
     elif len(ranks) > 1:

@@ -131,7 +131,7 @@ def _of_profile(
 
 def _of_rank(contents: _Contents, rank: RankProfile, alone: bool) -> _Contents:
     """What is said of a rank of a job, whose layers are taken without communication."""
-    times, warnings = contents.times, []
+    times, warnings = contents.times, [_stating(warning, rank) for warning in contents.warnings]
     if rank.strategy == "fsdp" and rank.ranks > 1 and times.update_s:
         more_s = (rank.ranks - 1) * median(times.update_s)
         times = msgspec.structs.replace(
@@ -139,22 +139,29 @@ def _of_rank(contents: _Contents, rank: RankProfile, alone: bool) -> _Contents:
             update_s=[each * rank.ranks for each in times.update_s],
             step_s=[each + more_s for each in times.step_s] if isinstance(times.step_s, list) else times.step_s,
         )
-        message = f"FSDP updates 1/{rank.ranks} of the parameters on each rank: the update of all takes {rank.ranks} times as long"
-        warnings.append(Warning(code="sharded-update", message=message, remedy="profile DDP if its update matters"))
+        message = f"each of {rank.ranks} ranks of FSDP updates its part: the update of all was taken to be as many times as long"
+        warnings.append(Warning(code="sharded-update", message=message, remedy="profile DDP if the update matters"))
     if alone:
-        step_s, exposed_s = (
-            median(each) if each else 0.0
-            for each in zip(*[((step.end - step.begin) / 1e6, blocked_s(step)) for step in rank.steps], strict=True)
-        ) if rank.steps else (0.0, 0.0)
         of = f" of {rank.ranks}" if rank.ranks else ""
         message = f"a profile of one rank{of} ({rank.strategy.upper()}), whose layers are taken without communication"
-        if step_s:
+        if rank.steps:
+            step_s = median((step.end - step.begin) / 1e6 for step in rank.steps)
             message += (
-                f"; {exposed_s * 1e3:.3g} ms of its step of {step_s * 1e3:.3g} ms are exposed communication: how much of it "
-                "is waiting for a later rank, and for which, other ranks' profiles say"
+                f"; {median(map(blocked_s, rank.steps)) * 1e3:.3g} ms of its step of {step_s * 1e3:.3g} ms are exposed "
+                "communication: how much of it is waiting, and for which rank, the profiles of all ranks say"
             )
         warnings.append(Warning(code="one-rank", message=message, remedy="import the profiles of all ranks together"))
-    return replace(contents, times=times, warnings=[*contents.warnings, *warnings])
+    return replace(contents, times=times, warnings=warnings)
+
+
+def _stating(warning: Warning, rank: RankProfile) -> Warning:
+    """The warning that gradients have no size, with what the all-reduces of DDP add up to."""
+    sent = [each for each in rank.steps[-1].collectives if each.operation == "all-reduce"] if rank.steps else []
+    if warning.code != UNSIZED or rank.strategy != "ddp" or not all(each.size_bytes for each in sent) or not sent:
+        return warning
+    sent_bytes = sum(each.size_bytes for each in sent)
+    remedy = f"state parameters= when you predict: its all-reduces send {sent_bytes:,} B, {sent_bytes // 4:,} of fp32"
+    return msgspec.structs.replace(warning, remedy=remedy)
 
 
 def _of_iterations(profile: kineto.Profile) -> Iterator[Warning]:

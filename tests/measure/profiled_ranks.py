@@ -1,7 +1,7 @@
 """Training steps of each rank, profiled: torchrun --nproc-per-node 4 profiled_ranks.py FOLDER NAME ...
 
-Each name is a job of its own, `ddp-forward-2` or `fsdp-none`: how its ranks share the work, and the phase in which rank
-2 is late by LATE of what a step computes. Computation is waited out.
+Each name is a job of its own, `ddp-forward-2-40` or `fsdp-none`: how its ranks share the work, and the phase in which rank
+2 is late by 40 % of what a step computes. Computation is waited out.
 """
 
 import sys
@@ -14,7 +14,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.profiler import profile, schedule
 
-LAYERS, LAYER_s, STEPS, BATCH, WIDTH, LATE = 3, 0.006, 12, 8, 64, 0.4
+LAYERS, LAYER_s, STEPS, BATCH, WIDTH = 3, 0.006, 12, 8, 64
 
 
 class _Waited(torch.autograd.Function):
@@ -40,9 +40,9 @@ class Layer(nn.Module):
         return torch.relu(self.linear(waited))
 
 
-def train(folder, strategy, phase, late):
+def train(folder, strategy, phase, late="", percent="0"):
     rank = distributed.get_rank()
-    by_s = LATE * 2 * LAYERS * LAYER_s if rank == late else 0.0
+    by_s = int(percent) / 100 * 2 * LAYERS * LAYER_s if str(rank) == late else 0.0
     late_s = {name: by_s * (name == phase) for name in ("input", "forward", "backward")}
     none = dict.fromkeys(late_s, 0.0)
     layers = nn.Sequential(*[Layer(late_s if place == 1 else none) for place in range(LAYERS)])
@@ -69,8 +69,7 @@ def main(folder, names):
     distributed.init_process_group("gloo")
     torch.set_num_threads(1)
     for name in names:
-        strategy, phase, *late = name.split("-")
-        train(Path(folder) / name, strategy, phase, int(late[0]) if late else -1)
+        train(Path(folder) / name, *name.split("-"))
     distributed.destroy_process_group()
 
 

@@ -30,7 +30,8 @@ def trace_(options: Namespace, paths: list[Path], asked: Point) -> int:
                 "--import: expected a file, of six columns or a profile of PyTorch, or the profiles of all ranks of a job"
             )
         trace, folder = import_trace(paths, asked)
-        if ranks := observed_ranks(observations(folder)):
+        if seen := observations(folder):
+            ranks = observed_ranks(seen)
             show.conclude(
                 options, [*observed_answer(ranks), *trace_answer(trace)[:1]], partial(list, [trace]),
                 partial(show_job, ranks, trace, folder),
