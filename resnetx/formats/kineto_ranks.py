@@ -2,11 +2,11 @@
 
 A step of a rank is what lies between the ends of the last collectives of two iterations: all ranks reach these
 together, so that times since then compare without a common clock. In it the rank is *blocked* where a collective that
-it has issued ends while it computes nothing, from when it last computed: waiting for ranks that come later, and the
+it has asked for ends while it computes nothing, from when it last computed: waiting for ranks that come later, and the
 transfer. The rest is its own, by phase. A rank that the others wait for is blocked for a shorter time than they are.
 
 On a GPU a collective is a kernel (`ncclDevKernel_*`, with its size and group as torch's `record_param_comms` has
-them), on a CPU what gloo's threads run (`gloo:all_reduce`), issued where `c10d::` was called.
+them), on a CPU what gloo's threads run (`gloo:all_reduce`), asked for where `c10d::` was called.
 """
 
 import re
@@ -69,8 +69,8 @@ class Collective:
 
     operation: str
     size_bytes: int  # of the whole message: what an all-gather makes, what a reduce-scatter takes; 0: it does not say
-    issued: float
-    begin: float  # when it could run; gloo has two threads, NCCL a stream
+    arrived: float  # the rank asks for it; on a GPU, as its kernel begins
+    begin: float  # it runs: gloo has two threads, which may be busy
     end: float
     idle: float  # the rank computes nothing from then until the end; the end: it computes as this ends
     number: int | None = None  # of its group, where the profile says
@@ -128,13 +128,13 @@ def seen_rank(
 
     `windows`: of its iterations. The path is for error messages.
     """
-    collectives = sorted(_collectives(file, events, found), key=lambda each: (each.issued, each.begin))
-    _refuse_others(collectives, file, events, path)
+    launched = sorted(_collectives(file, events, found), key=lambda each: (each[0], each[1].begin))
+    _refuse_others([each for _, each in launched], file, events, path)
     marks = _marks(found, events)
     begins = [begin for begin, _ in windows]
     inside: list[list[Collective]] = [[] for _ in windows]
-    for each in collectives:
-        if (place := bisect_right(begins, each.issued) - 1) >= 0 and each.issued <= windows[place][1]:
+    for when, each in launched:
+        if (place := bisect_right(begins, when) - 1) >= 0 and when <= windows[place][1]:
             inside[place].append(each)
     numbers = _numbers(events, windows)
     steps = []
@@ -161,33 +161,34 @@ def _numbers(events: Iterable[Event], windows: Sequence[Window]) -> list[int]:
 # ---- collectives ----------------------------------------------------------------------------------------------------
 
 
-def _collectives(file: ChromeTrace, events: Sequence[Event], found: Works) -> Iterator[Collective]:
+def _collectives(file: ChromeTrace, events: Sequence[Event], found: Works) -> Iterator[tuple[float, Collective]]:
+    """When each was launched on the host, and what it is."""
     idle = _Idle(found, events)
     if found.on_device:
         described = {event.args.external_id: event.args for event in events if event.name == COMMS and event.args}
         launched = [(work.event.ts, event) for work in found.works for event in work.device] + found.stray
-        for issued, event in launched:
+        for when, event in launched:
             if is_collective(event):
                 args = event.args if event.args and event.args.collective else described.get(_external(event))
                 operation, size_bytes = _message(event, args)
                 number = value_of(args.number, int) if args else None
                 since = idle.before(event.ts, event.end)
-                yield Collective(operation, size_bytes, issued, event.ts, event.end, since, number)
+                yield when, Collective(operation, size_bytes, event.ts, event.ts, event.end, since, number)
         return
     spans = sorted((event for event in events if event.name.startswith("gloo:")), key=lambda event: event.ts)
     calls = sorted(event.ts for event in events if event.name.startswith("c10d::") and event.kind in OPERATIONS)
     scattered = not any(event.name.startswith("c10d::allreduce") for event in events)
-    for issued, event in zip(calls if len(calls) == len(spans) else [each.ts for each in spans], spans, strict=True):
+    for when, event in zip(calls if len(calls) == len(spans) else [each.ts for each in spans], spans, strict=True):
         operation, size_bytes = _of_gloo(event, file.world_size or 1)
         if scattered and operation == "all-reduce":  # as gloo makes one of a reduce-scatter
             operation = "reduce-scatter"
-        issued, end = min(issued, event.ts), event.end
-        since, until = idle.longest(issued, end)
-        if until - since > WAITED * (end - issued):
+        when, end = min(when, event.ts), event.end
+        since, until = idle.longest(when, end)
+        if until - since > WAITED * (end - when):
             end = max(event.ts, until)
         else:
             since = end
-        yield Collective(operation, size_bytes, issued, event.ts, end, min(since, end))
+        yield when, Collective(operation, size_bytes, when, event.ts, end, min(since, end))
 
 
 def _external(event: Event) -> int | None:

@@ -250,9 +250,9 @@ def _refuse_other_steps(ranks: Sequence[_Rank], keyed: Sequence[dict[_Key, Colle
 
 
 def _shortest(steps: Sequence[RankStep], place: int) -> tuple[float, float]:
-    """Microseconds of a collective on the rank that arrives last: since it was issued, and since it could run."""
+    """Microseconds of a collective on the rank that arrives last: since it arrived, and since it runs."""
     own = [step.collectives[place] for step in steps]
-    return min(each.end - each.issued for each in own), min(each.end - each.begin for each in own)
+    return min(each.end - each.arrived for each in own), min(each.end - each.begin for each in own)
 
 
 # ---- records --------------------------------------------------------------------------------------------------------
