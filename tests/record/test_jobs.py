@@ -1,6 +1,7 @@
 """The profiles of all ranks of a data-parallel job: made ones of GPUs, whose times are known exactly, and real ones."""
 
 import json
+import re
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -71,14 +72,15 @@ def test_waiting_is_taken_apart_from_transfer_and_compute_from_both(tmp_path: Pa
 def test_from_the_command_line_to_the_late_rank_and_a_prediction(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    imported(tmp_path, job(late=1, phase="backward", by=4_000))
+    imported(tmp_path, job(late=1, phase="backward", by=4_000, noise=0.001))
     monkeypatch.chdir(tmp_path)
     assert main(["trace", "--import", "job/rank*.json", "batch_size=32", "results=."]) == 0
     screen = " ".join(capsys.readouterr().out.split())
-    assert "Rank 1 (node0) is 4 ms (4 to 4) behind the slowest other rank, in backward" in screen
-    assert max(map(len, screen.splitlines())) and f"resnetx predict {JOB} systems=" in screen
+    named = r"Rank 1 \(node0\) is (4\.\d\d|3\.9\d) ms \(3.* to 4.*\) behind the slowest other rank, in backward"
+    assert re.search(named, screen)
+    assert f"resnetx predict {JOB} systems=" in screen
     assert main(["explain", JOB]) == 0
-    assert "Rank 1 (node0) is 4 ms (4 to 4) behind" in " ".join(capsys.readouterr().out.split())
+    assert re.search(named, " ".join(capsys.readouterr().out.split()))
     made = resnetx.predict(JOB, systems=["dgx1-v100"], gpus=[1, 8])
     assert made.points[0].iteration_s == pytest.approx(sum(PARTS.values()) / 1e6, rel=0.05)
 
