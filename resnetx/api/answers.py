@@ -74,6 +74,8 @@ def trace_answer(traced: "Trace") -> list[str]:
     largest, *smaller = sorted(traced.batches, key=lambda batch: -batch.batch_size)
     how = "Measured" if traced.request else "Imported"
     step = f"a step of {traced.workload} takes {_step_s(largest) * 1e3:,.3g} ms at {largest.batch_size} images"
+    if any(warning.code == "one-rank" for warning in traced.warnings) or (traced.communication and not traced.request):
+        step += " without communication"
     sentences = [f"{how}: {step}"]
     for batch in smaller:
         share, rest = divmod(largest.batch_size, batch.batch_size)

@@ -21,6 +21,7 @@ from resnetx.settings import bounds, keywords
 from resnetx.settings.files import names
 from resnetx.settings.verbs import VERBS, refuse_unread
 from resnetx.traces.files import CPU, import_, is_called, read_trace, unpacked
+from resnetx.traces.jobs import import_job, profiles_of
 from resnetx.visible import visible
 
 READ = ("collective", "gpus", "size", "systems", "nodes", "network", "nics", "results")
@@ -109,8 +110,14 @@ def _on_machine(listed: Sequence[Device], machine: System) -> list[int] | None:
 # Imports what another program measured, as a trace that predictions read.
 
 
-def import_trace(file: Path, settings: Mapping[str, object]) -> Trace:
-    """Imports one file; returns the trace with all batches of its workload and device that were imported so far."""
+def import_trace(paths: Sequence[Path], settings: Mapping[str, object]) -> tuple[Trace, Path]:
+    """Imports one file, or the profiles of a job's ranks; returns the trace, and its folder.
+
+    Of one file, the trace has all batches of its workload and device that were imported so far. Of a job, the folder is
+    what `explain` and `predict` take.
+    """
+    files = profiles_of(paths)
+    file = files[0]
     given = asked("trace", settings)
     refuse_unread("trace --import", given, names(), VERBS["trace"].fields("import"))
     wanted = struct_of(given, keywords.TraceImportFields)
@@ -122,15 +129,19 @@ def import_trace(file: Path, settings: Mapping[str, object]) -> Trace:
     if wanted.device is not None and wanted.device not in known:
         raise unknown_name("GPU", wanted.device, known, "device")
     on_cpu = wanted.device is not None and CPU in known[wanted.device].product_names
+    device, results = CPU if on_cpu else wanted.device, Path(wanted.results)
+    parts = {name: part.product_names for name, part in known.items()}
+    if len(files) > 1:
+        if wanted.gpus is not None:
+            raise ConfigError(f"gpus={wanted.gpus}: the profiles of a job say how many ranks it has; leave gpus out")
+        folder = import_job(
+            files, batch_size=wanted.batch_size, device=device, results=results, workload=wanted.workload, parts=parts
+        )
+        return read_trace(folder), folder
     kept = import_(
-        file,
-        batch_size=wanted.batch_size,
-        device=CPU if on_cpu else wanted.device,
-        results=Path(wanted.results),
-        workload=wanted.workload,
-        gpus=wanted.gpus or 0,
-        parts={name: part.product_names for name, part in known.items()},
-    )
+        file, batch_size=wanted.batch_size, device=device, results=results, workload=wanted.workload,
+        gpus=wanted.gpus or 0, parts=parts,
+    )  # fmt: skip
     found = read_trace(kept.parent.parent)
     page([Path(found.source)], wanted.out)
-    return found
+    return found, kept.parent.parent

@@ -1,8 +1,9 @@
 """Layer times of workloads on one device, at every per-GPU batch that their points need; or imports a file of them."""
 
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from os import PathLike
 from pathlib import Path
 from statistics import median
 from typing import Any, Unpack
@@ -76,15 +77,19 @@ def _row(trace: Trace, batch: TracedBatch, layer: TracedLayer) -> Record:
     }
 
 
-def trace(file: keywords.Text | None = None, **settings: Unpack[keywords.TraceKeywords]) -> Traces:
+def trace(
+    file: keywords.Text | Sequence[keywords.Text] | None = None, **settings: Unpack[keywords.TraceKeywords]
+) -> Traces:
     """Times a workload layer by layer on one device; what is on disk already is not run again.
 
-    `file`: imports a PyTorch profile, or a text of six columns, instead of measuring.
+    `file`: imports a PyTorch profile, or a text of six columns, instead of measuring; several, a folder or a pattern:
+    the profiles of all ranks of a job.
     """
     if file is not None:
         from resnetx.api.imports import import_trace
 
-        return Traces([import_trace(given_path(file), settings)])
+        paths = [file] if isinstance(file, str | PathLike) else file
+        return Traces([import_trace([given_path(each) for each in paths], settings)[0]])
     return execute(settings)[0]
 
 

@@ -139,6 +139,13 @@ class Details(msgspec.Struct, gc=False):
     correlation: _Whole | None = None
     dims: msgspec.Raw = msgspec.field(name="Input Dims", default=msgspec.Raw())
     types: msgspec.Raw = msgspec.field(name="Input type", default=msgspec.Raw())
+    # Of a collective, by torch's `record_param_comms`: how it is called, and its message.
+    collective: msgspec.Raw = msgspec.field(name="Collective name", default=msgspec.Raw())
+    elements_in: msgspec.Raw = msgspec.field(name="In msg nelems", default=msgspec.Raw())
+    elements_out: msgspec.Raw = msgspec.field(name="Out msg nelems", default=msgspec.Raw())
+    element: msgspec.Raw = msgspec.field(name="dtype", default=msgspec.Raw())
+    group_size: msgspec.Raw = msgspec.field(name="Group size", default=msgspec.Raw())
+    number: msgspec.Raw = msgspec.field(name="Seq", default=msgspec.Raw())
 
 
 class Event(msgspec.Struct, gc=False):
@@ -162,10 +169,18 @@ class Event(msgspec.Struct, gc=False):
         return self.cat.lower()
 
 
+class GroupMembers(msgspec.Struct):
+    """One of the process groups that the profiled program made."""
+
+    pg_size: int | None = None
+
+
 class ProcessGroup(msgspec.Struct):
-    """The process group of the profiled program, if it had one."""
+    """The processes that the profiled program trained with, if it had any."""
 
     world_size: int | None = None
+    rank: int | None = None
+    pg_config: list[GroupMembers] | None = None
 
 
 class DeviceProperties(msgspec.Struct):
@@ -183,6 +198,7 @@ class ChromeTrace(msgspec.Struct):
     base_ns: _Whole | None = msgspec.field(name="baseTimeNanoseconds", default=None)
     group: ProcessGroup | None = msgspec.field(name="distributedInfo", default=None)
     devices: list[DeviceProperties] = msgspec.field(name="deviceProperties", default_factory=list)
+    host: str = msgspec.field(name="host_name", default="")
 
     @property
     def world_size(self) -> int | None:
@@ -223,5 +239,13 @@ def first_of(raw: msgspec.Raw, kind: Any) -> Any:
     try:
         each = msgspec.json.decode(raw, type=prepared(list[msgspec.Raw])) if raw else []
         return msgspec.json.decode(each[0], type=prepared(kind)) if each else None
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def value_of(raw: msgspec.Raw, kind: Any) -> Any:
+    """A value in an event as `kind`; None where it is none of these."""
+    try:
+        return msgspec.json.decode(raw, type=prepared(kind), strict=False) if raw else None
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None

@@ -23,6 +23,7 @@ from statistics import median
 from resnetx.errors import FileError
 from resnetx.formats.chrome import ChromeTrace, Event, decode
 from resnetx.formats.kineto_iterations import ProfiledIteration, ProfiledLayer, iterations_in
+from resnetx.formats.kineto_ranks import RankProfile, Strategy, own_s, seen_rank
 from resnetx.formats.kineto_windows import HOW_TO_MARK, ProfiledIterations, find_iterations
 from resnetx.formats.kineto_work import DEVICE, works
 from resnetx.record.files import refuse_large_trace
@@ -54,13 +55,14 @@ class Profile:
     trains: bool = True  # it has a backward pass
     accumulated: int = 1  # passes of a micro-batch each whose gradients are added up before an update
     remarks: tuple[str, ...] = ()  # sentences on what its iterations are
+    rank: RankProfile | None = None  # of a data-parallel job; the times are then those of its computing alone
 
 
 def parse(data: bytes | bytearray, path: Path) -> Profile:
     """Layer times of a profile. The path is for error messages."""
     file = decode(data, path)
     events = [event for event in file.events if event.ph == "X"]
-    _refuse_parallel(file, events, path)
+    strategy = _strategy(file, events, path)
     found = works(events)
     marked = find_iterations(found, events, path)
     iterations = iterations_in(found, marked.windows)
@@ -71,6 +73,11 @@ def parse(data: bytes | bytearray, path: Path) -> Profile:
     kept = [iterations[index] for index in alike[warm:]]
     _refuse_unusable(kept[0], len(kept), path)
     timed = [steps_s[index] for index in alike[warm:]]
+    rank = seen_rank(file, events, found, marked.windows, strategy, path) if strategy else None
+    if rank is not None:
+        timed = [round(sum(own_s(step).values()), DIGITS) for step in rank.steps] or [float("inf")]
+        for iteration in kept:
+            iteration.rest.communication_s = 0.0
     return Profile(
         times=_times(kept, timed if marked.trains and all(map(isfinite, timed)) else NO_STEPS, found.on_device),
         measured_at=_measured_at(file, events),
@@ -81,15 +88,21 @@ def parse(data: bytes | bytearray, path: Path) -> Profile:
         trains=marked.trains,
         accumulated=kept[0].accumulated,
         remarks=(*marked.remarks, *[EVALUATED] * kept[0].evaluated),
+        rank=rank,
     )
 
 
-def _refuse_parallel(file: ChromeTrace, events: Iterable[Event], path: Path) -> None:
-    if kind := parallelism((event.name for event in events), file.world_size):
+def _strategy(file: ChromeTrace, events: Iterable[Event], path: Path) -> Strategy | None:
+    """How the ranks of its job share the work; None: it trains alone. Refused where they do not share the data only."""
+    kind = parallelism((event.name for event in events), file.world_size)
+    if kind in DATA_PARALLEL:
+        return DATA_PARALLEL[kind]
+    if kind:
         raise FileError(
             f"{path}: a profile of one rank of {kind}, whose layers do not take as long as those of one process; "
             "profile the same steps in one process that trains alone"
         )
+    return None
 
 
 def _refuse_unusable(usual: ProfiledIteration, iterations: int, path: Path) -> None:
@@ -219,8 +232,8 @@ def _gpu(file: ChromeTrace, events: Iterable[Event]) -> str:
 
 # How a profiled program shared its work with other processes, by the names in its profile.
 #
-# A prediction multiplies one process that trains alone. A rank that holds a part of the parameters, of the layers or of
-# each layer computes something else, and one of DistributedDataParallel computes while all-reduces run.
+# A prediction multiplies one process that trains alone. So does a rank of DistributedDataParallel or FSDP without what
+# it exchanges; one that holds a part of the layers, or of each layer, computes something else.
 #
 # Names: torch 2.15's own (`torch/distributed/fsdp`, `tensor`, `_functional_collectives.py`, c10d's record functions),
 # NCCL's kernels, DeepSpeed's and Megatron's annotations.
@@ -229,16 +242,17 @@ MOST_CHARACTERS = 500  # of a name that are looked at: kernels of templates have
 
 # Names that only a kind of parallelism has, the most specific first.
 _SIGNS = {
-    "fully sharded data parallelism (FSDP)": r"fsdp::|FullyShardedDataParallel",
     "ZeRO": r"ZeroRedundancyOptimizer|deepspeed",
     "expert parallelism (all-to-all)": r"all_?to_?all",
     "pipeline parallelism (sends and receives)": r"(c10d|gloo|nccl)::?(send|recv)|nccl\w*SendRecv",
+    "fully sharded data parallelism (FSDP)": r"fsdp::|FullyShardedDataParallel",
+    "DistributedDataParallel": r"DistributedDataParallel|distributed\.ddp\.",
     "sharded parameters (all-gathers and reduce-scatters)": r"(c10d|gloo|nccl|_c10d_functional)::?\w*(gather|scatter)"
     r"|nccl\w*(AllGather|ReduceScatter)",
-    "DistributedDataParallel": r"DistributedDataParallel|distributed\.ddp\.",
     "tensor parallelism (all-reduces within the model)": r"_c10d_functional::|(c10d|gloo|nccl)::?all_?reduce"
     r"|nccl\w*AllReduce",
 }
+DATA_PARALLEL: dict[str, Strategy] = {"fully sharded data parallelism (FSDP)": "fsdp", "DistributedDataParallel": "ddp"}
 
 
 def parallelism(names: Iterable[str], world_size: int | None) -> str:

@@ -171,6 +171,8 @@ def _add(iteration: ProfiledIteration, work: Work, owner: ProfiledLayer, cost: "
     """
     computing_s = cost.compute_s + cost.to_device_s
     iteration.rest.communication_s += cost.communication_s
+    if work.part == "exchange":
+        return
     if work.part == "update":
         iteration.update_s += computing_s
     elif work.part == "node":
@@ -273,8 +275,9 @@ class _Cost:
 
 
 def _host_cost(work: Work) -> _Cost:
-    duration_s = work.event.dur / 1e6
-    return _Cost(communication_s=duration_s) if work.part == "communication" else _Cost(duration_s)
+    if work.part == "communication":
+        return _Cost(communication_s=work.event.dur / 1e6)
+    return _Cost(max(0.0, work.event.dur - work.exchanged) / 1e6)
 
 
 def _device_cost(events: Iterable[Event]) -> _Cost:

@@ -1,7 +1,8 @@
 """What the threads of a profile did, and what they launched on the device.
 
 The events of a thread lie within each other or behind each other. The outermost ones that mean something are its
-*works*: an operation with all that it calls, a node of the backward pass, the optimizer's step, a wait for input.
+*works*: an operation with all that it calls, a node of the backward pass, the optimizer's step, a wait for input. What
+a rank does to exchange messages is a work of its own, also within another.
 """
 
 from bisect import bisect_left
@@ -15,7 +16,7 @@ from msgspec import Meta
 
 from resnetx.formats.chrome import Details, Event, first_of
 
-WorkKind = Literal["operation", "node", "update", "input", "communication"]
+WorkKind = Literal["operation", "node", "update", "input", "communication", "exchange"]
 
 OPERATIONS = {"cpu_op", "operator"}  # categories of events; "operator" and "runtime" are those of torch before 1.12
 LAUNCHES = {"cuda_runtime", "cuda_driver", "runtime"}
@@ -34,6 +35,13 @@ ANNOTATIONS: dict[str, WorkKind | None] = {
     "gloo:": "communication",
     "nccl:": "communication",
 }
+
+# What ranks of a data-parallel job do to send and to receive, by torch's hooks within forward and backward passes:
+# launching collectives, waiting for them, copying into and out of their buffers. One process that trains alone has none.
+EXCHANGE = (
+    "c10d::", "record_param_comms", "torch::distributed::reducer::", "torch.distributed.ddp.reducer::",
+    "FSDP::", "fsdp::", "FullyShardedDataParallel._",
+)  # fmt: skip
 
 ONE_PROCESS = "enumerate(DataLoader)#_SingleProcess"  # the loader works while the step waits for it, and only then
 
@@ -71,6 +79,7 @@ class Work:
     sequences: list[tuple[float, int]] = field(default_factory=list)  # time and sequence number of what is within
     gradient_bytes: int | None = None  # that it accumulates; None: the profile has no shapes
     device: list[Event] = field(default_factory=list)  # what it launched
+    exchanged: float = 0.0  # microseconds of it that works of their own have, which exchange what ranks send
 
     @property
     def accumulates(self) -> bool:
@@ -171,8 +180,12 @@ def _walk(thread: Sequence[Event], launches: _Launches, nodes: Sequence[float]) 
         while stack[-1].end <= event.ts:
             stack.pop()
         call, work = stack[-1].call, stack[-1].work
-        if work is not None:
+        if work is not None and not (_exchanges(event) and work.part not in ("communication", "exchange")):
             _note(work, event)
+        elif work is not None:
+            work.exchanged += event.dur
+            work = Work("exchange", event, call)
+            thread_works.append(work)
         elif event.name.startswith(MODULE):
             if call is not None:
                 call.leaf = False
@@ -195,8 +208,14 @@ def _encloses(event: Event, times: Sequence[float]) -> bool:
     return bisect_left(times, event.ts) < bisect_left(times, event.end)
 
 
+def _exchanges(event: Event) -> bool:
+    return event.name.startswith(EXCHANGE)
+
+
 def _part(event: Event) -> WorkKind | None:
     """The part of a step that an event begins; None: none of them."""
+    if _exchanges(event):
+        return "exchange"
     for beginning, part in ANNOTATIONS.items():
         if event.name.startswith(beginning):
             return part

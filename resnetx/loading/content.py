@@ -163,7 +163,7 @@ MAX_VALUES = 2**24
 
 # As many digits as 2**63 has. Python would compute with any number of them, but numpy and floats would not.
 _LONG_NUMBER = rb"-?[0-9]{19,}"
-_MAYBE_LONG = re.compile(rb"(?:^|[:,\[\s])" + _LONG_NUMBER)  # also within a text, where that is rare
+_MAYBE_LONG = re.compile(rb"[0-9]{19,}")  # also within a text or behind a point, where so many are rare
 _TEXT_OR_LONG = re.compile(rb'"(?:[^"\\]|\\.)*+"|(?<![0-9.eE+-])' + _LONG_NUMBER + rb"(?![0-9.eE])", re.DOTALL)
 
 
@@ -194,11 +194,15 @@ def refuse_unbounded(data: Data, max_values: int = MAX_VALUES) -> None:
     """
     if (values := data.count(b",") + data.count(b"[") + data.count(b"{")) > max_values:
         raise UnboundedError(f"about {values:,} values, of at most {max_values:,}")
-    if _MAYBE_LONG.search(data):
+    if any(_is_long(match[0]) for match in _MAYBE_LONG.finditer(data)):  # else no text needs to be told apart
         for match in _TEXT_OR_LONG.finditer(data):
-            if not match[0].startswith(b'"') and not -(2**63) <= int(match[0][:30]) < 2**63:
+            if not match[0].startswith(b'"') and _is_long(match[0]):
                 digits = len(match[0].lstrip(b"-"))
                 raise UnboundedError(f"line {_line(data, match.start())}: a whole number of {digits} digits")
+
+
+def _is_long(digits: bytes) -> bool:
+    return not -(2**63) <= int(digits[:30]) < 2**63
 
 
 def fault(error: Exception, data: Data, what: str) -> str:

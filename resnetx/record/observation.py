@@ -1,4 +1,5 @@
-"""What `resnetx.observe` writes of a training loop: for each rank, when it was where in each step.
+"""What `resnetx.observe` writes of a training loop, and `trace --import` of the profiles of a job: for each rank, when it
+was where in each step.
 
 A step begins where all ranks have the gradients of the step before, which their last all-reduce aligns, so that times
 of different ranks compare without a common clock.
@@ -37,15 +38,15 @@ class Observation(RecordPart, frozen=True, kw_only=True):
     device: str  # "NVIDIA H200" as its driver names it, or "CPU"
     sm_clock_Hz: float | None  # of the GPU as the observation ended
     clock: str  # "host" or "CUDA events"
-    software: str  # "torch 2.15.0"
-    started_at: str  # UTC, ISO 8601
+    software: str  # "torch 2.15.0"; "": a profile does not say
+    started_at: str  # UTC, ISO 8601; "": a profile does not say
     batch_size: (
         int | None
     )  # samples of a step on this rank: the first dimension of the first tensor of the model's call
     micro_batches: int  # forward passes of a step
-    parameters: int  # that are trained, on this rank
-    gradient_bytes: int
-    hooks: int  # calls of hooks in a step
+    parameters: int | None  # that are trained, on this rank
+    gradient_bytes: int | None
+    hooks: int  # calls of hooks in a step; 0: a profile
     update_s: list[float]  # the optimizer, and what is between the gradients and it
     input_s: list[float]  # between the optimizer and the model's call: waiting for input, copying it, user code
     waiting_s: list[float]  # in the call of DDP's module before the model's own: buffers of rank 0 are awaited
@@ -53,6 +54,8 @@ class Observation(RecordPart, frozen=True, kw_only=True):
     backward_s: list[float]  # the loss, and the backward pass until the last gradient is there
     exposed_s: list[float]  # from there until all ranks' gradients are there
     step_s: list[float]
+    # Of `exposed_s`, waiting for the last rank to arrive; the rest is transfer. [] where it is not known (`observe`).
+    for_last_s: list[float] = msgspec.field(default_factory=list)
     buckets: list[ObservedBucket] | None  # in the order in which they are sent
     unknown: dict[str, str]  # path of a null field -> why it is not known
 
@@ -103,7 +106,7 @@ def observations(folder: Path) -> list[Observation]:
 def _sound(path: Path, seen: Observation) -> Observation:
     """The observation, if its times can be those of steps."""
     columns = [getattr(seen, f"{name}_s") for name in _TIMES]
-    times = [*columns, *(bucket.ready_s for bucket in seen.buckets or [])]
+    times = [*columns, *[seen.for_last_s] * bool(seen.for_last_s), *(bucket.ready_s for bucket in seen.buckets or [])]
     alike = {len(each) for each in times} == {len(seen.step_s)} and seen.step_s
     if not alike or not all(0 <= each <= LONGEST_s for column in times for each in column) or min(seen.step_s) == 0:
         raise FileError(f"{path}: its steps have no times, or times that cannot be, so this is no observation")

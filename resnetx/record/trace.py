@@ -69,6 +69,7 @@ class TracedMessage(RecordPart, frozen=True):
     size_bytes: int
     waiting_s: list[float]  # from this rank's start to the start of the last rank; mean over the ranks, per iteration
     transfer_s: list[float]  # from the start of the last rank to the end of the last one, per iteration
+    operation: str = ""  # "all-gather"; "": an all-reduce, as runs of resnetx send
 
 
 class TracedCommunication(RecordPart, frozen=True, kw_only=True):

@@ -1,13 +1,16 @@
-"""Which rank of a job the others wait for, and in which phase: `explain` of a folder that `resnetx.observe` wrote.
+"""Which rank of a job the others wait for, and in which phase: `explain` of a folder that `resnetx.observe` wrote, or
+`trace --import` of the profiles of all ranks.
 
 In synchronous training all ranks take equally long for a step, as each waits for the slowest: its last gradient is the
 last to be ready. So for each rank that moment is compared with that of every other one, step by step, in WINDOWS
 windows (the median of each), with an interval from the windows; a rank is named if the interval, allowing for the
-number of ranks, lies above LEAST of a step. One median over all steps names somebody without a delay, too.
+number of ranks, lies above LEAST of a step. One median over all steps names somebody without a delay, too. Profiles
+have fewer steps: each is a window then, as long as there are enough for that chance.
 """
 
 from collections.abc import Sequence
 from itertools import accumulate, combinations_with_replacement, pairwise
+from math import ceil, log2
 from operator import itemgetter
 from statistics import median
 
@@ -42,6 +45,7 @@ class ObservedRank(msgspec.Struct, frozen=True, kw_only=True):
     forward_s: float
     backward_s: float  # until its last gradient is ready
     exposed_s: float  # from then until those of all ranks are there
+    for_last_s: float | None  # of it, until the last rank arrives; null: `observe` cannot tell it from transfer
     # Its last gradient is ready so much later than that of the slowest other rank; null: one rank, or too few steps.
     later_s: float | None
     later_interval_s: list[float] | None
@@ -76,6 +80,7 @@ def observed_ranks(found: Sequence[Observation]) -> list[ObservedRank]:
                 forward_s=median(each.forward_s[:steps]),
                 backward_s=median(each.backward_s[:steps]),
                 exposed_s=median(each.exposed_s[:steps]),
+                for_last_s=median(each.for_last_s[:steps]) if each.for_last_s else None,
                 later_s=beyond[0] if beyond else None,
                 later_interval_s=[*beyond[1:]] if beyond else None,
                 late=late,
@@ -89,8 +94,11 @@ def observed_ranks(found: Sequence[Observation]) -> list[ObservedRank]:
 def _why_not(found: Sequence[Observation], steps: int) -> str:
     if len(found) == 1:
         return "one rank waits for nobody"
-    if steps < FEWEST_STEPS:
-        return f"{steps} steps were seen, and {FEWEST_STEPS} are needed: a longer loop, or more samples"
+    profiled = bool(found[0].for_last_s)
+    fewest = ceil(log2(len(found) / FALSE)) if profiled else FEWEST_STEPS
+    if steps < fewest:
+        more = "profile more" if profiled else "a longer loop, or more samples"
+        return f"{steps} steps were seen, and {fewest} are needed: {more}"
     if any(each.strategy == "bare" for each in found):
         return "the ranks were not seen to wait for each other: DDP was found around none of their models"
     return ""
@@ -99,14 +107,15 @@ def _why_not(found: Sequence[Observation], steps: int) -> str:
 def _own_s(each: Observation) -> list[float]:
     """What a rank itself takes of each step: until its last gradient is ready, without waiting for buffers.
 
-    Under FSDP a rank waits for others from its first layer on: of a step, only what comes before is its own.
+    Under FSDP a rank waits for others from its first layer on: of a step, only what comes before is its own, unless a
+    profile tells where it waited.
     """
     columns = [_phase_s(each, name) for name in _phases(each)]
     return [sum(step) for step in zip(*columns, strict=True)]
 
 
 def _phases(each: Observation) -> tuple[str, ...]:
-    return OF_FSDP if each.strategy == "fsdp" else PHASES
+    return OF_FSDP if each.strategy == "fsdp" and not each.for_last_s else PHASES
 
 
 def _phase_s(each: Observation, phase: str) -> list[float]:
@@ -133,21 +142,22 @@ def _interval(differences: Sequence[float], ranks: int) -> _Later:
     It asks only that two ranks that are alike differ as often by so much one way as the other way. An end is beyond the
     truth with a chance of FALSE over the number of ranks, each of which could be named.
     """
-    ends = [place * len(differences) // WINDOWS for place in range(WINDOWS + 1)]
+    count = min(WINDOWS, len(differences))
+    ends = [place * len(differences) // count for place in range(count + 1)]
     windows = [median(differences[begin:end]) for begin, end in pairwise(ends)]
     averages = sorted((one + other) / 2 for one, other in combinations_with_replacement(windows, 2))
-    beyond = _averages_beyond(FALSE / ranks)
+    beyond = _averages_beyond(FALSE / ranks, count)
     return median(averages), averages[beyond], averages[-1 - beyond]
 
 
-def _averages_beyond(chance: float) -> int:
+def _averages_beyond(chance: float, windows: int) -> int:
     """How many of the averages of windows the interval leaves out at each end: the distribution of signed ranks."""
-    ways = [1]  # to reach each sum of ranks 1, 2, ... WINDOWS, each with or without
-    for rank in range(1, WINDOWS + 1):
+    ways = [1]  # to reach each sum of ranks 1, 2, ... windows, each with or without
+    for rank in range(1, windows + 1):
         longer = [*ways, *[0] * rank]
         ways = [more + (longer[place - rank] if place >= rank else 0) for place, more in enumerate(longer)]
     below = list(accumulate(ways))
-    return max((place for place, count in enumerate(below) if count <= chance * 2**WINDOWS), default=0)
+    return max((place for place, count in enumerate(below) if count <= chance * 2**windows), default=0)
 
 
 def _phase(found: Sequence[Observation], place: int, steps: int, later_s: float) -> str:
@@ -166,7 +176,11 @@ def observed_answer(ranks: Sequence[ObservedRank]) -> list[str]:
     step_s = median(each.step_s for each in ranks)
     head = f"A step of {ranks[0].workload} on {len(ranks)} {'ranks' if len(ranks) > 1 else 'rank'} takes "
     head += f"{_ms(step_s)} ms"
-    if ranks[0].strategy == "fsdp":
+    waited = [each.for_last_s for each in ranks if each.for_last_s is not None]
+    if len(ranks) > 1 and waited:
+        transfer_s = median(each.exposed_s - (each.for_last_s or 0.0) for each in ranks)
+        head += f": {_ms(transfer_s)} ms of it exposed transfer, and up to {_ms(max(waited))} ms waiting for later ranks"
+    elif ranks[0].strategy == "fsdp":
         head += "; communication lies inside its passes"
     elif len(ranks) > 1:
         head += f", {_ms(min(each.exposed_s for each in ranks))} ms of it exposed communication"
@@ -182,7 +196,8 @@ def _named(ranks: Sequence[ObservedRank], step_s: float) -> str:
         return f"Slow rank: not shown ({why}; {ranks[0].steps} steps)."
     value, low, high = to_interval(late.later_s * 1e3, *(end * 1e3 for end in late.later_interval_s))
     where = f"in {'its ' if late.phase == 'input' else ''}{late.phase}" if late.phase else "in a phase not shown"
-    sentence = f"Rank {late.rank} ({late.node}) is {value} ms ({low} to {high}) behind the slowest other rank, {where}"
+    node = f" ({late.node})" if late.node else ""
+    sentence = f"Rank {late.rank}{node} is {value} ms ({low} to {high}) behind the slowest other rank, {where}"
     others = [each.sm_clock_Hz for each in ranks if each is not late and each.sm_clock_Hz]
     if late.sm_clock_Hz and others:
         sentence += f"; its GPU at {late.sm_clock_Hz / 1e6:,.0f} MHz, others {median(others) / 1e6:,.0f}"

@@ -7,8 +7,9 @@ read_trace("results/imported/trace/alexnet_k80-562mhz/b1024/trace.json")
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import median
 
 import msgspec
 
@@ -16,6 +17,7 @@ from resnetx.errors import ConfigError, FileError, shortened
 from resnetx.formats import chrome, kineto, nccl_tests, six_columns
 from resnetx.formats.chrome import MAX_BYTES, is_json
 from resnetx.formats.kineto import Profile
+from resnetx.formats.kineto_ranks import RankProfile, blocked_s
 from resnetx.formats.kineto_windows import HOW_TO_MARK
 from resnetx.loading import File, decode, is_file, is_folder
 from resnetx.record import files
@@ -41,18 +43,22 @@ def read(
     workload: str | None = None,
     gpus: int = 0,
     parts: Mapping[str, Sequence[str]] | None = None,
+    alone: bool = True,
 ) -> Trace:
     """The trace in a file of another program: six columns, or a profile of PyTorch (.json or .json.gz).
 
     Neither says on how many images per GPU it was taken. `device`: the name of a GPU part, which is the caller's to
     check, or "CPU"; None: the one that the file names, among `parts`, which has the names that drivers give to each
     described GPU. `workload` is the file's own name unless set. `gpus`: that its communication is between; 0: the
-    caller does not know.
+    caller does not know. `alone`: no other rank of its job is read.
     """
     data = unpacked(path)
     source = visible(str(path))  # a path may hold what is no text
     if is_json(data):
-        contents = _of_profile(kineto.parse(data, path), device, parts or {}, path, source)
+        profile = kineto.parse(data, path)
+        contents = _of_profile(profile, device, parts or {}, path, source)
+        if profile.rank is not None:
+            contents = _of_rank(contents, profile.rank, alone)
     else:
         times = six_columns.parse(_text(data, path), path)
         contents = _Contents(times, source, stated(device, parts or {}, path), warnings=_unsized(times))
@@ -121,6 +127,41 @@ def _of_profile(
         warnings.append(Warning(code="accumulated", message=passes, remedy=remedy))
     warnings += _unsized(profile.times) if profile.trains else []
     return _Contents(profile.times, source, device, profile.measured_at or SILENT, warnings)
+
+
+def _of_rank(contents: _Contents, rank: RankProfile, alone: bool) -> _Contents:
+    """What is said of a rank of a job, whose layers are taken without communication."""
+    times, warnings = contents.times, [_stating(warning, rank) for warning in contents.warnings]
+    if rank.strategy == "fsdp" and rank.ranks > 1 and times.update_s:
+        more_s = (rank.ranks - 1) * median(times.update_s)
+        times = msgspec.structs.replace(
+            times,
+            update_s=[each * rank.ranks for each in times.update_s],
+            step_s=[each + more_s for each in times.step_s] if isinstance(times.step_s, list) else times.step_s,
+        )
+        message = f"each of {rank.ranks} ranks of FSDP updates its part: the update of all was taken to be as many times as long"
+        warnings.append(Warning(code="sharded-update", message=message, remedy="profile DDP if the update matters"))
+    if alone:
+        of = f" of {rank.ranks}" if rank.ranks else ""
+        message = f"a profile of one rank{of} ({rank.strategy.upper()}), whose layers are taken without communication"
+        if rank.steps:
+            step_s = median((step.end - step.begin) / 1e6 for step in rank.steps)
+            message += (
+                f"; {median(map(blocked_s, rank.steps)) * 1e3:.3g} ms of its step of {step_s * 1e3:.3g} ms are exposed "
+                "communication: how much of it is waiting, and for which rank, the profiles of all ranks say"
+            )
+        warnings.append(Warning(code="one-rank", message=message, remedy="import the profiles of all ranks together"))
+    return replace(contents, times=times, warnings=warnings)
+
+
+def _stating(warning: Warning, rank: RankProfile) -> Warning:
+    """The warning that gradients have no size, with what the all-reduces of DDP add up to."""
+    sent = [each for each in rank.steps[-1].collectives if each.operation == "all-reduce"] if rank.steps else []
+    if warning.code != UNSIZED or rank.strategy != "ddp" or not all(each.size_bytes for each in sent) or not sent:
+        return warning
+    sent_bytes = sum(each.size_bytes for each in sent)
+    remedy = f"state parameters= when you predict: its all-reduces send {sent_bytes:,} B, {sent_bytes // 4:,} of fp32"
+    return msgspec.structs.replace(warning, remedy=remedy)
 
 
 def _of_iterations(profile: kineto.Profile) -> Iterator[Warning]:
@@ -224,7 +265,7 @@ def import_(
         results
         / "imported"
         / "trace"
-        / f"{_slug(trace.workload)}_{_slug(trace.device or CPU)}"
+        / f"{slug(trace.workload)}_{slug(trace.device or CPU)}"
         / f"b{batch_size}"
         / NAME
     )
@@ -276,7 +317,7 @@ def _reasons(trace: Trace, place: int) -> dict[str, str]:
     return {key.removeprefix(prefix): why for key, why in trace.unknown.items() if key.startswith(prefix)}
 
 
-def _slug(text: str) -> str:
+def slug(text: str) -> str:
     """A word as part of the name of a folder, which it cannot lead out of."""
     return re.sub(r"[^a-z0-9]+", "-", text.lower())[:60].strip("-") or "trace"
 

@@ -19,10 +19,14 @@ from resnetx.interconnect.survey.reading import read_survey
 from resnetx.interconnect.survey.survey import joined
 from resnetx.interconnect.systems.system import load
 from resnetx.literature.score import read_predictions
+from resnetx.record.observation import observations
+from resnetx.reporting.slow_rank import observed_answer, observed_ranks
 from resnetx.traces import files
 from resnetx.traces.files import CPU
+from resnetx.traces.jobs import import_job
 from tests.fuzz.harness import Target, seldom
 from tests.fuzz.of_yaml import fitted
+from tests.record.profiled_job import job
 
 TABLE = b"""# Collective test starting: all_reduce_perf
 # nThread 1 nGpus 8 minBytes 1048576 maxBytes 4194304
@@ -188,6 +192,43 @@ def use_import(path: Path) -> None:
     assert files.read_trace(path.with_name("imported.json")) == trace
 
 
+def ranks_of_a_job() -> list[bytes]:
+    """The second of two ranks: of GPUs, and of CPUs over gloo, under DDP and under FSDP."""
+    content = job(ranks=2, steps=4)[1].content()
+    on_cpus = _on_cpus(content["traceEvents"])
+    kinds = (content["traceEvents"], on_cpus, _sharded(on_cpus))
+    return [json.dumps({**content, "traceEvents": kind}, indent=1).encode() for kind in kinds]
+
+
+def _on_cpus(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What runs on the device, on threads of gloo; without what computes there."""
+    host = [event for event in events if event["cat"] not in ("kernel", "gpu_memcpy", "cuda_runtime")]
+    own = {"cat": "user_annotation", "name": "gloo:all_reduce", "tid": 9}
+    own["args"] = {"Input Dims": [[100]], "Input type": ["float"]}
+    return host + [{**event, **own} for event in events if event["name"].startswith("nccl")]
+
+
+def _sharded(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    names = {"c10d::allreduce_": "c10d::_reduce_scatter_base_", "DistributedDataParallel.forward": "FSDP::pre_forward"}
+    return [{**event, "name": names.get(event["name"], event["name"])} for event in events]
+
+
+def use_rank(path: Path) -> None:
+    """Imports it beside the first rank, as it should be or changed in the same way, and says who is late; and alone."""
+    content, first = path.read_bytes(), path.with_name("rank0.json")
+    like = next((each for each in reversed(ranks_of_a_job()) if seldom(path) and each[:99] == content[:99]), content)
+    first.write_bytes(like.replace(b'"rank": 1', b'"rank": 0', 1))
+    parts = {"v100-sxm2-16gb": ("Tesla V100-SXM2-16GB",)}
+    device = CPU if b"gloo:" in content else "v100-sxm2-16gb"
+    with suppress(ConfigError):
+        files.read(path, batch_size=8, device=device, parts=parts)
+    folder = import_job([first, path], batch_size=8, device=device, results=path.parent / "kept", parts=parts)
+    ranks = observed_ranks(observations(folder))
+    observed_answer(ranks)
+    if seldom(path):
+        show_trace.show_job(ranks, files.read_trace(folder), folder)
+
+
 TOPO = b"""$ nvidia-smi topo -m
 \tGPU0\tGPU1\tGPU2\tmlx5_0\tCPU Affinity\tNUMA Affinity
 GPU0\t X \tNV2\tSYS\tPIX\t0-19\t0
@@ -273,6 +314,7 @@ TARGETS = (
     ),
     Target("nccl-json", "all_reduce.json", lambda: [NCCL_JSON], _use_nccl_tests),
     Target("kineto", "profile.json", profiles, use_import),
+    Target("job", "rank1.json", ranks_of_a_job, use_rank, named=False),  # the sentence may be of the other rank
     Target("chrome", "events.json", _event_lists, use_import),
     Target("predictions", "predictions.csv", lambda: PREDICTIONS, _use_predictions),
     Target("six-columns", "alexnet.tsv", lambda: COLUMNS, use_import),

@@ -357,14 +357,12 @@ def grouped(world_size: int | None, *names: str) -> bytes:
 @pytest.mark.parametrize(
     ("names", "kind"),
     [
-        (["FSDP::all_gather_copy_out (0)", "gloo:all_gather"], "fully sharded data parallelism (FSDP)"),
-        (["FullyShardedDataParallel.forward", "nccl:_all_gather_base"], "fully sharded data parallelism (FSDP)"),
         (["DistributedDataParallel.forward", "Optimizer.step#ZeroRedundancyOptimizer.step"], "ZeRO"),
         (["c10d::alltoall_base_"], "expert parallelism (all-to-all)"),
         (["c10d::send", "gloo:send"], "pipeline parallelism (sends and receives)"),
         (["ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)"], "pipeline parallelism (sends and receives)"),
         (["c10d::_reduce_scatter_base_"], "sharded parameters (all-gathers and reduce-scatters)"),
-        (["DistributedDataParallel.forward", "gloo:all_reduce"], "DistributedDataParallel"),
+        (["DistributedDataParallel.forward", "c10d::alltoall_base_"], "expert parallelism (all-to-all)"),
         (["_c10d_functional::all_reduce", "c10d::allreduce_"], "tensor parallelism (all-reduces within the model)"),
         (["ncclDevKernel_AllReduce_Sum_bf16_RING_LL"], "tensor parallelism (all-reduces within the model)"),
     ],
@@ -377,6 +375,21 @@ def test_a_rank_of_several_is_refused_by_the_name_of_what_it_does(
     with pytest.raises(ConfigError, match=rf"^profile\.json: a profile of one rank of {re.escape(kind)}, whose layers"):
         kineto.parse(data, PROFILE)
     kineto.parse(grouped(1, "aten::linear", *names), PROFILE)
+
+
+@pytest.mark.parametrize(
+    ("names", "strategy"),
+    [
+        (["FSDP::all_gather_copy_out (0)", "gloo:all_gather"], "fsdp"),
+        (["FullyShardedDataParallel.forward", "nccl:_all_gather_base"], "fsdp"),
+        (["DistributedDataParallel.forward", "gloo:all_reduce"], "ddp"),
+    ],
+)
+def test_a_rank_that_shares_the_data_alone_is_read(names: list[str], strategy: str) -> None:
+    found = kineto.parse(grouped(2, "aten::linear", *names), PROFILE)
+    assert found.rank is not None and (found.rank.strategy, found.rank.ranks) == (strategy, 2)
+    assert [layer.name for layer in found.times.layers] == ["linear"]
+    assert kineto.parse(grouped(1, "aten::linear", *names), PROFILE).rank is None
 
 
 def test_a_group_whose_messages_are_not_seen_is_one_of_several_processes() -> None:

@@ -12,7 +12,7 @@ PHASES_s = {"update": 0.005, "input": 0.01, "forward": 0.03, "backward": 0.05}
 STEP_s = 0.1
 
 
-def job(seed, ranks, late=None, phase="", by_s=0.05 * STEP_s, steps=STEPS, strategy="ddp"):
+def job(seed, ranks, late=None, phase="", by_s=0.05 * STEP_s, steps=STEPS, strategy="ddp", profiled=False):
     random = np.random.default_rng(seed)
     together = 1 + 10 * NOISE * (random.random(steps) < 0.3)
     own = []
@@ -24,17 +24,18 @@ def job(seed, ranks, late=None, phase="", by_s=0.05 * STEP_s, steps=STEPS, strat
             times[phase] = times[phase] + by_s
         own.append(times)
     step_s = np.max([sum(times.values()) for times in own], axis=0) + 0.002
-    return [_observation(rank, ranks, times, step_s, strategy) for rank, times in enumerate(own)]
+    return [_observation(rank, ranks, times, step_s, strategy, profiled) for rank, times in enumerate(own)]
 
 
-def _observation(rank, ranks, times, step_s, strategy):
+def _observation(rank, ranks, times, step_s, strategy, profiled):
+    exposed = (step_s - sum(times.values())).tolist()
     return seal(
         Observation(
             kind="observation", schema=1, workload="Net", strategy=strategy, rank=rank, ranks=ranks, node="n1",
             device="CPU", sm_clock_Hz=known(Unknown("a CPU")), clock="host", software="torch", started_at="",
             batch_size=8, micro_batches=1, parameters=10, gradient_bytes=40, hooks=5,
             **{f"{name}_s": values.tolist() for name, values in times.items()}, waiting_s=[0.0] * len(step_s),
-            exposed_s=(step_s - sum(times.values())).tolist(), step_s=step_s.tolist(),
+            exposed_s=exposed, step_s=step_s.tolist(), for_last_s=exposed if profiled else [],
             buckets=known(Unknown("not asked")), unknown={},
         )
     )  # fmt: skip
@@ -54,6 +55,14 @@ def test_a_rank_that_is_late_by_a_twentieth_of_a_step_is_named_with_its_phase(ra
 
 def test_without_a_delay_a_rank_is_named_in_at_most_one_of_a_hundred_jobs():
     assert sum(bool(named(job(seed, ranks))) for seed in range(50) for ranks in (2, 4)) <= 1
+
+
+@pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
+def test_of_the_eleven_steps_of_a_profile_each_is_a_window(strategy):
+    late = [named(job(seed, 4, 2, "forward", by_s=0.02, steps=11, strategy=strategy, profiled=True)) for seed in range(20)]
+    assert [each for each in late if each] == [[(2, "forward")]] * sum(map(bool, late)) and sum(map(bool, late)) >= 18
+    without = [named(job(seed, ranks, steps=11, strategy=strategy, profiled=True)) for seed in range(50) for ranks in (2, 4)]
+    assert sum(map(bool, without)) <= 1
 
 
 def test_the_answer_has_the_interval_and_what_the_rank_costs():

@@ -157,9 +157,13 @@ def _us(time_s: float | None) -> str:
 def show_ranks(ranks: Sequence[ObservedRank]) -> None:
     """Each rank's phases, in ms."""
     columns = ["rank", "node", ">update, ms", ">input", ">forward", ">backward", ">exposed", ">step", ">behind"]
+    waited = any(each.for_last_s is not None for each in ranks)
+    if waited:
+        columns.insert(-2, ">waiting")
     rows = [
         [str(each.rank), each.node, *(ms_text(value) for value in (
-            each.update_s, each.input_s, each.forward_s, each.backward_s, each.exposed_s, each.step_s)),
+            each.update_s, each.input_s, each.forward_s, each.backward_s, each.exposed_s, *[each.for_last_s] * waited,
+            each.step_s)),
          "" if each.later_s is None else signed_ms(each.later_s)]
         for each in ranks
     ]  # fmt: skip

@@ -14,8 +14,11 @@ from resnetx.api.trace import execute, traces_of
 from resnetx.cli import show
 from resnetx.cli.tables import show_run
 from resnetx.cli.tables.show_run import left_to_others
+from resnetx.cli.verbs.explain import show_ranks
 from resnetx.errors import ConfigError
+from resnetx.record.observation import observations
 from resnetx.record.trace import Trace, TracedBatch, TracedCommunication, TracedLayer, TracedMessage
+from resnetx.reporting.slow_rank import ObservedRank, observed_answer, observed_ranks
 from resnetx.study import Point
 from resnetx.table import Column
 from resnetx.traces.runs import TraceSums, layer_s, slowest, sums
@@ -25,9 +28,19 @@ from resnetx.units import si
 def trace_(options: Namespace, paths: list[Path], asked: Point) -> int:
     """Measures what is not there yet, or imports; status 1 where a run failed."""
     if getattr(options, "import"):
-        if len(paths) != 1:
-            raise ConfigError(f"--import: expected one file, of six columns or a profile of PyTorch, got {len(paths)}")
-        _show(options, [import_trace(paths[0], asked)])
+        if not paths:
+            raise ConfigError(
+                "--import: expected a file, of six columns or a profile of PyTorch, or the profiles of all ranks of a job"
+            )
+        trace, folder = import_trace(paths, asked)
+        if seen := observations(folder):
+            ranks = observed_ranks(seen)
+            show.conclude(
+                options, [*observed_answer(ranks), *trace_answer(trace)[:1]], partial(list, [trace]),
+                partial(show_job, ranks, trace, folder),
+            )  # fmt: skip
+        else:
+            _show(options, [trace])
         return 0
     if paths:
         raise ConfigError(f"{paths[0]}: `resnetx trace` measures; to import a file, add --import")
@@ -45,6 +58,15 @@ def trace_(options: Namespace, paths: list[Path], asked: Point) -> int:
 def _show(options: Namespace, traces: Iterable[Trace]) -> None:
     for trace in traces:
         show.conclude(options, trace_answer(trace), partial(list, [trace]), partial(show_trace, trace))
+
+
+def show_job(ranks: Sequence[ObservedRank], trace: Trace, folder: Path) -> None:
+    """The phases of each rank, and its trace."""
+    show_ranks(ranks)
+    show.say()
+    show_trace(trace)
+    show.line(f"resnetx explain {folder}")
+    show.line(f"resnetx predict {folder} systems=")
 
 
 # The screen of a trace: the slowest layers of each batch, what they add up to, and what ranks sent.
@@ -159,7 +181,7 @@ MESSAGES: list[Column[tuple[TracedCommunication, int, TracedMessage]]] = [
     Column(">GPUs", lambda row: f"{row[0].gpus}"),
     Column("strategy", lambda row: row[0].strategy),
     Column(">batch", lambda row: f"{row[0].batch_size}"),
-    Column(">message", lambda row: f"{row[1]}"),
+    Column(">message", lambda row: f"{row[2].operation} {row[1]}".strip()),
     Column(">size", lambda row: si(row[2].size_bytes, "B")),
     Column(">waiting ms", lambda row: _ms(median(row[2].waiting_s)),
            help="until the last rank is there, mean over the ranks."),
