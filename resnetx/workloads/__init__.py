@@ -36,6 +36,7 @@ def check(model: choices.Model, image_size: int) -> None:
 
     Needs no device. Where the table is not stored, the model is traced with torch.fx.
     """
+    kind_of(model).check(model, image_size)
     if kind_of(model).checked_by_table:
         _table(model, image_size)
 

@@ -14,11 +14,12 @@ from resnetx.choices import (
     GptXSettings,
     MlpXSettings,
     ModelChoice,
+    PythonSettings,
     ResNetXSettings,
     Torchvision,
 )
 from resnetx.errors import ConfigError, unknown_name
-from resnetx.workloads import tables
+from resnetx.workloads import tables, user_file
 from resnetx.workloads.counts import Layer
 from resnetx.workloads.tables import classifiers, kept_image_size
 
@@ -51,6 +52,9 @@ class Kind(ABC, Generic[Settings]):
         from torch.nn import functional
 
         return functional.cross_entropy(outputs, labels_N)
+
+    def check(self, model: Settings, image_size: int) -> None:
+        """Refuses a model that this machine is not to run, before anything is started."""
 
     # ---- counting ----------------------------------------------------------------------------------------------------
 
@@ -293,6 +297,23 @@ def installed_classifiers() -> dict[str, int]:
     return {name: models.get_model_weights(name).DEFAULT.transforms().crop_size[0] for name in names}
 
 
+# A model of the user's own: `workloads.user_file`.
+
+
+class PythonKind(Kind[PythonSettings]):
+    def build(self, model: PythonSettings, image_size: int) -> "nn.Module":
+        return user_file.made(model, image_size).module
+
+    def check(self, model: PythonSettings, image_size: int) -> None:
+        user_file.check_named(model)
+
+    def table(self, model: PythonSettings, image_size: int) -> list[Layer]:
+        return user_file.counted(model, image_size).layers
+
+    def notes(self, model: PythonSettings, image_size: int) -> list[str]:
+        return [f"not seen of {model.label}: {each}" for each in user_file.counted(model, image_size).unseen]
+
+
 # Losses of what models return in training.
 
 AUXILIARY_WEIGHT = 0.3  # Szegedy et al. 2015, section 5
@@ -320,6 +341,7 @@ KINDS: dict[type[ModelChoice], Kind[Any]] = {
     GoogLeNetSettings: GoogLeNetKind(),
     CifarNetSettings: CifarNetKind(),
     Torchvision: TorchvisionKind(),
+    PythonSettings: PythonKind(),
 }
 
 

@@ -44,9 +44,10 @@ def layers(table: "Sequence[Layer]", workload: Workload) -> None:
     convention = workload.convention
     activations = activations_by_layer(table, workload.image_size, convention)
     columns = ["layer", "kind", "output", ">activations", ">parameters", ">MFLOP", ">gradients"]
-    shape = f"{workload.tokens}" if workload.tokens else f"3x{workload.image_size}x{workload.image_size}"
+    shape = f"3x{workload.image_size}x{workload.image_size}" if workload.image_size else f"{workload.tokens or ''}"
+    kind = "tokens, labels" if workload.tokens else "image, label" if workload.image_size else "its batch"
     data = (
-        [[DATA, "tokens, labels" if workload.tokens else "image, label", shape, f"{activations[DATA]:,}", "", "", ""]]
+        [[DATA, kind, shape, f"{activations[DATA]:,}", "", "", ""]]
         if DATA in activations
         else []
     )
