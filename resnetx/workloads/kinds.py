@@ -47,11 +47,15 @@ class Kind(ABC, Generic[Settings]):
     def build(self, model: Settings, image_size: int) -> "nn.Module":
         """The model for images of `image_size` pixels, in training mode; a `ConfigError` where there is none."""
 
-    def loss(self, outputs: Any, labels_N: "Tensor") -> "Tensor":
+    def loss(self, model: Settings, outputs: Any, labels_N: "Tensor") -> "Tensor":
         """The mean loss of a batch, from what the module returned in training."""
         from torch.nn import functional
 
         return functional.cross_entropy(outputs, labels_N)
+
+    def call(self, model: Settings, module: Callable[..., Any], batch: Any) -> Any:
+        """What the module, or what trains it, makes of the first part of a batch."""
+        return module(batch)
 
     def check(self, model: Settings, image_size: int) -> None:
         """Refuses a model that this machine is not to run, before anything is started."""
@@ -156,8 +160,7 @@ class GoogLeNetKind(Kind[GoogLeNetSettings]):
 
         return googlenet.GoogLeNet(model.classes, image_size)
 
-    def loss(self, outputs: Any, labels_N: "Tensor") -> "Tensor":
-
+    def loss(self, model: GoogLeNetSettings, outputs: Any, labels_N: "Tensor") -> "Tensor":
         return with_auxiliary_classifiers(outputs, labels_N)
 
     def stated(self, model: GoogLeNetSettings, batch_size: int) -> dict[str, float]:
@@ -194,9 +197,9 @@ class GptXKind(Family[GptXSettings]):
 
         return gptx.GptX(model.x, model.width, model.attention_heads, model.seq, model.vocabulary)
 
-    def loss(self, outputs: Any, labels_N: "Tensor") -> "Tensor":
+    def loss(self, model: GptXSettings, outputs: Any, labels_N: "Tensor") -> "Tensor":
         """Of the next token, at every place of every sequence."""
-        return super().loss(outputs.flatten(0, 1), labels_N.flatten())
+        return super().loss(model, outputs.flatten(0, 1), labels_N.flatten())
 
     def notes(self, model: GptXSettings, image_size: int) -> list[str]:
         return [
@@ -255,9 +258,8 @@ class TorchvisionKind(Kind[Torchvision]):
             ) from error
         return module
 
-    def loss(self, outputs: Any, labels_N: "Tensor") -> "Tensor":
+    def loss(self, model: Torchvision, outputs: Any, labels_N: "Tensor") -> "Tensor":
         """torchvision's GoogLeNet and Inception have auxiliary classifiers."""
-
         return with_auxiliary_classifiers(outputs, labels_N)
 
     def traced(self, model: Torchvision, image_size: int) -> list[Layer]:
@@ -303,6 +305,14 @@ def installed_classifiers() -> dict[str, int]:
 class PythonKind(Kind[PythonSettings]):
     def build(self, model: PythonSettings, image_size: int) -> "nn.Module":
         return user_file.made(model, image_size).module
+
+    def call(self, model: PythonSettings, module: Callable[..., Any], batch: Any) -> Any:
+        return user_file.called(model, user_file.program(model), module, batch)
+
+    def loss(self, model: PythonSettings, outputs: Any, labels_N: Any) -> "Tensor":
+        """Its own, of the outputs and the whole batch."""
+        found: Tensor = user_file.loss_of(model, user_file.program(model), outputs, labels_N)
+        return found
 
     def check(self, model: PythonSettings, image_size: int) -> None:
         user_file.check_named(model)

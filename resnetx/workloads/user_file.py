@@ -209,9 +209,9 @@ class Program(NamedTuple):
 _programs: dict[PythonSettings, Program] = {}  # the latest of each: batches and losses are those of the module
 
 
-def program(model: PythonSettings, image_size: int) -> Program:
-    """The program of the module that was built last; built now where none was."""
-    return _programs.get(model) or made(model, image_size)
+def program(model: PythonSettings) -> Program:
+    """The program of the module that was built last."""
+    return _programs[model]
 
 
 def made(model: PythonSettings, image_size: int) -> Program:
@@ -408,6 +408,9 @@ def _count(model: PythonSettings, image_size: int) -> Saved:
     module.zero_grad(set_to_none=True)
     runs = [recorded.run_of(module, lambda each=each: called(model, found, module, each), each) for each in batches]
     table = recorded.table(module, runs, trained)
+    others = sorted({str(each.dtype) for each in module.parameters() if each.dtype != torch.float32})
+    if others:
+        table.unseen.append(f"it has parameters in {', '.join(others)}, but all are counted with 4 B, as in fp32")
     own = {Path(file) for key in set(sys.modules) - before if (file := getattr(sys.modules[key], "__file__", None))}
     folder = Path(model.file).parent
     files = {os.path.relpath(path, folder): _digest(path) for path in sorted(own) if _is_users(path)}

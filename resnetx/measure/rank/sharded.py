@@ -72,8 +72,8 @@ class FullySharded:
             _replace(REDUCE, partial(_watched, watched, "reduce"))
         self.module, self._reshard = model, strategy.reshard
 
-    def __call__(self, images: torch.Tensor) -> Any:
-        return self.module(images)
+    def __call__(self, *images: Any, **named: Any) -> Any:
+        return self.module(*images, **named)
 
     def finish(self) -> None:
         """The backward pass has waited."""

@@ -40,7 +40,8 @@ class Trained(Protocol):
     module: nn.Module  # with the parameters to train
     updates: bool  # whether `finish` updates them
 
-    def __call__(self, images: torch.Tensor, /) -> Any: ...
+    def __call__(self, *images: Any, **named: Any) -> Any:
+        """What the module makes of a batch: of images, or of what a user's own model takes."""
 
     def finish(self) -> None:
         """After each backward pass: later work sees the ranks' mean gradients, or updated parameters."""
@@ -88,7 +89,7 @@ def replicate(model: nn.Module, request: Request, ranks: Ranks, watched: Watched
     return _Flat(model, strategy.kind, groups, ranks.world_size, watched(ranks.send), request.compile)
 
 
-def called(module: nn.Module, compile: str) -> Callable[[torch.Tensor], Any]:
+def called(module: nn.Module, compile: str) -> Callable[..., Any]:
     """What computes the forward pass of a module: itself, or what torch.compile makes of it when it is first called.
 
     Of a model in DDP, torch compiles a part for each bucket, whose gradients are sent as soon as the part is done
@@ -105,8 +106,8 @@ class _Alone:
     def __init__(self, model: nn.Module, name: str, compile: str) -> None:
         self.name, self.module, self._call = name, model, called(model, compile)
 
-    def __call__(self, images: torch.Tensor) -> Any:
-        return self._call(images)
+    def __call__(self, *images: Any, **named: Any) -> Any:
+        return self._call(*images, **named)
 
     def finish(self) -> None:
         """Nothing is on its way."""
@@ -125,14 +126,14 @@ class _Buckets:
         self.name, self.module, self._wrapped = "DDP", wrapped.module, wrapped
         self._call, self._memory, self._steps = called(wrapped, compile), memory, 0
 
-    def __call__(self, images: torch.Tensor) -> Any:
+    def __call__(self, *images: Any, **named: Any) -> Any:
         if self._memory is not None and self._steps < 2:
             self._steps += 1
             if self._steps == 2:  # DDP knows now in which order gradients come, and would make its buckets anew
                 with self._memory.allocating():
                     self._wrapped.reducer._rebuild_buckets()
                 self._memory.register()
-        return self._call(images)
+        return self._call(*images, **named)
 
     def finish(self) -> None:
         """DDP has waited."""
@@ -177,8 +178,8 @@ class _Flat:
             for parameter, view in message.views:
                 parameter.register_post_accumulate_grad_hook(self._hook(message, view))
 
-    def __call__(self, images: torch.Tensor) -> Any:
-        return self._call(images)
+    def __call__(self, *images: Any, **named: Any) -> Any:
+        return self._call(*images, **named)
 
     def _hook(self, message: "MessageBuffer", view: torch.Tensor) -> Callable[[torch.Tensor], None]:
         def ready(parameter: torch.Tensor) -> None:
