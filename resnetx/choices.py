@@ -4,6 +4,7 @@ A choice is a frozen struct; its tag is the name on the command line (`model=res
 The defaults are in `configs/<group>/<name>.yaml`.
 """
 
+from pathlib import Path
 from typing import ClassVar, Literal, NamedTuple, get_args
 
 import msgspec
@@ -298,6 +299,29 @@ class Torchvision(ModelChoice, frozen=True, tag="torchvision"):
         return self.name
 
 
+class PythonSettings(ModelChoice, frozen=True, tag="python"):
+    """A model of the user's own, by a function of a Python file, with its own batch and loss: `workloads.user_file`."""
+
+    file: str  # absolute, once a request is made
+    function: str
+    sha256: str = ""  # of the file, when the request was made
+    classes: ClassVar[int] = 1  # no setting: its own loss says what it learns
+    image_size: ClassVar[int] = 0  # its own batch says what a sample is
+    smallest_image_size: ClassVar[int] = 0
+
+    @property
+    def label(self) -> str:
+        return Path(self.file).stem + (f":{self.function}" if self.function != "build" else "")
+
+    @property
+    def samples(self) -> str:
+        return "samples"
+
+    def sample(self, image_size: int) -> Sample:
+        """An image where it is fed with images."""
+        return image_sample(image_size) if image_size else Sample(())
+
+
 Model = (  # each has its entry in `workloads.kinds`
     ResNetXSettings
     | GptXSettings
@@ -314,6 +338,7 @@ Model = (  # each has its entry in `workloads.kinds`
     | NasNetMobileSettings
     | BertSettings
     | Torchvision
+    | PythonSettings
 )
 
 

@@ -21,7 +21,7 @@ from resnetx.errors import ConfigError, convert, shortened
 from resnetx.loading import YAML_BYTES, File, YamlFile
 from resnetx.operations import OPERATIONS
 from resnetx.settings import bounds
-from resnetx.settings.files import at_home, names, own_folders
+from resnetx.settings.files import at_home, names, own_folders, path_at_home
 from resnetx.settings.files import choices as choices_of
 from resnetx.settings.files import settings as every_setting
 from resnetx.settings.table import GROUPS, TABLE
@@ -30,6 +30,7 @@ from resnetx.settings.words import bare_word, members, value_word, written
 from resnetx.study import MAX_POINTS, Point, Study, distinct, load, points
 from resnetx.variables import has_password
 from resnetx.visible import has_control, texts
+from resnetx.workloads import user_file
 from resnetx.workloads.tables import classifiers
 
 T = TypeVar("T", bound=msgspec.Struct)
@@ -50,7 +51,15 @@ def asked(verb: str, settings: Mapping[str, object]) -> Point:
     _name_classifiers(flat)
     refuse_unread(verb, flat, names())
     _refuse_texts(flat)
+    _name_files(flat)
     return at_home(flat if settings else VERBS[verb].nothing)
+
+
+def _name_files(flat: Point) -> None:
+    """Lets the user's own models be run that are named here."""
+    files = flat.get("model.file", [])
+    for file in files if isinstance(files, list) else [files]:
+        user_file.name(path_at_home(str(file)))
 
 
 def _name_classifiers(flat: Point) -> None:

@@ -3,7 +3,9 @@
 The defaults are in `settings.table`, and only there. `check` makes all checks of a request that need no device.
 """
 
+import hashlib
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
@@ -17,6 +19,7 @@ from resnetx.choices import (
     Layerwise,
     Model,
     NoExchange,
+    PythonSettings,
     Server,
     SyntheticInput,
     TokensInput,
@@ -34,6 +37,7 @@ from resnetx.launching import (
     ranks_per_node,
     refuse_unlaunched,
 )
+from resnetx.loading import File
 from resnetx.request import Request
 from resnetx.settings import bounds
 from resnetx.settings.table import TABLE
@@ -103,6 +107,8 @@ def request_from(tree: Mapping[str, Any], max_gpus: int | None = None, present: 
     chosen["memory_limit"] = bounds.converted("memory_limit", chosen["memory_limit"])
     chosen["clock"] = locked_MHz(chosen["clock"], launch)
     request: Request = convert(chosen, Request)
+    if isinstance(request.model, PythonSettings):
+        request = msgspec.structs.replace(request, model=_found_file(request.model))
     if launch:
         request = msgspec.structs.replace(request, env=of_ranks(launch, request.env, request.way.variables))
     bounds.check(msgspec.to_builtins(request))
@@ -117,6 +123,16 @@ def request_from(tree: Mapping[str, Any], max_gpus: int | None = None, present: 
     return request
 
 
+def _found_file(model: PythonSettings) -> PythonSettings:
+    """The model whose file is known by its whole path and its digest, wherever ranks start."""
+    if not model.file:
+        raise ConfigError("model.file is empty: model=python needs a Python file, e.g. model.file=ours.py")
+    path = Path(model.file).absolute()
+    content = File(path, "a Python file", PYTHON_BYTES, where=f"model.file={model.file}").content()
+    return msgspec.structs.replace(model, file=str(path), sha256=hashlib.sha256(content).hexdigest())
+
+
+PYTHON_BYTES = 2**24  # of a user's file: half a million lines
 LAB = Lab(system="", scale=100.0, transport="auto")  # where nothing is set
 
 
@@ -268,6 +284,10 @@ def check(r: Request) -> None:
 
 def _check_samples(r: Request) -> None:
     """Refuses images for a model that reads tokens, and tokens for one that reads images."""
+    if isinstance(r.model, PythonSettings) and not isinstance(r.input, SyntheticInput):
+        raise ConfigError(
+            f"input={r.input.kind}: model=python makes its own batches; leave it out, or set input=synthetic"
+        )
     tokens, name = bool(r.model.sample(r.image_size).vocabulary), r.model.kind
     if tokens and r.image_size:
         raise ConfigError(f"image_size={r.image_size}: model={name} reads tokens; leave it out, and set model.seq")

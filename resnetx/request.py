@@ -7,11 +7,23 @@ measurement. `resnetx.config.request_from` makes one from settings.
 import hashlib
 import re
 from functools import cache
+from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 
-from resnetx.choices import Bucket, Fsdp, Input, Lab, Model, NoExchange, Optimizer, Strategy, SyntheticInput
+from resnetx.choices import (
+    Bucket,
+    Fsdp,
+    Input,
+    Lab,
+    Model,
+    NoExchange,
+    Optimizer,
+    PythonSettings,
+    Strategy,
+    SyntheticInput,
+)
 from resnetx.launching import nodes_of
 from resnetx.transports import TransportName, Way
 
@@ -73,6 +85,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         """Eight hexadecimal digits that differ between any two different requests."""
         given = msgspec.to_builtins(self, order="deterministic")
         leave_out_later(given, self)
+        if isinstance(self.model, PythonSettings):  # wherever the file is: its digest tells it apart
+            given["model"]["file"] = Path(self.model.file).name
         return hashlib.sha256(msgspec.json.encode(given)).hexdigest()[:8]
 
     @property

@@ -73,7 +73,7 @@ def workload_columns(gpus: Sequence[int]) -> list[Column[Workload]]:
     """What is counted of workloads, and what a paper states of the same."""
     return [
         Column("workload", lambda each: each.workload),
-        Column(">image", lambda each: f"{each.tokens} tokens" if each.tokens else f"{each.image_size}", 2),
+        Column(">image", lambda each: f"{each.tokens} tokens" if each.tokens else f"{each.image_size or ''}", 2),
         Column(">batch", lambda each: f"{each.batch_size}"),
         Column(">act./image", lambda each: f"{each.activations_per_image:,}"),
         Column(">parameters", lambda each: f"{each.parameters:,}"),

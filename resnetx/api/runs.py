@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Generic
 
 from resnetx import progress
+from resnetx.choices import PythonSettings
 from resnetx.config import RunSettings
 from resnetx.errors import ConfigError
 from resnetx.host import node_name
@@ -78,6 +79,7 @@ def fed(given: Point) -> Point:
     silent = (
         "study" in given
         or given.get("measure") == "input"
+        or given.get("model") == "python"  # which makes its own batches
         or any(group_of(key) in ("input", "launcher") for key in given)
     )
     if silent or is_folder(usual):
@@ -146,6 +148,11 @@ def check_file(task: TaskFile[TaskRecord], path: Path, check_request: Callable[[
         check_request()
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from None
+    if isinstance(model := getattr(task.request, "model", None), PythonSettings):
+        raise ConfigError(
+            f"{path}: names code to run, {model.file}, and only what you name yourself is run; give the settings of the "
+            f"run, with model=python model.file={model.file}"
+        )
     new = {name for name, value in task.request.env.items() if os.environ.get(name) != value}
     check_file_variables(new, str(path))  # which only whoever starts the run may set; the shell's may be repeated
 

@@ -297,7 +297,7 @@ def _passes(layer: Layer, read: int, made: int) -> tuple[tuple[int, int], tuple[
     flop = 2 * layer.multiply_adds
     backward_flop = flop if DATA in layer.inputs else 2 * flop
     weights = sum(layer.parameters)
-    if layer.kind in ("causalattention", "selfattention"):
+    if layer.kind in ("causalattention", "scaleddotproductattention", "selfattention"):
         backward_flop = 5 * flop // 2  # a fused kernel computes the scores anew: five products instead of two
     if layer.kind == "batchnorm":
         return (flop, backward_flop), (2 * read + made, 5 * made), (weights, weights)

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from resnetx.choices import PythonSettings
 from resnetx.errors import prepared
 from resnetx.record.bench import BenchRecord, BenchRequest
 from resnetx.record.machine import Environment, OtherNode
@@ -164,8 +165,12 @@ def _request(asked: Request, names: Names) -> Request:
     """What was asked for, with other names for paths, by which points still differ."""
     folders = {name: getattr(asked.input, name, None) for name in ("root", "stage")}
     of_input = {name: _path(path, names) for name, path in folders.items() if path}
+    model = asked.model
+    if isinstance(model, PythonSettings):
+        model = msgspec.structs.replace(model, file=_path(model.file, names) or model.file)
     return msgspec.structs.replace(
         _asked(asked, names),
+        model=model,
         input=msgspec.structs.replace(asked.input, **of_input),
         replay=_path(asked.replay, names),
     )

@@ -165,7 +165,9 @@ class Workload(RecordPart, frozen=True):
     @property
     def sample(self) -> str:
         """One sample, for people."""
-        return f"sequence of {self.tokens:,} tokens" if self.tokens else f"image of {self.image_size}x{self.image_size}"
+        if self.tokens:
+            return f"sequence of {self.tokens:,} tokens"
+        return f"image of {self.image_size}x{self.image_size}" if self.image_size else "sample"
 
 
 class DescribedWorkload(Workload, frozen=True, kw_only=True):

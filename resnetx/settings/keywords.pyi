@@ -22,6 +22,8 @@ class ModelSettings(TypedDict, total=False):
     vocabulary: Axis[int]
     name: Axis[str]
     classes: Axis[int]
+    file: Axis[Text]
+    function: Axis[str]
     lrn: Axis[bool]
 
 class InputSettings(TypedDict, total=False):

@@ -23,7 +23,7 @@ from resnetx.workloads.kinds import kind_of
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-__all__ = ["Layer", "build", "check", "described", "intensity", "loss", "packages", "table", "traced", "workload"]
+__all__ = ["Layer", "build", "call", "check", "described", "intensity", "loss", "packages", "table", "traced", "workload"]
 
 
 def packages(model: choices.Model) -> tuple[str, ...]:
@@ -36,6 +36,7 @@ def check(model: choices.Model, image_size: int) -> None:
 
     Needs no device. Where the table is not stored, the model is traced with torch.fx.
     """
+    kind_of(model).check(model, image_size)
     if kind_of(model).checked_by_table:
         _table(model, image_size)
 
@@ -48,9 +49,14 @@ def build(model: choices.Model, image_size: int) -> "nn.Module":
     return kind_of(model).build(model, image_size)
 
 
+def call(model: choices.Model, module: Callable[..., Any], batch: Any) -> Any:
+    """What the model's module, or what trains it, makes of images, tokens, or a user's own batch."""
+    return kind_of(model).call(model, module, batch)
+
+
 def loss(model: choices.Model, outputs: Any, labels_N: "Tensor") -> "Tensor":
     """The mean loss of a batch, from what the model's module returned in training."""
-    return kind_of(model).loss(outputs, labels_N)
+    return kind_of(model).loss(model, outputs, labels_N)
 
 
 def table(model: choices.Model, image_size: int) -> list[Layer]:

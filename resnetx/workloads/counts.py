@@ -347,7 +347,7 @@ def _keeps_in_addition(layer: Layer, widths: Mapping[str, int]) -> int:
             return 2 * BYTES_PER_PARAMETER * prod(layer.output_shape[:-1])
         case "embedding":
             return INDEX_BYTES * prod(layer.output_shape[:-1]) if layer.inputs else 0
-        case "causalattention" | "selfattention":
+        case "causalattention" | "selfattention" | "scaleddotproductattention":
             return BYTES_PER_PARAMETER * prod(layer.output_shape[:-1])
     return 0
 

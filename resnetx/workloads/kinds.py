@@ -22,6 +22,7 @@ from resnetx.choices import (
     ModelChoice,
     NasNetMobileSettings,
     NasNetSettings,
+    PythonSettings,
     ResNet20Settings,
     ResNet110Settings,
     ResNetSettings,
@@ -29,7 +30,7 @@ from resnetx.choices import (
     Torchvision,
 )
 from resnetx.errors import ConfigError, unknown_name
-from resnetx.workloads import tables
+from resnetx.workloads import tables, user_file
 from resnetx.workloads.counts import Layer
 from resnetx.workloads.tables import classifiers, kept_image_size
 
@@ -57,11 +58,18 @@ class Kind(ABC, Generic[Settings]):
     def build(self, model: Settings, image_size: int) -> "nn.Module":
         """The model for images of `image_size` pixels, in training mode; a `ConfigError` where there is none."""
 
-    def loss(self, outputs: Any, labels_N: "Tensor") -> "Tensor":
+    def loss(self, model: Settings, outputs: Any, labels_N: "Tensor") -> "Tensor":
         """The mean loss of a batch, from what the module returned in training."""
         from torch.nn import functional
 
         return functional.cross_entropy(outputs, labels_N)
+
+    def call(self, model: Settings, module: Callable[..., Any], batch: Any) -> Any:
+        """What the module, or what trains it, makes of the first part of a batch."""
+        return module(batch)
+
+    def check(self, model: Settings, image_size: int) -> None:
+        """Refuses a model that this machine is not to run, before anything is started."""
 
     # ---- counting ----------------------------------------------------------------------------------------------------
 
@@ -182,8 +190,7 @@ class GoogLeNetKind(Kind[GoogLeNetSettings]):
 
         return googlenet.GoogLeNet(model.classes, image_size)
 
-    def loss(self, outputs: Any, labels_N: "Tensor") -> "Tensor":
-
+    def loss(self, model: GoogLeNetSettings, outputs: Any, labels_N: "Tensor") -> "Tensor":
         return with_auxiliary_classifiers(outputs, labels_N)
 
     def stated(self, model: GoogLeNetSettings, batch_size: int) -> dict[str, float]:
@@ -223,7 +230,7 @@ class GptXKind(Family[GptXSettings]):
 
         return gptx.GptX(model.x, model.width, model.attention_heads, model.seq, model.vocabulary)
 
-    def loss(self, outputs: Any, labels_N: "Tensor") -> "Tensor":
+    def loss(self, model: GptXSettings, outputs: Any, labels_N: "Tensor") -> "Tensor":
         return of_tokens(outputs, labels_N)
 
     def notes(self, model: GptXSettings, image_size: int) -> list[str]:
@@ -252,7 +259,7 @@ class BertKind(Kind[BertSettings]):
 
         return bert.Bert(model.seq)
 
-    def loss(self, outputs: Any, labels_N: "Tensor") -> "Tensor":
+    def loss(self, model: BertSettings, outputs: Any, labels_N: "Tensor") -> "Tensor":
         return of_tokens(outputs, labels_N)
 
     def notes(self, model: BertSettings, image_size: int) -> list[str]:
@@ -305,9 +312,8 @@ class TorchvisionKind(Kind[Torchvision]):
             ) from error
         return module
 
-    def loss(self, outputs: Any, labels_N: "Tensor") -> "Tensor":
+    def loss(self, model: Torchvision, outputs: Any, labels_N: "Tensor") -> "Tensor":
         """torchvision's GoogLeNet and Inception have auxiliary classifiers."""
-
         return with_auxiliary_classifiers(outputs, labels_N)
 
     def traced(self, model: Torchvision, image_size: int) -> list[Layer]:
@@ -345,6 +351,31 @@ def installed_classifiers() -> dict[str, int]:
 
     names = models.list_models(module=models)
     return {name: models.get_model_weights(name).DEFAULT.transforms().crop_size[0] for name in names}
+
+
+# A model of the user's own: `workloads.user_file`.
+
+
+class PythonKind(Kind[PythonSettings]):
+    def build(self, model: PythonSettings, image_size: int) -> "nn.Module":
+        return user_file.made(model, image_size).module
+
+    def call(self, model: PythonSettings, module: Callable[..., Any], batch: Any) -> Any:
+        return user_file.called(model, user_file.program(model), module, batch)
+
+    def loss(self, model: PythonSettings, outputs: Any, labels_N: Any) -> "Tensor":
+        """Its own, of the outputs and the whole batch."""
+        found: Tensor = user_file.loss_of(model, user_file.program(model), outputs, labels_N)
+        return found
+
+    def check(self, model: PythonSettings, image_size: int) -> None:
+        user_file.check_named(model)
+
+    def table(self, model: PythonSettings, image_size: int) -> list[Layer]:
+        return user_file.counted(model, image_size).layers
+
+    def notes(self, model: PythonSettings, image_size: int) -> list[str]:
+        return [f"not seen of {model.label}: {each}" for each in user_file.counted(model, image_size).unseen]
 
 
 # Losses of what models return in training.
@@ -389,6 +420,7 @@ KINDS: dict[type[ModelChoice], Kind[Any]] = {
     NasNetMobileSettings: PublishedCifarKind(),
     BertSettings: BertKind(),
     Torchvision: TorchvisionKind(),
+    PythonSettings: PythonKind(),
 }
 
 

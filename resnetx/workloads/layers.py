@@ -44,6 +44,9 @@ _KINDS = {
     "convtranspose": "conv",
     "iadd": "add",
     "localresponsenorm": "lrn",
+    "addmm": "linear",
+    "rmul": "mul",
+    "radd": "add",
     "syncbatchnorm": "batchnorm",
 }
 
@@ -187,15 +190,15 @@ class _Tabulator(fx.Interpreter):
         value = super().run_node(n)
         made = tensors(value)
         if n.op == "placeholder":
-            self._layer_at.update({_memory(tensor): DATA for tensor in made})
+            self._layer_at.update({memory_of(tensor): DATA for tensor in made})
         elif n.op == "get_attr" and isinstance(value, nn.Parameter):
-            self._parameter_at[_memory(value)] = value
+            self._parameter_at[memory_of(value)] = value
         elif n.op.startswith("call_") and made:
             # Of every input in whose memory the output lies: was it written?
             written = [
                 tensor._version != version
                 for tensor, version in zip(read, versions, strict=True)
-                if _memory(tensor) == _memory(made[0])
+                if memory_of(tensor) == memory_of(made[0])
             ]
             if any(written) or not written:
                 self._note(n, read, made, any(written), self.flops.get_total_flops() - flops)
@@ -212,7 +215,7 @@ class _Tabulator(fx.Interpreter):
         layer = Layer(
             name=self._name(n),
             kind=self._kind(n),
-            inputs=tuple(self._layer_at[_memory(t)] for t in read if _memory(t) in self._layer_at),
+            inputs=tuple(self._layer_at[memory_of(t)] for t in read if memory_of(t) in self._layer_at),
             output_shape=shape,
             in_place=in_place,
             parameters=self._parameters(n, read),
@@ -220,23 +223,20 @@ class _Tabulator(fx.Interpreter):
         )
         self.layers.append(layer)
         self.layer_of[n.name] = layer.name
-        self._layer_at.update({_memory(tensor): layer.name for tensor in made})
+        self._layer_at.update({memory_of(tensor): layer.name for tensor in made})
 
     def _parameters(self, n: fx.Node, read: list[Tensor]) -> tuple[int, ...]:
         """Elements of the trainable parameters that this operation is the first to use."""
         module = self._module(n)
         used = [] if module is None else list(module.parameters())
-        used += [self._parameter_at[_memory(t)] for t in read if _memory(t) in self._parameter_at]
+        used += [self._parameter_at[memory_of(t)] for t in read if memory_of(t) in self._parameter_at]
         new = [p for p in dict.fromkeys(used) if p.requires_grad and p not in self.counted]
         self.counted.update(new)
         return tuple(parameter.numel() for parameter in new)
 
     def _kind(self, n: fx.Node) -> str:
-        """PyTorch's name, but the same for a module and a function: nn.Conv2d and F.conv2d are both "conv"."""
         module = self._module(n)
-        operation = n.target if module is None else type(module)  # a function, the name of a method, or a class
-        name = re.sub(r"_|[123]d\Z", "", getattr(operation, "__name__", str(operation)).lower())
-        return "pool" if name.endswith("pool") else _KINDS.get(name, name)
+        return kind_name(n.target if module is None else type(module))
 
     def _module(self, n: fx.Node) -> nn.Module | None:
         return self.fetch_attr(str(n.target)) if n.op == "call_module" else None
@@ -257,7 +257,13 @@ def tensors(value: Any) -> list[Tensor]:
     return [leaf for leaf in tree_leaves(value) if isinstance(leaf, Tensor)]
 
 
-def _memory(tensor: Tensor) -> int:
+def kind_name(operation: Any) -> str:
+    """PyTorch's name of a function, a method (by its name) or a class of modules: nn.Conv2d and F.conv2d are "conv"."""
+    name = re.sub(r"_|[123]d\Z", "", getattr(operation, "__name__", str(operation)).lower())
+    return "pool" if name.endswith("pool") else _KINDS.get(name, name)
+
+
+def memory_of(tensor: Tensor) -> int:
     """Identifies the memory that a tensor lies in: views of it have the same. (On the meta device data_ptr() is 0.)"""
     return int(tensor.untyped_storage()._cdata)
 

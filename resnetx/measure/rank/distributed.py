@@ -162,7 +162,7 @@ class Ranks:
     def broadcast(self, tensor: torch.Tensor) -> None:
         """Gives all ranks rank 0's values of `tensor`, in place."""
         if self.world_size > 1:
-            dist.broadcast(tensor, 0)
+            dist.broadcast(tensor.view(torch.uint8) if tensor.dtype == torch.bool else tensor, 0)  # gloo has no bool
 
     def collective(self, name: str, given: torch.Tensor, got: torch.Tensor) -> Callable[[], object]:
         """What runs a collective once each time it is called; in place, `given` and `got` are of one array."""

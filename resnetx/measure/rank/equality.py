@@ -28,7 +28,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import repeat
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 import torch
@@ -36,8 +36,8 @@ from torch import nn
 from torch.distributed.tensor import DTensor
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from resnetx import inputs
-from resnetx.choices import Bucket
+from resnetx import inputs, workloads
+from resnetx.choices import Bucket, PythonSettings
 from resnetx.errors import ConfigError
 from resnetx.measure.launch import hang
 from resnetx.measure.machine.environment import missing_feature
@@ -45,17 +45,19 @@ from resnetx.measure.rank.distributed import Ranks
 from resnetx.measure.rank.process import StartUpTimer, peak_memory_bytes
 from resnetx.measure.rank.results import RankResults
 from resnetx.measure.rank.strategies import replicate
-from resnetx.measure.rank.train import build, training_step
+from resnetx.measure.rank.train import OwnBatches, build, training_step
 from resnetx.record import Deviation, Equality, InputState, Unknown, known
 from resnetx.request import Request
+from resnetx.workloads import user_file
 from resnetx.workloads.buckets import CAP_BYTES, FIRST_BUCKET_BYTES, MIB, Gradient, ddp_buckets
+from resnetx.workloads.layers import tensors
 
 TOLERANCE = 1e-9
 ROUNDING = 0.05  # in single precision, in which FSDP and gloo have been seen to take a sum for a mean: a deviation of 1
 MESSAGE_BYTES = 4 * MIB  # in single precision: small results are sent together until they are so many
 NOTHING = 1e-3  # of the largest gradient's root mean square: gradients below are measured by this
 
-TensorBatch = tuple[torch.Tensor, torch.Tensor]
+TensorBatch = tuple[Any, Any]  # images and labels; of a user's own model its batch, twice
 Recorded = Literal["none", "frozen", "synchronised"]
 Statistics = Recorded | Literal["per rank"]
 
@@ -71,7 +73,7 @@ def measure(request: Request, ranks: Ranks, clock: StartUpTimer) -> RankResults 
     statistics: Recorded = "synchronised" if ranks.device.type == "cuda" and whole else "frozen"
     if not normalised:
         statistics = "none"
-    _normalise_by(model, batch)
+    _normalise_by(model, batch, request)
 
     in_double = _double(request)
     double = compare(model.double(), batch, in_double, ranks, request.steps, statistics)
@@ -122,11 +124,8 @@ def compare(
 
     The same on all ranks.
     """
-    images = batch[0]
-    if images.is_floating_point():  # and no tokens
-        images = images.to(next(model.parameters()).dtype)
-    first = sum(request.share(rank) for rank in range(ranks.rank))
-    mine = slice(first, first + request.share(ranks.rank))
+    batch = _like_parameters(batch, model)
+    mine = _share_of(batch, request, ranks)
 
     shared = copy.deepcopy(model)
     if statistics == "synchronised":
@@ -134,14 +133,14 @@ def compare(
     _train_statistics(shared, statistics)
     replica = replicate(shared, request, ranks)
     updates, result = replica.updates, StepResult(replica.module, replica.updates)
-    sequential = _Sequential(model, (images, batch[1]), request, ranks, statistics, updates) if ranks.first else None
+    sequential = _Sequential(model, batch, request, ranks, statistics, updates) if ranks.first else None
     found: list[dict[str, float]] = []
 
     def mark(phase: str) -> None:
         if phase == "optimizer":
             found.append(_deviations(result, sequential, ranks))
 
-    step, progress = training_step(replica, repeat((images[mine], batch[1][mine])), request, ranks, mark)
+    step, progress = training_step(replica, repeat(mine), request, ranks, mark)
     losses = []
     for number in range(steps):
         hang.begin_untimed(f"step {number + 1} of {steps}, {statistics}", on_gpu=ranks.device.type == "cuda")
@@ -153,6 +152,35 @@ def compare(
         losses.append(_loss_deviation(progress.loss.item(), sequential, request, ranks))
     layers = {layer: _largest(each[layer] for each in found) for layer in found[0]}
     return ReplicaDeviations(_largest(losses), layers)
+
+
+def _like_parameters(batch: TensorBatch, model: nn.Module) -> TensorBatch:
+    """The batch whose real numbers are as precise as the model's; whole ones are tokens and labels."""
+    dtype = next(model.parameters()).dtype
+
+    def change(tensor: torch.Tensor) -> torch.Tensor:
+        return tensor.to(dtype) if tensor.is_floating_point() else tensor
+
+    images, labels = batch
+    changed = user_file.moved(images, change)
+    return changed, changed if labels is images else labels
+
+
+def _share_of(batch: TensorBatch, request: Request, ranks: Ranks) -> TensorBatch:
+    """This rank's samples of a global batch."""
+    first = sum(request.share(rank) for rank in range(ranks.rank))
+    images, labels = batch
+    if not isinstance(request.model, PythonSettings):
+        mine = slice(first, first + request.share(ranks.rank))
+        return images[mine], labels[mine]
+    parts = iter(user_file.parts_of(request.model, user_file.program(request.model)))
+
+    def share(tensor: torch.Tensor) -> torch.Tensor:
+        if (part := next(parts)) is None:
+            return tensor
+        return tensor.narrow(part.dimension, first * part.times, request.share(ranks.rank) * part.times)
+
+    return (user_file.moved(images, share),) * 2
 
 
 class StepResult:
@@ -281,15 +309,17 @@ def _without_chance(model: nn.Module) -> nn.Module:
     return model
 
 
-def _normalise_by(model: nn.Module, batch: TensorBatch) -> None:
+def _normalise_by(model: nn.Module, batch: TensorBatch, request: Request) -> None:
     """Sets the statistics of batch normalisation to those of this batch: activations are then as in training."""
     normalisations = [module for module in model.modules() if isinstance(module, _BatchNorm)]
     usual = [module.momentum for module in normalisations]
     for module in normalisations:
         module.train()
         module.momentum = 1.0  # the new value replaces the old one
+    if not normalisations:
+        return
     with torch.no_grad():
-        model(batch[0])
+        workloads.call(request.model, model, batch[0])
     for module, momentum in zip(normalisations, usual, strict=True):
         module.eval()
         module.momentum = momentum
@@ -326,6 +356,12 @@ def _of_one(request: Request) -> Request:
 def _stored_batch(request: Request, ranks: Ranks) -> tuple[TensorBatch, InputState | None]:
     """One global batch of the request's input, the same on all ranks; and, in rank 0, the state of that input."""
     state = None
+    if isinstance(request.model, PythonSettings):  # each rank makes one, to have tensors for rank 0's
+        own = OwnBatches(request.model, request.batch_size, ranks.device, request.seed)
+        for tensor in tensors(next(own)[0]):
+            ranks.broadcast(tensor)
+        known_state = InputState(**own.state(), reads_bytes=known(Unknown("no windows were timed")))
+        return next(own), known_state if ranks.first else None
     if ranks.first:
         batches = inputs.open_for(_of_one(request), 0, ranks.device)
         images, labels = next(batches)

@@ -58,8 +58,8 @@ class ServedModel:
             self._by_buffer[variable.gradient.buffer.data_ptr()] = variable
             parameter.register_post_accumulate_grad_hook(self._hook(variable))
 
-    def __call__(self, images: torch.Tensor) -> Any:
-        return self.module(images)
+    def __call__(self, *images: Any, **named: Any) -> Any:
+        return self.module(*images, **named)
 
     def _hook(self, variable: "_Variable") -> Callable[[torch.Tensor], None]:
         """Sends a gradient. The hook holds nothing that holds its parameter: no collector would see that ring."""

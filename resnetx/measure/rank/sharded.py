@@ -70,8 +70,8 @@ class FullySharded:
             _replace(REDUCE, partial(_watched, watched, "reduce"))
         self.module, self._reshard, self._accumulate = model, strategy.reshard, accumulate
 
-    def __call__(self, images: torch.Tensor) -> Any:
-        return self.module(images)
+    def __call__(self, *images: Any, **named: Any) -> Any:
+        return self.module(*images, **named)
 
     @contextmanager
     def adding_up(self) -> Iterator[None]:

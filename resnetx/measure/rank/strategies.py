@@ -45,7 +45,8 @@ class Trained(Protocol):
     module: nn.Module  # with the parameters to train
     updates: bool  # whether `finish` updates them
 
-    def __call__(self, images: torch.Tensor, /) -> Any: ...
+    def __call__(self, *images: Any, **named: Any) -> Any:
+        """What the module makes of a batch: of images, or of what a user's own model takes."""
 
     def adding_up(self) -> AbstractContextManager[None]:
         """Around the passes of all parts of a batch but the last: gradients are added up, and stay on this rank."""
@@ -107,7 +108,7 @@ def recompute_blocks(model: nn.Module) -> None:
         block.forward = partial(checkpoint, block.forward, use_reentrant=False, preserve_rng_state=False)
 
 
-def called(module: nn.Module, compile: str) -> Callable[[torch.Tensor], Any]:
+def called(module: nn.Module, compile: str) -> Callable[..., Any]:
     """What computes the forward pass of a module: itself, or what torch.compile makes of it when it is first called.
 
     Of a model in DDP, torch compiles a part for each bucket, whose gradients are sent as soon as the part is done
@@ -124,8 +125,8 @@ class _Alone:
     def __init__(self, model: nn.Module, name: str, compile: str) -> None:
         self.name, self.module, self._call = name, model, called(model, compile)
 
-    def __call__(self, images: torch.Tensor) -> Any:
-        return self._call(images)
+    def __call__(self, *images: Any, **named: Any) -> Any:
+        return self._call(*images, **named)
 
     def adding_up(self) -> AbstractContextManager[None]:
         return nullcontext()
@@ -147,14 +148,14 @@ class _Buckets:
         self.name, self.module, self._wrapped = "DDP", wrapped.module, wrapped
         self._call, self._memory, self._steps = called(wrapped, compile), memory, 0
 
-    def __call__(self, images: torch.Tensor) -> Any:
+    def __call__(self, *images: Any, **named: Any) -> Any:
         if self._memory is not None and self._steps < 2:
             self._steps += 1
             if self._steps == 2:  # DDP knows now in which order gradients come, and would make its buckets anew
                 with self._memory.allocating():
                     self._wrapped.reducer._rebuild_buckets()
                 self._memory.register()
-        return self._call(images)
+        return self._call(*images, **named)
 
     def adding_up(self) -> AbstractContextManager[None]:
         return self._wrapped.no_sync()
@@ -203,8 +204,8 @@ class _Flat:
             for parameter, view in message.views:
                 parameter.register_post_accumulate_grad_hook(self._hook(message, view))
 
-    def __call__(self, images: torch.Tensor) -> Any:
-        return self._call(images)
+    def __call__(self, *images: Any, **named: Any) -> Any:
+        return self._call(*images, **named)
 
     def _hook(self, message: "MessageBuffer", view: torch.Tensor) -> Callable[[torch.Tensor], None]:
         def ready(parameter: torch.Tensor) -> None:

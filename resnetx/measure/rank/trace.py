@@ -18,8 +18,8 @@ import torch
 from torch import fx, nn
 from torch.utils.hooks import RemovableHandle
 
-from resnetx import inputs
-from resnetx.choices import Sample, SyntheticInput
+from resnetx import inputs, workloads
+from resnetx.choices import PythonSettings, Sample, SyntheticInput
 from resnetx.inputs import nothing
 from resnetx.measure.launch import hang
 from resnetx.measure.rank import results
@@ -29,11 +29,12 @@ from resnetx.measure.rank.distributed import Ranks
 from resnetx.measure.rank.phases import Clock, clock_of
 from resnetx.measure.rank.process import StartUpTimer
 from resnetx.measure.rank.results import RankResults, RankTraining
-from resnetx.measure.rank.train import build, training_step
+from resnetx.measure.rank.train import OwnBatches, build, open_batches, training_step
 from resnetx.measure.rank.windows import Step, measure_windows
 from resnetx.record import LayerTimes, TracedLayer, Unknown, known
 from resnetx.request import Request
 from resnetx.workloads.layers import Operations, operations, tensors
+from resnetx.workloads.recorded import Operation, Recorder
 
 # A training step seen layer by layer: when each layer's forward and backward pass ended.
 #
@@ -89,18 +90,25 @@ class LayerWatch:
     name = "bare"  # a trace is of one rank, which exchanges nothing
     updates = False
 
-    def __init__(self, module: nn.Module, sample: Sample, clock: Clock, hold: Hold | None = None) -> None:
-        """`hold`: of the device that runs the module; None: on the host."""
+    def __init__(
+        self, module: nn.Module, sample: Sample | list[str], clock: Clock, hold: Hold | None = None
+    ) -> None:
+        """`hold`: of the device that runs the module; None: on the host.
+
+        `sample`: what the module is fed with, as torch.fx follows it; or the layers of a user's own, which is watched.
+        """
         self.module = module
         self.watching = False
-        found = operations(module, sample)
-        self.names = [*found.layer_of.values(), LOSS]  # in the order of the forward pass
+        found = None if isinstance(sample, list) else operations(module, sample)
+        layers = sample if isinstance(sample, list) else list(found.layer_of.values()) if found else []
+        self.names = [*layers, LOSS]  # in the order of the forward pass
         self.gradient_bytes = [0] * len(self.names)  # of each layer; known once a step was watched
         self._clock, self._hold = clock, hold
         self._queued = 0  # layers, since the device is held back
         self._host: dict[str, float] = {}  # phase of the latest step -> when the host came to it
         places = {name: place for place, name in enumerate(self.names)}
-        self._watched = _telling(module, found, places, self._layer_made)
+        made = self._layer_made
+        self._watched = _recording(module, places, made) if found is None else _telling(module, found, places, made)
         self._made: list[tuple[int, list[Any]]] = []  # a layer, and the autograd nodes of what it made
         self._steps: list[_Step] = []
         self._nodes: dict[Any, int] = {}  # autograd nodes of this step -> the layer that made them
@@ -108,8 +116,8 @@ class LayerWatch:
 
     # ---- what the step tells ----------------------------------------------------------------------------------------
 
-    def __call__(self, images: torch.Tensor) -> Any:
-        return self._watched(images) if self.watching else self.module(images)
+    def __call__(self, *images: Any, **named: Any) -> Any:
+        return (self._watched if self.watching else self.module)(*images, **named)
 
     def finish(self) -> None:
         """One rank has nothing on its way."""
@@ -258,6 +266,20 @@ def _telling(module: nn.Module, traced: Operations, places: dict[str, int], made
     return fx.GraphModule(module, traced.graph)
 
 
+def _recording(module: nn.Module, places: dict[str, int], made: OnMade) -> Callable[..., Any]:
+    """The module, as it runs, with a call of `made` behind every operation that is a layer: 10 us more for each."""
+
+    def told(operation: Operation) -> None:
+        if operation.name in places:
+            made(places[operation.name], operation.value)
+
+    def call(*images: Any, **named: Any) -> Any:
+        with Recorder(module, told):
+            return module(*images, **named)
+
+    return call
+
+
 def _new_nodes(made: Iterable[Any], known: dict[Any, int]) -> list[Any]:
     """Autograd nodes that lead to `made`, and are not known from the layers before."""
     found: dict[Any, None] = {}
@@ -284,10 +306,10 @@ BUSY = 0.9
 def measure(request: Request, ranks: Ranks, clock: StartUpTimer) -> RankResults:
     """Trains on one rank; returns what the record has of it."""
     hold = Hold(ranks.device) if ranks.device.type == "cuda" else None
-    watch = LayerWatch(build(request, ranks), request.model.sample(request.image_size), clock_of(ranks.device), hold)
+    watch = LayerWatch(build(request, ranks), _followed(request), clock_of(ranks.device), hold)
     clock.lap("model_s")
-    pipeline = inputs.open_for(request, ranks.rank, ranks.device, watch.arrived)
-    batches = ShortenableBatches(pipeline)
+    pipeline = open_batches(request, ranks, watch.arrived)
+    batches = ShortenableBatches(pipeline, _few(request, ranks))
     clock.lap("input_s")
     step, progress = training_step(watch, batches, request, ranks, watch.mark)
     seen: list[WatchedStep] = []
@@ -336,17 +358,34 @@ def watched(step: Step, watch: LayerWatch, steps: int, ranks: Ranks) -> list[Wat
     return seen
 
 
-class ShortenableBatches:
-    """The batches of a pipeline; with `few`, only the first images of each."""
+def _followed(request: Request) -> Sample | list[str]:
+    """What the watch follows: a sample through torch.fx, or the layers of a user's own model."""
+    if isinstance(request.model, PythonSettings):
+        table = workloads.table(request.model, request.image_size)
+        return [layer.name for layer in table if layer.kind != "unseen"]
+    return request.model.sample(request.image_size)
 
-    def __init__(self, pipeline: inputs.Batches) -> None:
-        self._pipeline = pipeline
+
+def _few(request: Request, ranks: Ranks) -> tuple[Any, Any] | None:
+    """A small batch of a user's own model, which cannot be shortened by slicing its first tensor."""
+    if not isinstance(request.model, PythonSettings):
+        return None
+    return next(OwnBatches(request.model, FEW, ranks.device, request.seed))
+
+
+class ShortenableBatches:
+    """The batches of a pipeline; with `few`, only the first images of each, or a small batch that was made before."""
+
+    def __init__(self, pipeline: inputs.Batches, small: tuple[Any, Any] | None = None) -> None:
+        self._pipeline, self._small = pipeline, small
         self.few = False
 
     def __iter__(self) -> "ShortenableBatches":
         return self
 
-    def __next__(self) -> tuple[torch.Tensor, torch.Tensor]:
+    def __next__(self) -> tuple[Any, Any]:
+        if self.few and self._small is not None:
+            return self._small
         images, labels = next(self._pipeline)
         return (images[:FEW], labels[:FEW]) if self.few else (images, labels)
 

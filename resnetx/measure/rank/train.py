@@ -7,7 +7,7 @@ and stands between the strategy and what it sends.
 import math
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -15,7 +15,8 @@ import torch
 from torch import nn
 
 from resnetx import inputs, workloads
-from resnetx.choices import SyntheticInput
+from resnetx.choices import PythonSettings, SyntheticInput
+from resnetx.inputs.synthetic import SyntheticBatches
 from resnetx.measure.rank import results
 from resnetx.measure.rank.ddp import optimizer_over, trainable
 from resnetx.measure.rank.device import mark, profiled, seconds_between
@@ -28,6 +29,7 @@ from resnetx.measure.rank.strategies import ShardedUpdates, Trained, replicate
 from resnetx.measure.rank.windows import GraphedStep, Step, measure_windows, own_stream
 from resnetx.record import ReplayedLayer, ReplayedStep, Unknown
 from resnetx.request import Request
+from resnetx.workloads import user_file
 
 
 def measure(request: Request, ranks: Ranks, clock: StartUpTimer) -> RankResults | None:
@@ -41,7 +43,7 @@ def _measured(request: Request, ranks: Ranks, clock: StartUpTimer) -> RankResult
     watch = Watch(ranks) if request.measure == "phases" else None
     replica = replicate(build(request, ranks), request, ranks, watch.watched if watch else unchanged)
     clock.lap("model_s")
-    batches = inputs.open_for(request, ranks.rank, ranks.device, watch.arrived if watch else inputs.nothing)
+    batches = open_batches(request, ranks, watch.arrived if watch else inputs.nothing)
     clock.lap("input_s")
     step, progress = training_step(replica, batches, request, ranks, watch.mark if watch else unwatched)
 
@@ -67,7 +69,7 @@ def replay(step: ReplayedStep | None, request: Request, ranks: Ranks, clock: Sta
     model = ReplayedModel(step, ranks.device, f"{request.seed} {ranks.rank}")
     replica = replicate(model, request, ranks)
     clock.lap("model_s")
-    batches = inputs.open_for(request, ranks.rank, ranks.device, inputs.nothing)
+    batches = inputs.open_for(request, ranks.rank, ranks.device)
     clock.lap("input_s")
     images, _ = next(batches)
 
@@ -87,8 +89,26 @@ def replay(step: ReplayedStep | None, request: Request, ranks: Ranks, clock: Sta
 
 def build(request: Request, ranks: Ranks) -> nn.Module:
     """The request's model on this rank's device, in training mode."""
-    model: nn.Module = workloads.build(request.model, request.image_size).train()
-    return model.to(ranks.device).to(memory_format=inputs.memory_format(request.channels_last))
+    model: nn.Module = workloads.build(request.model, request.image_size).train().to(ranks.device)
+    if any(parameter.dim() == 5 for parameter in model.parameters()):  # of a user's own: NHWC is for images
+        return model
+    return model.to(memory_format=inputs.memory_format(request.channels_last))
+
+
+def open_batches(request: Request, ranks: Ranks, arrived: Callable[[], None] = inputs.nothing) -> inputs.Batches:
+    """The batches of this rank: of the request's input, or a model's own."""
+    if isinstance(request.model, PythonSettings):
+        return OwnBatches(request.model, request.share(ranks.rank), ranks.device, request.seed * 2**16 + ranks.rank)
+    return inputs.open_for(request, ranks.rank, ranks.device, arrived)
+
+
+class OwnBatches(SyntheticBatches):
+    """One batch of a user's own model, made once and used for every step, as images and as labels."""
+
+    def __init__(self, model: PythonSettings, count: int, device: torch.device, seed: int) -> None:
+        torch.manual_seed(seed)
+        batch = user_file.batch_of(model, user_file.program(model), count)
+        self._batch = (user_file.moved(batch, lambda tensor: tensor.to(device)),) * 2
 
 
 # ---- the step -------------------------------------------------------------------------------------------------------
@@ -96,7 +116,7 @@ def build(request: Request, ranks: Ranks) -> nn.Module:
 
 def training_step(
     replica: Trained,
-    batches: Iterator[tuple[torch.Tensor, torch.Tensor]],
+    batches: Iterator[tuple[Any, Any]],
     request: Request,
     ranks: Ranks,
     mark: Mark = unwatched,
@@ -113,16 +133,17 @@ def training_step(
     weight = loss_weight(request, ranks.rank) / parts
     progress = LossHistory(scaler)
 
-    def passes(images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    def passes(images: Any, labels: Any) -> torch.Tensor:
         mark("forward")
         with torch.autocast(kind, dtype=half, enabled=half is not None):
-            loss = workloads.loss(request.model, replica(images), labels)
+            loss = workloads.loss(request.model, workloads.call(request.model, replica, images), labels)
         mark("backward")
         scaler.scale(loss if weight == 1 else loss * weight).backward()
         return loss.detach()
 
-    def compute(images: torch.Tensor, labels: torch.Tensor) -> None:
-        *others, last = zip(images.chunk(parts), labels.chunk(parts), strict=True)
+    def compute(images: Any, labels: Any) -> None:
+        chunked = [(images, labels)] if parts == 1 else zip(images.chunk(parts), labels.chunk(parts), strict=True)
+        *others, last = chunked
         if others:
             with replica.adding_up():
                 losses = [passes(*part) for part in others]

@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -169,7 +170,7 @@ def window_steps(request: Request, step_s: float) -> int:
 STEPS_BEFORE = 11
 LEAST_WARMUP = STEPS_BEFORE + 3  # steps, of which the last two are launches of the graph
 
-ComputeFunction = Callable[[torch.Tensor, torch.Tensor], None]  # (images, labels): a step from its forward pass on
+ComputeFunction = Callable[[Any, Any], None]  # (images, labels): a step from its forward pass on
 
 
 @contextmanager
@@ -192,9 +193,9 @@ class GraphedStep:
         self._compute, self._constant = compute, constant
         self._steps = 0
         self._graph: torch.cuda.CUDAGraph | None = None
-        self._batch: tuple[torch.Tensor, ...] = ()  # where the graph reads
+        self._batch: tuple[Any, ...] = ()  # where the graph reads
 
-    def __call__(self, images: torch.Tensor, labels: torch.Tensor) -> None:
+    def __call__(self, images: Any, labels: Any) -> None:
         if self._steps < STEPS_BEFORE:
             self._steps += 1
             self._compute(images, labels)
@@ -206,7 +207,7 @@ class GraphedStep:
                 place.copy_(tensor, non_blocking=True)
         self._graph.replay()
 
-    def _captured(self, images: torch.Tensor, labels: torch.Tensor) -> torch.cuda.CUDAGraph:
+    def _captured(self, images: Any, labels: Any) -> torch.cuda.CUDAGraph:
         images, labels = self._batch = (images, labels) if self._constant else (images.clone(), labels.clone())
         graph = torch.cuda.CUDAGraph()
         torch.cuda.reset_peak_memory_stats()  # launches of the graph allocate nothing: the peak is that of the capture
