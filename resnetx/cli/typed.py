@@ -133,8 +133,10 @@ def is_name(word: str) -> bool:
 
 
 def is_system(word: str) -> bool:
-    """Whether a word that could be a path is the name of a system that comes with resnetx, or several: "gx8,dgx2"."""
-    return not Path(word).exists() and all(map(_is_named, word.split(",")))
+    """Whether a word that could be a path is the name of a system that comes with resnetx, or several: "gx8,mine.yaml"."""
+    names = word.split(",")
+    of_files = len(names) > 1  # a file alone may be anything else
+    return not Path(word).exists() and all(_is_named(name) or (of_files and name.endswith(".yaml")) for name in names)
 
 
 def _is_named(name: str) -> bool:

@@ -147,6 +147,7 @@ def test_words_as_people_type_them_are_the_settings_that_they_stand_for(words, s
     ("verb", "words", "settings"),
     [
         ("predict", ["gx8,dgx2", "resnet50"], ["systems=gx8,dgx2", "model=resnet50"]),
+        ("compare", ["mine.yaml,gx8"], ["systems=mine.yaml,gx8"]),
         ("sweep", ["quickstart"], ["study=quickstart"]),
         ("check", ["gx8"], ["systems=gx8"]),
     ],
