@@ -133,10 +133,11 @@ def is_name(word: str) -> bool:
 
 
 def is_system(word: str) -> bool:
-    """Whether a word that could be a path is the name of a system that comes with resnetx, or several: "gx8,mine.yaml"."""
-    names = word.split(",")
-    of_files = len(names) > 1  # a file alone may be anything else
-    return not Path(word).exists() and all(_is_named(name) or (of_files and name.endswith(".yaml")) for name in names)
+    """Whether a word that could be a path is the name of a system, or its file, or several: "gx8,mine.yaml"."""
+    *others, last = word.split(",")
+    if not others and last.endswith(".yaml"):
+        return True
+    return not Path(word).exists() and all(_is_named(name) or name.endswith(".yaml") for name in [*others, last])
 
 
 def _is_named(name: str) -> bool:
