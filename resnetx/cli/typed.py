@@ -134,10 +134,11 @@ def is_name(word: str) -> bool:
 
 def is_system(word: str) -> bool:
     """Whether a word that could be a path is the name of a system, or its file, or several: "gx8,mine.yaml"."""
-    *others, last = word.split(",")
-    if not others and last.endswith(".yaml"):
+    if "=" in word:
+        return False
+    if "," not in word and word.endswith(".yaml"):
         return True
-    return not Path(word).exists() and all(_is_named(name) or name.endswith(".yaml") for name in [*others, last])
+    return not Path(word).exists() and all(_is_named(name) or name.endswith(".yaml") for name in word.split(","))
 
 
 def _is_named(name: str) -> bool:
