@@ -2,8 +2,8 @@
 page, and prints what stands below it. A line `...` leaves out some of it; figures that were measured here are not
 compared.
 
-`python -m tests.test_tutorials` writes what is printed now into the pages, but not what is measured. Where lines are left
-out, each line that is shown is that which is printed now with other figures; where there is none, nothing is written.
+`python -m tests.test_tutorials` writes what is printed now into the pages, but not what is measured. Where lines are
+left out, each line that is shown gets the figures that are printed now; where one is missing, nothing is written.
 """
 
 import os

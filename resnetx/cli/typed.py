@@ -133,8 +133,12 @@ def is_name(word: str) -> bool:
 
 
 def is_system(word: str) -> bool:
-    """Whether a word that could be a path is the name of a system that comes with resnetx, or several: "gx8,dgx2"."""
-    return not Path(word).exists() and all(map(_is_named, word.split(",")))
+    """Whether a word that could be a path is the name of a system, or its file, or several: "gx8,mine.yaml"."""
+    if "=" in word:
+        return False
+    if "," not in word and word.endswith(".yaml"):
+        return True
+    return not Path(word).exists() and all(_is_named(name) or name.endswith(".yaml") for name in word.split(","))
 
 
 def _is_named(name: str) -> bool:

@@ -4,7 +4,8 @@
 
 ROOT: the folder of a checkout; this one if left out. Modules and lines are counted without `literature`. The walk is
 that of `predict` of one point, in a process of its own under `sys.setprofile`: functions of the package, without the
-bodies of modules and classes, comprehensions, lambdas and generator expressions.
+bodies of modules and classes, comprehensions, lambdas and generator expressions. Words of documentation are those of
+`wc -w docs/*.md docs/*/*.md` without the pages that a program writes: code, tables and outputs count.
 """
 
 import argparse
@@ -16,6 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+GENERATED = {"settings.md", "records.md", "accuracy.md", "steered.md"}
 PREDICTED = ["predict", "systems=dgx1-v100", "model.x=4", "batch_size=64", "gpus=8"]
 
 WALK = """
@@ -84,6 +86,9 @@ def main() -> None:
     calls, every = used(trees), list(functions(own))
     once = sum(calls[name] == 1 for name in every)
     print(f"{once / len(every):.0%} of {len(every):,} functions of modules have one caller")
+    pages = [path for path in (root / "docs").rglob("*.md") if path.name not in GENERATED]
+    words = sum(len(path.read_text().split()) for path in pages)
+    print(f"{words:,} words in {len(pages)} pages of documentation, generated ones apart")
     done = subprocess.run(
         [sys.executable, "-c", WALK, str(package), *PREDICTED], capture_output=True, text=True, check=True, cwd=root
     )

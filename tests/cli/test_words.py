@@ -12,6 +12,7 @@ from resnetx.cli.typed import as_settings, names_as_settings
 from resnetx.cli.words import settings_of
 from resnetx.compose import asked, ours
 from resnetx.errors import ConfigError
+from resnetx.settings.files import CONFIGS
 
 SHELLS = [pytest.param(shell, marks=pytest.mark.skipif(not shutil.which(shell), reason=f"no {shell} here"))
           for shell in ("bash", "zsh")]  # fmt: skip
@@ -161,6 +162,14 @@ def test_a_name_is_a_setting_where_no_file_has_it(verb, words, settings, tmp_pat
     assert names_as_settings(verb, words, []) == ([], settings)
     (tmp_path / words[-1]).mkdir()
     assert names_as_settings(verb, words, [])[0] == words[-1:]
+
+
+@pytest.mark.parametrize("words", [["mine.yaml,gx8"], ["mine.yaml", "gx8"]])
+def test_the_file_of_a_system_needs_no_setting(words, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("mine.yaml").write_text((CONFIGS / "system/dgx1-p100.yaml").read_text())
+    assert main(["compare", *words, "model=alexnet", "batch_size=256", "gpus=1,2"]) == 0
+    assert "mine / gx8" in capsys.readouterr().out
 
 
 def test_a_classifier_is_a_model_by_its_name():
