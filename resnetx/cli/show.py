@@ -210,7 +210,7 @@ def listing(
     filled = [column for place, column in enumerate(shown_columns) if any(row[place] for row in cells)]
     legend = [f"{column.heading.lstrip('>~')}: {column.help}" for column in filled if column.help]
     telling = {place for row in cells for place, cell in enumerate(row) if cell != cells[0][place]}
-    if len(cells) > 2 and len(telling) == 1 < len(filled) - 1:  # a column of names, and nothing to tell of each
+    if len(cells) > 1 and len(telling) == 1 < len(filled) - 1:  # a column of names, and nothing to tell of each
         names = [column.heading.lstrip(">~") for column in shown_columns]
         same = [f"{names[place]} {cell}" for place, cell in enumerate(cells[0]) if cell and place not in telling]
         say(" ".join(filter(None, [f"In all {len(cells)} rows: {', '.join(same)}.", *legend, note])))
