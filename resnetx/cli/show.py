@@ -136,6 +136,13 @@ def line(text: str, to: Console = out) -> None:
     to.print(on_one_line(text), soft_wrap=True)
 
 
+def comment(text: str) -> None:
+    """Prints a sentence among commands, so that a shell passes over it."""
+    width = _width(out)
+    for each in wrapped(on_one_line(text), width and width - 2).split("\n"):
+        line(f"# {each}")
+
+
 def lines(text: str, to: Console = out) -> None:
     """Prints a text of several lines as it is: a script, the end of a log."""
     to.print(text, soft_wrap=True)
