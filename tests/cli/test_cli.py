@@ -50,7 +50,7 @@ def run(capsys, *words):
         (["train", "--multirun"], "--multirun: not supported; use `resnetx sweep`"),
         (["sweep", "results/x"], "results/x: `resnetx sweep` takes no path"),
         (["describe", "alexnett"], "alexnett: no such file, and no name that is known; did you mean alexnet?"),
-        (["predict", "dgx1p100"], "dgx1p100: no such file, and no name that is known; did you mean dgx1-p100?"),
+        (["predict", "dgx1-p10"], "dgx1-p10: no such file, and no name that is known; did you mean dgx1-p100?"),
         (["train", "input.root=/nowhere"], "/nowhere"),
         (["train", "input=synthetic", "batch_size=x"], "batch_size=x: expected a whole number"),
         (["train", "input=synthetic", "gpus=3"], "batch_size=32 does not divide over gpus=3"),
