@@ -21,12 +21,12 @@ from resnetx.errors import ConfigError, convert, shortened
 from resnetx.loading import YAML_BYTES, File, YamlFile
 from resnetx.operations import OPERATIONS
 from resnetx.settings import bounds
-from resnetx.settings.files import at_home, names, own_folders, path_at_home
+from resnetx.settings.files import CONFIGS, at_home, names, own_folders, path_at_home
 from resnetx.settings.files import choices as choices_of
 from resnetx.settings.files import settings as every_setting
 from resnetx.settings.table import GROUPS, TABLE
 from resnetx.settings.verbs import VERBS, group_of, near_setting, refuse_unread
-from resnetx.settings.words import bare_word, members, value_word, written
+from resnetx.settings.words import bare_word, members, squeezed, value_word, written
 from resnetx.study import MAX_POINTS, Point, Study, distinct, load, points
 from resnetx.variables import has_password
 from resnetx.visible import has_control, texts
@@ -323,12 +323,8 @@ _COPIES = {
 }  # fmt: skip
 
 
-def _squeezed(word: str) -> str:
-    return word.lower().replace("_", "").replace("-", "")
-
-
 # All-reduce is all_reduce in torch and nccl-tests, allReduce in NCCL's names, all-reduce in text.
-_COLLECTIVES = {_squeezed(name): name for name in OPERATIONS} | {
+_COLLECTIVES = {squeezed(name): name for name in OPERATIONS} | {
     "alltoallsingle": "alltoall", "allgatherintotensor": "allgather", "reducescattertensor": "reduce_scatter",
     "bcast": "broadcast",
 }  # fmt: skip
@@ -341,6 +337,13 @@ _OF_SETTINGS: Mapping[str, Mapping[str, str]] = {
 }
 
 
+def _names_of(key: str) -> dict[str, str]:
+    """The names of models, or of systems, by their letters and digits; and by themselves."""
+    own = list(choices_of("model")) if key == "model" else [path.stem for path in (CONFIGS / "system").glob("*.yaml")]
+    more = classifiers.kept().image_size if key == "model" else ()
+    return {squeezed(name): name for name in (*more, *own)} | {name: name for name in (*more, *own)}
+
+
 def ours(key: str, value: Any) -> Any:
     """A value of a setting, or each of a list of them, by the name that resnetx has for it; others as they are."""
     if isinstance(value, list):
@@ -348,5 +351,8 @@ def ours(key: str, value: Any) -> Any:
     if not isinstance(value, str):
         return value
     if key == "collective":
-        return _COLLECTIVES.get(_squeezed(value), value)
+        return _COLLECTIVES.get(squeezed(value), value)
+    if key in ("model", "systems"):
+        known = _names_of(key)
+        return known.get(value, known.get(squeezed(value), value))
     return _OF_SETTINGS.get(key, {}).get(value.lower(), value)

@@ -42,12 +42,19 @@ def shortened(value: Any, characters: int = 200) -> str:
 
 
 def unknown_name(what: str, name: str, known: Iterable[str], key: str) -> ConfigError:
-    """The error for an unknown name: suggests the nearest known name and lists all of them."""
+    """The error for an unknown name: suggests the nearest known name, and lists them, of many the first."""
     names = sorted(known)
     name = shortened(name)
     near = difflib.get_close_matches(name, names, n=1)
     hint = f"; did you mean {near[0]}?" if near else "."
-    return ConfigError(f"{key}={name}: no {what} has that name{hint} Known: {', '.join(names)}")
+    if len(names) <= MOST_LISTED:
+        return ConfigError(f"{key}={name}: no {what} has that name{hint} Known: {', '.join(names)}")
+    more = f" Known: {', '.join(names[:5])} and {len(names) - 5} more" * (not near)
+    more += " (`resnetx list`)" * (not near and key in ("systems", "study", "model"))
+    return ConfigError(f"{key}={name}: no {what} has that name{hint}{more}")
+
+
+MOST_LISTED = 8  # names in a sentence
 
 
 def convert(tree: Any, kind: Any, root: str = "") -> Any:

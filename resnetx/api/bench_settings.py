@@ -265,5 +265,6 @@ def announce_timing(r: BenchRequest) -> None:
     seconds = planned_s(
         r, lambda name, size_bytes: size_bytes * OPERATIONS[name].bus_factor(r.gpus) / rate_Bps, on_gpus=on_gpus
     )
-    what = f"{len(r.collectives)} collective{'s' * (len(r.collectives) > 1)} at {len(r.sizes_bytes)} sizes"
+    sizes = f"{len(r.sizes_bytes)} size{'s' * (len(r.sizes_bytes) > 1)}"
+    what = f"{len(r.collectives)} collective{'s' * (len(r.collectives) > 1)} at {sizes}"
     progress.note(f"{what}: about {seconds:,.0f} s if they run at {si(rate_Bps, 'B/s')}")

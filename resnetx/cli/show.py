@@ -5,6 +5,7 @@ The verbs' own screens are in the modules `show_*`, all made of what is here.
 
 import os
 import re
+import time
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -30,6 +31,7 @@ from rich.text import Text
 from resnetx.cli.table_layout import beside, lay_out, width_of, wrapped
 from resnetx.progress import Counter
 from resnetx.table import ALWAYS, ONLY_WITH_ALL, Column
+from resnetx.units import duration
 from resnetx.visible import UNSHOWN, on_one_line, visible
 
 # The console for all output that is not JSON: it shows control characters instead of executing them.
@@ -134,6 +136,13 @@ def line(text: str, to: Console = out) -> None:
     to.print(on_one_line(text), soft_wrap=True)
 
 
+def comment(text: str) -> None:
+    """Prints a sentence among commands, so that a shell passes over it."""
+    width = _width(out)
+    for each in wrapped(on_one_line(text), width and width - 2).split("\n"):
+        line(f"# {each}")
+
+
 def lines(text: str, to: Console = out) -> None:
     """Prints a text of several lines as it is: a script, the end of a log."""
     to.print(text, soft_wrap=True)
@@ -210,7 +219,7 @@ def listing(
     filled = [column for place, column in enumerate(shown_columns) if any(row[place] for row in cells)]
     legend = [f"{column.heading.lstrip('>~')}: {column.help}" for column in filled if column.help]
     telling = {place for row in cells for place, cell in enumerate(row) if cell != cells[0][place]}
-    if len(cells) > 2 and len(telling) == 1 < len(filled) - 1:  # a column of names, and nothing to tell of each
+    if len(cells) > 1 and len(telling) == 1 < len(filled) - 1:  # a column of names, and nothing to tell of each
         names = [column.heading.lstrip(">~") for column in shown_columns]
         same = [f"{names[place]} {cell}" for place, cell in enumerate(cells[0]) if cell and place not in telling]
         say(" ".join(filter(None, [f"In all {len(cells)} rows: {', '.join(same)}.", *legend, note])))
@@ -264,6 +273,9 @@ def _of_shown(note: str, left_out: Sequence[str]) -> str:
 # ---- progress -------------------------------------------------------------------------------------------------------
 
 
+BETWEEN_LINES_s = 10.0
+
+
 class _Progress(Progress):
     """Progress, and below it the folder that it is about; both vanish at the end."""
 
@@ -279,7 +291,10 @@ class _Progress(Progress):
 
 @contextmanager
 def progress(what: str, total: int, where: object = "") -> Iterator[Counter]:
-    """A progress bar with the remaining time, on standard error; `what`: a few words, `where`: a path."""
+    """A progress bar with the remaining time, on standard error; `what`: a few words, `where`: a path.
+
+    Where that is no terminal, a line at most every ten seconds, and none beside lines of the task's own.
+    """
     bar = _Progress(
         TextColumn("{task.description}"),
         BarColumn(None, table_column=ProgressCell(max_width=40)),
@@ -291,11 +306,18 @@ def progress(what: str, total: int, where: object = "") -> Iterator[Counter]:
     )
     with bar:
         task = bar.add_task(_short(what), total=total)
+        began_s = told_s = time.monotonic()
 
         def advance(done: int, line: str = "", /) -> None:
+            nonlocal told_s
             bar.update(task, advance=done)
+            now_s, count = time.monotonic(), bar.tasks[0].completed
             if line:
                 say(line, err, indent=4)
+            elif bar.disable and not _screen.quiet and now_s - told_s >= BETWEEN_LINES_s and 0 < count < total:
+                left_s = (now_s - began_s) * (total - count) / count
+                say(f"[{count:,.0f}/{total:,}] {what}; {duration(left_s)} left", err)
+                told_s = now_s
 
         yield advance
 

@@ -1,7 +1,8 @@
 """Words as people type them, as the settings that they stand for, before argparse and Hydra read any.
 
     --batch-size 32     batch_size=32         blanks in a list    systems=[gx8, dgx2], gpus=1, 2
-    gx8                 systems=gx8           alexnet, quickstart     model=alexnet, study=quickstart
+    gx8, GX8            systems=gx8           alexnet, quickstart     model=alexnet, study=quickstart
+    batch=32, gpu=2     batch_size=32, gpus=2     allreduce, 64MiB    collective=allreduce, size=64MiB
 
 Each is taken where it can only mean one thing: a flag that the verb has stays a flag, a name that is a file or a folder
 stays a path, and a word that follows nothing is left for whoever refuses it.
@@ -15,10 +16,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from resnetx.errors import ConfigError
+from resnetx.operations import OPERATIONS
 from resnetx.settings.files import CONFIGS, choices
 from resnetx.settings.table import TABLE
 from resnetx.settings.verbs import VERBS, reads
-from resnetx.settings.words import key_of, members
+from resnetx.settings.words import key_of, members, squeezed
 
 if TYPE_CHECKING:
     from resnetx.study import Point
@@ -30,9 +32,23 @@ _OWN_FLAGS = {"help", "all", "config-dir", "shell-completion", "version", "multi
 
 def as_settings(words: Sequence[str]) -> list[str]:
     """The words of a command line with settings in their one form; those of no verb as they are."""
+    if words[:1] == ["help"]:
+        return [*words[1:2], "--help"]
+    if words[:1] == ["version"]:
+        return ["--version"]
     if not words or words[0] not in VERBS:
         return list(words)
-    return [words[0], *_joined(list(_undashed(words[0], words[1:])))]
+    return [words[0], *(_renamed(words[0], word) for word in _joined(list(_undashed(words[0], words[1:]))))]
+
+
+def _renamed(verb: str, word: str) -> str:
+    """`batch=32` as `batch_size=32`, `batch-size=32`, too: where a verb has one setting that is called nearly so."""
+    key, given, value = word.partition("=")
+    if not given or not re.fullmatch(r"[A-Za-z][\w-]*", key) or reads(VERBS[verb].settings, key) or Path(word).exists():
+        return word
+    names = {squeezed(each) for each in (key, f"{key}s", f"{key}_size")}
+    near = [each for each in TABLE if squeezed(each) in names and reads(VERBS[verb].settings, each)]
+    return _noted(word, f"{near[0]}={value}") if len(near) == 1 else word
 
 
 def _undashed(verb: str, words: Sequence[str]) -> Iterator[str]:
@@ -80,7 +96,7 @@ def _joined(words: Sequence[str]) -> list[str]:
 
 def names_as_settings(verb: str, paths: Sequence[str], overrides: Sequence[str]) -> tuple[list[str], list[str]]:
     """The words that are paths, and the settings; names of systems, of a model and of a study are among the second."""
-    left, settings = list(paths), list(overrides)
+    left, settings = [_as_called(verb, path) for path in paths], list(overrides)
     given = {key_of(word) for word in overrides}
     if VERBS[verb].names_systems and (systems := [path for path in left if is_system(path)]):
         if "systems" in given:
@@ -95,18 +111,43 @@ def names_as_settings(verb: str, paths: Sequence[str], overrides: Sequence[str])
                 raise ConfigError(f"{' '.join(named)}: expected one study")
             left = [path for path in left if path not in named]
             settings.append(f"{key}={','.join(named)}")
+    for key, is_one in (("collective", _is_collective), ("size", _is_size)):
+        if key in VERBS[verb].settings and key not in given and (named := [path for path in left if is_one(path)]):
+            left = [path for path in left if path not in named]
+            settings.append(f"{key}={','.join(named)}")
     return left, settings
+
+
+def _as_called(verb: str, word: str) -> str:
+    """A name as it is written here: AlexNet is alexnet, ResNet-50 is resnet50, dgxh100 is dgx-h100."""
+    if not is_name(word) or VERBS[verb].name == "list":
+        return word
+    alike = {each for each in _known_names(verb) if squeezed(each) == squeezed(word)}
+    return alike.pop() if len(alike) == 1 else word
+
+
+def _known_names(verb: str) -> list[str]:
+    """The names that a verb takes as words."""
+    from resnetx.workloads.tables import classifiers
+
+    read = VERBS[verb].settings
+    has_systems = VERBS[verb].names_systems or verb == "topology"
+    known = [path.stem for path in (CONFIGS / "system").glob("*.yaml")] if has_systems else []
+    known += [*choices("model"), *classifiers.kept().image_size] if "model" in read else []
+    return known + ([path.stem for path in (CONFIGS / "study").glob("*.yaml")] if "study" in read else [])
 
 
 def near_name(verb: str, word: str) -> str:
     """The name of a system, model or study that the verb takes and a word may be meant for; "": none is near."""
-    from resnetx.workloads.tables import classifiers
+    return next(iter(difflib.get_close_matches(word.lower(), _known_names(verb), n=1, cutoff=0.75)), "")
 
-    read = VERBS[verb].settings
-    known = [path.stem for path in (CONFIGS / "system").glob("*.yaml")] if VERBS[verb].names_systems else []
-    known += [*choices("model"), *classifiers.kept().image_size] if "model" in read else []
-    known += [path.stem for path in (CONFIGS / "study").glob("*.yaml")] if "study" in read else []
-    return next(iter(difflib.get_close_matches(word.lower(), known, n=1, cutoff=0.75)), "")
+
+def _is_collective(word: str) -> bool:
+    return is_name(word) and squeezed(word) in {squeezed(name) for name in OPERATIONS}
+
+
+def _is_size(word: str) -> bool:
+    return re.fullmatch(r"\d+(?:[KMG]|[kKMG]i?B)", word) is not None and not Path(word).exists()
 
 
 def _is_model(word: str) -> bool:

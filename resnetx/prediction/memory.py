@@ -32,6 +32,7 @@ from resnetx.prediction.scenario import Point
 from resnetx.prediction.step import HashedTuple
 from resnetx.record import Unknown
 from resnetx.request import Request
+from resnetx.units import si
 from resnetx.workloads import counts
 from resnetx.workloads.buckets import grouped, parts_of, ready_order
 from resnetx.workloads.counts import BYTES_PER_PARAMETER, DATA, Layer
@@ -250,7 +251,8 @@ class MemoryNeed:
         needed, capacity = self.needed_bytes, self.capacity_bytes
         if isinstance(needed, Unknown) or isinstance(capacity, Unknown) or needed <= capacity:
             return ""
-        return f"needs {needed / 1e9:.1f} GB of memory on each GPU, which has {capacity / 1e9:.1f}"
+        digits = next((digits for digits in range(3, 9) if si(needed, "B", digits) != si(capacity, "B", digits)), 9)
+        return f"needs {si(needed, 'B', digits)} of memory on each GPU, which has {si(capacity, 'B', digits)}"
 
 
 def memory_need(point: Point) -> MemoryNeed:

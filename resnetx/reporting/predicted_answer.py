@@ -230,14 +230,17 @@ def _between(curves: Sequence[PredictedCurve]) -> str:
         return f"Not predicted: none of {len(curves)} cases has a rate."
     names = identity(curves)
 
-    def told(curve: PredictedCurve) -> str:
+    def much(curve: PredictedCurve) -> str:
         point = curve.last if gained else curve.able[-1]
-        who = [f"batch {curve.batch}" if name == "batch" else getattr(curve, name) for name in names]
         rate, low, high = rate_ends(point)
         base = point.baseline_gpus or 1
         over = f" over {ranks(base, point)}" * (base > 1)
-        much = f"{speedup_text(point)}{over}" if gained else f"{rate} {rate_unit(curve.points)} ({low} to {high})"
-        return f"{much} on {ranks(point.gpus, point)} ({', '.join(who)})"
+        value = f"{speedup_text(point)}{over}" if gained else f"{rate} {rate_unit(curve.points)} ({low} to {high})"
+        return f"{value} on {ranks(point.gpus, point)}"
+
+    def told(curve: PredictedCurve) -> str:
+        who = [f"batch {curve.batch}" if name == "batch" else getattr(curve, name) for name in names]
+        return f"{much(curve)} ({', '.join(who)})"
 
     ranked = sorted(able, key=lambda curve: (curve.gain if gained else curve.able[-1].images_per_s) or 0.0)
     one = curves[0]
@@ -245,6 +248,8 @@ def _between(curves: Sequence[PredictedCurve]) -> str:
     what = " ".join(["speed-ups" if gained else "rates", *(["of"] if "workload" not in names else []), *same])
     if len(ranked) == 1:
         return f"Predicted: {what}: {told(ranked[0])}; of {len(curves) - 1} more cases none is known."
+    if len(ranked) == len(curves) and len({*map(much, ranked)}) == 1:
+        return f"Predicted: {what}: {much(ranked[0])} in all {len(curves)} cases; no difference is shown."
     return f"Predicted: {what} from {told(ranked[0])} to {told(ranked[-1])}."
 
 
@@ -411,7 +416,7 @@ def sure(made: Prediction, curves: Sequence[PredictedCurve], ratios: bool = Fals
     `ratios`: what is shown is one system over another, in which most of what is doubted of both cancels.
     """
     level = made.interval_level if isinstance(made.interval_level, float) else 0.9
-    tenth = f"{level * 10:.0f} of 10 measurements should lie in the intervals"
+    tenth = f"{level * 10:.0f} of 10 measurements should lie inside"
     doubts = [] if ratios else [doubt for curve in curves if (doubt := _most_doubt(curve.last))]
     most = max(doubts, default=None)
     sentences = [tenth + (f"; most doubt: {most[1]}" if most else "")]
@@ -425,8 +430,8 @@ def sure(made: Prediction, curves: Sequence[PredictedCurve], ratios: bool = Fals
     smaller = any(point.compute_source == "stated" and point.scaling == "strong" and point.gpus > 1 for point in able)
     one = ", given one GPU's at their batch" if smaller else "" if given else ", given one GPU's"
     for domain in found:
-        kind = domain.what.partition(": ")[2]
-        sentences.append(f"{domain.points} rates ({kind}) were predicted to {domain.mean_error:.1%}{one}")
+        rates = f"rates ({domain.what.partition(': ')[2]})" if len(found) > 1 else "such rates"
+        sentences.append(f"{domain.points} {rates} were predicted to {domain.mean_error:.1%}{one}")
     if kinds and not found:
         sentences.append("no such scaling was ever compared with a measurement")
     if not kinds and any(point.compute_source == "roofline" for curve in curves for point in curve.able):
@@ -471,9 +476,9 @@ def compute_source(made: Prediction) -> str:
     (source,) = sources
     origins = {line.origin for line in made.inputs if line.what.startswith(COMPUTE)}
     words = {
-        "stated": "one GPU's rate as given",
+        "stated": "rate as given",
         "rescaled": "rescaled from another GPU's trace",
-        "roofline": "compute by a fit to published rates",
+        "roofline": "compute fitted",
         "replayed": "computing replayed as idle time",
         "measured": "one GPU's step as measured, on several machines",
     }

@@ -7,7 +7,7 @@ would change it is said of the most GPUs: at most how many times as fast they wo
 time, and by which means it gets shorter.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -18,8 +18,8 @@ HALF = 0.5  # of what each of the first GPUs does
 LEAST_GAIN = 1.05  # times as fast: of less no means is named
 MOST_MEANS = 2
 _MEANS = {
-    "communication": "without exposed communication (another link, a larger batch)",
-    "communication and waiting": "without communication and waiting (another link, a larger batch)",
+    "communication": "without exposed communication (another link or batch)",
+    "communication and waiting": "without communication and waiting (another link or batch)",
     "launching": "if launching took no time (graph=true)",
     "smaller batches": "with a larger batch",
     "the rest": "with a larger batch, or graph=true",
@@ -44,7 +44,7 @@ def worth(rates: Mapping[int, float], lost: Mapping[Any, float], unit: str = "GP
     else:
         adds = "nothing" if added[after] <= 0 else f"{added[after]:.0%} of {first}"
         told = f"{last} {unit}{'s' * (last > 1)}: {_each('next', after - last)} adds {adds}"
-    means = list(_gains(lost))[:MOST_MEANS]
+    means = [f"{gain:.2g}{' times' * (not place)} {mean}" for place, (gain, mean) in enumerate(_gains(lost))]
     changed = f". On {counts[-1]} at most {', '.join(means)}" if means else ""
     return f"{told}{changed}."
 
@@ -53,10 +53,10 @@ def _each(which: str, count: int) -> str:
     return f"the {which} one" if count == 1 else f"each of the {which} {count}"
 
 
-def _gains(lost: Mapping[Any, float]) -> Iterable[str]:
-    for name, share in sorted(lost.items(), key=lambda part: -part[1]):
-        if name in _MEANS and share < 1 and (gain := 1 / (1 - share)) >= LEAST_GAIN:
-            yield f"{gain:.2g} times {_MEANS[name]}"
+def _gains(lost: Mapping[Any, float]) -> Sequence[tuple[float, str]]:
+    """The largest gains, each with its means."""
+    gains = [(1 / (1 - share), _MEANS[name]) for name, share in lost.items() if name in _MEANS and share < 1]
+    return sorted((each for each in gains if each[0] >= LEAST_GAIN), reverse=True)[:MOST_MEANS]
 
 
 # ---- a price and a deadline -----------------------------------------------------------------------------------------

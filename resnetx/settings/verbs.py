@@ -341,8 +341,12 @@ _VERBS = (
     Verb(
         "list",
         "list the models, inputs, studies and systems that come with resnetx",
+        "WHAT",
         group="look",
-        examples=(("", "models, inputs, studies and systems that come with resnetx"),),
+        examples=(
+            ("", "models, inputs, studies and systems that come with resnetx"),
+            ("systems", "systems alone; models, inputs, strategies, trackers or studies likewise"),
+        ),
         common="",
     ),
 )

@@ -125,6 +125,11 @@ def value_word(value: Any) -> str:
     return str(value)
 
 
+def squeezed(word: str) -> str:
+    """A name by its letters and digits alone: ResNet-50 and resnet_50 are resnet50."""
+    return word.lower().replace("_", "").replace("-", "")
+
+
 def bare_word(value: Any) -> str:
     """The same as people type it, without brackets: `0+1` of GPU ids, `32:195,64:219` of a map."""
     if isinstance(value, list):

@@ -18,7 +18,7 @@ def run(capsys, *words):
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["train", "batchsize=3"], "batchsize: no such setting; did you mean batch_size?"),
+        (["train", "batch_siez=3"], "batch_siez: no such setting; did you mean batch_size?"),
         (
             ["train", "model=resnet"],
             "model=resnet: no such model (did you mean resnetx?); known: alexnet, cifarnet, googlenet,",
@@ -50,7 +50,7 @@ def run(capsys, *words):
         (["train", "--multirun"], "--multirun: not supported; use `resnetx sweep`"),
         (["sweep", "results/x"], "results/x: `resnetx sweep` takes no path"),
         (["describe", "alexnett"], "alexnett: no such file, and no name that is known; did you mean alexnet?"),
-        (["predict", "dgx1p100"], "dgx1p100: no such file, and no name that is known; did you mean dgx1-p100?"),
+        (["predict", "dgx1-p10"], "dgx1-p10: no such file, and no name that is known; did you mean dgx1-p100?"),
         (["train", "input.root=/nowhere"], "/nowhere"),
         (["train", "input=synthetic", "batch_size=x"], "batch_size=x: expected a whole number"),
         (["train", "input=synthetic", "gpus=3"], "batch_size=32 does not divide over gpus=3"),
@@ -58,7 +58,7 @@ def run(capsys, *words):
         (["describe", "model=torchvision", "model.name=resnet5"], "model.name=resnet5"),
         (
             ["train", "input=synthetic", "model=torchvision", "model.name=resnet51"],
-            "model.name=resnet51: no torchvision classifier has that name; did you mean resnet50? Known: alexnet, ",
+            "model.name=resnet51: no torchvision classifier has that name; did you mean resnet50?",
         ),
         (
             ["train", "input=synthetic", "model=torchvision", "model.name=inception_v3", "image_size=224"],

@@ -47,9 +47,8 @@ def objects(run):
     [
         (
             ["systems=[gx9]"],
-            "systems=gx9: no system has that name; did you mean gx8? Known: c4130-p100, c4140-v100, cpu-host,",
+            "systems=gx9: no system has that name; did you mean gx8?",
         ),
-        (["system=gx8"], "system: no such setting; did you mean systems?"),
         (["nowhere.yaml"], "nowhere.yaml: No such file"),
         (["collective=allreduce"], "systems=[]: expected names or files of systems"),
         (

@@ -146,6 +146,6 @@ def test_without_torch_the_image_size_whose_layers_are_stored_is_named() -> None
 
 
 @pytest.mark.parametrize("name", ["resnet5", "raft_large", "ResNet50"])
-def test_an_unknown_or_unsuitable_torchvision_name_is_refused_with_the_known_ones(name: str) -> None:
-    with pytest.raises(ConfigError, match=rf"model\.name={name}: .*Known: alexnet, convnext_base.* resnet50"):
+def test_an_unknown_or_unsuitable_torchvision_name_is_refused(name: str) -> None:
+    with pytest.raises(ConfigError, match=rf"model\.name={name}: .*(did you mean|Known: alexnet, convnext_base)"):
         workloads.build(choices.Torchvision(name=name, classes=10), 224)

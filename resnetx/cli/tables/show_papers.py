@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
+from typing import NamedTuple
 
 from resnetx.cli import show
 from resnetx.literature.claims import WITHOUT_SETTINGS, published
@@ -10,6 +11,7 @@ from resnetx.literature.explanations import UNEXPLAINED, Causes, advantage, kept
 from resnetx.record.literature import CheckedPapers, KindScore, Score
 from resnetx.record.system_comparison import CheckedClaim
 from resnetx.reporting.systems.comparison import counted
+from resnetx.table import Column
 
 # The screen of published statements: how many hold, each beside what is predicted, and what decides it.
 
@@ -154,8 +156,7 @@ def _options() -> Iterable[str]:
         yield f"  {name}: {assumption.about}. {options}."
 
 
-MISSES = 10  # that are listed; --all lists every statement
-_OUTCOMES = ("hit", "miss", "open", "given", "not predicted")
+MISSES = 3  # that are listed; --all lists every statement
 
 
 def papers(checked: CheckedPapers) -> None:
@@ -164,7 +165,7 @@ def papers(checked: CheckedPapers) -> None:
     if checked.machines:
         _measured(checked)
         return
-    misses = [claim for claim in checked.claims if claim.outcome == "miss" and not claim.repeats]
+    misses = [claim for claim in counted(checked.claims) if claim.outcome == "miss"]
     misses.sort(key=lambda claim: bool(claim.seen))  # what nobody knew says most
     listed = checked.claims if show.everything() else show.first(misses, MISSES)
     show.say()
@@ -184,21 +185,13 @@ def _counts(checked: CheckedPapers) -> None:
         of_paper = [each for each in sentences if each.paper == paper]
         left_out = sum(each.paper == paper for each in checked.left_out)
         for library in dict.fromkeys(map(_library, of_paper)):
-            rows.append(_row(paper, library, [each for each in of_paper if _library(each) == library], left_out))
+            own = [each for each in of_paper if _library(each) == library]
+            rows.append(CountedClaims(paper, library, own, left_out))
         if checked.machines:
-            rows.append(_row(paper, "measured", counted(checked.measured), left_out))
-    note = (
-        "Each sentence once, with each library that its paper may have had (with). agree: the whole interval of what "
-        "is predicted does; disagree: nothing of it does; undecided: a part of it, or one of the ways in which what "
-        "the paper leaves open may have been. known, not known: how many agree of those that are decided, for "
-        "statements that were known, and not known, as the model was written. input: it went into descriptions or "
-        "settings. unpredicted: too few points can be predicted. unchecked: more statements of the paper, each with "
-        "the reason in its file. "
-        f"{sum(bool(each.repeats) for each in checked.claims)} checks repeat others by arithmetic, and are not counted."
-    )
-    names = ("agree", "disagree", "known", "not known", "undecided", "input")
-    columns = ["paper", "with", *(f">{name}" for name in names)]
-    show.table("What papers state, and what is predicted here", [*columns, ">unpredicted", ">unchecked"], rows, note)
+            rows.append(CountedClaims(paper, "measured", counted(checked.measured), left_out))
+    repeated = sum(bool(each.repeats) for each in checked.claims)
+    note = f"{repeated} checks repeat others by arithmetic, and are not counted." * bool(repeated)
+    show.listing(COUNTS, rows, "What papers state, and what is predicted here", note, every=True)
 
 
 def _measured(checked: CheckedPapers) -> None:
@@ -228,17 +221,41 @@ def _library(claim: CheckedClaim) -> str:
     return "" if published(claim.paper).cases or claim.variant in WITHOUT_SETTINGS else claim.variant
 
 
-def _row(paper: str, library: str, claims: Sequence[CheckedClaim], left_out: int) -> list[str]:
-    counts = {outcome: sum(claim.outcome == outcome for claim in claims) for outcome in _OUTCOMES}
-    hit, miss, *others = (f"{counts[outcome]}" for outcome in _OUTCOMES)
-    unchecked = "" if library else f"{left_out}"
-    return [paper, library or "any", hit, miss, _share(claims, True), _share(claims, False), *others, unchecked]
+class CountedClaims(NamedTuple):
+    """The statements of a paper that are checked with one library."""
+
+    paper: str
+    library: str  # "": with whatever it had
+    claims: Sequence[CheckedClaim]
+    left_out: int  # statements of the paper that are not checked
+
+    def of(self, outcome: str) -> str:
+        return f"{sum(claim.outcome == outcome for claim in self.claims)}"
 
 
 def _share(claims: Sequence[CheckedClaim], seen: bool) -> str:
     """ "36 of 52"; nothing where there is none."""
     judged = [claim for claim in claims if claim.seen is seen and claim.outcome in ("hit", "miss")]
     return f"{sum(claim.outcome == 'hit' for claim in judged)} of {len(judged)}" if judged else ""
+
+
+COUNTS: list[Column[CountedClaims]] = [
+    Column("paper", lambda row: row.paper),
+    Column("with", lambda row: row.library or "any", help="the library that its paper may have had."),
+    Column(">agree", lambda row: row.of("hit"), help="the whole interval of what is predicted does."),
+    Column(">disagree", lambda row: row.of("miss"), help="nothing of it does."),
+    Column(
+        ">known",
+        lambda row: _share(row.claims, True),
+        6,
+        "how many agree of those that are decided, of statements that were known as the model was written.",
+    ),
+    Column(">not known", lambda row: _share(row.claims, False), 7, "the same of those that were not."),
+    Column(">undecided", lambda row: row.of("open"), help="a part of it, or one of the ways that a paper leaves."),
+    Column(">input", lambda row: row.of("given"), 5, "it went into descriptions or settings."),
+    Column(">unpredicted", lambda row: row.of("not predicted"), 4, "too few points can be predicted."),
+    Column(">unchecked", lambda row: "" if row.library else f"{row.left_out}", 3, "more of it: why, in its file."),
+]
 
 
 def _left_out(checked: CheckedPapers) -> None:

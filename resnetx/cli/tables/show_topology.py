@@ -29,8 +29,7 @@ BEST, WORST = 6, 3  # choices that are shown of each
 
 def systems(about_by_name: Mapping[str, str]) -> None:
     """The systems that come with resnetx."""
-    title = "Systems that come with resnetx; a YAML file of your own works as well"
-    show.table(title, ["systems=", "~what it is"], [[name, about] for name, about in about_by_name.items()])
+    show.table("", ["systems=", "~what it is"], [[name, about] for name, about in about_by_name.items()])
 
 
 # ---- one system -----------------------------------------------------------------------------------------------------

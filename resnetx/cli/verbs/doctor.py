@@ -11,6 +11,7 @@ from resnetx.cli import show
 from resnetx.measure.clocks.trial import ClockSearchResult
 from resnetx.request import Request
 from resnetx.study import Point
+from resnetx.table import Column
 
 if TYPE_CHECKING:
     from resnetx.measure.doctor.apart import Finding
@@ -42,14 +43,19 @@ def _works(findings: "Sequence[Finding]") -> str:
     lacking = [finding.topic for finding in findings if finding.state == "missing" and finding.needed]
     if lacking:
         return f"Predicting, comparing and reporting work here. Measuring needs what is missing: {', '.join(lacking)}."
-    return "Runs work here: nothing that every run needs is missing."
+    gpu = next((finding for finding in findings if finding.topic == "GPU"), None)
+    on = "" if gpu is None or gpu.state == "ok" else ", on CPU cores"
+    others = ", ".join(finding.topic for finding in findings if finding.state == "missing")
+    return f"Runs work here{on}: nothing that every run needs is missing." + f" Missing for some: {others}." * bool(
+        others
+    )
 
 
 def _show_findings(findings: "Sequence[Finding]") -> None:
-    """Every finding, then the commands that improve them."""
-    show.table(
-        "", ["state", "topic", "~finding"], [[finding.state, finding.topic, finding.what] for finding in findings]
-    )
+    """What is not as it should be (--all: every finding), then the commands that improve it."""
+    shown = [finding for finding in findings if show.everything() or finding.state != "ok"]
+    if shown:
+        show.listing(FINDINGS, shown, every=True)
     commands = list({finding.fix: finding for finding in reversed(findings) if finding.fix}.values())[
         ::-1
     ]  # no command twice
@@ -59,6 +65,15 @@ def _show_findings(findings: "Sequence[Finding]") -> None:
         show.say("Fixes", style="bold")
     for each in commands:
         show.line(f"{each.topic:{width}}  {each.fix}")
+    if len(shown) < len(findings):
+        show.say(f"more: {len(findings)} tests, {len(findings) - len(shown)} ok: --all")
+
+
+FINDINGS: "list[Column[Finding]]" = [
+    Column("state", lambda finding: finding.state),
+    Column("topic", lambda finding: finding.topic),
+    Column("~finding", lambda finding: finding.what),
+]
 
 
 # What `doctor clock=...` shows: the clock first, then the commands that use it, then what it was found by.

@@ -74,16 +74,16 @@ def _show_plan(plan: Plan) -> None:
         runs = f"{len(able)} run{'s' * (len(able) != 1)} of {cases}"
         benches = sum(isinstance(run.task, BenchFile) for run in able)
         beside = f" and {benches} of them benches" * bool(benches)
-        show.line(f"# {runs}, {controls} of them control runs{beside}{reused}{takes}")
+        show.comment(f"{runs}, {controls} of them control runs{beside}{reused}{takes}")
     if plan.budget_s is not None:
-        show.line(f"# budget={duration(plan.budget_s)}: runs are chosen as results arrive, until the budget is spent")
+        show.comment(f"budget={duration(plan.budget_s)}: runs are chosen as results arrive, until the budget is spent")
     for obstacle, count in plan.obstacles.items():
         which = f"{count} of {cases}" if count < plan.points else f"None of {cases}"
-        show.line(f"# {which} {'cannot' if count < plan.points else 'can'} run here: {obstacle}")
+        show.comment(f"{which} {'cannot' if count < plan.points else 'can'} run here: {obstacle}")
     if not able and not show.everything():
         return
     if plan.left:
-        show.line("# The commands of `resnetx sweep`, each after writing its run.json:")
+        show.comment("The commands of `resnetx sweep`, each after writing its run.json:")
     for hidden, alike in groupby(plan.left, lambda run: bool(run.obstacle)):
         show_commands([(run.task, run.folder) for run in alike], "# " * hidden)
 

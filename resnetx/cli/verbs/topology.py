@@ -79,15 +79,21 @@ def _show(answer: Answer | Found) -> None:
 
 
 def show_found(answer: Found) -> None:
-    """A system, and what its sources do not say."""
-    tables.parts(answer.system, f"{answer.system.name}: {answer.system.about}")
-    tables.matrix(answer.system)
-    _peers(answer.system)
-    if answer.devices:
+    """What copies reach on a system, and what its sources do not say; --all: its parts, matrices and devices."""
+    if answer.system.unit == "GPU" and len(answer.system.gpus) > 1:
+        tables.copies(answer.system, "auto")
+        show.say()
+    if show.everything():
+        tables.parts(answer.system)
+        tables.matrix(answer.system)
+        _peers(answer.system)
+        show.say()
+    if answer.devices and (show.everything() or any(map(_looks_ill, answer.devices))):
         _devices(answer.devices)
     _listed("What was found", answer.findings)
     _listed("What could not be learned", answer.unknown)
-    show.say()
+    if not show.everything():
+        show.say("more: parts, links, who is linked to whom: --all")
     if answer.file is None:
         show.say("Nothing is written; out=mine.yaml writes its file, which every verb takes as systems=mine.yaml.")
     else:
@@ -96,10 +102,10 @@ def show_found(answer: Found) -> None:
 
 def _listed(title: str, sentences: Sequence[str]) -> None:
     if sentences:
-        show.say()
         show.say(title, style="bold")
         for each in sentences:
             show.say(f"- {each}", indent=2)
+        show.say()
 
 
 def _devices(devices: Sequence[DeviceLink]) -> None:
@@ -117,13 +123,24 @@ def _devices(devices: Sequence[DeviceLink]) -> None:
         for each in devices
     ]
     columns = ["device", "name", "PCIe gen", "lanes", ">replays", ">NVLink errors", ">speed"]
-    narrow = [each.device for each in devices if (each.pcie_width or 0) < (each.pcie_width_max or 0)]
+    narrow = [each.device for each in devices if _is_narrow(each)]
     note = "Current of maximum; an idle GPU lowers its PCIe generation."
     if narrow:
         verb = "has" if len(narrow) == 1 else "have"
         note += f" {', '.join(narrow)} {verb} fewer lanes than possible: check the slot, and how the card sits in it."
-    show.say()
     show.table("Links of devices", columns, rows, note, ["name", "speed"])
+    show.say()
+
+
+def _is_narrow(device: DeviceLink) -> bool:
+    return (device.pcie_width or 0) < (device.pcie_width_max or 0)
+
+
+def _looks_ill(device: DeviceLink) -> bool:
+    """Whether it has fewer lanes than it could, or counts errors."""
+    links = device.nvlinks or ()
+    counts = (count for each in links for count in (each.crc_flit, each.crc_data, each.replays, each.recoveries))
+    return _is_narrow(device) or bool(device.pcie_replays) or any(counts)
 
 
 def _of(now: int | None, possible: int | None, mark: str = "") -> str:
