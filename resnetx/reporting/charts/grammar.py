@@ -24,6 +24,7 @@ from resnetx.reporting.charts.figure import (
     legend_of,
     log_ticks,
     panel_grid,
+    unchecked,
 )
 from resnetx.table import Cell, Table
 
@@ -107,7 +108,8 @@ def figure(name: str, title: str, caption: str, table: Table, plot: Plot) -> Fig
     """A plot of a table, at all widths."""
     places = [place for place, column in enumerate(table.columns) if column not in plot.chart_only]
     shown = Table([table.columns[place] for place in places], [[row[place] for place in places] for row in table.rows])
-    print_, page, phone = (_drawn(plot, table, size) for size in (_PRINT, _PAGE, _PHONE))
+    with unchecked(False):
+        print_, page, phone = (_drawn(plot, table, size) for size in (_PRINT, _PAGE, _PHONE))
     return Figure(name=name, title=title, caption=caption, table=shown, chart=print_, wide=page, narrow=phone)
 
 
