@@ -87,7 +87,8 @@ made = clocks()
     [after - before for before, after in zip(*pair)] for pair in ((bare, began), (began, read), (read, made))
 )
 print(f"read in {read_s:.2f} s ({read_cpu_s:.2f} s of CPUs), page and its files made in {made_s:.2f} s "
-      f"({made_cpu_s:.2f} s); both {(read_cpu_s + made_cpu_s) / bare_cpu_s:.1f} times the CPU time of json.loads", end="")
+      f"({made_cpu_s:.2f} s); both {(read_cpu_s + made_cpu_s) / bare_cpu_s:.1f} times the CPU time of json.loads",
+      end="")
 """
 
 
