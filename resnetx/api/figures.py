@@ -9,23 +9,29 @@ from resnetx.api.stored import MeasuredStudy
 from resnetx.errors import ConfigError
 from resnetx.interconnect.systems.system import System
 from resnetx.record import BenchRecord
+from resnetx.record.check import Check
 from resnetx.record.comparison import Accuracy
+from resnetx.record.literature import Score
 from resnetx.record.prediction import Prediction
 from resnetx.record.steering import Steering
 from resnetx.record.system_comparison import SystemComparison
+from resnetx.record.trace import Trace
 
 if TYPE_CHECKING:
     from resnetx.reporting.charts.figure import AnyChart, Figure
 
-HasFigures = MeasuredStudy | BenchRecord | SystemComparison | Accuracy | Prediction | Steering | Workloads | System
+HasFigures = (
+    MeasuredStudy | BenchRecord | SystemComparison | Accuracy | Prediction | Steering | Workloads | System
+    | Trace | Check | Score
+)  # fmt: skip
 
 
 def figures(of: HasFigures) -> "dict[str, AnyChart]":
     """Figures by name, as Altair charts: a notebook shows them, and `chart.save("it.html")` keeps one.
 
     Of a study, of a bench, of a comparison of systems (`compare(systems=...)`), of predictions, also beside a study, of
-    workloads (`describe`), of a steering, or of a system (`load("mine.yaml")`): its links. Timelines of predictions
-    that were made with `timeline=True`.
+    workloads (`describe`), of a trace, of a check, of a score, of a steering, or of a system (`load("mine.yaml")`): its
+    links. Timelines of predictions that were made with `timeline=True`.
     One with nothing to show has none.
     """
     if isinstance(of, System):
@@ -35,11 +41,21 @@ def figures(of: HasFigures) -> "dict[str, AnyChart]":
 
 
 def _figures(
-    of: MeasuredStudy | BenchRecord | SystemComparison | Accuracy | Prediction | Steering | Workloads,
+    of: MeasuredStudy
+    | BenchRecord
+    | SystemComparison
+    | Accuracy
+    | Prediction
+    | Steering
+    | Workloads
+    | Trace
+    | Check
+    | Score,
 ) -> "Iterator[Figure]":
     from resnetx.reporting.charts.benches import figures as bench_figures
     from resnetx.reporting.charts.predicted_figures import prediction_figures
     from resnetx.reporting.charts.predictions import accuracy_figure, timelines
+    from resnetx.reporting.charts.records import check_figures, score_figures, trace_figures
     from resnetx.reporting.charts.steering import matrices
     from resnetx.reporting.charts.studies import figures as study_figures
     from resnetx.reporting.charts.systems import system_figures
@@ -52,6 +68,12 @@ def _figures(
             yield from study_figures(of.points)
         case SystemComparison():
             yield from system_figures(of)
+        case Trace():
+            yield from trace_figures(of)
+        case Check():
+            yield from check_figures(of)
+        case Score():
+            yield from score_figures(of)
         case Steering():
             yield matrices(of)
         case Workloads():

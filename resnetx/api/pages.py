@@ -116,6 +116,7 @@ def _bench_words(record: BenchRecord) -> str:
 
 
 def _trace(found: Trace) -> Part:
+    from resnetx.reporting.charts.records import trace_figures
     from resnetx.traces.runs import layer_s
 
     tables = []
@@ -136,7 +137,8 @@ def _trace(found: Trace) -> Part:
         tables.append(PageTable(name, f"Layer by layer, batch {batch.batch_size}: medians", Table(columns, rows)))
     alerts = [f"{each.code}: {each.message}; {each.remedy}" for each in found.warnings]
     notes = [f"On {found.device or 'an unknown device'}."]
-    return Part(f"Layer times of {found.workload}", trace_answer(found), notes, alerts, tables=tables)
+    title, figures = f"Layer times of {found.workload}", trace_figures(found)
+    return Part(title, trace_answer(found), notes, alerts, figures=figures, tables=tables)
 
 
 def of_prediction(made: Prediction) -> Part:
@@ -289,16 +291,22 @@ def _figure(value: float | None, unit: str = "") -> str:
 
 
 def _score(found: Score) -> Part:
-    return _tabular("Predictors of published figures", found, [PageTable("scores", "By kind", found.table())])
+    from resnetx.reporting.charts.records import score_figures
+
+    tables = [PageTable("scores-by-kind", "By kind", found.table())]
+    return _tabular("Predictors of published figures", found, tables, score_figures(found))
 
 
 def _check(found: Check) -> Part:
+    from resnetx.reporting.charts.records import check_figures
+
     tables = [PageTable("runs", "Every run", found.table())]
     if found.outliers:
         tables.insert(0, PageTable("outliers", "What stands out", as_shown(_OUTLIERS, found.outliers)))
     notes = [f"{', '.join(found.nodes)}: {found.workload}, batch {found.batch_size}, {found.started_at[:19]}."]
     left_out = [f"Left out: {each}." for each in found.left_out]
-    return Part("Nodes, checked", check_answer(found), notes, left_out, tables=tables)
+    figures = list(check_figures(found))
+    return Part("Nodes, checked", check_answer(found), notes, left_out, figures=figures, tables=tables)
 
 
 _OUTLIERS: list[Column[Outlier]] = [

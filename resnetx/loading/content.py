@@ -163,7 +163,8 @@ MAX_VALUES = 2**24
 
 # As many digits as 2**63 has. Python would compute with any number of them, but numpy and floats would not.
 _LONG_NUMBER = rb"-?[0-9]{19,}"
-_MAYBE_LONG = re.compile(rb"[0-9]{19,}")  # also within a text or behind a point, where so many are rare
+_MAYBE_LONG = re.compile(rb"[0-9]{19,}")
+_DIGITS_ALIKE, _MANY_DIGITS = bytes.maketrans(b"123456789", b"0" * 9), b"0" * 19
 _TEXT_OR_LONG = re.compile(rb'"(?:[^"\\]|\\.)*+"|(?<![0-9.eE+-])' + _LONG_NUMBER + rb"(?![0-9.eE])", re.DOTALL)
 
 
@@ -176,10 +177,11 @@ def read_json(file: File, kind: Any) -> Any:
     return decode(file, file.content(), kind)
 
 
-def decode(file: File, data: Data, kind: Any) -> Any:
-    """The same from the content of a file."""
+def decode(file: File, data: Data, kind: Any, bounded: bool = False) -> Any:
+    """The same from the content of a file. `bounded`: it is known to be, as it was decoded before."""
     try:
-        refuse_unbounded(data)
+        if not bounded:
+            refuse_unbounded(data)
         return msgspec.json.decode(data, type=prepared(kind))
     except UnboundedError as error:
         raise file.error(f"{error}; expected {file.what}") from None
@@ -194,7 +196,8 @@ def refuse_unbounded(data: Data, max_values: int = MAX_VALUES) -> None:
     """
     if (values := data.count(b",") + data.count(b"[") + data.count(b"{")) > max_values:
         raise UnboundedError(f"about {values:,} values, of at most {max_values:,}")
-    if any(_is_long(match[0]) for match in _MAYBE_LONG.finditer(data)):  # else no text needs to be told apart
+    # Within a text or behind a point so many digits are rare: else no text needs to be told apart.
+    if _may_have_long(data) and any(_is_long(match[0]) for match in _MAYBE_LONG.finditer(data)):
         for match in _TEXT_OR_LONG.finditer(data):
             if not match[0].startswith(b'"') and _is_long(match[0]):
                 digits = len(match[0].lstrip(b"-"))
@@ -203,6 +206,15 @@ def refuse_unbounded(data: Data, max_values: int = MAX_VALUES) -> None:
 
 def _is_long(digits: bytes) -> bool:
     return not -(2**63) <= int(digits[:30]) < 2**63
+
+
+def _may_have_long(data: Data) -> bool:
+    """Whether so many digits follow each other, but for decimals: nearly no file has them, and this is fast."""
+    alike = data.translate(_DIGITS_ALIKE)
+    place = alike.find(_MANY_DIGITS)
+    while place > 0 and alike[place - 1 : place] == b".":
+        place = alike.find(_MANY_DIGITS, place + len(_MANY_DIGITS))
+    return place >= 0
 
 
 def fault(error: Exception, data: Data, what: str) -> str:

@@ -125,7 +125,7 @@ def read(path: Path, kind: Any, what: str = "") -> Any:
     try:
         data = file.content()
         schema = decode(file, data, _Versioned).schema
-        found = None if schema > SCHEMA else decode(file, data, kind)
+        found = None if schema > SCHEMA else decode(file, data, kind, bounded=True)
     except FileError as error:
         raise RecordError(str(error)) from None
     if schema > SCHEMA:

@@ -11,6 +11,7 @@ elements separated by blanks; null is an empty cell.
 import csv
 from collections.abc import Iterable, Sequence
 from functools import cache
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, get_args
 
@@ -34,6 +35,9 @@ def table_of(rows: Iterable[msgspec.Struct], kind: type[msgspec.Struct] | None =
         return Table([], [])
     fields = _fields(kind or type(rows[0]))
     columns = [f"{names.get(name, name)}{end}" for name, ends in fields for end in ("", *ends)]
+    if len(fields) > 1 and not any(ends for _, ends in fields):
+        values = attrgetter(*(name for name, _ in fields))
+        return Table(columns, [[_cell(value) for value in values(row)] for row in rows])
     cells = [[cell for name, ends in fields for cell in _cells(getattr(row, name), ends)] for row in rows]
     return Table(columns, cells)
 
@@ -49,13 +53,17 @@ def _ends_of(annotation: Any) -> tuple[str, ...]:
     return next((ends for kind, ends in _ENDS.items() if kind in kinds), ())
 
 
+def _cell(value: Any) -> Cell:
+    return " ".join(map(str, value)) if type(value) is list else value
+
+
 def _cells(value: Any, ends: Sequence[str]) -> Sequence[Cell]:
+    if not ends:
+        return (_cell(value),)
     if isinstance(value, Summary):
         return value.median, value.low, value.high, value.kind
     if isinstance(value, Estimate):
         return value.value, value.low, value.high
-    if isinstance(value, list):
-        return [" ".join(map(str, value))]
     return [value, *[None] * len(ends)]
 
 
@@ -70,7 +78,12 @@ def write_csv(path: Path, table: Table) -> None:
         writer.writerows([_safe(cell) for cell in row] for row in table.rows)
 
 
+_FORMULA = ("=", "+", "-", "@", "\t")  # begins one in a spreadsheet
+
+
 def _safe(cell: Cell) -> Cell:
     """A text that a spreadsheet would take for a formula gets an apostrophe before it; a number stays a number."""
-    text = visible(cell) if isinstance(cell, str) else ""
-    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t")) else text or cell
+    if not isinstance(cell, str):
+        return cell
+    text = cell if cell.isprintable() else visible(cell)
+    return f"'{text}" if text[:1] in _FORMULA and text else text

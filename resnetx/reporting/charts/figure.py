@@ -13,6 +13,7 @@ from typing import Any
 
 import altair as alt
 import msgspec
+from altair.utils import schemapi
 from altair.vegalite.v6.api import ChartType
 
 from resnetx import packages
@@ -29,7 +30,9 @@ COLUMN = 241  # 8.5 cm in points: a pixel of a chart is a point of its PDF
 CHARACTER = 3.4  # mean width of a character of 7 points
 LABEL_LIMIT = 170  # longer names are cut
 WORD_HEIGHT = 7  # of a word at the foot of a panel, in place of a missing point
-MOST_PANELS = 48  # of one figure: more are neither read on a screen nor fit a page
+MOST_PANELS = 16  # of one figure: more are neither read on a screen nor fit a page
+# Charts are checked against Vega-Lite's schema by tests; of a large page, that takes longer than all else.
+unchecked = schemapi.debug_mode
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,8 @@
          colour=Scale("system", {"gx8": "#d55e00"}))
 
 A plot is drawn three times: for print (8.5 cm, 7 points), for a page (800 px, 12 px) and for a phone (the same 12 px on
-360 px). Marks are lines, dots, whiskers, bars, squares, words and rules; a panel for each value of a column.
+360 px). Marks are lines, dots, whiskers, bars and their limits, squares, words and rules; a panel shows the rows that
+have one value in a column.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,6 +25,7 @@ from resnetx.reporting.charts.figure import (
     legend_of,
     log_ticks,
     panel_grid,
+    unchecked,
 )
 from resnetx.table import Cell, Table
 
@@ -76,7 +78,7 @@ class Ramp:
 class Mark:
     """What is drawn of each row."""
 
-    kind: Literal["line", "dots", "whiskers", "bars", "squares", "words", "rule"]
+    kind: Literal["line", "dots", "whiskers", "bars", "limits", "squares", "words", "rule"]
     where: str = ""  # of which rows: an expression of Vega
     column: str = ""  # other than the axis's: of the y of lines, the ends of whiskers (_low, _high), the text of words
     colour: str = ""  # of all of them, in place of the scale's
@@ -107,7 +109,8 @@ def figure(name: str, title: str, caption: str, table: Table, plot: Plot) -> Fig
     """A plot of a table, at all widths."""
     places = [place for place, column in enumerate(table.columns) if column not in plot.chart_only]
     shown = Table([table.columns[place] for place in places], [[row[place] for place in places] for row in table.rows])
-    print_, page, phone = (_drawn(plot, table, size) for size in (_PRINT, _PAGE, _PHONE))
+    with unchecked(False):
+        print_, page, phone = (_drawn(plot, table, size) for size in (_PRINT, _PAGE, _PHONE))
     return Figure(name=name, title=title, caption=caption, table=shown, chart=print_, wide=page, narrow=phone)
 
 
@@ -197,6 +200,12 @@ def _encodings(
         yield "strokeDash", _scaled(alt.StrokeDash, plot.dash, size, **more)
     if plot.fill:
         yield "fill", _scaled(alt.Fill, plot.fill, size, symbolStrokeColor=INK, symbolType="circle")
+    if plot.tips:
+        numbers = {column for column in plot.tips if any(isinstance(record[column], float) for record in records)}
+        yield "tooltip", [
+            alt.Tooltip(f"{column}:Q", format=".4g") if column in numbers else alt.Tooltip(f"{column}:N")
+            for column in plot.tips
+        ]
     if plot.detail:
         yield "detail", [alt.Detail(f"{column}:N") for column in plot.detail]
 
@@ -263,7 +272,7 @@ def _layer(chart: alt.Chart, mark: Mark, plot: Plot, encodings: Mapping[str, Any
         fixed |= {"aria": False} if mark.kind in ("line", "whiskers", "rule") else {}
     if mark.colour:
         fixed, colour = {"color": mark.colour, **fixed}, alt.Undefined
-    tips = [alt.Tooltip(column) for column in plot.tips]
+    tips = encodings.get("tooltip", alt.Undefined)
     said = alt.Description("description:N") if "description" in plot.chart_only else alt.Undefined
     if mark.kind == "line":
         return chart.mark_line(**{"strokeWidth": 1.1 * size.mark, "clip": True, **fixed}).encode(
@@ -286,6 +295,9 @@ def _layer(chart: alt.Chart, mark: Mark, plot: Plot, encodings: Mapping[str, Any
     if mark.kind == "squares":
         drawn = chart.mark_rect(**{"stroke": PAPER, "strokeWidth": 0.5 * size.mark, **fixed})
         return drawn.encode(x=x, y=y, color=colour, tooltip=tips, description=said)
+    if mark.kind == "limits":  # of bars that lie: a line across each
+        tick = chart.mark_tick(**{"thickness": 1.6 * size.mark, "size": 1.5 * size.text, "aria": False, **fixed})
+        return tick.encode(x=alt.X(f"{mark.column}:Q"), y=y)
     if mark.kind == "rule":
         return (
             alt.Chart(alt.sequence(0, 1))

@@ -15,7 +15,7 @@ from resnetx import __version__
 from resnetx.choices import Folders
 from resnetx.record import Warning
 from resnetx.reporting.charts import studies as study_figures
-from resnetx.reporting.charts.figure import SeriesStyles, undrawn, write_figure
+from resnetx.reporting.charts.figure import SeriesStyles, unchecked, undrawn, write_figure
 from resnetx.reporting.charts.scaling import outcome
 from resnetx.reporting.pages.parts import MOST_ROWS, Drawing, drawn, kinds_of_files, plain, template
 from resnetx.reporting.study.export import messages_table, points_table, windows_table
@@ -39,7 +39,8 @@ def write(
     `baseline`: GPUs, see `scaling.point_results`. `unreadable`: a sentence for each study that is missing.
     """
     points = study_points(studies, baseline)
-    drawings = [drawn(figure) for figure in study_figures.figures(points)]
+    with unchecked(False):
+        drawings = [drawn(figure) for figure in study_figures.figures(points)]
     folder.mkdir(parents=True, exist_ok=True)
     for drawing in drawings:
         write_figure(drawing.figure, drawing.chart, folder)

@@ -251,10 +251,8 @@ def lost_time(point: MeasuredPoint, base: MeasuredPoint) -> LostTime:
     if solo:
         names.append("smaller batches")
     names.append("the rest")
-    times_s, shares = (
-        of_blocks(parts, columns),
-        of_blocks(lambda *drawn: (made := parts(*drawn)) / made.sum(0), columns),
-    )
+    both_s = of_blocks(lambda *drawn: np.concatenate([made := parts(*drawn), made / made.sum(0)]), columns)
+    times_s, shares = both_s[: len(names)], both_s[len(names) :]
     found = [MeasuredPart(*part) for part in zip(names, (summary.median for summary in times_s), shares, strict=True)]
     for part in found:
         if not LEAST_REST <= part.share.median <= 1 - LEAST_REST:
