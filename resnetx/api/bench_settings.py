@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from statistics import median
 from typing import Any
 
-from resnetx import copies, progress
+from resnetx import copies, patterns, progress
 from resnetx.copies import COPIES
 from resnetx.errors import ConfigError, unknown_name
 from resnetx.interconnect.systems import system
@@ -96,6 +96,8 @@ def refuse_unread(given: Mapping[str, Any], request: BenchRequest) -> None:
     for name in request.copies:
         if name not in COPIES:
             raise unknown_name("kind of copy", name, tuple(COPIES), "copy")
+    for name in request.patterns:
+        patterns.load(name)
     for key in OF_PATTERNS:
         if key in given and not request.patterns:
             raise ConfigError(f"{key}={given[key]}: read by pattern= only; ask for one, or leave {key} out")

@@ -161,6 +161,11 @@ class PatternPoint(RecordPart, frozen=True):
     wrong: int  # bytes received that were not what they should be, over all ranks, in a check behind the timing
 
     @property
+    def what(self) -> str:
+        """In words."""
+        return f"{self.pattern}, {self.scaling} scaling"
+
+    @property
     def share(self) -> float:
         """Of an iteration that is communication."""
         return median(self.communication_s) / median(self.times_s)

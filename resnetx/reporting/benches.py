@@ -54,15 +54,14 @@ def _copies(cells: Sequence[CopyCell]) -> Iterator[str]:
 
 def _patterns(record: BenchRecord) -> Iterator[str]:
     """Of each pattern what an iteration takes at the largest size, and how much of that is communication."""
-    for name, scaling in dict.fromkeys((point.pattern, point.scaling) for point in record.patterns):
-        own = [point for point in record.patterns if (point.pattern, point.scaling) == (name, scaling)]
-        point = max(own, key=lambda each: each.size_bytes)
+    for what in dict.fromkeys(point.what for point in record.patterns):
+        point = max((each for each in record.patterns if each.what == what), key=lambda each: each.size_bytes)
         rate = point.bandwidth_Bps
         sent = f" ({size_text(point.sent_bytes)} at {rate / 1e9:.3g} GB/s)" if rate else ""
         took, size = _time(median(point.times_s)), size_text(point.size_bytes)
         fast = f"{point.speedup(record.world_size or 1):.3g} times as fast as one rank"
         told = f"{point.share:.0%} of it communication{sent}, {fast}"
-        yield f"{name}, {scaling} scaling: {took} for an iteration of {size}, {told}"
+        yield f"{what}: {took} for an iteration of {size}, {told}"
 
 
 def pattern_columns(ranks: int) -> list[Column[PatternPoint]]:

@@ -3,7 +3,7 @@
 from argparse import Namespace
 from pathlib import Path
 
-from resnetx import study
+from resnetx import patterns, study
 from resnetx.cli import show
 from resnetx.settings.files import CONFIGS, choices
 from resnetx.settings.table import GROUPS
@@ -12,6 +12,7 @@ from resnetx.settings.table import GROUPS
 def list_(_: Namespace, __: list[Path], ___: study.Point) -> int:
     """Names what comes with resnetx, and the choices in folders of the user's own."""
     show.entries((f"{group}=", ", ".join(sorted(choices(group)))) for group in GROUPS)
+    show.entries([("pattern=", ", ".join(sorted(patterns.NAMES)))])
     show.say("model=torchvision model.name=NAME: any classifier of torchvision.models", indent=2)
     show.say()
     show.say("study=", style="bold")
