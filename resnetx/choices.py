@@ -272,7 +272,9 @@ class BertSettings(ModelChoice, frozen=True, tag="bert"):
 
     def __post_init__(self) -> None:
         if self.seq > self.places:
-            raise ConfigError(f"model.seq={self.seq}: BERT-base has embeddings of {self.places} places; use at most that")
+            raise ConfigError(
+                f"model.seq={self.seq}: BERT-base has embeddings of {self.places} places; use at most that"
+            )
 
     @property
     def label(self) -> str:

@@ -1,4 +1,4 @@
-"""Times collectives and pair copies, over sizes and what workloads send; or imports what nccl-tests measured."""
+"""Times collectives, pair copies and patterns of applications; or imports what nccl-tests measured."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from typing import Unpack
 
 import msgspec
 
-from resnetx import copies, packages, progress
+from resnetx import copies, packages, patterns, progress
 from resnetx.api import bench_settings
 from resnetx.api.bench_settings import BenchSettings
 from resnetx.api.imports import import_bench
@@ -72,8 +72,12 @@ class Benches(Records[BenchRecord]):
         return shown_benches(list(self))
 
     def rows(self) -> list[Record]:
-        """A row for each collective and size, and for each copy; bandwidths of collectives are those of nccl-tests."""
-        return [row for record in self for row in (*_rows(record), *bench_settings.rows(record))]
+        """A row for each collective and size, copy and pattern; bandwidths of collectives are those of nccl-tests."""
+        return [
+            row
+            for record in self
+            for row in (*_rows(record), *bench_settings.rows(record), *bench_settings.pattern_rows(record))
+        ]
 
 
 def _rows(record: BenchRecord) -> Iterator[Record]:
@@ -98,7 +102,7 @@ def _rows(record: BenchRecord) -> Iterator[Record]:
 
 
 def bench(file: keywords.Text | None = None, **settings: Unpack[keywords.BenchKeywords]) -> Benches:
-    """Times collectives, one process group after the other; or imports `file`, of another program, instead."""
+    """Times collectives, copies and patterns, one process group after the other; or imports `file` instead."""
     if file is not None:
         return Benches([import_bench(given_path(file), settings).record])
     return Benches(kept.record for kept in execute(settings))
@@ -171,7 +175,8 @@ def _all_measured(benches: AskedBenches) -> Iterator[KeptRecord[BenchRecord]]:
 
 def split(given: Point) -> tuple[Point, Point]:
     """The settings of the bench itself, and those that name workloads."""
-    of_workloads = {key: value for key, value in given.items() if group_of(key) in tagged("workload")}
+    names = {*tagged("workload")} - {*VERBS["bench"].fields()}
+    of_workloads = {key: value for key, value in given.items() if group_of(key) in names}
     return {key: value for key, value in given.items() if key not in of_workloads}, of_workloads
 
 
@@ -181,8 +186,10 @@ def _measured(task: BenchFile, benches: AskedBenches) -> KeptRecord[BenchRecord]
     from resnetx.measure.launch import launcher
 
     request = task.request
-    names = ", ".join([*request.collectives, *(f"copy={name}" for name in request.copies)])
-    what = f"{names} on gpus={request.gpus}, {len(request.sizes_bytes or request.copy_sizes_bytes)} sizes"
+    others = [*(f"copy={name}" for name in request.copies), *(f"pattern={name}" for name in request.patterns)]
+    sizes = request.sizes_bytes or request.copy_sizes_bytes or request.pattern_sizes_bytes or [0]
+    counted = f"{len(sizes)} size{'s' * (len(sizes) > 1)}"
+    what = f"{', '.join([*request.collectives, *others])} on gpus={request.gpus}, {counted}"
     with held(request) as clock:
         folder = benches.folder(task)
         with progress.waiting(what, folder.path):
@@ -230,14 +237,16 @@ def _requests(
     asked: BenchSettings, sizes: list[int] | None, payloads: set[int], launch: Launch | None
 ) -> list[BenchRequest]:
     """One request for each number of ranks; `sizes`: those that were asked for."""
-    lists = {"gpus": asked.gpus, "collective": asked.collective, "copy": asked.copy, "direction": asked.direction}
+    lists = {"gpus": asked.gpus, "collective": asked.collective, "copy": asked.copy, "pattern": asked.pattern}
+    lists |= {"direction": asked.direction, "scaling": asked.scaling}
     for key, given in lists.items():
         if not given:
             raise ConfigError(f"{key}=[]: expected at least one value")
     counts = [_ranks(count, asked.devices) for count in asked.gpus]
     per_node = ranks_per_node(launch, max(counts))
     kinds = [name for name in dict.fromkeys(asked.copy) if name is not None]
-    names = _collectives(asked, instead=not kinds)
+    modelled = [name for name in dict.fromkeys(asked.pattern) if name is not None]
+    names = _collectives(asked, instead=not kinds and not modelled)
     env = variables(asked.env)
     if launch:
         env = of_ranks(launch, env, _settled(asked))
@@ -272,6 +281,10 @@ def _requests(
             nodes=on_nodes[count],
             gpudirect=asked.gpudirect if on_nodes[count] > 1 or not several else None,
             clock=clock,
+            patterns=modelled,
+            pattern_sizes_bytes=sorted({*(sizes or []), *payloads}) if modelled else [],
+            scalings=list(dict.fromkeys(asked.scaling)),
+            compute_s=None if asked.compute is None else bounds.seconds_of("compute", asked.compute),
         )
         for count in dict.fromkeys(counts)
     ]
@@ -334,12 +347,16 @@ def obstacle_to_bench(request: BenchRequest, oversubscribe: bool, here: int | No
     if request.lab is not None:
         if request.nodes > 1:
             return f"nodes={request.nodes} with lab.system: the lab is on one node; leave one of them out"
-        if request.copies and request.collectives:
-            return "copy= with collective=: in the lab they are scheduled in different ways; ask for them one by one"
+        if request.copies and (request.collectives or request.patterns):
+            return "copy= with others: in the lab they are scheduled in different ways; ask for them one by one"
+        if "host-stream" in request.patterns:
+            return "pattern=host-stream: the lab has links between GPUs, and none to memory of the host; leave it out"
         return obstacle_in_lab(request.lab, request.gpus, request.devices, request.way) or packages.obstacle("torch")
     if obstacle := bench_settings.copies_obstacle(request, gpus_here(), here == request.gpus):
         return obstacle
-    if obstacle := obstacle_to_way(request.way, gpus_here(), shared_memory=not request.collectives):
+    if obstacle := obstacle_to_way(
+        request.way, gpus_here(), shared_memory=not (request.collectives or request.patterns)
+    ):
         return obstacle
     if obstacle := bench_settings.timing_obstacle(request, gpus_here()):
         return obstacle
@@ -357,17 +374,20 @@ def check_bench(r: BenchRequest) -> None:
         if name not in OPERATIONS:
             raise unknown_name("collective", name, tuple(OPERATIONS), "collective")
     bench_settings.check_timing(r)
-    if not (r.sizes_bytes if r.collectives else r.copy_sizes_bytes):
+    for name in r.patterns:
+        patterns.load(name)
+    if not (r.sizes_bytes if r.collectives else r.copy_sizes_bytes) and (r.collectives or r.copies):
         raise ConfigError("size=[]: expected at least one size, or a workload whose messages are sizes (model=alexnet)")
     if r.gpus == 1 and r.collectives:
         raise ConfigError("gpus=1: one rank has no peer; use gpus=2 or more")
-    bounds.check({**msgspec.to_builtins(r), "size": [*r.sizes_bytes, *r.copy_sizes_bytes]})
+    bounds.check({**msgspec.to_builtins(r), "size": [*r.sizes_bytes, *r.copy_sizes_bytes, *r.pattern_sizes_bytes]})
     check_ranks(r.gpus, r.devices, r.env)
     check_nodes(r.gpus, r.nodes, r.devices)
     check_way(r.way, r.env)
     check_gpudirect(r.way, r.nodes)
     bench_settings.check_copies(r)
     times = len(r.collectives) * len(r.sizes_bytes) * (r.iterations + QUEUES)
+    times += 2 * len(r.patterns) * len(r.scalings) * max(1, len(r.pattern_sizes_bytes)) * r.iterations
     if times * MEASURED_BYTES > MAX_BYTES:
         raise ConfigError(f"iterations={r.iterations}: a record of {times:,} times would be {too_large('bench')}")
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from statistics import median
 from typing import Any
 
-from resnetx import copies, progress
+from resnetx import copies, patterns, progress
 from resnetx.copies import COPIES
 from resnetx.errors import ConfigError, unknown_name
 from resnetx.interconnect.systems import system
@@ -42,7 +42,8 @@ class BenchSettings(keywords.BenchFields, frozen=True, kw_only=True):
 
 # Settings of copies alone; what a kind does not read is refused where nothing that is asked for reads it.
 OWN = ("direction", "endpoint", "through", "numa")
-OF_EXCHANGE = ("transport", "interface", "gpudirect")  # which collectives read, too
+OF_EXCHANGE = ("transport", "interface", "gpudirect")  # which collectives and patterns read, too
+OF_PATTERNS = ("compute", "scaling")
 
 _AS_BEFORE = (None, "auto", "one-way", ["one-way"])  # values that change nothing
 CELL_BYTES = 400  # of a cell in a record, besides its times
@@ -71,12 +72,36 @@ def rows(record: BenchRecord) -> Iterator[Record]:
         }
 
 
+def pattern_rows(record: BenchRecord) -> Iterator[Record]:
+    """A row for each pattern and size: what an iteration takes, and what of it is communication."""
+    for point in record.patterns:
+        yield {
+            "pattern": point.pattern,
+            "gpus": record.world_size,
+            "scaling": point.scaling,
+            "size_bytes": point.size_bytes,
+            "compute_s": point.compute_s,
+            "time_s": median(point.times_s),
+            "communication_s": median(point.communication_s),
+            "communication_share": point.share,
+            "sent_bytes": point.sent_bytes,
+            "bandwidth_Bps": point.bandwidth_Bps,
+            "speedup": point.speedup(record.world_size or 1),
+            "wrong": point.wrong,
+        }
+
+
 def refuse_unread(given: Mapping[str, Any], request: BenchRequest) -> None:
     """Refuses settings that nothing reads of what is asked for."""
     for name in request.copies:
         if name not in COPIES:
             raise unknown_name("kind of copy", name, tuple(COPIES), "copy")
-    for key in (*OWN, *(() if request.collectives else OF_EXCHANGE)):
+    for name in request.patterns:
+        patterns.load(name)
+    for key in OF_PATTERNS:
+        if key in given and not request.patterns:
+            raise ConfigError(f"{key}={given[key]}: read by pattern= only; ask for one, or leave {key} out")
+    for key in (*OWN, *(() if request.collectives or request.patterns else OF_EXCHANGE)):
         readers = [kind.name for kind in COPIES.values() if key in kind.reads]
         if given.get(key) not in _AS_BEFORE and not set(readers) & set(request.copies):
             raise ConfigError(
@@ -137,8 +162,10 @@ def _obstacle_on_cpus(r: BenchRequest) -> str:
 
 
 def _obstacle_on_gpus(r: BenchRequest, one_node: bool) -> str:
-    if r.collectives:
-        return "copy with collective: NCCL changes how GPUs reach each other's memory; ask for each by itself"
+    if r.collectives or r.patterns:
+        return (
+            "copy with collective or pattern: NCCL changes how GPUs reach each other's memory; ask for each by itself"
+        )
     if one_node and r.transport == "socket":
         return "transport=socket: copies between GPUs of one node use no sockets; use transport=host, or collective="
     if one_node and "device" in r.copies and r.endpoint in ("pinned", "pageable"):

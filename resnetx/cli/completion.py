@@ -61,6 +61,10 @@ def _named(key: str) -> Iterable[str]:
     match key:
         case "systems" | "study":
             return sorted(path.stem for path in (CONFIGS / key.removesuffix("s")).glob("*.yaml"))
+        case "pattern":
+            from resnetx import patterns
+
+            return patterns.NAMES
         case "collective" | "library":
             from resnetx.interconnect.collectives.plan import LIBRARIES
             from resnetx.operations import OPERATIONS

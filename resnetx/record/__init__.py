@@ -14,6 +14,7 @@ from resnetx.record.bench import (
     BenchPoint,
     BenchRecord,
     BenchRequest,
+    PatternPoint,
     SkippedArray,
     array_bytes,
 )
@@ -104,6 +105,7 @@ __all__ = [
     "OtherNode",
     "Outcome",
     "Pair",
+    "PatternPoint",
     "Phases",
     "RecordError",
     "ReplayedLayer",

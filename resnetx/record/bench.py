@@ -1,6 +1,7 @@
 """Bench records: collectives and pair copies timed over sizes on one set of devices, or imported from nccl-tests."""
 
 import hashlib
+from statistics import median
 from typing import Annotated, ClassVar, Literal, NamedTuple, TypedDict
 
 import msgspec
@@ -8,6 +9,7 @@ import msgspec
 from resnetx.choices import Lab
 from resnetx.launching import Launch
 from resnetx.operations import OPERATIONS, Place
+from resnetx.patterns import Scaling
 from resnetx.record.copies import CopyCell, Direction, Endpoint, Times, Verdict
 from resnetx.record.files import SCHEMA, RecordPart, timestamp
 from resnetx.record.machine import Device, Environment, HostLoad, Job, LockedClock, OtherNode, Transport, Unit, unit_of
@@ -61,6 +63,10 @@ class BenchRequest(RecordPart, frozen=True, forbid_unknown_fields=True):
     nodes: int = 1  # that the ranks are on, as many on each
     gpudirect: bool | None = None  # whether network cards reach GPU memory between nodes; None: as NCCL decides
     clock: int | None = None  # MHz that the GPUs are locked at meanwhile; None: they are left as they are
+    patterns: list[str] = msgspec.field(default_factory=list)  # of applications: "halo" (`resnetx.patterns`)
+    pattern_sizes_bytes: list[int] = msgspec.field(default_factory=list)  # of their problem; []: each pattern's own
+    scalings: list[Scaling] = msgspec.field(default_factory=lambda: ["strong"])  # of that problem
+    compute_s: float | None = None  # of the whole problem on one rank; None: each pattern's own
 
     @property
     def way(self) -> Way:
@@ -79,7 +85,7 @@ class BenchRequest(RecordPart, frozen=True, forbid_unknown_fields=True):
         """A readable name for folders: "allreduce-broadcast_g2", "device_g4", "allreduce_g8_registered"."""
         transport = "" if self.transport == "auto" else f"_{self.transport}"
         transport += {None: "", True: "_gdr", False: "_no-gdr"}[self.gpudirect]
-        names = "-".join([*self.collectives, *self.copies])
+        names = "-".join([*self.collectives, *self.copies, *self.patterns])
         others = [self.algorithm, self.protocol, self.place, self.timing, self.dtype if self.dtype != "fp32" else None]
         more = "".join(f"_{each.lower()}" for each in others if each)
         nodes = f"_n{self.nodes}" * (self.nodes > 1)
@@ -151,8 +157,40 @@ class BenchPoint(RecordPart, frozen=True):
     protocol: str | None = None  # likewise: "LL128"
 
 
+class PatternPoint(RecordPart, frozen=True):
+    """One pattern of an application, at one size of its problem."""
+
+    pattern: str
+    scaling: Scaling
+    size_bytes: int  # of the problem; weak: of each rank's part of it
+    compute_s: float  # that each rank waits in an iteration, in place of computing
+    sent_bytes: int  # in an iteration, by the rank that sends, or receives, most
+    times_s: Times  # of each iteration, the slowest rank's
+    communication_s: Times  # of the same rank: the part of it that it did not wait
+    wrong: int  # bytes received that were not what they should be, over all ranks, in a check behind the timing
+
+    @property
+    def what(self) -> str:
+        """In words."""
+        return f"{self.pattern}, {self.scaling} scaling"
+
+    @property
+    def share(self) -> float:
+        """Of an iteration that is communication."""
+        return median(self.communication_s) / median(self.times_s)
+
+    @property
+    def bandwidth_Bps(self) -> float | None:
+        """Of the rank that sends, or receives, most; None: nothing is sent."""
+        return self.sent_bytes / median(self.communication_s) if self.sent_bytes else None
+
+    def speedup(self, ranks: int) -> float:
+        """Over one rank, which sends nothing: how much more of the problem is done in a second."""
+        return ranks * self.compute_s / median(self.times_s)
+
+
 class SkippedArray(msgspec.Struct, frozen=True):
-    """A collective at a size that was not measured."""
+    """A collective, or a pattern, at a size that was not measured."""
 
     collective: str
     size_bytes: int
@@ -182,6 +220,7 @@ class BenchRecord(RecordPart, frozen=True, kw_only=True):
     queue_length: int | None = None  # operations of each queue, unless its point has fewer; null on CPUs
     points: list[BenchPoint]  # in the order in which they were timed
     cells: list[CopyCell] = msgspec.field(default_factory=list)  # of pair copies, in the same order
+    patterns: list[PatternPoint] = msgspec.field(default_factory=list)
     skipped: list[SkippedArray] = msgspec.field(default_factory=list)  # sizes that found no memory
     transport: Transport | None
     devices: list[Device] | None

@@ -11,7 +11,7 @@ from resnetx.formats.copy_rows import LOAD
 from resnetx.interconnect.collectives.measured import telling_times
 from resnetx.interconnect.collectives.sizes import knees
 from resnetx.operations import OPERATIONS
-from resnetx.record import BenchPoint, BenchRecord, Device, NicUse
+from resnetx.record import BenchPoint, BenchRecord, Device, NicUse, PatternPoint
 from resnetx.record.bench import TEST_FAILED, WRONG_ELEMENTS
 from resnetx.record.copies import CopyCell, CopyFamily
 from resnetx.record.machine import how_many, on_cores
@@ -23,7 +23,7 @@ MOST = 3  # collectives, by name
 
 def bench_answer(record: BenchRecord) -> list[str]:
     """Of each collective its highest bus bandwidth, where half of it is reached, and its time at the smallest size;
-    of copies what pairs get; then whether results are right."""
+    of copies what pairs get; of patterns what of an iteration is communication; then whether results are right."""
     if record.outcome != "ok":
         return [f"Not measured: {record.outcome}: {record.reason}."]
     names = list(dict.fromkeys(point.collective for point in record.points))
@@ -32,7 +32,7 @@ def bench_answer(record: BenchRecord) -> list[str]:
         where += f" on {record.environment.node}"
     counted = f"{how_many(record.world_size or 0, record.unit)}{on_cores(record.unit)}"
     ranks = counted if record.world_size else "an unknown number of ranks"
-    told = [_speed(record, name) for name in names[:MOST]] or list(_copies(record.cells))
+    told = [_speed(record, name) for name in names[:MOST]] or list(_copies(record.cells)) or list(_patterns(record))
     if not told:
         return [f"{where}, {ranks}: nothing that was asked for could be measured."]
     more = f"; {len(names) - MOST} more below" * (len(names) > MOST)
@@ -50,6 +50,34 @@ def _copies(cells: Sequence[CopyCell]) -> Iterator[str]:
         rates = sorted(copied_GBps(cell, median(cell.time_s)) for cell in own if cell.size_bytes == largest)
         worst = f", at worst {rates[0]:.3g}" * (rates[0] < 0.95 * median(rates))
         yield f"{family.words}: {median(rates):.3g} GB/s at {size_text(largest)}{worst}"
+
+
+def _patterns(record: BenchRecord) -> Iterator[str]:
+    """Of each pattern what an iteration takes at the largest size, and how much of that is communication."""
+    for what in dict.fromkeys(point.what for point in record.patterns):
+        point = max((each for each in record.patterns if each.what == what), key=lambda each: each.size_bytes)
+        rate = point.bandwidth_Bps
+        sent = f" ({size_text(point.sent_bytes)} at {rate / 1e9:.3g} GB/s)" if rate else ""
+        took, size = _time(median(point.times_s)), size_text(point.size_bytes)
+        fast = f"{point.speedup(record.world_size or 1):.3g} times as fast as one rank"
+        told = f"{point.share:.0%} of it communication{sent}, {fast}"
+        yield f"{what}: {took} for an iteration of {size}, {told}"
+
+
+def pattern_columns(ranks: int) -> list[Column[PatternPoint]]:
+    """What an iteration takes, and what of it is communication."""
+    return [
+        Column("pattern", lambda each: each.pattern),
+        Column("scaling", lambda each: each.scaling),
+        Column(">size", lambda each: size_text(each.size_bytes)),
+        Column(">computing ms", lambda each: f"{each.compute_s * 1e3:.2f}", 2),
+        Column(">iteration ms", lambda each: f"{median(each.times_s) * 1e3:.2f}"),
+        Column(">communication", lambda each: f"{each.share:.0%}"),
+        Column(">sent", lambda each: size_text(each.sent_bytes), 4, "in an iteration by the rank that sends most."),
+        Column(">GB/s", lambda each: "" if (rate := each.bandwidth_Bps) is None else GBps(rate / 1e9), 6),
+        Column(">speed-up", lambda each: f"{each.speedup(ranks):.2f}", 5, "over one rank, which sends nothing."),
+        Column(">#wrong", lambda each: f"{each.wrong}", 3),
+    ]
 
 
 def copied_GBps(cell: CopyCell, time_s: float) -> float:
@@ -72,7 +100,7 @@ def _speed(record: BenchRecord, name: str) -> str:
 
 def _right(record: BenchRecord) -> Iterator[str]:
     """Whether results are right, and how many are slower than described."""
-    results: list[BenchPoint | CopyCell] = [*record.points, *record.cells]
+    results: list[BenchPoint | CopyCell | PatternPoint] = [*record.points, *record.cells, *record.patterns]
     codes = {warning.code for warning in record.warnings}
     if TEST_FAILED in codes:
         yield "The test FAILED behind these measurements."
@@ -83,7 +111,8 @@ def _right(record: BenchRecord) -> Iterator[str]:
         yield "WRONG results."
     elif checked and len(checked) == len(results) and TEST_FAILED not in codes:
         yield "All results are right."
-    if slow := [each for each in results if each.verdict == "low"]:
+    judged: list[BenchPoint | CopyCell] = [*record.points, *record.cells]
+    if slow := [each for each in judged if each.verdict == "low"]:
         yield f"Slower than described in {len(slow)} of {len(results)} measurements."
 
 

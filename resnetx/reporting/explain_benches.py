@@ -2,7 +2,7 @@
 
     explained_benches(benches_of_a, benches_of_b)
 
-A figure is a collective on a number of GPUs, or a copy between two of them, at one size. It has changed where the
+A figure is a collective or a pattern on a number of GPUs, or a copy between two of them, at one size. It has changed where the
 median of each side lies outside of what nine of ten timings of the other side are within; a figure of a single time
 has no such range, and is never said to have changed. Of one bench alone: what is slower than its system is described,
 and what may be why.
@@ -94,6 +94,8 @@ def _timed(records: Iterable[BenchRecord]) -> dict[_Key, _Timed]:
                 found[name, record.world_size, None, None, point.size_bytes] = _Timed(
                     list(times_s), point.expected_s, point.verdict == "low", point.causes, way
                 )
+        for each in record.patterns:
+            found[each.what, record.world_size, None, None, each.size_bytes] = _Timed(each.times_s, None, False, [], {})
         for cell in record.cells:
             if cell.time_s and not cell.together:
                 key = (f"{cell.family.words}", None, cell.source, cell.target, cell.size_bytes)

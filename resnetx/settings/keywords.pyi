@@ -363,6 +363,7 @@ class ReproduceKeywords(TypedDict, total=False):
 class BenchKeywords(TypedDict, total=False):
     model: Axis[str] | ModelSettings | Model
     strategy: Axis[str] | StrategySettings | Strategy
+    scaling: Axis[Literal["strong", "weak"]]
     image_size: Axis[int | None]
     precision: Axis[Literal["fp32", "tf32", "bf16", "fp16"]]
     gpus: Axis[int | None]
@@ -385,6 +386,7 @@ class BenchKeywords(TypedDict, total=False):
     dirty: bool
     collective: Axis[str | None]
     copy: Axis[str | None]
+    compute: float | str | None
     direction: Axis[Literal["one-way", "both-ways"]]
     endpoint: Literal["device", "pinned", "pageable"] | None
     through: int | None
@@ -403,11 +405,13 @@ class BenchKeywords(TypedDict, total=False):
     network: str | None
     nics: int | None
     transport: Literal["auto", "peer", "pcie", "host", "socket"]
+    pattern: Axis[str | None]
     lab: LabSettings
     clock: str | float | None
     out: Text | None
 
 class BenchFields(msgspec.Struct, frozen=True, kw_only=True):
+    scaling: list[Literal["strong", "weak"]]
     gpus: list[int | None]
     devices: list[int] | None
     env: dict[str, str | int | float]
@@ -427,6 +431,7 @@ class BenchFields(msgspec.Struct, frozen=True, kw_only=True):
     dirty: bool
     collective: list[str | None]
     copy: list[str | None]
+    compute: float | str | None
     direction: list[Literal["one-way", "both-ways"]]
     endpoint: Literal["device", "pinned", "pageable"] | None
     through: int | None
@@ -445,6 +450,7 @@ class BenchFields(msgspec.Struct, frozen=True, kw_only=True):
     network: str | None
     nics: int | None
     transport: Literal["auto", "peer", "pcie", "host", "socket"]
+    pattern: list[str | None]
     lab: LabGroup
     clock: str | float | None
     out: str | None

@@ -116,8 +116,8 @@ CIFAR = ("alexnet32", "cifarnet", "densenet100", "densenet40", "nasnet", "resnet
 SECTIONS = (
     Section("groups: model, input, strategy, optimizer, tracker", (
         Setting("model", str, "resnetx", "", 
-            choices=("alexnet", "alexnet32", "bert", "cifarnet", "densenet100", "densenet40", "googlenet", "gptx", "mlpx",
-                "nasnet", "nasnetmobile", "python", "resnet110", "resnet20", "resnetx", "torchvision"),
+            choices=("alexnet", "alexnet32", "bert", "cifarnet", "densenet100", "densenet40", "googlenet", "gptx",
+                "mlpx", "nasnet", "nasnetmobile", "python", "resnet110", "resnet20", "resnetx", "torchvision"),
             verbs=f"{WORKLOADS} bench check steer doctor", axis=POINTS, tags="workload load"),
         Setting("model.x", int, 8, "residual blocks", of="gptx mlpx resnetx", axis=POINTS,
             at={"gptx": "transformer blocks", "mlpx": "dense layers between the first and the last"},
@@ -137,8 +137,8 @@ SECTIONS = (
             of="gptx", axis=POINTS, range=Range(2, 2**20, "Llama 3 has 128,256")),
         Setting("model.name", str, "resnet50", "any classifier of torchvision.models", of="torchvision", axis=POINTS),
         Setting("model.classes", int, 1000, "outputs of the classifier",
-            of="alexnet alexnet32 cifarnet densenet100 densenet40 googlenet mlpx nasnet nasnetmobile resnet110 resnet20 "
-                "resnetx torchvision",
+            of="alexnet alexnet32 cifarnet densenet100 densenet40 googlenet mlpx nasnet nasnetmobile resnet110 "
+                "resnet20 resnetx torchvision",
             defaults=dict.fromkeys(CIFAR, 10), axis=POINTS,
             range=Range(2, 10**6, "ImageNet-21k has 21,841")),
         Setting("model.file", str, "", "Python file of your own, which is run: docs/workloads.md", of="python",
@@ -201,8 +201,8 @@ SECTIONS = (
             verbs=f"{WORKLOADS} check steer doctor", axis=POINTS, own={"doctor": 64},
             range=Range(1, 2**28, "4,096 images on each of 65,536 GPUs"), tags="workload load"),
         Setting("scaling", Literal["strong", "weak"], "strong",
-            "strong: batch_size is split over the GPUs | weak: it grows with them", verbs=f"{RUNS} {PREDICTED}",
-            axis=POINTS, tags="workload"),
+            "strong: batch_size is split over the GPUs | weak: it grows with them", verbs=f"{RUNS} {PREDICTED} bench",
+            axis=POINTS, several="bench", tags="workload"),
         Setting("split", Literal["even", "uneven"], "even",
             "even | uneven: for batches that do not divide; gradients are weighted by each rank's images",
             verbs=f"{RUNS} {PREDICTED}", axis=POINTS, tags="workload"),
@@ -338,13 +338,16 @@ SECTIONS = (
         Setting("images.workers", int | None, None, "processes; null: one per core",
             range=Range(1, 2**10, "processes")),
     )),
-    Section("`resnetx bench` (also reads gpus, devices, env, threads, seed, warmup, systems, timeout and results)", (
+    Section("`resnetx bench` (also reads pattern, scaling, gpus, devices, env, threads, seed, systems and more)", (
         Setting("collective", str | None, None,
             "allreduce, broadcast, reduce, allgather, reduce_scatter, alltoall, sendrecv, gather or scatter",
             verbs="bench topology", each="topology", several="bench"),
         Setting("copy", str | None, None,
             "device | relay | to-host | from-host | local | fan-out | together | storage-cold | ...-warm",
             verbs="bench", several="bench"),
+        Setting("compute", float | str | None, None,
+            "of pattern=: seconds that the whole problem computes on one rank; null: the pattern's", verbs="bench",
+            unit="s", example="20ms", range=Range(0, 3600, "an hour")),
         Setting("direction", Literal["one-way", "both-ways"], "one-way",
             "of copy=device: one-way | both-ways: at once, or a list", verbs="bench", several="bench"),
         Setting("endpoint", Literal["device", "pinned", "pageable"] | None, None,
@@ -446,8 +449,8 @@ SECTIONS = (
     )),
     Section("`resnetx steer` (also reads systems, library, devices, model, batch_size, strategy and out)", (
         Setting("pattern", Literal["allreduce", "replicated", "server"] | None, None,
-            "allreduce | replicated | server: TensorFlow's two, variable by variable; null: as strategy does",
-            verbs="steer"),
+            "allreduce | replicated | server: TensorFlow's two, by variable; null: as strategy does; bench: halo, ...",
+            types={"bench": str | None}, verbs="bench steer", several="bench"),
         Setting("phases", bool, False,
             "true: each phase of replicated and server by itself: gradients to owners, and back from there",
             verbs="steer"),

@@ -66,7 +66,7 @@ class Verb:
             return []
         points = {row.name for row in TABLE.values() if self.name in row.axis.split()}
         several = {row.name for row in TABLE.values() if self.name in row.several.split()}
-        left_out = {*tagged("workload"), *(points - several)}
+        left_out = {*tagged("workload"), *points} - several
         return [name for name in TABLE if name in self.settings and name not in left_out]
 
     def documented(self, doc: str) -> str:
@@ -229,7 +229,7 @@ _VERBS = (
     ),
     Verb(
         "bench",
-        "time collectives and pair copies over sizes and the messages of workloads, and check their results",
+        "time collectives, pair copies and patterns of applications over sizes, and check their results",
         "FILE",
         {
             "json": JSON,

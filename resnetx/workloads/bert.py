@@ -1,8 +1,8 @@
 """BERT-base (Devlin et al. 2019): the encoder of 12 blocks, and the head that says which word is behind a mask.
 
 Counted and built as Hugging Face's BertForMaskedLM: 109,514,298 parameters, of which 108,891,648 are the encoder's; the
-pooler and the second task of the paper, whether one sentence follows another, are not here. Every place of a sequence is
-scored, whichever are masked; the labels are those of the input. No dropout, so that a step is arithmetic alone.
+pooler and the second task of the paper, whether one sentence follows another, are not here. Every place of a sequence
+is scored, whichever are masked; the labels are those of the input. No dropout, so that a step is arithmetic alone.
 
 Shapes: N sequences, S tokens, D width, V vocabulary.
 """

@@ -125,7 +125,7 @@ class AlexNet(nn.Module):
         layers = [module for module in self.modules() if isinstance(module, nn.Conv2d | nn.Linear)]
         for layer, spread, bias in zip(layers, spreads, (0.0, 0.1, 0.1, 0.1, 0.0), strict=True):
             nn.init.trunc_normal_(layer.weight, std=spread, a=-2 * spread, b=2 * spread)
-            nn.init.constant_(layer.bias, bias)
+            nn.init.constant_(layer.bias, bias)  # type: ignore[arg-type]  # each has one
 
     def forward(self, images_N3HW: Tensor) -> Tensor:
         logits_NK: Tensor = self.classifier(self.features(images_N3HW))

@@ -264,8 +264,8 @@ class BertKind(Kind[BertSettings]):
 
     def notes(self, model: BertSettings, image_size: int) -> list[str]:
         return [
-            f"a sample is a sequence of {model.seq:,} tokens, of which every one is scored: the encoder and the head for "
-            "masked words, without the pooler",
+            f"a sample is a sequence of {model.seq:,} tokens, of which every one is scored: the encoder and the head "
+            "for masked words, without the pooler",
             NOT_IN_CAFFE,
         ]
 
@@ -379,6 +379,7 @@ class PythonKind(Kind[PythonSettings]):
 
 
 # Losses of what models return in training.
+
 
 def of_tokens(outputs: Any, labels_NS: "Tensor") -> "Tensor":
     """Cross-entropy of a token at every place of every sequence."""

@@ -1,4 +1,4 @@
-"""NASNet-A (Zoph et al. 2018): cells that a search found, for the images of CIFAR-10 and, as NASNet-mobile, for larger ones.
+"""NASNet-A (Zoph et al. 2018): cells that a search found, for images of 32 pixels and, as NASNet-mobile, of 224.
 
 A cell reads what the cell before it made, and what the one before that made, fitted to the same size. Cells, stems and
 widths are those of tensorflow/benchmarks (scripts/tf_cnn_benchmarks/models/tf1_only, nasnet_model.py and
@@ -23,8 +23,8 @@ class NasNet(nn.Module):
 
     def __init__(self, cells: int, filters: int, stem: int, reductions: int, classes: int) -> None:
         super().__init__()
-        first = {"stride": 2} if reductions else {"padding": 1}
-        self.stem = nn.Sequential(nn.Conv2d(3, stem, kernel_size=3, bias=False, **first), nn.BatchNorm2d(stem))
+        stride, padding = (2, 0) if reductions else (1, 1)
+        self.stem = nn.Sequential(nn.Conv2d(3, stem, 3, stride, padding, bias=False), nn.BatchNorm2d(stem))
         plan: list[tuple[type[Cell], int]] = [
             (ReductionCell, filters // 2**halvings) for halvings in range(reductions, 0, -1)
         ]
@@ -48,7 +48,7 @@ class NasNet(nn.Module):
 
 
 class Cell(nn.Module):
-    """What both kinds do with their inputs; `before`: channels of P, 0: there is none, and the last one is read twice."""
+    """What both kinds do to their inputs. `before`: channels of P; 0: there is none, and the last one is read twice."""
 
     parts: int  # that its output has, of `width` channels each
 

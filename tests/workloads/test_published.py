@@ -71,7 +71,7 @@ def test_the_encoder_of_bert_is_counted_at_any_length(seq: int) -> None:
 
 
 def test_bert_has_512_places() -> None:
-    with pytest.raises(ConfigError, match="model.seq=513: BERT-base has embeddings of 512 places"):
+    with pytest.raises(ConfigError, match=r"model\.seq=513: BERT-base has embeddings of 512 places"):
         resnetx.describe(**{"model": "bert", "model.seq": 513})
 
 

@@ -16,7 +16,7 @@ from resnetx.interconnect.pairs.reading import counted
 from resnetx.record import BenchPoint, BenchRecord, BenchRequest, Device, NicUse, RunFolder
 from resnetx.record.copies import CopyCell, CopyFamily, Place
 from resnetx.reporting import benches
-from resnetx.reporting.benches import GBps, collective_columns, copied_GBps, timed, us
+from resnetx.reporting.benches import GBps, collective_columns, copied_GBps, pattern_columns, timed, us
 from resnetx.units import si, size_text
 
 _BY = "the smallest and the largest"
@@ -38,6 +38,10 @@ def bench(record: BenchRecord, folder: RunFolder) -> None:
             show.say(line)
     copies(record)
     pairs(record)
+    if record.patterns:
+        title = f"Patterns, {_ranks(record)}, {record.library} ({record.source})"
+        note = "Medians over iterations, each the slowest rank's. Computing is waited out."
+        show.listing(pattern_columns(record.world_size or 1), record.patterns, title, note)
     nics(record)
     _knees(record)
     for skipped in record.skipped:

@@ -12,7 +12,7 @@ from resnetx.cli.tables import show_bench
 from resnetx.cli.tables.show_run import left_to_others
 from resnetx.errors import ConfigError
 from resnetx.measure.launch.executor import follow, follows
-from resnetx.record import BenchRecord, RunFolder
+from resnetx.record import BenchPoint, BenchRecord, CopyCell, PatternPoint, RunFolder
 from resnetx.record.bench import WRONG_ELEMENTS
 from resnetx.reporting.benches import bench_answer
 from resnetx.study import Point
@@ -55,6 +55,7 @@ def _shown(options: Namespace, kept: KeptRecord[BenchRecord]) -> bool:
         partial(show_bench.bench, record, kept.folder),
         record.outcome != "ok",
     )
-    wrong = [*(point.wrong for point in record.points), *(cell.wrong for cell in record.cells)]
+    checked: list[BenchPoint | CopyCell | PatternPoint] = [*record.points, *record.cells, *record.patterns]
+    wrong = [each.wrong for each in checked]
     said = any(warning.code == WRONG_ELEMENTS for warning in record.warnings)
     return record.outcome == "ok" and not any(wrong) and not said

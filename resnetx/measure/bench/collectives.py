@@ -18,7 +18,7 @@ from statistics import median
 import msgspec
 import torch
 
-from resnetx.measure.bench import arrays, copies, interference, nccl_interference
+from resnetx.measure.bench import arrays, copies, interference, nccl_interference, patterns
 from resnetx.measure.bench import arrays as buffers
 from resnetx.measure.launch import hang, nccl_log, slurm
 from resnetx.measure.launch.torchrun import Moment, lab_network, on_one_node, run_started
@@ -64,13 +64,14 @@ def run(task: BenchFile, started: Moment) -> BenchRecord | None:
     torch.set_num_threads(request.threads)
     if not torch.cuda.is_available():
         keep_freed_memory()  # as training ranks do: gloo, too, allocates and frees what it works in
+    sends = bool(request.collectives or request.patterns)  # by the library that is measured
     joined = distributed.joined(
         request.gpus,
         request.devices,
         task.timeout_s,
         oversubscribe=task.oversubscribe,
         way=request.way,
-        over_hosts=on_one_node() and (not request.collectives or _polls(request)),
+        over_hosts=on_one_node() and (not sends or _polls(request)),
         choices=forced(request, nccl_version()),
     )
     with joined as ranks:
@@ -79,6 +80,7 @@ def run(task: BenchFile, started: Moment) -> BenchRecord | None:
         crowd = _crowding(ranks) if request.collectives else Unknown("computing was not timed: no collective was")
         timed = measure(request, ranks) if request.collectives else Timed([], [])
         copied = copies.measure(request, ranks) if request.copies else copies.TimedCopies([], [])
+        patterned = patterns.measure(request, ranks) if request.patterns else patterns.TimedPatterns([], [])
         loads = ranks.gather(host_load(before, cpu_times()))
         devices = ranks.gather(describe_device(ranks.device))
         logs = ranks.gather(ranks.nccl_log())
@@ -94,12 +96,13 @@ def run(task: BenchFile, started: Moment) -> BenchRecord | None:
                 failures=[],
                 stderr_end="",
                 duration_s=started.elapsed_s,
-                library=_library(ranks, machines[0], copies_alone=not request.collectives),
+                library=_library(ranks, machines[0], copies_alone=not sends),
                 crowding=known(crowd),
                 queue_length=known(_queue_length(ranks)),
                 points=with_choices(timed.points, logs, request),
                 cells=cells,
-                skipped=[*timed.skipped, *copied.skipped],
+                patterns=patterned.points,
+                skipped=[*timed.skipped, *copied.skipped, *patterned.skipped],
                 transport=transport,
                 devices=devices,
                 host_load=known(loads[0]),
@@ -107,7 +110,7 @@ def run(task: BenchFile, started: Moment) -> BenchRecord | None:
                 warnings=[
                     *([] if lab_network() else nodes.oversubscribed(ranks)),
                     *_disturbed(loads),
-                    *(results.warnings(transport, request.way) if request.collectives else []),
+                    *(results.warnings(transport, request.way) if sends else []),
                     *results.unlike_gpudirect(transport, request.way),
                     *nodes.warnings(machines, devices),
                 ],
@@ -121,7 +124,7 @@ def run(task: BenchFile, started: Moment) -> BenchRecord | None:
 
 def _transport(request: BenchRequest, ranks: Ranks, cells: Sequence[CopyCell], logs: list[str]) -> Transport:
     """What data went over; `logs`: NCCL's, by rank, which copies between GPUs of one node have none of."""
-    if request.collectives:
+    if request.collectives or request.patterns:
         return results.used(ranks, logs)
     sent_by_nccl = ranks.device.type == "cuda" and request.endpoint in (None, "device")
     nics = results.nics(logs) if sent_by_nccl else Unknown("gloo does not say by which network card it sends")
@@ -133,7 +136,7 @@ def _polls(request: BenchRequest) -> bool:
 
     Gloo polls for what is sent from rank to rank by itself; what it waits for in other collectives wakes it.
     """
-    return lab_network() is not None and "sendrecv" in request.collectives
+    return lab_network() is not None and ("sendrecv" in request.collectives or bool(request.patterns))
 
 
 @dataclass(frozen=True)

@@ -104,6 +104,8 @@ def _collectives(records: Iterable[BenchRecord]) -> Times:
             points = [point for point in record.points if point.collective == name]
             for point, times_s in zip(points, telling_times(points), strict=True):
                 found.setdefault(_Key(name, record.world_size or 0), {})[point.size_bytes] = median(times_s)
+        for each in record.patterns:
+            found.setdefault(_Key(each.what, record.world_size or 0), {})[each.size_bytes] = median(each.times_s)
     return found
 
 

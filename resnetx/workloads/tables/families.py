@@ -62,7 +62,7 @@ def _dense(name: str, read: int, shape: Shape) -> FamilyOperation:
     return FamilyOperation(name, "linear", shape, (read * made, made), times * read * made)
 
 
-# ---- GPT/x, and BERT ----------------------------------------------------------------------------------------------------------
+# ---- GPT/x, and BERT ------------------------------------------------------------------------------------------------
 
 
 def gptx(model: GptXSettings, image_size: int) -> list[Layer]:
