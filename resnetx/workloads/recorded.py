@@ -9,7 +9,6 @@ torch makes (autograd functions in C++, compiled parts) is not seen; FLOP and gr
 named.
 """
 
-import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -57,11 +56,11 @@ class Recorder(TorchFunctionMode):
         for part in self._paths:
             self._hooks.append(part.register_forward_pre_hook(self._begins, with_kwargs=True))
             self._hooks.append(part.register_forward_hook(self._ends, with_kwargs=True))
-        super().__enter__()
+        super().__enter__()  # type: ignore[no-untyped-call]
         return self
 
     def __exit__(self, *error: Any) -> None:
-        super().__exit__(*error)
+        super().__exit__(*error)  # type: ignore[no-untyped-call]
         for hook in self._hooks:
             hook.remove()
         self._hooks.clear()
@@ -171,7 +170,7 @@ class Found(NamedTuple):
 
 
 def table(module: nn.Module, runs: Sequence[Run], trained: Sequence[str]) -> Found:
-    """The layers as one sample sees them, from runs with as many samples as `FEW`; `trained`: parameters with gradients.
+    """The layers as one sample sees them, from runs with as many as `FEW`; `trained`: parameters with gradients.
 
     A parameter that has a gradient, but that no operation was seen to read, is a layer of its own behind all others.
     """

@@ -2,16 +2,13 @@
 
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import torch
 
 from resnetx import choices, workloads
-from resnetx.compose import asked
 from resnetx.errors import ConfigError
-from resnetx.workloads import recorded, user_file
-from resnetx.workloads.layers import tensors
+from resnetx.workloads import recorded, user_file, user_program
 
 TOKENS = """
 import torch
@@ -47,7 +44,8 @@ class Ours:
 def build():
     return Ours()
 """
-IMAGES = "from torch import nn\n\n\ndef build():\n    return nn.Sequential(nn.Conv2d(3, 4, 3), nn.Flatten(), nn.Linear(144, 5))\n"
+NET = "nn.Sequential(nn.Conv2d(3, 4, 3), nn.Flatten(), nn.Linear(144, 5))"
+IMAGES = f"from torch import nn\n\n\ndef build():\n    return {NET}\n"
 PAIRS = (
     IMAGES.replace("from", "import torch\nfrom")
     + "\n\ndef batch(n):\n    return (torch.rand(n, 3, 8, 8), torch.rand(n, 5))\n"
@@ -89,15 +87,15 @@ def test_watching_a_module_run_finds_what_torch_fx_finds(model, image_size):
 
 
 def test_what_torch_fx_cannot_follow_is_counted_whatever_a_batch_is(written):
-    layers = user_file._count(written(TOKENS), 0).layers
+    layers = user_program._count(written(TOKENS), 0).layers
     assert [(each.name, each.kind, each.output_shape, each.parameters) for each in layers if each.parameters] == [
         ("token", "embedding", (6, 8), (400,)),
         ("mul", "mul", (6, 8), (8,)),
         ("head", "linear", (6, 50), (400, 50)),
     ]
     assert sum(each.multiply_adds for each in layers) == 6 * 8 * 50
-    assert [each.name for each in user_file._count(written(PAIRS), 0).layers] == ["0", "2"]
-    assert [each.name for each in user_file._count(written(IMAGES), 8).layers] == ["0", "2"]
+    assert [each.name for each in user_program._count(written(PAIRS), 0).layers] == ["0", "2"]
+    assert [each.name for each in user_program._count(written(IMAGES), 8).layers] == ["0", "2"]
 
 
 UNSEEN = TOKENS.replace(
@@ -113,7 +111,7 @@ def test_what_was_not_seen_is_named_and_its_gradients_are_sent(written, monkeypa
             told(self, name, *others)
 
     monkeypatch.setattr(recorded.Recorder, "_tell", deaf)
-    found = user_file._count(written(UNSEEN), 0)
+    found = user_program._count(written(UNSEEN), 0)
     assert found.layers[-1].parameters == (64,)
     assert found.layers[-1].name == "own"
     assert [each.partition(", and")[0] for each in found.unseen] == [
@@ -142,21 +140,23 @@ FAULTS = {
 def test_a_mistake_in_the_file_is_one_sentence_with_its_line(fault, written):
     source, sentence = FAULTS[fault]
     with pytest.raises(ConfigError, match=sentence) as raised:
-        user_file._count(written(source), 0)
+        user_program._count(written(source), 0)
     assert "\n" not in str(raised.value)
 
 
 def test_lack_of_memory_stays_what_it_is(written):
     model = written(TOKENS.replace('return {"logits"', 'raise torch.OutOfMemoryError("no room")\n        return {"x"'))
     with pytest.raises(torch.OutOfMemoryError):
-        user_file._count(model, 0)
+        user_program._count(model, 0)
 
 
 def test_each_rank_has_its_samples_of_every_tensor(written):
-    flat = TOKENS.replace('"labels": tokens.roll(1, 1)}', '"labels": tokens.roll(1, 1).flatten(), "mask": torch.eye(6)}')
+    flat = TOKENS.replace(
+        '"labels": tokens.roll(1, 1)}', '"labels": tokens.roll(1, 1).flatten(), "mask": torch.eye(6)}'
+    )
     model = written(flat)
-    parts = user_file.parts_of(model, user_file.made(model, 0))
-    assert parts == [user_file.Part(0, 1), user_file.Part(0, 6), None]
+    parts = user_program.parts_of(model, user_program.made(model, 0))
+    assert parts == [user_program.Part(0, 1), user_program.Part(0, 6), None]
 
 
 @pytest.mark.slow

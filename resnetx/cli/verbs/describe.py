@@ -46,11 +46,7 @@ def layers(table: "Sequence[Layer]", workload: Workload) -> None:
     columns = ["layer", "kind", "output", ">activations", ">parameters", ">MFLOP", ">gradients"]
     shape = f"3x{workload.image_size}x{workload.image_size}" if workload.image_size else f"{workload.tokens or ''}"
     kind = "tokens, labels" if workload.tokens else "image, label" if workload.image_size else "its batch"
-    data = (
-        [[DATA, kind, shape, f"{activations[DATA]:,}", "", "", ""]]
-        if DATA in activations
-        else []
-    )
+    data = [[DATA, kind, shape, f"{activations[DATA]:,}", "", "", ""]] if DATA in activations else []
     rows = [_row(alike, activations, convention) for alike in folded(table)]
     sums = [
         "all", "", "", f"{workload.activations_per_image:,}", f"{workload.parameters:,}",
