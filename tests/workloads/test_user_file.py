@@ -98,6 +98,33 @@ def test_what_torch_fx_cannot_follow_is_counted_whatever_a_batch_is(written):
     assert [each.name for each in user_program._count(written(IMAGES), 8).layers] == ["0", "2"]
 
 
+RECURRENT = """
+import torch
+from torch import nn
+
+
+class Ours:
+    module = nn.LSTM(8, 16, batch_first=True)
+
+    def batch(self, n):
+        return torch.rand(n, 5, 8)
+
+    def loss(self, outputs, batch):
+        return outputs[0].square().mean()
+
+
+def build():
+    return Ours()
+"""
+
+
+def test_recurrent_layers_have_flop_and_what_torch_counts_none_of_is_named(written, monkeypatch):
+    (lstm,) = user_program._count(written(RECURRENT), 0).layers
+    assert lstm.multiply_adds == 5 * 4 * 16 * (8 + 16)
+    monkeypatch.setattr(recorded, "_flops_of_rnn", lambda _: 0)
+    assert user_program._count(written(RECURRENT), 0).unseen == ["torch counts no FLOP of lstm (lstm)"]
+
+
 UNSEEN = TOKENS.replace(
     '        return {"lo', '        x = x + torch.mm(x.flatten(0, 1), self.own).view_as(x)\n        return {"lo'
 ).replace("        self.head", "        self.own = nn.Parameter(torch.eye(8))\n        self.head")
