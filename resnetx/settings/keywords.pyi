@@ -133,7 +133,7 @@ class TrainKeywords(TypedDict, total=False):
     input: str | InputSettings | Input
     strategy: str | StrategySettings | Strategy
     tracker: str | TrackerSettings | Tracker
-    batch_size: int
+    batch_size: int | Literal["max"]
     scaling: Literal["strong", "weak"]
     split: Literal["even", "uneven"]
     image_size: int | None
@@ -178,7 +178,7 @@ class SweepKeywords(TypedDict, total=False):
     input: Axis[str] | InputSettings | Input
     strategy: Axis[str] | StrategySettings | Strategy
     tracker: str | TrackerSettings | Tracker
-    batch_size: Axis[int]
+    batch_size: Axis[int | Literal["max"]]
     scaling: Axis[Literal["strong", "weak"]]
     split: Axis[Literal["even", "uneven"]]
     image_size: Axis[int | None]
@@ -571,7 +571,7 @@ class PredictKeywords(TypedDict, total=False):
     model: Axis[str] | ModelSettings | Model
     input: Axis[str] | InputSettings | Input
     strategy: Axis[str] | StrategySettings | Strategy
-    batch_size: Axis[int]
+    batch_size: Axis[int | Literal["max"]]
     scaling: Axis[Literal["strong", "weak"]]
     split: Axis[Literal["even", "uneven"]]
     image_size: Axis[int | None]
