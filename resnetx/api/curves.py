@@ -172,6 +172,18 @@ def _named(given: study.Point, wanted: Wanted) -> Iterator[Request]:
     return _composed(points, wanted)
 
 
+def composed_alike(given: study.Point) -> Iterator[tuple[study.Point, list[Request]]]:
+    """The workloads that settings name: what is asked of each besides numbers of GPUs, and its requests on them."""
+    _, points = points_of({**_without_groups(dict(VERBS["predict"].own), given), **given}, MAX_PREDICTED)
+    found: dict[str, tuple[study.Point, list[Request]]] = {}
+    for point in points:
+        others = {key: value for key, value in point.items() if key != "gpus"}
+        words = {key: value for key, value in others.items() if key in given}
+        request = request_from(compose({**others, "gpus": 1})).on(point["gpus"])
+        found.setdefault(repr(others), (words, []))[1].append(request)
+    return iter(found.values())
+
+
 def _without_groups(defaults: study.Point, given: study.Point) -> study.Point:
     """The defaults for what is not given, no setting of its group either."""
     groups = set(map(group_of, given))

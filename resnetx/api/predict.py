@@ -8,6 +8,7 @@ from typing import Unpack
 import msgspec
 
 from resnetx import progress
+from resnetx.api import largest
 from resnetx.api import stored as predictions
 from resnetx.api.calibrations import Calibrations, calibrations, refuse_other_machine
 from resnetx.api.curves import Curve, curves
@@ -169,6 +170,8 @@ def questions(paths: Sequence[Path], given: Point) -> list[Asked]:
 
     Where it is so of all, that is an error.
     """
+    if largest.asks(given):
+        return _with_largest(paths, given)
     every = each_of("predict", given)
     found: list[Asked] = []
     refused: ConfigError | None = None
@@ -186,6 +189,17 @@ def questions(paths: Sequence[Path], given: Point) -> list[Asked]:
     points = sum(each.points for each in found)
     if ("out" in given or "results" in given) and points <= GRID_POINTS:
         predictions.refuse_unwritable(points)
+    return found
+
+
+def _with_largest(paths: Sequence[Path], given: Point) -> list[Asked]:
+    """The same where the batch is the largest that fits, on each system by itself."""
+    if paths:
+        raise ConfigError(f"batch_size=max: {paths[0]} has the batches that it was measured at; leave batch_size out")
+    found = []
+    for own, said in largest.predicted(given):
+        line = RecordInput("batch_size=max", said.partition(": ")[2], "assumed", "counted", Unknown(UNCHECKED))
+        found += [replace(each, assumed=[*each.assumed, line], note=said) for each in questions([], own)]
     return found
 
 

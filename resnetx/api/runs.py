@@ -150,8 +150,8 @@ def check_file(task: TaskFile[TaskRecord], path: Path, check_request: Callable[[
         raise ConfigError(f"{path}: {error}") from None
     if isinstance(model := getattr(task.request, "model", None), PythonSettings):
         raise ConfigError(
-            f"{path}: names code to run, {model.file}, and only what you name yourself is run; give the settings of the "
-            f"run, with model=python model.file={model.file}"
+            f"{path}: names code to run, {model.file}, and only what you name yourself is run; give the settings of "
+            f"the run, with model=python model.file={model.file}"
         )
     new = {name for name, value in task.request.env.items() if os.environ.get(name) != value}
     check_file_variables(new, str(path))  # which only whoever starts the run may set; the shell's may be repeated

@@ -12,6 +12,7 @@ from typing import Any, Unpack
 import msgspec
 
 from resnetx import __version__, progress
+from resnetx.api import largest
 from resnetx.api.bench import benches_beside, beside_description
 from resnetx.api.obstacles import obstacle_to, obstacle_to_launch, pointless_transports, too_large_record
 from resnetx.api.report import publish, refuse_taken
@@ -107,7 +108,10 @@ def _study_of(settings: Mapping[str, object]) -> AskedStudy:
     run_settings = one_for_all(trees)
     if any(tree["measure"] == "equality" for tree in trees):
         raise ConfigError("measure=equality: has no rate to sweep; use `resnetx verify` for one point")
-    requests = {request.key: request for request in requests_of(trees)}
+    how = largest.found(trees, given)
+    made = requests_of(trees)
+    requests = {request.key: request for request in made}
+    largest_of = {request.key: each for request, each in zip(made, how, strict=True)}
     transports = dict.fromkeys(str(tree["transport"]) for tree in trees)
     here = not in_a_job_to_come(run_settings.launch)
     if pointless := pointless_transports(list(requests.values()), transports, here):
@@ -118,7 +122,8 @@ def _study_of(settings: Mapping[str, object]) -> AskedStudy:
         for request in requests.values():
             obstacle = obstacle_to(request, run_settings.oversubscribe)
             obstacle = obstacle or _obstacle_to_twins(request, run_settings.twins)
-            tasks.append((run_file(request, run_settings, name), obstacle))
+            task = msgspec.structs.replace(run_file(request, run_settings, name), largest_batch=largest_of[request.key])
+            tasks.append((task, obstacle))
             if advance:
                 advance(1)
     counts = sorted({request.gpus for request in requests.values()} - {1})

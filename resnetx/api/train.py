@@ -7,7 +7,7 @@ from typing import Unpack
 import msgspec
 
 from resnetx import progress
-from resnetx.api import runs
+from resnetx.api import largest, runs
 from resnetx.api.obstacles import obstacle_to, obstacle_to_launch
 from resnetx.api.runs import KeptRecord, announce, check_file, fed, note_copies, note_fed, page, run_file, run_folder
 from resnetx.choices import NoExchange
@@ -91,6 +91,10 @@ def task_of(path: Path | None, given: Point, gpus: int | None = None) -> tuple[R
     tree = compose(read)
     from resnetx.measure.machine.visible_gpus import gpus_here
 
+    if largest.asks(tree) and gpus is not None:
+        raise ConfigError("batch_size=max: ranks of a torchrun by hand cannot try; use `resnetx train`, or a number")
+    (how,) = largest.found([tree], one)
+
     # Who share the cores of a node: the ranks that torchrun has started, or else one for each GPU.
     request = request_from(tree, present=gpus_here()) if gpus is None else request_from(tree, _ranks_here())
     if gpus is not None:
@@ -99,7 +103,8 @@ def task_of(path: Path | None, given: Point, gpus: int | None = None) -> tuple[R
     run_settings = run_settings_from(tree)
     check_known_code(run_settings.dirty)
     runs.note_fed(one, read)
-    return runs.run_file(request, run_settings, None), Path(run_settings.results)
+    task = msgspec.structs.replace(runs.run_file(request, run_settings, None), largest_batch=how)
+    return task, Path(run_settings.results)
 
 
 def _ranks_here() -> int:

@@ -22,6 +22,7 @@ from resnetx.record.machine import (
 from resnetx.record.trace import LayerTimes
 from resnetx.record.unknown import Failure, Outcome, Unknown, Warning, if_known, known
 from resnetx.request import Request
+from resnetx.units import size_text
 
 # Where the time of a step goes, as an instrumented run records it: phases, messages of gradients, copies.
 
@@ -213,6 +214,30 @@ class Staging(RecordPart, frozen=True):
     copy_s: float  # to look at what is there, and to copy the others
 
 
+class LargestBatch(RecordPart, frozen=True, kw_only=True):
+    """How the number was found that stands for `batch_size=max`: by runs that fitted, or found no memory."""
+
+    per_rank: int  # the largest that fits
+    ranks: int  # of the trials
+    fits: list[int]  # batches of a rank that were tried
+    lacks: list[int]  # for which memory was missing
+    limit: Literal["memory", "time", "most"]  # what ended the search: time: a step took more than a minute
+    limit_bytes: int | None  # that each process could have on CPUs; null: all that a GPU has
+
+    @property
+    def sentence(self) -> str:
+        """For people."""
+        where = "" if self.limit_bytes is None else f", in {size_text(self.limit_bytes)} of memory for each process"
+        why = {
+            "memory": f"{min(self.lacks, default=0)} do not",
+            "time": "a step takes more than a minute",
+            "most": "more were not tried",
+        }
+        trials = len(self.fits) + len(self.lacks)
+        on = f"each of {self.ranks} ranks" if self.ranks > 1 else "one rank"
+        return f"{self.per_rank} samples fit on {on}{where}; {why[self.limit]} ({trials} trials)"
+
+
 class RunFile(RecordPart, frozen=True):
     """`run.json`: all that a worker needs; `torchrun ... -m resnetx.train run.json` repeats the run by hand."""
 
@@ -227,6 +252,7 @@ class RunFile(RecordPart, frozen=True):
     replay: ReplayedStep | None = None  # what each rank waits out; None: it computes
     replay_fewer: ReplayedStep | None = None  # and what those wait out that have one image less; None: there are none
     launch: Launch | None = None  # how ranks are started; None: by one torchrun, on this node
+    largest_batch: LargestBatch | None = None  # how the batch size was found; None: it was given
 
     verb: ClassVar[str] = "train"
     entry_module: ClassVar[str] = "resnetx.train"  # the module that torchrun starts in each rank
@@ -248,6 +274,7 @@ class RunFile(RecordPart, frozen=True):
             "timeout_s": self.timeout_s,
             "started_at": timestamp(started),
             "world_size": self.request.gpus,
+            "largest_batch": known(self.largest_batch or Unknown("the batch size was given")),
         }
 
 
@@ -264,6 +291,7 @@ class RunOpening(TypedDict):
     timeout_s: float
     started_at: str
     world_size: int
+    largest_batch: LargestBatch | None
 
 
 class RunRecord(RecordPart, frozen=True, kw_only=True):
@@ -285,6 +313,7 @@ class RunRecord(RecordPart, frozen=True, kw_only=True):
     started_at: str  # UTC, ISO 8601
     duration_s: float
     world_size: int
+    largest_batch: LargestBatch | None = None  # how the batch size was found; null: it was given
     backend: str | None  # "nccl", "rccl" (NCCL of AMD GPUs) or "gloo"
     distributed: (
         str | None

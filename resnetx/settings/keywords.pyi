@@ -130,7 +130,7 @@ class TrainKeywords(TypedDict, total=False):
     strategy: str | StrategySettings | Strategy
     optimizer: str | OptimizerSettings | Optimizer
     tracker: str | TrackerSettings | Tracker
-    batch_size: int
+    batch_size: int | Literal["max"]
     scaling: Literal["strong", "weak"]
     split: Literal["even", "uneven"]
     image_size: int | None
@@ -178,7 +178,7 @@ class SweepKeywords(TypedDict, total=False):
     strategy: Axis[str] | StrategySettings | Strategy
     optimizer: Axis[str] | OptimizerSettings | Optimizer
     tracker: str | TrackerSettings | Tracker
-    batch_size: Axis[int]
+    batch_size: Axis[int | Literal["max"]]
     scaling: Axis[Literal["strong", "weak"]]
     split: Axis[Literal["even", "uneven"]]
     image_size: Axis[int | None]
@@ -591,7 +591,7 @@ class PredictKeywords(TypedDict, total=False):
     input: Axis[str] | InputSettings | Input
     strategy: Axis[str] | StrategySettings | Strategy
     optimizer: Axis[str] | OptimizerSettings | Optimizer
-    batch_size: Axis[int]
+    batch_size: Axis[int | Literal["max"]]
     scaling: Axis[Literal["strong", "weak"]]
     split: Axis[Literal["even", "uneven"]]
     image_size: Axis[int | None]

@@ -197,8 +197,10 @@ SECTIONS = (
         Setting("tracker.project", str, "resnetx", "project in Weights & Biases", of="wandb"),
     )),
     Section("what runs: the point", (
-        Setting("batch_size", int, 32, "images (sequences) per step, over all GPUs (with scaling=weak: on each GPU)",
+        Setting("batch_size", int, 32, 
+            "images (sequences) per step, over all GPUs (scaling=weak: on each GPU) | max: as many on each as fit",
             verbs=f"{WORKLOADS} check steer doctor", axis=POINTS, own={"doctor": 64},
+            types=dict.fromkeys(("train", "sweep", "predict"), int | Literal["max"]),
             range=Range(1, 2**28, "4,096 images on each of 65,536 GPUs"), tags="workload load"),
         Setting("scaling", Literal["strong", "weak"], "strong",
             "strong: batch_size is split over the GPUs | weak: it grows with them", verbs=f"{RUNS} {PREDICTED} bench",

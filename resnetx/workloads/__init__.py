@@ -23,7 +23,19 @@ from resnetx.workloads.kinds import kind_of
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-__all__ = ["Layer", "build", "call", "check", "described", "intensity", "loss", "packages", "table", "traced", "workload"]
+__all__ = [
+    "Layer",
+    "build",
+    "call",
+    "check",
+    "described",
+    "intensity",
+    "loss",
+    "packages",
+    "table",
+    "traced",
+    "workload",
+]
 
 
 def packages(model: choices.Model) -> tuple[str, ...]:

@@ -358,14 +358,20 @@ def installed_classifiers() -> dict[str, int]:
 
 class PythonKind(Kind[PythonSettings]):
     def build(self, model: PythonSettings, image_size: int) -> "nn.Module":
-        return user_file.made(model, image_size).module
+        from resnetx.workloads import user_program
+
+        return user_program.made(model, image_size).module
 
     def call(self, model: PythonSettings, module: Callable[..., Any], batch: Any) -> Any:
-        return user_file.called(model, user_file.program(model), module, batch)
+        from resnetx.workloads import user_program
+
+        return user_program.called(model, user_program.program(model), module, batch)
 
     def loss(self, model: PythonSettings, outputs: Any, labels_N: Any) -> "Tensor":
         """Its own, of the outputs and the whole batch."""
-        found: Tensor = user_file.loss_of(model, user_file.program(model), outputs, labels_N)
+        from resnetx.workloads import user_program
+
+        found: Tensor = user_program.loss_of(model, user_program.program(model), outputs, labels_N)
         return found
 
     def check(self, model: PythonSettings, image_size: int) -> None:

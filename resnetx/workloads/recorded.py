@@ -56,11 +56,11 @@ class Recorder(TorchFunctionMode):
         for part in self._paths:
             self._hooks.append(part.register_forward_pre_hook(self._begins, with_kwargs=True))
             self._hooks.append(part.register_forward_hook(self._ends, with_kwargs=True))
-        super().__enter__()
+        super().__enter__()  # type: ignore[no-untyped-call]
         return self
 
     def __exit__(self, *error: Any) -> None:
-        super().__exit__(*error)
+        super().__exit__(*error)  # type: ignore[no-untyped-call]
         for hook in self._hooks:
             hook.remove()
         self._hooks.clear()
@@ -92,7 +92,8 @@ class Recorder(TorchFunctionMode):
         begun, self._begun = self._begun, None
         if begun is not None and tensors(value):
             with torch._C.DisableTorchFunction():
-                self._tell(self._paths[module], kind_name(type(module)), module, begun, value)
+                kind = kind_name(type(module))
+                self._tell(self._paths[module] or kind, kind, module, begun, value)
 
     def _state(self, given: Any) -> tuple[list[Tensor], list[int], int]:
         read = tensors(given)
@@ -126,12 +127,14 @@ class Run(NamedTuple):
     layers: list[Layer]  # with the shapes of the whole batch, and its FLOP
     counted: set[nn.Parameter]
     flops: int  # of all, seen or not
+    uncounted: list[str]  # layers that have matrices, and no FLOP by torch's count
 
 
 def run_of(module: nn.Module, call: Callable[[], Any], inputs: Any) -> Run:
     """The layers of one forward pass, which `call` makes of `inputs`."""
     layers: list[Layer] = []
     counted: set[nn.Parameter] = set()
+    uncounted: list[str] = []
     kept: list[Any] = []  # else freed memory would be met again under another name
     layer_at = {memory_of(tensor): DATA for tensor in tensors(inputs)}
     parameter_at = {memory_of(each): each for each in module.parameters()}
@@ -151,15 +154,31 @@ def run_of(module: nn.Module, call: Callable[[], Any], inputs: Any) -> Run:
                 output_shape=tuple(made[0].shape),
                 in_place=operation.in_place,
                 parameters=tuple(each.numel() for each in new),
-                multiply_adds=operation.flops,
+                multiply_adds=operation.flops or _flops_of_rnn(operation),
             )
         )
+        if not layers[-1].multiply_adds and _multiplies(operation):
+            uncounted.append(f"{operation.name} ({operation.kind})")
         layer_at.update({memory_of(each): operation.name for each in made})
 
     flops = FlopCounterMode(display=False)
     with torch.no_grad(), flops, Recorder(module, told, flops):
         call()
-    return Run(layers, counted, flops.get_total_flops())
+    return Run(layers, counted, flops.get_total_flops(), uncounted)
+
+
+def _flops_of_rnn(operation: Operation) -> int:
+    """Of an LSTM, GRU or RNN, of whose kernels torch counts none: each matrix is used once for each token."""
+    if not isinstance(operation.module, nn.RNNBase):
+        return 0
+    matrices = sum(each.numel() for each in operation.module.parameters() if each.dim() == 2)
+    return 2 * matrices * (operation.read[0].numel() // operation.module.input_size)
+
+
+def _multiplies(operation: Operation) -> bool:
+    """Whether it has a matrix to multiply by, as embeddings do not."""
+    module = operation.module
+    return module is not None and operation.kind != "embedding" and any(each.dim() > 1 for each in module.parameters())
 
 
 class Found(NamedTuple):
@@ -170,7 +189,7 @@ class Found(NamedTuple):
 
 
 def table(module: nn.Module, runs: Sequence[Run], trained: Sequence[str]) -> Found:
-    """The layers as one sample sees them, from runs with as many samples as `FEW`; `trained`: parameters with gradients.
+    """The layers as one sample sees them, from runs with as many as `FEW`; `trained`: parameters with gradients.
 
     A parameter that has a gradient, but that no operation was seen to read, is a layer of its own behind all others.
     """
@@ -181,8 +200,10 @@ def table(module: nn.Module, runs: Sequence[Run], trained: Sequence[str]) -> Fou
     else:
         layers = [_of_many(layer) for layer in more.layers]
         unseen.append(f"its operations differ from batch to batch: those of a batch of {FEW[1]} were counted")
+    if more.uncounted:
+        unseen.append(f"torch counts no FLOP of {', '.join(more.uncounted)}")
     missed = more.flops - sum(layer.multiply_adds for layer in more.layers)
-    if missed:
+    if missed > 0:
         share = missed / more.flops
         unseen.append(f"{share:.0%} of its FLOP are in no operation that was seen, and in no layer of the table")
     names = dict(module.named_parameters())

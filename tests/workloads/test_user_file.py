@@ -8,7 +8,7 @@ import torch
 
 from resnetx import choices, workloads
 from resnetx.errors import ConfigError
-from resnetx.workloads import recorded, user_file
+from resnetx.workloads import recorded, user_file, user_program
 
 TOKENS = """
 import torch
@@ -44,7 +44,8 @@ class Ours:
 def build():
     return Ours()
 """
-IMAGES = "from torch import nn\n\n\ndef build():\n    return nn.Sequential(nn.Conv2d(3, 4, 3), nn.Flatten(), nn.Linear(144, 5))\n"
+NET = "nn.Sequential(nn.Conv2d(3, 4, 3), nn.Flatten(), nn.Linear(144, 5))"
+IMAGES = f"from torch import nn\n\n\ndef build():\n    return {NET}\n"
 PAIRS = (
     IMAGES.replace("from", "import torch\nfrom")
     + "\n\ndef batch(n):\n    return (torch.rand(n, 3, 8, 8), torch.rand(n, 5))\n"
@@ -86,15 +87,42 @@ def test_watching_a_module_run_finds_what_torch_fx_finds(model, image_size):
 
 
 def test_what_torch_fx_cannot_follow_is_counted_whatever_a_batch_is(written):
-    layers = user_file._count(written(TOKENS), 0).layers
+    layers = user_program._count(written(TOKENS), 0).layers
     assert [(each.name, each.kind, each.output_shape, each.parameters) for each in layers if each.parameters] == [
         ("token", "embedding", (6, 8), (400,)),
         ("mul", "mul", (6, 8), (8,)),
         ("head", "linear", (6, 50), (400, 50)),
     ]
     assert sum(each.multiply_adds for each in layers) == 6 * 8 * 50
-    assert [each.name for each in user_file._count(written(PAIRS), 0).layers] == ["0", "2"]
-    assert [each.name for each in user_file._count(written(IMAGES), 8).layers] == ["0", "2"]
+    assert [each.name for each in user_program._count(written(PAIRS), 0).layers] == ["0", "2"]
+    assert [each.name for each in user_program._count(written(IMAGES), 8).layers] == ["0", "2"]
+
+
+RECURRENT = """
+import torch
+from torch import nn
+
+
+class Ours:
+    module = nn.LSTM(8, 16, batch_first=True)
+
+    def batch(self, n):
+        return torch.rand(n, 5, 8)
+
+    def loss(self, outputs, batch):
+        return outputs[0].square().mean()
+
+
+def build():
+    return Ours()
+"""
+
+
+def test_recurrent_layers_have_flop_and_what_torch_counts_none_of_is_named(written, monkeypatch):
+    (lstm,) = user_program._count(written(RECURRENT), 0).layers
+    assert lstm.multiply_adds == 5 * 4 * 16 * (8 + 16)
+    monkeypatch.setattr(recorded, "_flops_of_rnn", lambda _: 0)
+    assert user_program._count(written(RECURRENT), 0).unseen == ["torch counts no FLOP of lstm (lstm)"]
 
 
 UNSEEN = TOKENS.replace(
@@ -110,7 +138,7 @@ def test_what_was_not_seen_is_named_and_its_gradients_are_sent(written, monkeypa
             told(self, name, *others)
 
     monkeypatch.setattr(recorded.Recorder, "_tell", deaf)
-    found = user_file._count(written(UNSEEN), 0)
+    found = user_program._count(written(UNSEEN), 0)
     assert found.layers[-1].parameters == (64,)
     assert found.layers[-1].name == "own"
     assert [each.partition(", and")[0] for each in found.unseen] == [
@@ -139,21 +167,23 @@ FAULTS = {
 def test_a_mistake_in_the_file_is_one_sentence_with_its_line(fault, written):
     source, sentence = FAULTS[fault]
     with pytest.raises(ConfigError, match=sentence) as raised:
-        user_file._count(written(source), 0)
+        user_program._count(written(source), 0)
     assert "\n" not in str(raised.value)
 
 
 def test_lack_of_memory_stays_what_it_is(written):
     model = written(TOKENS.replace('return {"logits"', 'raise torch.OutOfMemoryError("no room")\n        return {"x"'))
     with pytest.raises(torch.OutOfMemoryError):
-        user_file._count(model, 0)
+        user_program._count(model, 0)
 
 
 def test_each_rank_has_its_samples_of_every_tensor(written):
-    flat = TOKENS.replace('"labels": tokens.roll(1, 1)}', '"labels": tokens.roll(1, 1).flatten(), "mask": torch.eye(6)}')
+    flat = TOKENS.replace(
+        '"labels": tokens.roll(1, 1)}', '"labels": tokens.roll(1, 1).flatten(), "mask": torch.eye(6)}'
+    )
     model = written(flat)
-    parts = user_file.parts_of(model, user_file.made(model, 0))
-    assert parts == [user_file.Part(0, 1), user_file.Part(0, 6), None]
+    parts = user_program.parts_of(model, user_program.made(model, 0))
+    assert parts == [user_program.Part(0, 1), user_program.Part(0, 6), None]
 
 
 @pytest.mark.slow

@@ -102,8 +102,9 @@ def _rows(table: "Sequence[Layer]", workload: Workload) -> Iterator[LayerRow]:
 
     activations = activations_by_layer(table, workload.image_size, workload.convention)
     if DATA in activations:
-        shape = f"{workload.tokens}" if workload.tokens else f"3x{workload.image_size}x{workload.image_size}"
-        yield LayerRow(DATA, "tokens, labels" if workload.tokens else "image, label", shape, activations[DATA])
+        size = workload.image_size
+        kind = "tokens, labels" if workload.tokens else "image, label" if size else "its batch"
+        yield LayerRow(DATA, kind, f"3x{size}x{size}" if size else f"{workload.tokens or ''}", activations[DATA])
     for alike in folded(table):
         first, last, single = alike[0], alike[-1], len(alike) == 1
         yield LayerRow(

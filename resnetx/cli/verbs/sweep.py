@@ -7,11 +7,13 @@ from itertools import groupby
 from pathlib import Path
 from statistics import fmean
 
+from resnetx.api import largest
 from resnetx.api.plan import Plan, planned
 from resnetx.api.stored import MeasuredStudy
 from resnetx.api.sweep import AskedStudy, execute, study_of
 from resnetx.cli import show
 from resnetx.cli.tables.show_run import PHASES, ms, parts, show_commands, submitted
+from resnetx.errors import ConfigError
 from resnetx.record import BenchFile, Phases
 from resnetx.reporting.study.points import (
     WORDS,
@@ -33,6 +35,8 @@ from resnetx.units import duration
 
 def sweep_(options: Namespace, _: list[Path], asked: Point) -> int:
     """Runs a study, or shows how it would."""
+    if options.dry_run and asked.get("batch_size") == largest.MAX:
+        raise ConfigError("--dry-run with batch_size=max: it is found by trials; give a number, or leave --dry-run out")
     study = study_of(asked)
     planned_runs = [(run.task, run.folder) for run in study.plan()]
     if submitted(options, "sweep", asked, study.settings.launch, study.settings.results, planned_runs):

@@ -48,7 +48,7 @@ from resnetx.measure.rank.strategies import replicate
 from resnetx.measure.rank.train import OwnBatches, build, training_step
 from resnetx.record import Deviation, Equality, InputState, Unknown, known
 from resnetx.request import Request
-from resnetx.workloads import user_file
+from resnetx.workloads import user_program
 from resnetx.workloads.buckets import CAP_BYTES, FIRST_BUCKET_BYTES, MIB, Gradient, ddp_buckets
 from resnetx.workloads.layers import tensors
 
@@ -162,7 +162,7 @@ def _like_parameters(batch: TensorBatch, model: nn.Module) -> TensorBatch:
         return tensor.to(dtype) if tensor.is_floating_point() else tensor
 
     images, labels = batch
-    changed = user_file.moved(images, change)
+    changed = user_program.moved(images, change)
     return changed, changed if labels is images else labels
 
 
@@ -173,14 +173,14 @@ def _share_of(batch: TensorBatch, request: Request, ranks: Ranks) -> TensorBatch
     if not isinstance(request.model, PythonSettings):
         mine = slice(first, first + request.share(ranks.rank))
         return images[mine], labels[mine]
-    parts = iter(user_file.parts_of(request.model, user_file.program(request.model)))
+    parts = iter(user_program.parts_of(request.model, user_program.program(request.model)))
 
     def share(tensor: torch.Tensor) -> torch.Tensor:
         if (part := next(parts)) is None:
             return tensor
         return tensor.narrow(part.dimension, first * part.times, request.share(ranks.rank) * part.times)
 
-    return (user_file.moved(images, share),) * 2
+    return (user_program.moved(images, share),) * 2
 
 
 class StepResult:

@@ -90,9 +90,7 @@ class LayerWatch:
     name = "bare"  # a trace is of one rank, which exchanges nothing
     updates = False
 
-    def __init__(
-        self, module: nn.Module, sample: Sample | list[str], clock: Clock, hold: Hold | None = None
-    ) -> None:
+    def __init__(self, module: nn.Module, sample: Sample | list[str], clock: Clock, hold: Hold | None = None) -> None:
         """`hold`: of the device that runs the module; None: on the host.
 
         `sample`: what the module is fed with, as torch.fx follows it; or the layers of a user's own, which is watched.

@@ -29,7 +29,7 @@ from resnetx.measure.rank.strategies import ShardedUpdates, Trained, replicate
 from resnetx.measure.rank.windows import GraphedStep, Step, measure_windows, own_stream
 from resnetx.record import ReplayedLayer, ReplayedStep, Unknown
 from resnetx.request import Request
-from resnetx.workloads import user_file
+from resnetx.workloads import user_program
 
 
 def measure(request: Request, ranks: Ranks, clock: StartUpTimer) -> RankResults | None:
@@ -107,8 +107,8 @@ class OwnBatches(SyntheticBatches):
 
     def __init__(self, model: PythonSettings, count: int, device: torch.device, seed: int) -> None:
         torch.manual_seed(seed)
-        batch = user_file.batch_of(model, user_file.program(model), count)
-        self._batch = (user_file.moved(batch, lambda tensor: tensor.to(device)),) * 2
+        batch = user_program.batch_of(model, user_program.program(model), count)
+        self._batch = (user_program.moved(batch, lambda tensor: tensor.to(device)),) * 2
 
 
 # ---- the step -------------------------------------------------------------------------------------------------------

@@ -1,0 +1,106 @@
+"""`batch_size=max`: searched by trials, or counted."""
+
+import resource
+
+import pytest
+
+import resnetx
+from resnetx.api import largest
+from resnetx.compose import compose
+from resnetx.config import request_from
+from resnetx.errors import ConfigError
+from resnetx.prediction.memory import step_bytes
+from resnetx.record import RunRecord, cut_short
+from resnetx.workloads import table
+
+
+@pytest.mark.parametrize(
+    ("most", "start"), [(1, 1), (1, 64), (2, 1), (37, 1), (37, 512), (64, 64), (999, 8), (1000, 1)]
+)
+def test_the_largest_batch_is_found_to_a_32nd_from_wherever_the_search_begins(most, start):
+    tried = []
+
+    def trial(images):
+        tried.append(images)
+        return "fits" if images <= most else "lacks"
+
+    fits, lacks, limit = largest.searched(trial, start)
+    assert limit == "memory"
+    assert max(fits) <= most < min(lacks) <= max(fits) + max(1, max(fits) // largest.GAP)
+    assert len(tried) == len(set(tried)) <= 20
+
+
+def test_a_search_ends_where_nothing_fits_all_fits_or_a_step_takes_a_minute():
+    with pytest.raises(ConfigError, match="not even one sample"):
+        largest.searched(lambda images: "lacks", 4)
+    assert largest.searched(lambda images: "fits", 4)[2] == "most"
+    fits, lacks, limit = largest.searched(lambda images: "slow" if images >= 32 else "fits", 4)
+    assert (max(fits), lacks, limit) == (32, set(), "time")
+
+
+def test_processes_of_a_trial_have_a_limit_and_nothing_else_has_one():
+    before = resource.getrlimit(resource.RLIMIT_DATA)
+    with largest.limited(2**40):
+        assert resource.getrlimit(resource.RLIMIT_DATA)[0] == 2**40
+    assert resource.getrlimit(resource.RLIMIT_DATA) == before
+
+
+SETTINGS = {"model.x": 1, "image_size": 32, "batch_size": "max", "input": "synthetic", "memory_limit": "1GB"}
+
+
+def test_points_that_differ_in_ranks_have_the_batch_of_the_most_and_say_how_it_was_found(monkeypatch):
+    asked = []
+
+    def supervise(task, folder):
+        request = task.request
+        asked.append((request.gpus, request.share(0), resource.getrlimit(resource.RLIMIT_DATA)[0]))
+        outcome = "ok" if request.share(0) <= 50 else "oom"
+        known = {"windows_s": [[0.1]] * request.gpus} if outcome == "ok" else {}
+        ended: RunRecord = cut_short(task, 0.0, outcome, "" if outcome == "ok" else "no memory", **known)
+        return ended
+
+    monkeypatch.setattr("resnetx.measure.launch.launcher.supervise", supervise)
+    monkeypatch.setattr(largest, "obstacle_to", lambda *_: "")
+    trees = [compose({**SETTINGS, "gpus": gpus}) for gpus in (1, 2)] + [compose({**SETTINGS, "batch_size": 6})]
+    one, two, none = largest.found(trees, SETTINGS)
+    assert one is two
+    assert none is None
+    assert {gpus for gpus, _, _ in asked} == {2}
+    assert {limit for _, _, limit in asked} == {one.limit_bytes}
+    assert one.limit_bytes <= 10**9
+    assert (one.per_rank, min(one.lacks)) == (50, 51)
+    assert [(request.batch_size, request.scaling, request.memory_limit) for request in map(request_from, trees)] == [
+        (50, "weak", None),
+        (100, "weak", None),
+        (6, "strong", 10**9),
+    ]
+    assert one.sentence.startswith("50 samples fit on each of 2 ranks, in ")
+
+
+def test_a_prediction_takes_the_most_that_counted_memory_holds():
+    made = resnetx.predict(systems=["dgx1-v100", "gx8"], model="resnetx", batch_size="max", gpus=[1, 4])
+    request = request_from(compose({"model": "resnetx", "gpus": 4, "batch_size": 4}))
+    for point in made.points:
+        assert point.outcome == "ok"
+        images, room = point.batch_size // point.gpus, {"dgx1-v100": 16 * 10**9, "gx8": 16 * 2**30}[point.system]
+        needed = [
+            step_bytes(table(request.model, 224), 224, each, "fp32", request.strategy, "torch", 0, 4)
+            for each in (images, images + 1)
+        ]
+        assert needed[0] <= room < needed[1]
+    told = next(line.value for line in made.inputs if line.what == "batch_size=max")
+    assert told.startswith("306 images of ResNet/8")
+
+
+def test_what_cannot_be_found_is_refused():
+    for more, sentence in {
+        "scaling=strong": "leave scaling out",
+        "study=paper": "a study has its batches",
+        "systems=cpu-host": "add memory=",
+        "memory=700MB": "not even one sample",
+    }.items():
+        key, _, value = more.partition("=")
+        given = {"systems": ["dgx1-v100"], "model": "alexnet", "batch_size": "max"} | {key: value}
+        given = {name: each for name, each in given.items() if name != "model" or key != "study"}
+        with pytest.raises(ConfigError, match=sentence):
+            resnetx.predict(**given)
