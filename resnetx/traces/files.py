@@ -262,12 +262,7 @@ def import_(
     """
     trace = read(path, batch_size=batch_size, device=device, workload=workload, gpus=gpus, parts=parts)
     target = (
-        results
-        / "imported"
-        / "trace"
-        / f"{slug(trace.workload)}_{slug(trace.device or CPU)}"
-        / f"b{batch_size}"
-        / NAME
+        results / "imported" / "trace" / f"{slug(trace.workload)}_{slug(trace.device or CPU)}" / f"b{batch_size}" / NAME
     )
     if is_folder(target.parent.parent):
         others = [each for each in sorted(target.parent.parent.glob(f"*/{NAME}")) if each != target]

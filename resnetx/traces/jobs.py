@@ -76,7 +76,9 @@ def import_job(
     """
     ranks = _ranks(paths)
     steps, missing = _matched(ranks)
-    totals = {rank.number: median(sum(own_s(step).values()) for step in own) for rank, own in zip(ranks, steps, strict=True)}
+    totals = {
+        rank.number: median(sum(own_s(step).values()) for step in own) for rank, own in zip(ranks, steps, strict=True)
+    }
     middle = sorted(ranks, key=lambda rank: totals[rank.number])[(len(ranks) - 1) // 2]
     workload = workload or visible(Path(paths[0]).absolute().parent.name) or "job"
     trace = read(middle.files[0], batch_size=batch_size, device=device, workload=workload, parts=parts, alone=False)
@@ -118,7 +120,9 @@ def _ranks(paths: Sequence[Path]) -> list[_Rank]:
     for path in paths:
         data = unpacked(path)
         if not is_json(data):
-            raise FileError(f"{path}: no profile of PyTorch, and one of several files; expected one of each rank of a job")
+            raise FileError(
+                f"{path}: no profile of PyTorch, and one of several files; expected one of each rank of a job"
+            )
         profile = kineto.parse(data, path)
         del data
         own = profile.rank
@@ -312,7 +316,9 @@ def _communication(steps: Sequence[Sequence[RankStep]], batch_size: int, strateg
     messages = []
     for place, (operation, size_bytes) in enumerate(usual):
         transfers = [_shortest(step, place)[1] / 1e6 for step in alike]
-        whole = [fmean(own.collectives[place].end - own.collectives[place].begin for own in step) / 1e6 for step in alike]
+        whole = [
+            fmean(own.collectives[place].end - own.collectives[place].begin for own in step) / 1e6 for step in alike
+        ]
         messages.append(
             TracedMessage(
                 size_bytes=size_bytes,
@@ -323,6 +329,9 @@ def _communication(steps: Sequence[Sequence[RankStep]], batch_size: int, strateg
         )
     return [
         TracedCommunication(
-            gpus=len(steps), batch_size=batch_size, strategy="bucket" if strategy == "ddp" else strategy, messages=messages
+            gpus=len(steps),
+            batch_size=batch_size,
+            strategy="bucket" if strategy == "ddp" else strategy,
+            messages=messages,
         )
     ]

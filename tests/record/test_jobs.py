@@ -36,7 +36,9 @@ def test_a_late_rank_is_named_with_its_phase_whatever_the_clocks(tmp_path: Path,
     for seed, late in enumerate((0, 3)):
         files = job(late=late, phase=phase, by=0.05e6 * STEP_s, noise=0.01, seed=seed)
         found = observed_ranks(imported(tmp_path / str(seed), files)[1])
-        assert [(each.rank, each.phase, each.node) for each in found if each.late] == [(late, phase, f"node{late // 2}")]
+        assert [(each.rank, each.phase, each.node) for each in found if each.late] == [
+            (late, phase, f"node{late // 2}")
+        ]
 
 
 def test_without_a_delay_nobody_is_named(tmp_path: Path) -> None:
@@ -132,13 +134,21 @@ def told(of: RankFile, change: dict[str, Any]) -> dict[str, Any]:
     ("files", "changed", "message"),
     [
         (without(2), {}, "of a job of 4 ranks, and 2 of them is not there; expected the profiles of all"),
-        (job(), {"rank1": told(job()[1], {"Group size": 2})}, "collectives among 2 of its 4 ranks, as tensor, pipeline"),
+        (
+            job(),
+            {"rank1": told(job()[1], {"Group size": 2})},
+            "collectives among 2 of its 4 ranks, as tensor, pipeline",
+        ),
         (job(), {"rank1": told(job()[1], {"Collective name": "all_to_all"})}, "a all-to-all, as expert parallelism"),
         (job(), {"rank1": told(job()[1], {"Collective name": "send"})}, "send and receive, as pipeline parallelism"),
         (job(), {"rank1": told(job()[1], {"Seq": 9})}, "in step 4 its collectives have other numbers .* 8 and 9"),
         (job(), {"rank1": {"distributedInfo": {"rank": 0, "world_size": 4}}}, "has step 1 of rank 0, and so does"),
         (job(), {"rank1": {"distributedInfo": {"rank": 1, "world_size": 1}}}, "of one process that trains alone"),
-        (job(), {"rank1": {"distributedInfo": {"rank": 1, "world_size": 3}}}, "of ddp on 3 ranks, and .* is of ddp on 4;"),
+        (
+            job(),
+            {"rank1": {"distributedInfo": {"rank": 1, "world_size": 3}}},
+            "of ddp on 3 ranks, and .* is of ddp on 4;",
+        ),
         ([*job(steps=1)], {}, "no two iterations with collectives"),
     ],
 )
