@@ -84,7 +84,8 @@ def test_from_the_command_line_to_the_late_rank_and_a_prediction(
     assert main(["explain", JOB]) == 0
     assert re.search(named, " ".join(capsys.readouterr().out.split()))
     made = resnetx.predict(JOB, systems=["dgx1-v100"], gpus=[1, 8])
-    assert made.points[0].iteration_s == pytest.approx(sum(PARTS.values()) / 1e6, rel=0.05)
+    computing_s = (sum(PARTS.values()) - PARTS["input"]) / 1e6  # the input pipeline is not in the profile
+    assert made.points[0].iteration_s == pytest.approx(computing_s, rel=0.02)
 
 
 def test_a_collective_that_a_rank_lacks_is_said_and_its_step_left_out(tmp_path: Path) -> None:
@@ -133,7 +134,7 @@ def told(of: RankFile, change: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("files", "changed", "message"),
     [
-        (without(2), {}, "of a job of 4 ranks, and 2 of them is not there; expected the profiles of all"),
+        (without(2), {}, "of a job of 4 ranks, and rank 2 is not there; expected the profiles of all"),
         (
             job(),
             {"rank1": told(job()[1], {"Group size": 2})},
