@@ -248,8 +248,8 @@ def _refuse_other_steps(ranks: Sequence[_Rank], keyed: Sequence[dict[_Key, Colle
     for key in keyed[0]:
         if len(counted := {own[key].number for own in keyed} - {None}) > 1:
             raise FileError(
-                f"{ranks[0].files[0]}: in step {number} its collectives have other numbers (Seq) than those of "
-                f"other ranks, {' and '.join(map(str, sorted(filter(None, counted))[:2]))}; expected profiles of the same steps"
+                f"{ranks[0].files[0]}: in step {number} its collectives have other numbers (Seq) than those of other "
+                f"ranks ({' and '.join(map(str, sorted(filter(None, counted))[:2]))}); expected the same steps"
             )
 
 
