@@ -28,8 +28,8 @@ from resnetx.formats.kineto_work import DEVICE, OPERATIONS, Work, Works
 from resnetx.record.files import MOST_BYTES
 
 PHASES = ("update", "input", "forward", "backward")
-# Of the time of a collective on a CPU, that nothing is computed at a stretch where its rank waits for it. The wait is over
-# before gloo's thread notes the end, on a busy machine by as long as other processes take.
+# Of the time of a collective on a CPU, that nothing is computed at a stretch where its rank waits for it. The wait is
+# over before gloo's thread notes the end, on a busy machine by as long as other processes take.
 WAITED = 0.1
 ROUNDED = 1.0  # microseconds by which a kernel that waits for a collective may seem to begin before its end
 MOST_BETWEEN = 0.1  # of an iteration, between it and the next one, that may be no evaluation or the like
@@ -231,8 +231,9 @@ def _refuse_others(collectives: Sequence[Collective], file: ChromeTrace, events:
         sizes = {group.pg_size for group in file.group.pg_config}
     if some := sorted(size for size in sizes if size and 1 < size < ranks):
         raise FileError(
-            f"{path}: has collectives among {' and '.join(map(str, some[:3]))} of its {ranks} ranks, as tensor, pipeline "
-            "and expert parallelism and hybrid sharding have; expected data-parallel training (DDP or FSDP) in one group"
+            f"{path}: has collectives among {' and '.join(map(str, some[:3]))} of its {ranks} ranks, as tensor, "
+            "pipeline and expert parallelism and hybrid sharding have; expected data-parallel training (DDP or FSDP) "
+            "in one group"
         )
     for each in collectives:
         if each.operation in OF_OTHERS:
@@ -314,7 +315,7 @@ def _phases(marks: Sequence[tuple[float, float, str]], begin: float, end: float)
         yield now, end, last
 
 
-# ---- intervals --------------------------------------------------------------------------------------------------------
+# ---- intervals ------------------------------------------------------------------------------------------------------
 
 
 def joined(intervals: Iterable[Window]) -> list[Window]:

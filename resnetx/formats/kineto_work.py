@@ -37,7 +37,7 @@ ANNOTATIONS: dict[str, WorkKind | None] = {
 }
 
 # What ranks of a data-parallel job do to send and to receive, by torch's hooks within forward and backward passes:
-# launching collectives, waiting for them, copying into and out of their buffers. One process that trains alone has none.
+# launching collectives, waiting for them, copying into and out of their buffers. A process that trains alone has none.
 EXCHANGE = (
     "c10d::", "record_param_comms", "torch::distributed::reducer::", "torch.distributed.ddp.reducer::",
     "FSDP::", "fsdp::", "FullyShardedDataParallel._",

@@ -1,5 +1,4 @@
-"""What `resnetx.observe` writes of a training loop, and `trace --import` of the profiles of a job: for each rank, when it
-was where in each step.
+"""What `resnetx.observe` writes of a loop, and `trace --import` of a job's profiles: when each rank was where.
 
 A step begins where all ranks have the gradients of the step before, which their last all-reduce aligns, so that times
 of different ranks compare without a common clock.

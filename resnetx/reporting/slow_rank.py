@@ -179,7 +179,9 @@ def observed_answer(ranks: Sequence[ObservedRank]) -> list[str]:
     waited = [each.for_last_s for each in ranks if each.for_last_s is not None]
     if len(ranks) > 1 and waited:
         transfer_s = median(each.exposed_s - (each.for_last_s or 0.0) for each in ranks)
-        head += f": {_ms(transfer_s)} ms of it exposed transfer, and up to {_ms(max(waited))} ms waiting for later ranks"
+        head += (
+            f": {_ms(transfer_s)} ms of it exposed transfer, and up to {_ms(max(waited))} ms waiting for later ranks"
+        )
     elif ranks[0].strategy == "fsdp":
         head += "; communication lies inside its passes"
     elif len(ranks) > 1:

@@ -139,7 +139,9 @@ def _of_rank(contents: _Contents, rank: RankProfile, alone: bool) -> _Contents:
             update_s=[each * rank.ranks for each in times.update_s],
             step_s=[each + more_s for each in times.step_s] if isinstance(times.step_s, list) else times.step_s,
         )
-        message = f"each of {rank.ranks} ranks of FSDP updates its part: the update of all was taken to be as many times as long"
+        message = (
+            f"each of {rank.ranks} ranks of FSDP updates its part: the update was taken to be as many times as long"
+        )
         warnings.append(Warning(code="sharded-update", message=message, remedy="profile DDP if the update matters"))
     if alone:
         of = f" of {rank.ranks}" if rank.ranks else ""
@@ -262,12 +264,7 @@ def import_(
     """
     trace = read(path, batch_size=batch_size, device=device, workload=workload, gpus=gpus, parts=parts)
     target = (
-        results
-        / "imported"
-        / "trace"
-        / f"{slug(trace.workload)}_{slug(trace.device or CPU)}"
-        / f"b{batch_size}"
-        / NAME
+        results / "imported" / "trace" / f"{slug(trace.workload)}_{slug(trace.device or CPU)}" / f"b{batch_size}" / NAME
     )
     if is_folder(target.parent.parent):
         others = [each for each in sorted(target.parent.parent.glob(f"*/{NAME}")) if each != target]

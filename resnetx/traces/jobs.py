@@ -1,4 +1,4 @@
-"""A data-parallel job from the profiles of all of its ranks: what each rank does itself, what it waits for, what it sends.
+"""A data-parallel job from the profiles of all of its ranks: what each does itself, waits for, and sends.
 
 Steps of ranks are one step by its number (`ProfilerStep#n`), and the n-th collective of an operation and a size in it
 is one collective. It begins on each rank as that rank arrives, and ends on all of them together: so ranks are aligned
@@ -11,8 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from glob import iglob
-from itertools import islice
+from fnmatch import fnmatchcase
 from pathlib import Path
 from statistics import fmean, median
 
@@ -48,8 +47,9 @@ def profiles_of(paths: Sequence[Path]) -> list[Path]:
             own = sorted(each for each in path.iterdir() if each.name.endswith((".json", ".json.gz")))
             if not own:
                 raise ConfigError(f"{path}: has no .json or .json.gz file; expected the profiles of a job's ranks")
-        elif not is_file(path) and any(letter in str(path) for letter in "*?["):
-            own = sorted(Path(each) for each in islice(iglob(str(path)), MOST_FILES + 1))
+        elif not is_file(path) and any(letter in path.name for letter in "*?["):
+            there = path.parent.iterdir() if is_folder(path.parent) else ()
+            own = sorted(each for each in there if fnmatchcase(each.name, path.name))
             if not own:
                 raise ConfigError(f"{path}: no file is called so; expected the profiles of a job's ranks")
         else:
@@ -76,7 +76,9 @@ def import_job(
     """
     ranks = _ranks(paths)
     steps, missing = _matched(ranks)
-    totals = {rank.number: median(sum(own_s(step).values()) for step in own) for rank, own in zip(ranks, steps, strict=True)}
+    totals = {
+        rank.number: median(sum(own_s(step).values()) for step in own) for rank, own in zip(ranks, steps, strict=True)
+    }
     middle = sorted(ranks, key=lambda rank: totals[rank.number])[(len(ranks) - 1) // 2]
     workload = workload or visible(Path(paths[0]).absolute().parent.name) or "job"
     trace = read(middle.files[0], batch_size=batch_size, device=device, workload=workload, parts=parts, alone=False)
@@ -118,7 +120,9 @@ def _ranks(paths: Sequence[Path]) -> list[_Rank]:
     for path in paths:
         data = unpacked(path)
         if not is_json(data):
-            raise FileError(f"{path}: no profile of PyTorch, and one of several files; expected one of each rank of a job")
+            raise FileError(
+                f"{path}: no profile of PyTorch, and one of several files; expected one of each rank of a job"
+            )
         profile = kineto.parse(data, path)
         del data
         own = profile.rank
@@ -131,8 +135,8 @@ def _ranks(paths: Sequence[Path]) -> list[_Rank]:
         first = ranks[next(iter(ranks))]
         if (own.ranks, own.strategy) != (first.profile.ranks, first.profile.strategy):
             raise ConfigError(
-                f"{path}: of {own.strategy} on {own.ranks} ranks, and {first.files[0]} is of {first.profile.strategy} on "
-                f"{first.profile.ranks}; expected the ranks of one job"
+                f"{path}: of {own.strategy} on {own.ranks} ranks, and {first.files[0]} is of {first.profile.strategy} "
+                f"on {first.profile.ranks}; expected the ranks of one job"
             )
         if again := [step.number for step in own.steps if step.number in rank.steps]:
             raise ConfigError(
@@ -161,22 +165,22 @@ def _refuse_incomplete(ranks: Mapping[int, _Rank]) -> None:
     count = any_rank.profile.ranks or max(ranks) + 1
     if missing := [number for number in range(min(count, MOST_FILES)) if number not in ranks]:
         raise ConfigError(
-            f"{any_rank.files[0]}: of a job of {count} ranks, and {shortened(', '.join(map(str, missing)))} of them "
-            f"{'are' if len(missing) > 1 else 'is'} not there; expected the profiles of all: who came last is not shown "
-            "without them (one alone can be imported for its layers)"
+            f"{any_rank.files[0]}: of a job of {count} ranks, and rank {shortened(', '.join(map(str, missing)))} is "
+            "not there; expected the profiles of all, without which nobody knows who came last (one alone can be "
+            "imported for its layers)"
         )
     if unlike := [number for number in ranks if number >= count]:
         raise ConfigError(f"{ranks[unlike[0]].files[0]}: of rank {unlike[0]} of {count}; expected ranks from 0")
     if silent := next((rank for rank in ranks.values() if not rank.steps), None):
         raise FileError(
-            f"{silent.files[0]}: has no two iterations with collectives; expected training steps of DDP or FSDP, profiled "
-            f"on all ranks; {HOW_TO_MARK}"
+            f"{silent.files[0]}: has no two iterations with collectives; expected training steps of DDP or FSDP, "
+            f"profiled on all ranks; {HOW_TO_MARK}"
         )
     counts = {len(rank.steps) for rank in ranks.values()}
     if any_rank.taken and len(counts) > 1:
         raise FileError(
-            f"{any_rank.files[0]}: has no step marks (ProfilerStep#n), and the ranks have {min(counts)} to {max(counts)} "
-            f"iterations, so that it is not known which are one step; {HOW_TO_MARK}"
+            f"{any_rank.files[0]}: has no step marks (ProfilerStep#n), and the ranks have {min(counts)} to "
+            f"{max(counts)} iterations, so that it is not known which are one step; {HOW_TO_MARK}"
         )
 
 
@@ -189,8 +193,8 @@ def _matched(ranks: Sequence[_Rank]) -> tuple[list[list[RankStep]], list[Warning
     if not numbers:
         spans = [f"rank {rank.number}: {min(rank.steps)} to {max(rank.steps)}" for rank in ranks[:3]]
         raise FileError(
-            f"{ranks[0].files[0]}: the ranks have no step in common ({'; '.join(spans)}); expected profiles of the same "
-            "steps"
+            f"{ranks[0].files[0]}: the ranks have no step in common ({'; '.join(spans)}); expected profiles of the "
+            "same steps"
         )
     matched: list[list[RankStep]] = [[] for _ in ranks]
     said: list[str] = []
@@ -244,8 +248,8 @@ def _refuse_other_steps(ranks: Sequence[_Rank], keyed: Sequence[dict[_Key, Colle
     for key in keyed[0]:
         if len(counted := {own[key].number for own in keyed} - {None}) > 1:
             raise FileError(
-                f"{ranks[0].files[0]}: in step {number} its collectives have other numbers (Seq) than those of other ranks, "
-                f"{' and '.join(map(str, sorted(filter(None, counted))[:2]))}; expected profiles of the same steps"
+                f"{ranks[0].files[0]}: in step {number} its collectives have other numbers (Seq) than those of other "
+                f"ranks ({' and '.join(map(str, sorted(filter(None, counted))[:2]))}); expected the same steps"
             )
 
 
@@ -312,7 +316,9 @@ def _communication(steps: Sequence[Sequence[RankStep]], batch_size: int, strateg
     messages = []
     for place, (operation, size_bytes) in enumerate(usual):
         transfers = [_shortest(step, place)[1] / 1e6 for step in alike]
-        whole = [fmean(own.collectives[place].end - own.collectives[place].begin for own in step) / 1e6 for step in alike]
+        whole = [
+            fmean(own.collectives[place].end - own.collectives[place].begin for own in step) / 1e6 for step in alike
+        ]
         messages.append(
             TracedMessage(
                 size_bytes=size_bytes,
@@ -323,6 +329,9 @@ def _communication(steps: Sequence[Sequence[RankStep]], batch_size: int, strateg
         )
     return [
         TracedCommunication(
-            gpus=len(steps), batch_size=batch_size, strategy="bucket" if strategy == "ddp" else strategy, messages=messages
+            gpus=len(steps),
+            batch_size=batch_size,
+            strategy="bucket" if strategy == "ddp" else strategy,
+            messages=messages,
         )
     ]

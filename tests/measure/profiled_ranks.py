@@ -1,7 +1,7 @@
 """Training steps of each rank, profiled: torchrun --nproc-per-node 4 profiled_ranks.py FOLDER NAME ...
 
-Each name is a job of its own, `ddp-forward-2-40` or `fsdp-none`: how its ranks share the work, and the phase in which rank
-2 is late by 40 % of what a step computes. Computation is waited out.
+Each name is a job of its own, `ddp-forward-2-40` or `fsdp-none`: how its ranks share the work, and the phase in which
+rank 2 is late by 40 % of what a step computes. Computation is waited out.
 """
 
 import sys

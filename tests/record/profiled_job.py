@@ -26,14 +26,18 @@ class RankFile:
 
     def host(self, cat: str, name: str, ts: float, end: float, tid: int = 1, **args: Any) -> None:
         ts, dur = ts - LAUNCH, max(1.0, end - ts)
-        self.events.append({"ph": "X", "cat": cat, "name": name, "pid": 7, "tid": tid, "ts": ts, "dur": dur, "args": args})
+        self.events.append(
+            {"ph": "X", "cat": cat, "name": name, "pid": 7, "tid": tid, "ts": ts, "dur": dur, "args": args}
+        )
 
     def kernel(self, name: str, issued: float, ts: float, end: float, tid: int = 1, **args: Any) -> None:
         self.launched += 1
         self.host("cuda_runtime", "cudaLaunchKernel", issued, issued, tid, correlation=self.launched)
         args = {"correlation": self.launched, "stream": 7, **args}
         cat = "gpu_memcpy" if "Memcpy" in name else "kernel"
-        self.events.append({"ph": "X", "cat": cat, "name": name, "pid": 0, "tid": 7, "ts": ts, "dur": end - ts, "args": args})
+        self.events.append(
+            {"ph": "X", "cat": cat, "name": name, "pid": 0, "tid": 7, "ts": ts, "dur": end - ts, "args": args}
+        )
 
     def computed(self, name: str, ts: float, end: float, number: int, tid: int = 1) -> None:
         """An operation, or a node that undoes the one of this number, with its kernel."""

@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -36,7 +37,9 @@ def test_a_late_rank_is_named_with_its_phase_whatever_the_clocks(tmp_path: Path,
     for seed, late in enumerate((0, 3)):
         files = job(late=late, phase=phase, by=0.05e6 * STEP_s, noise=0.01, seed=seed)
         found = observed_ranks(imported(tmp_path / str(seed), files)[1])
-        assert [(each.rank, each.phase, each.node) for each in found if each.late] == [(late, phase, f"node{late // 2}")]
+        assert [(each.rank, each.phase, each.node) for each in found if each.late] == [
+            (late, phase, f"node{late // 2}")
+        ]
 
 
 def test_without_a_delay_nobody_is_named(tmp_path: Path) -> None:
@@ -82,7 +85,8 @@ def test_from_the_command_line_to_the_late_rank_and_a_prediction(
     assert main(["explain", JOB]) == 0
     assert re.search(named, " ".join(capsys.readouterr().out.split()))
     made = resnetx.predict(JOB, systems=["dgx1-v100"], gpus=[1, 8])
-    assert made.points[0].iteration_s == pytest.approx(sum(PARTS.values()) / 1e6, rel=0.05)
+    computing_s = (sum(PARTS.values()) - PARTS["input"]) / 1e6  # the input pipeline is not in the profile
+    assert made.points[0].iteration_s == pytest.approx(computing_s, rel=0.02)
 
 
 def test_a_collective_that_a_rank_lacks_is_said_and_its_step_left_out(tmp_path: Path) -> None:
@@ -131,14 +135,22 @@ def told(of: RankFile, change: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("files", "changed", "message"),
     [
-        (without(2), {}, "of a job of 4 ranks, and 2 of them is not there; expected the profiles of all"),
-        (job(), {"rank1": told(job()[1], {"Group size": 2})}, "collectives among 2 of its 4 ranks, as tensor, pipeline"),
+        (without(2), {}, "of a job of 4 ranks, and rank 2 is not there; expected the profiles of all"),
+        (
+            job(),
+            {"rank1": told(job()[1], {"Group size": 2})},
+            "collectives among 2 of its 4 ranks, as tensor, pipeline",
+        ),
         (job(), {"rank1": told(job()[1], {"Collective name": "all_to_all"})}, "a all-to-all, as expert parallelism"),
         (job(), {"rank1": told(job()[1], {"Collective name": "send"})}, "send and receive, as pipeline parallelism"),
-        (job(), {"rank1": told(job()[1], {"Seq": 9})}, "in step 4 its collectives have other numbers .* 8 and 9"),
+        (job(), {"rank1": told(job()[1], {"Seq": 9})}, "in step 4 its collectives have other numbers .*8 and 9"),
         (job(), {"rank1": {"distributedInfo": {"rank": 0, "world_size": 4}}}, "has step 1 of rank 0, and so does"),
         (job(), {"rank1": {"distributedInfo": {"rank": 1, "world_size": 1}}}, "of one process that trains alone"),
-        (job(), {"rank1": {"distributedInfo": {"rank": 1, "world_size": 3}}}, "of ddp on 3 ranks, and .* is of ddp on 4;"),
+        (
+            job(),
+            {"rank1": {"distributedInfo": {"rank": 1, "world_size": 3}}},
+            "of ddp on 3 ranks, and .* is of ddp on 4;",
+        ),
         ([*job(steps=1)], {}, "no two iterations with collectives"),
     ],
 )
@@ -157,11 +169,12 @@ def test_too_few_steps_name_nobody_and_say_how_many_are_needed(tmp_path: Path) -
 
 @pytest.mark.slow
 @pytest.mark.dist
-def test_real_profiles_of_four_ranks_of_ddp_and_fsdp(tmp_path: Path, preloaded: str) -> None:
+@pytest.mark.usefixtures("preloaded")
+def test_real_profiles_of_four_ranks_of_ddp_and_fsdp(tmp_path: Path) -> None:
     """Computation is waited out; on a busy machine a rank may not be shown, but no other one may be named."""
     phases = ("input", "forward", "backward")
     names = [*(f"ddp-{phase}-1-300" for phase in phases), "fsdp-forward-1-300"]
-    run_ranks(preloaded, 4, Path(__file__).parent.with_name("measure") / "profiled_ranks.py", tmp_path, *names)
+    run_ranks(sys.executable, 4, Path(__file__).parent.with_name("measure") / "profiled_ranks.py", tmp_path, *names)
     named = {}
     for name in names:
         (trace,) = resnetx.trace(tmp_path / name, batch_size=8, device="cpu-rank", results=tmp_path, workload=name)

@@ -59,9 +59,13 @@ def test_without_a_delay_a_rank_is_named_in_at_most_one_of_a_hundred_jobs():
 
 @pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
 def test_of_the_eleven_steps_of_a_profile_each_is_a_window(strategy):
-    late = [named(job(seed, 4, 2, "forward", by_s=0.02, steps=11, strategy=strategy, profiled=True)) for seed in range(20)]
+    late = [
+        named(job(seed, 4, 2, "forward", by_s=0.02, steps=11, strategy=strategy, profiled=True)) for seed in range(20)
+    ]
     assert [each for each in late if each] == [[(2, "forward")]] * sum(map(bool, late)) and sum(map(bool, late)) >= 18
-    without = [named(job(seed, ranks, steps=11, strategy=strategy, profiled=True)) for seed in range(50) for ranks in (2, 4)]
+    without = [
+        named(job(seed, ranks, steps=11, strategy=strategy, profiled=True)) for seed in range(50) for ranks in (2, 4)
+    ]
     assert sum(map(bool, without)) <= 1
 
 

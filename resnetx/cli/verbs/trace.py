@@ -30,7 +30,7 @@ def trace_(options: Namespace, paths: list[Path], asked: Point) -> int:
     if getattr(options, "import"):
         if not paths:
             raise ConfigError(
-                "--import: expected a file, of six columns or a profile of PyTorch, or the profiles of all ranks of a job"
+                "--import: expected a file (six columns, or a profile of PyTorch), or profiles of all ranks of a job"
             )
         trace, folder = import_trace(paths, asked)
         if seen := observations(folder):
