@@ -16,7 +16,7 @@ from resnetx.record.observation import Observation, observations
 from resnetx.record.trace import Trace
 from resnetx.reporting.slow_rank import observed_answer, observed_ranks
 from tests.measure.starting import run_ranks
-from tests.record.profiled_job import PARTS, SIZES, TRANSFERS, RankFile, job
+from tests.record.profiled_job import PARTS, SHARDED, SIZES, TRANSFERS, RankFile, job, sharded_job
 
 JOB = "imported/job/job_v100-sxm2-16gb_4-ranks"
 STEP_s = 1e-6 * (sum(PARTS.values()) + TRANSFERS[1])
@@ -40,6 +40,23 @@ def test_a_late_rank_is_named_with_its_phase_whatever_the_clocks(tmp_path: Path,
         assert [(each.rank, each.phase, each.node) for each in found if each.late] == [
             (late, phase, f"node{late // 2}")
         ]
+
+
+@pytest.mark.parametrize("phase", ["input", "forward", "backward"])
+def test_under_fsdp_a_late_rank_is_named_within_its_passes_too(tmp_path: Path, phase: str) -> None:
+    trace, seen = imported(tmp_path, sharded_job(late=3, phase=phase, by=2_000))
+    assert [(each.rank, each.phase) for each in observed_ranks(seen) if each.late] == [(3, phase)]
+    for each in seen:
+        own = {name: getattr(each, f"{name}_s")[0] for name in PARTS}
+        late = {name: 2_000 * ((each.rank, name) == (3, phase)) for name in PARTS}
+        assert own == pytest.approx({name: (PARTS[name] + late[name]) / 1e6 for name in PARTS}, abs=1e-6)
+        assert each.exposed_s[0] - each.for_last_s[0] == pytest.approx(6 * SHARDED / 1e6)
+    assert [message.operation for message in trace.communication[0].messages] == [
+        "all-gather", "all-gather", "all-gather", "reduce-scatter", "all-gather", "reduce-scatter"
+    ]  # fmt: skip
+    assert [warning.code for warning in trace.warnings] == ["sharded-update"]
+    assert trace.batches[0].times.update_s[:11] == pytest.approx([4 * PARTS["update"] / 1e6] * 11)
+    assert [each.gradient_bytes for each in trace.batches[0].times.layers] == list(SIZES)
 
 
 def test_without_a_delay_nobody_is_named(tmp_path: Path) -> None:
