@@ -69,6 +69,7 @@ def show_job(ranks: Sequence[ObservedRank], trace: Trace, folder: Path) -> None:
 # The screen of a trace: the slowest layers of each batch, what they add up to, and what ranks sent.
 
 LAYERS = 10  # that are shown of each batch
+MESSAGES = 20  # of all strategies and GPUs
 
 
 def show_trace(traced: Trace) -> None:
@@ -173,8 +174,10 @@ def _messages(traced: Trace) -> None:
         for place, message in enumerate(run.messages)
     ]  # fmt: skip
     columns = [">GPUs", "strategy", ">batch", ">message", ">size", ">waiting ms", ">transfer ms"]
+    shown = show.first(rows, MESSAGES)
     note = "waiting: until the last rank is there, mean over the ranks; transfer: from then until the last rank has it."
-    show.table(f"{traced.workload}: messages of gradients, medians", columns, rows, note)
+    note += f" And {len(rows) - len(shown)} more: --all" if len(shown) < len(rows) else ""
+    show.table(f"{traced.workload}: messages of gradients, medians", columns, shown, note)
 
 
 def _ms(seconds: float | None) -> str:
