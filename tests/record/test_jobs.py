@@ -115,6 +115,22 @@ def test_a_collective_that_a_rank_lacks_is_said_and_its_step_left_out(tmp_path: 
     assert {len(each.step_s) for each in seen} == {9}
 
 
+def unmarked(file: RankFile, first: float = 0.0) -> dict[str, Any]:
+    events = file.content()["traceEvents"]
+    begin = min(each["ts"] for each in events) + first
+    return {"traceEvents": [each for each in events if "ProfilerStep" not in each["name"] and each["ts"] >= begin]}
+
+
+def test_without_step_marks_a_step_is_what_an_update_ends_if_all_ranks_have_as_many(tmp_path: Path) -> None:
+    files = job(ranks=2, late=1, phase="forward", by=2_000)
+    trace, seen = imported(tmp_path / "alike", files, **{f"rank{file.rank}": unmarked(file) for file in files})
+    assert [warning.code for warning in trace.warnings] == ["no-step-marks"]
+    assert [each.rank for each in observed_ranks(seen) if each.late] == [1]
+    other = {"rank0": unmarked(files[0]), "rank1": unmarked(files[1], first=2.5e6 * STEP_s)}
+    with pytest.raises(ConfigError, match="no step marks .* and the ranks have 7 to 10 iterations, so that it is not"):
+        imported(tmp_path / "other", files, **other)
+
+
 def test_profiles_of_two_cycles_of_a_schedule_are_one_job(tmp_path: Path) -> None:
     (tmp_path / "job").mkdir()
     for file in job(ranks=2):
