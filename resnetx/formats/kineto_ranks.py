@@ -261,15 +261,14 @@ class _Idle:
             busy = without(joined((event.ts, event.end) for event in computed), exchanged)
         self._begins = [begin for begin, _ in busy]
         self._ends = [end for _, end in busy]
-        # The place of the longest of so many gaps from each one on: of one, two, four, ... (a sparse table).
-        self._longest = [list(range(len(busy) - 1))]
+        # Behind each until the next, and the place of the longest of one, two, four, ... from each on (a sparse table).
+        gaps = (
+            [] if found.on_device else [after - end for after, end in zip(self._begins[1:], self._ends, strict=False)]
+        )
+        self._longest = [list(range(len(gaps)))]
         while len(before := self._longest[-1]) > (apart := 2 ** (len(self._longest) - 1)):
             pairs = zip(before, before[apart:], strict=False)
-            self._longest.append([max(pair, key=self._gap) for pair in pairs])
-
-    def _gap(self, place: int) -> float:
-        """How long it computes nothing behind what it computes."""
-        return self._begins[place + 1] - self._ends[place]
+            self._longest.append([one if gaps[one] >= gaps[other] else other for one, other in pairs])
 
     def before(self, begin: float, end: float) -> float:
         """From when on it computes nothing until `end`, from `begin` on at most; `end`: it computes then."""
@@ -284,8 +283,8 @@ class _Idle:
         gaps = [(begin, self._begins[first]), (self._ends[last - 1], end)]
         if (count := last - first - 1) > 0:
             level = self._longest[count.bit_length() - 1]
-            place = max(level[first], level[last - 2 ** (count.bit_length() - 1) - 1], key=self._gap)
-            gaps.append((self._ends[place], self._begins[place + 1]))
+            places = level[first], level[last - 2 ** (count.bit_length() - 1) - 1]
+            gaps += [(self._ends[place], self._begins[place + 1]) for place in places]
         return max(gaps, key=lambda gap: gap[1] - gap[0])
 
 
