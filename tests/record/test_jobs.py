@@ -127,7 +127,7 @@ def test_without_step_marks_a_step_is_what_an_update_ends_if_all_ranks_have_as_m
     assert [warning.code for warning in trace.warnings] == ["no-step-marks"]
     assert [each.rank for each in observed_ranks(seen) if each.late] == [1]
     other = {"rank0": unmarked(files[0]), "rank1": unmarked(files[1], first=2.5e6 * STEP_s)}
-    with pytest.raises(ConfigError, match="no step marks .* and the ranks have 7 to 10 iterations, so that it is not"):
+    with pytest.raises(ConfigError, match=r"no step marks .* and the ranks have 7 to 10 iterations, so that it is not"):
         imported(tmp_path / "other", files, **other)
 
 
