@@ -110,15 +110,15 @@ def is_collective(event: Event) -> bool:
 def own_s(step: RankStep) -> dict[str, float]:
     """Seconds of each phase in which the rank is not blocked."""
     blocked = joined(step.blocked(each) for each in step.collectives)
-    own = dict.fromkeys(PHASES, 0.0)
+    own: dict[str, list[Window]] = {phase: [] for phase in PHASES}
     for begin, end, phase in step.phases:
-        own[phase] += (end - begin - overlap(blocked, begin, end)) / 1e6
-    return own
+        own[phase].append((begin, end))
+    return {phase: length_s(without(joined(windows), blocked)) for phase, windows in own.items()}
 
 
 def blocked_s(step: RankStep) -> float:
     """Seconds in which the rank waits for its collectives and computes nothing."""
-    return overlap(joined(step.blocked(each) for each in step.collectives), step.begin, step.end) / 1e6
+    return length_s(joined(step.blocked(each) for each in step.collectives))
 
 
 def seen_rank(
@@ -144,7 +144,7 @@ def seen_rank(
             continue
         first, last = max(each.end for each in before), max(each.end for each in own)
         if first < last:
-            steps.append(RankStep(numbers[place], first, last, own, list(_phases(marks, first, last))))
+            steps.append(RankStep(numbers[place], first, last, own, _phases(marks, first, last)))
     rank = file.group.rank if file.group else None
     return RankProfile(rank, file.world_size or 0, strategy, file.host, steps)
 
@@ -261,6 +261,14 @@ class _Idle:
             busy = without(joined((event.ts, event.end) for event in computed), exchanged)
         self._begins = [begin for begin, _ in busy]
         self._ends = [end for _, end in busy]
+        # Behind each until the next, and the place of the longest of one, two, four, ... from each on (a sparse table).
+        gaps = (
+            [] if found.on_device else [after - end for after, end in zip(self._begins[1:], self._ends, strict=False)]
+        )
+        self._longest = [list(range(len(gaps)))]
+        while len(before := self._longest[-1]) > (apart := 2 ** (len(self._longest) - 1)):
+            pairs = zip(before, before[apart:], strict=False)
+            self._longest.append([one if gaps[one] >= gaps[other] else other for one, other in pairs])
 
     def before(self, begin: float, end: float) -> float:
         """From when on it computes nothing until `end`, from `begin` on at most; `end`: it computes then."""
@@ -270,8 +278,14 @@ class _Idle:
     def longest(self, begin: float, end: float) -> Window:
         """The longest time between the two in which it computes nothing."""
         first, last = bisect_right(self._ends, begin), bisect_left(self._begins, end)
-        ends, begins = [begin, *self._ends[first:last]], [*self._begins[first:last], end]
-        return max(((since, until) for since, until in zip(ends, begins, strict=True)), key=lambda gap: gap[1] - gap[0])
+        if first >= last:
+            return begin, end
+        gaps = [(begin, self._begins[first]), (self._ends[last - 1], end)]
+        if (count := last - first - 1) > 0:
+            level = self._longest[count.bit_length() - 1]
+            places = level[first], level[last - 2 ** (count.bit_length() - 1) - 1]
+            gaps += [(self._ends[place], self._begins[place + 1]) for place in places]
+        return max(gaps, key=lambda gap: gap[1] - gap[0])
 
 
 def _marks(found: Works, events: Iterable[Event]) -> list[tuple[float, float, str]]:
@@ -300,19 +314,24 @@ def _phase(work: Work, undone: set[Work]) -> str:
     return "forward" if work.part == "operation" and (work in undone or work.call is not None) else ""
 
 
-def _phases(marks: Sequence[tuple[float, float, str]], begin: float, end: float) -> Iterator[tuple[float, float, str]]:
+def _phases(marks: Sequence[tuple[float, float, str]], begin: float, end: float) -> list[tuple[float, float, str]]:
     """The phases of a step, one behind the other; a gap is of what comes next, and before a forward pass is input."""
-    now, last = begin, "update"
+    phases = [(begin, begin, "update")]
+
+    def upto(time: float, phase: str) -> None:
+        before, now, last = phases[-1]
+        if phase == last:
+            phases[-1] = (before, max(now, time), last)
+        elif time > now:
+            phases.append((now, time, phase))
+
+    last = "update"
     for from_, to, phase in marks[bisect_left(marks, (begin - ROUNDED,)) : bisect_left(marks, (end - ROUNDED,))]:
-        if from_ > now:
-            yield now, from_, "input" if phase == "forward" != last else phase
-            now = from_
-        if to > now:
-            yield now, min(to, end), phase
-            now = min(to, end)
+        upto(min(from_, end), "input" if phase == "forward" != last else phase)
+        upto(min(to, end), phase)
         last = phase
-    if now < end:
-        yield now, end, last
+    upto(end, last)
+    return phases
 
 
 # ---- intervals ------------------------------------------------------------------------------------------------------
@@ -345,6 +364,6 @@ def without(intervals: Sequence[Window], others: Sequence[Window]) -> list[Windo
     return left
 
 
-def overlap(intervals: Iterable[Window], begin: float, end: float) -> float:
-    """How much of the intervals, which are joined, lies between two times."""
-    return sum(max(0.0, min(end, to) - max(begin, from_)) for from_, to in intervals)
+def length_s(intervals: Iterable[Window]) -> float:
+    """Seconds of intervals that are apart."""
+    return sum(end - begin for begin, end in intervals) / 1e6

@@ -20,7 +20,7 @@ import msgspec
 from resnetx.errors import ConfigError, FileError, shortened
 from resnetx.formats import kineto
 from resnetx.formats.chrome import is_json
-from resnetx.formats.kineto_ranks import Collective, RankProfile, RankStep, joined, overlap, own_s
+from resnetx.formats.kineto_ranks import Collective, RankProfile, RankStep, joined, length_s, own_s
 from resnetx.formats.kineto_windows import HOW_TO_MARK
 from resnetx.loading import is_file, is_folder
 from resnetx.record import files
@@ -301,8 +301,8 @@ def _exposed(step: RankStep, shortest: Sequence[float]) -> tuple[float, float]:
     transferred = joined(
         (max(begin, end - least), end) for (begin, end), least in zip(blocked, shortest, strict=True) if begin < end
     )
-    moving_s = overlap(transferred, step.begin, step.end) / 1e6
-    return max(0.0, overlap(joined(blocked), step.begin, step.end) / 1e6 - moving_s), moving_s
+    moving_s = length_s(transferred)
+    return max(0.0, length_s(joined(blocked)) - moving_s), moving_s
 
 
 def _communication(steps: Sequence[Sequence[RankStep]], batch_size: int, strategy: str) -> list[TracedCommunication]:

@@ -63,7 +63,7 @@ def test_gpus_of_a_file_without_communication_are_refused(tmp_path: Path, capsys
             "seed: not a setting of `resnetx trace --import`; it has batch_size, gpus, device",
         ),
         (["--import", "FILE", "batch_size=8", "device=k80-562mhz", "gpus=0"], "gpus=0: expected at least 1"),
-        (["--import"], "--import: expected one file, of six columns or a profile of PyTorch, got 0"),
+        (["--import"], "--import: expected a file (six columns, or a profile of PyTorch), or profiles of all ranks"),
         (["device=0"], "device=0: only describes an imported file; add --import and the file"),
         (["FILE"], "to import a file, add --import"),
     ],

@@ -108,3 +108,63 @@ def _step(file: RankFile, step: int, begin: float, parts: dict[str, float], sent
     file.sent(0, step, first_issued, first_issued, first)
     file.computed(NODE + "ConvolutionBackward0", first_issued + 20, last_issued, 10 * step, tid=2)
     file.sent(1, step, last_issued, max(last_issued, first), end)
+
+
+# ---- FSDP -----------------------------------------------------------------------------------------------------------
+
+GATHER, SCATTER = "_allgather_base", "_reduce_scatter_base"
+SHARDED = 1_000  # microseconds of each transfer, for which all ranks wait
+
+
+def sharded_job(
+    ranks: int = 4, steps: int = 12, late: int = -1, phase: str = "", by: float = 0.0, noise: float = 0.0, seed: int = 0
+) -> list[RankFile]:
+    """The same under FSDP: parameters are gathered before each layer's pass, and awaited; gradients behind it."""
+    drawn = random.Random(seed)
+    files = [RankFile(rank, ranks) for rank in range(ranks)]
+    now = [10_000.0] * ranks
+
+    def computed(name: str, part: str, share: float, number: int = -1) -> None:
+        for rank, file in enumerate(files):
+            begin, more = now[rank], by * ((rank, part) == (late, phase))
+            now[rank] += share * (PARTS[part] * drawn.gauss(1, noise) + more)
+            if part == "update":
+                file.host("user_annotation", "Optimizer.step#SGD.step", begin, begin + 20)
+                file.kernel("multi_tensor", begin + 1, begin, now[rank])
+            elif part != "input":
+                file.computed(name, begin, now[rank], number, tid=1 + (part == "backward"))
+
+    def exchanged(name: str, size: int, tid: int) -> None:
+        end = max(now) + SHARDED
+        for rank, file in enumerate(files):
+            issued = now[rank]
+            file.host("user_annotation", f"FSDP::{'all_gather' if name == GATHER else 'post_backward_reduce'}",
+                      issued, issued + 15, tid)  # fmt: skip
+            file.host("cpu_op", f"c10d::{name}_", issued + 1, issued + 12, tid)
+            elements = {"In msg nelems": size // 4, "Out msg nelems": size // 4 // ranks, "dtype": "Float"}
+            kernel = (
+                "ncclDevKernel_AllGather_RING_LL" if name == GATHER else "ncclDevKernel_ReduceScatter_Sum_f32_RING_LL"
+            )
+            file.kernel(
+                kernel, issued + 2, issued, end, tid, **{"Collective name": name, "Group size": ranks, **elements}
+            )
+            if name == SCATTER:
+                shape = {"Input Dims": [[size // 4]], "Input type": ["float"]}
+                file.host("cpu_op", NODE + "torch::autograd::AccumulateGrad", issued - 8, issued - 2, tid)
+                file.host("cpu_op", "torch::autograd::AccumulateGrad", issued - 7, issued - 5, tid, **shape)
+            now[rank] = end
+
+    for step in range(steps):
+        begins = list(now)
+        computed("", "update", 1)
+        computed("", "input", 1)
+        for layer, size in enumerate(SIZES):
+            exchanged(GATHER, size, 1)
+            computed(("aten::conv2d", "aten::linear")[layer], "forward", 0.5, 10 * step + layer)
+        for layer, size in reversed(list(enumerate(SIZES))):
+            exchanged(GATHER, size, 2)
+            computed(NODE + "XBackward0", "backward", 0.5, 10 * step + layer)
+            exchanged(SCATTER, size, 2)
+        for file, begin, end in zip(files, begins, now, strict=True):
+            file.host("user_annotation", f"ProfilerStep#{step}", begin + 30, end + 29)
+    return files

@@ -16,7 +16,7 @@ from resnetx.record.observation import Observation, observations
 from resnetx.record.trace import Trace
 from resnetx.reporting.slow_rank import observed_answer, observed_ranks
 from tests.measure.starting import run_ranks
-from tests.record.profiled_job import PARTS, SIZES, TRANSFERS, RankFile, job
+from tests.record.profiled_job import PARTS, SHARDED, SIZES, TRANSFERS, RankFile, job, sharded_job
 
 JOB = "imported/job/job_v100-sxm2-16gb_4-ranks"
 STEP_s = 1e-6 * (sum(PARTS.values()) + TRANSFERS[1])
@@ -40,6 +40,23 @@ def test_a_late_rank_is_named_with_its_phase_whatever_the_clocks(tmp_path: Path,
         assert [(each.rank, each.phase, each.node) for each in found if each.late] == [
             (late, phase, f"node{late // 2}")
         ]
+
+
+@pytest.mark.parametrize("phase", ["input", "forward", "backward"])
+def test_under_fsdp_a_late_rank_is_named_within_its_passes_too(tmp_path: Path, phase: str) -> None:
+    trace, seen = imported(tmp_path, sharded_job(late=3, phase=phase, by=2_000))
+    assert [(each.rank, each.phase) for each in observed_ranks(seen) if each.late] == [(3, phase)]
+    for each in seen:
+        own = {name: getattr(each, f"{name}_s")[0] for name in PARTS}
+        late = {name: 2_000 * ((each.rank, name) == (3, phase)) for name in PARTS}
+        assert own == pytest.approx({name: (PARTS[name] + late[name]) / 1e6 for name in PARTS}, abs=1e-6)
+        assert each.exposed_s[0] - each.for_last_s[0] == pytest.approx(6 * SHARDED / 1e6)
+    assert [message.operation for message in trace.communication[0].messages] == [
+        "all-gather", "all-gather", "all-gather", "reduce-scatter", "all-gather", "reduce-scatter"
+    ]  # fmt: skip
+    assert [warning.code for warning in trace.warnings] == ["sharded-update"]
+    assert trace.batches[0].times.update_s[:11] == pytest.approx([4 * PARTS["update"] / 1e6] * 11)
+    assert [each.gradient_bytes for each in trace.batches[0].times.layers] == list(SIZES)
 
 
 def test_without_a_delay_nobody_is_named(tmp_path: Path) -> None:
@@ -96,6 +113,22 @@ def test_a_collective_that_a_rank_lacks_is_said_and_its_step_left_out(tmp_path: 
     (warning,) = trace.warnings
     assert warning.message == "rank 3 lacks an all-reduce of 4.00 MB in step 5: 2 of 11 steps are left out"
     assert {len(each.step_s) for each in seen} == {9}
+
+
+def unmarked(file: RankFile, first: float = 0.0) -> dict[str, Any]:
+    events = file.content()["traceEvents"]
+    begin = min(each["ts"] for each in events) + first
+    return {"traceEvents": [each for each in events if "ProfilerStep" not in each["name"] and each["ts"] >= begin]}
+
+
+def test_without_step_marks_a_step_is_what_an_update_ends_if_all_ranks_have_as_many(tmp_path: Path) -> None:
+    files = job(ranks=2, late=1, phase="forward", by=2_000)
+    trace, seen = imported(tmp_path / "alike", files, **{f"rank{file.rank}": unmarked(file) for file in files})
+    assert [warning.code for warning in trace.warnings] == ["no-step-marks"]
+    assert [each.rank for each in observed_ranks(seen) if each.late] == [1]
+    other = {"rank0": unmarked(files[0]), "rank1": unmarked(files[1], first=2.5e6 * STEP_s)}
+    with pytest.raises(ConfigError, match=r"no step marks .* and the ranks have 7 to 10 iterations, so that it is not"):
+        imported(tmp_path / "other", files, **other)
 
 
 def test_profiles_of_two_cycles_of_a_schedule_are_one_job(tmp_path: Path) -> None:

@@ -72,6 +72,7 @@ def show_job(ranks: Sequence[ObservedRank], trace: Trace, folder: Path) -> None:
 # The screen of a trace: the slowest layers of each batch, what they add up to, and what ranks sent.
 
 LAYERS = 10  # that are shown of each batch
+SHOWN_MESSAGES = 20  # of all strategies and GPUs
 
 
 def show_trace(traced: Trace) -> None:
@@ -174,7 +175,9 @@ BATCHES: list[Column[tuple[TracedBatch, TraceSums]]] = [
 
 def _messages(traced: Trace) -> None:
     rows = [(run, place, message) for run in traced.communication for place, message in enumerate(run.messages)]
-    show.listing(MESSAGES, rows, f"{traced.workload}: messages of gradients, medians")
+    shown = show.first(rows, SHOWN_MESSAGES)
+    note = f"{len(rows) - len(shown)} more: --all" * (len(shown) < len(rows))
+    show.listing(MESSAGES, shown, f"{traced.workload}: messages of gradients, medians", note)
 
 
 MESSAGES: list[Column[tuple[TracedCommunication, int, TracedMessage]]] = [
