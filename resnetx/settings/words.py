@@ -123,3 +123,18 @@ def value_word(value: Any) -> str:
     if isinstance(value, dict):
         return f"{{{','.join(f'{key}:{value_word(inner)}' for key, inner in value.items())}}}"
     return str(value)
+
+
+def plain_value(word: str) -> str | int | float | bool | None:
+    """A word of a text of settings as the value that it is on the command line: a number, true, false, null or text."""
+    if word in _CONSTANTS:
+        return _CONSTANTS[word]
+    for read in (int, float):
+        try:
+            return read(word)
+        except ValueError:
+            continue
+    return word
+
+
+_CONSTANTS = {"true": True, "false": False, "null": None}

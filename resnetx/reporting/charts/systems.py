@@ -45,7 +45,8 @@ def system_figures(comparison: SystemComparison) -> list[Figure]:
     ]
     figures += _rates(comparison)
     if any(over(point, *comparison.systems[:2]) for point in comparison.points):
-        figures.append(margins_over_intensity(comparison.points, *comparison.systems[:2]))
+        points = [*comparison.points, *comparison.job]
+        figures.append(margins_over_intensity(points, *comparison.systems[:2]))
     return figures
 
 
