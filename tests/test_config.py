@@ -219,6 +219,6 @@ def test_tildes_in_a_list_of_paths(monkeypatch):
 @pytest.mark.parametrize("given", [3, True, None, 1.5])
 def test_a_choice_that_is_no_word_is_refused_with_the_known_ones(given):
     with pytest.raises(
-        ConfigError, match=r"^model=(3|true|null|1\.5): no such model; known: alexnet, cifarnet, googlenet"
+        ConfigError, match=r"^model=(3|true|null|1\.5): no such model; known: alexnet, alexnet32, bert, cifarnet"
     ):
         compose({"model": given})

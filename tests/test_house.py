@@ -191,7 +191,7 @@ def test_no_pattern_takes_a_text_with_a_line_break_behind_it_for_the_text():
 def test_schemas_have_no_patterns():
     """Which other programs match in other ways."""
     for path in Path(resnetx.__file__).parent.rglob("*.schema.json"):
-        assert '"pattern":' not in path.read_text(), path
+        assert '"pattern": "' not in path.read_text(), path
 
 
 # ---- threads --------------------------------------------------------------------------------------------------------

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
+import msgspec
+
 from resnetx import progress
 from resnetx.api import drawings, message_costs
 from resnetx.api import stored as predictions
@@ -46,8 +48,8 @@ from resnetx.reporting.systems.comparison import compare_systems
 from resnetx.settings import keywords
 from resnetx.settings.files import given_path
 from resnetx.settings.verbs import group_of
-from resnetx.settings.words import written
-from resnetx.study import Point
+from resnetx.settings.words import plain_value, written
+from resnetx.study import Point, load
 from resnetx.table import Tabular
 
 if TYPE_CHECKING:
@@ -273,16 +275,35 @@ def _systems(sides: Sequence[Side], given: Point) -> OfSystems:
     from resnetx.literature.explanations import with_statements
 
     causes = _causes(sides, given)
-    own = {key: value for key, value in given.items() if key != "explain"}
+    own = {key: value for key, value in given.items() if key not in ("explain", "job")}
+    job = _job(given)
     made, out, machines = _prediction(sides, own)
     if out:
         made = predictions.store(made, out)
     collectives, copies = message_costs.collectives(made.points, machines), message_costs.copies(machines)
     found = with_statements(compare_systems(made, list(collectives), list(copies)), causes)
+    if job is not None:
+        found = msgspec.structs.replace(found, job=compare_systems(job).points)
     if out:
         drawings.store_record(out, system_comparison_file(out), found)
         _store_page(found, out, made)
     return OfSystems(found, made, causes)
+
+
+def _job(given: Point) -> Prediction | None:
+    """The user's own job on the same systems, as the settings of the study have it where it does not say otherwise."""
+    text = given.get("job")
+    if text is None:
+        return None
+    if not ("study" in given and "systems" in given):
+        raise ConfigError(f"job={text}: is located among the workloads of a study; add study= and systems=")
+    pairs = [word.partition("=") for word in str(text).replace(" ", ",").split(",") if word]
+    if wrong := next(("".join(pair) for pair in pairs if not pair[1]), None):
+        raise ConfigError(f"job={text}: {wrong} is no setting; expected NAME=VALUE,NAME=VALUE")
+    own = asked("predict", {name: plain_value(value) for name, _, value in pairs})
+    study = load(str(given["study"])).settings
+    usual = {key: value for key, value in {**study, **given}.items() if key not in ("study", "job", "out", "explain")}
+    return predicted([], {**{key: value for key, value in usual.items() if group_of(key) != "model"}, **own})
 
 
 def _causes(sides: Sequence[Side], given: Point) -> "Causes | None":

@@ -47,7 +47,7 @@ from resnetx.settings.files import given_path
 from resnetx.settings.table import tagged
 from resnetx.settings.verbs import group_of
 from resnetx.settings.words import written
-from resnetx.study import Point
+from resnetx.study import Point, load
 
 # Of settings that stand in place of what is described, relative; of others it is not known.
 _STATED_ERRORS = {"host_time": HOST_ERROR, "host_step": STATED - 1}
@@ -225,7 +225,7 @@ def _varied(sourced: SourcedPoint, varied: dict[str, str]) -> SourcedPoint:
 
 def _asked(paths: Sequence[Path], given: Point, varied: dict[str, str]) -> Asked:
     """What settings ask for of which each of the machine has one value."""
-    settings, workload = split(given)
+    settings, workload = split({**_counted_as(given), **given})
     found, known = calibrations(settings.calibration_files), known_rates(settings.rate, settings.rate_error)
     if read := known.inputs_for(workload) if known else []:
         workload = {**workload, "input": read}
@@ -256,6 +256,13 @@ def _asked(paths: Sequence[Path], given: Point, varied: dict[str, str]) -> Asked
         else ""
     )
     return Asked(on, trained, [*_assumed(wanted), *_set_by_the_user(given)], varied, said)
+
+
+def _counted_as(given: Point) -> Point:
+    """The convention that the study counts by, if it names one."""
+    study = given.get("study")
+    own = load(study).settings if isinstance(study, str) else {}
+    return {key: value for key, value in own.items() if key == "convention"}
 
 
 def _none_is_predicted(points: Sequence[PredictedPoint]) -> str:

@@ -21,6 +21,7 @@ from resnetx.interconnect.collectives.published import (
 )
 from resnetx.interconnect.systems.system import load
 from resnetx.literature import training as validation
+from resnetx.literature import transformers as published_transformers
 from resnetx.literature.claim_checks import Claim
 from resnetx.literature.claims import PAPERS, WITHOUT_SETTINGS, Claims
 from resnetx.literature.claims import published as published_claims
@@ -28,8 +29,9 @@ from resnetx.literature.papers import check_papers
 from resnetx.literature.rivals import AlphaBeta, alpha_beta
 from resnetx.literature.scaling_check import ScalingCase, cases
 from resnetx.literature.training import TrainingRow
-from resnetx.literature.training_rates import LayerwiseTime, id_of, rates
+from resnetx.literature.training_rates import LayerwiseTime, id_of, rates, system_of
 from resnetx.literature.training_rates import training as published_rates
+from resnetx.literature.transformers import Series, TransformerCase
 from resnetx.operations import OPERATIONS
 from resnetx.prediction.messages import error_of
 from resnetx.record.literature import FigurePrediction, PublishedFigure
@@ -225,7 +227,7 @@ def _checked(paper: str) -> list[CheckedClaim]:
 #
 # resnetx's predictions are those of `predict --validate`: what a rate was measured on is left out of all fits to it.
 
-IMAGES_PER_S = "images/s"
+IMAGES_PER_S, TOKENS_PER_S = "images/s", "tokens/s"
 GRADIENT_BYTES = {"fp32": 4, "fp16": 2}  # of one, as it is sent
 
 
@@ -333,6 +335,62 @@ def _behind_one_allreduce(case: ScalingCase) -> Callable[[], float]:
     return images_per_s
 
 
+# ---- transformers ---------------------------------------------------------------------------------------------------
+
+
+def transformers() -> Iterator[KnownFigure]:
+    """Rates of transformers on more than the fewest GPUs of their series, from which predictions are made."""
+    for number, of in enumerate(published_transformers.series()):
+        for gpus in of.tokens_per_s:
+            if gpus > of.fewest:
+                figure = _of_transformer(of, gpus)
+                yield KnownFigure(figure, _by_fewest(number, gpus, figure.id), nothing)
+
+
+def _of_transformer(of: Series, gpus: int) -> PublishedFigure:
+    system, source = system_of(of.system, gpus, of.cluster), of.source_text
+    several = of.cluster if of.cluster and system.nodes > 1 else None
+    exchange = "FSDP" if of.strategy == "fsdp" else "all-reduce"
+    where = (of.system, gpus, of.x, of.width, of.seq, of.precision, of.micro_batch, of.fewest)
+    return PublishedFigure(
+        id=id_of("transformers", *where, source=source),
+        kind=f"training of transformers, {of.nodes(gpus)}",
+        value=of.tokens_per_s[gpus],
+        unit=TOKENS_PER_S,
+        system=of.system,
+        nodes=system.nodes,
+        network=several.network if several else None,
+        nics=several.nics if several else None,
+        gpus=gpus,
+        library=of.library,
+        workload=f"transformer of {of.x} blocks of {of.width}, sequences of {of.seq}",
+        batch_size_per_gpu=of.micro_batch * of.accumulation[gpus],
+        precision=of.precision,
+        exchange=exchange,
+        settings=f"{of.accumulation[gpus]} passes in a step; gradients sent in {of.gradients}; vocabulary of "
+        f"{of.vocabulary}; one_gpu: of the rate on {of.fewest} GPUs",
+        one_gpu=of.tokens_per_s[of.fewest] / of.fewest,
+        source=source,
+        seen=of.seen,
+    )
+
+
+def _by_fewest(number: int, gpus: int, name: str) -> Callable[[], FigurePrediction]:
+    def own() -> FigurePrediction:
+        cases = _judged_transformers()
+        of = published_transformers.series()[number]
+        case = next(each for each in cases if each.of is of and each.gpus == gpus)
+        low, high = published_transformers.interval(case, cases)
+        return FigurePrediction(id=name, predicted=case.predicted, low=low, high=high)
+
+    return own
+
+
+@cache
+def _judged_transformers() -> tuple[TransformerCase, ...]:
+    return tuple(published_transformers.judged())
+
+
 # ---- messages -------------------------------------------------------------------------------------------------------
 
 
@@ -371,7 +429,14 @@ def _one_by_one(entry: LayerwiseTime) -> Callable[[], float]:
 # All sources of published figures.
 
 FILE = PUBLISHED / "figures.csv"
-SOURCES: tuple[Callable[[], Iterator[KnownFigure]], ...] = (one_gpu, scaling, layerwise, collectives, statements)
+SOURCES: tuple[Callable[[], Iterator[KnownFigure]], ...] = (
+    one_gpu,
+    scaling,
+    transformers,
+    layerwise,
+    collectives,
+    statements,
+)
 
 
 @cache

@@ -75,6 +75,10 @@ class Series(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     def library(self) -> str:
         return system_of(self.system, 1, None).library
 
+    @property
+    def source_text(self) -> str:
+        return _file().sources[self.source].text
+
     def nodes(self, gpus: int) -> str:
         """One, or several."""
         return "one node" if gpus <= len(system_of(self.system, 1, None).gpus) else "several nodes"

@@ -185,6 +185,7 @@ class SystemComparison(Tabular, RecordPart, frozen=True, kw_only=True):
     made_at: str  # when the prediction was made
     systems: list[str]
     points: list[SystemPoint]
+    job: list[SystemPoint] = msgspec.field(default_factory=list)  # the user's own, located among them
     crossings: list[Crossing]
     claims: list[CheckedClaim]
     explanations: list[Explanation] = msgspec.field(default_factory=list)  # of the claims; [] unless asked for

@@ -2,10 +2,10 @@
 
     explained_benches(benches_of_a, benches_of_b)
 
-A figure is a collective or a pattern on a number of GPUs, or a copy between two of them, at one size. It has changed where the
-median of each side lies outside of what nine of ten timings of the other side are within; a figure of a single time
-has no such range, and is never said to have changed. Of one bench alone: what is slower than its system is described,
-and what may be why.
+A figure is a collective or a pattern on a number of GPUs, or a copy between two of them, at one size. It has changed
+where the median of each side lies outside of what nine of ten timings of the other side are within; a figure of a
+single time has no such range, and is never said to have changed. Of one bench alone: what is slower than its system is
+described, and what may be why.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

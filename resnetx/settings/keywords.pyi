@@ -353,6 +353,7 @@ class CompareKeywords(TypedDict, total=False):
     timeline: bool
     out: Text | None
     explain: bool
+    job: str | None
     papers: Axis[str]
     score: Axis[str]
 

@@ -562,6 +562,9 @@ SECTIONS = (
     Section("`resnetx compare systems=dgx1-p100,gx8 study=paper`", (
         Setting("explain", bool, False, "true: search which assumptions decide the paper's claims; takes half a minute",
             verbs="compare"),
+        Setting("job", str | None, None,
+            "a workload of your own, located among those of study=, e.g. job=model=gptx,model.width=1024,batch_size=2",
+            verbs="compare"),
         Setting("papers", str, [],
             "check what these papers state, e.g. [li2019,shi2018]; all: every paper that comes with resnetx",
             verbs="compare", several="compare"),

@@ -135,3 +135,18 @@ def bare_word(value: Any) -> str:
     if isinstance(value, list):
         return "+".join(map(value_word, value))
     return value_word(value).strip("{}")
+
+
+def plain_value(word: str) -> str | int | float | bool | None:
+    """A word of a text of settings as the value that it is on the command line: a number, true, false, null or text."""
+    if word in _CONSTANTS:
+        return _CONSTANTS[word]
+    for read in (int, float):
+        try:
+            return read(word)
+        except ValueError:
+            continue
+    return word
+
+
+_CONSTANTS = {"true": True, "false": False, "null": None}

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from resnetx.choices import Torchvision
+from resnetx.choices import ModelChoice, NasNetSettings, Torchvision
 from resnetx.interconnect.collectives import traffic
 from resnetx.interconnect.systems import rearranged
 from resnetx.interconnect.systems.system import System
@@ -50,8 +50,8 @@ def steer_owned(machine: System, sizes_bytes: Sequence[float], pattern: str) -> 
 # Anderson et al. 2018 trained these; how variables are shared out among GPUs depends on their sizes and order alone.
 # From tf_cnn_benchmarks (models/alexnet_model.py, resnet_model.py, densenet_model.py and vgg_model.py, 2018): a
 # normalised convolution has no bias, and its normalisation an offset and a scale; classifiers have one output more than
-# there are classes. MobileNet is torchvision's MobileNetV2 with a smaller classifier: which version the paper trained,
-# it does not say. NASNet is not here.
+# there are classes. NASNet is `model=nasnet` with such a classifier: its layers stand in the order of nasnet_utils.py.
+# MobileNet is torchvision's MobileNetV2 with a smaller classifier: which version the paper trained, it does not say.
 
 CIFAR_OUTPUTS, FLOWERS_OUTPUTS = 10 + 1, 5 + 1  # classes, and one for the background
 PADDED_SIDE = 8  # of the images behind two poolings of 32 pixels
@@ -135,12 +135,13 @@ def _vgg16() -> Iterator[int]:
     yield from _affine(4096, FLOWERS_OUTPUTS)
 
 
-def _mobilenet() -> Iterator[int]:
-    layers = tables.kept(Torchvision(name="mobilenet_v2", classes=1000), 224)
-    assert layers is not None, "the table of mobilenet_v2 is kept"
+def _with_classifier(model: ModelChoice, inputs: int, outputs: int) -> Iterator[int]:
+    """A network whose table is kept, with another classifier."""
+    layers = tables.kept(model, model.image_size)
+    assert layers is not None, f"the table of {model.label} is kept"
     *others, _, _ = [elements for layer in layers for elements in layer.parameters]
     yield from others
-    yield from _affine(1280, FLOWERS_OUTPUTS)
+    yield from _affine(inputs, outputs)
 
 
 _NETWORKS: dict[str, Callable[[], Iterator[int]]] = {
@@ -149,8 +150,11 @@ _NETWORKS: dict[str, Callable[[], Iterator[int]]] = {
     "ResNet-110 on CIFAR-10": partial(_resnet, 18),
     "DenseNet-40 on CIFAR-10": partial(_densenet, 12),
     "DenseNet-100 on CIFAR-10": partial(_densenet, 32),
+    "NASNet on CIFAR-10": partial(_with_classifier, NasNetSettings(classes=10), 768, CIFAR_OUTPUTS),
     "AlexNet on Flowers": _large_alexnet,
     "VGG-16 on Flowers": _vgg16,
-    "MobileNet on Flowers": _mobilenet,
+    "MobileNet on Flowers": partial(
+        _with_classifier, Torchvision(name="mobilenet_v2", classes=1000), 1280, FLOWERS_OUTPUTS
+    ),
 }
 NAMES = tuple(_NETWORKS)

@@ -74,7 +74,7 @@ class NormalCell(Cell):
         self.kept = _normalised(self.read, width) if self.read != width else nn.Identity()
 
     def forward(self, x_NCHW: Tensor, p_NCHW: Tensor) -> Tensor:
-        h, p = self.begin(x_NCHW), self.fit(p_NCHW)
+        p, h = self.fit(p_NCHW), self.begin(x_NCHW)
         sums = [
             self.left1(h) + self.right1(p),
             self.left2(p) + self.right2(p),
@@ -99,7 +99,7 @@ class ReductionCell(Cell):
         self.left5, self.right5 = _separable(width, width, 3), nn.MaxPool2d(3, stride=2, padding=1)
 
     def forward(self, x_NCHW: Tensor, p_NCHW: Tensor) -> Tensor:
-        h, p = self.begin(x_NCHW), self.fit(p_NCHW)
+        p, h = self.fit(p_NCHW), self.begin(x_NCHW)
         sum1 = self.left1(h) + self.right1(p)
         sum2 = self.left2(h) + self.right2(p)
         sum3 = self.left3(h) + self.right3(p)

@@ -21,11 +21,12 @@ def run(capsys, *words):
         (["train", "batch_siez=3"], "batch_siez: no such setting; did you mean batch_size?"),
         (
             ["train", "model=resnet"],
-            "model=resnet: no such model (did you mean resnetx?); known: alexnet, cifarnet, googlenet,",
+            "model=resnet: no such model (did you mean resnetx?); known: alexnet, alexnet32, bert, cifarnet,",
         ),
         (
             ["train", "model=3"],
-            "model=3: no such model; known: alexnet, cifarnet, googlenet, gptx, mlpx, resnetx, torchvision",
+            "model=3: no such model; known: alexnet, alexnet32, bert, cifarnet, densenet100, densenet40, googlenet, "
+            "gptx, mlpx, nasnet, nasnetmobile, resnet110, resnet20, resnetx, torchvision",
         ),
         (["train", "model.y=3"], "model.y: no such setting; model=resnetx has model.x, model.width, model.classes"),
         (["train", "strategy.foo=3"], "strategy.foo: no such setting; strategy=bucket has strategy.bucket_cap_mb,"),

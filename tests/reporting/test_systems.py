@@ -5,11 +5,12 @@ import math
 import msgspec
 import pytest
 
+import resnetx
 from resnetx.errors import ConfigError
 from resnetx.record.prediction import PredictedGpu
-from resnetx.reporting.systems.answer import leader_counts, simple_model_agreement
+from resnetx.reporting.systems.answer import leader_counts, loss_bands, simple_model_agreement
 from resnetx.reporting.systems.comparison import compare_systems
-from resnetx.reporting.systems.rate_ratios import simple_model
+from resnetx.reporting.systems.rate_ratios import over, simple_model
 
 SXM2 = PredictedGpu(part="p100-sxm2-16gb", chip="GP100", clock_Hz=1.227e9, memory_Bps=732e9)
 PCIE = PredictedGpu(part="p100-pcie-16gb", chip="GP100", clock_Hz=1.227e9, memory_Bps=732e9)
@@ -225,3 +226,47 @@ def test_leads_are_counted_by_library_and_gpus(predicted_of, prediction_of):
     assert (found.library, found.gpus, found.ahead) == ("nccl1", 8, {"a": 1})
     assert (found.open, found.level, found.alone) == (1, 1, 1)
     assert found.largest.workload == "ResNet/1"
+
+
+# ---- where the slower one loses little, and half ---------------------------------------------------------------------
+
+STUDY = """
+about: Four widths.
+settings: {model: gptx, model.x: 2, precision: bf16, scaling: weak, convention: conv, input: synthetic}
+grids:
+  - {model.width: [128, 1024, 4096], batch_size: 2, gpus: [8]}
+"""
+
+
+@pytest.mark.slow
+def test_losses_are_told_by_the_work_per_parameter_and_a_job_is_located_among_them(tmp_path):
+    study = tmp_path / "widths.yaml"
+    study.write_text(STUDY)
+    asked = {"systems": ["pcie-gen5", "dgx-h100"], "study": str(study), "strategy": "fsdp"}
+    found = resnetx.compare(**asked, job="model=gptx,model.x=2,model.width=1024,batch_size=4,gpus=8")
+    (band,) = loss_bands(found)
+    works = sorted(point.intensity_per_gpu for point in found.points)
+    assert works[0] == pytest.approx(2 * (9 * 2 * 1024 * 4096 + 1024 * 50257) / 608_735_232, rel=0.01)  # by conv
+    assert (band.gpus, band.slower, band.faster) == (8, "pcie-gen5", "dgx-h100")
+    rates = {point.intensity_per_gpu: over(point, "pcie-gen5", "dgx-h100").value for point in found.points}
+    assert band.half_up_to == max(work for work in works if all(rates[each] <= 0.5 for each in works if each <= work))
+    assert band.little_from in (None, *works)
+    (job,) = found.job
+    (alike,) = (point for point in found.points if point.workload == "GPT/2 width 1024")
+    assert job.intensity_per_gpu == pytest.approx(2 * alike.intensity_per_gpu)  # four sequences on each, as weak
+    said = " ".join(found.answer().sentences)
+    assert "On 8 GPUs, pcie-gen5 loses less than 5 %" in said
+    assert "Your GPT/2 width 1024 of batch 32 on 8 GPUs is at" in said
+
+
+@pytest.mark.parametrize(
+    ("settings", "fault"),
+    [
+        ({"job": "model=gptx", "systems": ["gx8", "dgx1-p100"]}, "job=model=gptx: is located among the workloads"),
+        ({"job": "gptx", "study": "gptx", "systems": ["gx8", "dgx1-p100"]}, "job=gptx: gptx is no setting"),
+        ({"job": "modl=gptx", "study": "gptx", "systems": ["gx8", "dgx1-p100"]}, "modl: .*did you mean model"),
+    ],
+)
+def test_a_job_that_cannot_be_read_is_refused(settings, fault):
+    with pytest.raises(ConfigError, match=fault):
+        resnetx.compare(**settings)

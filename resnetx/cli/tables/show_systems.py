@@ -17,6 +17,7 @@ from resnetx.reporting.systems.answer import (
     case_columns,
     compared_cases,
     leader_counts,
+    loss_bands,
     simple_model_agreement,
     telling_cases,
 )
@@ -35,6 +36,7 @@ _AXES = {
 def comparison(compared: SystemComparison) -> None:
     """Who is faster where, by how much and how sure that is; --all: every point, and what else was predicted."""
     _cases(compared)
+    _losses(compared)
     refusals(compared.points)
     if show.everything():
         _leader_counts(compared)
@@ -64,6 +66,23 @@ def _cases(compared: SystemComparison) -> None:
         words.append(f"{lacking} do not fit into memory, or are known only between two ends, on one")
     if words:
         show.say(f"others: {'; '.join(words)}.")
+
+
+def _losses(compared: SystemComparison) -> None:
+    """By number of GPUs and settings, where the slower of two systems loses little, and where half."""
+    bands = loss_bands(compared)
+    if len({band.gpus for band in bands}) > 1:  # of one the answer has told it
+        rows = [[f"{band.gpus}", band.variant, _work(band.little_from), _work(band.half_up_to)] for band in bands]
+        title = f"Where {bands[0].slower} loses less than 5 % to {bands[0].faster}, and half or more"
+        note = (
+            "Activations per parameter on each GPU: from there on, and up to there, in every case that was predicted."
+        )
+        show.say()
+        show.table(title, [">GPUs", "settings", ">5 % from", ">half up to"], rows, note)
+
+
+def _work(value: float | None) -> str:
+    return "no case" if value is None else f"{value:,.1f}"
 
 
 # ---- every point ----------------------------------------------------------------------------------------------------

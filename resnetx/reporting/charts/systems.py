@@ -56,7 +56,8 @@ def system_figures(
     figures += copies_over_size(comparison.copies, messages[1])
     figures += _rates(comparison, rates)
     if any(over(point, *comparison.systems[:2]) for point in comparison.points):
-        figures.append(margins_over_intensity(comparison.points, *comparison.systems[:2]))
+        points = [*comparison.points, *comparison.job]
+        figures.append(margins_over_intensity(points, *comparison.systems[:2]))
     return figures
 
 

@@ -95,7 +95,23 @@ def compared_answer(compared: SystemComparison) -> list[str]:
     judged = [point.intensity_per_gpu for point in compared.points if point.margin and point.intensity_per_gpu]
     if highest and any(intensity > highest for intensity in judged):
         sentences.append(f"No difference is shown above {highest:.2g} activations per parameter on each GPU.")
-    return sentences
+    return [*sentences, *_losses(loss_bands(compared)), *_of_job(compared)]
+
+
+def _of_job(compared: SystemComparison) -> Iterator[str]:
+    """Where the user's own job lies."""
+    for point in compared.job:
+        where = f"Your {point.workload} of batch {point.batch_size:,} on {point.gpus} GPU{'s' * (point.gpus > 1)}"
+        where += f" with {point.variant}" * bool(point.variant)
+        work = point.intensity_per_gpu
+        does = "" if work is None else f" is at {work:,.2g} activations per parameter on each GPU, where"
+        margin = point.margin
+        if margin is None:
+            yield f"{where}{does} the systems cannot be compared: it does not fit, or is not known, on one of them."
+        else:
+            ratio = ratio_text(margin.ratio, " times")
+            does = does or " is trained so that"
+            yield f"{where}{does} {margin.first} is {ratio} as fast as {margin.second}."
 
 
 def _of_library(compared: SystemComparison, library: str) -> str:
@@ -175,6 +191,70 @@ def case_columns(compared: SystemComparison) -> list[Column[ComparedCase]]:
     ]
     leader: Column[ComparedCase] = Column("fastest", lambda case: case.first.margin.first if case.first.margin else "")
     return columns if two else [*columns, leader]
+
+
+# Where one of two systems loses little, and where half: by the work per parameter on each GPU.
+
+LITTLE, HALF = 0.95, 0.5  # of the other system's rate
+FEWEST = 3  # different amounts of work per parameter that tell
+
+
+@dataclass(frozen=True)
+class LossBand:
+    """What the slower of two systems loses, over the cases on one number of GPUs that have the same settings."""
+
+    gpus: int
+    variant: str
+    slower: str
+    faster: str
+    little_from: float | None  # activations per parameter on each GPU, from which on no case loses 5 %; null: from none
+    half_up_to: float | None  # up to which each case loses half or more; null: not the case with the fewest does
+
+
+def loss_bands(compared: SystemComparison) -> list[LossBand]:
+    """Of two systems with one library each; [] of others, where cases are too few, and where half is never lost."""
+    if len(compared.systems) != 2:
+        return []
+    lines: dict[tuple[int, str], list[tuple[float, float]]] = defaultdict(list)
+    for case in compared_cases(compared):
+        work = case.first.intensity_per_gpu
+        if work and len(case.ratios) == 1 and case.first.gpus > 1:
+            (ratio,) = case.ratios.values()
+            lines[case.first.gpus, case.first.variant].append((work, ratio.value))
+    slower, faster = compared.systems
+    if statistics.median([ratio for line in lines.values() for _, ratio in line] or [1.0]) > 1:
+        slower, faster = faster, slower
+        lines = {key: [(work, 1 / ratio) for work, ratio in line] for key, line in lines.items()}
+    found = [
+        LossBand(gpus, variant, slower, faster, _from_on(line), _up_to(line))
+        for (gpus, variant), line in sorted(lines.items())
+        if len({work for work, _ in line}) >= FEWEST
+    ]
+    return found if any(band.half_up_to for band in found) else []
+
+
+def _from_on(line: Sequence[tuple[float, float]]) -> float | None:
+    losing = max((work for work, ratio in line if ratio <= LITTLE), default=0.0)
+    return min((work for work, _ in line if work > losing), default=None)
+
+
+def _up_to(line: Sequence[tuple[float, float]]) -> float | None:
+    keeping = min((work for work, ratio in line if ratio > HALF), default=float("inf"))
+    return max((work for work, _ in line if work < keeping), default=None)
+
+
+def _losses(bands: Sequence[LossBand]) -> Iterator[str]:
+    """A sentence on the most GPUs."""
+    most = max((band.gpus for band in bands), default=0)
+    for band in bands:
+        if band.gpus == most:
+            little = "in no case" if band.little_from is None else f"from {band.little_from:.2g} on"
+            half = "in no such range" if band.half_up_to is None else f"up to {band.half_up_to:.2g}"
+            with_ = f" with {band.variant}" if band.variant else ""
+            yield (
+                f"On {most} GPUs{with_}, {band.slower} loses less than 5 % {little}, and half or more {half} "
+                "(activations per parameter on each GPU)."
+            )
 
 
 # Who leads how often, and how that agrees with the simple model: a comparison of systems in a few lines.
