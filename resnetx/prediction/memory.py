@@ -110,7 +110,7 @@ def _torch_bytes(
         staying += BYTES_PER_PARAMETER * parameters  # momenta, which a server on the host keeps there
     if width < BYTES_PER_PARAMETER:
         staying += width * parameters  # autocast keeps its copies of the weights for the step
-    staying += batch_size * BYTES_PER_PARAMETER * 3 * image_size**2  # the next batch
+    staying += batch_size * BYTES_PER_PARAMETER * counts.elements(table, image_size)[DATA]  # the next batch
     gradients_stay = not isinstance(strategy, NoExchange)  # in buffers, which are there from the beginning
     copied = isinstance(strategy, Bucket) and not strategy.gradient_as_bucket_view
     if gradients_stay:

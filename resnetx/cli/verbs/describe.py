@@ -44,9 +44,12 @@ def layers(table: "Sequence[Layer]", workload: Workload) -> None:
     convention = workload.convention
     activations = activations_by_layer(table, workload.image_size, convention)
     columns = ["layer", "kind", "output", ">activations", ">parameters", ">MFLOP", ">gradients"]
-    shape = f"3x{workload.image_size}x{workload.image_size}" if workload.image_size else f"{workload.tokens or ''}"
-    kind = "tokens, labels" if workload.tokens else "image, label" if workload.image_size else "its batch"
-    data = [[DATA, kind, shape, f"{activations[DATA]:,}", "", "", ""]] if DATA in activations else []
+    shape = f"{workload.tokens}" if workload.tokens else f"3x{workload.image_size}x{workload.image_size}"
+    data = (
+        [[DATA, "tokens, labels" if workload.tokens else "image, label", shape, f"{activations[DATA]:,}", "", "", ""]]
+        if DATA in activations and table[0].name != DATA
+        else []
+    )
     rows = [_row(alike, activations, convention) for alike in folded(table)]
     sums = [
         "all", "", "", f"{workload.activations_per_image:,}", f"{workload.parameters:,}",

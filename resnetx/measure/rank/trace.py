@@ -33,6 +33,7 @@ from resnetx.measure.rank.train import OwnBatches, build, open_batches, training
 from resnetx.measure.rank.windows import Step, measure_windows
 from resnetx.record import LayerTimes, TracedLayer, Unknown, known
 from resnetx.request import Request
+from resnetx.workloads.counts import DATA
 from resnetx.workloads.layers import Operations, operations, tensors
 from resnetx.workloads.recorded import Operation, Recorder
 
@@ -360,7 +361,7 @@ def _followed(request: Request) -> Sample | list[str]:
     """What the watch follows: a sample through torch.fx, or the layers of a user's own model."""
     if isinstance(request.model, PythonSettings):
         table = workloads.table(request.model, request.image_size)
-        return [layer.name for layer in table if layer.kind != "unseen"]
+        return [layer.name for layer in table if layer.kind not in (DATA, "unseen")]
     return request.model.sample(request.image_size)
 
 
