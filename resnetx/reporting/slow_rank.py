@@ -174,8 +174,8 @@ def _by_floors(own: Parts, other: Parts) -> list[float]:
 def _interval(windows: Sequence[float], chance: float) -> _Later:
     """The middle of windows, and its interval, of Walsh averages (Hodges and Lehmann; Wilcoxon's test).
 
-    It asks only that two ranks that are alike differ as often by so much one way as the other way. `chance`: that an end
-    is beyond the truth.
+    It asks only that two ranks that are alike differ as often by so much one way as the other way. `chance`: that an
+    end is beyond the truth.
     """
     averages = sorted((one + other) / 2 for one, other in combinations_with_replacement(windows, 2))
     beyond = _averages_beyond(chance)

@@ -155,7 +155,7 @@ def test_the_help_of_a_verb_lists_its_own_settings_within_80_columns(capsys, mon
         assert end.value.code == 0
         shown[verb] = capsys.readouterr().out
     assert "batch_size=32 " in shown["train"]
-    assert "model=resnetx alexnet | cifarnet | googlenet | gptx | mlpx | resnetx | torchvision" in " ".join(
+    assert "model=resnetx alexnet | cifarnet | googlenet | gptx | mlpx | python | resnetx | torchvision" in " ".join(
         shown["train"].split()
     )
     assert "pick=" not in shown["train"]
@@ -190,7 +190,10 @@ def completed(line):
     ("line", "offered"),
     [
         ("resnetx tr", {"train", "trace"}),
-        ("resnetx train model=", {"alexnet", "cifarnet", "googlenet", "gptx", "mlpx", "resnetx", "torchvision"}),
+        (
+            "resnetx train model=",
+            {"alexnet", "cifarnet", "googlenet", "gptx", "mlpx", "python", "resnetx", "torchvision"},
+        ),
         ("resnetx train precision=b", {"bf16"}),
         ("resnetx train win", {"windows="}),
         ("resnetx topology win", set()),
