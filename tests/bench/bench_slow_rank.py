@@ -3,8 +3,8 @@
     RANKS=4 python -m tests.bench.bench_slow_rank FOLDER 1600     # records: computation is waited out
     python -m tests.bench.bench_slow_rank FOLDER 64               # judges what is there, with 64 steps to a job
 
-Of each short job every choice of 2 or more ranks is judged as it is; and all of it with each rank in turn late by 5 % of
-a step in input, forward and backward, in each of its steps.
+Of each short job every choice of 2 or more ranks is judged as it is; and all of it with each rank in turn late by 5 %
+of a step in input, forward and backward, in each of its steps.
 """
 
 import time

@@ -22,7 +22,7 @@ def test_a_users_own_model_is_verified_traced_and_predicted(tmp_path, preloaded,
     described = {name: value for name, value in SETTINGS.items() if name != "steps"}
     names = [each.name for each in traced.batches[0].times.layers]
     assert ["data", *names] == [*(each.name for each in resnetx.describe(**described).layers()), "loss"]
-    assert [each.gradient_bytes for each in traced.batches[0].times.layers] == [1600, 0, 32, 0, 1800, 0]
+    assert [each.gradient_bytes for each in traced.batches[0].times.layers] == [0, 1600, 32, 0, 1800, 0]
     monkeypatch.setattr("resnetx.workloads.user_file._named", set())  # as in another process
     made = resnetx.predict(traced.source, systems=["cpu-host"], gpus=[1])
     assert made.points[0].outcome == "ok"
