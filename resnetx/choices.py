@@ -75,6 +75,11 @@ class ModelChoice(Choice, frozen=True):
         return "sequences" if self.tokens else "images"
 
     @property
+    def code(self) -> str:
+        """The file of the user's that it runs, which makes its batches, too; "": it is one of resnetx's own."""
+        return ""
+
+    @property
     def place_in_family(self) -> tuple[int, ...]:
         """By what reports sort models that are alike but for their amount of work; () for a model of its own."""
         return ()
@@ -314,6 +319,10 @@ class PythonSettings(ModelChoice, frozen=True, tag="python"):
     @property
     def label(self) -> str:
         return Path(self.file).stem + (f":{self.function}" if self.function != "build" else "")
+
+    @property
+    def code(self) -> str:
+        return self.file
 
     @property
     def samples(self) -> str:

@@ -19,7 +19,6 @@ from resnetx.choices import (
     Layerwise,
     Model,
     NoExchange,
-    PythonSettings,
     Server,
     SyntheticInput,
     TokensInput,
@@ -107,7 +106,9 @@ def request_from(tree: Mapping[str, Any], max_gpus: int | None = None, present: 
     chosen["memory_limit"] = bounds.converted("memory_limit", chosen["memory_limit"])
     chosen["clock"] = locked_MHz(chosen["clock"], launch)
     request: Request = convert(chosen, Request)
-    if isinstance(request.model, PythonSettings):
+    if request.model.kind == "python" and not request.model.code:
+        raise ConfigError("model.file is empty: model=python needs a Python file, e.g. model.file=ours.py")
+    if request.model.code:
         request = msgspec.structs.replace(request, model=_found_file(request.model))
     if launch:
         request = msgspec.structs.replace(request, env=of_ranks(launch, request.env, request.way.variables))
@@ -123,12 +124,10 @@ def request_from(tree: Mapping[str, Any], max_gpus: int | None = None, present: 
     return request
 
 
-def _found_file(model: PythonSettings) -> PythonSettings:
+def _found_file(model: Model) -> Model:
     """The model whose file is known by its whole path and its digest, wherever ranks start."""
-    if not model.file:
-        raise ConfigError("model.file is empty: model=python needs a Python file, e.g. model.file=ours.py")
-    path = Path(model.file).absolute()
-    content = File(path, "a Python file", PYTHON_BYTES, where=f"model.file={model.file}").content()
+    path = Path(model.code).absolute()
+    content = File(path, "a Python file", PYTHON_BYTES, where=f"model.file={model.code}").content()
     return msgspec.structs.replace(model, file=str(path), sha256=hashlib.sha256(content).hexdigest())
 
 
@@ -284,7 +283,7 @@ def check(r: Request) -> None:
 
 def _check_samples(r: Request) -> None:
     """Refuses images for a model that reads tokens, and tokens for one that reads images."""
-    if isinstance(r.model, PythonSettings) and not isinstance(r.input, SyntheticInput):
+    if r.model.code and not isinstance(r.input, SyntheticInput):
         raise ConfigError(
             f"input={r.input.kind}: model=python makes its own batches; leave it out, or set input=synthetic"
         )

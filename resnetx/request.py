@@ -85,8 +85,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         """Eight hexadecimal digits that differ between any two different requests."""
         given = msgspec.to_builtins(self, order="deterministic")
         leave_out_later(given, self)
-        if isinstance(self.model, PythonSettings):  # wherever the file is: its digest tells it apart
-            given["model"]["file"] = Path(self.model.file).name
+        if self.model.code:  # wherever the file is: its digest tells it apart
+            given["model"]["file"] = Path(self.model.code).name
         return hashlib.sha256(msgspec.json.encode(given)).hexdigest()[:8]
 
     @property

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, Generic
 
 from resnetx import progress
-from resnetx.choices import PythonSettings
 from resnetx.config import RunSettings
 from resnetx.errors import ConfigError
 from resnetx.host import node_name
@@ -148,10 +147,10 @@ def check_file(task: TaskFile[TaskRecord], path: Path, check_request: Callable[[
         check_request()
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from None
-    if isinstance(model := getattr(task.request, "model", None), PythonSettings):
+    if code := getattr(getattr(task.request, "model", None), "code", ""):
         raise ConfigError(
-            f"{path}: names code to run, {model.file}, and only what you name yourself is run; give the settings of "
-            f"the run, with model=python model.file={model.file}"
+            f"{path}: names code to run, {code}, and only what you name yourself is run; give the settings of "
+            f"the run, with model=python model.file={code}"
         )
     new = {name for name, value in task.request.env.items() if os.environ.get(name) != value}
     check_file_variables(new, str(path))  # which only whoever starts the run may set; the shell's may be repeated

@@ -140,7 +140,7 @@ def _torch_bytes(
         staying += BYTES_PER_PARAMETER * how.states * parameters
     if width < BYTES_PER_PARAMETER:
         staying += width * parameters  # autocast keeps its copies of the weights for the step
-    staying += _waiting_bytes(image_size, batch_size, how)
+    staying += _waiting_bytes(table, image_size, batch_size, how)
     gradients_stay = not isinstance(strategy, NoExchange)  # in buffers, which are there from the beginning
     copied = isinstance(strategy, Bucket) and not strategy.gradient_as_bucket_view
     growing = copied or not gradients_stay
@@ -154,10 +154,10 @@ def _torch_bytes(
     return staying + max(peak, at_update)
 
 
-def _waiting_bytes(image_size: int, batch_size: int, how: Training) -> int:
+def _waiting_bytes(table: Sequence[Layer], image_size: int, batch_size: int, how: Training) -> int:
     """The next batch, and the parts of this one that are not computed on."""
     images = 2 * batch_size - batch_size // how.accumulate
-    return images * BYTES_PER_PARAMETER * 3 * image_size**2
+    return images * BYTES_PER_PARAMETER * counts.elements(table, image_size)[DATA]
 
 
 def _peak_bytes(
@@ -191,7 +191,7 @@ def _sharded_bytes(
         staying += width * whole // BYTES_PER_PARAMETER
     if how.accumulate > 1:
         staying += whole  # gradients that are not reduced yet
-    staying += _waiting_bytes(image_size, batch_size, how)
+    staying += _waiting_bytes(table, image_size, batch_size, how)
     return staying + _peak_bytes(table, image_size, batch_size // how.accumulate, precision, False, how)
 
 

@@ -294,6 +294,8 @@ def _times(roofline: Roofline, table: Sequence[Layer], image_size: int, batch_si
 
 def _passes(layer: Layer, read: int, made: int) -> tuple[tuple[int, int], tuple[int, int], tuple[int, int]]:
     """(forward, backward) of one image's FLOP and activations moved, and of the parameters moved."""
+    if layer.kind == DATA:
+        return (0, 0), (0, 0), (0, 0)
     flop = 2 * layer.multiply_adds
     backward_flop = flop if DATA in layer.inputs else 2 * flop
     weights = sum(layer.parameters)
@@ -313,7 +315,7 @@ def _is_square(layer: Layer, shapes: dict[str, tuple[int, ...]]) -> bool:
     """
     if layer.kind != "conv" or not layer.parameters or len(layer.output_shape) != 3:
         return False
-    read = shapes[layer.inputs[0]]
+    read = shapes[layer.inputs[0]] if layer.inputs else ()
     if len(read) != 3:
         return False
     channels, rows, _ = read
@@ -325,9 +327,10 @@ def _is_square(layer: Layer, shapes: dict[str, tuple[int, ...]]) -> bool:
 
 def _is_depthwise(layer: Layer, shapes: dict[str, tuple[int, ...]]) -> bool:
     """Whether it convolves each of several channels by itself; kernels have odd sides."""
-    if layer.kind != "conv" or not layer.parameters:
+    of_input = shapes[layer.inputs[0]] if layer.inputs else ()
+    if layer.kind != "conv" or not layer.parameters or not of_input or not layer.output_shape:
         return False
-    read, made = shapes[layer.inputs[0]][0], layer.output_shape[0]
+    read, made = of_input[0], layer.output_shape[0]
     if layer.parameters[0] >= read * made:
         return False
     side = math.sqrt(layer.parameters[0] / made)  # of a kernel that sees one channel

@@ -12,7 +12,6 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from resnetx.choices import PythonSettings
 from resnetx.errors import prepared
 from resnetx.record.bench import BenchRecord, BenchRequest
 from resnetx.record.machine import Environment, OtherNode
@@ -166,8 +165,8 @@ def _request(asked: Request, names: Names) -> Request:
     folders = {name: getattr(asked.input, name, None) for name in ("root", "stage")}
     of_input = {name: _path(path, names) for name, path in folders.items() if path}
     model = asked.model
-    if isinstance(model, PythonSettings):
-        model = msgspec.structs.replace(model, file=_path(model.file, names) or model.file)
+    if model.code:
+        model = msgspec.structs.replace(model, file=_path(model.code, names))
     return msgspec.structs.replace(
         _asked(asked, names),
         model=model,

@@ -2,13 +2,23 @@
 `trace --import` of the profiles of all ranks.
 
 In synchronous training all ranks take equally long for a step, as each waits for the slowest: its last gradient is the
-last to be ready. So for each rank that moment is compared with that of every other one, step by step, in WINDOWS
-windows (the median of each), with an interval from the windows; a rank is named if the interval, allowing for the
-number of ranks, lies above LEAST of a step. One median over all steps names somebody without a delay, too. Profiles
-have fewer steps: each is a window then, as long as there are enough for that chance.
+last to be ready. So for each rank that moment is compared with that of every other one, in WINDOWS windows, with an
+interval from the windows; a rank is named if the interval, allowing for the number of ranks, lies above LEAST of a
+step. One median over all steps names somebody without a delay, too. A window is looked at in two ways:
+
+- step by step: the median of the differences. It shows what makes a rank late in most steps, whatever the steps are.
+- by floors: of each part of a step (input, forward, update, and the backward pass from one bucket to the next) the
+  least of the window's steps, added up. Other work on a machine only ever lengthens a part, now and then: the least of
+  some steps is free of it. It shows a smaller delay, if that is there in every step. The steps of a window are as far
+  apart as can be, as disturbances come in bursts.
+
+Disturbances that go on for seconds are what the first way takes for a delay now and then: of the cases of FALSE it has
+a tenth (BY_STEPS).
+
+Profiles have fewer steps: each is a window then, as long as there are enough for that chance.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import accumulate, combinations_with_replacement, pairwise
 from math import ceil, log2
 from operator import itemgetter
@@ -23,10 +33,13 @@ WINDOWS = 16
 FEWEST_STEPS = 2 * WINDOWS
 LEAST = 0.01  # of a step, that a rank is named for
 FALSE = 0.01  # of runs without a delay in which a rank is named, at most
+BY_STEPS = 0.1  # of these the share that looking step by step may have; the rest is that of floors
 PHASES = ("input", "forward", "backward", "update")
 OF_FSDP = ("input", "update")  # in the others its ranks wait for each other's parameters
 
 _Later = tuple[float, float, float]  # seconds, and the ends of their interval
+Parts = list[list[float]]  # of a rank's steps: [part][step], in seconds
+Way = Callable[[Parts, Parts], list[float]]
 
 
 class ObservedRank(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,11 +72,11 @@ def observed_ranks(found: Sequence[Observation]) -> list[ObservedRank]:
     """Each rank, in their order."""
     steps = min(len(each.step_s) for each in found)
     why = _why_not(found, steps)
-    own = [_own_s(each)[:steps] for each in found]
-    later = [None if why else _beyond(own, place) for place in range(len(found))]
+    parts = [_parts(each, steps, _alike(found)) for each in found]
     ranks = []
     for place, each in enumerate(found):
-        beyond, step_s = later[place], median(each.step_s[:steps])
+        step_s = median(each.step_s[:steps])
+        beyond, way = (None, _by_steps) if why else _shown(parts, place, step_s)
         late = beyond is not None and beyond[1] > LEAST * step_s
         ranks.append(
             ObservedRank(
@@ -84,7 +97,7 @@ def observed_ranks(found: Sequence[Observation]) -> list[ObservedRank]:
                 later_s=beyond[0] if beyond else None,
                 later_interval_s=[*beyond[1:]] if beyond else None,
                 late=late,
-                phase=_phase(found, place, steps, beyond[0]) if late and beyond else "",
+                phase=_phase(found, place, steps, beyond[0], way) if late and beyond else "",
                 why=why,
             )
         )
@@ -95,7 +108,7 @@ def _why_not(found: Sequence[Observation], steps: int) -> str:
     if len(found) == 1:
         return "one rank waits for nobody"
     profiled = bool(found[0].for_last_s)
-    fewest = ceil(log2(len(found) / FALSE)) if profiled else FEWEST_STEPS
+    fewest = ceil(log2(len(found) / FALSE / (1 - BY_STEPS))) if profiled else FEWEST_STEPS
     if steps < fewest:
         more = "profile more" if profiled else "a longer loop, or more samples"
         return f"{steps} steps were seen, and {fewest} are needed: {more}"
@@ -104,49 +117,80 @@ def _why_not(found: Sequence[Observation], steps: int) -> str:
     return ""
 
 
-def _own_s(each: Observation) -> list[float]:
-    """What a rank itself takes of each step: until its last gradient is ready, without waiting for buffers.
+def _parts(each: Observation, steps: int, by_bucket: bool) -> Parts:
+    """What a rank itself takes of each step until its last gradient is ready, part by part; no waiting for buffers.
 
     Under FSDP a rank waits for others from its first layer on: of a step, only what comes before is its own, unless a
     profile tells where it waited.
     """
-    columns = [_phase_s(each, name) for name in _phases(each)]
-    return [sum(step) for step in zip(*columns, strict=True)]
+    return [part for name in _phases(each) for part in _of_phase(each, name, steps, by_bucket)]
+
+
+def _alike(found: Sequence[Observation]) -> bool:
+    """Whether all ranks were seen to fill the same buckets in one backward pass."""
+    sizes = [[bucket.size_bytes for bucket in each.buckets or ()] for each in found]
+    return all(each and each == sizes[0] for each in sizes) and all(each.micro_batches == 1 for each in found)
+
+
+def _of_phase(each: Observation, phase: str, steps: int, by_bucket: bool) -> Parts:
+    """The parts of a phase: of the backward pass, `by_bucket`, what lies between the moments at which they are full."""
+    whole: list[float] = getattr(each, f"{phase}_s")[:steps]
+    if phase != "backward" or not by_bucket or not each.buckets:
+        return [whole]
+    before = [sum(step) for step in zip(each.update_s, each.input_s, each.waiting_s, each.forward_s, strict=True)]
+    found = []
+    for bucket in each.buckets:
+        found.append([now - then for now, then in zip(bucket.ready_s, before, strict=True)][:steps])
+        before = bucket.ready_s
+    rest = [step - sum(parts) for step, *parts in zip(whole, *found, strict=True)]
+    return [*found, rest]
 
 
 def _phases(each: Observation) -> tuple[str, ...]:
     return OF_FSDP if each.strategy == "fsdp" and not each.for_last_s else PHASES
 
 
-def _phase_s(each: Observation, phase: str) -> list[float]:
-    values: list[float] = getattr(each, f"{phase}_s")
-    return values
+def _shown(parts: Sequence[Parts], place: int, step_s: float) -> tuple[_Later, Way]:
+    """By how much a rank is late, in the way that shows it; step by step, where neither or both do."""
+    by_steps, by_floors = (_beyond(parts, place, way) for way in (_by_steps, _by_floors))
+    floors_alone = by_steps[1] <= LEAST * step_s < by_floors[1]
+    return (by_floors, _by_floors) if floors_alone else (by_steps, _by_steps)
 
 
-def _beyond(columns: Sequence[Sequence[float]], place: int) -> _Later:
-    """By how much a rank's times are above those of every other one: of the closest one, step by step.
+def _beyond(parts: Sequence[Parts], place: int, way: Way) -> _Later:
+    """By how much a rank's times are above those of every other one: of the closest one."""
+    others = [each for other, each in enumerate(parts) if other != place]
+    chance = FALSE / len(parts) * (BY_STEPS if way is _by_steps else 1 - BY_STEPS)
+    return min((_interval(way(parts[place], each), chance) for each in others), key=itemgetter(0))
 
-    A step that is slow on all ranks takes no part, as each is compared with the same step of the other.
-    """
-    others = [column for other, column in enumerate(columns) if other != place]
-    of_each = [
-        _interval([own - other for own, other in zip(columns[place], column, strict=False)], len(columns))
-        for column in others
+
+def _by_steps(own: Parts, other: Parts) -> list[float]:
+    """The difference of two ranks in each window, by its median: a step that is slow on both takes no part."""
+    differences = [
+        sum(one) - sum(two) for one, two in zip(zip(*own, strict=True), zip(*other, strict=True), strict=True)
     ]
-    return min(of_each, key=itemgetter(0))
-
-
-def _interval(differences: Sequence[float], ranks: int) -> _Later:
-    """The middle of windows of steps, and its interval, of Walsh averages (Hodges and Lehmann; Wilcoxon's test).
-
-    It asks only that two ranks that are alike differ as often by so much one way as the other way. An end is beyond the
-    truth with a chance of FALSE over the number of ranks, each of which could be named.
-    """
     count = min(WINDOWS, len(differences))
     ends = [place * len(differences) // count for place in range(count + 1)]
-    windows = [median(differences[begin:end]) for begin, end in pairwise(ends)]
+    return [median(differences[begin:end]) for begin, end in pairwise(ends)]
+
+
+def _by_floors(own: Parts, other: Parts) -> list[float]:
+    """The same by what each part takes at least in each window."""
+    count = min(WINDOWS, len(own[0]))
+    return [
+        sum(min(part[first::count]) for part in own) - sum(min(part[first::count]) for part in other)
+        for first in range(count)
+    ]
+
+
+def _interval(windows: Sequence[float], chance: float) -> _Later:
+    """The middle of windows, and its interval, of Walsh averages (Hodges and Lehmann; Wilcoxon's test).
+
+    It asks only that two ranks that are alike differ as often by so much one way as the other way. `chance`: that an
+    end is beyond the truth.
+    """
     averages = sorted((one + other) / 2 for one, other in combinations_with_replacement(windows, 2))
-    beyond = _averages_beyond(FALSE / ranks, count)
+    beyond = _averages_beyond(chance, len(windows))
     return median(averages), averages[beyond], averages[-1 - beyond]
 
 
@@ -160,9 +204,12 @@ def _averages_beyond(chance: float, windows: int) -> int:
     return max((place for place, count in enumerate(below) if count <= chance * 2**windows), default=0)
 
 
-def _phase(found: Sequence[Observation], place: int, steps: int, later_s: float) -> str:
+def _phase(found: Sequence[Observation], place: int, steps: int, later_s: float, way: Way) -> str:
     """The phase that makes most of a rank's lateness, if its own interval shows it; "": none does."""
-    more = {name: _beyond([_phase_s(each, name)[:steps] for each in found], place) for name in _phases(found[place])}
+    more = {
+        name: _beyond([_of_phase(each, name, steps, _alike(found)) for each in found], place, way)
+        for name in _phases(found[place])
+    }
     most = max(more, key=lambda name: more[name][0])
     value, low, _ = more[most]
     return most if low > 0 and value > later_s / 2 else ""

@@ -23,6 +23,8 @@ from resnetx.workloads.kinds import kind_of
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
+    from resnetx.workloads.user_program import Part
+
 __all__ = [
     "Layer",
     "build",
@@ -31,6 +33,8 @@ __all__ = [
     "described",
     "intensity",
     "loss",
+    "own_batch",
+    "own_parts",
     "packages",
     "table",
     "traced",
@@ -64,6 +68,16 @@ def build(model: choices.Model, image_size: int) -> "nn.Module":
 def call(model: choices.Model, module: Callable[..., Any], batch: Any) -> Any:
     """What the model's module, or what trains it, makes of images, tokens, or a user's own batch."""
     return kind_of(model).call(model, module, batch)
+
+
+def own_batch(model: choices.Model, count: int) -> Any:
+    """A batch of a model that makes its own, on the host, once it is built."""
+    return kind_of(model).batch(model, count)
+
+
+def own_parts(model: choices.Model) -> "list[Part | None]":
+    """Of each tensor of such a batch, how it is divided over ranks; None: all have the whole."""
+    return kind_of(model).parts(model)
 
 
 def loss(model: choices.Model, outputs: Any, labels_N: "Tensor") -> "Tensor":

@@ -19,7 +19,9 @@ import msgspec
 from resnetx import choices
 from resnetx.errors import unknown_name
 
-DATA = "data"  # the name under which layers read the image
+# The name under which layers read the image. The table of a user's own model has a layer of this name and kind before
+# all others, whose output is what the model reads of its batch: `image_size` then says nothing.
+DATA = "data"
 BYTES_PER_PARAMETER = 4  # parameters and their gradients are kept in fp32, whatever the precision of the arithmetic
 
 
@@ -233,7 +235,7 @@ def widths(table: Sequence[Layer], least: int) -> dict[str, int]:
 
 
 # By autocast; an embedding is never cast.
-_IN_HALF, _IN_FULL = ("conv", "linear"), ("lrn", "layernorm", "groupnorm", "softmax", "embedding")
+_IN_HALF, _IN_FULL = ("conv", "linear"), ("lrn", "layernorm", "groupnorm", "softmax", "embedding", DATA)
 
 
 def kept(table: Sequence[Layer], image_size: int, widths: Mapping[str, int]) -> Iterator[KeptBytes]:
@@ -327,7 +329,7 @@ def _keeps(layer: Layer) -> tuple[str, ...]:
             return (layer.name,)
         case "pool":
             return () if _is_mean(layer) else layer.inputs
-        case "dropout" | "add" | "concat" | "pad" | "embedding":
+        case "dropout" | "add" | "concat" | "pad" | "embedding" | "data":
             return ()
     return (*layer.inputs, layer.name)
 
@@ -340,7 +342,10 @@ def _keeps_in_addition(layer: Layer, widths: Mapping[str, int]) -> int:
         case "lrn":
             channels, *_ = layer.output_shape
             squares = layer.elements * (channels + LRN_PADDING) // channels
-            return widths[layer.inputs[0]] * squares + widths[layer.name] * 2 * layer.elements
+            return (
+                widths[layer.inputs[0] if layer.inputs else layer.name] * squares
+                + widths[layer.name] * 2 * layer.elements
+            )
         case "dropout":
             return layer.elements
         case "layernorm":
@@ -367,7 +372,7 @@ def _memory(table: Sequence[Layer]) -> dict[str, str]:
     """Layer -> the one whose output's memory it writes: its own, or through layers in place, its first input's."""
     memory = {DATA: DATA}
     for layer in table:
-        memory[layer.name] = memory[layer.inputs[0]] if layer.in_place else layer.name
+        memory[layer.name] = memory[layer.inputs[0]] if layer.in_place and layer.inputs else layer.name
     return memory
 
 

@@ -37,6 +37,8 @@ from resnetx.workloads.tables import classifiers, kept_image_size
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
+    from resnetx.workloads.user_program import Part
+
 # What resnetx asks of a kind of model: how it is built, which loss it trains with, and how it is counted.
 #
 # A kind is a subclass of `Kind`, beside the struct of its settings in `choices`. Every model is
@@ -67,6 +69,14 @@ class Kind(ABC, Generic[Settings]):
     def call(self, model: Settings, module: Callable[..., Any], batch: Any) -> Any:
         """What the module, or what trains it, makes of the first part of a batch."""
         return module(batch)
+
+    def batch(self, model: Settings, count: int) -> Any:
+        """A batch of its own, on the host, of a model that makes its batches (`ModelChoice.code`), once it is built."""
+        raise AssertionError(f"{model.label} is fed with the batches of the input")
+
+    def parts(self, model: Settings) -> "list[Part | None]":
+        """Of each tensor of such a batch, how it is divided over ranks."""
+        raise AssertionError(f"{model.label} is fed with the batches of the input")
 
     def check(self, model: Settings, image_size: int) -> None:
         """Refuses a model that this machine is not to run, before anything is started."""
@@ -373,6 +383,16 @@ class PythonKind(Kind[PythonSettings]):
 
         found: Tensor = user_program.loss_of(model, user_program.program(model), outputs, labels_N)
         return found
+
+    def batch(self, model: PythonSettings, count: int) -> Any:
+        from resnetx.workloads import user_program
+
+        return user_program.batch_of(model, user_program.program(model), count)
+
+    def parts(self, model: PythonSettings) -> "list[Part | None]":
+        from resnetx.workloads import user_program
+
+        return user_program.parts_of(model, user_program.program(model))
 
     def check(self, model: PythonSettings, image_size: int) -> None:
         user_file.check_named(model)

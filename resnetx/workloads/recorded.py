@@ -11,6 +11,7 @@ named.
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import Any, NamedTuple
 
 import torch
@@ -128,6 +129,7 @@ class Run(NamedTuple):
     counted: set[nn.Parameter]
     flops: int  # of all, seen or not
     uncounted: list[str]  # layers that have matrices, and no FLOP by torch's count
+    read: list[tuple[int, ...]]  # the shapes of what the module read of its batch
 
 
 def run_of(module: nn.Module, call: Callable[[], Any], inputs: Any) -> Run:
@@ -135,6 +137,7 @@ def run_of(module: nn.Module, call: Callable[[], Any], inputs: Any) -> Run:
     layers: list[Layer] = []
     counted: set[nn.Parameter] = set()
     uncounted: list[str] = []
+    read: set[int] = set()  # memory
     kept: list[Any] = []  # else freed memory would be met again under another name
     layer_at = {memory_of(tensor): DATA for tensor in tensors(inputs)}
     parameter_at = {memory_of(each): each for each in module.parameters()}
@@ -142,6 +145,7 @@ def run_of(module: nn.Module, call: Callable[[], Any], inputs: Any) -> Run:
     def told(operation: Operation) -> None:
         made = tensors(operation.value)
         kept.append((operation.read, made))
+        read.update(memory_of(each) for each in operation.read)
         used = [] if operation.module is None else list(operation.module.parameters())
         used += [parameter_at[memory_of(each)] for each in operation.read if memory_of(each) in parameter_at]
         new = [each for each in dict.fromkeys(used) if each.requires_grad and each not in counted]
@@ -164,7 +168,8 @@ def run_of(module: nn.Module, call: Callable[[], Any], inputs: Any) -> Run:
     flops = FlopCounterMode(display=False)
     with torch.no_grad(), flops, Recorder(module, told, flops):
         call()
-    return Run(layers, counted, flops.get_total_flops(), uncounted)
+    shapes = [tuple(each.shape) for each in tensors(inputs) if memory_of(each) in read]
+    return Run(layers, counted, flops.get_total_flops(), uncounted, shapes)
 
 
 def _flops_of_rnn(operation: Operation) -> int:
@@ -225,21 +230,35 @@ def table(module: nn.Module, runs: Sequence[Run], trained: Sequence[str]) -> Fou
     scripted = [path for path, part in module.named_modules() if isinstance(part, torch.jit.ScriptModule)]
     if scripted:
         unseen.append(f"what is inside of {', '.join(scripted)} (TorchScript) was not seen")
-    return Found(layers, unseen)
+    return Found([_data(few, more), *layers], unseen)
+
+
+def _data(few: Run, more: Run) -> Layer:
+    """What one sample has of what the module reads: of one tensor its shape, of several their elements."""
+    shapes = [_shape_of_one(*both) for both in zip(few.read, more.read, strict=False)]
+    shape = shapes[0] if len(shapes) == 1 and shapes[0] else (sum(map(prod, shapes)),)
+    # in place: nothing is made
+    return Layer(name=DATA, kind=DATA, inputs=(), output_shape=shape, in_place=True, parameters=(), multiply_adds=0)
 
 
 def _of_one(few: Layer, more: Layer) -> Layer:
     """One sample's part of a layer, from its shapes and FLOP with 2 samples and with 3."""
+    shape = _shape_of_one(few.output_shape, more.output_shape)
+    flops = more.multiply_adds - few.multiply_adds if more.multiply_adds != few.multiply_adds else few.multiply_adds
+    return _sized(more, shape, flops)
+
+
+def _shape_of_one(few: tuple[int, ...], more: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape without the dimension that counts samples, if any does."""
     shape: list[int] = []
     found = False
-    for a, b in zip(few.output_shape, more.output_shape, strict=False):
+    for a, b in zip(few, more, strict=False):
         if a != b and not found and a * FEW[1] == b * FEW[0]:
             found = True
             shape += [] if a == FEW[0] else [a // FEW[0]]
         else:
             shape.append(b)
-    flops = more.multiply_adds - few.multiply_adds if more.multiply_adds != few.multiply_adds else few.multiply_adds
-    return _sized(more, tuple(shape), flops)
+    return tuple(shape)
 
 
 def _of_many(layer: Layer) -> Layer:

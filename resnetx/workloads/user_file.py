@@ -22,6 +22,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -31,9 +32,10 @@ from resnetx import packages, progress
 from resnetx.choices import PythonSettings
 from resnetx.errors import ConfigError, FileError, shortened
 from resnetx.loading import File, is_file, read_json
-from resnetx.workloads.counts import Layer
+from resnetx.workloads.counts import DATA, Layer
 
 COUNTING_S = 600  # at most: a file that trains when it is imported would never end
+MOST = 2**62  # of any number in a table
 TABLE_BYTES = 2**27  # of a saved table: half a million layers
 
 _named: set[str] = set()  # files that settings name
@@ -91,8 +93,24 @@ def _saved(path: Path, file: Path) -> Saved | None:
         found: Saved = read_json(File(path, "a table of layers", TABLE_BYTES), Saved)
     except FileError:
         return None
+    if not _is_sound(found.layers):
+        return None
     others = {file.parent / each: sha256 for each, sha256 in found.files.items() if each != file.name}
     return found if all(digest(each) in (sha256, "") for each, sha256 in others.items()) else None
+
+
+def _is_sound(layers: Sequence[Layer]) -> bool:
+    """Whether it is a table that counting makes, whoever wrote it: the folder may be another's."""
+    if not layers or layers[0].name != DATA or layers[0].inputs:
+        return False
+    known: set[str] = set()
+    for layer in layers:
+        numbers = (*layer.output_shape, *layer.parameters, layer.multiply_adds)
+        if layer.name in known or not known.issuperset(layer.inputs) or not all(0 <= each < MOST for each in numbers):
+            return False
+        known.add(layer.name)
+    shapes = (layer.elements for layer in layers)
+    return any(layer.parameters for layer in layers) and all(each < MOST for each in shapes)
 
 
 def digest(path: Path) -> str:

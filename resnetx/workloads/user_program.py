@@ -34,20 +34,22 @@ _PACKAGE = Path(__file__).resolve().parents[1]
 
 @contextmanager
 def blamed(model: PythonSettings, doing: str) -> Iterator[None]:
-    """What the user's code raises becomes one sentence with file and line; lack of memory stays what it is."""
+    """What the user's code raises becomes one sentence with file and line, unless memory or another rank is lost."""
     try:
         yield
     except ConfigError:
         raise
     except (Exception, SystemExit) as error:
-        if isinstance(error, MemoryError) or _no_memory(error):
+        if _is_nobodys(error):
             raise
         raise ConfigError(f"{_place(model, error)}: {doing} ends with {_told(error)}") from error
 
 
-def _no_memory(error: BaseException) -> bool:
+def _is_nobodys(error: BaseException) -> bool:
+    """Whether it is no mistake in the file: no memory is left, or another rank is lost."""
     text = str(error)
-    return type(error).__name__ == "OutOfMemoryError" or "DefaultCPUAllocator" in text or "out of memory" in text
+    known = isinstance(error, MemoryError | torch.OutOfMemoryError | torch.distributed.DistError)
+    return known or any(each in text for each in ("DefaultCPUAllocator", "out of memory", "gloo/", "NCCL"))
 
 
 def _told(error: BaseException) -> str:
@@ -135,9 +137,12 @@ def _parts(model: PythonSettings, built: Any, source: Any, image_size: int) -> P
             f"{model.file}: {model.function}() returns {type(built).__name__}; expected a module of torch, or an "
             "object with module, batch(n) and loss(outputs, batch)"
         )
-    batch, loss = (
-        getattr(built, each, None) or (getattr(source, each, None) if whole else None) for each in ("batch", "loss")
-    )
+    owners = (built, source) if whole else (built,)
+
+    def found(name: str) -> Callable[..., Any] | None:
+        return next((own for each in owners if callable(own := getattr(each, name, None))), None)
+
+    batch, loss = found("batch"), found("loss")
     if batch is not None and image_size:
         raise ConfigError(f"image_size={image_size}: {model.file} makes its own batches; leave it out")
     if batch is None and not image_size:
@@ -148,12 +153,19 @@ def _parts(model: PythonSettings, built: Any, source: Any, image_size: int) -> P
     accepts = list(inspect.signature(module.forward).parameters.values())
     every = any(each.kind == each.VAR_KEYWORD for each in accepts)
     names = None if every else frozenset(each.name for each in accepts)
-    return Program(module, batch or (lambda count: _images(count, image_size)), loss, names)
+    if batch is None:
+        batch, loss = partial(_images, image_size), loss or _loss_of_images
+    return Program(module, batch, loss, names)
 
 
-def _images(count: int, image_size: int) -> Any:
-    """Random images, and a number for each, of which the classifier's width makes a class."""
+def _images(image_size: int, count: int) -> Any:
+    """Random images, and the number of each."""
     return torch.randn(count, 3, image_size, image_size), torch.arange(count)
+
+
+def _loss_of_images(outputs: Any, batch: Any) -> Any:
+    """That of a classifier; the number of an image, over as many as there are, is its class."""
+    return functional.cross_entropy(outputs, batch[1] % outputs.shape[-1])
 
 
 # ---- a batch --------------------------------------------------------------------------------------------------------
@@ -198,8 +210,7 @@ def loss_of(model: PythonSettings, found: Program, outputs: Any, batch: Any) -> 
         elif own is not None:
             loss = own
         elif isinstance(batch, tuple | list) and len(batch) > 1 and isinstance(outputs, torch.Tensor):
-            labels = batch[1] % outputs.shape[-1] if found.batch.__name__ == "<lambda>" else batch[1]
-            loss = functional.cross_entropy(outputs, labels)
+            loss = functional.cross_entropy(outputs, batch[1])
         else:
             loss = None
     if not isinstance(loss, torch.Tensor) or loss.numel() != 1 or not loss.requires_grad:

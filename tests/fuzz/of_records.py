@@ -12,7 +12,7 @@ from resnetx import record
 from resnetx.api.curves import sized, traces
 from resnetx.api.load import load as load_
 from resnetx.api.stored import read as read_prediction
-from resnetx.choices import Bucket
+from resnetx.choices import Bucket, MlpXSettings, NoExchange
 from resnetx.cli.tables import show_accuracy, show_predict, show_systems
 from resnetx.cli.verbs import sweep
 from resnetx.cli.verbs import trace as show_trace
@@ -27,7 +27,9 @@ from resnetx.measure.launch import ending
 from resnetx.measure.launch.ending import Ending
 from resnetx.measure.launch.executor import one_node
 from resnetx.measure.study.plan import definition
+from resnetx.prediction.memory import step_bytes
 from resnetx.prediction.predict import Placement, curve
+from resnetx.prediction.roofline import work
 from resnetx.prediction.scenario import Fabric, Subject, TrainingSetup
 from resnetx.record import (
     BenchFile,
@@ -58,6 +60,8 @@ from resnetx.reporting.systems.comparison import compare_systems as compared
 from resnetx.settings.files import CONFIGS
 from resnetx.traces.files import export
 from resnetx.traces.runs import read_all
+from resnetx.workloads import counts, user_file
+from resnetx.workloads.tables import families
 from tests.fuzz.harness import Target, of_two, seldom
 from tests.fuzz.of_yaml import use_calibration
 
@@ -75,6 +79,28 @@ def _json(path: Path, **changed: Callable[[Any], Any]) -> bytes:
 
 def _reader(kind: Any) -> Callable[[Path], object]:
     return lambda path: record.read(path, kind)
+
+
+def _own_layers() -> list[bytes]:
+    read = counts.Layer(
+        name="data", kind="data", inputs=(), output_shape=(48,), in_place=True, parameters=(), multiply_adds=0
+    )
+    layers = [read, *families.mlpx(MlpXSettings(x=1, width=8, classes=3), 4)]
+    return [msgspec.json.encode(user_file.Saved(layers, ["it has a part in C++"], {"ours.py": "0" * 64}))]
+
+
+def _use_own_layers(path: Path) -> object:
+    """A table that is damaged is counted anew, so that there is nothing to refuse."""
+    found = user_file._saved(path, path.with_name("ours.py"))
+    if found is None:
+        return None
+    of_kept = counts.activations(found.layers, 0, "saved")
+    step_bytes(found.layers, 0, 8, "bf16", NoExchange(), "torch")
+    return (
+        of_kept,
+        work(found.layers, 0),
+        [counts.activations(found.layers, 0, each) for each in ("caffe", "torch", "conv")],
+    )
 
 
 # ---- runs and studies -----------------------------------------------------------------------------------------------
@@ -319,6 +345,7 @@ TARGETS = (
     Target("run-file", "run.json", _run_files, _use_run_file, named=False),
     Target("bench-file", "run.json", _bench_files, _use_bench_file, named=False),
     Target("study-record", "study.json", _studies, _use_study),
+    Target("own-layers", "ours.layers.json", _own_layers, _use_own_layers),
     Target("network", "network.json", _networks, _use_network),
     Target("failure", "failure-rank1.json", lambda: [FAILURE], _use_failure),
     Target("bench", "record.json", _benches, _use_bench),

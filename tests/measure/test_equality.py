@@ -114,11 +114,11 @@ def test_dropout_is_off_and_containers_stay_in_training():
     assert [module.training for module in (inner, *inner)] == [True, False, False, False]
 
 
-def test_frozen_statistics_are_those_of_the_batch():
+def test_frozen_statistics_are_those_of_the_batch(request_of):
     torch.manual_seed(0)
     model = nn.Sequential(nn.Conv2d(3, 5, 3), nn.BatchNorm2d(5))
     images = 4 + 3 * torch.randn(8, 3, 6, 6)
-    equality._normalise_by(equality._without_chance(model), (images, torch.zeros(8)))
+    equality._normalise_by(equality._without_chance(model), (images, torch.zeros(8)), request_of())
     activations = model(images)
     assert activations.mean((0, 2, 3)).abs().max() < 1e-5
     assert (activations.var((0, 2, 3)) - 1).abs().max() < 1e-4

@@ -53,7 +53,7 @@ class PairKind(Kind[Pair]):
             raise ConfigError(f"image_size={image_size}: {model.label} expected an even number")
         return PairOfClassifiers(model.channels, model.classes)
 
-    def loss(self, outputs: Any, labels_N: Tensor) -> Tensor:
+    def loss(self, model: Pair, outputs: Any, labels_N: Tensor) -> Tensor:
         return sum(functional.cross_entropy(each, labels_N) for each in outputs.values())
 
 
@@ -156,7 +156,7 @@ def test_the_weight_is_that_of_the_paper():
 
 # Files that may name one kind of model: its settings, its entry, its table, and rates that were published for it.
 OWN = (
-    *("choices.py", "workloads/kinds.py", "workloads/tables/", "literature/training_rates.py"),
+    *("choices.py", "workloads/kinds.py", "workloads/user_", "workloads/tables/", "literature/training_rates.py"),
     *("steering/anderson2018.py", "literature/steered_page.py"),  # lists of workloads that somebody measured
 )
 

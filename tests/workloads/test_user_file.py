@@ -21,8 +21,10 @@ class Net(nn.Module):
         self.token = nn.Embedding(50, 8)
         self.scale = nn.Parameter(torch.ones(8))
         self.head = nn.Linear(8, 50)
+        self.register_buffer("calls", torch.zeros(1))
 
     def forward(self, tokens, mask=None):
+        self.calls += 1
         x = self.token(tokens) * self.scale
         if float(x.sum()) > 1e9:
             x = x * 2
@@ -83,7 +85,9 @@ def test_watching_a_module_run_finds_what_torch_fx_finds(model, image_size):
         images = torch.randn(count, 3, image_size, image_size)
         runs.append(recorded.run_of(module, lambda images=images: module(images), images))
     found = recorded.table(module, runs, [name for name, _ in module.named_parameters()])
-    assert found == recorded.Found(workloads.traced(model, image_size), [])
+    assert found.layers[1:] == workloads.traced(model, image_size)
+    assert (found.layers[0].name, found.layers[0].output_shape) == ("data", (3, image_size, image_size))
+    assert not found.unseen
 
 
 def test_what_torch_fx_cannot_follow_is_counted_whatever_a_batch_is(written):
@@ -94,8 +98,8 @@ def test_what_torch_fx_cannot_follow_is_counted_whatever_a_batch_is(written):
         ("head", "linear", (6, 50), (400, 50)),
     ]
     assert sum(each.multiply_adds for each in layers) == 6 * 8 * 50
-    assert [each.name for each in user_program._count(written(PAIRS), 0).layers] == ["0", "2"]
-    assert [each.name for each in user_program._count(written(IMAGES), 8).layers] == ["0", "2"]
+    assert [each.name for each in user_program._count(written(PAIRS), 0).layers] == ["data", "0", "2"]
+    assert [each.name for each in user_program._count(written(IMAGES), 8).layers] == ["data", "0", "2"]
 
 
 RECURRENT = """
@@ -119,7 +123,7 @@ def build():
 
 
 def test_recurrent_layers_have_flop_and_what_torch_counts_none_of_is_named(written, monkeypatch):
-    (lstm,) = user_program._count(written(RECURRENT), 0).layers
+    _, lstm = user_program._count(written(RECURRENT), 0).layers
     assert lstm.multiply_adds == 5 * 4 * 16 * (8 + 16)
     monkeypatch.setattr(recorded, "_flops_of_rnn", lambda _: 0)
     assert user_program._count(written(RECURRENT), 0).unseen == ["torch counts no FLOP of lstm (lstm)"]
@@ -157,7 +161,7 @@ FAULTS = {
     "no batch": (IMAGES, r"define one, or set image_size=224"),
     "batch": (TOKENS.replace("randint(50, (n, 6))", "randint(50, (4, 6))"), "have the same shapes"),
     "nothing": (PAIRS.replace("(torch.rand(n, 3, 8, 8), torch.rand(n, 5))", "[n]"), r"list without a tensor"),
-    "forward": (TOKENS.replace("* self.scale", "* self.sale"), r"ours.py:14: its forward pass ends with Attribute"),
+    "forward": (TOKENS.replace("* self.scale", "* self.sale"), r"ours.py:16: its forward pass ends with Attribute"),
     "loss": (PAIRS.replace(".mean()", ""), r"its loss is a tensor of shape \(2, 5\); expected one number"),
     "unused": (TOKENS.replace(" * self.scale", ""), "parameters scale have no gradient"),
 }  # fmt: skip

@@ -101,7 +101,7 @@ def _rows(table: "Sequence[Layer]", workload: Workload) -> Iterator[LayerRow]:
     )
 
     activations = activations_by_layer(table, workload.image_size, workload.convention)
-    if DATA in activations:
+    if DATA in activations and table[0].name != DATA:
         size = workload.image_size
         kind = "tokens, labels" if workload.tokens else "image, label" if size else "its batch"
         yield LayerRow(DATA, kind, f"3x{size}x{size}" if size else f"{workload.tokens or ''}", activations[DATA])

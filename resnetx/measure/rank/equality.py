@@ -37,7 +37,7 @@ from torch.distributed.tensor import DTensor
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from resnetx import inputs, workloads
-from resnetx.choices import Bucket, PythonSettings
+from resnetx.choices import Bucket
 from resnetx.errors import ConfigError
 from resnetx.measure.launch import hang
 from resnetx.measure.machine.environment import missing_feature
@@ -170,10 +170,10 @@ def _share_of(batch: TensorBatch, request: Request, ranks: Ranks) -> TensorBatch
     """This rank's samples of a global batch."""
     first = sum(request.share(rank) for rank in range(ranks.rank))
     images, labels = batch
-    if not isinstance(request.model, PythonSettings):
+    if not request.model.code:
         mine = slice(first, first + request.share(ranks.rank))
         return images[mine], labels[mine]
-    parts = iter(user_program.parts_of(request.model, user_program.program(request.model)))
+    parts = iter(workloads.own_parts(request.model))
 
     def share(tensor: torch.Tensor) -> torch.Tensor:
         if (part := next(parts)) is None:
@@ -356,7 +356,7 @@ def _of_one(request: Request) -> Request:
 def _stored_batch(request: Request, ranks: Ranks) -> tuple[TensorBatch, InputState | None]:
     """One global batch of the request's input, the same on all ranks; and, in rank 0, the state of that input."""
     state = None
-    if isinstance(request.model, PythonSettings):  # each rank makes one, to have tensors for rank 0's
+    if request.model.code:  # each rank makes one, to have tensors for rank 0's
         own = OwnBatches(request.model, request.batch_size, ranks.device, request.seed)
         for tensor in tensors(next(own)[0]):
             ranks.broadcast(tensor)

@@ -19,7 +19,7 @@ from torch import fx, nn
 from torch.utils.hooks import RemovableHandle
 
 from resnetx import inputs, workloads
-from resnetx.choices import PythonSettings, Sample, SyntheticInput
+from resnetx.choices import Sample, SyntheticInput
 from resnetx.inputs import nothing
 from resnetx.measure.launch import hang
 from resnetx.measure.rank import results
@@ -33,6 +33,7 @@ from resnetx.measure.rank.train import OwnBatches, build, open_batches, training
 from resnetx.measure.rank.windows import Step, measure_windows
 from resnetx.record import LayerTimes, TracedLayer, Unknown, known
 from resnetx.request import Request
+from resnetx.workloads.counts import DATA
 from resnetx.workloads.layers import Operations, operations, tensors
 from resnetx.workloads.recorded import Operation, Recorder
 
@@ -358,15 +359,15 @@ def watched(step: Step, watch: LayerWatch, steps: int, ranks: Ranks) -> list[Wat
 
 def _followed(request: Request) -> Sample | list[str]:
     """What the watch follows: a sample through torch.fx, or the layers of a user's own model."""
-    if isinstance(request.model, PythonSettings):
+    if request.model.code:
         table = workloads.table(request.model, request.image_size)
-        return [layer.name for layer in table if layer.kind != "unseen"]
+        return [layer.name for layer in table if layer.kind not in (DATA, "unseen")]
     return request.model.sample(request.image_size)
 
 
 def _few(request: Request, ranks: Ranks) -> tuple[Any, Any] | None:
     """A small batch of a user's own model, which cannot be shortened by slicing its first tensor."""
-    if not isinstance(request.model, PythonSettings):
+    if not request.model.code:
         return None
     return next(OwnBatches(request.model, FEW, ranks.device, request.seed))
 

@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from resnetx import inputs, workloads
-from resnetx.choices import PythonSettings, SyntheticInput
+from resnetx.choices import Model, SyntheticInput
 from resnetx.inputs.synthetic import SyntheticBatches
 from resnetx.measure.rank import results
 from resnetx.measure.rank.ddp import optimizer_over, trainable
@@ -97,7 +97,7 @@ def build(request: Request, ranks: Ranks) -> nn.Module:
 
 def open_batches(request: Request, ranks: Ranks, arrived: Callable[[], None] = inputs.nothing) -> inputs.Batches:
     """The batches of this rank: of the request's input, or a model's own."""
-    if isinstance(request.model, PythonSettings):
+    if request.model.code:
         return OwnBatches(request.model, request.share(ranks.rank), ranks.device, request.seed * 2**16 + ranks.rank)
     return inputs.open_for(request, ranks.rank, ranks.device, arrived)
 
@@ -105,9 +105,9 @@ def open_batches(request: Request, ranks: Ranks, arrived: Callable[[], None] = i
 class OwnBatches(SyntheticBatches):
     """One batch of a user's own model, made once and used for every step, as images and as labels."""
 
-    def __init__(self, model: PythonSettings, count: int, device: torch.device, seed: int) -> None:
+    def __init__(self, model: Model, count: int, device: torch.device, seed: int) -> None:
         torch.manual_seed(seed)
-        batch = user_program.batch_of(model, user_program.program(model), count)
+        batch = workloads.own_batch(model, count)
         self._batch = (user_program.moved(batch, lambda tensor: tensor.to(device)),) * 2
 
 
