@@ -19,7 +19,7 @@ import msgspec
 from resnetx.record.system_comparison import Estimate
 from resnetx.statistics import Summary
 from resnetx.table import Cell, Table
-from resnetx.visible import visible
+from resnetx.visible import on_one_line
 
 _ENDS: dict[type, tuple[str, ...]] = {Summary: ("_low", "_high", "_ends"), Estimate: ("_low", "_high")}
 
@@ -72,5 +72,5 @@ def write_csv(path: Path, table: Table) -> None:
 
 def _safe(cell: Cell) -> Cell:
     """A text that a spreadsheet would take for a formula gets an apostrophe before it; a number stays a number."""
-    text = visible(cell) if isinstance(cell, str) else ""
-    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t")) else text or cell
+    text = on_one_line(cell) if isinstance(cell, str) else ""
+    return f"'{text}" if text.startswith(("=", "+", "-", "@")) else text or cell
