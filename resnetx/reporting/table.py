@@ -20,7 +20,7 @@ import msgspec
 from resnetx.record.system_comparison import Estimate
 from resnetx.statistics import Summary
 from resnetx.table import Cell, Table
-from resnetx.visible import visible
+from resnetx.visible import on_one_line
 
 _ENDS: dict[type, tuple[str, ...]] = {Summary: ("_low", "_high", "_ends"), Estimate: ("_low", "_high")}
 
@@ -85,5 +85,5 @@ def _safe(cell: Cell) -> Cell:
     """A text that a spreadsheet would take for a formula gets an apostrophe before it; a number stays a number."""
     if not isinstance(cell, str):
         return cell
-    text = cell if cell.isprintable() else visible(cell)
+    text = cell if cell.isprintable() else on_one_line(cell)
     return f"'{text}" if text[:1] in _FORMULA and text else text

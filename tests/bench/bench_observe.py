@@ -7,6 +7,7 @@ Whole steps beside each other say less: on a busy machine they differ by more th
 On a machine with a GPU each call records a CUDA event.
 """
 
+import argparse
 import time
 
 import torch
@@ -48,6 +49,7 @@ def hook_s(device: torch.device) -> float:
 
 
 def main() -> None:
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     price_s = hook_s(device)
     print(f"a hook on {device.type}: {price_s * 1e6:.2f} us")

@@ -5,8 +5,10 @@ import socket
 import struct
 import subprocess
 import sys
+import threading
 import time
 from collections import defaultdict
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -203,7 +205,17 @@ def test_a_tracker_that_fails_costs_no_result_and_is_said_once(ran, finished, tm
     assert copies.upload_command(tmp_path) == ""
 
 
-@pytest.fixture(params=["nobody listens", "nothing is answered"])
+def _drip(server):
+    """Answers the first client byte by byte, as long as it stays."""
+    with suppress(OSError):
+        client, _ = server.accept()
+        client.sendall(b"HTTP/1.1 200 OK\r\n")
+        while True:
+            client.sendall(b"X")
+            time.sleep(1)
+
+
+@pytest.fixture(params=["nobody listens", "nothing is answered", "an answer never ends"])
 def unreachable(request, monkeypatch):
     """A server of wandb's, with a key for it, that is not there, or accepts connections and says nothing."""
     import wandb
@@ -211,8 +223,10 @@ def unreachable(request, monkeypatch):
     wandb.teardown()  # which reads its variables once
     with socket.socket() as server:
         server.bind(("127.0.0.1", 0))
-        if request.param == "nothing is answered":
+        if request.param != "nobody listens":
             server.listen(100)  # the kernel accepts connections; nobody reads them
+        if request.param == "an answer never ends":
+            threading.Thread(target=_drip, args=(server,), daemon=True).start()
         monkeypatch.setenv("WANDB_API_KEY", "x" * 40)
         monkeypatch.setenv("WANDB_BASE_URL", f"http://127.0.0.1:{server.getsockname()[1]}")
         yield

@@ -70,6 +70,7 @@ def test_no_text_is_a_formula_and_numbers_stay_numbers(tmp_path):
         "d": "@x",
         "e": "\tx",
         "f": "\rx",
+        "k": "x\nresnetx: every record was verified",
         "g": "a=b",
         "h": -1.5,
         "i": "",
@@ -77,4 +78,16 @@ def test_no_text_is_a_formula_and_numbers_stay_numbers(tmp_path):
     }
     write_csv(tmp_path / "it.csv", Table(list(row), [list(row.values())]))
     (found,) = read(tmp_path / "it.csv")
-    assert list(found.values()) == ["'=1+1", "'+1", "'-1", "'@x", "'\tx", "\\x0dx", "a=b", "-1.5", "", ""]
+    assert list(found.values()) == [
+        "'=1+1",
+        "'+1",
+        "'-1",
+        "'@x",
+        "\\x09x",
+        "\\x0dx",
+        "x\\x0aresnetx: every record was verified",
+        "a=b",
+        "-1.5",
+        "",
+        "",
+    ]

@@ -12,6 +12,8 @@ uploads what was logged offline.
 import os
 import shlex
 import ssl
+import threading
+import time
 import urllib.error
 import urllib.request
 from collections import Counter
@@ -133,14 +135,25 @@ def _refuse_silent(address: str) -> None:
 
     wandb itself waits 90 seconds, and goes on trying behind its caller's back.
     """
+    answers: list[str] = []  # why there is none, or ""
+    threading.Thread(target=lambda: answers.append(_no_answer(address)), daemon=True).start()
+    end = time.monotonic() + ANSWER_S
+    while not answers and time.monotonic() < end:  # a server may take for ever over its answer, byte by byte
+        time.sleep(0.05)
+    if why := answers[0] if answers else "timed out":
+        raise ConnectionError(f"{address} does not answer ({why})")
+
+
+def _no_answer(address: str) -> str:
+    """Why a server does not answer; "" where it does."""
     try:
         urllib.request.urlopen(address, timeout=ANSWER_S).close()
     except urllib.error.HTTPError:
-        return
-    except OSError as error:
-        if not isinstance(getattr(error, "reason", None), ssl.SSLError):
-            why = getattr(error, "reason", error)
-            raise ConnectionError(f"{address} does not answer ({why})") from None
+        return ""
+    except Exception as error:
+        why = getattr(error, "reason", error)
+        return "" if isinstance(why, ssl.SSLError) else str(why)
+    return ""
 
 
 def _brief(error: Exception) -> str:
