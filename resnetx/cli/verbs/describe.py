@@ -70,7 +70,7 @@ def _row(layers: "Sequence[Layer]", activations: Mapping[str, int], convention: 
 
     first, last, single = layers[0], layers[-1], len(layers) == 1
     return [
-        first.name if single else " to ".join(dict.fromkeys((block_of(first), block_of(last)))),
+        first.name if single else " to ".join(dict.fromkeys((block_of(first.name), block_of(last.name)))),
         first.kind if single else "as above",
         "x".join(map(str, last.output_shape)),
         f"{sum(activations[layer.name] for layer in layers):,}",

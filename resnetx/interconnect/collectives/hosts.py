@@ -150,7 +150,9 @@ def _refuse_peers_of_a_host(on_host: bool, transport: Transport) -> None:
 # Gloo all-reduces along one ring in the order of ranks, whatever joins them, in segments that keep every step busy
 # (gloo/allreduce.cc): it moves at the rate of the link that most steps of the ring share in one direction. All-to-all,
 # send-receive, gather and scatter are messages that start at once, as copies to one rank from all others are: they end
-# when the link with most to carry for its rate has carried it.
+# when the link with most to carry for its rate has carried it. A reduce-scatter is a whole all-reduce. An all-gather
+# passes parts along the same ring (gloo/allgather.cc), and takes half a part longer than they do: measured
+# (results/lab/links). A broadcast goes along a binomial tree, round by round (gloo/broadcast.cc).
 
 Share = tuple[int, int, float]  # (source, target, bytes of it)
 
@@ -172,9 +174,15 @@ def lab_plan(system: System, lab: Lab, devices: Sequence[int], collective: str =
         shares = [(each.sender, each.receiver, each.share) for each in messages(operation, [tuple(range(ranks))])]
         algorithm = Algorithm("sends", fixed_s, *together(network, shares))
         note = f"{len(shares)} messages of processes at once, {links}"
+    elif collective == "broadcast":
+        rounds = [together(network, shares) for shares in _tree(ranks)]
+        s_per_byte, limit = sum(round_s for round_s, _ in rounds), max(rounds)[1]
+        algorithm = Algorithm("tree", len(rounds) * STEP_S, s_per_byte, limit)
+        note = f"A binomial tree of processes in the order of ranks, {links}"
     else:
         s_per_byte, limit = max(together(network, way) for way in _both_ways(ranks))
-        algorithm = Algorithm("ring", fixed_s, operation.bus_factor(ranks) * s_per_byte, limit)
+        moved = operation.gloo_moves * operation.bus_factor(ranks) + (_WAITED_PART / ranks) * operation.own_part
+        algorithm = Algorithm("ring", fixed_s * operation.gloo_moves, moved * s_per_byte, limit)
         rings = (Ring(tuple(devices), 1 / s_per_byte, tuple(network.ranks)),)
         note = f"One ring of processes in the order of ranks, {links}"
     return CollectivePlan(
@@ -191,8 +199,34 @@ def lab_plan(system: System, lab: Lab, devices: Sequence[int], collective: str =
     )
 
 
+_WAITED_PART = 0.5  # of a part, in an all-gather: 0.2 to 0.6 of one on 2, 4 and 8 ranks (results/lab/links)
+
+
 def _modelled(operation: Operation) -> bool:
-    return operation.name == "allreduce" or operation.sends is not None
+    return operation.name != "reduce"
+
+
+def _tree(ranks: int, root: int = 0) -> list[list[Share]]:
+    """The messages of each round of a broadcast: twice as many ranks have it after each."""
+    reached = [1 << exponent for exponent in range((ranks - 1).bit_length())]
+    return [
+        [((root + rank) % ranks, (root + rank + have) % ranks, 1.0) for rank in range(have) if rank + have < ranks]
+        for have in reached
+    ]
+
+
+def lab_broadcasts(system: System, lab: Lab, devices: Sequence[int], sizes: Sequence[int]) -> tuple[float, str]:
+    """(seconds, what limits them) of a broadcast from each rank of its own bytes, two at a time.
+
+    As long as the busiest link takes for all of them, or two threads with one after the other.
+    """
+    ranks = len(devices)
+    network = lab_network(system, list(devices), ranks, lab.scale, lab.transport)
+    trees = [(size, _tree(ranks, root)) for root, size in enumerate(sizes) if size]
+    alone_s = [sum(STEP_S + size * together(network, shares)[0] for shares in tree) for size, tree in trees]
+    every = [(a, b, share * size) for size, tree in trees for shares in tree for a, b, share in shares]
+    busiest_s, limit = together(network, every)
+    return max(busiest_s, sum(alone_s) / 2, *alone_s), limit
 
 
 def _both_ways(ranks: int) -> list[list[Share]]:

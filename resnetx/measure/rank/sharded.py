@@ -64,10 +64,10 @@ class FullySharded:
             fully_shard(block, mesh=mesh, reshard_after_forward=strategy.reshard and block is not blocks[-1])
         fully_shard(root, mesh=mesh, reshard_after_forward=False)
         if not _takes_means(ranks):
-            _replace(REDUCE, _dividing)
+            replace_collective(REDUCE, _dividing)
         if watched is not unchanged:
-            _replace(GATHER, partial(_watched, watched, "gather"))
-            _replace(REDUCE, partial(_watched, watched, "reduce"))
+            replace_collective(GATHER, partial(_watched, watched, "gather"))
+            replace_collective(REDUCE, partial(_watched, watched, "reduce"))
         self.module, self._reshard, self._accumulate = model, strategy.reshard, accumulate
 
     def __call__(self, images: torch.Tensor) -> Any:
@@ -132,7 +132,7 @@ def _known(names: tuple[str, ...]) -> str:
     return next(name for name in names if hasattr(dist, name))
 
 
-def _replace(names: tuple[str, ...], by: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
+def replace_collective(names: tuple[str, ...], by: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
     """Puts another function in place of a collective that FSDP calls, for the rest of this process, of one run."""
     setattr(dist, _known(names), by(getattr(dist, _known(names))))
 
