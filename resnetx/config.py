@@ -249,6 +249,8 @@ def check(r: Request) -> None:
         raise ConfigError(
             f"graph=true with measure={r.measure}: a CUDA graph cannot be instrumented; leave out graph=true"
         )
+    if r.graph and r.optimizer.kind == "adamw":
+        raise ConfigError("optimizer=adamw with graph=true: not tried; leave one of them out")
     if r.compile != "none":
         _check_compile(r)
     if r.accumulate > 1:

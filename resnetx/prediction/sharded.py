@@ -8,7 +8,8 @@ then each rank in turn broadcasts its own, and the next forward pass waits for a
 pass runs, each block waiting for its own; with `reshard` in the backward pass again, for the block behind the
 one that is being undone (none for the last block, which is kept). Behind the backward pass of a block its gradients are
 reduced to their ranks, and last those outside of blocks. All that shares one communicator, and goes in this order.
-Of a batch that is taken in parts, each part gathers, and the last one's gradients are reduced. The host is taken to run ahead; rows that padding adds (0.02 % of GPT-2 on eight GPUs) are left out.
+Of a batch that is taken in parts, each part gathers, and the last one's gradients are reduced. The host is taken to run
+ahead; rows that padding adds (0.02 % of GPT-2 on eight GPUs) are left out.
 
 On CPUs torch waits for each of these, and what gloo takes for them is in no description: that is refused. In the lab,
 what is replayed goes on (`measure.rank.streams`), and gloo's collectives are known (`interconnect.collectives.hosts`).

@@ -9,6 +9,7 @@ into messages, whether a clean step keeps the device busy, and how long the host
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from statistics import median
@@ -110,6 +111,10 @@ class LayerWatch:
 
     def __call__(self, images: torch.Tensor) -> Any:
         return self._watched(images) if self.watching else self.module(images)
+
+    def adding_up(self) -> AbstractContextManager[None]:
+        """One rank sends nothing."""
+        return nullcontext()
 
     def finish(self) -> None:
         """One rank has nothing on its way."""

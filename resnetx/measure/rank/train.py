@@ -104,10 +104,8 @@ def _waited_update(model: "ReplayedModel", replica: Trained, request: Request, r
         return partial(model.update, 1 / ranks.world_size)
     if not isinstance(replica, ShardedUpdates):
         return model.update
-    parameters = trainable(model.parameters())
-    optimizer = ShardedUpdate(parameters, request.optimizer, unwatched)
-    own = sum(each.numel() for group in optimizer._partition_parameters()[ranks.rank] for each in group["params"])
-    share = own / sum(each.numel() for each in parameters)
+    optimizer = ShardedUpdate(trainable(model.parameters()), request.optimizer, unwatched)
+    share = optimizer.share(ranks.rank)
 
     def update() -> None:
         model.update(share)
@@ -318,11 +316,11 @@ class _Layer(nn.Module):
 
     def __init__(self, layer: ReplayedLayer, model: ReplayedModel, device: torch.device) -> None:
         super().__init__()
-        self._timeline, self._forward_s, self._backward_s = (lambda: model.timeline), layer.forward_s, layer.backward_s
+        self._model, self._forward_s, self._backward_s = (model,), layer.forward_s, layer.backward_s  # not as a part
         self.tensors = nn.ParameterList(nn.Parameter(torch.zeros(each, device=device)) for each in layer.gradients)
 
     def forward(self, loss: torch.Tensor) -> Any:
-        return _Passes.apply(loss, self._timeline(), self._forward_s, self._backward_s, *self.tensors)
+        return _Passes.apply(loss, self._model[0].timeline, self._forward_s, self._backward_s, *self.tensors)
 
 
 class _Passes(torch.autograd.Function):
