@@ -264,6 +264,8 @@ def check(r: Request) -> None:
         raise ConfigError(
             f"graph=true with measure={r.measure}: a CUDA graph cannot be instrumented; leave out graph=true"
         )
+    if r.graph and r.optimizer.kind == "adamw":
+        raise ConfigError("optimizer=adamw with graph=true: not tried; leave one of them out")
     if r.compile != "none":
         _check_compile(r)
     if r.accumulate > 1:
@@ -426,8 +428,6 @@ def _check_sharded(r: Request) -> None:
     if r.graph or r.compile != "none":
         setting = "graph=true" if r.graph else f"compile={r.compile}"
         raise ConfigError(f"strategy={kind} with {setting}: not tried; leave one of them out")
-    if r.replay is not None:
-        raise ConfigError(f"strategy={kind} with replay={r.replay}: what is waited out has no blocks; leave one out")
 
 
 def check_ranks(gpus: int, devices: list[int] | None, env: Mapping[str, str]) -> None:

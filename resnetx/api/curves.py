@@ -141,7 +141,8 @@ def _through(requests: Iterable[Request], wanted: Wanted, trace: Trace | None) -
         points = dict.fromkeys(Placement(wanted.on(request.gpus), request.batch_size) for request in together)
         subject = Subject.of(first, table, wanted.convention, trace)
         if wanted.rates is not None:
-            subject = replace(subject, rates=wanted.rates.of(first, max(point.images for point in points) // first.accumulate))
+            largest = max(point.images for point in points) // first.accumulate
+            subject = replace(subject, rates=wanted.rates.of(first, largest))
         if wanted.scaling is not None and (trace is not None or wanted.rates is not None):
             subject = replace(subject, scaled=wanted.scaling.of(first))
         yield Curve(subject, list(points), wanted.base(first))

@@ -44,7 +44,7 @@ FRAMEWORK_BYTES = 600_000_000  # assumed: CUDA's context with the kernels of cuD
 
 
 class Training(NamedTuple):
-    """What memory depends on besides."""
+    """How a step is taken."""
 
     accumulate: int = 1  # parts in which the images are taken
     states: int = 1  # numbers that the optimizer keeps of each parameter
@@ -53,6 +53,9 @@ class Training(NamedTuple):
     @classmethod
     def of(cls, request: Request) -> "Training":
         return cls(request.accumulate, request.optimizer.states, request.checkpointing)
+
+
+PLAIN = Training()
 
 
 def step_bytes(
@@ -64,7 +67,7 @@ def step_bytes(
     convention: str,
     tested: int = 0,
     gpus: int = 1,
-    how: Training = Training(),
+    how: Training = PLAIN,
 ) -> int:
     """The most that a step of `batch_size` images on this GPU takes at once; `strategy` is `none` on a single GPU.
 
@@ -75,7 +78,7 @@ def step_bytes(
         case "torch":
             return FRAMEWORK_BYTES + _torch_bytes(table, image_size, batch_size, precision, strategy, gpus, how)
         case "caffe":
-            if how != Training():
+            if how != PLAIN:
                 raise ConfigError(
                     "memory_model=caffe: what Caffe needs for accumulate=, checkpointing= and optimizer=adamw is not "
                     "known; leave it out"
@@ -201,8 +204,8 @@ def _backward_moments(
 ) -> tuple[tuple[int, int], ...]:
     """What may be the most that is alive in addition to what stays, in the backward pass: bytes per image, and fixed.
 
-    `growing`: gradients of parameters add up; otherwise each moves into a buffer that was there before. `checkpointing`:
-    what a block keeps is there once it is computed again.
+    `growing`: gradients of parameters add up; otherwise each moves into a buffer that was there before.
+    `checkpointing`: what a block keeps is there once it is computed again.
     """
     elements, widths = counts.elements(table, image_size), counts.widths(table, PRECISION_BYTES[precision])
     moments: list[tuple[int, int]] = []

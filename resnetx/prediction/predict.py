@@ -123,7 +123,7 @@ def _job(point: Point, computes: Sequence[Compute], inputs: Sequence[InputTimes]
         classes.append(RankClass(ranks, step.slowed(beyond, with_host=True), waits, shares, beyond))
     if point.setting.straggler != 1.0 and point.gpus > 1:  # one GPU is the machine as it should be
         classes = _with_straggler(classes, point.setting.straggler)
-    at_once = GLOO_AT_ONCE if exchange.library == "gloo" else 1
+    at_once = GLOO_AT_ONCE if exchange.library == "gloo" and not isinstance(point.subject.strategy, Fsdp) else 1
     return SimulatedJob(
         tuple(classes),
         exchange.messages,

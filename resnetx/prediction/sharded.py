@@ -8,15 +8,18 @@ then each rank in turn broadcasts its own, and the next forward pass waits for a
 pass runs, each block waiting for its own; with `reshard` in the backward pass again, for the block behind the
 one that is being undone (none for the last block, which is kept). Behind the backward pass of a block its gradients are
 reduced to their ranks, and last those outside of blocks. All that shares one communicator, and goes in this order.
-Of a batch that is taken in parts, each part gathers, and the last one's gradients are reduced. The host is taken to run ahead; rows that padding adds (0.02 % of GPT-2 on eight GPUs) are left out.
+Of a batch that is taken in parts, each part gathers, and the last one's gradients are reduced. The host is taken to run
+ahead; rows that padding adds (0.02 % of GPT-2 on eight GPUs) are left out.
 
-On CPUs torch waits for each of these, and what gloo takes for them is in no description: that is refused.
+On CPUs torch waits for each of these, and what gloo takes for them is in no description: that is refused. In the lab,
+what is replayed goes on (`measure.rank.streams`), and gloo's collectives are known (`interconnect.collectives.hosts`).
 """
 
 from dataclasses import replace
 
 from resnetx.choices import Fsdp, Zero1
 from resnetx.errors import ConfigError
+from resnetx.interconnect.collectives.hosts import lab_broadcasts
 from resnetx.prediction import messages
 from resnetx.prediction.compute import Compute
 from resnetx.prediction.messages import LARGE_BYTES, Exchange
@@ -30,7 +33,7 @@ from resnetx.workloads.counts import BYTES_PER_PARAMETER
 def exchange(point: Point, computed: Compute, bytes_each: int, gathered_bytes: int) -> Exchange:
     """All messages of a step; of an element of the gradients that are sent, and of the parameters that are gathered."""
     strategy = point.subject.strategy
-    if point.fabric.on_cpus or point.fabric.lab is not None:
+    if point.fabric.on_cpus and point.fabric.lab is None:
         raise ConfigError(
             f"strategy={strategy.kind}: what gloo takes for its collectives between processes is not known; measure it "
             "with train, or predict it for GPUs"
@@ -51,9 +54,11 @@ def _zero1(point: Point, strategy: Zero1, computed: Compute, bytes_each: int) ->
         point.fabric.plan(point.devices), point.subject.gradients, strategy, bytes_each, computed.gradient_copy_Bps
     )
     broadcast, parts = point.fabric.plan(point.devices, "broadcast"), parts_of(point.subject.gradients, point.gpus)
-    back = TimedMessage(
-        (computed.step.layers.names[0],), sum(broadcast.cost(size).time_s for size in parts if size), name="parameters"
-    )
+    if point.fabric.lab is not None:
+        back_s, _ = lab_broadcasts(point.fabric.system, point.fabric.lab, point.devices, parts)
+    else:
+        back_s = sum(broadcast.cost(size).time_s for size in parts if size)
+    back = TimedMessage((computed.step.layers.names[0],), back_s, name="parameters")
     error = max(reduced.error, messages.error_of(broadcast, [size for size in parts if size]))
     return replace(reduced, fetched=(back,), sizes_bytes=(*reduced.sizes_bytes, *parts), error=error)
 

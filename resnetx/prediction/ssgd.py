@@ -94,8 +94,8 @@ def _steady_s(graph: TaskGraph, spans: Spans) -> float:
 #
 # The simulation of `ssgd` gives the same (tests hold it to that) in more time. No formula is known to us where ranks
 # take different times, share the cores of a host, send two messages at once, or wait in the backward pass for
-# parameters (FSDP), or for those that are gathered for each part of a batch: these are simulated. So is a host that takes time to queue the work of a step (`queue_s`), unless
-# all else of it runs ahead of the device.
+# parameters, or for those that are gathered for each part of a batch (FSDP): these are simulated. So is a host that
+# takes time to queue the work of a step (`queue_s`), unless all else of it runs ahead of the device.
 
 
 def closed_form_s(

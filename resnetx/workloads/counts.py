@@ -48,7 +48,7 @@ class Layer(msgspec.Struct, frozen=True, kw_only=True, gc=False):  # in no cycle
 def folded(layers: Sequence[Layer]) -> list[tuple[Layer, ...]]:
     """Layers one by one, each in a tuple of its own, but blocks that are like the one before them in one tuple."""
     found: list[tuple[Layer, ...]] = []
-    blocks = [tuple(block) for _, block in groupby(layers, key=block_of)]
+    blocks = [tuple(block) for _, block in groupby(layers, key=lambda layer: block_of(layer.name))]
     for _, alike in groupby(blocks, key=_facts):
         first, *others = alike
         found += [(layer,) for layer in first]
@@ -56,16 +56,16 @@ def folded(layers: Sequence[Layer]) -> list[tuple[Layer, ...]]:
     return found
 
 
-def block_of(layer: Layer) -> str:
-    """The block that a layer is in, "blocks.0" of "blocks.0.residual.1"; "" where it is in none."""
-    outer, blocks, inside = layer.name.rpartition("blocks.")
+def block_of(layer: str) -> str:
+    """The block that a layer is in by its name, "blocks.0" of "blocks.0.residual.1"; "" where it is in none."""
+    outer, blocks, inside = layer.rpartition("blocks.")
     number = inside.partition(".")[0] if blocks else ""
     return f"{outer}{blocks}{number}" if number.isdigit() else ""
 
 
 def _facts(block: Sequence[Layer]) -> list[tuple[Any, ...]]:
     """What two blocks have in common that are alike."""
-    skipped = len(block_of(block[0]))
+    skipped = len(block_of(block[0].name))
     return [
         (layer.name[skipped:], layer.kind, layer.output_shape, layer.parameters, layer.multiply_adds) for layer in block
     ]
@@ -315,7 +315,7 @@ def _blocks(table: Sequence[Layer]) -> list[range]:
     """The places of the layers of each block."""
     found: dict[str, list[int]] = {}
     for place, layer in enumerate(table):
-        if block := block_of(layer):
+        if block := block_of(layer.name):
             found.setdefault(block, []).append(place)
     return [range(places[0], places[-1] + 1) for places in found.values()]
 

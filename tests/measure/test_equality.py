@@ -24,6 +24,7 @@ STRATEGIES = [
 ]
 GPT = {"model": "gptx", "model.x": 2, "model.width": 16, "model.heads": 2, "model.seq": 8, "model.vocabulary": 11}
 FSDP = [{"strategy": "fsdp", "strategy.reshard": reshard} for reshard in (True, False)]
+IN_PARTS = [{"accumulate": 2}, {"optimizer": "adamw"}, {"accumulate": 2, "checkpointing": True}]
 BROKEN = ["not reduced", "reduced twice", "sum, not mean", "slightly off", "stale", "equal weights"]
 
 
@@ -61,6 +62,8 @@ def test_every_strategy_equals_one_process_with_even_and_uneven_shares(ranks, co
 def test_transformers_equal_one_process_however_they_are_shared_out(compared):
     shared = [{"strategy": "bucket"}, {"strategy": "zero1"}, *FSDP]
     cases = [({**GPT, **strategy, "threads": 1, "steps": 3, "batch_size": 4}, "") for strategy in shared]
+    cases += [({**case[0], **how}, "") for case in cases for how in IN_PARTS]
+    cases += [({**GPT, "strategy": "after", "accumulate": 4, "threads": 1, "steps": 3, "batch_size": 8}, "")]
     for found in compared(cases, 2):
         assert found["equal"]
         assert found["statistics"] == "none"

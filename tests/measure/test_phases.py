@@ -97,6 +97,17 @@ def test_what_the_step_waits_for_is_no_part_of_the_passes():
     assert parts == StepParts(17.0, 0.0, 0.0, 3.0, 4.0, 4.0, 1.0, 5.0)
 
 
+def test_passes_of_all_parts_of_a_batch_are_added_up(watch):
+    """Of two parts: forward 1 and 2 s, of which a gather is 1, backward 3 and 4 s."""
+    marks = {"forward": 4.0, "backward": 6.0, "optimizer": 10.0, "end": 11.0}
+    sent = [SentMessage(4, 4.0, 4.0, 5.0)]
+    parts = phases._parts(marks, sent, ["gather"], [(0.0, 1.0)])
+    assert parts == StepParts(11.0, 0.0, 0.0, 2.0, 7.0, 0.0, 1.0, 1.0)
+    for phase in ("input_wait", "host_to_device", "forward", "backward", "forward", "backward", "optimizer", "end"):
+        watch.mark(phase)
+    assert watch._steps[-1].others == [(3, 4)]
+
+
 def test_means_are_over_all_windows_and_messages_of_the_last(watch):
     watch.note(0)
     step(watch, 1)

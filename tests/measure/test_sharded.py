@@ -1,27 +1,33 @@
 """FSDP sends what its blocks have, in the order in which the prediction has it, and a sum is never taken for a mean."""
 
 import json
+import time
+from functools import partial
 
 import pytest
 import torch
 import torch.distributed as dist
 
 from resnetx.cli import main
+from resnetx.measure.rank import streams
 from resnetx.measure.rank.sharded import _dividing, padded_elements
+from resnetx.measure.rank.streams import EmulatedStream
 
 SMALL = ["model=gptx", "model.x=3", "model.width=16", "model.heads=2", "model.seq=8", "model.vocabulary=11"]
 
 
 @pytest.mark.dist
-@pytest.mark.parametrize("reshard", ["true", "false"])
-def test_blocks_are_gathered_and_reduced_in_this_order(reshard, tmp_path, preloaded):
+@pytest.mark.parametrize(("reshard", "parts"), [("true", 1), ("false", 2)])
+def test_blocks_are_gathered_and_reduced_in_this_order(reshard, parts, tmp_path, preloaded):
     words = ["strategy=fsdp", f"strategy.reshard={reshard}", "gpus=2", "batch_size=4", "threads=1", "measure=phases"]
-    assert main(["train", *SMALL, *words, "windows=1", "steps=1", f"results={tmp_path}"]) == 0
+    words += [f"accumulate={parts}", "windows=1", "steps=1", f"results={tmp_path}"]
+    assert main(["train", *SMALL, *words]) == 0
     (found,) = tmp_path.rglob("record.json")
     record = json.loads(found.read_text())
     block, rest = 4 * (12 * 16**2 + 13 * 16), 4 * (12 * 16 + 8 * 16 + 2 * 16)  # 11 tokens: a row more, of 2 ranks
-    between = [block] * 2 if reshard == "true" else []
-    assert [bucket["size_bytes"] for bucket in record["buckets"]] == [rest, *[block] * 3, *between, *[block] * 3, rest]
+    between, before = ([block] * 2, []) if reshard == "true" else ([], [rest, *[block] * 3])  # of the first part
+    sent = [*before, rest, *[block] * 3, *between, *[block] * 3, rest]
+    assert [bucket["size_bytes"] for bucket in record["buckets"]] == sent
     phases = record["phases"]
     parts = ("input_wait_s", "host_to_device_s", "forward_s", "backward_s", "exposed_communication_s", "optimizer_s")
     whole = [sum(times) for times in zip(*(phases[part] for part in (*parts, "gather_s")), strict=True)]
@@ -48,3 +54,34 @@ def test_a_library_that_adds_up_whatever_it_is_asked_for_is_made_to_divide():
     means(output=got, input=given, op=dist.ReduceOp.SUM, group="ours")
     assert got.tolist() == [2.0, 4.0]
     assert asked == [(dist.ReduceOp.SUM, "ours")] * 2
+
+
+def test_a_stream_goes_on_from_what_it_waits_for():
+    """Two streams compute for 20 and 10 ms, and the second then waits for the first: its clock is the later one's."""
+    first, second = EmulatedStream(), EmulatedStream()
+    begin = time.perf_counter()
+    for stream, seconds in ((first, 0.02), (second, 0.01)):
+        stream.queue(streams._now)
+        stream.queue(partial(streams._computed, seconds))
+    alone = second.moment()
+    second.wait_stream(first)
+    together = second.moment()
+    second.synchronize()
+    assert together.at == first.clock > alone.at
+    assert time.perf_counter() >= begin + 0.02
+
+
+def test_what_fails_on_a_stream_is_told_to_who_waits_for_it():
+    stream = EmulatedStream()
+    stream.queue(lambda _: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        stream.synchronize()
+
+
+@pytest.mark.dist
+def test_a_replayed_step_goes_on_while_its_blocks_are_sent(tmp_path, preloaded):
+    """A replay of 3 blocks ends well, and sends what training sends."""
+    words = ["strategy=fsdp", "gpus=2", "batch_size=4", "accumulate=2", "replay=p100-sxm2-16gb", "input=synthetic"]
+    assert main(["train", *SMALL, *words, "threads=1", "windows=1", "steps=1", f"results={tmp_path}"]) == 0
+    (found,) = tmp_path.rglob("record.json")
+    assert json.loads(found.read_text())["distributed"] == "FSDP"

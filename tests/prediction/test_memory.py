@@ -8,8 +8,10 @@ from resnetx import choices, workloads
 from resnetx.choices import After, Bucket, Layerwise, NoExchange
 from resnetx.errors import ConfigError
 from resnetx.interconnect.systems.system import parts_table
+from resnetx.prediction import memory
 from resnetx.prediction.memory import FRAMEWORK_BYTES, images_of_a_test, saved_bytes, step_bytes
 from resnetx.workloads import counts, tables
+from resnetx.workloads.buckets import parts_of, ready_order
 
 ALEXNET, GOOGLENET = choices.AlexNetSettings(classes=1000), choices.GoogLeNetSettings(classes=1000)
 WITHOUT_LRN = choices.AlexNetSettings(classes=1000, lrn=False)
@@ -221,3 +223,67 @@ def test_alexnet_of_1024_images_fits_into_a_k80_without_lrn(convention):
         step_bytes(workloads.table(model, 227), 227, 1024, "fp32", DDP, convention) for model in (WITHOUT_LRN, ALEXNET)
     )
     assert bare < k80_bytes < whole
+
+
+# ---- parts, states and blocks that are computed again
+
+FAMILIES = [
+    (choices.GptXSettings(x=3, width=64, heads=2, seq=16, vocabulary=101), 0),
+    (choices.ResNetXSettings(x=3, width=16, classes=10), 64),
+    (choices.MlpXSettings(x=3, width=64, classes=10), 32),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("model", "image_size"), FAMILIES, ids=lambda each: getattr(each, "label", str(each)))
+def test_blocks_that_are_computed_again_keep_their_inputs_and_take_their_flop(model, image_size):
+    """What autograd keeps, and torch's own count of FLOP; statistics of a batch are not counted."""
+    import torch
+    from torch.utils.flop_counter import FlopCounterMode
+
+    from resnetx.measure.rank.strategies import recompute_blocks
+
+    shape = (4, *model.sample(image_size).shape)
+    inputs = torch.randn(shape) if image_size else torch.randint(101, shape)
+    labels = torch.randint(10, (4, *model.sample(image_size).labels))
+    table, flop = workloads.table(model, image_size), []
+    for checkpointing in (False, True):
+        network, storages = workloads.build(model, image_size).train(), {}
+        if checkpointing:
+            recompute_blocks(network)
+        own = {tensor.untyped_storage()._cdata for tensor in [*network.parameters(), *network.buffers()]}
+
+        def keep(tensor, own=own, storages=storages):
+            if tensor.untyped_storage()._cdata not in own:
+                storages[tensor.untyped_storage()._cdata] = tensor.untyped_storage()
+            return tensor
+
+        with FlopCounterMode(display=False) as counter:
+            with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+                loss = workloads.loss(model, network(inputs), labels)
+            loss.backward()
+        flop.append(counter.get_total_flops())
+        really = sum(storage.nbytes() for storage in storages.values())
+        assert saved_bytes(table, image_size, 4, "fp32", checkpointing) == pytest.approx(really, abs=1300)
+    blocks = counts.recomputed(table, image_size, counts.widths(table, 4))
+    assert flop[1] - flop[0] == sum(8 * table[place].multiply_adds for block in blocks for place in block.computed)
+
+
+GPT2 = choices.GptXSettings(x=12, width=768, heads=None, seq=1024, vocabulary=50257)
+
+
+VIEWS = Bucket(bucket_cap_mb=None, first_bucket_mb=None, gradient_as_bucket_view=True)
+
+
+@pytest.mark.parametrize("strategy", [VIEWS, choices.Zero1(), choices.Fsdp(reshard=True)], ids=lambda each: each.kind)
+def test_a_step_in_parts_keeps_gradients_and_fewer_activations(strategy):
+    table, whole = workloads.table(GPT2, 0), 497_759_232
+
+    def needed(images, **how):
+        return step_bytes(table, 0, images, "fp32", strategy, "torch", gpus=8, how=memory.Training(**how))
+
+    assert needed(8, accumulate=4) - needed(2) == whole
+    share = {"bucket": whole, "zero1": max(parts_of(ready_order(table, "fp32"), 8)), "fsdp": -(-whole // 8)}
+    assert needed(8, states=2) - needed(8) == share[strategy.kind]
+    saved = saved_bytes(table, 0, 8, "fp32") - saved_bytes(table, 0, 8, "fp32", checkpointing=True)
+    assert needed(8) - needed(8, checkpointing=True) == saved

@@ -2,8 +2,11 @@
 
 import pytest
 
+import resnetx
 from resnetx import choices, workloads
+from resnetx.interconnect.systems.system import parts_table
 from resnetx.prediction.memory import step_bytes
+from resnetx.prediction.roofline import fitted, update_s
 from resnetx.prediction.ssgd import iteration_s, timeline
 from resnetx.prediction.step import LayerTime, Overlap, RankClass, SimulatedJob, StepLayers, StepTimes, TimedMessage
 from resnetx.workloads.buckets import messages, parts_of, ready_order
@@ -47,6 +50,46 @@ def test_a_backward_pass_waits_for_the_parameters_of_its_block():
     undone = {bar.name: (bar.start_s, bar.end_s) for bar in timeline(job) if bar.name.startswith("backward")}
     assert undone == {"backward c": (3.0, 5.0), "backward b": (6.0, 8.0), "backward a": (12.0, 14.0)}
     assert iteration_s(job) == 15.5
+
+
+def test_gradients_are_sent_with_the_last_part_of_a_batch_and_parameters_are_gathered_for_each():
+    layers = tuple(LayerTime(name, 1.0, 2.0, 4) for name in "ab")
+    gathers = tuple(TimedMessage((name,), 0.5, name="gather", each_part=True) for name in "ab")
+    job = SimulatedJob(
+        (RankClass(2, StepTimes(layers, 0.5, parts=2)),), (TimedMessage(("a",), 3.0),), fetched=gathers
+    )
+    bars = [(bar.name, bar.start_s, bar.end_s) for bar in timeline(job) if bar.lane == "collectives"]
+    assert bars == [
+        ("gather a", 0.0, 0.5), ("gather b", 0.5, 1.0),  # a is there at 0.5, and the first part ends at 6.5
+        ("gather a", 6.5, 7.0), ("gather b", 7.0, 7.5),
+        ("all-reduce 1", 13.0, 16.0),
+    ]  # fmt: skip
+    assert iteration_s(job) == 16.5
+
+
+@pytest.mark.parametrize("strategy", ["bucket", "zero1", "fsdp"])
+def test_a_batch_in_parts_pays_for_its_messages_once(strategy):
+    """Of as many parts of one size: DDP exchanges once for all; FSDP gathers for each, and reduces once.
+
+    89 MB of each 157 MB are gathered: four blocks of 7.1 MB, three of them twice, and 39.4 MB outside of them.
+    """
+    words = {"model": "gptx", "model.x": 4, "systems": "pcie-gen5", "gpus": 8, "precision": "bf16"}
+    rates = {"rate": {8: 60.0}, "strategy": strategy}
+    once, eight = (
+        resnetx.predict(**words, **rates, batch_size=64 * parts, accumulate=parts).points[0] for parts in (1, 8)
+    )
+    sent = eight.communication_s / once.communication_s
+    assert sent == pytest.approx(1 if strategy != "fsdp" else 1 + 7 * 89 / 157, rel=0.02)
+    assert 1 < eight.images_per_s / once.images_per_s
+
+
+def test_what_an_optimizer_keeps_is_read_and_written():
+    gpu, fit = parts_table("gpus")["h100-sxm5-80gb"], fitted()
+    sgd, adamw = (update_s(fit, 1e9, gpu, states) - fit.pass_s for states in (1, 2))
+    assert adamw / sgd == pytest.approx(7 / 5)
+    words = {"model": "mlpx", "systems": "dgx-h100", "gpus": 1, "batch_size": 1, "image_size": 32}
+    plain, longer = (resnetx.predict(**words, optimizer=name).points[0].compute_s for name in ("sgd", "adamw"))
+    assert longer > plain
 
 
 def test_what_ranks_share_out_they_need_not_keep():

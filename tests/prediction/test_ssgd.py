@@ -134,17 +134,20 @@ def test_a_layer_waits_for_its_own_parameters_and_the_step_for_no_others():
     assert bars["parameters b"] == (0.5, 2.5) and bars["forward b"] == (2.5, 3.5)
 
 
-@given(steps(), st.booleans(), st.booleans(), seconds, seconds, seconds, st.sampled_from([0.0, 0.5, 1.0, 1.25]))
+@given(
+    steps(), st.booleans(), st.booleans(), seconds, seconds, seconds, st.sampled_from([0.0, 0.5, 1.0, 1.25]),
+    st.integers(1, 3),
+)
 @pytest.mark.slow
 def test_the_formula_that_predictions_use_says_what_is_simulated(
-    drawn, reading, copying, host_s, queue_s, unpack_s, slowness
+    drawn, reading, copying, host_s, queue_s, unpack_s, slowness, parts
 ):
     each, times = drawn
     messages = [TimedMessage(made.layers, made.time_s, unpack_s) for made in layerwise(each, times)]
     overlap = Overlap(reading, copying)
     if not host_s and not (reading and copying):
         queue_s = 0.0  # is simulated
-    whole = job(replace(each, host_s=host_s, queue_s=queue_s), messages, overlap)
+    whole = job(replace(each, host_s=host_s, queue_s=queue_s, parts=parts), messages, overlap)
     for by in (
         Stretch(),
         Stretch(compute=slowness, messages=0.5, reading=2, copying=0, host=slowness, queueing=slowness),

@@ -108,7 +108,7 @@ def _rows(table: "Sequence[Layer]", workload: Workload) -> Iterator[LayerRow]:
     for alike in folded(table):
         first, last, single = alike[0], alike[-1], len(alike) == 1
         yield LayerRow(
-            first.name if single else " to ".join(dict.fromkeys((block_of(first), block_of(last)))),
+            first.name if single else " to ".join(dict.fromkeys((block_of(first.name), block_of(last.name)))),
             first.kind if single else "as above",
             "x".join(map(str, last.output_shape)),
             sum(activations[layer.name] for layer in alike),

@@ -1,7 +1,7 @@
 """A model in DDP as a strategy sets it up, and the buckets that DDP makes of its gradients."""
 
 import inspect
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -106,7 +106,7 @@ def trainable(parameters: Iterable[nn.Parameter]) -> list[nn.Parameter]:
 # The optimizer of a run: stochastic gradient descent with momentum, or AdamW, over some parameters.
 
 
-def optimizer_options(settings: Optimizer) -> tuple[type[torch.optim.Optimizer], dict[str, Any]]:
+def optimizer_options(settings: Optimizer) -> tuple[Callable[..., torch.optim.Optimizer], dict[str, Any]]:
     """The class of torch, and what it takes."""
     options = {"lr": settings.learning_rate, "weight_decay": settings.weight_decay}
     if settings.kind == "adamw":

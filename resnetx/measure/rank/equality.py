@@ -348,9 +348,7 @@ def _double(request: Request) -> Request:
 
 def _of_one(request: Request) -> Request:
     """The same global batch, whatever the scaling, in one process, which takes it whole and keeps all that it needs."""
-    return msgspec.structs.replace(
-        request, gpus=1, devices=None, split="even", accumulate=1, checkpointing=False
-    )
+    return msgspec.structs.replace(request, gpus=1, devices=None, split="even", accumulate=1, checkpointing=False)
 
 
 def _stored_batch(request: Request, ranks: Ranks) -> tuple[TensorBatch, InputState | None]:

@@ -39,8 +39,16 @@ class ShardedUpdate(ZeroRedundancyOptimizer):
     def __init__(self, parameters: list[nn.Parameter], settings: Optimizer, mark: Callable[[str], None]) -> None:
         kind, options = optimizer_options(settings)
         # As views of buckets there is one message for each rank, not for each tensor.
-        super().__init__(parameters, kind, parameters_as_bucket_view=True, **options, fused=True)
+        super().__init__(parameters, kind, parameters_as_bucket_view=True, **options, fused=True)  # type: ignore[arg-type]
         self._mark = mark
+
+    def share(self, rank: int) -> float:
+        """Of all parameters, those that a rank updates."""
+        elements: list[int] = [
+            sum(each.numel() for group in groups for each in group["params"])
+            for groups in self._partition_parameters()  # type: ignore[attr-defined]
+        ]
+        return elements[rank] / sum(elements)
 
     def _sync_params(self) -> None:
         self._mark("gather")
@@ -62,12 +70,12 @@ class FullySharded:
         *blocks, root = units
         for block in blocks:
             fully_shard(block, mesh=mesh, reshard_after_forward=strategy.reshard and block is not blocks[-1])
-        fully_shard(root, mesh=mesh, reshard_after_forward=False)
+        self._root = fully_shard(root, mesh=mesh, reshard_after_forward=False)
         if not _takes_means(ranks):
-            _replace(REDUCE, _dividing)
+            replace_collective(REDUCE, _dividing)
         if watched is not unchanged:
-            _replace(GATHER, partial(_watched, watched, "gather"))
-            _replace(REDUCE, partial(_watched, watched, "reduce"))
+            replace_collective(GATHER, partial(_watched, watched, "gather"))
+            replace_collective(REDUCE, partial(_watched, watched, "reduce"))
         self.module, self._reshard, self._accumulate = model, strategy.reshard, accumulate
 
     def __call__(self, *images: Any, **named: Any) -> Any:
@@ -76,9 +84,9 @@ class FullySharded:
     @contextmanager
     def adding_up(self) -> Iterator[None]:
         """Gradients stay whole on every rank, and are not reduced."""
-        self.module.set_requires_gradient_sync(False)
+        self._root.set_requires_gradient_sync(False)
         yield
-        self.module.set_requires_gradient_sync(True)
+        self._root.set_requires_gradient_sync(True)
 
     def finish(self) -> None:
         """The backward pass has waited."""
@@ -132,7 +140,7 @@ def _known(names: tuple[str, ...]) -> str:
     return next(name for name in names if hasattr(dist, name))
 
 
-def _replace(names: tuple[str, ...], by: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
+def replace_collective(names: tuple[str, ...], by: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
     """Puts another function in place of a collective that FSDP calls, for the rest of this process, of one run."""
     setattr(dist, _known(names), by(getattr(dist, _known(names))))
 

@@ -9,6 +9,7 @@ into messages, whether a clean step keeps the device busy, and how long the host
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from statistics import median
@@ -117,6 +118,10 @@ class LayerWatch:
 
     def __call__(self, *images: Any, **named: Any) -> Any:
         return (self._watched if self.watching else self.module)(*images, **named)
+
+    def adding_up(self) -> AbstractContextManager[None]:
+        """One rank sends nothing."""
+        return nullcontext()
 
     def finish(self) -> None:
         """One rank has nothing on its way."""

@@ -9,6 +9,8 @@ import random
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
+from itertools import groupby
 from typing import Any, Protocol
 
 import torch
@@ -24,12 +26,14 @@ from resnetx.measure.rank.distributed import Ranks, unchanged
 from resnetx.measure.rank.phases import Mark, Watch, unwatched
 from resnetx.measure.rank.process import StartUpTimer
 from resnetx.measure.rank.results import RankResults, RankTraining
-from resnetx.measure.rank.sharded import ShardedUpdate
+from resnetx.measure.rank.sharded import FullySharded, ShardedUpdate
 from resnetx.measure.rank.strategies import ShardedUpdates, Trained, replicate
+from resnetx.measure.rank.streams import emulate_streams
 from resnetx.measure.rank.windows import GraphedStep, Step, measure_windows, own_stream
 from resnetx.record import ReplayedLayer, ReplayedStep, Unknown
 from resnetx.request import Request
 from resnetx.workloads import user_program
+from resnetx.workloads.counts import block_of
 
 
 def measure(request: Request, ranks: Ranks, clock: StartUpTimer) -> RankResults | None:
@@ -68,16 +72,24 @@ def replay(step: ReplayedStep | None, request: Request, ranks: Ranks, clock: Sta
     assert step is not None, "a rank has no more images than the first one, or one less"
     model = ReplayedModel(step, ranks.device, f"{request.seed} {ranks.rank}")
     replica = replicate(model, request, ranks)
+    streams = None
+    if isinstance(replica, FullySharded) and ranks.device.type == "cpu":
+        model.timeline = streams = emulate_streams()
+    update = _waited_update(model, replica, request, ranks)
     clock.lap("model_s")
     batches = inputs.open_for(request, ranks.rank, ranks.device)
     clock.lap("input_s")
     images, _ = next(batches)
 
     def act() -> None:
+        for _ in range(request.accumulate - 1):
+            with replica.adding_up():
+                replica(images).backward()
         replica(images).backward()
         replica.finish()
-        if not replica.updates:  # a parameter server has updated, and taken its time for it
-            model.update()
+        update()
+        if streams is not None:
+            streams.synchronize()
 
     windows = measure_windows(act, lambda _: None, request, ranks, clock)
     all_parts = ranks.gather(RankTraining(windows, [], 0, replica.sizes()))
@@ -85,6 +97,24 @@ def replay(step: ReplayedStep | None, request: Request, ranks: Ranks, clock: Sta
         return None
     no_loss = Unknown("computing was replayed, so that there is no loss")
     return replace(results.of_training(request, replica.name, all_parts, batches), loss=no_loss)
+
+
+def _waited_update(model: "ReplayedModel", replica: Trained, request: Request, ranks: Ranks) -> Callable[[], None]:
+    """The update of a replayed step: a rank waits its part of it out, and parameters that are sent really are."""
+    if replica.updates:  # a parameter server has updated, and taken its time for it
+        return lambda: None
+    if isinstance(replica, FullySharded):
+        return partial(model.update, 1 / ranks.world_size)
+    if not isinstance(replica, ShardedUpdates):
+        return model.update
+    optimizer = ShardedUpdate(trainable(model.parameters()), request.optimizer, unwatched)
+    share = optimizer.share(ranks.rank)
+
+    def update() -> None:
+        model.update(share)
+        optimizer._sync_params()
+
+    return update
 
 
 def build(request: Request, ranks: Ranks) -> nn.Module:
@@ -214,6 +244,7 @@ class LossHistory:
 #
 # On CPUs a layer ends at a moment that is counted from the start of its pass, so that the work of the exchange itself
 # delays nothing as long as it takes less than the layer, as it is on a device of its own. On GPUs the stream sleeps.
+# FSDP on CPUs would wait for each collective, where on GPUs it goes on: it is given streams (`streams`).
 
 LEAST_PACE = 0.1  # of a step as recorded: one that varies is never shorter
 _CYCLES = 2**24  # of the sleep that tells how fast a device counts them: 8 ms at 2 GHz
@@ -272,7 +303,15 @@ class ReplayedModel(nn.Module):
         super().__init__()
         self._update_s, self._jitter, self._drawn = step.update_s, step.jitter, random.Random(drawn_by)
         self.timeline: Timeline = HostTimeline() if device.type == "cpu" else DeviceTimeline()
-        self.layers = nn.ModuleList(_Layer(layer, self.timeline, device) for layer in step.layers)
+        self.layers = nn.ModuleList()
+        for block, layers in groupby(step.layers, key=lambda layer: block_of(layer.name)):
+            own = [_Layer(layer, self, device) for layer in layers]
+            self.layers.extend([_Block(*own)] if block else own)
+
+    @property
+    def blocks(self) -> nn.ModuleList:
+        """What FSDP gathers together."""
+        return nn.ModuleList(each for each in self.layers if isinstance(each, _Block))
 
     def forward(self, images: torch.Tensor) -> Any:
         """A loss; `images` are not read."""
@@ -283,23 +322,27 @@ class ReplayedModel(nn.Module):
             loss = layer(loss)
         return _Start.apply(loss, self.timeline)
 
-    def update(self) -> None:
-        """Takes the time of the optimizer; no gradients are left behind it."""
+    def update(self, share: float = 1.0) -> None:
+        """Takes the time of a share of the optimizer's work; no gradients are left behind it."""
         self.timeline.begin()
-        self.timeline.wait(self._update_s)
+        self.timeline.wait(self._update_s * share)
         self.zero_grad(set_to_none=True)
+
+
+class _Block(nn.Sequential):
+    """The layers of a block."""
 
 
 class _Layer(nn.Module):
     """One layer, with its parameters: `layerwise` sends those of each module together."""
 
-    def __init__(self, layer: ReplayedLayer, timeline: Timeline, device: torch.device) -> None:
+    def __init__(self, layer: ReplayedLayer, model: ReplayedModel, device: torch.device) -> None:
         super().__init__()
-        self._timeline, self._forward_s, self._backward_s = timeline, layer.forward_s, layer.backward_s
+        self._model, self._forward_s, self._backward_s = (model,), layer.forward_s, layer.backward_s  # not as a part
         self.tensors = nn.ParameterList(nn.Parameter(torch.zeros(each, device=device)) for each in layer.gradients)
 
     def forward(self, loss: torch.Tensor) -> Any:
-        return _Passes.apply(loss, self._timeline, self._forward_s, self._backward_s, *self.tensors)
+        return _Passes.apply(loss, self._model[0].timeline, self._forward_s, self._backward_s, *self.tensors)
 
 
 class _Passes(torch.autograd.Function):
