@@ -239,7 +239,8 @@ def _between(curves: Sequence[PredictedCurve]) -> str:
     same = [one.workload] * ("workload" not in names) + [f"on {one.system}"] * ("system" not in names)
     what = " ".join(["speed-ups" if gained else "rates", *(["of"] if "workload" not in names else []), *same])
     if len(ranked) == 1:
-        return f"Predicted: {what}: {told(ranked[0])}; of {len(curves) - 1} more cases none is known."
+        others = f"{len(curves) - 1} more case{'s' * (len(curves) > 2)}"
+        return f"Predicted: {what}: {told(ranked[0])}; of {others} none is known."
     if len(ranked) == len(curves) and len({*map(much, ranked)}) == 1:
         return f"Predicted: {what}: {much(ranked[0])} in all {len(curves)} cases; no difference is shown."
     return f"Predicted: {what} from {told(ranked[0])} to {told(ranked[-1])}."
