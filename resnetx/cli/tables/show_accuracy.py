@@ -52,20 +52,21 @@ def _distance(point: CheckedPoint) -> float:
     return 0.0 if point.error is None else abs(point.error)
 
 
+def _settings(point: CheckedPoint) -> str:
+    """In which cases differ, but for the lab's system, which has a column."""
+    return ", ".join(word for word in point.variant.split(", ") if word != f"lab.system={point.system}")
+
+
 _POINTS: list[Column[CheckedPoint]] = [
     Column("workload", lambda point: point.workload),
     Column(">batch", lambda point: f"{point.batch_size}"),
-    Column("settings", lambda point: point.variant),
+    Column("settings", lambda point: _settings(point)),
     Column(">GPUs", lambda point: f"{point.gpus}"),
-    Column("system", lambda point: point.system, 5),
+    Column("system", lambda point: point.system),
     Column("library", lambda point: point.library, 4),
-    Column(">predicted ms", lambda point: _predicted(point), 6),
+    Column(">predicted ms", lambda point: _predicted(point)),
     Column("interval", lambda point: " to ".join(map(_ms, point.predicted_interval_s or [])), 4),
-    Column(
-        ">measured ms",
-        lambda point: _ms(point.measured_s.median) if point.measured_s else point.measured_outcome,
-        7,
-    ),
+    Column(">measured ms", lambda point: _ms(point.measured_s.median) if point.measured_s else point.measured_outcome),
     Column("its range", lambda point: _range(point.measured_s, _ms) if point.measured_s else "", 3),
     Column(">runs", lambda point: f"{point.measured_s.n}" if point.measured_s else "0", 2),
     Column(">error", lambda point: "" if point.error is None else f"{point.error:+.1%}"),
