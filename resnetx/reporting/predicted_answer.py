@@ -449,7 +449,7 @@ def _most_doubt(point: PredictedPoint) -> tuple[float, str] | None:
     )
     rest = math.sqrt(max(0.0, whole**2 - compute**2 - scaling**2))
     own = point.compute_source in ("stated", "measured", "replayed")  # this GPU's already
-    give_rate = "" if own else ": give rate=BATCH:IMAGES/S"
+    give_rate = "" if own else ": give rate="
     messages = "messages" if point.gpus > 1 else "input"
     give_bench = ": give calibration=" if point.gpus > 1 else ""
     doubts = [
