@@ -46,7 +46,7 @@ from resnetx.settings.bounds import seconds_of
 from resnetx.settings.files import given_path
 from resnetx.settings.table import tagged
 from resnetx.settings.verbs import group_of
-from resnetx.settings.words import written
+from resnetx.settings.words import bare_word, written
 from resnetx.study import Point, load
 
 # Of settings that stand in place of what is described, relative; of others it is not known.
@@ -321,11 +321,10 @@ def _assumed(wanted: Sequence[Curve]) -> Iterator[RecordInput]:
 
 def _set_by_the_user(given: Point) -> Iterator[RecordInput]:
     """The settings that stand in place of what is described."""
-    for word in written(given):
-        key, _, value = word.partition("=")
+    for key, value in given.items():
         if group_of(key) in tagged("assumed"):
             error = _STATED_ERRORS.get(key, Unknown(UNCHECKED))
-            yield RecordInput(key, value, "assumed", "asked for", error)
+            yield RecordInput(key, bare_word(value), "assumed", "asked for", error)
 
 
 # ---- what cannot be predicted ----------------------------------------------------------------------------------------

@@ -247,7 +247,8 @@ def _between(curves: Sequence[PredictedCurve]) -> str:
     same = [one.workload] * ("workload" not in names) + [f"on {one.system}"] * ("system" not in names)
     what = " ".join(["speed-ups" if gained else "rates", *(["of"] if "workload" not in names else []), *same])
     if len(ranked) == 1:
-        return f"Predicted: {what}: {told(ranked[0])}; of {len(curves) - 1} more cases none is known."
+        others = f"{len(curves) - 1} more case{'s' * (len(curves) > 2)}"
+        return f"Predicted: {what}: {told(ranked[0])}; of {others} none is known."
     if len(ranked) == len(curves) and len({*map(much, ranked)}) == 1:
         return f"Predicted: {what}: {much(ranked[0])} in all {len(curves)} cases; no difference is shown."
     return f"Predicted: {what} from {told(ranked[0])} to {told(ranked[-1])}."
@@ -456,7 +457,7 @@ def _most_doubt(point: PredictedPoint) -> tuple[float, str] | None:
     )
     rest = math.sqrt(max(0.0, whole**2 - compute**2 - scaling**2))
     own = point.compute_source in ("stated", "measured", "replayed")  # this GPU's already
-    give_rate = "" if own else ": give rate=BATCH:IMAGES/S"
+    give_rate = "" if own else ": give rate="
     messages = "messages" if point.gpus > 1 else "input"
     give_bench = ": give calibration=" if point.gpus > 1 else ""
     doubts = [

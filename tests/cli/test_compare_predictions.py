@@ -226,5 +226,8 @@ def test_the_points_with_the_largest_error_have_it_at_80_columns(monkeypatch, ca
     start = next(place for place, line in enumerate(lines) if line.startswith("Case by case"))
     headings = " ".join(line for line in lines[start : start + 60] if line.startswith("workload"))
     assert all(column in headings for column in ("system", "predicted ms", "measured ms", "error"))
+    assert len(lines) <= 40
+    assert main(["compare", str(lab / "prediction"), str(lab / "study"), "--all"]) == 0
+    lines = capsys.readouterr().out.splitlines()
     strategies = next(line for place, line in enumerate(lines) if "One strategy over another" in lines[place - 1])
     assert "system" in strategies

@@ -356,7 +356,7 @@ def test_for_people_it_says_where_its_figures_are_from(tmp_path, capsys, monkeyp
         "Predicted: on gx8, 8 GPUs train AlexNet 1.8 times (1.3 to 2.3) as fast as one GPU, at 4,200 "
     )
     assert len(out.splitlines()) <= 15
-    assert "compute by a fit to published rates" in out and "leave-one-out error" not in out
+    assert "compute fitted" in out and "leave-one-out error" not in out
     assert main(["predict", "systems=gx8", *ALEXNET, "gpus=[1,8]", "--all"]) == 0
     out = capsys.readouterr().out
     assert "published 23% compute of AlexNet on gx8" in " ".join(out.split())

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from resnetx.cli import show
-from resnetx.record.comparison import Accuracy, CheckedPoint, Total
+from resnetx.record.comparison import Accuracy, CheckedAdvantage, CheckedPoint, Total
 from resnetx.statistics import Summary
 from resnetx.table import Column
 
@@ -16,9 +16,7 @@ def accuracy(checked: Accuracy) -> None:
     for warning in checked.warnings:
         show.say(f"look: {warning}", indent=2)
     if checked.totals:
-        note = (
-            "error: predicted / measured - 1 of the time of a step, on several GPUs: on one, a trace predicts itself."
-        )
+        note = "error: predicted / measured - 1 of a step's time on several GPUs; on one, a trace predicts itself."
         show.listing(_TOTALS, checked.totals, "Prediction errors", note)
         show.say()
     ranked = sorted(checked.points, key=_distance, reverse=True) if len(checked.points) > show.ROWS else checked.points
@@ -54,20 +52,25 @@ def _distance(point: CheckedPoint) -> float:
     return 0.0 if point.error is None else abs(point.error)
 
 
+def _settings(point: CheckedPoint) -> str:
+    """In which cases differ, but for the lab's system, which has a column."""
+    return ", ".join(word for word in point.variant.split(", ") if word != f"lab.system={point.system}")
+
+
 _POINTS: list[Column[CheckedPoint]] = [
     Column("workload", lambda point: point.workload),
     Column(">batch", lambda point: f"{point.batch_size}"),
-    Column("settings", lambda point: point.variant),
+    Column("settings", lambda point: _settings(point)),
     Column(">GPUs", lambda point: f"{point.gpus}"),
     Column("system", lambda point: point.system),
     Column("library", lambda point: point.library, 4),
     Column(">predicted ms", lambda point: _predicted(point)),
-    Column("interval", lambda point: " to ".join(map(_ms, point.predicted_interval_s or [])), 6),
+    Column("interval", lambda point: " to ".join(map(_ms, point.predicted_interval_s or [])), 4),
     Column(">measured ms", lambda point: _ms(point.measured_s.median) if point.measured_s else point.measured_outcome),
     Column("its range", lambda point: _range(point.measured_s, _ms) if point.measured_s else "", 3),
     Column(">runs", lambda point: f"{point.measured_s.n}" if point.measured_s else "0", 2),
     Column(">error", lambda point: "" if point.error is None else f"{point.error:+.1%}"),
-    Column("in interval", lambda point: _yes(point.covered), 5),
+    Column("in interval", lambda point: _yes(point.covered), 8),
     Column("made before", lambda point: _yes(point.made_before), 1),
 ]
 
@@ -77,28 +80,27 @@ def _predicted(point: CheckedPoint) -> str:
 
 
 def _advantages(checked: Accuracy) -> None:
-    if not checked.advantages:
-        return
-    columns = [
-        "workload", ">batch", ">GPUs", "system", "strategy", "over", ">predicted", ">measured", "its range", "order",
-    ]  # fmt: skip
-    rows = [
-        [
-            advantage.workload,
-            f"{advantage.batch_size}",
-            f"{advantage.gpus}",
-            advantage.system,
-            advantage.strategy,
-            advantage.over,
-            f"{advantage.predicted:.3f}",
-            f"{advantage.measured.median:.3f}",
-            _range(advantage.measured, "{:.3f}".format),
-            "not decided" if advantage.right is None else "right" if advantage.right else "wrong",
-        ]
-        for advantage in checked.advantages
-    ]
-    show.say()
-    show.table("One strategy over another: ratio of rates", columns, rows, least=["its range"])
+    """Which strategy is faster; without --all where that was predicted wrongly."""
+    shown = [each for each in checked.advantages if show.everything() or each.right is False]
+    if shown:
+        show.say()
+        show.listing(_ADVANTAGES, shown, "One strategy over another: ratio of rates")
+    elif decided := sum(each.right is not None for each in checked.advantages):
+        show.say(f"One strategy over another: {decided} that the measurement decides, all predicted rightly: --all.")
+
+
+_ADVANTAGES: list[Column[CheckedAdvantage]] = [
+    Column("workload", lambda each: each.workload),
+    Column(">batch", lambda each: f"{each.batch_size}"),
+    Column(">GPUs", lambda each: f"{each.gpus}"),
+    Column("system", lambda each: each.system),
+    Column("strategy", lambda each: each.strategy),
+    Column("over", lambda each: each.over),
+    Column(">predicted", lambda each: f"{each.predicted:.3f}"),
+    Column(">measured", lambda each: f"{each.measured.median:.3f}"),
+    Column("its range", lambda each: _range(each.measured, "{:.3f}".format), 1),
+    Column("order", lambda each: "not decided" if each.right is None else "right" if each.right else "wrong"),
+]
 
 
 def _rest(checked: Accuracy) -> None:

@@ -55,4 +55,7 @@ def _systems(record: SystemComparison, prediction: Prediction, causes: Causes | 
 
 def _accuracy(record: Accuracy, prediction: Prediction) -> None:
     show_accuracy.accuracy(record)
-    show_predict.sources(prediction)
+    if show.everything():
+        show_predict.sources(prediction)
+    else:
+        show.say("more: what the prediction was made from, with sources: --all; where it went: resnetx explain A B")
