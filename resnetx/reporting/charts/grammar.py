@@ -263,9 +263,9 @@ def _axis(
     title = axis.title or None
     if axis.kind in ("names", "steps"):
         order = list(axis.order) or list(dict.fromkeys(record[axis.column] for record in records))
-        split = {"labelExpr": "split(datum.label, ', ')"} if _lines(axis, records, size) > 1 else {}
-        room = {"labels": labelled, "ticks": labelled, "labelLimit": 0.55 * size.width}
-        look = alt.Axis(labelAngle=0, grid=False, **room, **split)
+        room: dict[str, Any] = {"labels": labelled, "ticks": labelled, "labelLimit": 0.55 * size.width}
+        room |= {"labelExpr": "split(datum.label, ', ')"} if _lines(axis, records, size) > 1 else {}
+        look = alt.Axis(labelAngle=0, grid=False, **room)
         kind = "N" if axis.kind == "names" else "O"
         return channel(f"{axis.column}:{kind}", title=title if titled else None, sort=order, axis=look)
     values = [float(value) for record in records for column in columns if (value := record.get(column)) is not None]

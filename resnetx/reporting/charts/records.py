@@ -137,7 +137,7 @@ def _column(rows: Sequence[Sequence[Cell]], place: int) -> list[Cell]:
 def score_figures(score: Score) -> list[Figure]:
     """The mean error of each predictor by kind of published figure."""
     rows: list[list[Cell]] = [
-        [f"{each.kind} ({each.figures})", each.predictor, each.mean_error, each.predicted, each.worst_error]
+        [f"{each.kind.removeprefix('training, ')} ({each.figures})", each.predictor, each.mean_error, each.predicted, each.worst_error]
         for each in score.scores
         if each.predicted
     ]
