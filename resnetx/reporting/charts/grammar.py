@@ -136,7 +136,7 @@ class _Size:
 
 
 _PRINT = _Size(COLUMN, 7, 1.0, 4)
-_PHONE = _Size(COLUMN, 8.1, 1.05, 1)
+_PHONE = _Size(COLUMN, 8.2, 1.05, 1)
 _PAGE = _Size(780, 12, 1.7, 4)
 
 
