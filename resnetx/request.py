@@ -20,7 +20,6 @@ from resnetx.choices import (
     Model,
     NoExchange,
     Optimizer,
-    PythonSettings,
     Strategy,
     SyntheticInput,
 )

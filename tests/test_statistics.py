@@ -11,6 +11,8 @@ from resnetx.statistics import (
     AdjustedTest,
     PermutationTest,
     Summary,
+    _medians,
+    _quantiles,
     derived,
     false_discovery,
     outliers,
@@ -372,3 +374,11 @@ def test_some_quiet_sets_have_an_outlier_too():
     draw = np.random.default_rng(14)
     flagged = np.mean([bool(outliers(study(draw, 6))) for _ in range(1000)])
     assert flagged == pytest.approx(0.15, abs=0.04)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 9, 4000])
+def test_quantiles_and_medians_are_numpys_to_the_bit(count):
+    values = np.random.default_rng(count).normal(size=(4, count))
+    for shares in ([0.025, 0.975], [0, 1]):
+        assert _quantiles(values[0], shares) == tuple(np.quantile(values[0], shares).tolist())
+    assert (_medians(values) == np.median(values, axis=0)).all()

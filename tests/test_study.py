@@ -36,6 +36,14 @@ def test_the_papers_study_has_its_88_points():
     assert len(study.points(study.load("paper"), {})) == 88
 
 
+def test_a_study_brings_its_benches_to_those_that_include_it(tmp_path):
+    (tmp_path / "mine.yaml").write_text("about: x\ninclude: [machine]\nbenches: [{collective: reduce, size: 1KiB}]")
+    assert study.load(str(tmp_path / "mine.yaml")).benches == [
+        *study.load("machine").benches,
+        {"collective": "reduce", "size": "1KiB"},
+    ]
+
+
 def test_every_study_that_comes_with_resnetx_says_what_it_is_about():
     assert {"quickstart", "paper"} <= set(study.names())
     assert all(about.endswith(".") for about in study.names().values())
@@ -55,6 +63,7 @@ def test_every_study_that_comes_with_resnetx_says_what_it_is_about():
         ("about: x\nsettings: {dirty: true}\ngrids: [{gpus: 1}]", "dirty: not a setting of a run"),
         ("about: x\nsettings: {results: /tmp}\ngrids: [{gpus: 1}]", "results: not a setting of a run"),
         ("about: x\ngrids: [{tracker.project: theirs}]", "tracker.project: not a setting of a run"),
+        ("about: x\ngrids: [{gpus: 2}]\nbenches: [{gpus: 2}]", "gpus: not a setting of a bench; benches have warmup"),
         ("about: x\ngrids: [{env.NCCL_NET_PLUGIN: x.so}]", "env.NCCL_NET_PLUGIN: not allowed in a file"),
         ("about: x\nsettings: {env: {PATH: /tmp}}\ngrids: [{gpus: 1}]", "env.PATH: not allowed in a file"),
         ("about: x\ngrids: [{env: [{NCCL_ALGO: Ring}, {GCONV_PATH: x}]}]", "env.GCONV_PATH: not allowed in a file"),

@@ -252,8 +252,10 @@ def score_answer(found: "Score") -> list[str]:
             best[each.kind] = each
     if not best:
         return ["Nothing that was published is predicted."]
-    told = (f"{kind}: {each.predictor}, {each.mean_error:.1%} off {each.predicted}" for kind, each in best.items())
-    return [f"Nearest to published figures: {'; '.join(told)}."]
+    told = {kind: f"{each.predictor}, {each.mean_error:.1%} off {each.predicted}" for kind, each in best.items()}
+    first = told.pop("all", "") if len(told) > 1 else ""
+    by_kind = "; ".join(f"{kind}: {words}" for kind, words in told.items())
+    return [*[f"Nearest to published figures, all together: {first}."] * bool(first), f"By kind, nearest is {by_kind}."]
 
 
 # ---- by kind --------------------------------------------------------------------------------------------------------

@@ -116,6 +116,7 @@ def _of_all(
 ) -> Path:
     """The page of any mixture."""
     from resnetx.api import pages
+    from resnetx.traces.runs import read_all
 
     parts: list[Part] = []
     left_out: list[str] = []
@@ -123,6 +124,7 @@ def _of_all(
     predicted = {each.path: each for each in found if each.kind == "prediction"}
     compared = {each.path for each in found if each.kind == "system comparison"}
     benches: list[BenchRecord] = []
+    traced: set[Path] = set()  # folders of runs that were timed layer by layer: those of a trace lie side by side
     with progress.waiting("reading records and drawing"):
         for each in by_kind:
             if each.kind == "prediction" and each.path in compared:
@@ -137,7 +139,12 @@ def _of_all(
                     made = predictions.read(each.path) if each.path in predicted else None
                     parts.append(pages.of_comparison(record.read(each.file, SystemComparison), made))
                 else:
-                    parts.append(pages.part_of(read_record(each.file), str(each.path)))
+                    found_record = read_record(each.file)
+                    if not (isinstance(found_record, RunRecord) and found_record.request.measure == "layers"):
+                        parts.append(pages.part_of(found_record, str(each.path)))
+                    elif each.path.parent not in traced:
+                        traced.add(each.path.parent)
+                        parts += [pages.part_of(trace, str(each.path.parent)) for trace in read_all(each.path.parent)]
             except FileError as error:
                 left_out.append(str(error))
                 progress.skipped(str(error))

@@ -144,6 +144,7 @@ _VERBS = (
         examples=(
             ("study=quickstart", "on this machine, about 8 min"),
             ("model.x=1,4,16 batch_size=64 gpus=1,2 repeats=6", "a study of your own"),
+            ("study=machine budget=2h", "all that a comparison of two machines needs: training, copies, collectives"),
             ("study=paper input=synthetic --dry-run", "what it would run, and for how long"),
         ),
         common="study model batch_size gpus repeats twins precision input budget baseline results",
@@ -202,13 +203,15 @@ _VERBS = (
     ),
     Verb(
         "reproduce",
-        "hold every statement of a paper against what is predicted of the same machines, and draw its figures",
-        "PAPER ...",
+        "hold every statement of a paper against what is predicted of the same machines, and measured on yours, and draw "
+        "its figures",
+        "PAPER ... [MACHINE ...]: folders of studies and benches, in the order of the paper's systems, or SYSTEM:FOLDER",
         {"json": JSON, "all": ALL},
         group="predict",
         examples=(
             ("tallent2017", "the paper's statements: which agree with what is predicted"),
             ("tallent2017 figure=12 out=fig12", "one of its figures, as a page"),
+            ("tallent2017 results/lab/paper/study", "beside what was measured, here in the lab on both systems' links"),
             ("li2019 --all", "every statement of another paper"),
         ),
         common="figure out",

@@ -119,10 +119,11 @@ def _stored(made: Steering, before: Node, after: Node, out: Path) -> Steering:
         raise ConfigError(f"out={out}: cannot be written ({error.strerror})") from None
     progress.command(f"system: {file}")
     if file != out:
-        from resnetx.reporting.charts.steering import matrices, side_by_side
+        from resnetx.api import pages
+        from resnetx.reporting.charts.steering import side_by_side
 
         drawings.store_record(out, steering_file(out), made)
-        drawings.store([matrices(made)], out)
+        pages.store(pages.part_of(made), out)
         graphs = topology_drawings.Drawing("graphs", side_by_side(before.system, after.system))
         topology_drawings.write([graphs], out)
     return made

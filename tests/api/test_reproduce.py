@@ -1,10 +1,16 @@
 """A paper reproduced: every statement beside what is predicted, its figures by number, and a page."""
 
+from fnmatch import fnmatchcase
+
+import msgspec
 import pytest
 
 import resnetx
+from resnetx import record
 from resnetx.cli import main
 from resnetx.errors import ConfigError
+from resnetx.literature.claims import PAPERS, published
+from resnetx.literature.measured import measured
 from resnetx.literature.papers import check_papers
 
 pytestmark = pytest.mark.slow  # predicts the points of papers
@@ -14,7 +20,7 @@ def test_statements_are_those_that_compare_checks(tmp_path):
     made = resnetx.reproduce("shi2018", out=str(tmp_path / "page"))
     assert made == check_papers(["shi2018"])
     text = (tmp_path / "page" / "index.html").read_text()
-    assert text.index("agree with what is predicted") < text.index("<figure>") < text.index("What is stated, beside")
+    assert text.index("agree with what is predicted") < text.index("<figure") < text.index("What is stated, beside")
     assert resnetx.load(str(tmp_path / "page")) == made
 
 
@@ -23,7 +29,48 @@ def test_a_figure_by_its_number_has_the_statements_on_what_it_shows(tmp_path, ca
     assert "checks of tallent2017" in capsys.readouterr().out
     assert {file.name for file in (tmp_path / "page").glob("*.svg")} == {"rate-nccl1.svg", "rate-nccl2.svg"}
     claims = resnetx.load(str(tmp_path / "page")).claims
-    assert claims and all("AlexNet" in claim.where or "GoogLeNet" in claim.where for claim in claims)
+    assert {claim.claim for claim in claims} == {"Tc9a", "Tc9b", "Tc9c", "Tc10a", "Tc10b", "Tc11a", "Tc15a"}
+
+
+@pytest.mark.parametrize("paper", PAPERS)
+def test_what_a_file_declares_of_figures_is_there(paper):
+    stated = published(paper)
+    for number, each in stated.figures.items():
+        for pattern in each.claims:
+            assert any(fnmatchcase(claim.id, pattern) for claim in stated.claims), (
+                f"{paper}, figure {number}: {pattern}"
+            )
+
+
+def test_measured_machines_stand_beside_what_is_predicted(tmp_path, capsys):
+    """One run of each case: what it says is shown, and decides nothing."""
+    study = "results/lab/paper/study"
+    assert main(["reproduce", "tallent2017", study, f"out={tmp_path}", "figure=12"]) == 0
+    out = capsys.readouterr().out
+    assert "Measured for dgx1-p100 and gx8 (in the lab, links / 100)" in out and "from fewer than 6 runs" in out
+    found = resnetx.load(str(tmp_path))
+    assert {(machine.system, machine.lab_scale) for machine in found.machines} == {("dgx1-p100", 100), ("gx8", 100)}
+    assert {claim.outcome for claim in found.measured} == {"open"}
+    (after,) = [
+        each
+        for each in found.measured
+        if (each.claim, each.variant) == ("Tc9c", "measured, after") and "256" in each.where
+    ]
+    sides = [each.ours for name in ("Tc9a", "Tc9b") for each in found.measured
+             if (each.claim, each.variant, each.where) == (name, after.variant, after.where)]  # fmt: skip
+    assert after.ours == pytest.approx(sides[0] / sides[1])
+    rows = (tmp_path / "rate-nccl1.csv").read_text().splitlines()
+    assert any(",measured," in row and "AlexNet,256,8" in row for row in rows)
+
+
+def test_a_machine_stands_for_the_system_that_is_named(tmp_path):
+    """Of benches: no lab, and the GPUs' copies."""
+    bench = resnetx.load("results/lab/links/gx8-copies")
+    own = msgspec.structs.replace(bench, request=msgspec.structs.replace(bench.request, lab=None))
+    record.write(record.RunFolder(tmp_path / "node").record, own)
+    copies = {(each.system, each.source, each.target) for each in measured("tallent2017", [f"gx8:{tmp_path}"]).copies}
+    assert ("gx8", 0, 4) in copies and {system for system, *_ in copies} == {"gx8"}
+    assert {each.system for each in measured("tallent2017", [str(tmp_path)]).machines} == {"dgx1-p100"}
 
 
 @pytest.mark.parametrize(
@@ -31,7 +78,14 @@ def test_a_figure_by_its_number_has_the_statements_on_what_it_shows(tmp_path, ca
     [
         ([], {}, "no paper given; expected one of tallent2017"),
         (["talent2017"], {}, "did you mean tallent2017"),
-        (["tallent2017"], {"figure": 9}, "figure=9: not drawn of tallent2017; expected 10, 11, 12, 13"),
+        (
+            ["tallent2017"],
+            {"figure": 3},
+            "figure=3: not drawn of tallent2017; expected 4, 5, 6, 7, 8, 9, 10, 11, 12, 13",
+        ),
+        (["tallent2017", "gx9:results/lab"], {}, "did you mean gx8"),
+        (["tallent2017", "tests/nvml"], {}, "contains no study and no bench"),
+        (["tallent2017", "li2019", "results/lab"], {}, "machines stand for the systems of one"),
         (["li2019"], {"figure": 12}, "figure=12: not drawn of li2019; none of theirs is drawn"),
     ],
 )

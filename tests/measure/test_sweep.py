@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from resnetx import record, workloads
-from resnetx.api.bench import benches_of
+from resnetx.api.bench import benches_beside, benches_of
 from resnetx.api.train import asked_run
 from resnetx.api.train import execute_verification as verify
 from resnetx.errors import ConfigError
@@ -20,8 +20,8 @@ from resnetx.measure.study.plan import (
     plan,
     split_settled,
 )
-from resnetx.measure.study.sweep import given_up, in_order, sweep
-from resnetx.record import NewerRecordError, StudyFolder, StudyRecord, Unknown
+from resnetx.measure.study.sweep import Budget, given_up, in_order, key_of, sweep
+from resnetx.record import BenchFile, NewerRecordError, StudyFolder, StudyRecord, Unknown
 
 
 @pytest.fixture
@@ -73,6 +73,27 @@ def test_twins_are_interleaved_with_the_points_and_run_as_often_as_asked(task_of
     assert counts == {None: 3, "synthetic": 2, "alone": 2, "input": 2, "phases": 2}
     assert {run.points for run in runs} == {frozenset({point.request.key})}
     assert len({run.folder.path for run in runs}) == len(runs) == 11
+
+
+def test_benches_run_between_the_points_as_often_and_are_kept(task_of, folder):
+    """Collectives on each number of ranks that points have, copies on the most of them; where the points run."""
+    asked = [{"copy": "device", "size": "1KiB"}, {"collective": ["allreduce"], "size": "1KiB"}]
+    beside = list(benches_beside(asked, {"lab.system": "gx8", "warmup": 3, "model": "alexnet", "gpus": [1, 2]}, [2, 4]))
+    assert [(task.request.copies, task.request.gpus) for task, _ in beside] == [(["device"], 4), ([], 2), ([], 4)]
+    assert {task.request.lab.system for task, _ in beside} == {"gx8"} and {
+        task.request.warmup for task, _ in beside
+    } == {5}
+    able = [(task, "") for task, _ in beside]
+    runs = plan([(task_of(), "")], repeats=2, twins=0, folder=folder, seed=0, benches=able)
+    assert [run.repeat for run in runs] == [1] * 4 + [2] * 4
+    bench = next(run for run in runs if isinstance(run.task, BenchFile))
+    assert bench.folder.path.parent == folder.path / "benches"
+    ended = msgspec.structs.replace(record.cut_short(bench.task, 0.0, "failed", "x"), outcome="ok", reason="")
+    record.write(bench.folder.record, ended)
+    kept, left = split_settled(runs)
+    assert kept == [ended] and bench not in left
+    assert key_of(ended) == bench.key and given_up(bench, [msgspec.structs.replace(ended, outcome="oom")])
+    assert Budget(60.0, lambda run: 1.0)(left, kept).twin is None  # what has no run comes first
 
 
 def test_a_twin_that_is_a_point_itself_runs_as_that_point(task_of, folder):

@@ -80,7 +80,7 @@ def test_a_batch_in_parts_pays_for_its_messages_once(strategy):
     )
     sent = eight.communication_s / once.communication_s
     assert sent == pytest.approx(1 if strategy != "fsdp" else 1 + 7 * 89 / 157, rel=0.02)
-    assert 1 < eight.images_per_s / once.images_per_s
+    assert eight.images_per_s / once.images_per_s > 1
 
 
 def test_what_an_optimizer_keeps_is_read_and_written():

@@ -2,13 +2,14 @@
 
 import re
 
+import msgspec
 import pytest
 
 from resnetx.record.prediction import PredictedTask
 from resnetx.record.system_comparison import CollectivePoint
 from resnetx.reporting.charts.figure import COLUMN, specification
 from resnetx.reporting.charts.predictions import accuracy_figure, timelines
-from resnetx.reporting.charts.systems import system_figures
+from resnetx.reporting.charts.systems import small_collectives, system_figures
 from resnetx.reporting.compare.accuracy import check
 from resnetx.reporting.systems.comparison import compare_systems
 from tests.reporting.drawn_figures import drawn, lines, svg, texts
@@ -92,8 +93,12 @@ def test_a_missing_point_is_a_gap_with_a_word(figures_of):
 
 def test_collectives_are_shown_whole_and_close(figures_of):
     figure = figures_of()["allreduce"]
-    assert [title for title in texts(figure) if "MB" in title] == ["0.5 to 6 MB"]
-    assert len(lines(figure)) == 2 * 4
+    assert "allreduce-small" not in figures_of()  # two sizes are no curve
+    point = CollectivePoint("a", "nccl2", "allreduce", 8, 0, 1e-3, 1e9)
+    sizes = (250_000, 10**6, 2 * 10**6, 3 * 10**6, 10**7)
+    (close,) = small_collectives([msgspec.structs.replace(point, size_bytes=size) for size in sizes], "allreduce")
+    assert [row["size_bytes"] for row in close.table.records()] == [10**6, 2 * 10**6, 3 * 10**6]
+    assert len(lines(figure)) == 4
     dashes = set(re.findall(r'stroke-dasharray="([^"]+)"', svg(figure)))
     assert len(dashes) >= 1  # 8 GPUs are told from 4
     assert {row["algbw_GiBps"] for row in figure.table.records() if row["size_bytes"] == 1_000_000} == {1e9 / 2**30}

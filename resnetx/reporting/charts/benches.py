@@ -1,12 +1,8 @@
 """The figures of benches."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from statistics import median
-from typing import Any
-
-import altair as alt
-import msgspec
 
 from resnetx.interconnect.collectives.measured import telling_times
 from resnetx.operations import OPERATIONS
@@ -15,20 +11,10 @@ from resnetx.record.comparison import BenchComparison
 from resnetx.record.copies import CopyCell, Direction, families
 from resnetx.record.machine import Unit, how_many
 from resnetx.record.topology import CollectiveCost, PairAtSize, PairCosts
-from resnetx.reporting.charts.figure import (
-    COLUMN,
-    DASHES,
-    INK,
-    PAPER,
-    SYSTEMS,
-    AnyChart,
-    Figure,
-    layered,
-    legend_of,
-    log_ticks,
-    styled,
-)
-from resnetx.reporting.table import table_of
+from resnetx.reporting.charts.figure import INK, Figure
+from resnetx.reporting.charts.grammar import ON_RAMPS, TINTS, Axis, Mark, Plot, Ramp, Scale, figure
+from resnetx.reporting.charts.system_rates import dash_looks, system_looks
+from resnetx.table import Cell, Record, Table
 from resnetx.units import size_text
 
 
@@ -55,16 +41,7 @@ GIB = 2**30
 MOST_SIZES = 5  # lines over GPUs
 
 
-class LineMark(msgspec.Struct, frozen=True, kw_only=True):
-    """One point of a line."""
-
-    line: str  # a class of pairs, or "8 GPUs"
-    kind: str  # "measured" or "expected"; of two benches, "A" or "B"
-    gpus: int | None
-    size_bytes: int
-    time_us: float
-    GBps: float  # of copies both directions summed; of collectives bus bandwidth
-    GiBps: float  # payload over time
+Line = Record  # one point of a line; what its columns are: `_mark`
 
 
 def pair_lines(cells: Sequence[CopyCell], name: str, what: str, kind: str = "measured") -> list[Figure]:
@@ -90,7 +67,7 @@ _DASHED = "Dashed: what the described system allows."
 _BY_LINKS = "Predicted from the described links."
 
 
-def _pair_marks(line: str, cells: Sequence[CopyCell], measured: str) -> Iterator[LineMark]:
+def _pair_marks(line: str, cells: Sequence[CopyCell], measured: str) -> Iterator[Line]:
     factor = 2 if cells[0].direction == "both-ways" else 1
     expected = [cell.expected_s for cell in cells if cell.expected_s is not None]
     times = {measured: [median(cell.time_s) for cell in cells], "expected": expected}
@@ -101,16 +78,22 @@ def _pair_marks(line: str, cells: Sequence[CopyCell], measured: str) -> Iterator
 
 def _mark(
     line: str, kind: str, gpus: int | None, size: int, time_s: float, bus_factor: float, payload: float = 1
-) -> LineMark:
-    return LineMark(
-        line=line,
-        kind=kind,
-        gpus=gpus,
-        size_bytes=size,
-        time_us=time_s * 1e6,
-        GBps=size * bus_factor / time_s / 1e9,
-        GiBps=size * payload / time_s / GIB,
-    )
+) -> Line:
+    """`line`: a class of pairs, or "8 GPUs"; `kind`: "measured" or "expected", of two benches "A" or "B"."""
+    return {
+        "line": line,
+        "kind": kind,
+        "gpus": gpus,
+        "size_bytes": size,
+        "time_us": time_s * 1e6,
+        "GBps": size * bus_factor / time_s / 1e9,  # of copies both directions summed; of collectives bus bandwidth
+        "GiBps": size * payload / time_s / GIB,  # payload over time
+    }
+
+
+def _whole(marks: Iterable[Line], column: str) -> list[int]:
+    """The whole numbers of a column that are there, each once, ascending."""
+    return sorted({value for mark in marks if isinstance(value := mark[column], int)})
 
 
 # ---- collectives
@@ -119,7 +102,7 @@ def _mark(
 def collective_lines(records: Sequence[BenchRecord], collective: str) -> list[Figure]:
     """A collective over size and, where it was measured on several numbers of GPUs, over these."""
     marks = [mark for record in records for mark in _collective_marks(record, collective)]
-    if len({mark.size_bytes for mark in marks}) < 2:
+    if len(_whole(marks, "size_bytes")) < 2:
         return []
     unit: Unit = "rank" if {record.unit for record in records} == {"rank"} else "GPU"
     caption = f"By number of {unit}s. " + _DASHED
@@ -130,12 +113,12 @@ def collective_lines(records: Sequence[BenchRecord], collective: str) -> list[Fi
         _over_size(marks, f"{collective}_busbw_by_size", f"{of}: bus bandwidth by size", "GBps", "GB/s", caption),
         _over_size(marks, f"{collective}_effective", f"{of}: effective bandwidth", "GiBps", "GiB/s", tallent),
     ]
-    if len({mark.gpus for mark in marks}) > 1:
+    if len({mark["gpus"] for mark in marks}) > 1:
         found.append(_over_gpus(marks, collective, unit))
     return found
 
 
-def _collective_marks(record: BenchRecord, collective: str) -> Iterator[LineMark]:
+def _collective_marks(record: BenchRecord, collective: str) -> Iterator[Line]:
     ranks = record.world_size or 0
     points = [point for point in record.points if point.collective == collective]
     factor = OPERATIONS[collective].bus_factor(ranks) if ranks else 1.0
@@ -155,17 +138,17 @@ def described_collectives(costs: Sequence[CollectiveCost]) -> list[Figure]:
     marks = [_cost_mark(cost, costs) for cost in costs]
     caption = f"{_BY_LINKS[:-1]}, by number of GPUs; after Li et al. 2019, Fig. 10, 11 and 19 to 27."
     of, found = collective.capitalize(), []
-    if len({mark.size_bytes for mark in marks}) > 1:
+    if len(_whole(marks, "size_bytes")) > 1:
         found = [
             _over_size(marks, f"{collective}_time_by_size", f"{of}: time by size", "time_us", "us", caption),
             _over_size(marks, f"{collective}_busbw_by_size", f"{of}: bus bandwidth by size", "GBps", "GB/s", caption),
         ]
-    if len({mark.gpus for mark in marks}) > 1:
+    if len({mark["gpus"] for mark in marks}) > 1:
         found.append(_over_gpus(marks, collective, "GPU", caption, MOST_SIZES))
     return found
 
 
-def _cost_mark(cost: CollectiveCost, costs: Sequence[CollectiveCost]) -> LineMark:
+def _cost_mark(cost: CollectiveCost, costs: Sequence[CollectiveCost]) -> Line:
     ways = {
         name: getattr(cost, name)
         for name in ("system", "library", "transport", "launch_mode")
@@ -216,7 +199,7 @@ def _pair_cell(pair: PairAtSize, size_bytes: int, direction: Direction) -> CopyC
 
 def compared_lines(found: BenchComparison) -> list[Figure]:
     """Each collective, and each kind of copies by class, in both benches on one scale: payload over time."""
-    lines: dict[str, list[LineMark]] = {}
+    lines: dict[str, list[Line]] = {}
     for ratio in (*found.collectives, *found.classes):
         line = ratio.pair_class or (f"{ratio.gpus} GPUs" if ratio.gpus else "GPUs not known")
         for kind, time_s, rate in (("A", ratio.a_s, ratio.a_GiBps), ("B", ratio.b_s, ratio.b_GiBps)):
@@ -227,88 +210,44 @@ def compared_lines(found: BenchComparison) -> list[Figure]:
     return [
         _over_size(marks, "compared_" + re.sub(r"\W+", "_", what), f"{what}: A and B", "GiBps", "GiB/s", caption)
         for what, marks in lines.items()
-        if len({mark.size_bytes for mark in marks}) > 1
+        if len(_whole(marks, "size_bytes")) > 1
     ]
 
 
 # ---- drawn
 
 
-def _over_size(marks: Sequence[LineMark], name: str, title: str, field: str, unit: str, caption: str) -> Figure:
-    sizes = [mark.size_bytes for mark in marks]
-    scale = alt.Scale(type="log", domain=[min(sizes), max(sizes)], nice=False)
-    ticks = log_ticks([min(sizes), max(sizes)], 10)
-    x = alt.X(
-        "size_bytes:Q", title="bytes", scale=scale, axis=alt.Axis(values=ticks[:: max(1, len(ticks) // 6)], format="~s")
-    )
-    return _figure(marks, name, title, caption, x, _y(marks, field, unit, log=field == "time_us"))
+def _over_size(marks: Sequence[Line], name: str, title: str, field: str, unit: str, caption: str) -> Figure:
+    rate = Axis(field, unit) if field != "time_us" else Axis(field, unit, "log", "si")
+    return _figure(marks, name, title, caption, Axis("size_bytes", "bytes", "log", "si"), rate)
 
 
-def _y(marks: Sequence[LineMark], field: str, unit: str, log: bool) -> alt.Y:
-    values = [float(getattr(mark, field)) for mark in marks]
-    if not log:
-        return alt.Y(f"{field}:Q", title=unit, axis=alt.Axis(tickCount=5))
-    domain = [min(values) / 1.2, max(values) * 1.2]
-    ticks = log_ticks(domain, 10)
-    axis = alt.Axis(values=ticks[:: max(1, len(ticks) // 6)], format="~s")
-    return alt.Y(f"{field}:Q", title=unit, scale=alt.Scale(type="log", domain=domain, nice=False), axis=axis)
-
-
-def _over_gpus(
-    marks: Sequence[LineMark], collective: str, unit: Unit, caption: str = "", most_sizes: int = 1
-) -> Figure:
+def _over_gpus(marks: Sequence[Line], collective: str, unit: Unit, caption: str = "", most_sizes: int = 1) -> Figure:
     """Bus bandwidth at the largest size that all have, and at smaller ones where more are drawn."""
-    counts = sorted({mark.gpus for mark in marks if mark.gpus is not None})
-    common = set.intersection(*({mark.size_bytes for mark in marks if mark.gpus == gpus} for gpus in counts))
-    sizes = sorted(common or {max(mark.size_bytes for mark in marks)})
+    counts = _whole(marks, "gpus")
+    of_count = [set(_whole([mark for mark in marks if mark["gpus"] == count], "size_bytes")) for count in counts]
+    sizes = sorted(set.intersection(*of_count) or {max(_whole(marks, "size_bytes"))})
     sizes = sizes[:: -max(1, -(-len(sizes) // most_sizes))][:most_sizes]
-    shown = [
-        msgspec.structs.replace(mark, line=size_text(size))
-        for size in sizes
-        for mark in marks
-        if mark.size_bytes == size
-    ]
-    x = alt.X("gpus:Q", title=f"{unit}s", axis=alt.Axis(values=counts, format="d"), scale=alt.Scale(zero=False))
+    shown = [{**mark, "line": size_text(size)} for size in sizes for mark in marks if mark["size_bytes"] == size]
     title = f"{collective.capitalize()}: bus bandwidth by {unit}s"
     caption = caption or f"At {size_text(sizes[0])}. {_DASHED}"
-    return _figure(shown, f"{collective}_busbw_by_gpus", title, caption, x, _y(shown, "GBps", "GB/s", log=False))
+    across = Axis("gpus", f"{unit}s", ticks=counts, domain=(counts[0] - 0.2, counts[-1] + 0.2))
+    return _figure(shown, f"{collective}_busbw_by_gpus", title, caption, across, Axis("GBps", "GB/s"))
 
 
-def _figure(marks: Sequence[LineMark], name: str, title: str, caption: str, x: alt.X, y: alt.Y) -> Figure:
-    lines = list(dict.fromkeys(mark.line for mark in marks))
-    colours = [SYSTEMS[place % len(SYSTEMS)] for place in range(len(lines))]
-    kinds = list(dict.fromkeys(mark.kind for mark in marks))
-    chart = alt.Chart(alt.NamedData("lines")).properties(width=COLUMN - 45, height=120)
-    dash = alt.StrokeDash(
-        "kind:N",
-        scale=alt.Scale(domain=kinds, range=list(DASHES[: len(kinds)])),
-        legend=_legend(kinds, orient="top", symbolSize=250, symbolStrokeColor=INK),
-    )
-    drawn: AnyChart = chart.mark_line(strokeWidth=1.1).encode(
+def _figure(marks: Sequence[Line], name: str, title: str, caption: str, x: Axis, y: Axis) -> Figure:
+    lines = list(dict.fromkeys(str(mark["line"]) for mark in marks))
+    kinds = list(dict.fromkeys(str(mark["kind"]) for mark in marks))
+    plot = Plot(
         x=x,
         y=y,
-        color=alt.Color("line:N", scale=alt.Scale(domain=lines, range=colours), legend=_legend(lines)),
-        strokeDash=dash,
-        tooltip=[
-            "line:N",
-            "kind:N",
-            "size_bytes:Q",
-            alt.Tooltip("time_us:Q", format=".4g"),
-            alt.Tooltip("GBps:Q", format=".4g"),
-        ],
+        marks=(Mark("line"), Mark("dots", look={"size": 12})),
+        colour=Scale("line", system_looks(lines)),
+        dash=Scale("kind", dash_looks(kinds)),
+        tips=("line", "kind", "size_bytes", "time_us", "GBps"),
     )
-    records = [msgspec.to_builtins(mark) for mark in marks]
-    return Figure(
-        name=name,
-        title=title,
-        caption=caption,
-        table=table_of(marks, LineMark),
-        chart=styled(drawn, {"lines": records}),
-    )
-
-
-def _legend(labels: Sequence[str], **more: Any) -> alt.Legend:
-    return legend_of(labels, **{"symbolType": "stroke", "symbolStrokeWidth": 1.5, **more})
+    columns = list(marks[0])
+    return figure(name, title, caption, Table(columns, [[mark[column] for column in columns] for mark in marks]), plot)
 
 
 # Heat maps of pair copies: a square for each ordered pair, rows send (Li et al. 2019, Fig. 5 to 13).
@@ -317,18 +256,6 @@ FEWEST_PLACES = 3  # of two, a table of four figures says as much
 MEASURED = "The median of each pair."
 _MOST_LABELLED = 10  # GPUs, of which each square has its figure written in it
 _SMALL_BYTES = 4096  # up to here, the time of a copy is a latency
-
-
-class PairMark(msgspec.Struct, frozen=True, kw_only=True):
-    """One square."""
-
-    source: str
-    target: str
-    size_bytes: int
-    time_us: float
-    GBps: float  # both directions summed
-    pair_class: str
-    verdict: str
 
 
 def matrices(cells: Sequence[CopyCell], name: str, what: str, origin: str = MEASURED) -> list[Figure]:
@@ -351,58 +278,33 @@ def _places(cells: Sequence[CopyCell]) -> list[str]:
     return [*map(str, numbers), *sorted(end for end in ends if isinstance(end, str))]
 
 
-def mark(cell: CopyCell) -> PairMark:
-    """A cell as a square."""
-    time_s = median(cell.time_s)
-    moved = cell.size_bytes * (2 if cell.direction == "both-ways" else 1)
-    return PairMark(
-        source=str(cell.source),
-        target=str(cell.target),
-        size_bytes=cell.size_bytes,
-        time_us=time_s * 1e6,
-        GBps=moved / time_s / 1e9,
-        pair_class=cell.pair_class or "",
-        verdict=cell.verdict,
-    )
-
-
 def _matrix(cells: Sequence[CopyCell], size: int, name: str, what: str, origin: str, latency: bool) -> Figure:
-    marks = [mark(cell) for cell in cells if cell.size_bytes == size]
-    quantity, unit = ("latency", "us") if latency else ("bandwidth", "GB/s")
-    title = f"{what}: {quantity} at {size_text(size)}"
-    caption = f"Rows send, columns receive; {unit}. {origin} Copies within one GPU are left out."
-    chart = styled(_squares(marks, _places(cells), "time_us" if latency else "GBps", unit), {"pairs": _records(marks)})
-    return Figure(name=name, title=title, caption=caption, table=table_of(marks, PairMark), chart=chart)
-
-
-def _records(marks: Sequence[PairMark]) -> list[dict[str, str | int | float | bool | None]]:
-    return [msgspec.to_builtins(each) for each in marks]
-
-
-def _squares(marks: Sequence[PairMark], places: Sequence[str], field: str, unit: str) -> AnyChart:
-    values = [float(getattr(each, field)) for each in marks]
-    side = COLUMN - 75
-    base = alt.Chart(alt.NamedData("pairs")).encode(
-        x=alt.X("target:N", sort=list(places), title="to", axis=alt.Axis(orient="top", labelAngle=0, grid=False)),
-        y=alt.Y("source:N", sort=list(places), title="from", axis=alt.Axis(grid=False)),
-    )
+    """By class where pairs have some, else from 0: what differs by chance is not stretched over all colours."""
+    columns = ["source", "target", "size_bytes", "time_us", "GBps", "pair_class", "verdict", "label"]
+    rows = [_square(cell, latency) for cell in cells if cell.size_bytes == size]
+    quantity, unit, column = ("latency", "us", "time_us") if latency else ("bandwidth", "GB/s", "GBps")
+    places = _places(cells)
+    classes = sorted({str(row[5]) for row in rows})
+    by_class = 1 < len(classes) <= len(TINTS) and "" not in classes
+    most = max(float(row[columns.index(column)] or 0) for row in rows)
     # Slow is dark in both: the eye is led to what may be wrong.
-    scale = alt.Scale(scheme="viridis", reverse=field == "time_us", domain=[min(values), max(values)], nice=False)
-    squares = base.mark_rect(stroke=PAPER, strokeWidth=0.5).encode(
-        color=alt.Color(f"{field}:Q", scale=scale, legend=alt.Legend(title=unit, gradientLength=side - 20)),
-        tooltip=[
-            alt.Tooltip("source:N"),
-            alt.Tooltip("target:N"),
-            alt.Tooltip(f"{field}:Q", format=".4g"),
-            alt.Tooltip("pair_class:N"),
-            alt.Tooltip("verdict:N"),
-        ],
+    ramp = Ramp(column, "lightorange", unit, (0.0, most), reverse=not latency)
+    words = Mark("words", column="label", look={"color": INK if by_class else ON_RAMPS})
+    plot = Plot(
+        x=Axis("target", "to", "names", order=places),
+        y=Axis("source", "from", "names", order=places),
+        marks=(Mark("squares"), words) if len(places) <= _MOST_LABELLED else (Mark("squares"),),
+        colour=Scale("pair_class", dict(zip(classes, TINTS, strict=False))) if by_class else ramp,
+        tips=("source", "target", column, "pair_class", "verdict"),
+        chart_only=("label",),
     )
-    if len(places) > _MOST_LABELLED:
-        alone: alt.Chart = squares.properties(width=side, height=side)
-        return alone
-    middle = (min(values) + max(values)) / 2
-    bright = f"datum.{field} {'<' if field == 'time_us' else '>'} {middle}"
-    ink = alt.condition(bright, alt.value(INK), alt.value(PAPER))
-    words = base.mark_text(fontSize=6).encode(text=alt.Text(f"{field}:Q", format=".3~r"), color=ink)
-    return layered([squares, words], base).properties(width=side, height=side)
+    caption = f"Rows send, columns receive; {unit}. {origin} Copies within one GPU are left out."
+    return figure(name, f"{what}: {quantity} at {size_text(size)}", caption, Table(columns, rows), plot)
+
+
+def _square(cell: CopyCell, latency: bool) -> list[Cell]:
+    time_s = median(cell.time_s)
+    rate = cell.size_bytes * (2 if cell.direction == "both-ways" else 1) / time_s / 1e9  # both directions summed
+    label = f"{time_s * 1e6 if latency else rate:.3g}"
+    ends: list[Cell] = [str(cell.source), str(cell.target), cell.size_bytes]
+    return [*ends, time_s * 1e6, rate, cell.pair_class or "", cell.verdict, label]

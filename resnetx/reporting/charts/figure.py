@@ -319,7 +319,10 @@ _SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross
 # Families of workloads on a page: each with a colour of its own, as `docs/images/lead.svg` has them.
 FAMILIES = ("#e4572e", "#7b4fa0", "#1f6f8b", "#b07a00", "#4d4d4d")
 
-_PAGE_DARK = {"#7b4fa0": "#b992dc", "#1f6f8b": "#4fb0cf", "#b07a00": "#e0aa3c", "#e4572e": "#ff8560"}
+_PAGE_DARK = {"#4d4d4d": "#c3cad2", "#1d4e80": "#2f7fd0", "#c3c9d0": "#7d8792", "#6b747d": "#4b545e"}
+_PAGE_DARK |= {"#0072b2": "#4aa3df"}  # of systems, which is dark
+_PAGE_DARK |= {"#cfe3f5": "#24435e", "#fbdcc0": "#6b4423", "#d9ecc8": "#38562a", "#e3d5ee": "#4f3d63"}  # grammar.TINTS
+_PAGE_DARK |= {"#7b4fa0": "#b992dc", "#1f6f8b": "#4fb0cf", "#b07a00": "#e0aa3c", "#e4572e": "#ff8560"}
 
 
 def dark_colours() -> dict[str, str]:
@@ -329,7 +332,7 @@ def dark_colours() -> dict[str, str]:
         for count in range(1, len(_RAMP) + 1)
         for light, dark in zip(_spread(_RAMP, count), _spread(_DARK_RAMP, count), strict=True)
     }
-    return _DARK | ramps | _OTHERS | _PAGE_DARK | {"#4d4d4d": "#c3cad2", "#1d4e80": "#2f7fd0"}
+    return _DARK | ramps | _OTHERS | _PAGE_DARK
 
 
 class SeriesStyles:

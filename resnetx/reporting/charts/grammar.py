@@ -8,6 +8,7 @@ A plot is drawn three times: for print (8.5 cm, 7 points), for a page (800 px, 1
 have one value in a column.
 """
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -28,6 +29,11 @@ from resnetx.reporting.charts.figure import (
     unchecked,
 )
 from resnetx.table import Cell, Table
+
+# Of squares by class: pale, so that what is written in them can be read; and the ink on a ramp, whose colours are the
+# same on light and dark pages.
+TINTS = ("#cfe3f5", "#fbdcc0", "#d9ecc8", "#e3d5ee")
+ON_RAMPS = "#14181d"
 
 Kind = Literal["number", "log", "log2", "names", "steps"]  # steps: whole numbers that are names, as of GPUs
 Labels = Literal["", "si", "percent", "times"]
@@ -60,7 +66,6 @@ class Scale:
     column: str
     looks: Mapping[Any, Any]
     title: str | None = None
-    legend: bool = True
 
 
 @dataclass(frozen=True)
@@ -131,7 +136,7 @@ class _Size:
 
 
 _PRINT = _Size(COLUMN, 7, 1.0, 4)
-_PHONE = _Size(COLUMN, 8.1, 1.05, 1)
+_PHONE = _Size(COLUMN, 8.2, 1.05, 1)
 _PAGE = _Size(780, 12, 1.7, 4)
 
 
@@ -148,7 +153,11 @@ def _drawn(plot: Plot, table: Table, size: _Size) -> AnyChart:
     height = plot.height * (width / (size.width - room)) ** 0.3 * (size.width / COLUMN) ** 0.72
     if plot.y.kind in ("names", "steps"):
         count = len({record[plot.y.column] for record in records})
-        height = max(count * size.text * 1.7, 4 * size.text)
+        height = max(count * size.text * (0.6 + 1.1 * _lines(plot.y, records, size)), 4 * size.text)
+
+    if any(mark.kind == "squares" for mark in plot.marks):
+        width = min(width, 5.2 * size.text * len({record[plot.x.column] for record in records}))
+        height = width * (1 if columns == 1 and size is not _PAGE else 0.8)
 
     def panel(chart: alt.Chart, left: bool, last: bool) -> AnyChart:
         chart = chart.properties(width=width, height=height)
@@ -161,10 +170,29 @@ def _drawn(plot: Plot, table: Table, size: _Size) -> AnyChart:
 
 
 def _label_room(plot: Plot, records: Sequence[Mapping[str, Cell]], size: _Size) -> float:
-    if plot.y.kind == "names":
-        longest = max((len(str(record[plot.y.column])) for record in records), default=0)
-        return min(0.45 * size.width, (longest + 2) * size.text * 0.52 + 2 * size.text)
-    return size.axis
+    if plot.y.kind != "names":
+        return size.axis
+    split = _lines(plot.y, records, size) > 1
+    parts = [
+        part for record in records for part in (_parts(record[plot.y.column]) if split else [_name(record, plot.y)])
+    ]
+    return min(0.55 * size.width, (max(map(len, parts), default=0) + 2) * size.text * 0.6 + 2 * size.text)
+
+
+def _lines(axis: Axis, records: Sequence[Mapping[str, Cell]], size: _Size) -> int:
+    """Into how many lines names are split at their commas, which would be too long for one."""
+    names = [_name(record, axis) for record in records] if axis.kind == "names" else []
+    if max(map(len, names), default=0) * size.text * 0.6 < 0.4 * size.width:
+        return 1
+    return max(len(_parts(name)) for name in names)
+
+
+def _name(record: Mapping[str, Cell], axis: Axis) -> str:
+    return str(record[axis.column])
+
+
+def _parts(name: Cell) -> list[str]:
+    return str(name).split(", ")
 
 
 def _encodings(
@@ -202,24 +230,25 @@ def _encodings(
         yield "fill", _scaled(alt.Fill, plot.fill, size, symbolStrokeColor=INK, symbolType="circle")
     if plot.tips:
         numbers = {column for column in plot.tips if any(isinstance(record[column], float) for record in records)}
-        yield "tooltip", [
-            alt.Tooltip(f"{column}:Q", format=".4g") if column in numbers else alt.Tooltip(f"{column}:N")
-            for column in plot.tips
-        ]
+        yield (
+            "tooltip",
+            [
+                alt.Tooltip(f"{column}:Q", format=".4g") if column in numbers else alt.Tooltip(f"{column}:N")
+                for column in plot.tips
+            ],
+        )
     if plot.detail:
         yield "detail", [alt.Detail(f"{column}:N") for column in plot.detail]
 
 
 def _scaled(channel: Any, scale: Scale, size: _Size, **more: Any) -> Any:
     labels = [str(value) for value in scale.looks]
-    room = 1 if size.columns == 1 else None  # a legend of a phone is one column
     legend = legend_of(labels, width=size.width, text_size=size.text, title=scale.title, **more)
-    if room and max(map(len, labels), default=0) > 16:
-        legend.columns = 1
+    if size.columns == 1 and max(map(len, labels), default=0) > 16:
+        legend.columns = 1  # of a phone
     domain, looks = list(scale.looks), list(scale.looks.values())
-    return channel(
-        f"{scale.column}:N", scale=alt.Scale(domain=domain, range=looks), legend=legend if scale.legend else None
-    )
+    shown = legend if len(domain) > 1 or channel is alt.Color else None
+    return channel(f"{scale.column}:N", scale=alt.Scale(domain=domain, range=looks), legend=shown)
 
 
 def _axis(
@@ -234,7 +263,9 @@ def _axis(
     title = axis.title or None
     if axis.kind in ("names", "steps"):
         order = list(axis.order) or list(dict.fromkeys(record[axis.column] for record in records))
-        look = alt.Axis(labelAngle=0, grid=False, labels=labelled, ticks=labelled, labelLimit=0.45 * size.width)
+        room: dict[str, Any] = {"labels": labelled, "ticks": labelled, "labelLimit": 0.55 * size.width}
+        room |= {"labelExpr": "split(datum.label, ', ')"} if _lines(axis, records, size) > 1 else {}
+        look = alt.Axis(labelAngle=0, grid=False, **room)
         kind = "N" if axis.kind == "names" else "O"
         return channel(f"{axis.column}:{kind}", title=title if titled else None, sort=order, axis=look)
     values = [float(value) for record in records for column in columns if (value := record.get(column)) is not None]
@@ -244,7 +275,8 @@ def _axis(
     base = 2 if axis.kind == "log2" else 10
     ticks = list(axis.ticks) or (log_ticks(domain, base) if log else [])
     if log and len(ticks) > 7:
-        ticks = ticks[:: -(-len(ticks) // 7)]
+        powers = [tick for tick in ticks if math.log(tick, base).is_integer() or f"{tick:e}".startswith("1.000000e")]
+        ticks = powers if len(powers) > 2 else ticks[:: -(-len(ticks) // 7)]
     more: dict[str, Any] = {"values": ticks} if ticks else {"tickCount": 5}
     look = alt.Axis(labelExpr=_READ[axis.labels], labels=labelled, ticks=labelled, labelOverlap=True, **more)
     scale = (
@@ -266,7 +298,7 @@ def _layer(chart: alt.Chart, mark: Mark, plot: Plot, encodings: Mapping[str, Any
     x, y, colour = encodings["x"], encodings["y"], encodings.get("color", alt.Undefined)
     other = alt.Y(f"{mark.column}:Q") if mark.column and mark.kind in ("line", "dots", "bars") else y
     fixed: dict[str, Any] = dict(mark.look)
-    dash = encodings.get("strokeDash", alt.Undefined)
+    dash = alt.Undefined if "strokeDash" in mark.look else encodings.get("strokeDash", alt.Undefined)
     detail = encodings.get("detail", alt.Undefined)
     if mark.kind != "words":
         fixed |= {"aria": False} if mark.kind in ("line", "whiskers", "rule") else {}

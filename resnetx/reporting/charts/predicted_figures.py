@@ -6,27 +6,14 @@ whatever else differs, dotted the ideal. The second has a bar for each number of
 
 from collections.abc import Sequence
 
-import altair as alt
-import msgspec
-
+from resnetx.record.machine import how_many
 from resnetx.record.prediction import PartName, PredictedPoint
-from resnetx.reporting.charts.figure import (
-    COLUMN,
-    INK,
-    PART_COLOURS,
-    QUIET,
-    SYSTEMS,
-    AnyChart,
-    Figure,
-    gpus_axis,
-    layered,
-    legend_of,
-    log_ticks,
-    panel_grid,
-    si_axis,
-)
+from resnetx.reporting.charts.figure import INK, PART_COLOURS, QUIET, Figure
+from resnetx.reporting.charts.grammar import Axis, Mark, Plot, Scale, figure
+from resnetx.reporting.charts.system_rates import dash_looks, system_looks
 from resnetx.reporting.predicted_answer import PARTS, PredictedCurve, identity, predicted_curves
-from resnetx.reporting.table import table_of
+from resnetx.table import Record, Table
+from resnetx.units import si, to_interval
 
 MOST_POINTS = 2000  # of which figures are drawn: of more, no panel shows what the table does not
 HEIGHT = 110
@@ -40,30 +27,6 @@ _COLOURS: dict[PartName, str] = {
     "host": PART_COLOURS["host"],
     "unexplained": INK,
 }
-
-
-class SpeedupMark(msgspec.Struct, frozen=True, kw_only=True):
-    """A predicted point."""
-
-    panel: str  # workload and batch
-    line: str  # what else tells it from others
-    gpus: int
-    images_per_s: float
-    speedup: float  # over `baseline_gpus`
-    speedup_low: float
-    speedup_high: float
-    ideal: float
-    baseline_gpus: int
-
-
-class PartBar(msgspec.Struct, frozen=True, kw_only=True):
-    """A part of the step of a predicted point."""
-
-    panel: str
-    gpus: int
-    part: str
-    share: float
-    place: int  # in the order of all bars
 
 
 def prediction_figures(points: Sequence[PredictedPoint]) -> list[Figure]:
@@ -80,116 +43,96 @@ def prediction_figures(points: Sequence[PredictedPoint]) -> list[Figure]:
     return found
 
 
-def _marks(curve: PredictedCurve, lines: Sequence[str]) -> list[SpeedupMark]:
+def _marks(curve: PredictedCurve, lines: Sequence[str]) -> list[Record]:
     able = [point for point in curve.able if point.speedup and point.baseline_gpus]
     if len(able) < 2:
         return []
-    return [_mark(point, _panel(curve), _line(curve, lines)) for point in able]
+    others = [name for name in lines if name != "system"]
+    line = {"line": curve.system, "kind": ", ".join(getattr(curve, name) for name in others)}
+    if "system" not in lines and others:
+        line = {"line": line["kind"], "kind": ""}
+    return [{"panel": _panel(curve), **line, **_figures_of(point)} for point in able]
 
 
 def _panel(curve: PredictedCurve) -> str:
     return f"{curve.workload}, batch {curve.batch}"
 
 
-def _line(curve: PredictedCurve, lines: Sequence[str]) -> str:
-    return ", ".join(getattr(curve, name) for name in lines) or curve.system
-
-
-def _mark(point: PredictedPoint, panel: str, line: str) -> SpeedupMark:
+def _figures_of(point: PredictedPoint) -> Record:
     assert point.speedup and point.baseline_gpus and point.images_per_s, "only points with a speed-up"
     low, high = point.speedup_interval or (point.speedup, point.speedup)
-    return SpeedupMark(
-        panel=panel,
-        line=line,
-        gpus=point.gpus,
-        images_per_s=point.images_per_s,
-        speedup=point.speedup,
-        speedup_low=low,
-        speedup_high=high,
-        ideal=point.gpus / point.baseline_gpus,
-        baseline_gpus=point.baseline_gpus,
-    )
+    value, least, most = to_interval(point.speedup, low, high) if low < high else (f"{point.speedup:.3g}", "", "")
+    ends = f" ({least} to {most})" if least else ""
+    return {
+        "gpus": point.gpus,
+        "images_per_s": point.images_per_s,
+        "speedup": point.speedup,  # over `baseline_gpus`
+        "speedup_low": low,
+        "speedup_high": high,
+        "ideal": point.gpus / point.baseline_gpus,
+        "baseline_gpus": point.baseline_gpus,
+        "description": f"{how_many(point.gpus, 'GPU')}: {value} times{ends}, {si(point.images_per_s)} images/s",
+    }
 
 
-def _bars(curve: PredictedCurve, lines: Sequence[str]) -> list[PartBar]:
-    words = ", ".join(filter(None, [_panel(curve), _line(curve, lines)]))
+def _bars(curve: PredictedCurve, lines: Sequence[str]) -> list[Record]:
+    words = ", ".join(filter(None, [_panel(curve), ", ".join(getattr(curve, name) for name in lines) or curve.system]))
     return [
-        PartBar(panel=words, gpus=point.gpus, part=part.name, share=part.share, place=list(_COLOURS).index(part.name))
+        {"panel": words, "gpus": point.gpus, "part": PARTS[part.name], "share": part.share,
+         "place": list(_COLOURS).index(part.name),
+         "description": f"{how_many(point.gpus, 'GPU')}: {PARTS[part.name]} {part.share:.1%} of the step"}
         for point in curve.able
         for part in point.parts
         if part.share > 0
-    ]
+    ]  # fmt: skip
 
 
 # ---- drawn
 
 
-def _speedups(marks: Sequence[SpeedupMark]) -> Figure:
-    panels, lines = (list(dict.fromkeys(getattr(mark, name) for mark in marks)) for name in ("panel", "line"))
-    columns = min(len(panels), 3)
-    colours = [SYSTEMS[place % len(SYSTEMS)] for place in range(len(lines))]
-    legend = legend_of(lines, symbolType="stroke", symbolStrokeWidth=1.5)
-    colour = alt.Color("line:N", scale=alt.Scale(domain=lines, range=colours), legend=legend)
-    ends = [value for mark in marks for value in (mark.speedup_low, mark.speedup_high, mark.ideal)]
-    domain = [min(ends) / 1.1, max(ends) * 1.1]
-    ticks = log_ticks(domain, 2)
-
-    def panel(chart: alt.Chart, left: bool, last: bool) -> AnyChart:
-        scale = alt.Scale(type="log", base=2, domain=domain, nice=False)
-        y = alt.Y("speedup:Q", title="speed-up" if left else None, scale=scale, axis=si_axis(ticks, left))
-        chart = chart.properties(width=(COLUMN - 30 - 8 * columns) // columns, height=HEIGHT)
-        chart = chart.encode(x=gpus_axis((mark.gpus for mark in marks), last))
-        ideal = chart.mark_line(strokeWidth=0.6, stroke=QUIET, strokeDash=[0.6, 1.8]).encode(y=alt.Y("ideal:Q"))
-        whisker = chart.mark_rule(strokeWidth=0.8, opacity=0.5)
-        whisker = whisker.encode(y=alt.Y("speedup_low:Q"), y2=alt.Y2("speedup_high:Q"), color=colour)
-        line = chart.mark_line(strokeWidth=1.1).encode(y=y, color=colour)
-        dots = chart.mark_point(filled=True, size=14, opacity=1).encode(
-            y=y, color=colour, tooltip=["line:N", "gpus:Q", alt.Tooltip("speedup:Q", format=".3g"), "images_per_s:Q"]
-        )
-        return layered([ideal, line, whisker, dots], chart)
-
-    over = {mark.baseline_gpus for mark in marks}
+def _speedups(marks: Sequence[Record]) -> Figure:
+    lines, kinds = (list(dict.fromkeys(str(mark[name]) for mark in marks)) for name in ("line", "kind"))
+    plot = Plot(
+        x=Axis("gpus", "GPUs", "log2", ticks=sorted({int(str(mark["gpus"])) for mark in marks})),
+        y=Axis("speedup", "speed-up", "log2", "si"),
+        marks=(
+            Mark("line", column="ideal", colour=QUIET, look={"strokeDash": [0.6, 1.8], "strokeWidth": 0.8}),
+            Mark("line"),
+            Mark("whiskers"),
+            Mark("dots"),
+        ),
+        colour=Scale("line", system_looks(lines)),
+        dash=Scale("kind", dash_looks(kinds)) if len(kinds) > 1 else None,
+        detail=("line", "kind"),
+        panel="panel",
+        columns=3,
+        height=HEIGHT,
+        chart_only=("description",),
+    )
+    over = {mark["baseline_gpus"] for mark in marks}
     base = "one GPU" if over == {1} else "the fewest GPUs that can run it"
-    return Figure(
-        name="speedups",
-        title=f"Predicted speed-up over {base}",
-        caption="Whiskers: what nine of ten measurements should lie within. Dotted: ideal. After Shi et al. 2018, "
-        "Fig. 2 to 4.",
-        table=table_of(marks),
-        chart=panel_grid(table_of(marks), "panel", panels, columns, panel),
+    caption = "Whiskers: what nine of ten measurements should lie within. Dotted: ideal. After Shi et al. 2018."
+    return figure("speedups", f"Predicted speed-up over {base}", caption, _table(marks), plot)
+
+
+def _parts(bars: Sequence[Record]) -> Figure:
+    there = {bar["part"] for bar in bars}
+    shown = {PARTS[name]: colour for name, colour in _COLOURS.items() if PARTS[name] in there}
+    plot = Plot(
+        x=Axis("gpus", "GPUs", "steps", order=sorted({int(str(bar["gpus"])) for bar in bars})),
+        y=Axis("share", "share of the step", labels="percent", ticks=(0, 0.5, 1), domain=(0, 1)),
+        marks=(Mark("bars"),),
+        colour=Scale("part", shown),
+        stacked="place",
+        panel="panel",
+        columns=3,
+        height=80,
+        chart_only=("place", "description"),
     )
+    caption = "Parts of the predicted step. Useful: what linear scaling leaves of the step that speed-ups are over."
+    return figure("parts", "Where the time of each GPU goes", caption, _table(bars), plot)
 
 
-def _parts(bars: Sequence[PartBar]) -> Figure:
-    panels, gpus = list(dict.fromkeys(bar.panel for bar in bars)), sorted({bar.gpus for bar in bars})
-    columns = min(len(panels), 3)
-    shown = [name for name in _COLOURS if any(bar.part == name for bar in bars)]
-    scale = alt.Scale(domain=shown, range=[_COLOURS[name] for name in shown])
-    words = " : ".join(f"datum.value == '{name}' ? '{PARTS[name]}'" for name in shown)
-    legend = legend_of([PARTS[name] for name in shown], symbolType="square", labelExpr=f"{words} : ''")
-
-    def panel(chart: alt.Chart, left: bool, last: bool) -> alt.Chart:
-        x = alt.X("gpus:O", title="GPUs" if last else None, scale=alt.Scale(domain=gpus), axis=alt.Axis(labelAngle=0))
-        y = alt.Y(
-            "share:Q",
-            title="share of the step" if left else None,
-            scale=alt.Scale(domain=[0, 1]),
-            axis=alt.Axis(format="%", values=[0, 0.5, 1], labels=left, ticks=left),
-        )
-        bars = chart.properties(width=(COLUMN - 40 - 8 * columns) // columns, height=80).mark_bar()
-        encoded: alt.Chart = bars.encode(
-            x=x,
-            y=y,
-            color=alt.Color("part:N", scale=scale, legend=legend),
-            order=alt.Order("place:Q"),
-            tooltip=["gpus:O", "part:N", alt.Tooltip("share:Q", format=".1%")],
-        )
-        return encoded
-
-    return Figure(
-        name="parts",
-        title="Where the time of each GPU goes",
-        caption="Parts of the predicted step. Useful: what linear scaling leaves of the step that speed-ups are over.",
-        table=table_of(bars),
-        chart=panel_grid(table_of(bars), "panel", panels, columns, panel),
-    )
+def _table(rows: Sequence[Record]) -> Table:
+    columns = list(rows[0])
+    return Table(columns, [[row[column] for column in columns] for row in rows])

@@ -7,7 +7,7 @@ from resnetx.record.check import Check, CheckedRun
 from resnetx.record.literature import Score
 from resnetx.record.trace import Trace, TracedBatch
 from resnetx.reporting.charts.figure import BARS, INK, SYSTEMS, Figure
-from resnetx.reporting.charts.grammar import Axis, Mark, Plot, Ramp, Scale, figure
+from resnetx.reporting.charts.grammar import ON_RAMPS, Axis, Mark, Plot, Ramp, Scale, figure
 from resnetx.table import Cell, Table
 
 MOST_LAYERS = 30  # that a figure names; the others together are one bar
@@ -37,9 +37,10 @@ def _layers(trace: Trace, batch: TracedBatch) -> Figure:
         sums = [sum(ms[name][place] for name in rest) for place in (0, 1)]
         rows += [[others, *cells] for cells in zip(_PASSES, sums, (0, 1), strict=True)]
     largest = max(shown, key=lambda name: sum(ms[name]))
+    longest_ms = max(*(sum(ms[name]) for name in shown), sum(sum(ms[name]) for name in rest), 1e-9)
     share = sum(ms[largest]) / (sum(map(sum, ms.values())) or 1.0)
     plot = Plot(
-        x=Axis("ms", "ms", labels="si"),
+        x=Axis("ms", "ms", labels="si", domain=(0.0, 1.02 * longest_ms)),
         y=Axis("layer", "", "names", order=[*shown, *[others] * bool(rest)]),
         marks=(Mark("bars"),),
         colour=Scale("pass", {name: BARS[name] for name in _PASSES}),
@@ -111,7 +112,7 @@ def _pairs(measure: str, runs: Sequence[CheckedRun], nodes: Sequence[str]) -> Fi
         for a, b in (run.nodes, run.nodes[::-1])
     ]
     most = max(float(time_ms or 0) for time_ms in _column(rows, 2))
-    words = [Mark("words", column="label", look={"color": INK})] if len(nodes) <= MOST_LABELLED else []
+    words = [Mark("words", column="label", look={"color": ON_RAMPS})] if len(nodes) <= MOST_LABELLED else []
     plot = Plot(
         x=Axis("a", "", "names", order=nodes),
         y=Axis("b", "", "names", order=nodes),
@@ -136,7 +137,7 @@ def _column(rows: Sequence[Sequence[Cell]], place: int) -> list[Cell]:
 def score_figures(score: Score) -> list[Figure]:
     """The mean error of each predictor by kind of published figure."""
     rows: list[list[Cell]] = [
-        [f"{each.kind} ({each.figures})", each.predictor, each.mean_error, each.predicted, each.worst_error]
+        [f"{each.kind.removeprefix('training, ')} ({each.figures})", each.predictor, each.mean_error, each.predicted, each.worst_error]
         for each in score.scores
         if each.predicted
     ]

@@ -4,7 +4,7 @@ Colours tell what a direction gains or loses, in both drawings; grey ones stay a
 """
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import altair as alt
 import msgspec
@@ -12,10 +12,11 @@ import msgspec
 from resnetx.interconnect.systems.rearranged import direct_links
 from resnetx.interconnect.systems.system import System
 from resnetx.record.steering import Steering
-from resnetx.reporting.charts.figure import COLUMN, INK, PAPER, AnyChart, Figure, layered, styled
+from resnetx.reporting.charts.figure import AnyChart, Figure, layered
+from resnetx.reporting.charts.grammar import ON_RAMPS, Axis, Mark, Plot, Ramp, figure
 from resnetx.reporting.charts.topology import Frame, Lanes, box_layers, lane_layers
 from resnetx.reporting.charts.topology_layout import boxes, route
-from resnetx.reporting.table import table_of
+from resnetx.table import Cell, Table
 
 GAINS, LOSES, STAYS = "#0072b2", "#d55e00", "#6b7280"  # Okabe and Ito 2008, and a grey
 
@@ -58,18 +59,8 @@ def _panel(system: System, title: str, colours: dict[str, str]) -> AnyChart:
 #
 # Rows receive and columns send, as in the paper.
 
-_MOST_LABELLED = 10  # GPUs, of which each square has its figure written in it
-_PANELS = 3
+_MOST_LABELLED = 8  # GPUs, of which each square has its figure written in it
 _LEAST_WRITTEN = 0.005  # less is written as nothing: two decimals fit a square
-
-
-class SteeringMark(msgspec.Struct, frozen=True, kw_only=True):
-    """One square of a panel."""
-
-    panel: str
-    target: int  # receives
-    source: int  # sends
-    value: float
 
 
 def matrices(made: Steering) -> Figure:
@@ -80,43 +71,33 @@ def matrices(made: Steering) -> Figure:
         "units as built": made.connectivity_before,
         "units steered": made.connectivity_after,
     }
-    marks = {name: list(_marks(name, matrix)) for name, matrix in panels.items()}
-    most = max(each.value for name, found in marks.items() if name != "traffic" for each in found)
-    charts = [
-        _squares(name, 1 if name == "traffic" else most, len(made.traffic), place == 0)
-        for place, name in enumerate(panels)
+    most = max(value for name, matrix in panels.items() if name != "traffic" for row in matrix for value in row)
+    rows: list[list[Cell]] = [
+        [name, f"{target}", f"{source}", value, value / (1 if name == "traffic" else most or 1), _written(value)]
+        for name, matrix in panels.items()
+        for target, row in enumerate(matrix)
+        for source, value in enumerate(row)
     ]
-    tables = {name: [msgspec.to_builtins(each) for each in found] for name, found in marks.items()}
-    return Figure(
-        name="steering",
-        title=f"{made.system}{saved}",
-        caption="Rows receive, columns send. Traffic is over the largest of any pair; a unit is a lane one way.",
-        table=table_of([each for found in marks.values() for each in found], SteeringMark),
-        chart=styled(alt.hconcat(*charts, spacing=6).resolve_scale(color="independent"), tables),
+    gpus = [f"{gpu}" for gpu in range(len(made.traffic))]
+    words = [Mark("words", column="label", look={"color": ON_RAMPS})] if len(gpus) <= _MOST_LABELLED else []
+    plot = Plot(
+        x=Axis("source", "from", "names", order=gpus),
+        y=Axis("target", "to", "names", order=gpus),
+        marks=(Mark("squares"), *words),
+        colour=Ramp("share", "lightorange", "of the largest", (0.0, 1.0)),
+        tips=("panel", "target", "source", "value"),
+        panel="panel",
+        columns=3,
+        chart_only=("share", "label"),
+    )
+    return figure(
+        "steering",
+        f"{made.system}{saved}",
+        "Rows receive, columns send. Traffic is over the largest of any pair; a unit is a lane one way.",
+        Table(["panel", "target", "source", "value", "share", "label"], rows),
+        plot,
     )
 
 
-def _marks(name: str, matrix: Sequence[Sequence[float]]) -> Iterator[SteeringMark]:
-    for target, row in enumerate(matrix):
-        for source, value in enumerate(row):
-            yield SteeringMark(panel=name, target=target, source=source, value=value)
-
-
-def _squares(name: str, largest: float, gpus: int, leftmost: bool) -> AnyChart:
-    side = (COLUMN - 30) // _PANELS
-    base = alt.Chart(alt.NamedData(name), title=name).encode(
-        x=alt.X("source:O", title="from", axis=alt.Axis(orient="bottom", labelAngle=0, grid=False)),
-        y=alt.Y("target:O", title="to" if leftmost else None, axis=alt.Axis(grid=False, labels=leftmost)),
-    )
-    scale = alt.Scale(scheme="viridis", domain=[0, largest], nice=False)
-    squares = base.mark_rect(stroke=PAPER, strokeWidth=0.5).encode(
-        color=alt.Color("value:Q", scale=scale, legend=None),
-        tooltip=[alt.Tooltip("target:O"), alt.Tooltip("source:O"), alt.Tooltip("value:Q", format=".3g")],
-    )
-    if gpus > _MOST_LABELLED:
-        alone: alt.Chart = squares.properties(width=side, height=side)
-        return alone
-    ink = alt.condition(f"datum.value > {largest / 2}", alt.value(INK), alt.value(PAPER))
-    shown = base.transform_filter(f"datum.value >= {_LEAST_WRITTEN}")
-    words = shown.mark_text(fontSize=4.5).encode(text=alt.Text("value:Q", format=".2~f"), color=ink)
-    return layered([squares, words], base).properties(width=side, height=side)
+def _written(value: float) -> str:
+    return f"{value:.2g}" if value >= _LEAST_WRITTEN else ""

@@ -85,9 +85,9 @@ def drawn(figure: Figure) -> Drawing:
     chart = draw(figure.chart)
     if figure.wide is None:
         return Drawing(figure, chart, Markup('<div class="scroll">{}</div>').format(inline(chart.svg)))
-    narrow = draw(figure.narrow).svg if figure.narrow else chart.svg
-    both = Markup('<div class="on-wide">{}</div><div class="on-narrow scroll">{}</div>')
-    return Drawing(figure, chart, both.format(inline(draw(figure.wide).svg), inline(narrow)))
+    narrow, kind = (draw(figure.narrow).svg, "") if figure.narrow else (chart.svg, " print")
+    both = Markup('<div class="on-wide">{}</div><div class="on-narrow scroll{}">{}</div>')
+    return Drawing(figure, chart, both.format(inline(draw(figure.wide).svg), kind, inline(narrow)))
 
 
 def plain(value: Cell) -> str:
