@@ -64,7 +64,8 @@ class GradientBucket(RecordPart, frozen=True):
 
     index: int  # in the order in which they are sent
     size_bytes: int
-    ready_s: list[list[float]] | None  # the last of its gradients was there
+    # The last of its gradients was there; fsdp on GPUs: the step came to wait for it.
+    ready_s: list[list[float]] | None
     start_s: list[list[float]] | None  # it was handed to gloo; on GPUs: NCCL's kernel began
     end_s: list[list[float]] | None  # the sums were there; strategy=server: the updated parameters
 
@@ -80,7 +81,8 @@ class Copies(RecordPart, frozen=True):
 
     profiler: means over a few steps, as CUDA's profiler sees the copies of every library. operators: where it sees
     nothing, what torch's operators asked for in one more step, without times, and what the input copies beside them;
-    within a device, copies that leave types and order as they are.
+    within a device, copies that leave types and order as they are; not what operators copy for themselves (tables of
+    pointers, some kB with fsdp).
     """
 
     host_to_device_bytes: int | None

@@ -91,9 +91,9 @@ def test_without_messages_nothing_is_exposed_and_without_a_copy_nothing_is_copie
 def test_what_the_step_waits_for_is_no_part_of_the_passes():
     """One gather in the forward pass (2 s of 5), one in the backward pass (1 s) beside two reductions (3 and 1)."""
     marks = {"forward": 0.0, "backward": 5.0, "optimizer": 14.0, "gather": 15.0, "end": 17.0}
-    times = [(1, 3), (6, 7), (8, 11), (13, 14)]
+    times = [(1, 3), (4, 3), (6, 7), (8, 11), (13, 14)]  # the second had arrived before the step came to need it
     sent = [SentMessage(4, begin, begin, end) for begin, end in times]
-    parts = phases._parts(marks, sent, ["gather", "gather", "reduce", "reduce"])
+    parts = phases._parts(marks, sent, ["gather", "gather", "gather", "reduce", "reduce"])
     assert parts == StepParts(17.0, 0.0, 0.0, 3.0, 4.0, 4.0, 1.0, 5.0)
 
 

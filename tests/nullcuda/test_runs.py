@@ -223,9 +223,10 @@ def test_every_kind_of_copy_is_right_on_four_gpus(playing, tmp_path):
 
 # ---- eight GPUs, and a thousand steps -------------------------------------------------------------------------------
 
+EVERY_STRATEGY = [*STRATEGIES, "server", "zero1", "fsdp"]
 ON_EIGHT = {
-    **{f"{strategy} on 8": {"gpus": 8, "strategy": strategy} for strategy in [*STRATEGIES, "server"]},
-    **{f"equality of {name} on 4": {"gpus": 4, "strategy": name, "measure": "equality"} for name in STRATEGIES},
+    **{f"{strategy} on 8": {"gpus": 8, "strategy": strategy} for strategy in EVERY_STRATEGY},
+    **{f"equality of {name} on 4": {"gpus": 4, "strategy": name, "measure": "equality"} for name in EVERY_STRATEGY},
     "an uneven split on 8": {"gpus": 8, "batch_size": 20, "split": "uneven"},
     "an uneven split on 4": {"gpus": 4, "batch_size": 19, "split": "uneven", "measure": "equality"},
     "a graph on 8": {"gpus": 8, "graph": True},
@@ -248,7 +249,7 @@ def test_a_machine_of_eight(name, executed, playing, task_of, monkeypatch):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("strategy", [*STRATEGIES, "server"])
+@pytest.mark.parametrize("strategy", EVERY_STRATEGY)
 def test_a_thousand_clean_steps_use_no_memory_out_of_order(strategy, executed, on_ranks):  # noqa: F811
     ended, files = executed(on_ranks({**SHORT, "strategy": strategy, "steps": 500, "windows": 2}))
     assert ended.outcome == "ok", ended.reason

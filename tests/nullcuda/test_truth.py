@@ -93,6 +93,24 @@ def test_messages_overlap_the_backward_pass_as_their_streams_say(strategy, timed
         assert bucket.end_s[0][-1] - bucket.start_s[0][-1] == pytest.approx(message_s(size_bytes), rel=0.05)
 
 
+def test_what_fsdp_waits_for_is_no_part_of_its_passes(on_ranks, tmp_path, monkeypatch):  # noqa: F811
+    """Its messages go on streams of their own, and its step waits for what is left of them where it needs them."""
+    monkeypatch.setenv("NULLCUDA_STEPS", str(tmp_path / "steps.txt"))
+    monkeypatch.setenv("NULLCUDA_KERNEL_US", str(KERNEL_S * 1e6))
+    monkeypatch.setenv("NULLCUDA_NCCL_US", str(LATENCY_S * 1e6))
+    monkeypatch.setenv("NULLCUDA_NCCL_GBPS", str(RATE_BPS / 1e9))
+    ended = launcher.execute(on_ranks({**SHORT, "strategy": "fsdp", "measure": "phases"}), RunFolder(tmp_path / "run"))
+    assert ended.outcome == "ok", ended.reason
+    latest, phases = steps_of(tmp_path / "steps.txt")[-1], ended.phases
+    assert len(ended.buckets) == len(latest.messages) == 7  # of two blocks and the rest, one of them gathered twice
+    for bucket in ended.buckets:
+        times_s = [end[-1] - start[-1] for end, start in zip(bucket.end_s, bucket.start_s, strict=True)]
+        assert 0.95 * message_s(bucket.size_bytes / 2) < min(times_s) < 1.05 * message_s(bucket.size_bytes)
+    for passes_s in map(sum, zip(phases.forward_s, phases.backward_s, phases.optimizer_s, strict=True)):
+        assert passes_s > 0.8 * latest.kernels * KERNEL_S  # the others run beside, on the other streams
+    assert min(phases.gather_s) > message_s(ended.buckets[0].size_bytes / 2)  # at least the first, which nothing hides
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_steps_and_graphs_of_steps_take_their_kernels_and_what_these_do_not_hide(strategy, timed):

@@ -286,16 +286,16 @@ class CopyCounter(TorchDispatchMode):
     _counting: "ClassVar[CopyCounter | None]" = None
 
     def __init__(self, copies: RankCopies) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.copies = copies
 
     def __enter__(self) -> "CopyCounter":
         CopyCounter._counting = CopyCounter._counting or self
-        super().__enter__()
+        super().__enter__()  # type: ignore[no-untyped-call]
         return self
 
     def __exit__(self, *error: Any) -> None:
-        super().__exit__(*error)
+        super().__exit__(*error)  # type: ignore[no-untyped-call]
         if CopyCounter._counting is self:
             CopyCounter._counting = None
 

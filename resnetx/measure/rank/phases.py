@@ -10,7 +10,8 @@ together, as far as a barrier can do that.
 **Communication.** The backward pass has computed everything when its last gradient is ready; what the step waits from
 then until all gradients are those of all ranks is exposed. So it is with every strategy, also where (as in DDP) the
 call of `backward` returns only after that. With a parameter server a message ends when the updated parameters have come
-back, and what the step waits for them, updates included, is exposed.
+back, and what the step waits for them, updates included, is exposed. With FSDP on GPUs a message is noted when the step
+comes to wait for it, and what is then left of it is what the step waits.
 """
 
 import time
@@ -166,9 +167,10 @@ def _parts(
     in_pass = {"forward": 0.0, "backward": 0.0}
     for each, kind in zip(sent, blocking, strict=True):
         if kind:
-            waited[kind] += each.end_s - each.ready_s
+            wait_s = max(0.0, each.end_s - each.ready_s)
+            waited[kind] += wait_s
             forward = any(begin <= each.ready_s < backward for begin, backward in passes)
-            in_pass["forward" if forward else "backward"] += each.end_s - each.ready_s
+            in_pass["forward" if forward else "backward"] += wait_s
     updated = marks.get("gather", marks["end"])  # parameters come back from the ranks that updated them
     return StepParts(
         step_s=marks["end"],

@@ -12,10 +12,11 @@ lays them out anew.
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 import torch.distributed as dist
@@ -26,7 +27,9 @@ from torch.distributed.optim import ZeroRedundancyOptimizer
 
 from resnetx.choices import Fsdp, Optimizer
 from resnetx.measure.rank.ddp import optimizer_options
+from resnetx.measure.rank.device import mark
 from resnetx.measure.rank.distributed import DistributedWork, Ranks, Watched, unchanged
+from resnetx.measure.rank.server import Trip
 from resnetx.record import Unknown
 
 GATHER = ("all_gather_single", "all_gather_into_tensor")  # what FSDP calls, by the names of newer and older torch
@@ -74,8 +77,9 @@ class FullySharded:
         if not _takes_means(ranks):
             replace_collective(REDUCE, _dividing)
         if watched is not unchanged:
-            replace_collective(GATHER, partial(_watched, watched, "gather"))
-            replace_collective(REDUCE, partial(_watched, watched, "reduce"))
+            watch = _WaitedFor(watched).launched if ranks.device.type == "cuda" else partial(_watched, watched)
+            replace_collective(GATHER, partial(watch, "gather"))
+            replace_collective(REDUCE, partial(watch, "reduce"))
         self.module, self._reshard, self._accumulate = model, strategy.reshard, accumulate
 
     def __call__(self, *images: Any, **named: Any) -> Any:
@@ -157,22 +161,76 @@ def _dividing(reduce_scatter: Callable[..., Any]) -> Callable[..., Any]:
     return called
 
 
+def _size_bytes(given: Iterable[Any]) -> int:
+    """Of what a collective is given: of the whole, not of the rank's part."""
+    return max(each.nbytes for each in given if isinstance(each, torch.Tensor))
+
+
+def _stand_in(size_bytes: int) -> torch.Tensor:
+    """For a buffer that is FSDP's, in a note of its size."""
+    return torch.empty(size_bytes, dtype=torch.uint8, device="meta")
+
+
 def _watched(watched: Watched, kind: str, collective: Callable[..., Any]) -> Callable[..., Any]:
-    """Sends as watched."""
+    """Sends as watched, on CPUs: FSDP goes on when it has been sent."""
 
     def called(*given: Any, **options: Any) -> Any:
-        tensors = [each for each in (*given, *options.values()) if isinstance(each, torch.Tensor)]
-        buffer = max(tensors, key=lambda tensor: tensor.nbytes)  # the whole, not the rank's part
         result: list[Any] = []
 
         def send(_: torch.Tensor) -> DistributedWork:
             result.append(collective(*given, **options))
             return Ended()
 
-        watched(send, kind)(buffer)
+        watched(send, kind)(_stand_in(_size_bytes((*given, *options.values()))))
         return result[0]
 
     return called
+
+
+class _WaitedFor:
+    """Messages on GPUs, which FSDP sends on streams of its own, and for each of which its step waits later.
+
+    A message is noted where the step comes to wait for it, by `wait_event` of the stream that computes: it is "ready"
+    then, and what the step waits is what is left of the message, if anything. Events carry the messages before them.
+    """
+
+    def __init__(self, watched: Watched) -> None:
+        self._watched = watched
+        self._sent: dict[int, list[tuple[str, int, Trip]]] = {}  # by stream, since its latest event
+        self._of_event: WeakKeyDictionary[torch.cuda.Event, list[tuple[str, int, Trip]]] = WeakKeyDictionary()
+        record, wait = torch.cuda.Stream.record_event, torch.cuda.Stream.wait_event
+
+        def record_event(stream: torch.cuda.Stream, event: torch.cuda.Event | None = None) -> torch.cuda.Event:
+            recorded: torch.cuda.Event = record(stream, event)
+            if sent := self._sent.pop(stream.cuda_stream, None):
+                self._of_event[recorded] = sent
+            return recorded
+
+        def wait_event(stream: torch.cuda.Stream, event: torch.cuda.Event) -> None:
+            for kind, size_bytes, trip in self._of_event.pop(event, []):
+                self._watched(partial(waited, stream, event, trip), kind)(_stand_in(size_bytes))
+            wait(stream, event)
+
+        def waited(stream: torch.cuda.Stream, event: torch.cuda.Event, trip: Trip, _: torch.Tensor) -> Trip:
+            wait(stream, event)
+            return trip
+
+        cuda: Any = torch.cuda  # for the rest of this process, of one run
+        cuda.Stream.record_event, cuda.Stream.wait_event = record_event, wait_event
+
+    def launched(self, kind: str, collective: Callable[..., Any]) -> Callable[..., Any]:
+        """Sends, and keeps when that began and ended on its stream, which waits for NCCL's."""
+
+        def called(*given: Any, **options: Any) -> Any:
+            trip = Trip(lambda: None)
+            trip.begin = mark()
+            result = collective(*given, **options)
+            trip.end = mark()
+            sent = self._sent.setdefault(torch.cuda.current_stream().cuda_stream, [])
+            sent.append((kind, _size_bytes((*given, *options.values())), trip))
+            return result
+
+        return called
 
 
 class Ended:
