@@ -143,11 +143,13 @@ def near_name(verb: str, word: str) -> str:
 
 
 def _is_collective(word: str) -> bool:
-    return is_name(word) and squeezed(word) in {squeezed(name) for name in OPERATIONS}
+    known = {squeezed(name) for name in OPERATIONS}
+    return not Path(word).exists() and all(squeezed(each) in known for each in word.split(","))
 
 
 def _is_size(word: str) -> bool:
-    return re.fullmatch(r"\d+(?:[KMG]|[kKMG]i?B)", word) is not None and not Path(word).exists()
+    one = r"\d+(?:[KMG]|[kKMG]i?B)"
+    return re.fullmatch(rf"{one}(?:(?:,|\.\.){one})*", word) is not None and not Path(word).exists()
 
 
 def _is_model(word: str) -> bool:

@@ -320,7 +320,7 @@ class CompareKeywords(TypedDict, total=False):
     image_size: Axis[int | None]
     precision: Axis[Literal["fp32", "tf32", "bf16", "fp16"]]
     gpus: Axis[int | None]
-    devices: Sequence[int] | None
+    devices: Axis[Sequence[int] | None]
     graph: Axis[bool]
     compile: Axis[Literal["none", "default"]]
     accumulate: Axis[int]
@@ -330,24 +330,24 @@ class CompareKeywords(TypedDict, total=False):
     convention: Literal["caffe", "torch", "conv", "saved"]
     size: Axis[int | str]
     systems: Axis[Text]
-    nodes: int | None
-    network: str | None
-    nics: int | None
+    nodes: Axis[int | None]
+    network: Axis[str | None]
+    nics: Axis[int | None]
     library: Axis[str | None]
-    launch_mode: Literal["process-per-gpu", "one-process"] | None
-    transport: Literal["auto", "peer", "pcie", "host", "socket"]
+    launch_mode: Axis[Literal["process-per-gpu", "one-process"] | None]
+    transport: Axis[Literal["auto", "peer", "pcie", "host", "socket"]]
     calibration: Axis[Text | None]
     framework: Axis[Literal["caffe-mpi", "cntk", "mxnet", "tensorflow"] | None]
     overlap: OverlapSettings
-    staged: Literal["shared", "per-gpu"] | None
-    gradients: Literal["fp32", "bf16", "fp16"]
-    straggler: float
-    host_time: str | float
-    host_step: str | float | None
-    image_bytes: str | int | None
-    memory: str | int | None
-    memory_model: Literal["torch", "caffe"]
-    clock: str | float | None
+    staged: Axis[Literal["shared", "per-gpu"] | None]
+    gradients: Axis[Literal["fp32", "bf16", "fp16"]]
+    straggler: Axis[float]
+    host_time: Axis[str | float]
+    host_step: Axis[str | float | None]
+    image_bytes: Axis[str | int | None]
+    memory: Axis[str | int | None]
+    memory_model: Axis[Literal["torch", "caffe"]]
+    clock: Axis[str | float | None]
     what_if: WhatIfSettings
     sensitivity: bool
     timeline: bool

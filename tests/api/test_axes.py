@@ -65,6 +65,15 @@ def test_each_of_several_values_of_any_setting_of_a_prediction_is_another_point(
     assert [point.varied for point in made.points] == [{name: word} for word in told]
 
 
+def test_a_comparison_has_a_case_for_each_of_several_values():
+    made = resnetx.compare(
+        systems=["dgx1-p100", "gx8"], model="alexnet", batch_size=256, gpus=8, gradients=["fp32", "fp16"]
+    )
+    assert [point.variant for point in made.points] == ["gradients fp32", "gradients fp16"]
+    full, half = (point.margin.ratio.value for point in made.points)
+    assert full > half > 1
+
+
 def test_paths_between_each_of_several_pairs_of_gpus():
     found = resnetx.topology("dgx1-v100", devices=[[0, 1], [0, 5]])
     assert {(way.source, way.target) for way in found} == {(0, 1), (0, 5)}

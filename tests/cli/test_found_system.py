@@ -30,7 +30,7 @@ def run(capsys, tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_a_text_becomes_a_file_that_other_verbs_take(run, tmp_path):
-    status, out, err = run("topology", "--import", "topo.txt", "gpu=p100", "out=mine.yaml")
+    status, out, err = run("topology", "--import", "topo.txt", "gpu=p100", "out=mine.yaml", "--all")
     assert (status, "system: mine.yaml" in err, (tmp_path / "mine.vl.json").exists()) == (0, True, True)
     assert "GPU5  SYS   NV1" in out
     assert "GPU5  -     yes" in out

@@ -458,7 +458,7 @@ def test_validation_holds(capsys):
         (["systems=cpu-host"], "cpu-host needs a trace of that host"),
         (["systems=[gx8,dgx2]", "calibration=some"], "valid for one system and one library; give one of each"),
         (["systems=gx8", "calibration=missing"], "calibration=missing: No such file or directory"),
-        (["systems=gx8", "nowhere"], "nowhere: No such file or directory"),
+        (["systems=gx8", "nowhere"], "nowhere: no such file, and no name that is known"),
         (["systems=gx8", "model=lenet"], "model=lenet: no such model"),
         (["--validate", "systems=gx8"], "systems=gx8: --validate takes no settings"),
     ],

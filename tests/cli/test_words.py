@@ -172,6 +172,19 @@ def test_the_file_of_a_system_needs_no_setting(words, capsys, tmp_path, monkeypa
     assert "mine / gx8" in capsys.readouterr().out
 
 
+def test_a_collective_and_its_sizes_are_words_of_topology(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    left, settings = names_as_settings("topology", ["DGX2", "all-reduce,broadcast", "1MiB..64MiB"], [])
+    assert (left, settings) == (["dgx2"], ["collective=all-reduce,broadcast", "size=1MiB..64MiB"])
+
+
+def test_the_names_of_one_kind_are_listed_alone(capsys):
+    assert main(["list", "systems"]) == 0
+    out = capsys.readouterr().out
+    assert "gx8" in out and "strategy" not in out
+    assert main(["list", "things"]) == 2
+
+
 def test_a_classifier_is_a_model_by_its_name():
     assert asked("describe", {"model": "resnet50"}) == {"model": "torchvision", "model.name": "resnet50"}
     several = asked("describe", {"model": ["alexnet", "vgg16", "resnet50"]})
