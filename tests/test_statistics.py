@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from resnetx.statistics import (
-    _medians,
-    _quantiles,
     AdjustedTest,
     PermutationTest,
     Summary,
+    _medians,
+    _quantiles,
     derived,
     false_discovery,
     outliers,

@@ -202,7 +202,7 @@ _VERBS = (
     ),
     Verb(
         "reproduce",
-        "hold every statement of a paper against what is predicted of the same machines, and measured; draw its figures",
+        "hold every statement of a paper against what is predicted and measured of the same machines; draw its figures",
         "PAPER ... [FOLDER ...]: what machines measured, in the order of the paper's systems, or as SYSTEM:FOLDER",
         {"json": JSON, "all": ALL},
         group="predict",
