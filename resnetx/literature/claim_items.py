@@ -184,7 +184,8 @@ def of_copies(copies: Iterable[CopyPoint]) -> Iterator[Item]:
     for copy in copies:
         way = ["host" if copy.source is None else copy.source, copy.through, copy.target]
         pair = f"{copy.system} {'-'.join(str(place) for place in way if place is not None)}"
-        curves[pair][copy.size_bytes] = exact(copy.size_bytes / copy.time_s)
+        rate = copy.size_bytes / copy.time_s
+        curves[pair][copy.size_bytes] = exact(rate) if copy.error is None else _with_error(rate, copy.error)
         peers[pair] = exact(copy.peers)
         if copy.duplex_Bps is not None:
             duplex[pair] = exact(copy.duplex_Bps)

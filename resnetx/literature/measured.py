@@ -7,7 +7,8 @@ A machine is a folder of studies and benches, as `sweep study=machine` makes it,
 the first one given for the first one named there, unless its name is set before a colon. What ran in the lab
 (`resnetx lab`) is of the system whose links were built, and its rates are multiplied by the scale of these links.
 
-An interval is that of repeats, from six on; what fewer runs say of training decides no statement.
+The interval of a rate is that of repeats, from six on; what fewer runs say of training decides no statement. That of a
+collective or a copy is what nine of ten timings lie within.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,7 +21,7 @@ import numpy as np
 from resnetx.api.stored import MeasuredStudy, measured_study, stored
 from resnetx.choices import Lab
 from resnetx.errors import ConfigError, unknown_name
-from resnetx.literature.claim_items import Item, exact, of_collectives, of_copies
+from resnetx.literature.claim_items import COPIES, Item, exact, of_collectives, of_copies
 from resnetx.literature.claims import check_paper, published
 from resnetx.loading import is_file, is_folder
 from resnetx.record import BenchRecord, StudyFolder, read
@@ -165,10 +166,10 @@ def _collectives(benches: Iterable[BenchRecord], system: str, systems: Sequence[
                 key = _system(lab, system, systems), point.collective, bench.world_size or 0, point.size_bytes
                 times.setdefault(key, []).extend(time_s / (lab.scale if lab else 1.0) for time_s in point.times_s)
     for (name, collective, gpus, size_bytes), times_s in times.items():
-        low, time_s, high = np.quantile(times_s, [MIDDLE[0], 0.5, MIDDLE[1]]).tolist()
+        time_s, error = _median_and_error(times_s)
         yield CollectivePoint(
             system=name, library=MEASURED, collective=collective, gpus=gpus, size_bytes=size_bytes, time_s=time_s,
-            algbw_Bps=size_bytes / time_s, error=max(time_s / low, high / time_s) - 1,
+            algbw_Bps=size_bytes / time_s, error=error,
         )  # fmt: skip
 
 
@@ -186,10 +187,17 @@ def _copies(benches: Iterable[BenchRecord], system: str, systems: Sequence[str])
                     key = _system(lab, system, systems), source, cell.target, cell.size_bytes, cell.through
                     times.setdefault(key, []).extend(time_s / (lab.scale if lab else 1.0) for time_s in cell.time_s)
     for (name, source, target, size_bytes, through), times_s in times.items():
+        time_s, error = _median_and_error(times_s)
         yield CopyPoint(
-            system=name, source=source, target=target, size_bytes=size_bytes, time_s=float(np.median(times_s)),
-            peers=False, through=through,
+            system=name, source=source, target=target, size_bytes=size_bytes, time_s=time_s, peers=False,
+            through=through, error=error,
         )  # fmt: skip
+
+
+def _median_and_error(times_s: Sequence[float]) -> tuple[float, float]:
+    """The median, and how far nine of ten timings are from it at most."""
+    low, time_s, high = np.quantile(times_s, [MIDDLE[0], 0.5, MIDDLE[1]]).tolist()
+    return time_s, max(time_s / low, high / time_s) - 1
 
 
 def _items(found: Measured) -> Iterator[Item]:
@@ -233,5 +241,5 @@ def checked_on(paper: str, found: Measured) -> list[CheckedClaim]:
             claims[each.claim].where.holds(item) and each.where in (item.words, *{each.where} - cases) for item in its
         ):
             each = msgspec.structs.replace(each, outcome="open", note=f"from fewer than {MIN_RUNS} runs")
-        told.append(each)
+        told.append(msgspec.structs.replace(each, variant=each.variant.replace(COPIES, MEASURED)))
     return told

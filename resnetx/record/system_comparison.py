@@ -135,6 +135,7 @@ class CopyPoint(RecordPart, frozen=True):
         None  # of this copy and the opposite one at once, large ones, summed; null: not looked at
     )
     through: int | None = None  # the GPU that relays it; null: none does
+    error: float | None = None  # relative, of the time; null: nobody states it
 
 
 class CheckedClaim(RecordPart, frozen=True, kw_only=True):

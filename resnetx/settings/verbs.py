@@ -203,9 +203,8 @@ _VERBS = (
     ),
     Verb(
         "reproduce",
-        "hold every statement of a paper against what is predicted of the same machines, and measured on yours, and draw "
-        "its figures",
-        "PAPER ... [MACHINE ...]: folders of studies and benches, in the order of the paper's systems, or SYSTEM:FOLDER",
+        "hold every statement of a paper against what is predicted and measured of the same machines; draw its figures",
+        "PAPER ... [FOLDER ...]: what machines measured, in the order of the paper's systems, or as SYSTEM:FOLDER",
         {"json": JSON, "all": ALL},
         group="predict",
         examples=(

@@ -9,7 +9,7 @@ from resnetx.record.prediction import PredictedTask
 from resnetx.record.system_comparison import CollectivePoint
 from resnetx.reporting.charts.figure import COLUMN, specification
 from resnetx.reporting.charts.predictions import accuracy_figure, timelines
-from resnetx.reporting.charts.systems import small_collectives, system_figures
+from resnetx.reporting.charts.systems import _ticks, small_collectives, system_figures
 from resnetx.reporting.compare.accuracy import check
 from resnetx.reporting.systems.comparison import compare_systems
 from tests.reporting.drawn_figures import drawn, lines, svg, texts
@@ -113,6 +113,13 @@ def test_who_leads_is_told_by_colour_and_one_gpu_is_left_out(figures_of):
     assert {row["lead"] for row in data} == {"a ahead"}
     assert all(row["margin"] == pytest.approx(1.3) for row in data)
     assert {row["lead"] for row in figures_of(interval_s=[0.01, 2.0])["lead"].table.records()} == {"open"}
+
+
+@pytest.mark.parametrize("domain", [(0.78, 3.6), (0.4, 1.04), (0.96, 1.5)])
+def test_an_axis_of_differences_has_ticks_on_both_sides(domain):
+    ticks = _ticks(domain)
+    assert 1 in ticks and min(ticks) < 1 < max(ticks)
+    assert domain[0] <= min(ticks) and max(ticks) <= domain[1]
 
 
 def test_figures_are_valid_vega_lite(figures_of):

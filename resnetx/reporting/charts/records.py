@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from statistics import median
 
 from resnetx.record.check import Check, CheckedRun
-from resnetx.record.literature import Score
+from resnetx.record.literature import KindScore, Score
 from resnetx.record.trace import Trace, TracedBatch
 from resnetx.reporting.charts.figure import BARS, INK, SYSTEMS, Figure
 from resnetx.reporting.charts.grammar import ON_RAMPS, Axis, Mark, Plot, Ramp, Scale, figure
@@ -137,7 +137,13 @@ def _column(rows: Sequence[Sequence[Cell]], place: int) -> list[Cell]:
 def score_figures(score: Score) -> list[Figure]:
     """The mean error of each predictor by kind of published figure."""
     rows: list[list[Cell]] = [
-        [f"{each.kind.removeprefix('training, ')} ({each.figures})", each.predictor, each.mean_error, each.predicted, each.worst_error]
+        [
+            f"{each.kind.removeprefix('training, ')} ({each.figures})",
+            each.predictor,
+            each.mean_error,
+            each.predicted,
+            each.worst_error,
+        ]
         for each in score.scores
         if each.predicted
     ]
@@ -155,3 +161,7 @@ def score_figures(score: Score) -> list[Figure]:
     caption = "Mean of |predicted / published - 1| over the figures that each predicts; in brackets how many there are."
     columns = ["kind", "predictor", "mean_error", "predicted", "worst_error"]
     return [figure("scores", "How far off each predictor is", caption, Table(columns, rows), plot)]
+
+
+def _kind(score: KindScore) -> str:
+    return f"{score.kind.removeprefix('training, ')} ({score.figures})"

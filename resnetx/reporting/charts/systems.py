@@ -354,7 +354,8 @@ def _wide(marks: Sequence[_MarginMark], x_domain: list[float], domain: list[floa
     colour = alt.Scale(domain=families, range=colours)
     gpus = sorted({mark.gpus for mark in marks})
     sizes = alt.Scale(domain=gpus, range=[25 + 90 * place / max(1, len(gpus) - 1) for place in range(len(gpus))])
-    ticks = [tick for tick in (0.1, 0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 2.5, 3, 5, 10) if domain[0] <= tick <= domain[1]]
+    round_ = (0.1, 0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 2.5, 3, 5, 10)
+    ticks = _both_sides([tick for tick in round_ if domain[0] <= tick <= domain[1]], domain)
     panels = list(dict.fromkeys(mark.panel for mark in marks))
     charts: list[AnyChart] = []
     tables: dict[str, list[Record]] = {}
@@ -428,5 +429,13 @@ def _ticks(domain: Sequence[float]) -> list[float]:
         first, last = math.ceil((domain[0] - 1) / step), math.floor((domain[1] - 1) / step)
         ticks = [1 + step * place for place in range(first, last + 1)]
         if len(ticks) <= 9:
-            return ticks
+            return _both_sides(ticks, domain)
     return [1.0]
+
+
+def _both_sides(ticks: Sequence[float], domain: Sequence[float]) -> list[float]:
+    """With a tick on each side of no difference, where the axis reaches that far: the farthest that is round."""
+    below = [tick for tick in (0.5, 0.7, 0.8, 0.9, 0.95, 0.98) if domain[0] <= tick][:1]
+    above = [tick for tick in (2, 1.5, 1.2, 1.1, 1.05, 1.02) if tick <= domain[1]][:1]
+    more = [*below * all(tick >= 1 for tick in ticks), *above * all(tick <= 1 for tick in ticks)]
+    return sorted({*ticks, *more})
