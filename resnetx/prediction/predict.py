@@ -23,7 +23,7 @@ from resnetx.prediction import messages as server
 from resnetx.prediction.compute import Compute
 from resnetx.prediction.host_step import ASSUMED, IMAGE_BYTES, cores_for_each, decoding_unit
 from resnetx.prediction.input import InputTimes
-from resnetx.prediction.iteration import LAB_MESSAGES_ERROR, Iteration
+from resnetx.prediction.iteration import LAB_BROADCASTS_ERROR, LAB_MESSAGES_ERROR, Iteration
 from resnetx.prediction.memory import memory_need
 from resnetx.prediction.messages import Exchange, more_message, traced_exchange
 from resnetx.prediction.open_points import Undecided, beyond_messages_s, known_counts, left_open
@@ -72,10 +72,18 @@ def simulated(point: Point) -> Iteration:
     )
     exchange = _exchange(point, computes[0])
     if point.fabric.lab is not None:
-        exchange = replace(exchange, error=LAB_MESSAGES_ERROR)
+        exchange = replace(exchange, error=_lab_error(point, exchange))
     if (more_s := _beyond(point).message_s + beyond_messages_s(point)) > 0 and point.gpus > 1:
         exchange = exchange.with_more(computes[0].step.layers.names[0], more_s)
     return Iteration(point, _job(point, computes, inputs, exchange), exchange, computes, inputs)
+
+
+def _lab_error(point: Point, exchange: Exchange) -> float:
+    """Of the messages of a step in the lab, for the time that each kind takes."""
+    broadcast_s = sum(message.time_s for message in exchange.fetched)
+    if not isinstance(point.subject.strategy, Zero1) or not broadcast_s:
+        return LAB_MESSAGES_ERROR
+    return LAB_MESSAGES_ERROR + (LAB_BROADCASTS_ERROR - LAB_MESSAGES_ERROR) * broadcast_s / exchange.time_s
 
 
 def _exchange(point: Point, computed: Compute) -> Exchange:

@@ -135,7 +135,13 @@ def test_a_layer_waits_for_its_own_parameters_and_the_step_for_no_others():
 
 
 @given(
-    steps(), st.booleans(), st.booleans(), seconds, seconds, seconds, st.sampled_from([0.0, 0.5, 1.0, 1.25]),
+    steps(),
+    st.booleans(),
+    st.booleans(),
+    seconds,
+    seconds,
+    seconds,
+    st.sampled_from([0.0, 0.5, 1.0, 1.25]),
     st.integers(1, 3),
 )
 @pytest.mark.slow

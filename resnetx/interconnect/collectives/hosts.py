@@ -152,8 +152,8 @@ def _refuse_peers_of_a_host(on_host: bool, transport: Transport) -> None:
 # send-receive, gather and scatter are messages that start at once, as copies to one rank from all others are: they end
 # when the link with most to carry for its rate has carried it. A reduce-scatter is a whole all-reduce. An all-gather
 # passes parts along the same ring (gloo/allgather.cc), and takes half a part longer than they do: measured
-# (results/lab/links). A broadcast goes along a binomial tree (gloo/broadcast.cc), in which each rank sends to all that it
-# reaches at once: what is measured there is within 2 % of that, but for four ranks behind one switch (19 %).
+# (results/lab/links). A broadcast goes along a binomial tree (gloo/broadcast.cc), in which each rank sends to all whom
+# it reaches at once: what is measured there is within 2 % of that, but for four ranks behind one switch (19 %).
 
 Share = tuple[int, int, float]  # (source, target, bytes of it)
 
