@@ -176,7 +176,7 @@ class PatternPoint(RecordPart, frozen=True):
         return self.sent_bytes / median(self.communication_s) if self.sent_bytes else None
 
     def speedup(self, ranks: int) -> float:
-        """Over one rank, which sends nothing, and would wait as the slowest rank did: on a busy host longer than asked."""
+        """Over one rank, which sends nothing, and waits as the slowest rank did: on a busy host longer than asked."""
         return ranks * (1 - self.share)
 
 
