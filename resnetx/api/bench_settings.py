@@ -163,9 +163,8 @@ def _obstacle_on_cpus(r: BenchRequest) -> str:
 
 def _obstacle_on_gpus(r: BenchRequest, one_node: bool) -> str:
     if r.collectives or r.patterns:
-        return (
-            "copy with collective or pattern: NCCL changes how GPUs reach each other's memory; ask for each by itself"
-        )
+        other = "collective" if r.collectives else "pattern"
+        return f"copy with {other}: NCCL changes how GPUs reach each other's memory; ask for each by itself"
     if one_node and r.transport == "socket":
         return "transport=socket: copies between GPUs of one node use no sockets; use transport=host, or collective="
     if one_node and "device" in r.copies and r.endpoint in ("pinned", "pageable"):

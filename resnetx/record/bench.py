@@ -185,8 +185,8 @@ class PatternPoint(RecordPart, frozen=True):
         return self.sent_bytes / median(self.communication_s) if self.sent_bytes else None
 
     def speedup(self, ranks: int) -> float:
-        """Over one rank, which sends nothing: how much more of the problem is done in a second."""
-        return ranks * self.compute_s / median(self.times_s)
+        """Over one rank, which sends nothing, and waits as the slowest rank did: on a busy host longer than asked."""
+        return ranks * (1 - self.share)
 
 
 class SkippedArray(msgspec.Struct, frozen=True):

@@ -144,6 +144,7 @@ def test_two_ranks_run_all_five(tmp_path, preloaded_python):
         assert waited == (0.001 if each.scaling == "strong" else 0.002)
         assert all(total - told >= waited for total, told in zip(each.times_s, each.communication_s, strict=True))
         assert 0 < each.share < 1
+        assert each.speedup(2) == pytest.approx(2 * (1 - each.share))
         assert each.wrong == 0
     said = " ".join(done.stdout.split())
     assert "halo, strong scaling: " in said
