@@ -24,7 +24,7 @@ from resnetx.choices import NoExchange, Strategy
 from resnetx.config import RunSettings, request_from, run_settings_from
 from resnetx.errors import ConfigError
 from resnetx.host import free_memory_bytes
-from resnetx.prediction.memory import images_of_a_test, step_bytes
+from resnetx.prediction.memory import FRAMEWORK_BYTES, images_of_a_test, step_bytes
 from resnetx.prediction.scenario import CPU
 from resnetx.record import LargestBatch, RunFolder, RunRecord
 from resnetx.request import Request
@@ -118,7 +118,7 @@ def _searched(tree: dict[str, Any]) -> LargestBatch:
     first = request_with(1)
     if obstacle := obstacle_to(first, settings.oversubscribe):
         raise ConfigError(obstacle)
-    room = limit_bytes or limit or _UNKNOWN_GPU_BYTES
+    room = FRAMEWORK_BYTES + (limit_bytes or limit or _UNKNOWN_GPU_BYTES)  # no limit counts CUDA's own
     start = 2 ** max(0, counted(first, ranks, room).bit_length() - 2)  # half of what counting allows, or less
 
     def tried(images: int) -> Trial:

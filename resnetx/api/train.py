@@ -7,7 +7,7 @@ from typing import Unpack
 import msgspec
 
 from resnetx import progress
-from resnetx.api import largest, runs
+from resnetx.api import runs
 from resnetx.api.obstacles import obstacle_to, obstacle_to_launch
 from resnetx.api.runs import KeptRecord, announce, check_file, fed, note_copies, note_fed, page, run_file, run_folder
 from resnetx.choices import NoExchange
@@ -91,9 +91,15 @@ def task_of(path: Path | None, given: Point, gpus: int | None = None) -> tuple[R
     tree = compose(read)
     from resnetx.measure.machine.visible_gpus import gpus_here
 
-    if largest.asks(tree) and gpus is not None:
-        raise ConfigError("batch_size=max: ranks of a torchrun by hand cannot try; use `resnetx train`, or a number")
-    (how,) = largest.found([tree], one)
+    how = None
+    if tree["batch_size"] == "max":
+        from resnetx.api import largest  # with the model of memory, which no rank needs
+
+        if gpus is not None:
+            raise ConfigError(
+                "batch_size=max: ranks of a torchrun by hand cannot try; use `resnetx train`, or a number"
+            )
+        (how,) = largest.found([tree], one)
 
     # Who share the cores of a node: the ranks that torchrun has started, or else one for each GPU.
     request = request_from(tree, present=gpus_here()) if gpus is None else request_from(tree, _ranks_here())
