@@ -10,6 +10,7 @@ from resnetx.cli import main
 from resnetx.errors import ConfigError
 from resnetx.literature import dataset as training
 from resnetx.literature import training as validation
+from resnetx.literature import transformers
 from resnetx.literature.collectives import EVERY_OTHER, NOTHING_SENT, validate
 from resnetx.literature.dataset import FILE, UNITS, dataset, known_figures
 from resnetx.literature.scaling_check import cases
@@ -194,3 +195,15 @@ def test_the_prediction_of_a_rate_is_of_that_rate_and_there_is_none_of_an_open_o
     assert all(rows[figure.id].measured == figure.value for figure, _ in made)
     assert all(own.predicted == rows[figure.id].predicted for figure, own in made if own)
     assert sum(own is None for _, own in made) == 54
+
+
+@pytest.mark.slow
+def test_rates_of_transformers_are_figures_beside_the_others():
+    figures = [each for each in known_figures() if each.figure.unit == "tokens/s"]
+    assert len(figures) == sum(len(of.tokens_per_s) - 1 for of in transformers.series()) == 36
+    (eight,) = (
+        each for each in figures if each.figure.id.startswith("transformers/dgx-a100/8/24/1024/128/tf32/128/1/")
+    )
+    assert (eight.figure.value, eight.figure.one_gpu) == (320640, 40576)
+    found = eight.own()
+    assert found.low < eight.figure.value < found.high

@@ -39,6 +39,7 @@ def test_a_named_network_is_counted_from_its_name_alone(name: str) -> None:
     assert (one.parameters, tensors, one.activations_per_image) == PUBLISHED[name]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_it_is_predicted(name: str) -> None:
     for point in resnetx.predict(systems="dgx-h100", model=name, batch_size=64, gpus=[1, 8]).points:
@@ -50,6 +51,7 @@ def test_networks_of_torchvision_are_named_beside_them() -> None:
     assert len(resnetx.describe(model=eight)) == len(eight)
 
 
+@pytest.mark.slow
 def test_alexnet_for_24_pixels_has_what_the_tutorial_states_of_it() -> None:
     table = workloads.traced(choices.AlexNet32Settings(classes=10), 24)
     assert counts.parameters(table, "torch") == 1_068_298  # TensorFlow's tutorial "Convolutional Neural Networks"
@@ -60,6 +62,7 @@ def test_nasnet_mobile_multiplies_as_often_as_is_published() -> None:
     assert one.flops_per_image / 2 == pytest.approx(564e6, rel=0.001)  # Zoph et al. 2018, Table 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seq", [128, 512])
 def test_the_encoder_of_bert_is_counted_at_any_length(seq: int) -> None:
     model = choices.BertSettings(seq=seq)
