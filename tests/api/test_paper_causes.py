@@ -87,7 +87,7 @@ def test_without_searching_a_miss_has_the_cause_that_is_kept(capsys):
         (["systems=[dgx1-p100,dgx2]", "study=paper", "explain=true"], "expected systems=[dgx1-p100,gx8] study=paper"),
         (["systems=[dgx1-p100,gx8]", "model=alexnet", "gpus=1", "explain=true"], "only for the comparison of a paper"),
         ([*PAPER, "explain=maybe"], "explain=maybe: expected true or false"),
-        (["made", *PAPER, "explain=true"], "explain=true: predicts by the roofline, without traces"),
+        (["./made", *PAPER, "explain=true"], "explain=true: predicts by the roofline, without traces"),
         ([*PAPER, "input=synthetic", "image_bytes=34kB"], "no images are read with input=synthetic; add input=dali"),
         ([*PAPER, "image_bytes=0"], "image_bytes=0: expected at least 1"),
         ([*PAPER, "image_bytes=big"], "image_bytes=big: expected a size, e.g. 34kB"),

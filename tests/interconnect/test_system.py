@@ -204,9 +204,11 @@ def test_foreign_file_is_refused(written, text, said):
         system.load(written(text))
 
 
-def test_unknown_system_is_refused_with_the_known_ones():
-    with pytest.raises(ConfigError, match=r"no system has that name; did you mean dgx1-p100\?.*gb200-nvl72"):
+def test_unknown_system_is_refused_with_the_nearest_or_some_that_are_known():
+    with pytest.raises(ConfigError, match=r"no system has that name; did you mean dgx1-p100\?$"):
         system.load("dgx1-p10")
+    with pytest.raises(ConfigError, match=r"Known: c4130-p100, .* and \d+ more \(`resnetx list`\)$"):
+        system.load("nothing")
     with pytest.raises(ConfigError, match="No such file"):
         system.load("nowhere.yaml")
 

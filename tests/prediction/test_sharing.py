@@ -3,7 +3,7 @@
 from collections import Counter
 
 from resnetx.api.predict import predicted
-from resnetx.prediction import memory, messages, roofline, scenario
+from resnetx.prediction import compute, memory, messages, roofline, scenario, step
 from resnetx.prediction.step import HashedTuple
 
 GRID = {
@@ -31,12 +31,14 @@ def test_plans_and_messages_are_made_once_for_all_batches_and_inputs(monkeypatch
 
 
 def test_layers_are_walked_once_for_all_batches_and_inputs():
-    for cache in (memory._backward_moments, roofline._work, scenario._ready):
+    of_tables = (memory._backward_moments, scenario._ready, roofline._work, roofline._gradients)
+    for cache in (*of_tables, step._cuts, compute.of_roofline):
         cache.cache_clear()
     predicted([], GRID)
     assert memory._backward_moments.cache_info().misses <= 2  # gradients that stay, and such that add up
     assert scenario._ready.cache_info().misses == 1
-    assert roofline._work.cache_info().misses <= 1
+    assert roofline._work.cache_info().misses == roofline._gradients.cache_info().misses == 1
+    assert step._cuts.cache_info().misses <= 1 + 2 * 2  # of nothing, and of each strategy on 2 and 8 GPUs
 
 
 def test_a_tuple_hashes_its_items_once():

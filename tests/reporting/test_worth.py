@@ -23,9 +23,7 @@ def test_gpus_are_worth_it_as_far_as_each_adds_half_of_the_first(rates, lost, sa
 
 def test_what_would_change_it_is_the_largest_loss_first():
     said = worth({1: 100.0, 8: 200.0}, {"launching": 0.2, "communication": 0.5, "waiting": 0.01})
-    assert said.index("2 times without exposed communication") < said.index(
-        "1.2 times if launching took no time (graph"
-    )
+    assert said.index("2 times without exposed communication") < said.index("1.2 if launching took no time (graph")
     assert "late" not in said
 
 
