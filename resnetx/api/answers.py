@@ -220,12 +220,14 @@ def _measured_answer(checked: "CheckedPapers") -> Iterator[str]:
     kinds = Counter(each.outcome for each in counted(checked.measured))
     names = " and ".join(dict.fromkeys(machine.system for machine in checked.machines))
     lab = next((f" (in the lab, links / {each.lab_scale:g})" for each in checked.machines if each.lab_scale), "")
+    inputs = f" and {kinds['given']} were inputs of the links"
     if not sum(kinds.values()):
         yield f"Measured for {names}{lab}: nothing that a statement of {', '.join(checked.papers)} speaks of."
         return
     yield (
         f"Measured for {names}{lab}: of {sum(kinds.values())} checks of {', '.join(checked.papers)} that this says "
-        f"something of, {kinds['hit']} agree, {kinds['miss']} do not and {kinds['open']} are not decided."
+        f"something of, {kinds['hit']} agree, {kinds['miss']} do not, {kinds['open']} are not decided"
+        f"{inputs * bool(kinds['given'])}."
     )
     told = []
     for variant in dict.fromkeys(claim.variant for claim in checked.claims):

@@ -269,7 +269,10 @@ def run_planned(
                 told += [f"  warning: {each.message}; {each.remedy}" for each in new]
                 warned.update(each.code for each in new)
                 told += [copies.track(record, run.folder, run.twin)] if isinstance(record, RunRecord) else []
-            advance(1, "\n".join(filter(None, told)))
+            first, *others = [*filter(None, told)] or [""]
+            advance(1, first)
+            for each in others:
+                advance(0, each.strip())
 
         undone = run_all(left, kept, done, budget, budget.remaining_s) if budget else run_all(left, kept, done)
     if settings.budget is not None and budget and undone:

@@ -230,12 +230,15 @@ def checked_on(paper: str, found: Measured) -> list[CheckedClaim]:
     lacking = [each for each in found.rates if each.iterations_per_s and each.runs < MIN_RUNS]
     few = list(_items(replace(found, rates=lacking, collectives=[], copies=[])))
     claims, cases = {claim.id: claim for claim in published(paper).claims}, {item.words for item in items}
+    lab = any(machine.lab_scale for machine in found.machines)
     told = []
     for each in check_paper(paper, items):
         if each.outcome == "not predicted":
             continue
-        # What was an input of the description is measured here.
-        each = msgspec.structs.replace(each, cause="", outcome="hit" if each.outcome == "given" else each.outcome)
+        # What was an input of the description is measured, but in the lab, whose links are built by the description.
+        each = msgspec.structs.replace(
+            each, cause="", outcome="hit" if each.outcome == "given" and not lab else each.outcome
+        )
         its = [item for item in few if (item.of, item.variant) == (claims[each.claim].of, each.variant)]
         if any(
             claims[each.claim].where.holds(item) and each.where in (item.words, *{each.where} - cases) for item in its

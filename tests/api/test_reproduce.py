@@ -92,3 +92,16 @@ def test_a_machine_stands_for_the_system_that_is_named(tmp_path):
 def test_what_is_not_known_is_a_sentence(words, settings, sentence):
     with pytest.raises(ConfigError, match=sentence):
         resnetx.reproduce(*words, **settings)
+
+
+def test_two_machines_measured_by_one_command_decide_statements():
+    """Six runs of a case have an interval; what the lab's links were built by tests nothing."""
+    folders = [f"results/lab/machines/{name}" for name in ("dgx1-p100", "gx8")]
+    made = resnetx.reproduce("tallent2017", *folders)
+    found = {(each.claim, each.where): each for each in made.measured}
+    assert found["Tc5c", "4 GPUs, 64-1100 MB"].outcome == "hit"  # 40 % on 4 GPUs
+    assert found["Tc9c", "AlexNet, batch 512, 8 GPUs"].outcome == "miss"
+    assert found["Tc9c", "AlexNet, batch 256, 8 GPUs"].outcome == "open"  # three runs on one of the two
+    assert found["Tc2c", ""].outcome == "given"
+    sentence = made.answer().sentences[0]
+    assert "6 agree, 8 do not, 7 are not decided and 1 were inputs of the links" in sentence
