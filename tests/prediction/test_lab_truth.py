@@ -1,9 +1,10 @@
-"""Today's predictions for the lab beside the committed runs of results/lab/truth and results/lab/paper.
+"""Today's predictions for the lab beside the committed runs of results/lab/truth, paper and sharded.
 
 Ranks of these runs waited out steps as the rooflines of two GPUs had them then (WAITED), which are predicted, too.
 """
 
 import statistics
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
@@ -22,9 +23,9 @@ WAITED = {"6.0": (0.62683, 2.606, 113.21e-6), roofline.ALL: (0.73393, 2.1306, 71
 SYSTEMS = {"dgx1-p100": "P100 DGX-1", "gx8": "GX8"}
 
 
-def judged(study):
+def judged(study, scale=100, by=lambda request: request.lab.system):
     """(system, relative error, whether the interval holds the measurement) of each point."""
-    made = resnetx.predict(study=f"lab-{study}", lab={"system": list(SYSTEMS), "scale": 100})
+    made = resnetx.predict(study=f"lab-{study}", lab={"system": list(SYSTEMS), "scale": scale})
     points = {what(point.request): point for point in made.points}
     found = []
     for path in (LAB / study / "study").glob("*/record.json"):
@@ -33,7 +34,7 @@ def judged(study):
         measured_s = 1 / run.iterations_per_s
         low_s, high_s = point.interval_s
         held = low_s <= measured_s <= high_s
-        found.append((run.request.lab.system, abs(point.iteration_s / measured_s - 1), held))
+        found.append((by(run.request), abs(point.iteration_s / measured_s - 1), held))
     return found
 
 
@@ -41,18 +42,46 @@ def what(asked):
     return asked.lab, asked.model, asked.batch_size, asked.strategy, asked.gpus
 
 
-@pytest.fixture(scope="module")
-def rows():
+# Of results/lab/sharded, which was measured later.
+WAITED_LATER = {roofline.ALL: (0.66195, 2.4411, 20e-6)}
+
+
+@contextmanager
+def waited(parameters):
+    """Rooflines as they were when runs waited them out."""
     known = roofline.fits()
     then = {
         name: msgspec.structs.replace(
             known[name], matmul_efficiency=share, square_speedup=square, depthwise_slowness=1.0, pass_s=pass_s
         )
-        for name, (share, square, pass_s) in WAITED.items()
+        for name, (share, square, pass_s) in parameters.items()
     }
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(roofline, "fits", lambda: {**known, **then})
+        yield
+
+
+@pytest.fixture(scope="module")
+def rows():
+    with waited(WAITED):
         return {study: judged(study) for study in ("truth", "paper")}
+
+
+@pytest.fixture(scope="module")
+def sharded():
+    with waited(WAITED_LATER):
+        return judged("sharded", scale=400, by=lambda request: request.strategy.kind)
+
+
+@pytest.mark.parametrize(
+    ("kind", "points", "mean", "worst", "held"), [("fsdp", 20, 0.014, 0.033, 20), ("zero1", 10, 0.051, 0.174, 9)]
+)
+def test_what_is_shared_out_takes_as_long_as_is_predicted(sharded, kind, points, mean, worst, held):
+    errors = [error for strategy, error, _ in sharded if strategy == kind]
+    assert len(errors) == points
+    assert statistics.fmean(errors) == pytest.approx(mean, abs=0.001)  # results/lab/sharded, which has logarithms
+    assert max(errors) == pytest.approx(worst, abs=0.001)
+    assert sum(holds for strategy, _, holds in sharded if strategy == kind) == held
 
 
 @pytest.mark.parametrize(
