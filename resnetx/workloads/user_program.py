@@ -24,7 +24,7 @@ from torch.utils._pytree import tree_map
 
 from resnetx import packages
 from resnetx.choices import PythonSettings
-from resnetx.errors import ConfigError, convert, shortened
+from resnetx.errors import ConfigError, prepared, shortened
 from resnetx.workloads import recorded
 from resnetx.workloads.layers import tensors
 from resnetx.workloads.user_file import Counted, Saved, digest
@@ -294,7 +294,7 @@ def _count(model: PythonSettings, image_size: int) -> Saved:
 def _main() -> None:
     """`python -m resnetx.workloads.user_program MODEL IMAGE_SIZE ANSWER`, whose answer is a file."""
     words, image_size, answer = sys.argv[1:]
-    model: PythonSettings = convert(msgspec.json.decode(words), PythonSettings)
+    model: PythonSettings = msgspec.json.decode(words, type=prepared(PythonSettings))
     try:
         told = Counted(saved=_count(model, int(image_size)))
     except ConfigError as error:

@@ -14,6 +14,7 @@ import torch
 from torch import nn
 
 from resnetx.measure.observe import _Loop, _Pass, _Step
+from tests.bench.started import arguments
 
 ROUNDS, PARAMETERS, SHARE = 20, 1000, 0.005
 MODELS = {"ResNet-50": 161, "GPT-2 (124 M)": 148}  # tensors that are trained: the layer tables of docs/workloads.md
@@ -59,4 +60,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    arguments(__doc__)
     main()
