@@ -250,10 +250,7 @@ def test_a_watched_run_has_device_times_and_copies(input, tmp_path, task_of, mad
     assert ended.phases.backward_s[0] > 0
     copied = input == "torchvision"
     assert (ended.phases.host_to_device_s[0] > 0) == copied
-    if ended.copies is None:  # nobody may profile here, or (null GPUs) there is no CUPTI
-        assert ended.unknown["copies"] == "the profiler saw no kernel"
-    else:
-        assert (ended.copies.host_to_device_bytes >= 8 * 3 * 32 * 32) == copied
+    assert (ended.copies.host_to_device_bytes >= 8 * 3 * 32 * 32) == copied
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
