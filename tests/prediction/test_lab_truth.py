@@ -39,7 +39,7 @@ def judged(study, scale=100, by=lambda request: request.lab.system):
 
 
 def what(asked):
-    return asked.lab, asked.model, asked.batch_size, asked.strategy, asked.gpus
+    return asked.lab, asked.model, asked.batch_size, asked.strategy, asked.gpus, asked.accumulate, asked.checkpointing
 
 
 # Of results/lab/sharded, which was measured later.
@@ -71,6 +71,14 @@ def rows():
 def sharded():
     with waited(WAITED_LATER):
         return judged("sharded", scale=400, by=lambda request: request.strategy.kind)
+
+
+def test_batches_in_parts_and_blocks_computed_again_take_as_long_as_is_predicted():
+    with waited(WAITED_LATER):
+        rows = judged("accumulate", scale=400)
+    errors = [error for _, error, _ in rows]
+    assert (len(errors), statistics.fmean(errors)) == (10, pytest.approx(0.007, abs=0.001))
+    assert max(errors) < 0.025 and all(held for _, _, held in rows)
 
 
 @pytest.mark.parametrize(
