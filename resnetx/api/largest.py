@@ -70,7 +70,7 @@ def found(trees: Sequence[dict[str, Any]], given: Point) -> list[LargestBatch | 
         results.append(every[name])
     for tree, result in zip(trees, results, strict=True):
         if result is not None:
-            limit = tree["memory_limit"] if result.limit_bytes is None else None  # of CPU ranks it was for the trials
+            limit = tree["memory_limit"] if not result.limit_bytes else None  # of CPU ranks it was for the trials
             tree |= {"batch_size": result.per_rank, "scaling": "weak", "memory_limit": limit}
     return results
 
@@ -128,7 +128,12 @@ def _searched(tree: dict[str, Any]) -> LargestBatch:
 
     fits, lacks, limit_by = searched(tried, start)
     result = LargestBatch(
-        per_rank=max(fits), ranks=ranks, fits=sorted(fits), lacks=sorted(lacks), limit=limit_by, limit_bytes=limit_bytes
+        per_rank=max(fits),
+        ranks=ranks,
+        fits=sorted(fits),
+        lacks=sorted(lacks),
+        limit=limit_by,
+        limit_bytes=limit_bytes or 0,
     )
     progress.note(f"batch_size=max: {result.sentence}")
     return result

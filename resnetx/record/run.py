@@ -224,12 +224,12 @@ class LargestBatch(RecordPart, frozen=True, kw_only=True):
     fits: list[int]  # batches of a rank that were tried
     lacks: list[int]  # for which memory was missing
     limit: Literal["memory", "time", "most"]  # what ended the search: time: a step took more than a minute
-    limit_bytes: int | None  # that each process could have on CPUs; null: all that a GPU has
+    limit_bytes: int  # that each process could have on CPUs; 0: what its GPU has, or memory_limit
 
     @property
     def sentence(self) -> str:
         """For people."""
-        where = "" if self.limit_bytes is None else f", in {size_text(self.limit_bytes)} of memory for each process"
+        where = "" if not self.limit_bytes else f", in {size_text(self.limit_bytes)} of memory for each process"
         why = {
             "memory": f"{min(self.lacks, default=0)} do not",
             "time": "a step takes more than a minute",

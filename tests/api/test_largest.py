@@ -2,6 +2,7 @@
 
 import resource
 
+import msgspec
 import pytest
 
 import resnetx
@@ -48,7 +49,7 @@ def test_processes_of_a_trial_have_a_limit_and_nothing_else_has_one():
 SETTINGS = {"model.x": 1, "image_size": 32, "batch_size": "max", "input": "synthetic", "memory_limit": "1GB"}
 
 
-def test_points_that_differ_in_ranks_have_the_batch_of_the_most_and_say_how_it_was_found(monkeypatch):
+def test_points_that_differ_in_ranks_have_the_batch_of_the_most_and_say_how_it_was_found(monkeypatch, task_of):
     asked = []
 
     def supervise(task, folder):
@@ -74,6 +75,10 @@ def test_points_that_differ_in_ranks_have_the_batch_of_the_most_and_say_how_it_w
         (100, "weak", None),
         (6, "strong", 10**9),
     ]
+    record = cut_short(msgspec.structs.replace(task_of(), largest_batch=one), 0.0, "ok", "")
+    on_gpus = msgspec.structs.replace(one, limit_bytes=0)
+    assert record.largest_batch == one
+    assert cut_short(msgspec.structs.replace(task_of(), largest_batch=on_gpus), 0.0, "ok", "").largest_batch == on_gpus
     assert one.sentence.startswith("50 samples fit on each of 2 ranks, in ")
 
 
