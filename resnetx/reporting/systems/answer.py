@@ -99,8 +99,9 @@ def compared_answer(compared: SystemComparison) -> list[str]:
 
 
 def _of_job(compared: SystemComparison) -> Iterator[str]:
-    """Where the user's own job lies."""
-    for point in compared.job:
+    """Where the user's own job lies: of each variant on most GPUs, as the figure has the others."""
+    largest = {point.variant: point for point in sorted(compared.job, key=lambda point: point.gpus)}
+    for point in largest.values():
         where = f"Your {point.workload} of batch {point.batch_size:,} on {point.gpus} GPU{'s' * (point.gpus > 1)}"
         where += f" with {point.variant}" * bool(point.variant)
         work = point.intensity_per_gpu
