@@ -412,9 +412,10 @@ extern "C" int null_replace_operators() {
   for (const auto& name : dispatcher.getAllOpNames()) {
     auto op = dispatcher.findOp(name);
     if (!op || !op->hasSchema() || name.name.rfind("aten::", 0) != 0 || stays(name.name)) continue;
-    // Some have a kernel of CUDA's, and for all other devices one that is made of operators (_foreach_copy_, _chunk_cat).
-    bool elsewhere = op->hasKernelForDispatchKey(c10::DispatchKey::CPU) ||
-                     op->hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd);
+    // FSDP's have a kernel of CUDA's, and for all other devices one that is made of operators.
+    bool of_fsdp = name.name.rfind("aten::_foreach_", 0) == 0 || name.name == "aten::_chunk_cat" ||
+                   name.name == "aten::split_with_sizes_copy";
+    bool elsewhere = op->hasKernelForDispatchKey(c10::DispatchKey::CPU) || of_fsdp;
     bool both = op->hasKernelForDispatchKey(c10::DispatchKey::CUDA) && elsewhere;
     if (!both && !composite.count(name.name)) continue;
     auto full = name.overload_name.empty() ? name.name : name.name + "." + name.overload_name;
