@@ -53,7 +53,7 @@ def test_a_backward_pass_waits_for_the_parameters_of_its_block():
 
 
 def test_gradients_are_sent_with_the_last_part_of_a_batch_and_parameters_are_gathered_for_each():
-    layers = tuple(LayerTime(name, 1.0, 2.0, 4) for name in "ab")
+    layers = StepLayers.of([LayerTime(name, 1.0, 2.0, 4) for name in "ab"])
     gathers = tuple(TimedMessage((name,), 0.5, name="gather", each_part=True) for name in "ab")
     job = SimulatedJob((RankClass(2, StepTimes(layers, 0.5, parts=2)),), (TimedMessage(("a",), 3.0),), fetched=gathers)
     bars = [(bar.name, bar.start_s, bar.end_s) for bar in timeline(job) if bar.lane == "collectives"]
