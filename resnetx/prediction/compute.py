@@ -106,7 +106,7 @@ def _whole(step: StepTimes, point: Point) -> StepTimes:
     request, parts = point.subject.request, point.parts
     if request is not None and request.checkpointing:
         assert point.subject.layers is not None, "a workload that is known by name"
-        step = recomputing(step, point.subject.layers)
+        step = recomputing(step, point.subject.layers, request.precision)
     if parts == 1:
         return step
     times = {name: parts * getattr(step, name) for name in ("queue_s", "host_s", "input_s", "host_to_device_s")}
