@@ -12,6 +12,7 @@ import torch
 
 import resnetx
 from resnetx import patterns
+from resnetx.api.bench import benches_of
 from resnetx.errors import ConfigError
 from resnetx.measure.bench.patterns import Exchange
 from resnetx.record import BenchRecord, PatternPoint, read
@@ -122,6 +123,8 @@ def wrong_bytes(name, spoiled, ranks=4):
         ({"compute": 0.1}, "compute=0.1: read by pattern= only"),
         ({"scaling": "weak"}, "scaling=weak: read by pattern= only"),
         ({"pattern": "halo", "compute": "long"}, "compute=long: expected a duration, e.g. 20ms"),
+        ({"pattern": "halo", "model": "alexnet"}, "model=alexnet: pattern= has messages of its own"),
+        ({"pattern": "halo", "size": "none"}, "size=none: a pattern needs the size of its problem"),
         ({"pattern": "halo", "direction": "both-ways"}, "direction=both-ways: read by copy=device only"),
     ],
 )
@@ -168,6 +171,12 @@ def test_what_is_moved_has_one_unit():
     (column,) = (each for each in pattern_columns(2) if "moved" in each.heading)
     sizes = [point("host-stream", size, 0.001) for size in (32 * 2**10, 52_000)]
     assert [column.cell(each) for each in sizes] == ["32.8", "52.0"]
+
+
+def test_messages_of_a_workload_are_no_problems_of_patterns():
+    (task,) = benches_of({"pattern": "halo", "collective": "allreduce", "model": "alexnet", "size": "64KiB"}).tasks
+    assert task.request.pattern_sizes_bytes == [64 * 2**10]
+    assert len(task.request.sizes_bytes) > 1
 
 
 @pytest.mark.dist
