@@ -202,3 +202,9 @@ def test_a_rate_is_of_steps_that_keep_all_and_of_the_same_optimizer(predict):
         "assumed",
         "of steps that keep all; computing blocks again is modelled, and of the same optimizer, adamw",
     )
+
+
+def test_the_screen_says_how_a_step_is_taken_where_not_by_default(predict, capsys):
+    words = ["predict", "systems=dgx-h100", "model=gptx", "precision=bf16", "batch_size=64", "gpus=1", "rate=2500"]
+    assert main([*words, "accumulate=2", "checkpointing=true", "optimizer=adamw"]) == 0
+    assert "strategy=bucket, accumulate 2, checkpointing, adamw, nvls" in " ".join(capsys.readouterr().out.split())
