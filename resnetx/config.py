@@ -266,6 +266,11 @@ def check(r: Request) -> None:
         )
     if r.graph and r.optimizer.kind == "adamw":
         raise ConfigError("optimizer=adamw with graph=true: not tried; leave one of them out")
+    if r.optimizer.kind == "adamw" and r.optimizer.momentum >= 1:
+        raise ConfigError(
+            f"optimizer.momentum={r.optimizer.momentum:g} with optimizer=adamw: its first beta, which is below 1; use "
+            "optimizer.momentum=0.9, or optimizer=sgd"
+        )
     if r.compile != "none":
         _check_compile(r)
     if r.accumulate > 1:

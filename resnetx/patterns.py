@@ -49,15 +49,18 @@ class Rounds(NamedTuple):
     after: list[Round]
 
     def sent_bytes(self, ranks: int) -> int:
-        """Bytes that the rank sends, or receives, which has most to do in one direction."""
-        sent, received = [0] * ranks, [0] * ranks
-        for round in (*self.before, *self.after):
-            for each in round:
-                if each.source != HOST:
-                    sent[each.source] += each.size_bytes
-                if each.target != HOST:
-                    received[each.target] += each.size_bytes
-        return max(*sent, *received)
+        """Bytes that the busiest rank of each round sends or receives, whichever is more; rounds go one by one."""
+        return sum(_most_moved(round, ranks) for round in (*self.before, *self.after))
+
+
+def _most_moved(round: Round, ranks: int) -> int:
+    sent, received = [0] * ranks, [0] * ranks
+    for each in round:
+        if each.source != HOST:
+            sent[each.source] += each.size_bytes
+        if each.target != HOST:
+            received[each.target] += each.size_bytes
+    return max(*sent, *received)
 
 
 class PatternFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

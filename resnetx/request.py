@@ -172,6 +172,12 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         return found
 
     @property
+    def unusual(self) -> list[str]:
+        """In words how a step is taken where not by default: "accumulate 2", "checkpointing", "adamw"."""
+        said = [f"accumulate {self.accumulate}" * (self.accumulate > 1), "checkpointing" * self.checkpointing]
+        return [*filter(None, said), *([self.optimizer.kind] if self.optimizer.kind != "sgd" else [])]
+
+    @property
     def model_slug(self) -> str:
         """The model's name in names of folders: "resnet-4"."""
         return re.sub(r"[^a-z0-9]+", "-", self.model.label.lower())

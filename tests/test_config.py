@@ -113,6 +113,7 @@ def test_the_baseline_of_a_point_is_the_same_point_on_one_gpu(request_of):
         ({"checkpointing": True, "model": "alexnet"}, r"checkpointing=true with model=alexnet: only families have"),
         ({"checkpointing": True, "measure": "layers"}, r"checkpointing=true with measure=layers: .*plain passes"),
         ({"optimizer": "adamw", "strategy": "server", "gpus": 2}, r"strategy=server with optimizer=adamw: .*by SGD"),
+        ({"optimizer": "adamw", "optimizer.momentum": 1}, r"optimizer.momentum=1 with optimizer=adamw: .*below 1"),
         ({"optimizer": "adamw", "graph": True}, r"optimizer=adamw with graph=true: not tried"),
         ({"model": "gptx", "image_size": 64}, r"image_size=64: model=gptx reads tokens; leave it out"),
         ({"model": "gptx", "input": "dali"}, r"input=dali: model=gptx reads tokens, not images; use input=tokens"),

@@ -132,6 +132,11 @@ def benches_of(settings: Mapping[str, object]) -> AskedBenches:
     run = run_settings_from(compose(own))
     requests = _requests(wanted, sizes, _payloads(workloads_asked), run.launch)
     bench_settings.refuse_unread(own, requests[0])
+    if requests[0].patterns and not (requests[0].collectives or requests[0].copies):
+        for key, value in workloads_asked.items():
+            raise ConfigError(f"{key}={value}: pattern= has messages of its own; leave {key} out, or add collective=")
+        if sizes == []:
+            raise ConfigError("size=none: a pattern needs the size of its problem; leave size out for its own")
     tasks = [
         BenchFile(
             kind="bench",
@@ -282,7 +287,7 @@ def _requests(
             gpudirect=asked.gpudirect if on_nodes[count] > 1 or not several else None,
             clock=clock,
             patterns=modelled,
-            pattern_sizes_bytes=sorted({*(sizes or []), *payloads}) if modelled else [],
+            pattern_sizes_bytes=sorted(set(sizes or [])) if modelled else [],
             scalings=list(dict.fromkeys(asked.scaling)),
             compute_s=None if asked.compute is None else bounds.seconds_of("compute", asked.compute),
         )

@@ -197,6 +197,7 @@ def run_line(record: TaskRecord, twin: str | None = None) -> str:
         point += ", layer by layer"
     elif request.strategy.kind != "bucket" and twin != "alone":
         point += f", strategy={request.strategy.kind}"
+    point += "".join(f", {word}" for word in request.unusual)
     point += "".join(f", {name}={value}" for name, value in request.env.items())
     point += f", devices={request.devices}" * bool(request.devices) + f", control run {twin}" * bool(twin)
     if record.images_per_s is None or record.iterations_per_s is None:

@@ -66,6 +66,9 @@ class Compute:
     whole_step: bool = False  # `error` is that of the step with the host's part, not of the GPU's alone
     device: "Compute | None" = None  # the GPU's part alone, where the source says nothing of the host's
     launch: HostStep | None = None  # the host's part then
+    again_error: float | None = (
+        None  # of computing blocks again where a rate is known of steps that do not, as logarithm
+    )
 
     @property
     def best(self) -> float:
@@ -87,7 +90,7 @@ def of_point(point: Point, images: int) -> Compute:
     computed = _by_trace_or_roofline(point, images // parts)
     if (stated := _stated_launch(point)) is not None and not computed.whole_step:
         computed = replace(computed, step=_launched_by(computed.step, stated), queue_error=stated.spread - 1)
-    computed = replace(computed, step=_whole(computed.step, point))
+    computed = _whole(computed, point)
     graph = subject.request is not None and subject.request.graph  # the host launches the step as one
     queue_s = 0.0 if graph else computed.step.queue_s
     step = replace(computed.step, host_s=point.setting.host_s + computed.step.host_s, queue_s=queue_s)
@@ -101,16 +104,34 @@ def of_point(point: Point, images: int) -> Compute:
     return replace(computed, step=step, queue_error=OTHER_HOST, note=note)
 
 
-def _whole(step: StepTimes, point: Point) -> StepTimes:
+def _whole(computed: Compute, point: Point) -> Compute:
     """The step of a rank's whole share, by that of one of its parts; its host launches each part like a step."""
-    request, parts = point.subject.request, point.parts
-    if request is not None and request.checkpointing:
-        assert point.subject.layers is not None, "a workload that is known by name"
-        step = recomputing(step, point.subject.layers)
+    subject, parts = point.subject, point.parts
+    if subject.request is not None and subject.request.checkpointing:
+        assert subject.layers is not None, "a workload that is known by name"
+        longer = recomputing(computed.step, subject.layers, subject.request.precision)
+        if subject.rates is not None:
+            gpu = point.fabric.system.gpu_part(point.devices[0])
+            error = roofline_error(roofline.fitted(gpu), gpu, subject.precision)
+            computed = _less_sure(computed, 1 - computed.step.compute_s / longer.compute_s, error)
+        computed = replace(computed, step=longer)
     if parts == 1:
-        return step
+        return computed
+    step = computed.step
     times = {name: parts * getattr(step, name) for name in ("queue_s", "host_s", "input_s", "host_to_device_s")}
-    return replace(step, parts=parts, **times)
+    return replace(computed, step=replace(step, parts=parts, **times))
+
+
+def _less_sure(computed: Compute, share: float, error: float) -> Compute:
+    """With the error, a logarithm, of a share of the step of which the rate says nothing."""
+
+    def wider(faster: float, slower: float) -> tuple[float, float]:
+        shorter, longer = math.hypot(faster, share * -math.expm1(-error)), math.hypot(slower, share * math.expm1(error))
+        return min(shorter, 1 - LEAST_COMPUTE), longer
+
+    faster, slower = wider(computed.best, computed.error)
+    causes = tuple(wider(*cause) if place == 0 else cause for place, cause in enumerate(computed.causes))
+    return replace(computed, error=slower, faster=faster, causes=causes, again_error=error)
 
 
 def _replayed(request: Request, layers: Sequence[Layer], images: int, lab: Lab | None) -> Compute:

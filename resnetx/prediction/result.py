@@ -15,7 +15,7 @@ from resnetx.prediction.iteration import CPU_RANKS_ERROR, Iteration
 from resnetx.prediction.memory import MemoryNeed
 from resnetx.prediction.messages import NO_LINK, Exchange
 from resnetx.prediction.open_points import Undecided
-from resnetx.prediction.provenance import RecordInput, SourcedPoint
+from resnetx.prediction.provenance import UNCHECKED, RecordInput, SourcedPoint
 from resnetx.prediction.scaling_errors import ScalingKind, scaling_errors
 from resnetx.prediction.scenario import Point
 from resnetx.prediction.ssgd import Spent, time_parts
@@ -218,7 +218,20 @@ def _compute_input(iteration: Iteration) -> tuple[RecordInput, ...]:
     if compute.launch is not None and compute.launch.time_s:
         what, value = f"launching a step of {point.subject.label}", f"{compute.launch.text()}, by its host"
         found.append(RecordInput(what, value, "assumed", "prediction/host_step.py", compute.launch.spread - 1))
+    if said := _taken_of_rates(iteration):
+        off = Unknown(UNCHECKED) if compute.again_error is None else compute.again_error
+        found.append(RecordInput("the given rate", said, "assumed", "prediction/compute.py", off))
     return tuple(found)
+
+
+def _taken_of_rates(iteration: Iteration) -> str:
+    """What steps a given rate is taken to be of, where these are no plain ones; "" where they are."""
+    request, rates = iteration.point.subject.request, iteration.point.subject.rates
+    if request is None or rates is None:
+        return ""
+    adamw = request.optimizer.kind == "adamw" and rates.source == "stated"  # a record says its optimizer
+    again = "of steps that keep all; computing blocks again is modelled" * request.checkpointing
+    return ", and ".join(filter(None, [again, "of the same optimizer, adamw" * adamw]))
 
 
 def _exchange_input(iteration: Iteration) -> tuple[RecordInput, ...]:

@@ -85,7 +85,8 @@ def _fsdp(point: Point, strategy: Fsdp, computed: Compute, bytes_each: int, gath
         done = (_first(block, places),)
         backward.append(TimedMessage(done, reduce.cost(_sent(block, bytes_each)).time_s, name="reduce-scatter"))
     backward.append(TimedMessage((order[0],), reduce.cost(_sent(rest, bytes_each)).time_s, name="reduce-scatter"))
-    gathered = [_sent(each, gathered_bytes) for each in (rest, *blocks)] * point.parts
+    again = blocks[1:] if strategy.reshard else []  # all but the last, which is kept
+    gathered = [_sent(each, gathered_bytes) for each in (rest, *blocks, *again)] * point.parts
     reduced = [_sent(each, bytes_each) for each in (*blocks, rest)]
     costs = [*(gather.cost(size) for size in gathered), *(reduce.cost(size) for size in reduced)]
     moved_s = sum(gathered) / gather.cost(LARGE_BYTES).algbw_Bps + sum(reduced) / reduce.cost(LARGE_BYTES).algbw_Bps

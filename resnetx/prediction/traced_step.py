@@ -21,7 +21,7 @@ from resnetx.request import Request
 from resnetx.traces.runs import read_all
 from resnetx.workloads import counts
 from resnetx.workloads.buckets import ready_order
-from resnetx.workloads.counts import BYTES_PER_PARAMETER, Layer
+from resnetx.workloads.counts import Layer
 
 SPREAD = 2.0  # standard deviations of a step that the interval of a prediction reaches to either side
 LEAST_STEPS = 10  # from which a jitter is taken
@@ -210,7 +210,7 @@ def replayed_step(request: Request, table: Sequence[Layer], images: int) -> Repl
 def replayed_step_of(request: Request, table: Sequence[Layer], images: int) -> tuple[StepTimes, str]:
     """The step of so many images on one GPU, at its own speed, and where it is from."""
     step, source = _replayed_plain(request, table, images)
-    return recomputing(step, table) if request.checkpointing else step, source
+    return recomputing(step, table, request.precision) if request.checkpointing else step, source
 
 
 def _replayed_plain(request: Request, table: Sequence[Layer], images: int) -> tuple[StepTimes, str]:
@@ -239,20 +239,20 @@ def _refuse_other_optimizer(trace: Trace, request: Request) -> None:
         )
 
 
-def recomputing(step: StepTimes, table: Sequence[Layer]) -> StepTimes:
-    """The step where each block of a family is computed again before it is undone."""
+def recomputing(step: StepTimes, table: Sequence[Layer], precision: str) -> StepTimes:
+    """The step where each block of a family is computed again before it is undone, as far as that keeps anything."""
     layers = step.layers
-    longer, passes = _recomputing(layers, HashedTuple(table))
+    longer, passes = _recomputing(layers, HashedTuple(table), precision)
     launching = 1 + passes / (2 * len(layers))
     return replace(step, layers=longer, queue_s=step.queue_s * launching, host_s=step.host_s * launching)
 
 
-def _recomputing(layers: StepLayers, table: HashedTuple[Layer]) -> tuple[StepLayers, int]:
+def _recomputing(layers: StepLayers, table: HashedTuple[Layer], precision: str) -> tuple[StepLayers, int]:
     """The layers with longer backward passes, and how many forward passes of layers these have."""
     forward_s = dict(zip(layers.names, layers.forward_s, strict=True))
     more_s: dict[str, float] = {}
     passes = 0
-    for block in counts.recomputed(table, 0, counts.widths(table, BYTES_PER_PARAMETER)):
+    for block in counts.recomputed(table, 0, counts.widths(table, roofline.PRECISION_BYTES[precision])):
         again = [name for place in block.computed if (name := table[place].name) in forward_s]
         last = [name for place in block.places if (name := table[place].name) in forward_s][-1:]
         more_s |= dict.fromkeys(last, sum(forward_s[name] for name in again))

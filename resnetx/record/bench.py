@@ -164,7 +164,7 @@ class PatternPoint(RecordPart, frozen=True):
     scaling: Scaling
     size_bytes: int  # of the problem; weak: of each rank's part of it
     compute_s: float  # that each rank waits in an iteration, in place of computing
-    sent_bytes: int  # in an iteration, by the rank that sends, or receives, most
+    sent_bytes: int  # over the rounds of an iteration: what its busiest rank sends or receives, whichever is more
     times_s: Times  # of each iteration, the slowest rank's
     communication_s: Times  # of the same rank: the part of it that it did not wait
     wrong: int  # bytes received that were not what they should be, over all ranks, in a check behind the timing
@@ -181,7 +181,7 @@ class PatternPoint(RecordPart, frozen=True):
 
     @property
     def bandwidth_Bps(self) -> float | None:
-        """Of the rank that sends, or receives, most; None: nothing is sent."""
+        """Of the busiest rank of each round, in one direction; None: nothing is sent."""
         return self.sent_bytes / median(self.communication_s) if self.sent_bytes else None
 
     def speedup(self, ranks: int) -> float:

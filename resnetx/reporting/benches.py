@@ -19,6 +19,7 @@ from resnetx.table import ONLY_WITH_ALL, Answer, Column, as_shown
 from resnetx.units import size_text
 
 MOST = 3  # collectives, by name
+MOST_PATTERNS = 2  # each with its figures
 
 
 def bench_answer(record: BenchRecord) -> list[str]:
@@ -53,14 +54,24 @@ def _copies(cells: Sequence[CopyCell]) -> Iterator[str]:
 
 
 def _patterns(record: BenchRecord) -> Iterator[str]:
-    """Of each pattern what an iteration takes at the largest size, and how much of that is communication."""
-    for what in dict.fromkeys(point.what for point in record.patterns):
-        point = max((each for each in record.patterns if each.what == what), key=lambda each: each.size_bytes)
+    """Of a pattern what an iteration takes at its largest size, and how much of that is communication; of more than
+    two, which scale best and worst."""
+    largest: dict[str, PatternPoint] = {}
+    for each in record.patterns:
+        if each.what not in largest or each.size_bytes > largest[each.what].size_bytes:
+            largest[each.what] = each
+    if len(largest) > MOST_PATTERNS:
+        ranks = record.world_size or 1
+        ordered = sorted(largest.values(), key=lambda each: each.speedup(ranks))
+        best, worst = (f"{each.what} ({each.speedup(ranks):.3g} times one rank)" for each in (ordered[-1], ordered[0]))
+        yield f"of {len(largest)} patterns {best} scales best, and {worst} worst"
+        return
+    for what, point in largest.items():
         rate = point.bandwidth_Bps
-        sent = f" ({size_text(point.sent_bytes)} at {rate / 1e9:.3g} GB/s)" if rate else ""
+        moved = f" ({size_text(point.sent_bytes)} at {rate / 1e9:.3g} GB/s)" if rate else ""
         took, size = _time(median(point.times_s)), size_text(point.size_bytes)
         fast = f"{point.speedup(record.world_size or 1):.3g} times as fast as one rank"
-        told = f"{point.share:.0%} of it communication{sent}, {fast}"
+        told = f"{point.share:.0%} of it communication{moved}, {fast}"
         yield f"{what}: {took} for an iteration of {size}, {told}"
 
 
@@ -73,11 +84,14 @@ def pattern_columns(ranks: int) -> list[Column[PatternPoint]]:
         Column(">computing ms", lambda each: f"{each.compute_s * 1e3:.2f}", 2),
         Column(">iteration ms", lambda each: f"{median(each.times_s) * 1e3:.2f}"),
         Column(">communication", lambda each: f"{each.share:.0%}"),
-        Column(">sent", lambda each: size_text(each.sent_bytes), 4, "in an iteration by the rank that sends most."),
+        Column(">moved kB", lambda each: f"{each.sent_bytes / 1e3:,.1f}", 4, _MOVED),
         Column(">GB/s", lambda each: "" if (rate := each.bandwidth_Bps) is None else GBps(rate / 1e9), 6),
         Column(">speed-up", lambda each: f"{each.speedup(ranks):.2f}", 5, "over one rank, which sends nothing."),
         Column(">#wrong", lambda each: f"{each.wrong}", 3),
     ]
+
+
+_MOVED = "over the rounds of an iteration, by the busiest rank of each, in one direction; GB/s are of it."
 
 
 def copied_GBps(cell: CopyCell, time_s: float) -> float:

@@ -26,7 +26,7 @@ def run(capsys, *words):
         (
             ["train", "model=3"],
             "model=3: no such model; known: alexnet, alexnet32, bert, cifarnet, densenet100, densenet40, googlenet, "
-            "gptx, mlpx, nasnet, nasnetmobile, resnet110, resnet20, resnetx, torchvision",
+            "gptx, mlpx, nasnet, nasnetmobile, python, resnet110, resnet20, resnetx, torchvision",
         ),
         (["train", "model.y=3"], "model.y: no such setting; model=resnetx has model.x, model.width, model.classes"),
         (["train", "strategy.foo=3"], "strategy.foo: no such setting; strategy=bucket has strategy.bucket_cap_mb,"),

@@ -179,3 +179,32 @@ def test_runs_that_differ_in_what_a_rate_depends_on_are_not_mixed():
     other = msgspec.structs.replace(run, request=msgspec.structs.replace(run.request, channels_last=False))
     with pytest.raises(ConfigError, match="its runs differ in channels_last"):
         KnownRates("rate=here", None, runs=(run, other)).of(run.request, 16)
+
+
+def test_a_rate_is_of_steps_that_keep_all_and_of_the_same_optimizer(predict):
+    """What checkpointing computes again no rate tells: a roofline does, and is as far off there as it is."""
+    words = ["systems=dgx-h100", "model=gptx", "precision=bf16", "batch_size=64", "gpus=1", "rate=64:2500"]
+    _, (plain,) = predict(*words)
+    _, (again,) = predict(*words, "checkpointing=true")
+    width = {
+        name: point["interval_s"][1] / point["iteration_s"] for name, point in (("plain", plain), ("again", again))
+    }
+    assert width["plain"] == pytest.approx(1.02)
+    share = 1 - plain["iteration_s"] / again["iteration_s"]
+    assert 0.1 < share < 0.25
+    assert width["again"] > 1 + share * 0.1
+    made = resnetx.predict(
+        systems="dgx-h100", model="gptx", precision="bf16", batch_size=64, gpus=1, rate={64: 2500.0},
+        optimizer="adamw", checkpointing=True,
+    )  # fmt: skip
+    (said,) = (line for line in made.inputs if line.what == "the given rate")
+    assert (said.origin, said.value) == (
+        "assumed",
+        "of steps that keep all; computing blocks again is modelled, and of the same optimizer, adamw",
+    )
+
+
+def test_the_screen_says_how_a_step_is_taken_where_not_by_default(predict, capsys):
+    words = ["predict", "systems=dgx-h100", "model=gptx", "precision=bf16", "batch_size=64", "gpus=1", "rate=2500"]
+    assert main([*words, "accumulate=2", "checkpointing=true", "optimizer=adamw"]) == 0
+    assert "strategy=bucket, accumulate 2, checkpointing, adamw, nvls" in " ".join(capsys.readouterr().out.split())

@@ -5,6 +5,7 @@ import pytest
 import resnetx
 from resnetx import choices, workloads
 from resnetx.interconnect.systems.system import parts_table
+from resnetx.prediction import sharded
 from resnetx.prediction.memory import step_bytes
 from resnetx.prediction.roofline import fitted, update_s
 from resnetx.prediction.ssgd import iteration_s, timeline
@@ -53,7 +54,7 @@ def test_a_backward_pass_waits_for_the_parameters_of_its_block():
 
 
 def test_gradients_are_sent_with_the_last_part_of_a_batch_and_parameters_are_gathered_for_each():
-    layers = tuple(LayerTime(name, 1.0, 2.0, 4) for name in "ab")
+    layers = StepLayers.of([LayerTime(name, 1.0, 2.0, 4) for name in "ab"])
     gathers = tuple(TimedMessage((name,), 0.5, name="gather", each_part=True) for name in "ab")
     job = SimulatedJob((RankClass(2, StepTimes(layers, 0.5, parts=2)),), (TimedMessage(("a",), 3.0),), fetched=gathers)
     bars = [(bar.name, bar.start_s, bar.end_s) for bar in timeline(job) if bar.lane == "collectives"]
@@ -101,3 +102,16 @@ def test_what_ranks_share_out_they_need_not_keep():
     kept, freed = needed(choices.Fsdp(reshard=False)), needed(choices.Fsdp(reshard=True))
     assert kept - freed == pytest.approx(10 * 28_351_488)
     assert freed < needed(choices.Zero1())
+
+
+@pytest.mark.parametrize("reshard", [True, False])
+def test_what_is_gathered_again_counts_among_the_messages(monkeypatch, reshard):
+    """As `measure.rank.sharded` lists what it sends: of four blocks three are gathered again, for each part."""
+    found = []
+    monkeypatch.setattr(sharded, "_fsdp", lambda *given, kept=sharded._fsdp: found.append(kept(*given)) or found[-1])
+    words = {"model": "gptx", "model.x": 4, "systems": "pcie-gen5", "gpus": 2, "batch_size": 4, "accumulate": 2}
+    resnetx.predict(**words, strategy="fsdp", **{"strategy.reshard": reshard})
+    block, rest = sorted(set(found[0].sizes_bytes))
+    again = 3 * reshard
+    assert found[0].sizes_bytes.count(block) == 2 * (4 + again) + 4
+    assert found[0].sizes_bytes.count(rest) == 2 + 1

@@ -9,6 +9,8 @@ import msgspec
 import pytest
 
 from resnetx.choices import Torchvision
+from resnetx.compose import compose
+from resnetx.config import request_from
 from resnetx.record import GradientBucket, Phases, Warning
 from resnetx.reporting.pages import study as page
 from resnetx.reporting.pages.parts import inline
@@ -260,3 +262,10 @@ def test_a_point_that_went_well_without_a_rate_is_not_called_ok(grid, brief_of, 
     assert "1 no rate." in text
     assert ">no rate</td>" in text
     assert "measure=equality" in text
+
+
+def test_the_line_of_a_study_says_how_steps_are_taken_where_not_by_default():
+    plain = request_from(compose({"model": "gptx"}))
+    said = {"accumulate": 2, "checkpointing": True, "optimizer": "adamw"}
+    assert "accumulate 2, checkpointing, adamw" in page._shared([request_from(compose({"model": "gptx", **said}))])
+    assert not any("sgd" in word or "accumulate" in word for word in page._shared([plain]))

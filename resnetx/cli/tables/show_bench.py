@@ -40,7 +40,9 @@ def bench(record: BenchRecord, folder: RunFolder) -> None:
     pairs(record)
     if record.patterns:
         title = f"Patterns, {_ranks(record)}, {record.library} ({record.source})"
-        note = "Medians over iterations, each the slowest rank's. Computing is waited out."
+        note = (
+            "Medians over iterations, the slowest rank's. Computing is waited out. GB/s: one way, of the busiest rank."
+        )
         show.listing(pattern_columns(record.world_size or 1), record.patterns, title, note)
     nics(record)
     _knees(record)

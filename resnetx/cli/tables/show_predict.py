@@ -106,6 +106,8 @@ def _common(made: Prediction, curves: Sequence[PredictedCurve]) -> Iterator[str]
         yield made.points[0].precision
     if "strategy" not in differs:
         yield f"strategy={first.strategy}"
+    unusual = [point.request.unusual if point.request is not None else [] for point in made.points]
+    yield from (word for word in unusual[0] if all(word in words for words in unusual))
     if "library" not in differs:
         libraries = {curve.system: curve.library for curve in curves}
         same = len(set(libraries.values())) == 1

@@ -127,6 +127,7 @@ _SETTINGS: tuple[Callable[[Request], str], ...] = (
     lambda request: f"input {request.input.kind}",
     lambda request: f"recipe {request.input.recipe}" if isinstance(request.input, Folders) else "",
     lambda request: f"strategy {request.strategy.kind}",
+    lambda request: ", ".join(request.unusual),
     lambda request: f"{request.scaling} scaling",
     lambda request: f"{_many(request.windows, 'window')} of at least {_many(request.steps, 'step')}",
     lambda request: f"at least {_many(request.warmup, 'step')} of warm-up",
