@@ -9,7 +9,7 @@ from resnetx.api import largest
 from resnetx.compose import compose
 from resnetx.config import request_from
 from resnetx.errors import ConfigError
-from resnetx.prediction.memory import step_bytes
+from resnetx.prediction.memory import PLAIN, step_bytes
 from resnetx.record import RunRecord, cut_short
 from resnetx.workloads import table
 
@@ -84,7 +84,7 @@ def test_a_prediction_takes_the_most_that_counted_memory_holds():
         assert point.outcome == "ok"
         images, room = point.batch_size // point.gpus, {"dgx1-v100": 16 * 10**9, "gx8": 16 * 2**30}[point.system]
         needed = [
-            step_bytes(table(request.model, 224), 224, each, "fp32", request.strategy, "torch", 0, 4)
+            step_bytes(table(request.model, 224), 224, each, "fp32", request.strategy, "torch", 0, 4, how=PLAIN)
             for each in (images, images + 1)
         ]
         assert needed[0] <= room < needed[1]
@@ -104,3 +104,11 @@ def test_what_cannot_be_found_is_refused():
         given = {name: each for name, each in given.items() if name != "model" or key != "study"}
         with pytest.raises(ConfigError, match=sentence):
             resnetx.predict(**given)
+
+
+def test_what_is_counted_is_a_step_as_it_is_taken():
+    def most(**more):
+        given = {"systems": ["dgx1-v100"], "model": "gptx", "model.seq": 64, "gpus": 1}
+        return resnetx.predict(**given, batch_size="max", **more).points[0].batch_size
+
+    assert most(optimizer="adamw") < most() < most(checkpointing=True)

@@ -167,9 +167,7 @@ def _on_one_node(system: str, library: str, collective: str, gpus: int) -> tuple
     """Those of the first GPUs of a system's one node, whoever started them; in the order of the file."""
     of = (system, None, library, collective)
     entries = (
-        entry
-        for entry in published().entries
-        if (entry.system, entry.cluster, entry.library, entry.collective) == of
+        entry for entry in published().entries if (entry.system, entry.cluster, entry.library, entry.collective) == of
     )
     return tuple(time for time in _times(entries) if time.gpus == gpus)
 
