@@ -97,14 +97,14 @@ def made(model: PythonSettings, image_size: int) -> Program:
         raise ConfigError(f"{model.file}: changed since this run was asked for, and its records would be wrong; repeat")
     source = _imported(model)
     function = getattr(source, model.function, None)
-    if not callable(function):
+    if not callable(function) or getattr(function, "__module__", None) != source.__name__:
         has = [
             key
             for key, value in vars(source).items()
             if inspect.isfunction(value) and value.__module__ == source.__name__
         ]
         raise ConfigError(
-            f"model.function={model.function}: {model.file} has no such function; it has {', '.join(has) or 'none'}"
+            f"model.function={model.function}: {model.file} defines no such function; it has {', '.join(has) or 'none'}"
         )
     with blamed(model, f"{model.function}()"):
         built = function()
