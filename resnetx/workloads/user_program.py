@@ -10,7 +10,7 @@ import os
 import sys
 import sysconfig
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -253,6 +253,18 @@ def parts_of(model: PythonSettings, found: Program) -> list[Part | None]:
             "many samples as asked for"
         )
     return parts
+
+
+def cut(batch: Any, parts: Sequence[Part | None], first: int, count: int) -> Any:
+    """The batch of so many of its samples, from the first of them on."""
+    left = iter(parts)
+
+    def share(tensor: torch.Tensor) -> torch.Tensor:
+        if (part := next(left)) is None:
+            return tensor
+        return tensor.narrow(part.dimension, first * part.times, count * part.times)
+
+    return moved(batch, share)
 
 
 # ---- counting, in a process of its own ------------------------------------------------------------------------------
