@@ -87,7 +87,7 @@ def _table_file(model: PythonSettings, image_size: int) -> Path:
 
 
 def _saved(path: Path, file: Path) -> Saved | None:
-    """A table whose files are those that were run, as far as they are here; the table's name tells the first one."""
+    """A table whose files are those that were run; the table's name tells the first one, without which none need be."""
     if not is_file(path):
         return None
     try:
@@ -97,7 +97,8 @@ def _saved(path: Path, file: Path) -> Saved | None:
     if not _is_sound(found.layers):
         return None
     others = {file.parent / each: sha256 for each, sha256 in found.files.items() if each != file.name}
-    return found if all(digest(each) in (sha256, "") for each, sha256 in others.items()) else None
+    known = () if is_file(file) else ("",)  # a table that was carried elsewhere, as a trace is
+    return found if all(digest(each) in (sha256, *known) for each, sha256 in others.items()) else None
 
 
 def _is_sound(layers: Sequence[Layer]) -> bool:

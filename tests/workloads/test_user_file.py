@@ -2,7 +2,9 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
+import msgspec
 import pytest
 import torch
 
@@ -10,6 +12,7 @@ import resnetx
 from resnetx import choices, workloads
 from resnetx.errors import ConfigError
 from resnetx.workloads import recorded, user_file, user_program
+from resnetx.workloads.counts import Layer
 
 TOKENS = """
 import torch
@@ -221,3 +224,20 @@ def test_a_study_names_no_code(setting, tmp_path):
     name = setting.partition(":")[0]
     with pytest.raises(ConfigError, match=rf"line 1: model\.{name}: names code, which no study may run"):
         resnetx.describe(study=str(study))
+
+
+def test_a_saved_table_holds_while_all_that_the_file_imports_is_as_it_was(written, tmp_path):
+    model, beside = written(IMAGES), tmp_path / "beside.py"
+    beside.write_text("WIDTH = 5\n")
+    saved = tmp_path / "table.json"
+    plain = {"in_place": False, "multiply_adds": 0}
+    layers = [
+        Layer(name="data", kind="data", inputs=(), output_shape=(3,), parameters=(), **plain),
+        Layer(name="a", kind="linear", inputs=("data",), output_shape=(5,), parameters=(15,), **plain),
+    ]
+    table = user_file.Saved(layers, [], {"ours.py": "", "beside.py": user_file.digest(beside)})
+    saved.write_bytes(msgspec.json.encode(table))
+    assert user_file._saved(saved, Path(model.file)) == table
+    beside.unlink()
+    assert user_file._saved(saved, Path(model.file)) is None
+    assert user_file._saved(saved, tmp_path / "elsewhere" / "ours.py") == table
