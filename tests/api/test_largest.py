@@ -112,3 +112,23 @@ def test_what_is_counted_is_a_step_as_it_is_taken():
         return resnetx.predict(**given, batch_size="max", **more).points[0].batch_size
 
     assert most(optimizer="adamw") < most() < most(checkpointing=True)
+
+
+def test_a_batch_that_is_taken_in_parts_has_as_many_samples_in_each(monkeypatch):
+    fits, lacks, _ = largest.searched(lambda images: "fits" if images <= 1000 else "lacks", 64, 3)
+    assert not any(images % 3 for images in fits | lacks)
+    assert max(fits) <= 1000 < min(lacks) <= max(fits) + max(fits) // largest.GAP + 3
+    with pytest.raises(ConfigError, match="not even 3 samples, one for each part, fit on each rank"):
+        largest.searched(lambda images: "lacks", 64, 3)
+    given = {"systems": ["dgx1-v100"], "model": "gptx", "batch_size": "max", "gpus": [1, 4]}
+    for point in resnetx.predict(**given, accumulate=3).points:
+        assert point.outcome == "ok"
+        assert point.batch_size % (3 * point.gpus) == 0
+
+    def supervise(task, folder):
+        ended: RunRecord = cut_short(task, 0.0, "ok" if task.request.share(0) <= 50 else "oom", "")
+        return ended
+
+    monkeypatch.setattr("resnetx.measure.launch.launcher.supervise", supervise)
+    (found,) = largest.found([compose({**SETTINGS, "gpus": 1, "accumulate": 4})], SETTINGS)
+    assert (found.per_rank, found.lacks[0]) == (48, 52)
