@@ -254,8 +254,9 @@ def predicted(given: Point) -> Iterator[tuple[Point, str]]:
                     "smaller model, or memory="
                 )
             counts = list(most)
+            ended = ", with which the search ends" * (images > MOST - requests[0].accumulate)
             said = (
-                f"batch_size=max: {images} {samples} of {label} on each GPU of {name}, by counted memory of "
+                f"batch_size=max: {images} {samples} of {label} on each GPU of {name}{ended}, by counted memory of "
                 f"{si(room_bytes, 'B')}"
             )
             yield {**of_system, **words, "gpus": counts, "batch_size": images, "scaling": "weak"}, said

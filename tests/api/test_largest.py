@@ -132,3 +132,11 @@ def test_a_batch_that_is_taken_in_parts_has_as_many_samples_in_each(monkeypatch)
     monkeypatch.setattr("resnetx.measure.launch.launcher.supervise", supervise)
     (found,) = largest.found([compose({**SETTINGS, "gpus": 1, "accumulate": 4})], SETTINGS)
     assert (found.per_rank, found.lacks[0]) == (48, 52)
+
+
+def test_counting_ends_where_trials_would():
+    tiny = {"model": "mlpx", "model.x": 1, "model.width": 8}
+    made = resnetx.predict(systems=["dgx-h200"], batch_size="max", gpus=[2], **tiny)
+    assert made.points[0].batch_size == 2 * largest.MOST
+    told = next(line.value for line in made.inputs if line.what == "batch_size=max")
+    assert told.startswith("1048576 images of MLP/1 width 8 on each GPU of dgx-h200, with which the search ends")
