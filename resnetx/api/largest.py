@@ -262,6 +262,22 @@ def predicted(given: Point) -> Iterator[tuple[Point, str]]:
             yield {**of_system, **words, "gpus": counts, "batch_size": images, "scaling": "weak"}, said
 
 
+def refuse_unlike(given: Point) -> None:
+    """Refuses to compare systems that have unlike batches."""
+    found: dict[str, dict[str, int]] = {}
+    for point, _ in predicted(given):
+        (system,), images = point["systems"], point["batch_size"]
+        asked = {key: value for key, value in point.items() if key not in ("systems", "batch_size")}
+        found.setdefault(repr(asked), {})[system] = images
+    for batches in found.values():
+        if len(set(batches.values())) > 1:
+            *others, last = (f"{images} on each GPU of {system}" for system, images in batches.items())
+            raise ConfigError(
+                f"batch_size=max: is {', '.join(others)} and {last}, and systems are compared at one batch; give one that fits on all, "
+                f"batch_size={min(batches.values())} scaling=weak, or predict systems= one by one"
+            )
+
+
 def _room(given: Point) -> tuple[int, str]:
     """The memory of a GPU of the system, and its name."""
     settings: PredictSettings = split(given)[0]

@@ -140,3 +140,13 @@ def test_counting_ends_where_trials_would():
     assert made.points[0].batch_size == 2 * largest.MOST
     told = next(line.value for line in made.inputs if line.what == "batch_size=max")
     assert told.startswith("1048576 images of MLP/1 width 8 on each GPU of dgx-h200, with which the search ends")
+
+
+@pytest.mark.slow
+def test_systems_are_compared_at_one_batch_only():
+    alike, unlike = ["dgx1-v100", "dgx1-v100-32gb"], {"model": "alexnet", "batch_size": "max", "gpus": [2]}
+    with pytest.raises(
+        ConfigError, match=r"on each GPU of dgx1-v100 and \d+ on .* batch_size=\d+ scaling=weak, or predict"
+    ):
+        resnetx.compare(systems=alike, **unlike)
+    assert resnetx.compare(systems=alike, memory="16GB", **unlike).points[0].margin
