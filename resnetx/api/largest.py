@@ -273,8 +273,8 @@ def refuse_unlike(given: Point) -> None:
         if len(set(batches.values())) > 1:
             *others, last = (f"{images} on each GPU of {system}" for system, images in batches.items())
             raise ConfigError(
-                f"batch_size=max: is {', '.join(others)} and {last}, and systems are compared at one batch; give one that fits on all, "
-                f"batch_size={min(batches.values())} scaling=weak, or predict systems= one by one"
+                f"batch_size=max: is {', '.join(others)} and {last}, and systems are compared at one batch; give one "
+                f"that fits on all, batch_size={min(batches.values())} scaling=weak, or predict systems= one by one"
             )
 
 
