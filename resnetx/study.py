@@ -107,8 +107,8 @@ def _check_settings(study: Study, text: YamlFile) -> None:
                 near = difflib.get_close_matches(name[:100], SETTINGS, n=1)
                 hint = f"; did you mean {near[0]}?" if near else f"; runs have {', '.join(sorted(SETTINGS))}"
                 raise text.error([*where, name], f"{shortened(name)}: not a setting of a run{hint}")
-            if name == "model.file":
-                raise text.error([*where, name], "model.file: names code, which no study may run; give it as a word")
+            if name in ("model.file", "model.function"):
+                raise text.error([*where, name], f"{name}: names code, which no study may run; give it as a word")
             if grid[name] == []:
                 raise text.error([*where, name], f"{shortened(name)}=[]: expected at least one value")
     check_file_variables((name for _, grid in places for name in _variables(grid)), f"study={text.file.path}")

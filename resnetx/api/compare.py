@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Unpack
 import msgspec
 
 from resnetx import progress
-from resnetx.api import drawings, message_costs
+from resnetx.api import drawings, largest, message_costs
 from resnetx.api import stored as predictions
 from resnetx.api.predict import predicted
 from resnetx.api.stored import (
@@ -303,7 +303,14 @@ def _job(given: Point) -> Prediction | None:
     own = asked("predict", {name: plain_value(value) for name, _, value in pairs})
     study = load(str(given["study"])).settings
     usual = {key: value for key, value in {**study, **given}.items() if key not in ("study", "job", "out", "explain")}
-    return predicted([], {**{key: value for key, value in usual.items() if group_of(key) != "model"}, **own})
+    return _compared([], {**{key: value for key, value in usual.items() if group_of(key) != "model"}, **own})
+
+
+def _compared(traces: Sequence[Path], given: Point) -> Prediction:
+    """The prediction of several systems, all at one batch."""
+    if largest.asks(given) and not traces:
+        largest.refuse_unlike(given)
+    return predicted(traces, given)
 
 
 def _causes(sides: Sequence[Side], given: Point) -> "Causes | None":
@@ -334,7 +341,7 @@ def _prediction(sides: Sequence[Side], given: Point) -> tuple[Prediction, Path |
         )
     from resnetx.literature.claims import as_in_the_paper
 
-    made = predicted(traces, {**as_in_the_paper(given), **{key: given[key] for key in given if key != "out"}})
+    made = _compared(traces, {**as_in_the_paper(given), **{key: given[key] for key in given if key != "out"}})
     names = given["systems"] if isinstance(given["systems"], list) else [given["systems"]]
     out = Path(str(given["out"])) if given.get("out") else None
     return made, out, dict(_known(map(str, names), given))

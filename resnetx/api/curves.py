@@ -29,17 +29,8 @@ from resnetx.traces.runs import read_all
 from resnetx.workloads.counts import BYTES_PER_PARAMETER
 
 MAX_PREDICTED = 200_000  # workloads, batches and numbers of GPUs; times each system, library, network ...
-LEFT_OPEN = (
-    "batch_size",
-    "gpus",
-    "scaling",
-    "split",
-    "strategy",
-    "graph",
-    "compile",
-    "accumulate",
-    "checkpointing",
-)  # settings that a trace does not have
+OF_STEPS = ("graph", "compile", "accumulate", "checkpointing")  # an imported trace is of steps as they were
+LEFT_OPEN = ("batch_size", "gpus", "scaling", "split", "strategy", *OF_STEPS)  # settings that a trace does not have
 
 
 @dataclass(frozen=True)
@@ -220,7 +211,7 @@ def _gpus(wanted: Wanted, counts: Sequence[int]) -> list[int]:
 
 def _refuse_known(trace: Trace, given: study.Point) -> None:
     for key in sorted(set(map(group_of, given)) - set(LEFT_OPEN)):
-        left_open = ", ".join(LEFT_OPEN)
+        left_open = ", ".join(each for each in LEFT_OPEN if trace.request is not None or each not in OF_STEPS)
         raise ConfigError(f"{key}: fixed by the trace {trace.source}; a trace only leaves {left_open} open")
 
 

@@ -2,8 +2,9 @@
 
 A trial is a short run in processes of its own, with the strategy, input and ranks of what is measured later: it ends
 well, or for lack of memory. The batch of a rank is doubled until it does not fit, then the gap is bisected down to
-1/32 of the batch (`GAP`). On CPUs each process of a trial may have `SHARE` of the memory that is free on the host,
-divided by its ranks, or `memory_limit`: the kernel refuses more (RLIMIT_DATA), so that the machine is not exhausted.
+1/32 of the batch (`GAP`). With accumulate= it is as many samples in each part. On CPUs each process of a trial may have
+`SHARE` of the memory that is free on the host, divided by its ranks, or `memory_limit`: the kernel refuses more
+(RLIMIT_DATA), so that the machine is not exhausted.
 
 Every rank then has that batch, whatever their number (scaling=weak).
 """
@@ -24,7 +25,7 @@ from resnetx.choices import NoExchange, Strategy
 from resnetx.config import RunSettings, request_from, run_settings_from
 from resnetx.errors import ConfigError
 from resnetx.host import free_memory_bytes
-from resnetx.prediction.memory import FRAMEWORK_BYTES, images_of_a_test, step_bytes
+from resnetx.prediction.memory import FRAMEWORK_BYTES, Training, images_of_a_test, step_bytes
 from resnetx.prediction.scenario import CPU
 from resnetx.record import LargestBatch, RunFolder, RunRecord
 from resnetx.request import Request
@@ -115,7 +116,8 @@ def _searched(tree: dict[str, Any]) -> LargestBatch:
         kept = None if on_cpus else tree["memory_limit"]
         return request_from({**tree, **short, "memory_limit": kept}, ranks)
 
-    first = request_with(1)
+    unit = request_with(1).accumulate
+    first = request_with(unit)
     if obstacle := obstacle_to(first, settings.oversubscribe):
         raise ConfigError(obstacle)
     room = FRAMEWORK_BYTES + (limit_bytes or limit or _UNKNOWN_GPU_BYTES)  # no limit counts CUDA's own
@@ -126,7 +128,7 @@ def _searched(tree: dict[str, Any]) -> LargestBatch:
         with progress.waiting(f"batch_size=max: {images} on each of {ranks} ranks"), limited(limit_bytes):
             return _trial(request, settings)
 
-    fits, lacks, limit_by = searched(tried, start)
+    fits, lacks, limit_by = searched(tried, start, unit)
     result = LargestBatch(
         per_rank=max(fits),
         ranks=ranks,
@@ -154,12 +156,18 @@ def _trial(request: Request, settings: RunSettings) -> Trial:
     return "slow" if longest_s > LONGEST_S else "fits"
 
 
-def searched(tried: Callable[[int], Trial], start: int) -> tuple[set[int], set[int], Literal["memory", "time", "most"]]:
-    """Batches that fit and that do not, by doubling and bisection from `start` on, and what ends the search."""
+def searched(
+    tried: Callable[[int], Trial], start: int, unit: int = 1
+) -> tuple[set[int], set[int], Literal["memory", "time", "most"]]:
+    """Batches that fit and that do not, by doubling and bisection from `start` on, and what ends the search.
+
+    Batches are multiples of `unit`.
+    """
     fits: set[int] = set()
     lacks: set[int] = set()
 
-    def fit(images: int) -> bool:
+    def fit(units: int) -> bool:
+        images = units * unit
         found = tried(images)
         (lacks if found == "lacks" else fits).add(images)
         if found == "slow":
@@ -167,16 +175,21 @@ def searched(tried: Callable[[int], Trial], start: int) -> tuple[set[int], set[i
         return found != "lacks"
 
     slow: set[int] = set()
-    low = start
+    low = max(1, start // unit)
     while not fit(low):
         if low == 1:
-            raise ConfigError("batch_size=max: not even one sample fits on each rank; use a smaller model")
+            raise ConfigError(f"batch_size=max: not even {_least(unit)} on each rank; use a smaller model")
         low //= 2
-    while not lacks and not slow and low < MOST:
+    while not lacks and not slow and 2 * low <= MOST // unit:
         low = low * 2 if fit(low * 2) else low
-    while lacks and not slow and min(lacks) - max(fits) > max(1, max(fits) // GAP):
-        fit((min(lacks) + max(fits)) // 2)
+    while lacks and not slow and min(lacks) - max(fits) > max(unit, max(fits) // GAP):
+        fit((min(lacks) + max(fits)) // 2 // unit)
     return fits, lacks, "time" if slow else "memory" if lacks else "most"
+
+
+def _least(unit: int, of: str = "") -> str:
+    """What does not fit."""
+    return f"{unit} samples{of}, one for each part, fit" if unit > 1 else f"one sample{of} fits"
 
 
 @contextmanager
@@ -200,24 +213,27 @@ def limited(limit_bytes: int | None) -> Iterator[None]:
 
 
 def counted(request: Request, gpus: int, room_bytes: int, memory_model: str = "torch") -> int:
-    """The most samples of a GPU whose counted memory is there; 0 where not even one is."""
+    """The most samples of a GPU whose counted memory is there, in parts of one size; 0 where not even the least are."""
     table = workloads.table(request.model, request.image_size)
     strategy: Strategy = request.strategy if gpus > 1 else NoExchange()
+    how = Training.of(request)
 
-    def fits(images: int) -> bool:
+    def fits(units: int) -> bool:
+        images = units * request.accumulate
         tested = images_of_a_test(request.model, images * gpus)
         options = (request.precision, strategy, memory_model, tested, gpus)
-        return step_bytes(table, request.image_size, images, *options) <= room_bytes
+        return step_bytes(table, request.image_size, images, *options, how=how) <= room_bytes
 
     if not fits(1):
         return 0
-    low, high = 1, 2
-    while high <= MOST and fits(high):
+    low, high, most = 1, 2, MOST // request.accumulate
+    while high <= most and fits(high):
         low, high = high, 2 * high
+    high = min(high, most + 1)
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if fits(middle) else (low, middle)
-    return low
+    return low * request.accumulate
 
 
 def predicted(given: Point) -> Iterator[tuple[Point, str]]:
@@ -237,16 +253,34 @@ def predicted(given: Point) -> Iterator[tuple[Point, str]]:
             label, samples = requests[0].model.label, requests[0].model.samples
             most = {each.gpus: counted(each, each.gpus, room_bytes, settings.memory_model) for each in requests}
             if not (images := min(most.values())):
+                least = _least(requests[0].accumulate, f" of {label}")
                 raise ConfigError(
-                    f"batch_size=max: not even one sample of {label} fits in the {size_text(room_bytes)} of a GPU of "
-                    f"{name}; use a smaller model, or memory="
+                    f"batch_size=max: not even {least} in the {size_text(room_bytes)} of a GPU of {name}; use a "
+                    "smaller model, or memory="
                 )
             counts = list(most)
+            ended = ", with which the search ends" * (images > MOST - requests[0].accumulate)
             said = (
-                f"batch_size=max: {images} {samples} of {label} on each GPU of {name}, by counted memory of "
+                f"batch_size=max: {images} {samples} of {label} on each GPU of {name}{ended}, by counted memory of "
                 f"{si(room_bytes, 'B')}"
             )
             yield {**of_system, **words, "gpus": counts, "batch_size": images, "scaling": "weak"}, said
+
+
+def refuse_unlike(given: Point) -> None:
+    """Refuses to compare systems that have unlike batches."""
+    found: dict[str, dict[str, int]] = {}
+    for point, _ in predicted(given):
+        (system,), images = point["systems"], point["batch_size"]
+        asked = {key: value for key, value in point.items() if key not in ("systems", "batch_size")}
+        found.setdefault(repr(asked), {})[system] = images
+    for batches in found.values():
+        if len(set(batches.values())) > 1:
+            *others, last = (f"{images} on each GPU of {system}" for system, images in batches.items())
+            raise ConfigError(
+                f"batch_size=max: is {', '.join(others)} and {last}, and systems are compared at one batch; give one "
+                f"that fits on all, batch_size={min(batches.values())} scaling=weak, or predict systems= one by one"
+            )
 
 
 def _room(given: Point) -> tuple[int, str]:

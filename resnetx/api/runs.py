@@ -208,7 +208,8 @@ def run_line(record: TaskRecord, twin: str | None = None) -> str:
 
 def _bench_line(record: BenchRecord) -> str:
     assert record.request, "a bench that was run here"
-    names = ", ".join([*record.request.collectives, *(f"copy={name}" for name in record.request.copies)])
+    request = record.request
+    names = ", ".join([*request.collectives, *request.patterns, *(f"copy={name}" for name in request.copies)])
     what = f"bench of {names}, gpus={record.request.gpus}"
     if record.outcome != "ok":
         return f"{what}: {record.outcome}: {record.reason}"

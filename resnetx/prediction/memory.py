@@ -67,7 +67,8 @@ def step_bytes(
     convention: str,
     tested: int = 0,
     gpus: int = 1,
-    how: Training = PLAIN,
+    *,
+    how: Training,
 ) -> int:
     """The most that a step of `batch_size` images on this GPU takes at once; `strategy` is `none` on a single GPU.
 
@@ -286,7 +287,7 @@ def _needed_bytes(point: Point) -> int | Unknown:
         point.setting.memory_model,
         images_of_a_test(subject.request.model, point.batch_size),
         point.gpus,
-        Training.of(subject.request),
+        how=Training.of(subject.request),
     )
     serves = strategy == Server(device="gpu") and point.setting.memory_model == "torch"
     return needed_bytes + received_bytes(subject.layers, point.gpus) if serves else needed_bytes

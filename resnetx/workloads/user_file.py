@@ -11,10 +11,11 @@ may define the latter two. A batch holds tensors, however it nests them:
 Without a loss it is that of the outputs (`outputs.loss`, or the outputs, where these are one number), else the cross
 entropy with `batch[1]`. A module alone is fed with images of `image_size` pixels.
 
-**Trust.** Only a file that settings name is run (`name`), never one that a study, a record or a trace names. Its
-layers are counted by a process of its own, which also trains it for one small step, so that what is wrong with it shows
-before anything is started; the table is saved in `__pycache__` beside the file. It holds as long as the file, and what
-the file imports from outside of Python's own folders, is what it was. With it, counting and predicting need no torch.
+**Trust.** Only a file that settings name is run (`name`), and only a function that it defines, never those that a
+study, a record or a trace names. Its layers are counted by a process of its own, which also trains it for one small
+step, so that what is wrong with it shows before anything is started; the table is saved in `__pycache__` beside the
+file. It holds as long as the file, and what the file imports from outside of Python's own folders, is what it was. With
+it, counting and predicting need no torch.
 """
 
 import hashlib
@@ -86,7 +87,7 @@ def _table_file(model: PythonSettings, image_size: int) -> Path:
 
 
 def _saved(path: Path, file: Path) -> Saved | None:
-    """A table whose files are those that were run, as far as they are here; the table's name tells the first one."""
+    """A table whose files are those that were run; the table's name tells the first one, without which none need be."""
     if not is_file(path):
         return None
     try:
@@ -96,7 +97,8 @@ def _saved(path: Path, file: Path) -> Saved | None:
     if not _is_sound(found.layers):
         return None
     others = {file.parent / each: sha256 for each, sha256 in found.files.items() if each != file.name}
-    return found if all(digest(each) in (sha256, "") for each, sha256 in others.items()) else None
+    known = () if is_file(file) else ("",)  # a table that was carried elsewhere, as a trace is
+    return found if all(digest(each) in (sha256, *known) for each, sha256 in others.items()) else None
 
 
 def _is_sound(layers: Sequence[Layer]) -> bool:

@@ -10,7 +10,7 @@ import os
 import sys
 import sysconfig
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -97,14 +97,14 @@ def made(model: PythonSettings, image_size: int) -> Program:
         raise ConfigError(f"{model.file}: changed since this run was asked for, and its records would be wrong; repeat")
     source = _imported(model)
     function = getattr(source, model.function, None)
-    if not callable(function):
+    if not callable(function) or getattr(function, "__module__", None) != source.__name__:
         has = [
             key
             for key, value in vars(source).items()
             if inspect.isfunction(value) and value.__module__ == source.__name__
         ]
         raise ConfigError(
-            f"model.function={model.function}: {model.file} has no such function; it has {', '.join(has) or 'none'}"
+            f"model.function={model.function}: {model.file} defines no such function; it has {', '.join(has) or 'none'}"
         )
     with blamed(model, f"{model.function}()"):
         built = function()
@@ -253,6 +253,18 @@ def parts_of(model: PythonSettings, found: Program) -> list[Part | None]:
             "many samples as asked for"
         )
     return parts
+
+
+def cut(batch: Any, parts: Sequence[Part | None], first: int, count: int) -> Any:
+    """The batch of so many of its samples, from the first of them on."""
+    left = iter(parts)
+
+    def share(tensor: torch.Tensor) -> torch.Tensor:
+        if (part := next(left)) is None:
+            return tensor
+        return tensor.narrow(part.dimension, first * part.times, count * part.times)
+
+    return moved(batch, share)
 
 
 # ---- counting, in a process of its own ------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from resnetx.api import largest
 from resnetx.compose import compose
 from resnetx.config import request_from
 from resnetx.errors import ConfigError
-from resnetx.prediction.memory import step_bytes
+from resnetx.prediction.memory import PLAIN, step_bytes
 from resnetx.record import RunRecord, cut_short
 from resnetx.workloads import table
 
@@ -89,7 +89,7 @@ def test_a_prediction_takes_the_most_that_counted_memory_holds():
         assert point.outcome == "ok"
         images, room = point.batch_size // point.gpus, {"dgx1-v100": 16 * 10**9, "gx8": 16 * 2**30}[point.system]
         needed = [
-            step_bytes(table(request.model, 224), 224, each, "fp32", request.strategy, "torch", 0, 4)
+            step_bytes(table(request.model, 224), 224, each, "fp32", request.strategy, "torch", 0, 4, how=PLAIN)
             for each in (images, images + 1)
         ]
         assert needed[0] <= room < needed[1]
@@ -109,3 +109,49 @@ def test_what_cannot_be_found_is_refused():
         given = {name: each for name, each in given.items() if name != "model" or key != "study"}
         with pytest.raises(ConfigError, match=sentence):
             resnetx.predict(**given)
+
+
+def test_what_is_counted_is_a_step_as_it_is_taken():
+    def most(**more):
+        given = {"systems": ["dgx1-v100"], "model": "gptx", "model.seq": 64, "gpus": 1}
+        return resnetx.predict(**given, batch_size="max", **more).points[0].batch_size
+
+    assert most(optimizer="adamw") < most() < most(checkpointing=True)
+
+
+def test_a_batch_that_is_taken_in_parts_has_as_many_samples_in_each(monkeypatch):
+    fits, lacks, _ = largest.searched(lambda images: "fits" if images <= 1000 else "lacks", 64, 3)
+    assert not any(images % 3 for images in fits | lacks)
+    assert max(fits) <= 1000 < min(lacks) <= max(fits) + max(fits) // largest.GAP + 3
+    with pytest.raises(ConfigError, match="not even 3 samples, one for each part, fit on each rank"):
+        largest.searched(lambda images: "lacks", 64, 3)
+    given = {"systems": ["dgx1-v100"], "model": "gptx", "batch_size": "max", "gpus": [1, 4]}
+    for point in resnetx.predict(**given, accumulate=3).points:
+        assert point.outcome == "ok"
+        assert point.batch_size % (3 * point.gpus) == 0
+
+    def supervise(task, folder):
+        ended: RunRecord = cut_short(task, 0.0, "ok" if task.request.share(0) <= 50 else "oom", "")
+        return ended
+
+    monkeypatch.setattr("resnetx.measure.launch.launcher.supervise", supervise)
+    (found,) = largest.found([compose({**SETTINGS, "gpus": 1, "accumulate": 4})], SETTINGS)
+    assert (found.per_rank, found.lacks[0]) == (48, 52)
+
+
+def test_counting_ends_where_trials_would():
+    tiny = {"model": "mlpx", "model.x": 1, "model.width": 8}
+    made = resnetx.predict(systems=["dgx-h200"], batch_size="max", gpus=[2], **tiny)
+    assert made.points[0].batch_size == 2 * largest.MOST
+    told = next(line.value for line in made.inputs if line.what == "batch_size=max")
+    assert told.startswith("1048576 images of MLP/1 width 8 on each GPU of dgx-h200, with which the search ends")
+
+
+@pytest.mark.slow
+def test_systems_are_compared_at_one_batch_only():
+    alike, unlike = ["dgx1-v100", "dgx1-v100-32gb"], {"model": "alexnet", "batch_size": "max", "gpus": [2]}
+    with pytest.raises(
+        ConfigError, match=r"on each GPU of dgx1-v100 and \d+ on .* batch_size=\d+ scaling=weak, or predict"
+    ):
+        resnetx.compare(systems=alike, **unlike)
+    assert resnetx.compare(systems=alike, memory="16GB", **unlike).points[0].margin

@@ -27,7 +27,7 @@ from resnetx.measure.launch import ending
 from resnetx.measure.launch.ending import Ending
 from resnetx.measure.launch.executor import one_node
 from resnetx.measure.study.plan import definition
-from resnetx.prediction.memory import step_bytes
+from resnetx.prediction.memory import PLAIN, step_bytes
 from resnetx.prediction.predict import Placement, curve
 from resnetx.prediction.roofline import work
 from resnetx.prediction.scenario import Fabric, Subject, TrainingSetup
@@ -95,7 +95,7 @@ def _use_own_layers(path: Path) -> object:
     if found is None:
         return None
     of_kept = counts.activations(found.layers, 0, "saved")
-    step_bytes(found.layers, 0, 8, "bf16", NoExchange(), "torch")
+    step_bytes(found.layers, 0, 8, "bf16", NoExchange(), "torch", how=PLAIN)
     return (
         of_kept,
         work(found.layers, 0),

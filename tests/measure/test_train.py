@@ -11,6 +11,8 @@ from resnetx.measure.rank import train, windows
 from resnetx.measure.rank.distributed import Ranks
 from resnetx.measure.rank.strategies import replicate
 from resnetx.measure.rank_process import _failure
+from resnetx.workloads import user_file
+from tests.workloads.test_user_file import TOKENS
 
 ALONE = Ranks(rank=0, local_rank=0, world_size=1, device=torch.device("cpu"))
 
@@ -137,3 +139,22 @@ def test_skipped_updates_are_counted_from_what_they_do_to_the_scale():
 )
 def test_a_failure_is_told_apart_by_what_ended_the_rank(error, kind):
     assert _failure(error).kind == kind
+
+
+@pytest.mark.slow
+def test_a_users_own_batch_in_parts_trains_as_the_whole(request_of, tmp_path):
+    ours = tmp_path / "ours.py"
+    ours.write_text(
+        TOKENS.replace("roll(1, 1)}", "roll(1, 1).flatten()}").replace('["labels"].flatten()', '["labels"]')
+    )
+    user_file.name(str(ours))
+    trained = []
+    for parts in (1, 2):
+        request = request_of({"model": "python", "model.file": str(ours), "batch_size": 4, "accumulate": parts})
+        torch.manual_seed(0)
+        replica = replicate(train.build(request, ALONE), request, ALONE)
+        step, progress = train.training_step(replica, train.open_batches(request, ALONE), request, ALONE)
+        step()
+        progress.note()
+        trained.append(([each.detach() for each in replica.module.parameters()], progress.losses))
+    torch.testing.assert_close(*trained)

@@ -37,10 +37,3 @@ def test_a_users_own_model_is_verified_traced_and_predicted(tmp_path, preloaded,
 
 def _fields(request):
     return {name: getattr(request, name) for name in request.__struct_fields__}
-
-
-def test_a_study_names_no_code(tmp_path):
-    study = tmp_path / "study.yaml"
-    study.write_text("grids: [{model: python, model.file: ours.py, gpus: [1]}]\n")
-    with pytest.raises(resnetx.ConfigError, match=r"line 1: model\.file: names code, which no study may run"):
-        resnetx.describe(study=str(study))

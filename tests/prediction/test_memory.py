@@ -9,7 +9,7 @@ from resnetx.choices import After, Bucket, Layerwise, NoExchange
 from resnetx.errors import ConfigError
 from resnetx.interconnect.systems.system import parts_table
 from resnetx.prediction import memory
-from resnetx.prediction.memory import FRAMEWORK_BYTES, images_of_a_test, saved_bytes, step_bytes
+from resnetx.prediction.memory import FRAMEWORK_BYTES, PLAIN, images_of_a_test, saved_bytes, step_bytes
 from resnetx.workloads import counts, tables
 from resnetx.workloads.buckets import parts_of, ready_order
 
@@ -30,7 +30,7 @@ def size_of(model):
 
 def needed(model, batch_size, strategy=ALONE, convention="torch", precision="fp32", tested=0):
     table = workloads.table(model, size_of(model))
-    return step_bytes(table, size_of(model), batch_size, precision, strategy, convention, tested)
+    return step_bytes(table, size_of(model), batch_size, precision, strategy, convention, tested, how=PLAIN)
 
 
 # ---- PyTorch
@@ -227,7 +227,8 @@ def test_alexnet_of_1024_images_fits_into_a_k80_without_lrn(convention):
     """Shi et al. 2018, Table IV: a batch of 1,024 on each GPU of 12 GB, without LRN."""
     k80_bytes = parts_table("gpus")["k80-562mhz"].memory_bytes.value
     bare, whole = (
-        step_bytes(workloads.table(model, 227), 227, 1024, "fp32", DDP, convention) for model in (WITHOUT_LRN, ALEXNET)
+        step_bytes(workloads.table(model, 227), 227, 1024, "fp32", DDP, convention, how=PLAIN)
+        for model in (WITHOUT_LRN, ALEXNET)
     )
     assert bare < k80_bytes < whole
 

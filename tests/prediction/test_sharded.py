@@ -6,7 +6,7 @@ import resnetx
 from resnetx import choices, workloads
 from resnetx.interconnect.systems.system import parts_table
 from resnetx.prediction import sharded
-from resnetx.prediction.memory import step_bytes
+from resnetx.prediction.memory import PLAIN, step_bytes
 from resnetx.prediction.roofline import fitted, update_s
 from resnetx.prediction.ssgd import iteration_s, timeline
 from resnetx.prediction.step import LayerTime, Overlap, RankClass, SimulatedJob, StepLayers, StepTimes, TimedMessage
@@ -95,7 +95,7 @@ def test_what_ranks_share_out_they_need_not_keep():
     bucket = choices.Bucket(bucket_cap_mb=None, first_bucket_mb=None, gradient_as_bucket_view=True)
 
     def needed(strategy):
-        return step_bytes(TABLE, 0, 1, "fp32", strategy, "torch", gpus=8)
+        return step_bytes(TABLE, 0, 1, "fp32", strategy, "torch", gpus=8, how=PLAIN)
 
     whole, own = 497_759_232, max(parts_of(READY, 8))
     assert needed(bucket) - needed(choices.Zero1()) == whole - own

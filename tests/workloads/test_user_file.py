@@ -2,13 +2,17 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
+import msgspec
 import pytest
 import torch
 
+import resnetx
 from resnetx import choices, workloads
 from resnetx.errors import ConfigError
 from resnetx.workloads import recorded, user_file, user_program
+from resnetx.workloads.counts import Layer
 
 TOKENS = """
 import torch
@@ -156,6 +160,7 @@ FAULTS = {
     "import": ("import torch\nimport nowhere_at_all\n", r"ours.py:2: importing it ends with ModuleNotFoundError"),
     "exit": ("raise SystemExit(3)\n", r"ours.py:1: importing it ends with exit\(3\)"),
     "function": (TOKENS.replace("def build", "def make"), r"model.function=build: .* no such function; it has make\Z"),
+    "imported": ("from torch import *\nfrom os import abort as build\n", r"build: .* no such function; it has none\Z"),
     "built": ("def build():\n    return 3\n", "returns int; expected a module of torch"),
     "raised": ("def build():\n    return 1 / 0\n", r"ours.py:2: build\(\) ends with ZeroDivisionError"),
     "no batch": (IMAGES, r"define one, or set image_size=224"),
@@ -210,3 +215,29 @@ def test_a_saved_table_needs_no_torch_and_is_lost_when_what_it_imports_changes(w
     assert "PyTorch is not installed" in subprocess.run(words, capture_output=True, text=True, check=True).stdout
     with pytest.raises(ConfigError, match="only what you name yourself is run"):
         user_file.counted(model, 0)
+
+
+@pytest.mark.parametrize("setting", ["file: ours.py", "function: build"])
+def test_a_study_names_no_code(setting, tmp_path):
+    study = tmp_path / "study.yaml"
+    study.write_text(f"grids: [{{model: python, model.{setting}, gpus: [1]}}]\n")
+    name = setting.partition(":")[0]
+    with pytest.raises(ConfigError, match=rf"line 1: model\.{name}: names code, which no study may run"):
+        resnetx.describe(study=str(study))
+
+
+def test_a_saved_table_holds_while_all_that_the_file_imports_is_as_it_was(written, tmp_path):
+    model, beside = written(IMAGES), tmp_path / "beside.py"
+    beside.write_text("WIDTH = 5\n")
+    saved = tmp_path / "table.json"
+    plain = {"in_place": False, "multiply_adds": 0}
+    layers = [
+        Layer(name="data", kind="data", inputs=(), output_shape=(3,), parameters=(), **plain),
+        Layer(name="a", kind="linear", inputs=("data",), output_shape=(5,), parameters=(15,), **plain),
+    ]
+    table = user_file.Saved(layers, [], {"ours.py": "", "beside.py": user_file.digest(beside)})
+    saved.write_bytes(msgspec.json.encode(table))
+    assert user_file._saved(saved, Path(model.file)) == table
+    beside.unlink()
+    assert user_file._saved(saved, Path(model.file)) is None
+    assert user_file._saved(saved, tmp_path / "elsewhere" / "ours.py") == table

@@ -92,9 +92,17 @@ def sure_and_more(made: Prediction, stored: bool = True, ratios: bool = False) -
 def _assumed(inputs: Sequence[PredictionInput], named: bool = False) -> list[str]:
     """What stands in place of what is described or recorded: any of it changes the answer. `named`: by name alone."""
     found = [line for line in inputs if line.origin == "assumed" and not line.what.startswith(OF_THE_MODEL)]
-    texts = [line.what if named and not show.everything() else f"{line.what}: {line.value}" for line in found]
+    brief = named and not show.everything()
+    texts = [_by_name(line) if brief else f"{line.what}: {line.value}" for line in found]
     shown = list(show.first(texts, THINGS - named))
     return [*shown, *([f"{len(texts) - len(shown)} more: --all"] if len(texts) > len(shown) else [])]
+
+
+def _by_name(line: PredictionInput) -> str:
+    """Its name alone; but each largest batch has its number, as it is of one system."""
+    return (
+        f"{line.what}: {line.value.partition(', by counted memory')[0]}" if line.what == "batch_size=max" else line.what
+    )
 
 
 def _common(made: Prediction, curves: Sequence[PredictedCurve]) -> Iterator[str]:

@@ -173,14 +173,8 @@ def _share_of(batch: TensorBatch, request: Request, ranks: Ranks) -> TensorBatch
     if not request.model.code:
         mine = slice(first, first + request.share(ranks.rank))
         return images[mine], labels[mine]
-    parts = iter(workloads.own_parts(request.model))
-
-    def share(tensor: torch.Tensor) -> torch.Tensor:
-        if (part := next(parts)) is None:
-            return tensor
-        return tensor.narrow(part.dimension, first * part.times, request.share(ranks.rank) * part.times)
-
-    return (user_program.moved(images, share),) * 2
+    own = user_program.cut(images, workloads.own_parts(request.model), first, request.share(ranks.rank))
+    return own, own
 
 
 class StepResult:

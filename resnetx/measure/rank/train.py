@@ -7,7 +7,7 @@ and stands between the strategy and what it sends.
 import math
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 from itertools import groupby
@@ -159,8 +159,8 @@ def training_step(
     kind = ranks.device.type
     scaler = torch.amp.GradScaler(kind, enabled=request.precision == "fp16")
     half = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(request.precision)
-    parts = request.accumulate
-    weight = loss_weight(request, ranks.rank) / parts
+    in_parts = _cutter(request, ranks.rank)
+    weight = loss_weight(request, ranks.rank) / request.accumulate
     progress = LossHistory(scaler)
 
     def passes(images: Any, labels: Any) -> torch.Tensor:
@@ -172,8 +172,7 @@ def training_step(
         return loss.detach()
 
     def compute(images: Any, labels: Any) -> None:
-        chunked = [(images, labels)] if parts == 1 else zip(images.chunk(parts), labels.chunk(parts), strict=True)
-        *others, last = chunked
+        *others, last = in_parts(images, labels)
         if others:
             with replica.adding_up():
                 losses = [passes(*part) for part in others]
@@ -194,6 +193,17 @@ def training_step(
         run(*next(batches))
 
     return step, progress
+
+
+def _cutter(request: Request, rank: int) -> Callable[[Any, Any], Iterable[tuple[Any, Any]]]:
+    """Cuts a rank's batch into the parts in which it is taken, of one size each."""
+    parts = request.accumulate
+    if parts == 1:
+        return lambda images, labels: [(images, labels)]
+    if not request.model.code:
+        return lambda images, labels: zip(images.chunk(parts), labels.chunk(parts), strict=True)
+    of_each, count = workloads.own_parts(request.model), request.share(rank) // parts
+    return lambda batch, _: [(user_program.cut(batch, of_each, part * count, count),) * 2 for part in range(parts)]
 
 
 def _optimizer(replica: Trained, request: Request, mark: Mark) -> torch.optim.Optimizer:
