@@ -51,7 +51,7 @@ class PredictSettings(keywords.PredictFields, frozen=True, kw_only=True):
         """The systems that the lab builds; [] where predictions are of the systems themselves."""
         given = msgspec.structs.asdict(self.lab)
         names = self.lab.system if isinstance(self.lab.system, list) else [self.lab.system]
-        made = [lab_from({**given, "system": each}) for each in names]
+        made = [lab_from({**given, "system": name}) for name in names]
         return [lab for lab in made if lab is not None]
 
     @property
@@ -153,18 +153,18 @@ def fabrics(settings: PredictSettings, found: Calibrations) -> list[Fabric]:
     return made
 
 
-def _fabric(settings: PredictSettings, machine: System, library: str | None, found: Calibrations) -> Fabric:
+def _fabric(settings: PredictSettings, machine: System, library: str | None, calibrations: Calibrations) -> Fabric:
     there = link_kinds(machine)  # what another system alone has changes nothing here
     bandwidth = {kind: factor for kind, factor in settings.what_if.bandwidth.items() if kind in there}
     return Fabric(
         machine,
         library or machine.library,
         settings.transport,
-        found.collectives,
+        calibrations.collectives,
         bandwidth,
         settings.what_if.latency,
-        decoding=found.decoding,
-        published=not found.collectives and UNCALIBRATED not in settings.calibration,
+        decoding=calibrations.decoding,
+        published=not calibrations.collectives and UNCALIBRATED not in settings.calibration,
         told=None if settings.staged is None else CLASSES[settings.staged],
     )
 

@@ -183,8 +183,8 @@ class ScalingCase:
         """The same, given the rate of the smallest other count on as many nodes (one, several); None: it is that."""
         alike = (gpus for gpus, _ in self.series.scaled if (gpus > self._one_node) == (self.gpus > self._one_node))
         smallest = min(alike)
-        made = replace(self, known=(smallest,))
-        return made if smallest < self.gpus and not made.is_refused(FREE) else None
+        case = replace(self, known=(smallest,))
+        return case if smallest < self.gpus and not case.is_refused(FREE) else None
 
     @property
     def calibrates(self) -> bool:

@@ -130,7 +130,7 @@ def _less_sure(computed: Compute, share: float, error: float) -> Compute:
         return min(shorter, 1 - LEAST_COMPUTE), longer
 
     faster, slower = wider(computed.best, computed.error)
-    causes = tuple(wider(*cause) if place == 0 else cause for place, cause in enumerate(computed.causes))
+    causes = tuple(wider(*cause) if index == 0 else cause for index, cause in enumerate(computed.causes))
     return replace(computed, error=slower, faster=faster, causes=causes, again_error=error)
 
 
@@ -211,14 +211,14 @@ def _stated_launch(point: Point) -> HostStep | None:
 def _of_rates(rates: StatedRates, images: int, modelled: Compute, host: HostStep, fixed_s: float) -> Compute:
     """The step that the known rates say, divided as the modelled one."""
     by_flop = "" if modelled.source == "roofline" else modelled.note
-    known = replace(
+    compute = replace(
         modelled,
         source=rates.source,
         origin="assumed" if rates.source == "stated" else measured_on(rates.nodes),
         where=rates.where,
         note=rates.note(images) + by_flop,
     )
-    return _at_pace(known, rates.step(images, host, fixed_s))
+    return _at_pace(compute, rates.step(images, host, fixed_s))
 
 
 def _at_pace(modelled: Compute, known: LaunchedStep) -> Compute:
@@ -246,15 +246,15 @@ def _launched_by(step: StepTimes, launch: HostStep) -> StepTimes:
     return replace(step, queue_s=launch.time_s)
 
 
-def _launching(known: LaunchedStep) -> str:
+def _launching(step: LaunchedStep) -> str:
     """What the host's part is taken to be, and where it ends what more GPUs gain; "" where it hardly counts."""
-    host = known.host
-    if host.time_s < LAUNCHING_COUNTS * known.time_s:
+    host = step.host
+    if host.time_s < LAUNCHING_COUNTS * step.time_s:
         return ""
-    note = f"; its host takes {host.text(known.time_s * (1 + known.slower))} to launch a step"
-    if host.waits or known.level < 2:
+    note = f"; its host takes {host.text(step.time_s * (1 + step.slower))} to launch a step"
+    if host.waits or step.level < 2:
         return note
-    return f"{note}, so that below {known.level:,.0f} images per GPU a step gets hardly shorter"
+    return f"{note}, so that below {step.level:,.0f} images per GPU a step gets hardly shorter"
 
 
 def _by_flop(layers: Sequence[Layer], image_size: int, images: int, gpu: GpuSpec) -> Compute:

@@ -151,8 +151,8 @@ def _able(
 ) -> tuple[GridRow, Baseline | None]:
     point, time_s, (low_s, high_s) = iteration.point, iteration.time_s, iteration.interval_s
     rate = point.batch_size / time_s
-    own = Baseline(point.gpus, point.batch_size, rate, iteration.deviations)
-    speedup, ends = (base or own).speedup(rate, iteration.deviations)
+    baseline = Baseline(point.gpus, point.batch_size, rate, iteration.deviations)
+    speedup, ends = (base or baseline).speedup(rate, iteration.deviations)
     gain = None if isinstance(speedup, Unknown) else speedup
     low, high = (None, None) if isinstance(ends, Unknown) else ends
     job = iteration.job
@@ -165,12 +165,12 @@ def _able(
         speedup=gain,
         speedup_low=low,
         speedup_high=high,
-        baseline_gpus=(base or own).gpus,
+        baseline_gpus=(base or baseline).gpus,
         exposed_communication_s=exposed_s,
         communication_s=iteration.exchange.time_s,
         memory_bytes=needed_bytes,
     )
-    return row, own
+    return row, baseline
 
 
 def _missing(point: Point, varied: str, outcome: Literal["oom", "refused", "open"], reason: str) -> GridRow:

@@ -52,7 +52,9 @@ class Exchange:
     @property
     def time_s(self) -> float:
         """All messages, one after the other."""
-        times = ((self.parts if each.each_part else 1) * each.time_s for each in (*self.messages, *self.fetched))
+        times = (
+            (self.parts if message.each_part else 1) * message.time_s for message in (*self.messages, *self.fetched)
+        )
         return sum(times)
 
     def with_more(self, first_layer: str, more_s: float) -> "Exchange":
@@ -260,9 +262,9 @@ def _sent(point: Point, computed: Compute, copies: Star, bytes_each: int) -> Ite
 
 def _back(point: Point, copies: Star) -> Iterator[TimedMessage]:
     """The parameters of each layer on their way back, in the order of the forward pass."""
-    for layer, own in groupby(reversed(point.subject.gradients), key=lambda gradient: gradient.layer):
+    for layer, gradients in groupby(reversed(point.subject.gradients), key=lambda gradient: gradient.layer):
         yield TimedMessage(
-            (layer,), sum(copies.outward.time_s(gradient.size_bytes) for gradient in own), name="parameters"
+            (layer,), sum(copies.outward.time_s(gradient.size_bytes) for gradient in gradients), name="parameters"
         )
 
 

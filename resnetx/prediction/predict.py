@@ -195,8 +195,8 @@ def calibrated(subject: Subject, fabric: Fabric, setting: TrainingSetup) -> Trai
 
 def _crowding(point: Point) -> float:
     """How many times as long ranks on one host compute because others compute too, as the bench measured it."""
-    found = point.fabric.measured_on(point.gpus) if point.fabric.on_cpus and point.gpus > 1 else None
-    return 1.0 if found is None or found.crowding is None else max(1.0, found.crowding)
+    collective = point.fabric.measured_on(point.gpus) if point.fabric.on_cpus and point.gpus > 1 else None
+    return 1.0 if collective is None or collective.crowding is None else max(1.0, collective.crowding)
 
 
 def slowest_of(ranks: int, jitter: float) -> float:
@@ -232,12 +232,12 @@ def _host(point: Point) -> HostShare | None:
 
 def _cores_of_a_message(point: Point) -> float:
     """What a message on its way takes from computing, in cores: as the bench measured it, or one for each rank."""
-    found = point.fabric.measured_on(point.gpus)
-    if found is None:
+    collective = point.fabric.measured_on(point.gpus)
+    if collective is None:
         return 1.0
-    if found.computing_lost is not None:
-        return found.computing_lost
-    return 1.0 if found.cpu_share is None else found.cpu_share
+    if collective.computing_lost is not None:
+        return collective.computing_lost
+    return 1.0 if collective.cpu_share is None else collective.cpu_share
 
 
 def _sensitivity(iteration: Iteration) -> list[Sensitivity]:

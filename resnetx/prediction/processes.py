@@ -43,7 +43,7 @@ def predicted_curves(questions: Sequence[CurveQuestion], processes: int | None =
     shares = [questions[first::count] for first in range(count)]  # neighbours cost alike: each takes every nth
     with ThreadPoolExecutor(count) as waiting:
         answers = list(waiting.map(_by_a_process, shares))
-    return [point for place in range(len(questions)) for point in answers[place % count][place // count]]
+    return [point for index in range(len(questions)) for point in answers[index % count][index // count]]
 
 
 def _useful(questions: Sequence[CurveQuestion]) -> int:
@@ -77,14 +77,14 @@ def answered_by_a_process(module: str, share: Sequence[object]) -> Any:
 def main() -> None:
     """One share: questions in, points out."""
     share: Sequence[CurveQuestion] = pickle.load(sys.stdin.buffer)
-    known: dict[RecordInput, RecordInput] = {}
-    answer = [[_sharing(known, point) for point in curve(*question)] for question in share]
+    inputs: dict[RecordInput, RecordInput] = {}
+    answer = [[_sharing(inputs, point) for point in curve(*question)] for question in share]
     pickle.dump(answer, sys.stdout.buffer, pickle.HIGHEST_PROTOCOL)
 
 
-def _sharing(known: dict[RecordInput, RecordInput], sourced: SourcedPoint) -> SourcedPoint:
+def _sharing(inputs: dict[RecordInput, RecordInput], sourced: SourcedPoint) -> SourcedPoint:
     """The point with one object for inputs that are the same as others': pickled once, and less to keep."""
-    return replace(sourced, inputs=tuple(known.setdefault(line, line) for line in sourced.inputs))
+    return replace(sourced, inputs=tuple(inputs.setdefault(line, line) for line in sourced.inputs))
 
 
 if __name__ == "__main__":

@@ -166,7 +166,7 @@ def opened(
     undecided: Undecided, fast: Iteration, slow: Iteration, memory: MemoryNeed, baseline: Baseline | None
 ) -> SourcedPoint:
     """A point of which no more is known than its two ends, each with its errors."""
-    sourced, other = (predicted(each, memory, baseline, []) for each in (fast, slow))
+    sourced, other = (predicted(iteration, memory, baseline, []) for iteration in (fast, slow))
     unknown = dict.fromkeys(_OPEN, known(Unknown(undecided.reason)))
     ends = [fast.interval_s[0], slow.interval_s[1]]
     between = {
@@ -214,14 +214,14 @@ def _compute_input(iteration: Iteration) -> tuple[RecordInput, ...]:
         what += f", {point.subject.rates.in_short(point.shares[0][0])}"
     if compute.device is not None:
         error = compute.device.error
-    found = [RecordInput(what, by_source.note, compute.origin, compute.where, error)]
+    inputs = [RecordInput(what, by_source.note, compute.origin, compute.where, error)]
     if compute.launch is not None and compute.launch.time_s:
         what, value = f"launching a step of {point.subject.label}", f"{compute.launch.text()}, by its host"
-        found.append(RecordInput(what, value, "assumed", "prediction/host_step.py", compute.launch.spread - 1))
+        inputs.append(RecordInput(what, value, "assumed", "prediction/host_step.py", compute.launch.spread - 1))
     if said := _taken_of_rates(iteration):
         off = Unknown(UNCHECKED) if compute.again_error is None else compute.again_error
-        found.append(RecordInput("the given rate", said, "assumed", "prediction/compute.py", off))
-    return tuple(found)
+        inputs.append(RecordInput("the given rate", said, "assumed", "prediction/compute.py", off))
+    return tuple(inputs)
 
 
 def _taken_of_rates(iteration: Iteration) -> str:
@@ -255,8 +255,8 @@ def _scaling_input(iteration: Iteration) -> tuple[RecordInput, ...]:
     """What scaling costs beyond messages, and how far off predictions of such scaling were."""
     error, point = iteration.scaling_error, iteration.point
     residual = point.setting.residual if point.gpus > 1 else None
-    told = point.fabric.staged_on(point.gpus)  # how GPUs that are no peers share the host
-    what = f"scaling by {ScalingKind.of_point(point).text if told is None else told.link}"
+    paths = point.fabric.staged_on(point.gpus)  # how GPUs that are no peers share the host
+    what = f"scaling by {ScalingKind.of_point(point).text if paths is None else paths.link}"
     if residual is not None:
         rates = residual.rates
         origin: Origin = measured_on(rates.nodes) if rates.source == "measured" else "assumed"

@@ -158,9 +158,9 @@ class Fabric:
 
     def _calibration(self, described: CollectivePlan) -> Calibration | None:
         """The calibration of the machine as it is described, which is applied to a changed one, too."""
-        found = self.measured_on(len(described.devices))
-        if found is not None:
-            return calibrate(described, found).calibration
+        collective = self.measured_on(len(described.devices))
+        if collective is not None:
+            return calibrate(described, collective).calibration
         return ladder(described) if self.published and self.transport == "auto" else None
 
     @cached_property

@@ -65,11 +65,11 @@ def _zero1(point: Point, strategy: Zero1, computed: Compute, bytes_each: int) ->
 
 def _fsdp(point: Point, strategy: Fsdp, computed: Compute, bytes_each: int, gathered_bytes: int) -> Exchange:
     gather, reduce = (point.fabric.plan(point.devices, name) for name in ("allgather", "reduce_scatter"))
-    *blocks, rest = buckets.grouped(point.subject.gradients, strategy)  # from the last block to the first
+    *blocks, message = buckets.grouped(point.subject.gradients, strategy)  # from the last block to the first
     order = computed.step.layers.names
-    places = {name: place for place, name in enumerate(order)}
+    places = {name: index for index, name in enumerate(order)}
     forward = [
-        _gathered(gather.cost(_sent(rest, gathered_bytes)).time_s, order[0]),
+        _gathered(gather.cost(_sent(message, gathered_bytes)).time_s, order[0]),
         *(
             _gathered(gather.cost(_sent(block, gathered_bytes)).time_s, _first(block, places))
             for block in reversed(blocks)
@@ -77,17 +77,17 @@ def _fsdp(point: Point, strategy: Fsdp, computed: Compute, bytes_each: int, gath
     ]
     backward: list[TimedMessage] = []
     done: tuple[str, ...] = ()
-    for place, block in enumerate(blocks):
-        if strategy.reshard and place + 1 < len(blocks):
-            again_s = gather.cost(_sent(blocks[place + 1], gathered_bytes)).time_s
+    for index, block in enumerate(blocks):
+        if strategy.reshard and index + 1 < len(blocks):
+            again_s = gather.cost(_sent(blocks[index + 1], gathered_bytes)).time_s
             before = order[places[_first(block, places)] - 1]  # the last layer of the block behind this one
             backward.append(TimedMessage(done, again_s, name="gather", gates=before, each_part=True))
         done = (_first(block, places),)
         backward.append(TimedMessage(done, reduce.cost(_sent(block, bytes_each)).time_s, name="reduce-scatter"))
-    backward.append(TimedMessage((order[0],), reduce.cost(_sent(rest, bytes_each)).time_s, name="reduce-scatter"))
+    backward.append(TimedMessage((order[0],), reduce.cost(_sent(message, bytes_each)).time_s, name="reduce-scatter"))
     again = blocks[1:] if strategy.reshard else []  # all but the last, which is kept
-    gathered = [_sent(each, gathered_bytes) for each in (rest, *blocks, *again)] * point.parts
-    reduced = [_sent(each, bytes_each) for each in (*blocks, rest)]
+    gathered = [_sent(each, gathered_bytes) for each in (message, *blocks, *again)] * point.parts
+    reduced = [_sent(each, bytes_each) for each in (*blocks, message)]
     costs = [*(gather.cost(size) for size in gathered), *(reduce.cost(size) for size in reduced)]
     moved_s = sum(gathered) / gather.cost(LARGE_BYTES).algbw_Bps + sum(reduced) / reduce.cost(LARGE_BYTES).algbw_Bps
     return Exchange(
