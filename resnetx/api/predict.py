@@ -17,7 +17,7 @@ from resnetx.api.known_rates import KnownRates, KnownScaling, known_rates
 from resnetx.api.predict_settings import (
     PredictSettings,
     by_framework,
-    fabrics,
+    deployments,
     setting_of,
     split,
     wanted_of,
@@ -36,7 +36,7 @@ from resnetx.prediction.host_step import STATED, decoding_unit
 from resnetx.prediction.iteration import HOST_ERROR
 from resnetx.prediction.processes import CurveQuestion, predicted_curves
 from resnetx.prediction.provenance import UNCHECKED, RecordInput, SourcedPoint
-from resnetx.prediction.scenario import Fabric, Subject, TrainingSetup
+from resnetx.prediction.scenario import Deployment, Subject, TrainingSetup
 from resnetx.record import Unknown
 from resnetx.record.prediction import PredictedPoint, Prediction, digest
 from resnetx.reporting.predicted_answer import ranks
@@ -144,7 +144,7 @@ def words_of(paths: Sequence[Path], given: Point) -> str:
 class Asked:
     """What is predicted with one value of each setting of the machine."""
 
-    on: Sequence[Fabric]
+    on: Sequence[Deployment]
     trained: Sequence[tuple[Curve, TrainingSetup]]
     assumed: Sequence[RecordInput]
     varied: dict[str, str]  # settings in which it differs from others
@@ -159,8 +159,8 @@ class Asked:
     def curves(self) -> list[CurveQuestion]:
         """Of each system and library in turn."""
         return [
-            CurveQuestion(_in_lab(curve.subject, fabric), fabric, curve.points, curve.baseline, setting)
-            for fabric in self.on
+            CurveQuestion(_in_lab(curve.subject, deployment), deployment, curve.points, curve.baseline, setting)
+            for deployment in self.on
             for curve, setting in self.trained
         ]
 
@@ -229,10 +229,10 @@ def _asked(paths: Sequence[Path], given: Point, varied: dict[str, str]) -> Asked
     found, rates = calibrations(settings.calibration_files), known_rates(settings.rate, settings.rate_error)
     if read := rates.inputs_for(workload) if rates else []:
         workload = {**workload, "input": read}
-    on = fabrics(settings, found)
-    for fabric in on:
-        for each in fabric.measured.values():
-            refuse_other_machine(each, fabric.described, fabric.library, settings.devices)
+    on = deployments(settings, found)
+    for deployment in on:
+        for each in deployment.measured.values():
+            refuse_other_machine(each, deployment.described, deployment.library, settings.devices)
     for measured in found.collectives.values():
         refuse_other_library(measured, on[0].library)
     trained = [
@@ -302,16 +302,16 @@ def _decoding_threads(workload: Point) -> int | None:
     return threads
 
 
-def points_on(on: Sequence[Fabric], trained: Sequence[tuple[Curve, TrainingSetup]]) -> list[SourcedPoint]:
+def points_on(on: Sequence[Deployment], trained: Sequence[tuple[Curve, TrainingSetup]]) -> list[SourcedPoint]:
     """Every point: of each system and library in turn."""
     return predicted_curves(Asked(on, trained, [], {}).curves)
 
 
-def _in_lab(subject: Subject, fabric: Fabric) -> Subject:
-    """The workload as it runs in the lab, if the fabric is one."""
-    if fabric.lab is None or subject.request is None:
+def _in_lab(subject: Subject, deployment: Deployment) -> Subject:
+    """The workload as it runs in the lab, if the deployment is one."""
+    if deployment.lab is None or subject.request is None:
         return subject
-    return replace(subject, request=msgspec.structs.replace(subject.request, lab=fabric.lab))
+    return replace(subject, request=msgspec.structs.replace(subject.request, lab=deployment.lab))
 
 
 def _assumed(wanted: Sequence[Curve]) -> Iterator[RecordInput]:
@@ -330,7 +330,7 @@ def _set_by_the_user(given: Point) -> Iterator[RecordInput]:
 # ---- what cannot be predicted ----------------------------------------------------------------------------------------
 
 
-def _refuse_other_rates(rates: KnownRates | None, wanted: Sequence[Curve], on: Sequence[Fabric]) -> None:
+def _refuse_other_rates(rates: KnownRates | None, wanted: Sequence[Curve], on: Sequence[Deployment]) -> None:
     """A known rate is of one model of GPU, and a stated one of one workload."""
     if rates is not None:
         requests = [curve.subject.request for curve in wanted if curve.subject.request is not None]
@@ -339,7 +339,7 @@ def _refuse_other_rates(rates: KnownRates | None, wanted: Sequence[Curve], on: S
             for curve in wanted
             for point in curve.points
         }
-        rates.check(requests, batches, [fabric.described for fabric in on])
+        rates.check(requests, batches, [deployment.described for deployment in on])
 
 
 def _refuse_unsaid(
@@ -354,12 +354,18 @@ def _refuse_unsaid(
         )
 
 
-def _refuse_other_counts(on: Sequence[Fabric], wanted: Sequence[Curve], calibration: str) -> None:
+def _refuse_other_counts(on: Sequence[Deployment], wanted: Sequence[Curve], calibration: str) -> None:
     """All-reduces on other numbers of GPUs than any point has say something only of paths staged in the host."""
     counts = _counts(wanted)
-    for fabric in on:
-        known = [gpus for gpus in fabric.measured if gpus is not None]
-        if known and counts and None not in fabric.measured and not {*known} & {*counts} and not fabric.no_peers:
+    for deployment in on:
+        known = [gpus for gpus in deployment.measured if gpus is not None]
+        if (
+            known
+            and counts
+            and None not in deployment.measured
+            and not {*known} & {*counts}
+            and not deployment.no_peers
+        ):
             raise ConfigError(
                 f"calibration={calibration}: measured on {' and '.join(map(str, sorted(known)))} GPUs, and no point "
                 f"has as many: gpus={counts}; predict for one of these, or leave it out"
@@ -383,11 +389,11 @@ def _refuse_other_scaling(scaling: KnownScaling | None, wanted: Sequence[Curve],
         )
 
 
-def _refuse_other_loaders(on: Sequence[Fabric], wanted: Sequence[Curve]) -> None:
+def _refuse_other_loaders(on: Sequence[Deployment], wanted: Sequence[Curve]) -> None:
     """A measured rate of decoding says something only where images are decoded by the same means."""
     inputs = [curve.subject.request.input for curve in wanted if curve.subject.request is not None]
     used = {curve.subject.scaled.where for curve in wanted if curve.subject.scaled}  # files that are of use otherwise
-    for rate in (rate for fabric in on for rate in fabric.decoding if rate.source not in used):
+    for rate in (rate for deployment in on for rate in deployment.decoding if rate.source not in used):
         if not any((rate.loader, rate.unit) == (each.kind, decoding_unit(each)) for each in inputs):
             cpu = " input.decoder=cpu" * (rate.loader == "dali" and rate.unit == "core")
             raise ConfigError(
@@ -413,7 +419,7 @@ def _counts(wanted: Sequence[Curve]) -> list[int]:
     return sorted({len(devices) for curve in wanted for devices, _ in curve.points if len(devices) > 1})
 
 
-def _refuse_computing_in_lab(on: Sequence[Fabric], wanted: Sequence[Curve], settings: PredictSettings) -> None:
+def _refuse_computing_in_lab(on: Sequence[Deployment], wanted: Sequence[Curve], settings: PredictSettings) -> None:
     """In the lab only waited-out computing is known; and what is waited out has its times already."""
     replayed = [curve.subject.request is not None and curve.subject.request.replay is not None for curve in wanted]
     if on[0].lab is not None and not all(replayed):

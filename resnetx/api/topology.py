@@ -21,7 +21,7 @@ from resnetx.interconnect.collectives.measured import UNCALIBRATED
 from resnetx.interconnect.collectives.published import with_published
 from resnetx.interconnect.systems import paths, system
 from resnetx.interconnect.systems.system import System
-from resnetx.prediction.scenario import Fabric
+from resnetx.prediction.scenario import Deployment
 from resnetx.prediction.staged import CLASSES, RATES, StagedClass
 from resnetx.record.topology import TopologyRecord
 from resnetx.settings import keywords
@@ -209,7 +209,7 @@ def store(found: Sequence[Answer], folder: Path) -> None:
 
 def _told(plan: collective.CollectivePlan, box: StagedClass, calibration: str | None) -> collective.CollectivePlan:
     """An all-reduce through the host of a box whose class is told: what such a box measured, for what is described."""
-    no_peers = Fabric(plan.system, plan.library, plan.transport).no_peers
+    no_peers = Deployment(plan.system, plan.library, plan.transport).no_peers
     if plan.collective != "allreduce" or calibration is not None or not no_peers:
         raise ConfigError(
             f"staged={box}: says how GPUs of one node that are no peers share the host in an all-reduce; expected "

@@ -19,7 +19,7 @@ from resnetx.api import message_costs
 from resnetx.api.calibrations import Calibrations, calibrations
 from resnetx.api.curves import Curve, curves
 from resnetx.api.predict import points_on
-from resnetx.api.predict_settings import by_framework, fabrics, setting_of, split, wanted_of
+from resnetx.api.predict_settings import by_framework, deployments, setting_of, split, wanted_of
 from resnetx.errors import ConfigError
 from resnetx.interconnect.collectives.measured import MeasuredCollective, MeasuredSize
 from resnetx.interconnect.collectives.plan import plan
@@ -28,7 +28,7 @@ from resnetx.literature.claims import Assumption, Claims, check_claims, is_the_p
 from resnetx.literature.explanations import KEPT, Causes, Combination, Supposed, all_combinations, explain
 from resnetx.operations import OPERATIONS
 from resnetx.prediction import provenance
-from resnetx.prediction.scenario import Fabric
+from resnetx.prediction.scenario import Deployment
 from resnetx.record.system_comparison import CheckedClaim, CollectivePoint, Estimate
 from resnetx.reporting.systems.comparison import side_by_side
 from resnetx.reporting.systems.rate_ratios import over
@@ -86,7 +86,7 @@ class _Memory:
     """What combinations share, as it takes time to make."""
 
     curves: dict[str, list[Curve]] = field(default_factory=dict)
-    fabrics: dict[str, Fabric] = field(default_factory=dict)
+    deployments: dict[str, Deployment] = field(default_factory=dict)
     collectives: dict[str, list[CollectivePoint]] = field(default_factory=dict)
 
 
@@ -101,18 +101,21 @@ def _checked(asked: Point, settings: Point, memory: _Memory) -> list[CheckedClai
         if name not in memory.curves:
             memory.curves[name] = list(curves([], workload, wanted_of(of_framework)))
         trained += [(curve, setting_of(of_framework)) for curve in memory.curves[name]]
-    on = [memory.fabrics.setdefault(_name(each), each) for each in fabrics(own, calibrations(own.calibration_files))]
+    on = [
+        memory.deployments.setdefault(_name(each), each)
+        for each in deployments(own, calibrations(own.calibration_files))
+    ]
     points = provenance.sealed_points(points_on(on, trained))
-    machines = {fabric.described.name: fabric.described for fabric in on}
-    libraries = ",".join(fabric.library for fabric in on)
+    machines = {deployment.described.name: deployment.described for deployment in on}
+    libraries = ",".join(deployment.library for deployment in on)
     if libraries not in memory.collectives:
         memory.collectives[libraries] = list(message_costs.collectives(points, machines))
     sides = side_by_side(points, list(machines))
     return check_claims(sides, memory.collectives[libraries], list(message_costs.copies(machines)))
 
 
-def _name(fabric: Fabric) -> str:
-    return f"{fabric.described.name} {fabric.library} {dict(fabric.bandwidth)}"
+def _name(deployment: Deployment) -> str:
+    return f"{deployment.described.name} {deployment.library} {dict(deployment.bandwidth)}"
 
 
 # ---- the authors' own hypothesis ------------------------------------------------------------------------------------
@@ -132,7 +135,7 @@ def _supposed(stated: Claims) -> Iterator[Supposed]:
         given = {"model": "alexnet", "batch_size": batch_size, "gpus": 8, "input": "synthetic", "library": "nccl1"}
         settings, workload = split({**given, **of_paper, "systems": stated.systems})
         trained = [(curve, setting_of(settings)) for curve in curves([], workload, wanted_of(settings))]
-        known = [*fabrics(settings, Calibrations()), *fabrics(settings, Calibrations(of_four))[:1]]
+        known = [*deployments(settings, Calibrations()), *deployments(settings, Calibrations(of_four))[:1]]
         described, other, supposed = provenance.sealed_points(points_on(known, trained))
         ((plain,), (assumed,)) = (side_by_side([one, other], stated.systems) for one in (described, supposed))
         ratios = [over(point, first, second) for point in (plain, assumed)]

@@ -78,14 +78,14 @@ class Compute:
 
 def of_point(point: Point, images: int) -> Compute:
     """What a rank of a point takes for its share of the batch."""
-    subject, system, parts = point.subject, point.fabric.system, point.parts
+    subject, system, parts = point.subject, point.deployment.system, point.parts
     if images % parts:
         raise ConfigError(
             f"accumulate={parts}: {images} images on a GPU do not divide into so many parts; use another batch_size"
         )
     if subject.request is not None and subject.request.replay is not None:
         assert subject.layers is not None, "a workload that is known by name"
-        computed = _replayed(subject.request, subject.layers, images // parts, point.fabric.lab)
+        computed = _replayed(subject.request, subject.layers, images // parts, point.deployment.lab)
         return replace(computed, step=replace(computed.step, parts=parts))
     computed = _by_trace_or_roofline(point, images // parts)
     if (stated := _stated_launch(point)) is not None and not computed.whole_step:
@@ -111,7 +111,7 @@ def _whole(computed: Compute, point: Point) -> Compute:
         assert subject.layers is not None, "a workload that is known by name"
         longer = recomputing(computed.step, subject.layers, subject.request.precision)
         if subject.rates is not None:
-            gpu = point.fabric.system.gpu_part(point.devices[0])
+            gpu = point.deployment.system.gpu_part(point.devices[0])
             error = roofline_error(roofline.fitted(gpu), gpu, subject.precision)
             computed = _less_sure(computed, 1 - computed.step.compute_s / longer.compute_s, error)
         computed = replace(computed, step=longer)
@@ -151,7 +151,7 @@ def _replayed(request: Request, layers: Sequence[Layer], images: int, lab: Lab |
 
 
 def _by_trace_or_roofline(point: Point, images: int) -> Compute:
-    subject, system, clock_Hz = point.subject, point.fabric.system, point.setting.clock_Hz
+    subject, system, clock_Hz = point.subject, point.deployment.system, point.setting.clock_Hz
     if subject.trace is not None:
         return of_trace(subject.trace, images, system, point.devices[0], subject.layers, clock_Hz)
     assert subject.layers is not None and subject.request is not None, "neither a trace nor a layer table"
@@ -199,7 +199,7 @@ def _stated_launch(point: Point) -> HostStep | None:
     time_s, request = point.setting.host_step_s, point.subject.request
     if time_s is None:
         return None
-    if point.fabric.on_cpus:
+    if point.deployment.on_cpus:
         raise ConfigError(f"host_step={time_s:g}s: ranks on CPUs have no GPU to launch work on; leave it out")
     if request is not None and request.graph:
         raise ConfigError(

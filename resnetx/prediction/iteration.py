@@ -116,7 +116,7 @@ class Iteration:
     @cached_property
     def scaling_error(self) -> KindError | None:
         """How far off predictions of such scaling were; null of one GPU, which does not scale, and of CPU ranks."""
-        if self.point.gpus == 1 or self.point.fabric.on_cpus or self.point.fabric.lab:
+        if self.point.gpus == 1 or self.point.deployment.on_cpus or self.point.deployment.lab:
             return None
         return scaling_errors().of_point(self.point)
 
@@ -125,7 +125,7 @@ class Iteration:
         """The iteration with what scaling costs at both ends of what that may be."""
         error = self.scaling_error
         unknown = CPU_RANKS_ERROR if self.point.gpus > 1 else 0.0
-        if self.point.fabric.lab:
+        if self.point.deployment.lab:
             serves = isinstance(self.point.subject.strategy, Server)
             unknown = LAB_SERVER_ERROR if serves else LAB_ERROR
         faster, slower = (unknown, unknown) if error is None else (error.faster, error.slower)

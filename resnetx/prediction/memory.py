@@ -267,9 +267,9 @@ def memory_need(point: Point) -> MemoryNeed:
 def _capacity_bytes(point: Point) -> int | Unknown:
     if point.setting.memory_bytes is not None:
         return point.setting.memory_bytes
-    if point.fabric.on_cpus:
+    if point.deployment.on_cpus:
         return Unknown("ranks share their host's")
-    return round(point.fabric.described.gpu_part(point.devices[0]).memory_bytes.value)
+    return round(point.deployment.described.gpu_part(point.devices[0]).memory_bytes.value)
 
 
 def _needed_bytes(point: Point) -> int | Unknown:

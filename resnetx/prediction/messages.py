@@ -281,16 +281,18 @@ def _on_host(point: Point) -> bool:
     """Whether GPUs are served by their host; ranks on CPUs are there already."""
     strategy = point.subject.strategy
     assert isinstance(strategy, Server), strategy
-    return strategy.device == "cpu" and not point.fabric.on_cpus
+    return strategy.device == "cpu" and not point.deployment.on_cpus
 
 
 def _copies(point: Point) -> Star:
-    fabric, strategy = point.fabric, point.subject.strategy
-    if strategy == Server(device="gpu") and fabric.on_cpus:
-        raise ConfigError(f"strategy.device=gpu: ranks of {fabric.described.name} run on CPUs; use strategy.device=cpu")
-    if fabric.measured and not fabric.on_cpus:
+    deployment, strategy = point.deployment, point.subject.strategy
+    if strategy == Server(device="gpu") and deployment.on_cpus:
+        raise ConfigError(
+            f"strategy.device=gpu: ranks of {deployment.described.name} run on CPUs; use strategy.device=cpu"
+        )
+    if deployment.measured and not deployment.on_cpus:
         raise ConfigError(
             "calibration with strategy=server: measured collectives say nothing of copies to a parameter server; leave "
             "it out"
         )
-    return fabric.star(point.devices, _on_host(point))
+    return deployment.star(point.devices, _on_host(point))

@@ -1,6 +1,6 @@
 """Many curves at once: each process predicts a share of them, and the order of the answer is that of the question.
 
-    predicted_curves([CurveQuestion(subject, fabric, placements, baseline, setting), ...])
+    predicted_curves([CurveQuestion(subject, deployment, placements, baseline, setting), ...])
 
 A process is a fresh interpreter that reads its share from standard input: nothing of the caller is forked (a notebook
 has threads) or run again (a script without a guard is not imported). Few points are predicted right here, as a process
@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from resnetx import host
 from resnetx.prediction.predict import Placement, curve
 from resnetx.prediction.provenance import RecordInput, SourcedPoint
-from resnetx.prediction.scenario import Fabric, Subject, TrainingSetup
+from resnetx.prediction.scenario import Deployment, Subject, TrainingSetup
 
 POINTS_EACH = 2000  # of a process, at least: about a second of work, of which starting takes another half
 
@@ -29,7 +29,7 @@ class CurveQuestion(NamedTuple):
     """A curve as `predict.curve` is asked for it."""
 
     subject: Subject
-    fabric: Fabric
+    deployment: Deployment
     placements: Sequence[Placement]
     baseline: Placement
     setting: TrainingSetup

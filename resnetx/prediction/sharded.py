@@ -33,15 +33,15 @@ from resnetx.workloads.counts import BYTES_PER_PARAMETER
 def exchange(point: Point, computed: Compute, bytes_each: int, gathered_bytes: int) -> Exchange:
     """All messages of a step; of an element of the gradients that are sent, and of the parameters that are gathered."""
     strategy = point.subject.strategy
-    if point.fabric.on_cpus and point.fabric.lab is None:
+    if point.deployment.on_cpus and point.deployment.lab is None:
         raise ConfigError(
             f"strategy={strategy.kind}: what gloo takes for its collectives between processes is not known; measure it "
             "with train, or predict it for GPUs"
         )
-    if point.fabric.staged_on(point.gpus) is not None or point.fabric.no_peers:
+    if point.deployment.staged_on(point.gpus) is not None or point.deployment.no_peers:
         raise ConfigError(
-            f"strategy={strategy.kind} on {point.fabric.described.name}, whose GPUs are no peers: only all-reduce is "
-            "known through the host; use strategy=bucket"
+            f"strategy={strategy.kind} on {point.deployment.described.name}, whose GPUs are no peers: only all-reduce "
+            "is known through the host; use strategy=bucket"
         )
     if isinstance(strategy, Zero1):
         return _zero1(point, strategy, computed, bytes_each)
@@ -51,11 +51,11 @@ def exchange(point: Point, computed: Compute, bytes_each: int, gathered_bytes: i
 
 def _zero1(point: Point, strategy: Zero1, computed: Compute, bytes_each: int) -> Exchange:
     reduced = messages.exchange(
-        point.fabric.plan(point.devices), point.subject.gradients, strategy, bytes_each, computed.gradient_copy_Bps
+        point.deployment.plan(point.devices), point.subject.gradients, strategy, bytes_each, computed.gradient_copy_Bps
     )
-    broadcast, parts = point.fabric.plan(point.devices, "broadcast"), parts_of(point.subject.gradients, point.gpus)
-    if point.fabric.lab is not None:
-        back_s, _ = lab_broadcasts(point.fabric.system, point.fabric.lab, point.devices, parts)
+    broadcast, parts = point.deployment.plan(point.devices, "broadcast"), parts_of(point.subject.gradients, point.gpus)
+    if point.deployment.lab is not None:
+        back_s, _ = lab_broadcasts(point.deployment.system, point.deployment.lab, point.devices, parts)
     else:
         back_s = sum(broadcast.cost(size).time_s for size in parts if size)
     back = TimedMessage((computed.step.layers.names[0],), back_s, name="parameters")
@@ -64,7 +64,7 @@ def _zero1(point: Point, strategy: Zero1, computed: Compute, bytes_each: int) ->
 
 
 def _fsdp(point: Point, strategy: Fsdp, computed: Compute, bytes_each: int, gathered_bytes: int) -> Exchange:
-    gather, reduce = (point.fabric.plan(point.devices, name) for name in ("allgather", "reduce_scatter"))
+    gather, reduce = (point.deployment.plan(point.devices, name) for name in ("allgather", "reduce_scatter"))
     *blocks, message = buckets.grouped(point.subject.gradients, strategy)  # from the last block to the first
     order = computed.step.layers.names
     places = {name: index for index, name in enumerate(order)}
