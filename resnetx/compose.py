@@ -199,7 +199,7 @@ def _without_others(point: Point, of_option: Mapping[str, set[str]], option: str
 
 def options_of(group: str, option: str) -> set[str]:
     """The settings of a choice of a group; none for an unknown choice, which `compose` rejects."""
-    return {each.name for each in every_setting() if each.of == option and each.name.startswith(f"{group}.")}
+    return {line.name for line in every_setting() if line.of == option and line.name.startswith(f"{group}.")}
 
 
 def compose(point: Mapping[str, Any]) -> dict[str, Any]:
@@ -272,14 +272,14 @@ def _choice(group: str, choice: str, folders: tuple[Path, ...]) -> dict[str, Any
 
 def _own_choice(group: str, choice: str) -> dict[str, Any]:
     """The settings of a user's own choice; rejects an unknown one, and a malformed file of one."""
-    known = choices_of(group)
-    if choice not in known:
-        near = difflib.get_close_matches(choice[:100], known, n=1)
+    paths = choices_of(group)
+    if choice not in paths:
+        near = difflib.get_close_matches(choice[:100], paths, n=1)
         hint = f" (did you mean {near[0]}?)" if near else ""
         if group == "model" and choice in classifiers.kept().image_size:
             hint = f" (it is model=torchvision model.name={choice})"
-        raise ConfigError(f"{group}={shortened(choice)}: no such {group}{hint}; known: {', '.join(sorted(known))}")
-    text = YamlFile(File(known[choice], f"a choice of {group}", YAML_BYTES))
+        raise ConfigError(f"{group}={shortened(choice)}: no such {group}{hint}; known: {', '.join(sorted(paths))}")
+    text = YamlFile(File(paths[choice], f"a choice of {group}", YAML_BYTES))
     if not isinstance(text.tree, dict):
         raise text.file.error("expected a mapping of settings")
     if "defaults" in text.tree:  # Hydra's way to include other files

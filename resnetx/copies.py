@@ -92,8 +92,8 @@ def _alone_and_together(gpus: int) -> Iterator[tuple[Flow, ...]]:
 
 
 COPIES = {
-    each.name: each
-    for each in (
+    kind.name: kind
+    for kind in (
         CopyKind(
             name="device",
             moves="from each GPU (or CPU rank) to each other one",

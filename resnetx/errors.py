@@ -105,8 +105,8 @@ def sentence(message: str, tree: Any, kind: Any, root: str = "") -> str:
         path = f"{path}.{_key_of(_at(tree, path), what)}".strip(".")
     value = _at(tree, path)
     key = ".".join(part for part in (root, path) if part) or "the configuration"
-    if found := re.fullmatch(r"Expected `([^`]+)`, got `[^`]+`", what):
-        expected = " or ".join(_TYPES.get(word.strip(), word.strip()) for word in found[1].split("|"))
+    if match := re.fullmatch(r"Expected `([^`]+)`, got `[^`]+`", what):
+        expected = " or ".join(_TYPES.get(word.strip(), word.strip()) for word in match[1].split("|"))
         return f"{key}={shortened(value)}: expected {expected}"
     if re.fullmatch(r"Invalid (?:enum value|value) (.+)", what):
         known = ", ".join(dict.fromkeys(map(str, allowed(kind, _steps(path)))))

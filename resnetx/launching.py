@@ -179,9 +179,9 @@ class _SiteYaml(YamlFile):
 
     def mistake(self, error: msgspec.ValidationError, kind: Any, where: Path_, value: Any) -> FileError:
         path = steps(error) if " - at `$" in str(error) else []
-        if found := re.search("unknown field `(.*?)`", str(error)):
+        if match := re.search("unknown field `(.*?)`", str(error)):
             fields = ", ".join((Container if path == ["container"] else Site).__struct_fields__)
-            return self.error([*path, found[1]], f"{found[1]}: a site file has no such setting; known: {fields}")
+            return self.error([*path, match[1]], f"{match[1]}: a site file has no such setting; known: {fields}")
         if "matching regex" in str(error):
             key = ".".join(map(str, path))
             return self.error(path, f"{key}: expected a word, without blanks and without signs that a shell interprets")

@@ -78,8 +78,8 @@ def _to_next(dist: Any, given: Any, got: Any, rank: int, ranks: int) -> None:
 
 
 OPERATIONS = {
-    each.name: each
-    for each in (
+    operation.name: operation
+    for operation in (
         Operation(
             name="allreduce",
             program="all_reduce",

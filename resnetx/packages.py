@@ -165,8 +165,8 @@ def _installed_hip() -> str | None:
     if spec is None or spec.origin is None:
         return None
     version = Path(spec.origin).with_name("version.py")  # plain assignments: hip: Optional[str] = '6.4.43482-0f2d60242'
-    found = re.search(r"^hip\b[^=]*=\s*'([^']+)'", version.read_text(), re.MULTILINE) if version.exists() else None
-    return found[1] if found else None
+    match = re.search(r"^hip\b[^=]*=\s*'([^']+)'", version.read_text(), re.MULTILINE) if version.exists() else None
+    return match[1] if match else None
 
 
 def rocm_torch() -> str:

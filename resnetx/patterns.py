@@ -55,11 +55,11 @@ class Rounds(NamedTuple):
 
 def _most_moved(round: Round, ranks: int) -> int:
     sent, received = [0] * ranks, [0] * ranks
-    for each in round:
-        if each.source != HOST:
-            sent[each.source] += each.size_bytes
-        if each.target != HOST:
-            received[each.target] += each.size_bytes
+    for message in round:
+        if message.source != HOST:
+            sent[message.source] += message.size_bytes
+        if message.target != HOST:
+            received[message.target] += message.size_bytes
     return max(*sent, *received)
 
 
@@ -92,8 +92,8 @@ def load(name: str) -> PatternFile:
     if name not in _ROUNDS:
         raise unknown_name("pattern", name, NAMES, "pattern")
     text = YamlFile(File(CONFIGS / "pattern" / f"{name}.yaml", "a pattern", YAML_BYTES))
-    found: PatternFile = text.convert(PatternFile)
-    return found
+    file: PatternFile = text.convert(PatternFile)
+    return file
 
 
 # ---- their messages -------------------------------------------------------------------------------------------------
@@ -105,24 +105,24 @@ def _halo(ranks: int, size_bytes: int) -> Rounds:
     side = (size_bytes / _ELEMENT) ** (1 / 3)  # places along each edge
     places = list(product(*map(range, grid)))
     rank_of = {place: rank for rank, place in enumerate(places)}
-    found: Round = []
+    messages: Round = []
     for place, rank in rank_of.items():
         for axis, step in product(range(3), (-1, 1)):
             neighbour = tuple(at + step * (other == axis) for other, at in enumerate(place))
             if neighbour in rank_of:
                 face = math.prod(side / parts for other, parts in enumerate(grid) if other != axis)
                 number = 2 * axis + (step + 1) // 2
-                found.append(PatternMessage(rank, rank_of[neighbour], _whole(face * _ELEMENT), rank, number))
-    return Rounds([], [found])
+                messages.append(PatternMessage(rank, rank_of[neighbour], _whole(face * _ELEMENT), rank, number))
+    return Rounds([], [messages])
 
 
 def _grid(ranks: int) -> tuple[int, int, int]:
     """Three factors of a number, as near each other as there are."""
     found = (
-        (one, two, ranks // one // two)
-        for one in _factors(ranks)
-        for two in _factors(ranks // one)
-        if one >= two >= ranks // one // two
+        (factor, two, ranks // factor // two)
+        for factor in _factors(ranks)
+        for two in _factors(ranks // factor)
+        if factor >= two >= ranks // factor // two
     )
     return min(found, key=sum)
 

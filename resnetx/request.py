@@ -134,18 +134,18 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         """
         if self.measure != "step":
             return {}
-        found: dict[TwinName, Request] = {}
+        requests: dict[TwinName, Request] = {}
         if not isinstance(self.input, SyntheticInput):
-            found["synthetic"] = msgspec.structs.replace(self, input=SyntheticInput())
+            requests["synthetic"] = msgspec.structs.replace(self, input=SyntheticInput())
         if self.gpus > 1 and not isinstance(self.strategy, NoExchange):
-            found["alone"] = msgspec.structs.replace(self.alone, strategy=NoExchange())
+            requests["alone"] = msgspec.structs.replace(self.alone, strategy=NoExchange())
         if self.replay is not None:  # its phases are known: they are what is replayed
-            return found
+            return requests
         if not isinstance(self.input, SyntheticInput):
-            found["input"] = msgspec.structs.replace(self.alone, measure="input", graph=False)
+            requests["input"] = msgspec.structs.replace(self.alone, measure="input", graph=False)
         if isinstance(self.strategy, Fsdp):  # whose waiting is seen on CPUs alone
-            return found
-        return {**found, "phases": msgspec.structs.replace(self, measure="phases", graph=False)}
+            return requests
+        return {**requests, "phases": msgspec.structs.replace(self, measure="phases", graph=False)}
 
     @property
     def controls(self) -> "dict[TwinName, Request]":
@@ -156,8 +156,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         splits = self.gpus > 1 and self.scaling == "strong" and self.batch_size % self.gpus == 0
         if self.measure != "step" or self.replay is not None or not splits:
             return self.twins
-        one = msgspec.structs.replace(self.on(1), batch_size=self.batch_size // self.gpus, input=SyntheticInput())
-        return {**self.twins, "solo": one}
+        request = msgspec.structs.replace(self.on(1), batch_size=self.batch_size // self.gpus, input=SyntheticInput())
+        return {**self.twins, "solo": request}
 
     @property
     def settings(self) -> dict[str, Any]:

@@ -130,7 +130,7 @@ def _quantiles(values: Floats, shares: Sequence[float]) -> tuple[float, float]:
     flat = values.ravel()
     places = [share * (flat.size - 1) for share in shares]
     below = [min(math.floor(place), flat.size - 1) for place in places]
-    above = [min(place + 1, flat.size - 1) for place in below]
+    above = [min(index + 1, flat.size - 1) for index in below]
     flat = np.partition(flat, sorted({*below, *above}))
     ends = [_between(flat[low], flat[high], place - low) for low, high, place in zip(below, above, places, strict=True)]
     return ends[0], ends[1]
@@ -149,9 +149,9 @@ def _medians(values: Floats) -> Floats:
         return medians
     rows = list(values)
     for turn in range(len(rows)):
-        for place in range(turn % 2, len(rows) - 1, 2):
-            one, other = rows[place], rows[place + 1]
-            rows[place], rows[place + 1] = np.minimum(one, other), np.maximum(one, other)
+        for index in range(turn % 2, len(rows) - 1, 2):
+            one, other = rows[index], rows[index + 1]
+            rows[index], rows[index + 1] = np.minimum(one, other), np.maximum(one, other)
     middle: Floats = (rows[len(rows) // 2 - 1] + rows[len(rows) // 2]) / 2
     return middle
 

@@ -88,12 +88,12 @@ def _read(path: Path) -> Study:
     _check_settings(study, text)
     if not study.grids and not study.include:
         raise text.file.error("has no points; expected grids, or studies to include")
-    for place, other in enumerate(study.include):
+    for index, other in enumerate(study.include):
         if not _is_ours(other):
-            raise text.error(["include", place], f"includes {other}, and no study has that name; see `resnetx list`")
-    others = [_read(_ours(other)) for other in study.include]
-    included = [{**other.settings, **grid} for other in others for grid in other.grids]
-    benches = [bench for other in others for bench in other.benches]
+            raise text.error(["include", index], f"includes {other}, and no study has that name; see `resnetx list`")
+    studies = [_read(_ours(other)) for other in study.include]
+    included = [{**other.settings, **grid} for other in studies for grid in other.grids]
+    benches = [bench for other in studies for bench in other.benches]
     return msgspec.structs.replace(study, grids=[*included, *study.grids], benches=[*benches, *study.benches])
 
 

@@ -29,11 +29,11 @@ def to_interval(value: float, low: float, high: float) -> tuple[str, str, str]:
     largest = max(abs(value), abs(low), abs(high))
     if largest == 0 or not math.isfinite(largest):
         return (f"{value:g}", f"{low:g}", f"{high:g}")
-    place = math.floor(math.log10(abs(value) or largest)) - 2
+    index = math.floor(math.log10(abs(value) or largest)) - 2
     if high > low:
-        place = min(math.floor(math.log10((high - low) / 5)), place + 1)
-        place = max(place, math.floor(math.log10(abs(value) or largest)) - 3)
-    texts = (f"{round(number, -place):,.{max(0, -place)}f}" for number in (value, low, high))
+        index = min(math.floor(math.log10((high - low) / 5)), index + 1)
+        index = max(index, math.floor(math.log10(abs(value) or largest)) - 3)
+    texts = (f"{round(number, -index):,.{max(0, -index)}f}" for number in (value, low, high))
     return tuple(texts)  # type: ignore[return-value]
 
 

@@ -344,9 +344,9 @@ def without_passwords(data: bytes) -> bytes:
     return _WORD.sub(_word, data) if b"://" in data and b"@" in data else data
 
 
-def _word(found: re.Match[bytes]) -> bytes:
+def _word(match: re.Match[bytes]) -> bytes:
     """One word of a text without its passwords."""
-    word, kept, shown, at = found[0], [], 0, 0
+    word, kept, shown, at = match[0], [], 0, 0
     last = word.rfind(b"@")
     while 0 <= (at := word.find(b"://", at)) < last:
         at += 3

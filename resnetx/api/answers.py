@@ -105,7 +105,7 @@ def check_answer(made: "Check") -> list[str]:
     tried = f"{len(made.runs)} run{'s' * (len(made.runs) != 1)} in {duration(made.duration_s)}"
     if made.healthy:
         return [f"No outlier among {nodes}: {tried}."]
-    others = Counter(each.what for each in made.outliers if each.what != "node")
+    others = Counter(outlier.what for outlier in made.outliers if outlier.what != "node")
     more = "".join(f", {_PLURALS[what]} that stand out: {count}" for what, count in others.items())
     first = made.outliers[0]
     return [
@@ -133,17 +133,19 @@ def steer_answer(made: "Steering") -> list[str]:
     return [f"{made.system}: total RTL {rtl}.", *[receivers] * bool(added), _iteration(made)]
 
 
-def _iteration(made: "Steering") -> str:
-    before, after = made.iteration_s_before, made.iteration_s_after
+def _iteration(steering: "Steering") -> str:
+    before, after = steering.iteration_s_before, steering.iteration_s_after
     if before is None or after is None:
-        return f"Training: not predicted ({made.unknown.get('iteration_s_after', 'no workload')})."
+        return f"Training: not predicted ({steering.unknown.get('iteration_s_after', 'no workload')})."
     verdict = "no faster" if abs(after - before) <= 1e-3 * before else "faster" if after < before else "SLOWER"
     change = f" by {abs(after / before - 1):.1%}" * (verdict != "no faster")
-    sentence = f"An iteration gets {verdict}{change}: {time_text(before)} -> {time_text(after)} ({made.iteration_of})."
-    if made.collective_before and made.collective_before == made.collective_after:
-        return f"{sentence} Its all-reduces run as before: {made.collective_after}."
-    if made.collective_before:
-        return f"{sentence} Its all-reduces: {made.collective_before}; steered, {made.collective_after}."
+    sentence = (
+        f"An iteration gets {verdict}{change}: {time_text(before)} -> {time_text(after)} ({steering.iteration_of})."
+    )
+    if steering.collective_before and steering.collective_before == steering.collective_after:
+        return f"{sentence} Its all-reduces run as before: {steering.collective_after}."
+    if steering.collective_before:
+        return f"{sentence} Its all-reduces: {steering.collective_before}; steered, {steering.collective_after}."
     return sentence
 
 
@@ -164,13 +166,13 @@ def benches_answer(found: "BenchComparison") -> list[str]:
     return list(_of_benches(found))
 
 
-def _of_benches(found: "BenchComparison") -> Iterator[str]:
-    least, most = (size_text(size) for size in found.band_bytes)
-    for mean in found.means:
+def _of_benches(comparison: "BenchComparison") -> Iterator[str]:
+    least, most = (size_text(size) for size in comparison.band_bytes)
+    for mean in comparison.means:
         where = _where(mean.gpus, mean.pair_class)
         said = f"{mean.what}{where}: B is {mean.ratio:.2f} times as fast as A from {least} to {most}"
         yield f"{said}, the geometric mean of {mean.sizes} sizes."
-    for crossing in found.crossings:
+    for crossing in comparison.crossings:
         at = size_text(round(crossing.at_bytes))
         where = _where(crossing.gpus, crossing.pair_class)
         yield f"{crossing.what}{where}: {crossing.ahead_above} is ahead from about {at} on."
@@ -203,7 +205,7 @@ def papers_answer(checked: "CheckedPapers") -> list[str]:
     """How many statements of papers agree with what is predicted."""
     from resnetx.reporting.systems.comparison import counted
 
-    counts = Counter(each.outcome for each in counted(checked.claims))
+    counts = Counter(claim.outcome for claim in counted(checked.claims))
     measured = list(_measured_answer(checked)) if checked.machines else []
     return [
         *measured,
@@ -249,9 +251,9 @@ def _measured_answer(checked: "CheckedPapers") -> Iterator[str]:
 def score_answer(found: "Score") -> list[str]:
     """Which predictor is nearest to what was published, by kind."""
     best: dict[str, Any] = {}
-    for each in found.scores:
-        if each.predicted and (each.kind not in best or each.mean_error < best[each.kind].mean_error):
-            best[each.kind] = each
+    for score in found.scores:
+        if score.predicted and (score.kind not in best or score.mean_error < best[score.kind].mean_error):
+            best[score.kind] = score
     if not best:
         return ["Nothing that was published is predicted."]
     told = {kind: f"{each.predictor}, {each.mean_error:.1%} off {each.predicted}" for kind, each in best.items()}

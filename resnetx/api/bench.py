@@ -239,66 +239,71 @@ def benches_beside(wanted: Sequence[Point], given: Point, counts: Sequence[int])
 
 
 def _requests(
-    asked: BenchSettings, sizes: list[int] | None, payloads: set[int], launch: Launch | None
+    settings: BenchSettings, sizes: list[int] | None, payloads: set[int], launch: Launch | None
 ) -> list[BenchRequest]:
     """One request for each number of ranks; `sizes`: those that were asked for."""
-    lists = {"gpus": asked.gpus, "collective": asked.collective, "copy": asked.copy, "pattern": asked.pattern}
-    lists |= {"direction": asked.direction, "scaling": asked.scaling}
+    lists = {
+        "gpus": settings.gpus,
+        "collective": settings.collective,
+        "copy": settings.copy,
+        "pattern": settings.pattern,
+    }
+    lists |= {"direction": settings.direction, "scaling": settings.scaling}
     for key, given in lists.items():
         if not given:
             raise ConfigError(f"{key}=[]: expected at least one value")
-    counts = [_ranks(count, asked.devices) for count in asked.gpus]
+    counts = [_ranks(count, settings.devices) for count in settings.gpus]
     per_node = ranks_per_node(launch, max(counts))
-    kinds = [name for name in dict.fromkeys(asked.copy) if name is not None]
-    modelled = [name for name in dict.fromkeys(asked.pattern) if name is not None]
-    names = _collectives(asked, instead=not kinds and not modelled)
-    env = variables(asked.env)
+    kinds = [name for name in dict.fromkeys(settings.copy) if name is not None]
+    modelled = [name for name in dict.fromkeys(settings.pattern) if name is not None]
+    names = _collectives(settings, instead=not kinds and not modelled)
+    env = variables(settings.env)
     if launch:
-        env = of_ranks(launch, env, _settled(asked))
+        env = of_ranks(launch, env, _settled(settings))
     on_nodes = {count: nodes_of(count, per_node) for count in counts}
-    several, clock = max(on_nodes.values()) > 1, locked_MHz(asked.clock, launch)
+    several, clock = max(on_nodes.values()) > 1, locked_MHz(settings.clock, launch)
     return [
         BenchRequest(
             collectives=names,
             sizes_bytes=sorted({*(SIZES if sizes is None else sizes), *payloads}) if names else [],
             gpus=count,
-            devices=asked.devices,
+            devices=settings.devices,
             env=env,
-            threads=threads_share(per_node) if asked.threads is None else asked.threads,
-            warmup=asked.warmup,
-            iterations=ITERATIONS if asked.iterations is None else asked.iterations,
-            seed=asked.seed,
-            registered=asked.registered,
-            lab=lab_from(msgspec.structs.asdict(asked.lab)),
+            threads=threads_share(per_node) if settings.threads is None else settings.threads,
+            warmup=settings.warmup,
+            iterations=ITERATIONS if settings.iterations is None else settings.iterations,
+            seed=settings.seed,
+            registered=settings.registered,
+            lab=lab_from(msgspec.structs.asdict(settings.lab)),
             copies=kinds,
             copy_sizes_bytes=sorted({*(copies.SIZES_BYTES if sizes is None else sizes), *payloads}) if kinds else [],
-            directions=list(dict.fromkeys(asked.direction)),
-            endpoint=asked.endpoint,
-            through=asked.through,
-            numa=asked.numa,
-            transport=asked.transport,
-            interface=asked.interface,
-            place=asked.place,
-            dtype=asked.dtype,
-            timing=asked.timing,
-            algorithm=asked.algorithm,
-            protocol=asked.protocol,
+            directions=list(dict.fromkeys(settings.direction)),
+            endpoint=settings.endpoint,
+            through=settings.through,
+            numa=settings.numa,
+            transport=settings.transport,
+            interface=settings.interface,
+            place=settings.place,
+            dtype=settings.dtype,
+            timing=settings.timing,
+            algorithm=settings.algorithm,
+            protocol=settings.protocol,
             nodes=on_nodes[count],
-            gpudirect=asked.gpudirect if on_nodes[count] > 1 or not several else None,
+            gpudirect=settings.gpudirect if on_nodes[count] > 1 or not several else None,
             clock=clock,
             patterns=modelled,
             pattern_sizes_bytes=sorted(set(sizes or [])) if modelled else [],
-            scalings=list(dict.fromkeys(asked.scaling)),
-            compute_s=None if asked.compute is None else bounds.seconds_of("compute", asked.compute),
+            scalings=list(dict.fromkeys(settings.scaling)),
+            compute_s=None if settings.compute is None else bounds.seconds_of("compute", settings.compute),
         )
         for count in dict.fromkeys(counts)
     ]
 
 
-def _settled(asked: BenchSettings) -> list[str]:
+def _settled(settings: BenchSettings) -> list[str]:
     """The variables that settings of a bench set."""
-    way = Way(asked.transport, asked.interface, asked.gpudirect)
-    forced = {"NCCL_ALGO": asked.algorithm, "NCCL_PROTO": asked.protocol}
+    way = Way(settings.transport, settings.interface, settings.gpudirect)
+    forced = {"NCCL_ALGO": settings.algorithm, "NCCL_PROTO": settings.protocol}
     return [*way.variables, *(name for name, value in forced.items() if value is not None)]
 
 
@@ -308,9 +313,9 @@ def _ranks(count: int | None, devices: list[int] | None) -> int:
     return count
 
 
-def _collectives(asked: BenchSettings, instead: bool) -> list[str]:
+def _collectives(settings: BenchSettings, instead: bool) -> list[str]:
     """What was asked for; `instead`: an all-reduce where nothing was."""
-    return [name for name in dict.fromkeys(asked.collective) if name is not None] or ["allreduce"] * instead
+    return [name for name in dict.fromkeys(settings.collective) if name is not None] or ["allreduce"] * instead
 
 
 def _payloads(workloads_asked: Point) -> set[int]:
@@ -331,7 +336,7 @@ def _workloads(workloads_asked: Point) -> list[Request]:
     """The workloads of a study or of settings, as requests of one rank: their messages are those of any number."""
     _, points = points_of(workloads_asked)
     named = [{key: value for key, value in point.items() if group_of(key) in tagged("workload")} for point in points]
-    requests = [request_from(compose(point)) for place, point in enumerate(named) if point not in named[:place]]
+    requests = [request_from(compose(point)) for index, point in enumerate(named) if point not in named[:index]]
     for request in requests:
         check(request)
     return requests

@@ -130,7 +130,7 @@ def check_copies(r: BenchRequest) -> None:
         )
     if r.copies:
         entries = _entries(r)
-        size = sum(CELL_BYTES + MEASURED_BYTES * copies.timings(each, r.iterations) for each in entries)
+        size = sum(CELL_BYTES + MEASURED_BYTES * copies.timings(entry, r.iterations) for entry in entries)
         if size > MAX_BYTES:
             raise ConfigError(
                 f"iterations={r.iterations}: a record of {len(entries):,} cells would be {too_large('bench')}"
@@ -187,7 +187,7 @@ def announce_copies(request: BenchRequest) -> None:
     planned_s = copies.planned_s(
         entries, iterations=request.iterations, warmup=request.warmup, rate_Bps=lambda _: rate_Bps
     )
-    counts = sorted({copies.timings(each, request.iterations) for each in entries})
+    counts = sorted({copies.timings(entry, request.iterations) for entry in entries})
     often = "once" if counts[0] == 1 else f"{counts[0]} times"
     progress.note(
         f"{len(entries):,} cells of copies: about {planned_s:,.0f} s if copies run at {si(rate_Bps, 'B/s')}"

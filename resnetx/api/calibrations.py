@@ -59,7 +59,7 @@ def calibrations(paths: Sequence[str]) -> Calibrations:
                 what = f"how fast {rate.loader} decodes with one {rate.unit}"
                 _refuse_second(known_by, what, path)
                 rates[what] = rate
-    if len({found.registered for found in collectives.values()}) > 1:
+    if len({collective.registered for collective in collectives.values()}) > 1:
         raise ConfigError("calibration: has benches with registered buffers and without; name those of one kind")
     return Calibrations(collectives, tuple(rates.values()), scaling)
 
@@ -121,13 +121,13 @@ def _runs(path: str) -> list[RunSummary] | None:
         if not _is_run(file):
             return None
         runs = [RunSummaryReader()(RunFolder(file.parent))]
-    found = [run for run in runs if run.rates and (run.request.measure == "input" or _scales(run))]
-    if not found:
+    summaries = [run for run in runs if run.rates and (run.request.measure == "input" or _scales(run))]
+    if not summaries:
         raise ConfigError(
             f"calibration={path}: has no run with measure=input and none on several GPUs that ended well; give one, or "
             "a bench"
         )
-    return found
+    return summaries
 
 
 def _scales(run: RunSummary) -> bool:

@@ -186,11 +186,11 @@ def _word(side: Side) -> str:
 
 def _studies(a: Side, b: Side, given: Point) -> OfStudies:
     out, baseline = out_and_baseline(given)
-    found = compare_studies(_study_of(a), _study_of(b), baseline)
+    comparison = compare_studies(_study_of(a), _study_of(b), baseline)
     if out:
-        drawings.store_record(out, comparison_file(out), found)
-        _store_page(found, out)
-    return OfStudies(found)
+        drawings.store_record(out, comparison_file(out), comparison)
+        _store_page(comparison, out)
+    return OfStudies(comparison)
 
 
 def _benches(a: Path, b: Path, given: Point) -> OfBenches:
@@ -205,12 +205,12 @@ def _benches(a: Path, b: Path, given: Point) -> OfBenches:
             )
         least, most = sorted(sizes_from(sizes))
         band = (least, most)
-    found = compare_benches((a, read_benches(a)), (b, read_benches(b)), band)
+    comparison = compare_benches((a, read_benches(a)), (b, read_benches(b)), band)
     if out := given.get("out"):
         folder = Path(str(out))
-        drawings.store_record(folder, bench_comparison_file(folder), found)
-        _store_page(found, folder)
-    return OfBenches(found)
+        drawings.store_record(folder, bench_comparison_file(folder), comparison)
+        _store_page(comparison, folder)
+    return OfBenches(comparison)
 
 
 def _accuracy(prediction: Side, study: Side, given: Point) -> OfAccuracy:
@@ -218,11 +218,11 @@ def _accuracy(prediction: Side, study: Side, given: Point) -> OfAccuracy:
     if baseline is not None:
         raise ConfigError(f"baseline={baseline}: only for two studies; iterations are compared here, not speed-ups")
     made = _prediction_of(prediction)
-    found = check(made, _study_of(study))
+    accuracy = check(made, _study_of(study))
     if out:
-        drawings.store_record(out, accuracy_file(out), found)
-        _store_page(found, out)
-    return OfAccuracy(found, made)
+        drawings.store_record(out, accuracy_file(out), accuracy)
+        _store_page(accuracy, out)
+    return OfAccuracy(accuracy, made)
 
 
 # ---- published ------------------------------------------------------------------------------------------------------
@@ -232,12 +232,12 @@ def _papers(sides: Sequence[Side], given: Point) -> OfPapers:
     from resnetx.literature.papers import check_papers
 
     _refuse_beside("papers", sides, given)
-    found = check_papers(_names("papers", given))
+    papers = check_papers(_names("papers", given))
     if out := given.get("out"):
         folder = Path(str(out))
-        drawings.store_record(folder, checked_papers_file(folder), found)
-        _store_page(found, folder)
-    return OfPapers(found)
+        drawings.store_record(folder, checked_papers_file(folder), papers)
+        _store_page(papers, folder)
+    return OfPapers(papers)
 
 
 def _score(sides: Sequence[Side], given: Point) -> OfScore:
@@ -277,17 +277,17 @@ def _systems(sides: Sequence[Side], given: Point) -> OfSystems:
     causes = _causes(sides, given)
     own = {key: value for key, value in given.items() if key not in ("explain", "job")}
     job = _job(given)
-    made, out, machines = _prediction(sides, own)
+    prediction, out, machines = _prediction(sides, own)
     if out:
-        made = predictions.store(made, out)
-    collectives, copies = message_costs.collectives(made.points, machines), message_costs.copies(machines)
-    found = with_statements(compare_systems(made, list(collectives), list(copies)), causes)
+        prediction = predictions.store(prediction, out)
+    collectives, copies = message_costs.collectives(prediction.points, machines), message_costs.copies(machines)
+    comparison = with_statements(compare_systems(prediction, list(collectives), list(copies)), causes)
     if job is not None:
-        found = msgspec.structs.replace(found, job=compare_systems(job).points)
+        comparison = msgspec.structs.replace(comparison, job=compare_systems(job).points)
     if out:
-        drawings.store_record(out, system_comparison_file(out), found)
-        _store_page(found, out, made)
-    return OfSystems(found, made, causes)
+        drawings.store_record(out, system_comparison_file(out), comparison)
+        _store_page(comparison, out, prediction)
+    return OfSystems(comparison, prediction, causes)
 
 
 def _job(given: Point) -> Prediction | None:
@@ -332,8 +332,8 @@ def _prediction(sides: Sequence[Side], given: Point) -> tuple[Prediction, Path |
         out, baseline = out_and_baseline(given)
         if baseline is not None:
             raise ConfigError(f"baseline={baseline}: only for two studies; a prediction has its own")
-        made = _prediction_of(sides[0])
-        return made, out, dict(_known(dict.fromkeys(point.system for point in made.points), {}))
+        prediction = _prediction_of(sides[0])
+        return prediction, out, dict(_known(dict.fromkeys(point.system for point in prediction.points), {}))
     traces = [side for side in sides if isinstance(side, Path)]
     if len(traces) != len(sides):
         raise ConfigError(
@@ -341,10 +341,10 @@ def _prediction(sides: Sequence[Side], given: Point) -> tuple[Prediction, Path |
         )
     from resnetx.literature.claims import as_in_the_paper
 
-    made = _compared(traces, {**as_in_the_paper(given), **{key: given[key] for key in given if key != "out"}})
+    prediction = _compared(traces, {**as_in_the_paper(given), **{key: given[key] for key in given if key != "out"}})
     names = given["systems"] if isinstance(given["systems"], list) else [given["systems"]]
     out = Path(str(given["out"])) if given.get("out") else None
-    return made, out, dict(_known(map(str, names), given))
+    return prediction, out, dict(_known(map(str, names), given))
 
 
 def _known(names: Iterable[str], given: Point) -> Iterator[tuple[str, System]]:
@@ -358,10 +358,11 @@ def _known(names: Iterable[str], given: Point) -> Iterator[tuple[str, System]]:
             yield machine.name, machine
 
 
-def _store_page(found: Tabular, folder: Path, made: Prediction | None = None) -> None:
+def _store_page(tabular: Tabular, folder: Path, prediction: Prediction | None = None) -> None:
     """Writes the page of a comparison, with its figures and tables."""
     from resnetx.api import pages
 
     pages.store(
-        pages.of_comparison(found, made) if isinstance(found, SystemComparison) else pages.part_of(found), folder
+        pages.of_comparison(tabular, prediction) if isinstance(tabular, SystemComparison) else pages.part_of(tabular),
+        folder,
     )

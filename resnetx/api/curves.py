@@ -184,19 +184,19 @@ def _without_groups(defaults: study.Point, given: study.Point) -> study.Point:
 
 def _composed(points: Sequence[study.Point], wanted: Wanted) -> Iterator[Request]:
     """The checked requests of points. Those that differ in GPUs and batch are composed once."""
-    known: dict[str, Request] = {}
+    requests: dict[str, Request] = {}
     for point in points:
         batch = point.get("batch_size")
         plain = isinstance(batch, int) and not isinstance(batch, bool)
         others = {key: value for key, value in point.items() if key != "gpus" and not (plain and key == "batch_size")}
-        if (name := repr(others)) not in known:
-            known[name] = request_from(compose({**others, "gpus": 1}))
+        if (name := repr(others)) not in requests:
+            requests[name] = request_from(compose({**others, "gpus": 1}))
         gpus = point.get("gpus", 1)
         if not isinstance(gpus, int) or isinstance(gpus, bool):
             raise ConfigError(f"gpus={gpus}: expected a number of GPUs")
         bounds.check({"gpus": gpus})
         # Their nodes are the system's; a request's are those of a launcher.
-        one = msgspec.structs.replace(known[name], batch_size=batch) if plain else known[name]
+        one = msgspec.structs.replace(requests[name], batch_size=batch) if plain else requests[name]
         request = msgspec.structs.replace(one.on(gpus), nodes=1)
         yield wanted.checked(request, _split(point))
 
@@ -218,8 +218,8 @@ def _refuse_known(trace: Trace, given: study.Point) -> None:
 def _traced(trace: Trace, given: study.Point, wanted: Wanted) -> Iterator[Request]:
     """The trace's workload at the batch sizes, GPU counts and strategies that are asked for, or that it allows."""
     assert trace.request is not None, "an imported trace has no request"
-    largest = max(each.batch_size for each in trace.batches)
-    shares = [largest // each.batch_size for each in trace.batches if largest % each.batch_size == 0]
+    largest = max(batch.batch_size for batch in trace.batches)
+    shares = [largest // batch.batch_size for batch in trace.batches if largest % batch.batch_size == 0]
     defaults = {"batch_size": largest, "gpus": _gpus(wanted, sorted(shares))}
     _, points = points_of({**_without_groups(defaults, given), **given})
     for point in points:
@@ -241,7 +241,7 @@ def _imported(trace: Trace, given: study.Point, wanted: Wanted) -> Iterator[Curv
     _refuse_inference(trace)
     defaults = {
         "gpus": _gpus(wanted, VERBS["predict"].own["gpus"]),
-        "batch_size": max(each.batch_size for each in trace.batches),
+        "batch_size": max(batch.batch_size for batch in trace.batches),
         "scaling": "weak",  # a batch size of its own is each GPU's
         **({"strategy": "layerwise"} if wanted.as_traced else {}),  # a message for each layer is what it has
     }
@@ -278,7 +278,7 @@ def _said(trace: Trace, wanted: Wanted) -> Iterator[RecordInput]:
 
 def _weak(trace: Trace) -> RecordInput:
     """An imported trace has the batches of one device, mostly a single one, which strong scaling would split."""
-    batches = ", ".join(str(each.batch_size) for each in trace.batches)
+    batches = ", ".join(str(batch.batch_size) for batch in trace.batches)
     value = f"weak: each GPU has a batch of the trace ({batches}); scaling=strong splits it over the GPUs"
     return RecordInput(f"scaling of {trace.workload}", value, "assumed", trace.source, Unknown(UNCHECKED))
 

@@ -35,9 +35,9 @@ class Workloads(Records[DescribedWorkload]):
         if len(self) == 1:
             return Answer(_of_one(self[0]))
         ends: dict[str, list[float]] = {}
-        for each in self:
-            family = each.workload.partition("/")[0] + "/x" * ("/" in each.workload)
-            ends.setdefault(family, []).extend(each.intensity_per_gpu.values())
+        for workload in self:
+            family = workload.workload.partition("/")[0] + "/x" * ("/" in workload.workload)
+            ends.setdefault(family, []).extend(workload.intensity_per_gpu.values())
         every = [value for values in ends.values() for value in values]
         told = ", ".join(f"{name} {min(values):,.1f} to {max(values):,.1f}" for name, values in ends.items())
         table = as_shown(workload_columns(self.gpus), self)
@@ -47,7 +47,7 @@ class Workloads(Records[DescribedWorkload]):
 
     def rows(self) -> list[Record]:
         """A row for each workload."""
-        return [row(each, leave_out=("model.kind", "stated")) for each in self]
+        return [row(workload, leave_out=("model.kind", "stated")) for workload in self]
 
     def layers(self, place: int = 0) -> "list[Layer]":
         """The layers of one of the workloads."""
@@ -57,12 +57,12 @@ class Workloads(Records[DescribedWorkload]):
         return workloads.table(request.model, request.image_size)
 
 
-def _of_one(each: DescribedWorkload) -> list[str]:
-    per_gpu = ", ".join(f"{value:,.1f} on {gpus}" for gpus, value in each.intensity_per_gpu.items())
+def _of_one(workload: DescribedWorkload) -> list[str]:
+    per_gpu = ", ".join(f"{value:,.1f} on {gpus}" for gpus, value in workload.intensity_per_gpu.items())
     return [
-        f"{each.workload}, batch {each.batch_size}: {si(each.activations_per_batch)} activations, "
-        f"{each.intensity:,.1f} per parameter; on each GPU of a split batch: {per_gpu}.",
-        f"All-reduce payload {si(each.payload_bytes, 'B')}.",
+        f"{workload.workload}, batch {workload.batch_size}: {si(workload.activations_per_batch)} activations, "
+        f"{workload.intensity:,.1f} per parameter; on each GPU of a split batch: {per_gpu}.",
+        f"All-reduce payload {si(workload.payload_bytes, 'B')}.",
     ]
 
 
@@ -72,19 +72,23 @@ def _of_one(each: DescribedWorkload) -> list[str]:
 def workload_columns(gpus: Sequence[int]) -> list[Column[Workload]]:
     """What is counted of workloads, and what a paper states of the same."""
     return [
-        Column("workload", lambda each: each.workload),
-        Column(">image", lambda each: f"{each.tokens} tokens" if each.tokens else f"{each.image_size or ''}", 2),
-        Column(">batch", lambda each: f"{each.batch_size}"),
-        Column(">act./image", lambda each: f"{each.activations_per_image:,}"),
-        Column(">parameters", lambda each: f"{each.parameters:,}"),
-        Column(">act./batch", lambda each: si(each.activations_per_batch), 4),
-        Column(">act./param.", lambda each: f"{each.intensity:,.1f}", help=_OF_INTENSITY),
+        Column("workload", lambda workload: workload.workload),
+        Column(
+            ">image",
+            lambda workload: f"{workload.tokens} tokens" if workload.tokens else f"{workload.image_size or ''}",
+            2,
+        ),
+        Column(">batch", lambda workload: f"{workload.batch_size}"),
+        Column(">act./image", lambda workload: f"{workload.activations_per_image:,}"),
+        Column(">parameters", lambda workload: f"{workload.parameters:,}"),
+        Column(">act./batch", lambda workload: si(workload.activations_per_batch), 4),
+        Column(">act./param.", lambda workload: f"{workload.intensity:,.1f}", help=_OF_INTENSITY),
         *(_on(count) for count in gpus if count > 1),
-        Column(">payload", lambda each: si(each.payload_bytes, "B"), 5),
-        Column(">gradients", lambda each: si(each.gradient_bytes, "B"), 1),
-        Column(">paper: act./image", lambda each: _stated(each, "activations_per_image"), 3),
-        Column(">paper: parameters", lambda each: _stated(each, "parameters"), 3),
-        Column(">paper: act./param.", lambda each: _stated(each, "intensity"), 3),
+        Column(">payload", lambda workload: si(workload.payload_bytes, "B"), 5),
+        Column(">gradients", lambda workload: si(workload.gradient_bytes, "B"), 1),
+        Column(">paper: act./image", lambda workload: _stated(workload, "activations_per_image"), 3),
+        Column(">paper: parameters", lambda workload: _stated(workload, "parameters"), 3),
+        Column(">paper: act./param.", lambda workload: _stated(workload, "intensity"), 3),
     ]
 
 
@@ -92,7 +96,7 @@ _OF_INTENSITY = "activations of the global batch per parameter, then of each GPU
 
 
 def _on(count: int) -> Column[Workload]:
-    return Column(f">on {count}", lambda each: f"{each.intensity_per_gpu[str(count)]:,.1f}")
+    return Column(f">on {count}", lambda workload: f"{workload.intensity_per_gpu[str(count)]:,.1f}")
 
 
 def _stated(workload: Workload, name: str) -> str:
@@ -131,23 +135,25 @@ def describe(**settings: Unpack[keywords.DescribeKeywords]) -> "Workloads | Prop
         if (key := (request.key, convention)) not in found:
             check(request)
             found[key] = workloads.described(request, convention, gpus), request
-    made = Workloads([each for each, _ in found.values()], [request for _, request in found.values()], gpus)
+    made = Workloads([workload for workload, _ in found.values()], [request for _, request in found.values()], gpus)
     if out is not None:
         _store(made, Path(str(out)))
     return made
 
 
-def _store(made: Workloads, folder: Path) -> None:
+def _store(workloads: Workloads, folder: Path) -> None:
     """Writes the records, a table of them, and the page with its figures."""
     from resnetx.api import pages
     from resnetx.reporting.charts.workload_figures import counted_figures
     from resnetx.reporting.pages.parts import PageTable, Part
 
-    drawings.store_rows(folder, "workloads", list(made))
-    shown = as_shown(workload_columns(made.gpus), made)
-    table = PageTable("counts", "Counted, layer by layer summed up", shown, made.table())
-    figures = counted_figures(made, made.gpus)
-    pages.store(Part("Workloads in intensity space", made.answer().sentences, figures=figures, tables=[table]), folder)
+    drawings.store_rows(folder, "workloads", list(workloads))
+    shown = as_shown(workload_columns(workloads.gpus), workloads)
+    table = PageTable("counts", "Counted, layer by layer summed up", shown, workloads.table())
+    figures = counted_figures(workloads, workloads.gpus)
+    pages.store(
+        Part("Workloads in intensity space", workloads.answer().sentences, figures=figures, tables=[table]), folder
+    )
 
 
 def _counts(given: object) -> list[int]:

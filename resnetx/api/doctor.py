@@ -107,8 +107,8 @@ def find_clock(settings: Mapping[str, object]) -> FoundClock:
         sensors = {gpu: NvmlGpu(nvml, handle) for gpu, handle in handles.items()}
         look = trial.watching(sensors, loads.check, trial.PACE)
         with locking(nvml, handles) as lock:
-            found = _measured(lock, clocks, look, wanted)
-    return FoundClock(found, requests[0], wanted, lock.before, some=len(handles) < gpus_here())
+            result = _measured(lock, clocks, look, wanted)
+    return FoundClock(result, requests[0], wanted, lock.before, some=len(handles) < gpus_here())
 
 
 def _measured(lock: Lock, supported: Sequence[int], look: Look, wanted: int | None) -> ClockSearchResult:
@@ -126,7 +126,7 @@ def _measured(lock: Lock, supported: Sequence[int], look: Look, wanted: int | No
 
 def _estimate(supported: Sequence[int], free: Sequence[Reading]) -> str:
     """What can be said without the right to lock a clock."""
-    least = rounded_down(min(each.clock_MHz for each in free), supported)
+    least = rounded_down(min(reading.clock_MHz for reading in free), supported)
     return f"; unlocked, no GPU ran slower than {least} MHz under this load, so that clock can probably be sustained"
 
 

@@ -50,11 +50,11 @@ def write(drawings: Iterable[Drawing], folder: Path, more: bool = False) -> None
     """Writes the files of drawings, and says where they are. `more`: what else is drawn there says what is left out."""
     from resnetx.reporting.charts import figure
 
-    for each in drawings:
-        chart = figure.draw(each.chart)
+    for drawing in drawings:
+        chart = figure.draw(drawing.chart)
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            written = figure.write_drawing(chart, folder / each.name.replace(" ", "-"))
+            written = figure.write_drawing(chart, folder / drawing.name.replace(" ", "-"))
         except OSError as error:
             raise ConfigError(f"out={folder}: drawings cannot be written there: {error.strerror}") from None
         progress.command(f"drawing: {written}")
@@ -67,11 +67,11 @@ def figures(records: Sequence[TopologyRecord]) -> "Iterator[Figure]":
     from resnetx.reporting.charts.benches import described_collectives, described_pairs
 
     costs = [each for each in records if isinstance(each, CollectiveCost)]
-    for name in dict.fromkeys(each.collective for each in costs):
-        yield from described_collectives([each for each in costs if each.collective == name])
+    for name in dict.fromkeys(cost.collective for cost in costs):
+        yield from described_collectives([cost for cost in costs if cost.collective == name])
     pairs = [each for each in records if isinstance(each, PairCosts)]
-    for system, transport in dict.fromkeys((each.system, each.transport) for each in pairs):
-        same = [each for each in pairs if (each.system, each.transport) == (system, transport)]
+    for system, transport in dict.fromkeys((pair.system, pair.transport) for pair in pairs):
+        same = [pair for pair in pairs if (pair.system, pair.transport) == (system, transport)]
         yield from described_pairs(same)
 
 
@@ -158,7 +158,7 @@ def store_rows(folder: Path, name: str, rows: Sequence[msgspec.Struct]) -> None:
 
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / f"{name}.jsonl").write_bytes(b"".join(msgspec.json.encode(each) + b"\n" for each in rows))
+        (folder / f"{name}.jsonl").write_bytes(b"".join(msgspec.json.encode(row) + b"\n" for row in rows))
         write_csv(folder / f"{name}.csv", Records(rows).table())
     except OSError as error:
         raise ConfigError(f"out={folder}: cannot be written ({error.strerror})") from None

@@ -86,10 +86,10 @@ def stream(asked: Sequence[Questions], folder: Path | None, words: str) -> Predi
         for columns in _written(folder / NAME, grid_columns(questions)):
             tally.add(columns)
             advance(len(columns["gpus"]))
-    made = tally.answer(folder / NAME, words)
-    drawings.store_record(folder, folder / "grid.json", made)
+    grid = tally.answer(folder / NAME, words)
+    drawings.store_record(folder, folder / "grid.json", grid)
     progress.command(f"points: {folder / NAME}")
-    return made
+    return grid
 
 
 def _trained(curve: CurveQuestion) -> dict[str, str]:

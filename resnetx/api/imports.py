@@ -58,21 +58,21 @@ def import_bench(file: Path, settings: Mapping[str, object]) -> KeptRecord[Bench
     return KeptRecord(record, folder)
 
 
-def _machine(record: BenchRecord, wanted: BenchSettings) -> System | None:
+def _machine(record: BenchRecord, settings: BenchSettings) -> System | None:
     """The system in as many nodes as the ranks were on; refused where it cannot be said what to compare them with."""
     ranks, hosts = record.world_size, len({device.node for device in record.devices or []})
-    if not record.points or not wanted.systems:
-        return wanted.system(wanted.nodes)
+    if not record.points or not settings.systems:
+        return settings.system(settings.nodes)
     if ranks is None:
         raise ConfigError("does not say how many ranks there were; expected gpus=N, to compare it with systems=")
     if any(warning.code == imported.GROUPS for warning in record.warnings):
         raise ConfigError("several groups of ranks ran at once, which is not modelled; leave out systems=")
-    in_node = len(system.load(wanted.systems[0], nodes=1).gpus)
+    in_node = len(system.load(settings.systems[0], nodes=1).gpus)
     rack = in_node > MOST_OF_A_HOST and ranks <= in_node
-    if wanted.nodes is not None and hosts and wanted.nodes != hosts and not (rack and wanted.nodes == 1):
-        raise ConfigError(f"nodes={wanted.nodes}: it lists ranks on {hosts} hosts; expected nodes={hosts}")
+    if settings.nodes is not None and hosts and settings.nodes != hosts and not (rack and settings.nodes == 1):
+        raise ConfigError(f"nodes={settings.nodes}: it lists ranks on {hosts} hosts; expected nodes={hosts}")
     try:
-        machine = wanted.system(wanted.nodes or (1 if rack else hosts) or None)
+        machine = settings.system(settings.nodes or (1 if rack else hosts) or None)
     except ConfigError as error:
         raise ConfigError(f"its ranks are on {hosts} hosts, and {error}" if hosts > 1 else f"{error}") from None
     if machine is not None and ranks > len(machine.gpus):
@@ -85,7 +85,7 @@ def _other_gpus(record: BenchRecord, machine: System) -> Iterator[Warning]:
     """Says so where the file lists GPUs of another name than the system has."""
     names = {name for gpu in range(len(machine.gpus)) for name in machine.gpu_part(gpu).product_names}
     others = dict.fromkeys(
-        each.name for each in record.devices or [] if each.name and not is_called(each.name, [*names])
+        device.name for device in record.devices or [] if device.name and not is_called(device.name, [*names])
     )
     if names and others:
         listed = shortened(visible(" and ".join(others)))
@@ -142,6 +142,6 @@ def import_trace(paths: Sequence[Path], settings: Mapping[str, object]) -> tuple
         file, batch_size=wanted.batch_size, device=device, results=results, workload=wanted.workload,
         gpus=wanted.gpus or 0, parts=parts,
     )  # fmt: skip
-    found = read_trace(kept.parent.parent)
-    page([Path(found.source)], wanted.out)
-    return found, kept.parent.parent
+    trace = read_trace(kept.parent.parent)
+    page([Path(trace.source)], wanted.out)
+    return trace, kept.parent.parent

@@ -123,23 +123,23 @@ def _runs(path: Path, where: str) -> Iterable[RunSummary]:
     return loaded_study(only_study(path)).runs
 
 
-def _measured(known: KnownRates, request: Request) -> StatedRates:
+def _measured(rates: KnownRates, request: Request) -> StatedRates:
     """The rates of a workload's runs on one GPU."""
-    fitting = [run for run in known.runs if run.rates and _is_of(run.request, request)]
+    fitting = [run for run in rates.runs if run.rates and _is_of(run.request, request)]
     if not fitting:
         raise ConfigError(
-            f"{known.where}: has no run of {_workload(request)} on one GPU that ended well; it has "
-            f"{'; '.join(sorted({_workload(run.request) for run in known.runs})) or 'no runs'}"
+            f"{rates.where}: has no run of {_workload(request)} on one GPU that ended well; it has "
+            f"{'; '.join(sorted({_workload(run.request) for run in rates.runs})) or 'no runs'}"
         )
     fitting = [run for run in fitting if isinstance(run.request.input, SyntheticInput)] or fitting
-    _refuse_mixed(known, fitting)
+    _refuse_mixed(rates, fitting)
     batches = sorted({run.request.batch_size for run in fitting})
     repeats = {batch: [run for run in fitting if run.request.batch_size == batch] for batch in batches}
     return StatedRates(
         tuple((batch, median(run.images_per_s or 0.0 for run in repeats[batch])) for batch in batches),
         source="measured",
-        where=known.where.partition("=")[2],
-        error=max(map(_spread, repeats.values())) if known.error is None else known.error,
+        where=rates.where.partition("=")[2],
+        error=max(map(_spread, repeats.values())) if rates.error is None else rates.error,
         nodes=frozenset(nodes_of_runs(fitting)),
     )
 
@@ -167,14 +167,14 @@ def spread(values: Sequence[float]) -> float:
     return NINE_OF_TEN * stdev(values) / fmean(values) if len(values) > 1 else 0.0
 
 
-def _refuse_mixed(known: KnownRates, runs: Sequence[RunSummary]) -> None:
+def _refuse_mixed(rates: KnownRates, runs: Sequence[RunSummary]) -> None:
     """Refuses runs on several machines, or that differ in what their rate depends on."""
-    refuse_several_machines(known.where, runs)
+    refuse_several_machines(rates.where, runs)
     for name in ("channels_last", "env", "memory_limit"):
         values = {value_word(getattr(run.request, name)) for run in runs}
         if len(values) > 1:
             raise ConfigError(
-                f"{known.where}: its runs differ in {name} ({' and '.join(sorted(values))}); give the folder of one run"
+                f"{rates.where}: its runs differ in {name} ({' and '.join(sorted(values))}); give the folder of one run"
             )
 
 
@@ -255,16 +255,16 @@ class KnownScaling:
             )
 
 
-def _is_scaling_of(run: Request, one: Request) -> bool:
+def _is_scaling_of(run: Request, request: Request) -> bool:
     """Whether a run lies on the scaling curve of a point."""
-    if run.measure != "step" or run.gpus < 2 or run.batch_size != one.on(run.gpus).batch_size:
+    if run.measure != "step" or run.gpus < 2 or run.batch_size != request.on(run.gpus).batch_size:
         return False
 
     def told_apart(by: Request) -> tuple[object, ...]:
         how = by.graph, by.compile, by.accumulate, by.checkpointing, by.optimizer.kind
         return by.model, by.image_size, by.precision, by.input.kind, by.strategy, *how
 
-    return told_apart(run) == told_apart(one)
+    return told_apart(run) == told_apart(request)
 
 
 # ---- typed in -------------------------------------------------------------------------------------------------------

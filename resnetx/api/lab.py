@@ -45,10 +45,14 @@ def _store(made: Sequence[LabNetwork], folder: Path) -> None:
     from resnetx.reporting.pages.parts import PageTable, Part
 
     drawings.store_rows(folder, "lab", made)
-    links = [{"system": each.system, "ranks": len(each.ranks), **row(link)} for each in made for link in each.links]
+    links = [
+        {"system": network.system, "ranks": len(network.ranks), **row(link)}
+        for network in made
+        for link in network.links
+    ]
     table = Table(list(links[0]), [list(cells.values()) for cells in links])
-    names = ", ".join(dict.fromkeys(f"{each.system} / {each.scale:g}" for each in made))
-    said = [f"The lab builds {names} of {sum(len(each.spaces) for each in made)} namespaces."]
+    names = ", ".join(dict.fromkeys(f"{network.system} / {network.scale:g}" for network in made))
+    said = [f"The lab builds {names} of {sum(len(network.spaces) for network in made)} namespaces."]
     tables = [PageTable("links", "Links, as they are shaped", table)]
     pages.store(Part(f"The lab: {names}", said, tables=tables), folder)
 

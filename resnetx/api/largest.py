@@ -57,7 +57,7 @@ def found(trees: Sequence[dict[str, Any]], given: Point) -> list[LargestBatch | 
 
     Points that differ in ranks alone have the batch that fits on the most of them.
     """
-    every: dict[str, LargestBatch] = {}
+    batches: dict[str, LargestBatch] = {}
     results: list[LargestBatch | None] = []
     for tree in trees:
         if not asks(tree):
@@ -66,9 +66,9 @@ def found(trees: Sequence[dict[str, Any]], given: Point) -> list[LargestBatch | 
         _refuse_untried(tree, given)
         alike = [other for other in trees if asks(other) and _but_ranks(other) == _but_ranks(tree)]
         name = _but_ranks(tree)
-        if name not in every:
-            every[name] = _searched(max(alike, key=_ranks))
-        results.append(every[name])
+        if name not in batches:
+            batches[name] = _searched(max(alike, key=_ranks))
+        results.append(batches[name])
     for tree, result in zip(trees, results, strict=True):
         if result is not None:
             limit = tree["memory_limit"] if not result.limit_bytes else None  # of CPU ranks it was for the trials
@@ -251,7 +251,9 @@ def predicted(given: Point) -> Iterator[tuple[Point, str]]:
         room_bytes, name = _room(of_system)
         for words, requests in composed_alike({**workload, "batch_size": 1, "scaling": "weak"}):
             label, samples = requests[0].model.label, requests[0].model.samples
-            most = {each.gpus: counted(each, each.gpus, room_bytes, settings.memory_model) for each in requests}
+            most = {
+                request.gpus: counted(request, request.gpus, room_bytes, settings.memory_model) for request in requests
+            }
             if not (images := min(most.values())):
                 least = _least(requests[0].accumulate, f" of {label}")
                 raise ConfigError(

@@ -87,7 +87,7 @@ def load(path: keywords.Text) -> Any:
 
 
 def _of_folder(folder: Path) -> Loaded:
-    own = own_records(folder, [each.name for each in folder.iterdir()])
+    own = own_records(folder, [path.name for path in folder.iterdir()])
     derived = [each for each in own if each.kind in _DERIVED]
     first = [each for each in own if each not in derived] or derived
     if len(first) > 1:
@@ -151,7 +151,7 @@ def explain(
             raise ConfigError("explain: A is a job that was observed, which is explained alone; leave B out")
         return Records(observed_ranks(observed))
     results = [_result(each) for each in (a, b) if each is not None]
-    benches = [each for each in results if isinstance(each, list)]
+    benches = [result for result in results if isinstance(result, list)]
     if benches:
         return _of_benches(results, benches)
     of_a = _sides(results[0])
@@ -174,10 +174,10 @@ def _of_benches(results: Sequence[Any], benches: Sequence[list[BenchRecord]]) ->
         )
     if len(benches) == 1:
         return Records(bench_alone(benches[0]))
-    found = explained_benches(*benches)
-    if not found:
+    figures = explained_benches(*benches)
+    if not figures:
         raise ConfigError("explain: the two benches have no collective, copy and size in common")
-    return Records(found)
+    return Records(figures)
 
 
 def _result(given: Any) -> Any:

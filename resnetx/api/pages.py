@@ -80,11 +80,11 @@ def of_study(study: MeasuredStudy, figures: Sequence[Figure], page: str = "") ->
     return Part(title, answer.sentences, about, figures=figures, tables=tables, page=page)
 
 
-def _run(found: RunRecord) -> Part:
-    cells = Table(["what", "value"], [[name, value] for name, value in row(found).items() if value is not None])
-    alerts = [f"{each.code}: {each.message}; {each.remedy}" for each in found.warnings]
-    title = f"Run of {found.request.model.label}, batch {found.request.batch_size}"
-    return Part(title, run_answer(found), alerts=alerts, tables=[PageTable("run", "Its settings and results", cells)])
+def _run(record: RunRecord) -> Part:
+    cells = Table(["what", "value"], [[name, value] for name, value in row(record).items() if value is not None])
+    alerts = [f"{warning.code}: {warning.message}; {warning.remedy}" for warning in record.warnings]
+    title = f"Run of {record.request.model.label}, batch {record.request.batch_size}"
+    return Part(title, run_answer(record), alerts=alerts, tables=[PageTable("run", "Its settings and results", cells)])
 
 
 def of_benches(records: Sequence[BenchRecord]) -> Part:
@@ -115,12 +115,12 @@ def _bench_words(record: BenchRecord) -> str:
     return f"{record.library or 'a bench'}, {ranks} ({record.source}{when}): {counts}; {record.outcome}{reason}"
 
 
-def _trace(found: Trace) -> Part:
+def _trace(trace: Trace) -> Part:
     from resnetx.reporting.charts.records import trace_figures
     from resnetx.traces.runs import layer_s
 
     tables = []
-    for batch in found.batches:
+    for batch in trace.batches:
         layers = batch.times.layers
         whole_s = sum(map(layer_s, layers)) or 1.0
         columns = ["layer", "forward ms", "backward ms", "share of all", "gradients B"]
@@ -135,10 +135,10 @@ def _trace(found: Trace) -> Part:
         ]
         name = f"layers-batch{batch.batch_size}"
         tables.append(PageTable(name, f"Layer by layer, batch {batch.batch_size}: medians", Table(columns, rows)))
-    alerts = [f"{each.code}: {each.message}; {each.remedy}" for each in found.warnings]
-    notes = [f"On {found.device or 'an unknown device'}."]
-    title, figures = f"Layer times of {found.workload}", trace_figures(found)
-    return Part(title, trace_answer(found), notes, alerts, figures=figures, tables=tables)
+    alerts = [f"{warning.code}: {warning.message}; {warning.remedy}" for warning in trace.warnings]
+    notes = [f"On {trace.device or 'an unknown device'}."]
+    title, figures = f"Layer times of {trace.workload}", trace_figures(trace)
+    return Part(title, trace_answer(trace), notes, alerts, figures=figures, tables=tables)
 
 
 def of_prediction(made: Prediction) -> Part:
@@ -177,28 +177,32 @@ def of_comparison(found: SystemComparison, made: Prediction | None = None) -> Pa
     return Part(title, of_systems.compared_answer(found), notes, figures=figures, tables=tables)
 
 
-def _studies_compared(found: Comparison) -> Part:
+def _studies_compared(comparison: Comparison) -> Part:
     return _tabular(
         "Two studies compared",
-        found,
-        [PageTable("cases", "Case by case", as_shown(compared_columns(found), found.points), found.table())],
+        comparison,
+        [
+            PageTable(
+                "cases", "Case by case", as_shown(compared_columns(comparison), comparison.points), comparison.table()
+            )
+        ],
     )
 
 
-def _benches_compared(found: BenchComparison) -> Part:
+def _benches_compared(comparison: BenchComparison) -> Part:
     from resnetx.reporting.charts.benches import compared_lines
 
-    table = PageTable("bench_ratios", "Size by size", found.table())
-    return _tabular("Two benches compared", found, [table], compared_lines(found))
+    table = PageTable("bench_ratios", "Size by size", comparison.table())
+    return _tabular("Two benches compared", comparison, [table], compared_lines(comparison))
 
 
-def _accuracy(found: Accuracy) -> Part:
+def _accuracy(accuracy: Accuracy) -> Part:
     from resnetx.reporting.charts.predictions import accuracy_figure
 
-    figures = [accuracy_figure(found)] if any(point.error is not None for point in found.points) else []
-    cases = PageTable("cases", "Case by case", as_shown(_CHECKED, found.points), found.table())
-    part = _tabular(f"A prediction beside study {found.study}", found, [cases], figures)
-    return Part(**{**vars(part), "alerts": found.warnings})
+    figures = [accuracy_figure(accuracy)] if any(point.error is not None for point in accuracy.points) else []
+    cases = PageTable("cases", "Case by case", as_shown(_CHECKED, accuracy.points), accuracy.table())
+    part = _tabular(f"A prediction beside study {accuracy.study}", accuracy, [cases], figures)
+    return Part(**{**vars(part), "alerts": accuracy.warnings})
 
 
 _CHECKED: list[Column[CheckedPoint]] = [
@@ -222,20 +226,20 @@ def of_papers(found: CheckedPapers) -> Part:
     """Every statement beside what is predicted; those that are not checked, and why."""
     left_out = PageTable("left_out", "Statements that are not checked, and why", table_of(found.left_out))
     notes = [
-        f"{each.system}: measured in {each.path}"
-        + f" (the lab: its links are / {each.lab_scale:g}, and so are times)." * bool(each.lab_scale)
-        for each in found.machines
+        f"{machine.system}: measured in {machine.path}"
+        + f" (the lab: its links are / {machine.lab_scale:g}, and so are times)." * bool(machine.lab_scale)
+        for machine in found.machines
     ]
     measured = [_measured_statements(found)] * bool(found.measured)
     tables = [*measured, _statements(found.claims), left_out]
     return replace(_tabular(f"{', '.join(found.papers)}, reproduced", found, tables), notes=notes)
 
 
-def _measured_statements(found: CheckedPapers) -> PageTable:
+def _measured_statements(papers: CheckedPapers) -> PageTable:
     """Each statement that measurements say something of, beside what is predicted of the same."""
 
     def predicted(claim: CheckedClaim) -> str:
-        same = [each for each in found.claims if (each.claim, each.where) == (claim.claim, claim.where)]
+        same = [each for each in papers.claims if (each.claim, each.where) == (claim.claim, claim.where)]
         cells = [
             (each.variant, _figure(each.ours, each.unit), _OUTCOMES.get(each.outcome, each.outcome)) for each in same
         ]
@@ -252,7 +256,7 @@ def _measured_statements(found: CheckedPapers) -> PageTable:
     ]
     note = f"Agrees: the whole interval of what is measured does. Undecided: a part of it, or too few runs. {_LAB}"
     title = "What was measured, beside what is stated and predicted"
-    return PageTable("measured", title, as_shown(columns, found.measured), table_of(found.measured), note)
+    return PageTable("measured", title, as_shown(columns, papers.measured), table_of(papers.measured), note)
 
 
 _LAB = "In the lab, messages below 1 MiB are left out: latencies are not built there."
@@ -290,62 +294,62 @@ def _figure(value: float | None, unit: str = "") -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}" + f" {unit}" * bool(unit)
 
 
-def _score(found: Score) -> Part:
+def _score(score: Score) -> Part:
     from resnetx.reporting.charts.records import score_figures
 
-    tables = [PageTable("scores-by-kind", "By kind", found.table())]
-    return _tabular("Predictors of published figures", found, tables, score_figures(found))
+    tables = [PageTable("scores-by-kind", "By kind", score.table())]
+    return _tabular("Predictors of published figures", score, tables, score_figures(score))
 
 
-def _check(found: Check) -> Part:
+def _check(check: Check) -> Part:
     from resnetx.reporting.charts.records import check_figures
 
-    tables = [PageTable("runs", "Every run", found.table())]
-    if found.outliers:
-        tables.insert(0, PageTable("outliers", "What stands out", as_shown(_OUTLIERS, found.outliers)))
-    notes = [f"{', '.join(found.nodes)}: {found.workload}, batch {found.batch_size}, {found.started_at[:19]}."]
-    left_out = [f"Left out: {each}." for each in found.left_out]
-    figures = list(check_figures(found))
-    return Part("Nodes, checked", check_answer(found), notes, left_out, figures=figures, tables=tables)
+    tables = [PageTable("runs", "Every run", check.table())]
+    if check.outliers:
+        tables.insert(0, PageTable("outliers", "What stands out", as_shown(_OUTLIERS, check.outliers)))
+    notes = [f"{', '.join(check.nodes)}: {check.workload}, batch {check.batch_size}, {check.started_at[:19]}."]
+    left_out = [f"Left out: {each}." for each in check.left_out]
+    figures = list(check_figures(check))
+    return Part("Nodes, checked", check_answer(check), notes, left_out, figures=figures, tables=tables)
 
 
 _OUTLIERS: list[Column[Outlier]] = [
-    Column("what", lambda each: each.what),
-    Column("name", lambda each: each.name),
-    Column("measure", lambda each: each.measure),
-    Column("found", lambda each: each.found),
-    Column("causes", lambda each: "; ".join(f"{cause.kind}: {cause.evidence}" for cause in each.causes)),
+    Column("what", lambda outlier: outlier.what),
+    Column("name", lambda outlier: outlier.name),
+    Column("measure", lambda outlier: outlier.measure),
+    Column("found", lambda outlier: outlier.found),
+    Column("causes", lambda outlier: "; ".join(f"{cause.kind}: {cause.evidence}" for cause in outlier.causes)),
 ]
 
 
-def _steering(found: Steering) -> Part:
+def _steering(steering: Steering) -> Part:
     from resnetx.reporting.charts.steering import matrices
 
-    graph = _links(found)
-    tables = [PageTable("gpus", "GPU by GPU", found.table())]
-    if found.phases:
-        phases = [row(each) for each in found.phases]
-        tables.append(PageTable("phases", "Phases", Table(list(phases[0]), [list(each.values()) for each in phases])))
+    graph = _links(steering)
+    tables = [PageTable("gpus", "GPU by GPU", steering.table())]
+    if steering.phases:
+        phases = [row(phase) for phase in steering.phases]
+        tables.append(PageTable("phases", "Phases", Table(list(phases[0]), [list(phase.values()) for phase in phases])))
     notes = [
-        f"{found.traffic_of}. Search: {found.method}"
-        + ("" if found.rtl_evaluations is None else f", {found.rtl_evaluations} RTLs calculated")
+        f"{steering.traffic_of}. Search: {steering.method}"
+        + ("" if steering.rtl_evaluations is None else f", {steering.rtl_evaluations} RTLs calculated")
         + "."
     ]
-    notes += [f"{found.left_out:.0%} of the traffic goes over no link between GPUs."] if found.left_out else []
+    notes += [f"{steering.left_out:.0%} of the traffic goes over no link between GPUs."] if steering.left_out else []
     graphs = [("Links between GPUs, before and after: blue has more than before, orange fewer", graph)] if graph else []
-    title = f"Links of {found.system} steered" + f" for {found.workload}" * bool(found.workload)
-    return Part(title, steer_answer(found), notes, figures=[matrices(found)], graphs=graphs, tables=tables)
+    title = f"Links of {steering.system} steered" + f" for {steering.workload}" * bool(steering.workload)
+    return Part(title, steer_answer(steering), notes, figures=[matrices(steering)], graphs=graphs, tables=tables)
 
 
-def _links(made: Steering) -> AnyChart | None:
+def _links(steering: Steering) -> AnyChart | None:
     """The links before and after, of a system that is still described where it was."""
     from resnetx.reporting.charts.steering import side_by_side
 
     try:
-        before = described_system(made.described_by).system
-        after = steered(before, made.connectivity_after, made.workload or "a traffic")
+        before = described_system(steering.described_by).system
+        after = steered(before, steering.connectivity_after, steering.workload or "a traffic")
     except ConfigError as error:
-        progress.skipped(f"{made.described_by}: its links are not drawn: {error}")
+        progress.skipped(f"{steering.described_by}: its links are not drawn: {error}")
         return None
     return side_by_side(before, after)
 
@@ -369,8 +373,8 @@ def _system(machine: System) -> Part:
     return Part(f"{machine.name}, as it is described", [described(machine, "auto")], [machine.about], graphs=graphs)
 
 
-def _tabular(title: str, found: Tabular, tables: Sequence[PageTable], figures: Iterable[Figure] = ()) -> Part:
-    answer = found.answer()
+def _tabular(title: str, tabular: Tabular, tables: Sequence[PageTable], figures: Iterable[Figure] = ()) -> Part:
+    answer = tabular.answer()
     return Part(title, answer.sentences if answer else [], figures=list(figures), tables=tables)
 
 

@@ -17,7 +17,7 @@ from resnetx.api.known_rates import KnownRates, KnownScaling, known_rates
 from resnetx.api.predict_settings import (
     PredictSettings,
     by_framework,
-    fabrics,
+    deployments,
     setting_of,
     split,
     wanted_of,
@@ -36,7 +36,7 @@ from resnetx.prediction.host_step import STATED, decoding_unit
 from resnetx.prediction.iteration import HOST_ERROR
 from resnetx.prediction.processes import CurveQuestion, predicted_curves
 from resnetx.prediction.provenance import UNCHECKED, RecordInput, SourcedPoint
-from resnetx.prediction.scenario import Fabric, Subject, TrainingSetup
+from resnetx.prediction.scenario import Deployment, Subject, TrainingSetup
 from resnetx.record import Unknown
 from resnetx.record.prediction import PredictedPoint, Prediction, digest
 from resnetx.reporting.predicted_answer import ranks
@@ -72,20 +72,20 @@ def predict(*traces: keywords.Text, **settings: Unpack[keywords.PredictKeywords]
     if sum(each.points for each in asked) > GRID_POINTS:
         _note(asked)
         return stream(asked, folder, words_of(paths, given))
-    made = _priced(_predicted(asked, words_of(paths, given)), given)
-    return store(made, folder) if folder else made
+    prediction = _priced(_predicted(asked, words_of(paths, given)), given)
+    return store(prediction, folder) if folder else prediction
 
 
-def _priced(made: Prediction, given: Point) -> Prediction:
+def _priced(prediction: Prediction, given: Point) -> Prediction:
     """With the sentence on what costs least, where a price is given."""
     settings, _ = split(dict(each_of("predict", given)[0][0]))
     deadline_s = None if settings.deadline is None else seconds_of("deadline", settings.deadline)
     if settings.price is None:
         if deadline_s is not None:
             raise ConfigError(f"deadline={settings.deadline}: of what ends in time the cheapest is named; give price=")
-        return made
-    offers = [offer for point in made.points if (offer := _offer(point, settings.price)) is not None]
-    told = msgspec.structs.replace(made, cheapest=cheapest(offers, settings.job_images, deadline_s))
+        return prediction
+    offers = [offer for point in prediction.points if (offer := _offer(point, settings.price)) is not None]
+    told = msgspec.structs.replace(prediction, cheapest=cheapest(offers, settings.job_images, deadline_s))
     return msgspec.structs.replace(told, digest=digest(told))
 
 
@@ -117,7 +117,7 @@ def store(made: Prediction, folder: Path) -> Prediction:
     stored = predictions.store(made, folder)
     drawn = [point for point in made.points if point.timeline]
     if drawn:
-        named = {f"{place + 1}. {_name(point)}": point.timeline for place, point in enumerate(drawn)}
+        named = {f"{index + 1}. {_name(point)}": point.timeline for index, point in enumerate(drawn)}
         (folder / "timeline.json").write_bytes(chrome.encode(named))
         progress.command(f"timeline: {folder / 'timeline.json'} (chrome://tracing, Perfetto)")
     pages.store(pages.of_prediction(made), folder)
@@ -144,7 +144,7 @@ def words_of(paths: Sequence[Path], given: Point) -> str:
 class Asked:
     """What is predicted with one value of each setting of the machine."""
 
-    on: Sequence[Fabric]
+    on: Sequence[Deployment]
     trained: Sequence[tuple[Curve, TrainingSetup]]
     assumed: Sequence[RecordInput]
     varied: dict[str, str]  # settings in which it differs from others
@@ -159,9 +159,9 @@ class Asked:
     def curves(self) -> list[CurveQuestion]:
         """Of each system and library in turn."""
         return [
-            CurveQuestion(_in_lab(asked.subject, fabric), fabric, asked.points, asked.baseline, setting)
-            for fabric in self.on
-            for asked, setting in self.trained
+            CurveQuestion(_in_lab(curve.subject, deployment), deployment, curve.points, curve.baseline, setting)
+            for deployment in self.on
+            for curve, setting in self.trained
         ]
 
 
@@ -199,7 +199,7 @@ def _with_largest(paths: Sequence[Path], given: Point) -> list[Asked]:
     found = []
     for own, said in largest.predicted(given):
         line = RecordInput("batch_size=max", said.partition(": ")[2], "assumed", "counted", Unknown(UNCHECKED))
-        found += [replace(each, assumed=[*each.assumed, line], note=said) for each in questions([], own)]
+        found += [replace(question, assumed=[*question.assumed, line], note=said) for question in questions([], own)]
     return found
 
 
@@ -226,22 +226,22 @@ def _varied(sourced: SourcedPoint, varied: dict[str, str]) -> SourcedPoint:
 def _asked(paths: Sequence[Path], given: Point, varied: dict[str, str]) -> Asked:
     """What settings ask for of which each of the machine has one value."""
     settings, workload = split({**_counted_as(given), **given})
-    found, known = calibrations(settings.calibration_files), known_rates(settings.rate, settings.rate_error)
-    if read := known.inputs_for(workload) if known else []:
+    found, rates = calibrations(settings.calibration_files), known_rates(settings.rate, settings.rate_error)
+    if read := rates.inputs_for(workload) if rates else []:
         workload = {**workload, "input": read}
-    on = fabrics(settings, found)
-    for fabric in on:
-        for each in fabric.measured.values():
-            refuse_other_machine(each, fabric.described, fabric.library, settings.devices)
+    on = deployments(settings, found)
+    for deployment in on:
+        for each in deployment.measured.values():
+            refuse_other_machine(each, deployment.described, deployment.library, settings.devices)
     for measured in found.collectives.values():
         refuse_other_library(measured, on[0].library)
     trained = [
         (curve, setting)
         for own in by_framework(settings, workload.get("strategy"))
-        for curve, setting in _trained(paths, workload, own, known, found)
+        for curve, setting in _trained(paths, workload, own, rates, found)
     ]
     wanted = [each for each, _ in trained]
-    _refuse_other_rates(known, wanted, on)
+    _refuse_other_rates(rates, wanted, on)
     _refuse_unsaid(on[0].measured, wanted, ",".join(settings.calibration_files))
     _refuse_other_counts(on, wanted, ",".join(settings.calibration_files))
     _refuse_other_scaling(found.scaling, wanted, on[0].described)
@@ -251,8 +251,8 @@ def _asked(paths: Sequence[Path], given: Point, varied: dict[str, str]) -> Asked
     _refuse_computing_in_lab(on, wanted, settings)
     _refuse_no_server(settings.overlap.parameters, wanted)
     said = (
-        f"{known.where}: predicted with input={','.join(read)}, as its runs were; input= sets another"
-        if known and read
+        f"{rates.where}: predicted with input={','.join(read)}, as its runs were; input= sets another"
+        if rates and read
         else ""
     )
     return Asked(on, trained, [*_assumed(wanted), *_set_by_the_user(given)], varied, said)
@@ -280,18 +280,18 @@ def _none_is_predicted(points: Sequence[PredictedPoint]) -> str:
 
 def _refuse_no_server(parameters_overlap: bool, wanted: Sequence[Curve]) -> None:
     """Only a parameter server sends parameters."""
-    if parameters_overlap and not any(isinstance(each.subject.strategy, Server) for each in wanted):
+    if parameters_overlap and not any(isinstance(curve.subject.strategy, Server) for curve in wanted):
         raise ConfigError(
             "overlap.parameters=true: only a parameter server sends parameters; use strategy=server, or leave it out"
         )
 
 
 def _trained(
-    paths: Sequence[Path], workload: Point, settings: PredictSettings, known: KnownRates | None, found: Calibrations
+    paths: Sequence[Path], workload: Point, settings: PredictSettings, rates: KnownRates | None, found: Calibrations
 ) -> list[tuple[Curve, TrainingSetup]]:
     """The curves of one framework, each with how it is trained."""
     setting = replace(setting_of(settings), decoding_threads=_decoding_threads(workload))
-    return [(curve, setting) for curve in curves(paths, workload, wanted_of(settings, known, found.scaling))]
+    return [(curve, setting) for curve in curves(paths, workload, wanted_of(settings, rates, found.scaling))]
 
 
 def _decoding_threads(workload: Point) -> int | None:
@@ -302,21 +302,21 @@ def _decoding_threads(workload: Point) -> int | None:
     return threads
 
 
-def points_on(on: Sequence[Fabric], trained: Sequence[tuple[Curve, TrainingSetup]]) -> list[SourcedPoint]:
+def points_on(on: Sequence[Deployment], trained: Sequence[tuple[Curve, TrainingSetup]]) -> list[SourcedPoint]:
     """Every point: of each system and library in turn."""
     return predicted_curves(Asked(on, trained, [], {}).curves)
 
 
-def _in_lab(subject: Subject, fabric: Fabric) -> Subject:
-    """The workload as it runs in the lab, if the fabric is one."""
-    if fabric.lab is None or subject.request is None:
+def _in_lab(subject: Subject, deployment: Deployment) -> Subject:
+    """The workload as it runs in the lab, if the deployment is one."""
+    if deployment.lab is None or subject.request is None:
         return subject
-    return replace(subject, request=msgspec.structs.replace(subject.request, lab=fabric.lab))
+    return replace(subject, request=msgspec.structs.replace(subject.request, lab=deployment.lab))
 
 
 def _assumed(wanted: Sequence[Curve]) -> Iterator[RecordInput]:
     """What is assumed of imported traces, each thing once."""
-    yield from dict.fromkeys(line for each in wanted for line in each.assumed)
+    yield from dict.fromkeys(line for curve in wanted for line in curve.assumed)
 
 
 def _set_by_the_user(given: Point) -> Iterator[RecordInput]:
@@ -330,62 +330,70 @@ def _set_by_the_user(given: Point) -> Iterator[RecordInput]:
 # ---- what cannot be predicted ----------------------------------------------------------------------------------------
 
 
-def _refuse_other_rates(known: KnownRates | None, wanted: Sequence[Curve], on: Sequence[Fabric]) -> None:
+def _refuse_other_rates(rates: KnownRates | None, wanted: Sequence[Curve], on: Sequence[Deployment]) -> None:
     """A known rate is of one model of GPU, and a stated one of one workload."""
-    if known is not None:
-        requests = [each.subject.request for each in wanted if each.subject.request is not None]
+    if rates is not None:
+        requests = [curve.subject.request for curve in wanted if curve.subject.request is not None]
         batches = {
-            point.images // (each.subject.request.accumulate if each.subject.request else 1)
-            for each in wanted
-            for point in each.points
+            point.images // (curve.subject.request.accumulate if curve.subject.request else 1)
+            for curve in wanted
+            for point in curve.points
         }
-        known.check(requests, batches, [fabric.described for fabric in on])
+        rates.check(requests, batches, [deployment.described for deployment in on])
 
 
-def _refuse_unsaid(found: Mapping[int | None, MeasuredCollective], wanted: Sequence[Curve], calibration: str) -> None:
+def _refuse_unsaid(
+    collectives: Mapping[int | None, MeasuredCollective], wanted: Sequence[Curve], calibration: str
+) -> None:
     """All-reduces on an unknown number of GPUs can be those of one number, not of several."""
     counts = _counts(wanted)
-    if None in found and len(counts) > 1:
+    if None in collectives and len(counts) > 1:
         raise ConfigError(
             f"calibration={calibration}: does not state its number of GPUs, and several are requested: "
             f"gpus={counts}; request one of them, or add it (`gpus: 8` in YAML, `resnetx bench --import ... gpus=8`)"
         )
 
 
-def _refuse_other_counts(on: Sequence[Fabric], wanted: Sequence[Curve], calibration: str) -> None:
+def _refuse_other_counts(on: Sequence[Deployment], wanted: Sequence[Curve], calibration: str) -> None:
     """All-reduces on other numbers of GPUs than any point has say something only of paths staged in the host."""
     counts = _counts(wanted)
-    for fabric in on:
-        known = [gpus for gpus in fabric.measured if gpus is not None]
-        if known and counts and None not in fabric.measured and not {*known} & {*counts} and not fabric.no_peers:
+    for deployment in on:
+        known = [gpus for gpus in deployment.measured if gpus is not None]
+        if (
+            known
+            and counts
+            and None not in deployment.measured
+            and not {*known} & {*counts}
+            and not deployment.no_peers
+        ):
             raise ConfigError(
                 f"calibration={calibration}: measured on {' and '.join(map(str, sorted(known)))} GPUs, and no point "
                 f"has as many: gpus={counts}; predict for one of these, or leave it out"
             )
 
 
-def _refuse_other_scaling(found: KnownScaling | None, wanted: Sequence[Curve], machine: System) -> None:
+def _refuse_other_scaling(scaling: KnownScaling | None, wanted: Sequence[Curve], machine: System) -> None:
     """Rates of several GPUs say something only of points on their curve, whose rate on one GPU is known."""
-    if found is None:
+    if scaling is None:
         return
-    known = [each.subject.request for each in wanted if each.subject.scaled and each.subject.request]
-    if known:
-        found.check(known, machine)
-    elif not found.runs_of_input:
-        lacking = [each for each in wanted if each.subject.rates is None and each.subject.trace is None]
+    requests = [curve.subject.request for curve in wanted if curve.subject.scaled and curve.subject.request]
+    if requests:
+        scaling.check(requests, machine)
+    elif not scaling.runs_of_input:
+        lacking = [curve for curve in wanted if curve.subject.rates is None and curve.subject.trace is None]
         raise ConfigError(
-            f"calibration={found.where}: rates of several GPUs, of which that of one must be known; add rate="
+            f"calibration={scaling.where}: rates of several GPUs, of which that of one must be known; add rate="
             if lacking
-            else f"calibration={found.where}: has no run on several GPUs of the model, batch, image size, precision, "
+            else f"calibration={scaling.where}: has no run on several GPUs of the model, batch, image size, precision, "
             "input and strategy of any point"
         )
 
 
-def _refuse_other_loaders(on: Sequence[Fabric], wanted: Sequence[Curve]) -> None:
+def _refuse_other_loaders(on: Sequence[Deployment], wanted: Sequence[Curve]) -> None:
     """A measured rate of decoding says something only where images are decoded by the same means."""
-    inputs = [each.subject.request.input for each in wanted if each.subject.request is not None]
-    used = {each.subject.scaled.where for each in wanted if each.subject.scaled}  # files that are of use otherwise
-    for rate in (rate for fabric in on for rate in fabric.decoding if rate.source not in used):
+    inputs = [curve.subject.request.input for curve in wanted if curve.subject.request is not None]
+    used = {curve.subject.scaled.where for curve in wanted if curve.subject.scaled}  # files that are of use otherwise
+    for rate in (rate for deployment in on for rate in deployment.decoding if rate.source not in used):
         if not any((rate.loader, rate.unit) == (each.kind, decoding_unit(each)) for each in inputs):
             cpu = " input.decoder=cpu" * (rate.loader == "dali" and rate.unit == "core")
             raise ConfigError(
@@ -398,7 +406,7 @@ def _refuse_unsaid_messages(settings: PredictSettings, wanted: Sequence[Curve]) 
     """The same of the messages of traces."""
     if settings.communication != "trace" or len(_counts(wanted)) < 2:
         return
-    for trace in (each.subject.trace for each in wanted):
+    for trace in (curve.subject.trace for curve in wanted):
         if trace is not None and not all(batch.communication_gpus for batch in trace.batches):
             raise ConfigError(
                 f"communication=trace: {trace.source} does not state its number of GPUs, and several are requested: "
@@ -408,18 +416,18 @@ def _refuse_unsaid_messages(settings: PredictSettings, wanted: Sequence[Curve]) 
 
 def _counts(wanted: Sequence[Curve]) -> list[int]:
     """The numbers of GPUs that send anything."""
-    return sorted({len(devices) for each in wanted for devices, _ in each.points if len(devices) > 1})
+    return sorted({len(devices) for curve in wanted for devices, _ in curve.points if len(devices) > 1})
 
 
-def _refuse_computing_in_lab(on: Sequence[Fabric], wanted: Sequence[Curve], settings: PredictSettings) -> None:
+def _refuse_computing_in_lab(on: Sequence[Deployment], wanted: Sequence[Curve], settings: PredictSettings) -> None:
     """In the lab only waited-out computing is known; and what is waited out has its times already."""
-    replayed = [each.subject.request is not None and each.subject.request.replay is not None for each in wanted]
+    replayed = [curve.subject.request is not None and curve.subject.request.replay is not None for curve in wanted]
     if on[0].lab is not None and not all(replayed):
         raise ConfigError(
             "lab.system: what computing takes on cores that ranks share is not predicted; add replay=, a GPU or a trace"
         )
     served = [
-        each.subject.request is not None and each.subject.request.strategy == Server(device="gpu") for each in wanted
+        curve.subject.request is not None and curve.subject.request.strategy == Server(device="gpu") for curve in wanted
     ]
     if on[0].lab is not None and any(served):
         raise ConfigError("strategy.device=gpu: ranks in the lab are CPU processes; use strategy.device=cpu")
@@ -431,7 +439,7 @@ def _refuse_unread(image_bytes: str | int | None, wanted: Sequence[Curve]) -> No
     """The size of stored images says something only where images are read."""
     if image_bytes is None:
         return
-    requests = [each.subject.request for each in wanted]
+    requests = [curve.subject.request for curve in wanted]
     if not any(request and isinstance(request.input, Folders) for request in requests):
         kind = next((request.input.kind for request in requests if request), "synthetic")
         raise ConfigError(f"image_bytes={image_bytes}: no images are read with input={kind}; add input=dali")

@@ -18,7 +18,7 @@ from resnetx.interconnect.collectives.plan import LIBRARIES
 from resnetx.interconnect.collectives.what_if import link_kinds
 from resnetx.interconnect.systems import system
 from resnetx.interconnect.systems.system import System
-from resnetx.prediction.scenario import Fabric, TrainingSetup
+from resnetx.prediction.scenario import Deployment, TrainingSetup
 from resnetx.prediction.staged import CLASSES
 from resnetx.prediction.step import Overlap
 from resnetx.settings import bounds, keywords
@@ -51,7 +51,7 @@ class PredictSettings(keywords.PredictFields, frozen=True, kw_only=True):
         """The systems that the lab builds; [] where predictions are of the systems themselves."""
         given = msgspec.structs.asdict(self.lab)
         names = self.lab.system if isinstance(self.lab.system, list) else [self.lab.system]
-        made = [lab_from({**given, "system": each}) for each in names]
+        made = [lab_from({**given, "system": name}) for name in names]
         return [lab for lab in made if lab is not None]
 
     @property
@@ -134,7 +134,7 @@ def wanted_of(
     )
 
 
-def fabrics(settings: PredictSettings, found: Calibrations) -> list[Fabric]:
+def deployments(settings: PredictSettings, found: Calibrations) -> list[Deployment]:
     """The systems that are asked for, each with every library; `found`: what the files of `calibration` know."""
     refuse_no_library(settings.library)
     if labs := settings.labs:
@@ -144,7 +144,7 @@ def fabrics(settings: PredictSettings, found: Calibrations) -> list[Fabric]:
         raise ConfigError("systems=[]: expected names or files of systems, as systems=dgx1-p100,gx8")
     _refuse_unknown_links(settings.what_if.bandwidth, machines)
     made = [_fabric(settings, machine, library, found) for machine in machines for library in settings.library]
-    if settings.staged is not None and not any(fabric.no_peers for fabric in made):
+    if settings.staged is not None and not any(deployment.no_peers for deployment in made):
         raise ConfigError(
             f"staged={settings.staged}: says how GPUs of one node that are no peers share the host, and those of "
             f"{' and '.join(machine.name for machine in machines)} do not go through it with NCCL; add transport=host, "
@@ -153,25 +153,25 @@ def fabrics(settings: PredictSettings, found: Calibrations) -> list[Fabric]:
     return made
 
 
-def _fabric(settings: PredictSettings, machine: System, library: str | None, found: Calibrations) -> Fabric:
+def _fabric(settings: PredictSettings, machine: System, library: str | None, calibrations: Calibrations) -> Deployment:
     there = link_kinds(machine)  # what another system alone has changes nothing here
     bandwidth = {kind: factor for kind, factor in settings.what_if.bandwidth.items() if kind in there}
-    return Fabric(
+    return Deployment(
         machine,
         library or machine.library,
         settings.transport,
-        found.collectives,
+        calibrations.collectives,
         bandwidth,
         settings.what_if.latency,
-        decoding=found.decoding,
-        published=not found.collectives and UNCALIBRATED not in settings.calibration,
+        decoding=calibrations.decoding,
+        published=not calibrations.collectives and UNCALIBRATED not in settings.calibration,
         told=None if settings.staged is None else CLASSES[settings.staged],
     )
 
 
-def _in_lab(settings: PredictSettings, lab: Lab) -> Fabric:
+def _in_lab(settings: PredictSettings, lab: Lab) -> Deployment:
     """A system as the lab builds it."""
-    return Fabric(system.load(lab.system), "gloo", latency=settings.what_if.latency, lab=lab)
+    return Deployment(system.load(lab.system), "gloo", latency=settings.what_if.latency, lab=lab)
 
 
 def _refuse_unknown_links(bandwidth: Mapping[str, float], machines: Sequence[System]) -> None:

@@ -67,35 +67,40 @@ class Proposals(Records[Proposal]):
 
     def answer(self) -> Answer:
         """Which settings to take, and where none is near enough, why."""
-        found = [each for each in self if each.family]
-        near = [f"{each.settings} ({each.on_each:,.4g})" for each in found if not each.limited_by]
-        first = found[0]
+        proposals = [proposal for proposal in self if proposal.family]
+        near = [f"{proposal.settings} ({proposal.on_each:,.4g})" for proposal in proposals if not proposal.limited_by]
+        first = proposals[0]
         asked = f"{self.intensity:,.4g} activations per parameter on each of {first.gpus} GPUs ({first.convention})"
         told = [f"{asked}: {'; '.join(near) if near else 'no family comes within 5 %'}."]
         told += [
-            f"{each.workload} comes to {each.on_each:,.4g}: {each.limited_by}." for each in found if each.limited_by
+            f"{proposal.workload} comes to {proposal.on_each:,.4g}: {proposal.limited_by}."
+            for proposal in proposals
+            if proposal.limited_by
         ]
         told += [
-            f"Your {each.workload} of batch {each.batch_size:,} is at {each.on_each:,.4g}, "
-            f"{each.on_each / self.intensity:,.3g} times that, and does {each.flop_per_byte:,.4g} FLOP for each byte "
-            "of gradients."
-            for each in self
-            if not each.family
+            f"Your {proposal.workload} of batch {proposal.batch_size:,} is at {proposal.on_each:,.4g}, "
+            f"{proposal.on_each / self.intensity:,.3g} times that, and does {proposal.flop_per_byte:,.4g} FLOP for "
+            "each byte of gradients."
+            for proposal in self
+            if not proposal.family
         ]
         return Answer(told, as_shown(COLUMNS, self))
 
 
 COLUMNS: list[Column[Proposal]] = [
-    Column("workload", lambda each: each.workload),
-    Column("settings", lambda each: each.settings, 8),
-    Column(">batch", lambda each: f"{each.batch_size:,}"),
-    Column(">on each GPU", lambda each: f"{each.on_each:,.4g}", help="activations per parameter on each GPU."),
+    Column("workload", lambda proposal: proposal.workload),
+    Column("settings", lambda proposal: proposal.settings, 8),
+    Column(">batch", lambda proposal: f"{proposal.batch_size:,}"),
+    Column(">on each GPU", lambda proposal: f"{proposal.on_each:,.4g}", help="activations per parameter on each GPU."),
     Column(
-        ">FLOP/B", lambda each: f"{each.flop_per_byte:,.4g}", 6, "training's, for each byte of gradients, on each GPU."
+        ">FLOP/B",
+        lambda proposal: f"{proposal.flop_per_byte:,.4g}",
+        6,
+        "training's, for each byte of gradients, on each GPU.",
     ),
-    Column(">memory", lambda each: si(each.memory_bytes, "B"), 7, "that a step needs on each GPU."),
-    Column(">parameters", lambda each: si(each.parameters), 3),
-    Column("~limit", lambda each: each.limited_by, 4),
+    Column(">memory", lambda proposal: si(proposal.memory_bytes, "B"), 7, "that a step needs on each GPU."),
+    Column(">parameters", lambda proposal: si(proposal.parameters), 3),
+    Column("~limit", lambda proposal: proposal.limited_by, 4),
 ]
 
 
@@ -117,10 +122,10 @@ def propose(given: Point) -> Proposals:
     own = {name: value for name, value in given.items() if name not in _QUESTION}
     shared = {name: value for name, value in own.items() if name in ("precision", "strategy")}
     asked = _Asked(target, gpus, inf if memory is None else memory, str(given.get("convention", CONVENTION)), shared)
-    found = [asked.proposed(family) for family in _WIDTHS]
+    proposals = [asked.proposed(family) for family in _WIDTHS]
     if "model" in own:
-        found.append(asked.job(own))
-    made = Proposals(found, target)
+        proposals.append(asked.job(own))
+    made = Proposals(proposals, target)
     if given.get("out") is not None:
         _store(made, asked, Path(str(given["out"])))
     return made
@@ -249,7 +254,7 @@ def _widths(family: str, around: int, steps: int) -> tuple[int, ...]:
     return tuple(width for width in widths if least <= width <= most)
 
 
-def _store(made: Proposals, asked: _Asked, folder: Path) -> None:
+def _store(proposals: Proposals, asked: _Asked, folder: Path) -> None:
     """Writes the records, a table of them, and the map."""
     from resnetx.reporting.charts.workload_figures import counted_figures, intensity_map
 
@@ -259,8 +264,10 @@ def _store(made: Proposals, asked: _Asked, folder: Path) -> None:
         for width in widths
         for images in _MAPPED_BATCHES
     ]
-    drawings.store_rows(folder, "workloads", list(made))
-    drawings.store([intensity_map(members, made, made.intensity), *counted_figures(made, [asked.gpus])], folder)
+    drawings.store_rows(folder, "workloads", list(proposals))
+    drawings.store(
+        [intensity_map(members, proposals, proposals.intensity), *counted_figures(proposals, [asked.gpus])], folder
+    )
 
 
 _MAPPED = {"resnetx": (16, 64, 256), "gptx": (128, 768, 4096), "mlpx": (256, 1024, 4096)}

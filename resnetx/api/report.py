@@ -110,7 +110,7 @@ _ORDER = (
 def _of_all(
     found: Sequence[Stored],
     systems: Sequence[System],
-    known: Mapping[Path, Results],
+    results: Mapping[Path, Results],
     folder: Path,
     baseline: int | None,
 ) -> Path:
@@ -132,12 +132,12 @@ def _of_all(
             try:
                 if each.kind == "study":
                     below = f"studies/{len(parts) + 1}-{each.path.name}"
-                    parts.append(_study(each, known, folder, below, baseline))
+                    parts.append(_study(each, results, folder, below, baseline))
                 elif each.kind == "bench":
                     benches.append(record.read(each.file, BenchRecord))
                 elif each.kind == "system comparison":
-                    made = predictions.read(each.path) if each.path in predicted else None
-                    parts.append(pages.of_comparison(record.read(each.file, SystemComparison), made))
+                    prediction = predictions.read(each.path) if each.path in predicted else None
+                    parts.append(pages.of_comparison(record.read(each.file, SystemComparison), prediction))
                 else:
                     found_record = read_record(each.file)
                     if not (isinstance(found_record, RunRecord) and found_record.request.measure == "layers"):
@@ -176,16 +176,18 @@ def _beside(path: Path, found: Sequence[Stored]) -> Path:
     return own.parent / "report" / own.name
 
 
-def _studies(studies: Sequence[Stored], known: Mapping[Path, Results], out: Path | None, baseline: int | None) -> Path:
+def _studies(
+    studies: Sequence[Stored], results: Mapping[Path, Results], out: Path | None, baseline: int | None
+) -> Path:
     """The page of studies, of which some are `known`; where `out` does not say, in the folder of the first one."""
     from resnetx.reporting.pages import study as page
 
-    found = {study.path.resolve(): StudyFolder(study.path) for study in studies}
+    folders = {study.path.resolve(): StudyFolder(study.path) for study in studies}
     loaded, unreadable = [], []
     with progress.waiting("reading records and drawing"):
-        for path, folder_of in found.items():
+        for path, folder_of in folders.items():
             try:
-                loaded.append(known.get(path) or loaded_study(folder_of))
+                loaded.append(results.get(path) or loaded_study(folder_of))
             except FileError as error:
                 unreadable.append(str(error))
                 progress.skipped(str(error))

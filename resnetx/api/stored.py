@@ -77,7 +77,7 @@ def stored(path: Path) -> list[Stored]:
         if "check" in kinds:
             folders.clear()
         elif "study" in kinds:
-            folders[:] = [each for each in folders if not (Path(name, each) / RunFolder(Path()).record).exists()]
+            folders[:] = [folder for folder in folders if not (Path(name, folder) / RunFolder(Path()).record).exists()]
         folders.sort()
     return found
 
@@ -99,12 +99,12 @@ class _Kind(msgspec.Struct):
 def _kind(file: Path, given: bool = False) -> str:
     """What a file says that it is; "" where it cannot be read, which is said unless this very file was `given`."""
     try:
-        found: _Kind = record.read(file, _Kind, "a record of resnetx")
+        kind: _Kind = record.read(file, _Kind, "a record of resnetx")
     except FileError as error:
         if not given:
             progress.skipped(str(error))
         return ""
-    return found.kind
+    return kind.kind
 
 
 # ---- in words
@@ -132,9 +132,9 @@ def listed(paths: Sequence[Path | str], between: str = ", ") -> str:
     return between.join(map(str, paths[:_MOST_NAMED])) + more
 
 
-def _highest(own: Stored, found: Sequence[Stored], given: Collection[Path]) -> Path:
+def _highest(own: Stored, found: Sequence[Stored], paths: Collection[Path]) -> Path:
     path = own.path
-    while path not in given and path.parent != path:
+    while path not in paths and path.parent != path:
         beside = {each.kind for each in found if path.parent in (each.path, *each.path.parents)}
         if beside != {own.kind}:
             break
@@ -196,11 +196,11 @@ def loaded_study(folder: StudyFolder) -> Results:
 
 def only_study(path: Path) -> StudyFolder:
     """The one study in a folder, which may be the study itself."""
-    found = results.find(path)
-    if len(found) > 1:
-        names = ", ".join(str(folder.path.relative_to(path)) for folder in found)
-        raise ConfigError(f"{path}: contains {len(found)} studies; give the folder of one of them: {names}")
-    return found[0]
+    folders = results.find(path)
+    if len(folders) > 1:
+        names = ", ".join(str(folder.path.relative_to(path)) for folder in folders)
+        raise ConfigError(f"{path}: contains {len(folders)} studies; give the folder of one of them: {names}")
+    return folders[0]
 
 
 # Stored predictions: `prediction.json`, and of many points `points.parquet` beside it.
@@ -239,10 +239,10 @@ def read(path: Path) -> Prediction:
     from resnetx.record import points_file  # with what reads pages of Parquet
 
     file = prediction_file(path) if is_folder(path) else path
-    found: Prediction = record.read(file, Prediction)
-    if found.points_file is not msgspec.UNSET and (why := packages.obstacle("pyarrow")):
+    prediction: Prediction = record.read(file, Prediction)
+    if prediction.points_file is not msgspec.UNSET and (why := packages.obstacle("pyarrow")):
         raise ConfigError(f"{file}: its points are in {points_file.NAME}, and {why}")
-    return points_file.read_points(file.parent, found)
+    return points_file.read_points(file.parent, prediction)
 
 
 # Bench records on disk: one file, one folder, or a folder of several.

@@ -111,7 +111,7 @@ def _study_of(settings: Mapping[str, object]) -> AskedStudy:
     how = largest.found(trees, given)
     made = requests_of(trees)
     requests = {request.key: request for request in made}
-    largest_of = {request.key: each for request, each in zip(made, how, strict=True)}
+    largest_of = {request.key: batch for request, batch in zip(made, how, strict=True)}
     transports = dict.fromkeys(str(tree["transport"]) for tree in trees)
     here = not in_a_job_to_come(run_settings.launch)
     if pointless := pointless_transports(list(requests.values()), transports, here):
@@ -195,8 +195,8 @@ def _run(study: AskedStudy, copies: trackers.TrackedCopies) -> list[RunRecord]:
 
 def _obstacle_to_twins(request: Request, twins: int) -> str:
     """Why the twins of a point could not be recorded, in one sentence; "" where they can."""
-    found = request.twins.values() if twins else []
-    return next(filter(None, map(too_large_record, found)), "")
+    requests = request.twins.values() if twins else []
+    return next(filter(None, map(too_large_record, requests)), "")
 
 
 def one_for_all(trees: list[dict[str, Any]]) -> RunSettings:
@@ -218,11 +218,11 @@ def requests_of(trees: list[dict[str, Any]]) -> list[Request]:
     from resnetx.measure.machine.visible_gpus import gpus_here
 
     present = gpus_here()
-    found = [request_from(tree, present=present) for tree in trees]
-    most = max(request.gpus for request in found)
+    requests = [request_from(tree, present=present) for tree in trees]
+    most = max(request.gpus for request in requests)
     return [
         request if request.gpus == most else request_from(tree, most, present)
-        for tree, request in zip(trees, found, strict=True)
+        for tree, request in zip(trees, requests, strict=True)
     ]
 
 
@@ -265,7 +265,9 @@ def run_planned(
                 remaining_s = (time.monotonic() - started) / len(ended) * (total - len(ended))
                 expected = f", about {duration(remaining_s)} left" * (len(ended) < total and not progress.shows_time())
                 told += [f"[{len(ended)}/{total}{expected}] {run_line(record, run.twin)}"]
-                new = [each for each in record.warnings if each.code not in warned]  # the table counts the others
+                new = [
+                    warning for warning in record.warnings if warning.code not in warned
+                ]  # the table counts the others
                 told += [f"  warning: {each.message}; {each.remedy}" for each in new]
                 warned.update(each.code for each in new)
                 told += [copies.track(record, run.folder, run.twin)] if isinstance(record, RunRecord) else []
@@ -295,12 +297,12 @@ def _left_undone(undone: list[PlannedRun]) -> str:
 
 def _track(study: AskedStudy, found: MeasuredStudy, ended: Sequence[RunRecord], copies: trackers.TrackedCopies) -> None:
     """Logs the study as a whole, and says how to upload what was logged offline."""
-    asked, folder = study.record, study.folder.path
-    definition = {name: getattr(asked, name) for name in ("repeats", "twins", "baseline", "convention", "resnetx")}
+    record, folder = study.record, study.folder.path
+    definition = {name: getattr(record, name) for name in ("repeats", "twins", "baseline", "convention", "resnetx")}
     finished = trackers.Finished(
-        name=asked.name,
-        about=asked.about,
-        node=asked.node,
+        name=record.name,
+        about=record.about,
+        node=record.node,
         definition=definition,
         points=found.rows(),
         lines=[point.line_words for point in found.points],

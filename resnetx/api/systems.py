@@ -28,10 +28,10 @@ def load_system(name: str, nodes: int | None = None, network: str | None = None,
 
 def load_systems(wanted: keywords.TopologyFields | keywords.PredictFields, names: Iterable[str]) -> list[System]:
     """The systems of these names or files, each as large as the settings want it."""
-    found = [load_system(name, wanted.nodes, wanted.network, wanted.nics) for name in names]
+    systems = [load_system(name, wanted.nodes, wanted.network, wanted.nics) for name in names]
     if wanted.launch_mode is None:
-        return found
-    return [msgspec.structs.replace(each, launch_mode=wanted.launch_mode) for each in found]
+        return systems
+    return [msgspec.structs.replace(each, launch_mode=wanted.launch_mode) for each in systems]
 
 
 def refuse_no_library(library: Sequence[str | None]) -> None:

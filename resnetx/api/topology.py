@@ -21,7 +21,7 @@ from resnetx.interconnect.collectives.measured import UNCALIBRATED
 from resnetx.interconnect.collectives.published import with_published
 from resnetx.interconnect.systems import paths, system
 from resnetx.interconnect.systems.system import System
-from resnetx.prediction.scenario import Fabric
+from resnetx.prediction.scenario import Deployment
 from resnetx.prediction.staged import CLASSES, RATES, StagedClass
 from resnetx.record.topology import TopologyRecord
 from resnetx.settings import keywords
@@ -73,7 +73,7 @@ def topology(*names: keywords.Text, **settings: Unpack[keywords.TopologyKeywords
 def answers(files: Sequence[keywords.Text], settings: Mapping[str, object]) -> list[Answer]:
     """What is asked of systems; drawings are written where `out` or `results` says."""
     given = asked("topology", settings)
-    found = [each for own, _ in each_of("topology", given) for each in _answers(files, own)]
+    found = [answer for own, _ in each_of("topology", given) for answer in _answers(files, own)]
     if costed := [each for each in found if isinstance(each, Costed)]:
         plans = [plan for each in costed for plan in each.plans]  # one answer: side by side
         found = [Costed(plans, costed[0].sizes)]
@@ -87,7 +87,7 @@ def answers(files: Sequence[keywords.Text], settings: Mapping[str, object]) -> l
 def _answers(files: Sequence[keywords.Text], given: Point) -> list[Answer]:
     """What is asked of systems by settings that have one value each."""
     wanted = _asked(given)
-    names = [*wanted.systems, *(str(given_path(each)) for each in files)]
+    names = [*wanted.systems, *(str(given_path(file)) for file in files)]
     if not (names or given):
         return [Listed(system.names())]
     if not names:
@@ -152,11 +152,11 @@ def _routed(machines: Sequence[System], devices: list[int]) -> Routed:
             f"devices={devices}: two GPUs show the paths between them; for more, add collective=allreduce"
         )
     source, target = devices
-    for each in machines:
-        last = len(each.gpus) - 1
+    for machine in machines:
+        last = len(machine.gpus) - 1
         if source == target or not (0 <= source <= last and 0 <= target <= last):
-            raise ConfigError(f"devices={devices}: expected two GPU ids from 0 to {last} of {each.name}")
-    return Routed([(each, paths.routes(each, source, target)) for each in machines])
+            raise ConfigError(f"devices={devices}: expected two GPU ids from 0 to {last} of {machine.name}")
+    return Routed([(machine, paths.routes(machine, source, target)) for machine in machines])
 
 
 def _costed(machines: Sequence[System], wanted: keywords.TopologyFields, name: str) -> Costed:
@@ -167,11 +167,11 @@ def _costed(machines: Sequence[System], wanted: keywords.TopologyFields, name: s
                 f"gpus={wanted.gpus} devices={devices}: name GPUs, or say how many; leave one of them out"
             )
         devices = list(range(wanted.gpus))
-        machines = [each for each in machines if len(each.gpus) >= wanted.gpus]
+        machines = [machine for machine in machines if len(machine.gpus) >= wanted.gpus]
     plans = [
-        collective.plan(each, name, devices, library, wanted.transport)
+        collective.plan(machine, name, devices, library, wanted.transport)
         for library in wanted.library
-        for each in machines
+        for machine in machines
     ]
     if wanted.staged is not None:
         plans = [_told(each, wanted.staged, wanted.calibration) for each in plans]
@@ -209,7 +209,7 @@ def store(found: Sequence[Answer], folder: Path) -> None:
 
 def _told(plan: collective.CollectivePlan, box: StagedClass, calibration: str | None) -> collective.CollectivePlan:
     """An all-reduce through the host of a box whose class is told: what such a box measured, for what is described."""
-    no_peers = Fabric(plan.system, plan.library, plan.transport).no_peers
+    no_peers = Deployment(plan.system, plan.library, plan.transport).no_peers
     if plan.collective != "allreduce" or calibration is not None or not no_peers:
         raise ConfigError(
             f"staged={box}: says how GPUs of one node that are no peers share the host in an all-reduce; expected "
@@ -225,14 +225,14 @@ def _told(plan: collective.CollectivePlan, box: StagedClass, calibration: str | 
         told.error,
         from_bytes=min(TOLD_BYTES),
     )
-    limited = tuple(replace(each, limit=told.link) for each in plan.algorithms)
+    limited = tuple(replace(algorithm, limit=told.link) for algorithm in plan.algorithms)
     return replace(plan, algorithms=limited, calibration=law)
 
 
 def _ranked(machines: Sequence[System], wanted: keywords.TopologyFields, count: int) -> Iterator[Ranked]:
     size_bytes = _sizes(wanted)[-1]
     name = wanted.collective or "allreduce"
-    for each in machines:
+    for machine in machines:
         for library in wanted.library:
-            found = subsets.pick(each, count, wanted.free, name, size_bytes, library)
-            yield Ranked(each, library or each.library, name, size_bytes, found)
+            found = subsets.pick(machine, count, wanted.free, name, size_bytes, library)
+            yield Ranked(machine, library or machine.library, name, size_bytes, found)

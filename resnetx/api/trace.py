@@ -89,7 +89,7 @@ def trace(
         from resnetx.api.imports import import_trace
 
         paths = [file] if isinstance(file, str | PathLike) else file
-        return Traces([import_trace([given_path(each) for each in paths], settings)[0]])
+        return Traces([import_trace([given_path(path) for path in paths], settings)[0]])
     return execute(settings)[0]
 
 
@@ -113,17 +113,17 @@ def execute(settings: Mapping[str, object]) -> tuple[Traces, list[PlannedRun]]:
     return traces, wanted.failed
 
 
-def _run(wanted: AskedTraces) -> None:
-    with locked(StudyFolder(wanted.folder)):
-        kept, left = split_settled(wanted.runs, progress.skipped)
+def _run(traces: AskedTraces) -> None:
+    with locked(StudyFolder(traces.folder)):
+        kept, left = split_settled(traces.runs, progress.skipped)
         check_same_machine(kept)
         if kept:
-            progress.note(f"reused: {len(kept)} of {len(wanted.runs)} runs")
+            progress.note(f"reused: {len(kept)} of {len(traces.runs)} runs")
         skip([run for run in left if run.obstacle])
         able = [run for run in left if not run.obstacle]
-        random.Random(wanted.runs[0].task.request.seed).shuffle(able)  # a drifting machine then favours no batch
-        copies = trackers.TrackedCopies(wanted.settings.tracker)
-        run_planned("trace", wanted.folder, wanted.settings, kept, able, copies)
+        random.Random(traces.runs[0].task.request.seed).shuffle(able)  # a drifting machine then favours no batch
+        copies = trackers.TrackedCopies(traces.settings.tracker)
+        run_planned("trace", traces.folder, traces.settings, kept, able, copies)
     for folder in dict.fromkeys(run.folder.path.parent for run in able):
         note_copies(copies, "", folder)
 

@@ -299,8 +299,8 @@ class _Parser(argparse.ArgumentParser):
         return super().format_help() if self.prog != "resnetx" else f"{overview()}\n"
 
     def error(self, message: str) -> NoReturn:
-        if found := re.match(r"argument VERB: invalid choice: '(.*?)' \(", message):
-            near = difflib.get_close_matches(found[1], VERBS, n=1)
+        if match := re.match(r"argument VERB: invalid choice: '(.*?)' \(", message):
+            near = difflib.get_close_matches(match[1], VERBS, n=1)
             hint = f"did you mean {near[0]}?" if near else f"the verbs are {', '.join(VERBS)}"
-            raise ConfigError(f"{found[1]}: no such verb; {hint}")
+            raise ConfigError(f"{match[1]}: no such verb; {hint}")
         raise ConfigError(message)

@@ -26,12 +26,12 @@ class VerbHelp(argparse.Action):
         verb, width = VERBS[self._verb], width_of(sys.stdout)
         with searching(getattr(namespace, "config_dir", None) or []):
             defaults = dict(word.split("=", 1) for word in written(verb.own))
-            own = [
+            lines = [
                 setting._replace(default=defaults.get(setting.name, setting.default))
                 for setting in settings()
                 if reads(verb.settings, setting.name)
             ]
-        shown = own if self._everything else _common(own, verb.common.split())
+        shown = lines if self._everything else _common(lines, verb.common.split())
         print(wrapped(f"{verb.about[0].upper()}{verb.about[1:]}.", width))
         print()
         print("\n".join(_examples([(f"{verb.name} {words}".rstrip(), told) for words, told in verb.examples], width)))
@@ -41,7 +41,7 @@ class VerbHelp(argparse.Action):
             print()
             print("\n".join(_lines(self._verb, shown, width, self._everything)))
         if not self._everything:
-            more = len({setting.name for setting in own} - {setting.name for setting in shown})
+            more = len({setting.name for setting in lines} - {setting.name for setting in shown})
             flags = " ".join(["-q", *(f"--{flag}" for flag in verb.flags)] if "json" in verb.flags else verb.flags)
             print(f"\nflags: {flags}" if flags else "")
             print(f"{f'{more} more settings' if more else 'flags in full'}: resnetx {self._verb} --help --all")
@@ -60,11 +60,11 @@ def _examples(examples: Sequence[tuple[str, str]], width: int | None) -> Iterato
             yield f"      {told}"
 
 
-def _common(own: Sequence[Line], names: Sequence[str]) -> list[Line]:
+def _common(lines: Sequence[Line], names: Sequence[str]) -> list[Line]:
     """Those that most calls use, in their order; all of a verb that has none."""
     if not names:
-        return list(own)
-    return [setting for name in names for setting in own if setting.name == name]
+        return list(lines)
+    return [setting for name in names for setting in lines if setting.name == name]
 
 
 def overview() -> str:
@@ -86,17 +86,17 @@ MORE = (
 )
 
 
-def _lines(verb: str, own: Sequence[Line], width: int | None, everything: bool) -> Iterator[str]:
+def _lines(verb: str, lines: Sequence[Line], width: int | None, everything: bool) -> Iterator[str]:
     """A setting with its default and meaning, with `everything` in full, and with its type; of settings of a group
     also the choices that have them."""
     by_name: dict[str, list[Line]] = defaultdict(list)
-    for setting in own:
+    for setting in lines:
         by_name[setting.name].append(setting)
     for name, (first, *others) in by_name.items():
         if not first.default:  # a group without a default; its settings follow
             continue
         group = name.partition(".")[0]
-        having = [each.of for each in (first, *others)]
+        having = [line.of for line in (first, *others)]
         common = not first.of or set(having) == set(choices(group))
         having_it = "" if common else f"({', '.join(having)})"
         kind = types.words(verb, name) if everything else ""

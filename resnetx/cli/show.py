@@ -216,12 +216,12 @@ def listing(
         (column for column in shown_columns if column.importance < ALWAYS), key=lambda column: column.importance
     )
     cells = [[column.cell(row) for column in shown_columns] for row in shown]
-    filled = [column for place, column in enumerate(shown_columns) if any(row[place] for row in cells)]
+    filled = [column for index, column in enumerate(shown_columns) if any(row[index] for row in cells)]
     legend = [f"{column.heading.lstrip('>~')}: {column.help}" for column in filled if column.help]
-    telling = {place for row in cells for place, cell in enumerate(row) if cell != cells[0][place]}
+    telling = {index for row in cells for index, cell in enumerate(row) if cell != cells[0][index]}
     if len(cells) > 1 and len(telling) == 1 < len(filled) - 1:  # a column of names, and nothing to tell of each
         names = [column.heading.lstrip(">~") for column in shown_columns]
-        same = [f"{names[place]} {cell}" for place, cell in enumerate(cells[0]) if cell and place not in telling]
+        same = [f"{names[index]} {cell}" for index, cell in enumerate(cells[0]) if cell and index not in telling]
         say(" ".join(filter(None, [f"In all {len(cells)} rows: {', '.join(same)}.", *legend, note])))
         return
     tables(
@@ -246,8 +246,8 @@ def tables(
     """
     shown = {title: [list(map(on_one_line, row)) for row in rows] for title, rows in found.items()}
     laid = lay_out(columns, shown, _width(out), least, whole=_screen.everything, differing=differing)
-    for place, title in enumerate(shown):
-        if place:
+    for index, title in enumerate(shown):
+        if index:
             say()
         if title:
             say(title, style="bold")

@@ -63,7 +63,7 @@ def lay_out(
     assert set(least) <= set(headings), f"{set(least) - set(headings)} is no column of {headings}"
     assert all(len(row) == len(columns) for row in rows), f"a row without {len(columns)} cells, for {headings}"
     filled = [place for place in range(len(columns)) if not rows or any(row[place] for row in rows)]
-    widths = [max(map(cell_len, [heading, *(row[place] for row in rows)])) for place, heading in enumerate(headings)]
+    widths = [max(map(cell_len, [heading, *(row[index] for row in rows)])) for index, heading in enumerate(headings)]
     prose = len(columns) - 1 if columns[-1].startswith("~") else None
     if prose is not None:
         widths[prose] = min(widths[prose], _PROSE)
@@ -95,17 +95,17 @@ def _aligned(cell: str, width: int, column: str) -> str:
 
 
 def _fits(places: Sequence[int], widths: Sequence[int], width: int | None) -> bool:
-    return width is None or sum(widths[place] + len(_GAP) for place in places) - len(_GAP) <= width
+    return width is None or sum(widths[index] + len(_GAP) for index in places) - len(_GAP) <= width
 
 
 def _differing(
     places: Sequence[int], rows: Sequence[Sequence[str]], widths: Sequence[int], width: int | None
 ) -> tuple[Sequence[int], Sequence[int]]:
     """The columns that tell rows apart, and those that say the same in all, which go where there is no room for all."""
-    alike = [place for place in places if len(rows) > 1 and len({row[place] for row in rows}) == 1]
+    alike = [index for index in places if len(rows) > 1 and len({row[index] for row in rows}) == 1]
     if _fits(places, widths, width) or len(alike) == len(places):
         return places, []
-    return [place for place in places if place not in alike], alike
+    return [index for index in places if index not in alike], alike
 
 
 def _fitting(
@@ -115,10 +115,10 @@ def _fitting(
 
     One that has no room even beside the first column alone cannot be.
     """
-    wanted = [place for place in places if headings[place] not in least] or places[:1]
-    kept = [place for place in wanted if place == wanted[0] or _fits([wanted[0], place], widths, width)]
+    wanted = [index for index in places if headings[index] not in least] or places[:1]
+    kept = [index for index in wanted if index == wanted[0] or _fits([wanted[0], index], widths, width)]
     for heading in reversed(least):
-        more = sorted([*kept, *(place for place in places if headings[place] == heading)])
+        more = sorted([*kept, *(index for index in places if headings[index] == heading)])
         if _fits(more, widths, width):
             kept = more
     return kept

@@ -205,8 +205,8 @@ def words_inside(words: list[str]) -> list[str]:
     from resnetx.api.lab import INSIDE, settings_inside
     from resnetx.settings.words import written
 
-    place = words.index("--")
-    own, inside = words[1:place], words[place + 1 :]
+    index = words.index("--")
+    own, inside = words[1:index], words[index + 1 :]
     if not inside or inside[0] not in INSIDE:
         raise ConfigError(f"{(inside or ['--'])[0]}: expected a verb that runs in the lab: {', '.join(INSIDE)}")
     own = [f"systems={word}" if is_system(word) else word for word in own]

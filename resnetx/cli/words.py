@@ -125,10 +125,10 @@ def _maps(pairs: list[str]) -> list[str]:
 
 def _counted(word: str, item: str) -> str:
     """The numbers of a range, with commas; an item that is none as it is."""
-    found = _RANGE.fullmatch(item)
-    if not found:
+    match = _RANGE.fullmatch(item)
+    if not match:
         return item
-    first, last = int(found[1]), int(found[2])
+    first, last = int(match[1]), int(match[2])
     if not first <= last < first + MAX_RANGE:
         raise ConfigError(f"{shortened(word)}: expected a range upwards of at most {MAX_RANGE:,} numbers, as 1..8")
     return ",".join(map(str, range(first, last + 1)))

@@ -138,15 +138,15 @@ def _described(made: AskedCheck) -> _Described:
         return _Described(gpus=of_site)
     name = settings.systems[0] if settings.systems else THIS
     try:
-        one = load_system(name)
+        system = load_system(name)
     except ConfigError as error:
         if settings.systems:
             raise
         return _Described(gpus=of_site, no_point=f"no system can be made of this machine: {error}")
-    due = None if name == THIS or one.unit == "rank" else len(one.gpus)
-    two = _two(name, made) if len(one.gpus) == made.gpus else None
+    due = None if name == THIS or system.unit == "rank" else len(system.gpus)
+    two = _two(name, made) if len(system.gpus) == made.gpus else None
     point, why = _predicted(name, made)
-    return _Described(name, one, two, of_site or due, point, why)
+    return _Described(name, system, two, of_site or due, point, why)
 
 
 def _two(name: str, made: AskedCheck) -> System | None:
@@ -253,9 +253,9 @@ def _metrics(check: Check) -> Iterator[_Metric]:
     for measure, (name, what) in _OF_MEASURES.items():
         yield from _of_measure(name, what, [run for run in check.runs if run.measure == measure])
     causes = {
-        ((each.what, each.name), cause.kind): {"what": each.what, "name": each.name, "cause": cause.kind}
-        for each in check.outliers
-        for cause in each.causes
+        ((outlier.what, outlier.name), cause.kind): {"what": outlier.what, "name": outlier.name, "cause": cause.kind}
+        for outlier in check.outliers
+        for cause in outlier.causes
     }
     yield _Metric(
         "outlier_cause", "1 for each likely cause of what stands out.", [(each, 1.0) for each in causes.values()]

@@ -102,11 +102,11 @@ def checked(tried: Sequence[Tried], predicted: PredictedPoint | None, no_predict
 
 def _kind(each: Tried, machines: Mapping[str, Environment]) -> str:
     """Runs of one kind are compared: nodes with the same processors, and pairs as far apart."""
-    found = [machines[node] for node in each.nodes if node in machines]
-    names = sorted({_processors(machine) for machine in found})
-    if each.measure != "pair" or len(found) < 2:
+    environments = [machines[node] for node in each.nodes if node in machines]
+    names = sorted({_processors(machine) for machine in environments})
+    if each.measure != "pair" or len(environments) < 2:
         return " and ".join(names)
-    switches = {machine.switch for machine in found}
+    switches = {machine.switch for machine in environments}
     apart = "" if None in switches else ", below one switch" if len(switches) == 1 else ", across switches"
     return " and ".join(names) + apart
 
@@ -193,15 +193,17 @@ def facts_of(node: str, records: Sequence[BenchRecord | RunRecord]) -> NodeFacts
 
 
 def _clock_Hz(records: Sequence[BenchRecord | RunRecord]) -> float | None:
-    samples = [each for run in records if isinstance(run, RunRecord) for each in run.gpu_samples or []]
-    return min((median(each.sm_clock_Hz) for each in samples if each and each.sm_clock_Hz), default=None)
+    samples = [gpu_sample for run in records if isinstance(run, RunRecord) for gpu_sample in run.gpu_samples or []]
+    return min((median(sample.sm_clock_Hz) for sample in samples if sample and sample.sm_clock_Hz), default=None)
 
 
 def causes(node: NodeFacts, fleet: Sequence[NodeFacts], wanted_gpus: int | None = None) -> list[Cause]:
     """What is odd about a node, the likeliest first; `wanted_gpus`: that it should have, where that is known."""
     found = [cause for judge in (_memory, _links, _nvlinks, _clock, _software) for cause in judge(node, fleet)]
     found += _missing_gpus(node, fleet, wanted_gpus)
-    found += [Cause(_OF_WARNINGS[each.code], each.message) for each in node.warnings if each.code in _OF_WARNINGS]
+    found += [
+        Cause(_OF_WARNINGS[warning.code], warning.message) for warning in node.warnings if warning.code in _OF_WARNINGS
+    ]
     order = get_args(CauseKind)
     return sorted(found, key=lambda cause: order.index(cause.kind))
 
@@ -220,7 +222,7 @@ def usual(values: Sequence[T | None]) -> T | None:
 def _missing_gpus(node: NodeFacts, fleet: Sequence[NodeFacts], wanted: int | None) -> Iterator[Cause]:
     if node.machine is None:
         return
-    due = wanted if wanted is not None else usual([len(each.gpus) for each in fleet if each.machine])
+    due = wanted if wanted is not None else usual([len(facts.gpus) for facts in fleet if facts.machine])
     if due is not None and len(node.gpus) < due:
         whose = "the description and the site file name" if wanted is not None else "most nodes have"
         yield Cause("missing GPUs", f"its driver shows {len(node.gpus)} GPUs, {whose} {due}")
@@ -263,21 +265,24 @@ def _nvlinks(node: NodeFacts, fleet: Sequence[NodeFacts]) -> Iterator[Cause]:
 
 
 def _usual_of_gpus(fleet: Sequence[NodeFacts], fact: Callable[[Gpu], int | None]) -> int | None:
-    return usual([fact(gpu) for each in fleet for gpu in each.gpus])
+    return usual([fact(gpu) for facts in fleet for gpu in facts.gpus])
 
 
 def _clock(node: NodeFacts, fleet: Sequence[NodeFacts]) -> Iterator[Cause]:
-    clocks_Hz = [each.clock_Hz for each in fleet if each.clock_Hz]
+    clocks_Hz = [facts.clock_Hz for facts in fleet if facts.clock_Hz]
     if node.clock_Hz and len(clocks_Hz) >= 3 and node.clock_Hz < (1 - CLOCK_SPREAD) * median(clocks_Hz):
         text = f"its slowest GPU ran at {node.clock_Hz / 1e6:.0f} MHz, the fleet's median is "
         yield Cause("clock", text + f"{median(clocks_Hz) / 1e6:.0f} MHz")
-    governor = usual([each.machine.cpu_governor for each in fleet if each.machine])
+    governor = usual([facts.machine.cpu_governor for facts in fleet if facts.machine])
     if node.machine and governor and node.machine.cpu_governor not in (None, governor):
         yield Cause("clock", f"its CPU governor is {node.machine.cpu_governor}, of most nodes {governor}")
 
 
 def _software(node: NodeFacts, fleet: Sequence[NodeFacts]) -> Iterator[Cause]:
     for name in _SOFTWARE if node.machine else ():
-        due, own = usual([getattr(each.machine, name) for each in fleet if each.machine]), getattr(node.machine, name)
+        due, own = (
+            usual([getattr(facts.machine, name) for facts in fleet if facts.machine]),
+            getattr(node.machine, name),
+        )
         if due is not None and own != due:
             yield Cause("software", f"its {name.replace('_', ' ')} is {own or 'not known'}, of most nodes {due}")

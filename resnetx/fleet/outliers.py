@@ -84,7 +84,7 @@ def _all_switches(switches: Mapping[str, str | None]) -> list[str]:
 def _path(address: str | None) -> list[str]:
     """The switches of an address from the top on, each with those above it: "spine", "spine.leaf2"."""
     parts = (address or "").split(".") if address else []
-    return [".".join(parts[: place + 1]) for place in range(len(parts))]
+    return [".".join(parts[: index + 1]) for index in range(len(parts))]
 
 
 def _way(pair: Pair, switches: Mapping[str, str | None]) -> set[str]:
@@ -140,7 +140,7 @@ def outliers(
     causes_of = {node.node: causes(node, fleet, wanted_gpus) for node in fleet}
     switches = {node.node: node.machine.switch if node.machine else None for node in fleet}
     every = [*_nodes(runs, causes_of), *_pairs(runs, causes_of, switches)]
-    named = {node for each in every for node in each.nodes}
+    named = {node for outlier in every for node in outlier.nodes}
     odd = [(name, cause) for name, own in causes_of.items() if name not in named for cause in own]
     return every, [Remark(name, cause) for name, cause in odd]
 

@@ -62,12 +62,12 @@ Judge = Callable[[TaskRecord, int], TaskRecord]  # a record of so many nodes, be
 class CheckRuns:
     """Runs what the budget leaves room for; `tried` and `left_out` say what that was."""
 
-    def __init__(self, made: AskedCheck, folder: CheckFolder, judge: Judge) -> None:
+    def __init__(self, check: AskedCheck, folder: CheckFolder, judge: Judge) -> None:
         self.tried: list[Tried] = []
         self.left_out: list[str] = []
         self.pairs_tried = 0
-        self._made, self._folder, self._judge = made, folder, judge
-        self._end = time.monotonic() + made.budget_s
+        self._made, self._folder, self._judge = check, folder, judge
+        self._end = time.monotonic() + check.budget_s
 
     def run(self) -> None:
         """All of it, one phase after the other."""
@@ -86,14 +86,14 @@ class CheckRuns:
         if faulty and len(self._made.fleet.names) > 1:
             self.left_out.append(f"pairs with {', '.join(faulty)}: its own runs failed")
         every: list[Pairs] = rounds(able)
-        for place, pairs in enumerate(every, 1):
-            if not self._phase("pair", pairs, place):
-                left = sum(map(len, every[place - 1 :]))
+        for index, pairs in enumerate(every, 1):
+            if not self._phase("pair", pairs, index):
+                left = sum(map(len, every[index - 1 :]))
                 self.left_out[-1] = f"{left} of {sum(map(len, every))} pairs, {self.left_out[-1]}"
                 return
             self.pairs_tried += len(pairs)
 
-    def _phase(self, measure: Measure, of_nodes: Sequence[tuple[str, ...]], place: int = 0) -> bool:
+    def _phase(self, measure: Measure, of_nodes: Sequence[tuple[str, ...]], index: int = 0) -> bool:
         """Runs one measure at the same time on each of these; whether the budget had room for it."""
         left_s, usual_s = self._end - time.monotonic(), self._usual_s(measure)
         if left_s < max(usual_s, 1.0):
@@ -104,14 +104,14 @@ class CheckRuns:
             return False
         limit_s = SHARES[measure] * left_s
         placed = [self._placed(measure, nodes, limit_s) for nodes in of_nodes]
-        label = f"round {place}" if measure == "pair" else measure
+        label = f"round {index}" if measure == "pair" else measure
         with progress.waiting(f"{label}: {len(placed)} at the same time", self._folder.path):
             records = together(placed)
         for nodes, each, record in zip(of_nodes, placed, records, strict=True):
             judged = self._judge(record, len(nodes))
             if judged != record:
                 write(each.folder.record, judged)
-            self.tried.append(Tried(measure, tuple(nodes), judged, each.folder.path, place))
+            self.tried.append(Tried(measure, tuple(nodes), judged, each.folder.path, index))
         failed = sum(bool(fault_of(record)) for record in records)
         progress.note(f"{label}: {len(records)} ended" + f", {failed} of them not well" * bool(failed))
         return True

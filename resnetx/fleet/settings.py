@@ -138,7 +138,7 @@ def asked_check(given_settings: Mapping[str, object]) -> AskedCheck:
             raise ConfigError(f"{key}={value}: joins nodes of a described system; add systems=NAME")
     budget = VERBS["check"].own["budget"] if settings.budget is None else settings.budget
     fleet, results = _fleet(settings, tree)
-    made = AskedCheck(
+    check = AskedCheck(
         settings=settings,
         given=given,
         fleet=fleet,
@@ -146,29 +146,29 @@ def asked_check(given_settings: Mapping[str, object]) -> AskedCheck:
         budget_s=bounds.seconds_of("budget", budget),
         results=results,
     )
-    _refuse_impossible(made)
-    return made
+    _refuse_impossible(check)
+    return check
 
 
-def _refuse_impossible(made: AskedCheck) -> None:
+def _refuse_impossible(check: AskedCheck) -> None:
     """Refuses runs that no machine could do, and a file that could not be written in the end."""
-    made.task("training", made.fleet.names[0])
-    if made.gpus > 1:
-        made.task("all-reduce", made.fleet.names[0])
-    launch = made.fleet.launch
-    if launch and launch.walltime is not None and made.budget_s > launch.walltime - slurm.WARNED_S:
+    check.task("training", check.fleet.names[0])
+    if check.gpus > 1:
+        check.task("all-reduce", check.fleet.names[0])
+    launch = check.fleet.launch
+    if launch and launch.walltime is not None and check.budget_s > launch.walltime - slurm.WARNED_S:
         raise ConfigError(
-            f"budget={made.budget_s:g}s: the job is ended {slurm.WARNED_S} s before its walltime of "
+            f"budget={check.budget_s:g}s: the job is ended {slurm.WARNED_S} s before its walltime of "
             f"{launch.walltime:g} s; lower budget, or raise walltime"
         )
-    file = made.settings.prometheus_file
+    file = check.settings.prometheus_file
     if file is None:
         return
     if file.suffix != SUFFIX:
         raise ConfigError(
             f"prometheus={file}: the textfile collector reads files named *{SUFFIX}; expected such a name"
         )
-    here = made.fleet.launch is None or slurm.inside()
+    here = check.fleet.launch is None or slurm.inside()
     if here and not file.parent.is_dir():
         raise ConfigError(f"prometheus={file}: there is no folder {file.parent}; make it, or choose another")
 

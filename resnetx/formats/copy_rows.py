@@ -79,9 +79,9 @@ def matrix_below(file: File, lines: Sequence[str], title: int) -> list[list[floa
     has not one cell for each column of the heading is an error: nobody knows which column a figure is of.
     """
     below = (
-        (place, words)
-        for place in range(title + 1, len(lines))
-        if (words := lines[place].split()) and not _FENCE.fullmatch(lines[place])
+        (index, words)
+        for index in range(title + 1, len(lines))
+        if (words := lines[index].split()) and not _FENCE.fullmatch(lines[index])
     )
     heading, words = next(below, (len(lines), []))
     columns = _columns(words) if heading <= title + _NEAR else 0
@@ -104,7 +104,7 @@ def matrix_below(file: File, lines: Sequence[str], title: int) -> list[list[floa
 def _columns(words: Sequence[str]) -> int:
     """How many columns a heading has; 0: it is none."""
     numbers = list(words if words[:1] == ["0"] else words[1:])
-    return len(numbers) if numbers == [str(place) for place in range(len(numbers))] else 0
+    return len(numbers) if numbers == [str(index) for index in range(len(numbers))] else 0
 
 
 def gpus_of(rows: Iterable[CopyRow], listed: Sequence[ListedGpu] = ()) -> int:

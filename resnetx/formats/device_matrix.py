@@ -54,8 +54,8 @@ class DeviceMatrix:
 
     def cell(self, row: str, column: str) -> str | None:
         """None where the text has lost it."""
-        cells, place = self.rows.get(row, []), self.devices.index(column)
-        return cells[place] if place < len(cells) else None
+        cells, index = self.rows.get(row, []), self.devices.index(column)
+        return cells[index] if index < len(cells) else None
 
 
 def apart(word: str) -> list[str]:
@@ -282,8 +282,8 @@ def parse(file: File, text: str) -> RocmTopo:
     if kinds is None or not kinds.gpus:
         raise file.error('no table "Link Type between two GPUs"; expected the text of rocm-smi --showtopo')
     lines = plain_lines(text)
-    found = [match for match in map(_NUMA.search, lines) if match]
-    affinity = {f"GPU{match[1]}": f"NUMA {match[2]}" for match in found if int(match[2]) >= 0}
+    matches = [match for match in map(_NUMA.search, lines) if match]
+    affinity = {f"GPU{match[1]}": f"NUMA {match[2]}" for match in matches if int(match[2]) >= 0}
     pairs = [pair for pair in combinations(kinds.gpus, 2) if _kind(file, kinds, *pair) == "XGMI"]
     least = min((weight for pair in pairs if (weight := _weight(file, weights, *pair))), default=XGMI_WEIGHT)
     direct = [pair for pair in pairs if (_weight(file, weights, *pair) or least) == least]
@@ -304,7 +304,7 @@ def _as_rocm_smi(text: str) -> str:
             title = _TITLES.get(table[1].strip(), "")
             lines += ["", f"{title} between two GPUs"] * bool(title)
         elif title:
-            named = _ADDRESS.sub(lambda found: numbers.setdefault(found[0].lower(), f"GPU{len(numbers)}"), line)
+            named = _ADDRESS.sub(lambda match: numbers.setdefault(match[0].lower(), f"GPU{len(numbers)}"), line)
             lines.append(re.sub(r"\bSELF\b", "0", named))
     return "\n".join([*lines, ""])
 

@@ -131,7 +131,7 @@ def _alike(iterations: Sequence[ProfiledIteration], by_gradients: bool) -> list[
         for iteration in iterations
     ]
     ((usual, _),) = Counter(kinds).most_common(1)
-    return [index for index, own in enumerate(kinds) if own == usual]
+    return [index for index, kind in enumerate(kinds) if kind == usual]
 
 
 def _refuse_mixed(marked: ProfiledIterations, alike: int, path: Path) -> None:
@@ -169,8 +169,8 @@ def _times(iterations: Sequence[ProfiledIteration], steps_s: list[float] | Unkno
     unsized = _unsized(iterations[0])
     rows = [iteration.layers for iteration in iterations]
     rests = [iteration.rest for iteration in iterations]
-    if any(rest.forward_s or rest.backward_s or rest.communication_s or rest.gradient_bytes for rest in rests):
-        rows = [[*layers, rest] for layers, rest in zip(rows, rests, strict=True)]
+    if any(layer.forward_s or layer.backward_s or layer.communication_s or layer.gradient_bytes for layer in rests):
+        rows = [[*layers, layer] for layers, layer in zip(rows, rests, strict=True)]
     return LayerTimes(
         clock=f"torch.profiler ({'kernels' if on_device else 'operations'})",
         layers=[_traced(layers, unsized) for layers in zip(*rows, strict=True)],
@@ -226,7 +226,7 @@ def _measured_at(file: ChromeTrace, events: Sequence[Event]) -> str | None:
 def _gpu(file: ChromeTrace, events: Iterable[Event]) -> str:
     """The name of the GPU that ran the kernels; "" where the profile does not say, or has several."""
     used = {event.pid for event in events if event.kind in DEVICE}  # Kineto writes a GPU's number as their process
-    names = {each.name for each in file.devices if each.id in used} or {each.name for each in file.devices}
+    names = {device.name for device in file.devices if device.id in used} or {device.name for device in file.devices}
     return names.pop() if used and len(names) == 1 else ""
 
 

@@ -149,7 +149,7 @@ def _evaluated(works: Sequence[Work], undone: set[Work]) -> bool:
     trained = {work.call.outermost for work in operations if work.call is not None and work in undone}
     if trained:
         return any(call.name in {own.name for own in trained} for call in calls - trained)
-    places = [place for place, work in enumerate(operations) if work in undone]
+    places = [index for index, work in enumerate(operations) if work in undone]
     if not places:
         return False
     own = [operations[place].event.name for place in places if "dropout" not in operations[place].event.name]

@@ -109,7 +109,7 @@ def is_collective(event: Event) -> bool:
 
 def own_s(step: RankStep) -> dict[str, float]:
     """Seconds of each phase in which the rank is not blocked."""
-    blocked = joined(step.blocked(each) for each in step.collectives)
+    blocked = joined(step.blocked(collective) for collective in step.collectives)
     own: dict[str, list[Window]] = {phase: [] for phase in PHASES}
     for begin, end, phase in step.phases:
         own[phase].append((begin, end))
@@ -118,7 +118,7 @@ def own_s(step: RankStep) -> dict[str, float]:
 
 def blocked_s(step: RankStep) -> float:
     """Seconds in which the rank waits for its collectives and computes nothing."""
-    return length_s(joined(step.blocked(each) for each in step.collectives))
+    return length_s(joined(step.blocked(collective) for collective in step.collectives))
 
 
 def seen_rank(
@@ -128,23 +128,23 @@ def seen_rank(
 
     `windows`: of its iterations. The path is for error messages.
     """
-    launched = sorted(_collectives(file, events, found), key=lambda each: (each[0], each[1].begin))
+    launched = sorted(_collectives(file, events, found), key=lambda collective: (collective[0], collective[1].begin))
     _refuse_others([each for _, each in launched], file, events, path)
     marks = _marks(found, events)
     begins = [begin for begin, _ in windows]
     inside: list[list[Collective]] = [[] for _ in windows]
     for when, each in launched:
-        if (place := bisect_right(begins, when) - 1) >= 0 and when <= windows[place][1]:
-            inside[place].append(each)
+        if (index := bisect_right(begins, when) - 1) >= 0 and when <= windows[index][1]:
+            inside[index].append(each)
     numbers = _numbers(events, windows)
     steps = []
-    for place, (before, own) in enumerate(pairwise(inside), start=1):
-        (begin, end), behind = windows[place - 1], windows[place][0]
-        if not (before and own) or behind - end > MOST_BETWEEN * (end - begin):
+    for index, (before, collectives) in enumerate(pairwise(inside), start=1):
+        (begin, end), behind = windows[index - 1], windows[index][0]
+        if not (before and collectives) or behind - end > MOST_BETWEEN * (end - begin):
             continue
-        first, last = max(each.end for each in before), max(each.end for each in own)
+        first, last = max(each.end for each in before), max(each.end for each in collectives)
         if first < last:
-            steps.append(RankStep(numbers[place], first, last, own, _phases(marks, first, last)))
+            steps.append(RankStep(numbers[index], first, last, collectives, _phases(marks, first, last)))
     rank = file.group.rank if file.group else None
     return RankProfile(rank, file.world_size or 0, strategy, file.host, steps)
 
@@ -153,8 +153,8 @@ def _numbers(events: Iterable[Event], windows: Sequence[Window]) -> list[int]:
     """What each iteration is called: by its first mark, or by its place."""
     marked = {event.ts: event.name for event in events if STEP.fullmatch(event.name)}
     return [
-        int(marked[begin].partition("#")[2][:15]) if begin in marked else place
-        for place, (begin, _) in enumerate(windows)
+        int(marked[begin].partition("#")[2][:15]) if begin in marked else index
+        for index, (begin, _) in enumerate(windows)
     ]
 
 
@@ -178,7 +178,7 @@ def _collectives(file: ChromeTrace, events: Sequence[Event], found: Works) -> It
     spans = sorted((event for event in events if event.name.startswith("gloo:")), key=lambda event: event.ts)
     calls = sorted(event.ts for event in events if event.name.startswith("c10d::") and event.kind in OPERATIONS)
     scattered = not any(event.name.startswith("c10d::allreduce") for event in events)
-    for when, event in zip(calls if len(calls) == len(spans) else [each.ts for each in spans], spans, strict=True):
+    for when, event in zip(calls if len(calls) == len(spans) else [span.ts for span in spans], spans, strict=True):
         operation, size_bytes = _of_gloo(event, file.world_size or 1)
         if scattered and operation == "all-reduce":  # as gloo makes one of a reduce-scatter
             operation = "reduce-scatter"
@@ -235,11 +235,11 @@ def _refuse_others(collectives: Sequence[Collective], file: ChromeTrace, events:
             "pipeline and expert parallelism and hybrid sharding have; expected data-parallel training (DDP or FSDP) "
             "in one group"
         )
-    for each in collectives:
-        if each.operation in OF_OTHERS:
+    for collective in collectives:
+        if collective.operation in OF_OTHERS:
             raise FileError(
-                f"{path}: has a collective that is a {each.operation}, as {OF_OTHERS[each.operation]} has; expected "
-                "data-parallel training (DDP or FSDP)"
+                f"{path}: has a collective that is a {collective.operation}, as {OF_OTHERS[collective.operation]} has; "
+                "expected data-parallel training (DDP or FSDP)"
             )
 
 
@@ -272,8 +272,8 @@ class _Idle:
 
     def before(self, begin: float, end: float) -> float:
         """From when on it computes nothing until `end`, from `begin` on at most; `end`: it computes then."""
-        place = bisect_left(self._begins, end - ROUNDED) - 1
-        return max(begin, min(end, self._ends[place])) if place >= 0 else begin
+        index = bisect_left(self._begins, end - ROUNDED) - 1
+        return max(begin, min(end, self._ends[index])) if index >= 0 else begin
 
     def longest(self, begin: float, end: float) -> Window:
         """The longest time between the two in which it computes nothing."""
@@ -353,12 +353,12 @@ def without(intervals: Sequence[Window], others: Sequence[Window]) -> list[Windo
     left: list[Window] = []
     ends = [end for _, end in others]
     for begin, end in intervals:
-        place = bisect_right(ends, begin)
-        while place < len(others) and others[place][0] < end:
-            if others[place][0] > begin:
-                left.append((begin, others[place][0]))
-            begin = max(begin, others[place][1])
-            place += 1
+        index = bisect_right(ends, begin)
+        while index < len(others) and others[index][0] < end:
+            if others[index][0] > begin:
+                left.append((begin, others[index][0]))
+            begin = max(begin, others[index][1])
+            index += 1
         if begin < end:
             left.append((begin, end))
     return left

@@ -201,9 +201,9 @@ class _Starts:
         """When an iteration began; `before`: the passes of the iteration before it."""
         begin, earliest = own.begin, float("-inf") if before is None else before.end
         for times in (self._waits, self.clearings):
-            place = bisect_left(times, own.begin) - 1  # of the last one before the forward pass
-            if place >= 0 and times[place] >= earliest:
-                begin = min(begin, times[place])
+            index = bisect_left(times, own.begin) - 1  # of the last one before the forward pass
+            if index >= 0 and times[index] >= earliest:
+                begin = min(begin, times[index])
         return begin
 
 
@@ -250,7 +250,7 @@ def _computes(work: Work, on_device: bool) -> bool:
 
 def _repeated(items: Sequence[_Item], begin: int, length: int, what: str, of: str = "") -> ProfiledIterations:
     """An iteration for each so many items."""
-    groups = [items[place : place + length] for place in range(begin, len(items), length)]
+    groups = [items[index : index + length] for index in range(begin, len(items), length)]
     taken = f"each {what}{of} was taken for an iteration, of which it has {len(groups)}"
     return ProfiledIterations([(group[0].begin, group[-1].end) for group in groups], taken, trains=False)
 
@@ -276,20 +276,20 @@ def _alike_with_begin(names: Sequence[str]) -> list[int]:
     """How many names from each place on are those that the sequence begins with (the Z-function of strings)."""
     alike = [0] * len(names)
     begin = end = 0  # of what is known to be alike, the part that reaches furthest
-    for place in range(1, len(names)):
-        count = min(alike[place - begin], end - place) if place < end else 0
-        while place + count < len(names) and names[count] == names[place + count]:
+    for index in range(1, len(names)):
+        count = min(alike[index - begin], end - index) if index < end else 0
+        while index + count < len(names) and names[count] == names[index + count]:
             count += 1
-        alike[place] = count
-        if place + count > end:
-            begin, end = place, place + count
+        alike[index] = count
+        if index + count > end:
+            begin, end = index, index + count
     return alike
 
 
 def _repeats_much(names: Sequence[str]) -> bool:
     """Whether a large part of a sequence stands in it twice."""
     length = max(LEAST_REPEATED, int(REPEATED * len(names)))
-    number = {name: place for place, name in enumerate(dict.fromkeys(names), start=1)}
+    number = {name: index for index, name in enumerate(dict.fromkeys(names), start=1)}
     power = pow(_BASE, length, _MODULUS)
     before = [0]
     for name in names:

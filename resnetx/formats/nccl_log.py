@@ -54,14 +54,14 @@ class LoggedChannels:
 def read_channels(path: Path) -> LoggedChannels:
     """What is in a log of one or all ranks of one communicator."""
     file = File(path, "a log of NCCL", LIMIT_BYTES)
-    found = channels_of(file.text())
-    if found is None:
+    channels = channels_of(file.text())
+    if channels is None:
         raise file.error(
             "names no channels; expected a log of NCCL_DEBUG=INFO, or a CSV whose name ends in .csv, or a record"
         )
-    if found.ranks > MOST_RANKS:
-        raise file.error(f"{found.ranks} ranks; expected at most {MOST_RANKS}")
-    return found
+    if channels.ranks > MOST_RANKS:
+        raise file.error(f"{channels.ranks} ranks; expected at most {MOST_RANKS}")
+    return channels
 
 
 def channels_of(text: str) -> LoggedChannels | None:
@@ -69,8 +69,8 @@ def channels_of(text: str) -> LoggedChannels | None:
     rings = {int(channel): tuple(map(int, order.split())) for channel, order in _RING.findall(text)}
     rings = {channel: order for channel, order in rings.items() if len(order) > 1 and len(set(order)) == len(order)}
     connected = {
-        (int(found[1]), int(found[2]), int(found[3])): (found["via"] or "").strip()
-        for found in _CONNECTION.finditer(text)
+        (int(match[1]), int(match[2]), int(match[3])): (match["via"] or "").strip()
+        for match in _CONNECTION.finditer(text)
     }
     connections = Counter((by, to) for _, by, to in connected if by != to)
     if not rings and not connections:
@@ -84,12 +84,12 @@ def channels_of(text: str) -> LoggedChannels | None:
 
 def _operations(text: str) -> Counter[tuple[str, int]]:
     """The operations of the first rank that names any."""
-    found = list(_OPERATION.finditer(text))
-    first = [each for each in found if each["who"] == found[0]["who"]]
+    matches = list(_OPERATION.finditer(text))
+    first = [match for match in matches if match["who"] == matches[0]["who"]]
     return Counter(
-        (_COLLECTIVES[each["name"]], int(each["count"]) * _TYPE_BYTES[int(each["type"])])
-        for each in first
-        if int(each["type"]) in _TYPE_BYTES
+        (_COLLECTIVES[match["name"]], int(match["count"]) * _TYPE_BYTES[int(match["type"])])
+        for match in first
+        if int(match["type"]) in _TYPE_BYTES
     )
 
 
@@ -135,22 +135,22 @@ class NetworkEnd:
 def network_ends(log: str) -> list[NetworkEnd]:
     """The ends that are in the log of one rank, each once, by channel."""
     names = card_names(log)
-    found = {
+    ends = {
         NetworkEnd(
-            channel=int(each["channel"]),
-            connection=int(each["connection"] or 0),
-            source=int(each["source"]),
-            target=int(each["target"]),
-            end="send" if each["end"] == "send" else "receive",
-            network=each["network"],
-            card=int(each["card"]),
-            name=names.get((each["network"], int(each["card"]))),
-            gpudirect="GDRDMA" in each["how"],
-            proxy=None if each["proxy"] is None else int(each["proxy"]),
+            channel=int(match["channel"]),
+            connection=int(match["connection"] or 0),
+            source=int(match["source"]),
+            target=int(match["target"]),
+            end="send" if match["end"] == "send" else "receive",
+            network=match["network"],
+            card=int(match["card"]),
+            name=names.get((match["network"], int(match["card"]))),
+            gpudirect="GDRDMA" in match["how"],
+            proxy=None if match["proxy"] is None else int(match["proxy"]),
         )
-        for each in _END.finditer(log)
+        for match in _END.finditer(log)
     }
-    return sorted(found, key=lambda each: (each.channel, each.connection, each.source, each.target, each.end))
+    return sorted(ends, key=lambda end: (end.channel, end.connection, end.source, end.target, end.end))
 
 
 def ring_steps(log: str) -> set[tuple[int, int, int]]:

@@ -72,9 +72,9 @@ class Printed:
 
 def printed(word: str) -> Printed | None:
     """A number that is not negative; None for what is none."""
-    if (found := _NUMBER.fullmatch(word)) is None:
+    if (match := _NUMBER.fullmatch(word)) is None:
         return None
-    last = int(found["power"] or 0) - len(found["digits"] or "")
+    last = int(match["power"] or 0) - len(match["digits"] or "")
     value = float(word)
     return Printed(value, 0.5 * 10.0**last) if math.isfinite(value) else None
 
@@ -163,8 +163,8 @@ class Row:
 
 def _both(intervals: Iterable[Interval]) -> Interval:
     found = ANY
-    for each in intervals:
-        found = found.within(each)
+    for interval in intervals:
+        found = found.within(interval)
     return found
 
 
@@ -181,12 +181,12 @@ class RowReading:
     def ranks_of(self, name: str) -> Interval | None:
         """The numbers of ranks on which a collective has these figures; None: on none."""
         operation = OPERATIONS[name]
-        found = Interval(2, MOST_RANKS).within(self._by_factor(operation))
+        interval = Interval(2, MOST_RANKS).within(self._by_factor(operation))
         if self.parts is not None and operation.in_parts:
-            found = found.within(Interval(self.parts, self.parts))
+            interval = interval.within(Interval(self.parts, self.parts))
         elif self.parts not in (None, 1):
             return None
-        return None if found.empty else found
+        return None if interval.empty else interval
 
     def _by_factor(self, operation: Operation) -> Interval:
         if self.over_time.high < 1:  # until 2020

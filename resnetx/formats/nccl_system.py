@@ -145,7 +145,7 @@ class _Lines:
 
 def _tree_lines(lines: Sequence[str]) -> _Lines:
     """The first tree of a rank."""
-    start = next((place for place, line in enumerate(lines) if _FIRST.match(line)), None)
+    start = next((index for index, line in enumerate(lines) if _FIRST.match(line)), None)
     found: list[str] = []
     for line in lines[start + 1 :] if start is not None else ():
         if line.strip().startswith("====="):
@@ -207,8 +207,8 @@ def _tree(file: File, lines: _Lines, names: Mapping[tuple[str, int], str], hosts
     cpus = _parts(file, lines.parts)
     rates = [link for cpu in cpus for part in _below(cpu) for link in part.links if link["kind"] in ("NVL", "XGMI")]
     per_link, arch = _link_rate(file, rates, cpus)
-    made = tuple(_cpu(cpu, per_link, arch, names) for cpu in cpus)
-    tree = PciTree("NCCL's log", made)
+    nodes = tuple(_cpu(cpu, per_link, arch, names) for cpu in cpus)
+    tree = PciTree("NCCL's log", nodes)
     if not tree.of_kind("gpu"):
         raise file.error("the tree of NCCL's log has no GPU; it may be cut off")
     notes = ["GPUs and network cards that this job does not use: NCCL's log has those of the job alone"]
@@ -218,7 +218,7 @@ def _tree(file: File, lines: _Lines, names: Mapping[tuple[str, int], str], hosts
         notes.append(f"the other hosts: the log has the trees of {hosts}, of which the first is taken")
     if not rates:
         notes.append("NVLink: the log shows none between these GPUs")
-    return PciTree(tree.source, made, tuple(notes))
+    return PciTree(tree.source, nodes, tuple(notes))
 
 
 def _below(part: _Part) -> list[_Part]:

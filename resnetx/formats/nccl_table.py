@@ -89,11 +89,11 @@ NOT_SAID = RankList()
 
 def listed(line: str) -> Rank | None:
     """A rank that a line lists."""
-    if (found := _LISTED.match(line)) is None:
+    if (match := _LISTED.match(line)) is None:
         return None
-    bus = found["bus"] if ":" in found["bus"] else None  # the number of a bus alone is no address
-    rank, group, device = int(found["rank"]), int(found["group"] or 0), int(found["device"])
-    return Rank(rank, group, found["host"], device, bus, " ".join(found["name"].split()), found["bus"])
+    bus = match["bus"] if ":" in match["bus"] else None  # the number of a bus alone is no address
+    rank, group, device = int(match["rank"]), int(match["group"] or 0), int(match["device"])
+    return Rank(rank, group, match["host"], device, bus, " ".join(match["name"].split()), match["bus"])
 
 
 def rank_list(ranks: Iterable[Rank], in_command: int | None, in_each_process: int | None) -> RankList:
@@ -125,17 +125,17 @@ class NcclTestCommand:
 
 def command(line: str) -> NcclTestCommand | None:
     """The test in a command line, or in what a test prints of itself."""
-    if (found := _PROGRAM.search(line)) is None or (found["kind"] == "test" and not found["name"].endswith(_OLD)):
+    if (match := _PROGRAM.search(line)) is None or (match["kind"] == "test" and not match["name"].endswith(_OLD)):
         return None
-    before, after = line[: found.start()], found["after"]
+    before, after = line[: match.start()], match["after"]
     launched, processes = _LAUNCHER.search(before), _PROCESSES.search(before)
     own = [int(option[1]) for option in (_THREADS.search(after), _GPUS.search(after)) if option]
     if (launched and not processes) or not (own or launched):
-        return NcclTestCommand(found["name"], None)
+        return NcclTestCommand(match["name"], None)
     ranks = int(processes[1]) if launched and processes else 1
     for each in own:
         ranks *= each
-    return NcclTestCommand(found["name"], ranks if ranks > 1 else None)
+    return NcclTestCommand(match["name"], ranks if ranks > 1 else None)
 
 
 _OLD = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce")  # programs of NCCL 1
@@ -143,8 +143,8 @@ _OLD = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce")  # 
 
 def in_each_process(line: str) -> int | None:
     """Ranks of one process, by the line that sums the options up."""
-    found = _SUMMED_UP.search(line)
-    return int(found[1]) * int(found[2]) if found else None
+    match = _SUMMED_UP.search(line)
+    return int(match[1]) * int(match[2]) if match else None
 
 
 PROGRAMS = {operation.program: operation.name for operation in OPERATIONS.values()}
@@ -192,12 +192,12 @@ class _Heading:
 
     def row(self, number: int, words: Sequence[str]) -> Row | None:
         """The row that words are; None where they are none. A blank operator, and a blank half, have no word."""
-        place = 3
-        redop = words[place] if len(words) > place and printed(words[place].lstrip("-")) is None else None
+        index = 3
+        redop = words[index] if len(words) > index and printed(words[index].lstrip("-")) is None else None
         if redop is not None and not self.redop:
             return None
-        place += redop is not None
-        rest = list(words[place : -2 if self.stamped else None])
+        index += redop is not None
+        rest = list(words[index : -2 if self.stamped else None])
         root = None
         if self.root:
             root, rest = "".join(rest[:1]), rest[1:]
@@ -254,11 +254,11 @@ _HEADLESS = [
 
 
 def _heading(line: str) -> _Heading | None:
-    if (found := _START.match(line.lstrip())) is None:
+    if (match := _START.match(line.lstrip())) is None:
         return None
     words = [word.lstrip("#").lower() for word in logs.cells(line)]
     labels = [_SAME.get(word, word) for word in words if word]
-    starts = [place for place, label in enumerate(labels) if label in ("time", "cputime")]
+    starts = [index for index, label in enumerate(labels) if label in ("time", "cputime")]
     if not starts:
         return None
     stamped = labels[-1] == "timestamp"
@@ -267,7 +267,7 @@ def _heading(line: str) -> _Heading | None:
     if not all({"algbw", "busbw"} <= set(half) for half in halves[:2]):
         return None
     head = labels[: starts[0]]
-    unit_s = 1e-3 if found["size"].lower() == "bytes" else 1e-6
+    unit_s = 1e-3 if match["size"].lower() == "bytes" else 1e-6
     return _Heading("redop" in head, "root" in head, halves[:2], stamped, unit_s)
 
 

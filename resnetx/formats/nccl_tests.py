@@ -84,7 +84,7 @@ def parse(file: File, content: bytearray, collective: str | None = None, gpus: i
         raise file.error(
             f"holds {len(found)} tables with the same sizes ({wanted[0].title}); expected one of them alone"
         )
-    if len(columns := list(dict.fromkeys(each for one in found for each in one.columns if each))) > 1:
+    if len(columns := list(dict.fromkeys(column for one in found for column in one.columns if column))) > 1:
         raise file.error(
             f"its rows differ in type, redop or root ({shortened('; '.join(columns))}); expected the rows of one"
         )
@@ -173,14 +173,17 @@ class _Written(msgspec.Struct):
 def _of_json(file: File, content: bytearray) -> list[NcclTable]:
     written: _Written = decode(replace(file, what="the JSON of nccl-tests"), content, _Written)
     if any(
-        half and half.cpu_time is not None for each in written.results for half in (each.out_of_place, each.in_place)
+        half and half.cpu_time is not None
+        for result in written.results
+        for half in (result.out_of_place, result.in_place)
     ):
         raise file.error(CPU_TIME)
-    rows = [row for number, each in enumerate(written.results, 1) if (row := _of_result(number, each))]
+    rows = [row for number, result in enumerate(written.results, 1) if (row := _of_result(number, result))]
     named = nccl_table.command(" ".join(written.args)) or nccl_table.NcclTestCommand(None, None)
     config = written.config
     listed = [
-        Rank(each.rank, each.group, each.hostname, each.device or 0, None, each.device_info) for each in config.devices
+        Rank(device.rank, device.group, device.hostname, device.device or 0, None, device.device_info)
+        for device in config.devices
     ]
     several = listed if len(listed) > 1 else []
     ranks = nccl_table.rank_list(several, named.ranks, config.nthreads * config.ngpus)

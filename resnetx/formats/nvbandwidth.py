@@ -141,11 +141,11 @@ def _listed(lines: Sequence[str]) -> list[ListedGpu]:
 
 def _gpu(line: str) -> ListedGpu | None:
     """A GPU that a line lists."""
-    found = _LISTED.search(line)
-    if found is None or (place := int(found["process"] or found["index"])) >= MOST_PLACES:
+    match = _LISTED.search(line)
+    if match is None or (index := int(match["process"] or match["index"])) >= MOST_PLACES:
         return None
-    address = f"{found['domain']:0>8}:{found['bus']:0>2}:{found['device'] or 0:0>2}.0".lower()
-    return ListedGpu(place, found["name"].strip(), address, found["host"] or "", int(found["index"]))
+    address = f"{match['domain']:0>8}:{match['bus']:0>2}:{match['device'] or 0:0>2}.0".lower()
+    return ListedGpu(index, match["name"].strip(), address, match["host"] or "", int(match["index"]))
 
 
 # ---- text
@@ -164,7 +164,7 @@ def _printed(file: File, lines: Sequence[str]) -> _Results:
     """A test for each matrix, and for each name whose matrix does not follow."""
     results = _Results(gpus=[line for line in lines if line.lstrip().startswith(("Device ", "Process "))])
     name, waiting = "", False  # of the test that runs, and whether its matrix is still to come
-    for place, line in enumerate(lines):
+    for index, line in enumerate(lines):
         for field, pattern in _SAID.items():
             if (said := pattern.fullmatch(line)) and not getattr(results, field):
                 setattr(results, field, said[1])
@@ -172,8 +172,8 @@ def _printed(file: File, lines: Sequence[str]) -> _Results:
             results.testcases += [_Test(name)] * waiting
             name, waiting = running[1], True
         elif _DESCRIPTION.fullmatch(line):
-            matrix: list[list[str | float | None]] = [list(row) for row in matrix_below(file, lines, place)]
-            own = _summed_below(lines, place) or name or UNNAMED
+            matrix: list[list[str | float | None]] = [list(row) for row in matrix_below(file, lines, index)]
+            own = _summed_below(lines, index) or name or UNNAMED
             results.testcases += [_Test(name)] * (waiting and own != name)
             results.testcases.append(_Test(own, bandwidth_description=line.strip(), bandwidth_matrix=matrix))
             waiting = False
@@ -184,8 +184,8 @@ def _printed(file: File, lines: Sequence[str]) -> _Results:
 def _summed_below(lines: Sequence[str], title: int) -> str:
     """The name of a test by the line of its sum below the matrix of a title; "": another title comes first."""
     for line in lines[title + 1 : title + 2 * MOST_PLACES]:
-        if found := _SUM.fullmatch(line):
-            return found[1]
+        if match := _SUM.fullmatch(line):
+            return match[1]
         if _DESCRIPTION.fullmatch(line) or _RUNNING.fullmatch(line):
             break
     return ""

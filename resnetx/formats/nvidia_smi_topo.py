@@ -60,8 +60,8 @@ def nvlink_ports(file: File, lines: Sequence[str]) -> dict[int, NvlinkPorts]:
     rates: dict[int, dict[int, float | None]] = {}
     gpu = None
     for number, line in enumerate(lines, 1):
-        if found := _GPU.match(line):
-            gpu = int(found[1])
+        if match := _GPU.match(line):
+            gpu = int(match[1])
         if gpu is not None and _NONE_UP.match(line):
             rates.setdefault(gpu, {})
         elif link := _LINK.match(line):
@@ -292,15 +292,15 @@ def _missing(matrix: DeviceMatrix, words: dict[tuple[str, str], str]) -> list[st
 
 def _peers(file: File, matrix: DeviceMatrix) -> PeerMatrix:
     peers: dict[tuple[str, str], bool] = {}
-    for one in matrix.gpus:
+    for gpu in matrix.gpus:
         for other in matrix.gpus:
-            cell = matrix.cell(one, other)
-            if one == other or cell is None:
+            cell = matrix.cell(gpu, other)
+            if gpu == other or cell is None:
                 continue
             if cell not in PEERS:
-                raise file.error(f"{cell} is no state of nvidia-smi topo -p2p (OK, GNS, TNS ...)", matrix.lines[one])
+                raise file.error(f"{cell} is no state of nvidia-smi topo -p2p (OK, GNS, TNS ...)", matrix.lines[gpu])
             state = PEERS[cell]
             if state is not None:
-                peers[one, other] = state
-    asked = re.search(r"-p2p[ =]*(rw|[rwnap])\b", matrix.command)
-    return PeerMatrix(tuple(matrix.gpus), asked[1] if asked else "", peers)
+                peers[gpu, other] = state
+    match = re.search(r"-p2p[ =]*(rw|[rwnap])\b", matrix.command)
+    return PeerMatrix(tuple(matrix.gpus), match[1] if match else "", peers)

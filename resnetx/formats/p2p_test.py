@@ -57,14 +57,14 @@ def parse(file: File, text: str, size_bytes: int | None) -> CopyTable:
         raise file.error(f"holds {' '.join(twice.split())} twice, as of two runs; expected the output of one")
     rows = [
         row
-        for place, title in _titles(lines)
-        for row in _of_matrix(title, matrix_below(file, lines, place), size, newer, apart)
+        for index, title in _titles(lines)
+        for row in _of_matrix(title, matrix_below(file, lines, index), size, newer, apart)
         if row.usable
     ]
     if not rows:
         raise file.error("no matrix of it is one of p2pBandwidthLatencyTest (Unidirectional P2P=Enabled Bandwidth ...)")
     listed = devices(text)
-    cut = [" ".join(title[0].split()) for place, title in _titles(lines) if _is_cut(matrix_below(file, lines, place))]
+    cut = [" ".join(title[0].split()) for index, title in _titles(lines) if _is_cut(matrix_below(file, lines, index))]
     notes = [] if size_bytes else [f"the file does not say how large copies are: {size} bytes, as the program has it"]
     notes += [f"{title} has fewer rows than columns: the text has been cut off" for title in cut[:1]]
     return CopyTable(
@@ -74,7 +74,7 @@ def parse(file: File, text: str, size_bytes: int | None) -> CopyTable:
 
 def _titles(lines: Sequence[str]) -> Iterator[tuple[int, re.Match[str]]]:
     """The places of the matrices' titles."""
-    return ((place, title) for place, line in enumerate(lines) if (title := _TITLE.search(line)))
+    return ((index, title) for index, line in enumerate(lines) if (title := _TITLE.search(line)))
 
 
 def _is_cut(matrix: Sequence[Sequence[float]]) -> bool:
@@ -97,9 +97,9 @@ def without_peers(file: File, text: str) -> set[tuple[int, int]]:
     """(Issuer, other) of each pair of GPUs without peer access, as the program says line by line or in its matrix."""
     lines = text.splitlines()
     apart = {(int(a), int(b)) for a, b in _PEER.findall(text)}
-    for place, line in enumerate(lines):
+    for index, line in enumerate(lines):
         if _CONNECTIVITY.search(line):
-            matrix = matrix_below(file, lines, place)
+            matrix = matrix_below(file, lines, index)
             apart |= {(a, b) for a, row in enumerate(matrix) for b, able in enumerate(row) if able == 0 and a != b}
     return apart
 
@@ -166,11 +166,11 @@ def parse_tartan(file: File, text: str) -> CopyTable:
 
 def _rows(file: File, lines: Sequence[str], apart: Pairs) -> Iterator[CopyRow]:
     size = 0
-    for place, line in enumerate(lines):
-        if found := _SIZE.fullmatch(line):
-            size = min(int(found[1]), MOST_BYTES + 1)
+    for index, line in enumerate(lines):
+        if match := _SIZE.fullmatch(line):
+            size = min(int(match[1]), MOST_BYTES + 1)
         elif title := _TARTAN_TITLE.fullmatch(line):
-            yield from _of_tartan_matrix(title, matrix_below(file, lines, place), size, apart)
+            yield from _of_tartan_matrix(title, matrix_below(file, lines, index), size, apart)
 
 
 def _of_tartan_matrix(

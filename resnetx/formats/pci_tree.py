@@ -108,8 +108,8 @@ def device_id(vendor: str, device: str) -> str:
 
 def generation_of(speed: str) -> int | None:
     """The generation of PCI Express by the rate of a lane, as "8 GT/s" or "16.0 GT/s PCIe"."""
-    found = re.match(r"\s*(\d{1,3}(?:\.\d{1,2})?)\s*GT/s", speed)
-    return _GENERATIONS.get(float(found[1])) if found else None
+    match = re.match(r"\s*(\d{1,3}(?:\.\d{1,2})?)\s*GT/s", speed)
+    return _GENERATIONS.get(float(match[1])) if match else None
 
 
 def lanes_of(width: str) -> int | None:

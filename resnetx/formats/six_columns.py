@@ -69,7 +69,7 @@ def write_six_columns(times: LayerTimes) -> str:
 
     Where a list has fewer entries than there are iterations, its mean stands for those that it lacks.
     """
-    lists = [times.input_s, times.host_to_device_s] + [each for layer in times.layers for each in _columns(layer)]
+    lists = [times.input_s, times.host_to_device_s] + [column for layer in times.layers for column in _columns(layer)]
     iterations = range(max(map(len, lists)))
     arriving_s = [_entry(times.input_s, index) + _entry(times.host_to_device_s, index) for index in iterations]
     first = TracedLayer(name=INPUT, forward_s=arriving_s, backward_s=[], communication_s=[], gradient_bytes=0)

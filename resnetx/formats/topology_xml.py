@@ -233,7 +233,11 @@ def _arch(gpu: Element) -> str:
 
 def _c2c(gpu: Element) -> C2c | None:
     """Its links to the CPU; the file has MB/s of each (topo.cc, ncclTopoAddC2c)."""
-    links = [(_number(each.get("bw")), _number(each.get("count", "1"))) for each in gpu.children if each.tag == "c2c"]
+    links = [
+        (_number(element.get("bw")), _number(element.get("count", "1")))
+        for element in gpu.children
+        if element.tag == "c2c"
+    ]
     known = [(MBps, count) for MBps, count in links if MBps and count and count <= MOST_LINKS]
     if not known:
         return C2c() if links else None
@@ -333,8 +337,8 @@ def _walk(element: Element, numa: str, product: str, cpus: dict[str, PciNode]) -
     for child in element.children:
         if child.get("type") == "Bridge":
             root = f"{len(cpus[numa].children)}" if not child.get("pci_busid") else ""  # a host bridge
-            found = tuple(replace(node, root=root) for node in _devices(child))
-            cpus[numa] = replace(cpus[numa], children=(*cpus[numa].children, *found))
+            nodes = tuple(replace(node, root=root) for node in _devices(child))
+            cpus[numa] = replace(cpus[numa], children=(*cpus[numa].children, *nodes))
         elif child.tag == "object":
             _walk(child, numa, product, cpus)
 

@@ -266,10 +266,10 @@ def _picture(seed: int, label: int, index: int, shape: _Shape) -> Image.Image:
 
 def _jpeg(image: Image.Image, size_bytes: float) -> bytes:
     """The image at the lowest quality that reaches the wanted number of bytes."""
-    place = bisect_left(
+    index = bisect_left(
         _QUALITIES, size_bytes, hi=len(_QUALITIES) - 1, key=lambda quality: len(_encode(image, quality))
     )
-    return _encode(image, _QUALITIES[place])
+    return _encode(image, _QUALITIES[index])
 
 
 def _encode(image: Image.Image, quality: int) -> bytes:

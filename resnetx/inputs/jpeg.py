@@ -124,31 +124,31 @@ _AFTER_SCAN = re.compile(rb"\xff+(?=[\x01-\xcf\xd8-\xfe])")
 
 def _jpeg(read: Read, size_bytes: int) -> Header:
     """What the first frame header says, and the scans behind it."""
-    place = 2
+    index = 2
     for segments in range(_MOST_SEGMENTS):
-        segment = read(place, 10)  # marker, length, and the beginning of a frame header
+        segment = read(index, 10)  # marker, length, and the beginning of a frame header
         if len(segment) < 2:
             raise DamageError("truncated in its header")
         marker = segment[1] if segment[0] == 0xFF else 0
         if marker in _FRAMES:
             width, height, components = _frame(segment[4:])
             once = None if marker in _PROGRESSIVE else components
-            scans = _scans(read, place + 2 + _whole(segment[2:], 2), once, _MOST_SEGMENTS - segments)
+            scans = _scans(read, index + 2 + _whole(segment[2:], 2), once, _MOST_SEGMENTS - segments)
             return Header("JPEG", width, height, size_bytes, scans)
         if marker in (_SCAN, _END):
             raise DamageError("its header has no size")
-        place = _next_segment(read, place, segment, marker)
+        index = _next_segment(read, index, segment, marker)
     raise DamageError("its header does not end")
 
 
-def _scans(read: Read, place: int, once: int | None, most_segments: int) -> int:
+def _scans(read: Read, index: int, once: int | None, most_segments: int) -> int:
     """The scans behind a frame header, as far as they are there: what is missing, or damaged, a decoder says.
 
     `once`: a scan of so many components has the whole picture, and decoders look no further than the first such one.
     """
     scans = 0
     for _ in range(most_segments):
-        segment = read(place, 5)
+        segment = read(index, 5)
         if len(segment) < 5:
             return scans
         marker = segment[1] if segment[0] == 0xFF else 0
@@ -156,35 +156,35 @@ def _scans(read: Read, place: int, once: int | None, most_segments: int) -> int:
             scans += 1
             if scans > MOST_SCANS or (scans == 1 and segment[4] == once):
                 return scans
-            place = _end_of_scan(read, place + 2 + _whole(segment[2:], 2))
+            index = _end_of_scan(read, index + 2 + _whole(segment[2:], 2))
         elif marker == _END:
             return scans
         else:
-            place = _next_segment(read, place, segment, marker)
+            index = _next_segment(read, index, segment, marker)
     raise DamageError(f"more than {_MOST_SEGMENTS} segments")
 
 
-def _next_segment(read: Read, place: int, segment: bytes, marker: int) -> int:
+def _next_segment(read: Read, index: int, segment: bytes, marker: int) -> int:
     """The position behind a segment; `marker`: its own, or 0 where none begins there."""
     if marker in (0, 0xFF):
-        return _next_marker(read, place)
-    return place + (2 if marker in _ALONE else 2 + _whole(segment[2:], 2))
+        return _next_marker(read, index)
+    return index + (2 if marker in _ALONE else 2 + _whole(segment[2:], 2))
 
 
-def _end_of_scan(read: Read, place: int) -> int:
+def _end_of_scan(read: Read, index: int) -> int:
     """The position of the marker behind the coded data of a scan, or of the end of the file."""
-    while len(data := read(place, _PIECE)) > 1:
+    while len(data := read(index, _PIECE)) > 1:
         if end := _AFTER_SCAN.search(data):
-            return place + end.end() - 1
-        place += len(data) - data.endswith(b"\xff")  # whose second byte is in the next piece
-    return place + len(data)
+            return index + end.end() - 1
+        index += len(data) - data.endswith(b"\xff")  # whose second byte is in the next piece
+    return index + len(data)
 
 
-def _next_marker(read: Read, place: int) -> int:
+def _next_marker(read: Read, index: int) -> int:
     """The position of the next marker, after bytes that belong to no segment."""
-    if not (found := re.search(rb"\xff[\x01-\xfe]", read(place, _MOST_JUNK))):
+    if not (match := re.search(rb"\xff[\x01-\xfe]", read(index, _MOST_JUNK))):
         raise DamageError("truncated in its header")
-    return place + found.start()
+    return index + match.start()
 
 
 def _frame(parameters: bytes) -> tuple[int, int, int]:

@@ -192,9 +192,9 @@ class _Reading:
 
     def by_dead(self, message: str) -> list[int]:
         """The images that dead workers were reading, by the process ids in a DataLoader's message, if any."""
-        if not (found := re.search(r"DataLoader worker \(pid(?:\(s\))? ([\d, ]+)\)", message)):
+        if not (match := re.search(r"DataLoader worker \(pid(?:\(s\))? ([\d, ]+)\)", message)):
             return []
-        dead = set(map(int, found[1].split(",")))
+        dead = set(map(int, match[1].split(",")))
         return [image for image, pid in zip(self._images, self._pids, strict=True) if pid in dead]
 
 

@@ -204,8 +204,8 @@ def _losing(rows: Sequence[TrainingRow]) -> list[str]:
 
 def _lab() -> list[str]:
     cells = (
-        [each.what, f"{each.points}", _percent(each.mean_error), _percent(each.worst_error), each.source]
-        for each in domains(in_lab=True)
+        [domain.what, f"{domain.points}", _percent(domain.mean_error), _percent(domain.worst_error), domain.source]
+        for domain in domains(in_lab=True)
     )
     return table(["in the lab", "points", "mean", "worst", "records"], cells)
 

@@ -87,7 +87,7 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     def figures(self, items: Items) -> list[tuple[Item, Estimate]]:
         """What is read of all items that have it."""
-        return [(item, found) for item in self.there(items) if (found := self.figure(item)) is not None]
+        return [(item, estimate) for item in self.there(items) if (estimate := self.figure(item)) is not None]
 
 
 class Claim(Selection, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -151,10 +151,10 @@ class ClaimCase:
         figures = claim.figures(self.items)
         if claim.against is None:
             return [(item, scaled(value, 1 / _UNITS[claim.unit])) for item, value in figures]
-        others = [value for _, value in claim.against.figures(self.items)]
-        if not others:
+        estimates = [value for _, value in claim.against.figures(self.items)]
+        if not estimates:
             return []
-        below = taken(others, claim.against.take)
+        below = taken(estimates, claim.against.take)
         return [(item, quotient(value, below)) for item, value in figures]
 
     def not_predicted(self, count: int) -> CheckedClaim:

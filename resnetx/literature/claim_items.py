@@ -43,8 +43,8 @@ class Item:
         values = self.values.get(quantity, {})
         if not {system, other} <= values.keys():
             return None
-        known = self.ratios.get((quantity, system, other))
-        return known or quotient(values[system], values[other])
+        estimate = self.ratios.get((quantity, system, other))
+        return estimate or quotient(values[system], values[other])
 
 
 def scaled(estimate: Estimate, factor: float) -> Estimate:
@@ -81,10 +81,10 @@ def of_points(points: Iterable[SystemPoint], systems: Sequence[str]) -> Iterator
             gpus=point.gpus,
             is_open=any(side.open for side in sides),
             ratios={
-                ("iterations_per_s", a, b): found
+                ("iterations_per_s", a, b): estimate
                 for a in rates
                 for b in rates
-                if a != b and (found := over(point, a, b))
+                if a != b and (estimate := over(point, a, b))
             },
         )
 
@@ -163,9 +163,9 @@ def _workload(workload: str, batch_size: int, gpus: int | None, figures: Mapping
 def of_collectives(collectives: Iterable[CollectivePoint]) -> Iterator[Item]:
     """Each collective at each size: its time and bandwidths, and which share of the largest size's (`saturation`)."""
     curves: dict[tuple[str, str, int], dict[str, dict[int, Estimate]]] = defaultdict(lambda: defaultdict(dict))
-    for each in collectives:
-        rate = _with_error(each.algbw_Bps, each.error or 0.0)
-        curves[each.collective, each.library, each.gpus][each.system][each.size_bytes] = rate
+    for point in collectives:
+        rate = _with_error(point.algbw_Bps, point.error or 0.0)
+        curves[point.collective, point.library, point.gpus][point.system][point.size_bytes] = rate
     for (collective, library, gpus), systems in curves.items():
         for size_bytes, values in _by_size("algbw", systems):
             words = f"{collective}, {_gpus(gpus)}"

@@ -203,7 +203,7 @@ def as_in_the_paper(asked: Mapping[str, Any]) -> Point:
     systems = asked.get("systems")
     pair = isinstance(systems, list) and sorted(map(str, systems)) == sorted(published("tallent2017").systems)
     left = left_to_the_paper(asked) if pair and asked.get("study") in OF_ITS_WORKLOADS else {}
-    added = {key: each.value for key, each in left.items()}
+    added = {key: setting.value for key, setting in left.items()}
     if added:
         progress.note(f"as in the paper: {' '.join(written(added))}", indent=2, warning=True)
     return added
@@ -212,7 +212,7 @@ def as_in_the_paper(asked: Mapping[str, Any]) -> Point:
 def left_to_the_paper(asked: Mapping[str, Any]) -> dict[str, PaperSetting]:
     """The paper's settings that are not asked for otherwise."""
     settings = published("tallent2017").settings.items()
-    return {key: each for key, each in settings if key not in asked and not _has_no(asked, key)}
+    return {key: setting for key, setting in settings if key not in asked and not _has_no(asked, key)}
 
 
 def _has_no(asked: Mapping[str, Any], key: str) -> bool:

@@ -106,8 +106,8 @@ def main() -> None:
         print(f"band {band.band}, {band.points}:")
         for name in ("model", "alpha_beta", "power_law"):
             print(f"    {name:10} {getattr(band, name)}")
-    for one in table.by_one_size:
-        print(one)
+    for errors in table.by_one_size:
+        print(errors)
 
 
 def _comment(what: str) -> str:
@@ -130,7 +130,7 @@ def _error_table(points: Sequence[PublishedTime], everything: Fitted) -> ErrorTa
     for residual in residuals:
         groups.setdefault((residual.kind, bool(residual.sends)), []).append(residual)
     kinds = [_kind_errors(group, ways[0]) for group in groups.values()]
-    bands = [_band_errors([each for each in rings if each.band == band], ways) for band in range(len(BANDS_BYTES) + 1)]
+    bands = [_band_errors([ring for ring in rings if ring.band == band], ways) for band in range(len(BANDS_BYTES) + 1)]
     return ErrorTable(
         widened=ways[0].widened,
         bands=[_band_errors(rings, ways), *bands],
@@ -146,8 +146,8 @@ class _Way:
     def __init__(self, residuals: Sequence[CollectiveResidual], way: int) -> None:
         self.way = way
         self.plain: dict[tuple[str, int], float] = {}
-        for kind, band in dict.fromkeys((each.kind, each.band) for each in residuals):
-            others = [each for each in residuals if each.band == band and each.kind != kind]
+        for kind, band in dict.fromkeys((residual.kind, residual.band) for residual in residuals):
+            others = [residual for residual in residuals if residual.band == band and residual.kind != kind]
             self.plain[kind, band] = alike([self.error(each) for each in others], [each.kind for each in others])[1]
         self.widened = next(each for each in WIDENED if self._held(residuals, each) >= LEVEL)
 
@@ -159,44 +159,46 @@ class _Way:
         return self.widened * self.plain[residual.kind, residual.band]
 
     def judged(self, residuals: Sequence[CollectiveResidual]) -> Judged:
-        mean = np.mean([self.error(each) for each in residuals])
-        half_width = np.mean([self.half_width(each) for each in residuals])
-        within = sum(self.error(each) <= self.half_width(each) for each in residuals)
-        close = np.mean([self.error(each) <= log(1.5) for each in residuals])
+        mean = np.mean([self.error(residual) for residual in residuals])
+        half_width = np.mean([self.half_width(residual) for residual in residuals])
+        within = sum(self.error(residual) <= self.half_width(residual) for residual in residuals)
+        close = np.mean([self.error(residual) <= log(1.5) for residual in residuals])
         held = self._held(residuals, self.widened)
         return Judged(rounded(mean), rounded(half_width), int(within), rounded(held), rounded(close))
 
     def _held(self, residuals: Sequence[CollectiveResidual], widened: float) -> float:
         """The share of figures that is within, each kind in each band counting alike."""
         groups: dict[tuple[str, int], list[bool]] = {}
-        for each in residuals:
-            within = self.error(each) <= widened * self.plain[each.kind, each.band]
-            groups.setdefault((each.kind, each.band), []).append(within)
+        for residual in residuals:
+            within = self.error(residual) <= widened * self.plain[residual.kind, residual.band]
+            groups.setdefault((residual.kind, residual.band), []).append(within)
         weights = [weight(len(group)) for group in groups.values()]
         return float(np.average([np.mean(group) for group in groups.values()], weights=weights))
 
 
-def _kind_errors(own: Sequence[CollectiveResidual], model: _Way) -> KindErrors:
-    sends = bool(own[0].sends)
-    alpha_beta, power_law = np.mean([each.rivals for each in own], axis=0)
+def _kind_errors(residuals: Sequence[CollectiveResidual], model: _Way) -> KindErrors:
+    sends = bool(residuals[0].sends)
+    alpha_beta, power_law = np.mean([residual.rivals for residual in residuals], axis=0)
     return KindErrors(
-        kind=own[0].kind,
+        kind=residuals[0].kind,
         sends=sends,
-        systems=list(dict.fromkeys(each.system for each in own)),
-        points=len(own),
-        fitted=rounded(np.mean([each.fitted for each in own])),
-        left_out=rounded(np.mean([each.error for each in own])),
+        systems=list(dict.fromkeys(residual.system for residual in residuals)),
+        points=len(residuals),
+        fitted=rounded(np.mean([residual.fitted for residual in residuals])),
+        left_out=rounded(np.mean([residual.error for residual in residuals])),
         alpha_beta=rounded(alpha_beta),
         power_law=rounded(power_law),
-        half_width=None if sends else rounded(np.mean([model.half_width(each) for each in own])),
-        within=None if sends else int(sum(each.error <= model.half_width(each) for each in own)),
+        half_width=None if sends else rounded(np.mean([model.half_width(residual) for residual in residuals])),
+        within=None if sends else int(sum(residual.error <= model.half_width(residual) for residual in residuals)),
     )
 
 
-def _band_errors(own: Sequence[CollectiveResidual], ways: Sequence[_Way]) -> BandErrors:
-    bands = {each.band for each in own}
-    kinds = len({each.kind for each in own})
-    return BandErrors(bands.pop() if len(bands) == 1 else None, len(own), kinds, *(way.judged(own) for way in ways))
+def _band_errors(residuals: Sequence[CollectiveResidual], ways: Sequence[_Way]) -> BandErrors:
+    bands = {residual.band for residual in residuals}
+    kinds = len({residual.kind for residual in residuals})
+    return BandErrors(
+        bands.pop() if len(bands) == 1 else None, len(residuals), kinds, *(way.judged(residuals) for way in ways)
+    )
 
 
 def _left_out(
@@ -215,9 +217,9 @@ def _left_out(
         for of_kind in (own & sends, own & ~sends):
             if of_kind.any():
                 known = ~own & (sends == sends[of_kind][0])
-                for place, rival in enumerate((rivals.fitted_alpha_beta, rivals.power_law), 2):
+                for index, rival in enumerate((rivals.fitted_alpha_beta, rivals.power_law), 2):
                     predicted_s = rival(rows[known], times_s[known], rows[of_kind])
-                    errors[place, of_kind] = np.log(predicted_s / times_s[of_kind])
+                    errors[index, of_kind] = np.log(predicted_s / times_s[of_kind])
     return [
         _residual(point, str(kind), *map(float, found))
         for point, kind, found in zip(points, kinds, np.abs(errors).T, strict=True)
@@ -244,13 +246,13 @@ def _one_size_errors(points: Sequence[PublishedTime], fits: Mapping[str, Fitted]
         if not OPERATIONS[point.entry.collective].sends:
             ladders.setdefault((point.source, point.plan_key), []).append(point)
     found: dict[int, list[tuple[float, float, str]]] = {}
-    for own in ladders.values():
-        largest, kind = max(own, key=lambda point: point.size_bytes), _kind(own[0].plan_key)
-        if len(own) >= FEWEST_SIZES and largest.size_bytes >= BANDS_BYTES[-1]:
-            taken = {point.size_bytes: _taken(point, fits[kind]) for point in own}
+    for ladder in ladders.values():
+        largest, kind = max(ladder, key=lambda point: point.size_bytes), _kind(ladder[0].plan_key)
+        if len(ladder) >= FEWEST_SIZES and largest.size_bytes >= BANDS_BYTES[-1]:
+            taken = {point.size_bytes: _taken(point, fits[kind]) for point in ladder}
             moving_s, modelled_s = taken[largest.size_bytes]
             more = (largest.time_s - modelled_s) / moving_s
-            for point in (point for point in own if point is not largest):
+            for point in (point for point in ladder if point is not largest):
                 moving_s, modelled_s = taken[point.size_bytes]
                 errors = [abs(log(each_s / point.time_s)) for each_s in (modelled_s, modelled_s + more * moving_s)]
                 found.setdefault(bisect_right(BANDS_BYTES, point.size_bytes), []).append((errors[0], errors[1], kind))
@@ -350,13 +352,13 @@ def _tried(point: PublishedTime, figures: Fitted) -> tuple[Algorithm, ...]:
     """What the library tries, started as the point's GPUs were."""
     share = LAUNCH_SHARES[point.entry.told_mode]
     tried = replace(_algorithms(point.plan_key), fitted=figures).all()
-    return tuple(replace(each, launch_share=share) for each in tried)
+    return tuple(replace(algorithm, launch_share=share) for algorithm in tried)
 
 
 def _run(point: PublishedTime, tried: Sequence[Algorithm]) -> Algorithm:
     """What the library runs: by what it expects, or, where that is not known, by what takes least."""
     if tried[0].expected is None:
-        return min(tried, key=lambda each: each.time_s(point.size_bytes))
+        return min(tried, key=lambda algorithm: algorithm.time_s(point.size_bytes))
     return tried[_chosen(point.plan_key, point.size_bytes)]
 
 
@@ -364,7 +366,7 @@ def _run(point: PublishedTime, tried: Sequence[Algorithm]) -> Algorithm:
 def _chosen(key: PlanKey, size_bytes: int) -> int:
     """Which algorithm the library expects to take least; that depends on no figure that is fitted."""
     algorithms = _algorithms(key).all()
-    return min(range(len(algorithms)), key=lambda place: algorithms[place].expected_s(size_bytes))
+    return min(range(len(algorithms)), key=lambda index: algorithms[index].expected_s(size_bytes))
 
 
 @cache

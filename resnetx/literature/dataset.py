@@ -234,11 +234,11 @@ GRADIENT_BYTES = {"fp32": 4, "fp16": 2}  # of one, as it is sent
 @cache
 def _rows() -> dict[str, TrainingRow]:
     """The validation's row of each published figure that has one."""
-    found: dict[str, TrainingRow] = {}
+    rows: dict[str, TrainingRow] = {}
     for row in validation.validate():
         if row.id:
-            found.setdefault(row.id, row)
-    return found
+            rows.setdefault(row.id, row)
+    return rows
 
 
 def _by_validation(name: str) -> Callable[[], FigurePrediction | None]:
@@ -442,17 +442,17 @@ SOURCES: tuple[Callable[[], Iterator[KnownFigure]], ...] = (
 @cache
 def known_figures() -> tuple[KnownFigure, ...]:
     """All figures, source after source; what stands in several groups of a file, once."""
-    found: dict[str, KnownFigure] = {}
+    figures: dict[str, KnownFigure] = {}
     for source in SOURCES:
-        for each in source():
-            same = found.setdefault(each.figure.id, each)
-            assert same.figure == each.figure, f"{each.figure.id}: two figures of one id"
-    return tuple(found.values())
+        for figure in source():
+            same = figures.setdefault(figure.figure.id, figure)
+            assert same.figure == figure.figure, f"{figure.figure.id}: two figures of one id"
+    return tuple(figures.values())
 
 
 def dataset() -> Table:
     """The figures as the table that ships."""
-    return table_of(each.figure for each in known_figures())
+    return table_of(figure.figure for figure in known_figures())
 
 
 if __name__ == "__main__":

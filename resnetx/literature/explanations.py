@@ -269,7 +269,7 @@ def _best(outcomes: Mapping[str, Outcomes]) -> Fit:
 
 def advantage(found: Supposed, stated: Claims) -> str:
     """What explains the DGX-1's advantage with AlexNet on 8 GPUs, with the evidence, and what is left."""
-    by_id = {each.id: each.stated for each in stated.claims}
+    by_id = {claim.id: claim.stated for claim in stated.claims}
     ratio, *rates = (by_id[name] for name in ("Tc9c", "Tc9a", "Tc9b"))
     assert ratio is not None, "a statement with a figure"
     left = [
@@ -312,8 +312,10 @@ def with_causes(checked: Iterable[CheckedClaim], explanations: Iterable[Explanat
     """Each miss with its cause: arithmetic where the statement names it, else what the search says."""
     by_claim = {explanation.claim: explanation for explanation in explanations}
     return [
-        msgspec.structs.replace(each, cause=_cause(each, by_claim.get(each.claim))) if each.outcome == "miss" else each
-        for each in checked
+        msgspec.structs.replace(claim, cause=_cause(claim, by_claim.get(claim.claim)))
+        if claim.outcome == "miss"
+        else claim
+        for claim in checked
     ]
 
 

@@ -64,19 +64,19 @@ class Measured:
     @property
     def drawn(self) -> list[MeasuredRate]:
         """The rates, as figures have them: of several ways to exchange gradients, the paper's."""
-        strategies = {each.point.request.strategy.kind for each in self.rates}
+        strategies = {rate.point.request.strategy.kind for rate in self.rates}
         wanted = {"after"} & strategies or strategies
         return [
             MeasuredRate(
-                system=each.system,
-                workload=each.point.workload,
-                batch_size=each.point.request.batch_size,
-                gpus=each.point.gpus,
-                iterations_per_s=each.iterations_per_s,
-                runs=each.runs,
+                system=rate.system,
+                workload=rate.point.workload,
+                batch_size=rate.point.request.batch_size,
+                gpus=rate.point.gpus,
+                iterations_per_s=rate.iterations_per_s,
+                runs=rate.runs,
             )
-            for each in self.rates
-            if each.iterations_per_s and each.point.request.strategy.kind in wanted
+            for rate in self.rates
+            if rate.iterations_per_s and rate.point.request.strategy.kind in wanted
         ]
 
 
@@ -98,8 +98,8 @@ def measured(paper: str, words: Sequence[str]) -> Measured:
             raise ConfigError(
                 f"{path}: contains no study and no bench; expected what `resnetx sweep study=machine` writes"
             )
-        studies = [measured_study(StudyFolder(each.path)) for each in records if each.kind == "study"]
-        benches = [read(each.file, BenchRecord) for each in records if each.kind == "bench"]
+        studies = [measured_study(StudyFolder(record.path)) for record in records if record.kind == "study"]
+        benches = [read(record.file, BenchRecord) for record in records if record.kind == "bench"]
         found.rates.extend(_rates(studies, system, systems))
         found.collectives.extend(_collectives(benches, system, systems))
         found.copies.extend(_copies(benches, system, systems))
@@ -137,9 +137,9 @@ def _system(lab: Lab | None, system: str, systems: Sequence[str]) -> str:
 
 
 def _rates(studies: Iterable[MeasuredStudy], system: str, systems: Sequence[str]) -> Iterator[Rate]:
-    every = [point for study in studies for point in study.points]
-    varying = [key for key in varying_settings([(point.request, "") for point in every]) if not key.startswith("lab")]
-    for point in every:
+    points = [point for study in studies for point in study.points]
+    varying = [key for key in varying_settings([(point.request, "") for point in points]) if not key.startswith("lab")]
+    for point in points:
         request, scale = point.request, point.request.lab.scale if point.request.lab else 1.0
         if request.measure != "step" or point.result.outcome == "missing":
             continue
@@ -227,7 +227,7 @@ def _items(found: Measured) -> Iterator[Item]:
 def checked_on(paper: str, found: Measured) -> list[CheckedClaim]:
     """The statements that what was measured says something of."""
     items = list(_items(found))
-    lacking = [each for each in found.rates if each.iterations_per_s and each.runs < MIN_RUNS]
+    lacking = [rate for rate in found.rates if rate.iterations_per_s and rate.runs < MIN_RUNS]
     few = list(_items(replace(found, rates=lacking, collectives=[], copies=[])))
     claims, cases = {claim.id: claim for claim in published(paper).claims}, {item.words for item in items}
     lab = any(machine.lab_scale for machine in found.machines)

@@ -19,7 +19,7 @@ from resnetx.api import message_costs
 from resnetx.api.calibrations import Calibrations, calibrations
 from resnetx.api.curves import Curve, curves
 from resnetx.api.predict import points_on
-from resnetx.api.predict_settings import by_framework, fabrics, setting_of, split, wanted_of
+from resnetx.api.predict_settings import by_framework, deployments, setting_of, split, wanted_of
 from resnetx.errors import ConfigError
 from resnetx.interconnect.collectives.measured import MeasuredCollective, MeasuredSize
 from resnetx.interconnect.collectives.plan import plan
@@ -28,7 +28,7 @@ from resnetx.literature.claims import Assumption, Claims, check_claims, is_the_p
 from resnetx.literature.explanations import KEPT, Causes, Combination, Supposed, all_combinations, explain
 from resnetx.operations import OPERATIONS
 from resnetx.prediction import provenance
-from resnetx.prediction.scenario import Fabric
+from resnetx.prediction.scenario import Deployment
 from resnetx.record.system_comparison import CheckedClaim, CollectivePoint, Estimate
 from resnetx.reporting.systems.comparison import side_by_side
 from resnetx.reporting.systems.rate_ratios import over
@@ -49,7 +49,7 @@ def search(asked: Point) -> Causes:
         raise ConfigError(
             f"explain=true: only for the comparison of a paper; expected systems=[{systems}] study={stated.study}"
         )
-    all_open = {name: _left_open(each, asked) for name, each in stated.assumptions.items()}
+    all_open = {name: _left_open(assumption, asked) for name, assumption in stated.assumptions.items()}
     left = {name: each for name, each in all_open.items() if each is not None}
     searched, memory = all_combinations(left), _Memory()
     with progress.counting("combinations", len(searched)) as advance:
@@ -65,7 +65,7 @@ def _left_open(assumption: Assumption, asked: Mapping[str, Any]) -> Assumption |
     changed = {group_of(key) for option in assumption.options.values() for key in option.settings}
     if changed.isdisjoint(map(group_of, asked)):
         return assumption
-    settings = {key: each.value for key, each in left_to_the_paper(asked).items()} | dict(asked)
+    settings = {key: setting.value for key, setting in left_to_the_paper(asked).items()} | dict(asked)
     alike = {name: each for name, each in assumption.options.items() if each.settings.items() <= settings.items()}
     if not alike:
         return None
@@ -86,13 +86,13 @@ class _Memory:
     """What combinations share, as it takes time to make."""
 
     curves: dict[str, list[Curve]] = field(default_factory=dict)
-    fabrics: dict[str, Fabric] = field(default_factory=dict)
+    deployments: dict[str, Deployment] = field(default_factory=dict)
     collectives: dict[str, list[CollectivePoint]] = field(default_factory=dict)
 
 
 def _checked(asked: Point, settings: Point, memory: _Memory) -> list[CheckedClaim]:
     """The statements under one combination; what neither it nor the user sets is as in the paper."""
-    left = {key: each.value for key, each in left_to_the_paper({**asked, **settings}).items()}
+    left = {key: setting.value for key, setting in left_to_the_paper({**asked, **settings}).items()}
     own, workload = split({**asked, **left, **settings})
     key = repr(sorted(workload.items()))
     trained = []
@@ -100,19 +100,22 @@ def _checked(asked: Point, settings: Point, memory: _Memory) -> list[CheckedClai
         name = f"{key} {of_framework.framework}"
         if name not in memory.curves:
             memory.curves[name] = list(curves([], workload, wanted_of(of_framework)))
-        trained += [(each, setting_of(of_framework)) for each in memory.curves[name]]
-    on = [memory.fabrics.setdefault(_name(each), each) for each in fabrics(own, calibrations(own.calibration_files))]
+        trained += [(curve, setting_of(of_framework)) for curve in memory.curves[name]]
+    on = [
+        memory.deployments.setdefault(_name(each), each)
+        for each in deployments(own, calibrations(own.calibration_files))
+    ]
     points = provenance.sealed_points(points_on(on, trained))
-    machines = {fabric.described.name: fabric.described for fabric in on}
-    libraries = ",".join(fabric.library for fabric in on)
+    machines = {deployment.described.name: deployment.described for deployment in on}
+    libraries = ",".join(deployment.library for deployment in on)
     if libraries not in memory.collectives:
         memory.collectives[libraries] = list(message_costs.collectives(points, machines))
     sides = side_by_side(points, list(machines))
     return check_claims(sides, memory.collectives[libraries], list(message_costs.copies(machines)))
 
 
-def _name(fabric: Fabric) -> str:
-    return f"{fabric.described.name} {fabric.library} {dict(fabric.bandwidth)}"
+def _name(deployment: Deployment) -> str:
+    return f"{deployment.described.name} {deployment.library} {dict(deployment.bandwidth)}"
 
 
 # ---- the authors' own hypothesis ------------------------------------------------------------------------------------
@@ -124,18 +127,20 @@ def _supposed(stated: Claims) -> Iterator[Supposed]:
     Section 1: "load imbalance enables its NVLink interconnect to perform closer to the 4 GPU bandwidths than 8".
     """
     first, second = stated.systems
-    of_paper = {key: each.value for key, each in left_to_the_paper({"input": "synthetic", "library": "nccl1"}).items()}
+    of_paper = {
+        key: setting.value for key, setting in left_to_the_paper({"input": "synthetic", "library": "nccl1"}).items()
+    }
     of_four: dict[int | None, MeasuredCollective] = {8: _as_four(first)}
     for batch_size in (256, 512):
         given = {"model": "alexnet", "batch_size": batch_size, "gpus": 8, "input": "synthetic", "library": "nccl1"}
-        own, workload = split({**given, **of_paper, "systems": stated.systems})
-        trained = [(each, setting_of(own)) for each in curves([], workload, wanted_of(own))]
-        known = [*fabrics(own, Calibrations()), *fabrics(own, Calibrations(of_four))[:1]]
+        settings, workload = split({**given, **of_paper, "systems": stated.systems})
+        trained = [(curve, setting_of(settings)) for curve in curves([], workload, wanted_of(settings))]
+        known = [*deployments(settings, Calibrations()), *deployments(settings, Calibrations(of_four))[:1]]
         described, other, supposed = provenance.sealed_points(points_on(known, trained))
         ((plain,), (assumed,)) = (side_by_side([one, other], stated.systems) for one in (described, supposed))
         ratios = [over(point, first, second) for point in (plain, assumed)]
         rates = [side.iterations_per_s for side in assumed.sides]
-        yield Supposed(batch_size, *(_rounded(each) for each in (*ratios, *rates)))
+        yield Supposed(batch_size, *(_rounded(estimate) for estimate in (*ratios, *rates)))
 
 
 def _as_four(name: str) -> MeasuredCollective:

@@ -95,11 +95,11 @@ def _of_comparison(name: str) -> Beside:
     """Of a paper that compared its systems over a study, with its own settings."""
     stated = published(name)
     given = {"systems": stated.systems, "study": stated.study}
-    made = predicted([], {**given, **{key: each.value for key, each in left_to_the_paper(given).items()}})
+    prediction = predicted([], {**given, **{key: setting.value for key, setting in left_to_the_paper(given).items()}})
     machines = {each: system.load(each) for each in stated.systems}
-    collectives = list(message_costs.collectives(made.points, machines))
-    found = with_statements(compare_systems(made, collectives, list(message_costs.copies(machines))))
-    return Beside(found.claims, made.points, found, [])
+    collectives = list(message_costs.collectives(prediction.points, machines))
+    comparison = with_statements(compare_systems(prediction, collectives, list(message_costs.copies(machines))))
+    return Beside(comparison.claims, prediction.points, comparison, [])
 
 
 def _of_cases(name: str) -> Beside:
@@ -136,7 +136,7 @@ def _selections(stated: Claims) -> Iterator[Selection]:
 
 def _predicted(stated: Claims, case: Case) -> Iterator[PredictedPoint]:
     """The paper's workloads on a case. What cannot be predicted at all is no item of any statement."""
-    of_paper = {key: each.value for key, each in stated.settings.items()}
+    of_paper = {key: setting.value for key, setting in stated.settings.items()}
     on = {"systems": [case.system], "library": case.library}
     for workload in stated.workloads:
         with suppress(ConfigError):
@@ -161,11 +161,11 @@ def _side_by_side(points: Mapping[str, Sequence[PredictedPoint]]) -> list[System
 def _collectives(stated: Claims, machines: Mapping[str, System]) -> Iterator[CollectivePoint]:
     """Every collective that a statement asks for, on as many GPUs as it asks for."""
     wanted = [
-        (label, each.of, gpus)
-        for each in _selections(stated)
-        if each.of in OPERATIONS
-        for label in each.places
-        for gpus in each.where.gpus
+        (label, selection.of, gpus)
+        for selection in _selections(stated)
+        if selection.of in OPERATIONS
+        for label in selection.places
+        for gpus in selection.where.gpus
     ]
     for label, name, gpus in dict.fromkeys(wanted):
         case, machine = stated.cases[label], machines[label]
@@ -176,7 +176,7 @@ def _collectives(stated: Claims, machines: Mapping[str, System]) -> Iterator[Col
 
 def _copies(stated: Claims, machines: Mapping[str, System]) -> Iterator[CopyPoint]:
     """Every copy that a statement asks for: "p100-nvlink 0-5", "p100-nvlink 0-4-5" by way of GPU 4."""
-    wanted = [place for each in _selections(stated) if each.of == COPIES for place in each.places]
+    wanted = [place for selection in _selections(stated) if selection.of == COPIES for place in selection.places]
     for place in dict.fromkeys(wanted):
         label, _, pair = place.partition(" ")
         if pair == "host-0":
@@ -189,16 +189,18 @@ def _copies(stated: Claims, machines: Mapping[str, System]) -> Iterator[CopyPoin
 
 def _traffic(stated: Claims, machines: Mapping[str, System]) -> Iterator[Traffic]:
     """What the paper's workloads send in a step, where a statement asks for it: "v100 replicated", "v100 server"."""
-    places = dict.fromkeys(place for each in _selections(stated) if each.of == TRAFFIC for place in each.places)
+    places = dict.fromkeys(
+        place for selection in _selections(stated) if selection.of == TRAFFIC for place in selection.places
+    )
     for label, sizes_bytes in _variables(stated) if places else ():
         for place in places:
             case, _, pattern = place.partition(" ")
-            found = steer_owned(machines[case], sizes_bytes, pattern)
+            variables = steer_owned(machines[case], sizes_bytes, pattern)
             figures = {
-                "peer": found.peer_bytes,
-                "rtl_saved": found.rtl_saved,
-                "receivers_added": found.receivers_added,
-                "rtl_evaluations": found.rtl_evaluations,
+                "peer": variables.peer_bytes,
+                "rtl_saved": variables.rtl_saved,
+                "receivers_added": variables.receivers_added,
+                "rtl_evaluations": variables.rtl_evaluations,
             }
             yield Traffic(label, place, figures)
 

@@ -70,11 +70,11 @@ def reproduce(*papers: keywords.Text, **settings: Unpack[keywords.ReproduceKeywo
     return made
 
 
-def _store(made: CheckedPapers, figures: "Sequence[Figure]", folder: Path) -> None:
+def _store(papers: CheckedPapers, figures: "Sequence[Figure]", folder: Path) -> None:
     from resnetx.api import pages
 
-    drawings.store_record(folder, checked_papers_file(folder), made)
-    pages.store(replace(pages.of_papers(made), figures=figures), folder)
+    drawings.store_record(folder, checked_papers_file(folder), papers)
+    pages.store(replace(pages.of_papers(papers), figures=figures), folder)
 
 
 def _figures(name: str, found: Beside, there: Measured | None, number: object) -> "list[Figure]":
@@ -84,9 +84,13 @@ def _figures(name: str, found: Beside, there: Measured | None, number: object) -
 
     rates, messages = (there.drawn, (there.collectives, there.copies)) if there else ([], ([], []))
     if found.comparison:
-        drawn = [each for each in system_figures(found.comparison, rates, messages) if each.name != "lead"]
+        drawn = [
+            system_figure
+            for system_figure in system_figures(found.comparison, rates, messages)
+            if system_figure.name != "lead"
+        ]
     else:
-        curves: dict[str, list[CollectivePoint]] = {each.collective: [] for each in found.collectives}
+        curves: dict[str, list[CollectivePoint]] = {collective.collective: [] for collective in found.collectives}
         for point in found.collectives:
             curves[point.collective].append(point)
         beside = {name: [point for point in messages[0] if point.collective == name] for name in curves}
@@ -122,7 +126,7 @@ def _claims_on(paper: str, number: int) -> list[str]:
 
 
 def _refuse_undrawn(papers: Sequence[str], number: int) -> None:
-    drawn = sorted({each for paper in papers for each in published(paper).figures})
+    drawn = sorted({figure for paper in papers for figure in published(paper).figures})
     if number not in drawn:
         known = f"expected {', '.join(map(str, drawn))}" if drawn else "none of theirs is drawn"
         raise ConfigError(f"figure={number}: not drawn of {', '.join(papers)}; {known}")

@@ -29,7 +29,7 @@ from resnetx.prediction.iteration import Iteration
 from resnetx.prediction.open_points import left_open
 from resnetx.prediction.predict import calibrated, simulated, simulated_ends, slowest_of
 from resnetx.prediction.scaling_errors import ScalingKind
-from resnetx.prediction.scenario import Fabric, Point, ScalingCosts, Subject, TrainingSetup
+from resnetx.prediction.scenario import Deployment, Point, ScalingCosts, Subject, TrainingSetup
 from resnetx.prediction.ssgd import iteration_s
 from resnetx.prediction.staged import CLASSES, StagedClass, StagedRate, fitted
 from resnetx.prediction.stated_rates import ScaledRates, StatedRates
@@ -50,7 +50,7 @@ class ScalingCase:
     gpus: int
     measured: float  # images/s
     rate: StatedRates | None = None  # of one GPU; null: as published
-    fabric: Fabric | None = None  # null: as described
+    deployment: Deployment | None = None  # null: as described
     known: tuple[int, ...] = ()  # other counts of the series whose rates are given
 
     @property
@@ -89,14 +89,14 @@ class ScalingCase:
         of = self.series
         rates = self.rate or StatedRates(((of.batch_size_per_gpu, of.images_per_s[1]),), "stated", of.source)
         subject = replace(Subject.of(_request(of), of.layers, "torch"), rates=rates, scaled=self._scaled)
-        fabric = self.fabric or Fabric(of.on(max(self.gpus, *self.known, 1)), of.library)
+        deployment = self.deployment or Deployment(of.on(max(self.gpus, *self.known, 1)), of.library)
         by_server = of.exchange == "server"  # TensorFlow's
         one_process = of.launch_mode == "one-process" and not of.compiled and not by_server
         overlap, framework = (FETCHED, "tensorflow") if by_server else (Overlap(), None)
         setting = TrainingSetup(
             overlap=overlap, framework=framework, gradients=of.gradients, costs=FREE, one_process=one_process
         )
-        return Point(subject, fabric, tuple(range(self.gpus)), of.batch_size_per_gpu * self.gpus, setting)
+        return Point(subject, deployment, tuple(range(self.gpus)), of.batch_size_per_gpu * self.gpus, setting)
 
     @property
     def _scaled(self) -> ScaledRates | None:
@@ -129,7 +129,7 @@ class ScalingCase:
 
     def iteration(self, costs: ScalingCosts) -> Iteration:
         point = self._with(costs)
-        return simulated(replace(point, setting=calibrated(point.subject, point.fabric, point.setting)))
+        return simulated(replace(point, setting=calibrated(point.subject, point.deployment, point.setting)))
 
     def is_refused(self, costs: ScalingCosts) -> bool:
         """Whether rates that are given contradict what is described: images are decoded faster than its host can."""
@@ -168,7 +168,7 @@ class ScalingCase:
 
     def without_rate(self) -> "ScalingCase":
         """The same, given no rate: that of one GPU is the roofline's, its publisher left out of the fit."""
-        of, gpu = self.series, self.point.fabric.system.gpu_part(0)
+        of, gpu = self.series, self.point.deployment.system.gpu_part(0)
         model, images = roofline.fitted_without(gpu, self.publisher), of.batch_size_per_gpu
         modelled = compute.by_roofline(model, tuple(of.layers), of.image_size, images, of.precision, gpu)
         host = host_step.assumed(len(of.layers), self.point.setting.loop, of.precision)
@@ -183,8 +183,8 @@ class ScalingCase:
         """The same, given the rate of the smallest other count on as many nodes (one, several); None: it is that."""
         alike = (gpus for gpus, _ in self.series.scaled if (gpus > self._one_node) == (self.gpus > self._one_node))
         smallest = min(alike)
-        made = replace(self, known=(smallest,))
-        return made if smallest < self.gpus and not made.is_refused(FREE) else None
+        case = replace(self, known=(smallest,))
+        return case if smallest < self.gpus and not case.is_refused(FREE) else None
 
     @property
     def calibrates(self) -> bool:
@@ -197,13 +197,13 @@ class ScalingCase:
         return len(self.series.on(1).gpus)
 
     @property
-    def undescribed(self) -> Fabric:
+    def undescribed(self) -> Deployment:
         """A box whose GPUs are no peers, of which nothing says how they share the host."""
-        return replace(self.point.fabric, told=None)
+        return replace(self.point.deployment, told=None)
 
-    def on(self, fabric: Fabric) -> "ScalingCase":
-        """The same on a fabric of which more is known."""
-        return replace(self, fabric=fabric)
+    def on(self, deployment: Deployment) -> "ScalingCase":
+        """The same on a deployment of which more is known."""
+        return replace(self, deployment=deployment)
 
     def log_error(self, predicted: float) -> float:
         """Of the time: measured over predicted, as a logarithm; above 0 where it took longer than predicted."""
@@ -226,8 +226,8 @@ def staged_cases() -> Iterator[tuple[StagedClass, ScalingCase]]:
             for of in own:
                 if of.network == network:
                     for gpus, measured in of.scaled:
-                        fabric = Fabric(of.on(gpus), of.library, "host", told=paths)
-                        yield name, ScalingCase(of, gpus, measured, fabric=fabric)
+                        deployment = Deployment(of.on(gpus), of.library, "host", told=paths)
+                        yield name, ScalingCase(of, gpus, measured, deployment=deployment)
 
 
 def staged_rates(of: Series) -> Iterator[StagedRate]:
@@ -350,7 +350,7 @@ class StrongCase:
         assert self.of.system is not None, "rates of several GPUs are those of a system"
         system = load(self.of.system)
         setting = TrainingSetup(framework=self.of.framework)
-        return simulated(Point(subject, Fabric(system, system.library), tuple(range(self.gpus)), whole, setting))
+        return simulated(Point(subject, Deployment(system, system.library), tuple(range(self.gpus)), whole, setting))
 
 
 def strong_cases() -> Iterator[StrongCase]:

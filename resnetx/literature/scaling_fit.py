@@ -85,14 +85,14 @@ def _best(errors: Floats) -> ScalingCosts:
 def judged(chosen: Sequence[ScalingCase]) -> list[JudgedScaling]:
     """Each rate, predicted by a fit to the rates of all other systems; in the order of `chosen`."""
     inside, half = _on_one_node(chosen), _in_half(chosen)
-    errors, found = _errors(inside), {}
+    errors, costs = _errors(inside), {}
     for case in chosen:
-        if case.left_out not in found:
+        if case.left_out not in costs:
             others = np.array([not case.leaves_out(other) for other in inside])
-            found[case.left_out] = _with_half(
+            costs[case.left_out] = _with_half(
                 _best(errors[others]), [other for other in half if not case.leaves_out(other)]
             )
-    return [_judged(case, found[case.left_out]) for case in chosen]
+    return [_judged(case, costs[case.left_out]) for case in chosen]
 
 
 def _judged(case: ScalingCase, costs: ScalingCosts) -> JudgedScaling:

@@ -29,9 +29,9 @@ def score(names: Sequence[str]) -> Score:
     """The score of each CSV of predictions, or of resnetx itself (`resnetx`), and of the baselines."""
     known = known_figures()
     asked = [_predictor(name, known) for name in dict.fromkeys(names)]
-    predicted = {each.id for predictor in asked for each in predictor.predictions}
-    predictors = [*asked, *_baselines([each for each in known if each.figure.id in predicted])]
-    figures = [each.figure for each in known]
+    predicted = {prediction.id for predictor in asked for prediction in predictor.predictions}
+    predictors = [*asked, *_baselines([figure for figure in known if figure.figure.id in predicted])]
+    figures = [figure.figure for figure in known]
     return Score(
         kind="score",
         schema=SCHEMA,
@@ -46,30 +46,32 @@ def write_tables(found: Score, folder: Path) -> None:
     """The figures, the scores, and resnetx's own predictions in the form that is read here."""
     write_csv(folder / "figures.csv", table_of(found.figures))
     write_csv(folder / "scores.csv", table_of(found.scores))
-    for each in found.predictors:
-        if each.predictor in (OWN, LINEAR, ALPHA_BETA):  # the others came as files
-            write_csv(folder / f"{each.predictor}.csv", table_of(each.predictions))
+    for predictor in found.predictors:
+        if predictor.predictor in (OWN, LINEAR, ALPHA_BETA):  # the others came as files
+            write_csv(folder / f"{predictor.predictor}.csv", table_of(predictor.predictions))
 
 
-def _predictor(name: str, known: Sequence[KnownFigure]) -> PredictorScore:
+def _predictor(name: str, figures: Sequence[KnownFigure]) -> PredictorScore:
     if name != OWN:
-        ids = [each.figure.id for each in known]
+        ids = [figure.figure.id for figure in figures]
         return PredictorScore(predictor=name, predictions=read_predictions(Path(name), ids))
-    with progress.counting("figures", len(known)) as advance:
-        made = []
-        for each in known:
-            made.append(each.own())
+    with progress.counting("figures", len(figures)) as advance:
+        predictions = []
+        for each in figures:
+            predictions.append(each.own())
             advance(1)
-    return PredictorScore(predictor=OWN, predictions=[each for each in made if each is not None])
+    return PredictorScore(
+        predictor=OWN, predictions=[prediction for prediction in predictions if prediction is not None]
+    )
 
 
 # ---- baselines ------------------------------------------------------------------------------------------------------
 
 
-def _baselines(known: Sequence[KnownFigure]) -> Iterator[PredictorScore]:
-    linear = [_linear(each.figure) for each in known]
-    yield PredictorScore(predictor=LINEAR, predictions=[each for each in linear if each is not None])
-    alpha_beta = [(each.figure.id, each.alpha_beta()) for each in known]
+def _baselines(figures: Sequence[KnownFigure]) -> Iterator[PredictorScore]:
+    linear = [_linear(figure.figure) for figure in figures]
+    yield PredictorScore(predictor=LINEAR, predictions=[prediction for prediction in linear if prediction is not None])
+    alpha_beta = [(figure.figure.id, figure.alpha_beta()) for figure in figures]
     yield PredictorScore(
         predictor=ALPHA_BETA,
         predictions=[FigurePrediction(id=name, predicted=value) for name, value in alpha_beta if value is not None],
@@ -95,7 +97,10 @@ TIMES = ("s", "us")  # units in which less is faster
 def scores(figures: Sequence[PublishedFigure], predictors: Iterable[PredictorScore]) -> list[KindScore]:
     """A score for each kind and each predictor that predicts any of it, then those of all kinds; kinds in order."""
     predictors = list(predictors)
-    by_id = [(each.predictor, {found.id: found for found in each.predictions}) for each in predictors]
+    by_id = [
+        (predictor.predictor, {prediction.id: prediction for prediction in predictor.predictions})
+        for predictor in predictors
+    ]
     kinds = [*dict.fromkeys(figure.kind for figure in figures), ALL]
     found = [
         _score(kind, name, [figure for figure in figures if kind in (figure.kind, ALL)], predictions)
@@ -111,11 +116,11 @@ def _score(
     pairs = [(figure, predictions[figure.id]) for figure in figures if figure.id in predictions]
     if not pairs:
         return None
-    errors = [each.predicted / figure.value - 1 for figure, each in pairs]
+    errors = [prediction.predicted / figure.value - 1 for figure, prediction in pairs]
     holding = [
-        each.low <= figure.value <= each.high
-        for figure, each in pairs
-        if each.low is not None and each.high is not None
+        prediction.low <= figure.value <= prediction.high
+        for figure, prediction in pairs
+        if prediction.low is not None and prediction.high is not None
     ]
     unseen = [abs(error) for error, (figure, _) in zip(errors, pairs, strict=True) if not figure.seen]
     return KindScore(
@@ -147,23 +152,23 @@ LIMIT_BYTES = 2**24  # a hundred thousand lines
 def read_predictions(path: Path, known: Collection[str]) -> list[FigurePrediction]:
     """The predictions of a file, in its order. `known`: the ids that there are."""
     file = File(path, "a CSV of predictions", LIMIT_BYTES, f"score={path}")
-    ids, found = set(known), dict[str, FigurePrediction]()
+    ids, predictions = set(known), dict[str, FigurePrediction]()
     for line, cells in _rows(file):
-        each = _prediction(file, line, cells)
-        if each.id not in ids:
-            near = difflib.get_close_matches(each.id[:100], known, n=1)
+        prediction = _prediction(file, line, cells)
+        if prediction.id not in ids:
+            near = difflib.get_close_matches(prediction.id[:100], known, n=1)
             hint = (
                 f"; did you mean {near[0]}?"
                 if near
                 else "; figures.csv of `resnetx compare score=resnetx out=` has them"
             )
-            raise file.error(f"id {shortened(each.id, 100)}: no figure has it{hint}", line)
-        if each.id in found:
-            raise file.error(f"id {each.id}: given twice; expected one prediction of each figure", line)
-        found[each.id] = each
-    if not found:
+            raise file.error(f"id {shortened(prediction.id, 100)}: no figure has it{hint}", line)
+        if prediction.id in predictions:
+            raise file.error(f"id {prediction.id}: given twice; expected one prediction of each figure", line)
+        predictions[prediction.id] = prediction
+    if not predictions:
         raise file.error("no predictions; expected a line for each figure that is predicted")
-    return list(found.values())
+    return list(predictions.values())
 
 
 def _rows(file: File) -> Iterator[tuple[int, dict[str, str]]]:

@@ -86,10 +86,13 @@ def savings() -> Iterator[str]:
     for name, sizes in {**of_paper, **of_models}.items():
         cells = [name, f"{len(sizes)}"]
         for pattern in OWNERS:
-            found = steer_owned(machine, sizes, pattern)
-            saved[name, pattern] = found.rtl_saved
+            variables = steer_owned(machine, sizes, pattern)
+            saved[name, pattern] = variables.rtl_saved
             stated = STATED.get((name, pattern))
-            cells += [f"{100 * found.rtl_saved:.2f} (+{found.receivers_added})", f"{stated:.2f}" if stated else ""]
+            cells += [
+                f"{100 * variables.rtl_saved:.2f} (+{variables.receivers_added})",
+                f"{stated:.2f}" if stated else "",
+            ]
         rows.append(cells)
     means = [statistics.geometric_mean([saved[name, pattern] for name in of_paper]) for pattern in OWNERS]
     mean = [
@@ -126,7 +129,7 @@ def change(system: str, name: str, strategy: str, reach: str, gpus: int) -> str:
     """How much longer an iteration takes, "-12.3 %"."""
     model, batch = TRAINED[name]
     try:
-        made = steer(
+        steering = steer(
             systems=system,
             model=model,  # type: ignore[arg-type]  # settings of one kind
             batch_size=batch - batch % gpus,
@@ -136,11 +139,11 @@ def change(system: str, name: str, strategy: str, reach: str, gpus: int) -> str:
         )
     except ConfigError as error:
         return "x" if "bandwidth units" in str(error) else "none over links"
-    return _change(made)
+    return _change(steering)
 
 
-def _change(made: Steering) -> str:
-    before, after = made.iteration_s_before, made.iteration_s_after
+def _change(steering: Steering) -> str:
+    before, after = steering.iteration_s_before, steering.iteration_s_after
     if before is None or after is None:
         return "no memory"
     return "." if abs(after / before - 1) < SAME else f"{100 * (after / before - 1):+.1f} %"

@@ -30,7 +30,7 @@ from resnetx.prediction import compute, host_step, roofline
 from resnetx.prediction.host_step import CHOSEN_ON
 from resnetx.prediction.predict import simulated
 from resnetx.prediction.scaling_errors import scaling_errors
-from resnetx.prediction.scenario import Fabric, Point, Subject, TrainingSetup
+from resnetx.prediction.scenario import Deployment, Point, Subject, TrainingSetup
 from resnetx.table import Column
 from resnetx.units import size
 from resnetx.workloads.counts import BYTES_PER_PARAMETER
@@ -244,11 +244,11 @@ def _calibrated(case: ScalingCase) -> TrainingRow:
     That nothing overlaps was chosen on these rates: cold, that such a program launches everything leaves them open.
     """
     case = replace(case, series=msgspec.structs.replace(case.series, strategy="after", launch_mode="process-per-gpu"))
-    made = case.point.fabric.plan(case.point.devices)
+    made = case.point.deployment.plan(case.point.devices)
     points = _two_points(made.system.name, made.library, case.gpus)
-    fabric = replace(case.point.fabric, measured={case.gpus: points})
+    deployment = replace(case.point.deployment, measured={case.gpus: points})
     given = f"{case.series.images_per_s[1]:g} images/s on one GPU; all-reduce of {points.source}"
-    return _row(case.on(fabric), CALIBRATED, given)
+    return _row(case.on(deployment), CALIBRATED, given)
 
 
 def _row(case: ScalingCase, group: str, given: str, rated: bool = True) -> TrainingRow:
@@ -340,8 +340,8 @@ def _strong() -> Iterator[TrainingRow]:
         yield TrainingRow(
             group=f"{STRONG}: {_LOOPS[of.loop]}; what going parallel costs was chosen on these",
             source=of.text,
-            system=iteration.point.fabric.described.name,
-            library=iteration.point.fabric.library,
+            system=iteration.point.deployment.described.name,
+            library=iteration.point.deployment.library,
             what=f"{of.network}, batch {samples}, {of.precision}",
             gpus=case.gpus,
             unit="samples/s",
@@ -465,5 +465,5 @@ def _step_s(entry: Iterations, library: str, batch_size: int) -> float:
     words = {"model": entry.network, "batch_size": batch_size, "input": "synthetic", "strategy": "after", "gpus": 1}
     subject = Subject.of(request_from(compose(words)), entry.layers(), "caffe")
     setting = TrainingSetup(clock_Hz=entry.clock_MHz * 1e6, memory_model="caffe")
-    fabric = Fabric(load(entry.system, nodes=1), library)
-    return simulated(Point(subject, fabric, tuple(range(entry.gpus)), batch_size, setting)).time_s
+    deployment = Deployment(load(entry.system, nodes=1), library)
+    return simulated(Point(subject, deployment, tuple(range(entry.gpus)), batch_size, setting)).time_s

@@ -72,7 +72,7 @@ class RateToFit:
 
 def rows() -> list[RateToFit]:
     """All published rates of one GPU."""
-    found = []
+    fits = []
     for rate in rates():
         entry = rate.entry
         of_torchvision = work(entry.table(entry.image_size), entry.image_size)
@@ -83,17 +83,17 @@ def rows() -> list[RateToFit]:
         update_s, no = np.array([update_bytes / (MEMORY_EFFICIENCY * on.memory_Bps)]), np.zeros(1, bool)
         update = LeastTimes(np.zeros(1), update_s, no, no)
         host = host_step.assumed(len(trained.square), entry.framework, entry.precision)
-        found.append(RateToFit(rate, _joined([passes, update]), host))
-    return found
+        fits.append(RateToFit(rate, _joined([passes, update]), host))
+    return fits
 
 
 def _joined(several: Sequence[LeastTimes]) -> LeastTimes:
     """All passes in one dimension."""
     return LeastTimes(
-        np.concatenate([each.computing_s.ravel() for each in several]),
-        np.concatenate([each.moving_s.ravel() for each in several]),
-        np.concatenate([each.winograd.ravel() for each in several]),
-        np.concatenate([each.depthwise.ravel() for each in several]),
+        np.concatenate([times.computing_s.ravel() for times in several]),
+        np.concatenate([times.moving_s.ravel() for times in several]),
+        np.concatenate([times.winograd.ravel() for times in several]),
+        np.concatenate([times.depthwise.ravel() for times in several]),
     )
 
 
@@ -134,8 +134,8 @@ def held_out_errors(
     """Each row's error by a fit to the rows of all other groups."""
     errors = []
     for key in dict.fromkeys(map(group, chosen)):
-        others = fit([row for row in chosen if group(row) != key], prior)
-        errors += [row.error(others) for row in chosen if group(row) == key]
+        parameters = fit([row for row in chosen if group(row) != key], prior)
+        errors += [row.error(parameters) for row in chosen if group(row) == key]
     return errors
 
 
@@ -172,9 +172,9 @@ def roofline(generation: str, chosen: Sequence[RateToFit], prior: Parameters | N
 def _without_publishers(chosen: Sequence[RateToFit], prior: Parameters | None) -> Iterator[tuple[str, Parameters]]:
     """The fit to the rates of all other publishers, where there are others."""
     for publisher in dict.fromkeys(row.rate.entry.publisher for row in chosen):
-        others = [row for row in chosen if row.rate.entry.publisher != publisher]
-        if others:
-            figures = fit(others, prior)
+        fits = [row for row in chosen if row.rate.entry.publisher != publisher]
+        if fits:
+            figures = fit(fits, prior)
             yield publisher, Parameters(*(_rounded(figure) for figure in astuple(figures)))
 
 
@@ -222,13 +222,13 @@ def rooflines(all_rows: Sequence[RateToFit]) -> list[Roofline]:
     inside = [row for row in all_rows if row.rate.entry.outside is None]
     found = [roofline(ALL, inside)]
     for generation in sorted({row.generation for row in all_rows}):
-        own = [row for row in all_rows if row.generation == generation and _fits_its_own(row)]
-        networks = {row.rate.entry.network for row in own}
-        if len(own) < FEWEST_RATES or len(networks) < FEWEST_NETWORKS:
+        fits = [row for row in all_rows if row.generation == generation and _fits_its_own(row)]
+        networks = {row.rate.entry.network for row in fits}
+        if len(fits) < FEWEST_RATES or len(networks) < FEWEST_NETWORKS:
             continue
-        others = fit([row for row in inside if row.generation != generation])
-        fitted = roofline(generation, own, others)
-        if fitted.unseen_network_error < np.mean([abs(row.error(others)) for row in own]):
+        parameters = fit([row for row in inside if row.generation != generation])
+        fitted = roofline(generation, fits, parameters)
+        if fitted.unseen_network_error < np.mean([abs(row.error(parameters)) for row in fits]):
             found.append(fitted)
     return found
 

@@ -275,11 +275,11 @@ def sources() -> Mapping[str, ScalingSource]:
 @cache
 def system_of(name: str, gpus: int, cluster: RatedCluster | None) -> System:
     """A system with as many nodes as so many GPUs take."""
-    one = load(name, nodes=1)
-    if gpus <= len(one.gpus):
-        return one
-    assert cluster is not None, f"{name} has {len(one.gpus)} GPUs, and nothing says what joins its nodes"
-    return load(name, gpus // len(one.gpus), cluster.network, cluster.nics)
+    system = load(name, nodes=1)
+    if gpus <= len(system.gpus):
+        return system
+    assert cluster is not None, f"{name} has {len(system.gpus)} GPUs, and nothing says what joins its nodes"
+    return load(name, gpus // len(system.gpus), cluster.network, cluster.nics)
 
 
 # Rates of one GPU at several batches, and of one batch on several GPUs: `results/published/steps.yaml`.
@@ -299,15 +299,15 @@ class CountedNetwork(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         each = self.parameters // self.layers
         return tuple(
             Layer(
-                name=f"layer {place}",
+                name=f"layer {index}",
                 kind="linear",
-                inputs=(f"layer {place - 1}" if place else DATA,),
+                inputs=(f"layer {index - 1}" if index else DATA,),
                 output_shape=(1,),
                 in_place=False,
                 parameters=(each,),
                 multiply_adds=each,
             )
-            for place in range(self.layers)
+            for index in range(self.layers)
         )
 
 

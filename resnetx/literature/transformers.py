@@ -27,7 +27,7 @@ from resnetx.loading import own_yaml
 from resnetx.prediction.iteration import Iteration
 from resnetx.prediction.predict import simulated
 from resnetx.prediction.scaling_errors import LEVEL
-from resnetx.prediction.scenario import Fabric, Point, Subject, TrainingSetup
+from resnetx.prediction.scenario import Deployment, Point, Subject, TrainingSetup
 from resnetx.prediction.stated_rates import StatedRates
 from resnetx.settings.files import PUBLISHED
 from resnetx.workloads import table
@@ -160,14 +160,14 @@ def one_gpu_rate(of: Series) -> float:
 def _iteration(of: Series, gpus: int, rate: float) -> Iteration:
     """One pass with its messages and its update."""
     subject = replace(_subject(of), rates=StatedRates(((of.micro_batch, rate),), "stated", of.source))
-    fabric, gathered = _fabric(of.system, of.cluster, gpus), "bf16" if of.strategy == "fsdp" else "fp32"
+    deployment, gathered = _fabric(of.system, of.cluster, gpus), "bf16" if of.strategy == "fsdp" else "fp32"
     setting = TrainingSetup(gradients=of.gradients, gathered=gathered)
-    return simulated(Point(subject, fabric, tuple(range(gpus)), of.micro_batch * gpus, setting))
+    return simulated(Point(subject, deployment, tuple(range(gpus)), of.micro_batch * gpus, setting))
 
 
 @cache  # it keeps its plans
-def _fabric(system: str, cluster: RatedCluster | None, gpus: int) -> Fabric:
-    return Fabric(system_of(system, gpus, cluster), system_of(system, 1, None).library)
+def _fabric(system: str, cluster: RatedCluster | None, gpus: int) -> Deployment:
+    return Deployment(system_of(system, gpus, cluster), system_of(system, 1, None).library)
 
 
 def _step_s(of: Series, gpus: int, iteration: Iteration) -> float:

@@ -211,10 +211,10 @@ def _is_long(digits: bytes) -> bool:
 def _may_have_long(data: Data) -> bool:
     """Whether so many digits follow each other, but for decimals: nearly no file has them, and this is fast."""
     alike = data.translate(_DIGITS_ALIKE)
-    place = alike.find(_MANY_DIGITS)
-    while place > 0 and alike[place - 1 : place] == b".":
-        place = alike.find(_MANY_DIGITS, place + len(_MANY_DIGITS))
-    return place >= 0
+    index = alike.find(_MANY_DIGITS)
+    while index > 0 and alike[index - 1 : index] == b".":
+        index = alike.find(_MANY_DIGITS, index + len(_MANY_DIGITS))
+    return index >= 0
 
 
 def fault(error: Exception, data: Data, what: str) -> str:
@@ -240,6 +240,6 @@ def _not_utf8(data: Data) -> str:
     return "not UTF-8"
 
 
-def _line(data: Data, place: int) -> int:
+def _line(data: Data, index: int) -> int:
     """The line of a byte, from 1."""
-    return data.count(b"\n", 0, place) + 1
+    return data.count(b"\n", 0, index) + 1

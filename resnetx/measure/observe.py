@@ -157,8 +157,8 @@ class _Loop:
             register_optimizer_step_pre_hook(self._gradients_are_there),
             register_optimizer_step_post_hook(self._updated),
             *(
-                each.register_post_accumulate_grad_hook(partial(self._ready, place))
-                for place, (_, each) in enumerate(self.named)
+                each.register_post_accumulate_grad_hook(partial(self._ready, index))
+                for index, (_, each) in enumerate(self.named)
             ),
         ]
         self._search: Any = None
@@ -197,9 +197,9 @@ class _Loop:
         if self._pass is not None:
             self._pass.end = self.clock.now()
 
-    def _ready(self, place: int, parameter: torch.Tensor) -> None:
+    def _ready(self, index: int, parameter: torch.Tensor) -> None:
         if self._pass is not None:
-            self._pass.ready.append((place, self.clock.now()))
+            self._pass.ready.append((index, self.clock.now()))
 
     def _layer_ended(self, name: str, module: nn.Module, args: tuple[Any, ...], made: Any) -> None:
         if self._pass is not None and torch.is_grad_enabled():
@@ -259,7 +259,7 @@ class _Loop:
             forward_s += seconds(each.begin, each.end)
             before = each.ready[-1][1]
             backward_s += seconds(each.end, before)
-        ready_s = {place: seconds(step.begin, at) for place, at in step.passes[-1].ready}
+        ready_s = {index: seconds(step.begin, at) for index, at in step.passes[-1].ready}
         exposed_s, step_s = seconds(before, step.end), seconds(step.begin, step.end)
         return _Seen(update_s, input_s, waiting_s, forward_s, backward_s, exposed_s, step_s, ready_s)
 
@@ -273,7 +273,7 @@ def _strategy(model: nn.Module, ddp: Any) -> Any:
     from torch.distributed.fsdp import FSDPModule, FullyShardedDataParallel
     from torch.distributed.tensor import DTensor, Shard
 
-    sharded = any(isinstance(each, FSDPModule | FullyShardedDataParallel) for each in model.modules())
+    sharded = any(isinstance(module, FSDPModule | FullyShardedDataParallel) for module in model.modules())
     for name, each in model.named_parameters():
         if not isinstance(each, DTensor):
             continue
@@ -340,12 +340,12 @@ def _buckets(loop: _Loop, seen: Sequence[_Seen]) -> list[ObservedBucket] | Unkno
     sizes = [int(each) for each in (rebuilt or str(data.get("bucket_sizes", ""))).split(",") if each.strip()]
     orders = [list(seen[-1].ready_s)] if rebuilt else [list(range(len(loop.named)))[::-1]]
     for order in orders:
-        groups = _grouped(order, [loop.named[place][1].nbytes for place in order], sizes)
+        groups = _grouped(order, [loop.named[index][1].nbytes for index in order], sizes)
         if groups and all(set(each.ready_s) >= set(order) for each in seen):
             return [
                 ObservedBucket(
                     size_bytes=size,
-                    ready_s=[max(0.0, round(max(each.ready_s[place] for place in group), DIGITS)) for each in seen],
+                    ready_s=[max(0.0, round(max(each.ready_s[index] for index in group), DIGITS)) for each in seen],
                 )
                 for size, group in zip(sizes, groups, strict=True)
             ]
@@ -360,8 +360,8 @@ def _grouped(order: Sequence[int], nbytes: Sequence[int], sizes: Sequence[int]) 
     for size in sizes:
         group, filled = [], 0
         while left and filled < size:
-            place, own = left.pop(0)
-            group.append(place)
+            index, own = left.pop(0)
+            group.append(index)
             filled += own
         if filled != size:
             return []
@@ -443,7 +443,7 @@ def _backward(loop: _Loop, step: _Step) -> dict[str, float]:
     summed: dict[str, float] = defaultdict(float)
     for each in step.passes:
         before = each.end
-        for place, at in each.ready:
-            summed[_layer(loop.named[place][0])] += loop.clock.seconds(before, at)
+        for index, at in each.ready:
+            summed[_layer(loop.named[index][0])] += loop.clock.seconds(before, at)
             before = at
     return summed

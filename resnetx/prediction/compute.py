@@ -78,14 +78,14 @@ class Compute:
 
 def of_point(point: Point, images: int) -> Compute:
     """What a rank of a point takes for its share of the batch."""
-    subject, system, parts = point.subject, point.fabric.system, point.parts
+    subject, system, parts = point.subject, point.deployment.system, point.parts
     if images % parts:
         raise ConfigError(
             f"accumulate={parts}: {images} images on a GPU do not divide into so many parts; use another batch_size"
         )
     if subject.request is not None and subject.request.replay is not None:
         assert subject.layers is not None, "a workload that is known by name"
-        computed = _replayed(subject.request, subject.layers, images // parts, point.fabric.lab)
+        computed = _replayed(subject.request, subject.layers, images // parts, point.deployment.lab)
         return replace(computed, step=replace(computed.step, parts=parts))
     computed = _by_trace_or_roofline(point, images // parts)
     if (stated := _stated_launch(point)) is not None and not computed.whole_step:
@@ -111,7 +111,7 @@ def _whole(computed: Compute, point: Point) -> Compute:
         assert subject.layers is not None, "a workload that is known by name"
         longer = recomputing(computed.step, subject.layers, subject.request.precision)
         if subject.rates is not None:
-            gpu = point.fabric.system.gpu_part(point.devices[0])
+            gpu = point.deployment.system.gpu_part(point.devices[0])
             error = roofline_error(roofline.fitted(gpu), gpu, subject.precision)
             computed = _less_sure(computed, 1 - computed.step.compute_s / longer.compute_s, error)
         computed = replace(computed, step=longer)
@@ -130,7 +130,7 @@ def _less_sure(computed: Compute, share: float, error: float) -> Compute:
         return min(shorter, 1 - LEAST_COMPUTE), longer
 
     faster, slower = wider(computed.best, computed.error)
-    causes = tuple(wider(*cause) if place == 0 else cause for place, cause in enumerate(computed.causes))
+    causes = tuple(wider(*cause) if index == 0 else cause for index, cause in enumerate(computed.causes))
     return replace(computed, error=slower, faster=faster, causes=causes, again_error=error)
 
 
@@ -151,7 +151,7 @@ def _replayed(request: Request, layers: Sequence[Layer], images: int, lab: Lab |
 
 
 def _by_trace_or_roofline(point: Point, images: int) -> Compute:
-    subject, system, clock_Hz = point.subject, point.fabric.system, point.setting.clock_Hz
+    subject, system, clock_Hz = point.subject, point.deployment.system, point.setting.clock_Hz
     if subject.trace is not None:
         return of_trace(subject.trace, images, system, point.devices[0], subject.layers, clock_Hz)
     assert subject.layers is not None and subject.request is not None, "neither a trace nor a layer table"
@@ -199,7 +199,7 @@ def _stated_launch(point: Point) -> HostStep | None:
     time_s, request = point.setting.host_step_s, point.subject.request
     if time_s is None:
         return None
-    if point.fabric.on_cpus:
+    if point.deployment.on_cpus:
         raise ConfigError(f"host_step={time_s:g}s: ranks on CPUs have no GPU to launch work on; leave it out")
     if request is not None and request.graph:
         raise ConfigError(
@@ -211,14 +211,14 @@ def _stated_launch(point: Point) -> HostStep | None:
 def _of_rates(rates: StatedRates, images: int, modelled: Compute, host: HostStep, fixed_s: float) -> Compute:
     """The step that the known rates say, divided as the modelled one."""
     by_flop = "" if modelled.source == "roofline" else modelled.note
-    known = replace(
+    compute = replace(
         modelled,
         source=rates.source,
         origin="assumed" if rates.source == "stated" else measured_on(rates.nodes),
         where=rates.where,
         note=rates.note(images) + by_flop,
     )
-    return _at_pace(known, rates.step(images, host, fixed_s))
+    return _at_pace(compute, rates.step(images, host, fixed_s))
 
 
 def _at_pace(modelled: Compute, known: LaunchedStep) -> Compute:
@@ -246,15 +246,15 @@ def _launched_by(step: StepTimes, launch: HostStep) -> StepTimes:
     return replace(step, queue_s=launch.time_s)
 
 
-def _launching(known: LaunchedStep) -> str:
+def _launching(step: LaunchedStep) -> str:
     """What the host's part is taken to be, and where it ends what more GPUs gain; "" where it hardly counts."""
-    host = known.host
-    if host.time_s < LAUNCHING_COUNTS * known.time_s:
+    host = step.host
+    if host.time_s < LAUNCHING_COUNTS * step.time_s:
         return ""
-    note = f"; its host takes {host.text(known.time_s * (1 + known.slower))} to launch a step"
-    if host.waits or known.level < 2:
+    note = f"; its host takes {host.text(step.time_s * (1 + step.slower))} to launch a step"
+    if host.waits or step.level < 2:
         return note
-    return f"{note}, so that below {known.level:,.0f} images per GPU a step gets hardly shorter"
+    return f"{note}, so that below {step.level:,.0f} images per GPU a step gets hardly shorter"
 
 
 def _by_flop(layers: Sequence[Layer], image_size: int, images: int, gpu: GpuSpec) -> Compute:

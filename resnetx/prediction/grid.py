@@ -108,18 +108,18 @@ def columns_of(questions: Sequence[GridQuestion]) -> Columns:
 
 def _rows(question: GridQuestion) -> list[GridRow]:
     """A row for each placement, as `predict.curve` has a point for each."""
-    subject, fabric, placements, baseline, setting = question.curve
+    subject, deployment, placements, baseline, setting = question.curve
     try:
-        setting = calibrated(subject, fabric, setting)
+        setting = calibrated(subject, deployment, setting)
     except ConfigError as error:
-        points = [Point(subject, fabric, *placement, setting) for placement in placements]
+        points = [Point(subject, deployment, *placement, setting) for placement in placements]
         return [_missing(point, question.varied, "refused", str(error)) for point in points]
     base: Baseline | None = None
     if baseline not in placements:
-        _, base = _row(Point(subject, fabric, *baseline, setting), None, question.varied)
+        _, base = _row(Point(subject, deployment, *baseline, setting), None, question.varied)
     rows: dict[Placement, GridRow] = {}
     for placement in sorted(placements, key=lambda placement: (placement != baseline, len(placement.devices))):
-        rows[placement], own = _row(Point(subject, fabric, *placement, setting), base, question.varied)
+        rows[placement], own = _row(Point(subject, deployment, *placement, setting), base, question.varied)
         base = base or own
     return [rows[placement] for placement in placements]
 
@@ -151,8 +151,8 @@ def _able(
 ) -> tuple[GridRow, Baseline | None]:
     point, time_s, (low_s, high_s) = iteration.point, iteration.time_s, iteration.interval_s
     rate = point.batch_size / time_s
-    own = Baseline(point.gpus, point.batch_size, rate, iteration.deviations)
-    speedup, ends = (base or own).speedup(rate, iteration.deviations)
+    baseline = Baseline(point.gpus, point.batch_size, rate, iteration.deviations)
+    speedup, ends = (base or baseline).speedup(rate, iteration.deviations)
     gain = None if isinstance(speedup, Unknown) else speedup
     low, high = (None, None) if isinstance(ends, Unknown) else ends
     job = iteration.job
@@ -165,12 +165,12 @@ def _able(
         speedup=gain,
         speedup_low=low,
         speedup_high=high,
-        baseline_gpus=(base or own).gpus,
+        baseline_gpus=(base or baseline).gpus,
         exposed_communication_s=exposed_s,
         communication_s=iteration.exchange.time_s,
         memory_bytes=needed_bytes,
     )
-    return row, own
+    return row, baseline
 
 
 def _missing(point: Point, varied: str, outcome: Literal["oom", "refused", "open"], reason: str) -> GridRow:
@@ -178,11 +178,11 @@ def _missing(point: Point, varied: str, outcome: Literal["oom", "refused", "open
 
 
 def _named(point: Point, varied: str, outcome: Literal["ok", "oom", "refused", "open"], reason: str) -> GridRow:
-    subject, fabric = point.subject, point.fabric
+    subject, deployment = point.subject, point.deployment
     nothing = (None,) * (len(GridRow._fields) - 10)
     return GridRow(
         subject.label, point.batch_size, point.gpus, subject.strategy.kind, subject.precision,
-        fabric.described.name, fabric.library, varied, outcome, reason, *nothing,
+        deployment.described.name, deployment.library, varied, outcome, reason, *nothing,
     )  # fmt: skip
 
 

@@ -82,13 +82,13 @@ def times(computed: Compute, point: Point, images: int) -> InputTimes:
     request, traced = point.subject.request, InputTimes(computed.step, computed.error, computed.error, ())
     if request is None or not isinstance(request.input, Folders):
         return traced
-    if computed.step.input_s or point.fabric.on_cpus:
+    if computed.step.input_s or point.deployment.on_cpus:
         traced = replace(
             traced, step=_sharing_threads(computed.step, point, request), inputs=(_traced(computed, point),)
         )
     else:
         traced = _decoded(traced, point, images, request)
-    if point.fabric.on_cpus:
+    if point.deployment.on_cpus:
         return traced
     return _copied(_read(traced, point, images, request), point, images, request)
 
@@ -96,8 +96,10 @@ def times(computed: Compute, point: Point, images: int) -> InputTimes:
 def _decoded(before: InputTimes, point: Point, images: int, request: Request) -> InputTimes:
     """Decoded by the host's cores, which the GPUs of a node share, or by each GPU; left out where nothing is known."""
     assert isinstance(request.input, Folders), "only images are decoded"
-    fabric, what = point.fabric, f"decoding on {point.fabric.described.name}"
-    found = decoding(request.input, fabric.system, point.devices, fabric.decoding, point.setting.decoding_threads)
+    deployment, what = point.deployment, f"decoding on {point.deployment.described.name}"
+    found = decoding(
+        request.input, deployment.system, point.devices, deployment.decoding, point.setting.decoding_threads
+    )
     if found is None:
         value = "left out: how fast its GPUs decode is not known (calibration= takes a run with measure=input)"
         if decoding_unit(request.input) == "core":
@@ -117,7 +119,7 @@ def _decoded(before: InputTimes, point: Point, images: int, request: Request) ->
 
 def _rate_error(rate: DecodingRate, point: Point) -> float:
     """How far off a rate may be here: cores of another CPU than it was measured on differ by more than its runs."""
-    known = rate.unit == "GPU" or is_cpu_of(rate.measured_on, point.fabric.system)
+    known = rate.unit == "GPU" or is_cpu_of(rate.measured_on, point.deployment.system)
     return rate.error if known else max(rate.error, OTHER_CORES)
 
 
@@ -126,19 +128,19 @@ def _sharing_threads(step: StepTimes, point: Point, request: Request) -> StepTim
     trace = point.subject.trace
     if trace is None or not trace.cpus or not isinstance(request.input, Folders):
         return step
-    ranks = point.gpus / point.fabric.described.nodes
+    ranks = point.gpus / point.deployment.described.nodes
     return replace(step, input_s=step.input_s * max(1.0, ranks * request.input.threads / trace.cpus))
 
 
 def _read(traced: InputTimes, point: Point, images: int, request: Request) -> InputTimes:
     """Read from the described storage, where that takes longer than the trace says."""
-    disk, _ = point.fabric.supplies(point.devices)
+    disk, _ = point.deployment.supplies(point.devices)
     stored, words = _stored(point, request)
     if disk is None or images * stored.size_bytes / disk.rate_Bps <= traced.step.input_s:
         return traced
     inputs = (
         RecordInput("bytes of an image", words, stored.origin, stored.source, stored.error),
-        _rate(f"storage of {point.fabric.described.name}", f"{disk.through}, shared by the GPUs that read", disk),
+        _rate(f"storage of {point.deployment.described.name}", f"{disk.through}, shared by the GPUs that read", disk),
     )
     return replace(
         traced,
@@ -150,11 +152,11 @@ def _read(traced: InputTimes, point: Point, images: int, request: Request) -> In
 
 def _copied(read: InputTimes, point: Point, images: int, request: Request) -> InputTimes:
     """Copied to the device over the described PCIe."""
-    _, bus = point.fabric.supplies(point.devices)
+    _, bus = point.deployment.supplies(point.devices)
     if bus is None:
         return read
     batch_bytes = images * 3 * request.image_size**2 * BYTES_PER_VALUE
-    line = _rate(f"copies from the host of {point.fabric.described.name}", f"as fp32, over {bus.through}", bus)
+    line = _rate(f"copies from the host of {point.deployment.described.name}", f"as fp32, over {bus.through}", bus)
     return replace(
         read,
         step=replace(read.step, host_to_device_s=batch_bytes / bus.rate_Bps),
@@ -179,7 +181,7 @@ def _rate(what: str, value: str, supply: Supply) -> RecordInput:
 
 def _traced(computed: Compute, point: Point) -> RecordInput:
     """What a trace says of decoding images: ranks on CPUs have no other source."""
-    what = f"decoding on {point.fabric.described.name}"
+    what = f"decoding on {point.deployment.described.name}"
     if computed.step.input_s:
         return RecordInput(what, "as traced on its host", computed.origin, computed.where, computed.error)
     value = "left out: only a trace of the same host has it"

@@ -116,7 +116,7 @@ class Iteration:
     @cached_property
     def scaling_error(self) -> KindError | None:
         """How far off predictions of such scaling were; null of one GPU, which does not scale, and of CPU ranks."""
-        if self.point.gpus == 1 or self.point.fabric.on_cpus or self.point.fabric.lab:
+        if self.point.gpus == 1 or self.point.deployment.on_cpus or self.point.deployment.lab:
             return None
         return scaling_errors().of_point(self.point)
 
@@ -125,7 +125,7 @@ class Iteration:
         """The iteration with what scaling costs at both ends of what that may be."""
         error = self.scaling_error
         unknown = CPU_RANKS_ERROR if self.point.gpus > 1 else 0.0
-        if self.point.fabric.lab:
+        if self.point.deployment.lab:
             serves = isinstance(self.point.subject.strategy, Server)
             unknown = LAB_SERVER_ERROR if serves else LAB_ERROR
         faster, slower = (unknown, unknown) if error is None else (error.faster, error.slower)
@@ -173,7 +173,7 @@ class Iteration:
     @cached_property
     def stretches(self) -> list[tuple[Stretch, Stretch]]:
         """Each thing that is not known at its best and at its worst: computing, by cause, messages, and the rest."""
-        causes = zip(*(each.causes or ((each.best, each.error),) for each in self.computes), strict=True)
+        causes = zip(*(compute.causes or ((compute.best, compute.error),) for compute in self.computes), strict=True)
         computing = [self._by_compute(*map(max, zip(*cause, strict=True))) for cause in causes]
         return [*computing, self._by_messages, self._by_others]
 
@@ -222,7 +222,7 @@ class Iteration:
     def timeline(self) -> list[PredictedTask]:
         """The tasks of the slowest class of ranks, and of what all ranks share."""
         classes = self.job.classes
-        slowest = max(range(len(classes)), key=lambda place: classes[place].step.compute_s)
+        slowest = max(range(len(classes)), key=lambda index: classes[index].step.compute_s)
         return [
             PredictedTask(name=bar.name, lane=bar.lane, start_s=bar.start_s, end_s=bar.end_s)
             for bar in timeline(self.job)

@@ -219,13 +219,13 @@ def _backward_moments(
         again[block.places[-1]] = sum(each.bytes_per_image for each in block.kept)
         for each in block.kept:
             freed[each.first] += each.bytes_per_image
-    for place in reversed(range(len(table))):
-        layer = table[place]
-        saved += again[place]
+    for index in reversed(range(len(table))):
+        layer = table[index]
+        saved += again[index]
         own = BYTES_PER_PARAMETER * sum(layer.parameters)
         passing = sum(widths[name] * elements[name] for name in (layer.name, *layer.inputs) if name != DATA)
         moments.append((saved + passing, grown + own))
-        saved -= freed[place]
+        saved -= freed[index]
         grown += own if growing else 0
     return tuple(_that_may_be_the_peak(moments))
 
@@ -267,9 +267,9 @@ def memory_need(point: Point) -> MemoryNeed:
 def _capacity_bytes(point: Point) -> int | Unknown:
     if point.setting.memory_bytes is not None:
         return point.setting.memory_bytes
-    if point.fabric.on_cpus:
+    if point.deployment.on_cpus:
         return Unknown("ranks share their host's")
-    return round(point.fabric.described.gpu_part(point.devices[0]).memory_bytes.value)
+    return round(point.deployment.described.gpu_part(point.devices[0]).memory_bytes.value)
 
 
 def _needed_bytes(point: Point) -> int | Unknown:

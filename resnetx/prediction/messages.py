@@ -52,7 +52,9 @@ class Exchange:
     @property
     def time_s(self) -> float:
         """All messages, one after the other."""
-        times = ((self.parts if each.each_part else 1) * each.time_s for each in (*self.messages, *self.fetched))
+        times = (
+            (self.parts if message.each_part else 1) * message.time_s for message in (*self.messages, *self.fetched)
+        )
         return sum(times)
 
     def with_more(self, first_layer: str, more_s: float) -> "Exchange":
@@ -260,9 +262,9 @@ def _sent(point: Point, computed: Compute, copies: Star, bytes_each: int) -> Ite
 
 def _back(point: Point, copies: Star) -> Iterator[TimedMessage]:
     """The parameters of each layer on their way back, in the order of the forward pass."""
-    for layer, own in groupby(reversed(point.subject.gradients), key=lambda gradient: gradient.layer):
+    for layer, gradients in groupby(reversed(point.subject.gradients), key=lambda gradient: gradient.layer):
         yield TimedMessage(
-            (layer,), sum(copies.outward.time_s(gradient.size_bytes) for gradient in own), name="parameters"
+            (layer,), sum(copies.outward.time_s(gradient.size_bytes) for gradient in gradients), name="parameters"
         )
 
 
@@ -279,16 +281,18 @@ def _on_host(point: Point) -> bool:
     """Whether GPUs are served by their host; ranks on CPUs are there already."""
     strategy = point.subject.strategy
     assert isinstance(strategy, Server), strategy
-    return strategy.device == "cpu" and not point.fabric.on_cpus
+    return strategy.device == "cpu" and not point.deployment.on_cpus
 
 
 def _copies(point: Point) -> Star:
-    fabric, strategy = point.fabric, point.subject.strategy
-    if strategy == Server(device="gpu") and fabric.on_cpus:
-        raise ConfigError(f"strategy.device=gpu: ranks of {fabric.described.name} run on CPUs; use strategy.device=cpu")
-    if fabric.measured and not fabric.on_cpus:
+    deployment, strategy = point.deployment, point.subject.strategy
+    if strategy == Server(device="gpu") and deployment.on_cpus:
+        raise ConfigError(
+            f"strategy.device=gpu: ranks of {deployment.described.name} run on CPUs; use strategy.device=cpu"
+        )
+    if deployment.measured and not deployment.on_cpus:
         raise ConfigError(
             "calibration with strategy=server: measured collectives say nothing of copies to a parameter server; leave "
             "it out"
         )
-    return fabric.star(point.devices, _on_host(point))
+    return deployment.star(point.devices, _on_host(point))

@@ -42,25 +42,31 @@ def left_open(point: Point) -> Undecided | None:
     """What leaves a point open; None: nothing does."""
     setting = point.setting
     modelled = setting.communication == "model" and not isinstance(point.subject.strategy, Server)
-    if point.gpus == 1 or not modelled or point.fabric.on_cpus or point.fabric.lab or not point.subject.gradients:
+    if (
+        point.gpus == 1
+        or not modelled
+        or point.deployment.on_cpus
+        or point.deployment.lab
+        or not point.subject.gradients
+    ):
         return None
-    return _staged(point) if point.fabric.no_peers else _one_process(point) or _half(point)
+    return _staged(point) if point.deployment.no_peers else _one_process(point) or _half(point)
 
 
 def known_counts(point: Point) -> list[int]:
     """Numbers of GPUs of one node whose rates are known."""
     rates = point.subject.scaled.by_gpus if point.subject.scaled else ()
-    return [count for count, _, _ in rates if count <= point.fabric.node_gpus]
+    return [count for count, _, _ in rates if count <= point.deployment.node_gpus]
 
 
 def _staged(point: Point) -> Undecided | None:
     """GPUs that are no peers, of which neither the user nor a measurement says how they share the host."""
-    fabric, gpus, known = point.fabric, point.gpus, known_counts(point)
+    deployment, gpus, known = point.deployment, point.gpus, known_counts(point)
     shown = gpus in known or len(known) >= len(SHOWN_BY)
-    if shown or fabric.measured_on(gpus) is not None or fabric.staged_on(gpus) is not None:
+    if shown or deployment.measured_on(gpus) is not None or deployment.staged_on(gpus) is not None:
         return None
-    fast, slow = (replace(point, fabric=replace(fabric, told=CLASSES[box])) for box in ENDS)
-    closing = closing_command(fabric.node_gpus)
+    fast, slow = (replace(point, deployment=replace(deployment, told=CLASSES[box])) for box in ENDS)
+    closing = closing_command(deployment.node_gpus)
     return Undecided(
         "whether the GPUs share one path through the host is neither told (staged=) nor measured",
         "GPUs that are no peers send through the host: each by a path of its own (the short end of the interval), or "
@@ -78,7 +84,7 @@ def _one_process(point: Point) -> Undecided | None:
         return None
     plain = replace(point.setting, one_process=False)
     launching_s = LAUNCH_s * len(point.subject.gradients) * point.gpus
-    if point.fabric.nodes_of(point.gpus) > 1 and point.subject.precision in HALF:
+    if point.deployment.nodes_of(point.gpus) > 1 and point.subject.precision in HALF:
         launching_s += MOST_HALF * _half_s(point)
     slow = replace(point.subject, strategy=After())
     return Undecided(
@@ -95,12 +101,14 @@ def _one_process(point: Point) -> Undecided | None:
 
 def _half(point: Point) -> Undecided | None:
     """Half precision on several nodes of GPUs of which nobody has shown what that takes."""
-    fabric = point.fabric
+    deployment = point.deployment
     if not half_between(point) or _is_measured_half(point) or _is_shown(point):
         return None
     most_s = MOST_HALF * _half_s(point)
     plain = replace(point.setting, beyond_s=0.0)
-    closing = f"resnetx sweep precision={point.subject.precision} gpus={2 * fabric.node_gpus} nodes=2 launcher=slurm"
+    closing = (
+        f"resnetx sweep precision={point.subject.precision} gpus={2 * deployment.node_gpus} nodes=2 launcher=slurm"
+    )
     return Undecided(
         "what half precision takes on several nodes beyond its messages is measured of V100s alone",
         "Half precision on several nodes: published steps of V100s take a time more that is not that of their bytes, "
@@ -115,10 +123,10 @@ def _half(point: Point) -> Undecided | None:
 
 def half_between(point: Point) -> bool:
     """Whether gradients of a step in half precision go between nodes by all-reduce, as they are modelled."""
-    fabric, setting = point.fabric, point.setting
-    if fabric.on_cpus or fabric.lab or fabric.library == "gloo" or setting.communication != "model":
+    deployment, setting = point.deployment, point.setting
+    if deployment.on_cpus or deployment.lab or deployment.library == "gloo" or setting.communication != "model":
         return False
-    between = fabric.nodes_of(point.gpus) > 1 and not isinstance(point.subject.strategy, Server)
+    between = deployment.nodes_of(point.gpus) > 1 and not isinstance(point.subject.strategy, Server)
     return between and point.subject.precision in HALF
 
 
@@ -136,11 +144,11 @@ def _half_s(point: Point) -> float:
 
 
 def _is_measured_half(point: Point) -> bool:
-    return has_half(point.fabric.described)
+    return has_half(point.deployment.described)
 
 
 def _is_shown(point: Point) -> bool:
     """Whether a rate of several GPUs is known, on as many nodes (one, several) as the point's."""
-    fabric, rates = point.fabric, point.subject.scaled.by_gpus if point.subject.scaled else ()
-    several = fabric.nodes_of(point.gpus) > 1
-    return any((fabric.nodes_of(gpus) > 1) == several for gpus, _, _ in rates)
+    deployment, rates = point.deployment, point.subject.scaled.by_gpus if point.subject.scaled else ()
+    several = deployment.nodes_of(point.gpus) > 1
+    return any((deployment.nodes_of(gpus) > 1) == several for gpus, _, _ in rates)

@@ -1,7 +1,7 @@
 """One point on one system: `predict` is the page to read first.
 
-    fabric = Fabric(load("dgx1-p100"), "nccl2")
-    predict(Point(Subject.of(request, table, "caffe"), fabric, (0, 1, 2, 3), batch_size=256, setting=Setting()))
+    deployment = Deployment(load("dgx1-p100"), "nccl2")
+    predict(Point(Subject.of(request, table, "caffe"), deployment, (0, 1, 2, 3), batch_size=256, setting=Setting()))
 
 A prediction is the simulated iteration of `ssgd` with three things put in: what one rank computes (`compute`), what
 the ranks send each other (`messages`) and what feeds them (`input`). Several ranks also wait for the slowest of them,
@@ -30,7 +30,7 @@ from resnetx.prediction.open_points import Undecided, beyond_messages_s, known_c
 from resnetx.prediction.provenance import SourcedPoint
 from resnetx.prediction.result import Baseline, missing, opened, predicted
 from resnetx.prediction.scaling_errors import parallel_s, scaling_errors
-from resnetx.prediction.scenario import Fabric, Point, Subject, TrainingSetup
+from resnetx.prediction.scenario import Deployment, Point, Subject, TrainingSetup
 from resnetx.prediction.ssgd import iteration_s
 from resnetx.prediction.staged import SHOWN_BY, SHOWN_BY_RATES
 from resnetx.prediction.stated_rates import Beyond
@@ -52,7 +52,7 @@ def predict(point: Point, baseline: Baseline | None = None) -> SourcedPoint:
     if (undecided := left_open(point)) is not None:
         return opened(undecided, *simulated_ends(undecided), memory, baseline)
     iteration = simulated(point)
-    changes = point.setting.sensitivity and point.fabric.staged_on(point.gpus) is None
+    changes = point.setting.sensitivity and point.deployment.staged_on(point.gpus) is None
     sensitivity = _sensitivity(iteration) if changes else []
     return predicted(iteration, memory, baseline, sensitivity)
 
@@ -60,7 +60,7 @@ def predict(point: Point, baseline: Baseline | None = None) -> SourcedPoint:
 def simulated_ends(undecided: Undecided) -> tuple[Iteration, Iteration]:
     """The fast and the slow iteration of a point that is open; each corrected by the rates that are known."""
     ends = (undecided.fast, undecided.slow)
-    fast, slow = (replace(end, setting=calibrated(end.subject, end.fabric, end.setting)) for end in ends)
+    fast, slow = (replace(end, setting=calibrated(end.subject, end.deployment, end.setting)) for end in ends)
     return simulated(fast), simulated(slow)
 
 
@@ -71,7 +71,7 @@ def simulated(point: Point) -> Iteration:
         input.times(computed, point, images) for computed, (images, _) in zip(computes, point.shares, strict=True)
     )
     exchange = _exchange(point, computes[0])
-    if point.fabric.lab is not None:
+    if point.deployment.lab is not None:
         exchange = replace(exchange, error=_lab_error(point, exchange))
     if (more_s := _beyond(point).message_s + beyond_messages_s(point)) > 0 and point.gpus > 1:
         exchange = exchange.with_more(computes[0].step.layers.names[0], more_s)
@@ -89,7 +89,7 @@ def _lab_error(point: Point, exchange: Exchange) -> float:
 def _exchange(point: Point, computed: Compute) -> Exchange:
     if point.gpus == 1:
         return messages.NOTHING_SENT
-    subject, known = point.subject, point.fabric.exchanges
+    subject, known = point.subject, point.deployment.exchanges
     if point.setting.communication == "trace":
         assert subject.trace is not None, "communication=trace without a trace"
         return traced_exchange(subject.trace, point.shares[0][0] // point.parts, point.gpus, subject.strategy)
@@ -98,21 +98,21 @@ def _exchange(point: Point, computed: Compute) -> Exchange:
         return server.server_exchange(point, computed, bytes_each)
     if isinstance(point.subject.strategy, Zero1 | Fsdp):
         return sharded.exchange(point, computed, bytes_each, _BYTES_EACH[point.setting.gathered])
-    paths = point.fabric.staged_on(point.gpus)
-    if paths is None and point.fabric.no_peers and len(known_counts(point)) >= len(SHOWN_BY):
+    paths = point.deployment.staged_on(point.gpus)
+    if paths is None and point.deployment.no_peers and len(known_counts(point)) >= len(SHOWN_BY):
         paths = SHOWN_BY_RATES
     if paths is not None:
-        if point.fabric.bandwidth or point.fabric.latency != 1:
+        if point.deployment.bandwidth or point.deployment.latency != 1:
             raise ConfigError(
                 "what_if: changes described links, and between GPUs that are no peers published or measured rates of "
                 "paths through the host are used; leave it out"
             )
         sent_bytes = subject.gradient_bytes * bytes_each // BYTES_PER_PARAMETER
-        return messages.staged(paths, sent_bytes, point.gpus, point.fabric.library, computed.step.layers.names[0])
+        return messages.staged(paths, sent_bytes, point.gpus, point.deployment.library, computed.step.layers.names[0])
     arguments = (subject.gradients, subject.strategy, bytes_each, computed.gradient_copy_Bps)
     made = known.get((point.devices, *arguments))
     if made is None:
-        made = known[point.devices, *arguments] = messages.exchange(point.fabric.plan(point.devices), *arguments)
+        made = known[point.devices, *arguments] = messages.exchange(point.deployment.plan(point.devices), *arguments)
     return made
 
 
@@ -121,9 +121,9 @@ def _job(point: Point, computes: Sequence[Compute], inputs: Sequence[InputTimes]
     for (_, ranks), computed, times in zip(point.shares, computes, inputs, strict=True):
         waits, shares, beyond = _waiting(point, computed), _sharing(point, computed), _beyond(point).factor
         step = times.step.slowed(shares * waits)
-        if point.setting.communication == "model" and point.fabric.lab is None:
+        if point.setting.communication == "model" and point.deployment.lab is None:
             step = step.copying_gradients(_copies(point, exchange) / computed.gradient_copy_Bps)
-        if isinstance(point.subject.strategy, Server) and exchange.messages and point.fabric.on_cpus:
+        if isinstance(point.subject.strategy, Server) and exchange.messages and point.deployment.on_cpus:
             step = replace(step, update_s=0.0)  # the server's, beside its rank; a GPU that serves does it in between
         if isinstance(point.subject.strategy, Zero1 | Fsdp) and point.gpus > 1:
             step = replace(step, update_s=step.update_s * _updated_share(point))
@@ -138,7 +138,7 @@ def _job(point: Point, computes: Sequence[Compute], inputs: Sequence[InputTimes]
         point.setting.overlap,
         at_once,
         _host(point),
-        shared_links=point.fabric.lab is not None,
+        shared_links=point.deployment.lab is not None,
         fetched=exchange.fetched,
         contention=exchange.contention,
     )
@@ -176,11 +176,11 @@ def _beyond(point: Point) -> Beyond:
     return Beyond() if point.setting.residual is None else point.setting.residual.at(point.gpus)
 
 
-def calibrated(subject: Subject, fabric: Fabric, setting: TrainingSetup) -> TrainingSetup:
+def calibrated(subject: Subject, deployment: Deployment, setting: TrainingSetup) -> TrainingSetup:
     """The setting with what the known rates of several GPUs say of the machine as it is described."""
     if subject.scaled is None:
         return setting
-    plain, on = replace(setting, residual=None, straggler=1.0), fabric.as_described
+    plain, on = replace(setting, residual=None, straggler=1.0), deployment.as_described
 
     def step_s(gpus: int, images: int) -> Callable[[Beyond], float]:
         job = simulated(Point(subject, on, tuple(range(gpus)), images, plain)).job
@@ -195,8 +195,8 @@ def calibrated(subject: Subject, fabric: Fabric, setting: TrainingSetup) -> Trai
 
 def _crowding(point: Point) -> float:
     """How many times as long ranks on one host compute because others compute too, as the bench measured it."""
-    found = point.fabric.measured_on(point.gpus) if point.fabric.on_cpus and point.gpus > 1 else None
-    return 1.0 if found is None or found.crowding is None else max(1.0, found.crowding)
+    collective = point.deployment.measured_on(point.gpus) if point.deployment.on_cpus and point.gpus > 1 else None
+    return 1.0 if collective is None or collective.crowding is None else max(1.0, collective.crowding)
 
 
 def slowest_of(ranks: int, jitter: float) -> float:
@@ -224,7 +224,7 @@ def _with_straggler(classes: list[RankClass], slowness: float) -> list[RankClass
 def _host(point: Point) -> HostShare | None:
     """Ranks on CPUs share their host's cores with the threads that move gradients."""
     trace = point.subject.trace
-    if not point.fabric.on_cpus or trace is None or trace.cpus is None:
+    if not point.deployment.on_cpus or trace is None or trace.cpus is None:
         return None
     threads = trace.request.threads if trace.request else 1
     return HostShare(cores=trace.cpus, computing=threads, sending=_cores_of_a_message(point))
@@ -232,31 +232,31 @@ def _host(point: Point) -> HostShare | None:
 
 def _cores_of_a_message(point: Point) -> float:
     """What a message on its way takes from computing, in cores: as the bench measured it, or one for each rank."""
-    found = point.fabric.measured_on(point.gpus)
-    if found is None:
+    collective = point.deployment.measured_on(point.gpus)
+    if collective is None:
         return 1.0
-    if found.computing_lost is not None:
-        return found.computing_lost
-    return 1.0 if found.cpu_share is None else found.cpu_share
+    if collective.computing_lost is not None:
+        return collective.computing_lost
+    return 1.0 if collective.cpu_share is None else collective.cpu_share
 
 
 def _sensitivity(iteration: Iteration) -> list[Sensitivity]:
     """What the iteration gains if each kind of link is twice as fast, or a collective's fixed time half as long."""
-    fabric = iteration.point.fabric
+    deployment = iteration.point.deployment
     changes = {
         f"bandwidth of {kind} x {BETTER:g}": replace(
-            fabric, bandwidth={**fabric.bandwidth, kind: BETTER * fabric.bandwidth.get(kind, 1.0)}
+            deployment, bandwidth={**deployment.bandwidth, kind: BETTER * deployment.bandwidth.get(kind, 1.0)}
         )
-        for kind in link_kinds(fabric.described)
+        for kind in link_kinds(deployment.described)
     }
-    changes[f"latency of collectives / {BETTER:g}"] = replace(fabric, latency=fabric.latency / BETTER)
+    changes[f"latency of collectives / {BETTER:g}"] = replace(deployment, latency=deployment.latency / BETTER)
     gains = [_gain(what, iteration, changed) for what, changed in changes.items()]
     return sorted(gains, key=lambda sensitivity: -sensitivity.gain)
 
 
-def _gain(what: str, before: Iteration, fabric: Fabric) -> Sensitivity:
-    """What a point gains on a changed fabric, and what limits it there: of communication, which link."""
-    after = simulated(replace(before.point, fabric=fabric))
+def _gain(what: str, before: Iteration, deployment: Deployment) -> Sensitivity:
+    """What a point gains on a changed deployment, and what limits it there: of communication, which link."""
+    after = simulated(replace(before.point, deployment=deployment))
     link = f": {after.exchange.limiting_link}" if after.limited_by == "communication" else ""
     gain = 1 - after.time_s / before.time_s
     return Sensitivity(what=what, iteration_s=after.time_s, gain=gain, limited_by=f"{after.limited_by}{link}")
@@ -278,20 +278,26 @@ class Placement(NamedTuple):
 
 
 def curve(
-    subject: Subject, fabric: Fabric, placements: Sequence[Placement], baseline: Placement, setting: TrainingSetup
+    subject: Subject,
+    deployment: Deployment,
+    placements: Sequence[Placement],
+    baseline: Placement,
+    setting: TrainingSetup,
 ) -> list[SourcedPoint]:
     """A point for each placement; speed-ups are over `baseline`, or else over the smallest point that can run."""
     try:
-        setting = calibrated(subject, fabric, setting)
+        setting = calibrated(subject, deployment, setting)
     except ConfigError as error:
-        return [missing(Point(subject, fabric, *placement, setting), "refused", str(error)) for placement in placements]
+        return [
+            missing(Point(subject, deployment, *placement, setting), "refused", str(error)) for placement in placements
+        ]
     base: Baseline | None = None
     if baseline not in placements:
         plain = replace(setting, sensitivity=False, timeline=False)
-        base = _baseline(_predicted(Point(subject, fabric, *baseline, plain), None))
+        base = _baseline(_predicted(Point(subject, deployment, *baseline, plain), None))
     points: dict[Placement, SourcedPoint] = {}
     for placement in sorted(placements, key=lambda placement: (placement != baseline, len(placement.devices))):
-        points[placement] = _predicted(Point(subject, fabric, *placement, setting), base)
+        points[placement] = _predicted(Point(subject, deployment, *placement, setting), base)
         base = base or _baseline(points[placement])
     return [points[placement] for placement in placements]
 
@@ -308,7 +314,7 @@ def _baseline(sourced: SourcedPoint) -> Baseline | None:
 
 def _too_few(point: Point) -> str:
     """Why a point has no place on its system, with the setting that makes room."""
-    system = point.fabric.described
+    system = point.deployment.described
     has = f"{system.name} has {len(system.gpus)} GPUs"
     if point.devices != tuple(range(point.gpus)):
         return f"devices={','.join(map(str, point.devices))}: {has}, 0 to {len(system.gpus) - 1}"
@@ -319,7 +325,7 @@ def _too_few(point: Point) -> str:
 
 def obstacle_of(point: Point) -> str:
     """Why a point has no place on its system; "": it has."""
-    system = point.fabric.described
+    system = point.deployment.described
     if max(point.devices) >= len(system.gpus):
         return _too_few(point)
     kinds = {system.gpu_of_node(device).part_name for device in point.devices}
@@ -356,8 +362,8 @@ def busy(point: Point, step: StepTimes) -> float:
 
     The rate of one GPU, stated or published, has the load of its own images in it.
     """
-    request, system = point.subject.request, point.fabric.described
-    if request is None or not isinstance(request.input, Folders) or point.fabric.on_cpus:
+    request, system = point.subject.request, point.deployment.described
+    if request is None or not isinstance(request.input, Folders) or point.deployment.on_cpus:
         return 0.0
     cores = cores_for_each(system, point.devices)
     if cores is None:

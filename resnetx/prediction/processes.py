@@ -1,6 +1,6 @@
 """Many curves at once: each process predicts a share of them, and the order of the answer is that of the question.
 
-    predicted_curves([CurveQuestion(subject, fabric, placements, baseline, setting), ...])
+    predicted_curves([CurveQuestion(subject, deployment, placements, baseline, setting), ...])
 
 A process is a fresh interpreter that reads its share from standard input: nothing of the caller is forked (a notebook
 has threads) or run again (a script without a guard is not imported). Few points are predicted right here, as a process
@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from resnetx import host
 from resnetx.prediction.predict import Placement, curve
 from resnetx.prediction.provenance import RecordInput, SourcedPoint
-from resnetx.prediction.scenario import Fabric, Subject, TrainingSetup
+from resnetx.prediction.scenario import Deployment, Subject, TrainingSetup
 
 POINTS_EACH = 2000  # of a process, at least: about a second of work, of which starting takes another half
 
@@ -29,7 +29,7 @@ class CurveQuestion(NamedTuple):
     """A curve as `predict.curve` is asked for it."""
 
     subject: Subject
-    fabric: Fabric
+    deployment: Deployment
     placements: Sequence[Placement]
     baseline: Placement
     setting: TrainingSetup
@@ -43,7 +43,7 @@ def predicted_curves(questions: Sequence[CurveQuestion], processes: int | None =
     shares = [questions[first::count] for first in range(count)]  # neighbours cost alike: each takes every nth
     with ThreadPoolExecutor(count) as waiting:
         answers = list(waiting.map(_by_a_process, shares))
-    return [point for place in range(len(questions)) for point in answers[place % count][place // count]]
+    return [point for index in range(len(questions)) for point in answers[index % count][index // count]]
 
 
 def _useful(questions: Sequence[CurveQuestion]) -> int:
@@ -77,14 +77,14 @@ def answered_by_a_process(module: str, share: Sequence[object]) -> Any:
 def main() -> None:
     """One share: questions in, points out."""
     share: Sequence[CurveQuestion] = pickle.load(sys.stdin.buffer)
-    known: dict[RecordInput, RecordInput] = {}
-    answer = [[_sharing(known, point) for point in curve(*question)] for question in share]
+    inputs: dict[RecordInput, RecordInput] = {}
+    answer = [[_sharing(inputs, point) for point in curve(*question)] for question in share]
     pickle.dump(answer, sys.stdout.buffer, pickle.HIGHEST_PROTOCOL)
 
 
-def _sharing(known: dict[RecordInput, RecordInput], sourced: SourcedPoint) -> SourcedPoint:
+def _sharing(inputs: dict[RecordInput, RecordInput], sourced: SourcedPoint) -> SourcedPoint:
     """The point with one object for inputs that are the same as others': pickled once, and less to keep."""
-    return replace(sourced, inputs=tuple(known.setdefault(line, line) for line in sourced.inputs))
+    return replace(sourced, inputs=tuple(inputs.setdefault(line, line) for line in sourced.inputs))
 
 
 if __name__ == "__main__":

@@ -86,8 +86,8 @@ def _described(point: Point) -> Description:
         "strategy": subject.strategy.kind,
         "framework": point.setting.framework or "",
         "precision": subject.precision,
-        "system": point.fabric.described.name,
-        "library": point.fabric.library,
+        "system": point.deployment.described.name,
+        "library": point.deployment.library,
         "gpus": point.gpus,
         "devices": list(point.devices),
         "gradient_bytes": subject.gradient_bytes,
@@ -166,7 +166,7 @@ def opened(
     undecided: Undecided, fast: Iteration, slow: Iteration, memory: MemoryNeed, baseline: Baseline | None
 ) -> SourcedPoint:
     """A point of which no more is known than its two ends, each with its errors."""
-    sourced, other = (predicted(each, memory, baseline, []) for each in (fast, slow))
+    sourced, other = (predicted(iteration, memory, baseline, []) for iteration in (fast, slow))
     unknown = dict.fromkeys(_OPEN, known(Unknown(undecided.reason)))
     ends = [fast.interval_s[0], slow.interval_s[1]]
     between = {
@@ -195,8 +195,8 @@ _OPEN = (
 
 
 def _gpu(point: Point, clock_Hz: float | None) -> PredictedGpu:
-    device = point.fabric.described.gpus[point.devices[0]]
-    part = point.fabric.described.gpu_part(point.devices[0])
+    device = point.deployment.described.gpus[point.devices[0]]
+    part = point.deployment.described.gpu_part(point.devices[0])
     unsaid = part.clock_Hz.source if part.clock_Hz.stated is None else "the trace does not say"
     return PredictedGpu(
         part=device.part_name,
@@ -209,19 +209,19 @@ def _gpu(point: Point, clock_Hz: float | None) -> PredictedGpu:
 def _compute_input(iteration: Iteration) -> tuple[RecordInput, ...]:
     point, compute = iteration.point, iteration.computes[0]
     by_source, error = compute.device or compute, iteration.errors.compute
-    what = f"{COMPUTE}{point.subject.label} on {point.fabric.described.name}"
+    what = f"{COMPUTE}{point.subject.label} on {point.deployment.described.name}"
     if point.subject.rates is not None:
         what += f", {point.subject.rates.in_short(point.shares[0][0])}"
     if compute.device is not None:
         error = compute.device.error
-    found = [RecordInput(what, by_source.note, compute.origin, compute.where, error)]
+    inputs = [RecordInput(what, by_source.note, compute.origin, compute.where, error)]
     if compute.launch is not None and compute.launch.time_s:
         what, value = f"launching a step of {point.subject.label}", f"{compute.launch.text()}, by its host"
-        found.append(RecordInput(what, value, "assumed", "prediction/host_step.py", compute.launch.spread - 1))
+        inputs.append(RecordInput(what, value, "assumed", "prediction/host_step.py", compute.launch.spread - 1))
     if said := _taken_of_rates(iteration):
         off = Unknown(UNCHECKED) if compute.again_error is None else compute.again_error
-        found.append(RecordInput("the given rate", said, "assumed", "prediction/compute.py", off))
-    return tuple(found)
+        inputs.append(RecordInput("the given rate", said, "assumed", "prediction/compute.py", off))
+    return tuple(inputs)
 
 
 def _taken_of_rates(iteration: Iteration) -> str:
@@ -239,13 +239,13 @@ def _exchange_input(iteration: Iteration) -> tuple[RecordInput, ...]:
     point, exchange = iteration.point, iteration.exchange
     if not exchange.messages or exchange.calibrated == SHOWN_BY_RATES.source:  # scaling has those
         return ()
-    system = point.fabric.described.name
+    system = point.deployment.described.name
     if exchange.limiting_link is None:
         return (_traced_messages(point, exchange),)
-    what = f"{_exchanged(point)} on {point.gpus} GPUs of {system} with {point.fabric.library}"
-    origin = _measured_origin(point) if exchange.calibrated else point.fabric.links_origin
+    what = f"{_exchanged(point)} on {point.gpus} GPUs of {system} with {point.deployment.library}"
+    origin = _measured_origin(point) if exchange.calibrated else point.deployment.links_origin
     links = f"not calibrated: the links of {system}, each with its source"
-    if (lab := point.fabric.lab) is not None:
+    if (lab := point.deployment.lab) is not None:
         links = f"the links of {system}, shaped to 1/{lab.scale:g} of their rates"
     source = exchange.calibrated or links
     return (RecordInput(what, f"limited by {exchange.limiting_link}", origin, source, exchange.modelled_error),)
@@ -255,8 +255,8 @@ def _scaling_input(iteration: Iteration) -> tuple[RecordInput, ...]:
     """What scaling costs beyond messages, and how far off predictions of such scaling were."""
     error, point = iteration.scaling_error, iteration.point
     residual = point.setting.residual if point.gpus > 1 else None
-    told = point.fabric.staged_on(point.gpus)  # how GPUs that are no peers share the host
-    what = f"scaling by {ScalingKind.of_point(point).text if told is None else told.link}"
+    paths = point.deployment.staged_on(point.gpus)  # how GPUs that are no peers share the host
+    what = f"scaling by {ScalingKind.of_point(point).text if paths is None else paths.link}"
     if residual is not None:
         rates = residual.rates
         origin: Origin = measured_on(rates.nodes) if rates.source == "measured" else "assumed"
@@ -295,7 +295,7 @@ def _input_inputs(iteration: Iteration) -> tuple[RecordInput, ...]:
 
 def _measured_origin(point: Point) -> Origin:
     """Where the measured all-reduces are from."""
-    measured = point.fabric.measured_on(point.gpus)
+    measured = point.deployment.measured_on(point.gpus)
     return "published" if measured is None or measured.nodes is None else measured_on(measured.nodes)
 
 

@@ -169,17 +169,17 @@ class Ratio:
 
 def fitted(gpu: GpuSpec | None = None) -> Roofline:
     """The fit to published rates of this GPU's generation where there are enough of them; else that to all."""
-    known = fits()
-    own = None if gpu is None else known.get(generation(gpu))
-    return own or known[ALL]
+    rooflines = fits()
+    roofline = None if gpu is None else rooflines.get(generation(gpu))
+    return roofline or rooflines[ALL]
 
 
 def fitted_without(gpu: GpuSpec, publisher: str) -> Roofline:
     """What `fitted` would be if this publisher had published nothing."""
-    known = fits()
-    own = known.get(generation(gpu))
-    left = None if own is None else own.left_out(publisher)
-    left = left or known[ALL].left_out(publisher)
+    rooflines = fits()
+    roofline = rooflines.get(generation(gpu))
+    left = None if roofline is None else roofline.left_out(publisher)
+    left = left or rooflines[ALL].left_out(publisher)
     assert left is not None, "several publishers have published rates"
     return left
 

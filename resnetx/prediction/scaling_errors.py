@@ -57,9 +57,9 @@ class ScalingKind(NamedTuple):
 
 
 def _nodes(point: Point, gpus: int) -> Nodes:
-    if point.fabric.nodes_of(gpus) == 1:
+    if point.deployment.nodes_of(gpus) == 1:
         return "one node"
-    half = point.subject.precision in HALF and has_half(point.fabric.described)
+    half = point.subject.precision in HALF and has_half(point.deployment.described)
     return "several nodes, half precision" if half else "several nodes"
 
 
@@ -134,9 +134,9 @@ def scaling_errors() -> ScalingErrors:
 
 def parallel_s(point: Point) -> float:
     """What the host of a rank takes in a step because it is one of several that exchange gradients by all-reduce."""
-    subject, fabric = point.subject, point.fabric
+    subject, deployment = point.subject, point.deployment
     replayed = subject.request is not None and subject.request.replay is not None
-    if subject.strategy.kind == "server" or fabric.on_cpus or fabric.lab or replayed:
+    if subject.strategy.kind == "server" or deployment.on_cpus or deployment.lab or replayed:
         return 0.0
     if point.setting.communication == "trace" or not subject.gradients:
         return 0.0

@@ -89,7 +89,7 @@ def _intensity(layers: HashedTuple[Layer], image_size: int, convention: str) -> 
 
 
 @dataclass(frozen=True)
-class Fabric:
+class Deployment:
     """A system with the library that all-reduces on it, and the what-if changes to both."""
 
     described: System
@@ -125,7 +125,7 @@ class Fabric:
         return next((origin for origin in weakest_first if origin in provenances), "published")
 
     @cached_property
-    def as_described(self) -> "Fabric":
+    def as_described(self) -> "Deployment":
         """Without what-if changes."""
         return replace(self, bandwidth={}, latency=1.0) if self.bandwidth or self.latency != 1 else self
 
@@ -158,9 +158,9 @@ class Fabric:
 
     def _calibration(self, described: CollectivePlan) -> Calibration | None:
         """The calibration of the machine as it is described, which is applied to a changed one, too."""
-        found = self.measured_on(len(described.devices))
-        if found is not None:
-            return calibrate(described, found).calibration
+        collective = self.measured_on(len(described.devices))
+        if collective is not None:
+            return calibrate(described, collective).calibration
         return ladder(described) if self.published and self.transport == "auto" else None
 
     @cached_property
@@ -257,7 +257,7 @@ class Point:
     """One workload on some GPUs of one system."""
 
     subject: Subject
-    fabric: Fabric
+    deployment: Deployment
     devices: tuple[int, ...]
     batch_size: int  # global
     setting: TrainingSetup

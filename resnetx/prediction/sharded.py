@@ -33,15 +33,15 @@ from resnetx.workloads.counts import BYTES_PER_PARAMETER
 def exchange(point: Point, computed: Compute, bytes_each: int, gathered_bytes: int) -> Exchange:
     """All messages of a step; of an element of the gradients that are sent, and of the parameters that are gathered."""
     strategy = point.subject.strategy
-    if point.fabric.on_cpus and point.fabric.lab is None:
+    if point.deployment.on_cpus and point.deployment.lab is None:
         raise ConfigError(
             f"strategy={strategy.kind}: what gloo takes for its collectives between processes is not known; measure it "
             "with train, or predict it for GPUs"
         )
-    if point.fabric.staged_on(point.gpus) is not None or point.fabric.no_peers:
+    if point.deployment.staged_on(point.gpus) is not None or point.deployment.no_peers:
         raise ConfigError(
-            f"strategy={strategy.kind} on {point.fabric.described.name}, whose GPUs are no peers: only all-reduce is "
-            "known through the host; use strategy=bucket"
+            f"strategy={strategy.kind} on {point.deployment.described.name}, whose GPUs are no peers: only all-reduce "
+            "is known through the host; use strategy=bucket"
         )
     if isinstance(strategy, Zero1):
         return _zero1(point, strategy, computed, bytes_each)
@@ -51,11 +51,11 @@ def exchange(point: Point, computed: Compute, bytes_each: int, gathered_bytes: i
 
 def _zero1(point: Point, strategy: Zero1, computed: Compute, bytes_each: int) -> Exchange:
     reduced = messages.exchange(
-        point.fabric.plan(point.devices), point.subject.gradients, strategy, bytes_each, computed.gradient_copy_Bps
+        point.deployment.plan(point.devices), point.subject.gradients, strategy, bytes_each, computed.gradient_copy_Bps
     )
-    broadcast, parts = point.fabric.plan(point.devices, "broadcast"), parts_of(point.subject.gradients, point.gpus)
-    if point.fabric.lab is not None:
-        back_s, _ = lab_broadcasts(point.fabric.system, point.fabric.lab, point.devices, parts)
+    broadcast, parts = point.deployment.plan(point.devices, "broadcast"), parts_of(point.subject.gradients, point.gpus)
+    if point.deployment.lab is not None:
+        back_s, _ = lab_broadcasts(point.deployment.system, point.deployment.lab, point.devices, parts)
     else:
         back_s = sum(broadcast.cost(size).time_s for size in parts if size)
     back = TimedMessage((computed.step.layers.names[0],), back_s, name="parameters")
@@ -64,12 +64,12 @@ def _zero1(point: Point, strategy: Zero1, computed: Compute, bytes_each: int) ->
 
 
 def _fsdp(point: Point, strategy: Fsdp, computed: Compute, bytes_each: int, gathered_bytes: int) -> Exchange:
-    gather, reduce = (point.fabric.plan(point.devices, name) for name in ("allgather", "reduce_scatter"))
-    *blocks, rest = buckets.grouped(point.subject.gradients, strategy)  # from the last block to the first
+    gather, reduce = (point.deployment.plan(point.devices, name) for name in ("allgather", "reduce_scatter"))
+    *blocks, message = buckets.grouped(point.subject.gradients, strategy)  # from the last block to the first
     order = computed.step.layers.names
-    places = {name: place for place, name in enumerate(order)}
+    places = {name: index for index, name in enumerate(order)}
     forward = [
-        _gathered(gather.cost(_sent(rest, gathered_bytes)).time_s, order[0]),
+        _gathered(gather.cost(_sent(message, gathered_bytes)).time_s, order[0]),
         *(
             _gathered(gather.cost(_sent(block, gathered_bytes)).time_s, _first(block, places))
             for block in reversed(blocks)
@@ -77,17 +77,17 @@ def _fsdp(point: Point, strategy: Fsdp, computed: Compute, bytes_each: int, gath
     ]
     backward: list[TimedMessage] = []
     done: tuple[str, ...] = ()
-    for place, block in enumerate(blocks):
-        if strategy.reshard and place + 1 < len(blocks):
-            again_s = gather.cost(_sent(blocks[place + 1], gathered_bytes)).time_s
+    for index, block in enumerate(blocks):
+        if strategy.reshard and index + 1 < len(blocks):
+            again_s = gather.cost(_sent(blocks[index + 1], gathered_bytes)).time_s
             before = order[places[_first(block, places)] - 1]  # the last layer of the block behind this one
             backward.append(TimedMessage(done, again_s, name="gather", gates=before, each_part=True))
         done = (_first(block, places),)
         backward.append(TimedMessage(done, reduce.cost(_sent(block, bytes_each)).time_s, name="reduce-scatter"))
-    backward.append(TimedMessage((order[0],), reduce.cost(_sent(rest, bytes_each)).time_s, name="reduce-scatter"))
+    backward.append(TimedMessage((order[0],), reduce.cost(_sent(message, bytes_each)).time_s, name="reduce-scatter"))
     again = blocks[1:] if strategy.reshard else []  # all but the last, which is kept
-    gathered = [_sent(each, gathered_bytes) for each in (rest, *blocks, *again)] * point.parts
-    reduced = [_sent(each, bytes_each) for each in (*blocks, rest)]
+    gathered = [_sent(each, gathered_bytes) for each in (message, *blocks, *again)] * point.parts
+    reduced = [_sent(each, bytes_each) for each in (*blocks, message)]
     costs = [*(gather.cost(size) for size in gathered), *(reduce.cost(size) for size in reduced)]
     moved_s = sum(gathered) / gather.cost(LARGE_BYTES).algbw_Bps + sum(reduced) / reduce.cost(LARGE_BYTES).algbw_Bps
     return Exchange(

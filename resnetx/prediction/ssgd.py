@@ -73,15 +73,15 @@ def timeline(job: SimulatedJob) -> list[Bar]:
     shown = len(graph.updates) - 4  # behind it, the input of three more is read
     begin, end = _updated(graph, spans, shown - 1), _updated(graph, spans, shown)
     return [
-        Bar(name, lane, rank_class, spans.start_s[place] - begin, spans.end_s[place] - begin)
-        for place, (name, lane, rank_class) in enumerate(graph.labels)
-        if begin <= spans.start_s[place] < end and spans.end_s[place] > spans.start_s[place]
+        Bar(name, lane, rank_class, spans.start_s[index] - begin, spans.end_s[index] - begin)
+        for index, (name, lane, rank_class) in enumerate(graph.labels)
+        if begin <= spans.start_s[index] < end and spans.end_s[index] > spans.start_s[index]
     ]
 
 
 def _updated(graph: TaskGraph, spans: Spans, iteration: int) -> float:
     """When the last rank has ended its update."""
-    return max(spans.end_s[place] for place in graph.updates[iteration])
+    return max(spans.end_s[index] for index in graph.updates[iteration])
 
 
 def _steady_s(graph: TaskGraph, spans: Spans) -> float:
@@ -266,9 +266,9 @@ def _shares(own: Seconds, base: Seconds, linear: float) -> dict[PartName, float]
     return {name: seconds / own.total for name, seconds in parts.items()}
 
 
-def _scaled(own: Seconds, deviation: float) -> Seconds:
+def _scaled(seconds: Seconds, deviation: float) -> Seconds:
     """With what scaling costs beyond messages at an end: ranks wait so much more, or less."""
-    return own._replace(waiting=own.waiting + own.total * (exp(deviation) - 1))
+    return seconds._replace(waiting=seconds.waiting + seconds.total * (exp(deviation) - 1))
 
 
 def _interval(share: float, by_thing: Sequence[Sequence[float]]) -> list[float]:

@@ -57,16 +57,18 @@ def closing_command(node_gpus: int) -> str:
 
 def measured_paths(by_gpus: Mapping[int | None, MeasuredCollective]) -> StagedPaths | None:
     """What all-reduces on 2 and on 4 GPUs show of the box; None where not both are there."""
-    found = [by_gpus.get(gpus) for gpus in SHOWN_BY]
-    if None in found:
+    collectives = [by_gpus.get(gpus) for gpus in SHOWN_BY]
+    if None in collectives:
         return None
-    two, four = ((each, gpus) for each, gpus in zip(found, SHOWN_BY, strict=True) if each is not None)
+    two, four = (
+        (collective, gpus) for collective, gpus in zip(collectives, SHOWN_BY, strict=True) if collective is not None
+    )
     two_Bps, four_Bps = _bus_Bps(*two), _bus_Bps(*four)
     power = -log(min(1.0, max(0.5, four_Bps / two_Bps)), 2)
     return StagedPaths(
         "paths through the host, as on 2 and 4 GPUs",
         f"all-reduces on 2 and 4 GPUs: {two[0].source} and {four[0].source}",
-        max(each.error for each in CLASSES.values()),
+        max(paths.error for paths in CLASSES.values()),
         four_Bps * SHOWN_BY[1] ** power,
         power,
     )

@@ -106,8 +106,8 @@ class StatedRates:
         if high_s <= low_s or not excess_s(low_s) < 0 < excess_s(0.0):
             return None
         found_s = float(brentq(excess_s, 0.0, low_s))
-        found = replace(host, time_s=found_s)
-        return lambda images: found.step_s(fixed_s + image_s(found_s) * images)
+        step = replace(host, time_s=found_s)
+        return lambda images: step.step_s(fixed_s + image_s(found_s) * images)
 
     def _parts(self, images: int, host: HostStep, fixed_s: float) -> tuple[float, float, HostStep]:
         """(of the GPU, whatever the batch; of the GPU, for each image; the host's), by the nearest known batch."""

@@ -233,8 +233,8 @@ class Deviations:
     def of_ratio(self, other: "Deviations") -> tuple[float, float]:
         """ln of the least and the greatest of (this time / the other) over what is predicted."""
         shared = (
-            [own_end - end for own_end, end in zip(own, each, strict=True)]
-            for own, each in zip(self.parts, other.parts, strict=True)
+            [own_end - end for own_end, end in zip(part, each, strict=True)]
+            for part, each in zip(self.parts, other.parts, strict=True)
         )
         (low, high), (other_low, other_high) = self.scaling, other.scaling
         lower, higher = zip(*((min(0.0, *ends), max(0.0, *ends)) for ends in shared), strict=True)
@@ -349,9 +349,9 @@ class SimulatedJob:
         """After how many layers of the backward pass it waits for which messages, by their places."""
         found: dict[int, list[int]] = {}
         names = self.classes[0].step.layers.names
-        for place, message in enumerate(self.messages):
+        for index, message in enumerate(self.messages):
             if message.gates:
-                found.setdefault(len(names) - 1 - names.index(message.gates), []).append(place)
+                found.setdefault(len(names) - 1 - names.index(message.gates), []).append(index)
         return found
 
     @cached_property
@@ -364,7 +364,7 @@ class SimulatedJob:
 def _cuts(names: HashedTuple[str], messages: HashedTuple[TimedMessage]) -> tuple[int, ...]:
     if not messages:
         return ()
-    done = {name: place for place, name in enumerate(reversed(names), start=1)}
+    done = {name: index for index, name in enumerate(reversed(names), start=1)}
     cuts: list[int] = []
     for message in messages:
         cuts.append(max([*cuts[-1:], *(done[name] for name in message.layers)], default=0))

@@ -159,10 +159,10 @@ def _dependencies(tasks: Sequence[Task]) -> tuple[list[int], list[list[int]]]:
     assert all(0 <= task.work_s < math.inf for task in tasks), "work that never ends, or less than none"
     missing = [len(task.after) for task in tasks]
     followers: list[list[int]] = [[] for _ in tasks]
-    for place, task in enumerate(tasks):
+    for index, task in enumerate(tasks):
         for before in task.after:
-            assert 0 <= before < place, f"task {place} waits for task {before}, which is not before it"
-            followers[before].append(place)
+            assert 0 <= before < index, f"task {index} waits for task {before}, which is not before it"
+            followers[before].append(index)
     return missing, followers
 
 
@@ -201,15 +201,15 @@ class _Pool:
         wanted = sum(self.demands.values())
         self.speed = 1.0 if wanted <= self.capacity else self.capacity / wanted
         events = []
-        for place, left_s in self.left_s.items():
-            self.editions[place] += 1
-            events.append((now + left_s / self.speed, place, self.editions[place]))
+        for index, left_s in self.left_s.items():
+            self.editions[index] += 1
+            events.append((now + left_s / self.speed, index, self.editions[index]))
         return events
 
     def _advance(self, now: float) -> None:
         if now > self.since:
             passed_s = (now - self.since) * self.speed
-            self.left_s = {place: max(0.0, left_s - passed_s) for place, left_s in self.left_s.items()}
+            self.left_s = {index: max(0.0, left_s - passed_s) for index, left_s in self.left_s.items()}
         self.since = now
 
 
@@ -311,7 +311,7 @@ def _backward_passes(
     undone = 0  # what is sent and what is computed wait for each other, on all ranks
     for parts in zip(*(of_class.backward for of_class in passes), strict=True):
         _send(graph, job, by, computed, sent, bisect_right(job.cuts, undone))
-        gates = [sent[place] for place in job.gates.get(undone, [])]
+        gates = [sent[index] for index in job.gates.get(undone, [])]
         for tasks, part in zip(computed, parts, strict=True):
             _undo(graph, tasks, part, gates)
         undone = parts[0][0]
@@ -377,7 +377,7 @@ class _Passes:
             step.host_s * by.host,
             step.queue_s * by.queueing,
             [(layer, name, work_s * slowness) for layer, name, work_s in _forward(step.layers, fetching, detailed)],
-            [(place, name, work_s * slowness) for place, name, work_s in _backward(step.layers, set(cuts), detailed)],
+            [(index, name, work_s * slowness) for index, name, work_s in _backward(step.layers, set(cuts), detailed)],
             step.update_s * slowness,
             slowness,
         )
@@ -397,18 +397,18 @@ def _send(
     graph: TaskGraph, job: SimulatedJob, by: Stretch, computed: Sequence[_Computed], sent: list[int], count: int
 ) -> None:
     """Adds messages to those that are `sent`, until they are so many."""
-    for place in range(len(sent), count):
-        message, ready = job.messages[place], [tasks.layers_done[job.cuts[place]] for tasks in computed]
-        name = f"{message.name} {place + 1}"
+    for index in range(len(sent), count):
+        message, ready = job.messages[index], [tasks.layers_done[job.cuts[index]] for tasks in computed]
+        name = f"{message.name} {index + 1}"
         sent.append(graph.add("collectives", ALL_RANKS, name, message.time_s * by.messages, ready))
 
 
 def _undo(graph: TaskGraph, tasks: _Computed, part: tuple[int, str, float], gates: list[int]) -> None:
     """Adds a part of the backward pass of one class, behind `gates`."""
-    place, name, work_s = part
+    index, name, work_s = part
     after = [tasks.latest, *gates]
     tasks.latest = graph.add("compute", tasks.number, f"backward {name}".rstrip(), work_s, after)
-    tasks.layers_done[place] = tasks.latest
+    tasks.layers_done[index] = tasks.latest
 
 
 def _forward_pass(
@@ -452,10 +452,10 @@ def _forward(layers: Sequence[LayerTime], fetching: set[str], detailed: bool) ->
 def _backward(layers: Sequence[LayerTime], cuts: set[int], detailed: bool) -> Iterator[tuple[int, str, float]]:
     """(layers done, name, seconds): a task for each layer, or only for what lies between two cuts."""
     summed_s = 0.0
-    for place, layer in enumerate(reversed(layers), start=1):
+    for index, layer in enumerate(reversed(layers), start=1):
         summed_s += layer.backward_s
-        if detailed or place in cuts or place == len(layers):
-            yield place, layer.name if detailed else "", summed_s
+        if detailed or index in cuts or index == len(layers):
+            yield index, layer.name if detailed else "", summed_s
             summed_s = 0.0
 
 

@@ -253,8 +253,8 @@ def _recomputing(layers: StepLayers, table: HashedTuple[Layer], precision: str) 
     more_s: dict[str, float] = {}
     passes = 0
     for block in counts.recomputed(table, 0, counts.widths(table, roofline.PRECISION_BYTES[precision])):
-        again = [name for place in block.computed if (name := table[place].name) in forward_s]
-        last = [name for place in block.places if (name := table[place].name) in forward_s][-1:]
+        again = [name for index in block.computed if (name := table[index].name) in forward_s]
+        last = [name for index in block.places if (name := table[index].name) in forward_s][-1:]
         more_s |= dict.fromkeys(last, sum(forward_s[name] for name in again))
         passes += len(again)
     backward_s = [time_s + more_s.get(name, 0.0) for name, time_s in zip(layers.names, layers.backward_s, strict=True)]
@@ -263,12 +263,12 @@ def _recomputing(layers: StepLayers, table: HashedTuple[Layer], precision: str) 
 
 def _trace_at(path: Path) -> Trace:
     """The trace in a file, or below a folder: of runs that `resnetx trace` has made, or of what it has imported."""
-    found = read_all(path) if is_folder(path) else []
-    if len(found) > 1:
-        names = ", ".join(trace.workload for trace in found)
+    traces = read_all(path) if is_folder(path) else []
+    if len(traces) > 1:
+        names = ", ".join(trace.workload for trace in traces)
         raise ConfigError(f"replay={path}: holds traces of {names}; expected one workload: name its folder")
-    if found:
-        return found[0]
+    if traces:
+        return traces[0]
     from resnetx.traces.files import read_trace  # with all that reads profiles
 
     return read_trace(path)

@@ -123,12 +123,12 @@ class Check(Tabular, RecordPart, frozen=True, kw_only=True):
     @property
     def outlying_nodes(self) -> list[str]:
         """Nodes that stand out by themselves, or are below a switch that does; not those of single slow pairs."""
-        named = {node for each in self.outliers if each.what != "pair" for node in each.nodes}
+        named = {node for outlier in self.outliers if outlier.what != "pair" for node in outlier.nodes}
         return [node for node in self.nodes if node in named]
 
     def rows(self) -> list[Record]:
         """A row for each run."""
-        return [{"nodes": " - ".join(each.nodes), **row(each, leave_out=("nodes",))} for each in self.runs]
+        return [{"nodes": " - ".join(run.nodes), **row(run, leave_out=("nodes",))} for run in self.runs]
 
 
 def check_file(folder: Path) -> Path:

@@ -199,7 +199,7 @@ class BenchComparison(Tabular, RecordPart, frozen=True):
 
     def rows(self) -> list[Record]:
         """A row for each collective and cell that is in both."""
-        return [row(each) for each in (*self.collectives, *self.cells)]
+        return [row(ratio) for ratio in (*self.collectives, *self.cells)]
 
 
 # The record of a prediction put beside the measurement that checks it.

@@ -90,7 +90,7 @@ class Score(Tabular, RecordPart, frozen=True, kw_only=True):
 
     def rows(self) -> list[Record]:
         """A row for each kind and predictor."""
-        return [row(each) for each in self.scores]
+        return [row(score) for score in self.scores]
 
 
 # The record of papers' statements beside what is predicted: those that are checked, and those that are not.

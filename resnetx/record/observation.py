@@ -71,42 +71,45 @@ def trace_folder(folder: Path) -> Path:
 
 def old_files(folder: Path, rank: int, ranks: int) -> list[Path]:
     """What an earlier observation left, and this rank is to remove before its own: rank 0 what no rank writes, too."""
-    others = [each for each in _records(folder) if _rank(each) >= ranks] if rank == 0 else []
-    return [rank_folder(folder, rank).record, *others, *[trace_folder(folder) / "trace.json"] * (rank == 0)]
+    paths = [record for record in _records(folder) if _rank(record) >= ranks] if rank == 0 else []
+    return [rank_folder(folder, rank).record, *paths, *[trace_folder(folder) / "trace.json"] * (rank == 0)]
 
 
 def observations(folder: Path) -> list[Observation]:
     """What each rank of a job has seen, by rank; [] where the folder is of something else."""
     files = _records(folder) if is_folder(folder) else []
     try:
-        found = [_sound(each, read(each, Observation, "an observation of a rank")) for each in files]
+        found = [_sound(file, read(file, Observation, "an observation of a rank")) for file in files]
     except RecordError:
         return []  # the folder of something else, which its own reader says
     if not found:
         return []
-    ranks = max(each.ranks for each in found)
-    there = {each.rank for each in found}
+    ranks = max(observation.ranks for observation in found)
+    there = {observation.rank for observation in found}
     missing = next(rank for rank in range(len(found) + 1) if rank not in there)
     if missing < ranks:
         raise ConfigError(
             f"{folder}: {len(found)} of the {ranks} ranks of the job are there, rank {missing} is not; "
             "expected the folder rank<n> of each (copy them together where nodes share no file system)"
         )
-    if any(each.ranks != ranks for each in found):
+    if any(observation.ranks != ranks for observation in found):
         raise ConfigError(f"{folder}: its ranks are of jobs of different sizes; expected those of one job")
-    if len({(each.strategy, each.gradient_bytes) for each in found}) > 1 and found[0].strategy != "fsdp":
+    if (
+        len({(observation.strategy, observation.gradient_bytes) for observation in found}) > 1
+        and found[0].strategy != "fsdp"
+    ):
         raise ConfigError(
             f"{folder}: the ranks train different parameters ({found[0].gradient_bytes} B on rank 0), as pipeline and "
             "expert parallelism do; expected data-parallel training"
         )
-    return sorted(found, key=lambda each: each.rank)
+    return sorted(found, key=lambda observation: observation.rank)
 
 
 def _sound(path: Path, seen: Observation) -> Observation:
     """The observation, if its times can be those of steps."""
     columns = [getattr(seen, f"{name}_s") for name in _TIMES]
     times = [*columns, *[seen.for_last_s] * bool(seen.for_last_s), *(bucket.ready_s for bucket in seen.buckets or [])]
-    alike = {len(each) for each in times} == {len(seen.step_s)} and seen.step_s
+    alike = {len(time) for time in times} == {len(seen.step_s)} and seen.step_s
     if not alike or not all(0 <= each <= LONGEST_s for column in times for each in column) or min(seen.step_s) == 0:
         raise FileError(f"{path}: its steps have no times, or times that cannot be, so this is no observation")
     if not 0 <= seen.rank < seen.ranks:
@@ -115,8 +118,8 @@ def _sound(path: Path, seen: Observation) -> Observation:
 
 
 def _records(folder: Path) -> list[Path]:
-    found = [RunFolder(each).record for each in folder.glob("rank*") if re.fullmatch(r"rank\d{1,6}", each.name)]
-    return sorted(each for each in found if each.exists())
+    paths = [RunFolder(path).record for path in folder.glob("rank*") if re.fullmatch(r"rank\d{1,6}", path.name)]
+    return sorted(path for path in paths if path.exists())
 
 
 def _rank(record: Path) -> int:

@@ -161,8 +161,8 @@ def _count_pages(
     paths = {name + _STORED[kind][0] for name, kind in columns.items()}
     if (pieces := described.num_row_groups * len(described.schema)) > MOST_PIECES:
         raise PageError(f"has {pieces:,} columns of row groups, of at most {MOST_PIECES:,}")
-    for place in range(described.num_row_groups):
-        group = described.row_group(place)
+    for index in range(described.num_row_groups):
+        group = described.row_group(index)
         for column in map(group.column, range(group.num_columns)):
             if column.path_in_schema not in paths:
                 continue
@@ -194,7 +194,7 @@ def _kind(hint: Any) -> str:
     if get_origin(hint) is list:
         inner = _kind(options[0])
         return f"list<{inner}>" if inner in ("int64", "double") else "json"
-    if options and all(isinstance(each, str) for each in options):  # a Literal
+    if options and all(isinstance(option, str) for option in options):  # a Literal
         return "string"
     return {str: "string", int: "int64", float: "double"}.get(hint, "json")
 
@@ -218,20 +218,20 @@ def _types() -> dict[str, "pyarrow.DataType"]:
     return plain | {f"list<{name}>": pa.list_(plain[name]) for name in ("int64", "double")}
 
 
-def _table(made: Prediction) -> "pyarrow.Table":
+def _table(prediction: Prediction) -> "pyarrow.Table":
     import pyarrow as pa
 
     kinds = _types()
     columns = {
-        name: pa.array(_column(made.points, name, kind == "json"), kinds[kind]) for name, kind in _kinds().items()
+        name: pa.array(_column(prediction.points, name, kind == "json"), kinds[kind]) for name, kind in _kinds().items()
     }
-    reasons: list[dict[str, str]] = [{} for _ in made.points]
-    for path, why in made.unknown.items():
+    reasons: list[dict[str, str]] = [{} for _ in prediction.points]
+    for path, why in prediction.unknown.items():
         where, _, below = path.partition(".")
         if where == "points":
             place, _, field = below.partition(".")
             reasons[int(place)][field] = why
-    return pa.table({**columns, UNKNOWN: pa.array([json.dumps(each) for each in reasons], pa.string())})
+    return pa.table({**columns, UNKNOWN: pa.array([json.dumps(reason) for reason in reasons], pa.string())})
 
 
 def _column(points: Sequence[PredictedPoint], name: str, as_json: bool) -> list[Any]:
@@ -263,9 +263,9 @@ def _points(
             for name, kind in columns.items()
         }
         reasons = values.pop(UNKNOWN)
-        for place in range(batch.num_rows):
-            row = {name: column[place] for name, column in values.items()}
-            for field, why in (reasons[place] or {}).items():
+        for index in range(batch.num_rows):
+            row = {name: column[index] for name, column in values.items()}
+            for field, why in (reasons[index] or {}).items():
                 limit.take(4 * VALUE_BYTES)
                 unknown[f"points.{len(points)}.{field}"] = why
             points.append(msgspec.convert(row, prepared(PredictedPoint)))
@@ -356,34 +356,34 @@ class Page:
 
 def pages(content: bytes | bytearray, begin: int, length: int) -> Iterator[Page]:
     """The pages of a column of one row group, which are so many bytes."""
-    place, end = begin, begin + length
+    index, end = begin, begin + length
     if not 0 <= begin <= end <= len(content):
         raise PageError(f"a column of {length} bytes at {begin}, beyond the end of the file")
-    while place < end:
-        header = _Header(content, place, end)
+    while index < end:
+        header = _Header(content, index, end)
         fields = header.struct(0)
         packed, unpacked = fields.get(_PACKED), fields.get(_UNPACKED)
         if not isinstance(packed, int) or not isinstance(unpacked, int) or packed < 0 or unpacked < 0:
-            raise PageError(f"a page without its size at byte {place}")
+            raise PageError(f"a page without its size at byte {index}")
         kind = next((field for field in _OF_PAGE if isinstance(fields.get(field), dict)), None)
         of_page = fields[kind] if kind else {}
         values = of_page.get(_VALUES, 0)
         if not isinstance(values, int) or values < 0:
-            raise PageError(f"a page of {values} values at byte {place}")
+            raise PageError(f"a page of {values} values at byte {index}")
         yield Page(values, unpacked, of_page.get(_ENCODING[kind]) if kind else None)
-        place = header.place + packed
-    if place != end:
+        index = header.place + packed
+    if index != end:
         raise PageError(f"a page that goes on beyond its column, which ends at byte {end}")
 
 
 class _Header:
     """Reads Thrift's compact protocol, from a place on."""
 
-    def __init__(self, content: bytes | bytearray, place: int, end: int) -> None:
+    def __init__(self, content: bytes | bytearray, index: int, end: int) -> None:
         self._content = content
         self._end = end
         self._items = 0
-        self.place = place
+        self.place = index
 
     def struct(self, depth: int) -> dict[int, Any]:
         """The fields of a struct, by their numbers."""

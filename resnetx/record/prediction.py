@@ -213,8 +213,8 @@ def digest(prediction: Prediction) -> str:
         prediction = msgspec.structs.replace(prediction, points=[], unknown=others)
     tree = msgspec.to_builtins(msgspec.structs.replace(prediction, digest="", points=[]), order="deterministic")
     hashed = hashlib.sha256()
-    for place, (name, value) in enumerate(tree.items()):
-        hashed.update(b"," if place else b"{")
+    for index, (name, value) in enumerate(tree.items()):
+        hashed.update(b"," if index else b"{")
         hashed.update(msgspec.json.encode(name) + b":")
         for piece in _points_json(prediction.points) if name == "points" else [msgspec.json.encode(value)]:
             hashed.update(piece)
@@ -224,12 +224,12 @@ def digest(prediction: Prediction) -> str:
 
 def _points_json(points: list[PredictedPoint]) -> Iterator[bytes]:
     """The list of points as JSON, piece by piece: whole, it takes several times the memory of the points."""
-    for place, point in enumerate(points):
+    for index, point in enumerate(points):
         tree = msgspec.to_builtins(point, order="deterministic")
         if point.request is not None:
             leave_out_later(tree["request"], point.request)
         for each in tree["sensitivity"]:
             leave_out_defaults(each, Sensitivity)
         leave_out_defaults(tree, PredictedPoint)
-        yield (b"," if place else b"[") + msgspec.json.encode(tree)
+        yield (b"," if index else b"[") + msgspec.json.encode(tree)
     yield b"]" if points else b"[]"

@@ -90,15 +90,15 @@ class Names:
         if not self.others:
             return text
         known = "|".join(map(re.escape, sorted(self.others, key=len, reverse=True)))
-        return re.sub(rf"(?<![A-Za-z0-9])(?:{known})(?![A-Za-z0-9])", lambda found: self.others[found[0]], text)
+        return re.sub(rf"(?<![A-Za-z0-9])(?:{known})(?![A-Za-z0-9])", lambda match: self.others[match[0]], text)
 
 
-def _without_ipv6(found: re.Match[str]) -> str:
+def _without_ipv6(match: re.Match[str]) -> str:
     """Times and addresses on a PCI bus have colons, too."""
     try:
-        ip_address(found[0].replace("(address)", "0.0.0.0"))
+        ip_address(match[0].replace("(address)", "0.0.0.0"))
     except ValueError:
-        return found[0]
+        return match[0]
     return "(address)"
 
 
@@ -115,15 +115,17 @@ def published(record: Published, names: Names) -> Published:
         record,
         reason=LEFT_OUT * bool(record.reason),
         stderr_end=LEFT_OUT * bool(record.stderr_end),
-        failures=[msgspec.structs.replace(each, message=LEFT_OUT, traceback=LEFT_OUT) for each in record.failures],
+        failures=[
+            msgspec.structs.replace(failure, message=LEFT_OUT, traceback=LEFT_OUT) for failure in record.failures
+        ],
         warnings=[
-            msgspec.structs.replace(each, message=LEFT_OUT) if each.code in _QUOTING else each
-            for each in record.warnings
+            msgspec.structs.replace(warning, message=LEFT_OUT) if warning.code in _QUOTING else warning
+            for warning in record.warnings
         ],
         environment=_environment(record.environment, "environment", reasons),
-        other_nodes=record.other_nodes and [_other(*each, reasons) for each in enumerate(record.other_nodes)],
+        other_nodes=record.other_nodes and [_other(*node, reasons) for node in enumerate(record.other_nodes)],
         devices=record.devices and [
-            _nulled(each, ("uuid",), f"devices.{place}", reasons) for place, each in enumerate(record.devices)
+            _nulled(device, ("uuid",), f"devices.{index}", reasons) for index, device in enumerate(record.devices)
         ],
     )  # fmt: skip
     changed = _nulled(changed, ("job",), "", reasons)
@@ -139,17 +141,17 @@ def published(record: Published, names: Names) -> Published:
     )
 
 
-def _other(place: int, node: OtherNode, reasons: dict[str, str]) -> OtherNode:
-    known = _environment(node.environment, f"other_nodes.{place}.environment", reasons)
-    return msgspec.structs.replace(node, environment=known)
+def _other(index: int, node: OtherNode, reasons: dict[str, str]) -> OtherNode:
+    environment = _environment(node.environment, f"other_nodes.{index}.environment", reasons)
+    return msgspec.structs.replace(node, environment=environment)
 
 
-def _environment(found: Environment | None, path: str, reasons: dict[str, str]) -> Environment | None:
-    if found is None:
+def _environment(environment: Environment | None, path: str, reasons: dict[str, str]) -> Environment | None:
+    if environment is None:
         return None
-    storage = found.storage and msgspec.structs.replace(found.storage, path=LEFT_OUT, device=LEFT_OUT)
-    gpus = found.gpus and [msgspec.structs.replace(gpu, uuid=LEFT_OUT) for gpu in found.gpus]
-    changed = msgspec.structs.replace(found, storage=storage, gpus=gpus)
+    storage = environment.storage and msgspec.structs.replace(environment.storage, path=LEFT_OUT, device=LEFT_OUT)
+    gpus = environment.gpus and [msgspec.structs.replace(gpu, uuid=LEFT_OUT) for gpu in environment.gpus]
+    changed = msgspec.structs.replace(environment, storage=storage, gpus=gpus)
     return _nulled(changed, ("host", "switch", "gpu_processes"), path, reasons)
 
 
@@ -160,31 +162,31 @@ def _nulled(part: Part, fields: tuple[str, ...], path: str, reasons: dict[str, s
     return msgspec.structs.replace(part, **dict.fromkeys(known))
 
 
-def _request(asked: Request, names: Names) -> Request:
+def _request(request: Request, names: Names) -> Request:
     """What was asked for, with other names for paths, by which points still differ."""
-    folders = {name: getattr(asked.input, name, None) for name in ("root", "stage")}
+    folders = {name: getattr(request.input, name, None) for name in ("root", "stage")}
     of_input = {name: _path(path, names) for name, path in folders.items() if path}
-    model = asked.model
+    model = request.model
     if model.code:
         model = msgspec.structs.replace(model, file=_path(model.code, names))
     return msgspec.structs.replace(
-        _asked(asked, names),
+        _asked(request, names),
         model=model,
-        input=msgspec.structs.replace(asked.input, **of_input),
-        replay=_path(asked.replay, names),
+        input=msgspec.structs.replace(request.input, **of_input),
+        replay=_path(request.replay, names),
     )
 
 
-def _asked(asked: Asked, names: Names) -> Asked:
+def _asked(request: Asked, names: Names) -> Asked:
     """What runs and benches are both asked for."""
     changed: Asked = msgspec.structs.replace(
-        asked,
+        request,
         env={
             name: (_path(value, names) if name in CODE_AND_FILES else None) or names.without(value)
-            for name, value in asked.env.items()
+            for name, value in request.env.items()
         },
-        interface=asked.interface and names.add("interface", asked.interface),
-        lab=asked.lab and msgspec.structs.replace(asked.lab, system=_path(asked.lab.system, names)),
+        interface=request.interface and names.add("interface", request.interface),
+        lab=request.lab and msgspec.structs.replace(request.lab, system=_path(request.lab.system, names)),
     )
     return changed
 

@@ -97,4 +97,4 @@ class Steering(Tabular, RecordPart, frozen=True, kw_only=True):
 
     def rows(self) -> list[Record]:
         """A row for each GPU."""
-        return [row(each) for each in self.gpus]
+        return [row(gpu) for gpu in self.gpus]

@@ -98,7 +98,7 @@ def _without_unknown(value: Any, path: str, reasons: dict[str, str]) -> tuple[An
         return {**value, **changed} if changed else value, nulls_at
     if isinstance(value, list | tuple):
         changed, nulls_at = _items_without_unknown(enumerate(value), path, reasons)
-        return [changed.get(place, item) for place, item in enumerate(value)] if changed else value, nulls_at
+        return [changed.get(index, item) for index, item in enumerate(value)] if changed else value, nulls_at
     return value, []
 
 

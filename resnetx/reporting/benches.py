@@ -57,9 +57,9 @@ def _patterns(record: BenchRecord) -> Iterator[str]:
     """Of a pattern what an iteration takes at its largest size, and how much of that is communication; of more than
     two, which scale best and worst."""
     largest: dict[str, PatternPoint] = {}
-    for each in record.patterns:
-        if each.what not in largest or each.size_bytes > largest[each.what].size_bytes:
-            largest[each.what] = each
+    for pattern in record.patterns:
+        if pattern.what not in largest or pattern.size_bytes > largest[pattern.what].size_bytes:
+            largest[pattern.what] = pattern
     if len(largest) > MOST_PATTERNS:
         ranks = record.world_size or 1
         ordered = sorted(largest.values(), key=lambda each: each.speedup(ranks))
@@ -78,16 +78,16 @@ def _patterns(record: BenchRecord) -> Iterator[str]:
 def pattern_columns(ranks: int) -> list[Column[PatternPoint]]:
     """What an iteration takes, and what of it is communication."""
     return [
-        Column("pattern", lambda each: each.pattern),
-        Column("scaling", lambda each: each.scaling),
-        Column(">size", lambda each: size_text(each.size_bytes)),
-        Column(">computing ms", lambda each: f"{each.compute_s * 1e3:.2f}", 2),
-        Column(">iteration ms", lambda each: f"{median(each.times_s) * 1e3:.2f}"),
-        Column(">communication", lambda each: f"{each.share:.0%}"),
-        Column(">moved kB", lambda each: f"{each.sent_bytes / 1e3:,.1f}", 4, _MOVED),
-        Column(">GB/s", lambda each: "" if (rate := each.bandwidth_Bps) is None else GBps(rate / 1e9), 6),
-        Column(">speed-up", lambda each: f"{each.speedup(ranks):.2f}", 5, "over one rank, which sends nothing."),
-        Column(">#wrong", lambda each: f"{each.wrong}", 3),
+        Column("pattern", lambda point: point.pattern),
+        Column("scaling", lambda point: point.scaling),
+        Column(">size", lambda point: size_text(point.size_bytes)),
+        Column(">computing ms", lambda point: f"{point.compute_s * 1e3:.2f}", 2),
+        Column(">iteration ms", lambda point: f"{median(point.times_s) * 1e3:.2f}"),
+        Column(">communication", lambda point: f"{point.share:.0%}"),
+        Column(">moved kB", lambda point: f"{point.sent_bytes / 1e3:,.1f}", 4, _MOVED),
+        Column(">GB/s", lambda point: "" if (rate := point.bandwidth_Bps) is None else GBps(rate / 1e9), 6),
+        Column(">speed-up", lambda point: f"{point.speedup(ranks):.2f}", 5, "over one rank, which sends nothing."),
+        Column(">#wrong", lambda point: f"{point.wrong}", 3),
     ]
 
 
@@ -118,7 +118,7 @@ def _right(record: BenchRecord) -> Iterator[str]:
     codes = {warning.code for warning in record.warnings}
     if TEST_FAILED in codes:
         yield "The test FAILED behind these measurements."
-    checked = [each for each in results if each.wrong is not None]
+    checked = [result for result in results if result.wrong is not None]
     if wrong := [each for each in checked if each.wrong]:
         yield f"WRONG results in {len(wrong)} of {len(checked)} measurements."
     elif WRONG_ELEMENTS in codes:
@@ -278,13 +278,13 @@ def crossings(ends: Sequence[NicUse]) -> list[SizeCrossing]:
         )
         for (channel, _, source, target), both in found.items()
     ]
-    return sorted(made, key=lambda each: (each.channel, not each.ring, each.source, each.target))
+    return sorted(made, key=lambda crossing: (crossing.channel, not crossing.ring, crossing.source, crossing.target))
 
 
 def rails(found: Sequence[SizeCrossing], devices: Sequence[Device]) -> Rails:
     """Whether rings keep to rails; `devices`: one for each rank."""
     rings = [each for each in found if each.ring]
-    known = [each.on_one_rail for each in rings if each.on_one_rail is not None]
+    known = [ring.on_one_rail for ring in rings if ring.on_one_rail is not None]
     by_gpu: dict[int, set[str]] = defaultdict(set)
     by_card: dict[tuple[str, str], set[int]] = defaultdict(set)
     for crossing in rings:

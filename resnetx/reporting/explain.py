@@ -140,10 +140,10 @@ def _measured(point: StudyPoint) -> Side:
 
 def _late(point: StudyPoint) -> str:
     """The rank that is last to have the gradients of the last message, in the steps of its instrumented run."""
-    found = point.result.limits
-    if not found or not found.phases or not found.messages or not (ready_s := found.messages[-1].ready_s):
+    limits = point.result.limits
+    if not limits or not limits.phases or not limits.messages or not (ready_s := limits.messages[-1].ready_s):
         return ""
-    begin_s = found.phases.begin_s
+    begin_s = limits.phases.begin_s
     if [len(steps) for steps in ready_s] != [len(steps) for steps in begin_s]:
         return ""
     at_s = [[begin + ready for begin, ready in zip(*rank, strict=True)] for rank in zip(begin_s, ready_s, strict=True)]
@@ -186,8 +186,8 @@ def explained(a: Sequence[Side], b: Sequence[Side]) -> list[Explained]:
     if {side.kind for side in (*a, *b)} == {"measured"}:
         alike = alike_requests([side.request for side in a], [side.request for side in b])
         return [_explained(one, other) for one in a for other in b if (one.request.key, other.request.key) in alike]
-    others = AlikeCases((side.request, side) for side in b)
-    return [_explained(one, other) for one in a for other in others.of(one.request)]
+    cases = AlikeCases((side.request, side) for side in b)
+    return [_explained(one, other) for one in a for other in cases.of(one.request)]
 
 
 def _explained(a: Side, b: Side) -> Explained:
@@ -229,9 +229,9 @@ def _evidence(a: Side, b: Side) -> list[str]:
     if not a.runs or not b.runs:
         return []
     lines = [
-        f"{each.name}: {', '.join(each.a)} in A, {', '.join(each.b)} in B"
-        for each in differences(a.runs, b.runs)
-        if set(each.a) != set(each.b)
+        f"{difference.name}: {', '.join(difference.a)} in A, {', '.join(difference.b)} in B"
+        for difference in differences(a.runs, b.runs)
+        if set(difference.a) != set(difference.b)
     ]
     sent_a, sent_b = _sent(a.runs), _sent(b.runs)
     if sent_a and sent_b and sent_a != sent_b:
@@ -258,7 +258,7 @@ _COUNTED_BY = {"profiler": "CUDA's profiler", "operators": "torch's operators"}
 
 def _sent(runs: Sequence[RunSummary]) -> list[int]:
     """The bytes of each message of gradients, in the order in which they are sent."""
-    return next(([each.size_bytes for each in run.buckets] for run in runs if run.buckets), [])
+    return next(([bucket.size_bytes for bucket in run.buckets] for run in runs if run.buckets), [])
 
 
 def _merged(parts_s: dict[MeasuredPartName, float]) -> dict[MeasuredPartName, float]:

@@ -75,12 +75,12 @@ def bench_alone(records: Sequence[BenchRecord]) -> list[ExplainedFigure]:
         if source is not None and one.expected_s:
             over.setdefault((what, size_bytes), []).append(median(one.times_s) / one.expected_s)
     usual = {key: float(np.quantile(values, 0.25)) for key, values in over.items() if len(values) >= FEWEST_PAIRS}
-    made = []
+    figures = []
     for key, one in found.items():
         others = usual.get((key[0], key[4]))
         behind = others and one.expected_s and median(one.times_s) / one.expected_s > BEHIND * others
-        made.append(_figure(key, msgspec.structs.replace(one, low=one.low or bool(behind)), None, one.causes))
-    return made
+        figures.append(_figure(key, msgspec.structs.replace(one, low=one.low or bool(behind)), None, one.causes))
+    return figures
 
 
 def _timed(records: Iterable[BenchRecord]) -> dict[_Key, _Timed]:
@@ -94,8 +94,10 @@ def _timed(records: Iterable[BenchRecord]) -> dict[_Key, _Timed]:
                 found[name, record.world_size, None, None, point.size_bytes] = _Timed(
                     list(times_s), point.expected_s, point.verdict == "low", point.causes, way
                 )
-        for each in record.patterns:
-            found[each.what, record.world_size, None, None, each.size_bytes] = _Timed(each.times_s, None, False, [], {})
+        for pattern in record.patterns:
+            found[pattern.what, record.world_size, None, None, pattern.size_bytes] = _Timed(
+                pattern.times_s, None, False, [], {}
+            )
         for cell in record.cells:
             if cell.time_s and not cell.together:
                 key = (f"{cell.family.words}", None, cell.source, cell.target, cell.size_bytes)
@@ -143,12 +145,12 @@ def _interval(times_s: Sequence[float]) -> list[float] | None:
 def _shared_evidence(a: Sequence[BenchRecord], b: Sequence[BenchRecord]) -> list[str]:
     """In what the two differ as a whole: machines, software, environment, transport, clocks, and what else ran."""
     of_a, of_b = (
-        [(each.world_size or 0, each.environment) for each in records if each.environment] for records in (a, b)
+        [(record.world_size or 0, record.environment) for record in records if record.environment] for records in (a, b)
     )
     lines = [
-        f"{each.name}: {', '.join(each.a)} in A, {', '.join(each.b)} in B"
-        for each in environment_differences(of_a, of_b)
-        if set(each.a) != set(each.b)
+        f"{difference.name}: {', '.join(difference.a)} in A, {', '.join(difference.b)} in B"
+        for difference in environment_differences(of_a, of_b)
+        if set(difference.a) != set(difference.b)
     ]
     readings_a, readings_b = dict(_readings(a)), dict(_readings(b))
     lines += [
@@ -160,13 +162,13 @@ def _shared_evidence(a: Sequence[BenchRecord], b: Sequence[BenchRecord]) -> list
 
 
 def _readings(records: Sequence[BenchRecord]) -> Iterator[tuple[str, str]]:
-    if libraries := dict.fromkeys(each.library for each in records if each.library):
+    if libraries := dict.fromkeys(record.library for record in records if record.library):
         yield "library", ", ".join(libraries)
-    if used := dict.fromkeys(way for each in records if each.transport for way in each.transport.used or []):
+    if used := dict.fromkeys(way for record in records if record.transport for way in record.transport.used or []):
         yield "transport", ", ".join(used)
-    if loads := [each.host_load.foreign for each in records if each.host_load]:
+    if loads := [record.host_load.foreign for record in records if record.host_load]:
         yield "other programs on the CPUs", f"{5 * round(20 * max(loads))} %"
-    if clocks := [each.clock.clock_Hz for each in records if each.clock]:
+    if clocks := [record.clock.clock_Hz for record in records if record.clock]:
         yield "locked clock", si(max(clocks), "Hz")
 
 
@@ -176,48 +178,54 @@ def _readings(records: Sequence[BenchRecord]) -> Iterator[tuple[str, str]]:
 def told_figures(found: Sequence[ExplainedFigure]) -> list[ExplainedFigure]:
     """Those that have changed; of one bench those that are slow."""
     two = found[0].b_s is not None
-    return [each for each in found if (each.outside if two else each.low)]
+    return [figure for figure in found if (figure.outside if two else figure.low)]
 
 
 def figures_answer(found: Sequence[ExplainedFigure]) -> list[str]:
     """Which figures changed, by collective and by pair; of one bench, what is slower than described."""
-    told = told_figures(found)
-    return [_changed(found, told) if found[0].b_s is not None else _slow(found, told)]
+    figures = told_figures(found)
+    return [_changed(found, figures) if found[0].b_s is not None else _slow(found, figures)]
 
 
-def _changed(found: Sequence[ExplainedFigure], told: Sequence[ExplainedFigure]) -> str:
+def _changed(figures: Sequence[ExplainedFigure], told: Sequence[ExplainedFigure]) -> str:
     beyond = "beyond what nine of ten timings are within"
     if not told:
-        unknown = sum(each.a_interval_s is None or each.b_interval_s is None for each in found)
-        most = max(max(each.longer, 1 / each.longer) for each in found)
+        unknown = sum(figure.a_interval_s is None or figure.b_interval_s is None for figure in figures)
+        most = max(max(figure.longer, 1 / figure.longer) for figure in figures)
         more = f"; {unknown} have one timing, which tells nothing" if unknown else ""
-        return f"No difference is shown {beyond}: {len(found)} figures, at most {most:.2f} times apart{more}."
-    slower = [each for each in told if each.longer > 1]
+        return f"No difference is shown {beyond}: {len(figures)} figures, at most {most:.2f} times apart{more}."
+    slower = [figure for figure in told if figure.longer > 1]
     words = "slower" if len(slower) == len(told) else "faster" if not slower else "other"
-    return f"B is {words} in {len(told)} of {len(found)} figures, {beyond}: {_groups(told)}."
+    return f"B is {words} in {len(told)} of {len(figures)} figures, {beyond}: {_groups(told)}."
 
 
-def _slow(found: Sequence[ExplainedFigure], told: Sequence[ExplainedFigure]) -> str:
-    judged = [each for each in found if each.expected_s is not None]
+def _slow(figures: Sequence[ExplainedFigure], told: Sequence[ExplainedFigure]) -> str:
+    judged = [figure for figure in figures if figure.expected_s is not None]
     if not judged:
-        return f"Measured: {len(found)} figures, and no system that they are described by: add systems= to the bench."
+        return f"Measured: {len(figures)} figures, and no system that they are described by: add systems= to the bench."
     if not told:
         return f"Measured: none of {len(judged)} figures is slower than described."
     return f"Measured: {len(told)} of {len(judged)} figures are slower than described: {_groups(told)}."
 
 
-def _groups(told: Sequence[ExplainedFigure]) -> str:
+def _groups(figures: Sequence[ExplainedFigure]) -> str:
     """The figures by collective, or by kind of copy: how much longer, at which sizes, and with which GPU."""
     groups: dict[tuple[str, int | None], list[ExplainedFigure]] = {}
-    for each in told:
+    for each in figures:
         groups.setdefault((each.what, each.gpus), []).append(each)
     words = []
-    for (what, gpus), own in groups.items():
-        factors = [f"{value:.2f}" for value in (min(each.longer for each in own), max(each.longer for each in own))]
-        sizes = dict.fromkeys(size_text(size) for size in sorted(each.size_bytes for each in own))
-        ends = [{each.source, each.target} for each in own if each.source is not None and each.target is not None]
+    for (what, gpus), group in groups.items():
+        factors = [
+            f"{value:.2f}" for value in (min(figure.longer for figure in group), max(figure.longer for figure in group))
+        ]
+        sizes = dict.fromkeys(size_text(size) for size in sorted(figure.size_bytes for figure in group))
+        ends = [
+            {figure.source, figure.target}
+            for figure in group
+            if figure.source is not None and figure.target is not None
+        ]
         common = set.intersection(*ends) if ends else set()
-        culprit = f", all with {_place(*common)}" if len(common) == 1 and len(own) > 1 else ""
+        culprit = f", all with {_place(*common)}" if len(common) == 1 and len(group) > 1 else ""
         on = f" on {gpus} GPUs" if gpus else ""
         times = " to ".join(dict.fromkeys(factors))
         words.append(f"{what}{on} at {' to '.join(dict.fromkeys([next(iter(sizes)), list(sizes)[-1]]))}, {times} "

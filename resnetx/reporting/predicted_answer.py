@@ -424,16 +424,16 @@ def sure(made: Prediction, curves: Sequence[PredictedCurve], ratios: bool = Fals
     if all(curve.last.open for curve in curves) and curves:
         return sentences  # rates of determined points say nothing of these
     kinds = {line.what.removeprefix(SCALING) for line in made.inputs if line.what.startswith(SCALING)}
-    found = [domain for domain in made.domains if _is_of(domain, kinds)]
+    domains = [domain for domain in made.domains if _is_of(domain, kinds)]
     able = [point for curve in curves for point in curve.able]
     given = all(point.compute_source in ("stated", "measured") for point in able)
     # Published batches grow with the GPUs: how a rate changes with the batch is in none of these errors.
     smaller = any(point.compute_source == "stated" and point.scaling == "strong" and point.gpus > 1 for point in able)
     one = ", given one GPU's at their batch" if smaller else "" if given else ", given one GPU's"
-    for domain in found:
-        rates = f"rates ({domain.what.partition(': ')[2]})" if len(found) > 1 else "such rates"
+    for domain in domains:
+        rates = f"rates ({domain.what.partition(': ')[2]})" if len(domains) > 1 else "such rates"
         sentences.append(f"{domain.points} {rates} were predicted to {domain.mean_error:.1%}{one}")
-    if kinds and not found:
+    if kinds and not domains:
         sentences.append("no such scaling was ever compared with a measurement")
     if not kinds and any(point.compute_source == "roofline" for curve in curves for point in curve.able):
         of_one = (domain for domain in made.domains if domain.what.startswith("published rates of one GPU"))

@@ -70,13 +70,13 @@ class ObservedRank(msgspec.Struct, frozen=True, kw_only=True):
 
 def observed_ranks(found: Sequence[Observation]) -> list[ObservedRank]:
     """Each rank, in their order."""
-    steps = min(len(each.step_s) for each in found)
+    steps = min(len(observation.step_s) for observation in found)
     why = _why_not(found, steps)
-    parts = [_parts(each, steps, _alike(found)) for each in found]
+    parts = [_parts(observation, steps, _alike(found)) for observation in found]
     ranks = []
-    for place, each in enumerate(found):
+    for index, each in enumerate(found):
         step_s = median(each.step_s[:steps])
-        beyond, way = (None, _by_steps) if why else _shown(parts, place, step_s)
+        beyond, way = (None, _by_steps) if why else _shown(parts, index, step_s)
         late = beyond is not None and beyond[1] > LEAST * step_s
         ranks.append(
             ObservedRank(
@@ -97,71 +97,78 @@ def observed_ranks(found: Sequence[Observation]) -> list[ObservedRank]:
                 later_s=beyond[0] if beyond else None,
                 later_interval_s=[*beyond[1:]] if beyond else None,
                 late=late,
-                phase=_phase(found, place, steps, beyond[0], way) if late and beyond else "",
+                phase=_phase(found, index, steps, beyond[0], way) if late and beyond else "",
                 why=why,
             )
         )
     return ranks
 
 
-def _why_not(found: Sequence[Observation], steps: int) -> str:
-    if len(found) == 1:
+def _why_not(observations: Sequence[Observation], steps: int) -> str:
+    if len(observations) == 1:
         return "one rank waits for nobody"
-    profiled = bool(found[0].for_last_s)
-    fewest = ceil(log2(len(found) / FALSE / (1 - BY_STEPS))) if profiled else FEWEST_STEPS
+    profiled = bool(observations[0].for_last_s)
+    fewest = ceil(log2(len(observations) / FALSE / (1 - BY_STEPS))) if profiled else FEWEST_STEPS
     if steps < fewest:
         more = "profile more" if profiled else "a longer loop, or more samples"
         return f"{steps} steps were seen, and {fewest} are needed: {more}"
-    if any(each.strategy == "bare" for each in found):
+    if any(observation.strategy == "bare" for observation in observations):
         return "the ranks were not seen to wait for each other: DDP was found around none of their models"
     return ""
 
 
-def _parts(each: Observation, steps: int, by_bucket: bool) -> Parts:
+def _parts(observation: Observation, steps: int, by_bucket: bool) -> Parts:
     """What a rank itself takes of each step until its last gradient is ready, part by part; no waiting for buffers.
 
     Under FSDP a rank waits for others from its first layer on: of a step, only what comes before is its own, unless a
     profile tells where it waited.
     """
-    return [part for name in _phases(each) for part in _of_phase(each, name, steps, by_bucket)]
+    return [part for name in _phases(observation) for part in _of_phase(observation, name, steps, by_bucket)]
 
 
-def _alike(found: Sequence[Observation]) -> bool:
+def _alike(observations: Sequence[Observation]) -> bool:
     """Whether all ranks were seen to fill the same buckets in one backward pass."""
-    sizes = [[bucket.size_bytes for bucket in each.buckets or ()] for each in found]
-    return all(each and each == sizes[0] for each in sizes) and all(each.micro_batches == 1 for each in found)
+    sizes = [[bucket.size_bytes for bucket in observation.buckets or ()] for observation in observations]
+    return all(size and size == sizes[0] for size in sizes) and all(
+        observation.micro_batches == 1 for observation in observations
+    )
 
 
-def _of_phase(each: Observation, phase: str, steps: int, by_bucket: bool) -> Parts:
+def _of_phase(observation: Observation, phase: str, steps: int, by_bucket: bool) -> Parts:
     """The parts of a phase: of the backward pass, `by_bucket`, what lies between the moments at which they are full."""
-    whole: list[float] = getattr(each, f"{phase}_s")[:steps]
-    if phase != "backward" or not by_bucket or not each.buckets:
+    whole: list[float] = getattr(observation, f"{phase}_s")[:steps]
+    if phase != "backward" or not by_bucket or not observation.buckets:
         return [whole]
-    before = [sum(step) for step in zip(each.update_s, each.input_s, each.waiting_s, each.forward_s, strict=True)]
+    before = [
+        sum(step)
+        for step in zip(
+            observation.update_s, observation.input_s, observation.waiting_s, observation.forward_s, strict=True
+        )
+    ]
     found = []
-    for bucket in each.buckets:
+    for bucket in observation.buckets:
         found.append([now - then for now, then in zip(bucket.ready_s, before, strict=True)][:steps])
         before = bucket.ready_s
     rest = [step - sum(parts) for step, *parts in zip(whole, *found, strict=True)]
     return [*found, rest]
 
 
-def _phases(each: Observation) -> tuple[str, ...]:
-    return OF_FSDP if each.strategy == "fsdp" and not each.for_last_s else PHASES
+def _phases(observation: Observation) -> tuple[str, ...]:
+    return OF_FSDP if observation.strategy == "fsdp" and not observation.for_last_s else PHASES
 
 
-def _shown(parts: Sequence[Parts], place: int, step_s: float) -> tuple[_Later, Way]:
+def _shown(parts: Sequence[Parts], index: int, step_s: float) -> tuple[_Later, Way]:
     """By how much a rank is late, in the way that shows it; step by step, where neither or both do."""
-    by_steps, by_floors = (_beyond(parts, place, way) for way in (_by_steps, _by_floors))
+    by_steps, by_floors = (_beyond(parts, index, way) for way in (_by_steps, _by_floors))
     floors_alone = by_steps[1] <= LEAST * step_s < by_floors[1]
     return (by_floors, _by_floors) if floors_alone else (by_steps, _by_steps)
 
 
-def _beyond(parts: Sequence[Parts], place: int, way: Way) -> _Later:
+def _beyond(parts: Sequence[Parts], index: int, way: Way) -> _Later:
     """By how much a rank's times are above those of every other one: of the closest one."""
-    others = [each for other, each in enumerate(parts) if other != place]
+    others = [part for other, part in enumerate(parts) if other != index]
     chance = FALSE / len(parts) * (BY_STEPS if way is _by_steps else 1 - BY_STEPS)
-    return min((_interval(way(parts[place], each), chance) for each in others), key=itemgetter(0))
+    return min((_interval(way(parts[index], each), chance) for each in others), key=itemgetter(0))
 
 
 def _by_steps(own: Parts, other: Parts) -> list[float]:
@@ -170,7 +177,7 @@ def _by_steps(own: Parts, other: Parts) -> list[float]:
         sum(one) - sum(two) for one, two in zip(zip(*own, strict=True), zip(*other, strict=True), strict=True)
     ]
     count = min(WINDOWS, len(differences))
-    ends = [place * len(differences) // count for place in range(count + 1)]
+    ends = [index * len(differences) // count for index in range(count + 1)]
     return [median(differences[begin:end]) for begin, end in pairwise(ends)]
 
 
@@ -199,16 +206,18 @@ def _averages_beyond(chance: float, windows: int) -> int:
     ways = [1]  # to reach each sum of ranks 1, 2, ... windows, each with or without
     for rank in range(1, windows + 1):
         longer = [*ways, *[0] * rank]
-        ways = [more + (longer[place - rank] if place >= rank else 0) for place, more in enumerate(longer)]
+        ways = [more + (longer[index - rank] if index >= rank else 0) for index, more in enumerate(longer)]
     below = list(accumulate(ways))
-    return max((place for place, count in enumerate(below) if count <= chance * 2**windows), default=0)
+    return max((index for index, count in enumerate(below) if count <= chance * 2**windows), default=0)
 
 
-def _phase(found: Sequence[Observation], place: int, steps: int, later_s: float, way: Way) -> str:
+def _phase(observations: Sequence[Observation], index: int, steps: int, later_s: float, way: Way) -> str:
     """The phase that makes most of a rank's lateness, if its own interval shows it; "": none does."""
     more = {
-        name: _beyond([_of_phase(each, name, steps, _alike(found)) for each in found], place, way)
-        for name in _phases(found[place])
+        name: _beyond(
+            [_of_phase(observation, name, steps, _alike(observations)) for observation in observations], index, way
+        )
+        for name in _phases(observations[index])
     }
     most = max(more, key=lambda name: more[name][0])
     value, low, _ = more[most]
@@ -220,26 +229,26 @@ def _phase(found: Sequence[Observation], place: int, steps: int, later_s: float,
 
 def observed_answer(ranks: Sequence[ObservedRank]) -> list[str]:
     """Who is slow, where, and what it costs; or that no rank is shown to be."""
-    step_s = median(each.step_s for each in ranks)
+    step_s = median(rank.step_s for rank in ranks)
     head = f"A step of {ranks[0].workload} on {len(ranks)} {'ranks' if len(ranks) > 1 else 'rank'} takes "
     head += f"{_ms(step_s)} ms"
-    waited = [each.for_last_s for each in ranks if each.for_last_s is not None]
+    waited = [rank.for_last_s for rank in ranks if rank.for_last_s is not None]
     if len(ranks) > 1 and waited:
-        transfer_s = median(each.exposed_s - (each.for_last_s or 0.0) for each in ranks)
+        transfer_s = median(rank.exposed_s - (rank.for_last_s or 0.0) for rank in ranks)
         head += (
             f": {_ms(transfer_s)} ms of it exposed transfer, and up to {_ms(max(waited))} ms waiting for later ranks"
         )
     elif ranks[0].strategy == "fsdp":
         head += "; communication lies inside its passes"
     elif len(ranks) > 1:
-        head += f", {_ms(min(each.exposed_s for each in ranks))} ms of it exposed communication"
+        head += f", {_ms(min(rank.exposed_s for rank in ranks))} ms of it exposed communication"
     return [f"{head}.", _named(ranks, step_s)]
 
 
 def _named(ranks: Sequence[ObservedRank], step_s: float) -> str:
     if len(ranks) == 1:
         return "No rank can be slow beside others: there is one."
-    late = next((each for each in ranks if each.late), None)
+    late = next((rank for rank in ranks if rank.late), None)
     if late is None or late.later_s is None or late.later_interval_s is None:
         why = ranks[0].why or f"no rank is behind the slowest other one by more than {LEAST:.0%} of a step"
         return f"Slow rank: not shown ({why}; {ranks[0].steps} steps)."
@@ -247,7 +256,7 @@ def _named(ranks: Sequence[ObservedRank], step_s: float) -> str:
     where = f"in {'its ' if late.phase == 'input' else ''}{late.phase}" if late.phase else "in a phase not shown"
     node = f" ({late.node})" if late.node else ""
     sentence = f"Rank {late.rank}{node} is {value} ms ({low} to {high}) behind the slowest other rank, {where}"
-    others = [each.sm_clock_Hz for each in ranks if each is not late and each.sm_clock_Hz]
+    others = [rank.sm_clock_Hz for rank in ranks if rank is not late and rank.sm_clock_Hz]
     if late.sm_clock_Hz and others:
         sentence += f"; its GPU at {late.sm_clock_Hz / 1e6:,.0f} MHz, others {median(others) / 1e6:,.0f}"
     faster = step_s / max(step_s - late.later_s, step_s / 1000)

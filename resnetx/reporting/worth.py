@@ -44,7 +44,7 @@ def worth(rates: Mapping[int, float], lost: Mapping[Any, float], unit: str = "GP
     else:
         adds = "nothing" if added[after] <= 0 else f"{added[after]:.0%} of {first}"
         told = f"{last} {unit}{'s' * (last > 1)}: {_each('next', after - last)} adds {adds}"
-    means = [f"{gain:.2g}{' times' * (not place)} {mean}" for place, (gain, mean) in enumerate(_gains(lost))]
+    means = [f"{gain:.2g}{' times' * (not index)} {mean}" for index, (gain, mean) in enumerate(_gains(lost))]
     changed = f". On {counts[-1]} at most {', '.join(means)}" if means else ""
     return f"{told}{changed}."
 
@@ -56,7 +56,7 @@ def _each(which: str, count: int) -> str:
 def _gains(lost: Mapping[Any, float]) -> Sequence[tuple[float, str]]:
     """The largest gains, each with its means."""
     gains = [(1 / (1 - share), _MEANS[name]) for name, share in lost.items() if name in _MEANS and share < 1]
-    return sorted((each for each in gains if each[0] >= LEAST_GAIN), reverse=True)[:MOST_MEANS]
+    return sorted((gain for gain in gains if gain[0] >= LEAST_GAIN), reverse=True)[:MOST_MEANS]
 
 
 # ---- a price and a deadline -----------------------------------------------------------------------------------------
@@ -83,9 +83,9 @@ def cheapest(offers: Sequence[Offer], images: float, deadline_s: float | None) -
     if not offers:
         return ""
     job = f"{images / 1e6:,.3g} M images"
-    in_time = [each for each in offers if deadline_s is None or each.hours(images) * 3600 <= deadline_s]
+    in_time = [offer for offer in offers if deadline_s is None or offer.hours(images) * 3600 <= deadline_s]
     if not in_time:
-        fastest = max(offers, key=lambda each: each.images_per_s)
+        fastest = max(offers, key=lambda offer: offer.images_per_s)
         took = duration(fastest.hours(images) * 3600)
         return f"None trains {job} within {duration(deadline_s or 0)}: the fastest, {fastest.words}, takes {took}."
     best = min(in_time, key=lambda each: each.cost(images))

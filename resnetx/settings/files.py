@@ -55,8 +55,8 @@ def own_folders() -> tuple[Path, ...]:
 
 def choices(group: str) -> dict[str, Path]:
     """The choices of a group, by name; resnetx's own win over a user's of the same name, as in Hydra."""
-    found = {path.stem: path for folder in own_folders() for path in sorted((folder / group).glob("*.yaml"))}
-    return found | {choice: CONFIGS / group / f"{choice}.yaml" for choice in TABLE[group].choices}
+    paths = {path.stem: path for folder in own_folders() for path in sorted((folder / group).glob("*.yaml"))}
+    return paths | {choice: CONFIGS / group / f"{choice}.yaml" for choice in TABLE[group].choices}
 
 
 class Line(NamedTuple):

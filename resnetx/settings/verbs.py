@@ -73,10 +73,10 @@ class Verb:
         """The text of `help(resnetx.NAME)`: what the function says, and every setting of it, common ones first."""
         if not self.settings or _SETTINGS_OF_HELP in doc:
             return doc
-        own = [row for row in TABLE.values() if reads(self.settings, row.name)]
+        settings = [row for row in TABLE.values() if reads(self.settings, row.name)]
         order = self.common.split()
-        own.sort(key=lambda row: order.index(row.name) if row.name in order else len(order))
-        lines = [f"    {row.name}={self.own.get(row.name, row.default)!r}: {row.about}" for row in own]
+        settings.sort(key=lambda row: order.index(row.name) if row.name in order else len(order))
+        lines = [f"    {row.name}={self.own.get(row.name, row.default)!r}: {row.about}" for row in settings]
         return "\n".join([doc.rstrip(), "", _SETTINGS_OF_HELP, "", *lines, ""])
 
     @property

@@ -162,7 +162,7 @@ def effect(
         for each in (node, after):
             paths.append(Path(folder) / f"{each.system.name}.yaml")
             paths[-1].write_text(node_text(each, []), encoding="utf-8")
-        made = predicted(
+        prediction = predicted(
             [],
             {
                 "input": "synthetic",
@@ -174,7 +174,7 @@ def effect(
                 "calibration": UNCALIBRATED,
             },
         )
-    before, then = made.points
+    before, then = prediction.points
     words = [_all_reduced(settings, request, each.system, devices, before.gradient_bytes) for each in (node, after)]
     return Effect(before, then, *words)
 
@@ -368,8 +368,8 @@ def _phases(job: SteeringJob, sent: Sequence[Matrix], shared: Units) -> list[Ste
     if durations_s and len(durations_s) != count:
         raise ConfigError(f"durations={job.settings.durations}: expected {count} of them, one for each phase")
     return [
-        _phase(job, phase.name, matrix, shared, durations_s[place] if durations_s else None)
-        for place, (phase, matrix) in enumerate(zip(job.phases, sent, strict=True))
+        _phase(job, phase.name, matrix, shared, durations_s[index] if durations_s else None)
+        for index, (phase, matrix) in enumerate(zip(job.phases, sent, strict=True))
     ]
 
 

@@ -43,7 +43,7 @@ class SteerSettings(keywords.SteerFields, frozen=True, kw_only=True):
 
     @property
     def durations_s(self) -> list[float]:
-        return [_seconds("durations", each) for each in self.durations]
+        return [_seconds("durations", duration) for duration in self.durations]
 
 
 def split(given: Point) -> tuple[SteerSettings, Point]:
@@ -283,19 +283,21 @@ def _of_copies(bench: BenchRecord, ranks: int) -> Matrix:
 
 def _of_log(path: Path, node: Node, devices: Sequence[int]) -> PhaseTraffic:
     """What NCCL's log says: rings where it names them, else connections, each with the same share of what was run."""
-    found = read_channels(path)
-    _check_ranks(path, found.ranks, devices)
-    sizes = [(name, size, count) for (name, size), count in found.operations.items() if name in ALONG_RINGS]
-    total = sum(OPERATIONS[name].bus_factor(found.ranks) * size * count for name, size, count in sizes)
+    channels = read_channels(path)
+    _check_ranks(path, channels.ranks, devices)
+    sizes = [(name, size, count) for (name, size), count in channels.operations.items() if name in ALONG_RINGS]
+    total = sum(OPERATIONS[name].bus_factor(channels.ranks) * size * count for name, size, count in sizes)
     amount = total or 1.0
-    if found.rings:
-        matrix = traffic.around_rings([(ring, 1.0) for ring in found.rings], amount, found.ranks, factor=1.0)
-        how = f"{len(found.rings)} rings"
+    if channels.rings:
+        matrix = traffic.around_rings([(ring, 1.0) for ring in channels.rings], amount, channels.ranks, factor=1.0)
+        how = f"{len(channels.rings)} rings"
     else:
-        most = max(sum(n for (by, _), n in found.connections.items() if by == rank) for rank in range(found.ranks))
+        most = max(
+            sum(n for (by, _), n in channels.connections.items() if by == rank) for rank in range(channels.ranks)
+        )
         matrix = tuple(
-            tuple(amount * found.connections.get((by, to), 0) / most for by in range(found.ranks))
-            for to in range(found.ranks)
+            tuple(amount * channels.connections.get((by, to), 0) / most for by in range(channels.ranks))
+            for to in range(channels.ranks)
         )
         how = "connections of its channels, those of trees included"
     what = f"{len(sizes)} kinds of operations" if total else "the same on every channel, as it names no operations"

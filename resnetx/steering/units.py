@@ -198,7 +198,7 @@ def _divisions(targets: int, units: int) -> Iterator[tuple[int, ...]]:
 def greedy(source: Source) -> Division:
     """One unit for each target, and each of the others to where it saves most; docs/steer.md proves it optimal."""
     units = [1] * len(source.targets)
-    heap = [_gain(source, units, place) for place in range(len(units))]
+    heap = [_gain(source, units, index) for index in range(len(units))]
     heapq.heapify(heap)
     evaluated = len(heap)
     for _ in range(source.units - len(units)):
@@ -209,10 +209,10 @@ def greedy(source: Source) -> Division:
     return Division(tuple(units), evaluated)
 
 
-def _gain(source: Source, units: Sequence[int], place: int) -> tuple[float, bool, int]:
+def _gain(source: Source, units: Sequence[int], index: int) -> tuple[float, bool, int]:
     """What the next unit saves, as a heap sorts it: most first; of equal gains, that of a link which is there."""
-    count = units[place]
-    return -source.sent[place] / (count * (count + 1)), count >= source.built[place], place
+    count = units[index]
+    return -source.sent[index] / (count * (count + 1)), count >= source.built[index], index
 
 
 # The best units for a problem, and what finding them took.
@@ -240,10 +240,10 @@ def best(problem: SteeringProblem, receivers: Sequence[int] | None = None) -> St
             _unless_as_good(problem, within_receivers(problem, receivers), receivers), "linear program", None
         )
     sources = problem.sources
-    few = sum(evaluations(len(each.targets), each.units) for each in sources) <= MOST_EVALUATIONS
-    divisions = {each: (exhaustive if few else greedy)(each) for each in sources}
-    columns = {each.gpu: dict(zip(each.targets, found.units, strict=True)) for each, found in divisions.items()}
-    evaluated = sum(found.evaluations for found in divisions.values())
+    few = sum(evaluations(len(source.targets), source.units) for source in sources) <= MOST_EVALUATIONS
+    divisions = {source: (exhaustive if few else greedy)(source) for source in sources}
+    columns = {each.gpu: dict(zip(each.targets, division.units, strict=True)) for each, division in divisions.items()}
+    evaluated = sum(division.evaluations for division in divisions.values())
     return Steered(problem.with_columns(columns), "exhaustive" if few else "greedy", evaluated)
 
 

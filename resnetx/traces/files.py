@@ -158,7 +158,11 @@ def _of_rank(contents: _Contents, rank: RankProfile, alone: bool) -> _Contents:
 
 def _stating(warning: Warning, rank: RankProfile) -> Warning:
     """The warning that gradients have no size, with what the all-reduces of DDP add up to."""
-    sent = [each for each in rank.steps[-1].collectives if each.operation == "all-reduce"] if rank.steps else []
+    sent = (
+        [collective for collective in rank.steps[-1].collectives if collective.operation == "all-reduce"]
+        if rank.steps
+        else []
+    )
     if warning.code != UNSIZED or rank.strategy != "ddp" or not all(each.size_bytes for each in sent) or not sent:
         return warning
     sent_bytes = sum(each.size_bytes for each in sent)
@@ -219,7 +223,7 @@ def export(trace: Trace, folder: Path) -> list[Path]:
 
 def _with_messages(times: LayerTimes, sent: TracedCommunication, source: str) -> LayerTimes:
     """The same with the transfer of each layer's message; waiting for other ranks is left out."""
-    having = [place for place, layer in enumerate(times.layers) if layer.gradient_bytes][::-1]  # as they are sent
+    having = [index for index, layer in enumerate(times.layers) if layer.gradient_bytes][::-1]  # as they are sent
     if [times.layers[place].gradient_bytes for place in having] != [message.size_bytes for message in sent.messages]:
         raise FileError(f"{source}: the messages of its runs on {sent.gpus} ranks are not those of its layers")
     layers = list(times.layers)
@@ -267,8 +271,8 @@ def import_(
         results / "imported" / "trace" / f"{slug(trace.workload)}_{slug(trace.device or CPU)}" / f"b{batch_size}" / NAME
     )
     if is_folder(target.parent.parent):
-        others = [each for each in sorted(target.parent.parent.glob(f"*/{NAME}")) if each != target]
-        merged([*(files.read(other, Trace) for other in others), trace])  # refuses what does not belong together
+        paths = [each for each in sorted(target.parent.parent.glob(f"*/{NAME}")) if each != target]
+        merged([*(files.read(other, Trace) for other in paths), trace])  # refuses what does not belong together
     files.write(target, trace)
     return target
 
@@ -283,34 +287,34 @@ def merged(traces: Sequence[Trace]) -> Trace:
                 f"{first.device} in {first.source}; expected two batches of one workload: give it another workload="
             )
     batches = sorted(
-        ((batch, _reasons(trace, place)) for trace in traces for place, batch in enumerate(trace.batches)),
+        ((batch, _reasons(trace, index)) for trace in traces for index, batch in enumerate(trace.batches)),
         key=lambda each: each[0].batch_size,
     )
     unknown = {key: why for key, why in first.unknown.items() if not key.startswith("batches.")}
-    for place, (_, reasons) in enumerate(batches):
-        unknown |= {f"batches.{place}.{key}": why for key, why in reasons.items()}
+    for index, (_, reasons) in enumerate(batches):
+        unknown |= {f"batches.{index}.{key}": why for key, why in reasons.items()}
     source = ", ".join(dict.fromkeys(trace.source for trace in traces))
-    warnings = [warning for place, trace in enumerate(traces) for warning in trace.warnings
-                if not any(warning in earlier.warnings for earlier in traces[:place])]  # fmt: skip
+    warnings = [warning for index, trace in enumerate(traces) for warning in trace.warnings
+                if not any(warning in earlier.warnings for earlier in traces[:index])]  # fmt: skip
     return msgspec.structs.replace(
         first, batches=[batch for batch, _ in batches], source=source, unknown=unknown, warnings=warnings
     )
 
 
 def _together(folder: Path) -> Trace:
-    found = [folder / NAME] if is_file(folder / NAME) else sorted(folder.glob(f"*/{NAME}"))
-    if not found:
+    paths = [folder / NAME] if is_file(folder / NAME) else sorted(folder.glob(f"*/{NAME}"))
+    if not paths:
         raise ConfigError(f"{folder}: holds neither traced runs nor imported traces; `resnetx trace` makes both")
-    return merged([files.read(each, Trace) for each in found])
+    return merged([files.read(path, Trace) for path in paths])
 
 
 def _names(trace: Trace) -> list[str]:
     return [layer.name for layer in trace.batches[0].times.layers]
 
 
-def _reasons(trace: Trace, place: int) -> dict[str, str]:
+def _reasons(trace: Trace, index: int) -> dict[str, str]:
     """Why fields of a batch are null, by their paths in it."""
-    prefix = f"batches.{place}."
+    prefix = f"batches.{index}."
     return {key.removeprefix(prefix): why for key, why in trace.unknown.items() if key.startswith(prefix)}
 
 
@@ -422,4 +426,4 @@ def _alike(name: str, others: Sequence[str]) -> bool:
 def _models(name: str) -> set[str]:
     """The words of a name that say which model it is, as far as forms of one model have them in common."""
     words = re.findall(r"[a-z0-9]+", name.lower())
-    return {found[0] for word in words if (found := MODEL.match(word))}
+    return {match[0] for word in words if (match := MODEL.match(word))}

@@ -89,10 +89,10 @@ def import_job(
         warnings=[*trace.warnings, *missing],
     )
     folder = results / "imported" / "job" / f"{slug(workload)}_{slug(trace.device or 'cpu')}_{len(ranks)}-ranks"
-    for rank, own in zip(ranks, _observations(ranks, steps, trace, batch_size), strict=True):
+    for rank, observation in zip(ranks, _observations(ranks, steps, trace, batch_size), strict=True):
         for old in old_files(folder, rank.number, len(ranks)):
             old.unlink(missing_ok=True)
-        files.write(rank_folder(folder, rank.number).record, own)
+        files.write(rank_folder(folder, rank.number).record, observation)
     files.write(trace_folder(folder) / NAME, trace)
     return folder
 
@@ -155,8 +155,8 @@ def _ranks(paths: Sequence[Path]) -> list[_Rank]:
 
 
 def _by_name(path: Path) -> int:
-    if found := _RANK.search(path.name):
-        return int(found[1])
+    if match := _RANK.search(path.name):
+        return int(match[1])
     raise ConfigError(f"{path}: does not say of which rank it is; expected rank<n> in its name")
 
 
@@ -200,14 +200,14 @@ def _matched(ranks: Sequence[_Rank]) -> tuple[list[list[RankStep]], list[Warning
     said: list[str] = []
     left_out = set()
     for number in numbers:
-        own = [rank.steps[number] for rank in ranks]
-        keyed = [_keyed(step.collectives) for step in own]
+        steps = [rank.steps[number] for rank in ranks]
+        keyed = [_keyed(step.collectives) for step in steps]
         if lacking := list(_lacking(ranks, keyed, number)):
             said += lacking
             left_out.add(number)
         elif number - 1 not in left_out:  # whose end a rank may have seen elsewhere
             _refuse_other_steps(ranks, keyed, number)
-            for step, by_key, kept in zip(own, keyed, matched, strict=True):
+            for step, by_key, kept in zip(steps, keyed, matched, strict=True):
                 kept.append(RankStep(number, step.begin, step.end, [by_key[key] for key in keyed[0]], step.phases))
     more = f"; and {len(said) - SAID} more" if len(said) > SAID else ""
     sentence = f"{'; '.join(said[:SAID])}{more}"
@@ -223,15 +223,17 @@ def _keyed(collectives: Sequence[Collective]) -> dict[_Key, Collective]:
     """By operation, size, and which one of these it is: gloo's threads may begin two of them in another order."""
     seen: Counter[tuple[str, int]] = Counter()
     keyed = {}
-    for each in collectives:
-        keyed[each.operation, each.size_bytes, seen[each.operation, each.size_bytes]] = each
-        seen[each.operation, each.size_bytes] += 1
+    for collective in collectives:
+        keyed[collective.operation, collective.size_bytes, seen[collective.operation, collective.size_bytes]] = (
+            collective
+        )
+        seen[collective.operation, collective.size_bytes] += 1
     return keyed
 
 
 def _lacking(ranks: Sequence[_Rank], keyed: Sequence[dict[_Key, Collective]], number: int) -> Iterator[str]:
     """What a rank lacks that others have in a step: one for each rank."""
-    keys = dict.fromkeys(key for own in keyed for key in own)
+    keys = dict.fromkeys(key for collectives in keyed for key in collectives)
     for rank, own in zip(ranks, keyed, strict=True):
         if absent := [key for key in keys if key not in own]:
             operation, size_bytes, _ = absent[0]
@@ -246,17 +248,19 @@ def _article(word: str) -> str:
 def _refuse_other_steps(ranks: Sequence[_Rank], keyed: Sequence[dict[_Key, Collective]], number: int) -> None:
     """Refuses steps of one number whose collectives have other numbers in their group."""
     for key in keyed[0]:
-        if len(counted := {own[key].number for own in keyed} - {None}) > 1:
+        if len(counted := {collectives[key].number for collectives in keyed} - {None}) > 1:
             raise FileError(
                 f"{ranks[0].files[0]}: in step {number} its collectives have other numbers (Seq) than those of other "
                 f"ranks ({' and '.join(map(str, sorted(filter(None, counted))[:2]))}); expected the same steps"
             )
 
 
-def _shortest(steps: Sequence[RankStep], place: int) -> tuple[float, float]:
+def _shortest(steps: Sequence[RankStep], index: int) -> tuple[float, float]:
     """Microseconds of a collective on the rank that arrives last: since it arrived, and since it runs."""
-    own = [step.collectives[place] for step in steps]
-    return min(each.end - each.arrived for each in own), min(each.end - each.begin for each in own)
+    collectives = [step.collectives[index] for step in steps]
+    return min(collective.end - collective.arrived for collective in collectives), min(
+        collective.end - collective.begin for collective in collectives
+    )
 
 
 # ---- records --------------------------------------------------------------------------------------------------------
@@ -266,7 +270,7 @@ def _observations(
     ranks: Sequence[_Rank], steps: Sequence[Sequence[RankStep]], trace: Trace, batch_size: int
 ) -> Iterator[Observation]:
     together = list(zip(*steps, strict=True))
-    transfers = [[_shortest(step, place)[0] for place in range(len(step[0].collectives))] for step in together]
+    transfers = [[_shortest(step, index)[0] for index in range(len(step[0].collectives))] for step in together]
     for rank, own in zip(ranks, steps, strict=True):
         phases = [own_s(step) for step in own]
         exposed = [_exposed(step, shortest) for step, shortest in zip(own, transfers, strict=True)]
@@ -282,11 +286,11 @@ def _observations(
                 sm_clock_Hz=known(SILENT), clock=trace.batches[0].times.clock, software="", started_at=rank.measured_at,
                 batch_size=batch_size, micro_batches=rank.accumulated,
                 parameters=known(SILENT), gradient_bytes=known(SILENT if gradients is None else gradients), hooks=0,
-                update_s=rounded([each["update"] for each in phases]),
-                input_s=rounded([each["input"] for each in phases]),
+                update_s=rounded([phase["update"] for phase in phases]),
+                input_s=rounded([phase["input"] for phase in phases]),
                 waiting_s=[0.0 for _ in own],
-                forward_s=rounded([each["forward"] for each in phases]),
-                backward_s=rounded([each["backward"] for each in phases]),
+                forward_s=rounded([phase["forward"] for phase in phases]),
+                backward_s=rounded([phase["backward"] for phase in phases]),
                 exposed_s=rounded([sum(each) for each in exposed]),
                 step_s=rounded([(step.end - step.begin) / 1e6 for step in own]),
                 for_last_s=rounded([waiting for waiting, _ in exposed]),
@@ -297,7 +301,7 @@ def _observations(
 
 def _exposed(step: RankStep, shortest: Sequence[float]) -> tuple[float, float]:
     """Seconds in which a rank is blocked: until the last rank has arrived, and while something is transferred."""
-    blocked = [step.blocked(each) for each in step.collectives]
+    blocked = [step.blocked(collective) for collective in step.collectives]
     transferred = joined(
         (max(begin, end - least), end) for (begin, end), least in zip(blocked, shortest, strict=True) if begin < end
     )
@@ -308,16 +312,18 @@ def _exposed(step: RankStep, shortest: Sequence[float]) -> tuple[float, float]:
 def _communication(steps: Sequence[Sequence[RankStep]], batch_size: int, strategy: str) -> list[TracedCommunication]:
     """The messages of a step, of the steps that have those of most; [] where their sizes are not said."""
     together = list(zip(*steps, strict=True))
-    kinds = [tuple((each.operation, each.size_bytes) for each in step[0].collectives) for step in together]
+    kinds = [
+        tuple((collective.operation, collective.size_bytes) for collective in step[0].collectives) for step in together
+    ]
     ((usual, _),) = Counter(kinds).most_common(1)
     if not all(size_bytes for _, size_bytes in usual):
         return []
     alike = [step for step, kind in zip(together, kinds, strict=True) if kind == usual]
     messages = []
-    for place, (operation, size_bytes) in enumerate(usual):
-        transfers = [_shortest(step, place)[1] / 1e6 for step in alike]
+    for index, (operation, size_bytes) in enumerate(usual):
+        transfers = [_shortest(step, index)[1] / 1e6 for step in alike]
         whole = [
-            fmean(own.collectives[place].end - own.collectives[place].begin for own in step) / 1e6 for step in alike
+            fmean(own.collectives[index].end - own.collectives[index].begin for own in step) / 1e6 for step in alike
         ]
         messages.append(
             TracedMessage(

@@ -91,7 +91,11 @@ def _trace(runs: list[_Run], folder: Path) -> Trace:
     first = layered[0].record
     unknown: dict[str, str] = {}
     clocks = [
-        clock for run in layered for each in run.record.gpu_samples or [] if each for clock in each.sm_clock_Hz or []
+        clock
+        for run in layered
+        for gpu_sample in run.record.gpu_samples or []
+        if gpu_sample
+        for clock in gpu_sample.sm_clock_Hz or []
     ]
     if not clocks:
         unknown["sm_clock_Hz"] = first.unknown.get("gpu_samples", _NOT_SAID)
@@ -99,7 +103,7 @@ def _trace(runs: list[_Run], folder: Path) -> Trace:
         unknown |= dict.fromkeys(("cpu", "cpus", "software"), first.unknown.get("environment", _NOT_SAID))
     if not first.devices:
         unknown["device"] = first.unknown.get("devices", _NOT_SAID)
-    batches = [_batch(run.record, f"batches.{place}", unknown) for place, run in enumerate(layered)]
+    batches = [_batch(run.record, f"batches.{index}", unknown) for index, run in enumerate(layered)]
     together = sorted(
         (run.record for run in runs if run.record.phases),
         key=lambda record: (record.request.batch_size, record.request.gpus, record.request.strategy.kind),

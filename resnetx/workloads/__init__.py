@@ -133,7 +133,7 @@ def described(request: Request, convention: str, gpus: Iterable[int]) -> record.
     found = workload(request.model, request.image_size, request.batch_size, convention, gpus)
     sent = messages(_table(request.model, request.image_size), request.strategy, request.precision)
     counted = {name: getattr(found, name) for name in found.__struct_fields__}
-    return record.DescribedWorkload(**counted, messages_bytes=[each.size_bytes for each in sent])
+    return record.DescribedWorkload(**counted, messages_bytes=[message.size_bytes for message in sent])
 
 
 def intensity(model: choices.Model, image_size: int, convention: str) -> float:

@@ -71,7 +71,9 @@ def grouped(ready: Sequence[Gradient], strategy: choices.Strategy) -> tuple[Mess
         case choices.Fsdp():
             return _by_block(ready)
         case choices.Layerwise():
-            return tuple(Message(tuple(own)) for _, own in groupby(ready, key=lambda gradient: gradient.layer))
+            return tuple(
+                Message(tuple(gradients)) for _, gradients in groupby(ready, key=lambda gradient: gradient.layer)
+            )
         case choices.After():
             return (Message(tuple(ready)),)
         case choices.Server():
@@ -111,8 +113,8 @@ def _by_block(ready: Sequence[Gradient]) -> tuple[Message, ...]:
     blocks: dict[str, list[Gradient]] = {}
     for gradient in ready:
         blocks.setdefault(_block_of(gradient.layer), []).append(gradient)
-    rest = blocks.pop("", [])
-    return tuple(Message(tuple(own)) for own in (*blocks.values(), rest) if own)
+    gradients = blocks.pop("", [])
+    return tuple(Message(tuple(own)) for own in (*blocks.values(), gradients) if own)
 
 
 def _block_of(layer: str) -> str:

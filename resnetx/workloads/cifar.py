@@ -68,7 +68,7 @@ class DenseNet(nn.Module):
         for stage in range(3):
             if stage:
                 modules += [*_before(channels, channels, kernel_size=1), nn.AvgPool2d(2)]
-            modules += [DenseLayer(channels + k * place, k) for place in range(layers)]
+            modules += [DenseLayer(channels + k * index, k) for index in range(layers)]
             channels += k * layers
         modules += [nn.BatchNorm2d(channels), nn.ReLU(inplace=True)]
         self.features = nn.Sequential(*modules)

@@ -255,17 +255,17 @@ def _kept_at(places: Sequence[int], table: Sequence[Layer], outputs: _Memory) ->
     """The same of the layers at some places."""
     sizes, memory, widths = outputs
     tensors: dict[str, int] = {}
-    for place in places:
-        layer = table[place]
+    for index in places:
+        layer = table[index]
         for name in _keeps(layer):
             if layer.kind in _IN_HALF and widths[name] > widths[layer.name]:
-                yield KeptBytes(place, sizes[name] * widths[layer.name])  # a copy
+                yield KeptBytes(index, sizes[name] * widths[layer.name])  # a copy
             else:
-                tensors.setdefault(memory[name], place)
+                tensors.setdefault(memory[name], index)
         if extra_bytes := _keeps_in_addition(layer, widths):
-            yield KeptBytes(place, extra_bytes)
-    for name, place in tensors.items():
-        yield KeptBytes(place, sizes[name] * widths[name], name)
+            yield KeptBytes(index, extra_bytes)
+    for name, index in tensors.items():
+        yield KeptBytes(index, sizes[name] * widths[name], name)
     if table and len(table) - 1 in places:
         yield KeptBytes(len(table) - 1, _kept_by_loss(table))
 
@@ -284,7 +284,7 @@ class RecomputedBlock(NamedTuple):
 
 def recomputed(table: Sequence[Layer], image_size: int, widths: Mapping[str, int]) -> list[RecomputedBlock]:
     """The blocks of a family, in the order of the forward pass."""
-    place_of = {layer.name: place for place, layer in enumerate(table)}
+    place_of = {layer.name: index for index, layer in enumerate(table)}
     outputs = _Memory(elements(table, image_size), _memory(table), widths)
     blocks = []
     for places in _blocks(table):
@@ -300,13 +300,13 @@ def recomputed(table: Sequence[Layer], image_size: int, widths: Mapping[str, int
 def kept_outside(table: Sequence[Layer], image_size: int, widths: Mapping[str, int]) -> Iterator[KeptBytes]:
     """What is kept from the forward pass on where blocks are computed again: their inputs, and all outside of them."""
     outputs, blocks = _Memory(elements(table, image_size), _memory(table), widths), _blocks(table)
-    inside = {place for places in blocks for place in places}
-    outside = list(_kept_at([place for place in range(len(table)) if place not in inside], table, outputs))
+    inside = {index for places in blocks for index in places}
+    outside = list(_kept_at([index for index in range(len(table)) if index not in inside], table, outputs))
     known = {each.memory for each in outside}
     yield from outside
     for places in blocks:
-        own = {table[place].name for place in places}
-        read = (name for place in places for name in table[place].inputs if name not in own)
+        own = {table[index].name for index in places}
+        read = (name for index in places for name in table[index].inputs if name not in own)
         for name in {outputs.of[name] for name in read} - known:
             yield KeptBytes(places[0], outputs.sizes[name] * widths[name], name)
 
@@ -314,9 +314,9 @@ def kept_outside(table: Sequence[Layer], image_size: int, widths: Mapping[str, i
 def _blocks(table: Sequence[Layer]) -> list[range]:
     """The places of the layers of each block."""
     found: dict[str, list[int]] = {}
-    for place, layer in enumerate(table):
+    for index, layer in enumerate(table):
         if block := block_of(layer.name):
-            found.setdefault(block, []).append(place)
+            found.setdefault(block, []).append(index)
     return [range(places[0], places[-1] + 1) for places in found.values()]
 
 

@@ -102,11 +102,11 @@ class Recorder(TorchFunctionMode):
 
     def _tell(self, name: str, kind: str, module: nn.Module | None, begun: Any, value: Any) -> None:
         read, versions, flops = begun
-        place = memory_of(tensors(value)[0])
+        index = memory_of(tensors(value)[0])
         written = [
             tensor._version != version
             for tensor, version in zip(read, versions, strict=True)
-            if memory_of(tensor) == place
+            if memory_of(tensor) == index
         ]
         if written and not any(written):  # a view
             return
@@ -140,7 +140,7 @@ def run_of(module: nn.Module, call: Callable[[], Any], inputs: Any) -> Run:
     read: set[int] = set()  # memory
     kept: list[Any] = []  # else freed memory would be met again under another name
     layer_at = {memory_of(tensor): DATA for tensor in tensors(inputs)}
-    parameter_at = {memory_of(each): each for each in module.parameters()}
+    parameter_at = {memory_of(parameter): parameter for parameter in module.parameters()}
 
     def told(operation: Operation) -> None:
         made = tensors(operation.value)
@@ -176,14 +176,18 @@ def _flops_of_rnn(operation: Operation) -> int:
     """Of an LSTM, GRU or RNN, of whose kernels torch counts none: each matrix is used once for each token."""
     if not isinstance(operation.module, nn.RNNBase):
         return 0
-    matrices = sum(each.numel() for each in operation.module.parameters() if each.dim() == 2)
+    matrices = sum(parameter.numel() for parameter in operation.module.parameters() if parameter.dim() == 2)
     return 2 * matrices * (operation.read[0].numel() // operation.module.input_size)
 
 
 def _multiplies(operation: Operation) -> bool:
     """Whether it has a matrix to multiply by, as embeddings do not."""
     module = operation.module
-    return module is not None and operation.kind != "embedding" and any(each.dim() > 1 for each in module.parameters())
+    return (
+        module is not None
+        and operation.kind != "embedding"
+        and any(parameter.dim() > 1 for parameter in module.parameters())
+    )
 
 
 class Found(NamedTuple):

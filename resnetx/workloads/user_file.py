@@ -108,11 +108,15 @@ def _is_sound(layers: Sequence[Layer]) -> bool:
     known: set[str] = set()
     for layer in layers:
         numbers = (*layer.output_shape, *layer.parameters, layer.multiply_adds)
-        if layer.name in known or not known.issuperset(layer.inputs) or not all(0 <= each < MOST for each in numbers):
+        if (
+            layer.name in known
+            or not known.issuperset(layer.inputs)
+            or not all(0 <= number < MOST for number in numbers)
+        ):
             return False
         known.add(layer.name)
     shapes = (layer.elements for layer in layers)
-    return any(layer.parameters for layer in layers) and all(each < MOST for each in shapes)
+    return any(layer.parameters for layer in layers) and all(shape < MOST for shape in shapes)
 
 
 def digest(path: Path) -> str:

@@ -140,7 +140,7 @@ def _parts(model: PythonSettings, built: Any, source: Any, image_size: int) -> P
     owners = (built, source) if whole else (built,)
 
     def found(name: str) -> Callable[..., Any] | None:
-        return next((own for each in owners if callable(own := getattr(each, name, None))), None)
+        return next((own for owner in owners if callable(own := getattr(owner, name, None))), None)
 
     batch, loss = found("batch"), found("loss")
     if batch is not None and image_size:
@@ -242,8 +242,8 @@ def parts_of(model: PythonSettings, found: Program) -> list[Part | None]:
     parts: list[Part | None] = []
     for a, b in zip(few, more, strict=True):
         grown = [
-            Part(place, of_a // recorded.FEW[0])
-            for place, (of_a, of_b) in enumerate(zip(a.shape, b.shape, strict=False))
+            Part(index, of_a // recorded.FEW[0])
+            for index, (of_a, of_b) in enumerate(zip(a.shape, b.shape, strict=False))
             if of_a != of_b and of_a * recorded.FEW[1] == of_b * recorded.FEW[0]
         ]
         parts.append(grown[0] if grown else None)
@@ -292,14 +292,14 @@ def _count(model: PythonSettings, image_size: int) -> Saved:
             "trained: use it, or set its requires_grad to False"
         )
     module.zero_grad(set_to_none=True)
-    runs = [recorded.run_of(module, partial(called, model, found, module, each), each) for each in batches]
+    runs = [recorded.run_of(module, partial(called, model, found, module, batch), batch) for batch in batches]
     table = recorded.table(module, runs, trained)
-    others = sorted({str(each.dtype) for each in module.parameters() if each.dtype != torch.float32})
+    others = sorted({str(parameter.dtype) for parameter in module.parameters() if parameter.dtype != torch.float32})
     if others:
         table.unseen.append(f"it has parameters in {', '.join(others)}, but all are counted with 4 B, as in fp32")
-    own = {Path(file) for key in set(sys.modules) - before if (file := getattr(sys.modules[key], "__file__", None))}
+    paths = {Path(file) for key in set(sys.modules) - before if (file := getattr(sys.modules[key], "__file__", None))}
     folder = Path(model.file).parent
-    files = {os.path.relpath(path, folder): digest(path) for path in sorted(own) if _is_users(path)}
+    files = {os.path.relpath(path, folder): digest(path) for path in sorted(paths) if _is_users(path)}
     return Saved(table.layers, table.unseen, {**files, Path(model.file).name: digest(Path(model.file))})
 
 

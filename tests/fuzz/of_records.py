@@ -30,7 +30,7 @@ from resnetx.measure.study.plan import definition
 from resnetx.prediction.memory import PLAIN, step_bytes
 from resnetx.prediction.predict import Placement, curve
 from resnetx.prediction.roofline import work
-from resnetx.prediction.scenario import Fabric, Subject, TrainingSetup
+from resnetx.prediction.scenario import Deployment, Subject, TrainingSetup
 from resnetx.record import (
     BenchFile,
     BenchRecord,
@@ -231,8 +231,8 @@ def _traces() -> list[bytes]:
 
 
 @cache
-def _dgx1() -> Fabric:
-    return Fabric(load("dgx1-p100"), "nccl2")
+def _dgx1() -> Deployment:
+    return Deployment(load("dgx1-p100"), "nccl2")
 
 
 def _use_trace(path: Path) -> None:

@@ -14,7 +14,7 @@ from resnetx.interconnect.systems.system import load
 from resnetx.prediction.messages import CONTENTION
 from resnetx.prediction.predict import Placement, curve, predict, slowest_of
 from resnetx.prediction.scaling_errors import ScalingKind, scaling_errors
-from resnetx.prediction.scenario import Fabric, Point, ScalingCosts, Subject, TrainingSetup
+from resnetx.prediction.scenario import Deployment, Point, ScalingCosts, Subject, TrainingSetup
 from resnetx.prediction.step import Deviations, Overlap
 from resnetx.record import Unknown
 from tests.prediction.made_traces import batch, layer, trace
@@ -38,12 +38,16 @@ SECONDS = flat(_8=0.5, _4000=0.5, _8000=0.5, _12000=0.5)
 FREE = ScalingCosts(variation=0.0, host_load=0.0, parallel_s=0.0)
 
 
-def tiny(strategy, gpus=2, fabric=None, **setting):
+def tiny(strategy, gpus=2, deployment=None, **setting):
     subject = Subject.of_import(TINY, strategy)
-    fabric = fabric or Fabric(H200, "nccl2", measured=SECONDS)
+    deployment = deployment or Deployment(H200, "nccl2", measured=SECONDS)
     return predict(
         Point(
-            subject, fabric, tuple(range(gpus)), 4 * gpus, TrainingSetup(Overlap(False, False), **setting, costs=FREE)
+            subject,
+            deployment,
+            tuple(range(gpus)),
+            4 * gpus,
+            TrainingSetup(Overlap(False, False), **setting, costs=FREE),
         )
     ).point
 
@@ -86,7 +90,9 @@ def test_the_host_is_a_limit_of_its_own():
 def test_a_host_that_is_too_slow_to_queue_a_step_is_what_it_takes():
     def host_bound(cpu):
         slow = trace(batch(4, LAYERS, clean_s=[9.0, 9.0], update_s=1.0, host_s=[9.0, 9.0]), cpu=cpu)
-        return predict(Point(Subject.of_import(slow, After()), Fabric(H200, "nccl2"), (0,), 4, TrainingSetup())).point
+        return predict(
+            Point(Subject.of_import(slow, After()), Deployment(H200, "nccl2"), (0,), 4, TrainingSetup())
+        ).point
 
     own = host_bound("Intel(R) Xeon(R) Platinum 8480C")
     assert (own.iteration_s, own.limited_by) == (9.0, "host")
@@ -100,14 +106,16 @@ def test_a_host_that_is_too_slow_to_queue_a_step_is_what_it_takes():
 def test_gradients_in_half_precision_are_half_the_bytes():
     slow = {None: MeasuredCollective("made up", (MeasuredSize(6e8, 6.0), MeasuredSize(12e8, 12.0)))}
     large = trace(batch(4, [layer("a", 1.0, 1.0, 12 * 10**8)]))
-    point = Point(Subject.of_import(large, After()), Fabric(H200, "nccl2", measured=slow), (0, 1), 8, TrainingSetup())
+    point = Point(
+        Subject.of_import(large, After()), Deployment(H200, "nccl2", measured=slow), (0, 1), 8, TrainingSetup()
+    )
     whole = predict(point).point.communication_s
     half = predict(replace(point, setting=TrainingSetup(gradients="bf16"))).point.communication_s
     assert (whole, half) == (pytest.approx(12.0, rel=0.01), pytest.approx(6.0, rel=0.01))
 
 
 def test_the_interval_holds_the_prediction_and_widens_with_the_error_of_messages():
-    plain = tiny(After(), fabric=Fabric(H200, "nccl2"))
+    plain = tiny(After(), deployment=Deployment(H200, "nccl2"))
     low, high = plain.interval_s
     assert low < plain.iteration_s < high
     known = tiny(After())  # made-up points that agree to the last digit, and a trace without spread
@@ -143,9 +151,9 @@ def test_ranks_on_one_host_crowd_each_other():
     times = []
     for crowding in (None, 1.2):
         measured = {2: MeasuredCollective("made up", SECONDS[None].points, gpus=2, crowding=crowding)}
-        fabric = Fabric(load("cpu-host"), "gloo", measured=measured)
+        deployment = Deployment(load("cpu-host"), "gloo", measured=measured)
         times.append(
-            predict(Point(Subject.of_import(on_cpu, After()), fabric, (0, 1), 8, TrainingSetup())).point.compute_s
+            predict(Point(Subject.of_import(on_cpu, After()), deployment, (0, 1), 8, TrainingSetup())).point.compute_s
         )
     assert times[1] == pytest.approx(1.2 * times[0])
 
@@ -155,7 +163,7 @@ def test_ranks_on_cpus_pay_for_moving_gradients():
     measured = {2: MeasuredCollective("made up", tuple(replace(each, cpu_share=1.0) for each in SECONDS[None].points))}
     alone = Point(
         Subject.of_import(on_cpu, Layerwise()),
-        Fabric(load("cpu-host"), "gloo", measured=measured),
+        Deployment(load("cpu-host"), "gloo", measured=measured),
         (0, 1),
         8,
         TrainingSetup(),
@@ -171,7 +179,7 @@ def googlenet(batch_size):
     return Subject.of(request, workloads.table(request.model, request.image_size), "caffe")
 
 
-FABRIC = Fabric(load("dgx1-p100"), "nccl2")
+FABRIC = Deployment(load("dgx1-p100"), "nccl2")
 GOOGLENET = Point(googlenet(64), FABRIC, tuple(range(8)), 64, TrainingSetup(sensitivity=True))
 
 
@@ -179,9 +187,11 @@ GOOGLENET = Point(googlenet(64), FABRIC, tuple(range(8)), 64, TrainingSetup(sens
 
 
 def test_speedups_are_over_one_gpu_and_points_beyond_the_system_are_refused():
-    subject, fabric = Subject.of_import(TINY, After()), Fabric(H200, "nccl2", measured=SECONDS)
+    subject, deployment = Subject.of_import(TINY, After()), Deployment(H200, "nccl2", measured=SECONDS)
     placements = [Placement(tuple(range(gpus)), 4 * gpus) for gpus in (2, 16)]
-    answers = curve(subject, fabric, placements, Placement((0,), 4), TrainingSetup(Overlap(False, False), costs=FREE))
+    answers = curve(
+        subject, deployment, placements, Placement((0,), 4), TrainingSetup(Overlap(False, False), costs=FREE)
+    )
     two, sixteen = (answer.point for answer in answers)
     assert two.speedup == pytest.approx(2 * 7.0 / 7.5, rel=1e-6)
     assert two.baseline_gpus == 1
@@ -218,10 +228,10 @@ def test_more_memory_brings_it_back():
 
 def test_a_calibration_is_of_the_machine_as_it_is_described():
     points = tuple(MeasuredSize(float(size), 5e-5 + size / 10e9) for size in (8, 2**20, 2**24, 2**28))
-    fabric = Fabric(load("dgx1-p100"), "nccl2", measured={4: MeasuredCollective("made up", points)})
+    deployment = Deployment(load("dgx1-p100"), "nccl2", measured={4: MeasuredCollective("made up", points)})
     plain, faster, quicker = (
         changed.plan((0, 1, 2, 3)).cost(2**28).time_s
-        for changed in (fabric, replace(fabric, bandwidth={"nvlink1": 2.0}), replace(fabric, latency=0.5))
+        for changed in (deployment, replace(deployment, bandwidth={"nvlink1": 2.0}), replace(deployment, latency=0.5))
     )
     assert plain == pytest.approx(points[-1].time_s, rel=1e-9)
     assert faster == pytest.approx(plain / 2, rel=0.02)
@@ -233,7 +243,7 @@ def test_what_is_faster_already_is_made_faster_still():
     (plain,), (twice,) = (
         [
             found.sensitivity
-            for found in [predict(replace(GOOGLENET, fabric=replace(FABRIC, bandwidth=bandwidth))).point]
+            for found in [predict(replace(GOOGLENET, deployment=replace(FABRIC, bandwidth=bandwidth))).point]
         ]
         for bandwidth in ({}, {"nvlink1": 2.0})
     )
@@ -252,8 +262,8 @@ def test_what_a_link_is_worth_is_sorted_and_the_limiting_one_comes_first():
 def test_an_uneven_batch_is_as_slow_as_the_larger_share():
     steps = trace(batch(4, [layer("a", 1.0, 1.0, 4)]), batch(5, [layer("a", 2.0, 2.0, 4)]))
     subject = Subject.of_import(steps, After())
-    fabric = Fabric(H200, "nccl2", measured=SECONDS)
-    found = predict(Point(subject, fabric, (0, 1), 9, TrainingSetup(Overlap(False, False), costs=FREE))).point
+    deployment = Deployment(H200, "nccl2", measured=SECONDS)
+    found = predict(Point(subject, deployment, (0, 1), 9, TrainingSetup(Overlap(False, False), costs=FREE))).point
     assert found.iteration_s == pytest.approx(4.5, rel=1e-6)
 
 
@@ -275,7 +285,7 @@ def test_a_speedup_has_an_interval_that_is_narrower_than_those_of_its_points():
     placements = [Placement(tuple(range(gpus)), 512) for gpus in (1, 8)]
     one, eight = (
         each.point
-        for each in curve(subject, Fabric(system, system.library), placements, placements[0], TrainingSetup())
+        for each in curve(subject, Deployment(system, system.library), placements, placements[0], TrainingSetup())
     )
     low, high = eight.speedup_interval
     assert low < eight.speedup < high

@@ -11,19 +11,24 @@ from resnetx.interconnect.systems.system import load
 from resnetx.prediction import processes
 from resnetx.prediction.predict import Placement
 from resnetx.prediction.processes import CurveQuestion, predicted_curves
-from resnetx.prediction.scenario import Fabric, TrainingSetup
+from resnetx.prediction.scenario import Deployment, TrainingSetup
 from tests.prediction.test_predict import googlenet
 
 
 @pytest.fixture
 def questions() -> list[CurveQuestion]:
     """Five curves: of two systems, of which one has several nodes, and one point that cannot run."""
-    fabrics = [Fabric(load("dgx1-p100"), "nccl2"), Fabric(load("dgx-h100", nodes=2, network="ndr400"), "nvls")]
+    deployments = [
+        Deployment(load("dgx1-p100"), "nccl2"),
+        Deployment(load("dgx-h100", nodes=2, network="ndr400"), "nvls"),
+    ]
     subjects = [replace(googlenet(64), strategy=strategy) for strategy in (Layerwise(), After())]
     placements = [Placement(tuple(range(gpus)), 64) for gpus in (1, 2, 16)]
     asked = [
-        CurveQuestion(subject, fabric, placements, placements[0], TrainingSetup(sensitivity=fabric is fabrics[0]))
-        for fabric in fabrics
+        CurveQuestion(
+            subject, deployment, placements, placements[0], TrainingSetup(sensitivity=deployment is deployments[0])
+        )
+        for deployment in deployments
         for subject in subjects
     ]
     return [*asked, asked[0]._replace(placements=[Placement((0,), 10**6)])]

@@ -8,7 +8,7 @@ from resnetx.interconnect.collectives.measured import MeasuredCollective, Measur
 from resnetx.interconnect.systems.system import load
 from resnetx.prediction.messages import HOST_MEMORY_Bps
 from resnetx.prediction.predict import predict, simulated
-from resnetx.prediction.scenario import Fabric, Point, Subject, TrainingSetup
+from resnetx.prediction.scenario import Deployment, Point, Subject, TrainingSetup
 from resnetx.prediction.step import Overlap
 from tests.prediction.made_traces import batch, layer, trace
 
@@ -19,11 +19,11 @@ TINY = trace(batch(4, LAYERS, update_s=0.5, clean_s=[9.5, 9.5]))
 CPU, GPU = Server(device="cpu"), Server(device="gpu")
 
 
-def point(strategy, gpus=2, fabric=None, **setting):
+def point(strategy, gpus=2, deployment=None, **setting):
     overlap = setting.pop("overlap", Overlap(False, False))
     subject = Subject.of_import(TINY, strategy)
-    fabric = fabric or Fabric(H200, "nccl2")
-    return Point(subject, fabric, tuple(range(gpus)), 4 * gpus, TrainingSetup(overlap, **setting))
+    deployment = deployment or Deployment(H200, "nccl2")
+    return Point(subject, deployment, tuple(range(gpus)), 4 * gpus, TrainingSetup(overlap, **setting))
 
 
 def host_s(size_bytes, gpus):
@@ -34,7 +34,7 @@ def host_s(size_bytes, gpus):
 @pytest.mark.parametrize("gpus", [2, 8])
 def test_each_tensor_goes_by_itself_and_all_come_back_behind_the_backward_pass(gpus):
     iteration = simulated(point(CPU, gpus))
-    copies = Fabric(H200, "nccl2").star(tuple(range(gpus)), on_host=True)
+    copies = Deployment(H200, "nccl2").star(tuple(range(gpus)), on_host=True)
     to_server = {name: copies.inward.time_s(size) + host_s(size, gpus) for name, size in SIZES.items()}
     back_s = sum(map(copies.outward.time_s, SIZES.values()))
     times = [message.time_s for message in iteration.job.messages]
@@ -47,7 +47,7 @@ def test_each_tensor_goes_by_itself_and_all_come_back_behind_the_backward_pass(g
 
 def test_a_gpu_adds_up_and_updates_by_its_own_rates():
     iteration = simulated(point(GPU, 4))
-    copies = Fabric(H200, "nccl2").star((0, 1, 2, 3), on_host=False)
+    copies = Deployment(H200, "nccl2").star((0, 1, 2, 3), on_host=False)
     first, *_ = iteration.job.messages
     adding_s = 3 * 1.5 * 2_000_000 / iteration.computes[0].gradient_copy_Bps
     assert first.time_s == pytest.approx(copies.inward.time_s(2_000_000) + adding_s + 0.5 * 2 / 14)
@@ -56,7 +56,7 @@ def test_a_gpu_adds_up_and_updates_by_its_own_rates():
 
 def test_parameters_that_come_during_the_next_forward_pass_are_hidden_but_for_the_first_layers():
     waiting, fetching = (simulated(point(CPU, overlap=Overlap(False, False, each))) for each in (False, True))
-    copies = Fabric(H200, "nccl2").star((0, 1), on_host=True).outward
+    copies = Deployment(H200, "nccl2").star((0, 1), on_host=True).outward
     hidden_s = copies.time_s(SIZES["b"]) + copies.time_s(SIZES["c"])
     assert waiting.time_s - fetching.time_s == pytest.approx(hidden_s)
     assert fetching.exchange.time_s == pytest.approx(waiting.exchange.time_s)
@@ -83,4 +83,4 @@ def test_one_gpu_has_no_server():
 def test_a_calibration_of_collectives_is_refused():
     measured = {None: MeasuredCollective("a bench", (MeasuredSize(8, 0.5), MeasuredSize(8000, 0.5)))}
     with pytest.raises(ConfigError, match="calibration with strategy=server"):
-        simulated(point(CPU, fabric=Fabric(H200, "nccl2", measured=measured)))
+        simulated(point(CPU, deployment=Deployment(H200, "nccl2", measured=measured)))

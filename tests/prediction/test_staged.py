@@ -13,7 +13,7 @@ from resnetx.literature.scaling_check import ScalingCase, staged_cases, staged_r
 from resnetx.literature.training_rates import staged_series
 from resnetx.prediction.predict import predict
 from resnetx.prediction.scaling_errors import scaling_errors
-from resnetx.prediction.scenario import Fabric
+from resnetx.prediction.scenario import Deployment
 from resnetx.prediction.staged import CLASSES, fitted, measured_paths
 from resnetx.record.files import read
 from resnetx.record.prediction import Prediction
@@ -26,7 +26,7 @@ def undecided(name):
     """Every published rate of a box, and what is predicted without its class."""
     for of in staged_series(name):
         for gpus, rate in of.scaled:
-            case = ScalingCase(of, gpus, rate, fabric=Fabric(of.on(gpus), of.library, "host"))
+            case = ScalingCase(of, gpus, rate, deployment=Deployment(of.on(gpus), of.library, "host"))
             setting = replace(case.point.setting, costs=scaling_errors().costs)
             yield case.point.batch_size / rate, predict(replace(case.point, setting=setting)).point
 
@@ -105,17 +105,17 @@ def test_all_reduces_on_2_and_4_gpus_show_the_class():
     assert eight_Bps(3.2e9, 1.6e9) == pytest.approx(0.8e9)
     assert eight_Bps(5e9, 5e9) == pytest.approx(5e9)
     assert eight_Bps(4e9, 3e9) == pytest.approx(2.25e9)
-    fabric = Fabric(load("pcie-a100"), "nccl2.4", "host", measured={2: ring(2, 3e9), 4: ring(4, 3e9)})
-    assert fabric.staged_on(8).power == 0
-    assert fabric.staged_on(4) is None  # as it was measured
+    deployment = Deployment(load("pcie-a100"), "nccl2.4", "host", measured={2: ring(2, 3e9), 4: ring(4, 3e9)})
+    assert deployment.staged_on(8).power == 0
+    assert deployment.staged_on(4) is None  # as it was measured
 
 
 @pytest.mark.parametrize(("name", "error"), [("shared", 0.089), ("per-gpu", 0.024)])
 def test_rates_of_2_and_4_gpus_close_8_and_one_of_them_does_not(name, error):
     errors = []
     for of in staged_series(name):
-        fabric = Fabric(of.on(8), of.library, "host")
-        case = ScalingCase(of, 8, of.images_per_s[8], fabric=fabric, known=(2, 4))
+        deployment = Deployment(of.on(8), of.library, "host")
+        case = ScalingCase(of, 8, of.images_per_s[8], deployment=deployment, known=(2, 4))
         errors.append(abs(log(case.predicted(scaling_errors().costs) / case.measured)))
         assert not predict(case.point).point.open
         assert predict(replace(case, known=(2,)).point).point.open

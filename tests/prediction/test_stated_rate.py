@@ -15,7 +15,7 @@ from resnetx.literature.training_rates import steps_series, training
 from resnetx.prediction import compute
 from resnetx.prediction.compute import of_point
 from resnetx.prediction.host_step import CHOSEN_ON, SPREAD, GPU_PASS_s, HostStep, LaunchedStep, assumed
-from resnetx.prediction.scenario import Fabric, Point, Subject, TrainingSetup
+from resnetx.prediction.scenario import Deployment, Point, Subject, TrainingSetup
 from resnetx.prediction.stated_rates import BETWEEN, OUTSIDE, RATE_ERROR, StatedRates
 
 TWO = StatedRates(((32, 195.0), (64, 219.0)), "stated", "rate=")
@@ -28,7 +28,7 @@ def computed(rates, images, system="dgx1-p100"):
     made = Subject.of(request, table, "torch")
     subject = Subject(**{**vars(made), "rates": rates})
     machine = load(system)
-    return of_point(Point(subject, Fabric(machine, machine.library), (0,), images, TrainingSetup()), images)
+    return of_point(Point(subject, Deployment(machine, machine.library), (0,), images, TrainingSetup()), images)
 
 
 def test_a_step_takes_what_the_rate_says_and_the_roofline_divides_it():

@@ -22,7 +22,7 @@ from resnetx.prediction import compute
 from resnetx.prediction.host_step import PARALLEL_s
 from resnetx.prediction.predict import predict
 from resnetx.prediction.scaling_errors import ScalingKind, scaling_errors
-from resnetx.prediction.scenario import Fabric, Point, ScalingCosts, Subject, TrainingSetup
+from resnetx.prediction.scenario import Deployment, Point, ScalingCosts, Subject, TrainingSetup
 
 pytestmark = pytest.mark.slow  # predicts what was published
 
@@ -173,7 +173,7 @@ def test_that_is_what_the_same_point_is_predicted_to_take(rows):
     setting = TrainingSetup(clock_Hz=1.227e9, memory_model="caffe")
     for row in rows:
         if row.group == "tallent2017-alexnet" and "batch 512" in row.what:
-            point = Point(subject, Fabric(load(row.system), row.library), tuple(range(8)), 512, setting)
+            point = Point(subject, Deployment(load(row.system), row.library), tuple(range(8)), 512, setting)
             assert row.predicted == pytest.approx(1 / predict(point).point.iteration_s)
 
 

@@ -41,17 +41,17 @@ def page() -> str:
     return "\n".join(lines)
 
 
-def _alike(known: list[Line]) -> list[list[Line]]:
+def _alike(lines: list[Line]) -> list[list[Line]]:
     """Settings of one name, default and meaning together: a setting that several choices of a group have."""
     together: dict[tuple[str, str, str], list[Line]] = {}
-    for each in known:
-        together.setdefault((each.name, each.default, each.about), []).append(each)
+    for line in lines:
+        together.setdefault((line.name, line.default, line.about), []).append(line)
     return list(together.values())
 
 
 def _row(alike: list[Line]) -> list[str]:
     setting = alike[0]
-    having = [each.of for each in alike]
+    having = [line.of for line in alike]
     return [
         code(setting.name),
         code(setting.default),
@@ -282,5 +282,5 @@ def _text(kind: Any, path: bool, several: str = "list", mapped: str = "dict") ->
         return f"Literal[{words}]"
     if origin is None:
         return "None" if kind in (None, NoneType) else "Text" if kind is str and path else str(kind.__name__)
-    inner = ", ".join(_text(each, path and origin is list, several, mapped) for each in arguments)
+    inner = ", ".join(_text(argument, path and origin is list, several, mapped) for argument in arguments)
     return f"{several if origin is list else mapped}[{inner}]"

@@ -81,25 +81,27 @@ def _predicted(point: CheckedPoint) -> str:
 
 def _advantages(checked: Accuracy) -> None:
     """Which strategy is faster; without --all where that was predicted wrongly."""
-    shown = [each for each in checked.advantages if show.everything() or each.right is False]
+    shown = [advantage for advantage in checked.advantages if show.everything() or advantage.right is False]
     if shown:
         show.say()
         show.listing(_ADVANTAGES, shown, "One strategy over another: ratio of rates")
-    elif decided := sum(each.right is not None for each in checked.advantages):
+    elif decided := sum(advantage.right is not None for advantage in checked.advantages):
         show.say(f"One strategy over another: {decided} that the measurement decides, all predicted rightly: --all.")
 
 
 _ADVANTAGES: list[Column[CheckedAdvantage]] = [
-    Column("workload", lambda each: each.workload),
-    Column(">batch", lambda each: f"{each.batch_size}"),
-    Column(">GPUs", lambda each: f"{each.gpus}"),
-    Column("system", lambda each: each.system),
-    Column("strategy", lambda each: each.strategy),
-    Column("over", lambda each: each.over),
-    Column(">predicted", lambda each: f"{each.predicted:.3f}"),
-    Column(">measured", lambda each: f"{each.measured.median:.3f}"),
-    Column("its range", lambda each: _range(each.measured, "{:.3f}".format), 1),
-    Column("order", lambda each: "not decided" if each.right is None else "right" if each.right else "wrong"),
+    Column("workload", lambda advantage: advantage.workload),
+    Column(">batch", lambda advantage: f"{advantage.batch_size}"),
+    Column(">GPUs", lambda advantage: f"{advantage.gpus}"),
+    Column("system", lambda advantage: advantage.system),
+    Column("strategy", lambda advantage: advantage.strategy),
+    Column("over", lambda advantage: advantage.over),
+    Column(">predicted", lambda advantage: f"{advantage.predicted:.3f}"),
+    Column(">measured", lambda advantage: f"{advantage.measured.median:.3f}"),
+    Column("its range", lambda advantage: _range(advantage.measured, "{:.3f}".format), 1),
+    Column(
+        "order", lambda advantage: "not decided" if advantage.right is None else "right" if advantage.right else "wrong"
+    ),
 ]
 
 

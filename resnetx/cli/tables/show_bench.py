@@ -56,11 +56,11 @@ def _knees(record: BenchRecord) -> None:
     rows = [
         [
             what,
-            us(found.floor_s),
-            *("" if each is None else size_text(round(each)) for each in _sizes(found)),
-            GBps(found.highest_Bps / 1e9),
+            us(knees.floor_s),
+            *("" if size is None else size_text(round(size)) for size in _sizes(knees)),
+            GBps(knees.highest_Bps / 1e9),
         ]
-        for what, found in sizes.of_record(record)
+        for what, knees in sizes.of_record(record)
     ]
     if rows:
         columns = ["of", ">floor us", ">ends at", ">half at", ">90 % at", ">highest GB/s"]
@@ -68,8 +68,8 @@ def _knees(record: BenchRecord) -> None:
         show.table("Where latency ends and bandwidth begins", columns, rows, note)
 
 
-def _sizes(found: sizes.Knees) -> tuple[float | None, ...]:
-    return found.floor_ends_bytes, found.half_bytes, found.ninety_bytes
+def _sizes(knees: sizes.Knees) -> tuple[float | None, ...]:
+    return knees.floor_ends_bytes, knees.half_bytes, knees.ninety_bytes
 
 
 def _ranks(record: BenchRecord) -> str:
@@ -335,8 +335,8 @@ def nics(record: BenchRecord) -> None:
     ends = record.transport.nics if record.transport else None
     if not ends:
         return
-    found = benches.crossings(ends)
-    rows = _nic_rows(found)
+    crossings = benches.crossings(ends)
+    rows = _nic_rows(crossings)
     shown = show.first(rows, _ROWS)
     left = f"; {len(rows) - len(shown)} more with --all" if len(shown) < len(rows) else ""
     show.table(
@@ -345,21 +345,21 @@ def nics(record: BenchRecord) -> None:
         [list(row) for row in shown],
         f"of: the ring of its channel, or its tree or single sends{left}.",
     )
-    for sentence in _sentences(found, record.devices or []):
+    for sentence in _sentences(crossings, record.devices or []):
         show.say(sentence)
 
 
 _Row = tuple[str, str, str, str, str, str, str]
 
 
-def _nic_rows(found: Sequence[benches.SizeCrossing]) -> list[_Row]:
+def _nic_rows(crossings: Sequence[benches.SizeCrossing]) -> list[_Row]:
     """Connections that are alike but for their channel are one row."""
     channels: dict[tuple[str, ...], list[int]] = defaultdict(list)
-    for each in found:
-        reached = {end.gpudirect for end in each.ends}
+    for crossing in crossings:
+        reached = {end.gpudirect for end in crossing.ends}
         gpudirect = "one end" if len(reached) > 1 else "yes" if True in reached else "no"
-        words = (f"{each.source}", f"{each.target}", "ring" if each.ring else "other")
-        channels[*words, _card(each.sent), _card(each.received), gpudirect].append(each.channel)
+        words = (f"{crossing.source}", f"{crossing.target}", "ring" if crossing.ring else "other")
+        channels[*words, _card(crossing.sent), _card(crossing.received), gpudirect].append(crossing.channel)
     return [
         (",".join(map(str, numbers)), source, target, of, sent, received, gpudirect)
         for (source, target, of, sent, received, gpudirect), numbers in channels.items()
@@ -370,19 +370,21 @@ def _card(end: NicUse | None) -> str:
     return "?" if end is None else benches.card_name(end)
 
 
-def _sentences(found: Sequence[benches.SizeCrossing], devices: Sequence[Device]) -> list[str]:
+def _sentences(crossings: Sequence[benches.SizeCrossing], devices: Sequence[Device]) -> list[str]:
     """Whether rings keep to rails, and what shares a card."""
-    seen = benches.rails(found, devices)
+    seen = benches.rails(crossings, devices)
     said = []
     if seen.compared:
         said.append(
             f"Rails: {seen.kept} of {seen.compared} connections of rings leave and arrive by cards of one number; "
-            + "; ".join(f"GPU {each.gpu} by {' and '.join(each.cards)}" for each in seen.gpus)
+            + "; ".join(f"GPU {gpu.gpu} by {' and '.join(gpu.cards)}" for gpu in seen.gpus)
             + "."
         )
-    shared = sorted((each for each in seen.cards if len(each.channels) > 1), key=lambda each: -len(each.channels))
+    shared = sorted(
+        (card for card in seen.cards if len(card.channels) > 1), key=lambda channels: -len(channels.channels)
+    )
     if shared:
-        named = [f"{each.card} of {each.node} ({len(each.channels)})" for each in shared[:_LISTED]]
+        named = [f"{channels.card} of {channels.node} ({len(channels.channels)})" for channels in shared[:_LISTED]]
         more = f" and {len(shared) - _LISTED} others" if len(shared) > _LISTED else ""
         said.append(f"Cards that rings of several channels share: {', '.join(named)}{more}.")
     elif seen.cards:

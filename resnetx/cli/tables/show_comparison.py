@@ -82,7 +82,7 @@ def bench_comparison(found: BenchComparison) -> None:
     if found.machines:
         show.say()
         columns = ["what differs", "A", "B"]
-        rows = [[each.name, "; ".join(each.a), "; ".join(each.b)] for each in found.machines]
+        rows = [[machine.name, "; ".join(machine.a), "; ".join(machine.b)] for machine in found.machines]
         show.table("Environments", columns, rows)
 
 
@@ -92,11 +92,11 @@ def _ratios(title: str, ratios: Sequence[BenchRatio]) -> None:
     lines: dict[tuple[str, int | None, str | None], list[BenchRatio]] = defaultdict(list)
     for ratio in ratios:
         lines[ratio.what, ratio.gpus, ratio.pair_class].append(ratio)
-    for (what, gpus, pair_class), own in lines.items():
+    for (what, gpus, pair_class), line in lines.items():
         where = ", ".join(filter(None, (f"{gpus} GPUs" if gpus else "", pair_class)))
         columns = [">size", ">B / A", ">A us", ">B us", ">A GB/s", ">B GB/s"]
         show.say()
-        show.table(f"{title}: {what} ({where})", columns, list(map(_row, own)), _NOTE)
+        show.table(f"{title}: {what} ({where})", columns, list(map(_row, line)), _NOTE)
 
 
 _NOTE = "B / A: of speed, above 1 B is faster. GB/s: size / time."

@@ -30,9 +30,11 @@ def claims(checked: Sequence[CheckedClaim]) -> None:
     if not show.everything():
         return
     show.say("Settings as the paper has them, unless others are set:")
-    show.entries(((key, f"{each.value} ({each.why})") for key, each in published("tallent2017").settings.items()), 2)
+    show.entries(
+        ((key, f"{setting.value} ({setting.why})") for key, setting in published("tallent2017").settings.items()), 2
+    )
     show.say()
-    for _, same in groupby(checked, lambda each: each.claim):
+    for _, same in groupby(checked, lambda claim: claim.claim):
         statement(list(same))
 
 
@@ -58,8 +60,8 @@ _WORDS = {"hit": "agree", "miss: cause": "explained", "no cause": "unexplained",
 
 def _by_variant(sentences: Sequence[CheckedClaim], checked: Sequence[CheckedClaim]) -> None:
     kinds = (*_WORDS, "not predicted")
-    counts = Counter((each.variant, _kind(each)) for each in sentences)
-    variants = list(dict.fromkeys(each.variant for each in sentences))
+    counts = Counter((claim.variant, _kind(claim)) for claim in sentences)
+    variants = list(dict.fromkeys(claim.variant for claim in sentences))
     rows = [[variant or "own library", *(f"{counts[variant, kind]}" for kind in kinds)] for variant in variants]
     combinations, left_out = kept().combinations, len(published("tallent2017").left_out)
     note = (
@@ -67,7 +69,7 @@ def _by_variant(sentences: Sequence[CheckedClaim], checked: Sequence[CheckedClai
         f"it does; arithmetic explains it, or what the paper leaves open decides it (of {combinations} combinations); "
         "or neither. undecided: a part of the interval agrees, or only one of the batches that it may have been. "
         "input: it is one of the descriptions or the settings. "
-        f"{sum(bool(each.repeats) for each in checked)} checks repeat others by arithmetic, and are not counted. "
+        f"{sum(bool(claim.repeats) for claim in checked)} checks repeat others by arithmetic, and are not counted. "
         f"{left_out} more statements are not checked (tallent2017.yaml, left_out)."
     )
     columns = ["with", *(f">{_WORDS.get(kind, kind)}" for kind in kinds)]
@@ -90,7 +92,7 @@ def statement(same: Sequence[CheckedClaim]) -> None:
     reading = f" [{first.reading}]" * bool(first.reading)
     repeats = f" (repeats {first.repeats}: not counted)" * bool(first.repeats)
     show.say(f"{first.claim} ({first.section}) {first.says}{reading}{repeats}", indent=6)
-    for cause, alike in groupby(same, lambda each: each.cause):
+    for cause, alike in groupby(same, lambda claim: claim.cause):
         for each in alike:
             show.say(f"  {OUTCOMES.get(each.outcome, each.outcome):9} {_beside(each)}", indent=6)
         if cause:
@@ -189,7 +191,7 @@ def _counts(checked: CheckedPapers) -> None:
             rows.append(CountedClaims(paper, library, own, left_out))
         if checked.machines:
             rows.append(CountedClaims(paper, "measured", counted(checked.measured), left_out))
-    repeated = sum(bool(each.repeats) for each in checked.claims)
+    repeated = sum(bool(claim.repeats) for claim in checked.claims)
     note = f"{repeated} checks repeat others by arithmetic, and are not counted." * bool(repeated)
     show.listing(COUNTS, rows, "What papers state, and what is predicted here", note, every=True)
 
@@ -284,8 +286,8 @@ def score(found: Score) -> None:
         ">mean of unseen",
     ]
     rows = [
-        _score_row(each, place == 0 or found.scores[place - 1].kind != each.kind)
-        for place, each in enumerate(found.scores)
+        _score_row(each, index == 0 or found.scores[index - 1].kind != each.kind)
+        for index, each in enumerate(found.scores)
     ]
     note = (
         "n, of: predicted, of all figures. mean, worst: |predicted / published - 1|. bias: its mean with the sign, "

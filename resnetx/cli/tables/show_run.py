@@ -44,8 +44,8 @@ def run(record: RunRecord, folder: RunFolder) -> None:
         )
     if record.backend == "nccl" and (chosen := _nccl_backend(record)):
         show.say(chosen)
-    for each in record.staging or []:
-        show.say(_staged(each))
+    for staging in record.staging or []:
+        show.say(_staged(staging))
     if record.phases:
         _inside_a_step(record.phases, record.buckets or [])
         copies = copies_text(record.copies) if record.copies else f"not known: {record.unknown.get('copies', '')}"

@@ -246,7 +246,7 @@ def _collectives(compared: SystemComparison) -> None:
             size_text(size_bytes),
             *(_gib(rates.get((name, collective, library, gpus, size_bytes))) for name in compared.systems),
         ]
-        for collective, library, gpus, size_bytes in dict.fromkeys(_place(each)[1:] for each in shown)
+        for collective, library, gpus, size_bytes in dict.fromkeys(_place(point)[1:] for point in shown)
     ]
     note = "GiB/s: size / time, the effective bandwidth of the paper. By the systems' descriptions, not calibrated."
     show.say()

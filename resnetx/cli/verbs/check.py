@@ -59,14 +59,14 @@ def check(made: Check, folder: CheckFolder) -> None:
     show.line(f"record: {folder.check}")
 
 
-def _outliers(found: Sequence[Outlier]) -> None:
+def _outliers(outliers: Sequence[Outlier]) -> None:
     """What stands out in a table, then the evidence, which no column has room for."""
-    if len(found) > 1:
-        show.listing(OUTLIERS, found, "Outliers")
+    if len(outliers) > 1:
+        show.listing(OUTLIERS, outliers, "Outliers")
         show.say()
-    for each in found:
-        show.say(f"{each.name}, {each.measure}: {each.found}.")
-        for cause in each.causes:
+    for outlier in outliers:
+        show.say(f"{outlier.name}, {outlier.measure}: {outlier.found}.")
+        for cause in outlier.causes:
             show.say(f"{cause.kind}: {cause.evidence}", indent=2)
 
 

@@ -136,6 +136,6 @@ def messages(strategy: str, sizes_bytes: Sequence[int]) -> None:
 def family(workloads: Sequence[Workload], gpus: Sequence[int]) -> None:
     """Several workloads as one table: the paper's Fig. 4 to 7."""
     title = f"Workloads: activations and parameters by the `{workloads[0].convention}` convention"
-    notes = " ".join(dict.fromkeys(f"{note}." for each in workloads for note in each.notes))
+    notes = " ".join(dict.fromkeys(f"{note}." for workload in workloads for note in workload.notes))
     by = "those with least and most work per parameter"
     show.listing(workload_columns(gpus), workloads, title, notes, lambda each: each.intensity, by)

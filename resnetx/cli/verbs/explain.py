@@ -53,8 +53,8 @@ def explanations(found: Sequence[Explained]) -> None:
     """Each case, or of many a row for each and the one that differs most, or loses most."""
     ranked = sorted(found, key=weight, reverse=True)
     shown = ranked if len(found) <= CASES or show.everything() else ranked[:1]
-    for place, each in enumerate(shown):
-        if place:
+    for index, each in enumerate(shown):
+        if index:
             show.say()
             show.say(explained_case(each))
             show.say()
@@ -116,8 +116,8 @@ MOST_EVIDENCE = 6  # lines; of more, a count
 
 def _evidence(lines: Sequence[str]) -> None:
     shown = show.first(lines, MOST_EVIDENCE)
-    for place, line in enumerate(shown):
-        show.say(f"{'also' if place else 'evidence'}: {line}")
+    for index, line in enumerate(shown):
+        show.say(f"{'also' if index else 'evidence'}: {line}")
     if len(shown) < len(lines):
         show.say(f"and {len(lines) - len(shown)} more that differ: --all")
 
@@ -128,23 +128,25 @@ def _evidence(lines: Sequence[str]) -> None:
 def show_figures(found: Sequence[ExplainedFigure]) -> None:
     """Which figures changed, by collective and by pair, and in what else the two differ; of one, what is slow."""
     two = found[0].b_s is not None
-    told = told_figures(found)
-    ranked = sorted(told, key=lambda each: -abs(log(each.longer)))
+    figures = told_figures(found)
+    ranked = sorted(figures, key=lambda figure: -abs(log(figure.longer)))
     if shown := show.first(ranked, 12):
         columns = ["what", ">size", ">A, us", ">B, us" if two else ">described, us", ">times as long"]
         rows = [
-            [_figure(each), size_text(each.size_bytes), _us(each.a_s), _us(each.b_s if two else each.expected_s),
-             f"{each.longer:.2f}"]
-            for each in shown
+            [_figure(figure), size_text(figure.size_bytes), _us(figure.a_s),
+             _us(figure.b_s if two else figure.expected_s), f"{figure.longer:.2f}"]
+            for figure in shown
         ]  # fmt: skip
-        show.table("", columns, rows, f"And {len(told) - len(shown)} more: --all" if len(shown) < len(told) else "")
-    _evidence(list(dict.fromkeys(line for each in told or found for line in each.evidence)))
+        show.table(
+            "", columns, rows, f"And {len(figures) - len(shown)} more: --all" if len(shown) < len(figures) else ""
+        )
+    _evidence(list(dict.fromkeys(line for figure in figures or found for line in figure.evidence)))
 
 
-def _figure(each: ExplainedFigure) -> str:
-    if each.source is not None:
-        return f"{each.what}, {each.source} to {each.target}"
-    return each.what + (f", {each.gpus} GPUs" if each.gpus else "")
+def _figure(figure: ExplainedFigure) -> str:
+    if figure.source is not None:
+        return f"{figure.what}, {figure.source} to {figure.target}"
+    return figure.what + (f", {figure.gpus} GPUs" if figure.gpus else "")
 
 
 def _us(time_s: float | None) -> str:
@@ -157,14 +159,14 @@ def _us(time_s: float | None) -> str:
 def show_ranks(ranks: Sequence[ObservedRank]) -> None:
     """Each rank's phases, in ms."""
     columns = ["rank", "node", ">update, ms", ">input", ">forward", ">backward", ">exposed", ">step", ">behind"]
-    waited = any(each.for_last_s is not None for each in ranks)
+    waited = any(rank.for_last_s is not None for rank in ranks)
     if waited:
         columns.insert(-2, ">waiting")
     rows = [
-        [str(each.rank), each.node, *(ms_text(value) for value in (
-            each.update_s, each.input_s, each.forward_s, each.backward_s, each.exposed_s, *[each.for_last_s] * waited,
-            each.step_s)),
-         "" if each.later_s is None else signed_ms(each.later_s)]
-        for each in ranks
+        [str(rank.rank), rank.node, *(ms_text(value) for value in (
+            rank.update_s, rank.input_s, rank.forward_s, rank.backward_s, rank.exposed_s, *[rank.for_last_s] * waited,
+            rank.step_s)),
+         "" if rank.later_s is None else signed_ms(rank.later_s)]
+        for rank in ranks
     ]  # fmt: skip
     show.table("", columns, rows)

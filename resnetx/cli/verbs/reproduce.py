@@ -13,6 +13,6 @@ from resnetx.study import Point
 
 def reproduce_(options: Namespace, paths: list[Path], asked: Point) -> int:
     """Predicts what a paper measured, and checks its statements."""
-    made = reproduce(*map(str, paths), **asked)
-    show.conclude(options, papers_answer(made), lambda: [made], partial(show_papers.papers, made))
+    papers = reproduce(*map(str, paths), **asked)
+    show.conclude(options, papers_answer(papers), lambda: [papers], partial(show_papers.papers, papers))
     return 0

@@ -36,12 +36,12 @@ def steering(made: Steering) -> None:
 
 
 _GPUS: list[Column[SteeredGpu]] = [
-    Column("GPU", lambda each: f"{each.gpu}"),
-    Column(">RTL before", lambda each: "-" if each.rtl_before is None else f"{each.rtl_before:.4g}"),
-    Column(">after", lambda each: f"{each.rtl_after:.4g}"),
-    Column(">units moved", lambda each: f"{each.units_moved}"),
-    Column(">receivers before", lambda each: f"{each.receivers_before}"),
-    Column(">receivers after", lambda each: f"{each.receivers_after}"),
+    Column("GPU", lambda gpu: f"{gpu.gpu}"),
+    Column(">RTL before", lambda gpu: "-" if gpu.rtl_before is None else f"{gpu.rtl_before:.4g}"),
+    Column(">after", lambda gpu: f"{gpu.rtl_after:.4g}"),
+    Column(">units moved", lambda gpu: f"{gpu.units_moved}"),
+    Column(">receivers before", lambda gpu: f"{gpu.receivers_before}"),
+    Column(">receivers after", lambda gpu: f"{gpu.receivers_after}"),
 ]
 
 
@@ -50,7 +50,7 @@ def _gpus(made: Steering) -> None:
         "RTL: traffic over bandwidth units, summed over all that a GPU sends; traffic is over the largest of any pair. "
         f"A unit is {si(made.unit_Bps, 'B/s')} one way."
     )
-    show.listing(_GPUS, made.gpus, "By GPU", note, lambda each: each.rtl_before or 0.0, "those of least and most RTL")
+    show.listing(_GPUS, made.gpus, "By GPU", note, lambda gpu: gpu.rtl_before or 0.0, "those of least and most RTL")
 
 
 def _matrices(made: Steering) -> None:
@@ -70,14 +70,14 @@ def _matrix(title: str, matrix: Sequence[Sequence[float]], form: str) -> None:
 def _phases(made: Steering) -> None:
     rows = [
         [
-            each.name,
-            f"{each.rtl_shared:.4g}",
-            f"{each.rtl_own:.4g}",
-            f"{1 - each.rtl_own / each.rtl_shared:.1%}" if each.rtl_shared else "-",  # it sends nothing over links
-            "never" if each.break_even_s is None else time_text(each.break_even_s),
-            _worth(each),
+            phase.name,
+            f"{phase.rtl_shared:.4g}",
+            f"{phase.rtl_own:.4g}",
+            f"{1 - phase.rtl_own / phase.rtl_shared:.1%}" if phase.rtl_shared else "-",  # it sends nothing over links
+            "never" if phase.break_even_s is None else time_text(phase.break_even_s),
+            _worth(phase),
         ]
-        for each in made.phases
+        for phase in made.phases
     ]
     time = "a time that is not known" if made.reconfiguration_s is None else time_text(made.reconfiguration_s)
     note = (

@@ -49,13 +49,13 @@ def sweep_(options: Namespace, _: list[Path], asked: Point) -> int:
 
 def _conclude(options: Namespace, study: AskedStudy, measured: MeasuredStudy) -> int:
     """Shows what the study says now that its runs have ended; status 1 where a run went wrong."""
-    asked = study.record
+    record = study.record
 
     def screen() -> None:
-        show_study(asked.name, asked.about, measured.points)
+        show_study(record.name, record.about, measured.points)
         show.line(f"figures and a page: resnetx report {measured.folder}")
 
-    answer = [study_answer(measured.points, asked.node)]
+    answer = [study_answer(measured.points, record.node)]
     show.conclude(options, answer, lambda: [point.result for point in measured.points], screen)
     failed = measured.failed
     if failed:
@@ -128,8 +128,8 @@ def where(points: Sequence[StudyPoint]) -> None:
         note = "Percent of the step, over its baseline. below: the runs do not show that there is any."
         show.say()
         show.listing(columns, rows, "Where the time goes", note)
-    found = [point.result.lost for point in last_of_lines(points) if point.result.lost and gains(point)]
-    for why in dict.fromkeys(lost.why for lost in found if lost.why):
+    times = [point.result.lost for point in last_of_lines(points) if point.result.lost and gains(point)]
+    for why in dict.fromkeys(lost.why for lost in times if lost.why):
         show.say(f"Where the time goes: {why}.")
 
 
@@ -197,7 +197,7 @@ def limits(points: Sequence[StudyPoint]) -> None:
     profiled = [(point, found) for point, found in known if found.phases]
     if profiled:
         show.say()
-        phases = [_phase_column(place, name).of(_phases_of) for place, name in enumerate(["step", *PHASES])]
+        phases = [_phase_column(index, name).of(_phases_of) for index, name in enumerate(["step", *PHASES])]
         note = "Of the profiled control run, over ranks and steps. exposed: communication not hidden by computation."
         if any(not found.shares for _, found in known):
             note += " Measured by itself: it holds where the parts above are not known."
@@ -213,9 +213,9 @@ def _phases_of(row: tuple[StudyPoint, Limits]) -> Phases:
     return phases
 
 
-def _phase_column(place: int, name: str) -> Column[Phases]:
+def _phase_column(index: int, name: str) -> Column[Phases]:
     def cell(phases: Phases) -> str:
-        by_rank = parts(phases)[place]  # [] of a phase that older records do not have
+        by_rank = parts(phases)[index]  # [] of a phase that older records do not have
         return ms(fmean(by_rank)) if by_rank else ""
 
     return Column(f">{name}", cell, 1 if name in _LESS else ALWAYS)

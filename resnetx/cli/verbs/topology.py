@@ -26,8 +26,8 @@ def topology_(options: Namespace, files: list[Path], asked: Point) -> int:
 
         return validate_(options, files, asked, "topology", tables.validation)
     made = _made(options, files, asked)
-    for place, answer in enumerate(answers(files, asked) if made is None else [made]):
-        if place and not options.json and not options.quiet:
+    for index, answer in enumerate(answers(files, asked) if made is None else [made]):
+        if index and not options.json and not options.quiet:
             show.say()
         show.conclude(options, answer.answer(), answer.records, partial(_show, answer))
     return 0
@@ -103,8 +103,8 @@ def show_found(answer: Found) -> None:
 def _listed(title: str, sentences: Sequence[str]) -> None:
     if sentences:
         show.say(title, style="bold")
-        for each in sentences:
-            show.say(f"- {each}", indent=2)
+        for sentence in sentences:
+            show.say(f"- {sentence}", indent=2)
         show.say()
 
 
@@ -112,18 +112,18 @@ def _devices(devices: Sequence[DeviceLink]) -> None:
     """PCIe now against what is possible, and errors; a link that is narrower than it could be is pointed out."""
     rows = [
         [
-            each.device,
-            each.name,
-            _of(each.pcie_generation, each.pcie_generation_max),
-            _of(each.pcie_width, each.pcie_width_max, "x"),
-            _count(each.pcie_replays),
-            _nvlink_errors(each),
-            "" if each.speed_Bps is None else si(8 * each.speed_Bps, "b/s"),
+            device.device,
+            device.name,
+            _of(device.pcie_generation, device.pcie_generation_max),
+            _of(device.pcie_width, device.pcie_width_max, "x"),
+            _count(device.pcie_replays),
+            _nvlink_errors(device),
+            "" if device.speed_Bps is None else si(8 * device.speed_Bps, "b/s"),
         ]
-        for each in devices
+        for device in devices
     ]
     columns = ["device", "name", "PCIe gen", "lanes", ">replays", ">NVLink errors", ">speed"]
-    narrow = [each.device for each in devices if _is_narrow(each)]
+    narrow = [device.device for device in devices if _is_narrow(device)]
     note = "Current of maximum; an idle GPU lowers its PCIe generation."
     if narrow:
         verb = "has" if len(narrow) == 1 else "have"
@@ -139,7 +139,7 @@ def _is_narrow(device: DeviceLink) -> bool:
 def _looks_ill(device: DeviceLink) -> bool:
     """Whether it has fewer lanes than it could, or counts errors."""
     links = device.nvlinks or ()
-    counts = (count for each in links for count in (each.crc_flit, each.crc_data, each.replays, each.recoveries))
+    counts = (count for link in links for count in (link.crc_flit, link.crc_data, link.replays, link.recoveries))
     return _is_narrow(device) or bool(device.pcie_replays) or any(counts)
 
 
@@ -156,8 +156,8 @@ def _count(number: int | None) -> str:
 def _nvlink_errors(device: DeviceLink) -> str:
     """The sum over links; with the links that have any."""
     counted = {
-        each.link: sum(filter(None, (each.crc_flit, each.crc_data, each.replays, each.recoveries)))
-        for each in device.nvlinks or ()
+        nvlink.link: sum(filter(None, (nvlink.crc_flit, nvlink.crc_data, nvlink.replays, nvlink.recoveries)))
+        for nvlink in device.nvlinks or ()
     }
     bad = [f"{link}" for link, errors in counted.items() if errors]
     return "" if not counted else f"{sum(counted.values()):,}" + f" (link {', '.join(bad[:3])})" * bool(bad)

@@ -174,7 +174,7 @@ BATCHES: list[Column[tuple[TracedBatch, TraceSums]]] = [
 
 
 def _messages(traced: Trace) -> None:
-    rows = [(run, place, message) for run in traced.communication for place, message in enumerate(run.messages)]
+    rows = [(run, index, message) for run in traced.communication for index, message in enumerate(run.messages)]
     shown = show.first(rows, SHOWN_MESSAGES)
     note = f"{len(rows) - len(shown)} more: --all" * (len(shown) < len(rows))
     show.listing(MESSAGES, shown, f"{traced.workload}: messages of gradients, medians", note)

@@ -149,9 +149,11 @@ class NcclAlgorithms:
         tree = self.tree() if self.operation.name == "allreduce" else None
         in_switch = self.in_switch() if self.tries_switches else None
         launch_s = max(map(len, self.groups)) * self.fitted.launch_s
-        made = [replace(each, launch_s=launch_s) for each in (*self.rings(), tree, in_switch) if each]
+        algorithms = [
+            replace(algorithm, launch_s=launch_s) for algorithm in (*self.rings(), tree, in_switch) if algorithm
+        ]
         # AMD's RCCL chooses by tables of its own for each GPU: it is taken to choose what takes least.
-        return tuple(replace(each, expected=None) if self._rccl else each for each in made)
+        return tuple(replace(algorithm, expected=None) if self._rccl else algorithm for algorithm in algorithms)
 
     @property
     def staged(self) -> bool:
@@ -164,9 +166,9 @@ class NcclAlgorithms:
         if not self.generation.protocols:
             return (self._ring_before_tuning(), self._ring())
         return tuple(
-            self._ring_by(each)
-            for each in library.of_capability(self._gpu.compute_capability.value)
-            if self._on_nvlink or not each.nvlink_only
+            self._ring_by(protocol)
+            for protocol in library.of_capability(self._gpu.compute_capability.value)
+            if self._on_nvlink or not protocol.nvlink_only
         )
 
     def _ring(self) -> Algorithm:

@@ -104,30 +104,30 @@ def by_one_size(source: str, slower: float, moving_share: Callable[[float], floa
 
 def _curve(compared: Sequence[ComparedTime]) -> SizeCurve:
     """Each size once, with the mean of the logarithms that were measured of it."""
-    ordered = sorted((each.size_bytes, each.log_ratio) for each in compared)
+    ordered = sorted((time.size_bytes, time.log_ratio) for time in compared)
     means = {size: fmean(value for _, value in same) for size, same in groupby(ordered, lambda pair: pair[0])}
     return SizeCurve(tuple(means), tuple(means.values()))
 
 
 def _held_out(compared: Sequence[ComparedTime]) -> Iterator[float]:
     """Errors: of each publication from the others, or of each size between the smallest and the largest."""
-    publications = dict.fromkeys(each.publication for each in compared)
+    publications = dict.fromkeys(time.publication for time in compared)
     if len(publications) == 1:
         yield from _each_size_held_out(_curve(compared))
         return
     for publication in publications:
-        others = _curve([each for each in compared if each.publication != publication])
+        curve = _curve([time for time in compared if time.publication != publication])
         for each in compared:
-            if each.publication == publication and others.places[0] <= each.size_bytes <= others.places[-1]:
-                yield _off(others, each.size_bytes, each.log_ratio)
+            if each.publication == publication and curve.places[0] <= each.size_bytes <= curve.places[-1]:
+                yield _off(curve, each.size_bytes, each.log_ratio)
 
 
 def _each_size_held_out(curve: SizeCurve) -> Iterator[float]:
     sizes, values = curve.places, curve.values
-    for place in range(1, len(sizes) - 1):
-        beside = (place - 1, place + 1)
+    for index in range(1, len(sizes) - 1):
+        beside = (index - 1, index + 1)
         nearest = SizeCurve(tuple(sizes[each] for each in beside), tuple(values[each] for each in beside))
-        yield _off(nearest, sizes[place], values[place])
+        yield _off(nearest, sizes[index], values[index])
 
 
 def _off(curve: SizeCurve, size_bytes: float, log_ratio: float) -> float:

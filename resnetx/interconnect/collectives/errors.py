@@ -210,14 +210,16 @@ def cells(residuals: Sequence[CollectiveResidual], widened: float) -> list[Error
     return [_cell(key, found, widened) for key, found in grouped.items()]
 
 
-def _cell(key: Key, found: Sequence[CollectiveResidual], widened: float) -> ErrorCell:
+def _cell(key: Key, residuals: Sequence[CollectiveResidual], widened: float) -> ErrorCell:
     scope, of, library, collective, band = key
-    errors = [max(each.error, each.fitted) if scope == "system" else each.error for each in found]
-    kinds = [each.kind for each in found]
+    errors = [max(residual.error, residual.fitted) if scope == "system" else residual.error for residual in residuals]
+    kinds = [residual.kind for residual in residuals]
     mean, q90 = (alike(errors, kinds, widened)) if scope == "any" else (sum(errors) / len(errors), _q90(errors))
-    sources = sorted({each.publication for each in found})
+    sources = sorted({residual.publication for residual in residuals})
     # rounded up, so that the figure that sets it is within
-    return ErrorCell(scope, rounded(mean), rounded(q90 + 4.9e-5), len(found), sources, band, of, library, collective)
+    return ErrorCell(
+        scope, rounded(mean), rounded(q90 + 4.9e-5), len(residuals), sources, band, of, library, collective
+    )
 
 
 def _q90(errors: Sequence[float]) -> float:
@@ -310,14 +312,14 @@ def _by_one_error(band: int) -> MeasuredError:
 
 @cache
 def _published_error(system: str, kind: str, library: str, collective: str, band: int) -> MeasuredError:
-    asked = CollectiveResidual(system, kind, library, collective, (0, *BANDS_BYTES)[band], "", 0.0)
-    what = "messages (all-to-all, send-receive, gather, scatter)" if asked.sends else "rings or trees"
+    residual = CollectiveResidual(system, kind, library, collective, (0, *BANDS_BYTES)[band], "", 0.0)
+    what = "messages (all-to-all, send-receive, gather, scatter)" if residual.sends else "rings or trees"
     nothing = f"no times of {what} are published for {kind}"
     if kind == SOCKETS:
         return MeasuredError(SOCKET_ERROR, SOCKET_ERROR, 0, nothing, "any")
     least_mean = least_q90 = 0.0
-    known = [_by_key()[key] for key in asked.keys if key in _by_key()]
-    if asked.sends:  # constants of messages are from their own figures: of an unknown kind they know less than rings
+    known = [_by_key()[key] for key in residual.keys if key in _by_key()]
+    if residual.sends:  # constants of messages are from their own figures: of an unknown kind they know less than rings
         around_rings = _by_key()["any", None, None, None, band]
         known[-1] = msgspec.structs.replace(
             known[-1], mean=max(known[-1].mean, around_rings.mean), q90=max(known[-1].q90, around_rings.q90)

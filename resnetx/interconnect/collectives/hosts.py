@@ -59,7 +59,7 @@ class Star:
 
     def with_latency(self, factor: float) -> "Star":
         """The same with fixed times `factor` times as long."""
-        inward, outward = (replace(each, fixed_s=each.fixed_s * factor) for each in (self.inward, self.outward))
+        inward, outward = (replace(copies, fixed_s=copies.fixed_s * factor) for copies in (self.inward, self.outward))
         return Star(inward, outward)
 
 
@@ -172,7 +172,9 @@ def lab_plan(system: System, lab: Lab, devices: Sequence[int], collective: str =
     network = lab_network(system, list(devices), ranks, lab.scale, lab.transport)
     fixed_s, links = operation.steps(ranks) * STEP_S, f"over links 1/{lab.scale:g} as fast as described."
     if operation.sends:
-        shares = [(each.sender, each.receiver, each.share) for each in messages(operation, [tuple(range(ranks))])]
+        shares = [
+            (message.sender, message.receiver, message.share) for message in messages(operation, [tuple(range(ranks))])
+        ]
         algorithm = Algorithm("sends", fixed_s, *together(network, shares))
         note = f"{len(shares)} messages of processes at once, {links}"
     elif collective == "broadcast":

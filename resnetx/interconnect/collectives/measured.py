@@ -157,12 +157,12 @@ def _typed(file: File) -> MeasuredCollective:
     typed: _Typed = text.convert(_Typed)
     if not typed.points:
         raise text.error(["points"], "points=[]: expected points as {size: 64MiB, time_us: 911}")
-    points = [_typed_point(text, place, point) for place, point in enumerate(typed.points)]
+    points = [_typed_point(text, index, point) for index, point in enumerate(typed.points)]
     return MeasuredCollective(typed.source, tuple(points), gpus=typed.gpus)
 
 
-def _typed_point(text: YamlFile, place: int, entry: dict[str, Any]) -> MeasuredSize:
-    where: list[str | int] = ["points", place]
+def _typed_point(text: YamlFile, index: int, entry: dict[str, Any]) -> MeasuredSize:
+    where: list[str | int] = ["points", index]
     try:
         point = MeasuredSize(size(str(entry["size"])), float(entry["time_us"]) * 1e-6)
     except (KeyError, TypeError, ValueError, OverflowError) as error:

@@ -192,7 +192,7 @@ def _mesh(system: System, devices: tuple[int, ...], generation: Generation) -> N
     chains = rings.pack_chains(lanes) if generation.tree else []
 
     def named(order: rings.Order, bandwidth_Bps: float, closed: bool) -> Ring:
-        gpus, walk = zip(*((devices[place], names[place]) for place in order), strict=True)
+        gpus, walk = zip(*((devices[index], names[index]) for index in order), strict=True)
         return Ring(gpus, bandwidth_Bps, walk, closed)
 
     return NodeRings(
@@ -220,10 +220,10 @@ def _tightest(names: Sequence[str], lanes: rings.Lanes, links: str, carried: flo
     """The GPU with the fewest lanes to the others, or from them: nothing passes it more often than it has lanes."""
     fewest = rings.fewest_lanes(lanes)
     rows, way = next((rows, way) for rows, way in ((lanes, "to"), (_turned(lanes), "from")) if fewest in map(sum, rows))
-    place = [sum(row) for row in rows].index(fewest)
-    others = ", ".join(other for other, count in zip(names, rows[place], strict=True) if count)
+    index = [sum(row) for row in rows].index(fewest)
+    others = ", ".join(other for other, count in zip(names, rows[index], strict=True) if count)
     unused = f", of which {carried:g} can be filled" if carried < fewest else ""
-    return f"{names[place]}: {fewest} {links} lane{'s' * (fewest != 1)} {way} {others or 'none of the others'}{unused}"
+    return f"{names[index]}: {fewest} {links} lane{'s' * (fewest != 1)} {way} {others or 'none of the others'}{unused}"
 
 
 def _turned(lanes: rings.Lanes) -> rings.Lanes:

@@ -103,7 +103,7 @@ class CollectivePlan:
 
     def launched_by(self, mode: LaunchMode | None) -> "CollectivePlan":
         """The same with one process that starts all GPUs of a node, or one for each; None: not told."""
-        algorithms = tuple(replace(each, launch_share=LAUNCH_SHARES[mode]) for each in self.algorithms)
+        algorithms = tuple(replace(algorithm, launch_share=LAUNCH_SHARES[mode]) for algorithm in self.algorithms)
         return replace(self, algorithms=algorithms, launch_mode=mode)
 
     def launch_spread(self, size_bytes: float) -> float:
@@ -313,18 +313,18 @@ def _by_nccl(
     """Rings; of an allreduce also trees and in-switch reduction, where the generation has them."""
     nccl = nccl_algorithms(system, collective, devices, library, transport)
     inside, between = nccl.inside, nccl.between
-    found = nccl.all()
+    algorithms = nccl.all()
     notes = [*inside.notes, *([between.note] if between else [])]
-    if nccl.tries_switches and not any(algorithm.name == "nvls" for algorithm in found):
+    if nccl.tries_switches and not any(algorithm.name == "nvls" for algorithm in algorithms):
         notes.append("No NVSwitch joins these GPUs that could reduce inside, so nvls is nccl2.4 here.")
     return CollectivePlan(
         system=system,
         collective=collective,
         devices=devices,
         library=library,
-        algorithms=found,
+        algorithms=algorithms,
         rings=tuple(replace(ring, bandwidth_Bps=nccl.ring_Bps / len(inside.rings)) for ring in inside.rings),
-        chains=inside.chains if any(algorithm.name == "tree" for algorithm in found) else (),
+        chains=inside.chains if any(algorithm.name == "tree" for algorithm in algorithms) else (),
         lanes=inside.lanes,
         notes=tuple(notes),
         staged=inside.staged,

@@ -192,8 +192,8 @@ BEYOND = 2.0  # a ladder holds for sizes up to this factor below its smallest; a
 
 def with_published(plan: CollectivePlan) -> CollectivePlan:
     """The plan, calibrated by the ladder of such plans if one is published."""
-    found = ladder(plan)
-    return plan if found is None else replace(plan, calibration=found)
+    calibration = ladder(plan)
+    return plan if calibration is None else replace(plan, calibration=calibration)
 
 
 def ladder(plan: CollectivePlan) -> Calibration | None:
@@ -218,13 +218,13 @@ def by_published(plan: CollectivePlan, points: Iterable[PublishedTime]) -> Calib
     modes = {mode: plan.launched_by(mode) for mode in LAUNCH_SHARES}  # each time is held against its own
     compared = [
         ComparedTime(
-            each.size_bytes,
-            each.time_s,
-            modes[each.entry.told_mode].cost(each.size_bytes).time_s,
-            each.entry.publication,
+            point.size_bytes,
+            point.time_s,
+            modes[point.entry.told_mode].cost(point.size_bytes).time_s,
+            point.entry.publication,
         )
-        for each in points
+        for point in points
     ]
-    publications = dict.fromkeys(each.publication for each in compared)
-    smallest = min(each.size_bytes for each in compared)
+    publications = dict.fromkeys(time.publication for time in compared)
+    smallest = min(time.size_bytes for time in compared)
     return by_times(f"published times of {', '.join(publications)}", compared, smallest / BEYOND)

@@ -104,9 +104,11 @@ def _stands_out(record: BenchRecord, system: System | None, transport: Transport
     devices = record.request.devices if record.request else None
     found = reading.findings_of(record.cells, system, transport, devices, record.unit)
     return [
-        Warning(code=each.what.replace(" ", "-").lower(), message=f"{family.words}: {each.text}", remedy=each.cause)
+        Warning(
+            code=finding.what.replace(" ", "-").lower(), message=f"{family.words}: {finding.text}", remedy=finding.cause
+        )
         for family, each_of in found.items()
-        for each in each_of
+        for finding in each_of
     ]
 
 
@@ -146,27 +148,29 @@ def _spread(system: System, ranks: int) -> Sequence[int]:
 
 def _not_judged(record: BenchRecord, plan_of: PlanOf) -> list[Warning]:
     """Of which collectives no time is expected, or none is judged, and why."""
-    found = []
+    warnings = []
     for name in dict.fromkeys(point.collective for point in record.points):
         plan = plan_of(name)
         if isinstance(plan, Unknown):
-            found.append(Warning(code="not-compared", message=f"{name}: no time is expected: {plan}", remedy=_COMPARE))
+            warnings.append(
+                Warning(code="not-compared", message=f"{name}: no time is expected: {plan}", remedy=_COMPARE)
+            )
         elif error := next((error for error in _errors(record, name, plan) if not error.known), None):
             message = f"{name} is not judged, as the error of its expected times is not known: {error.source}"
             if far := _far_off(record, name, plan):
                 times, size_bytes = far
                 longest = f"it takes up to {times:.3g} times as long as expected ({size_text(size_bytes)})"
                 causes = "; ".join(_low(plan, size_bytes)[:2])
-                found.append(Warning(code="far-off", message=f"{name}: {longest}", remedy=f"check first: {causes}"))
-            found.append(Warning(code="error-not-known", message=message, remedy=_COMPARE))
+                warnings.append(Warning(code="far-off", message=f"{name}: {longest}", remedy=f"check first: {causes}"))
+            warnings.append(Warning(code="error-not-known", message=message, remedy=_COMPARE))
         elif longer := _longer_than_elsewhere(record, name, plan):
             times, size_bytes = longer
             message = (
                 f"{name} takes up to {times:.2f} times as long as expected, more than nine of ten times on other "
                 "machines of its kind; none of this one are published, so it is not called low"
             )
-            found.append(Warning(code="longer-than-elsewhere", message=message, remedy=_low(plan, size_bytes)[0]))
-    return found
+            warnings.append(Warning(code="longer-than-elsewhere", message=message, remedy=_low(plan, size_bytes)[0]))
+    return warnings
 
 
 def _far_off(record: BenchRecord, name: str, plan: CollectivePlan) -> tuple[float, int] | None:
@@ -176,7 +180,7 @@ def _far_off(record: BenchRecord, name: str, plan: CollectivePlan) -> tuple[floa
         for point, time_s in zip(record.points, _times_s(record), strict=True)
         if point.collective == name and point.size_bytes >= LARGE_BYTES
     ]
-    return max((each for each in times if each[0] > FAR), default=None)
+    return max((time for time in times if time[0] > FAR), default=None)
 
 
 def _longer_than_elsewhere(record: BenchRecord, name: str, plan: CollectivePlan) -> tuple[float, int] | None:
@@ -227,12 +231,12 @@ def _lab_copy_s(cell: CopyCell, network: LabNetwork) -> float | None:
 
 def _beside(record: BenchRecord, plan_of: PlanOf) -> list[BenchPoint]:
     """The points with what is expected of them, as far as it is known."""
-    found = []
+    points = []
     for point in record.points:
         plan = plan_of(point.collective)
         expected_s = None if isinstance(plan, Unknown) else plan.cost(point.size_bytes).time_s
-        found.append(msgspec.structs.replace(point, expected_s=expected_s))
-    return found
+        points.append(msgspec.structs.replace(point, expected_s=expected_s))
+    return points
 
 
 def _judged(record: BenchRecord, plan_of: PlanOf) -> list[BenchPoint]:
@@ -245,11 +249,11 @@ def _judged(record: BenchRecord, plan_of: PlanOf) -> list[BenchPoint]:
 
 def _times_s(record: BenchRecord) -> list[float]:
     """The median that tells of each point, in their order."""
-    places = {id(point): place for place, point in enumerate(record.points)}
+    places = {id(point): index for index, point in enumerate(record.points)}
     found = [0.0] * len(record.points)
     for name in dict.fromkeys(point.collective for point in record.points):
-        own = [point for point in record.points if point.collective == name]
-        for point, times_s in zip(own, telling_times(own), strict=True):
+        points = [point for point in record.points if point.collective == name]
+        for point, times_s in zip(points, telling_times(points), strict=True):
             found[places[id(point)]] = median(times_s)
     return found
 

@@ -246,4 +246,6 @@ class NcclSends:
     @cached_property
     def _devices(self) -> list[int]:
         """The GPUs whose messages are looked at."""
-        return sorted({end for each in messages(self.operation, self.groups) for end in (each.sender, each.receiver)})
+        return sorted(
+            {end for message in messages(self.operation, self.groups) for end in (message.sender, message.receiver)}
+        )

@@ -67,7 +67,7 @@ def _thinned(ordered: list[MeasuredSize]) -> list[MeasuredSize]:
     """Evenly chosen sizes where there are more than it takes, as every cut into bands is tried."""
     if len(ordered) <= MOST_POINTS:
         return ordered
-    return [ordered[round(place * (len(ordered) - 1) / (MOST_POINTS - 1))] for place in range(MOST_POINTS)]
+    return [ordered[round(index * (len(ordered) - 1) / (MOST_POINTS - 1))] for index in range(MOST_POINTS)]
 
 
 def _splits(points: int) -> Iterator[tuple[int, ...]]:

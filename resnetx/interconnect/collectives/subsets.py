@@ -112,7 +112,7 @@ def _gpu_permutations(system: System, known: Sequence[int]) -> list[Mapping[int,
     if system.equal or len(system.components) > MOST_COMPONENTS:
         return []
     graph = _Graph(system, known)
-    places = {component.name: place for place, component in enumerate(system.components)}
+    places = {component.name: index for index, component in enumerate(system.components)}
     gpus = [places[gpu.name] for gpu in system.gpus]
     devices = {place: device for device, place in enumerate(gpus)}
     return [{device: devices[turned[gpus[device]]] for device in known} for turned in graph.generators(gpus)]
@@ -122,7 +122,7 @@ class _Graph:
     """The components as vertices with colours, and their links as directed edges with labels."""
 
     def __init__(self, system: System, known: Sequence[int]) -> None:
-        places = {component.name: place for place, component in enumerate(system.components)}
+        places = {component.name: index for index, component in enumerate(system.components)}
         chosen = {system.gpus[device].name for device in known}
         kinds: dict[object, int] = {}
         self.colours = [
@@ -171,7 +171,7 @@ class _Graph:
             return None
         several = next((colour for colour in before if counts[colour] > 1), None)
         if several is None:
-            places = {colour: place for place, colour in enumerate(after)}
+            places = {colour: index for index, colour in enumerate(after)}
             turned = [places[colour] for colour in before]
             return turned if self._keeps(turned) else None
         one, chosen = before.index(several), max(before) + 1
@@ -202,9 +202,9 @@ class _Graph:
     def _keeps(self, turned: Permutation) -> bool:
         """Whether every component is taken to one of its kind, and every link to one like it."""
         return all(
-            self.colours[place] == self.colours[other]
-            and Counter((label, turned[end]) for label, end in self.edges[place]) == Counter(self.edges[other])
-            for place, other in enumerate(turned)
+            self.colours[index] == self.colours[other]
+            and Counter((label, turned[end]) for label, end in self.edges[index]) == Counter(self.edges[other])
+            for index, other in enumerate(turned)
         )
 
 
@@ -212,8 +212,8 @@ def _orbit(first: int, permutations: Sequence[Permutation]) -> set[int]:
     """Where permutations, one after the other, take a component."""
     found, ahead = {first}, [first]
     while ahead:
-        place = ahead.pop()
-        new = {each[place] for each in permutations} - found
+        index = ahead.pop()
+        new = {permutation[index] for permutation in permutations} - found
         found |= new
         ahead += new
     return found

@@ -38,7 +38,7 @@ Links = dict[tuple[str, str], float]  # (from, to) -> bytes in this direction
 
 def round_robin(sizes_bytes: Sequence[float], gpus: int) -> tuple[int, ...]:
     """The owner of each variable: one GPU after the other."""
-    return tuple(place % gpus for place in range(len(sizes_bytes)))
+    return tuple(index % gpus for index in range(len(sizes_bytes)))
 
 
 def least_loaded(sizes_bytes: Sequence[float], gpus: int) -> tuple[int, ...]:

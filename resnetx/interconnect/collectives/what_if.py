@@ -36,10 +36,10 @@ def with_bandwidth(system: System, factors: Mapping[str, float]) -> System:
     if system.equal is None:
         links, components = _faster_links(system.links, factors), _faster_components(system.components, factors)
         return replace(system, links=links, components=components)
-    each = system.equal
-    port = _faster(each.port, _RATES_OF_LINKS, factors[each.network]) if each.network in factors else each.port
-    links, components = _faster_links(each.links, factors), _faster_components(each.components, factors)
-    return system.of_nodes(replace(each, links=links, components=components, port=port))
+    nodes = system.equal
+    port = _faster(nodes.port, _RATES_OF_LINKS, factors[nodes.network]) if nodes.network in factors else nodes.port
+    links, components = _faster_links(nodes.links, factors), _faster_components(nodes.components, factors)
+    return system.of_nodes(replace(nodes, links=links, components=components, port=port))
 
 
 def _faster_links(links: Sequence[Link], factors: Mapping[str, float]) -> tuple[Link, ...]:

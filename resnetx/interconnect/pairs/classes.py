@@ -129,7 +129,7 @@ class _Alike:
         self, shape: tuple[int, ...], sources: Sequence[int], targets: Sequence[int], mirror: Sequence[int]
     ) -> None:
         self.sizes, count = shape
-        self.opposite = [(place, other) for place, other in enumerate(mirror) if other >= 0]
+        self.opposite = [(index, other) for index, other in enumerate(mirror) if other >= 0]
         self.ends = [_one_hot(end) for end in (sources, targets) if 1 < len(set(end)) < count]
 
     def measures(self, ranks: Floats) -> Floats:
@@ -195,7 +195,10 @@ def described_pairs(system: System, transport: Transport) -> list[DescribedPair]
 
 def names_of(system: System, transport: Transport = "auto") -> dict[Pair, str]:
     """What the topology calls every ordered pair of different GPUs."""
-    return {(each.path.source, each.path.target): each.name for each in described_pairs(system, transport)}
+    return {
+        (described_pair.path.source, described_pair.path.target): described_pair.name
+        for described_pair in described_pairs(system, transport)
+    }
 
 
 def described(system: System, path: Path) -> str:
@@ -259,7 +262,7 @@ def _structured(times: Times) -> bool:
     if len(common) < FEWEST:
         return True
     logs = np.log([[at[pair] for pair in common] for at in times.values()])
-    places = {pair: place for place, pair in enumerate(common)}
+    places = {pair: index for index, pair in enumerate(common)}
     numbers = {place: number for number, place in enumerate(dict.fromkeys(end for pair in common for end in pair))}
     sources, targets = ([numbers[pair[end]] for pair in common] for end in (0, 1))
     mirror = [places.get((target, source), -1) for source, target in common]
@@ -274,8 +277,8 @@ def _at_size(
     members = [tuple(pairs[place] for place in group) for group in found if group]
     between = _gaps([[apart[pair] for pair in group] for group in members])
     classes = [
-        PairClass(name, group, float(median(apart[pair] for pair in group)), between[place])
-        for place, (name, group) in enumerate(zip(_named(members, names), members, strict=True))
+        PairClass(name, group, float(median(apart[pair] for pair in group)), between[index])
+        for index, (name, group) in enumerate(zip(_named(members, names), members, strict=True))
     ]
     if local:
         classes.append(PairClass(LOCAL, local, float(median(times[pair] for pair in local)), None))
@@ -315,10 +318,10 @@ def _common_name(group: Sequence[Pair], names: Mapping[Pair, str]) -> str:
 def _by_bandwidth(count: int) -> list[str]:
     if count == 1:
         return [ONE_CLASS]
-    middle = {3: ["middle"]}.get(count, [f"{_ordinal(place)} fastest" for place in range(2, count)])
+    middle = {3: ["middle"]}.get(count, [f"{_ordinal(index)} fastest" for index in range(2, count)])
     return ["fastest", *middle, "slowest"]
 
 
-def _ordinal(place: int) -> str:
-    ending = {2: "nd", 3: "rd"}.get(place, "th")
-    return f"{place}{ending}"
+def _ordinal(index: int) -> str:
+    ending = {2: "nd", 3: "rd"}.get(index, "th")
+    return f"{index}{ending}"

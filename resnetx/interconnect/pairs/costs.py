@@ -190,8 +190,8 @@ class PairFigure:
 @cache
 def published() -> PublishedPairs:
     """The file."""
-    found: PublishedPairs = own_yaml(PUBLISHED / "pairs.yaml", PublishedPairs)
-    return found
+    pairs: PublishedPairs = own_yaml(PUBLISHED / "pairs.yaml", PublishedPairs)
+    return pairs
 
 
 @cache
@@ -199,7 +199,7 @@ def figures() -> tuple[PairFigure, ...]:
     """All figures that the model says something of: not those of copies that a third GPU relays."""
     system = load(SYSTEM)
     series = [figure for each in published().series for figure in _of_series(system, each)]
-    return (*series, *(figure for each in published().matrices for figure in _of_matrix(system, each)))
+    return (*series, *(figure for matrix in published().matrices for figure in _of_matrix(system, matrix)))
 
 
 def _of_series(system: System, series: PairSeries) -> Iterator[PairFigure]:
@@ -269,9 +269,9 @@ def errors(figures: Iterable[PairFigure], fit: PairFit) -> list[PairError]:
 
 def _cell(kind: str, direction: Direction, band: int, found: Sequence[float]) -> PairError:
     sizes = sorted(map(abs, found))
-    place = min(len(sizes), ceil(LEVEL * (len(sizes) + 1))) - 1
+    index = min(len(sizes), ceil(LEVEL * (len(sizes) + 1))) - 1
     mean, bias = (round(sum(each) / len(found), 4) for each in (sizes, found))
-    q90, worst = (ceil(each * 1e4) / 1e4 for each in (sizes[place], sizes[-1]))
+    q90, worst = (ceil(each * 1e4) / 1e4 for each in (sizes[index], sizes[-1]))
     return PairError(kind, direction, band, len(found), mean, q90, worst, bias)
 
 
@@ -282,7 +282,7 @@ def _band(size_bytes: int) -> int:
 @cache
 def _by_key() -> dict[tuple[str, Direction, int], PairError]:
     file: ErrorFile = own_yaml(FIT_FILE, ErrorFile)
-    return {(each.kind, each.direction, each.band): each for each in file.errors}
+    return {(error.kind, error.direction, error.band): error for error in file.errors}
 
 
 def error_of(system: str, kind: str, direction: Direction, size_bytes: int) -> PairError:
@@ -297,5 +297,5 @@ def tolerance(system: str, kind: str, direction: Direction, size_bytes: int) -> 
 
     Never less than the mean error of all kinds of copies.
     """
-    own = error_of(system, kind, direction, size_bytes)
-    return max(own.worst, _by_key()["any", direction, _band(size_bytes)].mean)
+    error = error_of(system, kind, direction, size_bytes)
+    return max(error.worst, _by_key()["any", direction, _band(size_bytes)].mean)

@@ -53,7 +53,7 @@ def findings(
     profiles = residuals if names else {size: _by_profile(at) for size, at in apart.items()}
     gpus = _slow_gpus(profiles, unit)
     pairs = [] if gpus or not names else _slow_pairs(residuals, unit)
-    named = {pair for each in pairs for pair in each.pairs}
+    named = {pair for finding in pairs for pair in finding.pairs}
     return [*_anti_locality(apart, names, kinds), *gpus, *pairs, *_slow_directions(apart, names, named, unit)]
 
 
@@ -127,8 +127,8 @@ def _by_profile(at: Mapping[Pair, float]) -> dict[Pair, float]:
         return {}
     found: dict[Pair, float] = {}
     for each in own.values():
-        for place, (value, pair) in enumerate(each):
-            beside = float(np.log(value / median(profile[place][0] for profile in own.values())))
+        for index, (value, pair) in enumerate(each):
+            beside = float(np.log(value / median(profile[index][0] for profile in own.values())))
             found[pair] = max(found.get(pair, -np.inf), beside)
     return found
 

@@ -70,9 +70,9 @@ def with_readings(
             expected_s=found.expected_s,
             verdict=found.verdict,
             causes=found.causes,
-            pair_class=names.get(place),
+            pair_class=names.get(index),
         )
-        for place, (cell, found) in enumerate(read)
+        for index, (cell, found) in enumerate(read)
     ]
 
 
@@ -127,9 +127,9 @@ def findings_of(
 def _families(cells: Sequence[CopyCell]) -> dict[CopyFamily, list[int]]:
     """The places of the cells that ran alone, by what they can be compared with."""
     found: dict[CopyFamily, list[int]] = {}
-    for place, cell in enumerate(cells):
+    for index, cell in enumerate(cells):
         if not cell.together and cell.time_s:
-            found.setdefault(cell.family, []).append(place)
+            found.setdefault(cell.family, []).append(index)
     return found
 
 
@@ -140,8 +140,8 @@ def _pair(cell: CopyCell) -> tuple[Place, Place]:
 def _times(cells: Sequence[CopyCell], members: Sequence[int]) -> dict[int, dict[tuple[Place, Place], float]]:
     """The median of each pair at each size; of several ways, the fastest."""
     times: dict[int, dict[tuple[Place, Place], float]] = {}
-    for place in members:
-        cell = cells[place]
+    for index in members:
+        cell = cells[index]
         at = times.setdefault(cell.size_bytes, {})
         at[_pair(cell)] = min(median(cell.time_s), at.get(_pair(cell), float("inf")))
     return times
@@ -218,7 +218,7 @@ def _path(cell: CopyCell, system: System, transport: Transport) -> Path | None:
     """The path that the topology has for a copy; None where it says nothing of such copies."""
     source, target = cell.source, cell.target
     places = [place for place in (source, target, cell.through) if isinstance(place, int)]
-    if cell.copy == LOAD or cell.endpoint == "pageable" or not all(0 <= place < len(system.gpus) for place in places):
+    if cell.copy == LOAD or cell.endpoint == "pageable" or not all(0 <= index < len(system.gpus) for index in places):
         return None
     chosen = _between_gpus(transport)
     if cell.copy == STAGED:

@@ -191,11 +191,11 @@ class _Plan:
 
     def _between_cpus(self) -> Iterator[dict[str, Any]]:
         across = True if self._peers("sockets") else None
-        for one, other in combinations(self.survey.cpus, 2):
-            if one.host == other.host:
-                wire, lanes = socket_link(self.chosen.bases.get(self.cpus[one.name], self.cpus[one.name]))
+        for cpu, other in combinations(self.survey.cpus, 2):
+            if cpu.host == other.host:
+                wire, lanes = socket_link(self.chosen.bases.get(self.cpus[cpu.name], self.cpus[cpu.name]))
                 source = "assumed: as such CPUs have, all joined to each other"
-                yield _link(one.name, other.name, wire, lanes, peer=across, source=source)
+                yield _link(cpu.name, other.name, wire, lanes, peer=across, source=source)
 
     def _assumed_link(self) -> str | None:
         """Why the generation of NVLink is assumed, where the GPU is."""

@@ -198,12 +198,12 @@ def _unnamed(device: str, arch: str) -> str:
 def _not_described(survey: Survey, name: str, arch: str, chosen: Chosen) -> str:
     """A part without the figures that no source states."""
     shown = f"{name} ({arch})" if arch else name
-    known = pci_table().architectures.get(arch.partition(" or ")[0])  # which have one kind of link in common
+    architecture = pci_table().architectures.get(arch.partition(" or ")[0])  # which have one kind of link in common
     links = max((links_of(survey, gpu) for gpu in range(len(survey.gpus))), default=0)
     amd = arch.startswith("gfx") or survey.link == "xgmi" or name.startswith("AMD ")
     base = entries("gpus")[_gpu_alike(survey)[0]]
-    peer_link = (known.peer_link if known else base.get("peer_link", "")) if links else ""
-    bus = known.bus if known else ""
+    peer_link = (architecture.peer_link if architecture else base.get("peer_link", "")) if links else ""
+    bus = architecture.bus if architecture else ""
     entry: Entry = {"about": f"{shown}, not described"} | ({"bus": bus} if bus else {})
     entry |= {"peer_link": peer_link, "peer_links": links} if peer_link else {}
     entry["compute_capability"] = _NO_NVIDIA if amd else _capability(arch, base)
@@ -243,7 +243,7 @@ def _gpu_alike(survey: Survey) -> tuple[str, str]:
         return ("gb200-186gb", "NVLink-C2C, several to a CPU") if shared else ("gh200-96gb", "NVLink-C2C")
     lanes = bridge_lanes(survey)
     if lanes and (lanes <= _BRIDGES[2][0] or len(survey.gpus) > 2):  # two GPUs with more may be any
-        full, base = next(each for each in _BRIDGES if lanes <= each[0])
+        full, base = next(bridge for bridge in _BRIDGES if lanes <= bridge[0])
         return base, f"NV{lanes} to one other and PCIe to the rest: a card with a bridge of {full} links"
     if links:
         return next(base for most, base in _BY_NVLINKS if links <= most), f"{links} NVLinks"

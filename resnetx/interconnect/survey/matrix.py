@@ -28,11 +28,11 @@ def of_nvidia_smi(said: NvidiaSmi, most_links: int = 0) -> Survey:
     if said.topo is None:
         if not said.peers:
             return replace(_names_only(said), ports=said.ports, findings=findings)
-        places = {gpu: place for place, gpu in enumerate(said.peers[0].gpus)}
+        places = {gpu: index for index, gpu in enumerate(said.peers[0].gpus)}
         return replace(_peers_only(said), ports=_ports(said, places), findings=findings)
     topo = said.topo
     survey = _Tree(topo.gpus, topo.cards, _ranks(topo), topo.affinity).survey("nvidia-smi topo -m")
-    number = {gpu: place for place, gpu in enumerate(topo.gpus)}
+    number = {gpu: index for index, gpu in enumerate(topo.gpus)}
     words = {(number[a], number[b]): word for (a, b), word in topo.words.items() if a in number and b in number}
     lanes = {pair: int(word[2:]) for pair, word in words.items() if word.startswith("NV") and pair[0] < pair[1]}
     direct, switched = _fabric(len(topo.gpus), lanes, most_links)
@@ -74,10 +74,10 @@ def _inactive(said: NvidiaSmi) -> Iterator[str]:
 def of_rocm_smi(said: RocmTopo) -> Survey:
     """Who is joined by XGMI; PCIe beyond the NUMA nodes is not said."""
     tree = _Tree(said.gpus, (), {}, said.affinity).survey(said.program)
-    number = {gpu: place for place, gpu in enumerate(said.gpus)}
+    number = {gpu: index for index, gpu in enumerate(said.gpus)}
     direct = {(number[a], number[b]): 1 for a, b in said.direct}
     nodes = tuple(
-        replace(node, label=f"GPU{place}", product=said.names.get(place, "")) for place, node in enumerate(tree.nodes)
+        replace(node, label=f"GPU{index}", product=said.names.get(index, "")) for index, node in enumerate(tree.nodes)
     )
     unknown = (*tree.unknown, *said.notes, f"PCIe: {said.program} does not describe its switches")
     return replace(tree, nodes=nodes, direct=direct, link="xgmi", unknown=unknown)
@@ -96,8 +96,8 @@ def _peers_only(said: NvidiaSmi) -> Survey:
 
 def _names_only(said: NvidiaSmi) -> Survey:
     nodes = tuple(
-        SeenNode("gpu", f"gpu{place}", "", label=f"GPU{number}", product=said.names.get(number, ""))
-        for place, number in enumerate(sorted({*said.names, *said.ports}))
+        SeenNode("gpu", f"gpu{index}", "", label=f"GPU{number}", product=said.names.get(number, ""))
+        for index, number in enumerate(sorted({*said.names, *said.ports}))
     )
     return Survey("nvidia-smi nvlink -s" if said.ports else "names of nvidia-smi", (), nodes, worth=NAMES)
 
@@ -107,7 +107,7 @@ def _peers(said: NvidiaSmi) -> dict[Pair, bool]:
     found: dict[Pair, bool] = {}
     for matrix in said.peers:
         if matrix.capability in ("", "r", "w", "rw"):
-            number = {gpu: place for place, gpu in enumerate(matrix.gpus)}
+            number = {gpu: index for index, gpu in enumerate(matrix.gpus)}
             for (a, b), may in matrix.peers.items():
                 pair = number[a], number[b]
                 found[pair] = found.get(pair, True) and may
@@ -132,9 +132,9 @@ def _labelled(node: SeenNode, topo: TopoMatrix, names: dict[int, str]) -> SeenNo
 def _fabric(count: int, lanes: dict[Pair, int], most_links: int) -> tuple[dict[Pair, int], dict[int, int]]:
     """(links of pairs, links into switches): more links than a GPU has can only be those of a switch."""
     ends = {gpu: [n for pair, n in lanes.items() if gpu in pair] for gpu in range(count)}
-    if all(sum(each) <= (most_links or MOST_NVLINKS) for each in ends.values()):
+    if all(sum(end) <= (most_links or MOST_NVLINKS) for end in ends.values()):
         return lanes, {}
-    return {}, {gpu: max(each) for gpu, each in ends.items() if each}
+    return {}, {gpu: max(end) for gpu, end in ends.items() if end}
 
 
 def _of_nvlinks(lanes: dict[Pair, int], switched: dict[int, int], most_links: int) -> Iterator[str]:
@@ -256,8 +256,8 @@ class _Tree:
             above, bridge = self._switch(above, bridge), ""
         for name in devices:
             kind = "gpu" if name in self.gpus else "nic"
-            place = (self.gpus if kind == "gpu" else self.cards).index(name)
-            self.nodes.append(SeenNode("gpu" if kind == "gpu" else "nic", f"{kind}{place}", above, bridge, name))
+            index = (self.gpus if kind == "gpu" else self.cards).index(name)
+            self.nodes.append(SeenNode("gpu" if kind == "gpu" else "nic", f"{kind}{index}", above, bridge, name))
 
     def _switch(self, above: str, bridge: str) -> str:
         name = f"pcie{self.switches}"

@@ -121,14 +121,14 @@ _NOT_OF_A_CLUSTER = re.compile(
 def of_tree(tree: PciTree, gpus: int | None = None) -> Survey:
     """`gpus`: how many of the devices without a class are GPUs."""
     tree, unknown = _classed(tree, gpus)
-    found = tree.of_kind("gpu")
-    numbered = len({gpu.index for gpu in found} - {None}) == len(found)
-    ranked = sorted(found, key=lambda gpu: (gpu.index or 0) if numbered else _address(gpu.name))
-    number = {gpu.name: place for place, gpu in enumerate(ranked)}
-    if len(number) < len(found):
+    nodes = tree.of_kind("gpu")
+    numbered = len({gpu.index for gpu in nodes} - {None}) == len(nodes)
+    ranked = sorted(nodes, key=lambda gpu: (gpu.index or 0) if numbered else _address(gpu.name))
+    number = {gpu.name: index for index, gpu in enumerate(ranked)}
+    if len(number) < len(nodes):
         raise ConfigError(f"{tree.source}: two GPUs have one address; expected the topology of one machine")
     walk = _Walk(number)
-    cpus = tuple(SeenCpu(f"cpu{place}", cpu.name, cpu.product, cpu.host) for place, cpu in enumerate(tree.cpus))
+    cpus = tuple(SeenCpu(f"cpu{index}", cpu.name, cpu.product, cpu.host) for index, cpu in enumerate(tree.cpus))
     for seen, cpu in zip(cpus, tree.cpus, strict=True):
         several = len({child.root for child in cpu.children}) > 1
         for child in cpu.children:
@@ -151,7 +151,7 @@ def of_tree(tree: PciTree, gpus: int | None = None) -> Survey:
 
 def _idle(gpus: Sequence[PciNode]) -> list[str]:
     """GPUs whose link is as slow as an idle one's, which is not taken for its rate."""
-    idle = [f"gpu{place}" for place, gpu in enumerate(gpus) if gpu.generation == 1]
+    idle = [f"gpu{index}" for index, gpu in enumerate(gpus) if gpu.generation == 1]
     return [f"PCIe of {_some(idle)}: 2.5 GT/s, as when idle; what it reaches is not said"] if idle else []
 
 
@@ -260,15 +260,15 @@ def _nvlinks(
     switched: Counter[int] = Counter()
     host: Counter[int] = Counter()
     lost: list[str] = []
-    for place, gpu in enumerate(gpus):
+    for index, gpu in enumerate(gpus):
         for end in gpu.nvlinks or ():
             if end.to_switch:
-                switched[place] += end.count
+                switched[index] += end.count
             elif end.to_cpu:
-                host[place] += end.count
-            elif end.target in number and number[end.target] != place:
-                ends[place, number[end.target]] += end.count
+                host[index] += end.count
+            elif end.target in number and number[end.target] != index:
+                ends[index, number[end.target]] += end.count
             else:
-                lost.append(f"where NVLinks of gpu{place} lead: the source has no {end.target}")
+                lost.append(f"where NVLinks of gpu{index} lead: the source has no {end.target}")
     direct = {(min(pair), max(pair)): max(ends[pair], ends[pair[::-1]]) for pair in list(ends)}
     return direct, dict(switched), dict(host), lost

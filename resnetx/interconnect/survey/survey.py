@@ -87,7 +87,7 @@ class Survey:
 
 def joined(surveys: Sequence[Survey]) -> Survey:
     """Several surveys of one machine as one; what tells most of the wiring is the base, the others add to it."""
-    whole, *others = sorted(surveys, key=lambda each: -each.worth)
+    whole, *others = sorted(surveys, key=lambda survey: -survey.worth)
     if not whole.gpus:
         raise ConfigError(f"{whole.source}: it has no GPU; expected a machine with GPUs")
     if whole.worth == NAMES:

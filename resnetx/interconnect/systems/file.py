@@ -86,13 +86,13 @@ def _keys_in_file_units(said: str) -> str:
 def expand(text: LinedYaml, where: Sequence[str | int], name: str) -> list[str]:
     """The names in a range: "gpu0..3" is gpu0 gpu1 gpu2 gpu3; any other name is itself."""
     check_name(text, where, name)
-    found = re.fullmatch(r"(.*?)([0-9]+)\.\.([0-9]+)", name)
-    if not found:
+    match = re.fullmatch(r"(.*?)([0-9]+)\.\.([0-9]+)", name)
+    if not match:
         return [name]
-    first, last = int(found[2]), int(found[3])
+    first, last = int(match[2]), int(match[3])
     if last < first or last - first >= MAX_COMPONENTS:
         raise text.error(where, f"{name}: expected a range from low to high of at most {MAX_COMPONENTS}")
-    return [f"{found[1]}{number}" for number in range(first, last + 1)]
+    return [f"{match[1]}{number}" for number in range(first, last + 1)]
 
 
 def figure_fault(figure: SourcedValue, zero_allowed: bool = False) -> str:
@@ -290,7 +290,7 @@ def links_of(text: LinedYaml, wires: Mapping[str, WireSpec], components: Sequenc
     """The links that a file describes, ranges expanded, each pair in the order of its components."""
     if not isinstance(text.tree["links"], list):
         raise text.error(["links"], "links: expected a list, as - {between: [gpu0, gpu1], link: nvlink1}")
-    places = {component.name: place for place, component in enumerate(components)}
+    places = {component.name: index for index, component in enumerate(components)}
     kinds = {component.name: component.kind for component in components}
     links: dict[tuple[str, str, str], Link] = {}
     stated: set[tuple[str, ...]] = set()

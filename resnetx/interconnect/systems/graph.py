@@ -135,8 +135,8 @@ class EqualNodes(msgspec.Struct, frozen=True, dict=True):
     @cached_property
     def all_components(self) -> Sequence[Component]:
         """GPUs in the order of their ids, all others node by node, and the fabric."""
-        others = [component for component in self.components if component.kind != "gpu"]
-        return Joined((self.gpus, NodeCopies(others, self.nodes, self.placed), (self.fabric,)))
+        components = [component for component in self.components if component.kind != "gpu"]
+        return Joined((self.gpus, NodeCopies(components, self.nodes, self.placed), (self.fabric,)))
 
     @cached_property
     def all_links(self) -> Sequence[Link]:
@@ -256,11 +256,11 @@ def _name_in(node: int, name: str) -> str:
 class _Made(Sequence[T]):
     """Items by their places; equal to any sequence of the same items."""
 
-    def _at(self, place: int) -> T:
+    def _at(self, index: int) -> T:
         raise NotImplementedError
 
     @overload
-    def __getitem__(self, place: int) -> T: ...
+    def __getitem__(self, index: int) -> T: ...
     @overload
     def __getitem__(self, place: slice) -> list[T]: ...
     def __getitem__(self, place: int | slice) -> T | list[T]:
@@ -285,8 +285,8 @@ class NodeCopies(_Made[T]):
     def __len__(self) -> int:
         return self._nodes * len(self._of_node)
 
-    def _at(self, place: int) -> T:
-        node, own = divmod(place, len(self._of_node))
+    def _at(self, index: int) -> T:
+        node, own = divmod(index, len(self._of_node))
         return self._copy(self._of_node[own], node)
 
 
@@ -299,12 +299,12 @@ class Joined(_Made[T]):
     def __len__(self) -> int:
         return sum(map(len, self._parts))
 
-    def _at(self, place: int) -> T:
+    def _at(self, index: int) -> T:
         for part in self._parts:
-            if place < len(part):
-                return part[place]
-            place -= len(part)
-        raise IndexError(place)
+            if index < len(part):
+                return part[index]
+            index -= len(part)
+        raise IndexError(index)
 
 
 class _AllNeighbours(Mapping[str, Neighbours]):

@@ -192,14 +192,14 @@ def _faults(network: LabNetwork) -> Iterator[str]:
         yield f"ranks: expected 1 to {MOST_RANKS} namespaces, each once, not {ranks}"
     if len(network.spaces) > MOST_SPACES:
         yield f"routes: pass {len(network.spaces)} namespaces; expected at most {MOST_SPACES}"
-    for place, link in enumerate(network.links):
+    for index, link in enumerate(network.links):
         if not (math.isfinite(link.rate_Bps) and link.rate_Bps >= 1):
-            yield f"links[{place}].rate_Bps={link.rate_Bps}: expected at least 1"
+            yield f"links[{index}].rate_Bps={link.rate_Bps}: expected at least 1"
         if link.back_Bps and not (math.isfinite(link.back_Bps) and link.back_Bps >= 1):
-            yield f"links[{place}].back_Bps={link.back_Bps}: expected at least 1, or 0 where no copy goes back"
-    for place, route in enumerate(network.routes):
+            yield f"links[{index}].back_Bps={link.back_Bps}: expected at least 1, or 0 where no copy goes back"
+    for index, route in enumerate(network.routes):
         if fault := _route_fault(network, route):
-            yield f"routes[{place}]: {fault}"
+            yield f"routes[{index}]: {fault}"
 
 
 def _route_fault(network: LabNetwork, route: LabRoute) -> str:
@@ -209,12 +209,12 @@ def _route_fault(network: LabNetwork, route: LabRoute) -> str:
         return "expected a way from one rank to another"
     if len(route.links) != len(route.passes) - 1:
         return f"passes {len(route.passes)} namespaces over {len(route.links)} links; expected one link less"
-    for place, before, after in zip(route.links, route.passes, route.passes[1:], strict=False):
-        if not 0 <= place < len(network.links):
-            return f"link {place}: expected one of the {len(network.links)} links"
-        link = network.links[place]
+    for index, before, after in zip(route.links, route.passes, route.passes[1:], strict=False):
+        if not 0 <= index < len(network.links):
+            return f"link {index}: expected one of the {len(network.links)} links"
+        link = network.links[index]
         if {link.a, link.b} != {before, after}:
-            return f"link {place} joins {link.a} and {link.b}, not {before} and {after}"
+            return f"link {index} joins {link.a} and {link.b}, not {before} and {after}"
         if not link.from_Bps(before):
-            return f"link {place} has no rate from {before} to {after}"
+            return f"link {index} has no rate from {before} to {after}"
     return ""

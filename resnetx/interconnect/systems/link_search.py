@@ -36,8 +36,8 @@ def fair_shares(system: System, flows: Sequence[LinkFlow], kernels: bool = False
     """
     capacity: dict[SharedResource, float] = {}
     uses = [Counter[SharedResource]() for _ in flows]
-    for index, each in enumerate(flows):
-        for resource, room_Bps in _resources(system, each, kernels):
+    for index, flow in enumerate(flows):
+        for resource, room_Bps in _resources(system, flow, kernels):
             capacity[resource] = room_Bps
             uses[index][resource] += 1
     shares: list[tuple[float, str]] = [(0.0, "")] * len(flows)

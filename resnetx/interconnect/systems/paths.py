@@ -81,8 +81,8 @@ def copy_path(system: System, source: int, target: int, transport: Transport = "
         key = ("copy", source, target, transport)
         if key not in system.found_paths:
             system.found_paths[key] = _path(system, source, target, transport)
-        found: Path = system.found_paths[key]
-        return found
+        path: Path = system.found_paths[key]
+        return path
     return _local(system, source, system.gpu_part(source).memory_Bps.value)
 
 

@@ -28,7 +28,7 @@ Units = Sequence[Sequence[int]]  # [i][j]: units that GPU j sends to GPU i with
 def connectivity(system: System) -> tuple[tuple[int, ...], ...]:
     """[i][j]: the units with which GPU j sends to GPU i."""
     unit(system)  # refuses what has none
-    places = {gpu.name: place for place, gpu in enumerate(system.gpus)}
+    places = {gpu.name: index for index, gpu in enumerate(system.gpus)}
     units = [[0] * len(places) for _ in places]
     for link in direct_links(system):
         a, b = places[link.a], places[link.b]
@@ -118,13 +118,13 @@ def direct_links(system: System) -> list[Link]:
     return [link for link in system.links if {link.a, link.b} <= gpus and is_peer_nvlink(link)]
 
 
-def _links(system: System, units: Units, own: Link) -> Iterator[Link]:
+def _links(system: System, units: Units, link: Link) -> Iterator[Link]:
     """One link for each two GPUs that have a unit in either direction."""
     for a, b in combinations(range(len(units)), 2):
         out, back = units[b][a], units[a][b]
         if out or back:
             ends = {"a": system.gpus[a].name, "b": system.gpus[b].name}
-            yield replace(own, **ends, lanes=out, lanes_back=None if out == back else back)
+            yield replace(link, **ends, lanes=out, lanes_back=None if out == back else back)
 
 
 def _check(system: System, units: Units) -> None:

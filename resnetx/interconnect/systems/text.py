@@ -34,8 +34,8 @@ def system_text(file: SystemFile, comments: Sequence[str] = ()) -> str:
         *_cluster_lines(file.cluster),
         "components:",
         *(
-            f"  {named(each.name)}: {flow({each.kind: each.part_name, 'at': [each.x, each.y]})}"
-            for each in system.components
+            f"  {named(part.name)}: {flow({part.kind: part.part_name, 'at': [part.x, part.y]})}"
+            for part in system.components
         ),
         "links:",
         *(
@@ -75,9 +75,9 @@ def _wires(system: System) -> dict[str, WireSpec]:
     """The wire of each kind of link, from which a link may differ in who crosses it and in what a copy gets."""
     wires: dict[str, WireSpec] = {}
     for name in dict.fromkeys(link.part_name for link in system.links):
-        own = [link.wire for link in system.links if link.part_name == name]
+        specs = [link.wire for link in system.links if link.part_name == name]
         shared = shared_parts()["links"].get(name)
-        first = next((wire for wire in own if wire.duplex_Bps), own[0])
+        first = next((wire for wire in specs if wire.duplex_Bps), specs[0])
         wires[name] = shared if shared and _but_for_a_link(shared) == _but_for_a_link(first) else first
     return wires
 
@@ -96,8 +96,8 @@ def _own_parts(file: SystemFile, wires: Mapping[str, WireSpec]) -> Iterator[str]
         if shared_parts()[table].get(name) != part:
             own.setdefault(table, {})[name] = _entry(part)
 
-    for each in file.system.components:
-        add(tables[each.kind], each.part_name, each.part)
+    for component in file.system.components:
+        add(tables[component.kind], component.part_name, component.part)
     for name, wire in wires.items():
         add("links", name, wire)
     for name, network in file.networks.items():

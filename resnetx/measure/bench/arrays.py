@@ -132,9 +132,9 @@ def _sum(array: torch.Tensor, ranks: Ranks) -> torch.Tensor:
     return torch.stack([_data(rank, array, ranks) for rank in range(ranks.world_size)]).sum(dim=0)
 
 
-def _from(period: torch.Tensor, place: int) -> torch.Tensor:
+def _from(period: torch.Tensor, index: int) -> torch.Tensor:
     """The same period for an array that begins at `place` of a longer one."""
-    return period.roll(-(place % PERIOD))
+    return period.roll(-(index % PERIOD))
 
 
 def write(array: torch.Tensor, period: torch.Tensor) -> None:

@@ -349,16 +349,16 @@ def with_choices(points: Sequence[BenchPoint], logs: Sequence[str], request: Ben
     """The points with what NCCL's log says of their size, where that was asked for."""
     if request.algorithm is None and request.protocol is None:
         return list(points)
-    found = nccl_log.choices("\n".join(logs))
-    return [_with_choice(point, found, request.gpus) for point in points]
+    choices = nccl_log.choices("\n".join(logs))
+    return [_with_choice(point, choices, request.gpus) for point in points]
 
 
-def _with_choice(point: BenchPoint, found: Sequence[nccl_log.NcclChoice], ranks: int) -> BenchPoint:
+def _with_choice(point: BenchPoint, choices: Sequence[nccl_log.NcclChoice], ranks: int) -> BenchPoint:
     """NCCL logs the size of what a rank gives or gets, of each function; before it named functions, of the array."""
     operation = OPERATIONS[point.collective]
     of_rank = point.size_bytes // ranks if operation.own_part or operation.gets_part else point.size_bytes
     logged = {("", point.size_bytes), (_function(point.collective), of_rank)}
-    mine = [choice for choice in found if (choice.function.lower(), choice.size_bytes) in logged]
+    mine = [choice for choice in choices if (choice.function.lower(), choice.size_bytes) in logged]
     missing = Unknown("NCCL's log does not say")
     return msgspec.structs.replace(
         point,

@@ -131,10 +131,10 @@ def watched(
 
     `gpus`: CUDA's numbers by place; `peers`: whether they reach each other, None where a host takes part.
     """
-    before = {place: read(gpu) for place, gpu in gpus.items()}
+    before = {index: read(gpu) for index, gpu in gpus.items()}
     copy()
-    after = {place: read(gpu) for place, gpu in gpus.items()}
-    risen = {place: _risen(after[place], before[place]) for place in gpus}
+    after = {index: read(gpu) for index, gpu in gpus.items()}
+    risen = {index: _risen(after[index], before[index]) for index in gpus}
     evidence = [f"peer access {'on' if peers else 'off'}"] if peers is not None else []
     for place, (nvlink, pcie) in risen.items():
         sends = place == flow.source
@@ -162,8 +162,8 @@ _Risen = tuple[tuple[int, int] | Unknown, tuple[int, int] | Unknown]  # (sent, r
 def _path(risen: Mapping[int, _Risen], source: Place, moved_bytes: int, peers: bool | None) -> str | Unknown:
     for name, which in (("nvlink", 0), ("pcie", 1)):
         counts = [
-            _counted(count, place == source)
-            for place, both in risen.items()
+            _counted(count, index == source)
+            for index, both in risen.items()
             if not isinstance(count := both[which], Unknown)
         ]
         if counts and min(counts) >= SHARE * moved_bytes:

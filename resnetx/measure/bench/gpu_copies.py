@@ -76,14 +76,14 @@ class GpuCopies:
         if ranks.first:
             self._runtime = runtime or CudaRuntime()
             self._memory = {
-                place: [self._runtime.device_memory(most_bytes, gpu) for _ in range(2)]
-                for place, gpu in enumerate(self._gpus)
+                index: [self._runtime.device_memory(most_bytes, gpu) for _ in range(2)]
+                for index, gpu in enumerate(self._gpus)
             }
             self._host = self._runtime.host_memory(
                 most_bytes, pinned=self._endpoint == "pinned", numa_node=self._numa_node
             )
             self._streams = {
-                place: torch.cuda.Stream(torch.device("cuda", gpu)) for place, gpu in enumerate(self._gpus)
+                index: torch.cuda.Stream(torch.device("cuda", gpu)) for index, gpu in enumerate(self._gpus)
             }
 
     def observe(self, entry: Entry, warmups: int, timings: int) -> Observed:
@@ -251,7 +251,7 @@ class GpuCopies:
         if flow.source == flow.target:
             return cuda_runtime.Seen("local", [])
         lane = self._lane(flow, min(PROBE_BYTES, len(self._host)))
-        gpus = {place: self._gpus[place] for place in flow.places}
+        gpus = {index: self._gpus[index] for index in flow.places}
         peers = None if HOST in (flow.source, flow.target) else self._are_peers(_gpu(flow.source), _gpu(flow.target))
 
         def copy() -> None:

@@ -72,8 +72,8 @@ class SentCopies:
                 self._copy(entry.flows, sent, received, times, taking_part)
         every = self._ranks.gather((times, [self._wrong(flow, received) for flow in entry.flows]))
         seconds = [
-            self._seconds(flow, [of_rank[place] for of_rank, _ in every], len(entry.flows))[warmups:]
-            for place, flow in enumerate(entry.flows)
+            self._seconds(flow, [of_rank[index] for of_rank, _ in every], len(entry.flows))[warmups:]
+            for index, flow in enumerate(entry.flows)
         ]
         return Observed(
             times_s=ended_together(entry, seconds),
@@ -266,7 +266,7 @@ class MappedCopies:
         self._numa_node = numa_node
 
     def observe(self, entry: Entry, warmups: int, timings: int) -> Observed:
-        mine = [place for place, flow in enumerate(entry.flows) if _copier(flow) == self._ranks.rank]
+        mine = [index for index, flow in enumerate(entry.flows) if _copier(flow) == self._ranks.rank]
         several = len(entry.flows) > 1
         for place in mine:
             self._fill(entry.flows[place], entry.size_bytes)
@@ -299,8 +299,8 @@ class MappedCopies:
         arrays.write(self._source(flow, size_bytes), data_of(flow.source))
         self._target(flow, size_bytes).fill_(CLEAR)
 
-    def _wrong(self, entry: Entry, place: int) -> int:
-        flow = entry.flows[place]
+    def _wrong(self, entry: Entry, index: int) -> int:
+        flow = entry.flows[index]
         return arrays.unlike(self._target(flow, entry.size_bytes), data_of(flow.source))
 
     def _source(self, flow: Flow, size_bytes: int) -> torch.Tensor:

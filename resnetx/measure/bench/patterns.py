@@ -97,7 +97,7 @@ class Exchange:
         self._ranks, mine = ranks, data_of_rank(rounds, ranks.rank)
         self.rounds = Rounds(*([_of_rank(round, ranks.rank) for round in part] for part in rounds))
         self._data = {datum: _bytes(size, ranks.device) for datum, size in mine.items()}
-        streams = any(HOST in (each.source, each.target) for round in self.rounds.before for each in round)
+        streams = any(HOST in (message.source, message.target) for round in self.rounds.before for message in round)
         # Memory of the host: what the device gets, and what comes back from it.
         sizes = mine.values() if streams else ()
         self._hosts = [tuple(_bytes(size, torch.device("cpu"), ranks.device) for _ in range(2)) for size in sizes]
@@ -105,8 +105,8 @@ class Exchange:
     def run(self, rounds: Sequence[Round]) -> None:
         """Sends and receives, until this rank's part of it has ended."""
         for round in rounds:
-            sent = [(self._of(each), each.target) for each in round if each.source == self._ranks.rank]
-            received = [(self._of(each), each.source) for each in round if each.target == self._ranks.rank]
+            sent = [(self._of(message), message.target) for message in round if message.source == self._ranks.rank]
+            received = [(self._of(message), message.source) for message in round if message.target == self._ranks.rank]
             if self._hosts:
                 self._copy(to_host=bool(sent))
             else:

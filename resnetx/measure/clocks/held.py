@@ -44,7 +44,11 @@ class Held:
         if time.monotonic() < self._next_s:
             return
         for rank, gpu in enumerate(self._gpus):
-            working = (each for each in clock_readings(rank, [gpu.sample()]) if not each.reasons & _IDLE)
+            working = (
+                clock_reading
+                for clock_reading in clock_readings(rank, [gpu.sample()])
+                if not clock_reading.reasons & _IDLE
+            )
             self._seen[rank] += working
         self._next_s = time.monotonic() + PERIOD_S
 
@@ -116,7 +120,7 @@ def refuse_others(gpus: Collection[int]) -> None:
     processes = graphics_here().gpu_processes
     if isinstance(processes, Unknown):
         return
-    if busy := sorted({each.gpu for each in processes if each.gpu in gpus}):
+    if busy := sorted({process.gpu for process in processes if process.gpu in gpus}):
         raise ConfigError(
             f"clock: other processes use GPU {', '.join(map(str, busy))}, which a locked clock affects; choose other "
             "GPUs with devices=0,1,..., or see `resnetx doctor`"

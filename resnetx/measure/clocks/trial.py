@@ -75,8 +75,10 @@ class ClockSearchResult:
 
 def answer(supported_MHz: Sequence[int], free: Sequence[Reading], trials: Sequence[Trial]) -> ClockSearchResult:
     """What comes of the trials; `free`: the readings that count of the GPUs before any clock was locked."""
-    clocks_MHz = [each.clock_MHz for each in free]
-    reasons = [reason for seen in by_gpu(free).values() for reason in holding_down([each.reasons for each in seen])]
+    clocks_MHz = [reading.clock_MHz for reading in free]
+    reasons = [
+        reason for seen in by_gpu(free).values() for reason in holding_down([reading.reasons for reading in seen])
+    ]
     return ClockSearchResult(
         clock_MHz=max((trial.clock_MHz for trial in trials if trial.held), default=None),
         gpus=[*by_gpu(free)],
@@ -120,10 +122,10 @@ def seemingly_locked(readings: Sequence[Reading], supported_MHz: Sequence[int]) 
     return {
         gpu: rounded_down(seen[0].clock_MHz, supported_MHz)
         for gpu, seen in by_gpu(readings).items()
-        if len({each.clock_MHz for each in seen}) == 1
+        if len({reading.clock_MHz for reading in seen}) == 1
         and seen[0].clock_MHz < supported_MHz[-1] - HALF_STEP_MHZ
-        and not holding_down([each.reasons for each in seen])
-        and not any(each.reasons & _CHOSEN for each in seen)
+        and not holding_down([reading.reasons for reading in seen])
+        and not any(reading.reasons & _CHOSEN for reading in seen)
     }
 
 
@@ -133,7 +135,7 @@ def rose(readings: Sequence[Reading], locked_MHz: Mapping[int, int]) -> dict[int
     return {
         gpu: clock_MHz
         for gpu, clock_MHz in locked_MHz.items()
-        if max(each.clock_MHz for each in seen[gpu]) > clock_MHz + HALF_STEP_MHZ
+        if max(reading.clock_MHz for reading in seen[gpu]) > clock_MHz + HALF_STEP_MHZ
     }
 
 
@@ -142,7 +144,7 @@ def next_clock(supported_MHz: Sequence[int], free: Sequence[Reading], trials: Se
 
     `supported_MHz`: ascending. `free`: the readings that count of the GPUs before any clock was locked.
     """
-    clocks = [each.clock_MHz for each in free]
+    clocks = [reading.clock_MHz for reading in free]
     least, most = (_place(clock, supported_MHz) for clock in (min(clocks), max(clocks)))
     held = [_place(trial.clock_MHz, supported_MHz) for trial in trials if trial.held]
     failed = [_place(trial.clock_MHz, supported_MHz) for trial in trials if not trial.held]

@@ -165,7 +165,7 @@ _TRACEBACK = "Traceback (most recent call last):\n"
 def _split(stderr: str) -> tuple[str, str]:
     """stderr without torchrun's report on the ranks that failed; and that report, "" if there is none."""
     first, *tracebacks = stderr.split(_TRACEBACK)
-    reports = [place for place, text in enumerate(tracebacks) if "ChildFailedError:" in text]
+    reports = [index for index, text in enumerate(tracebacks) if "ChildFailedError:" in text]
     if not reports:
         return stderr, ""
     report = tracebacks.pop(reports[-1])  # behind it, torchrun on other nodes may tell that it was ended
@@ -242,8 +242,8 @@ def _signal_to_torchrun(end: Ending, _: int) -> Cause | None:
 
     Of several nodes, also where a rank on another one was lost: srun then ends torchrun on all.
     """
-    if found := re.match(r"SignalException: .*got signal: (\d+)", end.torchrun_error):
-        return "failed", f"torchrun was ended ({_name(int(found[1]))})"
+    if match := re.match(r"SignalException: .*got signal: (\d+)", end.torchrun_error):
+        return "failed", f"torchrun was ended ({_name(int(match[1]))})"
     return None
 
 

@@ -188,19 +188,19 @@ class HangWatch:
 
     def _notes(self) -> list[Note]:
         """By rank; those that are there and whole."""
-        found: list[Note] = []
-        for place in range(self._ranks):
+        notes: list[Note] = []
+        for index in range(self._ranks):
             with suppress(FileError):
-                found.append(read_json(File(self._folder.progress(place), "a rank's progress", _BYTES), Note))
-        return found
+                notes.append(read_json(File(self._folder.progress(index), "a rank's progress", _BYTES), Note))
+        return notes
 
     def _at_work(self, notes: Sequence[Note]) -> bool:
         """Whether ranks have computed or read since the last time that they had; those of other hosts may have."""
         own = socket.gethostname()
         used = {note.rank: _used(note.process) for note in notes if note.host == own}
         worked = []
-        for place, (cpu_s, read_bytes) in used.items():
-            before_s, before_bytes = self._marks.setdefault(place, (cpu_s, read_bytes))
+        for index, (cpu_s, read_bytes) in used.items():
+            before_s, before_bytes = self._marks.setdefault(index, (cpu_s, read_bytes))
             worked.append(cpu_s - before_s >= WORK_S or read_bytes - before_bytes >= WORK_BYTES)
         elsewhere = len(used) < len(notes)
         together = all if any(note.all_work for note in notes) else any

@@ -132,8 +132,8 @@ def cluster_name() -> str | None:
     """What Slurm calls the cluster; None where there is no answer."""
     if name := os.environ.get("SLURM_CLUSTER_NAME"):
         return name
-    found = re.search(r"^ClusterName\s*=\s*(\S+)", said(["scontrol", "show", "config"]), re.MULTILINE)
-    return found[1] if found else None
+    match = re.search(r"^ClusterName\s*=\s*(\S+)", said(["scontrol", "show", "config"]), re.MULTILINE)
+    return match[1] if match else None
 
 
 def obstacle_to_job(nodes: int) -> str:
@@ -195,7 +195,7 @@ def cause_of_job(number: str) -> str:
 def _fresh(log: str) -> str:
     """A log without what was written of earlier ends: a job that is requeued goes on with its log."""
     now = datetime.now()  # as slurmstepd writes it: local time
-    old = [found.end() for found in _CANCELLED.finditer(log) if _age_s(found[2], now) > _FRESH_S]
+    old = [match.end() for match in _CANCELLED.finditer(log) if _age_s(match[2], now) > _FRESH_S]
     return log[max(old, default=0) :]
 
 
@@ -223,10 +223,10 @@ def _left_s(job_facts: Mapping[str, str]) -> float:
 
 def _seconds(text: str) -> float | None:
     """The seconds in "1-02:03:04" or "00:05:00"; None in "UNLIMITED"."""
-    found = re.fullmatch(r"(?:(\d+)-)?(\d+):(\d+):(\d+)", text)
-    if not found:
+    match = re.fullmatch(r"(?:(\d+)-)?(\d+):(\d+):(\d+)", text)
+    if not match:
         return None
-    days, hours, minutes, rest = (int(part or 0) for part in found.groups())
+    days, hours, minutes, rest = (int(part or 0) for part in match.groups())
     return ((days * 24 + hours) * 60 + minutes) * 60 + rest
 
 

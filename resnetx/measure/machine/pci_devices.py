@@ -72,7 +72,7 @@ def _device(folder: Path) -> PciDevice | None:
     if not (is_gpu or kind == "nic"):
         return None
     above = folder.resolve().parts
-    start = next((place for place, part in enumerate(above) if _HOST_BRIDGE.fullmatch(part)), None)
+    start = next((index for index, part in enumerate(above) if _HOST_BRIDGE.fullmatch(part)), None)
     chain = [part for part in above[start + 1 : -1] if is_address(part)] if start is not None else []
     label, speed_Bps = _interface(folder)
     return PciDevice(
@@ -127,16 +127,16 @@ def _nested(devices: Sequence[PciDevice], depth: int) -> Iterator[PciNode]:
         first = ahead[0]
         way = (first.root, *first.bridges[: depth + 1])
         deeper = len(first.bridges) > depth
-        same = [each for each in ahead if deeper and (each.root, *each.bridges[: depth + 1]) == way] or [first]
-        ahead = [each for each in ahead if each not in same]
-        found = list(_nested(same, depth + 1)) if deeper else [_leaf(first)]
-        if len(found) == 1:
-            yield found[0] if depth else replace(found[0], root=first.root)
+        same = [device for device in ahead if deeper and (device.root, *device.bridges[: depth + 1]) == way] or [first]
+        ahead = [device for device in ahead if device not in same]
+        nodes = list(_nested(same, depth + 1)) if deeper else [_leaf(first)]
+        if len(nodes) == 1:
+            yield nodes[0] if depth else replace(nodes[0], root=first.root)
         else:
-            yield _bridge(first, depth, found)
+            yield _bridge(first, depth, nodes)
 
 
-def _bridge(below: PciDevice, depth: int, found: list[PciNode]) -> PciNode:
+def _bridge(below: PciDevice, depth: int, nodes: list[PciNode]) -> PciNode:
     """The bridge that several devices share."""
     address = below.bridges[depth]
     folder = kernel_file("sys/bus/pci/devices") / address
@@ -146,7 +146,7 @@ def _bridge(below: PciDevice, depth: int, found: list[PciNode]) -> PciNode:
         generation_of(kernel_text(folder / "max_link_speed")),
         lanes_of(kernel_text(folder / "current_link_width")),
         root=below.root if depth == 0 else "",
-        children=tuple(found),
+        children=tuple(nodes),
     )
 
 
@@ -177,13 +177,13 @@ MOST_NVLINKS_LISTED = 64
 def gpu_links(gpus: Sequence[Gpu], module: Any = None) -> list[DeviceLink]:
     """One for each GPU; `module` stands in for pynvml."""
     counted = _by_amd_smi(module) if hip_version() else _by_nvml(module)
-    return [_gpu_link(place, gpu, *counted(gpu)) for place, gpu in enumerate(gpus)]
+    return [_gpu_link(index, gpu, *counted(gpu)) for index, gpu in enumerate(gpus)]
 
 
 def card_links(devices: Sequence[PciDevice]) -> list[DeviceLink]:
     """One for each network card that is a PCI device."""
     cards = [device for device in devices if device.kind == "nic"]
-    return [_card_link(place, card) for place, card in enumerate(cards)]
+    return [_card_link(index, card) for index, card in enumerate(cards)]
 
 
 Counted = Callable[[Gpu], tuple[Any, Any]]  # (replays of PCIe, errors of each NVLink) of a GPU
@@ -207,9 +207,9 @@ def _by_nvml(module: Any) -> Counted:
     return counted
 
 
-def _gpu_link(place: int, gpu: Gpu, replays: Any, links: Any) -> DeviceLink:
+def _gpu_link(index: int, gpu: Gpu, replays: Any, links: Any) -> DeviceLink:
     return _device_link(
-        f"gpu{place}",
+        f"gpu{index}",
         gpu.name,
         gpu.pci_bus_id,
         (gpu.pcie_generation, gpu.pcie_generation_max, gpu.pcie_width, gpu.pcie_width_max),
@@ -220,9 +220,9 @@ def _gpu_link(place: int, gpu: Gpu, replays: Any, links: Any) -> DeviceLink:
     )
 
 
-def _card_link(place: int, card: PciDevice) -> DeviceLink:
+def _card_link(index: int, card: PciDevice) -> DeviceLink:
     return _device_link(
-        f"nic{place}",
+        f"nic{index}",
         card.label,
         card.address,
         (card.generation, card.generation_max, card.lanes, card.lanes_max),

@@ -88,7 +88,7 @@ def sensor_warnings(readings: Iterable[Readings]) -> list[Warning]:
 
 def throttled(samples: list[GpuSamples]) -> list[Warning]:
     """A warning for each reason that reduced a GPU's clock."""
-    found = []
+    warnings = []
     every = {part.rank: holding_down(if_known(part.throttle_reasons) or []) for part in samples}
     for reason, remedy in _THROTTLING.values():
         shares = {rank: held[reason] for rank, held in every.items() if reason in held}
@@ -96,8 +96,8 @@ def throttled(samples: list[GpuSamples]) -> list[Warning]:
             message = (
                 f"{_ranks(shares)}: {reason} reduced the GPU's clock, up to {max(shares.values()):.0%} of the time"
             )
-            found.append(Warning(code="throttled", message=message, remedy=remedy))
-    return found
+            warnings.append(Warning(code="throttled", message=message, remedy=remedy))
+    return warnings
 
 
 def holding_down(masks: Sequence[int]) -> dict[str, float]:
@@ -131,7 +131,7 @@ def lock_clocks(clock_MHz: float) -> str:
 
 def failing_links(counters: list[LinkCounters]) -> list[Warning]:
     """A warning if a link had to retransmit data."""
-    found = []
+    warnings = []
     for counter, what, look in (
         ("pcie_replays", "PCIe replays", _REPLAYS_BY_AMD if hip_version() else _REPLAYS),
         ("nvlink_errors", "NVLink errors", "nvidia-smi nvlink --errorcounters"),
@@ -140,8 +140,8 @@ def failing_links(counters: list[LinkCounters]) -> list[Warning]:
         if counts:
             message = f"{_ranks(counts)}: {sum(counts.values())} {what} during the windows"
             remedy = f"check whether the count keeps rising ({look}); if so, reseat or replace the card or cable"
-            found.append(Warning(code="link-errors", message=message, remedy=remedy))
-    return found
+            warnings.append(Warning(code="link-errors", message=message, remedy=remedy))
+    return warnings
 
 
 def foreign_load(loads: list[HostLoad]) -> list[Warning]:
@@ -190,8 +190,8 @@ def by_gpu(readings: Sequence[Reading]) -> dict[int, list[Reading]]:
 def shortfall(readings: Sequence[Reading], locked_MHz: int) -> str:
     """Why GPUs do not hold a locked clock, in a few words on the first that does not; "" where all do."""
     for gpu, seen in by_gpu(readings).items():
-        reasons = ", ".join(holding_down([each.reasons for each in seen]))
-        low, high = min(each.clock_MHz for each in seen), max(each.clock_MHz for each in seen)
+        reasons = ", ".join(holding_down([reading.reasons for reading in seen]))
+        low, high = min(reading.clock_MHz for reading in seen), max(reading.clock_MHz for reading in seen)
         if low < locked_MHz - HALF_STEP_MHZ or high > locked_MHz + HALF_STEP_MHZ:
             far = low if low < locked_MHz - HALF_STEP_MHZ else high
             return f"GPU {gpu} ran at {far:.0f} MHz" + f" ({reasons})" * bool(reasons)
@@ -202,24 +202,24 @@ def shortfall(readings: Sequence[Reading], locked_MHz: int) -> str:
 
 def clock_readings(rank: int, samples: Sequence[SensorSample]) -> list[Reading]:
     """The samples of a rank's GPU that tell its clock."""
-    found = []
+    readings = []
     for sample in samples:
         if not isinstance(sample.sm_clock_Hz, Unknown):
             reasons = 0 if isinstance(sample.throttle_reasons, Unknown) else sample.throttle_reasons
-            found.append(Reading(0.0, rank, sample.sm_clock_Hz / 1e6, None, None, reasons))
-    return found
+            readings.append(Reading(0.0, rank, sample.sm_clock_Hz / 1e6, None, None, reasons))
+    return readings
 
 
 def locked_clock(clock_MHz: int, seen: Sequence[Sequence[Sequence[Reading]]]) -> LockedClock | Unknown:
     """Whether GPUs held a clock, by what was read of each rank's in each window."""
     if not all(window for windows in seen for window in windows) or not all(seen):
         return Unknown(f"the GPUs were locked at {clock_MHz} MHz, and their clocks could not be read in every window")
-    every = [reading for windows in seen for window in windows for reading in window]
+    readings = [reading for windows in seen for window in windows for reading in window]
     return LockedClock(
         clock_Hz=clock_MHz * 1e6,
         lowest_Hz=[[1e6 * min(each.clock_MHz for each in window) for window in windows] for windows in seen],
         highest_Hz=[[1e6 * max(each.clock_MHz for each in window) for window in windows] for windows in seen],
-        why_not=shortfall(every, clock_MHz).replace("GPU", "the GPU of rank", 1),
+        why_not=shortfall(readings, clock_MHz).replace("GPU", "the GPU of rank", 1),
     )
 
 

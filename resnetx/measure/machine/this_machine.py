@@ -52,15 +52,15 @@ def survey_here(ranks: int | None = None, module: Any = None) -> tuple[Survey, l
 
 def _surveys(gpus: Sequence[Gpu], topology: str | Unknown, devices: Sequence[PciDevice], module: Any) -> list[Survey]:
     """What each source says, the one that is to win first."""
-    found = list(filter(None, [_by_nccl(len(gpus)), _tree(gpus, devices) or _by_hwloc()]))
+    surveys = list(filter(None, [_by_nccl(len(gpus)), _tree(gpus, devices) or _by_hwloc()]))
     if hip_version():
-        found.append(_amd(gpus, module))
+        surveys.append(_amd(gpus, module))
     elif not isinstance(topology, Unknown):
         said = nvidia_smi_topo.parse(File(Path("NVML"), "NVML's wiring", 0), topology)
         wired = of_nvidia_smi(said)
         named = tuple(_named(node, gpus) for node in wired.nodes)
-        found.append(replace(wired, source="NVML", nodes=named, peers=_peers(gpus, module)))
-    return found
+        surveys.append(replace(wired, source="NVML", nodes=named, peers=_peers(gpus, module)))
+    return surveys
 
 
 def _by_nccl(count: int) -> Survey | None:
@@ -137,13 +137,13 @@ def _may(nvml: Nvml, one: Any, other: Any) -> bool | None:
 
 def _amd(gpus: Sequence[Gpu], module: Any) -> Survey:
     """AMD's GPUs by AMD SMI: which of them XGMI joins."""
-    names = {gpu.pci_bus_id[4:]: f"GPU{place}" for place, gpu in enumerate(gpus)}
+    names = {gpu.pci_bus_id[4:]: f"GPU{index}" for index, gpu in enumerate(gpus)}
     pairs = [sorted((names[a], names[b]), key=lambda name: int(name[3:])) for a, b in amd.direct_links(module)]
     said = RocmTopo(
         gpus=tuple(names.values()),
         direct=frozenset((one, other) for one, other in pairs),
         affinity={},
-        names={place: gpu.name for place, gpu in enumerate(gpus)},
+        names={index: gpu.name for index, gpu in enumerate(gpus)},
         notes=("how many XGMI links join two GPUs: AMD SMI does not tell",),
     )
     return replace(of_rocm_smi(said), source="AMD SMI")
@@ -153,9 +153,9 @@ def _without_gpus(devices: Sequence[PciDevice], ranks: int | None, why: str) -> 
     """CPUs and network cards, with ranks on cores in place of GPUs."""
     tree = of_tree(pci_tree([device for device in devices if device.kind == "nic"]))
     count = ranks or min(cores(), MOST_RANKS)
-    own = [SeenNode("gpu", f"gpu{rank}", tree.cpus[rank * len(tree.cpus) // count].name, product=RANK)
+    nodes = [SeenNode("gpu", f"gpu{rank}", tree.cpus[rank * len(tree.cpus) // count].name, product=RANK)
            for rank in range(count)]  # fmt: skip
     cards = [f"{card.label or card.bus}: the speed of this network card is not known"
              for card in tree.of_kind("nic") if card.speed_Bps is None]  # fmt: skip
     unknown = (f"GPUs: there are none ({why}); {count} ranks on cores take their place", *tree.unknown, *cards)
-    return replace(tree, nodes=(*own, *tree.nodes), unknown=unknown)
+    return replace(tree, nodes=(*nodes, *tree.nodes), unknown=unknown)

@@ -248,16 +248,16 @@ def _deviations(result: StepResult, sequential: _Sequential | None, ranks: Ranks
     """
     names, parameters = zip(*result.module.named_parameters(), strict=True)
     layer_of = [name.rpartition(".")[0] or name for name in names]
-    gradients = [Gradient(layer, each.numel()) for layer, each in zip(layer_of, parameters, strict=True)]
+    gradients = [Gradient(layer, parameter.numel()) for layer, parameter in zip(layer_of, parameters, strict=True)]
     differences: list[float] = []
     sizes: list[float] = []
     for message in ddp_buckets(gradients, first_bucket_bytes=MESSAGE_BYTES, cap_bytes=MESSAGE_BYTES):
         elements = [gradient.elements for gradient in message.gradients]
         places = range(len(sizes), len(sizes) + len(elements))
-        mine = [result.of(place, parameters[place]).reshape(-1) for place in places]
+        mine = [result.of(index, parameters[index]).reshape(-1) for index in places]
         expected = mine[0].new_empty(sum(elements))
         if sequential:
-            torch.cat([sequential.expected[place].reshape(-1) for place in places], out=expected)
+            torch.cat([sequential.expected[index].reshape(-1) for index in places], out=expected)
         ranks.broadcast(expected)
         for values, of_one in zip(mine, expected.split(elements), strict=True):
             differences.append(_root_mean_square(values - of_one))

@@ -41,8 +41,8 @@ def measure(request: Request, ranks: Ranks, clock: StartUpTimer) -> results.Rank
     def step() -> None:
         next(batches)
 
-    every = ranks.gather(measure_windows(step, lambda _: None, request, ranks, clock))
-    measured = results.of_windows(request, every, batches) if ranks.first else None
+    windows = ranks.gather(measure_windows(step, lambda _: None, request, ranks, clock))
+    measured = results.of_windows(request, windows, batches) if ranks.first else None
     batches.close()
     return measured
 
@@ -206,9 +206,9 @@ def staged_images(request: Request, ranks: Ranks) -> tuple[Request, list[Staging
         return request, Unknown("images are read where they are: input.stage is not set")
     hang.begin("staging its images", expected_s=hang.UNLIMITED_S)  # where it may wait for what another run copies
     mine = _here(request.input, ranks.rank) if ranks.local_rank == 0 else None
-    nodes = [found for found in ranks.gather(mine) if found is not None]
+    nodes = [staging for staging in ranks.gather(mine) if staging is not None]
     hang.begin("describing its node")
-    here = next(each for each in reversed(nodes) if each.rank <= ranks.rank)  # ranks of a node follow each other
+    here = next(node for node in reversed(nodes) if node.rank <= ranks.rank)  # ranks of a node follow each other
     reading = msgspec.structs.replace(request.input, root=here.folder)
     return msgspec.structs.replace(request, input=reading), nodes
 

@@ -89,9 +89,9 @@ def overdriven(network: LabNetwork | None, present: int) -> list[Warning]:
 
 def unlike(machines: Mapping[int, Environment]) -> list[Warning]:
     """A warning for each node that differs from rank 0's in what decides on its speed."""
-    first, *others = machines.values()
+    first, *environments = machines.values()
     found = []
-    for other in others:
+    for other in environments:
         differing = [name for name in _ALIKE if getattr(first, name) != getattr(other, name)]
         if _gpus(first) != _gpus(other):
             differing.append("gpus")

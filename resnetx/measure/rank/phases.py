@@ -160,7 +160,7 @@ def _parts(
     first = passes[0][0]
     arrived = marks.get("host_to_device", first)  # where the step itself copies nothing to the device
     computed = max(
-        (each.ready_s for each, kind in zip(sent, blocking, strict=True) if not kind), default=marks["optimizer"]
+        (message.ready_s for message, kind in zip(sent, blocking, strict=True) if not kind), default=marks["optimizer"]
     )
     ends = [*(forward for forward, _ in passes[1:]), computed]  # of the backward passes
     waited = {"gather": 0.0, "reduce": 0.0}

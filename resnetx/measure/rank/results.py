@@ -81,20 +81,20 @@ def nics(logs: Sequence[str]) -> list[NicUse] | Unknown:
     rings = {step for log in logs for step in ring_steps(log)}
     found = [
         NicUse(
-            channel=each.channel,
-            connection=each.connection,
-            ring=each.connection == 0 and (each.channel, each.source, each.target) in rings,
-            source=each.source,
-            target=each.target,
-            end=each.end,
-            network=each.network,
-            nic=each.card,
-            name=known(each.name or Unknown(f"NCCL's log does not name the cards of {each.network}")),
-            gpudirect=each.gpudirect,
-            driver=rank if each.proxy is None else each.proxy,
+            channel=network_end.channel,
+            connection=network_end.connection,
+            ring=network_end.connection == 0 and (network_end.channel, network_end.source, network_end.target) in rings,
+            source=network_end.source,
+            target=network_end.target,
+            end=network_end.end,
+            network=network_end.network,
+            nic=network_end.card,
+            name=known(network_end.name or Unknown(f"NCCL's log does not name the cards of {network_end.network}")),
+            gpudirect=network_end.gpudirect,
+            driver=rank if network_end.proxy is None else network_end.proxy,
         )
         for rank, log in enumerate(logs)
-        for each in network_ends(log)
+        for network_end in network_ends(log)
     ]
     return found or Unknown("NCCL's log names no connection between nodes")
 
@@ -312,36 +312,36 @@ def _sum(parts: Iterable[int | Unknown]) -> int | Unknown:
 # ---- warnings -------------------------------------------------------------------------------------------------------
 
 
-def _window_warnings(request: Request, every: Sequence[RankWindows]) -> list[Warning]:
+def _window_warnings(request: Request, windows: Sequence[RankWindows]) -> list[Warning]:
     found = []
-    if every[0].unsteady:
+    if windows[0].unsteady:
         found.append(
             Warning(
                 code="warm-up",
-                message=f"steps were not steady after {len(every[0].warmup_s)} steps of warm-up",
-                remedy=every[0].unsteady,
+                message=f"steps were not steady after {len(windows[0].warmup_s)} steps of warm-up",
+                remedy=windows[0].unsteady,
             )
         )
-    shortest_s = min(min(rank.windows_s) for rank in every)
+    shortest_s = min(min(rank.windows_s) for rank in windows)
     if shortest_s < SHORTEST_WINDOW_S and request.measure != "phases":  # whose steps are timed each
         found.append(
             Warning(
                 code="short-windows",
-                message=f"a window of {every[0].window_steps} steps took only {shortest_s * 1e3:.0f} ms",
+                message=f"a window of {windows[0].window_steps} steps took only {shortest_s * 1e3:.0f} ms",
                 remedy=f"raise steps, so that each window takes {SHORTEST_WINDOW_S:g} s or more",
             )
         )
-    return [*found, *_sampling_warnings(request, every)]
+    return [*found, *_sampling_warnings(request, windows)]
 
 
-def _sampling_warnings(request: Request, every: Sequence[RankWindows]) -> list[Warning]:
+def _sampling_warnings(request: Request, windows: Sequence[RankWindows]) -> list[Warning]:
     """A warning where all windows in which sensors were sampled are slower than all the others."""
-    windows_s = [max(window) for window in zip(*(rank.windows_s for rank in every), strict=True)]
+    windows_s = [max(window) for window in zip(*(rank.windows_s for rank in windows), strict=True)]
     sampled = [taken_s for window, taken_s in enumerate(windows_s) if is_sampled(window, request)]
     others = [taken_s for window, taken_s in enumerate(windows_s) if not is_sampled(window, request)]
     if (
         min(len(sampled), len(others)) < 3
-        or isinstance(every[0].readings.gpu_samples, Unknown)
+        or isinstance(windows[0].readings.gpu_samples, Unknown)
         or min(sampled) <= max(others)
     ):
         return []

@@ -102,9 +102,9 @@ class FullySharded:
         backward: list[int] = []
         again = blocks[:-1] if self._reshard else []
         quiet = (self._accumulate - 1) * [*forward, *reversed(again)]
-        for place, size in reversed(list(enumerate(blocks))):
+        for index, size in reversed(list(enumerate(blocks))):
             # The parameters of the block that is next are asked for before this one's gradients are sent.
-            backward += again[place - 1 : place] if place else []
+            backward += again[index - 1 : index] if index else []
             backward.append(size)
         return [*quiet, *forward, *backward, root]
 

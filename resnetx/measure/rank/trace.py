@@ -106,7 +106,7 @@ class LayerWatch:
         self._clock, self._hold = clock, hold
         self._queued = 0  # layers, since the device is held back
         self._host: dict[str, float] = {}  # phase of the latest step -> when the host came to it
-        places = {name: place for place, name in enumerate(self.names)}
+        places = {name: index for index, name in enumerate(self.names)}
         made = self._layer_made
         self._watched = _recording(module, places, made) if found is None else _telling(module, found, places, made)
         self._made: list[tuple[int, list[Any]]] = []  # a layer, and the autograd nodes of what it made
@@ -159,14 +159,14 @@ class LayerWatch:
         """A batch is there, and is copied to the device from now on."""
         self.mark("host_to_device")
 
-    def _layer_made(self, place: int, value: Any) -> None:
-        self._ended(place)
+    def _layer_made(self, index: int, value: Any) -> None:
+        self._ended(index)
         # Now: an operation in place, further on, gives the tensor another node.
-        self._made.append((place, [tensor.grad_fn for tensor in tensors(value)]))
+        self._made.append((index, [tensor.grad_fn for tensor in tensors(value)]))
 
-    def _ended(self, place: int) -> None:
+    def _ended(self, index: int) -> None:
         forward = self._steps[-1].forward
-        forward.append((place, self._clock.now()))
+        forward.append((index, self._clock.now()))
         if self._full():
             forward.append((HELD, self._held_anew()))
 
@@ -198,23 +198,23 @@ class LayerWatch:
     def _hook(self) -> None:
         """Makes every autograd node say when it begins. Those of the loss run first, and need not."""
         first = not any(self.gradient_bytes)
-        for place, made in self._made:
+        for index, made in self._made:
             for node in _new_nodes(made, self._nodes):
-                self._nodes[node] = place
-                self._hooks.append(node.register_prehook(partial(self._begins, place)))
+                self._nodes[node] = index
+                self._hooks.append(node.register_prehook(partial(self._begins, index)))
                 if first and (parameter := getattr(node, "variable", None)) is not None:
-                    self.gradient_bytes[place] += parameter.nbytes
+                    self.gradient_bytes[index] += parameter.nbytes
         self._made.clear()
 
-    def _begins(self, place: int, _: Any) -> None:
+    def _begins(self, index: int, _: Any) -> None:
         pieces = self._steps[-1].backward
-        if pieces[-1][0] == place:
+        if pieces[-1][0] == index:
             return
         begin = self._clock.now()
         if self._full():
             pieces.append((HELD, begin))
             begin = self._held_anew()
-        pieces.append((place, begin))
+        pieces.append((index, begin))
 
     def _release(self) -> None:
         """Lets go of the graph; its nodes for parameters may outlive it."""
@@ -234,17 +234,17 @@ class LayerWatch:
         zero = step.marks["input_wait"]
         at = {phase: self._clock.seconds(zero, mark) for phase, mark in step.marks.items()}
         arrived = at.get("host_to_device", at["copied"])  # where the step itself copies nothing to the device
-        ends = [(place, self._clock.seconds(zero, mark)) for place, mark in step.forward]
-        begins = [(place, self._clock.seconds(zero, mark)) for place, mark in step.backward]
-        forward_s = _by_layer([place for place, _ in ends], [at["forward"], *(end for _, end in ends)])
-        backward_s = _by_layer([place for place, _ in begins], [*(begin for _, begin in begins), at["optimizer"]])
+        ends = [(index, self._clock.seconds(zero, mark)) for index, mark in step.forward]
+        begins = [(index, self._clock.seconds(zero, mark)) for index, mark in step.backward]
+        forward_s = _by_layer([index for index, _ in ends], [at["forward"], *(end for _, end in ends)])
+        backward_s = _by_layer([index for index, _ in begins], [*(begin for _, begin in begins), at["optimizer"]])
         held_s = at["forward"] - at["copied"] + forward_s[HELD] + backward_s[HELD] if self._hold else 0.0
         places = range(len(self.names))
         return WatchedStep(
             input_wait_s=round(arrived, DIGITS),
             host_to_device_s=round(at["copied"] - arrived, DIGITS),
-            forward_s=[round(forward_s[place], DIGITS) for place in places],
-            backward_s=[round(backward_s[place], DIGITS) for place in places],
+            forward_s=[round(forward_s[index], DIGITS) for index in places],
+            backward_s=[round(backward_s[index], DIGITS) for index in places],
             update_s=round(at["end"] - at["optimizer"], DIGITS),
             step_s=round(at["end"] - held_s, DIGITS),
         )
@@ -253,8 +253,8 @@ class LayerWatch:
 def _by_layer(places: list[int], cuts: list[float]) -> dict[int, float]:
     """What lies between neighbouring cuts, added up for each layer; 0 for any other."""
     summed: dict[int, float] = defaultdict(float)
-    for place, begin, end in zip(places, cuts, cuts[1:], strict=False):
-        summed[place] += end - begin
+    for index, begin, end in zip(places, cuts, cuts[1:], strict=False):
+        summed[index] += end - begin
     return summed
 
 
@@ -419,12 +419,12 @@ def _layers(watch: LayerWatch, steps: Sequence[WatchedStep]) -> list[TracedLayer
     return [
         TracedLayer(
             name=name,
-            forward_s=[step.forward_s[place] for step in steps],
-            backward_s=[step.backward_s[place] for step in steps],
+            forward_s=[step.forward_s[index] for step in steps],
+            backward_s=[step.backward_s[index] for step in steps],
             communication_s=[],
-            gradient_bytes=watch.gradient_bytes[place],
+            gradient_bytes=watch.gradient_bytes[index],
         )
-        for place, name in enumerate(watch.names)
+        for index, name in enumerate(watch.names)
     ]
 
 

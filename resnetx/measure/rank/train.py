@@ -321,7 +321,7 @@ class ReplayedModel(nn.Module):
     @property
     def blocks(self) -> nn.ModuleList:
         """What FSDP gathers together."""
-        return nn.ModuleList(each for each in self.layers if isinstance(each, _Block))
+        return nn.ModuleList(layer for layer in self.layers if isinstance(layer, _Block))
 
     def forward(self, images: torch.Tensor) -> Any:
         """A loss; `images` are not read."""
@@ -349,7 +349,9 @@ class _Layer(nn.Module):
     def __init__(self, layer: ReplayedLayer, model: ReplayedModel, device: torch.device) -> None:
         super().__init__()
         self._model, self._forward_s, self._backward_s = (model,), layer.forward_s, layer.backward_s  # not as a part
-        self.tensors = nn.ParameterList(nn.Parameter(torch.zeros(each, device=device)) for each in layer.gradients)
+        self.tensors = nn.ParameterList(
+            nn.Parameter(torch.zeros(gradient, device=device)) for gradient in layer.gradients
+        )
 
     def forward(self, loss: torch.Tensor) -> Any:
         return _Passes.apply(loss, self._model[0].timeline, self._forward_s, self._backward_s, *self.tensors)

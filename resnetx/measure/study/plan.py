@@ -174,8 +174,8 @@ def definition(folder: StudyFolder, asked: StudyRecord, unreadable: Tell = lambd
             f"`resnetx describe convention={asked.convention}`"
         )
     benches = {bench.key: bench for study in (known, asked) for bench in study.benches}
-    every, stops = list({**old, **new}.values()), known.stops
-    return msgspec.structs.replace(asked, points=every, benches=list(benches.values()), stops=stops)
+    requests, stops = list({**old, **new}.values()), known.stops
+    return msgspec.structs.replace(asked, points=requests, benches=list(benches.values()), stops=stops)
 
 
 def _known(folder: StudyFolder, unreadable: Tell) -> StudyRecord | None:

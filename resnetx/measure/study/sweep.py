@@ -181,8 +181,10 @@ class Estimator:
         """Of one that is planned; of a bench that has not run it is a guess."""
         if isinstance(run.task, RunFile):
             return self(run.task.request)
-        asked = run.task.request
-        timed = len(asked.collectives) * len(asked.sizes_bytes) + len(asked.copies) * len(asked.copy_sizes_bytes)
+        request = run.task.request
+        timed = len(request.collectives) * len(request.sizes_bytes) + len(request.copies) * len(
+            request.copy_sizes_bytes
+        )
         return self.durations_s.get(run.key, self.start_up_s + ASSUMED_SIZE_S * timed)
 
     def __call__(self, request: Request) -> float:

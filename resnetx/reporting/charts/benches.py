@@ -21,8 +21,8 @@ from resnetx.units import size_text
 def figures(records: Sequence[BenchRecord]) -> list[Figure]:
     """All figures of these benches: pairs first, bench by bench, then collectives."""
     found: list[Figure] = []
-    for place, record in enumerate(records):
-        of_bench = f"bench{place}_" if len(records) > 1 else ""
+    for index, record in enumerate(records):
+        of_bench = f"bench{index}_" if len(records) > 1 else ""
         for family, cells in families(record.cells).items():
             name = f"{of_bench}{family.slug}"
             found += matrices(cells, name, family.words) + pair_lines(cells, name, family.words)

@@ -94,13 +94,13 @@ def panel_grid(
     for record in data.records():
         rows[record[by]].append(record)
     drawn = _evenly(names)
-    for place, name in enumerate(drawn):
-        table = f"panel{place}"
+    for index, name in enumerate(drawn):
+        table = f"panel{index}"
         tables[table] = rows[name]
         chart = alt.Chart(alt.NamedData(table))
         if name:
             chart = chart.properties(title=alt.Title(name.split(", "), limit=(width - 5 * text_size) // columns))
-        charts.append(panel(chart, place % columns == 0, place + columns >= len(drawn)))
+        charts.append(panel(chart, index % columns == 0, index + columns >= len(drawn)))
     grid = _Grid(concat=charts, columns=columns, spacing=7, align="each")
     if len(drawn) < len(names):
         grid.title = alt.Title(
@@ -113,7 +113,7 @@ def _evenly(names: Sequence[str]) -> Sequence[str]:
     """As many names as a figure has panels at most, from the first to the last, evenly spaced."""
     if len(names) <= MOST_PANELS:
         return names
-    return [names[place * (len(names) - 1) // (MOST_PANELS - 1)] for place in range(MOST_PANELS)]
+    return [names[index * (len(names) - 1) // (MOST_PANELS - 1)] for index in range(MOST_PANELS)]
 
 
 def legend_of(labels: Sequence[str], width: float = COLUMN, text_size: float = 7, **more: Any) -> alt.Legend:

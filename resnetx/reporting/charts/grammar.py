@@ -112,7 +112,7 @@ class Plot:
 
 def figure(name: str, title: str, caption: str, table: Table, plot: Plot) -> Figure:
     """A plot of a table, at all widths."""
-    places = [place for place, column in enumerate(table.columns) if column not in plot.chart_only]
+    places = [index for index, column in enumerate(table.columns) if column not in plot.chart_only]
     shown = Table([table.columns[place] for place in places], [[row[place] for place in places] for row in table.rows])
     with unchecked(False):
         print_, page, phone = (_drawn(plot, table, size) for size in (_PRINT, _PAGE, _PHONE))

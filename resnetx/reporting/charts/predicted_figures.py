@@ -35,12 +35,12 @@ def prediction_figures(points: Sequence[PredictedPoint]) -> list[Figure]:
         return []
     curves = predicted_curves(points)
     lines = [name for name in identity(curves) if name not in ("workload", "batch")]
-    found = []
+    figures = []
     if marks := [mark for curve in curves for mark in _marks(curve, lines)]:
-        found.append(_speedups(marks))
+        figures.append(_speedups(marks))
     if bars := [bar for curve in curves for bar in _bars(curve, lines)]:
-        found.append(_parts(bars))
-    return found
+        figures.append(_parts(bars))
+    return figures
 
 
 def _marks(curve: PredictedCurve, lines: Sequence[str]) -> list[Record]:

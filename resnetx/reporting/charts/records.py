@@ -65,7 +65,9 @@ _PASSES = ("forward", "backward")
 
 def check_figures(check: Check) -> Iterator[Figure]:
     """Of single nodes a bar each, of pairs a square each, by what was measured; what stands out is another colour."""
-    slow: set[tuple[str, tuple[str, ...]]] = {(each.measure, tuple(sorted(each.nodes))) for each in check.outliers}
+    slow: set[tuple[str, tuple[str, ...]]] = {
+        (outlier.measure, tuple(sorted(outlier.nodes))) for outlier in check.outliers
+    }
     for measure in dict.fromkeys(run.measure for run in check.runs):
         runs = [run for run in check.runs if run.measure == measure and run.time_s]
         alone = [run for run in runs if len(run.nodes) == 1]
@@ -127,8 +129,8 @@ def _pairs(measure: str, runs: Sequence[CheckedRun], nodes: Sequence[str]) -> Fi
     )  # fmt: skip
 
 
-def _column(rows: Sequence[Sequence[Cell]], place: int) -> list[Cell]:
-    return [row[place] for row in rows]
+def _column(rows: Sequence[Sequence[Cell]], index: int) -> list[Cell]:
+    return [row[index] for row in rows]
 
 
 # ---- scores ---------------------------------------------------------------------------------------------------------
@@ -150,7 +152,7 @@ def score_figures(score: Score) -> list[Figure]:
     if not rows:
         return []
     predictors = list(dict.fromkeys(str(row[1]) for row in rows))
-    looks = {name: SYSTEMS[place % len(SYSTEMS)] for place, name in enumerate(predictors)}
+    looks = {name: SYSTEMS[index % len(SYSTEMS)] for index, name in enumerate(predictors)}
     plot = Plot(
         x=Axis("mean_error", "mean error", labels="percent"),
         y=Axis("kind", "", "names"),

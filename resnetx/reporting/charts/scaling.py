@@ -314,7 +314,7 @@ def log_y(values: Sequence[float], field: str, title: str, height: int) -> alt.Y
 
 def _halves(title: str) -> list[str]:
     """A title on two lines, broken at the word nearest to its middle."""
-    gaps = [place for place, character in enumerate(title) if character == " "]
+    gaps = [index for index, character in enumerate(title) if character == " "]
     middle = min(gaps, key=lambda place: abs(place - len(title) / 2))
     return [title[:middle], title[middle + 1 :]]
 

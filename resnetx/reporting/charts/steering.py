@@ -50,7 +50,7 @@ def _panel(system: System, title: str, colours: dict[str, str]) -> AnyChart:
     drawn = boxes(alone)
     frame = Frame.around(list(drawn.values()))
     both = [Lanes.of(link, route(link, drawn), STAYS) for link in alone.links]
-    arrows = [dataclasses.replace(each, colour=colours[each.name]) for ways in both for each in ways]
+    arrows = [dataclasses.replace(lanes, colour=colours[lanes.name]) for ways in both for lanes in ways]
     layers = [*lane_layers(arrows, frame), *box_layers(list(drawn.values()), frame, drawn.keys())]
     return layered(layers).properties(title=title, width=frame.width * frame.pixels, height=frame.height * frame.pixels)
 

@@ -130,12 +130,12 @@ def _rows(
         "workload": point.workload, "batch_size": point.batch_size, "gpus": point.gpus, "variant": point.variant,
         "panel": panel, "line": curves.line(point), "word": None, "foot": None,
     }  # fmt: skip
-    for place, side in enumerate(point.sides):
+    for index, side in enumerate(point.sides):
         rate = side.iterations_per_s
         beside = systems.index(side.system) - (len(systems) - 1) / 2
         of_system = {**case, "library": side.library, "system": side.system, "at": point.gpus * OFFSET**beside}
         words = f"{point_words(point)}, {side.system}, predicted: {_in_words(rate)}" if rate else None
-        own: Record = {"word": word, "foot": missing.index(point)} if word and place == 0 else {}
+        own: Record = {"word": word, "foot": missing.index(point)} if word and index == 0 else {}
         yield {**of_system, "origin": "predicted", **_ends(rate), "outcome": side.outcome, "description": words, **own}
         for each in measured:
             if (each.system, each.workload, each.batch_size, each.gpus) == (
@@ -207,7 +207,7 @@ def _case(row: Record) -> tuple[object, ...]:
 
 
 def system_looks(systems: Sequence[str]) -> dict[str, str]:
-    return {name: SYSTEMS[place % len(SYSTEMS)] for place, name in enumerate(systems)}
+    return {name: SYSTEMS[index % len(SYSTEMS)] for index, name in enumerate(systems)}
 
 
 def line_looks(lines: Sequence[str]) -> dict[str, str]:
@@ -215,7 +215,7 @@ def line_looks(lines: Sequence[str]) -> dict[str, str]:
 
 
 def dash_looks(names: Sequence[str]) -> dict[str, list[float]]:
-    return {name: list(DASHES[place % len(DASHES)]) for place, name in enumerate(names)}
+    return {name: list(DASHES[index % len(DASHES)]) for index, name in enumerate(names)}
 
 
 def batch_words(point: SystemPoint) -> str:

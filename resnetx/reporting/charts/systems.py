@@ -359,11 +359,11 @@ def _wide(marks: Sequence[_MarginMark], x_domain: list[float], domain: list[floa
     panels = list(dict.fromkeys(mark.panel for mark in marks))
     charts: list[AnyChart] = []
     tables: dict[str, list[Record]] = {}
-    for place, name in enumerate(panels):
+    for index, name in enumerate(panels):
         own = [mark for mark in marks if mark.panel == name]
         rows = [{**cells, "family": _family(mark)} for mark, cells in zip(own, table_of(own).records(), strict=True)]
-        tables |= {f"wide{place}": rows, f"labels{place}": list(_labels(own))}
-        chart = alt.Chart(alt.NamedData(f"wide{place}"))
+        tables |= {f"wide{index}": rows, f"labels{index}": list(_labels(own))}
+        chart = alt.Chart(alt.NamedData(f"wide{index}"))
         x = alt.X(
             f"{INTENSITY}:Q",
             title="activations per parameter on each GPU (work done for each number exchanged)",
@@ -386,7 +386,7 @@ def _wide(marks: Sequence[_MarginMark], x_domain: list[float], domain: list[floa
             fill=alt.condition(_AHEAD, alt.Fill("family:N", scale=colour, legend=None), alt.value(PAPER)),
         )  # fmt: skip
         told = [
-            alt.Chart(alt.NamedData(f"labels{place}"))
+            alt.Chart(alt.NamedData(f"labels{index}"))
             .mark_text(align="left", dx=10, dy=-9, fontSize=13, fontWeight="bold", aria=False)
             .encode(x=x, y=y, text="label:N", color=alt.Color("family:N", scale=colour, legend=None))
         ]
@@ -427,7 +427,7 @@ def _ticks(domain: Sequence[float]) -> list[float]:
     """Ticks at round percentages: the finest step that leaves at most nine of them."""
     for step in (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0):
         first, last = math.ceil((domain[0] - 1) / step), math.floor((domain[1] - 1) / step)
-        ticks = [1 + step * place for place in range(first, last + 1)]
+        ticks = [1 + step * index for index in range(first, last + 1)]
         if len(ticks) <= 9:
             return _both_sides(ticks, domain)
     return [1.0]

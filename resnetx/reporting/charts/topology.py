@@ -128,7 +128,7 @@ def graph(system: System, rings: Sequence[Walk] = (), subtitle: Sequence[str] = 
     if system.uneven:
         colours = {about: colour for about, (_, colour) in _legends(list(routes)).items()}
         uneven = [Lanes.of(link, way, colours[link.wire.about]) for link, way in routes.items() if link.uneven]
-        layers += lane_layers([each for both in uneven for each in both], frame, faint=bool(rings))
+        layers += lane_layers([lanes for both in uneven for lanes in both], frame, faint=bool(rings))
     if rings:
         layers += _ring_layers(rings, routes, frame)
     active = {name for walk in rings for name in walk.components} or drawn.keys()
@@ -289,19 +289,19 @@ def lane_layers(arrows: Sequence[Lanes], frame: Frame, faint: bool = False) -> l
     """Arrows as wide as they have lanes, and their numbers in front of all of them; `faint`: their lines alone."""
     rows = [
         row
-        for each in arrows
-        for row in rows_of(each.line, line=each.name, width=1.2 + 0.8 * each.count, colour=each.colour)
+        for arrow in arrows
+        for row in rows_of(arrow.line, line=arrow.name, width=1.2 + 0.8 * arrow.count, colour=arrow.colour)
     ]
     colour = alt.Color("colour:N", scale=None, legend=None)
     width = alt.StrokeWidth("width:Q", scale=None)
     drawn = lines(rows, frame, 0.4 if faint else 1.0).encode(color=colour, strokeWidth=width)
     if faint:
         return [drawn]
-    heads = [{**head(each.line), "colour": each.colour} for each in arrows]
+    heads = [{**head(arrow.line), "colour": arrow.colour} for arrow in arrows]
     numbers = [
-        {"x": x, "y": y, "lanes": str(each.count), "colour": each.colour}
-        for each in arrows
-        for x, y in [_along(each.line, NUMBER_AT)]
+        {"x": x, "y": y, "lanes": str(arrow.count), "colour": arrow.colour}
+        for arrow in arrows
+        for x, y in [_along(arrow.line, NUMBER_AT)]
     ]
     small = frame.pixels / UNIT_PIXELS
     labels = alt.Chart(alt.InlineData(values=numbers))

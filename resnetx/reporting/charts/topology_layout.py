@@ -87,9 +87,9 @@ def _places(system: System) -> dict[str, Position]:
         rows[-1.2 if below else ROWS[component.kind]].append(component.name)
     width = max(map(len, rows.values()))
     return {
-        name: ((place + 0.5) * width / len(row), height)
+        name: ((index + 0.5) * width / len(row), height)
         for height, row in rows.items()
-        for place, name in enumerate(row)
+        for index, name in enumerate(row)
     }
 
 

@@ -76,7 +76,7 @@ class PlacedMark(msgspec.Struct, frozen=True, kw_only=True):
 
 def counted_figures(workloads: Sequence[Workload], gpus: Sequence[int]) -> list[Figure]:
     """The figures of workloads; those that a batch has no place in on a log axis are left out."""
-    counted = [each for each in workloads if each.activations_per_batch > 0 and each.parameters > 0]
+    counted = [workload for workload in workloads if workload.activations_per_batch > 0 and workload.parameters > 0]
     if not counted:
         return []
     batches: dict[str, list[int]] = {}
@@ -104,17 +104,17 @@ def _numbers(name: str) -> list[int]:
     return [int(number) for number in re.findall(r"\d+", name.partition("/")[2])]
 
 
-def _mark(each: Workload, gpus: int, batches: Sequence[int]) -> CountedMark:
+def _mark(workload: Workload, gpus: int, batches: Sequence[int]) -> CountedMark:
     return CountedMark(
-        workload=each.workload,
-        batch_size=each.batch_size,
-        batch_category=batches.index(each.batch_size) + 1,
+        workload=workload.workload,
+        batch_size=workload.batch_size,
+        batch_category=batches.index(workload.batch_size) + 1,
         gpus=gpus,
-        activations_per_image=each.activations_per_image,
-        parameters=each.parameters,
-        activations_per_batch=each.activations_per_batch,
-        activations_per_parameter=each.intensity,
-        activations_per_parameter_per_gpu=each.intensity / gpus,
+        activations_per_image=workload.activations_per_image,
+        parameters=workload.parameters,
+        activations_per_batch=workload.activations_per_batch,
+        activations_per_parameter=workload.intensity,
+        activations_per_parameter_per_gpu=workload.intensity / gpus,
     )
 
 
@@ -123,9 +123,9 @@ def _mark(each: Workload, gpus: int, batches: Sequence[int]) -> CountedMark:
 
 def _colour(names: Sequence[str]) -> tuple[alt.Color, alt.Shape]:
     family = sum("/" in name for name in names)
-    others = [SYSTEMS[(place + 1) % len(SYSTEMS)] for place in range(len(names) - family)]
+    others = [SYSTEMS[(index + 1) % len(SYSTEMS)] for index in range(len(names) - family)]
     colours = [*(family_colours(family) if family else []), *others]
-    shapes = [_SHAPES[place % len(_SHAPES)] for place in range(len(names))]
+    shapes = [_SHAPES[index % len(_SHAPES)] for index in range(len(names))]
     return (
         alt.Color("workload:N", scale=alt.Scale(domain=list(names), range=colours), legend=legend_of(names)),
         alt.Shape("workload:N", scale=alt.Scale(domain=list(names), range=shapes), legend=legend_of(names)),
@@ -180,13 +180,13 @@ def _over_gpus(marks: Sequence[CountedMark], names: Sequence[str], convention: s
 
 def intensity_map(members: Sequence[Placed], found: Sequence[Placed], target: float) -> Figure:
     """Members of all families by both measures of work for communication, and the ones that were found among them."""
-    marks = [_placed(each, "members") for each in members]
+    marks = [_placed(member, "members") for member in members]
     marks += [_placed(each, "yours" if not each.family else "nearest") for each in found]
     x, y = "flop_per_byte", "activations_per_parameter_per_gpu"
     names = sorted({mark.family for mark in marks})
     colour = alt.Color(
         "family:N",
-        scale=alt.Scale(domain=names, range=[SYSTEMS[place % len(SYSTEMS)] for place in range(len(names))]),
+        scale=alt.Scale(domain=names, range=[SYSTEMS[index % len(SYSTEMS)] for index in range(len(names))]),
         legend=legend_of(names),
     )
     title, axis = "training FLOP per byte of gradients, on each GPU", alt.Axis(format="~s")

@@ -178,20 +178,20 @@ def _advantages(pairs: Iterable[_Pair]) -> Iterator[CheckedAdvantage]:
 
 
 def _advantage(
-    one: CheckedPoint, other: CheckedPoint, ran: MeasuredPoint, ran_other: MeasuredPoint
+    point: CheckedPoint, other: CheckedPoint, ran: MeasuredPoint, ran_other: MeasuredPoint
 ) -> CheckedAdvantage:
-    assert one.predicted_s and other.predicted_s, "only points that have an error"
-    predicted = other.predicted_s / one.predicted_s
+    assert point.predicted_s and other.predicted_s, "only points that have an error"
+    predicted = other.predicted_s / point.predicted_s
     measured = ratio([run.rates for run in ran.good_runs], [run.rates for run in ran_other.good_runs])
     decided = measured.n > 1 and not measured.low <= 1 <= measured.high
     return CheckedAdvantage(
-        workload=one.workload,
-        batch_size=one.batch_size,
-        gpus=one.gpus,
-        variant=one.variant,
-        system=one.system,
-        library=one.library,
-        strategy=one.strategy,
+        workload=point.workload,
+        batch_size=point.batch_size,
+        gpus=point.gpus,
+        variant=point.variant,
+        system=point.system,
+        library=point.library,
+        strategy=point.strategy,
         over=other.strategy,
         predicted=predicted,
         measured=measured,

@@ -63,7 +63,7 @@ def compare_benches(
     of_cells = _both(_cells(records_a), _cells(records_b))
     of_classes = _both(_classes(records_a), _classes(records_b))
     lines = {**of_collectives, **of_classes}
-    all_a, all_b = ({**_collectives(each), **_cells(each)} for each in (records_a, records_b))
+    all_a, all_b = ({**_collectives(records), **_cells(records)} for records in (records_a, records_b))
     return BenchComparison(
         kind="bench comparison",
         schema=SCHEMA,
@@ -104,8 +104,10 @@ def _collectives(records: Iterable[BenchRecord]) -> Times:
             points = [point for point in record.points if point.collective == name]
             for point, times_s in zip(points, telling_times(points), strict=True):
                 found.setdefault(_Key(name, record.world_size or 0), {})[point.size_bytes] = median(times_s)
-        for each in record.patterns:
-            found.setdefault(_Key(each.what, record.world_size or 0), {})[each.size_bytes] = median(each.times_s)
+        for pattern in record.patterns:
+            found.setdefault(_Key(pattern.what, record.world_size or 0), {})[pattern.size_bytes] = median(
+                pattern.times_s
+            )
     return found
 
 

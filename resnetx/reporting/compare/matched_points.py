@@ -89,11 +89,13 @@ def _identity(request: Request, telling: Sequence[str]) -> tuple[str, ...]:
 
 def _differences(keys: Sequence[str], pairs: Sequence[tuple[Request, Request]]) -> list[Difference]:
     """The settings that are not the same in all pairs; those of a choice are left out where the choice is another."""
-    differing = {key for key in keys if any(one.settings.get(key) != other.settings.get(key) for one, other in pairs)}
+    differing = {
+        key for key in keys if any(request.settings.get(key) != other.settings.get(key) for request, other in pairs)
+    }
     return [
         Difference(
             name=key,
-            a=_values(key, [one for one, _ in pairs]),
+            a=_values(key, [request for request, _ in pairs]),
             b=_values(key, [other for _, other in pairs]),
             varies_in=[],
         )

@@ -219,15 +219,17 @@ def clocks(pairs: Sequence[PointPair]) -> Control:
 
 def _locked(study: str, runs: Sequence[RunSummary]) -> str:
     """Whether a study held the clocks that its GPUs were locked at (`clock=`); "" where they were not."""
-    asked = [run for run in runs if run.request.clock is not None]
-    if not asked:
+    summaries = [run for run in runs if run.request.clock is not None]
+    if not summaries:
         return ""
-    clocks = " and ".join(dict.fromkeys(f"{run.request.clock} MHz" for run in asked))
-    failed = [run for run in asked if run.clock is None or run.clock.why_not]
+    clocks = " and ".join(dict.fromkeys(f"{run.request.clock} MHz" for run in summaries))
+    failed = [run for run in summaries if run.clock is None or run.clock.why_not]
     if failed:
         why = failed[0].clock.why_not if failed[0].clock else "its clocks could not be read"
         return f"{study} was locked at {clocks} and did not keep to it in {len(failed)} of {len(runs)} runs ({why})"
-    return f"{study} held {clocks} in every window" + f" of {len(asked)} of {len(runs)} runs" * (len(asked) < len(runs))
+    return f"{study} held {clocks} in every window" + f" of {len(summaries)} of {len(runs)} runs" * (
+        len(summaries) < len(runs)
+    )
 
 
 def in_words(ratio: Summary) -> str:

@@ -47,13 +47,13 @@ def platform(studies: Sequence[Results]) -> Platform:
         runs = [run for point in results.points for run in point.runs]
         name, cells = f"{results.study.name} on {results.study.node}", [_cell(runs, fact) for fact in _FACTS.values()]
         alike = next(
-            (names for names, others in columns if list(map(_distinct, others)) == list(map(_distinct, cells))), None
+            (names for names, values in columns if list(map(_distinct, values)) == list(map(_distinct, cells))), None
         )
         if alike is None:
             columns.append(([name], cells))
         else:
             alike.append(name)
-    rows = [(name, [cells[place] for _, cells in columns]) for place, name in enumerate(_FACTS)]
+    rows = [(name, [cells[index] for _, cells in columns]) for index, name in enumerate(_FACTS)]
     environments = [run.environment for results in studies for run in results.runs if run.environment]
     return Platform(
         columns=[", ".join(names) for names, _ in columns],

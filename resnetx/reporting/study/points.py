@@ -201,20 +201,20 @@ def _with_ends(summary: Summary | None, unit: str = "") -> str:
 
 def _lost(point: StudyPoint) -> str:
     """Which parts are shown to take what is lost."""
-    found, efficiency = point.result.lost, point.result.efficiency
-    if not found or not found.parts or not efficiency or efficiency.median >= 1:
+    time, efficiency = point.result.lost, point.result.efficiency
+    if not time or not time.parts or not efficiency or efficiency.median >= 1:
         return ""
     shown = sorted(
-        (part for part in found.parts if part.name != "useful" and part.shown and part.share.median > 0),
+        (part for part in time.parts if part.name != "useful" and part.shown and part.share.median > 0),
         key=lambda part: -part.share.median,
     )
     lost = f" Of the {1 - efficiency.median:.0%} lost,"
-    runs = min(part.share.n for part in found.parts)
+    runs = min(part.share.n for part in time.parts)
     if not shown:
         return f"{lost} no part is resolved by {runs} repeat{'s' * (runs != 1)}."
-    words = WORDS | {"the rest": "the rest"} if any(part.name == "smaller batches" for part in found.parts) else WORDS
+    words = WORDS | {"the rest": "the rest"} if any(part.name == "smaller batches" for part in time.parts) else WORDS
     takes = [f"{words[part.name]} takes {percent(part.share)}" for part in shown]
-    left = len(shown) < len(found.parts) - 1
+    left = len(shown) < len(time.parts) - 1
     return f"{lost} {', '.join(takes)}" + f"; the rest is not resolved by {runs} repeats" * left + "."
 
 
@@ -270,12 +270,16 @@ def scaling_columns(points: Sequence[StudyPoint]) -> list[Column[StudyPoint]]:
 
     def estimate(name: str, heading: str, legend: str = "") -> list[Column[StudyPoint]]:
         def cell(point: StudyPoint) -> str:
-            found: Summary | None = getattr(point.result, name)
-            return to_interval(found.median, found.low, found.high)[0] if found else ""
+            summary: Summary | None = getattr(point.result, name)
+            return to_interval(summary.median, summary.low, summary.high)[0] if summary else ""
 
         def between(point: StudyPoint) -> str:
-            found: Summary | None = getattr(point.result, name)
-            return " to ".join(to_interval(found.median, found.low, found.high)[1:]) if found and found.n > 1 else ""
+            summary: Summary | None = getattr(point.result, name)
+            return (
+                " to ".join(to_interval(summary.median, summary.low, summary.high)[1:])
+                if summary and summary.n > 1
+                else ""
+            )
 
         return [Column(f">{heading}", lambda point: cell(point) or _lacking(point, name), help=legend),
                 Column(f">{'its ' * (name == 'speedup')}{ends}", between)]  # fmt: skip

@@ -423,14 +423,14 @@ def _outlying(good: list[RunSummary]) -> list[str]:
     return notes
 
 
-def _causes(good: list[RunSummary], place: int, slow: bool) -> list[str]:
+def _causes(good: list[RunSummary], index: int, slow: bool) -> list[str]:
     """What sets a run apart from all others, as far as it explains a slow, or else a fast one."""
-    run, others = good[place], good[:place] + good[place + 1 :]
-    usual = {warning.code for other in others for warning in other.warnings}
+    run, summaries = good[index], good[:index] + good[index + 1 :]
+    usual = {warning.code for other in summaries for warning in other.warnings}
     own = dict.fromkeys(warning.code for warning in run.warnings if warning.code not in usual)
     if not slow:
         return [code for code in own if code not in _SLOWING]
-    first = run.started_at < min(other.started_at for other in others)
+    first = run.started_at < min(other.started_at for other in summaries)
     return [*own, *["the first run of this point"] * first]
 
 

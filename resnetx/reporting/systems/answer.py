@@ -62,14 +62,14 @@ def compared_cases(compared: SystemComparison) -> list[ComparedCase]:
 
 
 def _ratios(points: Sequence[SystemPoint], pair: Sequence[str] | None) -> dict[str, Estimate]:
-    found = {}
+    estimates = {}
     for point in points:
         if not all(map(_is_rate, _estimates(point))):  # of a foreign record
             continue
         ratio = over(point, *pair) if pair else point.margin.ratio if point.margin else None
         if ratio:
-            found[point.library] = ratio
-    return found
+            estimates[point.library] = ratio
+    return estimates
 
 
 def _estimates(point: SystemPoint) -> Iterator[Estimate | None]:
@@ -226,12 +226,12 @@ def loss_bands(compared: SystemComparison) -> list[LossBand]:
     if statistics.median([ratio for line in lines.values() for _, ratio in line] or [1.0]) > 1:
         slower, faster = faster, slower
         lines = {key: [(work, 1 / ratio) for work, ratio in line] for key, line in lines.items()}
-    found = [
+    bands = [
         LossBand(gpus, variant, slower, faster, _from_on(line), _up_to(line))
         for (gpus, variant), line in sorted(lines.items())
         if len({work for work, _ in line}) >= FEWEST
     ]
-    return found if any(band.half_up_to for band in found) else []
+    return bands if any(band.half_up_to for band in bands) else []
 
 
 def _from_on(line: Sequence[tuple[float, float]]) -> float | None:

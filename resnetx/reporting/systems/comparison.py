@@ -279,8 +279,8 @@ def _over_points(
 
 def _over_messages(collectives: Sequence[CollectivePoint]) -> Iterator[Crossing]:
     lines: dict[tuple[Any, ...], dict[str, dict[int, float]]] = defaultdict(lambda: defaultdict(dict))
-    for each in collectives:
-        lines[each.collective, each.library, each.gpus][each.system][each.size_bytes] = each.algbw_Bps
+    for point in collectives:
+        lines[point.collective, point.library, point.gpus][point.system][point.size_bytes] = point.algbw_Bps
     for (collective, library, gpus), rates in lines.items():
         for a, b in combinations(rates, 2):
             shared = sorted(rates[a].keys() & rates[b].keys())
@@ -330,22 +330,22 @@ def counted(checked: Iterable[CheckedClaim]) -> list[CheckedClaim]:
     been; where these ways differ it is open. What repeats another statement is left out.
     """
     sentences = groupby(
-        (each for each in checked if not each.repeats), lambda each: (each.paper, each.section, each.says)
+        (claim for claim in checked if not claim.repeats), lambda claim: (claim.paper, claim.section, claim.says)
     )
-    found: list[CheckedClaim] = []
+    claims: list[CheckedClaim] = []
     for _, rows in sentences:
         by_variant: dict[str, list[CheckedClaim]] = defaultdict(list)
         for row in rows:
             by_variant[row.variant].append(row)
-        found += map(_of_sentence, by_variant.values())
-    return found
+        claims += map(_of_sentence, by_variant.values())
+    return claims
 
 
 def _of_sentence(rows: Sequence[CheckedClaim]) -> CheckedClaim:
     ways: dict[str, list[CheckedClaim]] = defaultdict(list)
     for row in rows:
         ways[row.alternative].append(row)
-    first, *others = (min(way, key=lambda row: _OF_ALL.index(row.outcome)) for way in ways.values())
-    if any(other.outcome != first.outcome for other in others):
+    first, *claims = (min(way, key=lambda row: _OF_ALL.index(row.outcome)) for way in ways.values())
+    if any(other.outcome != first.outcome for other in claims):
         return msgspec.structs.replace(first, outcome="open", cause="")
     return first

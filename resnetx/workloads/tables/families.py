@@ -30,10 +30,10 @@ def assembled(
     stem: Sequence[FamilyOperation], block: Sequence[FamilyOperation], x: int, head: Sequence[FamilyOperation]
 ) -> list[Layer]:
     """The layers of a family's member, in the order of execution."""
-    found = list(_named("stem.", stem, DATA))
+    layers = list(_named("stem.", stem, DATA))
     for index in range(x):
-        found += _named(f"blocks.{index}.", block, found[-1].name)
-    return [*found, *_named("", head, found[-1].name)]
+        layers += _named(f"blocks.{index}.", block, layers[-1].name)
+    return [*layers, *_named("", head, layers[-1].name)]
 
 
 def _named(part: str, operations: Sequence[FamilyOperation], before: str) -> Iterator[Layer]:
