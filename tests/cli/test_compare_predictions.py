@@ -92,7 +92,9 @@ def test_json_the_record_and_the_files_say_the_same(stored, capsys, tmp_path):
     assert [row["system"] for row in rows] == ["dgx1-p100", "gx8"] * 2
     assert rows[0]["margin"] == str(found.points[0].margin.ratio.value)
     drawn = {path.stem for path in folder.glob("*.svg")}
-    assert drawn == {"allreduce", "broadcast", "rate", "lead"}
+    assert drawn == {
+        *("allreduce", "allreduce-small", "broadcast", "broadcast-small", "copies", "copy-times", "rate", "lead"),
+    }
     assert all((folder / f"{name}.{kind}").stat().st_size for name in drawn for kind in ("pdf", "csv"))
 
 

@@ -180,7 +180,8 @@ def _main() -> Iterator[str]:
 def _choice(group: str, choice: str) -> Iterator[str]:
     yield f"kind: {choice}"
     own = [row for row in TABLE.values() if choice in row.of.split() and row.name.startswith(f"{group}.")]
-    words = [f"{row.name.removeprefix(f'{group}.')}: {value_word(row.default_of(choice))}" for row in own]
+    defaults = [value_word(row.default_of(choice)) or '""' for row in own]
+    words = [f"{row.name.removeprefix(f'{group}.')}: {word}" for row, word in zip(own, defaults, strict=True)]
     for row, word in zip(own, words, strict=True):
         yield f"{word:<{max(map(len, words))}} # {row.about_of(choice)}"
 

@@ -51,9 +51,13 @@ def _works(findings: "Sequence[Finding]") -> str:
     )
 
 
+ALWAYS_SHOWN = ("GPU", "bf16")  # which GPUs, and which precision is worth it on them
+
+
 def _show_findings(findings: "Sequence[Finding]") -> None:
     """What is not as it should be (--all: every finding), then the commands that improve it."""
-    shown = [finding for finding in findings if show.everything() or finding.state != "ok"]
+    told = [finding for finding in findings if finding.state != "ok" or finding.topic in ALWAYS_SHOWN]
+    shown = findings if show.everything() else told
     if shown:
         show.listing(FINDINGS, shown, every=True)
     commands = list({finding.fix: finding for finding in reversed(findings) if finding.fix}.values())[
