@@ -23,7 +23,7 @@ from resnetx.workloads.kinds import kind_of
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from resnetx.workloads.user_program import Part
+    from resnetx.workloads.user_program import BatchPart
 
 __all__ = [
     "Layer",
@@ -75,7 +75,7 @@ def own_batch(model: choices.Model, count: int) -> Any:
     return kind_of(model).batch(model, count)
 
 
-def own_parts(model: choices.Model) -> "list[Part | None]":
+def own_parts(model: choices.Model) -> "list[BatchPart | None]":
     """Of each tensor of such a batch, how it is divided over ranks; None: all have the whole."""
     return kind_of(model).parts(model)
 

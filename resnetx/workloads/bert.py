@@ -18,7 +18,7 @@ WIDTH, HEADS, BLOCKS, PLACES, SENTENCES, VOCABULARY = 768, 12, 12, 512, 2, 30522
 class Bert(nn.Module):
     def __init__(self, seq: int) -> None:
         super().__init__()
-        self.stem = Stem(seq)
+        self.stem = BertStem(seq)
         self.blocks = nn.Sequential(*(EncoderBlock() for _ in range(BLOCKS)))
         self.transform = nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.GELU(), nn.LayerNorm(WIDTH, eps=1e-12))
         self.head = nn.Linear(WIDTH, VOCABULARY)
@@ -31,7 +31,7 @@ class Bert(nn.Module):
         return logits_NSV
 
 
-class Stem(nn.Module):
+class BertStem(nn.Module):
     """What a token is, where it stands, and in which of two sentences: here all in the first."""
 
     places_S: Tensor

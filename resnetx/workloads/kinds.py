@@ -37,7 +37,7 @@ from resnetx.workloads.tables import classifiers, kept_image_size
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from resnetx.workloads.user_program import Part
+    from resnetx.workloads.user_program import BatchPart
 
 # What resnetx asks of a kind of model: how it is built, which loss it trains with, and how it is counted.
 #
@@ -74,7 +74,7 @@ class Kind(ABC, Generic[Settings]):
         """A batch of its own, on the host, of a model that makes its batches (`ModelChoice.code`), once it is built."""
         raise AssertionError(f"{model.label} is fed with the batches of the input")
 
-    def parts(self, model: Settings) -> "list[Part | None]":
+    def parts(self, model: Settings) -> "list[BatchPart | None]":
         """Of each tensor of such a batch, how it is divided over ranks."""
         raise AssertionError(f"{model.label} is fed with the batches of the input")
 
@@ -389,7 +389,7 @@ class PythonKind(Kind[PythonSettings]):
 
         return user_program.batch_of(model, user_program.program(model), count)
 
-    def parts(self, model: PythonSettings) -> "list[Part | None]":
+    def parts(self, model: PythonSettings) -> "list[BatchPart | None]":
         from resnetx.workloads import user_program
 
         return user_program.parts_of(model, user_program.program(model))

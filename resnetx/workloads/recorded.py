@@ -26,7 +26,7 @@ from resnetx.workloads.layers import kind_name, memory_of, tensors
 FEW = (2, 3)  # samples of the two runs; batch normalisation needs more than one
 
 
-class Operation(NamedTuple):
+class RecordedOperation(NamedTuple):
     """One call that made a tensor, or wrote one."""
 
     name: str  # as `Layer.name`
@@ -42,7 +42,7 @@ class Recorder(TorchFunctionMode):
     """Tells of the operations of a module's forward pass, one after the other, while it is entered."""
 
     def __init__(
-        self, module: nn.Module, told: Callable[[Operation], None], flops: FlopCounterMode | None = None
+        self, module: nn.Module, told: Callable[[RecordedOperation], None], flops: FlopCounterMode | None = None
     ) -> None:
         super().__init__()
         self._told, self._flops = told, flops
@@ -113,7 +113,7 @@ class Recorder(TorchFunctionMode):
         self._uses[name] += 1
         name = name if self._uses[name] == 1 else f"{name}@{self._uses[name] - 1}"
         flops = self._flops.get_total_flops() - flops if self._flops else 0
-        self._told(Operation(name, kind, module, read, value, any(written), flops))
+        self._told(RecordedOperation(name, kind, module, read, value, any(written), flops))
 
 
 def _is_leaf(module: nn.Module) -> bool:
@@ -142,7 +142,7 @@ def run_of(module: nn.Module, call: Callable[[], Any], inputs: Any) -> Run:
     layer_at = {memory_of(tensor): DATA for tensor in tensors(inputs)}
     parameter_at = {memory_of(parameter): parameter for parameter in module.parameters()}
 
-    def told(operation: Operation) -> None:
+    def told(operation: RecordedOperation) -> None:
         made = tensors(operation.value)
         kept.append((operation.read, made))
         read.update(memory_of(each) for each in operation.read)
@@ -172,7 +172,7 @@ def run_of(module: nn.Module, call: Callable[[], Any], inputs: Any) -> Run:
     return Run(layers, counted, flops.get_total_flops(), uncounted, shapes)
 
 
-def _flops_of_rnn(operation: Operation) -> int:
+def _flops_of_rnn(operation: RecordedOperation) -> int:
     """Of an LSTM, GRU or RNN, of whose kernels torch counts none: each matrix is used once for each token."""
     if not isinstance(operation.module, nn.RNNBase):
         return 0
@@ -180,7 +180,7 @@ def _flops_of_rnn(operation: Operation) -> int:
     return 2 * matrices * (operation.read[0].numel() // operation.module.input_size)
 
 
-def _multiplies(operation: Operation) -> bool:
+def _multiplies(operation: RecordedOperation) -> bool:
     """Whether it has a matrix to multiply by, as embeddings do not."""
     module = operation.module
     return (
@@ -190,14 +190,14 @@ def _multiplies(operation: Operation) -> bool:
     )
 
 
-class Found(NamedTuple):
+class CountedModule(NamedTuple):
     """A layer table, and what was not seen of the module, each a sentence."""
 
     layers: list[Layer]
     unseen: list[str]
 
 
-def table(module: nn.Module, runs: Sequence[Run], trained: Sequence[str]) -> Found:
+def table(module: nn.Module, runs: Sequence[Run], trained: Sequence[str]) -> CountedModule:
     """The layers as one sample sees them, from runs with as many as `FEW`; `trained`: parameters with gradients.
 
     A parameter that has a gradient, but that no operation was seen to read, is a layer of its own behind all others.
@@ -234,7 +234,7 @@ def table(module: nn.Module, runs: Sequence[Run], trained: Sequence[str]) -> Fou
     scripted = [path for path, part in module.named_modules() if isinstance(part, torch.jit.ScriptModule)]
     if scripted:
         unseen.append(f"what is inside of {', '.join(scripted)} (TorchScript) was not seen")
-    return Found([_data(few, more), *layers], unseen)
+    return CountedModule([_data(few, more), *layers], unseen)
 
 
 def _data(few: Run, more: Run) -> Layer:

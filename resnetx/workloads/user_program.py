@@ -225,24 +225,24 @@ def _kind(value: Any) -> str:
     return type(value).__name__ if shape is None else f"a tensor of shape {tuple(shape)}"
 
 
-class Part(NamedTuple):
+class BatchPart(NamedTuple):
     """Which dimension of a tensor counts samples, and how often: tokens of all sequences may be in one."""
 
     dimension: int
     times: int
 
 
-def parts_of(model: PythonSettings, found: Program) -> list[Part | None]:
+def parts_of(model: PythonSettings, found: Program) -> list[BatchPart | None]:
     """Of each tensor of a batch, how it is divided over ranks; None: all ranks have the whole."""
     few, more = (tensors(batch_of(model, found, count)) for count in recorded.FEW)
     if len(few) != len(more):
         raise ConfigError(
             f"{model.file}: batch({recorded.FEW[0]}) and batch({recorded.FEW[1]}) have unlike numbers of tensors"
         )
-    parts: list[Part | None] = []
+    parts: list[BatchPart | None] = []
     for a, b in zip(few, more, strict=True):
         grown = [
-            Part(index, of_a // recorded.FEW[0])
+            BatchPart(index, of_a // recorded.FEW[0])
             for index, (of_a, of_b) in enumerate(zip(a.shape, b.shape, strict=False))
             if of_a != of_b and of_a * recorded.FEW[1] == of_b * recorded.FEW[0]
         ]
@@ -255,7 +255,7 @@ def parts_of(model: PythonSettings, found: Program) -> list[Part | None]:
     return parts
 
 
-def cut(batch: Any, parts: Sequence[Part | None], first: int, count: int) -> Any:
+def cut(batch: Any, parts: Sequence[BatchPart | None], first: int, count: int) -> Any:
     """The batch of so many of its samples, from the first of them on."""
     left = iter(parts)
 

@@ -14,7 +14,7 @@ import resnetx
 from resnetx import patterns
 from resnetx.api.bench import benches_of
 from resnetx.errors import ConfigError
-from resnetx.measure.bench.patterns import Exchange
+from resnetx.measure.bench.patterns import PatternExchange
 from resnetx.record import BenchRecord, PatternPoint, read
 from resnetx.reporting.benches import bench_answer, pattern_columns
 from resnetx.settings.files import CONFIGS
@@ -100,7 +100,7 @@ def wrong_bytes(name, spoiled, ranks=4):
             barrier=together.wait,
             starts_exchange=lambda given, got: starts_exchange(rank, given, got),
         )
-        exchange = Exchange(patterns.rounds(name, ranks, 100_000), fake)
+        exchange = PatternExchange(patterns.rounds(name, ranks, 100_000), fake)
         if spoiled and name == "host-stream":
             exchange._copy = lambda to_host: None
         found[rank] = exchange.wrong_bytes()

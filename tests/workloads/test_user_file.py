@@ -192,7 +192,7 @@ def test_each_rank_has_its_samples_of_every_tensor(written):
     )
     model = written(flat)
     parts = user_program.parts_of(model, user_program.made(model, 0))
-    assert parts == [user_program.Part(0, 1), user_program.Part(0, 6), None]
+    assert parts == [user_program.BatchPart(0, 1), user_program.BatchPart(0, 6), None]
 
 
 @pytest.mark.slow

@@ -45,7 +45,7 @@ def measure(request: BenchRequest, ranks: Ranks) -> TimedPatterns:
                 continue
             compute_s = patterns.compute_s(whole_s, ranks.world_size, scaling)
             hang.begin(f"{name} of {size_text(size_bytes)}, {scaling} scaling")
-            exchange = Exchange(rounds, ranks)
+            exchange = PatternExchange(rounds, ranks)
             for _ in range(request.warmup):
                 _iteration(exchange, 0.0, ranks)
             every = ranks.gather([_iteration(exchange, compute_s, ranks) for _ in range(request.iterations)])
@@ -67,7 +67,7 @@ def measure(request: BenchRequest, ranks: Ranks) -> TimedPatterns:
     return TimedPatterns(points, skipped)
 
 
-def _iteration(exchange: "Exchange", compute_s: float, ranks: Ranks) -> tuple[float, float]:
+def _iteration(exchange: "PatternExchange", compute_s: float, ranks: Ranks) -> tuple[float, float]:
     """Seconds of this rank, and those that it did not spend computing."""
     exchange.synchronize()
     ranks.barrier()
@@ -90,7 +90,7 @@ def data_of_rank(rounds: Rounds, rank: int) -> dict[Datum, int]:
     return {(each.origin, each.number): each.size_bytes for each in messages if each.includes(rank)}
 
 
-class Exchange:
+class PatternExchange:
     """One rank's messages, and the memory that they go from and to."""
 
     def __init__(self, rounds: Rounds, ranks: Ranks) -> None:

@@ -32,7 +32,7 @@ class EmulatedEvent:
     """What streams wait for: that another stream has come so far."""
 
     def __init__(self) -> None:
-        self._reached: Moment | None = None
+        self._reached: StreamMoment | None = None
 
     def record(self, stream: "EmulatedStream | None" = None) -> None:
         """The event is when the stream has done all that is queued on it now."""
@@ -50,7 +50,7 @@ class EmulatedEvent:
             self._reached.passed.wait()
 
 
-class Moment:
+class StreamMoment:
     """When a stream came to a place in its queue."""
 
     def __init__(self) -> None:
@@ -85,9 +85,9 @@ class EmulatedStream:
     def queue(self, work: Work) -> None:
         self._works.put(work)
 
-    def moment(self) -> Moment:
+    def moment(self) -> StreamMoment:
         """When all is done that is queued now."""
-        moment = Moment()
+        moment = StreamMoment()
         self.queue(moment.is_now)
         return moment
 

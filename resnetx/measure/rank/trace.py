@@ -36,7 +36,7 @@ from resnetx.record import LayerTimes, TracedLayer, Unknown, known
 from resnetx.request import Request
 from resnetx.workloads.counts import DATA
 from resnetx.workloads.layers import Operations, operations, tensors
-from resnetx.workloads.recorded import Operation, Recorder
+from resnetx.workloads.recorded import RecordedOperation, Recorder
 
 # A training step seen layer by layer: when each layer's forward and backward pass ended.
 #
@@ -273,7 +273,7 @@ def _telling(module: nn.Module, traced: Operations, places: dict[str, int], made
 def _recording(module: nn.Module, places: dict[str, int], made: OnMade) -> Callable[..., Any]:
     """The module, as it runs, with a call of `made` behind every operation that is a layer: 10 us more for each."""
 
-    def told(operation: Operation) -> None:
+    def told(operation: RecordedOperation) -> None:
         if operation.name in places:
             made(places[operation.name], operation.value)
 

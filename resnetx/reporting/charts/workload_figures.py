@@ -43,7 +43,7 @@ class CountedMark(msgspec.Struct, frozen=True, kw_only=True):
     activations_per_parameter_per_gpu: float
 
 
-class Placed(Protocol):
+class PlacedWorkload(Protocol):
     """A workload with a batch on some GPUs: a member of a family, or ("") the user's own."""
 
     @property
@@ -178,7 +178,7 @@ def _over_gpus(marks: Sequence[CountedMark], names: Sequence[str], convention: s
     )
 
 
-def intensity_map(members: Sequence[Placed], found: Sequence[Placed], target: float) -> Figure:
+def intensity_map(members: Sequence[PlacedWorkload], found: Sequence[PlacedWorkload], target: float) -> Figure:
     """Members of all families by both measures of work for communication, and the ones that were found among them."""
     marks = [_placed(member, "members") for member in members]
     marks += [_placed(each, "yours" if not each.family else "nearest") for each in found]
@@ -211,7 +211,7 @@ def intensity_map(members: Sequence[Placed], found: Sequence[Placed], target: fl
     )
 
 
-def _placed(each: Placed, place: str) -> PlacedMark:
+def _placed(each: PlacedWorkload, place: str) -> PlacedMark:
     return PlacedMark(
         family=each.family or each.workload,
         workload=each.workload,
