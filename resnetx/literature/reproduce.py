@@ -47,7 +47,8 @@ def reproduce(*papers: keywords.Text, **settings: Unpack[keywords.ReproduceKeywo
         raise ConfigError(f"reproduce: no paper given; expected one of {', '.join(PAPERS)}")
     for name in names:
         if name not in PAPERS:
-            raise unknown_name("paper", name, PAPERS, "reproduce")
+            paper = unknown_name("paper", name, PAPERS, "reproduce")
+            raise ConfigError(f"{paper}; nor is it a folder in which a machine was measured")
     if machines and len(names) > 1:
         raise ConfigError(f"reproduce: {machines[0]} beside {len(names)} papers; machines stand for the systems of one")
     number, out = given.get("figure"), given.get("out")
