@@ -60,17 +60,17 @@ def waiting(log: str) -> list[Waiting]:
     return [found[rank] for rank in sorted(found)]
 
 
-def waited(ranks: Sequence[Waiting], of: Collection[int] = ()) -> str:
+def waited(waits: Sequence[Waiting], of: Collection[int] = ()) -> str:
     """What these ranks waited in, in words, and for which of all ranks (`of`), where these are known."""
     groups: dict[tuple[int, str, int | None], list[Waiting]] = {}
-    for rank in ranks:
-        groups.setdefault((rank.number, rank.operation, rank.elements), []).append(rank)
+    for wait in waits:
+        groups.setdefault((wait.number, wait.operation, wait.elements), []).append(wait)
     said = []
     for (number, operation, elements), group in sorted(groups.items(), key=lambda item: item[0][:2])[:3]:
         size = "" if elements is None else f", {elements:,} elements"
         times = f"{max(each.time_s for each in group):.0f} s"
         said.append(f"{named([each.rank for each in group])} waited {times} in {operation} (SeqNum {number}{size})")
-    missing = set(of) - {rank.rank for rank in ranks}
+    missing = set(of) - {wait.rank for wait in waits}
     return " and ".join(said) + (f", which {named(missing)} did not enter or end" if missing else "")
 
 
