@@ -23,9 +23,9 @@ WAITED = {"6.0": (0.62683, 2.606, 113.21e-6), roofline.ALL: (0.73393, 2.1306, 71
 SYSTEMS = {"dgx1-p100": "P100 DGX-1", "gx8": "GX8"}
 
 
-def judged(study, scale=100, by=lambda request: request.lab.system):
+def judged(study, scale=100, by=lambda request: request.lab.system, systems=tuple(SYSTEMS)):
     """(system, relative error, whether the interval holds the measurement) of each point."""
-    made = resnetx.predict(study=f"lab-{study}", lab={"system": list(SYSTEMS), "scale": scale})
+    made = resnetx.predict(study=f"lab-{study}", lab={"system": list(systems), "scale": scale})
     points = {what(point.request): point for point in made.points}
     found = []
     for path in (LAB / study / "study").glob("*/record.json"):
@@ -42,7 +42,7 @@ def what(asked):
     return asked.lab, asked.model, asked.batch_size, asked.strategy, asked.gpus, asked.accumulate, asked.checkpointing
 
 
-# Of results/lab/sharded, which was measured later.
+# Of results/lab/sharded, accumulate and gptx, which were measured later.
 WAITED_LATER = {roofline.ALL: (0.66195, 2.4411, 20e-6)}
 
 
@@ -79,6 +79,14 @@ def test_batches_in_parts_and_blocks_computed_again_take_as_long_as_is_predicted
     errors = [error for _, error, _ in rows]
     assert (len(errors), statistics.fmean(errors)) == (10, pytest.approx(0.007, abs=0.001))
     assert max(errors) < 0.025 and all(held for _, _, held in rows)
+
+
+def test_width_moves_communication_at_equal_work_for_each_byte_as_is_predicted():
+    with waited(WAITED_LATER):
+        rows = judged("gptx", scale=250, systems=["pcie-gen5"])
+    errors = [error for _, error, _ in rows]
+    assert (len(errors), statistics.fmean(errors)) == (24, pytest.approx(0.027, abs=0.001))
+    assert statistics.median(errors) < 0.015 and sum(held for _, _, held in rows) == 22
 
 
 @pytest.mark.parametrize(
