@@ -8,7 +8,7 @@ from math import exp, hypot, log, log1p
 from resnetx.choices import Server
 from resnetx.prediction.compute import Compute
 from resnetx.prediction.host_step import PARALLEL_SPREAD
-from resnetx.prediction.input import RATE_ERRORS, InputTimes
+from resnetx.prediction.input import RATE_ERRORS
 from resnetx.prediction.messages import Exchange
 from resnetx.prediction.scaling_errors import KindError, parallel_s, scaling_errors
 from resnetx.prediction.scenario import Point
@@ -41,13 +41,17 @@ class Iteration:
     point: Point
     job: SimulatedJob
     exchange: Exchange
-    computes: tuple[Compute, ...]  # of each kind of rank, as `point.shares` lists them
-    inputs: tuple[InputTimes, ...]  # of the same
+    steps: tuple[Compute, ...]  # of each kind of rank, as `point.shares` lists them
 
     @cached_property
     def time_s(self) -> float:
         """From one update to the next."""
         return iteration_s(self.job)
+
+    @property
+    def images_per_s(self) -> float:
+        """Of all GPUs."""
+        return self.point.batch_size / self.time_s
 
     @cached_property
     def slowest(self) -> StepTimes:
@@ -63,7 +67,7 @@ class Iteration:
     @property
     def input_error(self) -> float:
         """Relative, of `input_s`."""
-        return max(times.error(self._copies_ahead) for times in self.inputs)
+        return max(step.input_error(self._copies_ahead) for step in self.steps)
 
     @property
     def _copies_ahead(self) -> bool:
@@ -101,16 +105,16 @@ class Iteration:
     @cached_property
     def errors(self) -> Errors:
         """How far off each part may be: the largest error over the kinds of ranks."""
-        whole_step = any(compute.whole_step for compute in self.computes)
-        queueing = None if whole_step else max(compute.queue_error for compute in self.computes)
+        whole_step = any(step.whole_step for step in self.steps)
+        queueing = None if whole_step else max(step.queue_error for step in self.steps)
         return Errors(
-            compute=max(compute.error for compute in self.computes),
+            compute=max(step.error for step in self.steps),
             messages=self.exchange.error,
-            reading=max(times.reading_error for times in self.inputs),
-            copying=max(times.copying_error for times in self.inputs),
+            reading=max(step.reading_error for step in self.steps),
+            copying=max(step.copying_error for step in self.steps),
             host=HOST_ERROR if self.point.setting.host_s else queueing,
             queueing=queueing,
-            faster=max(compute.best for compute in self.computes),
+            faster=max(step.best for step in self.steps),
         )
 
     @cached_property
@@ -150,7 +154,7 @@ class Iteration:
     @cached_property
     def interval_by_compute_s(self) -> list[float]:
         """The iteration with compute times at both ends of what they may be."""
-        return self._between(*self._by_compute(max(compute.best for compute in self.computes), self.errors.compute))
+        return self._between(*self._by_compute(max(step.best for step in self.steps), self.errors.compute))
 
     @cached_property
     def interval_s(self) -> list[float]:
@@ -173,7 +177,7 @@ class Iteration:
     @cached_property
     def stretches(self) -> list[tuple[Stretch, Stretch]]:
         """Each thing that is not known at its best and at its worst: computing, by cause, messages, and the rest."""
-        causes = zip(*(compute.causes or ((compute.best, compute.error),) for compute in self.computes), strict=True)
+        causes = zip(*(step.causes or ((step.best, step.error),) for step in self.steps), strict=True)
         computing = [self._by_compute(*map(max, zip(*cause, strict=True))) for cause in causes]
         return [*computing, self._by_messages, self._by_others]
 
