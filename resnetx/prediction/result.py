@@ -24,7 +24,6 @@ from resnetx.prediction.messages import NO_LINK, Exchange
 from resnetx.prediction.open_points import Undecided
 from resnetx.prediction.scaling_errors import ANY, LEVEL, KindError, ScalingKind, scaling_errors
 from resnetx.prediction.scenario import Point
-from resnetx.prediction.ssgd import time_parts
 from resnetx.prediction.staged import SHOWN_BY_RATES
 from resnetx.record import SCHEMA, Unknown, known, seal
 from resnetx.record.prediction import (
@@ -37,7 +36,6 @@ from resnetx.record.prediction import (
     Prediction,
     PredictionInput,
     Sensitivity,
-    TimePart,
     digest,
     measured_on,
 )
@@ -166,7 +164,7 @@ def predicted(
         communication_s=exchange.time_s,
         exposed_communication_s=iteration.saved_share["communication"] * iteration.time_s,
         input_s=iteration.input_s,
-        parts=_parts(base, iteration),
+        parts=[] if isinstance(base, Undecided) or base.point.gpus > point.gpus else iteration.parts_over(base),
         input_error=iteration.input_error if iteration.input_s else Unknown("nothing is read or copied"),
         limited_by=iteration.limited_by,
         limit_share=iteration.saved_share[iteration.limited_by],
@@ -196,15 +194,6 @@ def speedup_over(base: Iteration | Undecided, iteration: Iteration) -> tuple[flo
     if base is iteration:
         return speedup, [speedup, speedup]
     return speedup, [speedup * exp(end) for end in base.deviations.of_ratio(iteration.deviations)]
-
-
-def _parts(base: Iteration | Undecided, iteration: Iteration) -> list[TimePart]:
-    """Where the time of a step goes, beside that of `base`."""
-    own, other = iteration.point, base.point
-    if isinstance(base, Undecided) or other.gpus > own.gpus:
-        return []
-    linear = own.batch_size / other.batch_size * other.gpus / own.gpus  # of its step, with scaling=weak all of it
-    return time_parts(iteration.spent, base.spent, linear)
 
 
 def opened(
