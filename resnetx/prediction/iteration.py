@@ -13,7 +13,7 @@ from resnetx.prediction.messages import Exchange
 from resnetx.prediction.scaling_errors import KindError, parallel_s, scaling_errors
 from resnetx.prediction.scenario import Point
 from resnetx.prediction.ssgd import Seconds, ever_less, iteration_s, seconds, timeline
-from resnetx.prediction.step import AS_IT_IS, Deviations, Errors, SimulatedJob, StepTimes, Stretch
+from resnetx.prediction.step import AS_IT_IS, Deviations, SimulatedJob, StepTimes, Stretch, best_and_worst
 from resnetx.prediction.task_graph import ALL_RANKS
 from resnetx.record.prediction import Limit, PartName, PredictedTask, TimePart
 
@@ -103,19 +103,16 @@ class Iteration:
         return max(self.saved_share, key=lambda part: (round(self.saved_share[part], DIGITS), self.alone_s[part]))
 
     @cached_property
-    def errors(self) -> Errors:
-        """How far off each part may be: the largest error over the kinds of ranks."""
+    def compute_error(self) -> tuple[float, float]:
+        """How much shorter and longer computing may be, relative: the most of the kinds of ranks."""
+        return max(step.best for step in self.steps), max(step.error for step in self.steps)
+
+    @property
+    def _host_errors(self) -> tuple[float | None, float | None]:
+        """Of what the host does while the device waits, and while it runs; null: as far off as computing."""
         whole_step = any(step.whole_step for step in self.steps)
         queueing = None if whole_step else max(step.queue_error for step in self.steps)
-        return Errors(
-            compute=max(step.error for step in self.steps),
-            messages=self.exchange.error,
-            reading=max(step.reading_error for step in self.steps),
-            copying=max(step.copying_error for step in self.steps),
-            host=HOST_ERROR if self.point.setting.host_s else queueing,
-            queueing=queueing,
-            faster=max(step.best for step in self.steps),
-        )
+        return HOST_ERROR if self.point.setting.host_s else queueing, queueing
 
     @cached_property
     def scaling_error(self) -> KindError | None:
@@ -154,7 +151,7 @@ class Iteration:
     @cached_property
     def interval_by_compute_s(self) -> list[float]:
         """The iteration with compute times at both ends of what they may be."""
-        return self._between(*self._by_compute(max(step.best for step in self.steps), self.errors.compute))
+        return self._between(*self._by_compute(*self.compute_error))
 
     @cached_property
     def interval_s(self) -> list[float]:
@@ -226,23 +223,27 @@ class Iteration:
         return log(low_s / self.time_s), log(high_s / self.time_s)
 
     def _by_compute(self, faster: float, slower: float) -> tuple[Stretch, Stretch]:
-        errors = self.errors
-        host, queueing = (None if error is None else 0.0 for error in (errors.host, errors.queueing))
-        return Errors(compute=slower, faster=faster, host=host, queueing=queueing).ends
+        host, queueing = (None if error is None else 0.0 for error in self._host_errors)
+        return best_and_worst((faster, slower), host=host, queueing=queueing)
 
     @cached_property
     def _by_others(self) -> tuple[Stretch, Stretch]:
         """Input, and what the host does beside launching."""
         if not (self.input_s or self.alone_s["host"]):
             return AS_IT_IS, AS_IT_IS
-        return replace(self.errors, compute=0.0, faster=None, messages=0.0).ends
+        reading, copying = (
+            max(step.reading_error for step in self.steps),
+            max(step.copying_error for step in self.steps),
+        )
+        host, queueing = self._host_errors
+        return best_and_worst(reading=reading, copying=copying, host=host, queueing=queueing)
 
     @cached_property
     def _by_messages(self) -> tuple[Stretch, Stretch]:
         """Messages beside computing at no cost to it, and so that it stands still meanwhile."""
         if not self.job.messages:
             return AS_IT_IS, AS_IT_IS
-        low, high = Errors(messages=self.errors.messages).ends
+        low, high = best_and_worst(messages=self.exchange.error)
         beside = self.job.contention > 0  # where it is known, as on CPUs, no error of its own is counted
         return (replace(low, contention=0.0), replace(high, contention=1.0)) if beside else (low, high)
 

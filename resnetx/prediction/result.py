@@ -174,7 +174,7 @@ def predicted(
         compute_source=compute.source,
         compute_note=compute.note,
         compute_where=compute.where,
-        compute_error=iteration.errors.compute,
+        compute_error=iteration.compute_error[1],
         communication_error=exchange.error if exchange.messages else no_messages,
         sensitivity=sensitivity,
         timeline=iteration.timeline() if point.setting.timeline else [],
@@ -242,7 +242,7 @@ def _gpu(point: Point, clock_Hz: float | None) -> PredictedGpu:
 
 def _compute_input(iteration: Iteration) -> tuple[PredictionInput, ...]:
     point, compute = iteration.point, iteration.steps[0]
-    by_source, error = compute.device or compute, iteration.errors.compute
+    by_source, error = compute.device or compute, iteration.compute_error[1]
     what = f"{COMPUTE}{point.subject.label} on {point.deployment.described.name}"
     if point.subject.rates is not None:
         what += f", {point.subject.rates.in_short(point.shares[0][0])}"
