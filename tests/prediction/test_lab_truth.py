@@ -12,7 +12,7 @@ import pytest
 
 import resnetx
 from resnetx.prediction import roofline
-from resnetx.prediction.provenance import domains
+from resnetx.prediction.result import domains
 from resnetx.record import RunRecord, read
 
 pytestmark = pytest.mark.slow
