@@ -24,7 +24,6 @@ from resnetx.request import Request
 from resnetx.settings import bounds
 from resnetx.settings.verbs import VERBS, group_of
 from resnetx.traces.checks import UNSIZED, refuse_unsound
-from resnetx.traces.runs import read_all
 from resnetx.workloads.counts import BYTES_PER_PARAMETER
 
 MAX_PREDICTED = 200_000  # workloads, batches and numbers of GPUs; times each system, library, network ...
@@ -76,6 +75,7 @@ def _workloads(
 def traces(path: Path) -> list[Trace]:
     """The traces at a path: runs that `resnetx trace` has made, or what it has imported, or a file."""
     from resnetx.traces.files import read_trace  # with all that reads profiles
+    from resnetx.traces.runs import read_all
 
     found = (read_all(path) if is_folder(path) else []) or [read_trace(path)]
     return [refuse_unsound(trace) for trace in found]

@@ -20,8 +20,7 @@ import msgspec
 from resnetx.choices import Folders, Fsdp, Server, Zero1
 from resnetx.errors import ConfigError
 from resnetx.interconnect.collectives.what_if import link_kinds
-from resnetx.prediction import compute, input, messages, sharded
-from resnetx.prediction import messages as server
+from resnetx.prediction import compute, input, messages
 from resnetx.prediction.compute import Compute
 from resnetx.prediction.host_step import ASSUMED, IMAGE_BYTES, cores_for_each, decoding_unit
 from resnetx.prediction.iteration import LAB_BROADCASTS_ERROR, LAB_MESSAGES_ERROR, Iteration
@@ -93,8 +92,10 @@ def _exchange(point: Point, computed: Compute) -> Exchange:
         return traced_exchange(subject.trace, point.shares[0][0] // point.parts, point.gpus, subject.strategy)
     bytes_each = _BYTES_EACH[point.setting.gradients]
     if isinstance(point.subject.strategy, Server):
-        return server.server_exchange(point, computed, bytes_each)
+        return messages.server_exchange(point, computed, bytes_each)
     if isinstance(point.subject.strategy, Zero1 | Fsdp):
+        from resnetx.prediction import sharded
+
         return sharded.exchange(point, computed, bytes_each, _BYTES_EACH[point.setting.gathered])
     paths = point.deployment.staged_on(point.gpus)
     if paths is None and point.deployment.no_peers and len(known_counts(point)) >= len(SHOWN_BY):

@@ -39,8 +39,8 @@ def predicted_curves(curves: Sequence[Curve], processes: int | None = None) -> l
 
 def _useful(curves: Sequence[Curve]) -> int:
     """How many processes are worth starting."""
-    points = sum(len(curve.placements) for curve in curves)
-    return min(host.cores(), points // POINTS_EACH, len(curves)) if sys.executable else 1
+    shares = min(sum(len(curve.placements) for curve in curves) // POINTS_EACH, len(curves))
+    return min(host.cores(), shares) if shares > 1 and sys.executable else 1
 
 
 def _by_a_process(share: Sequence[Curve]) -> list[list[SourcedPoint]]:

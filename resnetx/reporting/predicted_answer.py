@@ -17,8 +17,7 @@ from resnetx import units
 from resnetx.choices import Fsdp
 from resnetx.record.machine import Unit, how_many, on_cores
 from resnetx.record.prediction import COMPUTE, Domain, PartName, PredictedPoint, Prediction
-from resnetx.reporting.systems.comparison import side_of
-from resnetx.reporting.systems.rate_ratios import lead, ratio
+from resnetx.reporting.systems.rate_ratios import lead, ratio, side_of
 from resnetx.table import ONLY_WITH_ALL, Answer, Column, as_shown
 from resnetx.units import to_interval
 
