@@ -19,7 +19,7 @@ from resnetx.api.report import publish, refuse_taken
 from resnetx.api.runs import announce, fed, machine_name, note_copies, note_fed, page, run_file, run_line
 from resnetx.api.stored import MeasuredStudy, measured_study
 from resnetx.compose import asked, compose, points_of
-from resnetx.config import RunSettings, request_from, run_settings_from
+from resnetx.config import RunSettings, check, request_from, run_settings_from
 from resnetx.errors import ConfigError, FileError
 from resnetx.host import cores_read_once
 from resnetx.launching import Launch
@@ -191,6 +191,20 @@ def _run(study: AskedStudy, copies: trackers.TrackedCopies) -> list[RunRecord]:
         able = [run for run in left if not run.obstacle]
         ended = run_planned(study.record.name, study.folder.path, study.settings, kept, able, copies, budget)
         return [record for record in ended if isinstance(record, RunRecord)]
+
+
+def refuse_impossible(study: AskedStudy) -> None:
+    """Refuses a study of which no machine could run a case, as its batches do not divide."""
+    mistake = ""
+    for task, _ in study.tasks:
+        try:
+            check(task.request)
+        except ConfigError as error:
+            mistake = mistake or str(error)
+        else:
+            return
+    if mistake:
+        raise ConfigError(mistake)
 
 
 def _obstacle_to_twins(request: Request, twins: int) -> str:

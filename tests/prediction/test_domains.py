@@ -54,6 +54,16 @@ def test_published_training(table, published, start, group):
     assert domain.worst_error == pytest.approx(summary.worst_error, abs=DIGIT)
 
 
+@pytest.mark.parametrize("read", ["input prepared", "images decoded"])
+def test_an_eighth_of_a_batch(table, read):
+    rows = [row for row in validation.validate() if row.group.startswith(validation.SMALLER) and read in row.group]
+    errors = [abs(row.log_error) for row in rows]
+    domain = table[f"rates of one GPU at about an eighth of the batch whose rate is known, systems left out: {read}"]
+    assert domain.points == len(errors)
+    assert domain.mean_error == pytest.approx(fmean(errors), abs=DIGIT)
+    assert domain.worst_error == pytest.approx(max(errors), abs=DIGIT)
+
+
 def test_copies_from_host_memory(table):
     stated = {"dgx1-p100": 11.1, "gx8": 10.7}  # GiB/s: Tallent et al. 2017, section 4.4
     errors = [from_host(load(name), [0]).rate_Bps / (GiBps * 2**30) - 1 for name, GiBps in stated.items()]

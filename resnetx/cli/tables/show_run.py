@@ -159,8 +159,11 @@ def submitted(
 
 
 def show_commands(tasks: Sequence[Planned], before: str = "") -> None:
-    """The command of each task, as any shell takes it."""
+    """The command of each task, as any shell takes it; of more than a table has rows the first, or with --all each."""
     waiting = list(tasks)
+    if len(waiting) > show.ROWS and not show.everything():
+        show.comment(f"The first of {len(waiting):,} commands, each after writing its run.json (--all: each):")
+        waiting = waiting[:1]
     while some := waiting[:BLOCK]:
         show.lines("\n".join(on_one_line(before + executor_of(task)(task, folder).line) for task, folder in some))
         waiting = waiting[BLOCK:]
