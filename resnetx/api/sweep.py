@@ -196,7 +196,7 @@ def _run(study: AskedStudy, copies: trackers.TrackedCopies) -> list[RunRecord]:
 def refuse_impossible(study: AskedStudy) -> None:
     """Refuses a study of which no machine could run a case, as its batches do not divide."""
     mistake = ""
-    for task, obstacle in study.tasks:
+    for task, _ in study.tasks:
         try:
             check(task.request)
         except ConfigError as error:

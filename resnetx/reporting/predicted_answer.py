@@ -15,7 +15,7 @@ from operator import attrgetter
 
 from resnetx import units
 from resnetx.choices import Fsdp
-from resnetx.record.machine import Unit, how_many, on_cores
+from resnetx.record.machine import Unit, how_many, on_cores, unit_by_library
 from resnetx.record.prediction import COMPUTE, Domain, PartName, PredictedPoint, Prediction
 from resnetx.reporting.systems.comparison import side_of
 from resnetx.reporting.systems.rate_ratios import lead, ratio
@@ -256,7 +256,7 @@ def _between(curves: Sequence[PredictedCurve]) -> str:
 
 def unit_of_point(point: PredictedPoint) -> Unit:
     """What computes: a rank on CPU cores where gloo joins them, else a GPU."""
-    return "rank" if point.library == "gloo" else "GPU"
+    return unit_by_library(point.library)
 
 
 def ranks(count: int, of: PredictedPoint) -> str:
