@@ -10,15 +10,15 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from resnetx.record.machine import how_many, on_cores, unit_of
-from resnetx.table import ANSWERS, Answer
+from resnetx.table import ANSWERS, Answer, Column, as_shown
 from resnetx.units import duration, si, size_text, to_interval
 
 if TYPE_CHECKING:
     from resnetx.record import RunRecord
     from resnetx.record.check import Check
     from resnetx.record.comparison import Accuracy, BenchComparison
-    from resnetx.record.literature import CheckedPapers, Score
-    from resnetx.record.steering import Steering
+    from resnetx.record.literature import CheckedPapers, KindScore, Score
+    from resnetx.record.steering import SteeredGpu, Steering
     from resnetx.record.trace import Trace, TracedBatch
 
 # ---- what is measured -----------------------------------------------------------------------------------------------
@@ -123,14 +123,28 @@ def steer_answer(made: "Steering") -> list[str]:
     """What division of its links does to the traffic, to receivers and to a training step."""
     before, after = made.rtl_before, made.rtl_after
     if before is None:
-        rtl = f"{after:.4g}; as built, some of the traffic has no link"
+        first = f"as built, some of this traffic has no link; with links divided for it its {_RTL} is {after:.4g}"
     elif after < before:
-        rtl = f"{before:.4g} -> {after:.4g}, {1 - after / before:.2%} less"
+        less = f"{1 - after / before:.2%} less: {before:.4g} -> {after:.4g}"
+        first = f"with links divided for this traffic its {_RTL} is {less}"
     else:
-        rtl = f"{before:.4g}, which no other division of its links lowers"
+        first = f"no other division of its links lowers the {_RTL} of this traffic, {before:.4g}"
     added = made.receivers_added
-    receivers = f"A GPU needs up to {added} more receivers than it has (receivers= sets a limit)."
-    return [f"{made.system}: total RTL {rtl}.", *[receivers] * bool(added), _iteration(made)]
+    receivers = f"A GPU needs up to {added} more receivers (links that end at it) than it has: receivers= sets a limit."
+    return [f"{made.system}: {first}.", *[receivers] * bool(added), _iteration(made)]
+
+
+_RTL = "relative transmission latency (RTL: traffic over links, of all pairs of GPUs)"
+
+
+STEERED_GPUS: "list[Column[SteeredGpu]]" = [
+    Column("GPU", lambda gpu: f"{gpu.gpu}"),
+    Column(">RTL before", lambda gpu: "-" if gpu.rtl_before is None else f"{gpu.rtl_before:.4g}"),
+    Column(">after", lambda gpu: f"{gpu.rtl_after:.4g}"),
+    Column(">units moved", lambda gpu: f"{gpu.units_moved}"),
+    Column(">receivers before", lambda gpu: f"{gpu.receivers_before}"),
+    Column(">receivers after", lambda gpu: f"{gpu.receivers_after}"),
+]
 
 
 def _iteration(steering: "Steering") -> str:
@@ -207,11 +221,12 @@ def papers_answer(checked: "CheckedPapers") -> list[str]:
 
     counts = Counter(claim.outcome for claim in counted(checked.claims))
     measured = list(_measured_answer(checked)) if checked.machines else []
+    lacking = f", {counts['not predicted']} are not predicted" * bool(counts["not predicted"])
     return [
         *measured,
         f"Of {sum(counts.values())} checks of {', '.join(checked.papers)}, {counts['hit']} agree with what is "
-        f"predicted, {counts['miss']} do not, {counts['open']} are not decided, {counts['given']} were inputs, "
-        f"{counts['not predicted']} are not predicted.",
+        f"predicted, {counts['miss']} do not, {counts['open']} are not decided, {counts['given']} were inputs"
+        f"{lacking}.",
     ]
 
 
@@ -250,16 +265,22 @@ def _measured_answer(checked: "CheckedPapers") -> Iterator[str]:
 
 def score_answer(found: "Score") -> list[str]:
     """Which predictor is nearest to what was published, by kind."""
-    best: dict[str, Any] = {}
+    best: dict[str, KindScore] = {}
     for score in found.scores:
         if score.predicted and (score.kind not in best or score.mean_error < best[score.kind].mean_error):
             best[score.kind] = score
     if not best:
         return ["Nothing that was published is predicted."]
-    told = {kind: f"{each.predictor}, {each.mean_error:.1%} off {each.predicted}" for kind, each in best.items()}
-    first = told.pop("all", "") if len(told) > 1 else ""
-    by_kind = "; ".join(f"{kind}: {words}" for kind, words in told.items())
-    return [*[f"Nearest to published figures, all together: {first}."] * bool(first), f"By kind, nearest is {by_kind}."]
+    of_all = [each for each in found.scores if each.kind == "all" and each.predicted]
+    errors = (f"{each.predictor} {each.mean_error:.1%} off the {each.predicted:,} that it predicts" for each in of_all)
+    counts = Counter(each.predictor for kind, each in best.items() if kind != "all" or len(best) == 1)
+    kinds = sum(counts.values())
+    first = ", ".join(f"{name} in {count}" for name, count in counts.most_common())
+    whole = f"In the mean, of {of_all[0].figures:,} figures: " if of_all else ""
+    return [
+        f"Of {kinds} kind{'s' * (kinds > 1)} of published figures, nearest are the predictions of {first}.",
+        *[f"{whole}{', '.join(errors)}."] * bool(of_all),
+    ]
 
 
 # ---- by kind --------------------------------------------------------------------------------------------------------
@@ -287,17 +308,43 @@ def _of_systems(record: Any) -> Answer:
     return shown_systems(record)
 
 
+def _of_benches_compared(record: "BenchComparison") -> Answer:
+    from resnetx.reporting.compare.benches import OF_ONE, RATIOS
+
+    return Answer(benches_answer(record), as_shown([*OF_ONE, *RATIOS], [*record.collectives, *record.classes]))
+
+
+def _of_accuracy(record: "Accuracy") -> Answer:
+    from resnetx.reporting.compare.accuracy import checked_columns
+
+    return Answer(accuracy_answer(record), as_shown(checked_columns(record.points), record.points))
+
+
+def _explained(name: str) -> Callable[[Any], Answer]:
+    def answer(found: Any) -> Answer:
+        from resnetx.reporting import explain, explain_benches, slow_rank
+
+        modules = {"shown_explained": explain, "shown_figures": explain_benches, "shown_ranks": slow_rank}
+        shown: Answer = getattr(modules[name], name)(found)
+        return shown
+
+    return answer
+
+
 ANSWERS.update(
     {
         "Prediction": _of_prediction,
         "PredictedGrid": lambda made: Answer([made.conclusion]),
         "Comparison": _of_studies,
         "SystemComparison": _of_systems,
-        "BenchComparison": _sentences(benches_answer),
-        "Accuracy": _sentences(accuracy_answer),
+        "BenchComparison": _of_benches_compared,
+        "Accuracy": _of_accuracy,
         "CheckedPapers": _sentences(papers_answer),
         "Score": _sentences(score_answer),
         "Check": _sentences(check_answer),
-        "Steering": _sentences(steer_answer),
+        "Steering": lambda made: Answer(steer_answer(made), as_shown(STEERED_GPUS, made.gpus)),
+        "Records[Explained]": _explained("shown_explained"),
+        "Records[ExplainedFigure]": _explained("shown_figures"),
+        "Records[ObservedRank]": _explained("shown_ranks"),
     }
 )

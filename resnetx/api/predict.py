@@ -23,8 +23,9 @@ from resnetx.prediction.iteration import HOST_ERROR
 from resnetx.prediction.predict import Curve
 from resnetx.prediction.processes import GRID_POINTS, predicted_curves
 from resnetx.prediction.scenario import Deployment
+from resnetx.record.machine import how_many
 from resnetx.record.prediction import UNCHECKED, PredictedPoint, Prediction, PredictionInput, digest
-from resnetx.reporting.predicted_answer import ranks
+from resnetx.reporting.predicted_answer import ranks, unit_of_point
 from resnetx.reporting.worth import Offer, cheapest
 from resnetx.settings import keywords
 from resnetx.settings.bounds import seconds_of
@@ -122,8 +123,7 @@ def store(made: Prediction, folder: Path) -> Prediction:
 
 
 def _name(point: PredictedPoint) -> str:
-    gpus = f"{point.gpus} GPU{'s' * (point.gpus != 1)}"
-    on = f"{gpus} of {point.system}, {point.library}"
+    on = f"{how_many(point.gpus, unit_of_point(point))} of {point.system}, {point.library}"
     return f"{point.workload}, batch {point.batch_size}, {point.strategy}, {on}"
 
 
@@ -280,7 +280,7 @@ def _none_is_predicted(points: Sequence[PredictedPoint]) -> str:
     if len(lacking) < len(points):
         return next(point.reason for point in points if point.outcome != "oom")
     point = min(lacking, key=lambda point: point.batch_size / point.gpus)
-    gpus = f"{point.gpus} GPU{'s' * (point.gpus != 1)}"
+    gpus = how_many(point.gpus, unit_of_point(point))
     return (
         f"batch_size={point.batch_size}: {point.workload} on {gpus} of {point.system} {point.reason}; take a smaller "
         "batch_size= or more gpus=, or set what a GPU has (memory=) or how it is counted (memory_model=)"

@@ -15,7 +15,7 @@ from operator import attrgetter
 
 from resnetx import units
 from resnetx.choices import Fsdp
-from resnetx.record.machine import Unit, how_many, on_cores
+from resnetx.record.machine import Unit, how_many, on_cores, unit_by_library
 from resnetx.record.prediction import COMPUTE, Domain, PartName, PredictedPoint, Prediction
 from resnetx.reporting.systems.rate_ratios import lead, ratio, side_of
 from resnetx.table import ONLY_WITH_ALL, Answer, Column, as_shown
@@ -255,7 +255,7 @@ def _between(curves: Sequence[PredictedCurve]) -> str:
 
 def unit_of_point(point: PredictedPoint) -> Unit:
     """What computes: a rank on CPU cores where gloo joins them, else a GPU."""
-    return "rank" if point.library == "gloo" else "GPU"
+    return unit_by_library(point.library)
 
 
 def ranks(count: int, of: PredictedPoint) -> str:

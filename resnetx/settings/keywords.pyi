@@ -361,6 +361,9 @@ class ReproduceKeywords(TypedDict, total=False):
     out: Text | None
     figure: int | None
 
+class ExplainKeywords(TypedDict, total=False):
+    out: Text | None
+
 class BenchKeywords(TypedDict, total=False):
     model: Axis[str] | ModelSettings | Model
     strategy: Axis[str] | StrategySettings | Strategy
@@ -739,6 +742,7 @@ class DoctorKeywords(TypedDict, total=False):
     results: Text
     nodes: int | None
     clock: str | float | None
+    out: Text | None
 
 class DoctorClockFields(msgspec.Struct, frozen=True, kw_only=True):
     clock: str | float | None

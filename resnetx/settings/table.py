@@ -557,7 +557,8 @@ SECTIONS = (
             "true: also write one iteration of each point as a drawing and as a file for Perfetto", verbs=PREDICTED),
         Setting("out", str | None, None,
             "folder for the record, tables and figures; null: none are written (report: in the first study)",
-            verbs=f"{RUNS} {PREDICTED} describe report reproduce bench check topology steer lab", path=True),
+            verbs=f"{RUNS} {PREDICTED} describe report reproduce explain bench check topology steer lab doctor",
+            path=True),
     )),
     Section("`resnetx compare systems=dgx1-p100,gx8 study=paper`", (
         Setting("explain", bool, False, "true: search which assumptions decide the paper's claims; takes half a minute",

@@ -50,7 +50,7 @@ from resnetx.steering.units import (
     total_rtl,
 )
 from resnetx.study import Point
-from resnetx.units import si
+from resnetx.units import in_GBps
 
 
 def steer(*files: keywords.Text, **settings: Unpack[keywords.SteerKeywords]) -> Steering:
@@ -187,7 +187,7 @@ def _all_reduced(
         return ""
     plan = collective.plan(system, "allreduce", devices, settings.library)
     cost = plan.cost(size_bytes)
-    return f"{plan.library}: {plan.fastest(size_bytes).label}, {si(cost.busbw_Bps, 'B/s')} bus bandwidth"
+    return f"{plan.library}: {plan.fastest(size_bytes).label}, {in_GBps(cost.busbw_Bps)} bus bandwidth"
 
 
 # The record of a steering: the best units for its traffic, and what they change.

@@ -99,7 +99,7 @@ def test_how_it_was_measured_does_not_matter_and_what_was_trained_does(
     longer = request_with(steps=7, windows=3, warmup=9, seed=5, threads=3)
     assert len(check(*pair(request_with(), longer)).points) == 1
     for other in ({"batch_size": 40}, {"model.x": 1}, {"image_size": 64}, {"precision": "bf16"}, {"strategy": "after"}):
-        with pytest.raises(ConfigError, match="no point of study mine was predicted"):
+        with pytest.raises(ConfigError, match="no case of study mine was predicted"):
             check(*pair(request_with(), request_with(**other)))
 
 

@@ -62,7 +62,7 @@ from resnetx.interconnect.systems import paths
 from resnetx.interconnect.systems.paths import Transport
 from resnetx.interconnect.systems.system import FABRIC, LaunchMode, Library, System
 from resnetx.operations import OPERATIONS, Operation
-from resnetx.units import si, size_text
+from resnetx.units import in_GBps, size_text
 
 COLLECTIVES = tuple(OPERATIONS)
 WORTH_SAYING = 1.05  # times as long
@@ -138,7 +138,7 @@ class CollectivePlan:
         cost = self.cost(size_bytes)
         taken = (
             f"{size_text(round(size_bytes))} by {self.fastest(size_bytes).label}: {_time(cost.time_s)}, bus bandwidth "
-            f"{si(cost.busbw_Bps, 'B/s')}; limited by {cost.limiting_link}."
+            f"{in_GBps(cost.busbw_Bps)}; limited by {cost.limiting_link}."
         )
         fastest = self.fastest(size_bytes)
         others = [
@@ -182,7 +182,7 @@ class CollectivePlan:
         bound_Bps = self.bound_lanes * paths.lane_Bps(self.system, self.devices)
         if bound_Bps < 1.001 * sum(ring.bandwidth_Bps for ring in self.rings):
             return []
-        worth = f"{self.bound_lanes:.3g} lanes' worth, {si(bound_Bps, 'B/s')}"
+        worth = f"{self.bound_lanes:.3g} lanes' worth, {in_GBps(bound_Bps)}"
         return [f"Rings on any fractions of lanes could carry more ({worth}); {self.library} does not try them."]
 
 
@@ -270,7 +270,7 @@ def _refuse_faster_than_links(plan: CollectivePlan, measured: MeasuredCollective
     for point in measured.points:
         if share * point.size_bytes > FASTEST * most_Bps * point.time_s:
             moved = f"{size_text(round(point.size_bytes))} in {point.time_s * 1e6:,.1f} us"
-            rate, most = (si(each_Bps, "B/s") for each_Bps in (point.size_bytes / point.time_s, most_Bps))
+            rate, most = (in_GBps(each_Bps) for each_Bps in (point.size_bytes / point.time_s, most_Bps))
             raise ConfigError(
                 f"calibration={measured.source}: {moved} are {rate}, and all links of a {'node' if several else 'GPU'} "
                 f"of {plan.system.name} carry {most}; expected times of {plan.collective} measured there"

@@ -379,3 +379,10 @@ def _side_rate(side: StudySide) -> str:
 
 def _side_runs(side: StudySide) -> str:
     return f"{side.images_per_s.n}" if side.images_per_s else "0"
+
+
+UNMATCHED_POINTS: list[Column[Unmatched]] = [
+    Column("in", lambda point: point.study),
+    Column("case", lambda point: point.point),
+    Column("outcome", lambda point: point.outcome),
+]

@@ -16,6 +16,7 @@ import msgspec
 from resnetx import __version__
 from resnetx.errors import ConfigError
 from resnetx.record import SCHEMA
+from resnetx.record.machine import how_many, unit_by_library
 from resnetx.record.prediction import PredictedPoint, Prediction
 from resnetx.record.system_comparison import (
     Axis,
@@ -190,7 +191,7 @@ def crossings(points: Sequence[SystemPoint], collectives: Sequence[CollectivePoi
 
 
 def _gpus(point: SystemPoint) -> str:
-    return f"{point.gpus} GPU{'s' * (point.gpus > 1)}"
+    return how_many(point.gpus, unit_by_library(point.library))
 
 
 def _words(*parts: str) -> str:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from resnetx.errors import ConfigError
+from resnetx.record.machine import how_many, unit_by_library
 from resnetx.record.prediction import PredictedPoint, Prediction
 from resnetx.record.system_comparison import Estimate, Lead, SimpleModel, SystemPoint, SystemSide
 
@@ -231,5 +232,5 @@ def _holds(ends: Sequence[float], iteration_s: float) -> bool:
 
 def point_words(point: PredictedPoint) -> str:
     """A predicted point in words."""
-    gpus = f"{point.gpus} GPU{'s' * (point.gpus > 1)}"
+    gpus = how_many(point.gpus, unit_by_library(point.library))
     return f"{point.workload}, batch {point.batch_size}, {gpus}, {point.strategy}, {point.precision}"
