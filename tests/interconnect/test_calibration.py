@@ -111,8 +111,9 @@ def test_times_that_no_links_could_carry_are_refused():
     with pytest.raises(ConfigError) as refused:
         calibrate(plan(system, "alltoall"), fast)
     assert str(refused.value) == (
-        "calibration=my.txt: 8 GiB in 256.4 us are 33,507 GB/s, and all links of a GPU of dgx-a100-40gb carry 332 "
-        "GB/s; expected times of alltoall measured there"
+        "calibration=my.txt: 8 GiB in 256.4 us are 33,507 GB/s, and all links of a GPU of dgx-a100-40gb carry "
+        "332 GB/s; "
+        "expected times of alltoall measured there"
     )
     nodes = load("dgx-h200", nodes=2, network="ndr400")
     between = MeasuredCollective("my.txt", (MeasuredSize(2**20, 1e-4), MeasuredSize(8 * 2**30, 20e-3)), gpus=16)
