@@ -106,7 +106,7 @@ def check_answer(made: "Check") -> list[str]:
     if made.healthy:
         return [f"No outlier among {nodes}: {tried}."]
     others = Counter(outlier.what for outlier in made.outliers if outlier.what != "node")
-    more = "".join(f", {_PLURALS[what]} that stand out: {count}" for what, count in others.items())
+    more = "".join(f", {_PLURALS[what]} that are outliers: {count}" for what, count in others.items())
     first = made.outliers[0]
     return [
         f"{named} of {nodes} {'is an outlier' if named == 1 else 'are outliers'}{more}.",

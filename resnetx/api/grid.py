@@ -73,9 +73,9 @@ def stream(asked: Sequence[Questions], folder: Path | None, words: str) -> Predi
     """Predicts all points, writes them as they come, and keeps what the answer is made of."""
     total = sum(each.points for each in asked)
     if folder is None:
-        raise ConfigError(f"{total:,} points: more than {GRID_POINTS:,} are kept in a table on disk; give out=FOLDER")
+        raise ConfigError(f"{total:,} cases: more than {GRID_POINTS:,} are kept in a table on disk; give out=FOLDER")
     if why := packages.obstacle("pyarrow"):
-        raise ConfigError(f"out=: {total:,} points are kept in {NAME}, and {why}")
+        raise ConfigError(f"out=: {total:,} cases are kept in {NAME}, and {why}")
     questions = [
         GridQuestion(curve, ", ".join(f"{name}={value}" for name, value in {**_trained(curve), **each.varied}.items()))
         for each in asked
@@ -184,7 +184,7 @@ class _Tally:
         leaders = Counter(system for _, system in self.fastest.values()) if several else Counter()
         least, most = (None if each is None else _point(each) for each in (self.least, self.most))
         points, able = sum(self.outcomes.values()), self.outcomes["ok"]
-        sentence = f"Predicted: {able:,} of {points:,} points can run"
+        sentence = f"Predicted: {able:,} of {points:,} cases can run"
         if least and most:
             sentence += f"; speed-ups from {_told(least)} to {_told(most)}"
         if leaders:

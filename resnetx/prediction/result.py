@@ -44,7 +44,7 @@ class Baseline:
     def speedup(self, images_per_s: float, deviations: Deviations) -> tuple[float | Unknown, list[float] | Unknown]:
         """Of a point over it, with its interval."""
         if self.images_per_s is None or self.deviations is None:
-            unknown = Unknown(f"the rate of {self.gpus} GPUs, which it is over, is open")
+            unknown = Unknown(f"the rate of {self.gpus} GPUs, which it is over, is known between two ends only")
             return unknown, unknown
         speedup = images_per_s / self.images_per_s
         if deviations is self.deviations:
