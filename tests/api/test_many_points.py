@@ -11,7 +11,6 @@ from resnetx.api.predict import questions
 from resnetx.compose import asked as settings_asked
 from resnetx.errors import ConfigError
 from resnetx.prediction import grid
-from resnetx.prediction.grid import GridQuestion
 
 pytestmark = pytest.mark.slow
 
@@ -85,7 +84,7 @@ def test_a_grid_has_the_figures_of_predictions_and_its_answer_alone_is_kept(tmp_
 
 def test_shares_of_a_grid_are_the_same_by_processes_of_their_own(monkeypatch):
     asked = questions([], settings_asked("predict", {key: GRID[key] for key in ("systems", "model", "batch_size")}))
-    curves = [GridQuestion(curve, "") for each in asked for curve in each.curves]
+    curves = [curve for each in asked for curve in each.curves]
     monkeypatch.setattr(grid, "SHARE_POINTS", 12)
     here, there = ([*grid.grid_columns(curves, processes=count)] for count in (1, 2))
     assert len(here) == 3 and here == there
