@@ -28,7 +28,7 @@ from resnetx.measure.launch.ending import Ending
 from resnetx.measure.launch.executor import one_node
 from resnetx.measure.study.plan import definition
 from resnetx.prediction.memory import PLAIN, step_bytes
-from resnetx.prediction.predict import Placement, curve
+from resnetx.prediction.predict import Curve, Placement, predict_curve
 from resnetx.prediction.roofline import work
 from resnetx.prediction.scenario import Deployment, Subject, TrainingSetup
 from resnetx.record import (
@@ -248,7 +248,8 @@ def _predict_from(trace: Trace) -> None:
     bucket = Bucket(bucket_cap_mb=None, first_bucket_mb=None, gradient_as_bucket_view=True)
     trace = sized(trace, None, sends=True)
     subject, batch_size = Subject.of_import(trace, bucket), max(each.batch_size for each in trace.batches)
-    curve(subject, _dgx1(), [Placement((0, 1), 2 * batch_size)], Placement((0,), batch_size), TrainingSetup())
+    placements = [Placement((0, 1), 2 * batch_size)]
+    predict_curve(Curve(subject, _dgx1(), TrainingSetup(), placements, Placement((0,), batch_size)))
 
 
 def _observations() -> list[bytes]:

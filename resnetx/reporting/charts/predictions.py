@@ -10,6 +10,7 @@ import altair as alt
 import msgspec
 
 from resnetx.record.comparison import Accuracy, CheckedPoint
+from resnetx.record.machine import how_many, unit_by_library
 from resnetx.record.prediction import PredictedPoint, PredictedTask
 from resnetx.reporting.charts.figure import (
     BARS,
@@ -110,7 +111,7 @@ def _timeline(points: Sequence[PredictedPoint]) -> Figure:
         ]
         return layered(layers, chart)
 
-    batch = f"batch {first.batch_size}, {first.gpus} GPU{'s' * (first.gpus > 1)}"
+    batch = f"batch {first.batch_size}, {how_many(first.gpus, unit_by_library(first.library))}"
     name = re.sub(r"[^\w.]+", "-", f"timeline-{first.workload}-b{first.batch_size}-g{first.gpus}-{first.strategy}")
     return Figure(
         name=f"{name}-{first.precision}".lower(),

@@ -18,7 +18,7 @@ import msgspec
 from resnetx.interconnect.systems.system import Link, System
 from resnetx.reporting.charts.figure import layered
 from resnetx.reporting.charts.topology_layout import Box, DrawnLink, Position, boxes, route
-from resnetx.units import si
+from resnetx.units import in_GBps
 
 # The plane of a drawing of a system, and lines and arrow heads on it.
 
@@ -184,7 +184,7 @@ def _legends(links: Sequence[Link]) -> dict[str, tuple[str, str]]:
         lanes = sorted({1} if wire.family == "nvlink" else {link.lanes for link in alike}, reverse=True)
         rates = [
             f"{f'x{count} ' if wire.family == 'pcie' else f'{count} links ' if count > 1 else ''}"
-            f"{si(count * wire.bandwidth_Bps.value, 'B/s')}"
+            f"{in_GBps(count * wire.bandwidth_Bps.value)}"
             for count in lanes
         ]
         each = ", per link" if wire.family == "nvlink" else ""
