@@ -106,7 +106,7 @@ def check_answer(made: "Check") -> list[str]:
     if made.healthy:
         return [f"No outlier among {nodes}: {tried}."]
     others = Counter(outlier.what for outlier in made.outliers if outlier.what != "node")
-    more = "".join(f", {_PLURALS[what]} that stand out: {count}" for what, count in others.items())
+    more = "".join(f", {_PLURALS[what]} that are outliers: {count}" for what, count in others.items())
     first = made.outliers[0]
     return [
         f"{named} of {nodes} {'is an outlier' if named == 1 else 'are outliers'}{more}.",
@@ -135,6 +135,53 @@ def steer_answer(made: "Steering") -> list[str]:
 
 
 _RTL = "relative transmission latency (RTL: traffic over links, of all pairs of GPUs)"
+
+
+def steerings_answer(found: "Sequence[Steering]") -> list[str]:
+    """Of several steerings the one that saves most, and the one by which training gains most."""
+    words = dict(zip(map(id, found), _differing(found), strict=True))
+    best = max(found, key=lambda each: each.rtl_saved or 0.0)
+    least = f"none lowers the {_RTL}"
+    if best.rtl_before is not None and best.rtl_saved:
+        less = f"by {best.rtl_saved:.2%}: {best.rtl_before:.4g} -> {best.rtl_after:.4g}"
+        least = f"{words[id(best)]} lowers the {_RTL} most, {less}"
+    gains = {id(each): gain for each in found if (gain := _step_gain(each)) is not None}
+    fastest = max(gains, key=gains.__getitem__, default=None)
+    if fastest is None:
+        return [f"Of {len(found)} steerings {least}."]
+    gain = gains[fastest]
+    faster = f"An iteration gains most with {words[fastest]}: {gain:.1%} less time." if gain > 1e-3 else ""
+    return [f"Of {len(found)} steerings {least}.", faster or "No iteration gets faster."]
+
+
+def _step_gain(made: "Steering") -> float | None:
+    before, after = made.iteration_s_before, made.iteration_s_after
+    return None if before is None or after is None else 1 - after / before
+
+
+def _differing(found: "Sequence[Steering]") -> list[str]:
+    """What tells each from the others, as it was typed."""
+    words = [each.settings["words"].split() for each in found]
+    alike = set.intersection(*map(set, words))
+    return [" ".join(word for word in own if word not in alike and not word.startswith("out=")) for own in words]
+
+
+def steering_columns(found: "Sequence[Steering]") -> "list[Column[Steering]]":
+    """A row for each of several steerings."""
+    words = dict(zip(map(id, found), _differing(found), strict=True))
+    return [
+        Column("steered for", lambda each: words[id(each)]),
+        Column(">RTL before", lambda each: "-" if each.rtl_before is None else f"{each.rtl_before:.4g}"),
+        Column(">after", lambda each: f"{each.rtl_after:.4g}"),
+        Column(">less", lambda each: "" if each.rtl_saved is None else f"{each.rtl_saved:.1%}"),
+        Column(">step before", lambda each: _time_cell(each.iteration_s_before), 3),
+        Column(">step after", lambda each: _time_cell(each.iteration_s_after), 4),
+        Column(">receivers added", lambda each: f"{each.receivers_added}", 2, "by the GPU that needs most."),
+    ]
+
+
+def _time_cell(time_s: float | None) -> str:
+    return "" if time_s is None else time_text(time_s)
 
 
 STEERED_GPUS: "list[Column[SteeredGpu]]" = [
@@ -343,6 +390,7 @@ ANSWERS.update(
         "Score": _sentences(score_answer),
         "Check": _sentences(check_answer),
         "Steering": lambda made: Answer(steer_answer(made), as_shown(STEERED_GPUS, made.gpus)),
+        "Records[Steering]": lambda made: Answer(steerings_answer(made), as_shown(steering_columns(made), made)),
         "Records[Explained]": _explained("shown_explained"),
         "Records[ExplainedFigure]": _explained("shown_figures"),
         "Records[ObservedRank]": _explained("shown_ranks"),

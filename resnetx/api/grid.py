@@ -62,9 +62,9 @@ def stream(curves: Sequence[Curve], folder: Path | None, words: str) -> Predicte
     """Predicts all points, writes them as they come, and keeps what the answer is made of."""
     total = sum(len(curve.placements) for curve in curves)
     if folder is None:
-        raise ConfigError(f"{total:,} points: more than {GRID_POINTS:,} are kept in a table on disk; give out=FOLDER")
+        raise ConfigError(f"{total:,} cases: more than {GRID_POINTS:,} are kept in a table on disk; give out=FOLDER")
     if why := packages.obstacle("pyarrow"):
-        raise ConfigError(f"out=: {total:,} points are kept in {NAME}, and {why}")
+        raise ConfigError(f"out=: {total:,} cases are kept in {NAME}, and {why}")
     tally = _Tally()
     with progress.counting("predictions", total, folder) as advance:
         for columns in _written(folder / NAME, grid_columns(curves)):
@@ -154,7 +154,7 @@ class _Tally:
         leaders = Counter(system for _, system in self.fastest.values()) if several else Counter()
         least, most = (None if each is None else _point(each) for each in (self.least, self.most))
         points, able = sum(self.outcomes.values()), self.outcomes["ok"]
-        sentence = f"Predicted: {able:,} of {points:,} points can run"
+        sentence = f"Predicted: {able:,} of {points:,} cases can run"
         if least and most:
             sentence += f"; speed-ups from {_told(least)} to {_told(most)}"
         if leaders:

@@ -253,7 +253,7 @@ def _sides(result: Any) -> list[Side]:
     if isinstance(result, Prediction):
         sides = sides_of_prediction(result)
         if left := len(result.points) - len(sides):
-            progress.note(f"{left} of {len(result.points)} points are open or cannot run: left out")
+            progress.note(f"{left} of {len(result.points)} cases have no rate, or only its two ends: left out")
     elif isinstance(result, MeasuredStudy):
         sides = sides_of_study(result.points)
     else:

@@ -361,7 +361,7 @@ def _refuse_other_scaling(scaling: "KnownScaling | None", wanted: Sequence[Curve
             f"calibration={scaling.where}: rates of several GPUs, of which that of one must be known; add rate="
             if lacking
             else f"calibration={scaling.where}: has no run on several GPUs of the model, batch, image size, precision, "
-            "input and strategy of any point"
+            "input and strategy of any case"
         )
 
 

@@ -153,7 +153,7 @@ def _replayed(request: Request, layers: Sequence[Layer], images: int, lab: Lab |
         source="replayed",
         origin="assumed",
         where=request.replay or "",
-        note=f"{source}, waited out",
+        note=f"{source}, replayed as idle time",
         error=0.0,
         gradient_copy_Bps=LAB_COPY_Bps,
         clock_Hz=None,

@@ -188,7 +188,7 @@ def predicted(
 def speedup_over(base: Iteration | Undecided, iteration: Iteration) -> tuple[float | Unknown, list[float] | Unknown]:
     """How many times as fast as another iteration one is, with its interval."""
     if isinstance(base, Undecided):
-        unknown = Unknown(f"the rate of {base.point.gpus} GPUs, which it is over, is open")
+        unknown = Unknown(f"the rate of {base.point.gpus} GPUs, which it is over, is known between two ends only")
         return unknown, unknown
     speedup = iteration.images_per_s / base.images_per_s
     if base is iteration:

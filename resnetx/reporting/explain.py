@@ -154,7 +154,7 @@ def _late(point: StudyPoint) -> str:
         return ""
     after_s = fmean(max(step) - fmean(step) for step in by_step)
     return (
-        f"rank {last} is the last with its gradients in {times} of {len(by_step)} instrumented steps; the last one is "
+        f"rank {last} is the last with its gradients in {times} of {len(by_step)} profiled steps; the last one is "
         f"{after_s * 1e3:.3g} ms behind the mean"
     )
 

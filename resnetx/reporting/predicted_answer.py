@@ -138,7 +138,7 @@ def rate_unit(points: Sequence[PredictedPoint]) -> str:
 def prediction_answer(made: Prediction) -> list[str]:
     """The sentences of a prediction: what was asked for, and what of it is known only between two ends."""
     if not made.points:
-        return ["Nothing is predicted: the record holds no point."]
+        return ["Nothing is predicted: the record holds no case."]
     cheapest = [made.cheapest] if isinstance(made.cheapest, str) and made.cheapest else []
     ends = _between_ends([point for point in made.points if point.open])
     return [*answer(predicted_curves(made.points)), *cheapest, *ends]

@@ -216,7 +216,7 @@ def test_a_prediction_without_points_is_shown_as_such(prediction_of, capsys):
     from resnetx.cli.tables import show_predict
     from resnetx.reporting.predicted_answer import prediction_answer
 
-    assert "holds no point" in prediction_answer(prediction_of())[0]
+    assert "holds no case" in prediction_answer(prediction_of())[0]
     show_predict.prediction(prediction_of())
     assert capsys.readouterr().out == ""
 

@@ -378,6 +378,10 @@ def test_tables_are_read_as_launchers_label_them(read, label):
         ("# OSU MPI-CUDA Bandwidth Test v5.6.2\n1  0.10\n", "the OSU micro-benchmarks, which `bench --import` reads"),
         ("GPU 0: NVIDIA H200 (UUID: x)\n\t Link 0: 26.562 GB/s\n", "nvidia-smi nvlink -s, which `topology"),
         ('<system version="1">\n  <cpu numaid="0"/>\n</system>\n', "a topology in XML"),
+        ("Collective:             Alltoall\nMemory type:            cuda\n", "ucc_perftest"),
+        ("\tCOMMS-RES-all_reduce-float32\t\tsize (B)\n", "PARAM's benchmark"),
+        (" Time (%)  Total Time (ns)  Instances   Avg (ns)  Name\n", "Nsight Systems"),
+        ("   Name    Self CPU %      Self CPU   CPU total %\n", "the table of a PyTorch profile"),
         ("=========== TransferBench v1.50 ===========\n", "TransferBench"),
     ],
 )  # fmt: skip

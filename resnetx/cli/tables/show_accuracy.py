@@ -13,7 +13,7 @@ def accuracy(checked: Accuracy) -> None:
         show.say(f"look: {warning}", indent=2)
     ranked = sorted(checked.points, key=_distance, reverse=True) if len(checked.points) > show.ROWS else checked.points
     shown = show.first(ranked, show.ROWS)
-    title = f"Case by case: the {len(shown)} with the largest error" * (len(shown) < len(ranked))
+    title = "Case by case" + f": the {len(shown)} with the largest error" * (len(shown) < len(ranked))
     show.listing(checked_columns(checked.points), shown, title)
     if show.everything():
         show.say()

@@ -43,7 +43,8 @@ def bench(record: BenchRecord, folder: RunFolder) -> None:
     if record.patterns:
         title = f"Patterns, {_ranks(record)}, {record.library} ({record.source})"
         note = (
-            "Medians over iterations, the slowest rank's. Computing is waited out. GB/s: one way, of the busiest rank."
+            "Medians over iterations, the slowest rank's. Computing is replaced by idle time. GB/s: one way, of the "
+            "busiest rank."
         )
         show.listing(pattern_columns(record.world_size or 1), record.patterns, title, note)
     nics(record)

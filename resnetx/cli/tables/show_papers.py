@@ -263,7 +263,7 @@ COUNTS: list[Column[CountedClaims]] = [
     Column(">not known", lambda row: _share(row.claims, False), 7, "the same of those that were not."),
     Column(">undecided", lambda row: row.of("open"), help="a part of it, or one of the ways that a paper leaves."),
     Column(">input", lambda row: row.of("given"), 5, "it went into descriptions or settings."),
-    Column(">unpredicted", lambda row: row.of("not predicted"), 4, "too few points can be predicted."),
+    Column(">unpredicted", lambda row: row.of("not predicted"), 4, "too few cases can be predicted."),
     Column(">unchecked", lambda row: "" if row.library else f"{row.left_out}", 3, "more of it: why, in its file."),
 ]
 

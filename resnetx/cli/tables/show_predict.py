@@ -66,14 +66,18 @@ def grid(made: "PredictedGrid") -> None:
     if made.fastest_in:
         show.listing(FASTEST, list(made.fastest_in.items()), by="the fastest in most and in fewest", constant=True)
     others = ", ".join(f"{count:,} {_OUTCOMES[name]}" for name, count in made.outcomes.items() if name != "ok")
-    show.say(f"more: every point in {made.file}" + f"; {others}" * bool(others))
+    show.say(f"more: every case in {made.file}" + f"; {others}" * bool(others))
 
 
 FASTEST: list[Column[tuple[str, int]]] = [
     Column("system", lambda row: row[0]),
     Column(">fastest in", lambda row: f"{row[1]:,}"),
 ]
-_OUTCOMES = {"oom": "do not fit into memory", "refused": "cannot be predicted", "open": "are open until measured"}
+_OUTCOMES = {
+    "oom": "do not fit into memory",
+    "refused": "cannot be predicted",
+    "open": "are known between two ends only",
+}
 
 
 def sure_and_more(made: Prediction, stored: bool = True, ratios: bool = False) -> None:
@@ -137,7 +141,7 @@ def _linear(points: Sequence[PredictedPoint]) -> str:
     linear = [point for point in several if (point.exposed_communication_s or 0) < LINEAR * (point.iteration_s or 0)]
     if not linear:
         return ""
-    which = "All points" if len(linear) == len(several) else f"{len(linear)} of {len(several)} points"
+    which = "All cases" if len(linear) == len(several) else f"{len(linear)} of {len(several)} cases"
     return (
         f"{which} on several GPUs expose less than {LINEAR:.0%} of communication: such a prediction is linear scaling "
         "less what ranks wait, and comparing it with a measurement tests no model of an interconnect."
@@ -161,7 +165,7 @@ def _reasons(points: Sequence[PredictedPoint]) -> None:
         )
         show.say(f"not predicted: {where}: {reason}")
     if (more := len(reasons) - THINGS) > 0 and not show.everything():
-        show.say(f"{more} more reason{'s' * (more > 1)} why points are not predicted: --all")
+        show.say(f"{more} more reason{'s' * (more > 1)} why cases are not predicted: --all")
 
 
 def part_column(name: PartName) -> Column[dict[PartName, int]]:

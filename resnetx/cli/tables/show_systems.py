@@ -248,7 +248,7 @@ def _simple_model(points: Sequence[SystemPoint]) -> None:
         show.say()
         show.say(
             f"The simple model (communication share x all-reduce advantage) names the same leader at "
-            f"{agreement.same_leader} of {agreement.points} points; its ratios differ from these by "
+            f"{agreement.same_leader} of {agreement.points} cases; its ratios differ from these by "
             f"{agreement.mean_difference:.1%} on average, at most by {agreement.worst_difference:+.1%} "
             f"({_name(agreement.worst)}, {agreement.worst.gpus} GPUs, {agreement.worst.library or 'own library'})."
         )

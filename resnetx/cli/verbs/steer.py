@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from resnetx.api.answers import STEERED_GPUS, steer_answer, time_text
+from resnetx.api.answers import STEERED_GPUS, steer_answer, steering_columns, steerings_answer, time_text
 from resnetx.cli import show
 from resnetx.record.steering import SteeredPhase, Steering
 from resnetx.steering.steer import steer
@@ -17,7 +17,12 @@ from resnetx.units import in_GBps
 def steer_(options: Namespace, files: list[Path], asked: Point) -> int:
     """Steers and shows what that changes."""
     made = steer(*files, **asked)
-    show.conclude(options, steer_answer(made), lambda: [made], partial(steering, made))
+    if isinstance(made, Steering):
+        show.conclude(options, steer_answer(made), lambda: [made], partial(steering, made))
+    else:
+        by = "the first and the last"
+        screen = partial(show.listing, steering_columns(made), made, by=by)
+        show.conclude(options, steerings_answer(made), lambda: made, screen)
     return 0
 
 

@@ -278,7 +278,7 @@ def _warnings(prediction: Prediction, points: Sequence[CheckedPoint], results: R
     if younger:
         warnings.append(
             f"the prediction, made at {prediction.made_at}, is younger than the first run of {len(younger)} of "
-            f"{len(points)} points, as {point_words(younger[0])}: it could have known them"
+            f"{len(points)} cases, as {point_words(younger[0])}: it could have known them"
         )
     return warnings
 

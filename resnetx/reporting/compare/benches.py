@@ -404,6 +404,6 @@ def _difference_text(difference: Difference) -> str:
 
 
 DIFFERENCES: list[Column[Difference]] = [
-    Column("what differs", lambda difference: difference.name),
+    Column("in the records", lambda difference: difference.name),
     Column("~values", _difference_text),
 ]

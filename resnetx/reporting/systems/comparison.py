@@ -73,7 +73,7 @@ def side_by_side(points: Sequence[PredictedPoint], systems: Sequence[str]) -> li
         cell = cells[_identity(point, by_library)]
         if point.system in cell:
             raise ConfigError(
-                f"{point_words(point)} on {point.system} is predicted twice; expected one prediction of each point"
+                f"{point_words(point)} on {point.system} is predicted twice; expected one prediction of each case"
             )
         cell[point.system] = point
     keys = varying_settings([(request, "") for point in points if (request := _without_devices(point.request))])
