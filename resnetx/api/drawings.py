@@ -131,7 +131,7 @@ def store_record(folder: Path, file: Path, content: Any) -> None:
     progress.command(f"record: {file}")
 
 
-def store_rows(folder: Path, name: str, rows: Sequence[msgspec.Struct]) -> None:
+def store_rows(folder: Path, name: str, rows: Sequence[Any]) -> None:
     """Writes records to the folder that `out=` names: NAME.jsonl, one a line as --json prints them, and NAME.csv."""
     from resnetx.reporting.table import write_csv
 

@@ -22,7 +22,7 @@ from resnetx.interconnect.systems.system import System
 from resnetx.interconnect.systems.system import described as described_system
 from resnetx.record import BenchRecord, RunRecord
 from resnetx.record.check import Check, Outlier
-from resnetx.record.comparison import Accuracy, BenchComparison, CheckedPoint, Comparison
+from resnetx.record.comparison import Accuracy, BenchComparison, Comparison
 from resnetx.record.literature import CheckedPapers, Score
 from resnetx.record.machine import how_many
 from resnetx.record.prediction import Prediction
@@ -33,6 +33,7 @@ from resnetx.record.trace import Trace
 from resnetx.reporting.benches import shown_benches
 from resnetx.reporting.charts import figure as files
 from resnetx.reporting.charts.figure import Figure
+from resnetx.reporting.compare.accuracy import checked_columns
 from resnetx.reporting.compare.studies import compared_columns
 from resnetx.reporting.pages.parts import PageTable, Part, write_page
 from resnetx.reporting.systems import answer as of_systems
@@ -200,26 +201,11 @@ def _accuracy(accuracy: Accuracy) -> Part:
     from resnetx.reporting.charts.predictions import accuracy_figure
 
     figures = [accuracy_figure(accuracy)] if any(point.error is not None for point in accuracy.points) else []
-    cases = PageTable("cases", "Case by case", as_shown(_CHECKED, accuracy.points), accuracy.table())
+    cases = PageTable(
+        "cases", "Case by case", as_shown(checked_columns(accuracy.points), accuracy.points), accuracy.table()
+    )
     part = _tabular(f"A prediction beside study {accuracy.study}", accuracy, [cases], figures)
     return Part(**{**vars(part), "alerts": accuracy.warnings})
-
-
-_CHECKED: list[Column[CheckedPoint]] = [
-    Column("workload", lambda point: point.workload),
-    Column("batch", lambda point: f"{point.batch_size}"),
-    Column("settings", lambda point: point.variant),
-    Column("GPUs", lambda point: f"{point.gpus}"),
-    Column("predicted ms", lambda point: _ms(point.predicted_s) or point.predicted_outcome),
-    Column("its interval", lambda point: " to ".join(map(_ms, point.predicted_interval_s or []))),
-    Column("measured ms", lambda point: _ms(point.measured_s.median if point.measured_s else None)),
-    Column("error", lambda point: "" if point.error is None else f"{point.error:+.1%}"),
-    Column("in interval", lambda point: {True: "yes", False: "no", None: ""}[point.covered]),
-]
-
-
-def _ms(time_s: float | None) -> str:
-    return "" if time_s is None else f"{1e3 * time_s:,.3g}"
 
 
 def of_papers(found: CheckedPapers) -> Part:

@@ -150,7 +150,7 @@ class ScalingCase:
     def free_s(self) -> tuple[float, float, float, float]:
         """(seconds of an iteration without what is fitted, but for input, of computing, share of busy cores)."""
         iteration = self.iteration(FREE)
-        step = iteration.computes[0].step
+        step = iteration.steps[0].step
         copying = 0.0 if iteration.job.overlap.host_to_device else 1.0
         fed_s = iteration_s(iteration.job, Stretch(reading=0.0, copying=copying))
         return iteration.time_s, fed_s, step.compute_s, predict.busy(self.point, step)

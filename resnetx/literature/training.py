@@ -31,6 +31,7 @@ from resnetx.prediction.host_step import CHOSEN_ON
 from resnetx.prediction.predict import simulated
 from resnetx.prediction.scaling_errors import scaling_errors
 from resnetx.prediction.scenario import Deployment, Point, Subject, TrainingSetup
+from resnetx.record.machine import how_many
 from resnetx.table import Column
 from resnetx.units import size
 from resnetx.workloads.counts import BYTES_PER_PARAMETER
@@ -404,7 +405,7 @@ def _transformers() -> Iterator[TrainingRow]:
             what=case.of.what,
             gpus=case.gpus,
             unit="tokens/s",
-            given=f"{case.of.tokens_per_s[fewest]:,.0f} tokens/s on {fewest} GPU{'s' * (fewest > 1)}",
+            given=f"{case.of.tokens_per_s[fewest]:,.0f} tokens/s on {how_many(fewest, 'GPU')}",
             measured=case.measured,
             predicted=case.predicted,
             error=case.predicted / case.measured - 1,

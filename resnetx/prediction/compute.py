@@ -29,7 +29,7 @@ from resnetx.prediction.scenario import CPU, Point
 from resnetx.prediction.stated_rates import StatedRates
 from resnetx.prediction.step import LEAST_COMPUTE, LayerTime, StepLayers, StepTimes
 from resnetx.prediction.traced_step import TracedStep, recomputing, replayed_step_of, traced_step
-from resnetx.record.prediction import ComputeSource, Origin, measured_on
+from resnetx.record.prediction import ComputeSource, Origin, PredictionInput, measured_on
 from resnetx.record.trace import Trace
 from resnetx.request import Request
 from resnetx.workloads.counts import BYTES_PER_PARAMETER, Layer
@@ -64,6 +64,9 @@ class Compute:
     # (shorter, longer) by each thing that is not known; `error` and `faster` have all of them. (): there is but one
     causes: tuple[tuple[float, float], ...] = ()
     whole_step: bool = False  # `error` is that of the step with the host's part, not of the GPU's alone
+    reading_error: float = 0.0  # relative, of what its share of a batch takes to be read, and to be copied (`input`)
+    copying_error: float = 0.0
+    inputs: tuple[PredictionInput, ...] = ()  # what these are known from
     device: "Compute | None" = None  # the GPU's part alone, where the source says nothing of the host's
     launch: HostStep | None = None  # the host's part then
     again_error: float | None = (
@@ -74,6 +77,14 @@ class Compute:
     def best(self) -> float:
         """How much shorter the step may be, relative."""
         return self.error if self.faster is None else self.faster
+
+    def input_error(self, at_once: bool) -> float:
+        """Of reading and copying; `at_once`: one goes on while the other does: of the longer; else of both in turn."""
+        parts = ((self.step.input_s, self.reading_error), (self.step.host_to_device_s, self.copying_error))
+        if at_once:
+            return max(parts)[1]
+        whole_s = sum(part_s for part_s, _ in parts)
+        return sum(part_s * error for part_s, error in parts) / whole_s if whole_s else 0.0
 
 
 def of_point(point: Point, images: int) -> Compute:
@@ -142,7 +153,7 @@ def _replayed(request: Request, layers: Sequence[Layer], images: int, lab: Lab |
         source="replayed",
         origin="assumed",
         where=request.replay or "",
-        note=f"{source}, waited out",
+        note=f"{source}, replayed as idle time",
         error=0.0,
         gradient_copy_Bps=LAB_COPY_Bps,
         clock_Hz=None,

@@ -5,12 +5,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
 from statistics import median
+from typing import TYPE_CHECKING
 
 from resnetx import choices
 from resnetx.choices import After, Fsdp, Layerwise, Server, Strategy, Zero1
 from resnetx.errors import ConfigError
 from resnetx.interconnect.collectives import errors
-from resnetx.interconnect.collectives.hosts import Star
 from resnetx.interconnect.collectives.plan import CollectivePlan
 from resnetx.prediction.compute import COPY_SHARE, Compute
 from resnetx.prediction.scenario import Point
@@ -21,6 +21,9 @@ from resnetx.record.trace import Trace, TracedBatch, TracedLayer
 from resnetx.workloads import buckets
 from resnetx.workloads.buckets import Gradient
 from resnetx.workloads.counts import BYTES_PER_PARAMETER
+
+if TYPE_CHECKING:
+    from resnetx.interconnect.collectives.hosts import Star
 
 # Mean error of the messages of ResNet-50 between four nodes (Shi et al. 2018, two points) if cards are taken to read
 # GPU memory where their network can; tests/prediction/test_domains.py measures it again. Collectives between two to
@@ -252,7 +255,7 @@ def server_exchange(point: Point, computed: Compute, bytes_each: int) -> Exchang
     )
 
 
-def _sent(point: Point, computed: Compute, copies: Star, bytes_each: int) -> Iterator[TimedMessage]:
+def _sent(point: Point, computed: Compute, copies: "Star", bytes_each: int) -> Iterator[TimedMessage]:
     """Each variable on its way to the server, and its update there."""
     work_s = partial(_server_s, point, computed)
     for gradient in point.subject.gradients:
@@ -260,7 +263,7 @@ def _sent(point: Point, computed: Compute, copies: Star, bytes_each: int) -> Ite
         yield TimedMessage((gradient.layer,), time_s, name="gradient")
 
 
-def _back(point: Point, copies: Star) -> Iterator[TimedMessage]:
+def _back(point: Point, copies: "Star") -> Iterator[TimedMessage]:
     """The parameters of each layer on their way back, in the order of the forward pass."""
     for layer, gradients in groupby(reversed(point.subject.gradients), key=lambda gradient: gradient.layer):
         yield TimedMessage(
@@ -284,7 +287,7 @@ def _on_host(point: Point) -> bool:
     return strategy.device == "cpu" and not point.deployment.on_cpus
 
 
-def _copies(point: Point) -> Star:
+def _copies(point: Point) -> "Star":
     deployment, strategy = point.deployment, point.subject.strategy
     if strategy == Server(device="gpu") and deployment.on_cpus:
         raise ConfigError(

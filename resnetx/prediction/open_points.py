@@ -37,6 +37,11 @@ class Undecided:
     fast: Point
     slow: Point
 
+    @property
+    def point(self) -> Point:
+        """What is open; both ends have its GPUs and its batch."""
+        return self.slow
+
 
 def left_open(point: Point) -> Undecided | None:
     """What leaves a point open; None: nothing does."""

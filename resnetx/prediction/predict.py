@@ -9,33 +9,32 @@ and on one host they slow each other down. The interval is the same simulation w
 bad as they may be (`result`).
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache
 from statistics import NormalDist
 from typing import NamedTuple
 
+import msgspec
+
 from resnetx.choices import Folders, Fsdp, Server, Zero1
 from resnetx.errors import ConfigError
 from resnetx.interconnect.collectives.what_if import link_kinds
-from resnetx.prediction import compute, input, messages, sharded
-from resnetx.prediction import messages as server
+from resnetx.prediction import compute, input, messages
 from resnetx.prediction.compute import Compute
 from resnetx.prediction.host_step import ASSUMED, IMAGE_BYTES, cores_for_each, decoding_unit
-from resnetx.prediction.input import InputTimes
 from resnetx.prediction.iteration import LAB_BROADCASTS_ERROR, LAB_MESSAGES_ERROR, Iteration
 from resnetx.prediction.memory import memory_need
 from resnetx.prediction.messages import Exchange, more_message, traced_exchange
 from resnetx.prediction.open_points import Undecided, beyond_messages_s, known_counts, left_open
-from resnetx.prediction.provenance import SourcedPoint
-from resnetx.prediction.result import Baseline, missing, opened, predicted
+from resnetx.prediction.result import SourcedPoint, missing, opened, predicted
 from resnetx.prediction.scaling_errors import parallel_s, scaling_errors
 from resnetx.prediction.scenario import Deployment, Point, Subject, TrainingSetup
 from resnetx.prediction.ssgd import iteration_s
 from resnetx.prediction.staged import SHOWN_BY, SHOWN_BY_RATES
 from resnetx.prediction.stated_rates import Beyond
 from resnetx.prediction.step import HostShare, RankClass, SimulatedJob, StepTimes, Stretch
-from resnetx.record.prediction import Sensitivity
+from resnetx.record.prediction import PredictionInput, Sensitivity
 from resnetx.workloads.buckets import parts_of
 from resnetx.workloads.counts import BYTES_PER_PARAMETER
 
@@ -44,17 +43,18 @@ BETTER = 2.0  # how much better each thing is made to see what it is worth
 _BYTES_EACH = {"fp32": 4, "bf16": 2, "fp16": 2}  # of an element of the gradients that are sent
 
 
-def predict(point: Point, baseline: Baseline | None = None) -> SourcedPoint:
-    """The predicted point; its speed-up is over `baseline`, or over itself."""
+def predict(point: Point, base: Iteration | Undecided | None = None) -> SourcedPoint:
+    """The predicted point; its speed-up is over `base`, or over itself. Refuses what has no place on its system."""
+    if reason := obstacle_of(point):
+        raise ConfigError(reason)
     memory = memory_need(point)
     if reason := memory.obstacle:
         return missing(point, "oom", reason, memory)
     if (undecided := left_open(point)) is not None:
-        return opened(undecided, *simulated_ends(undecided), memory, baseline)
+        return opened(undecided, *simulated_ends(undecided), memory, base)
     iteration = simulated(point)
     changes = point.setting.sensitivity and point.deployment.staged_on(point.gpus) is None
-    sensitivity = _sensitivity(iteration) if changes else []
-    return predicted(iteration, memory, baseline, sensitivity)
+    return predicted(iteration, memory, base, _sensitivity(iteration) if changes else [])
 
 
 def simulated_ends(undecided: Undecided) -> tuple[Iteration, Iteration]:
@@ -66,16 +66,13 @@ def simulated_ends(undecided: Undecided) -> tuple[Iteration, Iteration]:
 
 def simulated(point: Point) -> Iteration:
     """An iteration, from what each kind of rank computes, sends and reads."""
-    computes = tuple(compute.of_point(point, images) for images, _ in point.shares)
-    inputs = tuple(
-        input.times(computed, point, images) for computed, (images, _) in zip(computes, point.shares, strict=True)
-    )
-    exchange = _exchange(point, computes[0])
+    steps = tuple(input.fed(compute.of_point(point, images), point, images) for images, _ in point.shares)
+    exchange = _exchange(point, steps[0])
     if point.deployment.lab is not None:
         exchange = replace(exchange, error=_lab_error(point, exchange))
     if (more_s := _beyond(point).message_s + beyond_messages_s(point)) > 0 and point.gpus > 1:
-        exchange = exchange.with_more(computes[0].step.layers.names[0], more_s)
-    return Iteration(point, _job(point, computes, inputs, exchange), exchange, computes, inputs)
+        exchange = exchange.with_more(steps[0].step.layers.names[0], more_s)
+    return Iteration(point, _job(point, steps, exchange), exchange, steps)
 
 
 def _lab_error(point: Point, exchange: Exchange) -> float:
@@ -95,8 +92,10 @@ def _exchange(point: Point, computed: Compute) -> Exchange:
         return traced_exchange(subject.trace, point.shares[0][0] // point.parts, point.gpus, subject.strategy)
     bytes_each = _BYTES_EACH[point.setting.gradients]
     if isinstance(point.subject.strategy, Server):
-        return server.server_exchange(point, computed, bytes_each)
+        return messages.server_exchange(point, computed, bytes_each)
     if isinstance(point.subject.strategy, Zero1 | Fsdp):
+        from resnetx.prediction import sharded
+
         return sharded.exchange(point, computed, bytes_each, _BYTES_EACH[point.setting.gathered])
     paths = point.deployment.staged_on(point.gpus)
     if paths is None and point.deployment.no_peers and len(known_counts(point)) >= len(SHOWN_BY):
@@ -116,11 +115,11 @@ def _exchange(point: Point, computed: Compute) -> Exchange:
     return made
 
 
-def _job(point: Point, computes: Sequence[Compute], inputs: Sequence[InputTimes], exchange: Exchange) -> SimulatedJob:
+def _job(point: Point, steps: Sequence[Compute], exchange: Exchange) -> SimulatedJob:
     classes = []
-    for (_, ranks), computed, times in zip(point.shares, computes, inputs, strict=True):
+    for (_, ranks), computed in zip(point.shares, steps, strict=True):
         waits, shares, beyond = _waiting(point, computed), _sharing(point, computed), _beyond(point).factor
-        step = times.step.slowed(shares * waits)
+        step = computed.step.slowed(shares * waits)
         if point.setting.communication == "model" and point.deployment.lab is None:
             step = step.copying_gradients(_copies(point, exchange) / computed.gradient_copy_Bps)
         if isinstance(point.subject.strategy, Server) and exchange.messages and point.deployment.on_cpus:
@@ -277,39 +276,51 @@ class Placement(NamedTuple):
         return -(-self.batch_size // len(self.devices))
 
 
-def curve(
-    subject: Subject,
-    deployment: Deployment,
-    placements: Sequence[Placement],
-    baseline: Placement,
-    setting: TrainingSetup,
-) -> list[SourcedPoint]:
-    """A point for each placement; speed-ups are over `baseline`, or else over the smallest point that can run."""
-    try:
-        setting = calibrated(subject, deployment, setting)
-    except ConfigError as error:
-        return [
-            missing(Point(subject, deployment, *placement, setting), "refused", str(error)) for placement in placements
-        ]
-    base: Baseline | None = None
-    if baseline not in placements:
+@dataclass(frozen=True)
+class Curve:
+    """A workload on several numbers of GPUs of one deployment, and the point that speed-ups are over."""
+
+    subject: Subject
+    deployment: Deployment
+    setting: TrainingSetup
+    placements: Sequence[Placement]
+    baseline: Placement
+    assumed: tuple[PredictionInput, ...] = ()  # what nobody asked for, and its trace does not say
+    varied: Mapping[str, str] = field(default_factory=dict)  # settings of its machine that tell it from other curves
+
+    def on(self, deployment: Deployment, varied: Mapping[str, str]) -> "Curve":
+        """The same on another deployment, which `varied` tells from others; in the lab it is trained there."""
+        subject = self.subject
+        if deployment.lab is not None and subject.request is not None:
+            subject = replace(subject, request=msgspec.structs.replace(subject.request, lab=deployment.lab))
+        return replace(self, subject=subject, deployment=deployment, varied=varied)
+
+    def points(self, setting: TrainingSetup) -> dict[Placement, Point]:
+        """Its points in the order in which they are predicted: the baseline first, which perhaps nobody asked for."""
+        order = sorted(self.placements, key=lambda each: (each != self.baseline, len(each.devices)))
+        points = {each: Point(self.subject, self.deployment, *each, setting) for each in order}
+        if self.baseline in points:
+            return points
         plain = replace(setting, sensitivity=False, timeline=False)
-        base = _baseline(_predicted(Point(subject, deployment, *baseline, plain), None))
-    points: dict[Placement, SourcedPoint] = {}
-    for placement in sorted(placements, key=lambda placement: (placement != baseline, len(placement.devices))):
-        points[placement] = _predicted(Point(subject, deployment, *placement, setting), base)
-        base = base or _baseline(points[placement])
-    return [points[placement] for placement in placements]
+        return {self.baseline: Point(self.subject, self.deployment, *self.baseline, plain), **points}
 
 
-def _baseline(sourced: SourcedPoint) -> Baseline | None:
-    """What other points are compared with; None where the point cannot run. Over an open one nothing is known."""
-    if sourced.point.open:
-        return Baseline(sourced.point.gpus, sourced.point.batch_size, None)
-    if sourced.deviations is None or not isinstance(sourced.point.images_per_s, float):
-        return None
-    point = sourced.point
-    return Baseline(point.gpus, point.batch_size, point.images_per_s, sourced.deviations, sourced.spent)
+def predict_curve(curve: Curve) -> list[SourcedPoint]:
+    """A point for each placement; speed-ups are over `baseline`, or else over the smallest point that can run."""
+    made: dict[Placement, SourcedPoint] = {}
+    base: Iteration | Undecided | None = None
+    try:
+        setting = calibrated(curve.subject, curve.deployment, curve.setting)
+    except ConfigError as error:
+        points = curve.points(curve.setting)
+        return [missing(points[placement], "refused", str(error)) for placement in curve.placements]
+    for placement, point in curve.points(setting).items():
+        try:
+            made[placement] = predict(point, base)
+        except ConfigError as error:
+            made[placement] = missing(point, "refused", str(error))
+        base = base or made[placement].iteration
+    return [made[placement].of_curve(curve.varied) for placement in curve.placements]
 
 
 def _too_few(point: Point) -> str:
@@ -334,16 +345,6 @@ def obstacle_of(point: Point) -> str:
             f"its GPUs {list(point.devices)} are {' and '.join(sorted(kinds))}: only like GPUs are predicted together"
         )
     return ""
-
-
-def _predicted(point: Point, base: Baseline | None) -> SourcedPoint:
-    """A prediction, or why there is none."""
-    if reason := obstacle_of(point):
-        return missing(point, "refused", reason)
-    try:
-        return predict(point, base)
-    except ConfigError as error:
-        return missing(point, "refused", str(error))
 
 
 # What decoding images costs the GPUs of a host, before it cannot keep up: its threads compete for the cores.

@@ -3,11 +3,10 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from resnetx.choices import Lab, Strategy
 from resnetx.interconnect.collectives.calibration import Calibration
-from resnetx.interconnect.collectives.hosts import Star, lab_plan, lab_star, star
 from resnetx.interconnect.collectives.internode import Supply, from_host, from_storage
 from resnetx.interconnect.collectives.measured import MeasuredCollective
 from resnetx.interconnect.collectives.plan import CollectivePlan, calibrate, plan
@@ -25,6 +24,9 @@ from resnetx.request import Request
 from resnetx.workloads import counts
 from resnetx.workloads.buckets import Gradient, ready_order
 from resnetx.workloads.counts import Layer
+
+if TYPE_CHECKING:
+    from resnetx.interconnect.collectives.hosts import Star
 
 CPU = "CPU"  # what a trace, and a part, calls a rank on cores of the host
 
@@ -168,12 +170,14 @@ class Deployment:
         return {}
 
     @cached_property
-    def _stars(self) -> dict[tuple[tuple[int, ...], bool], Star]:
+    def _stars(self) -> dict[tuple[tuple[int, ...], bool], "Star"]:
         return {}
 
-    def star(self, devices: tuple[int, ...], on_host: bool) -> Star:
+    def star(self, devices: tuple[int, ...], on_host: bool) -> "Star":
         """Copies between these GPUs and a parameter server: the first of them, or its host's memory."""
         if (devices, on_host) not in self._stars:
+            from resnetx.interconnect.collectives.hosts import lab_star, star
+
             made = (
                 lab_star(self.system, self.lab, devices)
                 if self.lab
@@ -201,6 +205,8 @@ class Deployment:
         """How these GPUs run a collective; cached, as rings take time to find."""
         asked = (collective, devices)
         if self.lab and asked not in self._plans:
+            from resnetx.interconnect.collectives.hosts import lab_plan
+
             self._plans[asked] = with_latency(lab_plan(self.system, self.lab, devices, collective), self.latency)
         if asked not in self._plans:
             described = plan(self.described, collective, devices, self.library, self.transport)

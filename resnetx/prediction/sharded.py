@@ -19,7 +19,8 @@ from dataclasses import replace
 
 from resnetx.choices import Fsdp, Zero1
 from resnetx.errors import ConfigError
-from resnetx.interconnect.collectives.hosts import lab_broadcasts
+from resnetx.interconnect.collectives.lab_broadcasts import broadcasts_s
+from resnetx.interconnect.systems.lab import lab_network
 from resnetx.prediction import messages
 from resnetx.prediction.compute import Compute
 from resnetx.prediction.messages import LARGE_BYTES, Exchange
@@ -54,8 +55,10 @@ def _zero1(point: Point, strategy: Zero1, computed: Compute, bytes_each: int) ->
         point.deployment.plan(point.devices), point.subject.gradients, strategy, bytes_each, computed.gradient_copy_Bps
     )
     broadcast, parts = point.deployment.plan(point.devices, "broadcast"), parts_of(point.subject.gradients, point.gpus)
-    if point.deployment.lab is not None:
-        back_s, _ = lab_broadcasts(point.deployment.system, point.deployment.lab, point.devices, parts)
+    if (lab := point.deployment.lab) is not None:
+        network = lab_network(point.deployment.system, point.devices, point.gpus, lab.scale, lab.transport)
+        begin_s = [computed.step.update_s * part / sum(parts) for part in parts]  # each has updated its own by then
+        back_s = broadcasts_s(network, parts, begin_s)
     else:
         back_s = sum(broadcast.cost(size).time_s for size in parts if size)
     back = TimedMessage((computed.step.layers.names[0],), back_s, name="parameters")

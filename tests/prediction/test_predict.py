@@ -12,7 +12,7 @@ from resnetx.config import request_from
 from resnetx.interconnect.collectives.measured import MeasuredCollective, MeasuredSize
 from resnetx.interconnect.systems.system import load
 from resnetx.prediction.messages import CONTENTION
-from resnetx.prediction.predict import Placement, curve, predict, slowest_of
+from resnetx.prediction.predict import Curve, Placement, predict, predict_curve, slowest_of
 from resnetx.prediction.scaling_errors import ScalingKind, scaling_errors
 from resnetx.prediction.scenario import Deployment, Point, ScalingCosts, Subject, TrainingSetup
 from resnetx.prediction.step import Deviations, Overlap
@@ -189,8 +189,8 @@ GOOGLENET = Point(googlenet(64), FABRIC, tuple(range(8)), 64, TrainingSetup(sens
 def test_speedups_are_over_one_gpu_and_points_beyond_the_system_are_refused():
     subject, deployment = Subject.of_import(TINY, After()), Deployment(H200, "nccl2", measured=SECONDS)
     placements = [Placement(tuple(range(gpus)), 4 * gpus) for gpus in (2, 16)]
-    answers = curve(
-        subject, deployment, placements, Placement((0,), 4), TrainingSetup(Overlap(False, False), costs=FREE)
+    answers = predict_curve(
+        Curve(subject, deployment, TrainingSetup(Overlap(False, False), costs=FREE), placements, Placement((0,), 4))
     )
     two, sixteen = (answer.point for answer in answers)
     assert two.speedup == pytest.approx(2 * 7.0 / 7.5, rel=1e-6)
@@ -203,7 +203,8 @@ def test_speedups_are_over_one_gpu_and_points_beyond_the_system_are_refused():
 
 def paper(gpus, batch_size=512, **changed):
     placements, baseline = [Placement(tuple(range(count)), batch_size) for count in gpus], Placement((0,), batch_size)
-    answers = curve(googlenet(batch_size), FABRIC, placements, baseline, TrainingSetup(memory_model="caffe", **changed))
+    setting = TrainingSetup(memory_model="caffe", **changed)
+    answers = predict_curve(Curve(googlenet(batch_size), FABRIC, setting, placements, baseline))
     return [answer.point for answer in answers]
 
 
@@ -282,10 +283,10 @@ def test_a_speedup_has_an_interval_that_is_narrower_than_those_of_its_points():
     request = request_from(compose({"model": "alexnet", "batch_size": 512, "input": "synthetic"}))
     subject = Subject.of(request, workloads.table(request.model, request.image_size), "caffe")
     system = load("gx8")
+    deployment = Deployment(system, system.library)
     placements = [Placement(tuple(range(gpus)), 512) for gpus in (1, 8)]
     one, eight = (
-        each.point
-        for each in curve(subject, Deployment(system, system.library), placements, placements[0], TrainingSetup())
+        each.point for each in predict_curve(Curve(subject, deployment, TrainingSetup(), placements, placements[0]))
     )
     low, high = eight.speedup_interval
     assert low < eight.speedup < high

@@ -12,7 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
 from resnetx.record.comparison import Accuracy, CheckedPoint
-from resnetx.record.machine import how_many
+from resnetx.record.machine import how_many, unit_by_library
 from resnetx.record.prediction import PartName, PredictedPoint, PredictedTask
 from resnetx.reporting.charts.figure import BARS, INK, PAPER, PART_COLOURS, QUIET, Figure, workload_colours
 from resnetx.reporting.charts.grammar import Axis, Mark, Plot, Scale, figure, shape_looks, table_of_records
@@ -183,7 +183,7 @@ def _timeline(points: Sequence[PredictedPoint]) -> Figure:
         panel="panel",
         chart_only=("panel", "label", "description"),
     )
-    batch = f"batch {first.batch_size}, {how_many(first.gpus, 'GPU')}"
+    batch = f"batch {first.batch_size}, {how_many(first.gpus, unit_by_library(first.library))}"
     name = re.sub(r"[^\w.]+", "-", f"timeline-{first.workload}-b{first.batch_size}-g{first.gpus}-{first.strategy}")
     return figure(
         f"{name}-{first.precision}".lower(),

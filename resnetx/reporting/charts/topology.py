@@ -21,7 +21,7 @@ from resnetx.interconnect.systems.system import Link, System
 from resnetx.reporting.charts.figure import INK, PAGE_TEXT, PAPER, AnyChart, Figure, layered, styled
 from resnetx.reporting.charts.topology_layout import Box, DrawnLink, Position, boxes, route
 from resnetx.table import Cell, Table
-from resnetx.units import si
+from resnetx.units import in_GBps
 
 # The plane of a drawing of a system, and lines and arrow heads on it.
 
@@ -216,7 +216,7 @@ def _link_layer(routes: Mapping[Link, DrawnLink], frame: Frame, faint: bool) -> 
         width = _width(link) * min(1, 2 * frame.pixels / UNIT_PIXELS)
         for strand in range(strands):
             line = way.line((strand - (strands - 1) / 2) * STRAND_GAP)
-            words = f"{link.a} to {link.b}: {link.wire.about}, {si(link.bandwidth_Bps, 'B/s')} each way"
+            words = f"{link.a} to {link.b}: {link.wire.about}, {in_GBps(link.bandwidth_Bps)} each way"
             legend = legends[link.wire.about][0]
             rows += rows_of(line, line=f"{number}.{strand}", legend=legend, width=width, description=words)
     names, colours = zip(*legends.values(), strict=True)
@@ -241,7 +241,7 @@ def _legends(links: Sequence[Link]) -> dict[str, tuple[str, str]]:
         lanes = sorted({1} if wire.family == "nvlink" else {link.lanes for link in alike}, reverse=True)
         rates = [
             f"{f'x{count} ' if wire.family == 'pcie' else f'{count} links ' if count > 1 else ''}"
-            f"{si(count * wire.bandwidth_Bps.value, 'B/s')}"
+            f"{in_GBps(count * wire.bandwidth_Bps.value)}"
             for count in lanes
         ]
         each = ", per link" if wire.family == "nvlink" else ""
