@@ -13,7 +13,7 @@ packet by packet, by four rules of gloo and the kernel:
 - A thread has sent a message once the kernel has all of it, which keeps up to BUFFER_BYTES of a connection.
 - A link carries packets in the order in which they come, whosever they are (tc-tbf).
 
-Nothing here is fitted. It is a module of its own as `hosts` has only what follows from rates and shares.
+No figure is fitted; the rules were chosen with results/lab/sharded in sight.
 """
 
 from collections import defaultdict, deque
