@@ -17,7 +17,7 @@ from resnetx.errors import ConfigError
 from resnetx.loading import is_folder
 from resnetx.prediction.messages import refuse_silent
 from resnetx.prediction.predict import Curve, Placement
-from resnetx.prediction.scenario import Deployment, Subject
+from resnetx.prediction.scenario import Deployment, Workload
 from resnetx.record.prediction import UNCHECKED, PredictionInput
 from resnetx.record.trace import LayerTimes, Trace, TracedLayer
 from resnetx.request import Request
@@ -39,17 +39,17 @@ def curves(
     `settings`: with one framework.
     """
     setting = training_setup(settings, given)
-    for subject, placements, baseline, assumed in _workloads(paths, given, settings, known):
-        yield Curve(subject, deployment, setting, placements, baseline, assumed)
+    for workload, placements, baseline, assumed in _workloads(paths, given, settings, known):
+        yield Curve(workload, deployment, setting, placements, baseline, assumed)
 
 
 # What is trained, where it runs and with which batches, which of these speed-ups are over, and what nobody asked for.
-Workload = tuple[Subject, list[Placement], Placement, tuple[PredictionInput, ...]]
+WorkloadPoints = tuple[Workload, list[Placement], Placement, tuple[PredictionInput, ...]]
 
 
 def _workloads(
     paths: Sequence[Path], given: study.Point, settings: PredictSettings, known: Known
-) -> Iterator[Workload]:
+) -> Iterator[WorkloadPoints]:
     parameters, as_traced = settings.trained_parameters, settings.communication == "trace"
     if not paths and parameters is not None:
         raise ConfigError(f"parameters={parameters}: of a workload by name they are known; leave parameters out")
@@ -83,7 +83,7 @@ def traces(path: Path) -> list[Trace]:
 
 def _through(
     requests: Iterable[Request], settings: PredictSettings, known: Known, trace: Trace | None
-) -> Iterator[Workload]:
+) -> Iterator[WorkloadPoints]:
     """The curves that requests lie on."""
     for together in _by_baseline(requests):
         first = together[0].on(1)
@@ -91,13 +91,13 @@ def _through(
         if trace is not None:
             refuse_unsound(trace, (layer.name for layer in table if layer.parameters))
         placements = _placements(together, settings)
-        subject = Subject.of(first, table, settings.convention, trace)
+        workload = Workload.of(first, table, settings.convention, trace)
         if known.rates is not None:
             largest = max(placement.images for placement in placements) // first.accumulate
-            subject = replace(subject, rates=known.rates.of(first, largest))
+            workload = replace(workload, rates=known.rates.of(first, largest))
         if known.scaling is not None and (trace is not None or known.rates is not None):
-            subject = replace(subject, scaled=known.scaling.of(first))
-        yield subject, placements, _baseline(first, settings), ()
+            workload = replace(workload, scaled=known.scaling.of(first))
+        yield workload, placements, _baseline(first, settings), ()
 
 
 def _by_baseline(requests: Iterable[Request]) -> Iterable[list[Request]]:
@@ -228,7 +228,7 @@ def _traced(trace: Trace, given: study.Point, settings: PredictSettings) -> Iter
         yield _checked(request, point, settings)
 
 
-def _imported(trace: Trace, given: study.Point, settings: PredictSettings) -> Iterator[Workload]:
+def _imported(trace: Trace, given: study.Point, settings: PredictSettings) -> Iterator[WorkloadPoints]:
     """Curves of a trace from a file: no more is known of its workload than its layers."""
     if "graph" in given:
         raise ConfigError(
@@ -251,8 +251,8 @@ def _imported(trace: Trace, given: study.Point, settings: PredictSettings) -> It
     sends = any(request.gpus > 1 and not isinstance(request.strategy, NoExchange) for request in requests)
     trace = sized(trace, parameters, sends and not as_traced)
     for together in _by_baseline(requests):
-        subject = Subject.of_import(trace, together[0].strategy, together[0].scaling)
-        yield subject, _placements(together, settings), _baseline(together[0].on(1), settings), assumed
+        workload = Workload.of_import(trace, together[0].strategy, together[0].scaling)
+        yield workload, _placements(together, settings), _baseline(together[0].on(1), settings), assumed
 
 
 def _refuse_inference(trace: Trace) -> None:

@@ -289,7 +289,7 @@ def _none_is_predicted(points: Sequence[PredictedPoint]) -> str:
 
 def _refuse_no_server(parameters_overlap: bool, wanted: Sequence[Curve]) -> None:
     """Only a parameter server sends parameters."""
-    if parameters_overlap and not any(isinstance(curve.subject.strategy, Server) for curve in wanted):
+    if parameters_overlap and not any(isinstance(curve.workload.strategy, Server) for curve in wanted):
         raise ConfigError(
             "overlap.parameters=true: only a parameter server sends parameters; use strategy=server, or leave it out"
         )
@@ -309,9 +309,9 @@ def _set_by_the_user(given: Point) -> Iterator[PredictionInput]:
 def _refuse_other_rates(rates: "KnownRates | None", wanted: Sequence[Curve], on: Sequence[Deployment]) -> None:
     """A known rate is of one model of GPU, and a stated one of one workload."""
     if rates is not None:
-        requests = [curve.subject.request for curve in wanted if curve.subject.request is not None]
+        requests = [curve.workload.request for curve in wanted if curve.workload.request is not None]
         batches = {
-            placement.images // (curve.subject.request.accumulate if curve.subject.request else 1)
+            placement.images // (curve.workload.request.accumulate if curve.workload.request else 1)
             for curve in wanted
             for placement in curve.placements
         }
@@ -352,11 +352,11 @@ def _refuse_other_scaling(scaling: "KnownScaling | None", wanted: Sequence[Curve
     """Rates of several GPUs say something only of points on their curve, whose rate on one GPU is known."""
     if scaling is None:
         return
-    requests = [curve.subject.request for curve in wanted if curve.subject.scaled and curve.subject.request]
+    requests = [curve.workload.request for curve in wanted if curve.workload.scaled and curve.workload.request]
     if requests:
         scaling.check(requests, machine)
     elif not scaling.runs_of_input:
-        lacking = [curve for curve in wanted if curve.subject.rates is None and curve.subject.trace is None]
+        lacking = [curve for curve in wanted if curve.workload.rates is None and curve.workload.trace is None]
         raise ConfigError(
             f"calibration={scaling.where}: rates of several GPUs, of which that of one must be known; add rate="
             if lacking
@@ -367,8 +367,8 @@ def _refuse_other_scaling(scaling: "KnownScaling | None", wanted: Sequence[Curve
 
 def _refuse_other_loaders(on: Sequence[Deployment], wanted: Sequence[Curve]) -> None:
     """A measured rate of decoding says something only where images are decoded by the same means."""
-    inputs = [curve.subject.request.input for curve in wanted if curve.subject.request is not None]
-    used = {curve.subject.scaled.where for curve in wanted if curve.subject.scaled}  # files that are of use otherwise
+    inputs = [curve.workload.request.input for curve in wanted if curve.workload.request is not None]
+    used = {curve.workload.scaled.where for curve in wanted if curve.workload.scaled}  # files that are of use otherwise
     for rate in (rate for deployment in on for rate in deployment.decoding if rate.source not in used):
         if not any((rate.loader, rate.unit) == (each.kind, decoding_unit(each)) for each in inputs):
             cpu = " input.decoder=cpu" * (rate.loader == "dali" and rate.unit == "core")
@@ -382,7 +382,7 @@ def _refuse_unsaid_messages(settings: PredictSettings, wanted: Sequence[Curve]) 
     """The same of the messages of traces."""
     if settings.communication != "trace" or len(_counts(wanted)) < 2:
         return
-    for trace in (curve.subject.trace for curve in wanted):
+    for trace in (curve.workload.trace for curve in wanted):
         if trace is not None and not all(batch.communication_gpus for batch in trace.batches):
             raise ConfigError(
                 f"communication=trace: {trace.source} does not state its number of GPUs, and several are requested: "
@@ -397,13 +397,14 @@ def _counts(wanted: Sequence[Curve]) -> list[int]:
 
 def _refuse_computing_in_lab(on: Sequence[Deployment], wanted: Sequence[Curve], settings: PredictSettings) -> None:
     """In the lab only waited-out computing is known; and what is waited out has its times already."""
-    replayed = [curve.subject.request is not None and curve.subject.request.replay is not None for curve in wanted]
+    replayed = [curve.workload.request is not None and curve.workload.request.replay is not None for curve in wanted]
     if on[0].lab is not None and not all(replayed):
         raise ConfigError(
             "lab.system: what computing takes on cores that ranks share is not predicted; add replay=, a GPU or a trace"
         )
     served = [
-        curve.subject.request is not None and curve.subject.request.strategy == Server(device="gpu") for curve in wanted
+        curve.workload.request is not None and curve.workload.request.strategy == Server(device="gpu")
+        for curve in wanted
     ]
     if on[0].lab is not None and any(served):
         raise ConfigError("strategy.device=gpu: ranks in the lab are CPU processes; use strategy.device=cpu")
@@ -415,7 +416,7 @@ def _refuse_unread(image_bytes: str | int | None, wanted: Sequence[Curve]) -> No
     """The size of stored images says something only where images are read."""
     if image_bytes is None:
         return
-    requests = [curve.subject.request for curve in wanted]
+    requests = [curve.workload.request for curve in wanted]
     if not any(request and isinstance(request.input, Folders) for request in requests):
         kind = next((request.input.kind for request in requests if request), "synthetic")
         raise ConfigError(f"image_bytes={image_bytes}: no images are read with input={kind}; add input=dali")

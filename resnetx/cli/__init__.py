@@ -12,15 +12,17 @@ import os
 import re
 import signal
 import sys
+import tempfile
+import traceback
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Literal, NoReturn
+from typing import Literal, NoReturn, TextIO
 
 from resnetx import __version__
-from resnetx.cli import unforeseen
 from resnetx.cli.help import VerbHelp, overview
+from resnetx.cli.table_layout import width_of, wrapped
 from resnetx.cli.typed import (
     OVERRIDE,
     as_settings,
@@ -35,6 +37,7 @@ from resnetx.errors import ConfigError
 from resnetx.settings.files import names, path_at_home, searching
 from resnetx.settings.verbs import CFG, INSTEAD, QUIET, VERBS, WITHOUT_JSON, reads, refuse_unread
 from resnetx.settings.words import key_of
+from resnetx.visible import on_one_line, visible
 
 CONFIG_DIR = "folder with your own models, inputs, strategies or trackers (FOLDER/model/NAME.yaml)"
 SEARCH_PATH = "hydra.searchpath"  # Hydra's own setting for the same
@@ -48,7 +51,7 @@ def main(arguments: list[str] | None = None) -> int:
         signal.signal(signal.SIGHUP, _terminate)
     try:
         status = _run(words)
-        unforeseen.flush()
+        _flush()
         return status
     except BaseException as error:
         return _ended_by(error)
@@ -79,7 +82,7 @@ def worker(kind: Literal["run", "bench"]) -> int:
 
         of_kind = ranks.serve_run if kind == "run" else ranks.serve_bench
         status = of_kind(sys.argv[1:], started)
-        unforeseen.flush()
+        _flush()
         return status
     except BaseException as error:
         return _ended_by(error)
@@ -107,19 +110,83 @@ def _ended_by(error: BaseException) -> int:
         match error:
             case ConfigError():
                 if os.environ.get("RANK", "0") == "0":  # all ranks make the same mistake
-                    unforeseen.complain(str(error))
+                    _complain(str(error))
                 return 2
             case BrokenPipeError():  # the reader of our output has closed the pipe
-                unforeseen.silence(sys.stdout)
+                _silence(sys.stdout)
                 return 0
             case OSError():
-                return unforeseen.refused(error)
+                return _refused(error)
             case Exception():
-                return unforeseen.mistake(error)
+                return _mistake(error)
         raise error
     except (KeyboardInterrupt, _Terminated) as end:
         print("resnetx: interrupted; finished runs are on disk", file=sys.stderr)
         return 143 if isinstance(end, _Terminated) else 130
+
+
+def _complain(sentence: str) -> None:
+    """Prints a sentence on standard error."""
+    print(wrapped(on_one_line(f"resnetx: {sentence}"), width_of(sys.stderr)), file=sys.stderr)
+
+
+def _refused(error: OSError) -> int:
+    """Reports an error of the system, with the file or stream; status 2."""
+    where = error.filename or ("standard output" if _is_of_output(error) else "")
+    _complain(f"{where}{': ' * bool(where)}{error.strerror or error}")
+    return 2
+
+
+def _mistake(error: Exception) -> int:
+    """Reports a bug in resnetx, and the file with the traceback; status 1."""
+    from resnetx.measure.launch.ending import no_memory, sentence
+
+    what = sentence(error)
+    if no_memory(what):
+        _complain(f"out of memory ({what})")
+        return 1
+    kept, text = _kept(error)
+    _complain(f"a bug in resnetx ({what}); please report it with {kept or 'this:'}")
+    if not kept:
+        print(visible(text), file=sys.stderr)
+    return 1
+
+
+def _flush() -> None:
+    """Flushes standard output, so that a full disk is noticed and reported."""
+    if sys.stdout is not None:  # None: the caller has closed it
+        sys.stdout.flush()
+
+
+def _silence(stream: TextIO | None) -> None:
+    """Redirects a broken stream to /dev/null, as Python would flush it again at exit."""
+    if stream is not None:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def _is_of_output(error: OSError) -> bool:
+    """Whether standard output failed, whose errors have no file name: it then fails again."""
+    try:
+        os.write(sys.stdout.fileno(), b"\n")
+    except (AttributeError, ValueError):  # it is closed, or no file
+        return False
+    except OSError as again:
+        _silence(sys.stdout)
+        return again.errno == error.errno
+    return False
+
+
+def _kept(error: Exception) -> tuple[str, str]:
+    """The file with the traceback and the command, "" if it cannot be written; and the traceback."""
+    text = "".join(traceback.format_exception(error))
+    asked = f"resnetx {__version__}, Python {sys.version}\n{sys.argv}\n\n{text}"
+    try:
+        handle, name = tempfile.mkstemp(prefix="resnetx-mistake-", suffix=".txt")
+        os.close(handle)
+        Path(name).write_text(asked, encoding="utf-8", errors="backslashreplace")
+    except OSError:
+        return "", text
+    return name, text
 
 
 def _run(words: list[str]) -> int:

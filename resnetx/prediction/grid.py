@@ -24,7 +24,7 @@ from resnetx.prediction.open_points import Undecided, left_open
 from resnetx.prediction.predict import Curve, Placement, calibrated, obstacle_of, simulated, simulated_ends
 from resnetx.prediction.processes import answered_by_a_process
 from resnetx.prediction.result import speedup_over
-from resnetx.prediction.scenario import Point, Subject
+from resnetx.prediction.scenario import Point, Workload
 from resnetx.prediction.ssgd import iteration_s
 from resnetx.record import Unknown
 
@@ -101,9 +101,9 @@ def columns_of(curves: Sequence[Curve]) -> Columns:
 
 def _rows(curve: Curve) -> list[GridRow]:
     """A row for each placement, as `predict_curve` has a point for each."""
-    varied = ", ".join(f"{name}={value}" for name, value in {**_trained(curve.subject), **curve.varied}.items())
+    varied = ", ".join(f"{name}={value}" for name, value in {**_trained(curve.workload), **curve.varied}.items())
     try:
-        setting = calibrated(curve.subject, curve.deployment, curve.setting)
+        setting = calibrated(curve.workload, curve.deployment, curve.setting)
     except ConfigError as error:
         points = curve.points(curve.setting)
         return [_named(points[placement], varied, "refused", str(error)) for placement in curve.placements]
@@ -118,9 +118,9 @@ def _rows(curve: Curve) -> list[GridRow]:
     return [rows[placement] for placement in curve.placements]
 
 
-def _trained(subject: Subject) -> dict[str, str]:
+def _trained(workload: Workload) -> dict[str, str]:
     """How it is trained, as far as that is not usual and no column of its own says it."""
-    request = subject.request
+    request = workload.request
     if request is None:
         return {}
     words = {
@@ -165,10 +165,10 @@ def _row(point: Point, base: Iteration | Undecided | None, varied: str) -> tuple
 
 
 def _named(point: Point, varied: str, outcome: Literal["ok", "oom", "refused", "open"], reason: str) -> GridRow:
-    subject, deployment = point.subject, point.deployment
+    workload, deployment = point.workload, point.deployment
     nothing = (None,) * (len(GridRow._fields) - 10)
     return GridRow(
-        subject.label, point.batch_size, point.gpus, subject.strategy.kind, subject.precision,
+        workload.label, point.batch_size, point.gpus, workload.strategy.kind, workload.precision,
         deployment.described.name, deployment.library, varied, outcome, reason, *nothing,
     )  # fmt: skip
 

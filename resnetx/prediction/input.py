@@ -60,7 +60,7 @@ def fed(computed: Compute, point: Point, images: int) -> Compute:
     beside it. `input=synthetic` needs nothing; tokens, of 2 B each, as good as nothing.
     """
     request, traced = (
-        point.subject.request,
+        point.workload.request,
         replace(computed, reading_error=computed.error, copying_error=computed.error),
     )
     if request is None or not isinstance(request.input, Folders):
@@ -108,7 +108,7 @@ def _rate_error(rate: DecodingRate, point: Point) -> float:
 
 def _sharing_threads(step: StepTimes, point: Point, request: Request) -> StepTimes:
     """The one rank of a trace had all threads of its input pipeline; ranks on one host share them."""
-    trace = point.subject.trace
+    trace = point.workload.trace
     if trace is None or not trace.cpus or not isinstance(request.input, Folders):
         return step
     ranks = point.gpus / point.deployment.described.nodes

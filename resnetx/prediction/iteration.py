@@ -126,7 +126,7 @@ class Iteration:
         error = self.scaling_error
         unknown = CPU_RANKS_ERROR if self.point.gpus > 1 else 0.0
         if self.point.deployment.lab:
-            serves = isinstance(self.point.subject.strategy, Server)
+            serves = isinstance(self.point.workload.strategy, Server)
             unknown = LAB_SERVER_ERROR if serves else LAB_ERROR
         faster, slower = (unknown, unknown) if error is None else (error.faster, error.slower)
         shorter, longer = self._parallel

@@ -1,7 +1,7 @@
 """One point on one system: `predict` is the page to read first.
 
     deployment = Deployment(load("dgx1-p100"), "nccl2")
-    predict(Point(Subject.of(request, table, "caffe"), deployment, (0, 1, 2, 3), batch_size=256, setting=Setting()))
+    predict(Point(Workload.of(request, table, "caffe"), deployment, (0, 1, 2, 3), 256, TrainingSetup()))
 
 A prediction is the simulated iteration of `ssgd` with three things put in: what one rank computes (`compute`), what
 the ranks send each other (`messages`) and what feeds them (`input`). Several ranks also wait for the slowest of them,
@@ -29,7 +29,7 @@ from resnetx.prediction.messages import Exchange, more_message, traced_exchange
 from resnetx.prediction.open_points import Undecided, beyond_messages_s, known_counts, left_open
 from resnetx.prediction.result import SourcedPoint, missing, opened, predicted
 from resnetx.prediction.scaling_errors import parallel_s, scaling_errors
-from resnetx.prediction.scenario import Deployment, Point, Subject, TrainingSetup
+from resnetx.prediction.scenario import Deployment, Point, TrainingSetup, Workload
 from resnetx.prediction.ssgd import iteration_s
 from resnetx.prediction.staged import SHOWN_BY, SHOWN_BY_RATES
 from resnetx.prediction.stated_rates import Beyond
@@ -60,7 +60,7 @@ def predict(point: Point, base: Iteration | Undecided | None = None) -> SourcedP
 def simulated_ends(undecided: Undecided) -> tuple[Iteration, Iteration]:
     """The fast and the slow iteration of a point that is open; each corrected by the rates that are known."""
     ends = (undecided.fast, undecided.slow)
-    fast, slow = (replace(end, setting=calibrated(end.subject, end.deployment, end.setting)) for end in ends)
+    fast, slow = (replace(end, setting=calibrated(end.workload, end.deployment, end.setting)) for end in ends)
     return simulated(fast), simulated(slow)
 
 
@@ -78,7 +78,7 @@ def simulated(point: Point) -> Iteration:
 def _lab_error(point: Point, exchange: Exchange) -> float:
     """Of the messages of a step in the lab, for the time that each kind takes."""
     broadcast_s = sum(message.time_s for message in exchange.fetched)
-    if not isinstance(point.subject.strategy, Zero1) or not broadcast_s:
+    if not isinstance(point.workload.strategy, Zero1) or not broadcast_s:
         return LAB_MESSAGES_ERROR
     return LAB_MESSAGES_ERROR + (LAB_BROADCASTS_ERROR - LAB_MESSAGES_ERROR) * broadcast_s / exchange.time_s
 
@@ -86,14 +86,14 @@ def _lab_error(point: Point, exchange: Exchange) -> float:
 def _exchange(point: Point, computed: Compute) -> Exchange:
     if point.gpus == 1:
         return messages.NOTHING_SENT
-    subject, known = point.subject, point.deployment.exchanges
+    workload, known = point.workload, point.deployment.exchanges
     if point.setting.communication == "trace":
-        assert subject.trace is not None, "communication=trace without a trace"
-        return traced_exchange(subject.trace, point.shares[0][0] // point.parts, point.gpus, subject.strategy)
+        assert workload.trace is not None, "communication=trace without a trace"
+        return traced_exchange(workload.trace, point.shares[0][0] // point.parts, point.gpus, workload.strategy)
     bytes_each = _BYTES_EACH[point.setting.gradients]
-    if isinstance(point.subject.strategy, Server):
+    if isinstance(point.workload.strategy, Server):
         return messages.server_exchange(point, computed, bytes_each)
-    if isinstance(point.subject.strategy, Zero1 | Fsdp):
+    if isinstance(point.workload.strategy, Zero1 | Fsdp):
         from resnetx.prediction import sharded
 
         return sharded.exchange(point, computed, bytes_each, _BYTES_EACH[point.setting.gathered])
@@ -106,9 +106,9 @@ def _exchange(point: Point, computed: Compute) -> Exchange:
                 "what_if: changes described links, and between GPUs that are no peers published or measured rates of "
                 "paths through the host are used; leave it out"
             )
-        sent_bytes = subject.gradient_bytes * bytes_each // BYTES_PER_PARAMETER
+        sent_bytes = workload.gradient_bytes * bytes_each // BYTES_PER_PARAMETER
         return messages.staged(paths, sent_bytes, point.gpus, point.deployment.library, computed.step.layers.names[0])
-    arguments = (subject.gradients, subject.strategy, bytes_each, computed.gradient_copy_Bps)
+    arguments = (workload.gradients, workload.strategy, bytes_each, computed.gradient_copy_Bps)
     made = known.get((point.devices, *arguments))
     if made is None:
         made = known[point.devices, *arguments] = messages.exchange(point.deployment.plan(point.devices), *arguments)
@@ -122,15 +122,15 @@ def _job(point: Point, steps: Sequence[Compute], exchange: Exchange) -> Simulate
         step = computed.step.slowed(shares * waits)
         if point.setting.communication == "model" and point.deployment.lab is None:
             step = step.copying_gradients(_copies(point, exchange) / computed.gradient_copy_Bps)
-        if isinstance(point.subject.strategy, Server) and exchange.messages and point.deployment.on_cpus:
+        if isinstance(point.workload.strategy, Server) and exchange.messages and point.deployment.on_cpus:
             step = replace(step, update_s=0.0)  # the server's, beside its rank; a GPU that serves does it in between
-        if isinstance(point.subject.strategy, Zero1 | Fsdp) and point.gpus > 1:
+        if isinstance(point.workload.strategy, Zero1 | Fsdp) and point.gpus > 1:
             step = replace(step, update_s=step.update_s * _updated_share(point))
         step = replace(step, host_s=step.host_s + parallel_s(point))
         classes.append(RankClass(ranks, step.slowed(beyond, with_host=True), waits, shares, beyond))
     if point.setting.straggler != 1.0 and point.gpus > 1:  # one GPU is the machine as it should be
         classes = _with_straggler(classes, point.setting.straggler)
-    at_once = GLOO_AT_ONCE if exchange.library == "gloo" and not isinstance(point.subject.strategy, Fsdp) else 1
+    at_once = GLOO_AT_ONCE if exchange.library == "gloo" and not isinstance(point.workload.strategy, Fsdp) else 1
     return SimulatedJob(
         tuple(classes),
         exchange.messages,
@@ -153,9 +153,9 @@ def _copies(point: Point, exchange: Exchange) -> float:
 
 def _updated_share(point: Point) -> float:
     """Of all parameters, those that the rank with most of them updates."""
-    if isinstance(point.subject.strategy, Fsdp):
+    if isinstance(point.workload.strategy, Fsdp):
         return 1 / point.gpus
-    return max(parts_of(point.subject.gradients, point.gpus)) / point.subject.gradient_bytes
+    return max(parts_of(point.workload.gradients, point.gpus)) / point.workload.gradient_bytes
 
 
 def _waiting(point: Point, computed: Compute) -> float:
@@ -175,21 +175,21 @@ def _beyond(point: Point) -> Beyond:
     return Beyond() if point.setting.residual is None else point.setting.residual.at(point.gpus)
 
 
-def calibrated(subject: Subject, deployment: Deployment, setting: TrainingSetup) -> TrainingSetup:
+def calibrated(workload: Workload, deployment: Deployment, setting: TrainingSetup) -> TrainingSetup:
     """The setting with what the known rates of several GPUs say of the machine as it is described."""
-    if subject.scaled is None:
+    if workload.scaled is None:
         return setting
     plain, on = replace(setting, residual=None, straggler=1.0), deployment.as_described
 
     def step_s(gpus: int, images: int) -> Callable[[Beyond], float]:
-        job = simulated(Point(subject, on, tuple(range(gpus)), images, plain)).job
+        job = simulated(Point(workload, on, tuple(range(gpus)), images, plain)).job
         first = job.classes[0].step.layers.names[0]
         return lambda beyond: iteration_s(
             job.with_message(more_message(first, beyond.message_s)) if beyond.message_s else job,
             Stretch(compute=beyond.factor, host=beyond.factor, queueing=beyond.factor),
         )
 
-    return replace(setting, residual=subject.scaled.residual(step_s, on.node_gpus))
+    return replace(setting, residual=workload.scaled.residual(step_s, on.node_gpus))
 
 
 def _crowding(point: Point) -> float:
@@ -222,7 +222,7 @@ def _with_straggler(classes: list[RankClass], slowness: float) -> list[RankClass
 
 def _host(point: Point) -> HostShare | None:
     """Ranks on CPUs share their host's cores with the threads that move gradients."""
-    trace = point.subject.trace
+    trace = point.workload.trace
     if not point.deployment.on_cpus or trace is None or trace.cpus is None:
         return None
     threads = trace.request.threads if trace.request else 1
@@ -280,7 +280,7 @@ class Placement(NamedTuple):
 class Curve:
     """A workload on several numbers of GPUs of one deployment, and the point that speed-ups are over."""
 
-    subject: Subject
+    workload: Workload
     deployment: Deployment
     setting: TrainingSetup
     placements: Sequence[Placement]
@@ -290,19 +290,19 @@ class Curve:
 
     def on(self, deployment: Deployment, varied: Mapping[str, str]) -> "Curve":
         """The same on another deployment, which `varied` tells from others; in the lab it is trained there."""
-        subject = self.subject
-        if deployment.lab is not None and subject.request is not None:
-            subject = replace(subject, request=msgspec.structs.replace(subject.request, lab=deployment.lab))
-        return replace(self, subject=subject, deployment=deployment, varied=varied)
+        workload = self.workload
+        if deployment.lab is not None and workload.request is not None:
+            workload = replace(workload, request=msgspec.structs.replace(workload.request, lab=deployment.lab))
+        return replace(self, workload=workload, deployment=deployment, varied=varied)
 
     def points(self, setting: TrainingSetup) -> dict[Placement, Point]:
         """Its points in the order in which they are predicted: the baseline first, which perhaps nobody asked for."""
         order = sorted(self.placements, key=lambda each: (each != self.baseline, len(each.devices)))
-        points = {each: Point(self.subject, self.deployment, *each, setting) for each in order}
+        points = {each: Point(self.workload, self.deployment, *each, setting) for each in order}
         if self.baseline in points:
             return points
         plain = replace(setting, sensitivity=False, timeline=False)
-        return {self.baseline: Point(self.subject, self.deployment, *self.baseline, plain), **points}
+        return {self.baseline: Point(self.workload, self.deployment, *self.baseline, plain), **points}
 
 
 def predict_curve(curve: Curve) -> list[SourcedPoint]:
@@ -310,7 +310,7 @@ def predict_curve(curve: Curve) -> list[SourcedPoint]:
     made: dict[Placement, SourcedPoint] = {}
     base: Iteration | Undecided | None = None
     try:
-        setting = calibrated(curve.subject, curve.deployment, curve.setting)
+        setting = calibrated(curve.workload, curve.deployment, curve.setting)
     except ConfigError as error:
         points = curve.points(curve.setting)
         return [missing(points[placement], "refused", str(error)) for placement in curve.placements]
@@ -363,7 +363,7 @@ def busy(point: Point, step: StepTimes) -> float:
 
     The rate of one GPU, stated or published, has the load of its own images in it.
     """
-    request, system = point.subject.request, point.deployment.described
+    request, system = point.workload.request, point.deployment.described
     if request is None or not isinstance(request.input, Folders) or point.deployment.on_cpus:
         return 0.0
     cores = cores_for_each(system, point.devices)

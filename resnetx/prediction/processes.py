@@ -1,6 +1,6 @@
 """Many curves at once: each process predicts a share of them, and the order of the answer is that of the question.
 
-    predicted_curves([Curve(subject, deployment, setting, placements, baseline), ...])
+    predicted_curves([Curve(workload, deployment, setting, placements, baseline), ...])
 
 A process is a fresh interpreter that reads its share from standard input: nothing of the caller is forked (a notebook
 has threads) or run again (a script without a guard is not imported). Few points are predicted right here, as a process

@@ -67,26 +67,26 @@ def missing(
 
 def _asked(point: Point, outcome: Literal["ok", "oom", "refused"], reason: str, memory: MemoryNeed) -> PredictedPoint:
     """What is asked for, and nothing of what is predicted."""
-    subject, unknown = point.subject, known(Unknown(reason))
-    request = Unknown("from an imported trace") if subject.request is None else _as_run(subject.request, point)
+    workload, unknown = point.workload, known(Unknown(reason))
+    request = Unknown("from an imported trace") if workload.request is None else _as_run(workload.request, point)
     intensity = (
         Unknown("from an imported trace, which has no activations")
-        if subject.intensity is None
-        else subject.intensity * point.batch_size / point.gpus
+        if workload.intensity is None
+        else workload.intensity * point.batch_size / point.gpus
     )
     return PredictedPoint(
         request=known(request),
-        workload=subject.label,
+        workload=workload.label,
         batch_size=point.batch_size,
-        scaling=subject.scaling,
-        strategy=subject.strategy.kind,
+        scaling=workload.scaling,
+        strategy=workload.strategy.kind,
         framework=point.setting.framework or "",
-        precision=subject.precision,
+        precision=workload.precision,
         system=point.deployment.described.name,
         library=point.deployment.library,
         gpus=point.gpus,
         devices=list(point.devices),
-        gradient_bytes=subject.gradient_bytes,
+        gradient_bytes=workload.gradient_bytes,
         intensity_per_gpu=known(intensity),
         outcome=outcome,
         reason=reason,
@@ -243,14 +243,14 @@ def _gpu(point: Point, clock_Hz: float | None) -> PredictedGpu:
 def _compute_input(iteration: Iteration) -> tuple[PredictionInput, ...]:
     point, compute = iteration.point, iteration.steps[0]
     by_source, error = compute.device or compute, iteration.compute_error[1]
-    what = f"{COMPUTE}{point.subject.label} on {point.deployment.described.name}"
-    if point.subject.rates is not None:
-        what += f", {point.subject.rates.in_short(point.shares[0][0])}"
+    what = f"{COMPUTE}{point.workload.label} on {point.deployment.described.name}"
+    if point.workload.rates is not None:
+        what += f", {point.workload.rates.in_short(point.shares[0][0])}"
     if compute.device is not None:
         error = compute.device.error
     inputs = [PredictionInput(what, by_source.note, compute.origin, compute.where, error)]
     if compute.launch is not None and compute.launch.time_s:
-        what, value = f"launching a step of {point.subject.label}", f"{compute.launch.text()}, by its host"
+        what, value = f"launching a step of {point.workload.label}", f"{compute.launch.text()}, by its host"
         inputs.append(PredictionInput(what, value, "assumed", "prediction/host_step.py", compute.launch.spread - 1))
     if said := _taken_of_rates(iteration):
         off = UNCHECKED if compute.again_error is None else compute.again_error
@@ -260,7 +260,7 @@ def _compute_input(iteration: Iteration) -> tuple[PredictionInput, ...]:
 
 def _taken_of_rates(iteration: Iteration) -> str:
     """What steps a given rate is taken to be of, where these are no plain ones; "" where they are."""
-    request, rates = iteration.point.subject.request, iteration.point.subject.rates
+    request, rates = iteration.point.workload.request, iteration.point.workload.rates
     if request is None or rates is None:
         return ""
     adamw = request.optimizer.kind == "adamw" and rates.source == "stated"  # a record says its optimizer
@@ -310,13 +310,13 @@ def _scaling_input(iteration: Iteration) -> tuple[PredictionInput, ...]:
 
 
 def _exchanged(point: Point) -> str:
-    strategy = point.subject.strategy
+    strategy = point.workload.strategy
     return f"parameter server ({strategy.device})" if isinstance(strategy, Server) else "all-reduce"
 
 
 def _traced_messages(point: Point, exchange: Exchange) -> PredictionInput:
     """Messages that are taken from the trace; one that does not say its GPUs is taken to be of these."""
-    trace = point.subject.trace
+    trace = point.workload.trace
     unsaid = trace is not None and not any(batch.communication_gpus for batch in trace.batches)
     value = "each layer's as traced" + "; the trace does not say on how many GPUs" * unsaid
     origin: Origin = "assumed" if unsaid else "published"

@@ -32,7 +32,7 @@ CPU = "CPU"  # what a trace, and a part, calls a rank on cores of the host
 
 
 @dataclass(frozen=True)
-class Subject:
+class Workload:
     """What is trained: a request with its layer table (and perhaps its trace), or no more than an imported trace."""
 
     label: str
@@ -48,7 +48,7 @@ class Subject:
     scaled: ScaledRates | None = None  # of several GPUs, where they are known
 
     @classmethod
-    def of(cls, request: Request, layers: Sequence[Layer], convention: str, trace: Trace | None = None) -> "Subject":
+    def of(cls, request: Request, layers: Sequence[Layer], convention: str, trace: Trace | None = None) -> "Workload":
         """A workload that is known by name."""
         table = HashedTuple(layers)
         return cls(
@@ -64,7 +64,7 @@ class Subject:
         )
 
     @classmethod
-    def of_import(cls, trace: Trace, strategy: Strategy, scaling: Literal["strong", "weak"] = "strong") -> "Subject":
+    def of_import(cls, trace: Trace, strategy: Strategy, scaling: Literal["strong", "weak"] = "strong") -> "Workload":
         """A workload of which no more is known than its trace: a layer's gradients count as one tensor."""
         gradients = HashedTuple(
             Gradient(layer.name, layer.gradient_bytes // counts.BYTES_PER_PARAMETER)
@@ -262,7 +262,7 @@ class TrainingSetup:
 class Point:
     """One workload on some GPUs of one system."""
 
-    subject: Subject
+    workload: Workload
     deployment: Deployment
     devices: tuple[int, ...]
     batch_size: int  # global
@@ -275,7 +275,7 @@ class Point:
     @property
     def parts(self) -> int:
         """In which each rank takes its share of the batch."""
-        return 1 if self.subject.request is None else self.subject.request.accumulate
+        return 1 if self.workload.request is None else self.workload.request.accumulate
 
     @property
     def shares(self) -> list[tuple[int, int]]:

@@ -33,7 +33,7 @@ from resnetx.workloads.counts import BYTES_PER_PARAMETER
 
 def exchange(point: Point, computed: Compute, bytes_each: int, gathered_bytes: int) -> Exchange:
     """All messages of a step; of an element of the gradients that are sent, and of the parameters that are gathered."""
-    strategy = point.subject.strategy
+    strategy = point.workload.strategy
     if point.deployment.on_cpus and point.deployment.lab is None:
         raise ConfigError(
             f"strategy={strategy.kind}: what gloo takes for its collectives between processes is not known; measure it "
@@ -52,9 +52,9 @@ def exchange(point: Point, computed: Compute, bytes_each: int, gathered_bytes: i
 
 def _zero1(point: Point, strategy: Zero1, computed: Compute, bytes_each: int) -> Exchange:
     reduced = messages.exchange(
-        point.deployment.plan(point.devices), point.subject.gradients, strategy, bytes_each, computed.gradient_copy_Bps
+        point.deployment.plan(point.devices), point.workload.gradients, strategy, bytes_each, computed.gradient_copy_Bps
     )
-    broadcast, parts = point.deployment.plan(point.devices, "broadcast"), parts_of(point.subject.gradients, point.gpus)
+    broadcast, parts = point.deployment.plan(point.devices, "broadcast"), parts_of(point.workload.gradients, point.gpus)
     if (lab := point.deployment.lab) is not None:
         network = lab_network(point.deployment.system, point.devices, point.gpus, lab.scale, lab.transport)
         begin_s = [computed.step.update_s * part / sum(parts) for part in parts]  # each has updated its own by then
@@ -68,7 +68,7 @@ def _zero1(point: Point, strategy: Zero1, computed: Compute, bytes_each: int) ->
 
 def _fsdp(point: Point, strategy: Fsdp, computed: Compute, bytes_each: int, gathered_bytes: int) -> Exchange:
     gather, reduce = (point.deployment.plan(point.devices, name) for name in ("allgather", "reduce_scatter"))
-    *blocks, message = buckets.grouped(point.subject.gradients, strategy)  # from the last block to the first
+    *blocks, message = buckets.grouped(point.workload.gradients, strategy)  # from the last block to the first
     order = computed.step.layers.names
     places = {name: index for index, name in enumerate(order)}
     forward = [

@@ -11,7 +11,6 @@ import msgspec
 
 from resnetx import __version__, progress
 from resnetx.api import drawings
-from resnetx.api import drawings as topology_drawings
 from resnetx.api.found_system import YAML
 from resnetx.api.predict import predicted
 from resnetx.api.runs import new_folder
@@ -146,12 +145,9 @@ def _stored(made: Steering, before: Node, after: Node, out: Path) -> Steering:
     progress.command(f"system: {file}")
     if file != out:
         from resnetx.api import pages
-        from resnetx.reporting.charts.steering import side_by_side
 
         drawings.store_record(out, steering_file(out), made)
         pages.store(pages.part_of(made), out)
-        graphs = topology_drawings.Drawing("graphs", side_by_side(before.system, after.system))
-        topology_drawings.write([graphs], out)
     return made
 
 

@@ -30,7 +30,7 @@ from resnetx.measure.study.plan import definition
 from resnetx.prediction.memory import PLAIN, step_bytes
 from resnetx.prediction.predict import Curve, Placement, predict_curve
 from resnetx.prediction.roofline import work
-from resnetx.prediction.scenario import Deployment, Subject, TrainingSetup
+from resnetx.prediction.scenario import Deployment, TrainingSetup, Workload
 from resnetx.record import (
     BenchFile,
     BenchRecord,
@@ -247,9 +247,9 @@ def _use_trace(path: Path) -> None:
 def _predict_from(trace: Trace) -> None:
     bucket = Bucket(bucket_cap_mb=None, first_bucket_mb=None, gradient_as_bucket_view=True)
     trace = sized(trace, None, sends=True)
-    subject, batch_size = Subject.of_import(trace, bucket), max(each.batch_size for each in trace.batches)
+    workload, batch_size = Workload.of_import(trace, bucket), max(each.batch_size for each in trace.batches)
     placements = [Placement((0, 1), 2 * batch_size)]
-    predict_curve(Curve(subject, _dgx1(), TrainingSetup(), placements, Placement((0,), batch_size)))
+    predict_curve(Curve(workload, _dgx1(), TrainingSetup(), placements, Placement((0,), batch_size)))
 
 
 def _observations() -> list[bytes]:

@@ -22,12 +22,12 @@ def questions() -> list[Curve]:
         Deployment(load("dgx1-p100"), "nccl2"),
         Deployment(load("dgx-h100", nodes=2, network="ndr400"), "nvls"),
     ]
-    subjects = [replace(googlenet(64), strategy=strategy) for strategy in (Layerwise(), After())]
+    workloads = [replace(googlenet(64), strategy=strategy) for strategy in (Layerwise(), After())]
     placements = [Placement(tuple(range(gpus)), 64) for gpus in (1, 2, 16)]
     asked = [
-        Curve(subject, deployment, TrainingSetup(sensitivity=deployment is deployments[0]), placements, placements[0])
+        Curve(workload, deployment, TrainingSetup(sensitivity=deployment is deployments[0]), placements, placements[0])
         for deployment in deployments
-        for subject in subjects
+        for workload in workloads
     ]
     return [*asked, replace(asked[0], placements=[Placement((0,), 10**6)])]
 

@@ -8,7 +8,7 @@ from resnetx.interconnect.collectives.measured import MeasuredCollective, Measur
 from resnetx.interconnect.systems.system import load
 from resnetx.prediction.messages import HOST_MEMORY_Bps
 from resnetx.prediction.predict import predict, simulated
-from resnetx.prediction.scenario import Deployment, Point, Subject, TrainingSetup
+from resnetx.prediction.scenario import Deployment, Point, TrainingSetup, Workload
 from resnetx.prediction.step import Overlap
 from tests.prediction.made_traces import batch, layer, trace
 
@@ -21,9 +21,9 @@ CPU, GPU = Server(device="cpu"), Server(device="gpu")
 
 def point(strategy, gpus=2, deployment=None, **setting):
     overlap = setting.pop("overlap", Overlap(False, False))
-    subject = Subject.of_import(TINY, strategy)
+    workload = Workload.of_import(TINY, strategy)
     deployment = deployment or Deployment(H200, "nccl2")
-    return Point(subject, deployment, tuple(range(gpus)), 4 * gpus, TrainingSetup(overlap, **setting))
+    return Point(workload, deployment, tuple(range(gpus)), 4 * gpus, TrainingSetup(overlap, **setting))
 
 
 def host_s(size_bytes, gpus):

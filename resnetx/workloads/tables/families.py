@@ -181,7 +181,7 @@ def _block(shape: Shape) -> list[FamilyOperation]:
 def _classifier(width: int, classes: int) -> list[FamilyOperation]:
     weights = width * classes
     return [
-        FamilyOperation("classifier.0", "pool", (width, 1, 1)),
+        FamilyOperation("classifier.0", "adaptiveavgpool", (width, 1, 1)),
         FamilyOperation("classifier.2", "linear", (classes,), (weights, classes), weights),
     ]
 
