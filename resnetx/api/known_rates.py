@@ -4,9 +4,9 @@
     rate={32:195,64:219}        by per-GPU batch
     rate=results/node1/mystudy  a study, or one run: its runs of the same workload on one GPU, by batch
 
-Runs with synthetic images are preferred, as others may have waited for their input. Rates of one and of several GPUs are
-of the same input (`rates_of_both`): else what input costs were counted as messages. The error of measured rates is what
-nine of ten repeats, and nine of ten windows of them, are within.
+Runs with synthetic images are preferred, as others may have waited for their input. Rates of one and of several GPUs
+are of the same input (`rates_of_both`): else what input costs were counted as messages. The error of measured rates is
+what nine of ten repeats, and nine of ten windows of them, are within.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
