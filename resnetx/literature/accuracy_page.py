@@ -84,9 +84,11 @@ not open. A mean over all rates hides them: most published points hardly lose an
 
 LAB = """Validated on shaped TCP: iterations whose computing is replaced by idle time, between processes whose links are
 as a system's, so many times slower ([lab.md](lab.md)). Each was predicted, dated and hashed before any of them was
-measured, and none is left out. It tests the simulation of an iteration, buckets and strategies, and how messages
-share links; not NCCL's protocols, nor the times of GPUs. The errors are those of today's model; the first of these
-commands compares what was predicted then, the others measure it again (45 minutes on two cores, as root):
+measured, and none is left out; but the errors are those of today's model, which for ZeRO-1 was made after its points
+were seen, as its rows say. Here an error is predicted / measured - 1, not a logarithm. It tests the simulation of an
+iteration, buckets and strategies, and how messages share links; not NCCL's protocols, nor the times of GPUs. The
+first of these commands compares what was predicted then, the others measure it again (45 minutes on two cores, as
+root):
 
 ```bash
 resnetx compare results/lab/truth/prediction results/lab/truth/study

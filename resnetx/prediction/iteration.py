@@ -24,7 +24,8 @@ CPU_RANKS_ERROR = 0.09
 # results/lab/paper were measured, and held 64 of 70 and 43 of 60 points. These were chosen on the second, of which they
 # hold 49, and hold 66 of the 70 of the first.
 LAB_ERROR, LAB_MESSAGES_ERROR = 0.025, 0.05
-# Of what zero1 broadcasts there, which is simulated: the largest of the ten points of results/lab/sharded is 0.18.
+# Of what zero1 broadcasts there, which is simulated: chosen on the ten points of results/lab/sharded, whose largest is
+# 0.18, and which the simulation was made after.
 LAB_BROADCASTS_ERROR = 0.2
 LAB_SERVER_ERROR = 0.035  # of a whole one with a parameter server: 0.025 held 12 of 16 and 11 of 16 of these points
 # Several GPUs are no faster than so many times one of them: of the 230 rates of results/published/scaling.yaml two are

@@ -152,4 +152,4 @@ def test_the_screen_names_the_machine_whose_rate_it_is(tmp_path: Path, monkeypat
     assert "measured here" not in out
     monkeypatch.setattr("resnetx.record.prediction.node_name", lambda: "cpu-2core")
     assert main(words) == 0
-    assert "one GPU's step measured here" in capsys.readouterr().out
+    assert "one rank's step measured here" in capsys.readouterr().out

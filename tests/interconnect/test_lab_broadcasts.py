@@ -2,6 +2,7 @@
 
 from itertools import permutations
 
+import msgspec
 import pytest
 
 from resnetx.interconnect.collectives.lab_broadcasts import broadcasts_s, tree
@@ -60,3 +61,10 @@ def test_large_parts_take_in_proportion_as_long():
     small = broadcasts_s(switched(4), sizes, begin_s)
     large = broadcasts_s(switched(4), [100 * size for size in sizes], [100 * time_s for time_s in begin_s])
     assert large == pytest.approx(100 * small, rel=0.25)  # the kernel's buffers hold less of it
+
+
+def test_a_route_that_lacks_a_link_is_not_walked():
+    two = switched(2)
+    short = [msgspec.structs.replace(route, links=route.links[:1]) for route in two.routes]
+    with pytest.raises(ValueError):
+        broadcasts_s(msgspec.structs.replace(two, routes=short), [SECOND, 0], [0.0, 0.0])

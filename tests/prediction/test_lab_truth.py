@@ -120,6 +120,18 @@ def test_intervals_hold_as_many_as_is_said(rows, study, system, count):
     assert sum(held for name, _, held in rows[study] if name == system) == count
 
 
+def test_rows_of_later_studies_are_errors_of_the_same_kind(sharded):
+    by_start = {domain.what.partition(" ")[0]: domain for domain in domains(in_lab=True)}
+    with waited(WAITED_LATER):
+        later = {"GPT/x": judged("gptx", 250, systems=["pcie-gen5"]), "batches": judged("accumulate", 400)}
+    kinds = {"FSDP": "fsdp", "ZeRO-1": "zero1"}
+    later |= {name: [row for row in sharded if row[0] == kind] for name, kind in kinds.items()}
+    for name, rows in later.items():
+        errors = [error for _, error, _ in rows]
+        assert by_start[name].mean_error == pytest.approx(statistics.fmean(errors), abs=0.0006)
+        assert by_start[name].worst_error == pytest.approx(max(errors), abs=0.0006)
+
+
 @pytest.mark.parametrize("study", ["truth", "paper"])
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_predictions_in_the_lab_carry_its_own_errors(rows, study, system):

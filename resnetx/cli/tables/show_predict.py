@@ -272,9 +272,10 @@ def _domains(made: Prediction) -> None:
     show.listing(DOMAINS, shown, "Measurements that such predictions were compared with", note, every=True)
 
 
+ERROR_HELP = "|ln(predicted / measured)|; of copies, of gloo ranks and in the lab predicted / measured - 1."
 DOMAINS: list[Column[Domain]] = [
     Column(">figures", lambda domain: f"{domain.points}"),
-    Column(">mean error", lambda domain: f"{domain.mean_error:.1%}"),
+    Column(">mean error", lambda domain: f"{domain.mean_error:.1%}", help=ERROR_HELP),
     Column(">worst", lambda domain: f"{domain.worst_error:.1%}"),
     Column("~of", lambda domain: f"{domain.what} ({domain.source})"),
 ]
