@@ -106,6 +106,7 @@ class Iteration:
         return Errors(
             compute=max(compute.error for compute in self.computes),
             messages=self.exchange.error,
+            messages_faster=self.exchange.faster,
             reading=max(times.reading_error for times in self.inputs),
             copying=max(times.copying_error for times in self.inputs),
             host=HOST_ERROR if self.point.setting.host_s else queueing,
@@ -203,14 +204,14 @@ class Iteration:
         """Input, and what the host does beside launching."""
         if not (self.input_s or self.alone_s["host"]):
             return AS_IT_IS, AS_IT_IS
-        return replace(self.errors, compute=0.0, faster=None, messages=0.0).ends
+        return replace(self.errors, compute=0.0, faster=None, messages=0.0, messages_faster=0.0).ends
 
     @cached_property
     def _by_messages(self) -> tuple[Stretch, Stretch]:
         """Messages beside computing at no cost to it, and so that it stands still meanwhile."""
         if not self.job.messages:
             return AS_IT_IS, AS_IT_IS
-        low, high = Errors(messages=self.errors.messages).ends
+        low, high = Errors(messages=self.errors.messages, messages_faster=self.errors.messages_faster).ends
         beside = self.job.contention > 0  # where it is known, as on CPUs, no error of its own is counted
         return (replace(low, contention=0.0), replace(high, contention=1.0)) if beside else (low, high)
 

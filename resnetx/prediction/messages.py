@@ -47,6 +47,7 @@ class Exchange:
     contention: float = 0.0  # of the time they are on their way, what computing loses to them
     fetched: tuple[TimedMessage, ...] = ()  # parameters, which come while the forward pass runs
     parts: int = 1  # of a rank's batch, for each of which some messages are sent
+    faster: float = 0.0  # relative, of a message's time, where it may be more than `error` shorter
     more_s: float = 0.0  # of the messages, beyond what is modelled: as rates of several GPUs show it, without an error
 
     @property
@@ -112,7 +113,14 @@ def staged(paths: StagedPaths, gradient_bytes: int, gpus: int, library: str, fir
     """All gradients through the host when the backward pass has ended: published boxes show no overlap."""
     message = TimedMessage((first_layer,), paths.allreduce_s(gradient_bytes, gpus))
     return Exchange(
-        HashedTuple((message,)), (gradient_bytes,), library, paths.error, paths.source, paths.link, link_share=1.0
+        HashedTuple((message,)),
+        (gradient_bytes,),
+        library,
+        paths.error,
+        paths.source,
+        paths.link,
+        link_share=1.0,
+        faster=paths.faster,
     )
 
 

@@ -203,6 +203,7 @@ class Errors:
     host: float | None = 0.0  # null: as far off as computing is, together with it
     queueing: float | None = 0.0  # likewise
     faster: float | None = None  # of computing, at its best; null: as `compute`
+    messages_faster: float = 0.0  # of messages at their best, where that is more than `messages`
 
     def stretch(self, sign: int) -> Stretch:
         """All parts at their best (-1), or at their worst (1)."""
@@ -210,7 +211,7 @@ class Errors:
         compute = max(LEAST_COMPUTE, 1 + self.compute if sign > 0 else 1 - best)
         return Stretch(
             compute,
-            exp(sign * self.messages),
+            exp(self.messages) if sign > 0 else exp(-max(self.messages, self.messages_faster)),
             max(0.0, 1 + sign * self.reading),
             max(0.0, 1 + sign * self.copying),
             compute if self.host is None else max(0.0, 1 + sign * self.host),
