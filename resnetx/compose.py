@@ -172,7 +172,7 @@ def one_point(asked: Mapping[str, Any], instead: str) -> Point:
     """The only point that settings describe; `instead`: what to suggest for several."""
     named, found = points_of(asked)
     if len(found) != 1 or named:
-        raise ConfigError(f"{shortened(' '.join(written(asked)))}: more than one point; {instead}")
+        raise ConfigError(f"{shortened(' '.join(written(asked)))}: more than one case; {instead}")
     return found[0]
 
 

@@ -178,6 +178,12 @@ class Records(Tabular, Sequence[T], Generic[T]):
     def __len__(self) -> int:
         return len(self._records)
 
+    def answer(self) -> Answer | None:
+        """What all of them answer together, where that is more than a table."""
+        kind = type(self._records[0]).__name__ if self._records else ""
+        answer = ANSWERS.get(f"Records[{kind}]")
+        return answer(self._records) if answer else None
+
     def rows(self) -> list[Record]:
         """The single values of each record, those inside of groups with the group's name before them."""
         return [row(record) for record in self._records]

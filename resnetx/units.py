@@ -20,6 +20,11 @@ def si(value: float, unit: str = "", digits: int = 3) -> str:
     return f"{_significant(value, digits)} {unit}".rstrip()
 
 
+def in_GBps(rate_Bps: float) -> str:
+    """A bandwidth, in GB/s whatever it is: in_GBps(131e6) is "0.131 GB/s"."""
+    return f"{_significant(rate_Bps / 1e9, 3)} GB/s"
+
+
 def to_interval(value: float, low: float, high: float) -> tuple[str, str, str]:
     """A value with its interval, with as many digits as that leaves: "4,300", "3,300", "5,300" of 4310 (3307 to 5268).
 
@@ -118,4 +123,4 @@ def whole(text: str) -> str:
 def _significant(value: float, digits: int) -> str:
     if value == 0 or not math.isfinite(value):
         return f"{value:g}"
-    return f"{value:.{max(0, digits - 1 - math.floor(math.log10(abs(value))))}f}"
+    return f"{value:,.{max(0, digits - 1 - math.floor(math.log10(abs(value))))}f}"

@@ -147,7 +147,7 @@ def test_a_page_without_drawings_shows_their_data_and_links_no_file_that_is_not_
 @pytest.mark.slow
 def test_a_drawn_system_has_its_vega_lite_beside_it(without, tmp_path):
     status, _, err = without([], "topology", "systems=gx8", "out=drawn")
-    assert (status, err.splitlines()[1]) == (0, "drawing: drawn/gx8.svg")
+    assert (status, err.splitlines()[1]) == (0, "figure: drawn/gx8.svg")
     assert {path.name for path in (tmp_path / "drawn").iterdir()} >= {"gx8.svg", "gx8.vl.json", "topology.jsonl"}
 
 

@@ -51,14 +51,29 @@ def missing(shown: str, output: str, command: str) -> str | None:
 
 
 def renewed(shown: str, output: str) -> str:
-    """What a page shows of a command, with the figures that it prints now."""
-    if not re.search(r"^\.\.\.$", shown, re.MULTILINE):
+    """What a page shows of a command, with the figures that it prints now: for each part the lines most like it."""
+    parts = re.split(r"^\.\.\.\n", shown, flags=re.MULTILINE)
+    if len(parts) == 1:
         return output
-    lines, printed_now = [], iter(output.splitlines())
-    for line in shown.splitlines():
-        alike = (each for each in printed_now if each.split() == line.split() or figureless(each) == figureless(line))
-        lines.append(line if line in ("...", "") else next(alike, None))
-    return shown if None in lines else "".join(f"{line}\n" for line in lines)
+    lines, begin, now = output.splitlines(), 0, []
+    for part in parts:
+        old = part.splitlines()
+        places = [
+            place
+            for place in range(begin, len(lines) - len(old) + 1)
+            if [*map(figureless, lines[place : place + len(old)])] == [*map(figureless, old)]
+        ]
+        if not places:
+            return shown
+        begin = max(places, key=lambda place: equal_words(old, lines[place : place + len(old)]))
+        now.append("".join(f"{line}\n" for line in lines[begin : begin + len(old)]))
+        begin += len(old)
+    return "...\n".join(now)
+
+
+def equal_words(old: list[str], now: list[str]) -> int:
+    pairs = zip(old, now, strict=True)
+    return sum(before == after for one, two in pairs for before, after in zip(one.split(), two.split(), strict=False))
 
 
 def figureless(line: str) -> str:
@@ -100,6 +115,7 @@ def test_figures_of_lines_that_are_shown_are_renewed():
     assert renewed("1 GPU: 2\n...\n3 GPUs: 4\n", "1 GPU: 5\n2 GPUs\n3 GPUs: 7\n") == "1 GPU: 5\n...\n3 GPUs: 7\n"
     assert renewed("1 GPU: 2\n...\n", "another sentence\n") == "1 GPU: 2\n...\n"
     assert renewed("1 GPU\n", "2 GPUs\n") == "2 GPUs\n"
+    assert renewed("GPUs x\n...\n8 2.5 x\n", "GPUs x\n2 1.5 x\n8 3.5 x\n") == "GPUs x\n...\n8 3.5 x\n"
 
 
 def test_no_command_of_a_tutorial_has_what_a_shell_changes():
@@ -117,5 +133,6 @@ if __name__ == "__main__":
         for command, shown in [step for step in steps(page) if step[1] or page in TUTORIALS]:
             if not (shown and MEASURING.match(command)):
                 output = (printed(command) + "\n").lstrip("\n")
-                text = text.replace(f"$ {command}\n{shown}", f"$ {command}\n{renewed(shown, output)}")
+                if missing(shown, output, command) is not None:
+                    text = text.replace(f"$ {command}\n{shown}", f"$ {command}\n{renewed(shown, output)}")
         page.write_text(text)

@@ -10,15 +10,15 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from resnetx.record.machine import how_many, on_cores, unit_of
-from resnetx.table import ANSWERS, Answer
+from resnetx.table import ANSWERS, Answer, Column, as_shown
 from resnetx.units import duration, si, size_text, to_interval
 
 if TYPE_CHECKING:
     from resnetx.record import RunRecord
     from resnetx.record.check import Check
     from resnetx.record.comparison import Accuracy, BenchComparison
-    from resnetx.record.literature import CheckedPapers, Score
-    from resnetx.record.steering import Steering
+    from resnetx.record.literature import CheckedPapers, KindScore, Score
+    from resnetx.record.steering import SteeredGpu, Steering
     from resnetx.record.trace import Trace, TracedBatch
 
 # ---- what is measured -----------------------------------------------------------------------------------------------
@@ -106,7 +106,7 @@ def check_answer(made: "Check") -> list[str]:
     if made.healthy:
         return [f"No outlier among {nodes}: {tried}."]
     others = Counter(outlier.what for outlier in made.outliers if outlier.what != "node")
-    more = "".join(f", {_PLURALS[what]} that stand out: {count}" for what, count in others.items())
+    more = "".join(f", {_PLURALS[what]} that are outliers: {count}" for what, count in others.items())
     first = made.outliers[0]
     return [
         f"{named} of {nodes} {'is an outlier' if named == 1 else 'are outliers'}{more}.",
@@ -123,14 +123,75 @@ def steer_answer(made: "Steering") -> list[str]:
     """What division of its links does to the traffic, to receivers and to a training step."""
     before, after = made.rtl_before, made.rtl_after
     if before is None:
-        rtl = f"{after:.4g}; as built, some of the traffic has no link"
+        first = f"as built, some of this traffic has no link; with links divided for it its {_RTL} is {after:.4g}"
     elif after < before:
-        rtl = f"{before:.4g} -> {after:.4g}, {1 - after / before:.2%} less"
+        less = f"{1 - after / before:.2%} less: {before:.4g} -> {after:.4g}"
+        first = f"with links divided for this traffic its {_RTL} is {less}"
     else:
-        rtl = f"{before:.4g}, which no other division of its links lowers"
+        first = f"no other division of its links lowers the {_RTL} of this traffic, {before:.4g}"
     added = made.receivers_added
-    receivers = f"A GPU needs up to {added} more receivers than it has (receivers= sets a limit)."
-    return [f"{made.system}: total RTL {rtl}.", *[receivers] * bool(added), _iteration(made)]
+    receivers = f"A GPU needs up to {added} more receivers (links that end at it) than it has: receivers= sets a limit."
+    return [f"{made.system}: {first}.", *[receivers] * bool(added), _iteration(made)]
+
+
+_RTL = "relative transmission latency (RTL: traffic over links, of all pairs of GPUs)"
+
+
+def steerings_answer(found: "Sequence[Steering]") -> list[str]:
+    """Of several steerings the one that saves most, and the one by which training gains most."""
+    words = dict(zip(map(id, found), _differing(found), strict=True))
+    best = max(found, key=lambda each: each.rtl_saved or 0.0)
+    least = f"none lowers the {_RTL}"
+    if best.rtl_before is not None and best.rtl_saved:
+        less = f"by {best.rtl_saved:.2%}: {best.rtl_before:.4g} -> {best.rtl_after:.4g}"
+        least = f"{words[id(best)]} lowers the {_RTL} most, {less}"
+    gains = {id(each): gain for each in found if (gain := _step_gain(each)) is not None}
+    fastest = max(gains, key=gains.__getitem__, default=None)
+    if fastest is None:
+        return [f"Of {len(found)} steerings {least}."]
+    gain = gains[fastest]
+    faster = f"An iteration gains most with {words[fastest]}: {gain:.1%} less time." if gain > 1e-3 else ""
+    return [f"Of {len(found)} steerings {least}.", faster or "No iteration gets faster."]
+
+
+def _step_gain(made: "Steering") -> float | None:
+    before, after = made.iteration_s_before, made.iteration_s_after
+    return None if before is None or after is None else 1 - after / before
+
+
+def _differing(found: "Sequence[Steering]") -> list[str]:
+    """What tells each from the others, as it was typed."""
+    words = [each.settings["words"].split() for each in found]
+    alike = set.intersection(*map(set, words))
+    return [" ".join(word for word in own if word not in alike and not word.startswith("out=")) for own in words]
+
+
+def steering_columns(found: "Sequence[Steering]") -> "list[Column[Steering]]":
+    """A row for each of several steerings."""
+    words = dict(zip(map(id, found), _differing(found), strict=True))
+    return [
+        Column("steered for", lambda each: words[id(each)]),
+        Column(">RTL before", lambda each: "-" if each.rtl_before is None else f"{each.rtl_before:.4g}"),
+        Column(">after", lambda each: f"{each.rtl_after:.4g}"),
+        Column(">less", lambda each: "" if each.rtl_saved is None else f"{each.rtl_saved:.1%}"),
+        Column(">step before", lambda each: _time_cell(each.iteration_s_before), 3),
+        Column(">step after", lambda each: _time_cell(each.iteration_s_after), 4),
+        Column(">receivers added", lambda each: f"{each.receivers_added}", 2, "by the GPU that needs most."),
+    ]
+
+
+def _time_cell(time_s: float | None) -> str:
+    return "" if time_s is None else time_text(time_s)
+
+
+STEERED_GPUS: "list[Column[SteeredGpu]]" = [
+    Column("GPU", lambda gpu: f"{gpu.gpu}"),
+    Column(">RTL before", lambda gpu: "-" if gpu.rtl_before is None else f"{gpu.rtl_before:.4g}"),
+    Column(">after", lambda gpu: f"{gpu.rtl_after:.4g}"),
+    Column(">units moved", lambda gpu: f"{gpu.units_moved}"),
+    Column(">receivers before", lambda gpu: f"{gpu.receivers_before}"),
+    Column(">receivers after", lambda gpu: f"{gpu.receivers_after}"),
+]
 
 
 def _iteration(steering: "Steering") -> str:
@@ -207,11 +268,12 @@ def papers_answer(checked: "CheckedPapers") -> list[str]:
 
     counts = Counter(claim.outcome for claim in counted(checked.claims))
     measured = list(_measured_answer(checked)) if checked.machines else []
+    lacking = f", {counts['not predicted']} are not predicted" * bool(counts["not predicted"])
     return [
         *measured,
         f"Of {sum(counts.values())} checks of {', '.join(checked.papers)}, {counts['hit']} agree with what is "
-        f"predicted, {counts['miss']} do not, {counts['open']} are not decided, {counts['given']} were inputs, "
-        f"{counts['not predicted']} are not predicted.",
+        f"predicted, {counts['miss']} do not, {counts['open']} are not decided, {counts['given']} were inputs"
+        f"{lacking}.",
     ]
 
 
@@ -250,16 +312,22 @@ def _measured_answer(checked: "CheckedPapers") -> Iterator[str]:
 
 def score_answer(found: "Score") -> list[str]:
     """Which predictor is nearest to what was published, by kind."""
-    best: dict[str, Any] = {}
+    best: dict[str, KindScore] = {}
     for score in found.scores:
         if score.predicted and (score.kind not in best or score.mean_error < best[score.kind].mean_error):
             best[score.kind] = score
     if not best:
         return ["Nothing that was published is predicted."]
-    told = {kind: f"{each.predictor}, {each.mean_error:.1%} off {each.predicted}" for kind, each in best.items()}
-    first = told.pop("all", "") if len(told) > 1 else ""
-    by_kind = "; ".join(f"{kind}: {words}" for kind, words in told.items())
-    return [*[f"Nearest to published figures, all together: {first}."] * bool(first), f"By kind, nearest is {by_kind}."]
+    of_all = [each for each in found.scores if each.kind == "all" and each.predicted]
+    errors = (f"{each.predictor} {each.mean_error:.1%} off the {each.predicted:,} that it predicts" for each in of_all)
+    counts = Counter(each.predictor for kind, each in best.items() if kind != "all" or len(best) == 1)
+    kinds = sum(counts.values())
+    first = ", ".join(f"{name} in {count}" for name, count in counts.most_common())
+    whole = f"In the mean, of {of_all[0].figures:,} figures: " if of_all else ""
+    return [
+        f"Of {kinds} kind{'s' * (kinds > 1)} of published figures, nearest are the predictions of {first}.",
+        *[f"{whole}{', '.join(errors)}."] * bool(of_all),
+    ]
 
 
 # ---- by kind --------------------------------------------------------------------------------------------------------
@@ -287,17 +355,44 @@ def _of_systems(record: Any) -> Answer:
     return shown_systems(record)
 
 
+def _of_benches_compared(record: "BenchComparison") -> Answer:
+    from resnetx.reporting.compare.benches import OF_ONE, RATIOS
+
+    return Answer(benches_answer(record), as_shown([*OF_ONE, *RATIOS], [*record.collectives, *record.classes]))
+
+
+def _of_accuracy(record: "Accuracy") -> Answer:
+    from resnetx.reporting.compare.accuracy import checked_columns
+
+    return Answer(accuracy_answer(record), as_shown(checked_columns(record.points), record.points))
+
+
+def _explained(name: str) -> Callable[[Any], Answer]:
+    def answer(found: Any) -> Answer:
+        from resnetx.reporting import explain, explain_benches, slow_rank
+
+        modules = {"shown_explained": explain, "shown_figures": explain_benches, "shown_ranks": slow_rank}
+        shown: Answer = getattr(modules[name], name)(found)
+        return shown
+
+    return answer
+
+
 ANSWERS.update(
     {
         "Prediction": _of_prediction,
         "PredictedGrid": lambda made: Answer([made.conclusion]),
         "Comparison": _of_studies,
         "SystemComparison": _of_systems,
-        "BenchComparison": _sentences(benches_answer),
-        "Accuracy": _sentences(accuracy_answer),
+        "BenchComparison": _of_benches_compared,
+        "Accuracy": _of_accuracy,
         "CheckedPapers": _sentences(papers_answer),
         "Score": _sentences(score_answer),
         "Check": _sentences(check_answer),
-        "Steering": _sentences(steer_answer),
+        "Steering": lambda made: Answer(steer_answer(made), as_shown(STEERED_GPUS, made.gpus)),
+        "Records[Steering]": lambda made: Answer(steerings_answer(made), as_shown(steering_columns(made), made)),
+        "Records[Explained]": _explained("shown_explained"),
+        "Records[ExplainedFigure]": _explained("shown_figures"),
+        "Records[ObservedRank]": _explained("shown_ranks"),
     }
 )

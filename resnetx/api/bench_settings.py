@@ -17,7 +17,7 @@ from resnetx.record.bench import QUEUE_LENGTH, Counts, counts
 from resnetx.record.files import MAX_BYTES, MEASURED_BYTES, too_large
 from resnetx.settings import keywords
 from resnetx.table import Record
-from resnetx.units import si
+from resnetx.units import in_GBps
 
 
 class BenchSettings(keywords.BenchFields, frozen=True, kw_only=True):
@@ -190,7 +190,7 @@ def announce_copies(request: BenchRequest) -> None:
     counts = sorted({copies.timings(entry, request.iterations) for entry in entries})
     often = "once" if counts[0] == 1 else f"{counts[0]} times"
     progress.note(
-        f"{len(entries):,} cells of copies: about {planned_s:,.0f} s if copies run at {si(rate_Bps, 'B/s')}"
+        f"{len(entries):,} cells of copies: about {planned_s:,.0f} s if copies run at {in_GBps(rate_Bps)}"
         + f"; the largest are timed {often}, not {counts[-1]} times" * (len(counts) > 1)
     )
 
@@ -293,4 +293,4 @@ def announce_timing(r: BenchRequest) -> None:
     )
     sizes = f"{len(r.sizes_bytes)} size{'s' * (len(r.sizes_bytes) > 1)}"
     what = f"{len(r.collectives)} collective{'s' * (len(r.collectives) > 1)} at {sizes}"
-    progress.note(f"{what}: about {seconds:,.0f} s if they run at {si(rate_Bps, 'B/s')}")
+    progress.note(f"{what}: about {seconds:,.0f} s if they run at {in_GBps(rate_Bps)}")

@@ -6,8 +6,7 @@ runs on several GPUs, or their rates typed in YAML   what steps take longer ther
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Literal
@@ -15,6 +14,7 @@ from typing import Literal
 import msgspec
 
 from resnetx.api.known_rates import KnownScaling, nodes_of_runs, refuse_several_machines, spread, typed_scaling
+from resnetx.api.predict_settings import Known
 from resnetx.api.stored import loaded_study
 from resnetx.choices import Folders
 from resnetx.errors import ConfigError, FileError, shortened
@@ -28,16 +28,7 @@ from resnetx.record.prediction import measured_on
 from resnetx.visible import visible
 
 
-@dataclass(frozen=True)
-class Calibrations:
-    """All that the files know."""
-
-    collectives: Mapping[int | None, MeasuredCollective] = field(default_factory=dict)  # all-reduces, by GPUs
-    decoding: tuple[DecodingRate, ...] = ()
-    scaling: KnownScaling | None = None
-
-
-def calibrations(paths: Sequence[str]) -> Calibrations:
+def calibrations(paths: Sequence[str]) -> Known:
     """What these files know; refused where two know the same thing."""
     collectives: dict[int | None, MeasuredCollective] = {}
     rates: dict[str, DecodingRate] = {}
@@ -61,7 +52,7 @@ def calibrations(paths: Sequence[str]) -> Calibrations:
                 rates[what] = rate
     if len({collective.registered for collective in collectives.values()}) > 1:
         raise ConfigError("calibration: has benches with registered buffers and without; name those of one kind")
-    return Calibrations(collectives, tuple(rates.values()), scaling)
+    return Known(collectives, tuple(rates.values()), scaling)
 
 
 def _refuse_second(known_by: dict[str, str], what: str, path: str) -> None:

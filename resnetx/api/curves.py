@@ -1,7 +1,7 @@
 """What `predict` is asked about: workloads by name, by their traces, or by traces that others have measured."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import accumulate, pairwise
 from pathlib import Path
 from statistics import median
@@ -9,23 +9,21 @@ from statistics import median
 import msgspec
 
 from resnetx import study, workloads
-from resnetx.api.known_rates import KnownRates, KnownScaling
-from resnetx.choices import NoExchange, Server, Strategy
+from resnetx.api.predict_settings import FRAMEWORKS, SERVERS, Known, PredictSettings, training_setup
+from resnetx.choices import NoExchange, Server
 from resnetx.compose import compose, points_of
 from resnetx.config import check, request_from
 from resnetx.errors import ConfigError
 from resnetx.loading import is_folder
 from resnetx.prediction.messages import refuse_silent
-from resnetx.prediction.predict import Placement
-from resnetx.prediction.provenance import UNCHECKED, RecordInput
-from resnetx.prediction.scenario import Subject
-from resnetx.record import Unknown
+from resnetx.prediction.predict import Curve, Placement
+from resnetx.prediction.scenario import Deployment, Workload
+from resnetx.record.prediction import UNCHECKED, PredictionInput
 from resnetx.record.trace import LayerTimes, Trace, TracedLayer
 from resnetx.request import Request
 from resnetx.settings import bounds
 from resnetx.settings.verbs import VERBS, group_of
 from resnetx.traces.checks import UNSIZED, refuse_unsound
-from resnetx.traces.runs import read_all
 from resnetx.workloads.counts import BYTES_PER_PARAMETER
 
 MAX_PREDICTED = 200_000  # workloads, batches and numbers of GPUs; times each system, library, network ...
@@ -33,110 +31,73 @@ OF_STEPS = ("graph", "compile", "accumulate", "checkpointing")  # an imported tr
 LEFT_OPEN = ("batch_size", "gpus", "scaling", "split", "strategy", *OF_STEPS)  # settings that a trace does not have
 
 
-@dataclass(frozen=True)
-class Wanted:
-    """What other settings say of the points."""
+def curves(
+    paths: Sequence[Path], given: study.Point, settings: PredictSettings, known: Known, deployment: Deployment
+) -> Iterator[Curve]:
+    """The curves of the workloads that are given, on a deployment; with traces, those of each trace.
 
-    devices: tuple[int, ...] | None
-    strategy: Strategy | None  # of a framework; None: as the points say
-    convention: str  # of counting activations and parameters
-    baseline: int  # GPUs of the denominator of speed-ups
-    serves: bool = False  # whether strategy=server stays in place of `strategy`
-    rates: KnownRates | None = None  # of one GPU, where they are known
-    as_traced: bool = False  # messages are the traces' own
-    scaling: KnownScaling | None = None  # rates of several GPUs, where they are known
-    parameters: int | None = None  # that a trace trains whose file does not say
-
-    def on(self, gpus: int) -> tuple[int, ...]:
-        """The ids of so many GPUs."""
-        if self.devices is not None and (
-            min(self.devices, default=0) < 0 or len(set(self.devices)) < len(self.devices)
-        ):
-            raise ConfigError(f"devices={list(self.devices)}: expected different GPU ids, 0 or more")
-        if self.devices is not None and len(self.devices) != gpus:
-            raise ConfigError(f"devices={list(self.devices)}: expected {gpus} GPU ids, as many as gpus={gpus}")
-        return tuple(range(gpus)) if self.devices is None else self.devices
-
-    def base(self, request: Request) -> Placement:
-        """The baseline of the curve that a request lies on."""
-        return Placement(tuple(range(self.baseline)), request.on(self.baseline).batch_size)
-
-    def checked(self, request: Request, split: str = "even") -> Request:
-        """The request with the strategy that is wanted; refused where it could run nowhere."""
-        if self.strategy is not None and isinstance(request.strategy, Server) and not self.serves:
-            raise ConfigError(
-                "strategy=server: this framework is not known to have trained with a parameter server; leave framework "
-                "out, or use framework=tensorflow"
-            )
-        if self.strategy is not None and not isinstance(request.strategy, Server):
-            request = msgspec.structs.replace(request, strategy=self.strategy)
-        if request.compile != "none":
-            raise ConfigError(
-                f"compile={request.compile}: what torch.compile gains is not modelled; measure one GPU with `resnetx "
-                "train compile=default gpus=1`, and give its images/s by batch instead: rate=32:195"
-            )
-        check(msgspec.structs.replace(request, split=split))
-        return request
+    `settings`: with one framework.
+    """
+    setting = training_setup(settings, given)
+    for workload, placements, baseline, assumed in _workloads(paths, given, settings, known):
+        yield Curve(workload, deployment, setting, placements, baseline, assumed)
 
 
-@dataclass(frozen=True)
-class Curve:
-    """Points of one workload that share a baseline."""
-
-    subject: Subject
-    points: list[Placement]
-    baseline: Placement
-    assumed: tuple[RecordInput, ...] = ()  # what nobody asked for, and the trace does not say
+# What is trained, where it runs and with which batches, which of these speed-ups are over, and what nobody asked for.
+WorkloadPoints = tuple[Workload, list[Placement], Placement, tuple[PredictionInput, ...]]
 
 
-def curves(paths: Sequence[Path], given: study.Point, wanted: Wanted) -> Iterator[Curve]:
-    """The curves of the workloads that are given; with traces, those of each trace."""
-    if not paths and wanted.parameters is not None:
-        raise ConfigError(f"parameters={wanted.parameters}: of a workload by name they are known; leave parameters out")
-    if not paths and wanted.as_traced:
+def _workloads(
+    paths: Sequence[Path], given: study.Point, settings: PredictSettings, known: Known
+) -> Iterator[WorkloadPoints]:
+    parameters, as_traced = settings.trained_parameters, settings.communication == "trace"
+    if not paths and parameters is not None:
+        raise ConfigError(f"parameters={parameters}: of a workload by name they are known; leave parameters out")
+    if not paths and as_traced:
         raise ConfigError("communication=trace: there is no trace whose messages it could take; give one")
     if not paths:
-        yield from _through(_named(given, wanted), wanted, None)
-    elif wanted.rates is not None:
-        raise ConfigError(f"{wanted.rates.where}: {paths[0]} has the times of a step already; give a trace or a rate")
+        yield from _through(_named(given, settings), settings, known, None)
+    elif known.rates is not None:
+        raise ConfigError(f"{known.rates.where}: {paths[0]} has the times of a step already; give a trace or a rate")
     for path in paths:
         for trace in traces(path):
             _refuse_known(trace, given)
-            if wanted.as_traced:
+            if as_traced:
                 refuse_silent(trace)
             if trace.request is None:
-                yield from _imported(trace, given, wanted)
-            elif wanted.parameters is not None:
-                raise ConfigError(
-                    f"parameters={wanted.parameters}: those of {trace.workload} are known; leave parameters out"
-                )
+                yield from _imported(trace, given, settings)
+            elif parameters is not None:
+                raise ConfigError(f"parameters={parameters}: those of {trace.workload} are known; leave parameters out")
             else:
-                yield from _through(_traced(trace, given, wanted), wanted, trace)
+                yield from _through(_traced(trace, given, settings), settings, known, trace)
 
 
 def traces(path: Path) -> list[Trace]:
     """The traces at a path: runs that `resnetx trace` has made, or what it has imported, or a file."""
     from resnetx.traces.files import read_trace  # with all that reads profiles
+    from resnetx.traces.runs import read_all
 
     found = (read_all(path) if is_folder(path) else []) or [read_trace(path)]
     return [refuse_unsound(trace) for trace in found]
 
 
-def _through(requests: Iterable[Request], wanted: Wanted, trace: Trace | None) -> Iterator[Curve]:
+def _through(
+    requests: Iterable[Request], settings: PredictSettings, known: Known, trace: Trace | None
+) -> Iterator[WorkloadPoints]:
     """The curves that requests lie on."""
     for together in _by_baseline(requests):
         first = together[0].on(1)
         table = workloads.table(first.model, first.image_size)
         if trace is not None:
             refuse_unsound(trace, (layer.name for layer in table if layer.parameters))
-        points = dict.fromkeys(Placement(wanted.on(request.gpus), request.batch_size) for request in together)
-        subject = Subject.of(first, table, wanted.convention, trace)
-        if wanted.rates is not None:
-            largest = max(point.images for point in points) // first.accumulate
-            subject = replace(subject, rates=wanted.rates.of(first, largest))
-        if wanted.scaling is not None and (trace is not None or wanted.rates is not None):
-            subject = replace(subject, scaled=wanted.scaling.of(first))
-        yield Curve(subject, list(points), wanted.base(first))
+        placements = _placements(together, settings)
+        workload = Workload.of(first, table, settings.convention, trace)
+        if known.rates is not None:
+            largest = max(placement.images for placement in placements) // first.accumulate
+            workload = replace(workload, rates=known.rates.of(first, largest))
+        if known.scaling is not None and (trace is not None or known.rates is not None):
+            workload = replace(workload, scaled=known.scaling.of(first))
+        yield workload, placements, _baseline(first, settings), ()
 
 
 def _by_baseline(requests: Iterable[Request]) -> Iterable[list[Request]]:
@@ -147,21 +108,59 @@ def _by_baseline(requests: Iterable[Request]) -> Iterable[list[Request]]:
     return found.values()
 
 
-def _split(point: study.Point) -> str:
-    return str(point.get("split", "even"))
+def _placements(requests: Iterable[Request], settings: PredictSettings) -> list[Placement]:
+    """Where requests run, and with which batch; each once."""
+    return list(dict.fromkeys(Placement(_devices(request.gpus, settings), request.batch_size) for request in requests))
+
+
+def _devices(gpus: int, settings: PredictSettings) -> tuple[int, ...]:
+    """The ids of so many GPUs."""
+    devices = settings.devices
+    if devices is None:
+        return tuple(range(gpus))
+    if min(devices, default=0) < 0 or len(set(devices)) < len(devices):
+        raise ConfigError(f"devices={devices}: expected different GPU ids, 0 or more")
+    if len(devices) != gpus:
+        raise ConfigError(f"devices={devices}: expected {gpus} GPU ids, as many as gpus={gpus}")
+    return tuple(devices)
+
+
+def _baseline(request: Request, settings: PredictSettings) -> Placement:
+    """The baseline of the curve that a request lies on."""
+    return Placement(tuple(range(settings.baseline)), request.on(settings.baseline).batch_size)
+
+
+def _checked(request: Request, point: study.Point, settings: PredictSettings) -> Request:
+    """The request of a point with the strategy of its framework; refused where it could run nowhere."""
+    (framework,) = settings.framework
+    strategy = FRAMEWORKS[framework][0] if framework else None
+    if strategy is not None and isinstance(request.strategy, Server) and framework not in SERVERS:
+        raise ConfigError(
+            "strategy=server: this framework is not known to have trained with a parameter server; leave framework "
+            "out, or use framework=tensorflow"
+        )
+    if strategy is not None and not isinstance(request.strategy, Server):
+        request = msgspec.structs.replace(request, strategy=strategy)
+    if request.compile != "none":
+        raise ConfigError(
+            f"compile={request.compile}: what torch.compile gains is not modelled; measure one GPU with `resnetx "
+            "train compile=default gpus=1`, and give its images/s by batch instead: rate=32:195"
+        )
+    check(msgspec.structs.replace(request, split=str(point.get("split", "even"))))
+    return request
 
 
 # ---- by name --------------------------------------------------------------------------------------------------------
 
 
-def _named(given: study.Point, wanted: Wanted) -> Iterator[Request]:
+def _named(given: study.Point, settings: PredictSettings) -> Iterator[Request]:
     """Requests by name. Feeding them is left out unless it is asked for."""
     own = dict(VERBS["predict"].own)
-    own["gpus"] = _gpus(wanted, own["gpus"])
+    own["gpus"] = _gpus(settings, own["gpus"])
     if "study" in given:
         del own["gpus"]
     _, points = points_of({**_without_groups(own, given), **given}, MAX_PREDICTED)
-    return _composed(points, wanted)
+    return _composed(points, settings)
 
 
 def composed_alike(given: study.Point) -> Iterator[tuple[study.Point, list[Request]]]:
@@ -182,7 +181,7 @@ def _without_groups(defaults: study.Point, given: study.Point) -> study.Point:
     return {key: value for key, value in defaults.items() if key not in groups}
 
 
-def _composed(points: Sequence[study.Point], wanted: Wanted) -> Iterator[Request]:
+def _composed(points: Sequence[study.Point], settings: PredictSettings) -> Iterator[Request]:
     """The checked requests of points. Those that differ in GPUs and batch are composed once."""
     requests: dict[str, Request] = {}
     for point in points:
@@ -198,12 +197,12 @@ def _composed(points: Sequence[study.Point], wanted: Wanted) -> Iterator[Request
         # Their nodes are the system's; a request's are those of a launcher.
         one = msgspec.structs.replace(requests[name], batch_size=batch) if plain else requests[name]
         request = msgspec.structs.replace(one.on(gpus), nodes=1)
-        yield wanted.checked(request, _split(point))
+        yield _checked(request, point, settings)
 
 
-def _gpus(wanted: Wanted, counts: Sequence[int]) -> list[int]:
+def _gpus(settings: PredictSettings, counts: Sequence[int]) -> list[int]:
     """The GPU counts where none are given: as many as devices, if these are."""
-    return list(counts) if wanted.devices is None else [len(wanted.devices)]
+    return list(counts) if settings.devices is None else [len(settings.devices)]
 
 
 # ---- by trace -------------------------------------------------------------------------------------------------------
@@ -215,21 +214,21 @@ def _refuse_known(trace: Trace, given: study.Point) -> None:
         raise ConfigError(f"{key}: fixed by the trace {trace.source}; a trace only leaves {left_open} open")
 
 
-def _traced(trace: Trace, given: study.Point, wanted: Wanted) -> Iterator[Request]:
+def _traced(trace: Trace, given: study.Point, settings: PredictSettings) -> Iterator[Request]:
     """The trace's workload at the batch sizes, GPU counts and strategies that are asked for, or that it allows."""
     assert trace.request is not None, "an imported trace has no request"
     largest = max(batch.batch_size for batch in trace.batches)
     shares = [largest // batch.batch_size for batch in trace.batches if largest % batch.batch_size == 0]
-    defaults = {"batch_size": largest, "gpus": _gpus(wanted, sorted(shares))}
+    defaults = {"batch_size": largest, "gpus": _gpus(settings, sorted(shares))}
     _, points = points_of({**_without_groups(defaults, given), **given})
     for point in points:
         other = request_from(compose(point))
         taken = {name: getattr(other, name) for name in LEFT_OPEN}  # the trace's one rank had no strategy
         request = msgspec.structs.replace(trace.request, **taken, devices=None, measure="step")
-        yield wanted.checked(request, _split(point))
+        yield _checked(request, point, settings)
 
 
-def _imported(trace: Trace, given: study.Point, wanted: Wanted) -> Iterator[Curve]:
+def _imported(trace: Trace, given: study.Point, settings: PredictSettings) -> Iterator[WorkloadPoints]:
     """Curves of a trace from a file: no more is known of its workload than its layers."""
     if "graph" in given:
         raise ConfigError(
@@ -239,21 +238,21 @@ def _imported(trace: Trace, given: study.Point, wanted: Wanted) -> Iterator[Curv
     if other := next((key for key in ("accumulate", "checkpointing") if key in given), None):
         raise ConfigError(f"{other}: the trace {trace.source} was imported, and is of steps as they were; leave it out")
     _refuse_inference(trace)
+    parameters, as_traced = settings.trained_parameters, settings.communication == "trace"
     defaults = {
-        "gpus": _gpus(wanted, VERBS["predict"].own["gpus"]),
+        "gpus": _gpus(settings, VERBS["predict"].own["gpus"]),
         "batch_size": max(batch.batch_size for batch in trace.batches),
         "scaling": "weak",  # a batch size of its own is each GPU's
-        **({"strategy": "layerwise"} if wanted.as_traced else {}),  # a message for each layer is what it has
+        **({"strategy": "layerwise"} if as_traced else {}),  # a message for each layer is what it has
     }
     _, points = points_of({**_without_groups(defaults, given), **given})
-    requests = [wanted.checked(request_from(compose(point)), _split(point)) for point in points]
-    assumed = (*_said(trace, wanted), *(() if "scaling" in given else (_weak(trace),)))
+    requests = [_checked(request_from(compose(point)), point, settings) for point in points]
+    assumed = (*_said(trace, parameters), *(() if "scaling" in given else (_weak(trace),)))
     sends = any(request.gpus > 1 and not isinstance(request.strategy, NoExchange) for request in requests)
-    trace = sized(trace, wanted.parameters, sends and not wanted.as_traced)
+    trace = sized(trace, parameters, sends and not as_traced)
     for together in _by_baseline(requests):
-        asked = dict.fromkeys(Placement(wanted.on(request.gpus), request.batch_size) for request in together)
-        subject = Subject.of_import(trace, together[0].strategy, together[0].scaling)
-        yield Curve(subject, list(asked), wanted.base(together[0].on(1)), assumed)
+        workload = Workload.of_import(trace, together[0].strategy, together[0].scaling)
+        yield workload, _placements(together, settings), _baseline(together[0].on(1), settings), assumed
 
 
 def _refuse_inference(trace: Trace) -> None:
@@ -264,23 +263,21 @@ def _refuse_inference(trace: Trace) -> None:
         )
 
 
-def _said(trace: Trace, wanted: Wanted) -> Iterator[RecordInput]:
+def _said(trace: Trace, parameters: int | None) -> Iterator[PredictionInput]:
     """What was taken for granted as the trace was imported, and how parameters that are stated are shared."""
     for warning in trace.warnings:
         if warning.code != UNSIZED:
-            yield RecordInput(
-                f"import of {trace.workload}", warning.message, "assumed", trace.source, Unknown(UNCHECKED)
-            )
-    if wanted.parameters is not None:
-        value = f"{wanted.parameters:,} parameters of {BYTES_PER_PARAMETER} B, {HOW_SHARED}"
-        yield RecordInput(f"gradients of {trace.workload}", value, "assumed", "parameters=", Unknown(UNCHECKED))
+            yield PredictionInput(f"import of {trace.workload}", warning.message, "assumed", trace.source, UNCHECKED)
+    if parameters is not None:
+        value = f"{parameters:,} parameters of {BYTES_PER_PARAMETER} B, {HOW_SHARED}"
+        yield PredictionInput(f"gradients of {trace.workload}", value, "assumed", "parameters=", UNCHECKED)
 
 
-def _weak(trace: Trace) -> RecordInput:
+def _weak(trace: Trace) -> PredictionInput:
     """An imported trace has the batches of one device, mostly a single one, which strong scaling would split."""
     batches = ", ".join(str(batch.batch_size) for batch in trace.batches)
     value = f"weak: each GPU has a batch of the trace ({batches}); scaling=strong splits it over the GPUs"
-    return RecordInput(f"scaling of {trace.workload}", value, "assumed", trace.source, Unknown(UNCHECKED))
+    return PredictionInput(f"scaling of {trace.workload}", value, "assumed", trace.source, UNCHECKED)
 
 
 # How many bytes of gradients the layers of an imported trace have, where its file does not say.

@@ -13,6 +13,7 @@ from resnetx.compose import asked, compose, one_point, struct_of
 from resnetx.compose import asked as settings_asked
 from resnetx.config import FIND, check_ranks, clock_from, request_from, run_settings_from
 from resnetx.errors import ConfigError
+from resnetx.host import node_name
 from resnetx.measure.clocks import lock as journal
 from resnetx.measure.clocks import trial
 from resnetx.measure.clocks.held import finish_what_was_killed, nvml_for, refuse_others, supported
@@ -27,7 +28,7 @@ from resnetx.settings.table import tagged
 from resnetx.settings.verbs import VERBS, group_of
 from resnetx.settings.words import written
 from resnetx.study import Point
-from resnetx.table import Records
+from resnetx.table import ANSWERS, Answer, Column, Records, as_shown
 
 if TYPE_CHECKING:
     from resnetx.measure.doctor.apart import Finding
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 def doctor(**settings: Unpack[keywords.DoctorKeywords]) -> "Records[Any]":
     """Examines this machine: a finding for each thing that runs need. With `clock`: one, the clock of its GPUs.
 
-    With `launcher="slurm"`: the cluster, from here.
+    With `launcher="slurm"`: the cluster, from here. With `out`: the findings are kept there, with a page.
     """
     if settings.get("clock") is None:
         return findings(settings)
@@ -47,6 +48,43 @@ def doctor(**settings: Unpack[keywords.DoctorKeywords]) -> "Records[Any]":
 def findings(settings: Mapping[str, object]) -> "Records[Finding]":
     """A finding for each thing that runs need, and for what would make them faster or their figures better."""
     given = asked("doctor", settings)
+    found = _findings({key: value for key, value in given.items() if key != "out"})
+    if given.get("out") is not None:
+        _store(found, Path(str(given["out"])))
+    return found
+
+
+def _store(found: "Records[Finding]", folder: Path) -> None:
+    """The findings as JSON lines, as a table, and as a page."""
+    from resnetx.api import drawings, pages
+    from resnetx.reporting.pages.parts import PageTable, Part
+
+    drawings.store_rows(folder, "doctor", found)
+    tables = [PageTable("findings", "What was examined", as_shown(FINDINGS, found), found.table())]
+    pages.store(Part(f"What runs on {node_name()}", [works(found)], tables=tables), folder)
+
+
+def works(found: "Sequence[Finding]") -> str:
+    """What works here."""
+    lacking = [finding.topic for finding in found if finding.state == "missing" and finding.needed]
+    if lacking:
+        return f"Predicting, comparing and reporting work here. Measuring needs what is missing: {', '.join(lacking)}."
+    gpu = next((finding for finding in found if finding.topic == "GPU"), None)
+    on = "" if gpu is None or gpu.state == "ok" else ", on CPU cores"
+    others = ", ".join(finding.topic for finding in found if finding.state == "missing")
+    more = f" Missing for some: {others}." * bool(others)
+    return f"Runs work here{on}: nothing that every run needs is missing.{more}"
+
+
+FINDINGS: "list[Column[Finding]]" = [
+    Column("state", lambda finding: finding.state),
+    Column("topic", lambda finding: finding.topic),
+    Column("~finding", lambda finding: finding.what),
+]
+ANSWERS["Records[Finding]"] = lambda found: Answer([works(found)], as_shown(FINDINGS, found))
+
+
+def _findings(given: Point) -> "Records[Finding]":
     if obstacle := packages.not_unix():
         raise ConfigError(obstacle)
     tree = compose(given)

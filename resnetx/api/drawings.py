@@ -2,7 +2,6 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,48 +17,24 @@ from resnetx.table import Records
 from resnetx.units import size_text
 
 if TYPE_CHECKING:
-    from resnetx.reporting.charts.figure import AnyChart, Figure
+    from resnetx.reporting.charts.figure import Figure
 
 # Drawings of systems, with the rings of a collective over them.
 
 DRAWN_NODES = 4  # with more nodes, one of them is drawn
 
 
-@dataclass(frozen=True)
-class Drawing:
-    """A chart, and the name of its files."""
-
-    name: str
-    chart: "AnyChart"
-
-
-def of_system(machine: System) -> Drawing:
+def of_system(machine: System) -> "Figure":
     """Its links."""
-    return Drawing(machine.name, _chart(machine, None, 0))
+    return _graph(machine, machine.name, None, 0)
 
 
-def of_plan(plan: CollectivePlan, size_bytes: int) -> Drawing:
+def of_plan(plan: CollectivePlan, size_bytes: int) -> "Figure":
     """The rings of a collective of this size: dgx1-v100_allreduce_nccl2, with the GPU ids where some are left out."""
     words = [plan.system.name, plan.collective, plan.library]
     if len(plan.devices) < len(plan.system.gpus):
         words.append("-".join(map(str, plan.devices)))
-    return Drawing("_".join(words), _chart(plan.system, plan, size_bytes))
-
-
-def write(drawings: Iterable[Drawing], folder: Path, more: bool = False) -> None:
-    """Writes the files of drawings, and says where they are. `more`: what else is drawn there says what is left out."""
-    from resnetx.reporting.charts import figure
-
-    for drawing in drawings:
-        chart = figure.draw(drawing.chart)
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            written = figure.write_drawing(chart, folder / drawing.name.replace(" ", "-"))
-        except OSError as error:
-            raise ConfigError(f"out={folder}: drawings cannot be written there: {error.strerror}") from None
-        progress.command(f"drawing: {written}")
-    if not more:
-        note_undrawn()
+    return _graph(plan.system, "_".join(words).replace(" ", "-"), plan, size_bytes)
 
 
 def figures(records: Sequence[TopologyRecord]) -> "Iterator[Figure]":
@@ -75,18 +50,18 @@ def figures(records: Sequence[TopologyRecord]) -> "Iterator[Figure]":
         yield from described_pairs(same)
 
 
-def _chart(machine: System, plan: CollectivePlan | None, size_bytes: int) -> "AnyChart":
+def _graph(machine: System, name: str, plan: CollectivePlan | None, size_bytes: int) -> "Figure":
     from resnetx.reporting.charts import topology
 
-    subtitle, walks = [], []
+    told, walks = "", []
     if plan is not None:
         cost = plan.cost(size_bytes)
-        subtitle = [headline(plan, cost, size_bytes)]
+        told = headline(plan, cost, size_bytes) + ". "
         walks = [topology.Walk(name, ring.walk, ring.closed) for name, ring, _ in distinct(rings_of(plan, cost))]
     if machine.nodes > (DRAWN_NODES if plan is None else 1):  # a plan's rings are those of its first node
-        subtitle.append(f"The first of {machine.nodes} nodes, which are alike")
+        told += f"The first of {machine.nodes} nodes, which are alike."
         machine = topology.first_node(machine)
-    return topology.graph(machine, walks, subtitle)
+    return topology.graph(machine, walks, told.strip(), name)
 
 
 # ---- what is said of a collective -----------------------------------------------------------------------------------
@@ -128,7 +103,11 @@ def store(figures: Iterable["Figure"], folder: Path) -> None:
     """Writes the files of figures, and says which one of each to look at."""
     from resnetx.reporting.charts import figure as files
 
-    written = [files.write_figure(figure, files.draw(figure.chart), folder) for figure in figures]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        written = [files.write_figure(figure, files.draw(figure.chart), folder) for figure in figures]
+    except OSError as error:
+        raise ConfigError(f"out={folder}: figures cannot be written there: {error.strerror}") from None
     for path in written:
         progress.command(f"figure: {path}")
     if written:
@@ -152,7 +131,7 @@ def store_record(folder: Path, file: Path, content: Any) -> None:
     progress.command(f"record: {file}")
 
 
-def store_rows(folder: Path, name: str, rows: Sequence[msgspec.Struct]) -> None:
+def store_rows(folder: Path, name: str, rows: Sequence[Any]) -> None:
     """Writes records to the folder that `out=` names: NAME.jsonl, one a line as --json prints them, and NAME.csv."""
     from resnetx.reporting.table import write_csv
 

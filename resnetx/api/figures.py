@@ -34,34 +34,20 @@ def figures(of: HasFigures) -> "dict[str, AnyChart]":
     links. Timelines of predictions that were made with `timeline=True`.
     One with nothing to show has none.
     """
-    if isinstance(of, System):
-        drawing = drawings.of_system(of)
-        return {drawing.name: drawing.chart}
     return {figure.name: figure.chart for figure in _figures(of)}
 
 
-def _figures(
-    of: MeasuredStudy
-    | BenchRecord
-    | SystemComparison
-    | Accuracy
-    | Prediction
-    | Steering
-    | Workloads
-    | Trace
-    | Check
-    | Score,
-) -> "Iterator[Figure]":
+def _figures(of: HasFigures) -> "Iterator[Figure]":
     from resnetx.reporting.charts.benches import figures as bench_figures
-    from resnetx.reporting.charts.predicted_figures import prediction_figures
-    from resnetx.reporting.charts.predictions import accuracy_figure, timelines
-    from resnetx.reporting.charts.records import check_figures, score_figures, trace_figures
-    from resnetx.reporting.charts.steering import matrices
+    from resnetx.reporting.charts.predictions import accuracy_figure, prediction_figures, timelines
+    from resnetx.reporting.charts.records import check_figures, matrices, score_figures, trace_figures
     from resnetx.reporting.charts.studies import figures as study_figures
     from resnetx.reporting.charts.systems import system_figures
     from resnetx.reporting.charts.workload_figures import counted_figures
 
     match of:
+        case System():
+            yield drawings.of_system(of)
         case BenchRecord():
             yield from bench_figures([of])
         case MeasuredStudy():

@@ -175,7 +175,7 @@ def store(file: Path, text: str, machine: System) -> None:
     except OSError as error:
         raise ConfigError(f"out={file}: cannot be written: {error.strerror}") from None
     progress.command(f"system: {file}")
-    drawings.write([drawings.of_system(machine)], file.parent)
+    drawings.store([drawings.of_system(machine)], file.parent)
 
 
 # A machine that exists on paper: `resnetx topology new like=pcie-gen5 gpus=8 switches=4 out=offer.yaml`.

@@ -9,13 +9,14 @@ import secrets
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
 from resnetx import __version__, packages, progress
 from resnetx.api import drawings
 from resnetx.errors import ConfigError
-from resnetx.prediction.grid import Columns, GridQuestion, GridRow, grid_columns
-from resnetx.prediction.processes import CurveQuestion
+from resnetx.prediction.grid import Columns, GridRow, grid_columns
+from resnetx.prediction.predict import Curve
+from resnetx.prediction.processes import GRID_POINTS
 from resnetx.record.files import RecordPart
 from resnetx.table import Record, Tabular, row
 from resnetx.units import to_interval
@@ -23,7 +24,6 @@ from resnetx.units import to_interval
 if TYPE_CHECKING:
     import pyarrow
 
-GRID_POINTS = 100_000  # more are streamed
 NAME = "grid.parquet"
 
 
@@ -58,52 +58,22 @@ class PredictedGrid(Tabular, RecordPart, frozen=True, kw_only=True):
         return [row(point) for point in (self.least, self.most) if point is not None]
 
 
-class Questions(Protocol):
-    """What is predicted with one value of each setting of the machine; see `api.predict.Asked`."""
-
-    @property
-    def curves(self) -> list[CurveQuestion]: ...
-    @property
-    def points(self) -> int: ...
-    @property
-    def varied(self) -> dict[str, str]: ...
-
-
-def stream(asked: Sequence[Questions], folder: Path | None, words: str) -> PredictedGrid:
+def stream(curves: Sequence[Curve], folder: Path | None, words: str) -> PredictedGrid:
     """Predicts all points, writes them as they come, and keeps what the answer is made of."""
-    total = sum(each.points for each in asked)
+    total = sum(len(curve.placements) for curve in curves)
     if folder is None:
-        raise ConfigError(f"{total:,} points: more than {GRID_POINTS:,} are kept in a table on disk; give out=FOLDER")
+        raise ConfigError(f"{total:,} cases: more than {GRID_POINTS:,} are kept in a table on disk; give out=FOLDER")
     if why := packages.obstacle("pyarrow"):
-        raise ConfigError(f"out=: {total:,} points are kept in {NAME}, and {why}")
-    questions = [
-        GridQuestion(curve, ", ".join(f"{name}={value}" for name, value in {**_trained(curve), **each.varied}.items()))
-        for each in asked
-        for curve in each.curves
-    ]
+        raise ConfigError(f"out=: {total:,} cases are kept in {NAME}, and {why}")
     tally = _Tally()
     with progress.counting("predictions", total, folder) as advance:
-        for columns in _written(folder / NAME, grid_columns(questions)):
+        for columns in _written(folder / NAME, grid_columns(curves)):
             tally.add(columns)
             advance(len(columns["gpus"]))
     grid = tally.answer(folder / NAME, words)
     drawings.store_record(folder, folder / "grid.json", grid)
     progress.command(f"points: {folder / NAME}")
     return grid
-
-
-def _trained(curve: CurveQuestion) -> dict[str, str]:
-    """How it is trained, as far as that is not usual and no column of its own says it."""
-    request = curve.subject.request
-    if request is None:
-        return {}
-    words = {
-        "graph": "true" * request.graph,
-        "accumulate": str(request.accumulate) if request.accumulate > 1 else "",
-        "optimizer": request.optimizer.kind if request.optimizer.kind != "sgd" else "",
-        "checkpointing": "true" * request.checkpointing,
-    }
-    return {name: word for name, word in words.items() if word}
 
 
 def _written(path: Path, shares: Iterator[Columns]) -> Iterator[Columns]:
@@ -184,7 +154,7 @@ class _Tally:
         leaders = Counter(system for _, system in self.fastest.values()) if several else Counter()
         least, most = (None if each is None else _point(each) for each in (self.least, self.most))
         points, able = sum(self.outcomes.values()), self.outcomes["ok"]
-        sentence = f"Predicted: {able:,} of {points:,} points can run"
+        sentence = f"Predicted: {able:,} of {points:,} cases can run"
         if least and most:
             sentence += f"; speed-ups from {_told(least)} to {_told(most)}"
         if leaders:

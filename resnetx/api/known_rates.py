@@ -64,7 +64,7 @@ class KnownRates:
                 _refuse_other_gpu(self.where, device.name, gpus)
         if isinstance(self.stated, float) and len(batches) > 1:
             raise ConfigError(
-                f"{self.where}: the rate at one per-GPU batch, and points have {', '.join(map(str, sorted(batches)))}; "
+                f"{self.where}: the rate at one per-GPU batch, and cases have {', '.join(map(str, sorted(batches)))}; "
                 f"say of which it is, as rate={max(batches)}:{self.stated:g}"
             )
         labels = dict.fromkeys(map(_workload, requests))

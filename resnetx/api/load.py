@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import msgspec
 
@@ -11,6 +11,7 @@ from resnetx import progress, record
 from resnetx.api import stored as predictions
 from resnetx.api.stored import MeasuredStudy, counted, listed, measured_study, own_records, read_benches
 from resnetx.api.stored import stored as read_stored
+from resnetx.compose import asked
 from resnetx.errors import ConfigError
 from resnetx.interconnect.systems import system
 from resnetx.interconnect.systems.system import System
@@ -24,14 +25,23 @@ from resnetx.record.prediction import Prediction
 from resnetx.record.steering import Steering
 from resnetx.record.system_comparison import SystemComparison
 from resnetx.record.trace import Trace
-from resnetx.reporting.explain import Explained, Side, alone, explained, sides_of_prediction, sides_of_study
+from resnetx.reporting.explain import (
+    Explained,
+    Side,
+    alone,
+    explained,
+    part_columns,
+    part_rows,
+    sides_of_prediction,
+    sides_of_study,
+)
 from resnetx.reporting.explain_benches import ExplainedFigure, bench_alone, explained_benches
 from resnetx.reporting.slow_rank import ObservedRank, observed_ranks
 from resnetx.reporting.study.points import study_points
 from resnetx.reporting.study.results import Results, points
 from resnetx.settings import keywords
 from resnetx.settings.files import given_path
-from resnetx.table import Records
+from resnetx.table import Records, Table, as_shown
 from resnetx.traces.files import read_trace
 
 KINDS: dict[str, Any] = {
@@ -133,18 +143,50 @@ Explainable = MeasuredStudy | Prediction | BenchRecord
 def explain(
     a: "keywords.Text | Explainable",
     b: "keywords.Text | Explainable | None" = None,
+    **settings: Unpack[keywords.ExplainKeywords],
 ) -> Records[Explained] | Records[ExplainedFigure] | Records[ObservedRank]:
     """The step of each case that both have, part by part; of one alone where its own time goes.
 
     `a`, `b`: folders of runs, studies, predictions or benches, or what `train`, `sweep`, `predict`, `bench` and `load`
     return. Of two benches each figure that both have; of one, beside what its system is described to allow. Of a folder
-    that `observe` wrote, each rank of its job, and which one the others wait for.
+    that `observe` wrote, each rank of its job, and which one the others wait for. With `out`: all is kept there, with
+    a page.
 
     >>> import resnetx
     >>> one, two = resnetx.explain("results/cpu-2core/quickstart")
     >>> [part.name for part in two.parts]
     ['useful', 'input', 'communication', 'waiting', 'the rest']
     """
+    given = asked("explain", settings)
+    found = _explained(a, b)
+    if given.get("out") is not None:
+        _store(found, Path(str(given["out"])))
+    return found
+
+
+def _store(found: Records[Any], folder: Path) -> None:
+    """What was explained as JSON lines, as a table, and as a page."""
+    from resnetx.api import drawings, pages
+    from resnetx.reporting.pages.parts import PageTable, Part
+
+    answer = found.answer()
+    assert answer is not None and answer.table is not None, "what is explained answers"
+    drawings.store_rows(folder, "explain", found)
+    cases = [each for each in found if isinstance(each, Explained) and each.parts]
+    tables = [PageTable("cases", "Case by case", answer.table, found.table())] if len(cases) != 1 else []
+    for number, each in enumerate(cases, 1):
+        rows = Table(
+            ["case", "part", "a_s", "b_s", "evidence"],
+            [[each.case, part.name, part.a_s, part.b_s, part.evidence] for part in each.parts],
+        )
+        tables.append(PageTable(f"parts-{number}", each.case, as_shown(part_columns(each), part_rows(each)), rows))
+    notes = list(dict.fromkeys(line for each in found for line in getattr(each, "evidence", [])))
+    pages.store(Part("Where the time goes", answer.sentences, notes, tables=tables), folder)
+
+
+def _explained(
+    a: "keywords.Text | Explainable", b: "keywords.Text | Explainable | None"
+) -> Records[Explained] | Records[ExplainedFigure] | Records[ObservedRank]:
     observed = observations(given_path(a)) if isinstance(a, str | PathLike) else []
     if observed:
         if b is not None:
@@ -211,7 +253,7 @@ def _sides(result: Any) -> list[Side]:
     if isinstance(result, Prediction):
         sides = sides_of_prediction(result)
         if left := len(result.points) - len(sides):
-            progress.note(f"{left} of {len(result.points)} points are open or cannot run: left out")
+            progress.note(f"{left} of {len(result.points)} cases have no rate, or only its two ends: left out")
     elif isinstance(result, MeasuredStudy):
         sides = sides_of_study(result.points)
     else:

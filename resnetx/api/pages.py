@@ -12,9 +12,9 @@ from typing import Any
 from resnetx import progress
 from resnetx.api.answers import check_answer, run_answer, steer_answer, trace_answer
 from resnetx.api.drawings import figures as topology_figures
-from resnetx.api.drawings import note_undrawn, of_system
+from resnetx.api.drawings import note_undrawn, of_plan, of_system
 from resnetx.api.stored import MeasuredStudy
-from resnetx.api.topology_answers import Described, described
+from resnetx.api.topology_answers import Costed, Described, described
 from resnetx.errors import ConfigError
 from resnetx.interconnect.pairs.reading import counted
 from resnetx.interconnect.systems.rearranged import steered
@@ -22,7 +22,7 @@ from resnetx.interconnect.systems.system import System
 from resnetx.interconnect.systems.system import described as described_system
 from resnetx.record import BenchRecord, RunRecord
 from resnetx.record.check import Check, Outlier
-from resnetx.record.comparison import Accuracy, BenchComparison, CheckedPoint, Comparison
+from resnetx.record.comparison import Accuracy, BenchComparison, Comparison
 from resnetx.record.literature import CheckedPapers, Score
 from resnetx.record.machine import how_many
 from resnetx.record.prediction import Prediction
@@ -32,12 +32,15 @@ from resnetx.record.topology import TopologyRecord
 from resnetx.record.trace import Trace
 from resnetx.reporting.benches import shown_benches
 from resnetx.reporting.charts import figure as files
-from resnetx.reporting.charts.figure import AnyChart, Figure
+from resnetx.reporting.charts.figure import Figure
+from resnetx.reporting.compare.accuracy import checked_columns
 from resnetx.reporting.compare.studies import compared_columns
 from resnetx.reporting.pages.parts import PageTable, Part, write_page
 from resnetx.reporting.systems import answer as of_systems
 from resnetx.reporting.table import table_of
 from resnetx.table import Column, Table, Tabular, as_shown, row
+
+DRAWN_PLANS = 4  # collectives of which each has a drawing of its rings: of more there are curves
 
 
 def store_page(parts: Sequence[Part], folder: Path, title: str = "", left_out: Sequence[str] = ()) -> Path:
@@ -104,7 +107,7 @@ def of_benches(records: Sequence[BenchRecord]) -> Part:
         for record in records
         for warning in record.warnings
     ]
-    return Part(title, answer.sentences, [*map(_bench_words, records), *copies], alerts, figures(records), (), tables)
+    return Part(title, answer.sentences, [*map(_bench_words, records), *copies], alerts, figures(records), tables)
 
 
 def _bench_words(record: BenchRecord) -> str:
@@ -143,8 +146,7 @@ def _trace(trace: Trace) -> Part:
 
 def of_prediction(made: Prediction) -> Part:
     """Where the time goes, and how far it scales."""
-    from resnetx.reporting.charts.predicted_figures import prediction_figures
-    from resnetx.reporting.charts.predictions import timelines
+    from resnetx.reporting.charts.predictions import prediction_figures, timelines
 
     answer = made.answer()
     assert answer is not None, "predictions answer"
@@ -157,8 +159,7 @@ def of_prediction(made: Prediction) -> Part:
 
 def of_comparison(found: SystemComparison, made: Prediction | None = None) -> Part:
     """Systems in intensity space, then why, then rates and collectives."""
-    from resnetx.reporting.charts.predicted_figures import prediction_figures
-    from resnetx.reporting.charts.predictions import timelines
+    from resnetx.reporting.charts.predictions import prediction_figures, timelines
     from resnetx.reporting.charts.systems import system_figures
 
     drawn = system_figures(found)
@@ -200,26 +201,11 @@ def _accuracy(accuracy: Accuracy) -> Part:
     from resnetx.reporting.charts.predictions import accuracy_figure
 
     figures = [accuracy_figure(accuracy)] if any(point.error is not None for point in accuracy.points) else []
-    cases = PageTable("cases", "Case by case", as_shown(_CHECKED, accuracy.points), accuracy.table())
+    cases = PageTable(
+        "cases", "Case by case", as_shown(checked_columns(accuracy.points), accuracy.points), accuracy.table()
+    )
     part = _tabular(f"A prediction beside study {accuracy.study}", accuracy, [cases], figures)
     return Part(**{**vars(part), "alerts": accuracy.warnings})
-
-
-_CHECKED: list[Column[CheckedPoint]] = [
-    Column("workload", lambda point: point.workload),
-    Column("batch", lambda point: f"{point.batch_size}"),
-    Column("settings", lambda point: point.variant),
-    Column("GPUs", lambda point: f"{point.gpus}"),
-    Column("predicted ms", lambda point: _ms(point.predicted_s) or point.predicted_outcome),
-    Column("its interval", lambda point: " to ".join(map(_ms, point.predicted_interval_s or []))),
-    Column("measured ms", lambda point: _ms(point.measured_s.median if point.measured_s else None)),
-    Column("error", lambda point: "" if point.error is None else f"{point.error:+.1%}"),
-    Column("in interval", lambda point: {True: "yes", False: "no", None: ""}[point.covered]),
-]
-
-
-def _ms(time_s: float | None) -> str:
-    return "" if time_s is None else f"{1e3 * time_s:,.3g}"
 
 
 def of_papers(found: CheckedPapers) -> Part:
@@ -323,9 +309,9 @@ _OUTLIERS: list[Column[Outlier]] = [
 
 
 def _steering(steering: Steering) -> Part:
-    from resnetx.reporting.charts.steering import matrices
+    from resnetx.reporting.charts.records import matrices
 
-    graph = _links(steering)
+    graphs = [graph] if (graph := _links(steering)) else []
     tables = [PageTable("gpus", "GPU by GPU", steering.table())]
     if steering.phases:
         phases = [row(phase) for phase in steering.phases]
@@ -336,14 +322,13 @@ def _steering(steering: Steering) -> Part:
         + "."
     ]
     notes += [f"{steering.left_out:.0%} of the traffic goes over no link between GPUs."] if steering.left_out else []
-    graphs = [("Links between GPUs, before and after: blue has more than before, orange fewer", graph)] if graph else []
     title = f"Links of {steering.system} steered" + f" for {steering.workload}" * bool(steering.workload)
-    return Part(title, steer_answer(steering), notes, figures=[matrices(steering)], graphs=graphs, tables=tables)
+    return Part(title, steer_answer(steering), notes, figures=[*graphs, matrices(steering)], tables=tables)
 
 
-def _links(steering: Steering) -> AnyChart | None:
+def _links(steering: Steering) -> Figure | None:
     """The links before and after, of a system that is still described where it was."""
-    from resnetx.reporting.charts.steering import side_by_side
+    from resnetx.reporting.charts.topology import side_by_side
 
     try:
         before = described_system(steering.described_by).system
@@ -357,7 +342,7 @@ def _links(steering: Steering) -> AnyChart | None:
 def of_topology(answers: Sequence[Any], records: Sequence[TopologyRecord]) -> Part:
     """What was asked of described systems, with the links of those that were."""
     systems = {answer.machine.name: answer.machine for answer in answers if isinstance(answer, Described)}
-    graphs = [(f"Links between GPUs of {name}", of_system(machine).chart) for name, machine in systems.items()]
+    drawn = [*map(of_system, systems.values()), *rings_of(answers), *topology_figures(records)]
     rows = [row(record) for record in records]
     columns = list(dict.fromkeys(name for cells in rows for name in cells))
     table = PageTable(
@@ -365,12 +350,18 @@ def of_topology(answers: Sequence[Any], records: Sequence[TopologyRecord]) -> Pa
     )
     names = ", ".join(dict.fromkeys(getattr(record, "system", "") for record in records))
     said = [sentence for answer in answers for sentence in answer.answer()]
-    return Part(f"{names}, as described", said, figures=list(topology_figures(records)), graphs=graphs, tables=[table])
+    return Part(f"{names}, as described", said, figures=drawn, tables=[table])
+
+
+def rings_of(answers: Sequence[Any]) -> list[Figure]:
+    """The rings of the collectives that were asked for, at the largest size; none where they are many."""
+    costed = [answer for answer in answers if isinstance(answer, Costed) and len(answer.plans) <= DRAWN_PLANS]
+    return [of_plan(plan, answer.sizes[-1]) for answer in costed for plan in answer.plans]
 
 
 def _system(machine: System) -> Part:
-    graphs = [("Links between GPUs", of_system(machine).chart)]
-    return Part(f"{machine.name}, as it is described", [described(machine, "auto")], [machine.about], graphs=graphs)
+    title = f"{machine.name}, as it is described"
+    return Part(title, [described(machine, "auto")], [machine.about], figures=[of_system(machine)])
 
 
 def _tabular(title: str, tabular: Tabular, tables: Sequence[PageTable], figures: Iterable[Figure] = ()) -> Part:

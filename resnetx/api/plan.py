@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Unpack
 
 from resnetx import progress
-from resnetx.api.sweep import AskedStudy, estimator_of, study_of
+from resnetx.api.sweep import AskedStudy, estimator_of, refuse_impossible, study_of
 from resnetx.measure.study.plan import PlannedRun, definition, split_settled
 from resnetx.record import BenchRequest
 from resnetx.settings import keywords
@@ -37,6 +37,7 @@ def plan(**settings: Unpack[keywords.SweepKeywords]) -> Plan:
 
 def planned(study: AskedStudy) -> Plan:
     """What running the study would run."""
+    refuse_impossible(study)
     definition(study.folder, study.record, progress.skipped)
     kept, left = split_settled(study.plan(), progress.skipped)
     estimate = estimator_of(study)

@@ -3,43 +3,29 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Unpack
+from typing import TYPE_CHECKING, Unpack
 
 import msgspec
 
 from resnetx import progress
-from resnetx.api import largest
-from resnetx.api import stored as predictions
-from resnetx.api.calibrations import Calibrations, calibrations, refuse_other_machine
-from resnetx.api.curves import Curve, curves
-from resnetx.api.grid import GRID_POINTS, PredictedGrid, stream
-from resnetx.api.known_rates import KnownRates, KnownScaling, known_rates
-from resnetx.api.predict_settings import (
-    PredictSettings,
-    by_framework,
-    deployments,
-    setting_of,
-    split,
-    wanted_of,
-)
-from resnetx.api.runs import new_folder
+from resnetx.api.curves import curves
+from resnetx.api.predict_settings import Known, PredictSettings, by_framework, deployments, split
 from resnetx.choices import Folders, Server
 from resnetx.compose import asked as settings_asked
 from resnetx.compose import each_of
 from resnetx.errors import ConfigError
-from resnetx.formats import chrome
 from resnetx.host import node_name
 from resnetx.interconnect.collectives.measured import MeasuredCollective, refuse_other_library
 from resnetx.interconnect.systems.system import System
-from resnetx.prediction import provenance
+from resnetx.prediction import result
 from resnetx.prediction.host_step import STATED, decoding_unit
 from resnetx.prediction.iteration import HOST_ERROR
-from resnetx.prediction.processes import CurveQuestion, predicted_curves
-from resnetx.prediction.provenance import UNCHECKED, RecordInput, SourcedPoint
-from resnetx.prediction.scenario import Deployment, Subject, TrainingSetup
-from resnetx.record import Unknown
-from resnetx.record.prediction import PredictedPoint, Prediction, digest
-from resnetx.reporting.predicted_answer import ranks
+from resnetx.prediction.predict import Curve
+from resnetx.prediction.processes import GRID_POINTS, predicted_curves
+from resnetx.prediction.scenario import Deployment
+from resnetx.record.machine import how_many
+from resnetx.record.prediction import UNCHECKED, PredictedPoint, Prediction, PredictionInput, digest
+from resnetx.reporting.predicted_answer import ranks, unit_of_point
 from resnetx.reporting.worth import Offer, cheapest
 from resnetx.settings import keywords
 from resnetx.settings.bounds import seconds_of
@@ -49,11 +35,15 @@ from resnetx.settings.verbs import group_of
 from resnetx.settings.words import bare_word, written
 from resnetx.study import Point, load
 
+if TYPE_CHECKING:
+    from resnetx.api.grid import PredictedGrid
+    from resnetx.api.known_rates import KnownRates, KnownScaling
+
 # Of settings that stand in place of what is described, relative; of others it is not known.
 _STATED_ERRORS = {"host_time": HOST_ERROR, "host_step": STATED - 1}
 
 
-def predict(*traces: keywords.Text, **settings: Unpack[keywords.PredictKeywords]) -> Prediction | PredictedGrid:
+def predict(*traces: keywords.Text, **settings: Unpack[keywords.PredictKeywords]) -> "Prediction | PredictedGrid":
     """Predicts each point of the workloads on each system; kept on disk where `out` or `results` says.
 
     Of more than `GRID_POINTS` points no more is kept than a table on disk and its answer (`PredictedGrid`).
@@ -68,11 +58,13 @@ def predict(*traces: keywords.Text, **settings: Unpack[keywords.PredictKeywords]
     """
     given = settings_asked("predict", settings)
     paths, folder = list(map(given_path, traces)), kept_in(given)
-    asked = questions(paths, given)
+    asked, words = questions(paths, given), words_of(paths, given)
     if sum(each.points for each in asked) > GRID_POINTS:
+        from resnetx.api.grid import stream
+
         _note(asked)
-        return stream(asked, folder, words_of(paths, given))
-    prediction = _priced(_predicted(asked, words_of(paths, given)), given)
+        return stream(_curves(asked), folder, words)
+    prediction = _priced(_record(asked, predicted_curves(_curves(asked)), words), given)
     return store(prediction, folder) if folder else prediction
 
 
@@ -104,7 +96,11 @@ def kept_in(given: Point) -> Path | None:
     """The folder for the record, if it is to be kept."""
     if given.get("out"):
         return Path(str(given["out"]))
-    return new_folder(Path(str(given["results"])) / node_name() / "predict") if "results" in given else None
+    if "results" not in given:
+        return None
+    from resnetx.api.runs import new_folder
+
+    return new_folder(Path(str(given["results"])) / node_name() / "predict")
 
 
 def store(made: Prediction, folder: Path) -> Prediction:
@@ -113,6 +109,8 @@ def store(made: Prediction, folder: Path) -> Prediction:
     The prediction as it is stored: many points are in a file of their own, which its digest covers.
     """
     from resnetx.api import pages
+    from resnetx.api import stored as predictions
+    from resnetx.formats import chrome
 
     stored = predictions.store(made, folder)
     drawn = [point for point in made.points if point.timeline]
@@ -125,14 +123,14 @@ def store(made: Prediction, folder: Path) -> Prediction:
 
 
 def _name(point: PredictedPoint) -> str:
-    gpus = f"{point.gpus} GPU{'s' * (point.gpus != 1)}"
-    on = f"{gpus} of {point.system}, {point.library}"
+    on = f"{how_many(point.gpus, unit_of_point(point))} of {point.system}, {point.library}"
     return f"{point.workload}, batch {point.batch_size}, {point.strategy}, {on}"
 
 
 def predicted(paths: Sequence[Path], given: Point) -> Prediction:
     """The predictions that settings ask for; the traces are at `paths`."""
-    return _predicted(questions(paths, given), words_of(paths, given))
+    asked = questions(paths, given)
+    return _record(asked, predicted_curves(_curves(asked)), words_of(paths, given))
 
 
 def words_of(paths: Sequence[Path], given: Point) -> str:
@@ -144,25 +142,14 @@ def words_of(paths: Sequence[Path], given: Point) -> str:
 class Asked:
     """What is predicted with one value of each setting of the machine."""
 
-    on: Sequence[Deployment]
-    trained: Sequence[tuple[Curve, TrainingSetup]]
-    assumed: Sequence[RecordInput]
-    varied: dict[str, str]  # settings in which it differs from others
+    curves: Sequence[Curve]  # of each system and library in turn
+    assumed: Sequence[PredictionInput]
     note: str = ""  # on what was taken that nobody has asked for
 
     @property
     def points(self) -> int:
         """How many."""
-        return len(self.on) * sum(len(curve.points) for curve, _ in self.trained)
-
-    @property
-    def curves(self) -> list[CurveQuestion]:
-        """Of each system and library in turn."""
-        return [
-            CurveQuestion(_in_lab(curve.subject, deployment), deployment, curve.points, curve.baseline, setting)
-            for deployment in self.on
-            for curve, setting in self.trained
-        ]
+        return sum(len(curve.placements) for curve in self.curves)
 
 
 def questions(paths: Sequence[Path], given: Point) -> list[Asked]:
@@ -170,7 +157,7 @@ def questions(paths: Sequence[Path], given: Point) -> list[Asked]:
 
     Where it is so of all, that is an error.
     """
-    if largest.asks(given):
+    if given.get("batch_size") == "max":
         return _with_largest(paths, given)
     every = each_of("predict", given)
     found: list[Asked] = []
@@ -188,74 +175,96 @@ def questions(paths: Sequence[Path], given: Point) -> list[Asked]:
         progress.note(f"Left out: {refused}")
     points = sum(each.points for each in found)
     if ("out" in given or "results" in given) and points <= GRID_POINTS:
-        predictions.refuse_unwritable(points)
+        from resnetx.api.stored import refuse_unwritable
+
+        refuse_unwritable(points)
     return found
 
 
 def _with_largest(paths: Sequence[Path], given: Point) -> list[Asked]:
     """The same where the batch is the largest that fits, on each system by itself."""
+    from resnetx.api import largest
+
     if paths:
         raise ConfigError(f"batch_size=max: {paths[0]} has the batches that it was measured at; leave batch_size out")
     found = []
     for own, said in largest.predicted(given):
-        line = RecordInput("batch_size=max", said.partition(": ")[2], "assumed", "counted", Unknown(UNCHECKED))
+        line = PredictionInput("batch_size=max", said.partition(": ")[2], "assumed", "counted", UNCHECKED)
         found += [replace(question, assumed=[*question.assumed, line], note=said) for question in questions([], own)]
     return found
 
 
-def _predicted(asked: Sequence[Asked], words: str) -> Prediction:
-    points = [_varied(sourced, own.varied) for own in asked for sourced in points_on(own.on, own.trained)]
+def _curves(asked: Sequence[Asked]) -> list[Curve]:
+    return [curve for each in asked for curve in each.curves]
+
+
+def _record(asked: Sequence[Asked], points: Sequence[result.SourcedPoint], words: str) -> Prediction:
     if not any(sourced.point.outcome == "ok" for sourced in points):
         raise ConfigError(_none_is_predicted([sourced.point for sourced in points]))
     _note(asked)
-    assumed = dict.fromkeys(line for own in asked for line in own.assumed)
-    inputs = list(provenance.inputs_of(points, list(assumed)))
-    return provenance.prediction(points, inputs, {"words": words})
+    assumed = dict.fromkeys(line for each in asked for line in each.assumed)
+    return result.prediction(points, list(assumed), {"words": words})
 
 
 def _note(asked: Sequence[Asked]) -> None:
-    for said in dict.fromkeys(own.note for own in asked if own.note):
+    for said in dict.fromkeys(each.note for each in asked if each.note):
         progress.note(said)
-
-
-def _varied(sourced: SourcedPoint, varied: dict[str, str]) -> SourcedPoint:
-    """The point with the settings of its machine in which points of one prediction differ."""
-    return replace(sourced, point=msgspec.structs.replace(sourced.point, varied=varied)) if varied else sourced
 
 
 def _asked(paths: Sequence[Path], given: Point, varied: dict[str, str]) -> Asked:
     """What settings ask for of which each of the machine has one value."""
     settings, workload = split({**_counted_as(given), **given})
-    found, rates = calibrations(settings.calibration_files), known_rates(settings.rate, settings.rate_error)
-    if read := rates.inputs_for(workload) if rates else []:
+    known = _known(settings)
+    if read := known.rates.inputs_for(workload) if known.rates else []:
         workload = {**workload, "input": read}
-    on = deployments(settings, found)
-    for deployment in on:
-        for each in deployment.measured.values():
-            refuse_other_machine(each, deployment.described, deployment.library, settings.devices)
-    for measured in found.collectives.values():
-        refuse_other_library(measured, on[0].library)
-    trained = [
-        (curve, setting)
+    on = deployments(settings, known)
+    _refuse_other_measurements(settings, known, on)
+    asked = [
+        curve
         for own in by_framework(settings, workload.get("strategy"))
-        for curve, setting in _trained(paths, workload, own, rates, found)
+        for curve in curves(paths, workload, own, known, on[0])
     ]
-    wanted = [each for each, _ in trained]
-    _refuse_other_rates(rates, wanted, on)
-    _refuse_unsaid(on[0].measured, wanted, ",".join(settings.calibration_files))
-    _refuse_other_counts(on, wanted, ",".join(settings.calibration_files))
-    _refuse_other_scaling(found.scaling, wanted, on[0].described)
-    _refuse_other_loaders(on, wanted)
-    _refuse_unsaid_messages(settings, wanted)
-    _refuse_unread(settings.image_bytes, wanted)
-    _refuse_computing_in_lab(on, wanted, settings)
-    _refuse_no_server(settings.overlap.parameters, wanted)
+    _refuse_other_rates(known.rates, asked, on)
+    _refuse_unsaid(on[0].measured, asked, ",".join(settings.calibration_files))
+    _refuse_other_counts(on, asked, ",".join(settings.calibration_files))
+    _refuse_other_scaling(known.scaling, asked, on[0].described)
+    _refuse_other_loaders(on, asked)
+    _refuse_unsaid_messages(settings, asked)
+    _refuse_unread(settings.image_bytes, asked)
+    _refuse_computing_in_lab(on, asked, settings)
+    _refuse_no_server(settings.overlap.parameters, asked)
     said = (
-        f"{rates.where}: predicted with input={','.join(read)}, as its runs were; input= sets another"
-        if rates and read
+        f"{known.rates.where}: predicted with input={','.join(read)}, as its runs were; input= sets another"
+        if known.rates and read
         else ""
     )
-    return Asked(on, trained, [*_assumed(wanted), *_set_by_the_user(given)], varied, said)
+    assumed = dict.fromkeys(line for curve in asked for line in curve.assumed)  # of imported traces, each thing once
+    on_each = [curve.on(deployment, varied) for deployment in on for curve in asked]
+    return Asked(on_each, [*assumed, *_set_by_the_user(given)], said)
+
+
+def _known(settings: PredictSettings) -> Known:
+    """What files of `calibration` and the value of `rate` say."""
+    files = settings.calibration_files
+    if not files and settings.rate is None and settings.rate_error is None:
+        return Known()
+    from resnetx.api.calibrations import calibrations
+    from resnetx.api.known_rates import known_rates
+
+    return replace(calibrations(files), rates=known_rates(settings.rate, settings.rate_error))
+
+
+def _refuse_other_measurements(settings: PredictSettings, known: Known, on: Sequence[Deployment]) -> None:
+    """Measured collectives are of one machine and library."""
+    if not known.collectives:
+        return
+    from resnetx.api.calibrations import refuse_other_machine
+
+    for deployment in on:
+        for measured in deployment.measured.values():
+            refuse_other_machine(measured, deployment.described, deployment.library, settings.devices)
+    for measured in known.collectives.values():
+        refuse_other_library(measured, on[0].library)
 
 
 def _counted_as(given: Point) -> Point:
@@ -271,7 +280,7 @@ def _none_is_predicted(points: Sequence[PredictedPoint]) -> str:
     if len(lacking) < len(points):
         return next(point.reason for point in points if point.outcome != "oom")
     point = min(lacking, key=lambda point: point.batch_size / point.gpus)
-    gpus = f"{point.gpus} GPU{'s' * (point.gpus != 1)}"
+    gpus = how_many(point.gpus, unit_of_point(point))
     return (
         f"batch_size={point.batch_size}: {point.workload} on {gpus} of {point.system} {point.reason}; take a smaller "
         "batch_size= or more gpus=, or set what a GPU has (memory=) or how it is counted (memory_model=)"
@@ -280,64 +289,31 @@ def _none_is_predicted(points: Sequence[PredictedPoint]) -> str:
 
 def _refuse_no_server(parameters_overlap: bool, wanted: Sequence[Curve]) -> None:
     """Only a parameter server sends parameters."""
-    if parameters_overlap and not any(isinstance(curve.subject.strategy, Server) for curve in wanted):
+    if parameters_overlap and not any(isinstance(curve.workload.strategy, Server) for curve in wanted):
         raise ConfigError(
             "overlap.parameters=true: only a parameter server sends parameters; use strategy=server, or leave it out"
         )
 
 
-def _trained(
-    paths: Sequence[Path], workload: Point, settings: PredictSettings, rates: KnownRates | None, found: Calibrations
-) -> list[tuple[Curve, TrainingSetup]]:
-    """The curves of one framework, each with how it is trained."""
-    setting = replace(setting_of(settings), decoding_threads=_decoding_threads(workload))
-    return [(curve, setting) for curve in curves(paths, workload, wanted_of(settings, rates, found.scaling))]
-
-
-def _decoding_threads(workload: Point) -> int | None:
-    """The threads of each rank's input, if they are asked for."""
-    threads = workload.get("input.threads")
-    if isinstance(threads, list):
-        raise ConfigError(f"input.threads={threads}: a prediction has one number of them; predict for each in turn")
-    return threads
-
-
-def points_on(on: Sequence[Deployment], trained: Sequence[tuple[Curve, TrainingSetup]]) -> list[SourcedPoint]:
-    """Every point: of each system and library in turn."""
-    return predicted_curves(Asked(on, trained, [], {}).curves)
-
-
-def _in_lab(subject: Subject, deployment: Deployment) -> Subject:
-    """The workload as it runs in the lab, if the deployment is one."""
-    if deployment.lab is None or subject.request is None:
-        return subject
-    return replace(subject, request=msgspec.structs.replace(subject.request, lab=deployment.lab))
-
-
-def _assumed(wanted: Sequence[Curve]) -> Iterator[RecordInput]:
-    """What is assumed of imported traces, each thing once."""
-    yield from dict.fromkeys(line for curve in wanted for line in curve.assumed)
-
-
-def _set_by_the_user(given: Point) -> Iterator[RecordInput]:
+def _set_by_the_user(given: Point) -> Iterator[PredictionInput]:
     """The settings that stand in place of what is described."""
     for key, value in given.items():
         if group_of(key) in tagged("assumed"):
-            error = _STATED_ERRORS.get(key, Unknown(UNCHECKED))
-            yield RecordInput(key, bare_word(value), "assumed", "asked for", error)
+            error = _STATED_ERRORS.get(key, UNCHECKED)
+            yield PredictionInput(key, bare_word(value), "assumed", "asked for", error)
 
 
 # ---- what cannot be predicted ----------------------------------------------------------------------------------------
 
 
-def _refuse_other_rates(rates: KnownRates | None, wanted: Sequence[Curve], on: Sequence[Deployment]) -> None:
+def _refuse_other_rates(rates: "KnownRates | None", wanted: Sequence[Curve], on: Sequence[Deployment]) -> None:
     """A known rate is of one model of GPU, and a stated one of one workload."""
     if rates is not None:
-        requests = [curve.subject.request for curve in wanted if curve.subject.request is not None]
+        requests = [curve.workload.request for curve in wanted if curve.workload.request is not None]
         batches = {
-            point.images // (curve.subject.request.accumulate if curve.subject.request else 1)
+            placement.images // (curve.workload.request.accumulate if curve.workload.request else 1)
             for curve in wanted
-            for point in curve.points
+            for placement in curve.placements
         }
         rates.check(requests, batches, [deployment.described for deployment in on])
 
@@ -372,27 +348,27 @@ def _refuse_other_counts(on: Sequence[Deployment], wanted: Sequence[Curve], cali
             )
 
 
-def _refuse_other_scaling(scaling: KnownScaling | None, wanted: Sequence[Curve], machine: System) -> None:
+def _refuse_other_scaling(scaling: "KnownScaling | None", wanted: Sequence[Curve], machine: System) -> None:
     """Rates of several GPUs say something only of points on their curve, whose rate on one GPU is known."""
     if scaling is None:
         return
-    requests = [curve.subject.request for curve in wanted if curve.subject.scaled and curve.subject.request]
+    requests = [curve.workload.request for curve in wanted if curve.workload.scaled and curve.workload.request]
     if requests:
         scaling.check(requests, machine)
     elif not scaling.runs_of_input:
-        lacking = [curve for curve in wanted if curve.subject.rates is None and curve.subject.trace is None]
+        lacking = [curve for curve in wanted if curve.workload.rates is None and curve.workload.trace is None]
         raise ConfigError(
             f"calibration={scaling.where}: rates of several GPUs, of which that of one must be known; add rate="
             if lacking
             else f"calibration={scaling.where}: has no run on several GPUs of the model, batch, image size, precision, "
-            "input and strategy of any point"
+            "input and strategy of any case"
         )
 
 
 def _refuse_other_loaders(on: Sequence[Deployment], wanted: Sequence[Curve]) -> None:
     """A measured rate of decoding says something only where images are decoded by the same means."""
-    inputs = [curve.subject.request.input for curve in wanted if curve.subject.request is not None]
-    used = {curve.subject.scaled.where for curve in wanted if curve.subject.scaled}  # files that are of use otherwise
+    inputs = [curve.workload.request.input for curve in wanted if curve.workload.request is not None]
+    used = {curve.workload.scaled.where for curve in wanted if curve.workload.scaled}  # files that are of use otherwise
     for rate in (rate for deployment in on for rate in deployment.decoding if rate.source not in used):
         if not any((rate.loader, rate.unit) == (each.kind, decoding_unit(each)) for each in inputs):
             cpu = " input.decoder=cpu" * (rate.loader == "dali" and rate.unit == "core")
@@ -406,7 +382,7 @@ def _refuse_unsaid_messages(settings: PredictSettings, wanted: Sequence[Curve]) 
     """The same of the messages of traces."""
     if settings.communication != "trace" or len(_counts(wanted)) < 2:
         return
-    for trace in (curve.subject.trace for curve in wanted):
+    for trace in (curve.workload.trace for curve in wanted):
         if trace is not None and not all(batch.communication_gpus for batch in trace.batches):
             raise ConfigError(
                 f"communication=trace: {trace.source} does not state its number of GPUs, and several are requested: "
@@ -416,18 +392,19 @@ def _refuse_unsaid_messages(settings: PredictSettings, wanted: Sequence[Curve]) 
 
 def _counts(wanted: Sequence[Curve]) -> list[int]:
     """The numbers of GPUs that send anything."""
-    return sorted({len(devices) for curve in wanted for devices, _ in curve.points if len(devices) > 1})
+    return sorted({len(devices) for curve in wanted for devices, _ in curve.placements if len(devices) > 1})
 
 
 def _refuse_computing_in_lab(on: Sequence[Deployment], wanted: Sequence[Curve], settings: PredictSettings) -> None:
     """In the lab only waited-out computing is known; and what is waited out has its times already."""
-    replayed = [curve.subject.request is not None and curve.subject.request.replay is not None for curve in wanted]
+    replayed = [curve.workload.request is not None and curve.workload.request.replay is not None for curve in wanted]
     if on[0].lab is not None and not all(replayed):
         raise ConfigError(
             "lab.system: what computing takes on cores that ranks share is not predicted; add replay=, a GPU or a trace"
         )
     served = [
-        curve.subject.request is not None and curve.subject.request.strategy == Server(device="gpu") for curve in wanted
+        curve.workload.request is not None and curve.workload.request.strategy == Server(device="gpu")
+        for curve in wanted
     ]
     if on[0].lab is not None and any(served):
         raise ConfigError("strategy.device=gpu: ranks in the lab are CPU processes; use strategy.device=cpu")
@@ -439,7 +416,7 @@ def _refuse_unread(image_bytes: str | int | None, wanted: Sequence[Curve]) -> No
     """The size of stored images says something only where images are read."""
     if image_bytes is None:
         return
-    requests = [curve.subject.request for curve in wanted]
+    requests = [curve.workload.request for curve in wanted]
     if not any(request and isinstance(request.input, Folders) for request in requests):
         kind = next((request.input.kind for request in requests if request), "synthetic")
         raise ConfigError(f"image_bytes={image_bytes}: no images are read with input={kind}; add input=dali")

@@ -1,23 +1,23 @@
 """The settings of predictions, as what the model of prediction takes: systems, and how they train."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from resnetx import progress
-from resnetx.api.calibrations import Calibrations
-from resnetx.api.curves import Wanted
-from resnetx.api.known_rates import KnownRates, KnownScaling
 from resnetx.api.systems import load_systems, refuse_no_library
 from resnetx.choices import After, Lab, Layerwise, Strategy
 from resnetx.compose import struct_of
 from resnetx.config import FIND, clock_from, lab_from
 from resnetx.errors import ConfigError, unknown_name
-from resnetx.interconnect.collectives.measured import UNCALIBRATED
+from resnetx.interconnect.collectives.measured import UNCALIBRATED, MeasuredCollective
 from resnetx.interconnect.collectives.plan import LIBRARIES
 from resnetx.interconnect.collectives.what_if import link_kinds
 from resnetx.interconnect.systems import system
 from resnetx.interconnect.systems.system import System
+from resnetx.prediction.host_step import DecodingRate
 from resnetx.prediction.scenario import Deployment, TrainingSetup
 from resnetx.prediction.staged import CLASSES
 from resnetx.prediction.step import Overlap
@@ -25,6 +25,9 @@ from resnetx.settings import bounds, keywords
 from resnetx.settings.table import tagged
 from resnetx.settings.verbs import group_of
 from resnetx.study import Point
+
+if TYPE_CHECKING:
+    from resnetx.api.known_rates import KnownRates, KnownScaling
 
 # Strategy and overlap of Shi et al. 2018, section IV-C.
 FRAMEWORKS: dict[str, tuple[Strategy, Overlap]] = {
@@ -57,6 +60,25 @@ class PredictSettings(keywords.PredictFields, frozen=True, kw_only=True):
     @property
     def calibration_files(self) -> list[str]:
         return [path for path in self.calibration if path not in (None, UNCALIBRATED)]
+
+    @property
+    def trained_parameters(self) -> int | None:
+        """How many parameters a trace trains whose file does not say."""
+        given = self.parameters
+        bounds.check({"parameters": given})
+        if given is not None and not float(given).is_integer():
+            raise ConfigError(f"parameters={given}: expected a whole number of parameters, e.g. 25557032 or 25.6e6")
+        return None if given is None else int(given)
+
+
+@dataclass(frozen=True)
+class Known:
+    """What stands in place of what is described or modelled: files of `calibration`, and the value of `rate`."""
+
+    collectives: Mapping[int | None, MeasuredCollective] = field(default_factory=dict)  # all-reduces, by GPUs
+    decoding: tuple[DecodingRate, ...] = ()
+    scaling: "KnownScaling | None" = None  # rates of several GPUs
+    rates: "KnownRates | None" = None  # of one GPU
 
 
 def split(given: Point) -> tuple[PredictSettings, Point]:
@@ -116,26 +138,8 @@ def _as_trained(framework: str | None) -> object:
     return strategy, overlap.input, overlap.host_to_device
 
 
-def wanted_of(
-    settings: PredictSettings, rates: KnownRates | None = None, scaling: KnownScaling | None = None
-) -> Wanted:
-    """What this verb's settings say of the points; `rates`, `scaling`: what files say of one GPU, and of several."""
-    (framework,) = settings.framework
-    return Wanted(
-        None if settings.devices is None else tuple(settings.devices),
-        FRAMEWORKS[framework][0] if framework else None,
-        settings.convention,
-        settings.baseline,
-        framework in SERVERS,
-        rates,
-        as_traced=settings.communication == "trace",
-        scaling=scaling,
-        parameters=_parameters(settings.parameters),
-    )
-
-
-def deployments(settings: PredictSettings, found: Calibrations) -> list[Deployment]:
-    """The systems that are asked for, each with every library; `found`: what the files of `calibration` know."""
+def deployments(settings: PredictSettings, known: Known) -> list[Deployment]:
+    """The systems that are asked for, each with every library."""
     refuse_no_library(settings.library)
     if labs := settings.labs:
         return [_in_lab(settings, lab) for lab in labs]
@@ -143,7 +147,7 @@ def deployments(settings: PredictSettings, found: Calibrations) -> list[Deployme
     if not machines:
         raise ConfigError("systems=[]: expected names or files of systems, as systems=dgx1-p100,gx8")
     _refuse_unknown_links(settings.what_if.bandwidth, machines)
-    made = [_fabric(settings, machine, library, found) for machine in machines for library in settings.library]
+    made = [_deployment(settings, machine, library, known) for machine in machines for library in settings.library]
     if settings.staged is not None and not any(deployment.no_peers for deployment in made):
         raise ConfigError(
             f"staged={settings.staged}: says how GPUs of one node that are no peers share the host, and those of "
@@ -153,18 +157,18 @@ def deployments(settings: PredictSettings, found: Calibrations) -> list[Deployme
     return made
 
 
-def _fabric(settings: PredictSettings, machine: System, library: str | None, calibrations: Calibrations) -> Deployment:
+def _deployment(settings: PredictSettings, machine: System, library: str | None, known: Known) -> Deployment:
     there = link_kinds(machine)  # what another system alone has changes nothing here
     bandwidth = {kind: factor for kind, factor in settings.what_if.bandwidth.items() if kind in there}
     return Deployment(
         machine,
         library or machine.library,
         settings.transport,
-        calibrations.collectives,
+        known.collectives,
         bandwidth,
         settings.what_if.latency,
-        decoding=calibrations.decoding,
-        published=not calibrations.collectives and UNCALIBRATED not in settings.calibration,
+        decoding=known.decoding,
+        published=not known.collectives and UNCALIBRATED not in settings.calibration,
         told=None if settings.staged is None else CLASSES[settings.staged],
     )
 
@@ -183,8 +187,8 @@ def _refuse_unknown_links(bandwidth: Mapping[str, float], machines: Sequence[Sys
             raise unknown_name(f"kind of link of {systems}", name, known, "what_if.bandwidth")
 
 
-def setting_of(settings: PredictSettings) -> TrainingSetup:
-    """How it is trained, as this verb's settings say; see `by_framework`."""
+def training_setup(settings: PredictSettings, workload: Point) -> TrainingSetup:
+    """How it is trained, as settings with one framework say (`by_framework`), and those of the workload."""
     (framework,) = settings.framework
     overlap = Overlap(settings.overlap.input, settings.overlap.host_to_device, settings.overlap.parameters)
     return TrainingSetup(
@@ -197,6 +201,7 @@ def setting_of(settings: PredictSettings) -> TrainingSetup:
         straggler=settings.straggler,
         host_s=bounds.seconds_of("host_time", settings.host_time),
         host_step_s=None if settings.host_step is None else bounds.seconds_of("host_step", settings.host_step),
+        decoding_threads=_decoding_threads(workload),
         image_bytes=bounds.bytes_of("image_bytes", settings.image_bytes),
         memory_bytes=bounds.bytes_of("memory", settings.memory),
         memory_model=settings.memory_model,
@@ -215,8 +220,9 @@ def _clock_Hz(given: str | float | None) -> float | None:
     return None if given is None else clock_from(given)
 
 
-def _parameters(given: float | None) -> int | None:
-    bounds.check({"parameters": given})
-    if given is not None and not float(given).is_integer():
-        raise ConfigError(f"parameters={given}: expected a whole number of parameters, e.g. 25557032 or 25.6e6")
-    return None if given is None else int(given)
+def _decoding_threads(workload: Point) -> int | None:
+    """The threads of each rank's input, if they are asked for."""
+    threads = workload.get("input.threads")
+    if isinstance(threads, list):
+        raise ConfigError(f"input.threads={threads}: a prediction has one number of them; predict for each in turn")
+    return threads

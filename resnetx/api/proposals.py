@@ -255,8 +255,10 @@ def _widths(family: str, around: int, steps: int) -> tuple[int, ...]:
 
 
 def _store(proposals: Proposals, asked: _Asked, folder: Path) -> None:
-    """Writes the records, a table of them, and the map."""
+    """Writes the records, a table of them, and the page with the map."""
+    from resnetx.api import pages
     from resnetx.reporting.charts.workload_figures import counted_figures, intensity_map
+    from resnetx.reporting.pages.parts import PageTable, Part
 
     members = [
         asked.member(family, {"width": width}, images)
@@ -265,9 +267,11 @@ def _store(proposals: Proposals, asked: _Asked, folder: Path) -> None:
         for images in _MAPPED_BATCHES
     ]
     drawings.store_rows(folder, "workloads", list(proposals))
-    drawings.store(
-        [intensity_map(members, proposals, proposals.intensity), *counted_figures(proposals, [asked.gpus])], folder
-    )
+    answer = proposals.answer()
+    figures = [intensity_map(members, proposals, proposals.intensity), *counted_figures(proposals, [asked.gpus])]
+    tables = [PageTable("proposals", "What comes nearest", answer.table or proposals.table(), proposals.table())]
+    title = f"Workloads of {proposals.intensity:,.4g} activations per parameter on each GPU"
+    pages.store(Part(title, answer.sentences, figures=figures, tables=tables), folder)
 
 
 _MAPPED = {"resnetx": (16, 64, 256), "gptx": (128, 768, 4096), "mlpx": (256, 1024, 4096)}

@@ -211,7 +211,7 @@ def refuse_unwritable(points: int) -> None:
     from resnetx.record import points_file  # with what reads pages of Parquet
 
     if points > points_file.MANY_POINTS and (why := packages.obstacle("pyarrow")):
-        raise ConfigError(f"out=: {points:,} points are kept in {points_file.NAME}, and {why}")
+        raise ConfigError(f"out=: {points:,} cases are kept in {points_file.NAME}, and {why}")
 
 
 def store(made: Prediction, folder: Path) -> Prediction:
@@ -241,7 +241,7 @@ def read(path: Path) -> Prediction:
     file = prediction_file(path) if is_folder(path) else path
     prediction: Prediction = record.read(file, Prediction)
     if prediction.points_file is not msgspec.UNSET and (why := packages.obstacle("pyarrow")):
-        raise ConfigError(f"{file}: its points are in {points_file.NAME}, and {why}")
+        raise ConfigError(f"{file}: its cases are in {points_file.NAME}, and {why}")
     return points_file.read_points(file.parent, prediction)
 
 

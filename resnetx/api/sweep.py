@@ -19,7 +19,7 @@ from resnetx.api.report import publish, refuse_taken
 from resnetx.api.runs import announce, fed, machine_name, note_copies, note_fed, page, run_file, run_line
 from resnetx.api.stored import MeasuredStudy, measured_study
 from resnetx.compose import asked, compose, points_of
-from resnetx.config import RunSettings, request_from, run_settings_from
+from resnetx.config import RunSettings, check, request_from, run_settings_from
 from resnetx.errors import ConfigError, FileError
 from resnetx.host import cores_read_once
 from resnetx.launching import Launch
@@ -107,7 +107,7 @@ def _study_of(settings: Mapping[str, object]) -> AskedStudy:
     trees = [compose(point) for point in points]
     run_settings = one_for_all(trees)
     if any(tree["measure"] == "equality" for tree in trees):
-        raise ConfigError("measure=equality: has no rate to sweep; use `resnetx verify` for one point")
+        raise ConfigError("measure=equality: has no rate to sweep; use `resnetx verify` for one case")
     how = largest.found(trees, given)
     made = requests_of(trees)
     requests = {request.key: request for request in made}
@@ -118,7 +118,7 @@ def _study_of(settings: Mapping[str, object]) -> AskedStudy:
         raise ConfigError(pointless)
     name = named.name if named else "sweep-" + _digits(requests)
     tasks: list[tuple[RunFile, str]] = []
-    with progress.counting("checking points", len(requests)) if len(requests) > MANY else nullcontext() as advance:
+    with progress.counting("checking cases", len(requests)) if len(requests) > MANY else nullcontext() as advance:
         for request in requests.values():
             obstacle = obstacle_to(request, run_settings.oversubscribe)
             obstacle = obstacle or _obstacle_to_twins(request, run_settings.twins)
@@ -193,6 +193,20 @@ def _run(study: AskedStudy, copies: trackers.TrackedCopies) -> list[RunRecord]:
         return [record for record in ended if isinstance(record, RunRecord)]
 
 
+def refuse_impossible(study: AskedStudy) -> None:
+    """Refuses a study of which no machine could run a case, as its batches do not divide."""
+    mistake = ""
+    for task, _ in study.tasks:
+        try:
+            check(task.request)
+        except ConfigError as error:
+            mistake = mistake or str(error)
+        else:
+            return
+    if mistake:
+        raise ConfigError(mistake)
+
+
 def _obstacle_to_twins(request: Request, twins: int) -> str:
     """Why the twins of a point could not be recorded, in one sentence; "" where they can."""
     requests = request.twins.values() if twins else []
@@ -234,7 +248,7 @@ def _digits(keys: dict[str, Request]) -> str:
 def skip(runs: list[PlannedRun]) -> None:
     """Names the points that cannot run here, and leaves a record of each."""
     for obstacle, count in Counter(run.obstacle for run in runs).items():
-        progress.note(f"skipped, {count} point{'s' * (count > 1)}: {obstacle}", indent=2)
+        progress.note(f"skipped, {count} case{'s' * (count > 1)}: {obstacle}", indent=2)
     for run in runs:
         launcher.skip(run.task, run.folder, run.obstacle)
 
@@ -280,7 +294,7 @@ def run_planned(
     if settings.budget is not None and budget and undone:
         progress.note(f"budget={duration(settings.budget)}: {_left_undone(undone)}")
     if dropped := ended.count(None):
-        progress.note(f"{dropped} runs were left out: their points ran out of memory or time, or failed")
+        progress.note(f"{dropped} runs were left out: their cases ran out of memory or time, or failed")
     return [record for record in ended if record]
 
 
@@ -290,7 +304,7 @@ def _left_undone(undone: list[PlannedRun]) -> str:
     undone = [run for run in undone if isinstance(run.task, RunFile)]
     counts = Counter(run.twin or "point" for run in undone if run.repeat > 1 or run.twin)
     first = sum(run.repeat == 1 and not run.twin for run in undone)
-    parts = [f"points without any run: {first}"] * bool(first) + [f"benches: {benches}"] * bool(benches)
+    parts = [f"cases without any run: {first}"] * bool(first) + [f"benches: {benches}"] * bool(benches)
     parts += [f"{'repeats' if what == 'point' else f'control runs {what}'}: {count}" for what, count in counts.items()]
     return f"not run ({', '.join(parts)}); start it again to continue"
 

@@ -28,7 +28,8 @@ def load_system(name: str, nodes: int | None = None, network: str | None = None,
 
 def load_systems(wanted: keywords.TopologyFields | keywords.PredictFields, names: Iterable[str]) -> list[System]:
     """The systems of these names or files, each as large as the settings want it."""
-    systems = [load_system(name, wanted.nodes, wanted.network, wanted.nics) for name in names]
+    size = (wanted.nodes, wanted.network, wanted.nics)
+    systems = [load_system(name, *size) if name == THIS else system.load(name, *size) for name in names]
     if wanted.launch_mode is None:
         return systems
     return [msgspec.structs.replace(each, launch_mode=wanted.launch_mode) for each in systems]

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from resnetx.api import drawings
-from resnetx.api import drawings as topology_drawings
 from resnetx.api.calibrations import refuse_other_machine
 from resnetx.api.systems import load_systems, refuse_no_library
 from resnetx.api.topology_answers import Answer, Costed, Described, Listed, Paired, Ranked, Routed
@@ -46,7 +45,6 @@ GOES_WITH = {  # settings that only some questions read, and which: one that not
 }
 
 
-DRAWN_PLANS = 4  # collectives of which each has a drawing of its rings: of more there are curves
 TOLD_BYTES = [2.0**power for power in range(20, 33)]  # at which the law of a box is held against the plan; less is open
 
 
@@ -195,15 +193,6 @@ def store(found: Sequence[Answer], folder: Path) -> None:
 
     records = [record for answer in found for record in answer.records()]
     drawings.store_rows(folder, "topology", records)
-    described = {answer.machine.name: answer.machine for answer in found if isinstance(answer, Described)}
-    if described:
-        topology_drawings.write([topology_drawings.of_system(each) for each in described.values()], folder, more=True)
-    for answer in found:
-        if isinstance(answer, Costed) and len(answer.plans) <= DRAWN_PLANS:
-            size_bytes = answer.sizes[-1]
-            topology_drawings.write(
-                [topology_drawings.of_plan(plan, size_bytes) for plan in answer.plans], folder, more=True
-            )
     pages.store(pages.of_topology(found, records), folder)
 
 

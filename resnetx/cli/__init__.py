@@ -12,14 +12,17 @@ import os
 import re
 import signal
 import sys
+import tempfile
+import traceback
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NoReturn
+from typing import Literal, NoReturn, TextIO
 
 from resnetx import __version__
 from resnetx.cli.help import VerbHelp, overview
+from resnetx.cli.table_layout import width_of, wrapped
 from resnetx.cli.typed import (
     OVERRIDE,
     as_settings,
@@ -34,9 +37,7 @@ from resnetx.errors import ConfigError
 from resnetx.settings.files import names, path_at_home, searching
 from resnetx.settings.verbs import CFG, INSTEAD, QUIET, VERBS, WITHOUT_JSON, reads, refuse_unread
 from resnetx.settings.words import key_of
-
-if TYPE_CHECKING:
-    from resnetx.study import Point
+from resnetx.visible import on_one_line, visible
 
 CONFIG_DIR = "folder with your own models, inputs, strategies or trackers (FOLDER/model/NAME.yaml)"
 SEARCH_PATH = "hydra.searchpath"  # Hydra's own setting for the same
@@ -48,7 +49,12 @@ def main(arguments: list[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, _terminate)
     if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) == signal.SIG_DFL:  # nohup has it ignored
         signal.signal(signal.SIGHUP, _terminate)
-    return _guarded(lambda: _run(words))
+    try:
+        status = _run(words)
+        _flush()
+        return status
+    except BaseException as error:
+        return _ended_by(error)
 
 
 def main_of_rank(kind: Literal["run", "bench"]) -> NoReturn:
@@ -71,14 +77,15 @@ def worker(kind: Literal["run", "bench"]) -> int:
     attend()
     explain_termination()
     os.environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")  # GPU ids are those of nvidia-smi
-
-    def serve() -> int:
+    try:
         from resnetx.cli import ranks
 
         of_kind = ranks.serve_run if kind == "run" else ranks.serve_bench
-        return of_kind(sys.argv[1:], started)
-
-    return _guarded(serve)
+        status = of_kind(sys.argv[1:], started)
+        _flush()
+        return status
+    except BaseException as error:
+        return _ended_by(error)
 
 
 class _Terminated(BaseException):
@@ -92,49 +99,139 @@ def _terminate(*_: object) -> None:
     raise _Terminated
 
 
-def _guarded(act: Callable[[], int]) -> int:
+def _ended_by(error: BaseException) -> int:
+    """The exit status of what ends a command early, which is printed as a sentence instead of a traceback."""
     try:
-        return _explained(act)
+        if isinstance(error, ModuleNotFoundError):
+            from resnetx import packages
+
+            if sentence := packages.missing(error):
+                error = ConfigError(sentence)
+        match error:
+            case ConfigError():
+                if os.environ.get("RANK", "0") == "0":  # all ranks make the same mistake
+                    _complain(str(error))
+                return 2
+            case BrokenPipeError():  # the reader of our output has closed the pipe
+                _silence(sys.stdout)
+                return 0
+            case OSError():
+                return _refused(error)
+            case Exception():
+                return _mistake(error)
+        raise error
     except (KeyboardInterrupt, _Terminated) as end:
         print("resnetx: interrupted; finished runs are on disk", file=sys.stderr)
         return 143 if isinstance(end, _Terminated) else 130
 
 
-def _explained(act: Callable[[], int]) -> int:
-    """The exit status of `act`; what it raises is printed as a sentence instead of a traceback."""
-    from resnetx import packages
-    from resnetx.cli import unforeseen
-
-    try:
-        status = act()
-        unforeseen.flush()
-        return status
-    except ConfigError as error:
-        return _refused(str(error))
-    except ModuleNotFoundError as error:
-        if sentence := packages.missing(error):
-            return _refused(sentence)
-        return unforeseen.mistake(error)
-    except BrokenPipeError:  # the reader of our output has closed the pipe
-        unforeseen.silence(sys.stdout)
-        return 0
-    except OSError as error:
-        return unforeseen.refused(error)
-    except Exception as error:
-        return unforeseen.mistake(error)
+def _complain(sentence: str) -> None:
+    """Prints a sentence on standard error."""
+    print(wrapped(on_one_line(f"resnetx: {sentence}"), width_of(sys.stderr)), file=sys.stderr)
 
 
-def _refused(sentence: str) -> int:
-    """Prints a sentence on standard error; returns the exit status."""
-    from resnetx.cli.unforeseen import complain
-
-    if os.environ.get("RANK", "0") == "0":  # all ranks make the same mistake
-        complain(sentence)
+def _refused(error: OSError) -> int:
+    """Reports an error of the system, with the file or stream; status 2."""
+    where = error.filename or ("standard output" if _is_of_output(error) else "")
+    _complain(f"{where}{': ' * bool(where)}{error.strerror or error}")
     return 2
 
 
+def _mistake(error: Exception) -> int:
+    """Reports a bug in resnetx, and the file with the traceback; status 1."""
+    from resnetx.measure.launch.ending import no_memory, sentence
+
+    what = sentence(error)
+    if no_memory(what):
+        _complain(f"out of memory ({what})")
+        return 1
+    kept, text = _kept(error)
+    _complain(f"a bug in resnetx ({what}); please report it with {kept or 'this:'}")
+    if not kept:
+        print(visible(text), file=sys.stderr)
+    return 1
+
+
+def _flush() -> None:
+    """Flushes standard output, so that a full disk is noticed and reported."""
+    if sys.stdout is not None:  # None: the caller has closed it
+        sys.stdout.flush()
+
+
+def _silence(stream: TextIO | None) -> None:
+    """Redirects a broken stream to /dev/null, as Python would flush it again at exit."""
+    if stream is not None:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def _is_of_output(error: OSError) -> bool:
+    """Whether standard output failed, whose errors have no file name: it then fails again."""
+    try:
+        os.write(sys.stdout.fileno(), b"\n")
+    except (AttributeError, ValueError):  # it is closed, or no file
+        return False
+    except OSError as again:
+        _silence(sys.stdout)
+        return again.errno == error.errno
+    return False
+
+
+def _kept(error: Exception) -> tuple[str, str]:
+    """The file with the traceback and the command, "" if it cannot be written; and the traceback."""
+    text = "".join(traceback.format_exception(error))
+    asked = f"resnetx {__version__}, Python {sys.version}\n{sys.argv}\n\n{text}"
+    try:
+        handle, name = tempfile.mkstemp(prefix="resnetx-mistake-", suffix=".txt")
+        os.close(handle)
+        Path(name).write_text(asked, encoding="utf-8", errors="backslashreplace")
+    except OSError:
+        return "", text
+    return name, text
+
+
 def _run(words: list[str]) -> int:
-    """Answers one command line: completion, help, or a verb. Returns the exit status."""
+    """Answers one command line: completion, help, or a verb with its words. Returns the exit status."""
+    options, words = _parsed(words)
+    if options.shell_completion is not None:
+        from resnetx.cli.completion import script
+
+        print(script(options.shell_completion))
+        return 0
+    if options.verb is None:
+        print(overview())
+        return 0
+    name, verb = options.verb, VERBS[options.verb]
+    overrides = [word for word in words if OVERRIDE.match(word)]
+    paths = [word for word in words if not OVERRIDE.match(word)]
+    _refuse_flags(options)
+    folders = list(getattr(options, "config_dir", None) or [])
+    with searching(folders):
+        paths, overrides = names_as_settings(name, paths, overrides)
+    _refuse_words(name, paths, words)
+    if name == "topology":  # whose paths are names, too
+        paths = [each for path in paths for each in (path.split(",") if is_system(path) else [path])]
+    if verb.has_choices:
+        folders += [folder for word in overrides if key_of(word) == SEARCH_PATH for folder in _searched(word)]
+        overrides = [word for word in overrides if key_of(word) != SEARCH_PATH]
+    with searching(folders):
+        changed = [key_of(word) for word in overrides if word[0] not in "+~"]  # `words` refuses to add and to remove
+        refuse_unread(name, changed, names())  # before Hydra is loaded
+        files, asked = [Path(path_at_home(word)) for word in paths], settings_in(overrides, name)
+        from resnetx import progress
+        from resnetx.cli import show
+
+        show.begin(options)
+        quiet = getattr(options, "quiet", False)
+        with nullcontext() if quiet else progress.reporting_to(show.Terminal()):
+            if getattr(options, CFG, None) is not None:
+                from resnetx.cli.completion import show_configuration
+
+                return show_configuration(options.cfg, name, asked)
+            return verb.command(options, files, asked)
+
+
+def _parsed(words: list[str]) -> tuple[argparse.Namespace, list[str]]:
+    """The verb and its flags, and all other words as they are typed; completes words where a shell asks for it."""
     if words[:1] == ["lab"] and "--" in words:
         words = words_inside(words)
     asks = bool({"--help", "-h"} & set(words))
@@ -146,18 +243,10 @@ def _run(words: list[str]) -> int:
         import argcomplete
 
         argcomplete.autocomplete(parser, always_complete_options=False)
-    if "_ARGCOMPLETE" not in os.environ:
+    else:
         words = as_settings(words)
     options, rest = parser.parse_known_args(words)
-    if options.shell_completion is not None:
-        from resnetx.cli.completion import script
-
-        print(script(options.shell_completion))
-        return 0
-    if options.verb is None:
-        parser.print_help()
-        return 0
-    return _verb(options.verb, options, _as_typed(words, [*options.words, *rest]))
+    return options, _as_typed(words, [*(options.words if options.verb else ()), *rest])
 
 
 def _as_typed(words: Sequence[str], taken: Iterable[str]) -> list[str]:
@@ -172,41 +261,6 @@ def _as_typed(words: Sequence[str], taken: Iterable[str]) -> list[str]:
             left[word] -= 1
             typed.append(word)
     return typed[::-1]
-
-
-def _verb(name: str, options: argparse.Namespace, words: list[str]) -> int:
-    """One verb with its words: settings (key=value) and paths. Settings that it does not read are rejected first."""
-    overrides = [word for word in words if OVERRIDE.match(word)]
-    paths = [word for word in words if not OVERRIDE.match(word)]
-    _refuse_flags(options)
-    folders = list(getattr(options, "config_dir", None) or [])
-    with searching(folders):
-        paths, overrides = names_as_settings(name, paths, overrides)
-    _refuse_words(name, paths, words)
-    if name == "topology":  # whose paths are names, too
-        paths = [each for path in paths for each in (path.split(",") if is_system(path) else [path])]
-    if VERBS[name].has_choices:
-        folders += [folder for word in overrides if key_of(word) == SEARCH_PATH for folder in _searched(word)]
-        overrides = [word for word in overrides if key_of(word) != SEARCH_PATH]
-    with searching(folders):
-        changed = [key_of(word) for word in overrides if word[0] not in "+~"]  # `words` refuses to add and to remove
-        refuse_unread(name, changed, names())  # before Hydra is loaded
-        return _act(name, options, [Path(path_at_home(word)) for word in paths], settings_in(overrides, name))
-
-
-def _act(name: str, options: argparse.Namespace, paths: list[Path], asked: "Point") -> int:
-    """What the verb does, with its screens."""
-    from resnetx import progress
-    from resnetx.cli import show
-
-    show.begin(options)
-    quiet = getattr(options, "quiet", False)
-    with nullcontext() if quiet else progress.reporting_to(show.Terminal()):
-        if getattr(options, CFG, None) is not None:
-            from resnetx.cli.completion import show_configuration
-
-            return show_configuration(options.cfg, name, asked)
-        return VERBS[name].command(options, paths, asked)
 
 
 def _searched(word: str) -> list[Path]:

@@ -172,19 +172,13 @@ def json_lines(objects: Iterable[Any], answer: str = "") -> None:
 # ---- tables ---------------------------------------------------------------------------------------------------------
 
 
-def table(
-    title: str,
-    columns: Sequence[str],
-    rows: Iterable[Sequence[str]],
-    note: str | Sequence[str] = "",
-    least: Sequence[str] = (),
-) -> None:
-    """Prints a table under its title, and a note or several below it.
+def matrix(title: str, corner: str, rows: Mapping[str, Sequence[str]], columns: Sequence[str], note: str = "") -> None:
+    """Prints a cell for each pair of a row and a column, by their names; `corner`: what rows are.
 
-    A column whose heading starts with ">" is right-aligned. Where a terminal is too narrow, columns with a heading in
-    `least` are left out, in that order; see `table_layout`.
+    A column whose heading starts with ">" is right-aligned.
     """
-    tables(columns, {title: list(rows)}, note, least)
+    cells = {title: [[name, *row] for name, row in rows.items()]}
+    tables([corner, *columns], cells, note)
 
 
 ROWS = 12  # of a table; of more, those at both ends
@@ -198,11 +192,12 @@ def listing(
     rank: Callable[[T], float] | None = None,
     by: str = "",
     every: bool = False,
+    constant: bool = False,
 ) -> None:
     """Prints rows in the columns of their kind; of more than 12 those at both ends, by `rank` if there is one.
 
-    A column that says the same in all rows becomes a clause, and legends are those of columns that are shown. `every`:
-    all rows are shown, as of what is no measurement.
+    A column that says the same in all rows becomes a clause, unless `constant` ones stay where there is room; legends
+    are those of columns that are shown. `every`: all rows are shown, as of what is no measurement.
     """
     shown_columns = [column for column in columns if _screen.everything or column.importance > ONLY_WITH_ALL]
     shown = rows
@@ -217,10 +212,14 @@ def listing(
     )
     cells = [[column.cell(row) for column in shown_columns] for row in shown]
     filled = [column for index, column in enumerate(shown_columns) if any(row[index] for row in cells)]
-    legend = [f"{column.heading.lstrip('>~')}: {column.help}" for column in filled if column.help]
     telling = {index for row in cells for index, cell in enumerate(row) if cell != cells[0][index]}
-    if len(cells) > 1 and len(telling) == 1 < len(filled) - 1:  # a column of names, and nothing to tell of each
+    told = [shown_columns[index] for index in sorted(telling)] if len(cells) > 1 and not constant else filled
+    legend = [f"{column.heading.lstrip('>~')}: {column.help}" for column in told if column.help]
+    # A column of names, and nothing to tell of each.
+    if not constant and len(cells) > 1 and len(telling) == 1 < len(filled) - 1:
         names = [column.heading.lstrip(">~") for column in shown_columns]
+        if title:
+            say(title, style="bold")
         same = [f"{names[index]} {cell}" for index, cell in enumerate(cells[0]) if cell and index not in telling]
         say(" ".join(filter(None, [f"In all {len(cells)} rows: {', '.join(same)}.", *legend, note])))
         return
@@ -229,7 +228,7 @@ def listing(
         {title: cells},
         [" ".join([*legend, note]).strip()],
         [column.heading.lstrip(">~") for column in least],
-        differing=True,
+        differing=not constant,
     )
 
 

@@ -3,11 +3,12 @@
 import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from resnetx.loading import File
 from resnetx.record.copies import Access, Direction, Endpoint, Engine, Pair, Place
 from resnetx.record.files import LONGEST_s, SHORTEST_s
+from resnetx.units import size_text
 
 STAGED = "staged"  # between GPUs that are no peers, or with peer access off: through host memory
 LOAD = "load"  # one access of an SM to the memory of another GPU, or of the host: no copy
@@ -70,6 +71,7 @@ class CopyTable:
     collectives: tuple[ReportedCollective, ...] = ()
     notes: tuple[str, ...] = ()  # what was left out or assumed
     devices: tuple[ListedGpu, ...] = ()  # (): the file lists none
+    wrong: str = ""  # results that were not what they should be, in words
 
 
 def matrix_below(file: File, lines: Sequence[str], title: int) -> list[list[float]]:
@@ -136,6 +138,7 @@ def seconds(size_bytes: float, rate_GBps: float) -> float:
 #
 # MB is 1e6 bytes. A latency is one way, half of a ping-pong. A bandwidth is of a window of 64 messages. A size of
 # gathering collectives is what each rank sends, so that the whole array is as many times as large as there are ranks.
+# With -c, each line ends in "Pass" or "Fail".
 
 MARK = re.compile(r"^\s*#?\s*OSU \w", re.MULTILINE)
 _TITLE = re.compile(
@@ -157,22 +160,29 @@ _ONE_COLLECTIVE = re.compile(r"\S+\s+(?P<word>\w+)\s+Latency", re.IGNORECASE)
 
 def parse(file: File, text: str, ranks: int | None) -> CopyTable:
     """The results of a file. `ranks`: of a collective, which the file does not say."""
-    title = _TITLE.search(text)
-    if title is None:
+    titles = list(_TITLE.finditer(text))
+    if not titles:
         raise file.error("no line of it names a benchmark of OSU (# OSU MPI Bandwidth Test v5.6.2)")
+    title = titles[0]
+    if len(titles) > 1:
+        held = ", ".join(list(dict.fromkeys(each["name"] for each in titles))[:_MOST_NAMED])
+        raise file.error(f"holds {len(titles)} outputs of OSU benchmarks ({held}); expected one in a file")
     name, program = title["name"], f"OSU micro-benchmarks {title['version'] or 'of unknown version'}"
     figures = list(_figures(text))
     of_all = _ONE_COLLECTIVE.fullmatch(name)
+    failed = [size_text(int(size)) for size in _FAILED.findall(text)]
+    wrong = f"validation failed at {', '.join(failed[:_MOST_NAMED])}" if failed else ""
     if of_all and (collective := _COLLECTIVES.get(of_all["word"].lower())):
-        return _collective(file, program, collective, figures, ranks)
+        return replace(_collective(file, program, collective, figures, ranks), wrong=wrong)
     if not _ONE_PAIR.fullmatch(name):
         raise file.error(f"holds {name}, which is neither a copy between two ranks nor a known collective")
     both = re.search(r"bi-?directional", name, re.I) is not None
-    rows = [_copy(text, name, size, figure, "andwidth" in name, both) for size, figure in figures]
+    endpoint, notes = _endpoint(file, text, name)
+    rows = [_copy(endpoint, name, size, figure, "andwidth" in name, both) for size, figure in figures]
     usable = tuple(row for row in rows if row.usable)
     if not usable:
         raise file.error("no line of it is a result (size, then latency or bandwidth)")
-    return CopyTable(program, 2, usable)
+    return CopyTable(program, 2, usable, notes=notes, wrong=wrong)
 
 
 def _figures(text: str) -> Iterator[tuple[int, float]]:
@@ -196,13 +206,12 @@ def _collective(
     return CopyTable(program, ranks, collectives=usable)
 
 
-def _copy(text: str, name: str, size: int, figure: float, bandwidth: bool, both: bool) -> CopyRow:
-    endpoint, places = _endpoints(text)
+def _copy(endpoint: Endpoint, name: str, size: int, figure: float, bandwidth: bool, both: bool) -> CopyRow:
     moved = size * (2 if both else 1)
     return CopyRow(
         copy="device",
-        source=places[0],
-        target=places[1],
+        source=0,
+        target=1,
         size_bytes=size,
         time_s=moved / (figure * 1e6) if bandwidth else figure * 1e-6,
         evidence=(f"OSU {name}", "a window of messages in flight" if bandwidth else "half of a ping-pong"),
@@ -211,7 +220,17 @@ def _copy(text: str, name: str, size: int, figure: float, bandwidth: bool, both:
     )
 
 
-def _endpoints(text: str) -> tuple[Endpoint, tuple[Place, Place]]:
-    """Device memory where the file says so, else memory of hosts, which MPI does not pin."""
-    on_device = re.search(r"Send Buffer on DEVICE.{0,40}Receive Buffer on DEVICE", text)
-    return ("device" if on_device else "pageable"), (0, 1)
+def _endpoint(file: File, text: str, name: str) -> tuple[Endpoint, tuple[str, ...]]:
+    """Device memory where the file says so, else memory of hosts, which MPI does not pin; and what it leaves open."""
+    said = _BUFFERS.search(text)
+    if said is None:
+        open_ = "the file does not say where its buffers are: memory of hosts, as without D D behind the command"
+        return "pageable", (open_,) * bool(re.search("CUDA|ROCM", name))
+    if said[1] != said[2]:
+        raise file.error(f"its buffers are on {said[1]} and {said[2]}; expected both on DEVICE, or both on HOST")
+    return "device" if said[1] == "DEVICE" else "pageable", ()
+
+
+_BUFFERS = re.compile(r"Send Buffer on (\w{1,20}).{0,40}Receive Buffer on (\w{1,20})")
+_FAILED = re.compile(r"^[ \t]{0,8}(\d{1,15})[ \t].{0,200}[ \t]Fail[ \t]*$", re.MULTILINE)
+_MOST_NAMED = 10

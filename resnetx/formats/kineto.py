@@ -25,7 +25,7 @@ from resnetx.formats.chrome import ChromeTrace, Event, decode
 from resnetx.formats.kineto_iterations import ProfiledIteration, ProfiledLayer, iterations_in
 from resnetx.formats.kineto_ranks import RankProfile, Strategy, own_s, seen_rank
 from resnetx.formats.kineto_windows import HOW_TO_MARK, ProfiledIterations, find_iterations
-from resnetx.formats.kineto_work import DEVICE, works
+from resnetx.formats.kineto_work import DEVICE, LAUNCHES, works
 from resnetx.record.files import refuse_large_trace
 from resnetx.record.trace import LayerTimes, TracedLayer
 from resnetx.record.unknown import Unknown, known
@@ -51,6 +51,7 @@ class Profile:
     left_out: int  # iterations that did not execute the layers that most of them did
     on_device: bool  # the times are those of a GPU's kernels, not of the host's operations
     gpu: str = ""  # that the kernels ran on, as its driver names it; "": the profile does not say
+    maker: str = ""  # of that GPU, by the calls that launched its kernels; "": these do not say
     taken: str = ""  # what was taken for an iteration, in words; "": they are marked
     trains: bool = True  # it has a backward pass
     accumulated: int = 1  # passes of a micro-batch each whose gradients are added up before an update
@@ -84,6 +85,7 @@ def parse(data: bytes | bytearray, path: Path) -> Profile:
         left_out=len(iterations) - len(alike),
         on_device=found.on_device,
         gpu=_gpu(file, events),
+        maker=_maker(events),
         taken=marked.taken + warmed_up,
         trains=marked.trains,
         accumulated=kept[0].accumulated,
@@ -228,6 +230,20 @@ def _gpu(file: ChromeTrace, events: Iterable[Event]) -> str:
     used = {event.pid for event in events if event.kind in DEVICE}  # Kineto writes a GPU's number as their process
     names = {device.name for device in file.devices if device.id in used} or {device.name for device in file.devices}
     return names.pop() if used and len(names) == 1 else ""
+
+
+def _maker(events: Iterable[Event]) -> str:
+    """Whose runtime launched the kernels: HIP's is AMD's, whatever category it has."""
+    for event in events:
+        if event.kind in LAUNCHES:
+            if event.kind.startswith(("xpu", "mtia", "privateuse1")):
+                return event.kind.partition("_")[0]
+            if maker := next((name for begin, name in _MAKERS.items() if event.name.startswith(begin)), ""):
+                return maker
+    return ""
+
+
+_MAKERS = {"hip": "AMD", "cuda": "NVIDIA"}
 
 
 # How a profiled program shared its work with other processes, by the names in its profile.

@@ -19,7 +19,10 @@ from resnetx.formats.chrome import Details, Event, first_of
 WorkKind = Literal["operation", "node", "update", "input", "communication", "exchange"]
 
 OPERATIONS = {"cpu_op", "operator"}  # categories of events; "operator" and "runtime" are those of torch before 1.12
-LAUNCHES = {"cuda_runtime", "cuda_driver", "runtime"}
+LAUNCHES = {
+    "cuda_runtime", "cuda_driver", "runtime", "xpu_runtime", "xpu_driver", "privateuse1_runtime", "privateuse1_driver",
+    "mtia_runtime",
+}  # fmt: skip
 DEVICE = {"kernel", "gpu_memcpy", "gpu_memset", "memcpy", "memset"}
 
 NODE = "autograd::engine::evaluate_function: "

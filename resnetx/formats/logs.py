@@ -35,6 +35,8 @@ _FIRST = re.compile(
     r"host {0,9}: (?P<host>[^\n]{0,255})\s{1,20}rank {0,9}: (?P<rank>\d{1,7}) \([^\n]{0,60}\s{1,20}"
     r"exitcode {0,9}: (?P<status>-?\d{1,9})"
 )
+_LOCAL = re.compile(r"failed \(exitcode: (?P<status>-?\d{1,9})\) local_rank: (?P<rank>\d{1,7}) \(pid: ")
+_STUCK = re.compile(r"Rank (?P<rank>\d{1,7})\] Heartbeat monitor timed out")
 _MOST_NAMED = 8  # ranks
 
 
@@ -91,6 +93,10 @@ def says(log: str) -> str:
                      f"{max(sent.values())})")  # fmt: skip
     if first := _FIRST.search(log):
         parts.append(f"rank {first['rank']} on {first['host'].strip()} failed first, {_status(int(first['status']))}")
+    elif first := _LOCAL.search(log):
+        parts.append(f"local rank {first['rank']} of a node failed, {_status(int(first['status']))}")
+    if stuck := {int(line["rank"]) for line in _STUCK.finditer(log)}:
+        parts.append(f"the watchdog of {named(stuck)} stood still (its heartbeat timed out)")
     return f"a log of torch, not a measurement: {'; '.join(parts)}" if parts else ""
 
 
@@ -120,6 +126,8 @@ def _status(status: int) -> str:
 #     node01:   worker-0 |   [pod/x/y]    pdsh, docker compose, kubectl: only where most lines begin so, for a program
 #                                         prints words like these, too
 #     >                                   quoted in mail or Markdown
+#     12  12: 12|                         numbers of lines, where all lines that are not empty have one
+#     <pre> <details> <br>                tags of web pages, beside escaped characters
 #
 # Blanks behind a label stay, as columns are aligned by them.
 
@@ -128,6 +136,12 @@ _ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,500}(?:\x07|\x
 _INVISIBLE = re.compile("[\u200b-\u200d\u2060\ufeff]")
 _DAY = r"(?:(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun),? )?(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) [ \d]\d"
 _CLOCK = r"\d\d:\d\d:\d\d(?:[.,]\d{1,9})?"
+_TAG = re.compile(
+    r"</?(?:a|b|blockquote|code|details|div|em|i|p|pre|samp|span|strong|summary|table|tbody|td|tr)\b[^<>\n]{0,200}>"
+)
+_BREAK = re.compile(r"<br ?/?>")
+_NUMBERED = re.compile(r"[ \t]{0,8}(\d{1,7})(?:[ \t]?[|:.)]|(?=[ \t])|$)[ \t]?")
+_LEAST_NUMBERED = 3  # lines
 _LABEL = re.compile(r"\[(?:rank|default)?\d{1,6}\]:?")
 _LABELS = tuple(
     re.compile(rf"[ \t]{{0,8}}(?:{label})")
@@ -154,7 +168,8 @@ def plain(text: str) -> str:
     if _ENTITY.search(text):
         text = html.unescape(text)
     text = _INVISIBLE.sub("", _ESCAPE.sub("", text)).replace("\xa0", " ")
-    lines = [_unlabelled(line) for line in text.splitlines()]
+    text = _BREAK.sub("\n", _TAG.sub("", text))
+    lines = [_unlabelled(line) for line in _unnumbered(text.splitlines())]
     filled = [line for line in lines if line.strip()]
     if filled and sum(_NAME.match(line) is not None for line in filled) > len(filled) / 2:
         lines = [_unlabelled(_NAME.sub("", line, count=1)) for line in lines]
@@ -175,6 +190,22 @@ def numbered(text: str) -> Iterator[tuple[int, str]]:
         else:
             yield number, before + line
             before = ""
+
+
+def _unnumbered(lines: list[str]) -> list[str]:
+    """The lines without their numbers, which follow each other; all of them, where these are no numbers of lines."""
+    numbers = [_NUMBERED.match(line) for line in lines]
+    if sum(map(bool, numbers)) < _LEAST_NUMBERED:
+        return lines
+    last: int | None = None
+    for line, number in zip(lines, numbers, strict=True):
+        if number is None and line.strip():
+            return lines
+        if number is not None:
+            if last is not None and int(number[1]) != last + 1:
+                return lines
+            last = int(number[1])
+    return [line[number.end() :] if number else line for line, number in zip(lines, numbers, strict=True)]
 
 
 def _unlabelled(line: str) -> str:

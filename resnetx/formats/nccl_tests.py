@@ -441,6 +441,12 @@ _MARKS = (
     (r"^CA '\w+'\s*$|^hca_id:", "ibstat or ibv_devinfo: network cards alone"),
     (r"^\s*-\+?-?\[[0-9a-f]{4}:[0-9a-f]{2}\]-|^[0-9a-f:]{2,10}\.\d [\w ]{1,40}: ", "lspci: devices of a host"),
     (r"^\s*\[?\{?\s*\"?(?:schemaVersion|traceEvents)\"", "a profile of PyTorch, which `trace --import` reads"),
+    (r"^Collective:\s+\w+\s*\nMemory type:", "ucc_perftest: collectives of UCC"),
+    (r"^\s*COMMS-RES-", "PARAM's benchmark of communication"),
+    (r"^\s*Time ?\(%\)\s+Total Time\b", "Nsight Systems (nsys stats): how long kernels took in all"),
+    (r"^\s*Name\s+Self CPU %\s+Self CPU\b",
+     "the table of a PyTorch profile (key_averages), which has no steps; export_chrome_trace writes one that "
+     "`trace --import` reads"),
     (r"NCCL INFO ", "a log of NCCL (NCCL_DEBUG=INFO) without a table of nccl-tests"),
 )  # fmt: skip
 _KNOWN = tuple((re.compile(mark, re.MULTILINE), name) for mark, name in _MARKS)

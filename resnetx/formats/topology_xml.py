@@ -55,8 +55,17 @@ class Element:
         return self.attributes.get(name, otherwise)
 
 
+_TOP = re.compile(r"^[ \t]{0,80}<(?:\?xml|!DOCTYPE|(?:system|graphs|topology|nvidia_smi_log)\b)", re.MULTILINE)
+_END = re.compile(r"</(?:system|graphs|topology|nvidia_smi_log)>")
+
+
+def has_topology(text: str) -> bool:
+    """Whether a text has XML of a topology in it, which needs no characters unescaped."""
+    return _TOP.search(text) is not None
+
+
 def looks_like_xml(text: str) -> bool:
-    """Whether a text begins as XML does; copies have blank lines and the fences of Markdown above it."""
+    """Whether a text begins as XML does, or has a topology in it: copies have a command or prose above it."""
     return _inside(text).startswith("<")
 
 
@@ -66,7 +75,10 @@ def parse_xml(file: File, text: str) -> Element:
 
 
 def _inside(text: str) -> str:
-    """The document of a text, without the fences of Markdown around it; lines keep their numbers."""
+    """The document of a text, without what stands around it."""
+    if top := _TOP.search(text):
+        ends = [end.end() for end in _END.finditer(text)]
+        text = text[top.start() : ends[-1] if ends else None]
     lines = ["" if line.strip().startswith("```") else line for line in text.split("\n")]
     return "\n".join(lines).lstrip()
 
@@ -79,6 +91,7 @@ class _Builder:
         self.open: list[Element] = []
         self.top: Element | None = None
         self.count = 0
+        self.above = 0  # lines of the text above the document
         self.parser = parser = expat.ParserCreate()
         parser.SetParamEntityParsing(expat.XML_PARAM_ENTITY_PARSING_NEVER)
         parser.StartElementHandler = self._start
@@ -88,13 +101,13 @@ class _Builder:
         parser.ExternalEntityRefHandler = self._refuse_entity
 
     def tree(self, text: str) -> Element:
-        above = len(text) - len(text.lstrip("\n\r \t"))
-        first = text.count("\n", 0, above)
+        top = _TOP.search(text)
+        self.above = text.count("\n", 0, top.start() if top else len(text) - len(text.lstrip("\n\r \t")))
         try:
             self.parser.Parse(_inside(text).encode(), True)
         except expat.ExpatError as error:
             raise self.file.error(
-                f"truncated or not XML ({expat.ErrorString(error.code)})", first + error.lineno
+                f"truncated or not XML ({expat.ErrorString(error.code)})", self.above + error.lineno
             ) from None
         except UnicodeEncodeError:
             raise self.file.error("not XML: it has characters that are none") from None
@@ -102,7 +115,7 @@ class _Builder:
         return self.top
 
     def _start(self, tag: str, attributes: dict[str, str]) -> None:
-        line = self.parser.CurrentLineNumber
+        line = self.above + self.parser.CurrentLineNumber
         self.count += 1
         if len(self.open) >= MAX_DEPTH:
             raise self._error(f"elements nested more than {MAX_DEPTH} deep")
@@ -124,7 +137,7 @@ class _Builder:
         raise self._error("it declares entities, which are not read; a topology has none")
 
     def _error(self, sentence: str) -> FileError:
-        return self.file.error(sentence, self.parser.CurrentLineNumber)
+        return self.file.error(sentence, self.above + self.parser.CurrentLineNumber)
 
 
 MOST_LINKS = 64  # of one GPU to one end

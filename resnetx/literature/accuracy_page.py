@@ -13,7 +13,7 @@ from resnetx.literature.training import TrainingRow, TrainingSummary
 from resnetx.literature.training_rates import series
 from resnetx.prediction import roofline
 from resnetx.prediction.messages import CONTENTION
-from resnetx.prediction.provenance import domains
+from resnetx.prediction.result import domains
 from resnetx.prediction.scaling_errors import KindError, scaling_errors
 from resnetx.table import GENERATED, table
 

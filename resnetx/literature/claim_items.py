@@ -11,6 +11,7 @@ from functools import cache
 
 from resnetx.choices import Model
 from resnetx.operations import OPERATIONS
+from resnetx.record.machine import how_many
 from resnetx.record.system_comparison import CollectivePoint, CopyPoint, Estimate, SystemPoint, SystemSide
 from resnetx.reporting.systems.rate_ratios import over, quotient
 from resnetx.units import size_text
@@ -69,7 +70,7 @@ def of_points(points: Iterable[SystemPoint], systems: Sequence[str]) -> Iterator
         yield Item(
             of="points",
             variant=", ".join(filter(None, [point.library, point.variant])),
-            words=f"{point.workload}, batch {point.batch_size}, {_gpus(point.gpus)}",
+            words=f"{point.workload}, batch {point.batch_size}, {how_many(point.gpus, 'GPU')}",
             values={
                 "iterations_per_s": rates,
                 "missing": {side.system: exact(side.outcome == "oom") for side in sides if side.outcome != "refused"},
@@ -102,10 +103,6 @@ def _shares_of(sides: Sequence[SystemSide]) -> Values:
         if side.communication_s and side.exposed_communication_s is not None:
             values["exposed"][side.system] = exact(side.exposed_communication_s / side.communication_s)
     return values
-
-
-def _gpus(count: int) -> str:
-    return f"{count} GPU{'s' * (count > 1)}"
 
 
 # ---- workloads ------------------------------------------------------------------------------------------------------
@@ -145,7 +142,7 @@ def _of_batch(activations: int, parameters: int, batch_size: int) -> dict[str, f
 
 
 def _workload(workload: str, batch_size: int, gpus: int | None, figures: Mapping[str, float]) -> Item:
-    on = f", {_gpus(gpus)}" if gpus else ""
+    on = f", {how_many(gpus, 'GPU')}" if gpus else ""
     return Item(
         of=WORKLOADS,
         variant=WORKLOADS,
@@ -168,7 +165,7 @@ def of_collectives(collectives: Iterable[CollectivePoint]) -> Iterator[Item]:
         curves[point.collective, point.library, point.gpus][point.system][point.size_bytes] = rate
     for (collective, library, gpus), systems in curves.items():
         for size_bytes, values in _by_size("algbw", systems):
-            words = f"{collective}, {_gpus(gpus)}"
+            words = f"{collective}, {how_many(gpus, 'GPU')}"
             factor = OPERATIONS[collective].bus_factor(gpus)
             bus = {system: scaled(rate, factor) for system, rate in values["algbw"].items()}
             values = {**values, "busbw": bus, "time": _times(values["algbw"], size_bytes)}

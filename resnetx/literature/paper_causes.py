@@ -8,7 +8,7 @@ is given and that an assumption would change settles that assumption.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
@@ -16,10 +16,9 @@ import yaml
 
 from resnetx import progress
 from resnetx.api import message_costs
-from resnetx.api.calibrations import Calibrations, calibrations
-from resnetx.api.curves import Curve, curves
-from resnetx.api.predict import points_on
-from resnetx.api.predict_settings import by_framework, deployments, setting_of, split, wanted_of
+from resnetx.api.calibrations import calibrations
+from resnetx.api.curves import curves
+from resnetx.api.predict_settings import Known, by_framework, deployments, split, training_setup
 from resnetx.errors import ConfigError
 from resnetx.interconnect.collectives.measured import MeasuredCollective, MeasuredSize
 from resnetx.interconnect.collectives.plan import plan
@@ -27,7 +26,9 @@ from resnetx.interconnect.systems import system
 from resnetx.literature.claims import Assumption, Claims, check_claims, is_the_papers, left_to_the_paper, published
 from resnetx.literature.explanations import KEPT, Causes, Combination, Supposed, all_combinations, explain
 from resnetx.operations import OPERATIONS
-from resnetx.prediction import provenance
+from resnetx.prediction.predict import Curve
+from resnetx.prediction.processes import predicted_curves
+from resnetx.prediction.result import sealed_points
 from resnetx.prediction.scenario import Deployment
 from resnetx.record.system_comparison import CheckedClaim, CollectivePoint, Estimate
 from resnetx.reporting.systems.comparison import side_by_side
@@ -95,17 +96,18 @@ def _checked(asked: Point, settings: Point, memory: _Memory) -> list[CheckedClai
     left = {key: setting.value for key, setting in left_to_the_paper({**asked, **settings}).items()}
     own, workload = split({**asked, **left, **settings})
     key = repr(sorted(workload.items()))
-    trained = []
-    for of_framework in by_framework(own):
-        name = f"{key} {of_framework.framework}"
-        if name not in memory.curves:
-            memory.curves[name] = list(curves([], workload, wanted_of(of_framework)))
-        trained += [(curve, setting_of(of_framework)) for curve in memory.curves[name]]
     on = [
         memory.deployments.setdefault(_name(each), each)
         for each in deployments(own, calibrations(own.calibration_files))
     ]
-    points = provenance.sealed_points(points_on(on, trained))
+    trained: list[Curve] = []
+    for of_framework in by_framework(own):
+        name = f"{key} {of_framework.framework}"
+        if name not in memory.curves:
+            memory.curves[name] = list(curves([], workload, of_framework, Known(), on[0]))
+        setting = training_setup(of_framework, workload)
+        trained += [replace(curve, setting=setting) for curve in memory.curves[name]]
+    points = sealed_points(predicted_curves([curve.on(deployment, {}) for deployment in on for curve in trained]))
     machines = {deployment.described.name: deployment.described for deployment in on}
     libraries = ",".join(deployment.library for deployment in on)
     if libraries not in memory.collectives:
@@ -134,9 +136,10 @@ def _supposed(stated: Claims) -> Iterator[Supposed]:
     for batch_size in (256, 512):
         given = {"model": "alexnet", "batch_size": batch_size, "gpus": 8, "input": "synthetic", "library": "nccl1"}
         settings, workload = split({**given, **of_paper, "systems": stated.systems})
-        trained = [(curve, setting_of(settings)) for curve in curves([], workload, wanted_of(settings))]
-        known = [*deployments(settings, Calibrations()), *deployments(settings, Calibrations(of_four))[:1]]
-        described, other, supposed = provenance.sealed_points(points_on(known, trained))
+        known = [*deployments(settings, Known()), *deployments(settings, Known(of_four))[:1]]
+        (curve,) = curves([], workload, settings, Known(), known[0])
+        on_each = predicted_curves([curve.on(deployment, {}) for deployment in known])
+        described, other, supposed = sealed_points(on_each)
         ((plain,), (assumed,)) = (side_by_side([one, other], stated.systems) for one in (described, supposed))
         ratios = [over(point, first, second) for point in (plain, assumed)]
         rates = [side.iterations_per_s for side in assumed.sides]

@@ -80,7 +80,7 @@ def _store(papers: CheckedPapers, figures: "Sequence[Figure]", folder: Path) -> 
 
 def _figures(name: str, found: Beside, there: Measured | None, number: object) -> "list[Figure]":
     """In the order of the papers: collectives, then training; or those of one number."""
-    from resnetx.reporting.charts.predicted_figures import prediction_figures
+    from resnetx.reporting.charts.predictions import prediction_figures
     from resnetx.reporting.charts.systems import collective_bandwidth, system_figures
 
     rates, messages = (there.drawn, (there.collectives, there.copies)) if there else ([], ([], []))

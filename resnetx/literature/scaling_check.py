@@ -29,7 +29,7 @@ from resnetx.prediction.iteration import Iteration
 from resnetx.prediction.open_points import left_open
 from resnetx.prediction.predict import calibrated, simulated, simulated_ends, slowest_of
 from resnetx.prediction.scaling_errors import ScalingKind
-from resnetx.prediction.scenario import Deployment, Point, ScalingCosts, Subject, TrainingSetup
+from resnetx.prediction.scenario import Deployment, Point, ScalingCosts, TrainingSetup, Workload
 from resnetx.prediction.ssgd import iteration_s
 from resnetx.prediction.staged import CLASSES, StagedClass, StagedRate, fitted
 from resnetx.prediction.stated_rates import ScaledRates, StatedRates
@@ -88,7 +88,7 @@ class ScalingCase:
         """What is predicted; given nothing of the case but the rate of one GPU."""
         of = self.series
         rates = self.rate or StatedRates(((of.batch_size_per_gpu, of.images_per_s[1]),), "stated", of.source)
-        subject = replace(Subject.of(_request(of), of.layers, "torch"), rates=rates, scaled=self._scaled)
+        workload = replace(Workload.of(_request(of), of.layers, "torch"), rates=rates, scaled=self._scaled)
         deployment = self.deployment or Deployment(of.on(max(self.gpus, *self.known, 1)), of.library)
         by_server = of.exchange == "server"  # TensorFlow's
         one_process = of.launch_mode == "one-process" and not of.compiled and not by_server
@@ -96,7 +96,7 @@ class ScalingCase:
         setting = TrainingSetup(
             overlap=overlap, framework=framework, gradients=of.gradients, costs=FREE, one_process=one_process
         )
-        return Point(subject, deployment, tuple(range(self.gpus)), of.batch_size_per_gpu * self.gpus, setting)
+        return Point(workload, deployment, tuple(range(self.gpus)), of.batch_size_per_gpu * self.gpus, setting)
 
     @property
     def _scaled(self) -> ScaledRates | None:
@@ -129,7 +129,7 @@ class ScalingCase:
 
     def iteration(self, costs: ScalingCosts) -> Iteration:
         point = self._with(costs)
-        return simulated(replace(point, setting=calibrated(point.subject, point.deployment, point.setting)))
+        return simulated(replace(point, setting=calibrated(point.workload, point.deployment, point.setting)))
 
     def is_refused(self, costs: ScalingCosts) -> bool:
         """Whether rates that are given contradict what is described: images are decoded faster than its host can."""
@@ -150,7 +150,7 @@ class ScalingCase:
     def free_s(self) -> tuple[float, float, float, float]:
         """(seconds of an iteration without what is fitted, but for input, of computing, share of busy cores)."""
         iteration = self.iteration(FREE)
-        step = iteration.computes[0].step
+        step = iteration.steps[0].step
         copying = 0.0 if iteration.job.overlap.host_to_device else 1.0
         fed_s = iteration_s(iteration.job, Stretch(reading=0.0, copying=copying))
         return iteration.time_s, fed_s, step.compute_s, predict.busy(self.point, step)
@@ -346,11 +346,11 @@ class StrongCase:
         whole = self.gpus * self.batch
         words = {"model": "alexnet", "batch_size": whole, "input": "synthetic", "precision": self.of.precision}
         rates = StatedRates(((whole, self.of.samples_per_s[whole]),), "stated", self.of.source)
-        subject = replace(Subject.of(request_from(compose(words)), self.of.counted.table, "torch"), rates=rates)
+        workload = replace(Workload.of(request_from(compose(words)), self.of.counted.table, "torch"), rates=rates)
         assert self.of.system is not None, "rates of several GPUs are those of a system"
         system = load(self.of.system)
         setting = TrainingSetup(framework=self.of.framework)
-        return simulated(Point(subject, Deployment(system, system.library), tuple(range(self.gpus)), whole, setting))
+        return simulated(Point(workload, Deployment(system, system.library), tuple(range(self.gpus)), whole, setting))
 
 
 def strong_cases() -> Iterator[StrongCase]:

@@ -139,6 +139,7 @@ def change(system: str, name: str, strategy: str, reach: str, gpus: int) -> str:
         )
     except ConfigError as error:
         return "x" if "bandwidth units" in str(error) else "none over links"
+    assert isinstance(steering, Steering), "of one system and workload"
     return _change(steering)
 
 

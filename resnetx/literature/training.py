@@ -30,7 +30,8 @@ from resnetx.prediction import compute, host_step, roofline
 from resnetx.prediction.host_step import CHOSEN_ON
 from resnetx.prediction.predict import simulated
 from resnetx.prediction.scaling_errors import scaling_errors
-from resnetx.prediction.scenario import Deployment, Point, Subject, TrainingSetup
+from resnetx.prediction.scenario import Deployment, Point, TrainingSetup, Workload
+from resnetx.record.machine import how_many
 from resnetx.table import Column
 from resnetx.units import size
 from resnetx.workloads.counts import BYTES_PER_PARAMETER
@@ -404,7 +405,7 @@ def _transformers() -> Iterator[TrainingRow]:
             what=case.of.what,
             gpus=case.gpus,
             unit="tokens/s",
-            given=f"{case.of.tokens_per_s[fewest]:,.0f} tokens/s on {fewest} GPU{'s' * (fewest > 1)}",
+            given=f"{case.of.tokens_per_s[fewest]:,.0f} tokens/s on {how_many(fewest, 'GPU')}",
             measured=case.measured,
             predicted=case.predicted,
             error=case.predicted / case.measured - 1,
@@ -463,7 +464,7 @@ def _iterations(entry: Iterations) -> Iterator[TrainingRow]:
 def _step_s(entry: Iterations, library: str, batch_size: int) -> float:
     """What the same point is predicted to take."""
     words = {"model": entry.network, "batch_size": batch_size, "input": "synthetic", "strategy": "after", "gpus": 1}
-    subject = Subject.of(request_from(compose(words)), entry.layers(), "caffe")
+    workload = Workload.of(request_from(compose(words)), entry.layers(), "caffe")
     setting = TrainingSetup(clock_Hz=entry.clock_MHz * 1e6, memory_model="caffe")
     deployment = Deployment(load(entry.system, nodes=1), library)
-    return simulated(Point(subject, deployment, tuple(range(entry.gpus)), batch_size, setting)).time_s
+    return simulated(Point(workload, deployment, tuple(range(entry.gpus)), batch_size, setting)).time_s

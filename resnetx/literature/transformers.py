@@ -27,7 +27,7 @@ from resnetx.loading import own_yaml
 from resnetx.prediction.iteration import Iteration
 from resnetx.prediction.predict import simulated
 from resnetx.prediction.scaling_errors import LEVEL
-from resnetx.prediction.scenario import Deployment, Point, Subject, TrainingSetup
+from resnetx.prediction.scenario import Deployment, Point, TrainingSetup, Workload
 from resnetx.prediction.stated_rates import StatedRates
 from resnetx.settings.files import PUBLISHED
 from resnetx.workloads import table
@@ -159,10 +159,10 @@ def one_gpu_rate(of: Series) -> float:
 
 def _iteration(of: Series, gpus: int, rate: float) -> Iteration:
     """One pass with its messages and its update."""
-    subject = replace(_subject(of), rates=StatedRates(((of.micro_batch, rate),), "stated", of.source))
+    workload = replace(_workload(of), rates=StatedRates(((of.micro_batch, rate),), "stated", of.source))
     deployment, gathered = _fabric(of.system, of.cluster, gpus), "bf16" if of.strategy == "fsdp" else "fp32"
     setting = TrainingSetup(gradients=of.gradients, gathered=gathered)
-    return simulated(Point(subject, deployment, tuple(range(gpus)), of.micro_batch * gpus, setting))
+    return simulated(Point(workload, deployment, tuple(range(gpus)), of.micro_batch * gpus, setting))
 
 
 @cache  # it keeps its plans
@@ -178,12 +178,12 @@ def _step_s(of: Series, gpus: int, iteration: Iteration) -> float:
 
 
 @cache
-def _subject_of(words: tuple[tuple[str, object], ...]) -> Subject:
+def _workload_of(words: tuple[tuple[str, object], ...]) -> Workload:
     request = request_from(compose(dict(words)))
-    return Subject.of(request, table(request.model, request.image_size), "torch")
+    return Workload.of(request, table(request.model, request.image_size), "torch")
 
 
-def _subject(of: Series) -> Subject:
+def _workload(of: Series) -> Workload:
     words = {
         "model": "gptx",
         **{f"model.{name}": getattr(of, name) for name in ("x", "width", "heads", "seq", "vocabulary")},
@@ -194,4 +194,4 @@ def _subject(of: Series) -> Subject:
         "input": "synthetic",
         "strategy": of.strategy,
     }
-    return _subject_of(tuple(words.items()))
+    return _workload_of(tuple(words.items()))

@@ -22,6 +22,11 @@ PIECE_BYTES = 2**20  # uncompressed at a time, whatever size a file claims
 MOST_UNPACKED = 100
 SMALL_UNPACKED_BYTES = 2**24
 GZIP = b"\x1f\x8b"
+_OF_UTF16 = 4  # of so many bytes more than one is 0, where text is UTF-16: no text of ours has any
+_NO_TEXT = (
+    (re.compile(rb"\x80[\2-\5]"), "a pickle of Python, which may run code and is not read"),
+    (re.compile(rb"SQLite format 3\0"), "an SQLite database, as Nsight Systems exports"),
+)
 
 _KINDS = {
     stat.S_IFDIR: "a folder",
@@ -75,11 +80,13 @@ class File:
 
     def decoded(self, data: bytes | bytearray) -> str:
         """Bytes of this file as text."""
+        if other := next((what for begin, what in _NO_TEXT if begin.match(data)), ""):
+            raise self.error(f"{other}; expected {self.what}")
+        if data[:2] in (b"\xff\xfe", b"\xfe\xff") or data.count(0) > max(1, len(data) // _OF_UTF16):
+            raise self.error("is UTF-16, as the > of PowerShell writes it, or no text; save it as UTF-8")
         try:
             return data.decode("utf-8-sig")
         except UnicodeDecodeError as error:
-            if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
-                raise self.error("is UTF-16, as the > of PowerShell writes it; save it as UTF-8") from None
             line = data.count(b"\n", 0, error.start) + 1
             raise self.error(f"byte 0x{data[error.start]:02x} is not UTF-8; expected {self.what}", line) from None
 
@@ -243,3 +250,26 @@ def _not_utf8(data: Data) -> str:
 def _line(data: Data, index: int) -> int:
     """The line of a byte, from 1."""
     return data.count(b"\n", 0, index) + 1
+
+
+# Which words from files may name a file or a folder.
+
+MAX_NAME_BYTES = 100  # file systems allow 255, and resnetx appends to names
+
+
+def name_fault(name: str) -> str:
+    """Why a word may not name a file, a folder or a part of a system, as the end of a sentence; "" if it may.
+
+    A name from a file must not lead to another folder, and must be displayed as it is.
+    """
+    if not name or name != name.strip():
+        return "expected a name without spaces around it"
+    if not name.isprintable():  # nor are surrogates, direction controls and line breaks
+        return "expected a name of printable characters"
+    if "/" in name or "\\" in name:
+        return "expected a name, not a path"
+    if name.startswith((".", "-", "~")):
+        return "expected a name that does not begin with . - or ~"
+    if len(name.encode()) > MAX_NAME_BYTES:
+        return f"expected a name of at most {MAX_NAME_BYTES} bytes"
+    return ""

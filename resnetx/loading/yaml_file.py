@@ -52,8 +52,19 @@ class YamlFile:
     """The tree of a file, and the line of each of its values. `whole_keys`: keys may be whole numbers."""
 
     def __init__(self, file: File, whole_keys: bool = False) -> None:
-        self.file = file
-        self.tree, self._lines = _parsed(file, (str, int) if whole_keys else (str,))
+        import yaml
+
+        self.file, text = file, file.text()
+        loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml is ten times as fast, if available
+        keys = (str, int) if whole_keys else (str,)
+        try:
+            self.tree, self._lines = _built(file, keys, yaml.parse(text, Loader=loader))
+        except yaml.MarkedYAMLError as error:
+            mark = error.problem_mark or error.context_mark
+            message = f"not YAML: {shortened(error.problem or error.context or 'broken')}"
+            raise file.error(message, mark.line + 1 if mark else None) from None
+        except (yaml.YAMLError, ValueError, OverflowError) as error:  # the last two: from escapes
+            raise file.error(f"not YAML: {shortened(' '.join(str(error).split()))}") from None
 
     def error(self, where: Path_, what: str) -> FileError:
         """The error `what` about the value at `where`, with its line."""
@@ -116,26 +127,8 @@ class _Open:
     key_line: int = 0
 
 
-def _parsed(file: File, keys: tuple[type, ...]) -> tuple[Any, dict[int, Any]]:
-    """The tree of a file, and by the id of each list and group in it the lines of its items.
-
-    It is parsed by libyaml where it is there; broken YAML is an error with its line.
-    """
-    import yaml
-
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml is ten times as fast, if available
-    text = file.text()
-    try:
-        return _built(file, keys, yaml.parse(text, Loader=loader))
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        message = f"not YAML: {shortened(error.problem or error.context or 'broken')}"
-        raise file.error(message, mark.line + 1 if mark else None) from None
-    except (yaml.YAMLError, ValueError, OverflowError) as error:  # the last two: from escapes
-        raise file.error(f"not YAML: {shortened(' '.join(str(error).split()))}") from None
-
-
 def _built(file: File, keys: tuple[type, ...], events: Iterator[Any]) -> tuple[Any, dict[int, Any]]:
+    """The tree of a file, and by the id of each list and group in it the lines of its items."""
     import yaml
 
     root: Any = None

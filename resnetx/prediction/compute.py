@@ -29,7 +29,7 @@ from resnetx.prediction.scenario import CPU, Point
 from resnetx.prediction.stated_rates import StatedRates
 from resnetx.prediction.step import LEAST_COMPUTE, LayerTime, StepLayers, StepTimes
 from resnetx.prediction.traced_step import TracedStep, recomputing, replayed_step_of, traced_step
-from resnetx.record.prediction import ComputeSource, Origin, measured_on
+from resnetx.record.prediction import ComputeSource, Origin, PredictionInput, measured_on
 from resnetx.record.trace import Trace
 from resnetx.request import Request
 from resnetx.workloads.counts import BYTES_PER_PARAMETER, Layer
@@ -64,6 +64,9 @@ class Compute:
     # (shorter, longer) by each thing that is not known; `error` and `faster` have all of them. (): there is but one
     causes: tuple[tuple[float, float], ...] = ()
     whole_step: bool = False  # `error` is that of the step with the host's part, not of the GPU's alone
+    reading_error: float = 0.0  # relative, of what its share of a batch takes to be read, and to be copied (`input`)
+    copying_error: float = 0.0
+    inputs: tuple[PredictionInput, ...] = ()  # what these are known from
     device: "Compute | None" = None  # the GPU's part alone, where the source says nothing of the host's
     launch: HostStep | None = None  # the host's part then
     again_error: float | None = (
@@ -75,44 +78,52 @@ class Compute:
         """How much shorter the step may be, relative."""
         return self.error if self.faster is None else self.faster
 
+    def input_error(self, at_once: bool) -> float:
+        """Of reading and copying; `at_once`: one goes on while the other does: of the longer; else of both in turn."""
+        parts = ((self.step.input_s, self.reading_error), (self.step.host_to_device_s, self.copying_error))
+        if at_once:
+            return max(parts)[1]
+        whole_s = sum(part_s for part_s, _ in parts)
+        return sum(part_s * error for part_s, error in parts) / whole_s if whole_s else 0.0
+
 
 def of_point(point: Point, images: int) -> Compute:
     """What a rank of a point takes for its share of the batch."""
-    subject, system, parts = point.subject, point.deployment.system, point.parts
+    workload, system, parts = point.workload, point.deployment.system, point.parts
     if images % parts:
         raise ConfigError(
             f"accumulate={parts}: {images} images on a GPU do not divide into so many parts; use another batch_size"
         )
-    if subject.request is not None and subject.request.replay is not None:
-        assert subject.layers is not None, "a workload that is known by name"
-        computed = _replayed(subject.request, subject.layers, images // parts, point.deployment.lab)
+    if workload.request is not None and workload.request.replay is not None:
+        assert workload.layers is not None, "a workload that is known by name"
+        computed = _replayed(workload.request, workload.layers, images // parts, point.deployment.lab)
         return replace(computed, step=replace(computed.step, parts=parts))
     computed = _by_trace_or_roofline(point, images // parts)
     if (stated := _stated_launch(point)) is not None and not computed.whole_step:
         computed = replace(computed, step=_launched_by(computed.step, stated), queue_error=stated.spread - 1)
     computed = _whole(computed, point)
-    graph = subject.request is not None and subject.request.graph  # the host launches the step as one
+    graph = workload.request is not None and workload.request.graph  # the host launches the step as one
     queue_s = 0.0 if graph else computed.step.queue_s
     step = replace(computed.step, host_s=point.setting.host_s + computed.step.host_s, queue_s=queue_s)
     # Messages as traced are those of the trace's own machine, and so is all else.
-    own_host = subject.trace is None or is_own_host(subject.trace, system) or point.setting.communication == "trace"
-    if own_host or subject.trace is None:
+    own_host = workload.trace is None or is_own_host(workload.trace, system) or point.setting.communication == "trace"
+    if own_host or workload.trace is None:
         return replace(computed, step=step)
     # How fast another host reads and copies says nothing of this one; how long it takes to queue a step, little.
     step = replace(step, input_s=0.0, host_to_device_s=0.0)
-    note = computed.note + _queued_elsewhere(subject.trace, step)
+    note = computed.note + _queued_elsewhere(workload.trace, step)
     return replace(computed, step=step, queue_error=OTHER_HOST, note=note)
 
 
 def _whole(computed: Compute, point: Point) -> Compute:
     """The step of a rank's whole share, by that of one of its parts; its host launches each part like a step."""
-    subject, parts = point.subject, point.parts
-    if subject.request is not None and subject.request.checkpointing:
-        assert subject.layers is not None, "a workload that is known by name"
-        longer = recomputing(computed.step, subject.layers, subject.request.precision)
-        if subject.rates is not None:
+    workload, parts = point.workload, point.parts
+    if workload.request is not None and workload.request.checkpointing:
+        assert workload.layers is not None, "a workload that is known by name"
+        longer = recomputing(computed.step, workload.layers, workload.request.precision)
+        if workload.rates is not None:
             gpu = point.deployment.system.gpu_part(point.devices[0])
-            error = roofline_error(roofline.fitted(gpu), gpu, subject.precision)
+            error = roofline_error(roofline.fitted(gpu), gpu, workload.precision)
             computed = _less_sure(computed, 1 - computed.step.compute_s / longer.compute_s, error)
         computed = replace(computed, step=longer)
     if parts == 1:
@@ -142,7 +153,7 @@ def _replayed(request: Request, layers: Sequence[Layer], images: int, lab: Lab |
         source="replayed",
         origin="assumed",
         where=request.replay or "",
-        note=f"{source}, waited out",
+        note=f"{source}, replayed as idle time",
         error=0.0,
         gradient_copy_Bps=LAB_COPY_Bps,
         clock_Hz=None,
@@ -151,27 +162,27 @@ def _replayed(request: Request, layers: Sequence[Layer], images: int, lab: Lab |
 
 
 def _by_trace_or_roofline(point: Point, images: int) -> Compute:
-    subject, system, clock_Hz = point.subject, point.deployment.system, point.setting.clock_Hz
-    if subject.trace is not None:
-        return of_trace(subject.trace, images, system, point.devices[0], subject.layers, clock_Hz)
-    assert subject.layers is not None and subject.request is not None, "neither a trace nor a layer table"
-    gpu, layers, image_size = system.gpu_part(point.devices[0]), subject.layers, subject.request.image_size
-    states = subject.request.optimizer.states
-    if subject.rates is None:
-        modelled = of_roofline(layers, image_size, images, subject.precision, gpu, clock_Hz, states)
+    workload, system, clock_Hz = point.workload, point.deployment.system, point.setting.clock_Hz
+    if workload.trace is not None:
+        return of_trace(workload.trace, images, system, point.devices[0], workload.layers, clock_Hz)
+    assert workload.layers is not None and workload.request is not None, "neither a trace nor a layer table"
+    gpu, layers, image_size = system.gpu_part(point.devices[0]), workload.layers, workload.request.image_size
+    states = workload.request.optimizer.states
+    if workload.rates is None:
+        modelled = of_roofline(layers, image_size, images, workload.precision, gpu, clock_Hz, states)
         step = launched_by_roofline(modelled, images, _launch(point, len(layers)))
         return replace(_at_pace(modelled, step), device=modelled, launch=step.host)
     if CPU in gpu.product_names:
-        return _of_rates(subject.rates, images, _by_flop(layers, image_size, images, gpu), NO_HOST, 0.0)
-    precision = subject.precision if roofline.peak(gpu, subject.precision) else "fp32"  # which only divides the step
+        return _of_rates(workload.rates, images, _by_flop(layers, image_size, images, gpu), NO_HOST, 0.0)
+    precision = workload.precision if roofline.peak(gpu, workload.precision) else "fp32"  # which only divides the step
     modelled = of_roofline(layers, image_size, images, precision, gpu, clock_Hz, states)
     launch, stated_s = _launch(point, len(layers)), point.setting.host_step_s
-    if stated_s is not None and stated_s > subject.rates.shortest_s:
+    if stated_s is not None and stated_s > workload.rates.shortest_s:
         raise ConfigError(
-            f"host_step={stated_s:g}s: longer than a step whose rate is known ({subject.rates.where}: "
-            f"{subject.rates.shortest_s * 1e3:,.4g} ms); give no more than that, or leave it out"
+            f"host_step={stated_s:g}s: longer than a step whose rate is known ({workload.rates.where}: "
+            f"{workload.rates.shortest_s * 1e3:,.4g} ms); give no more than that, or leave it out"
         )
-    return _of_rates(subject.rates, images, modelled, launch, _fixed_s(modelled.step))
+    return _of_rates(workload.rates, images, modelled, launch, _fixed_s(modelled.step))
 
 
 def launched_by_roofline(modelled: Compute, images: int, host: HostStep) -> LaunchedStep:
@@ -186,17 +197,17 @@ def _fixed_s(step: StepTimes) -> float:
 
 def _launch(point: Point, layers: int) -> HostStep:
     """What launching a step takes on a host of which no more is known than what the user states."""
-    request, stated = point.subject.request, _stated_launch(point)
+    request, stated = point.workload.request, _stated_launch(point)
     if stated is not None:
         return stated
     if request is not None and request.graph:  # launched as one
         return NO_HOST
-    return host_step.assumed(layers, point.setting.loop, point.subject.precision)
+    return host_step.assumed(layers, point.setting.loop, point.workload.precision)
 
 
 def _stated_launch(point: Point) -> HostStep | None:
     """What `host_step=` says; None where it is not set."""
-    time_s, request = point.setting.host_step_s, point.subject.request
+    time_s, request = point.setting.host_step_s, point.workload.request
     if time_s is None:
         return None
     if point.deployment.on_cpus:

@@ -1,6 +1,6 @@
 """Points by the million, as columns: of each what a table of a grid has, and nothing that is kept of few points.
 
-    for columns in grid_columns(questions):      # of some thousand points each, in the order of the questions
+    for columns in grid_columns(curves):         # of some thousand points each, in the order of the curves
         columns["images_per_s"]
 
 The figures are those of `predict`, to the last digit; parts of the step, their intervals, where each figure is from and
@@ -20,11 +20,11 @@ from resnetx import host
 from resnetx.errors import ConfigError
 from resnetx.prediction.iteration import Iteration
 from resnetx.prediction.memory import memory_need
-from resnetx.prediction.open_points import left_open
-from resnetx.prediction.predict import Placement, calibrated, obstacle_of, simulated, simulated_ends
-from resnetx.prediction.processes import CurveQuestion, answered_by_a_process
-from resnetx.prediction.result import Baseline
-from resnetx.prediction.scenario import Point
+from resnetx.prediction.open_points import Undecided, left_open
+from resnetx.prediction.predict import Curve, Placement, calibrated, obstacle_of, simulated, simulated_ends
+from resnetx.prediction.processes import answered_by_a_process
+from resnetx.prediction.result import speedup_over
+from resnetx.prediction.scenario import Point, Workload
 from resnetx.prediction.ssgd import iteration_s
 from resnetx.record import Unknown
 
@@ -60,16 +60,9 @@ class GridRow(NamedTuple):
 Columns = dict[str, list[str | int | float | None]]
 
 
-class GridQuestion(NamedTuple):
-    """A curve, and the settings of its machine that tell it from others."""
-
-    curve: CurveQuestion
-    varied: str
-
-
-def grid_columns(questions: Sequence[GridQuestion], processes: int | None = None) -> Iterator[Columns]:
+def grid_columns(curves: Sequence[Curve], processes: int | None = None) -> Iterator[Columns]:
     """The points of all curves, share by share, in their order."""
-    shares = list(_shares(questions))
+    shares = list(_shares(curves))
     count = min(host.cores(), len(shares)) if processes is None else processes
     if count <= 1 or not sys.executable:
         yield from map(columns_of, shares)
@@ -82,12 +75,12 @@ def grid_columns(questions: Sequence[GridQuestion], processes: int | None = None
             running += [waiting.submit(_by_a_process, share) for share in islice(left, 1)]
 
 
-def _shares(questions: Sequence[GridQuestion]) -> Iterator[list[GridQuestion]]:
-    share: list[GridQuestion] = []
+def _shares(curves: Sequence[Curve]) -> Iterator[list[Curve]]:
+    share: list[Curve] = []
     points = 0
-    for question in questions:
-        share.append(question)
-        points += len(question.curve.placements)
+    for curve in curves:
+        share.append(curve)
+        points += len(curve.placements)
         if points >= SHARE_POINTS:
             yield share
             share, points = [], 0
@@ -95,93 +88,87 @@ def _shares(questions: Sequence[GridQuestion]) -> Iterator[list[GridQuestion]]:
         yield share
 
 
-def _by_a_process(share: Sequence[GridQuestion]) -> Columns:
+def _by_a_process(share: Sequence[Curve]) -> Columns:
     answer: Columns = answered_by_a_process("resnetx.prediction.grid", share)
     return answer
 
 
-def columns_of(questions: Sequence[GridQuestion]) -> Columns:
+def columns_of(curves: Sequence[Curve]) -> Columns:
     """The points of these curves."""
-    rows = [row for question in questions for row in _rows(question)]
+    rows = [row for curve in curves for row in _rows(curve)]
     return {name: list(values) for name, values in zip(GridRow._fields, zip(*rows, strict=True), strict=True)}
 
 
-def _rows(question: GridQuestion) -> list[GridRow]:
-    """A row for each placement, as `predict.curve` has a point for each."""
-    subject, deployment, placements, baseline, setting = question.curve
+def _rows(curve: Curve) -> list[GridRow]:
+    """A row for each placement, as `predict_curve` has a point for each."""
+    varied = ", ".join(f"{name}={value}" for name, value in {**_trained(curve.workload), **curve.varied}.items())
     try:
-        setting = calibrated(subject, deployment, setting)
+        setting = calibrated(curve.workload, curve.deployment, curve.setting)
     except ConfigError as error:
-        points = [Point(subject, deployment, *placement, setting) for placement in placements]
-        return [_missing(point, question.varied, "refused", str(error)) for point in points]
-    base: Baseline | None = None
-    if baseline not in placements:
-        _, base = _row(Point(subject, deployment, *baseline, setting), None, question.varied)
+        points = curve.points(curve.setting)
+        return [_named(points[placement], varied, "refused", str(error)) for placement in curve.placements]
     rows: dict[Placement, GridRow] = {}
-    for placement in sorted(placements, key=lambda placement: (placement != baseline, len(placement.devices))):
-        rows[placement], own = _row(Point(subject, deployment, *placement, setting), base, question.varied)
+    base: Iteration | Undecided | None = None
+    for placement, point in curve.points(setting).items():
+        try:
+            rows[placement], own = _row(point, base, varied)
+        except ConfigError as error:
+            rows[placement], own = _named(point, varied, "refused", str(error)), None
         base = base or own
-    return [rows[placement] for placement in placements]
+    return [rows[placement] for placement in curve.placements]
 
 
-def _row(point: Point, base: Baseline | None, varied: str) -> tuple[GridRow, Baseline | None]:
+def _trained(workload: Workload) -> dict[str, str]:
+    """How it is trained, as far as that is not usual and no column of its own says it."""
+    request = workload.request
+    if request is None:
+        return {}
+    words = {
+        "graph": "true" * request.graph,
+        "accumulate": str(request.accumulate) if request.accumulate > 1 else "",
+        "optimizer": request.optimizer.kind if request.optimizer.kind != "sgd" else "",
+        "checkpointing": "true" * request.checkpointing,
+    }
+    return {name: word for name, word in words.items() if word}
+
+
+def _row(point: Point, base: Iteration | Undecided | None, varied: str) -> tuple[GridRow, Iteration | Undecided | None]:
     """A point, and what others are compared with where it is the first."""
     if reason := obstacle_of(point):
-        return _missing(point, varied, "refused", reason), None
-    try:
-        memory = memory_need(point)
-        if reason := memory.obstacle:
-            return _missing(point, varied, "oom", reason), None
-        if (undecided := left_open(point)) is not None:
-            fast, slow = simulated_ends(undecided)
-            ends = (fast.interval_s[0], slow.interval_s[1])
-            row = _missing(point, varied, "open", undecided.reason)._replace(
-                iteration_low_s=ends[0], iteration_high_s=ends[1]
-            )
-            return row, Baseline(point.gpus, point.batch_size, None)
-        iteration = simulated(point)
-        needed = None if isinstance(memory.needed_bytes, Unknown) else memory.needed_bytes
-        return _able(iteration, base, varied, needed)
-    except ConfigError as error:
-        return _missing(point, varied, "refused", str(error)), None
-
-
-def _able(
-    iteration: Iteration, base: Baseline | None, varied: str, needed_bytes: int | None
-) -> tuple[GridRow, Baseline | None]:
-    point, time_s, (low_s, high_s) = iteration.point, iteration.time_s, iteration.interval_s
-    rate = point.batch_size / time_s
-    baseline = Baseline(point.gpus, point.batch_size, rate, iteration.deviations)
-    speedup, ends = (base or baseline).speedup(rate, iteration.deviations)
-    gain = None if isinstance(speedup, Unknown) else speedup
+        return _named(point, varied, "refused", reason), None
+    memory = memory_need(point)
+    if reason := memory.obstacle:
+        return _named(point, varied, "oom", reason), None
+    if (undecided := left_open(point)) is not None:
+        fast, slow = simulated_ends(undecided)
+        row = _named(point, varied, "open", undecided.reason)
+        return row._replace(iteration_low_s=fast.interval_s[0], iteration_high_s=slow.interval_s[1]), undecided
+    iteration = simulated(point)
+    base = base or iteration
+    speedup, ends = speedup_over(base, iteration)
     low, high = (None, None) if isinstance(ends, Unknown) else ends
-    job = iteration.job
-    exposed_s = max(0.0, time_s - iteration_s(job.without_messages())) if job.messages else 0.0
+    job, time_s = iteration.job, iteration.time_s
     row = _named(point, varied, "ok", "")._replace(
         iteration_s=time_s,
-        iteration_low_s=low_s,
-        iteration_high_s=high_s,
-        images_per_s=rate,
-        speedup=gain,
+        iteration_low_s=iteration.interval_s[0],
+        iteration_high_s=iteration.interval_s[1],
+        images_per_s=iteration.images_per_s,
+        speedup=None if isinstance(speedup, Unknown) else speedup,
         speedup_low=low,
         speedup_high=high,
-        baseline_gpus=(base or baseline).gpus,
-        exposed_communication_s=exposed_s,
+        baseline_gpus=base.point.gpus,
+        exposed_communication_s=max(0.0, time_s - iteration_s(job.without_messages())) if job.messages else 0.0,
         communication_s=iteration.exchange.time_s,
-        memory_bytes=needed_bytes,
+        memory_bytes=None if isinstance(memory.needed_bytes, Unknown) else memory.needed_bytes,
     )
-    return row, baseline
-
-
-def _missing(point: Point, varied: str, outcome: Literal["oom", "refused", "open"], reason: str) -> GridRow:
-    return _named(point, varied, outcome, reason)
+    return row, iteration
 
 
 def _named(point: Point, varied: str, outcome: Literal["ok", "oom", "refused", "open"], reason: str) -> GridRow:
-    subject, deployment = point.subject, point.deployment
+    workload, deployment = point.workload, point.deployment
     nothing = (None,) * (len(GridRow._fields) - 10)
     return GridRow(
-        subject.label, point.batch_size, point.gpus, subject.strategy.kind, subject.precision,
+        workload.label, point.batch_size, point.gpus, workload.strategy.kind, workload.precision,
         deployment.described.name, deployment.library, varied, outcome, reason, *nothing,
     )  # fmt: skip
 

@@ -12,11 +12,9 @@ from resnetx.interconnect.collectives.internode import Supply
 from resnetx.interconnect.systems.parts import Provenance
 from resnetx.prediction.compute import Compute, is_cpu_of
 from resnetx.prediction.host_step import OTHER_CORES, DecodingRate, decoding, decoding_unit
-from resnetx.prediction.provenance import UNCHECKED, RecordInput
 from resnetx.prediction.scenario import Point
 from resnetx.prediction.step import StepTimes
-from resnetx.record import Unknown
-from resnetx.record.prediction import Origin
+from resnetx.record.prediction import UNCHECKED, Origin, PredictionInput
 from resnetx.request import Request
 from resnetx.units import si
 
@@ -55,31 +53,16 @@ STORED = {
 }
 
 
-@dataclass(frozen=True)
-class InputTimes:
-    """A rank's step with what its share of a batch takes to arrive; errors are relative, of these times."""
-
-    step: StepTimes
-    reading_error: float
-    copying_error: float
-    inputs: tuple[RecordInput, ...]
-
-    def error(self, at_once: bool) -> float:
-        """Of both; `at_once`: one is read while another is copied: that of the longer; else one follows the other."""
-        parts = ((self.step.input_s, self.reading_error), (self.step.host_to_device_s, self.copying_error))
-        if at_once:
-            return max(parts)[1]
-        whole_s = sum(part_s for part_s, _ in parts)
-        return sum(part_s * error for part_s, error in parts) / whole_s if whole_s else 0.0
-
-
-def times(computed: Compute, point: Point, images: int) -> InputTimes:
+def fed(computed: Compute, point: Point, images: int) -> Compute:
     """The step with what its `images` take to arrive, while all GPUs of the point read and copy theirs.
 
     Decoding takes what a trace of the same host says, else what is known of its loader (`decoding`); reading goes on
     beside it. `input=synthetic` needs nothing; tokens, of 2 B each, as good as nothing.
     """
-    request, traced = point.subject.request, InputTimes(computed.step, computed.error, computed.error, ())
+    request, traced = (
+        point.workload.request,
+        replace(computed, reading_error=computed.error, copying_error=computed.error),
+    )
     if request is None or not isinstance(request.input, Folders):
         return traced
     if computed.step.input_s or point.deployment.on_cpus:
@@ -93,7 +76,7 @@ def times(computed: Compute, point: Point, images: int) -> InputTimes:
     return _copied(_read(traced, point, images, request), point, images, request)
 
 
-def _decoded(before: InputTimes, point: Point, images: int, request: Request) -> InputTimes:
+def _decoded(before: Compute, point: Point, images: int, request: Request) -> Compute:
     """Decoded by the host's cores, which the GPUs of a node share, or by each GPU; left out where nothing is known."""
     assert isinstance(request.input, Folders), "only images are decoded"
     deployment, what = point.deployment, f"decoding on {point.deployment.described.name}"
@@ -104,7 +87,7 @@ def _decoded(before: InputTimes, point: Point, images: int, request: Request) ->
         value = "left out: how fast its GPUs decode is not known (calibration= takes a run with measure=input)"
         if decoding_unit(request.input) == "core":
             value = "left out: the cores of its host are not described"
-        return replace(before, inputs=(RecordInput(what, value, "assumed", "prediction/input.py", Unknown(UNCHECKED)),))
+        return replace(before, inputs=(PredictionInput(what, value, "assumed", "prediction/input.py", UNCHECKED),))
     stored, _ = _stored(point, request)
     rate, error = found.rate, math.hypot(_rate_error(found.rate, point), stored.error)
     by = "by each GPU" if found.cores is None else f"by {found.cores:g} cores for each GPU"
@@ -113,7 +96,7 @@ def _decoded(before: InputTimes, point: Point, images: int, request: Request) ->
         before,
         step=replace(before.step, input_s=images * stored.size_bytes / found.rate_Bps),
         reading_error=error,
-        inputs=(RecordInput(what, f"{by}, {one}", rate.origin, rate.source, error),),
+        inputs=(PredictionInput(what, f"{by}, {one}", rate.origin, rate.source, error),),
     )
 
 
@@ -125,21 +108,21 @@ def _rate_error(rate: DecodingRate, point: Point) -> float:
 
 def _sharing_threads(step: StepTimes, point: Point, request: Request) -> StepTimes:
     """The one rank of a trace had all threads of its input pipeline; ranks on one host share them."""
-    trace = point.subject.trace
+    trace = point.workload.trace
     if trace is None or not trace.cpus or not isinstance(request.input, Folders):
         return step
     ranks = point.gpus / point.deployment.described.nodes
     return replace(step, input_s=step.input_s * max(1.0, ranks * request.input.threads / trace.cpus))
 
 
-def _read(traced: InputTimes, point: Point, images: int, request: Request) -> InputTimes:
+def _read(traced: Compute, point: Point, images: int, request: Request) -> Compute:
     """Read from the described storage, where that takes longer than the trace says."""
     disk, _ = point.deployment.supplies(point.devices)
     stored, words = _stored(point, request)
     if disk is None or images * stored.size_bytes / disk.rate_Bps <= traced.step.input_s:
         return traced
     inputs = (
-        RecordInput("bytes of an image", words, stored.origin, stored.source, stored.error),
+        PredictionInput("bytes of an image", words, stored.origin, stored.source, stored.error),
         _rate(f"storage of {point.deployment.described.name}", f"{disk.through}, shared by the GPUs that read", disk),
     )
     return replace(
@@ -150,7 +133,7 @@ def _read(traced: InputTimes, point: Point, images: int, request: Request) -> In
     )
 
 
-def _copied(read: InputTimes, point: Point, images: int, request: Request) -> InputTimes:
+def _copied(read: Compute, point: Point, images: int, request: Request) -> Compute:
     """Copied to the device over the described PCIe."""
     _, bus = point.deployment.supplies(point.devices)
     if bus is None:
@@ -175,14 +158,14 @@ def _stored(point: Point, request: Request) -> tuple[StoredImages, str]:
     return stored, f"{si(stored.size_bytes, 'B')} (input.recipe={request.input.recipe})"
 
 
-def _rate(what: str, value: str, supply: Supply) -> RecordInput:
-    return RecordInput(what, value, _ORIGINS[supply.provenance], supply.source, RATE_ERRORS[supply.provenance])
+def _rate(what: str, value: str, supply: Supply) -> PredictionInput:
+    return PredictionInput(what, value, _ORIGINS[supply.provenance], supply.source, RATE_ERRORS[supply.provenance])
 
 
-def _traced(computed: Compute, point: Point) -> RecordInput:
+def _traced(computed: Compute, point: Point) -> PredictionInput:
     """What a trace says of decoding images: ranks on CPUs have no other source."""
     what = f"decoding on {point.deployment.described.name}"
     if computed.step.input_s:
-        return RecordInput(what, "as traced on its host", computed.origin, computed.where, computed.error)
+        return PredictionInput(what, "as traced on its host", computed.origin, computed.where, computed.error)
     value = "left out: only a trace of the same host has it"
-    return RecordInput(what, value, "assumed", "prediction/input.py", Unknown(UNCHECKED))
+    return PredictionInput(what, value, "assumed", "prediction/input.py", UNCHECKED)

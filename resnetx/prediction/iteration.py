@@ -8,14 +8,14 @@ from math import exp, hypot, log, log1p
 from resnetx.choices import Server
 from resnetx.prediction.compute import Compute
 from resnetx.prediction.host_step import PARALLEL_SPREAD
-from resnetx.prediction.input import RATE_ERRORS, InputTimes
+from resnetx.prediction.input import RATE_ERRORS
 from resnetx.prediction.messages import Exchange
 from resnetx.prediction.scaling_errors import KindError, parallel_s, scaling_errors
 from resnetx.prediction.scenario import Point
-from resnetx.prediction.ssgd import Spent, alone_s, iteration_s, spent, timeline
-from resnetx.prediction.step import AS_IT_IS, Deviations, Errors, SimulatedJob, StepTimes, Stretch
+from resnetx.prediction.ssgd import Seconds, ever_less, iteration_s, seconds, timeline
+from resnetx.prediction.step import AS_IT_IS, Deviations, SimulatedJob, StepTimes, Stretch, best_and_worst
 from resnetx.prediction.task_graph import ALL_RANKS
-from resnetx.record.prediction import Limit, PredictedTask
+from resnetx.record.prediction import Limit, PartName, PredictedTask, TimePart
 
 DIGITS = 3  # of a saved share; of parts that save alike, the one that takes longest alone is named
 # Of two gloo ranks over one on one host, the worst of the 12 points of results/cpu-2core/truth.
@@ -24,9 +24,8 @@ CPU_RANKS_ERROR = 0.09
 # results/lab/paper were measured, and held 64 of 70 and 43 of 60 points. These were chosen on the second, of which they
 # hold 49, and hold 66 of the 70 of the first.
 LAB_ERROR, LAB_MESSAGES_ERROR = 0.025, 0.05
-# Of what zero1 broadcasts there: trees that share links, two at a time, took 0.8 to 1.5 times what is predicted. Chosen
-# on results/lab/sharded.
-LAB_BROADCASTS_ERROR = 0.4
+# Of what zero1 broadcasts there, which is simulated: the largest of the ten points of results/lab/sharded is 0.18.
+LAB_BROADCASTS_ERROR = 0.2
 LAB_SERVER_ERROR = 0.035  # of a whole one with a parameter server: 0.025 held 12 of 16 and 11 of 16 of these points
 # Several GPUs are no faster than so many times one of them: of the 230 rates of results/published/scaling.yaml two are
 # more than 2 % above that, both of VGG-16 on one box. No interval of what scaling costs reaches further.
@@ -41,13 +40,17 @@ class Iteration:
     point: Point
     job: SimulatedJob
     exchange: Exchange
-    computes: tuple[Compute, ...]  # of each kind of rank, as `point.shares` lists them
-    inputs: tuple[InputTimes, ...]  # of the same
+    steps: tuple[Compute, ...]  # of each kind of rank, as `point.shares` lists them
 
     @cached_property
     def time_s(self) -> float:
         """From one update to the next."""
         return iteration_s(self.job)
+
+    @property
+    def images_per_s(self) -> float:
+        """Of all GPUs."""
+        return self.point.batch_size / self.time_s
 
     @cached_property
     def slowest(self) -> StepTimes:
@@ -63,7 +66,7 @@ class Iteration:
     @property
     def input_error(self) -> float:
         """Relative, of `input_s`."""
-        return max(times.error(self._copies_ahead) for times in self.inputs)
+        return max(step.input_error(self._copies_ahead) for step in self.steps)
 
     @property
     def _copies_ahead(self) -> bool:
@@ -99,20 +102,16 @@ class Iteration:
         return max(self.saved_share, key=lambda part: (round(self.saved_share[part], DIGITS), self.alone_s[part]))
 
     @cached_property
-    def errors(self) -> Errors:
-        """How far off each part may be: the largest error over the kinds of ranks."""
-        whole_step = any(compute.whole_step for compute in self.computes)
-        queueing = None if whole_step else max(compute.queue_error for compute in self.computes)
-        return Errors(
-            compute=max(compute.error for compute in self.computes),
-            messages=self.exchange.error,
-            messages_faster=self.exchange.faster,
-            reading=max(times.reading_error for times in self.inputs),
-            copying=max(times.copying_error for times in self.inputs),
-            host=HOST_ERROR if self.point.setting.host_s else queueing,
-            queueing=queueing,
-            faster=max(compute.best for compute in self.computes),
-        )
+    def compute_error(self) -> tuple[float, float]:
+        """How much shorter and longer computing may be, relative: the most of the kinds of ranks."""
+        return max(step.best for step in self.steps), max(step.error for step in self.steps)
+
+    @property
+    def _host_errors(self) -> tuple[float | None, float | None]:
+        """Of what the host does while the device waits, and while it runs; null: as far off as computing."""
+        whole_step = any(step.whole_step for step in self.steps)
+        queueing = None if whole_step else max(step.queue_error for step in self.steps)
+        return HOST_ERROR if self.point.setting.host_s else queueing, queueing
 
     @cached_property
     def scaling_error(self) -> KindError | None:
@@ -127,12 +126,12 @@ class Iteration:
         error = self.scaling_error
         unknown = CPU_RANKS_ERROR if self.point.gpus > 1 else 0.0
         if self.point.deployment.lab:
-            serves = isinstance(self.point.subject.strategy, Server)
+            serves = isinstance(self.point.workload.strategy, Server)
             unknown = LAB_SERVER_ERROR if serves else LAB_ERROR
         faster, slower = (unknown, unknown) if error is None else (error.faster, error.slower)
         shorter, longer = self._parallel
         if error is not None:
-            most = max(0.0, log(self.time_s / alone_s(self.job)) + ABOVE_LINEAR)
+            most = max(0.0, log(self.time_s / iteration_s(self._ever_less[-1])) + ABOVE_LINEAR)
             faster, shorter = min(faster, most), max(shorter, -most)
         return [self.time_s * exp(-hypot(faster, shorter)), self.time_s * exp(hypot(slower, longer))]
 
@@ -151,7 +150,7 @@ class Iteration:
     @cached_property
     def interval_by_compute_s(self) -> list[float]:
         """The iteration with compute times at both ends of what they may be."""
-        return self._between(*self._by_compute(max(compute.best for compute in self.computes), self.errors.compute))
+        return self._between(*self._by_compute(*self.compute_error))
 
     @cached_property
     def interval_s(self) -> list[float]:
@@ -174,7 +173,7 @@ class Iteration:
     @cached_property
     def stretches(self) -> list[tuple[Stretch, Stretch]]:
         """Each thing that is not known at its best and at its worst: computing, by cause, messages, and the rest."""
-        causes = zip(*(compute.causes or ((compute.best, compute.error),) for compute in self.computes), strict=True)
+        causes = zip(*(step.causes or ((step.best, step.error),) for step in self.steps), strict=True)
         computing = [self._by_compute(*map(max, zip(*cause, strict=True))) for cause in causes]
         return [*computing, self._by_messages, self._by_others]
 
@@ -186,32 +185,65 @@ class Iteration:
         return Deviations(tuple(parts), self._deviation(self.interval_by_scaling_s))
 
     @cached_property
-    def spent(self) -> Spent:
+    def _ever_less(self) -> tuple[SimulatedJob, ...]:
+        return ever_less(self.job)
+
+    @cached_property
+    def seconds(self) -> Seconds:
         """The iteration in parts."""
-        return spent(self.job, self.stretches, self.deviations)
+        return seconds(self._ever_less)
+
+    @cached_property
+    def seconds_at_ends(self) -> list[list[Seconds]]:
+        """The same with each thing that is not known at its best and at its worst."""
+        return [[seconds(self._ever_less, end) for end in ends] for ends in self.stretches]
+
+    def parts_over(self, base: "Iteration") -> list[TimePart]:
+        """The shares of a step, which sum to one, beyond what linear scaling would leave of the step of `base`.
+
+        Of each part, as much is no loss as linear scaling leaves of the same part there.
+        """
+        own, other = self.point, base.point
+        linear = own.batch_size / other.batch_size * other.gpus / own.gpus  # of its step, with scaling=weak all of it
+        shares = _shares(self.seconds, base.seconds, linear)
+        beside = [
+            [_shares(own_end, base_end, linear) for own_end, base_end in zip(own_ends, base_ends, strict=True)]
+            for own_ends, base_ends in zip(self.seconds_at_ends, base.seconds_at_ends, strict=True)
+        ]
+        scaling = (_scaled(self.seconds, deviation) for deviation in self.deviations.scaling)
+        beside.append([_shares(end, base.seconds, linear) for end in scaling])
+        return [
+            TimePart(name, share, _interval(share, [[end[name] for end in ends] for ends in beside]))
+            for name, share in shares.items()
+        ]
 
     def _deviation(self, interval_s: Sequence[float]) -> tuple[float, float]:
         low_s, high_s = interval_s
         return log(low_s / self.time_s), log(high_s / self.time_s)
 
     def _by_compute(self, faster: float, slower: float) -> tuple[Stretch, Stretch]:
-        errors = self.errors
-        host, queueing = (None if error is None else 0.0 for error in (errors.host, errors.queueing))
-        return Errors(compute=slower, faster=faster, host=host, queueing=queueing).ends
+        host, queueing = (None if error is None else 0.0 for error in self._host_errors)
+        return best_and_worst((faster, slower), host=host, queueing=queueing)
 
     @cached_property
     def _by_others(self) -> tuple[Stretch, Stretch]:
         """Input, and what the host does beside launching."""
         if not (self.input_s or self.alone_s["host"]):
             return AS_IT_IS, AS_IT_IS
-        return replace(self.errors, compute=0.0, faster=None, messages=0.0, messages_faster=0.0).ends
+        reading, copying = (
+            max(step.reading_error for step in self.steps),
+            max(step.copying_error for step in self.steps),
+        )
+        host, queueing = self._host_errors
+        return best_and_worst(reading=reading, copying=copying, host=host, queueing=queueing)
 
     @cached_property
     def _by_messages(self) -> tuple[Stretch, Stretch]:
         """Messages beside computing at no cost to it, and so that it stands still meanwhile."""
         if not self.job.messages:
             return AS_IT_IS, AS_IT_IS
-        low, high = Errors(messages=self.errors.messages, messages_faster=self.errors.messages_faster).ends
+        error = self.exchange.error
+        low, high = best_and_worst(messages=(max(error, self.exchange.faster), error))
         beside = self.job.contention > 0  # where it is known, as on CPUs, no error of its own is counted
         return (replace(low, contention=0.0), replace(high, contention=1.0)) if beside else (low, high)
 
@@ -229,3 +261,31 @@ class Iteration:
             for bar in timeline(self.job)
             if bar.rank_class in (ALL_RANKS, slowest)
         ]
+
+
+def _shares(own: Seconds, base: Seconds, linear: float) -> dict[PartName, float]:
+    lost = [own_s - base_s * linear for own_s, base_s in zip(own, base, strict=True)]
+    useful_s, named, whole_s = base.total * linear, Seconds(*lost), own.total
+    parts: dict[PartName, float] = {
+        "useful": useful_s,
+        "smaller batches": named.computing,
+        "launching": named.launching,
+        "communication": named.communication,
+        "waiting": named.waiting,
+        "input": named.input,
+        "host": named.host,
+        "unexplained": named.unexplained,
+    }
+    return {name: part_s / whole_s for name, part_s in parts.items()}
+
+
+def _scaled(seconds: Seconds, deviation: float) -> Seconds:
+    """With what scaling costs beyond messages at an end: ranks wait so much more, or less."""
+    return seconds._replace(waiting=seconds.waiting + seconds.total * (exp(deviation) - 1))
+
+
+def _interval(share: float, by_thing: Sequence[Sequence[float]]) -> list[float]:
+    """Each thing deviates by itself: the root of the sum of squares, as for the step."""
+    lower = hypot(*(min(0.0, *(end - share for end in ends)) for ends in by_thing))
+    upper = hypot(*(max(0.0, *(end - share for end in ends)) for ends in by_thing))
+    return [share - lower, share + upper]

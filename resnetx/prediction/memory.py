@@ -273,21 +273,21 @@ def _capacity_bytes(point: Point) -> int | Unknown:
 
 
 def _needed_bytes(point: Point) -> int | Unknown:
-    subject = point.subject
-    if subject.layers is None or subject.request is None:
+    workload = point.workload
+    if workload.layers is None or workload.request is None:
         return Unknown("an imported trace has no activations")
     images, _ = point.shares[0]
-    strategy = subject.strategy if point.gpus > 1 else NoExchange()
+    strategy = workload.strategy if point.gpus > 1 else NoExchange()
     needed_bytes = step_bytes(
-        subject.layers,
-        subject.request.image_size,
+        workload.layers,
+        workload.request.image_size,
         images,
-        subject.precision,
+        workload.precision,
         strategy,
         point.setting.memory_model,
-        images_of_a_test(subject.request.model, point.batch_size),
+        images_of_a_test(workload.request.model, point.batch_size),
         point.gpus,
-        how=Training.of(subject.request),
+        how=Training.of(workload.request),
     )
     serves = strategy == Server(device="gpu") and point.setting.memory_model == "torch"
-    return needed_bytes + received_bytes(subject.layers, point.gpus) if serves else needed_bytes
+    return needed_bytes + received_bytes(workload.layers, point.gpus) if serves else needed_bytes

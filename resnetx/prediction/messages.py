@@ -5,12 +5,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
 from statistics import median
+from typing import TYPE_CHECKING
 
 from resnetx import choices
 from resnetx.choices import After, Fsdp, Layerwise, Server, Strategy, Zero1
 from resnetx.errors import ConfigError
 from resnetx.interconnect.collectives import errors
-from resnetx.interconnect.collectives.hosts import Star
 from resnetx.interconnect.collectives.plan import CollectivePlan
 from resnetx.prediction.compute import COPY_SHARE, Compute
 from resnetx.prediction.scenario import Point
@@ -21,6 +21,9 @@ from resnetx.record.trace import Trace, TracedBatch, TracedLayer
 from resnetx.workloads import buckets
 from resnetx.workloads.buckets import Gradient
 from resnetx.workloads.counts import BYTES_PER_PARAMETER
+
+if TYPE_CHECKING:
+    from resnetx.interconnect.collectives.hosts import Star
 
 # Mean error of the messages of ResNet-50 between four nodes (Shi et al. 2018, two points) if cards are taken to read
 # GPU memory where their network can; tests/prediction/test_domains.py measures it again. Collectives between two to
@@ -61,8 +64,8 @@ class Exchange:
     def with_more(self, first_layer: str, more_s: float) -> "Exchange":
         """With time beyond what is modelled, which rates of several GPUs show."""
         messages = HashedTuple((*self.messages, more_message(first_layer, more_s)))
-        error = self.error * self.time_s / (self.time_s + more_s)
-        return replace(self, messages=messages, error=error, more_s=more_s)
+        share = self.time_s / (self.time_s + more_s)
+        return replace(self, messages=messages, error=self.error * share, faster=self.faster * share, more_s=more_s)
 
     @property
     def modelled_error(self) -> float:
@@ -239,8 +242,8 @@ def server_exchange(point: Point, computed: Compute, bytes_each: int) -> Exchang
     """
     copies = _copies(point)
     sent = tuple(_sent(point, computed, copies, bytes_each))
-    sizes = [gradient.elements * bytes_each for gradient in point.subject.gradients]
-    whole = [gradient.size_bytes for gradient in point.subject.gradients]
+    sizes = [gradient.elements * bytes_each for gradient in point.workload.gradients]
+    whole = [gradient.size_bytes for gradient in point.workload.gradients]
     back = tuple(_back(point, copies))
     last = TimedMessage(  # behind the whole backward pass
         (computed.step.layers.names[0],), sum(message.time_s for message in back), name="parameters"
@@ -260,17 +263,17 @@ def server_exchange(point: Point, computed: Compute, bytes_each: int) -> Exchang
     )
 
 
-def _sent(point: Point, computed: Compute, copies: Star, bytes_each: int) -> Iterator[TimedMessage]:
+def _sent(point: Point, computed: Compute, copies: "Star", bytes_each: int) -> Iterator[TimedMessage]:
     """Each variable on its way to the server, and its update there."""
     work_s = partial(_server_s, point, computed)
-    for gradient in point.subject.gradients:
+    for gradient in point.workload.gradients:
         time_s = copies.inward.time_s(gradient.elements * bytes_each) + work_s(gradient.size_bytes)
         yield TimedMessage((gradient.layer,), time_s, name="gradient")
 
 
-def _back(point: Point, copies: Star) -> Iterator[TimedMessage]:
+def _back(point: Point, copies: "Star") -> Iterator[TimedMessage]:
     """The parameters of each layer on their way back, in the order of the forward pass."""
-    for layer, gradients in groupby(reversed(point.subject.gradients), key=lambda gradient: gradient.layer):
+    for layer, gradients in groupby(reversed(point.workload.gradients), key=lambda gradient: gradient.layer):
         yield TimedMessage(
             (layer,), sum(copies.outward.time_s(gradient.size_bytes) for gradient in gradients), name="parameters"
         )
@@ -281,19 +284,19 @@ def _server_s(point: Point, computed: Compute, size_bytes: int) -> float:
     adds = (point.gpus - 1) * ADDING
     if _on_host(point):
         return (adds + UPDATING) * size_bytes / (HOST_MEMORY_Bps * COPY_SHARE)
-    update_s = computed.step.update_s * size_bytes / point.subject.gradient_bytes
+    update_s = computed.step.update_s * size_bytes / point.workload.gradient_bytes
     return adds * size_bytes / computed.gradient_copy_Bps + update_s
 
 
 def _on_host(point: Point) -> bool:
     """Whether GPUs are served by their host; ranks on CPUs are there already."""
-    strategy = point.subject.strategy
+    strategy = point.workload.strategy
     assert isinstance(strategy, Server), strategy
     return strategy.device == "cpu" and not point.deployment.on_cpus
 
 
-def _copies(point: Point) -> Star:
-    deployment, strategy = point.deployment, point.subject.strategy
+def _copies(point: Point) -> "Star":
+    deployment, strategy = point.deployment, point.workload.strategy
     if strategy == Server(device="gpu") and deployment.on_cpus:
         raise ConfigError(
             f"strategy.device=gpu: ranks of {deployment.described.name} run on CPUs; use strategy.device=cpu"

@@ -37,17 +37,22 @@ class Undecided:
     fast: Point
     slow: Point
 
+    @property
+    def point(self) -> Point:
+        """What is open; both ends have its GPUs and its batch."""
+        return self.slow
+
 
 def left_open(point: Point) -> Undecided | None:
     """What leaves a point open; None: nothing does."""
     setting = point.setting
-    modelled = setting.communication == "model" and not isinstance(point.subject.strategy, Server)
+    modelled = setting.communication == "model" and not isinstance(point.workload.strategy, Server)
     if (
         point.gpus == 1
         or not modelled
         or point.deployment.on_cpus
         or point.deployment.lab
-        or not point.subject.gradients
+        or not point.workload.gradients
     ):
         return None
     return _staged(point) if point.deployment.no_peers else _one_process(point) or _half(point)
@@ -55,7 +60,7 @@ def left_open(point: Point) -> Undecided | None:
 
 def known_counts(point: Point) -> list[int]:
     """Numbers of GPUs of one node whose rates are known."""
-    rates = point.subject.scaled.by_gpus if point.subject.scaled else ()
+    rates = point.workload.scaled.by_gpus if point.workload.scaled else ()
     return [count for count, _, _ in rates if count <= point.deployment.node_gpus]
 
 
@@ -84,10 +89,10 @@ def _one_process(point: Point) -> Undecided | None:
     if not point.setting.one_process or _is_shown(point):
         return None
     plain = replace(point.setting, one_process=False)
-    launching_s = LAUNCH_s * len(point.subject.gradients) * point.gpus
-    if point.deployment.nodes_of(point.gpus) > 1 and point.subject.precision in HALF:
+    launching_s = LAUNCH_s * len(point.workload.gradients) * point.gpus
+    if point.deployment.nodes_of(point.gpus) > 1 and point.workload.precision in HALF:
         launching_s += MOST_HALF * _half_s(point)
-    slow = replace(point.subject, strategy=After())
+    slow = replace(point.workload, strategy=After())
     return Undecided(
         "what one process that drives all GPUs of a node takes to start their work is not measured",
         "One process drives all GPUs of a node (framework= or launch_mode=): to start their work takes nothing (the "
@@ -96,7 +101,7 @@ def _one_process(point: Point) -> Undecided | None:
         "GPUs.",
         RATES,
         replace(point, setting=plain),
-        replace(point, subject=slow, setting=replace(plain, beyond_s=launching_s)),
+        replace(point, workload=slow, setting=replace(plain, beyond_s=launching_s)),
     )
 
 
@@ -108,7 +113,7 @@ def _half(point: Point) -> Undecided | None:
     most_s = MOST_HALF * _half_s(point)
     plain = replace(point.setting, beyond_s=0.0)
     closing = (
-        f"resnetx sweep precision={point.subject.precision} gpus={2 * deployment.node_gpus} nodes=2 launcher=slurm"
+        f"resnetx sweep precision={point.workload.precision} gpus={2 * deployment.node_gpus} nodes=2 launcher=slurm"
     )
     return Undecided(
         "what half precision takes on several nodes beyond its messages is measured of V100s alone",
@@ -127,8 +132,8 @@ def half_between(point: Point) -> bool:
     deployment, setting = point.deployment, point.setting
     if deployment.on_cpus or deployment.lab or deployment.library == "gloo" or setting.communication != "model":
         return False
-    between = deployment.nodes_of(point.gpus) > 1 and not isinstance(point.subject.strategy, Server)
-    return between and point.subject.precision in HALF
+    between = deployment.nodes_of(point.gpus) > 1 and not isinstance(point.workload.strategy, Server)
+    return between and point.workload.precision in HALF
 
 
 def beyond_messages_s(point: Point) -> float:
@@ -150,6 +155,6 @@ def _is_measured_half(point: Point) -> bool:
 
 def _is_shown(point: Point) -> bool:
     """Whether a rate of several GPUs is known, on as many nodes (one, several) as the point's."""
-    deployment, rates = point.deployment, point.subject.scaled.by_gpus if point.subject.scaled else ()
+    deployment, rates = point.deployment, point.workload.scaled.by_gpus if point.workload.scaled else ()
     several = deployment.nodes_of(point.gpus) > 1
     return any((deployment.nodes_of(gpus) > 1) == several for gpus, _, _ in rates)

@@ -1,7 +1,7 @@
 """One point on one system: `predict` is the page to read first.
 
     deployment = Deployment(load("dgx1-p100"), "nccl2")
-    predict(Point(Subject.of(request, table, "caffe"), deployment, (0, 1, 2, 3), batch_size=256, setting=Setting()))
+    predict(Point(Workload.of(request, table, "caffe"), deployment, (0, 1, 2, 3), 256, TrainingSetup()))
 
 A prediction is the simulated iteration of `ssgd` with three things put in: what one rank computes (`compute`), what
 the ranks send each other (`messages`) and what feeds them (`input`). Several ranks also wait for the slowest of them,
@@ -9,33 +9,32 @@ and on one host they slow each other down. The interval is the same simulation w
 bad as they may be (`result`).
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache
 from statistics import NormalDist
 from typing import NamedTuple
 
+import msgspec
+
 from resnetx.choices import Folders, Fsdp, Server, Zero1
 from resnetx.errors import ConfigError
 from resnetx.interconnect.collectives.what_if import link_kinds
-from resnetx.prediction import compute, input, messages, sharded
-from resnetx.prediction import messages as server
+from resnetx.prediction import compute, input, messages
 from resnetx.prediction.compute import Compute
 from resnetx.prediction.host_step import ASSUMED, IMAGE_BYTES, cores_for_each, decoding_unit
-from resnetx.prediction.input import InputTimes
 from resnetx.prediction.iteration import LAB_BROADCASTS_ERROR, LAB_MESSAGES_ERROR, Iteration
 from resnetx.prediction.memory import memory_need
 from resnetx.prediction.messages import Exchange, more_message, traced_exchange
 from resnetx.prediction.open_points import Undecided, beyond_messages_s, known_counts, left_open
-from resnetx.prediction.provenance import SourcedPoint
-from resnetx.prediction.result import Baseline, missing, opened, predicted
+from resnetx.prediction.result import SourcedPoint, missing, opened, predicted
 from resnetx.prediction.scaling_errors import parallel_s, scaling_errors
-from resnetx.prediction.scenario import Deployment, Point, Subject, TrainingSetup
+from resnetx.prediction.scenario import Deployment, Point, TrainingSetup, Workload
 from resnetx.prediction.ssgd import iteration_s
 from resnetx.prediction.staged import SHOWN_BY, SHOWN_BY_RATES
 from resnetx.prediction.stated_rates import Beyond
 from resnetx.prediction.step import HostShare, RankClass, SimulatedJob, StepTimes, Stretch
-from resnetx.record.prediction import Sensitivity
+from resnetx.record.prediction import PredictionInput, Sensitivity
 from resnetx.workloads.buckets import parts_of
 from resnetx.workloads.counts import BYTES_PER_PARAMETER
 
@@ -44,44 +43,42 @@ BETTER = 2.0  # how much better each thing is made to see what it is worth
 _BYTES_EACH = {"fp32": 4, "bf16": 2, "fp16": 2}  # of an element of the gradients that are sent
 
 
-def predict(point: Point, baseline: Baseline | None = None) -> SourcedPoint:
-    """The predicted point; its speed-up is over `baseline`, or over itself."""
+def predict(point: Point, base: Iteration | Undecided | None = None) -> SourcedPoint:
+    """The predicted point; its speed-up is over `base`, or over itself. Refuses what has no place on its system."""
+    if reason := obstacle_of(point):
+        raise ConfigError(reason)
     memory = memory_need(point)
     if reason := memory.obstacle:
         return missing(point, "oom", reason, memory)
     if (undecided := left_open(point)) is not None:
-        return opened(undecided, *simulated_ends(undecided), memory, baseline)
+        return opened(undecided, *simulated_ends(undecided), memory, base)
     iteration = simulated(point)
     changes = point.setting.sensitivity and point.deployment.staged_on(point.gpus) is None
-    sensitivity = _sensitivity(iteration) if changes else []
-    return predicted(iteration, memory, baseline, sensitivity)
+    return predicted(iteration, memory, base, _sensitivity(iteration) if changes else [])
 
 
 def simulated_ends(undecided: Undecided) -> tuple[Iteration, Iteration]:
     """The fast and the slow iteration of a point that is open; each corrected by the rates that are known."""
     ends = (undecided.fast, undecided.slow)
-    fast, slow = (replace(end, setting=calibrated(end.subject, end.deployment, end.setting)) for end in ends)
+    fast, slow = (replace(end, setting=calibrated(end.workload, end.deployment, end.setting)) for end in ends)
     return simulated(fast), simulated(slow)
 
 
 def simulated(point: Point) -> Iteration:
     """An iteration, from what each kind of rank computes, sends and reads."""
-    computes = tuple(compute.of_point(point, images) for images, _ in point.shares)
-    inputs = tuple(
-        input.times(computed, point, images) for computed, (images, _) in zip(computes, point.shares, strict=True)
-    )
-    exchange = _exchange(point, computes[0])
+    steps = tuple(input.fed(compute.of_point(point, images), point, images) for images, _ in point.shares)
+    exchange = _exchange(point, steps[0])
     if point.deployment.lab is not None:
         exchange = replace(exchange, error=_lab_error(point, exchange))
     if (more_s := _beyond(point).message_s + beyond_messages_s(point)) > 0 and point.gpus > 1:
-        exchange = exchange.with_more(computes[0].step.layers.names[0], more_s)
-    return Iteration(point, _job(point, computes, inputs, exchange), exchange, computes, inputs)
+        exchange = exchange.with_more(steps[0].step.layers.names[0], more_s)
+    return Iteration(point, _job(point, steps, exchange), exchange, steps)
 
 
 def _lab_error(point: Point, exchange: Exchange) -> float:
     """Of the messages of a step in the lab, for the time that each kind takes."""
     broadcast_s = sum(message.time_s for message in exchange.fetched)
-    if not isinstance(point.subject.strategy, Zero1) or not broadcast_s:
+    if not isinstance(point.workload.strategy, Zero1) or not broadcast_s:
         return LAB_MESSAGES_ERROR
     return LAB_MESSAGES_ERROR + (LAB_BROADCASTS_ERROR - LAB_MESSAGES_ERROR) * broadcast_s / exchange.time_s
 
@@ -89,14 +86,16 @@ def _lab_error(point: Point, exchange: Exchange) -> float:
 def _exchange(point: Point, computed: Compute) -> Exchange:
     if point.gpus == 1:
         return messages.NOTHING_SENT
-    subject, known = point.subject, point.deployment.exchanges
+    workload, known = point.workload, point.deployment.exchanges
     if point.setting.communication == "trace":
-        assert subject.trace is not None, "communication=trace without a trace"
-        return traced_exchange(subject.trace, point.shares[0][0] // point.parts, point.gpus, subject.strategy)
+        assert workload.trace is not None, "communication=trace without a trace"
+        return traced_exchange(workload.trace, point.shares[0][0] // point.parts, point.gpus, workload.strategy)
     bytes_each = _BYTES_EACH[point.setting.gradients]
-    if isinstance(point.subject.strategy, Server):
-        return server.server_exchange(point, computed, bytes_each)
-    if isinstance(point.subject.strategy, Zero1 | Fsdp):
+    if isinstance(point.workload.strategy, Server):
+        return messages.server_exchange(point, computed, bytes_each)
+    if isinstance(point.workload.strategy, Zero1 | Fsdp):
+        from resnetx.prediction import sharded
+
         return sharded.exchange(point, computed, bytes_each, _BYTES_EACH[point.setting.gathered])
     paths = point.deployment.staged_on(point.gpus)
     if paths is None and point.deployment.no_peers and len(known_counts(point)) >= len(SHOWN_BY):
@@ -107,31 +106,31 @@ def _exchange(point: Point, computed: Compute) -> Exchange:
                 "what_if: changes described links, and between GPUs that are no peers published or measured rates of "
                 "paths through the host are used; leave it out"
             )
-        sent_bytes = subject.gradient_bytes * bytes_each // BYTES_PER_PARAMETER
+        sent_bytes = workload.gradient_bytes * bytes_each // BYTES_PER_PARAMETER
         return messages.staged(paths, sent_bytes, point.gpus, point.deployment.library, computed.step.layers.names[0])
-    arguments = (subject.gradients, subject.strategy, bytes_each, computed.gradient_copy_Bps)
+    arguments = (workload.gradients, workload.strategy, bytes_each, computed.gradient_copy_Bps)
     made = known.get((point.devices, *arguments))
     if made is None:
         made = known[point.devices, *arguments] = messages.exchange(point.deployment.plan(point.devices), *arguments)
     return made
 
 
-def _job(point: Point, computes: Sequence[Compute], inputs: Sequence[InputTimes], exchange: Exchange) -> SimulatedJob:
+def _job(point: Point, steps: Sequence[Compute], exchange: Exchange) -> SimulatedJob:
     classes = []
-    for (_, ranks), computed, times in zip(point.shares, computes, inputs, strict=True):
+    for (_, ranks), computed in zip(point.shares, steps, strict=True):
         waits, shares, beyond = _waiting(point, computed), _sharing(point, computed), _beyond(point).factor
-        step = times.step.slowed(shares * waits)
+        step = computed.step.slowed(shares * waits)
         if point.setting.communication == "model" and point.deployment.lab is None:
             step = step.copying_gradients(_copies(point, exchange) / computed.gradient_copy_Bps)
-        if isinstance(point.subject.strategy, Server) and exchange.messages and point.deployment.on_cpus:
+        if isinstance(point.workload.strategy, Server) and exchange.messages and point.deployment.on_cpus:
             step = replace(step, update_s=0.0)  # the server's, beside its rank; a GPU that serves does it in between
-        if isinstance(point.subject.strategy, Zero1 | Fsdp) and point.gpus > 1:
+        if isinstance(point.workload.strategy, Zero1 | Fsdp) and point.gpus > 1:
             step = replace(step, update_s=step.update_s * _updated_share(point))
         step = replace(step, host_s=step.host_s + parallel_s(point))
         classes.append(RankClass(ranks, step.slowed(beyond, with_host=True), waits, shares, beyond))
     if point.setting.straggler != 1.0 and point.gpus > 1:  # one GPU is the machine as it should be
         classes = _with_straggler(classes, point.setting.straggler)
-    at_once = GLOO_AT_ONCE if exchange.library == "gloo" and not isinstance(point.subject.strategy, Fsdp) else 1
+    at_once = GLOO_AT_ONCE if exchange.library == "gloo" and not isinstance(point.workload.strategy, Fsdp) else 1
     return SimulatedJob(
         tuple(classes),
         exchange.messages,
@@ -154,9 +153,9 @@ def _copies(point: Point, exchange: Exchange) -> float:
 
 def _updated_share(point: Point) -> float:
     """Of all parameters, those that the rank with most of them updates."""
-    if isinstance(point.subject.strategy, Fsdp):
+    if isinstance(point.workload.strategy, Fsdp):
         return 1 / point.gpus
-    return max(parts_of(point.subject.gradients, point.gpus)) / point.subject.gradient_bytes
+    return max(parts_of(point.workload.gradients, point.gpus)) / point.workload.gradient_bytes
 
 
 def _waiting(point: Point, computed: Compute) -> float:
@@ -176,21 +175,21 @@ def _beyond(point: Point) -> Beyond:
     return Beyond() if point.setting.residual is None else point.setting.residual.at(point.gpus)
 
 
-def calibrated(subject: Subject, deployment: Deployment, setting: TrainingSetup) -> TrainingSetup:
+def calibrated(workload: Workload, deployment: Deployment, setting: TrainingSetup) -> TrainingSetup:
     """The setting with what the known rates of several GPUs say of the machine as it is described."""
-    if subject.scaled is None:
+    if workload.scaled is None:
         return setting
     plain, on = replace(setting, residual=None, straggler=1.0), deployment.as_described
 
     def step_s(gpus: int, images: int) -> Callable[[Beyond], float]:
-        job = simulated(Point(subject, on, tuple(range(gpus)), images, plain)).job
+        job = simulated(Point(workload, on, tuple(range(gpus)), images, plain)).job
         first = job.classes[0].step.layers.names[0]
         return lambda beyond: iteration_s(
             job.with_message(more_message(first, beyond.message_s)) if beyond.message_s else job,
             Stretch(compute=beyond.factor, host=beyond.factor, queueing=beyond.factor),
         )
 
-    return replace(setting, residual=subject.scaled.residual(step_s, on.node_gpus))
+    return replace(setting, residual=workload.scaled.residual(step_s, on.node_gpus))
 
 
 def _crowding(point: Point) -> float:
@@ -223,7 +222,7 @@ def _with_straggler(classes: list[RankClass], slowness: float) -> list[RankClass
 
 def _host(point: Point) -> HostShare | None:
     """Ranks on CPUs share their host's cores with the threads that move gradients."""
-    trace = point.subject.trace
+    trace = point.workload.trace
     if not point.deployment.on_cpus or trace is None or trace.cpus is None:
         return None
     threads = trace.request.threads if trace.request else 1
@@ -277,39 +276,51 @@ class Placement(NamedTuple):
         return -(-self.batch_size // len(self.devices))
 
 
-def curve(
-    subject: Subject,
-    deployment: Deployment,
-    placements: Sequence[Placement],
-    baseline: Placement,
-    setting: TrainingSetup,
-) -> list[SourcedPoint]:
-    """A point for each placement; speed-ups are over `baseline`, or else over the smallest point that can run."""
-    try:
-        setting = calibrated(subject, deployment, setting)
-    except ConfigError as error:
-        return [
-            missing(Point(subject, deployment, *placement, setting), "refused", str(error)) for placement in placements
-        ]
-    base: Baseline | None = None
-    if baseline not in placements:
+@dataclass(frozen=True)
+class Curve:
+    """A workload on several numbers of GPUs of one deployment, and the point that speed-ups are over."""
+
+    workload: Workload
+    deployment: Deployment
+    setting: TrainingSetup
+    placements: Sequence[Placement]
+    baseline: Placement
+    assumed: tuple[PredictionInput, ...] = ()  # what nobody asked for, and its trace does not say
+    varied: Mapping[str, str] = field(default_factory=dict)  # settings of its machine that tell it from other curves
+
+    def on(self, deployment: Deployment, varied: Mapping[str, str]) -> "Curve":
+        """The same on another deployment, which `varied` tells from others; in the lab it is trained there."""
+        workload = self.workload
+        if deployment.lab is not None and workload.request is not None:
+            workload = replace(workload, request=msgspec.structs.replace(workload.request, lab=deployment.lab))
+        return replace(self, workload=workload, deployment=deployment, varied=varied)
+
+    def points(self, setting: TrainingSetup) -> dict[Placement, Point]:
+        """Its points in the order in which they are predicted: the baseline first, which perhaps nobody asked for."""
+        order = sorted(self.placements, key=lambda each: (each != self.baseline, len(each.devices)))
+        points = {each: Point(self.workload, self.deployment, *each, setting) for each in order}
+        if self.baseline in points:
+            return points
         plain = replace(setting, sensitivity=False, timeline=False)
-        base = _baseline(_predicted(Point(subject, deployment, *baseline, plain), None))
-    points: dict[Placement, SourcedPoint] = {}
-    for placement in sorted(placements, key=lambda placement: (placement != baseline, len(placement.devices))):
-        points[placement] = _predicted(Point(subject, deployment, *placement, setting), base)
-        base = base or _baseline(points[placement])
-    return [points[placement] for placement in placements]
+        return {self.baseline: Point(self.workload, self.deployment, *self.baseline, plain), **points}
 
 
-def _baseline(sourced: SourcedPoint) -> Baseline | None:
-    """What other points are compared with; None where the point cannot run. Over an open one nothing is known."""
-    if sourced.point.open:
-        return Baseline(sourced.point.gpus, sourced.point.batch_size, None)
-    if sourced.deviations is None or not isinstance(sourced.point.images_per_s, float):
-        return None
-    point = sourced.point
-    return Baseline(point.gpus, point.batch_size, point.images_per_s, sourced.deviations, sourced.spent)
+def predict_curve(curve: Curve) -> list[SourcedPoint]:
+    """A point for each placement; speed-ups are over `baseline`, or else over the smallest point that can run."""
+    made: dict[Placement, SourcedPoint] = {}
+    base: Iteration | Undecided | None = None
+    try:
+        setting = calibrated(curve.workload, curve.deployment, curve.setting)
+    except ConfigError as error:
+        points = curve.points(curve.setting)
+        return [missing(points[placement], "refused", str(error)) for placement in curve.placements]
+    for placement, point in curve.points(setting).items():
+        try:
+            made[placement] = predict(point, base)
+        except ConfigError as error:
+            made[placement] = missing(point, "refused", str(error))
+        base = base or made[placement].iteration
+    return [made[placement].of_curve(curve.varied) for placement in curve.placements]
 
 
 def _too_few(point: Point) -> str:
@@ -336,16 +347,6 @@ def obstacle_of(point: Point) -> str:
     return ""
 
 
-def _predicted(point: Point, base: Baseline | None) -> SourcedPoint:
-    """A prediction, or why there is none."""
-    if reason := obstacle_of(point):
-        return missing(point, "refused", reason)
-    try:
-        return predict(point, base)
-    except ConfigError as error:
-        return missing(point, "refused", str(error))
-
-
 # What decoding images costs the GPUs of a host, before it cannot keep up: its threads compete for the cores.
 #
 # The more of a host's cores decode, the later its other threads queue the work of the GPUs. A step takes
@@ -362,7 +363,7 @@ def busy(point: Point, step: StepTimes) -> float:
 
     The rate of one GPU, stated or published, has the load of its own images in it.
     """
-    request, system = point.subject.request, point.deployment.described
+    request, system = point.workload.request, point.deployment.described
     if request is None or not isinstance(request.input, Folders) or point.deployment.on_cpus:
         return 0.0
     cores = cores_for_each(system, point.devices)

@@ -1,6 +1,6 @@
 """Many curves at once: each process predicts a share of them, and the order of the answer is that of the question.
 
-    predicted_curves([CurveQuestion(subject, deployment, placements, baseline, setting), ...])
+    predicted_curves([Curve(workload, deployment, setting, placements, baseline), ...])
 
 A process is a fresh interpreter that reads its share from standard input: nothing of the caller is forked (a notebook
 has threads) or run again (a script without a guard is not imported). Few points are predicted right here, as a process
@@ -15,44 +15,35 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from resnetx import host
-from resnetx.prediction.predict import Placement, curve
-from resnetx.prediction.provenance import RecordInput, SourcedPoint
-from resnetx.prediction.scenario import Deployment, Subject, TrainingSetup
+from resnetx.prediction.predict import Curve, predict_curve
+from resnetx.prediction.result import SourcedPoint
+from resnetx.record.prediction import PredictionInput
 
 POINTS_EACH = 2000  # of a process, at least: about a second of work, of which starting takes another half
+GRID_POINTS = 100_000  # of a prediction; of more, no more is kept than a table on disk (`grid`)
 
 
-class CurveQuestion(NamedTuple):
-    """A curve as `predict.curve` is asked for it."""
-
-    subject: Subject
-    deployment: Deployment
-    placements: Sequence[Placement]
-    baseline: Placement
-    setting: TrainingSetup
-
-
-def predicted_curves(questions: Sequence[CurveQuestion], processes: int | None = None) -> list[SourcedPoint]:
+def predicted_curves(curves: Sequence[Curve], processes: int | None = None) -> list[SourcedPoint]:
     """The points of all curves; `processes`: how many predict them; unless set, by the points and the host's cores."""
-    count = _useful(questions) if processes is None else processes
+    count = _useful(curves) if processes is None else processes
     if count <= 1:
-        return [point for question in questions for point in curve(*question)]
-    shares = [questions[first::count] for first in range(count)]  # neighbours cost alike: each takes every nth
+        return [point for curve in curves for point in predict_curve(curve)]
+    shares = [curves[first::count] for first in range(count)]  # neighbours cost alike: each takes every nth
     with ThreadPoolExecutor(count) as waiting:
         answers = list(waiting.map(_by_a_process, shares))
-    return [point for index in range(len(questions)) for point in answers[index % count][index // count]]
+    return [point for index in range(len(curves)) for point in answers[index % count][index // count]]
 
 
-def _useful(questions: Sequence[CurveQuestion]) -> int:
+def _useful(curves: Sequence[Curve]) -> int:
     """How many processes are worth starting."""
-    points = sum(len(question.placements) for question in questions)
-    return min(host.cores(), points // POINTS_EACH, len(questions)) if sys.executable else 1
+    shares = min(sum(len(curve.placements) for curve in curves) // POINTS_EACH, len(curves))
+    return min(host.cores(), shares) if shares > 1 and sys.executable else 1
 
 
-def _by_a_process(share: Sequence[CurveQuestion]) -> list[list[SourcedPoint]]:
+def _by_a_process(share: Sequence[Curve]) -> list[list[SourcedPoint]]:
     answer: list[list[SourcedPoint]] = answered_by_a_process("resnetx.prediction.processes", share)
     return answer
 
@@ -75,14 +66,14 @@ def answered_by_a_process(module: str, share: Sequence[object]) -> Any:
 
 
 def main() -> None:
-    """One share: questions in, points out."""
-    share: Sequence[CurveQuestion] = pickle.load(sys.stdin.buffer)
-    inputs: dict[RecordInput, RecordInput] = {}
-    answer = [[_sharing(inputs, point) for point in curve(*question)] for question in share]
+    """One share: curves in, points out."""
+    share: Sequence[Curve] = pickle.load(sys.stdin.buffer)
+    inputs: dict[PredictionInput, PredictionInput] = {}
+    answer = [[_sharing(inputs, point) for point in predict_curve(curve)] for curve in share]
     pickle.dump(answer, sys.stdout.buffer, pickle.HIGHEST_PROTOCOL)
 
 
-def _sharing(inputs: dict[RecordInput, RecordInput], sourced: SourcedPoint) -> SourcedPoint:
+def _sharing(inputs: dict[PredictionInput, PredictionInput], sourced: SourcedPoint) -> SourcedPoint:
     """The point with one object for inputs that are the same as others': pickled once, and less to keep."""
     return replace(sourced, inputs=tuple(inputs.setdefault(line, line) for line in sourced.inputs))
 

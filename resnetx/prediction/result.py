@@ -1,98 +1,125 @@
 """Predicted points as records: of a simulated iteration, or of a point that cannot run, with the reason.
 
-A point is made by the constructor of `PredictedPoint`. What cannot be known is an `Unknown` in it until it is sealed
-(`record.unknown`).
+    sealed(predict_curve(curve), [], {"words": "gx8 alexnet"})     # a `Prediction`: its inputs, and when it was made
+
+What cannot be known is an `Unknown` in a point until it is sealed (`record.unknown`).
 """
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cache
 from math import exp
-from typing import Literal, TypedDict
+from typing import Literal
 
 import msgspec
 
+from resnetx import __version__
 from resnetx.choices import Server
+from resnetx.loading import own_yaml
+from resnetx.prediction import roofline
 from resnetx.prediction.iteration import CPU_RANKS_ERROR, Iteration
 from resnetx.prediction.memory import MemoryNeed
 from resnetx.prediction.messages import NO_LINK, Exchange
 from resnetx.prediction.open_points import Undecided
-from resnetx.prediction.provenance import UNCHECKED, RecordInput, SourcedPoint
-from resnetx.prediction.scaling_errors import ScalingKind, scaling_errors
+from resnetx.prediction.scaling_errors import ANY, LEVEL, KindError, ScalingKind, scaling_errors
 from resnetx.prediction.scenario import Point
-from resnetx.prediction.ssgd import Spent, time_parts
 from resnetx.prediction.staged import SHOWN_BY_RATES
-from resnetx.prediction.step import Deviations
-from resnetx.record import Unknown, known
-from resnetx.record.prediction import COMPUTE, Origin, PredictedGpu, PredictedPoint, Sensitivity, TimePart, measured_on
+from resnetx.record import SCHEMA, Unknown, known, seal
+from resnetx.record.prediction import (
+    COMPUTE,
+    UNCHECKED,
+    Domain,
+    Origin,
+    PredictedGpu,
+    PredictedPoint,
+    Prediction,
+    PredictionInput,
+    Sensitivity,
+    digest,
+    measured_on,
+)
 from resnetx.request import Request
+from resnetx.settings.files import PUBLISHED
 
 
 @dataclass(frozen=True)
-class Baseline:
-    """The denominator of a speed-up."""
+class SourcedPoint:
+    """A predicted point, and what it was predicted from."""
 
-    gpus: int
-    batch_size: int  # global
-    images_per_s: float | None  # null: open
-    deviations: Deviations | None = None  # likewise
-    spent: Spent | None = None  # likewise
+    point: PredictedPoint  # with an `Unknown` where a field cannot be known, until it is sealed
+    inputs: tuple[PredictionInput, ...] = ()  # none where nothing is predicted
+    iteration: Iteration | Undecided | None = None  # while others of its curve are compared with it; null: likewise
 
-    def parts(self, own: Spent, gpus: int, batch_size: int) -> list[TimePart]:
-        """Where the time of a step of such a batch on so many GPUs goes, beside the step here."""
-        linear = batch_size / self.batch_size * self.gpus / gpus  # of the step here, with scaling=weak all of it
-        return [] if self.spent is None or self.gpus > gpus else time_parts(own, self.spent, linear)
-
-    def speedup(self, images_per_s: float, deviations: Deviations) -> tuple[float | Unknown, list[float] | Unknown]:
-        """Of a point over it, with its interval."""
-        if self.images_per_s is None or self.deviations is None:
-            unknown = Unknown(f"the rate of {self.gpus} GPUs, which it is over, is open")
-            return unknown, unknown
-        speedup = images_per_s / self.images_per_s
-        if deviations is self.deviations:
-            return speedup, [speedup, speedup]
-        return speedup, [speedup * exp(end) for end in self.deviations.of_ratio(deviations)]
+    def of_curve(self, varied: Mapping[str, str]) -> "SourcedPoint":
+        """The point as its curve keeps it: with the settings that tell this from others, and no iteration."""
+        point = msgspec.structs.replace(self.point, varied=dict(varied)) if varied else self.point
+        return SourcedPoint(point, self.inputs)
 
 
-class Description(TypedDict):
-    """The fields of a `PredictedPoint` that are known before anything is predicted."""
-
-    request: Request | None
-    workload: str
-    batch_size: int
-    scaling: Literal["strong", "weak"]
-    strategy: str
-    framework: str
-    precision: str
-    system: str
-    library: str
-    gpus: int
-    devices: list[int]
-    gradient_bytes: int
-    intensity_per_gpu: float | None
+def missing(
+    point: Point, outcome: Literal["oom", "refused"], reason: str, memory: MemoryNeed | None = None
+) -> SourcedPoint:
+    """A point that cannot run, or of which nothing can be predicted; `memory`: what is known of its need."""
+    unknown = Unknown(reason)
+    return SourcedPoint(_asked(point, outcome, reason, memory or MemoryNeed(unknown, unknown)))
 
 
-def _described(point: Point) -> Description:
-    subject = point.subject
-    request = Unknown("from an imported trace") if subject.request is None else _as_run(subject.request, point)
+def _asked(point: Point, outcome: Literal["ok", "oom", "refused"], reason: str, memory: MemoryNeed) -> PredictedPoint:
+    """What is asked for, and nothing of what is predicted."""
+    workload, unknown = point.workload, known(Unknown(reason))
+    request = Unknown("from an imported trace") if workload.request is None else _as_run(workload.request, point)
     intensity = (
         Unknown("from an imported trace, which has no activations")
-        if subject.intensity is None
-        else subject.intensity * point.batch_size / point.gpus
+        if workload.intensity is None
+        else workload.intensity * point.batch_size / point.gpus
     )
-    return {
-        "request": known(request),
-        "workload": subject.label,
-        "batch_size": point.batch_size,
-        "scaling": subject.scaling,
-        "strategy": subject.strategy.kind,
-        "framework": point.setting.framework or "",
-        "precision": subject.precision,
-        "system": point.deployment.described.name,
-        "library": point.deployment.library,
-        "gpus": point.gpus,
-        "devices": list(point.devices),
-        "gradient_bytes": subject.gradient_bytes,
-        "intensity_per_gpu": known(intensity),
-    }
+    return PredictedPoint(
+        request=known(request),
+        workload=workload.label,
+        batch_size=point.batch_size,
+        scaling=workload.scaling,
+        strategy=workload.strategy.kind,
+        framework=point.setting.framework or "",
+        precision=workload.precision,
+        system=point.deployment.described.name,
+        library=point.deployment.library,
+        gpus=point.gpus,
+        devices=list(point.devices),
+        gradient_bytes=workload.gradient_bytes,
+        intensity_per_gpu=known(intensity),
+        outcome=outcome,
+        reason=reason,
+        memory_bytes=known(memory.needed_bytes),
+        memory_capacity_bytes=known(memory.capacity_bytes),
+        iteration_s=unknown,
+        interval_s=unknown,
+        interval_by_compute_s=unknown,
+        interval_by_scaling_s=unknown,
+        images_per_s=unknown,
+        speedup=unknown,
+        speedup_interval=unknown,
+        efficiency=unknown,
+        efficiency_interval=unknown,
+        baseline_gpus=unknown,
+        compute_s=unknown,
+        communication_s=unknown,
+        exposed_communication_s=unknown,
+        input_s=unknown,
+        input_error=unknown,
+        limited_by=unknown,
+        limit_share=unknown,
+        limiting_link=unknown,
+        link_share=unknown,
+        gpu=unknown,
+        compute_source=unknown,
+        compute_note="",
+        compute_where="",
+        compute_error=unknown,
+        communication_error=unknown,
+        sensitivity=[],
+        timeline=[],
+    )
 
 
 def _as_run(request: Request, point: Point) -> Request:
@@ -112,61 +139,68 @@ def _as_run(request: Request, point: Point) -> Request:
 
 
 def predicted(
-    iteration: Iteration, memory: MemoryNeed, baseline: Baseline | None, sensitivity: list[Sensitivity]
+    iteration: Iteration, memory: MemoryNeed, base: Iteration | Undecided | None, sensitivity: list[Sensitivity]
 ) -> SourcedPoint:
-    """The point of an iteration. Its speed-up is over `baseline`, or over itself."""
-    point, exchange, compute = iteration.point, iteration.exchange, iteration.computes[0]
-    images_per_s = point.batch_size / iteration.time_s
-    base = baseline or Baseline(point.gpus, point.batch_size, images_per_s, iteration.deviations, iteration.spent)
-    speedup, interval = base.speedup(images_per_s, iteration.deviations)
-    errors, of_linear = iteration.errors, base.gpus / point.gpus
+    """The point of an iteration. Its speed-up is over `base`, or over itself."""
+    point, exchange, compute = iteration.point, iteration.exchange, iteration.steps[0]
+    base = base or iteration
+    speedup, interval = speedup_over(base, iteration)
+    of_linear = base.point.gpus / point.gpus
     no_messages = Unknown("one rank sends nothing" if point.gpus == 1 else "no gradients are exchanged")
     no_link = Unknown(NO_LINK) if exchange.messages else no_messages
-    record = PredictedPoint(
-        **_described(point),
-        outcome="ok",
-        reason="",
+    record = msgspec.structs.replace(
+        _asked(point, "ok", "", memory),
         iteration_s=iteration.time_s,
         interval_s=iteration.interval_s,
         interval_by_compute_s=iteration.interval_by_compute_s,
         interval_by_scaling_s=iteration.interval_by_scaling_s,
-        images_per_s=images_per_s,
-        speedup=known(speedup),
-        speedup_interval=known(interval),
-        efficiency=known(speedup if isinstance(speedup, Unknown) else speedup * of_linear),
-        efficiency_interval=known(interval if isinstance(interval, Unknown) else [end * of_linear for end in interval]),
-        baseline_gpus=base.gpus,
+        images_per_s=iteration.images_per_s,
+        speedup=speedup,
+        speedup_interval=interval,
+        efficiency=speedup if isinstance(speedup, Unknown) else speedup * of_linear,
+        efficiency_interval=interval if isinstance(interval, Unknown) else [end * of_linear for end in interval],
+        baseline_gpus=base.point.gpus,
         compute_s=iteration.slowest.device_s,
         communication_s=exchange.time_s,
         exposed_communication_s=iteration.saved_share["communication"] * iteration.time_s,
         input_s=iteration.input_s,
-        parts=base.parts(iteration.spent, point.gpus, point.batch_size),
-        input_error=known(iteration.input_error if iteration.input_s else Unknown("nothing is read or copied")),
+        parts=[] if isinstance(base, Undecided) or base.point.gpus > point.gpus else iteration.parts_over(base),
+        input_error=iteration.input_error if iteration.input_s else Unknown("nothing is read or copied"),
         limited_by=iteration.limited_by,
         limit_share=iteration.saved_share[iteration.limited_by],
-        limiting_link=known(no_link if exchange.limiting_link is None else exchange.limiting_link),
-        link_share=known(no_link if exchange.link_share is None else exchange.link_share),
-        memory_bytes=known(memory.needed_bytes),
-        memory_capacity_bytes=known(memory.capacity_bytes),
+        limiting_link=no_link if exchange.limiting_link is None else exchange.limiting_link,
+        link_share=no_link if exchange.link_share is None else exchange.link_share,
         gpu=_gpu(point, compute.clock_Hz),
         compute_source=compute.source,
         compute_note=compute.note,
         compute_where=compute.where,
-        compute_error=errors.compute,
-        communication_error=known(exchange.error if exchange.messages else no_messages),
+        compute_error=iteration.compute_error[1],
+        communication_error=exchange.error if exchange.messages else no_messages,
         sensitivity=sensitivity,
         timeline=iteration.timeline() if point.setting.timeline else [],
     )
-    inputs = (_compute_input, _exchange_input, _scaling_input, _input_inputs)
-    lines = tuple(line for lines in inputs for line in lines(iteration))
-    return SourcedPoint(record, lines, iteration.deviations, iteration.spent)
+    inputs = (_compute_input, _exchange_input, _scaling_input)
+    lines = (line for lines in inputs for line in lines(iteration))
+    fed = (line for step in iteration.steps for line in step.inputs)
+    return SourcedPoint(record, (*lines, *fed), iteration)
+
+
+def speedup_over(base: Iteration | Undecided, iteration: Iteration) -> tuple[float | Unknown, list[float] | Unknown]:
+    """How many times as fast as another iteration one is, with its interval."""
+    if isinstance(base, Undecided):
+        unknown = Unknown(f"the rate of {base.point.gpus} GPUs, which it is over, is known between two ends only")
+        return unknown, unknown
+    speedup = iteration.images_per_s / base.images_per_s
+    if base is iteration:
+        return speedup, [speedup, speedup]
+    return speedup, [speedup * exp(end) for end in base.deviations.of_ratio(iteration.deviations)]
 
 
 def opened(
-    undecided: Undecided, fast: Iteration, slow: Iteration, memory: MemoryNeed, baseline: Baseline | None
+    undecided: Undecided, fast: Iteration, slow: Iteration, memory: MemoryNeed, base: Iteration | Undecided | None
 ) -> SourcedPoint:
     """A point of which no more is known than its two ends, each with its errors."""
-    sourced, other = (predicted(iteration, memory, baseline, []) for iteration in (fast, slow))
+    sourced, other = (predicted(iteration, memory, base, []) for iteration in (fast, slow))
     unknown = dict.fromkeys(_OPEN, known(Unknown(undecided.reason)))
     ends = [fast.interval_s[0], slow.interval_s[1]]
     between = {
@@ -184,7 +218,7 @@ def opened(
         open=undecided.closing,
         open_ends=undecided.ends,
     )
-    return SourcedPoint(record, tuple(dict.fromkeys((*sourced.inputs, *other.inputs))))
+    return SourcedPoint(record, tuple(dict.fromkeys((*sourced.inputs, *other.inputs))), undecided)
 
 
 _OPEN = (
@@ -206,27 +240,27 @@ def _gpu(point: Point, clock_Hz: float | None) -> PredictedGpu:
     )
 
 
-def _compute_input(iteration: Iteration) -> tuple[RecordInput, ...]:
-    point, compute = iteration.point, iteration.computes[0]
-    by_source, error = compute.device or compute, iteration.errors.compute
-    what = f"{COMPUTE}{point.subject.label} on {point.deployment.described.name}"
-    if point.subject.rates is not None:
-        what += f", {point.subject.rates.in_short(point.shares[0][0])}"
+def _compute_input(iteration: Iteration) -> tuple[PredictionInput, ...]:
+    point, compute = iteration.point, iteration.steps[0]
+    by_source, error = compute.device or compute, iteration.compute_error[1]
+    what = f"{COMPUTE}{point.workload.label} on {point.deployment.described.name}"
+    if point.workload.rates is not None:
+        what += f", {point.workload.rates.in_short(point.shares[0][0])}"
     if compute.device is not None:
         error = compute.device.error
-    inputs = [RecordInput(what, by_source.note, compute.origin, compute.where, error)]
+    inputs = [PredictionInput(what, by_source.note, compute.origin, compute.where, error)]
     if compute.launch is not None and compute.launch.time_s:
-        what, value = f"launching a step of {point.subject.label}", f"{compute.launch.text()}, by its host"
-        inputs.append(RecordInput(what, value, "assumed", "prediction/host_step.py", compute.launch.spread - 1))
+        what, value = f"launching a step of {point.workload.label}", f"{compute.launch.text()}, by its host"
+        inputs.append(PredictionInput(what, value, "assumed", "prediction/host_step.py", compute.launch.spread - 1))
     if said := _taken_of_rates(iteration):
-        off = Unknown(UNCHECKED) if compute.again_error is None else compute.again_error
-        inputs.append(RecordInput("the given rate", said, "assumed", "prediction/compute.py", off))
+        off = UNCHECKED if compute.again_error is None else compute.again_error
+        inputs.append(PredictionInput("the given rate", said, "assumed", "prediction/compute.py", off))
     return tuple(inputs)
 
 
 def _taken_of_rates(iteration: Iteration) -> str:
     """What steps a given rate is taken to be of, where these are no plain ones; "" where they are."""
-    request, rates = iteration.point.subject.request, iteration.point.subject.rates
+    request, rates = iteration.point.workload.request, iteration.point.workload.rates
     if request is None or rates is None:
         return ""
     adamw = request.optimizer.kind == "adamw" and rates.source == "stated"  # a record says its optimizer
@@ -234,7 +268,7 @@ def _taken_of_rates(iteration: Iteration) -> str:
     return ", and ".join(filter(None, [again, "of the same optimizer, adamw" * adamw]))
 
 
-def _exchange_input(iteration: Iteration) -> tuple[RecordInput, ...]:
+def _exchange_input(iteration: Iteration) -> tuple[PredictionInput, ...]:
     """Where the cost of the messages is from; empty where none are sent."""
     point, exchange = iteration.point, iteration.exchange
     if not exchange.messages or exchange.calibrated == SHOWN_BY_RATES.source:  # scaling has those
@@ -248,10 +282,10 @@ def _exchange_input(iteration: Iteration) -> tuple[RecordInput, ...]:
     if (lab := point.deployment.lab) is not None:
         links = f"the links of {system}, shaped to 1/{lab.scale:g} of their rates"
     source = exchange.calibrated or links
-    return (RecordInput(what, f"limited by {exchange.limiting_link}", origin, source, exchange.modelled_error),)
+    return (PredictionInput(what, f"limited by {exchange.limiting_link}", origin, source, exchange.modelled_error),)
 
 
-def _scaling_input(iteration: Iteration) -> tuple[RecordInput, ...]:
+def _scaling_input(iteration: Iteration) -> tuple[PredictionInput, ...]:
     """What scaling costs beyond messages, and how far off predictions of such scaling were."""
     error, point = iteration.scaling_error, iteration.point
     residual = point.setting.residual if point.gpus > 1 else None
@@ -261,36 +295,32 @@ def _scaling_input(iteration: Iteration) -> tuple[RecordInput, ...]:
         rates = residual.rates
         origin: Origin = measured_on(rates.nodes) if rates.source == "measured" else "assumed"
         off = CPU_RANKS_ERROR if error is None else max(error.slower, error.faster)
-        return (RecordInput(what, residual.text(point.gpus), origin, rates.where, off),)
+        return (PredictionInput(what, residual.text(point.gpus), origin, rates.where, off),)
     if error is None:
         return ()
     variation = (point.setting.costs or scaling_errors().costs).variation
-    measured = iteration.computes[0].jitter is not None
+    measured = iteration.steps[0].jitter is not None
     value = "ranks wait for the slowest: " + ("as the trace varies" if measured else f"steps vary by {variation:.1%}")
     whose = f"{error.points} rates of {error.systems} system{'s' * (error.systems != 1)}, each left out of the fit"
     return (
-        RecordInput(
+        PredictionInput(
             what, value, "published", f"results/published/scaling-errors.yaml: {whose}", max(error.slower, error.faster)
         ),
     )
 
 
 def _exchanged(point: Point) -> str:
-    strategy = point.subject.strategy
+    strategy = point.workload.strategy
     return f"parameter server ({strategy.device})" if isinstance(strategy, Server) else "all-reduce"
 
 
-def _traced_messages(point: Point, exchange: Exchange) -> RecordInput:
+def _traced_messages(point: Point, exchange: Exchange) -> PredictionInput:
     """Messages that are taken from the trace; one that does not say its GPUs is taken to be of these."""
-    trace = point.subject.trace
+    trace = point.workload.trace
     unsaid = trace is not None and not any(batch.communication_gpus for batch in trace.batches)
     value = "each layer's as traced" + "; the trace does not say on how many GPUs" * unsaid
     origin: Origin = "assumed" if unsaid else "published"
-    return RecordInput(f"messages between {point.gpus} GPUs", value, origin, exchange.calibrated, exchange.error)
-
-
-def _input_inputs(iteration: Iteration) -> tuple[RecordInput, ...]:
-    return tuple(line for times in iteration.inputs for line in times.inputs)
+    return PredictionInput(f"messages between {point.gpus} GPUs", value, origin, exchange.calibrated, exchange.error)
 
 
 def _measured_origin(point: Point) -> Origin:
@@ -299,48 +329,96 @@ def _measured_origin(point: Point) -> Origin:
     return "published" if measured is None or measured.nodes is None else measured_on(measured.nodes)
 
 
-# ---- points that cannot run -----------------------------------------------------------------------------------------
+# ---- the record -----------------------------------------------------------------------------------------------------
 
 
-def missing(
-    point: Point, outcome: Literal["oom", "refused"], reason: str, memory: MemoryNeed | None = None
-) -> SourcedPoint:
-    """A point that cannot run, or of which nothing can be predicted; `memory`: what is known of its need."""
-    unknown = Unknown(reason)
-    need = memory or MemoryNeed(unknown, unknown)
-    return SourcedPoint(
-        PredictedPoint(
-            **_described(point),
-            outcome=outcome,
-            reason=reason,
-            iteration_s=known(unknown),
-            interval_s=known(unknown),
-            interval_by_compute_s=known(unknown),
-            interval_by_scaling_s=known(unknown),
-            images_per_s=known(unknown),
-            speedup=known(unknown),
-            speedup_interval=known(unknown),
-            efficiency=known(unknown),
-            efficiency_interval=known(unknown),
-            baseline_gpus=known(unknown),
-            compute_s=known(unknown),
-            communication_s=known(unknown),
-            exposed_communication_s=known(unknown),
-            input_s=known(unknown),
-            input_error=known(unknown),
-            limited_by=known(unknown),
-            limit_share=known(unknown),
-            limiting_link=known(unknown),
-            link_share=known(unknown),
-            memory_bytes=known(need.needed_bytes),
-            memory_capacity_bytes=known(need.capacity_bytes),
-            gpu=known(unknown),
-            compute_source=known(unknown),
-            compute_note="",
-            compute_where="",
-            compute_error=known(unknown),
-            communication_error=known(unknown),
-            sensitivity=[],
-            timeline=[],
+def prediction(
+    points: Sequence[SourcedPoint], asked: Sequence[PredictionInput], settings: Mapping[str, str]
+) -> Prediction:
+    """The record of these points, as of now; `asked`: inputs that the user has set."""
+    sealed = seal(
+        Prediction(
+            kind="prediction",
+            schema=SCHEMA,
+            resnetx=__version__,
+            made_at=datetime.now(UTC).isoformat(timespec="seconds"),
+            digest="",
+            settings=dict(settings),
+            inputs=list(_inputs_of(points, asked)),
+            domains=list(domains(in_lab=any(_in_lab(sourced.point) for sourced in points))),
+            points=[sourced.point for sourced in points],
+            unknown={},
+            interval_level=LEVEL,
         )
     )
+    return msgspec.structs.replace(sealed, digest=digest(sealed))
+
+
+class _Points(msgspec.Struct):
+    points: list[PredictedPoint]
+    unknown: dict[str, str]
+
+
+def sealed_points(points: Sequence[SourcedPoint]) -> list[PredictedPoint]:
+    """The points by themselves, where no record is kept of them."""
+    return seal(_Points([sourced.point for sourced in points], {})).points
+
+
+def _inputs_of(points: Sequence[SourcedPoint], asked: Sequence[PredictionInput]) -> Iterator[PredictionInput]:
+    """Inputs, each once: compute source, collectives, input pipeline, memory, and what the user asked for.
+
+    Of those that differ in their errors alone, the one with the largest.
+    """
+    lines: dict[tuple[str, str], PredictionInput] = {}
+    for line in (line for sourced in points for line in sourced.inputs):
+        before = lines.setdefault((line.what, line.value), line)
+        if isinstance(before.error, float) and isinstance(line.error, float) and line.error > before.error:
+            lines[line.what, line.value] = msgspec.structs.replace(before, error=line.error)
+    yield from lines.values()
+    if any(isinstance(sourced.point.memory_bytes, int) for sourced in points):
+        memory = "what a step keeps in memory, by the layer table, and 600 MB of the framework"
+        yield PredictionInput("memory", memory, "assumed", "prediction/memory.py", UNCHECKED)
+    yield from asked
+
+
+def _in_lab(point: PredictedPoint) -> bool:
+    return isinstance(point.request, Request) and point.request.lab is not None  # else of an imported trace
+
+
+@cache
+def domains(in_lab: bool = False) -> tuple[Domain, ...]:
+    """Where predictions were compared with measurements: scaling, rates of one GPU, and `domains.yaml`.
+
+    In the lab only what was measured there tells anything: its computing is waited out, and its messages are gloo's.
+    """
+    known = own_yaml(PUBLISHED / "domains.yaml", _Domains)
+    if in_lab:
+        return tuple(known.lab)
+    kinds = [kind for kind in scaling_errors().kinds if kind.exchange != ANY]
+    return (*map(_scaling_domain, kinds), _one_gpu_domain(), *known.domains)
+
+
+def _scaling_domain(error: KindError) -> Domain:
+    return Domain(
+        what=f"rates of several GPUs from that of one, systems left out: {error.text}",
+        points=error.points,
+        mean_error=error.mean,
+        worst_error=error.worst,
+        source="resnetx predict --validate",
+    )
+
+
+def _one_gpu_domain() -> Domain:
+    fit = roofline.fitted()
+    return Domain(
+        what="published rates of one GPU by the roofline of all GPUs, each predicted by a fit to the others",
+        points=fit.rows,
+        mean_error=fit.error,
+        worst_error=fit.worst_error,
+        source="results/published/roofline.yaml",
+    )
+
+
+class _Domains(msgspec.Struct):
+    domains: list[Domain]
+    lab: list[Domain]

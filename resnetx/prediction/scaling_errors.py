@@ -46,9 +46,9 @@ class ScalingKind(NamedTuple):
 
     @classmethod
     def of_point(cls, point: Point) -> "ScalingKind":
-        request = point.subject.request
+        request = point.workload.request
         loader = request is not None and isinstance(request.input, TorchvisionInput)
-        exchange: Exchange = "server" if point.subject.strategy.kind == "server" else "allreduce"
+        exchange: Exchange = "server" if point.workload.strategy.kind == "server" else "allreduce"
         return cls(exchange, _nodes(point, point.gpus), "loader" if loader else "none")
 
     @property
@@ -59,7 +59,7 @@ class ScalingKind(NamedTuple):
 def _nodes(point: Point, gpus: int) -> Nodes:
     if point.deployment.nodes_of(gpus) == 1:
         return "one node"
-    half = point.subject.precision in HALF and has_half(point.deployment.described)
+    half = point.workload.precision in HALF and has_half(point.deployment.described)
     return "several nodes, half precision" if half else "several nodes"
 
 
@@ -134,11 +134,11 @@ def scaling_errors() -> ScalingErrors:
 
 def parallel_s(point: Point) -> float:
     """What the host of a rank takes in a step because it is one of several that exchange gradients by all-reduce."""
-    subject, deployment = point.subject, point.deployment
-    replayed = subject.request is not None and subject.request.replay is not None
-    if subject.strategy.kind == "server" or deployment.on_cpus or deployment.lab or replayed:
+    workload, deployment = point.workload, point.deployment
+    replayed = workload.request is not None and workload.request.replay is not None
+    if workload.strategy.kind == "server" or deployment.on_cpus or deployment.lab or replayed:
         return 0.0
-    if point.setting.communication == "trace" or not subject.gradients:
+    if point.setting.communication == "trace" or not workload.gradients:
         return 0.0
     each_s = (point.setting.costs or scaling_errors().costs).parallel_s
     if point.setting.framework == "tensorflow":

@@ -3,11 +3,10 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from resnetx.choices import Lab, Strategy
 from resnetx.interconnect.collectives.calibration import Calibration
-from resnetx.interconnect.collectives.hosts import Star, lab_plan, lab_star, star
 from resnetx.interconnect.collectives.internode import Supply, from_host, from_storage
 from resnetx.interconnect.collectives.measured import MeasuredCollective
 from resnetx.interconnect.collectives.plan import CollectivePlan, calibrate, plan
@@ -26,11 +25,14 @@ from resnetx.workloads import counts
 from resnetx.workloads.buckets import Gradient, ready_order
 from resnetx.workloads.counts import Layer
 
+if TYPE_CHECKING:
+    from resnetx.interconnect.collectives.hosts import Star
+
 CPU = "CPU"  # what a trace, and a part, calls a rank on cores of the host
 
 
 @dataclass(frozen=True)
-class Subject:
+class Workload:
     """What is trained: a request with its layer table (and perhaps its trace), or no more than an imported trace."""
 
     label: str
@@ -46,7 +48,7 @@ class Subject:
     scaled: ScaledRates | None = None  # of several GPUs, where they are known
 
     @classmethod
-    def of(cls, request: Request, layers: Sequence[Layer], convention: str, trace: Trace | None = None) -> "Subject":
+    def of(cls, request: Request, layers: Sequence[Layer], convention: str, trace: Trace | None = None) -> "Workload":
         """A workload that is known by name."""
         table = HashedTuple(layers)
         return cls(
@@ -62,7 +64,7 @@ class Subject:
         )
 
     @classmethod
-    def of_import(cls, trace: Trace, strategy: Strategy, scaling: Literal["strong", "weak"] = "strong") -> "Subject":
+    def of_import(cls, trace: Trace, strategy: Strategy, scaling: Literal["strong", "weak"] = "strong") -> "Workload":
         """A workload of which no more is known than its trace: a layer's gradients count as one tensor."""
         gradients = HashedTuple(
             Gradient(layer.name, layer.gradient_bytes // counts.BYTES_PER_PARAMETER)
@@ -175,12 +177,14 @@ class Deployment:
         return {}
 
     @cached_property
-    def _stars(self) -> dict[tuple[tuple[int, ...], bool], Star]:
+    def _stars(self) -> dict[tuple[tuple[int, ...], bool], "Star"]:
         return {}
 
-    def star(self, devices: tuple[int, ...], on_host: bool) -> Star:
+    def star(self, devices: tuple[int, ...], on_host: bool) -> "Star":
         """Copies between these GPUs and a parameter server: the first of them, or its host's memory."""
         if (devices, on_host) not in self._stars:
+            from resnetx.interconnect.collectives.hosts import lab_star, star
+
             made = (
                 lab_star(self.system, self.lab, devices)
                 if self.lab
@@ -208,6 +212,8 @@ class Deployment:
         """How these GPUs run a collective; cached, as rings take time to find."""
         asked = (collective, devices)
         if self.lab and asked not in self._plans:
+            from resnetx.interconnect.collectives.hosts import lab_plan
+
             self._plans[asked] = with_latency(lab_plan(self.system, self.lab, devices, collective), self.latency)
         if asked not in self._plans:
             described = plan(self.described, collective, devices, self.library, self.transport)
@@ -263,7 +269,7 @@ class TrainingSetup:
 class Point:
     """One workload on some GPUs of one system."""
 
-    subject: Subject
+    workload: Workload
     deployment: Deployment
     devices: tuple[int, ...]
     batch_size: int  # global
@@ -276,7 +282,7 @@ class Point:
     @property
     def parts(self) -> int:
         """In which each rank takes its share of the batch."""
-        return 1 if self.subject.request is None else self.subject.request.accumulate
+        return 1 if self.workload.request is None else self.workload.request.accumulate
 
     @property
     def shares(self) -> list[tuple[int, int]]:

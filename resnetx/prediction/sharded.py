@@ -19,7 +19,8 @@ from dataclasses import replace
 
 from resnetx.choices import Fsdp, Zero1
 from resnetx.errors import ConfigError
-from resnetx.interconnect.collectives.hosts import lab_broadcasts
+from resnetx.interconnect.collectives.lab_broadcasts import broadcasts_s
+from resnetx.interconnect.systems.lab import lab_network
 from resnetx.prediction import messages
 from resnetx.prediction.compute import Compute
 from resnetx.prediction.messages import LARGE_BYTES, Exchange
@@ -32,7 +33,7 @@ from resnetx.workloads.counts import BYTES_PER_PARAMETER
 
 def exchange(point: Point, computed: Compute, bytes_each: int, gathered_bytes: int) -> Exchange:
     """All messages of a step; of an element of the gradients that are sent, and of the parameters that are gathered."""
-    strategy = point.subject.strategy
+    strategy = point.workload.strategy
     if point.deployment.on_cpus and point.deployment.lab is None:
         raise ConfigError(
             f"strategy={strategy.kind}: what gloo takes for its collectives between processes is not known; measure it "
@@ -51,11 +52,13 @@ def exchange(point: Point, computed: Compute, bytes_each: int, gathered_bytes: i
 
 def _zero1(point: Point, strategy: Zero1, computed: Compute, bytes_each: int) -> Exchange:
     reduced = messages.exchange(
-        point.deployment.plan(point.devices), point.subject.gradients, strategy, bytes_each, computed.gradient_copy_Bps
+        point.deployment.plan(point.devices), point.workload.gradients, strategy, bytes_each, computed.gradient_copy_Bps
     )
-    broadcast, parts = point.deployment.plan(point.devices, "broadcast"), parts_of(point.subject.gradients, point.gpus)
-    if point.deployment.lab is not None:
-        back_s, _ = lab_broadcasts(point.deployment.system, point.deployment.lab, point.devices, parts)
+    broadcast, parts = point.deployment.plan(point.devices, "broadcast"), parts_of(point.workload.gradients, point.gpus)
+    if (lab := point.deployment.lab) is not None:
+        network = lab_network(point.deployment.system, point.devices, point.gpus, lab.scale, lab.transport)
+        begin_s = [computed.step.update_s * part / sum(parts) for part in parts]  # each has updated its own by then
+        back_s = broadcasts_s(network, parts, begin_s)
     else:
         back_s = sum(broadcast.cost(size).time_s for size in parts if size)
     back = TimedMessage((computed.step.layers.names[0],), back_s, name="parameters")
@@ -65,7 +68,7 @@ def _zero1(point: Point, strategy: Zero1, computed: Compute, bytes_each: int) ->
 
 def _fsdp(point: Point, strategy: Fsdp, computed: Compute, bytes_each: int, gathered_bytes: int) -> Exchange:
     gather, reduce = (point.deployment.plan(point.devices, name) for name in ("allgather", "reduce_scatter"))
-    *blocks, message = buckets.grouped(point.subject.gradients, strategy)  # from the last block to the first
+    *blocks, message = buckets.grouped(point.workload.gradients, strategy)  # from the last block to the first
     order = computed.step.layers.names
     places = {name: index for index, name in enumerate(order)}
     forward = [

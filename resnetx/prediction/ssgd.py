@@ -8,12 +8,10 @@ layers overlaps nothing. `docs/ssgd.md` derives the closed forms, which the test
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from math import exp, hypot
 from typing import NamedTuple
 
-from resnetx.prediction.step import AS_IT_IS, Deviations, SimulatedJob, StepTimes, Stretch, TimedMessage
+from resnetx.prediction.step import AS_IT_IS, SimulatedJob, Stretch, TimedMessage
 from resnetx.prediction.task_graph import Spans, TaskGraph, simulate, task_graph
-from resnetx.record.prediction import PartName, TimePart
 
 ITERATIONS = 5  # simulated; the pipeline is full after two, and the last two give the time of one
 STEADY = 2
@@ -35,14 +33,12 @@ class Bar:
 
 def iteration_s(job: SimulatedJob, by: Stretch = AS_IT_IS) -> float:
     """Seconds from one update to the next, once the pipeline is full: by a formula where there is one."""
-    step, overlap = job.classes[0].step, (job.overlap.input, job.overlap.host_to_device)
-    queued = not step.queue_s or bool(step.host_s * by.host) or all(overlap)
+    step, runs_ahead = job.classes[0].step, job.overlap.input and job.overlap.host_to_device
+    queued = not step.queue_s or bool(step.host_s * by.host) or runs_ahead
     simple = len(job.classes) == 1 and job.host is None and job.at_once == 1 and queued and not job.gates
-    simple = simple and not job.sends_in_each_part
-    contention = job.contention if by.contention is None else by.contention
-    if simple:
-        return closed_form_s(step, job.messages, job.cuts, overlap, by, job.fetched, contention)
-    alone_s = simulated_s(job, by)
+    if simple and not job.sends_in_each_part:
+        return closed_form_s(job, by)
+    alone_s, contention = simulated_s(job, by), job.contention if by.contention is None else by.contention
     if not contention or not job.messages:
         return alone_s
     sent = [message for part in job.by_part for message in part.messages]
@@ -98,33 +94,36 @@ def _steady_s(graph: TaskGraph, spans: Spans) -> float:
 # takes time to queue the work of a step (`queue_s`), unless all else of it runs ahead of the device.
 
 
-def closed_form_s(
-    step: StepTimes,
-    messages: Sequence[TimedMessage],
-    cuts: Sequence[int],
-    overlap: tuple[bool, bool],
-    by: Stretch,
-    fetched: Sequence[TimedMessage] = (),
-    contention: float = 0.0,
-) -> float:
-    """Seconds from one update to the next, of ranks that all take the same times.
-
-    `cuts`: after how many layers of the backward pass each message is ready. `overlap`: of reading and of the copy to
-    the device with the iteration before. `fetched`: parameters that layers wait for, which are sent from the update on.
-    `contention`: of the time in which messages are hidden behind the passes, what these lose.
-    """
+def closed_form_s(job: SimulatedJob, by: Stretch) -> float:
+    """Seconds from one update to the next, of ranks that all take the same times."""
+    step, messages, slowness, stretch = job.classes[0].step, job.messages, by.compute, by.messages
     reading_s, copy_s = step.input_s * by.reading, step.host_to_device_s * by.copying
-    reads_ahead, copies_ahead = overlap
-    waits_s = reading_s + copy_s if not reads_ahead else copy_s if not copies_ahead else 0.0
     host_s, queueing_s = step.host_s * by.host, step.queue_s * by.queueing
-    begin_s = waits_s + host_s  # of the forward pass, since the update before
-    passes_s = _passes_s(step, messages, cuts, by, fetched, begin_s)
+    reads_ahead, copies_ahead = job.overlap.input, job.overlap.host_to_device
+    # Between the update before and the forward pass: input that does not run ahead, and what the host does once.
+    waits_s = reading_s + copy_s if not reads_ahead else copy_s if not copies_ahead else 0.0
+    begin_s = waits_s + host_s
+    # The forward pass, behind those of earlier parts of the batch.
+    forward_s = _fetching_s(job, by, begin_s) if job.fetched else step.forward_s * slowness
+    forward_s += step.earlier_s * slowness
+    # The backward pass: each message starts when its layers are done, and the message before it has arrived.
+    ends_s = step.backward_ends_s
+    sent_s, free_s = 0.0, forward_s + ends_s[-1] * slowness
+    for message, cut in zip(messages, job.cuts, strict=True):  # for every message of a hundred thousand points
+        ready_s = forward_s + ends_s[cut] * slowness
+        sent_s = (ready_s if ready_s > sent_s else sent_s) + message.time_s * stretch
+        if message.unpack_s:
+            free_s = max(free_s, sent_s) + message.unpack_s * slowness
+    passes_s = max(free_s, sent_s) + step.update_s * slowness
+    # What the passes lose to messages that are hidden behind them.
+    contention = job.contention if by.contention is None else by.contention
     if contention and messages:
-        passes_s += contention * hidden_behind_s(messages, by, passes_s - step.compute_s * by.compute)
+        passes_s += contention * hidden_behind_s(messages, by, passes_s - step.compute_s * slowness)
     if host_s and queueing_s:  # it queues behind what it does once in a step, and the update behind that
-        passes_s = max(passes_s, queueing_s + step.update_s * by.compute)
+        passes_s = max(passes_s, queueing_s + step.update_s * slowness)
     if not reads_ahead:
         return begin_s + passes_s
+    # Input that runs ahead comes no more often than it is read and copied, and no step is shorter than its queueing.
     arriving_s = max(reading_s, copy_s) if copies_ahead else reading_s + copy_s
     return max(arriving_s, begin_s + passes_s, 0.0 if host_s else queueing_s)
 
@@ -134,34 +133,11 @@ def hidden_behind_s(messages: Sequence[TimedMessage], by: Stretch, exposed_s: fl
     return max(0.0, by.messages * sum(message.time_s for message in messages) - exposed_s)
 
 
-def _passes_s(
-    step: StepTimes,
-    messages: Sequence[TimedMessage],
-    cuts: Sequence[int],
-    by: Stretch,
-    fetched: Sequence[TimedMessage],
-    begin_s: float,
-) -> float:
-    """From the beginning of the forward pass to the end of the update; `begin_s`: since the update before."""
-    forward_s, ends_s = _forward_s(step, fetched, by, begin_s), step.backward_ends_s
-    forward_s += step.earlier_s * by.compute
-    sent_s, free_s = 0.0, forward_s + ends_s[-1] * by.compute
-    slowness, stretch = by.compute, by.messages  # the loop is run for every message of a hundred thousand points
-    for message, cut in zip(messages, cuts, strict=True):
-        ready_s = forward_s + ends_s[cut] * slowness
-        sent_s = (ready_s if ready_s > sent_s else sent_s) + message.time_s * stretch
-        if message.unpack_s:
-            free_s = max(free_s, sent_s) + message.unpack_s * slowness
-    return max(free_s, sent_s) + step.update_s * slowness
-
-
-def _forward_s(step: StepTimes, fetched: Sequence[TimedMessage], by: Stretch, begin_s: float) -> float:
+def _fetching_s(job: SimulatedJob, by: Stretch, begin_s: float) -> float:
     """The forward pass, in which layers wait for parameters that come one after the other from the update on."""
-    if not fetched:
-        return step.forward_s * by.compute
-    times_s = {message.layers[0]: message.time_s * by.messages for message in fetched}
+    times_s = {message.layers[0]: message.time_s * by.messages for message in job.fetched}
     done_s, arrived_s = 0.0, -begin_s
-    for layer in step.layers:
+    for layer in job.classes[0].step.layers:
         if layer.name in times_s:
             arrived_s += times_s[layer.name]
             done_s = max(done_s, arrived_s)
@@ -169,15 +145,13 @@ def _forward_s(step: StepTimes, fetched: Sequence[TimedMessage], by: Stretch, be
     return done_s
 
 
-# Where the scaling went: the time of a step in parts, each beyond what linear scaling would leave of it.
+# Where the scaling went: the time of a step in parts, each of which is what the step is shorter without it.
 #
-#     spent(iteration.job, iteration.stretches, iteration.deviations)        # seconds of each part, and their ends
-#     time_parts(spent_on_8, spent_on_1, linear=1 / 8)                       # shares of the step on 8 GPUs
+#     seconds(ever_less(iteration.job))
 #
-# A part is what the step is shorter without it. They are taken out one after the other, in the order of `Seconds`, so
-# that they sum to the step exactly; what two parts save only together is in the first of them. What is left when all
-# are out is the computing of one GPU on its share of the batch. Of each part, as much is no loss as linear scaling
-# leaves of the same part on the GPUs that speed-ups are over.
+# They are taken out one after the other, in the order of `Seconds`, so that they sum to the step exactly; what two
+# parts save only together is in the first of them. What is left when all are out is the computing of one GPU on its
+# share of the batch.
 
 
 class Seconds(NamedTuple):
@@ -196,29 +170,11 @@ class Seconds(NamedTuple):
         return sum(self)
 
 
-@dataclass(frozen=True)
-class Spent:
-    """The parts of a step as predicted, and with each thing that is not known at both of its ends."""
+def ever_less(job: SimulatedJob) -> tuple[SimulatedJob, ...]:
+    """The job, and without one part more each time.
 
-    predicted: Seconds
-    ends: tuple[tuple[Seconds, Seconds], ...]  # as `Deviations.parts` lists things
-    scaling: tuple[float, float]  # as `Deviations.scaling`
-
-
-def spent(job: SimulatedJob, stretches: Sequence[tuple[Stretch, Stretch]], deviations: Deviations) -> Spent:
-    """The parts of the step of a job; `stretches`: the best and the worst of each thing that is not known."""
-    jobs = _ever_less(job)
-    low_high = tuple((_seconds(jobs, low), _seconds(jobs, high)) for low, high in stretches)
-    return Spent(_seconds(jobs, AS_IT_IS), low_high, deviations.scaling)
-
-
-def alone_s(job: SimulatedJob) -> float:
-    """The step of one rank by itself: no messages, nobody to wait for, a host that launches in no time."""
-    return iteration_s(_ever_less(job)[-1])
-
-
-def _ever_less(job: SimulatedJob) -> tuple[SimulatedJob, ...]:
-    """The job, and without one part more each time."""
+    The last one is a rank by itself: no messages, nobody to wait for, a host that launches in no time.
+    """
     silent = job.without_messages()
     explained = silent.relieved("beyond")
     alike = explained.relieved("waits")
@@ -228,51 +184,10 @@ def _ever_less(job: SimulatedJob) -> tuple[SimulatedJob, ...]:
     return job, silent, explained, alike, replace(alone, host=None, classes=tuple(classes))
 
 
-def _seconds(jobs: Sequence[SimulatedJob], by: Stretch) -> Seconds:
+def seconds(jobs: Sequence[SimulatedJob], by: Stretch = AS_IT_IS) -> Seconds:
+    """The parts of a step, by its jobs with ever less in them."""
     unread, pace = replace(by, reading=0.0, copying=0.0), jobs[-1].classes[0].step.pace
     times_s = [iteration_s(job, by) for job in jobs]
     times_s.append(iteration_s(jobs[-1], unread))
     times_s.append(times_s[-1] / pace)  # computing alone is left, which is as long as it is stretched
     return Seconds._make([*(before - after for before, after in pairwise(times_s)), times_s[-1]])
-
-
-def time_parts(own: Spent, base: Spent, linear: float) -> list[TimePart]:
-    """The shares of a step, which sum to one; `linear`: what linear scaling leaves of the step of `base`."""
-    shares = _shares(own.predicted, base.predicted, linear)
-    beside = [
-        [_shares(own_end, base_end, linear) for own_end, base_end in zip(own_ends, base_ends, strict=True)]
-        for own_ends, base_ends in zip(own.ends, base.ends, strict=True)
-    ]
-    beside.append([_shares(_scaled(own.predicted, by), base.predicted, linear) for by in own.scaling])
-    return [
-        TimePart(name, share, _interval(share, [[end[name] for end in ends] for ends in beside]))
-        for name, share in shares.items()
-    ]
-
-
-def _shares(own: Seconds, base: Seconds, linear: float) -> dict[PartName, float]:
-    lost = [own_s - base_s * linear for own_s, base_s in zip(own, base, strict=True)]
-    useful_s, named = base.total * linear, Seconds(*lost)
-    parts: dict[PartName, float] = {
-        "useful": useful_s,
-        "smaller batches": named.computing,
-        "launching": named.launching,
-        "communication": named.communication,
-        "waiting": named.waiting,
-        "input": named.input,
-        "host": named.host,
-        "unexplained": named.unexplained,
-    }
-    return {name: seconds / own.total for name, seconds in parts.items()}
-
-
-def _scaled(seconds: Seconds, deviation: float) -> Seconds:
-    """With what scaling costs beyond messages at an end: ranks wait so much more, or less."""
-    return seconds._replace(waiting=seconds.waiting + seconds.total * (exp(deviation) - 1))
-
-
-def _interval(share: float, by_thing: Sequence[Sequence[float]]) -> list[float]:
-    """Each thing deviates by itself: the root of the sum of squares, as for the step."""
-    lower = hypot(*(min(0.0, *(end - share for end in ends)) for ends in by_thing))
-    upper = hypot(*(max(0.0, *(end - share for end in ends)) for ends in by_thing))
-    return [share - lower, share + upper]

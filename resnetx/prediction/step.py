@@ -192,36 +192,34 @@ class Stretch:
 LEAST_COMPUTE = 0.01  # of the predicted time, at best: of no time at all there is no ratio
 
 
-@dataclass(frozen=True)
-class Errors:
-    """How far off each part of an iteration may be, relative."""
+def best_and_worst(
+    compute: tuple[float, float] = (0.0, 0.0),
+    messages: tuple[float, float] = (0.0, 0.0),
+    reading: float = 0.0,
+    copying: float = 0.0,
+    host: float | None = 0.0,
+    queueing: float | None = 0.0,
+) -> tuple[Stretch, Stretch]:
+    """All parts of an iteration at their best, and at their worst, by how far off each may be, relative.
 
-    compute: float = 0.0
-    messages: float = 0.0  # ln of how many times as long
-    reading: float = 0.0
-    copying: float = 0.0
-    host: float | None = 0.0  # null: as far off as computing is, together with it
-    queueing: float | None = 0.0  # likewise
-    faster: float | None = None  # of computing, at its best; null: as `compute`
-    messages_faster: float = 0.0  # of messages at their best, where that is more than `messages`
-
-    def stretch(self, sign: int) -> Stretch:
-        """All parts at their best (-1), or at their worst (1)."""
-        best = self.compute if self.faster is None else self.faster
-        compute = max(LEAST_COMPUTE, 1 + self.compute if sign > 0 else 1 - best)
-        return Stretch(
-            compute,
-            exp(self.messages) if sign > 0 else exp(-max(self.messages, self.messages_faster)),
-            max(0.0, 1 + sign * self.reading),
-            max(0.0, 1 + sign * self.copying),
-            compute if self.host is None else max(0.0, 1 + sign * self.host),
-            compute if self.queueing is None else max(0.0, 1 + sign * self.queueing),
+    `compute`: how much shorter, and longer. `messages`: ln of how many times as short, and as long. `host`, `queueing`:
+    null: as far off as computing is, together with it.
+    """
+    shorter, longer = compute
+    ends = []
+    for sign, times in ((-1, max(LEAST_COMPUTE, 1 - shorter)), (1, max(LEAST_COMPUTE, 1 + longer))):
+        ends.append(
+            Stretch(
+                times,
+                exp(-messages[0] if sign < 0 else messages[1]),
+                max(0.0, 1 + sign * reading),
+                max(0.0, 1 + sign * copying),
+                times if host is None else max(0.0, 1 + sign * host),
+                times if queueing is None else max(0.0, 1 + sign * queueing),
+            )
         )
-
-    @property
-    def ends(self) -> tuple[Stretch, Stretch]:
-        """All parts at their best, and at their worst."""
-        return self.stretch(-1), self.stretch(1)
+    best, worst = ends
+    return best, worst
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,6 @@ from resnetx.prediction.step import HashedTuple, LayerTime, StepLayers, StepTime
 from resnetx.record.run import ReplayedLayer, ReplayedStep
 from resnetx.record.trace import LayerTimes, Trace, TracedBatch, TracedLayer
 from resnetx.request import Request
-from resnetx.traces.runs import read_all
 from resnetx.workloads import counts
 from resnetx.workloads.buckets import ready_order
 from resnetx.workloads.counts import Layer
@@ -263,6 +262,8 @@ def _recomputing(layers: StepLayers, table: HashedTuple[Layer], precision: str) 
 
 def _trace_at(path: Path) -> Trace:
     """The trace in a file, or below a folder: of runs that `resnetx trace` has made, or of what it has imported."""
+    from resnetx.traces.runs import read_all
+
     traces = read_all(path) if is_folder(path) else []
     if len(traces) > 1:
         names = ", ".join(trace.workload for trace in traces)

@@ -167,8 +167,8 @@ _SMALLER = {
     "run": "set fewer windows=, or fewer steps= if layers or phases are timed",
     "bench": "set fewer iterations=, or fewer sizes with size=",
     "trace": "trace or profile fewer iterations",
-    "study": "give the study fewer points",
-    "prediction": "predict fewer points, or leave timeline= and sensitivity= out",
+    "study": "give the study fewer cases",
+    "prediction": "predict fewer cases, or leave timeline= and sensitivity= out",
 }
 
 

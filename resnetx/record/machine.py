@@ -79,6 +79,11 @@ def unit_of(devices: Iterable[Device]) -> Unit:
     return "rank" if any(device.name == CPU for device in devices) else "GPU"
 
 
+def unit_by_library(library: str) -> Unit:
+    """What computes where a library joins them: ranks on CPU cores by gloo, GPUs by all others."""
+    return "rank" if library == "gloo" else "GPU"
+
+
 def how_many(count: int, unit: Unit, one: str = "1") -> str:
     """ "1 rank", "2 GPUs"; `one`: how a single one is counted, as "one" in a sentence."""
     return f"{one if count == 1 else count} {unit}{'s' * (count != 1)}"

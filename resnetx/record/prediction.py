@@ -14,6 +14,7 @@ import msgspec
 
 from resnetx.host import node_name
 from resnetx.record.files import RecordPart
+from resnetx.record.unknown import Unknown, known
 from resnetx.request import Request, leave_out_defaults, leave_out_later
 from resnetx.table import Record, Tabular, row
 from resnetx.visible import visible
@@ -23,6 +24,7 @@ Origin = Annotated[str, msgspec.Meta(max_length=1000)]
 _ORIGIN = re.compile(r"measured here|measured on .+|published|datasheet|assumed")
 MOST_NODES = 3  # by name
 COMPUTE = "compute of "  # so begins the input of each workload's compute
+UNCHECKED: float | None = known(Unknown("there is no measurement to compare it with"))  # error of an input
 ComputeSource = Literal["stated", "measured", "rescaled", "roofline", "replayed"]
 Limit = Literal["compute", "communication", "input", "host"]
 Interval = Annotated[list[float], msgspec.Meta(min_length=2, max_length=2)]  # [low, high]

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import msgspec
 
@@ -23,7 +23,8 @@ from resnetx.reporting.predicted_answer import identity, predicted_curves, ranks
 from resnetx.reporting.study.points import StudyPoint
 from resnetx.reporting.study.scaling import MeasuredPartName
 from resnetx.request import Request
-from resnetx.units import si, to_interval
+from resnetx.table import Answer, Column, as_shown
+from resnetx.units import percents, si, to_interval
 
 BOTH: MeasuredPartName = "communication and waiting"
 ORDER: tuple[MeasuredPartName, ...] = get_args(MeasuredPartName)
@@ -153,7 +154,7 @@ def _late(point: StudyPoint) -> str:
         return ""
     after_s = fmean(max(step) - fmean(step) for step in by_step)
     return (
-        f"rank {last} is the last with its gradients in {times} of {len(by_step)} instrumented steps; the last one is "
+        f"rank {last} is the last with its gradients in {times} of {len(by_step)} profiled steps; the last one is "
         f"{after_s * 1e3:.3g} ms behind the mean"
     )
 
@@ -375,3 +376,70 @@ def weight(each: Explained) -> float:
     if each.b_step_s is not None:
         return abs(each.b_step_s - each.a_step_s) / each.a_step_s
     return sum(part.a_s or 0.0 for part in each.parts if part.name != "useful") / each.a_step_s
+
+
+# ---- columns --------------------------------------------------------------------------------------------------------
+
+
+class PartRow(NamedTuple):
+    """A part of a step on both sides, or the whole of it."""
+
+    name: str
+    a_s: float | None
+    b_s: float | None
+    more_s: float | None
+    percent: int  # of the step of A
+    evidence: str = ""
+
+
+def part_rows(each: Explained) -> list[PartRow]:
+    """The parts of a case, and their sum."""
+    whole = percents({part.name: (part.a_s or 0.0) / each.a_step_s for part in each.parts})
+    rows = [PartRow(part.name, part.a_s, part.b_s, part.more_s, whole[part.name], part.evidence) for part in each.parts]
+    more_s = None if each.b_step_s is None else each.b_step_s - each.a_step_s
+    return [*rows, PartRow("", each.a_step_s, each.b_step_s, more_s, 100)]
+
+
+def part_columns(each: Explained) -> list[Column[PartRow]]:
+    """A part on both sides; of one side alone its share of the step."""
+    name: Column[PartRow] = Column("part", lambda row: row.name)
+    evidence: Column[PartRow] = Column("evidence", lambda row: row.evidence)
+    if each.b_step_s is None:
+        share: Column[PartRow] = Column(">% of the step", lambda row: f"{row.percent}")
+        return [name, Column(">ms", lambda row: ms_text(row.a_s)), share, evidence]
+    return [
+        name,
+        Column(f">{each.a} A, ms", lambda row: ms_text(row.a_s)),
+        Column(f">{each.b} B, ms", lambda row: ms_text(row.b_s)),
+        Column(">difference", lambda row: "" if row.more_s is None else signed_ms(row.more_s)),
+        evidence,
+    ]
+
+
+def case_columns(found: Sequence[Explained]) -> list[Column[Explained]]:
+    """A row for each case."""
+    steps: list[Column[Explained]] = [
+        Column("case", lambda each: each.case),
+        Column(">A, ms", lambda each: ms_text(each.a_step_s)),
+    ]
+    if found[0].b_step_s is None:
+        return [*steps, Column(">useful %", _useful)]
+    return [
+        *steps,
+        Column(">B, ms", lambda each: ms_text(each.b_step_s)),
+        Column(">B / A", lambda each: f"{(each.b_step_s or 0.0) / each.a_step_s:.2f}"),
+        Column("outside", lambda each: "yes" if each.outside else "no"),
+    ]
+
+
+def _useful(each: Explained) -> str:
+    useful = useful_share(each)
+    return "?" if useful is None else f"{100 * useful:.0f}"
+
+
+def shown_explained(found: Sequence[Explained]) -> Answer:
+    """The answer, and the parts of the case that differs most, or a row for each of several cases."""
+    first = max(found, key=weight)
+    if len(found) > 1 or not first.parts:
+        return Answer(explained_answer(found), as_shown(case_columns(found), found))
+    return Answer(explained_answer(found), as_shown(part_columns(first), part_rows(first)))

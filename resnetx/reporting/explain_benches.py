@@ -18,6 +18,7 @@ from resnetx.interconnect.collectives.measured import telling_times
 from resnetx.record import BenchRecord
 from resnetx.record.copies import Place, Times
 from resnetx.reporting.compare.benches import environment_differences
+from resnetx.table import Answer, Column, as_shown
 from resnetx.units import si, size_text
 
 FEWEST_PAIRS, BEHIND = 6, 1.3  # pairs at one size; times as long, over what is described, as the fastest quarter
@@ -226,7 +227,7 @@ def _groups(figures: Sequence[ExplainedFigure]) -> str:
         ]
         common = set.intersection(*ends) if ends else set()
         culprit = f", all with {_place(*common)}" if len(common) == 1 and len(group) > 1 else ""
-        on = f" on {gpus} GPUs" if gpus else ""
+        on = f" on {gpus} ranks" if gpus else ""
         times = " to ".join(dict.fromkeys(factors))
         words.append(f"{what}{on} at {' to '.join(dict.fromkeys([next(iter(sizes)), list(sizes)[-1]]))}, {times} "
                      f"times as long{culprit}")  # fmt: skip
@@ -235,3 +236,29 @@ def _groups(figures: Sequence[ExplainedFigure]) -> str:
 
 def _place(place: Place) -> str:
     return f"GPU {place}" if isinstance(place, int) else place
+
+
+def figure_columns(two: bool) -> list[Column[ExplainedFigure]]:
+    """A figure of two benches; of one beside what is described."""
+    return [
+        Column("what", _words),
+        Column(">size", lambda figure: size_text(figure.size_bytes)),
+        Column(">A, us", lambda figure: _us(figure.a_s)),
+        Column(">B, us" if two else ">described, us", lambda figure: _us(figure.b_s if two else figure.expected_s)),
+        Column(">times as long", lambda figure: f"{figure.longer:.2f}"),
+    ]
+
+
+def _words(figure: ExplainedFigure) -> str:
+    if figure.source is not None:
+        return f"{figure.what}, {figure.source} to {figure.target}"
+    return figure.what + (f", {figure.gpus} ranks" if figure.gpus else "")
+
+
+def _us(time_s: float | None) -> str:
+    return "?" if time_s is None else f"{time_s * 1e6:,.1f}"
+
+
+def shown_figures(figures: Sequence[ExplainedFigure]) -> Answer:
+    """The answer, and the figures that it is of."""
+    return Answer(figures_answer(figures), as_shown(figure_columns(figures[0].b_s is not None), told_figures(figures)))

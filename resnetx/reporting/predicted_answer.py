@@ -15,10 +15,9 @@ from operator import attrgetter
 
 from resnetx import units
 from resnetx.choices import Fsdp
-from resnetx.record.machine import Unit, how_many, on_cores
+from resnetx.record.machine import Unit, how_many, on_cores, unit_by_library
 from resnetx.record.prediction import COMPUTE, Domain, PartName, PredictedPoint, Prediction
-from resnetx.reporting.systems.comparison import side_of
-from resnetx.reporting.systems.rate_ratios import lead, ratio
+from resnetx.reporting.systems.rate_ratios import lead, ratio, side_of
 from resnetx.table import ONLY_WITH_ALL, Answer, Column, as_shown
 from resnetx.units import to_interval
 
@@ -139,7 +138,7 @@ def rate_unit(points: Sequence[PredictedPoint]) -> str:
 def prediction_answer(made: Prediction) -> list[str]:
     """The sentences of a prediction: what was asked for, and what of it is known only between two ends."""
     if not made.points:
-        return ["Nothing is predicted: the record holds no point."]
+        return ["Nothing is predicted: the record holds no case."]
     cheapest = [made.cheapest] if isinstance(made.cheapest, str) and made.cheapest else []
     ends = _between_ends([point for point in made.points if point.open])
     return [*answer(predicted_curves(made.points)), *cheapest, *ends]
@@ -256,7 +255,7 @@ def _between(curves: Sequence[PredictedCurve]) -> str:
 
 def unit_of_point(point: PredictedPoint) -> Unit:
     """What computes: a rank on CPU cores where gloo joins them, else a GPU."""
-    return "rank" if point.library == "gloo" else "GPU"
+    return unit_by_library(point.library)
 
 
 def ranks(count: int, of: PredictedPoint) -> str:
@@ -410,6 +409,8 @@ def time_of_each(point: PredictedPoint) -> str:
 
 # ---- how sure -------------------------------------------------------------------------------------------------------
 
+AN_EIGHTH = "rates of one GPU at about an eighth"  # of results/published/domains.yaml
+
 
 def sure(made: Prediction, curves: Sequence[PredictedCurve], ratios: bool = False) -> list[str]:
     """What the intervals hold, what is doubted most and what would help, and what such predictions were off by.
@@ -427,12 +428,23 @@ def sure(made: Prediction, curves: Sequence[PredictedCurve], ratios: bool = Fals
     domains = [domain for domain in made.domains if _is_of(domain, kinds)]
     able = [point for curve in curves for point in curve.able]
     given = all(point.compute_source in ("stated", "measured") for point in able)
-    # Published batches grow with the GPUs: how a rate changes with the batch is in none of these errors.
+    # Published batches grow with the GPUs: how a rate changes with the batch has errors of its own.
     smaller = any(point.compute_source == "stated" and point.scaling == "strong" and point.gpus > 1 for point in able)
-    one = ", given one GPU's at their batch" if smaller else "" if given else ", given one GPU's"
+    if smaller:
+        read = "images decoded" if any(kind.endswith("a loader of JPEG files") for kind in kinds) else "input prepared"
+        sentences += [
+            f"{domain.points} rates at an eighth of a given batch were {domain.mean_error:.0%} off"
+            for domain in made.domains
+            if domain.what.startswith(AN_EIGHTH) and domain.what.endswith(read)
+        ]
     for domain in domains:
-        rates = f"rates ({domain.what.partition(': ')[2]})" if len(domains) > 1 else "such rates"
-        sentences.append(f"{domain.points} {rates} were predicted to {domain.mean_error:.1%}{one}")
+        kind = f" ({domain.what.partition(': ')[2]})" if len(domains) > 1 else ""
+        if smaller:
+            sentences.append(f"{domain.points} of several GPUs{kind} {domain.mean_error:.1%}")
+        else:
+            one = "" if given else ", given one GPU's"
+            rates = f"rates{kind}" if kind else "such rates"
+            sentences.append(f"{domain.points} {rates} were predicted to {domain.mean_error:.1%}{one}")
     if kinds and not domains:
         sentences.append("no such scaling was ever compared with a measurement")
     if not kinds and any(point.compute_source == "roofline" for curve in curves for point in curve.able):

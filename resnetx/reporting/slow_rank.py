@@ -27,6 +27,7 @@ from statistics import median
 import msgspec
 
 from resnetx.record.observation import Observation
+from resnetx.table import Answer, Column, as_shown
 from resnetx.units import to_interval
 
 WINDOWS = 16
@@ -265,3 +266,26 @@ def _named(ranks: Sequence[ObservedRank], step_s: float) -> str:
 
 def _ms(seconds: float) -> str:
     return f"{seconds * 1e3:.3g}"
+
+
+RANKS: list[Column[ObservedRank]] = [
+    Column("rank", lambda rank: f"{rank.rank}"),
+    Column("node", lambda rank: rank.node),
+    Column(">update, ms", lambda rank: _column_ms(rank.update_s)),
+    Column(">input", lambda rank: _column_ms(rank.input_s)),
+    Column(">forward", lambda rank: _column_ms(rank.forward_s)),
+    Column(">backward", lambda rank: _column_ms(rank.backward_s)),
+    Column(">exposed", lambda rank: _column_ms(rank.exposed_s)),
+    Column(">waiting", lambda rank: "" if rank.for_last_s is None else _column_ms(rank.for_last_s)),
+    Column(">step", lambda rank: _column_ms(rank.step_s)),
+    Column(">behind", lambda rank: "" if rank.later_s is None else f"{rank.later_s * 1e3:+,.1f}"),
+]
+
+
+def _column_ms(time_s: float) -> str:
+    return f"{time_s * 1e3:,.1f}"
+
+
+def shown_ranks(ranks: Sequence[ObservedRank]) -> Answer:
+    """The answer, and the phases of each rank."""
+    return Answer(observed_answer(ranks), as_shown(RANKS, ranks))

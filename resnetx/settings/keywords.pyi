@@ -361,6 +361,9 @@ class ReproduceKeywords(TypedDict, total=False):
     out: Text | None
     figure: int | None
 
+class ExplainKeywords(TypedDict, total=False):
+    out: Text | None
+
 class BenchKeywords(TypedDict, total=False):
     model: Axis[str] | ModelSettings | Model
     strategy: Axis[str] | StrategySettings | Strategy
@@ -679,22 +682,22 @@ class PredictFields(msgspec.Struct, frozen=True, kw_only=True):
     out: str | None
 
 class SteerKeywords(TypedDict, total=False):
-    model: str | ModelSettings | Model
-    strategy: str | StrategySettings | Strategy
-    batch_size: int
-    image_size: int | None
-    precision: Literal["fp32", "tf32", "bf16", "fp16"]
-    devices: Sequence[int] | None
+    model: Axis[str] | ModelSettings | Model
+    strategy: Axis[str] | StrategySettings | Strategy
+    batch_size: Axis[int]
+    image_size: Axis[int | None]
+    precision: Axis[Literal["fp32", "tf32", "bf16", "fp16"]]
+    devices: Axis[Sequence[int] | None]
     results: Text
     systems: Axis[Text]
-    library: str | None
-    pattern: Literal["allreduce", "replicated", "server"] | None
+    library: Axis[str | None]
+    pattern: Axis[Literal["allreduce", "replicated", "server"] | None]
     phases: bool
     durations: Axis[float | str]
-    reconfiguration: float | str | None
-    receivers: int | Sequence[int] | None
-    reach: Literal["built", "any"]
-    switch: str | None
+    reconfiguration: Axis[float | str | None]
+    receivers: Axis[int | Sequence[int] | None]
+    reach: Axis[Literal["built", "any"]]
+    switch: Axis[str | None]
     out: Text | None
 
 class SteerFields(msgspec.Struct, frozen=True, kw_only=True):
@@ -739,6 +742,7 @@ class DoctorKeywords(TypedDict, total=False):
     results: Text
     nodes: int | None
     clock: str | float | None
+    out: Text | None
 
 class DoctorClockFields(msgspec.Struct, frozen=True, kw_only=True):
     clock: str | float | None

@@ -99,7 +99,7 @@ RUNS = "train sweep trace verify"
 LAUNCHED = "train sweep trace bench"
 PREDICTED = "compare predict"
 WORKLOADS = f"describe {RUNS} {PREDICTED}"
-POINTS = "describe sweep trace compare bench predict"
+POINTS = "describe sweep trace compare bench predict steer"
 
 # El Capitan (LLNL, 2024) has 44,544 GPUs in 11,136 nodes; Colossus (xAI, 2025), by its owner, 200,000.
 GPUS = Range(1, 2**18, "Colossus has 200,000")
@@ -219,7 +219,7 @@ SECTIONS = (
             verbs=f"{WORKLOADS} bench check topology lab", each="topology", axis=POINTS, several="bench lab",
             own={"verify": 2, "compare": [1, 2, 4, 8], "predict": [1, 2, 4, 8]}, range=GPUS),
         Setting("devices", list[int] | None, None, "list of GPU ids, one per rank; null: the first ones",
-            verbs=f"{RUNS} {PREDICTED} bench topology steer lab doctor", each=f"{PREDICTED} topology",
+            verbs=f"{RUNS} {PREDICTED} bench topology steer lab doctor", each=f"{PREDICTED} topology steer",
             axis="sweep trace", range=GPU_IDS, tags="load"),
         Setting("env", dict[str, str | int | float], {},
             "environment variables of the ranks, e.g. env.NCCL_P2P_DISABLE=1", verbs=f"{RUNS} bench check",
@@ -416,7 +416,7 @@ SECTIONS = (
             tags="no-lab"),
         Setting("library", str | None, None,
             "communication library: nccl1 | nccl2 | nccl2.4 | nvls | gloo; null: as in the system's file",
-            verbs=f"{PREDICTED} topology steer", several=f"{PREDICTED} topology", tags="no-lab message"),
+            verbs=f"{PREDICTED} topology steer", several=f"{PREDICTED} topology", each="steer", tags="no-lab message"),
         Setting("launch_mode", Literal["process-per-gpu", "one-process"] | None, None,
             "of the library: process-per-gpu | one-process: drives all GPUs of a node; null: as in the file, or not "
             "told",
@@ -452,7 +452,7 @@ SECTIONS = (
     Section("`resnetx steer` (also reads systems, library, devices, model, batch_size, strategy and out)", (
         Setting("pattern", Literal["allreduce", "replicated", "server"] | None, None,
             "allreduce | replicated | server: TensorFlow's two, by variable; null: as strategy does; bench: halo, ...",
-            types={"bench": str | None}, verbs="bench steer", several="bench"),
+            types={"bench": str | None}, verbs="bench steer", several="bench", each="steer"),
         Setting("phases", bool, False,
             "true: each phase of replicated and server by itself: gradients to owners, and back from there",
             verbs="steer"),
@@ -461,14 +461,15 @@ SECTIONS = (
             several="steer", unit="s", example="20ms", range=Range(0, 366 * DAY_S, "a year, in seconds", above=True)),
         Setting("reconfiguration", float | str | None, None,
             "time to reconfigure the switch, e.g. 20us; null: as the photonic switch is described", verbs="steer",
-            unit="s", example="20ms", range=Range(0, DAY_S, "a day, in seconds")),
+            each="steer", unit="s", example="20ms", range=Range(0, DAY_S, "a day, in seconds")),
         Setting("receivers", int | list[int] | None, None,
             "most units that a GPU can receive: a number, or a list of one for each; null: no limit", verbs="steer",
-            range=Range(1, 2**16, "units that end at one GPU")),
+            each="steer", range=Range(1, 2**16, "units that end at one GPU")),
         Setting("reach", Literal["built", "any"], "built",
-            "built: only GPUs that are linked now | any: a switch can join any two GPUs", verbs="steer"),
+            "built: only GPUs that are linked now | any: a switch can join any two GPUs", verbs="steer", each="steer"),
         Setting("switch", str | None, None,
-            "a photonic switch in all links between GPUs, e.g. sip-mems-64; null: as described", verbs="steer"),
+            "a photonic switch in all links between GPUs, e.g. sip-mems-64; null: as described", verbs="steer",
+            each="steer"),
     )),
     Section("`resnetx lab systems=SYSTEM -- VERB ...`, which sets the group `lab` of train, sweep, bench and predict", (
         Setting("scale", float, 100, "by how much each link is slower than described", verbs="lab", range=SLOWER),
@@ -557,7 +558,8 @@ SECTIONS = (
             "true: also write one iteration of each point as a drawing and as a file for Perfetto", verbs=PREDICTED),
         Setting("out", str | None, None,
             "folder for the record, tables and figures; null: none are written (report: in the first study)",
-            verbs=f"{RUNS} {PREDICTED} describe report reproduce bench check topology steer lab", path=True),
+            verbs=f"{RUNS} {PREDICTED} describe report reproduce explain bench check topology steer lab doctor",
+            path=True),
     )),
     Section("`resnetx compare systems=dgx1-p100,gx8 study=paper`", (
         Setting("explain", bool, False, "true: search which assumptions decide the paper's claims; takes half a minute",

@@ -45,6 +45,7 @@ class Verb:
     group: str = "measure"  # under which the list of verbs has it
     examples: tuple[tuple[str, str], ...] = ()  # (words, what they do), on top of its help
     common: str = ""  # the settings that most calls use, required ones first; others: `--help --all`
+    instead: Mapping[str, str] = field(default_factory=dict)  # what to write instead of settings that it has not
 
     @cached_property
     def settings(self) -> tuple[str, ...]:
@@ -117,6 +118,7 @@ _VERBS = (
             ("data/big images.classes=100 images.per_class=50", "another tree"),
         ),
         common="images.classes images.per_class images.size",
+        instead={"out": "the folder is its first word: resnetx images FOLDER"},
     ),
     Verb(
         "train",
@@ -227,7 +229,7 @@ _VERBS = (
             ("predicted results/node1/mystudy", "what the prediction missed; exit status 1 where they differ"),
             ("night1/bench night2/bench", "which sizes and pairs changed since, and in what else the two differ"),
         ),
-        common="",
+        common="out",
     ),
     Verb(
         "bench",
@@ -338,7 +340,7 @@ _VERBS = (
         questions={"clock": "clock devices"},
         group="set up",
         examples=(("", "what runs here, what is missing, how to fix it"),),
-        common="clock devices input.root results",
+        common="clock devices input.root results out",
     ),
     Verb(
         "list",
@@ -350,6 +352,7 @@ _VERBS = (
             ("systems", "systems alone; models, inputs, strategies, trackers or studies likewise"),
         ),
         common="",
+        instead={"out": "names alone are no result; write resnetx list > FILE, or give out= to topology or describe"},
     ),
 )
 
@@ -378,6 +381,8 @@ def refuse_unread(verb: str, keys: Iterable[str], known: Sequence[str], own: Seq
     for key in keys:
         if reads(own, key):
             continue
+        if told := VERBS[verb.split()[0]].instead.get(key):
+            raise ConfigError(f"{key}: not a setting of `resnetx {verb}`: {told}")
         has = _has(verb, own)
         if any(setting == key or setting.startswith(f"{key}.") for setting in known):
             readers = [name for name, other in VERBS.items() if reads(other.settings, key)]

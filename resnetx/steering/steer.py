@@ -2,7 +2,7 @@
 
 import math
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Unpack
@@ -11,12 +11,11 @@ import msgspec
 
 from resnetx import __version__, progress
 from resnetx.api import drawings
-from resnetx.api import drawings as topology_drawings
 from resnetx.api.found_system import YAML
 from resnetx.api.predict import predicted
 from resnetx.api.runs import new_folder
 from resnetx.choices import NoExchange, Server
-from resnetx.compose import asked
+from resnetx.compose import asked, each_of, points_of
 from resnetx.errors import ConfigError
 from resnetx.host import node_name
 from resnetx.interconnect.collectives import plan as collective
@@ -33,6 +32,8 @@ from resnetx.record.steering import SteeredGpu, SteeredPhase, Steering, steering
 from resnetx.request import Request
 from resnetx.settings import keywords
 from resnetx.settings.files import given_path
+from resnetx.settings.table import tagged
+from resnetx.settings.verbs import group_of
 from resnetx.settings.words import written
 from resnetx.steering import traffic
 from resnetx.steering.traffic import Node, PhaseTraffic, SteerSettings, devices_of, node_of, receivers_of, split
@@ -50,26 +51,50 @@ from resnetx.steering.units import (
     total_rtl,
 )
 from resnetx.study import Point
-from resnetx.units import si
+from resnetx.table import Records
+from resnetx.units import in_GBps
 
 
-def steer(*files: keywords.Text, **settings: Unpack[keywords.SteerKeywords]) -> Steering:
+def steer(*files: keywords.Text, **settings: Unpack[keywords.SteerKeywords]) -> Steering | Records[Steering]:
     """Divides the links of a node by its traffic; kept, with the steered system, where `out` or `results` says.
 
     `files`: traffic, each of one phase: CSV matrices, records of runs and benches, logs of NCCL; without any, it is
-    that of training the workload.
+    that of training the workload. Of several systems, workloads or values of a setting each is steered by itself.
 
     >>> import resnetx
     >>> made = resnetx.steer(systems="dgx1-v100", model="alexnet", pattern="replicated")
     >>> made.rtl_evaluations, made.rtl_after < made.rtl_before
     (320, True)
     """
-    return steered(files, settings)
+    made = steered(files, settings)
+    return made[0] if len(made) == 1 else Records(made)
 
 
-def steered(files: Sequence[keywords.Text], settings_given: Mapping[str, object]) -> Steering:
-    """The steering that settings ask for."""
+def steered(files: Sequence[keywords.Text], settings_given: Mapping[str, object]) -> list[Steering]:
+    """The steerings that settings ask for, each of one system for one traffic."""
     given = asked("steer", settings_given)
+    cases, out = list(_cases(given)), given.get("out")
+    if len(cases) == 1 or out is None:
+        return [_steered(files, case) for case in cases]
+    if Path(str(out)).suffix in YAML:
+        raise ConfigError(f"out={out}: the file of one system, and {len(cases)} are steered; give a folder")
+    made = [_steered(files, {**case, "out": str(Path(str(out)) / str(number))}) for number, case in enumerate(cases, 1)]
+    drawings.store_rows(Path(str(out)), "steerings", made)
+    return made
+
+
+def _cases(given: Point) -> Iterator[Point]:
+    """The settings of each steering; several of a system, a workload or a setting are as many steerings."""
+    for question, _ in each_of("steer", given):
+        systems = question.get("systems", [])
+        workload = {key: value for key, value in question.items() if group_of(key) in tagged("workload")}
+        own = {key: value for key, value in question.items() if key not in workload}
+        for name in systems if isinstance(systems, list) and len(systems) > 1 else [systems]:
+            for point in points_of(workload)[1]:
+                yield {**own, **({"systems": name} if name else {}), **point}
+
+
+def _steered(files: Sequence[keywords.Text], given: Point) -> Steering:
     settings, workload = split(given)
     node = node_of(settings)
     devices = devices_of(settings, node)
@@ -120,12 +145,9 @@ def _stored(made: Steering, before: Node, after: Node, out: Path) -> Steering:
     progress.command(f"system: {file}")
     if file != out:
         from resnetx.api import pages
-        from resnetx.reporting.charts.steering import side_by_side
 
         drawings.store_record(out, steering_file(out), made)
         pages.store(pages.part_of(made), out)
-        graphs = topology_drawings.Drawing("graphs", side_by_side(before.system, after.system))
-        topology_drawings.write([graphs], out)
     return made
 
 
@@ -187,7 +209,7 @@ def _all_reduced(
         return ""
     plan = collective.plan(system, "allreduce", devices, settings.library)
     cost = plan.cost(size_bytes)
-    return f"{plan.library}: {plan.fastest(size_bytes).label}, {si(cost.busbw_Bps, 'B/s')} bus bandwidth"
+    return f"{plan.library}: {plan.fastest(size_bytes).label}, {in_GBps(cost.busbw_Bps)} bus bandwidth"
 
 
 # The record of a steering: the best units for its traffic, and what they change.

@@ -385,7 +385,12 @@ def device_of(profile: Profile, device: str | None, parts: Mapping[str, Sequence
     if device == CPU:
         raise ConfigError(f"{path}: a profile of a GPU's kernels; expected device= to name that GPU, not a CPU")
     if not profile.gpu:
-        return stated(device, parts, path)
+        part = stated(device, parts, path)
+        maker = "AMD" if any(name.startswith("AMD ") for name in parts.get(part, ())) else "NVIDIA"
+        if profile.maker not in ("", maker) and parts.get(part):
+            other = {"xpu": "Intel's (xpu_runtime)"}.get(profile.maker, f"of {profile.maker}")
+            raise ConfigError(f"device={part}: the kernels of {path} were launched on GPUs {other}, not on {maker}'s")
+        return part
     called = shortened(visible(profile.gpu))
     own = [part for part, names in parts.items() if is_called(profile.gpu, names)]
     if own:

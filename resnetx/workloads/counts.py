@@ -29,7 +29,8 @@ class Layer(msgspec.Struct, frozen=True, kw_only=True, gc=False):  # in no cycle
     """One operation of a network, as one image sees it. Views of a tensor (flatten, reshape ...) are not layers."""
 
     name: str  # unique: the module's path; for an operation in a forward method, that module's path and the kind
-    kind: str  # "conv", "linear", "batchnorm", "relu", "pool", "lrn", "dropout", "add", "concat", or PyTorch's name
+    # "conv", "linear", "batchnorm", "relu", "pool" (of maxima), "lrn", "dropout", "add", "concat", or PyTorch's name
+    kind: str
     inputs: tuple[str, ...]  # names of the layers it reads, one for each time; "data" is the image
     output_shape: tuple[int, ...]  # without the batch dimension
     in_place: bool  # as PyTorch executes it: the output overwrites an input
@@ -191,17 +192,20 @@ def intensity_per_gpu(per_batch: float, gpus: Iterable[int]) -> dict[str, float]
 #     convolution, product   its inputs
 #     batch normalisation    its input, a mean and a deviation of each channel
 #     ReLU                   its output, which is its input where it works in place
-#     max pooling            its input, and the place of each maximum as int64 (also counted of average pooling)
-#     pooling to one pixel   nothing
+#     sigmoid, tanh, softmax its output
+#     GELU, SiLU, ReLU6 ...  its input; a copy of that where it works in place
+#     max pooling            its input, and the place of each maximum as int64
+#     average pooling        its input; adaptive to one pixel, which is a mean, nothing
 #     LRN                    its input, the squares padded by 4 channels, and two tensors like the output
 #     dropout                a mask of one byte
 #     sum, concatenation,    nothing
-#     padding
+#     padding, stochastic depth
+#     product of two         both
 #     layer normalisation    its input, a mean and a deviation of each token
-#     GELU                   its input
 #     embedding              the numbers of the tokens, as int64
 #     attention of GPT/x     queries, keys, values, its output, and a sum of each head and token (by a fused kernel)
 #     and BERT
+#     nn.MultiheadAttention  its input, and the same but the sums
 #     loss                   the logarithms of the classes' shares in fp32, and the labels as int64
 #     any other              its inputs and its output
 #
@@ -235,7 +239,8 @@ def widths(table: Sequence[Layer], least: int) -> dict[str, int]:
 
 
 # By autocast; an embedding is never cast.
-_IN_HALF, _IN_FULL = ("conv", "linear"), ("lrn", "layernorm", "groupnorm", "softmax", "embedding", DATA)
+_IN_HALF = ("conv", "linear", "multiheadattention")
+_IN_FULL = ("lrn", "layernorm", "groupnorm", "softmax", "embedding", DATA)
 
 
 def kept(table: Sequence[Layer], image_size: int, widths: Mapping[str, int]) -> Iterator[KeptBytes]:
@@ -323,13 +328,17 @@ def _blocks(table: Sequence[Layer]) -> list[range]:
 def _keeps(layer: Layer) -> tuple[str, ...]:
     """The tensors of the network that it keeps, by the layers that made them."""
     match layer.kind:
-        case "conv" | "linear" | "batchnorm" | "layernorm" | "lrn" | "gelu":
+        case "conv" | "linear" | "multiheadattention" | "batchnorm" | "layernorm" | "groupnorm" | "lrn":
+            return tuple(dict.fromkeys(layer.inputs))
+        case "pool" | "avgpool" | "mul" | "matmul" | "bmm" | "leakyrelu" | "elu" | "softplus" | "mish" | "prelu":
             return layer.inputs
-        case "relu":
+        case "relu" | "sigmoid" | "tanh" | "softmax" | "logsoftmax":
             return (layer.name,)
-        case "pool":
-            return () if _is_mean(layer) else layer.inputs
-        case "dropout" | "add" | "concat" | "pad" | "embedding" | "data":
+        case "gelu" | "silu" | "relu6" | "hardtanh" | "hardswish" | "hardsigmoid":
+            return () if layer.in_place else layer.inputs
+        case "adaptiveavgpool":
+            return () if layer.output_shape[1:] == (1, 1) else layer.inputs
+        case "dropout" | "stochasticdepth" | "add" | "concat" | "pad" | "embedding" | "data":
             return ()
     return (*layer.inputs, layer.name)
 
@@ -338,7 +347,7 @@ def _keeps_in_addition(layer: Layer, widths: Mapping[str, int]) -> int:
     """Bytes per image that it keeps besides tensors of the network; statistics of a batch are too small to count."""
     match layer.kind:
         case "pool":
-            return 0 if _is_mean(layer) else INDEX_BYTES * layer.elements
+            return INDEX_BYTES * layer.elements
         case "lrn":
             channels, *_ = layer.output_shape
             squares = layer.elements * (channels + LRN_PADDING) // channels
@@ -348,6 +357,10 @@ def _keeps_in_addition(layer: Layer, widths: Mapping[str, int]) -> int:
             )
         case "dropout":
             return layer.elements
+        case "silu" | "relu6" | "hardtanh" | "hardswish" | "hardsigmoid":
+            return widths[layer.name] * layer.elements if layer.in_place else 0
+        case "multiheadattention":
+            return 4 * widths[layer.name] * layer.elements
         case "layernorm":
             return 2 * BYTES_PER_PARAMETER * prod(layer.output_shape[:-1])
         case "embedding":
@@ -362,10 +375,6 @@ def _kept_by_loss(table: Sequence[Layer]) -> int:
     read = {name for layer in table for name in layer.inputs}
     heads = [layer for layer in table if layer.name not in read]
     return sum(BYTES_PER_PARAMETER * head.elements + INDEX_BYTES * prod(head.output_shape[:-1]) for head in heads)
-
-
-def _is_mean(layer: Layer) -> bool:
-    return layer.output_shape[1:] == (1, 1)
 
 
 def _memory(table: Sequence[Layer]) -> dict[str, str]:

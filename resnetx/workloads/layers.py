@@ -260,7 +260,7 @@ def tensors(value: Any) -> list[Tensor]:
 def kind_name(operation: Any) -> str:
     """PyTorch's name of a function, a method (by its name) or a class of modules: nn.Conv2d and F.conv2d are "conv"."""
     name = re.sub(r"_|[123]d\Z", "", getattr(operation, "__name__", str(operation)).lower())
-    return "pool" if name.endswith("pool") else _KINDS.get(name, name)
+    return "pool" if name.endswith("maxpool") else _KINDS.get(name, name)
 
 
 def memory_of(tensor: Tensor) -> int:

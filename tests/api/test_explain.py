@@ -106,3 +106,22 @@ def test_what_cannot_be_explained_is_one_sentence(paths, sentence, capsys, monke
     assert main(["explain", *paths]) == 2
     err = capsys.readouterr().err
     assert sentence in err and err.count("\n") == 1
+
+
+def test_what_is_explained_is_kept_with_a_page_and_shown_by_a_notebook(tmp_path, capsys):
+    found = resnetx.explain(QUICKSTART, out=tmp_path / "made")
+    assert [json.loads(line)["case"] for line in (tmp_path / "made/explain.jsonl").read_text().splitlines()] == [
+        each.case for each in found
+    ]
+    assert "Most is lost to input" in (tmp_path / "made/index.html").read_text()
+    assert (tmp_path / "made/parts-2.csv").read_text().count("\n") == 6
+    assert repr(found).startswith("Measured: a step of ResNet/1, batch 16, 2 ranks takes ")
+    assert "useful %" in repr(found)
+    assert main(["explain", QUICKSTART, f"out={tmp_path / 'typed'}"]) == 0
+    assert f"page: {tmp_path / 'typed' / 'index.html'}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("verb", "instead"), [("images", "resnetx images FOLDER"), ("list", "resnetx list > FILE")])
+def test_where_out_would_be_senseless_a_sentence_says_what_to_write(verb, instead, capsys):
+    assert main([verb, "out=x"]) == 2
+    assert instead in " ".join(capsys.readouterr().err.split())

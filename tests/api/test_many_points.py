@@ -11,7 +11,6 @@ from resnetx.api.predict import questions
 from resnetx.compose import asked as settings_asked
 from resnetx.errors import ConfigError
 from resnetx.prediction import grid
-from resnetx.prediction.grid import GridQuestion
 
 pytestmark = pytest.mark.slow
 
@@ -32,7 +31,7 @@ class Counted(progress.Logged):
         yield advance
 
 
-@pytest.mark.parametrize(("most", "shown"), [(300, {"checking points": [600, 600]}), (20, {})])
+@pytest.mark.parametrize(("most", "shown"), [(300, {"checking cases": [600, 600]}), (20, {})])
 def test_the_plan_of_many_points_shows_progress(most, shown, monkeypatch, tmp_path):
     read = []
     monkeypatch.setattr(host, "_control_groups", lambda controller: read.append(controller) or [])
@@ -63,7 +62,7 @@ def test_a_grid_has_the_figures_of_predictions_and_its_answer_alone_is_kept(tmp_
     parquet = pytest.importorskip("pyarrow.parquet")
     few = resnetx.predict(**GRID)
     monkeypatch.setattr(predict, "GRID_POINTS", 10)
-    with pytest.raises(ConfigError, match=r"48 points: more than .* give out=FOLDER"):
+    with pytest.raises(ConfigError, match=r"48 cases: more than .* give out=FOLDER"):
         resnetx.predict(**GRID)
     with progress.reporting_to(counted := Counted()):
         made = resnetx.predict(**GRID, out=tmp_path)
@@ -75,7 +74,7 @@ def test_a_grid_has_the_figures_of_predictions_and_its_answer_alone_is_kept(tmp_
         assert (row["iteration_s"], row["speedup"]) == (point.iteration_s, point.speedup)
         assert (row["iteration_s"] is None) or [row["iteration_low_s"], row["iteration_high_s"]] == point.interval_s
     able = [point for point in few.points if point.outcome == "ok"]
-    assert made.conclusion.startswith(f"Predicted: {len(able)} of 48 points can run; speed-ups from ")
+    assert made.conclusion.startswith(f"Predicted: {len(able)} of 48 cases can run; speed-ups from ")
     assert made.outcomes == {outcome: sum(row["outcome"] == outcome for row in rows) for outcome in made.outcomes}
     gains = [point.speedup for point in able if point.gpus == 8 and point.baseline_gpus == 1]
     assert made.most.speedup == max(gains)
@@ -85,7 +84,7 @@ def test_a_grid_has_the_figures_of_predictions_and_its_answer_alone_is_kept(tmp_
 
 def test_shares_of_a_grid_are_the_same_by_processes_of_their_own(monkeypatch):
     asked = questions([], settings_asked("predict", {key: GRID[key] for key in ("systems", "model", "batch_size")}))
-    curves = [GridQuestion(curve, "") for each in asked for curve in each.curves]
+    curves = [curve for each in asked for curve in each.curves]
     monkeypatch.setattr(grid, "SHARE_POINTS", 12)
     here, there = ([*grid.grid_columns(curves, processes=count)] for count in (1, 2))
     assert len(here) == 3 and here == there

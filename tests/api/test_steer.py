@@ -196,6 +196,23 @@ def test_out_may_name_the_system_alone(tmp_path):
     assert load(made.steered_file).name == "mine"
 
 
+def test_several_values_of_any_setting_are_as_many_steerings(tmp_path, capsys):
+    patterns = ["replicated", "server"]
+    made = resnetx.steer(**ALEXNET, pattern=patterns, out=tmp_path / "made")
+    alone = [resnetx.steer(**ALEXNET, pattern=pattern) for pattern in patterns]
+    assert [each.rtl_after for each in made] == [each.rtl_after for each in alone]
+    assert resnetx.load(tmp_path / "made" / "2") == made[1]
+    assert (tmp_path / "made" / "steerings.csv").read_text().count("\n") == 3
+    assert repr(made).startswith("Of 2 steerings pattern=replicated lowers the relative transmission latency (RTL: ")
+    (small, large) = resnetx.steer(**{**ALEXNET, "batch_size": [128, 256]}, pattern="server")
+    assert ["batch 128 " in small.iteration_of, "batch 256 " in large.iteration_of] == [True, True]
+    assert small.rtl_after == large.rtl_after
+    both = resnetx.steer(systems=["dgx1-v100", "dgx1-p100"], model="alexnet", strategy=["bucket", "after"])
+    assert [each.system for each in both] == ["dgx1-v100"] * 2 + ["dgx1-p100"] * 2
+    with pytest.raises(ConfigError, match="the file of one system, and 2 are steered; give a folder"):
+        resnetx.steer(**ALEXNET, pattern=patterns, out=tmp_path / "mine.yaml")
+
+
 # ---- what is refused ------------------------------------------------------------------------------------------------
 
 
@@ -203,8 +220,8 @@ def test_out_may_name_the_system_alone(tmp_path):
     ("asked", "sentence"),
     [
         ({"systems": "gx8"}, "gx8: no link joins two of its GPUs directly"),
-        ({"systems": ["dgx1-v100", "gx8"]}, "expected one system whose links are steered"),
-        ({"systems": []}, "expected one system whose links are steered"),
+        ({"systems": ["dgx1-v100", "gx8"]}, "gx8: no link joins two of its GPUs directly"),
+        ({"systems": []}, "expected a system whose links are steered"),
         ({"devices": [0, 0]}, r"devices=\[0, 0\]: expected at least two different GPU ids from 0 to 7"),
         ({"pattern": "replicated", "reach": "any"}, "GPU 0 sends to 7 GPUs and has 6 bandwidth units"),
         ({"pattern": "replicated", "receivers": 3}, "receivers=3: GPU 0 is sent to by 4 GPUs"),

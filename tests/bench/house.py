@@ -4,8 +4,9 @@
 
 ROOT: the folder of a checkout; this one if left out. Modules and lines are counted without `literature`. The walk is
 that of `predict` of one point, in a process of its own under `sys.setprofile`: functions of the package, without the
-bodies of modules and classes, comprehensions, lambdas and generator expressions. Words of documentation are those of
-`wc -w docs/*.md docs/*/*.md` without the pages that a program writes: code, tables and outputs count.
+bodies of modules and classes, comprehensions, lambdas and generator expressions, and the classes of the package whose
+objects these take or return (of a collection, its first item); `--classes` lists them. Words of documentation are those
+of `wc -w docs/*.md docs/*/*.md` without the pages that a program writes: code, tables and outputs count.
 """
 
 import argparse
@@ -23,8 +24,15 @@ PREDICTED = ["predict", "systems=dgx1-v100", "model.x=4", "batch_size=64", "gpus
 WALK = """
 import sys, types
 from resnetx.cli import main
-package, ran, depths, lives = sys.argv[1], set(), [], []
-def seen(frame, event, _):
+package, ran, depths, lives, classes = sys.argv[1], set(), [], [], set()
+def carried(value):
+    if isinstance(value, (list, tuple)) and value and type(value).__module__ == "builtins":
+        value = value[0]
+    elif type(value) is dict and value:
+        value = next(iter(value.values()))
+    if type(value).__module__.startswith("resnetx"):
+        classes.add(f"{type(value).__module__}.{type(value).__qualname__}")
+def seen(frame, event, value):
     code = frame.f_code
     own = code.co_filename.startswith(package) and code.co_flags & 1 and not code.co_name.startswith("<")
     if event == "call":
@@ -32,14 +40,18 @@ def seen(frame, event, _):
         if own:
             ran.add((code.co_filename, code.co_qualname))
             depths.append(sum(lives))
+            for given in list(frame.f_locals.values()):
+                carried(given)
     elif event == "return" and lives:
-        lives.pop()
+        if lives.pop():
+            carried(value)
 sys.setprofile(seen)
 try:
     main(sys.argv[2:])
 finally:
     sys.setprofile(None)
     loaded = sum(name.startswith("resnetx") for name in sys.modules)
+    print(*sorted(classes), file=sys.stderr)
     print(len(ran), len({file for file, _ in ran}), sum(depths) / len(depths), max(depths), loaded, file=sys.stderr)
 """
 
@@ -71,7 +83,9 @@ def main() -> None:
     """Prints what is counted."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("root", nargs="?", type=Path, default=ROOT)
-    root = parser.parse_args().root.resolve()
+    parser.add_argument("--classes", action="store_true", help="list the classes of the walk")
+    options = parser.parse_args()
+    root = options.root.resolve()
     package = root / "resnetx"
     trees = modules(package)
     own = {path: tree for path, tree in trees.items() if "literature" not in path.relative_to(package).parts}
@@ -92,11 +106,17 @@ def main() -> None:
     done = subprocess.run(
         [sys.executable, "-c", WALK, str(package), *PREDICTED], capture_output=True, text=True, check=True, cwd=root
     )
-    ran, files, mean, deepest, loaded = done.stderr.split()[-5:]
+    *_, classes_of_walk, figures = done.stderr.strip().splitlines()
+    ran, files, mean, deepest, loaded = figures.split()
     print(f"`resnetx {' '.join(PREDICTED)}`:")
     print(
         f"  {ran} functions in {files} files, {float(mean):.1f} calls deep ({deepest} at most), {loaded} modules loaded"
     )
+    print(
+        f"  {len(classes_of_walk.split())} classes whose objects these take or return, by themselves or in collections"
+    )
+    if options.classes:
+        print(*(f"    {name}" for name in classes_of_walk.split()), sep="\n")
 
 
 if __name__ == "__main__":

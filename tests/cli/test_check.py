@@ -166,7 +166,7 @@ def test_the_screen_names_outliers_first_and_fits_80_columns(capsys, monkeypatch
     made = made_check([*fleet(1e-3, 1e-3, 1e-3, 2e-3), *pairs], ["pairs with e: its own runs failed"])
     show_check.check(made, CheckFolder(tmp_path))
     shown = capsys.readouterr().out
-    assert check_answer(made)[0] == "1 of 4 nodes is an outlier, pairs that stand out: 1."
+    assert check_answer(made)[0] == "1 of 4 nodes is an outlier, pairs that are outliers: 1."
     assert "c - d, pair: failed: rank 1 was killed (SIGKILL)." in shown
     assert "Left out: pairs with e" in shown
     assert max(map(len, shown.replace(str(tmp_path), "").splitlines())) <= 80

@@ -39,11 +39,11 @@ def run(capsys, *words):
             "strategy.foo: no such setting; strategy=after has no settings",
         ),
         (["predict", "overlap.foo=true"], "overlap.foo: no such setting; overlap has overlap.input, overlap."),
-        (["train", "gpus=1,2"], "gpus=[1,2]: more than one point"),
+        (["train", "gpus=1,2"], "gpus=[1,2]: more than one case"),
         (["train", "gpus=[1,2"], "gpus=[1,2: not of the form key=value"),
         (["train", "+foo=1"], "+foo=1: settings can be changed (key=value), not added or removed"),
         (["train", "~seed"], "~seed: settings can be changed (key=value), not added or removed"),
-        (["train", "model.x=[1,4]"], "model.x=[1,4]: more than one point; `resnetx sweep` runs several"),
+        (["train", "model.x=[1,4]"], "model.x=[1,4]: more than one case; `resnetx sweep` runs several"),
         (
             ["train", "--fast"],
             "--fast: `resnetx train` has no such flag; it has --json, --all, --dry-run, --cfg, --config-dir, --help",

@@ -107,7 +107,7 @@ def test_a_file_that_is_no_record_is_named_and_skipped(study_on_disk, capsys):
             ["{}", "{}/node1"],
             "{}: contains 3 studies; give the folder of one of them: node1/mine, node2/mine, node3/mine",
         ),
-        (["{}/node1", "{}/node3"], "no point is in both studies: model.x is 1 in A and 4 in B"),
+        (["{}/node1", "{}/node3"], "no case is in both studies: model.x is 1 in A and 4 in B"),
         (["{}/node1", "{}/node2", "bseline=2"], "bseline: no such setting; did you mean baseline?"),
         (["{}/node1", "{}/node2", "baseline=0"], "baseline=0: expected at least 1"),
         (["{}/node1", "{}/node2", "baseline=all"], "baseline=all: expected a number of GPUs"),

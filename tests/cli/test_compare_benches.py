@@ -75,7 +75,7 @@ def test_both_are_drawn_on_one_scale(two, tmp_path):
 
     (figure,) = compared_lines(resnetx.compare(*(str(tmp_path / name) for name in two)))
     rows = figure.table.records()
-    assert {(row["line"], row["kind"]) for row in rows} == {("8 GPUs", "A"), ("8 GPUs", "B")}
+    assert {(row["line"], row["kind"]) for row in rows} == {("8 ranks", "A"), ("8 ranks", "B")}
     row = rows[0]
     assert row["GiBps"] == pytest.approx(row["size_bytes"] / row["time_us"] * 1e6 / 2**30)
 
@@ -121,4 +121,4 @@ def test_a_bench_is_compared_with_a_bench_only(run, two, tmp_path):
 def test_what_one_of_them_lacks_is_named(run, two, bench):
     short = bench("short", table(10, 10).rpartition(b"67108864")[0])
     _, out, _ = run(two[1], short)
-    assert "in one only: A: allreduce on 8 GPUs, 1 figures" in out
+    assert "in one only: A: allreduce on 8 ranks, 1 figures" in out

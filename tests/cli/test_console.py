@@ -55,8 +55,8 @@ SCREENS = {
     "a sentence": lambda: show.say(f"warning: {BROKEN}"),
     "a line": lambda: show.line(BROKEN),
     "names": lambda: show.entries([(BROKEN, BROKEN)]),
-    "a table": lambda: show.table(BROKEN, [">a", "b"], [[BROKEN, "c"]], BROKEN),
-    "notes of a table": lambda: show.table("t", ["a"], [["b"]], ["one.", BROKEN]),
+    "a table": lambda: show.tables([">a", "b"], {BROKEN: [[BROKEN, "c"]]}, BROKEN),
+    "notes of a table": lambda: show.tables(["a"], {"t": [["b"]]}, ["one.", BROKEN]),
     "a note": lambda: progress.note(BROKEN, warning=True),
     "a refusal": lambda: main(["describe", f"model={BROKEN}"]),
 }

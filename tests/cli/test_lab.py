@@ -46,7 +46,7 @@ def test_a_machine_that_cannot_build_it_says_why(capsys, monkeypatch):
     monkeypatch.setattr(namespaces.os, "geteuid", lambda: 1000)
     status, out, _ = run(capsys, "lab", "systems=gx8", "gpus=2")
     assert status == 1
-    assert "gpu0  riser0      131 MB/s" in out
+    assert "gpu0  riser0  0.131      0.131" in out
     assert "the lab needs root" in out
     status, _, err = run(capsys, "bench", "lab.system=gx8")
     assert (status, "the lab needs root" in err) == (2, True)

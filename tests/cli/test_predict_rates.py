@@ -142,7 +142,7 @@ def test_a_rate_may_be_as_uncertain_as_it_is_large(predict):
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["systems=gx8", "model=alexnet", "batch_size=256", "rate=900"], "points have 32, 64, 128, 256; say of which"),
+        (["systems=gx8", "model=alexnet", "batch_size=256", "rate=900"], "cases have 32, 64, 128, 256; say of which"),
         ([*RESNET50, "rate=0"], "rate=0: expected at least 1e-06"),
         ([*RESNET50, "rate={}"], "expected images/s by per-GPU batch, e.g. rate=32:195,64:219"),
         ([*RESNET50, "rate={a:195}"], "expected images/s by per-GPU batch, e.g. rate=32:195,64:219"),

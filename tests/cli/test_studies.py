@@ -21,14 +21,32 @@ def test_a_dry_run_prints_the_exact_commands_and_what_is_impossible_and_starts_n
     lines = out.splitlines()
     assert status == 0
     assert sum(line.startswith("env ") and " torchrun " in line and "--nproc-per-node=1" in line for line in lines) == 2
-    assert sum(line.startswith("# env ") and "--nproc-per-node=3" in line for line in lines) == 1
+    assert not any("--nproc-per-node=3" in line for line in lines)
     assert (
         "# 1 of 2 cases cannot run here: batch_size=4 does not divide over gpus=3: the global batch is split evenly; "
         "use batch_size=3 or 6, another gpus, or split=uneven"
     ) in lines
     assert lines[0].startswith("# 2 runs of 2 cases, 0 of them control runs, about ")
     assert any("assumed, as no runs of this machine are recorded yet" in line for line in lines)
+    _, out, _ = run(capsys, "sweep", "--dry-run", "--all", *words)
+    assert sum(line.startswith("# env ") and "--nproc-per-node=3" in line for line in out.splitlines()) == 1
     assert not list(tmp_path.iterdir())
+
+
+def test_of_many_commands_a_dry_run_prints_the_first_and_all_of_them_with_all(capsys, tmp_path):
+    words = [*SMALL, "gpus=1", "batch_size=4", "repeats=20", "twins=0", f"results={tmp_path}"]
+    _, out, _ = run(capsys, "sweep", "--dry-run", *words)
+    assert [line.startswith("env ") for line in out.splitlines()[1:]] == [False, True]
+    assert "# The first of 20 commands, each after writing its run.json (--all: each):" in out
+    _, out, _ = run(capsys, "sweep", "--dry-run", "--all", *words)
+    assert sum(line.startswith("env ") for line in out.splitlines()) == 20
+
+
+def test_a_study_that_no_machine_could_run_is_refused_in_a_dry_run_too(capsys, tmp_path):
+    words = [*SMALL, "gpus=4,8", "batch_size=6", f"results={tmp_path}"]
+    status, out, err = run(capsys, "sweep", "--dry-run", *words)
+    assert (status, out) == (2, "")
+    assert "batch_size=6 does not divide over gpus=4" in err
 
 
 @pytest.mark.slow

@@ -130,10 +130,11 @@ def test_a_column_that_has_to_be_shown_goes_on_in_a_block_below_whose_rows_begin
 def test_a_note_does_not_explain_columns_that_are_left_out(monkeypatch, capsys):
     monkeypatch.setattr(show, "width_of", lambda stream: 30)
     note = "step: an iteration. exposed: not hidden."
-    show.table("A table", ["name", ">step ms", ">exposed ms"], [["a", "1.00", "0.10"], ["b", "2.00", "0.20"]], note)
+    rows = [["a", "1.00", "0.10"], ["b", "2.00", "0.20"]]
+    show.tables(["name", ">step ms", ">exposed ms"], {"A table": rows}, note)
     assert "not hidden." in capsys.readouterr().out
     rows = [["AlexNet, bf16", "1", "1"], ["GoogLeNet", "2", "2"]]
-    show.table("A table", ["workload", ">step ms", ">exposed ms"], rows, note, ["exposed ms"])
+    show.tables(["workload", ">step ms", ">exposed ms"], {"A table": rows}, note, ["exposed ms"])
     out = capsys.readouterr().out
     assert "Left out, to fit the terminal:" in out
     assert "not hidden." not in out

@@ -82,9 +82,15 @@ def test_a_results_folder_that_cannot_be_made_is_a_sentence_that_names_it(tmp_pa
     assert re.fullmatch(rf"resnetx: .*{re.escape(place)}.*\n", capsys.readouterr().err)
 
 
+def ended(act, monkeypatch):
+    """The exit status of a command that does this."""
+    monkeypatch.setattr(cli, "_run", lambda _words: act())
+    return cli.main([])
+
+
 def test_an_exception_that_nobody_foresaw_is_one_line_and_a_file(capsys, tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    assert cli._guarded(lambda: {}["x" * 100_000]) == 1
+    assert ended(lambda: {}["x" * 100_000], monkeypatch) == 1
     told = capsys.readouterr().err
     assert told.count("\n") == 1
     assert len(told) < 1000
@@ -97,20 +103,20 @@ def test_an_exception_that_nobody_foresaw_is_one_line_and_a_file(capsys, tmp_pat
 
 def test_an_exception_that_nobody_foresaw_on_a_full_disk_keeps_its_traceback(capsys, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", "/dev/full")
-    assert cli._guarded(lambda: 1 // 0) == 1
+    assert ended(lambda: 1 // 0, monkeypatch) == 1
     assert "Traceback (most recent call last)" in capsys.readouterr().err
 
 
-def test_no_memory_is_no_mistake(capsys):
+def test_no_memory_is_no_mistake(capsys, monkeypatch):
     def act():
         raise MemoryError
 
-    assert cli._guarded(act) == 1
+    assert ended(act, monkeypatch) == 1
     assert capsys.readouterr().err == "resnetx: out of memory (MemoryError)\n"
 
 
-def test_what_the_system_refuses_is_named(capsys):
-    assert cli._guarded(lambda: len(Path("/nowhere/at/all").read_text())) == 2
+def test_what_the_system_refuses_is_named(capsys, monkeypatch):
+    assert ended(lambda: len(Path("/nowhere/at/all").read_text()), monkeypatch) == 2
     assert capsys.readouterr().err == "resnetx: /nowhere/at/all: No such file or directory\n"
 
 

@@ -364,6 +364,30 @@ def test_tables_are_read_as_launchers_label_them(read, label):
     assert Counter(rank.host for rank in found.ranks.ranks) == {"a": 4, "b": 4}
 
 
+def test_a_published_table_below_srun_label(read):
+    text = """\
+0: #       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong
+0:       524288          4096     float    none      -1    692.3    0.76    0.73      0    678.9    0.77    0.75      0
+0:      1048576          8192     float    none      -1   1456.6    0.72    0.70      0   1304.0    0.80    0.78      0
+0:      2097152         16384     float    none      -1    70248    0.03    0.03      0    73593    0.03    0.03      0
+"""
+    found = read(text, "allgather", 32)
+    assert [(row.size_bytes, round(row.time_s * 1e6, 1)) for row in found.rows] == [
+        (2**19, 692.3), (2**20, 1456.6), (2**21, 70248.0)
+    ]  # fmt: skip
+    assert (found.gpus, found.left_out) == (32, ())
+
+
+def test_a_published_table_whose_values_are_wrong_in_place_alone(read):
+    text = """\
+#       size         count      type   redop    root     time   algbw   busbw  #wrong     time   algbw   busbw  #wrong
+     1048576        262144     float     sum      -1   477.32    2.20    2.20       0   492.81    2.13    2.13      32
+     4194304       1048576     float     sum      -1   787.11    5.33    5.33       0   404.71   10.36   10.36       0
+# Out of bounds values : 1 FAILED
+"""
+    assert read(text, "allreduce", 2).wrong == "wrong elements: 32 at 1 MiB (in place)"
+
+
 @pytest.mark.parametrize(
     ("text", "program"),
     [
@@ -378,6 +402,10 @@ def test_tables_are_read_as_launchers_label_them(read, label):
         ("# OSU MPI-CUDA Bandwidth Test v5.6.2\n1  0.10\n", "the OSU micro-benchmarks, which `bench --import` reads"),
         ("GPU 0: NVIDIA H200 (UUID: x)\n\t Link 0: 26.562 GB/s\n", "nvidia-smi nvlink -s, which `topology"),
         ('<system version="1">\n  <cpu numaid="0"/>\n</system>\n', "a topology in XML"),
+        ("Collective:             Alltoall\nMemory type:            cuda\n", "ucc_perftest"),
+        ("\tCOMMS-RES-all_reduce-float32\t\tsize (B)\n", "PARAM's benchmark"),
+        (" Time (%)  Total Time (ns)  Instances   Avg (ns)  Name\n", "Nsight Systems"),
+        ("   Name    Self CPU %      Self CPU   CPU total %\n", "the table of a PyTorch profile"),
         ("=========== TransferBench v1.50 ===========\n", "TransferBench"),
     ],
 )  # fmt: skip

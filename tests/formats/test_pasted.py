@@ -79,3 +79,22 @@ def test_labels_and_rules_between_columns_are_no_cells():
 def test_a_command_on_several_lines_is_one():
     lines = numbered("mpirun -np 8 \\\n   ./all_reduce_perf \\\n -g 1\nnext\n")
     assert list(lines) == [(3, "mpirun -np 8    ./all_reduce_perf  -g 1"), (4, "next")]
+
+
+@pytest.mark.parametrize("number", ["{0:4}  ", "{0}\t", "{0}: ", "{0:3} | ", "{0}. "])
+def test_numbers_of_lines_go_where_all_lines_have_one(number):
+    lines = [LINE, "     1048576   8", "     2097152   8", "# Out of bounds values : 0 OK"]
+    numbered_text = "".join(f"{number.format(98 + index)}{line}\n" for index, line in enumerate(lines))
+    assert [line.strip() for line in plain(numbered_text).splitlines()] == [line.strip() for line in lines]
+
+
+@pytest.mark.parametrize(
+    "text", ["1  9\n2  9\n4  9\n", "0 1 2\n0 N/A 2\n1 2 N/A\n", "7 8\n8 9\n", "1 a\nb\n2 c\n3 d\n"]
+)
+def test_numbers_that_do_not_follow_each_other_on_all_lines_stay(text):
+    assert plain(text) == text
+
+
+def test_tags_of_web_pages_go():
+    assert plain(f"<details><summary>topo</summary>\n<pre><code>{LINE}</code></pre>a<br>b\n") == f"topo\n{LINE}a\nb\n"
+    assert plain("[1,0]<stdout>:a <cpu> b\n") == "a <cpu> b\n"

@@ -94,6 +94,18 @@ def test_torchrun_names_who_failed_first():
     assert says("Root Cause (first observed failure):\n  <NO_OTHER_FAILURES>\n") == says("size count type") == ""
 
 
+def test_torchrun_without_its_summary_and_a_watchdog_that_stood_still():
+    failed = (
+        "ERROR:torch.distributed.elastic.multiprocessing.api:failed (exitcode: -11) local_rank: 1 (pid: 7) of binary"
+    )
+    assert says(failed).endswith(": local rank 1 of a node failed, by signal 11 (SIGSEGV)")
+    assert "failed first" in says(failed + SUMMARY) and "local rank" not in says(failed + SUMMARY)
+    stuck = (
+        "[rank1]:[E ProcessGroupNCCL.cpp:1316] [PG 0 Rank 1] Heartbeat monitor timed out! Process will be terminated"
+    )
+    assert says(stuck).endswith(": the watchdog of rank 1 stood still (its heartbeat timed out)")
+
+
 @pytest.mark.parametrize(
     "read",
     [

@@ -22,6 +22,7 @@ from tests.fuzz.harness import CORPUS, fuzz, has_content
 from tests.fuzz.targets import TARGETS
 
 MEMORY_BYTES = 4 * 2**30
+IN_MEMORY = Path("/dev/shm")  # where there is such: inputs, and records that are kept with fsync, wait for no disk
 
 
 def main() -> int:
@@ -39,8 +40,10 @@ def main() -> int:
     faulthandler.enable()
     resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_BYTES, MEMORY_BYTES))
     crashed = False
-    with tempfile.TemporaryDirectory(prefix="resnetx-fuzz-") as folder:
+    where = IN_MEMORY if IN_MEMORY.is_dir() else None
+    with tempfile.TemporaryDirectory(prefix="resnetx-fuzz-", dir=where) as folder:
         print(f"inputs are read from {folder}")
+        tempfile.tempdir = folder
         for name in asked.targets or TARGETS:
             if asked.content and not has_content(TARGETS[name]):
                 continue

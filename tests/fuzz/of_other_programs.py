@@ -2,6 +2,7 @@
 
 import json
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -165,7 +166,10 @@ def profiles() -> list[bytes]:
     ]
     top = {"schemaVersion": 1, "baseTimeNanoseconds": 1_500_000_000_000_000_000}
     devices = [{"id": 0, "name": "Tesla V100-SXM2-16GB"}]
-    return [json.dumps({**top, "deviceProperties": devices, "traceEvents": kind}, indent=1).encode() for kind in kinds]
+    return [
+        json.dumps({**top, "deviceProperties": devices, "traceEvents": kind}, separators=(",\n", ": ")).encode()
+        for kind in kinds
+    ]
 
 
 def _without(events: list[dict[str, Any]], *beginnings: str) -> list[dict[str, Any]]:
@@ -192,12 +196,13 @@ def use_import(path: Path) -> None:
     assert files.read_trace(path.with_name("imported.json")) == trace
 
 
+@cache
 def ranks_of_a_job() -> list[bytes]:
     """The second of two ranks: of GPUs, and of CPUs over gloo, under DDP and under FSDP."""
     content = job(ranks=2, steps=4)[1].content()
     on_cpus = _on_cpus(content["traceEvents"])
     kinds = (content["traceEvents"], on_cpus, _sharded(on_cpus))
-    return [json.dumps({**content, "traceEvents": kind}, indent=1).encode() for kind in kinds]
+    return [json.dumps({**content, "traceEvents": kind}, separators=(",\n", ": ")).encode() for kind in kinds]
 
 
 def _on_cpus(events: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -28,9 +28,9 @@ from resnetx.measure.launch.ending import Ending
 from resnetx.measure.launch.executor import one_node
 from resnetx.measure.study.plan import definition
 from resnetx.prediction.memory import PLAIN, step_bytes
-from resnetx.prediction.predict import Placement, curve
+from resnetx.prediction.predict import Curve, Placement, predict_curve
 from resnetx.prediction.roofline import work
-from resnetx.prediction.scenario import Deployment, Subject, TrainingSetup
+from resnetx.prediction.scenario import Deployment, TrainingSetup, Workload
 from resnetx.record import (
     BenchFile,
     BenchRecord,
@@ -74,7 +74,8 @@ RUNS = ("g2_phases_bd5fb7db", "g2_9954a026", "g2_input_880e44b5", "g2_none_390f8
 def _json(path: Path, **changed: Callable[[Any], Any]) -> bytes:
     """A JSON file, with some of its fields made shorter."""
     tree = json.loads(path.read_bytes())
-    return json.dumps(tree | {field: change(tree[field]) for field, change in changed.items()}).encode()
+    fields = {field: change(tree[field]) for field, change in changed.items() if field in tree}
+    return json.dumps(tree | fields).encode()
 
 
 def _reader(kind: Any) -> Callable[[Path], object]:
@@ -192,12 +193,12 @@ FAILURE = b'{"rank": 1, "kind": "error", "time_s": 1.5, "monotonic_s": 2.5, "mes
 
 
 def shorter_bench(path: Path) -> bytes:
-    """A bench with some of its sizes, and three times of each."""
+    """A bench with some of its sizes and copies, and three times of each."""
 
-    def shorter(points: list[Any]) -> list[Any]:
-        return [{**point, "times_s": point["times_s"][:3]} for point in points[::8]]
+    def few(key: str, of: int) -> Callable[[list[Any]], list[Any]]:
+        return lambda items: [{**item, key: item[key][:3]} for item in items[::of]]
 
-    return _json(path, points=shorter)
+    return _json(path, points=few("times_s", 8), cells=few("time_s", 29))
 
 
 def _benches() -> list[bytes]:
@@ -246,8 +247,9 @@ def _use_trace(path: Path) -> None:
 def _predict_from(trace: Trace) -> None:
     bucket = Bucket(bucket_cap_mb=None, first_bucket_mb=None, gradient_as_bucket_view=True)
     trace = sized(trace, None, sends=True)
-    subject, batch_size = Subject.of_import(trace, bucket), max(each.batch_size for each in trace.batches)
-    curve(subject, _dgx1(), [Placement((0, 1), 2 * batch_size)], Placement((0,), batch_size), TrainingSetup())
+    workload, batch_size = Workload.of_import(trace, bucket), max(each.batch_size for each in trace.batches)
+    placements = [Placement((0, 1), 2 * batch_size)]
+    predict_curve(Curve(workload, _dgx1(), TrainingSetup(), placements, Placement((0,), batch_size)))
 
 
 def _observations() -> list[bytes]:

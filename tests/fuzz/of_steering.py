@@ -10,7 +10,7 @@ from resnetx.api.load import load
 from resnetx.cli.verbs import steer
 from resnetx.formats.nccl_log import network_ends, read_channels, ring_steps
 from resnetx.record.steering import Steering
-from resnetx.reporting.charts.steering import matrices
+from resnetx.reporting.charts.records import matrices
 from resnetx.steering.traffic import read_traffic
 from resnetx.steering.units import best, steering_problem
 from tests.fuzz.harness import Target

@@ -111,7 +111,8 @@ def test_times_that_no_links_could_carry_are_refused():
     with pytest.raises(ConfigError) as refused:
         calibrate(plan(system, "alltoall"), fast)
     assert str(refused.value) == (
-        "calibration=my.txt: 8 GiB in 256.4 us are 33.5 TB/s, and all links of a GPU of dgx-a100-40gb carry 332 GB/s; "
+        "calibration=my.txt: 8 GiB in 256.4 us are 33,507 GB/s, and all links of a GPU of dgx-a100-40gb carry "
+        "332 GB/s; "
         "expected times of alltoall measured there"
     )
     nodes = load("dgx-h200", nodes=2, network="ndr400")

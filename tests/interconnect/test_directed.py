@@ -322,8 +322,8 @@ def test_lanes_that_are_alike_both_ways_say_what_an_ordinary_link_says(machine, 
 def test_the_lab_shapes_each_direction(directed):
     network = lab_network(directed([[0, 3, 0], [1, 0, 0], [2, 0, 0]]), None, 3, 100)
     assert [link.describe() for link in network.links if {link.a, link.b} <= set(network.ranks)] == [
-        "600 MB/s, 200 MB/s back",
-        "400 MB/s, no copies back",
+        "0.600 GB/s, 0.200 GB/s back",
+        "0.400 GB/s, no copies back",
     ]
     (last,) = [link for link in network.links if "gpu2" in (link.a, link.b) and link.back_Bps == 0]
     assert (last.a, last.from_Bps("gpu2"), last.from_Bps("gpu0")) == ("gpu2", 2 * LANE_Bps / 100, 0)

@@ -393,6 +393,23 @@ def test_osu_gathering_is_of_what_each_rank_sends(imported):
         imported(OSU_ALLGATHER)
 
 
+def test_osu_validation_that_failed_is_said(imported):
+    record = imported(
+        b"# OSU MPI Latency Test v7.5\n# Size  Latency (us)  Validation\n1  1.90  Pass\n512  2.31  Fail\n"
+    )
+    assert [warning.message for warning in record.warnings if warning.code == "wrong-elements"] == [
+        "validation failed at 512 B"
+    ]
+    summed = imported(b"# OSU MPI Allreduce Latency Test v7.5\n# Size  Avg Latency(us)  Validation\n4  1.9  Fail\n")
+    assert "wrong-elements" in {warning.code for warning in summed.warnings}
+
+
+def test_osu_between_gpus_that_does_not_say_where_its_buffers_are_has_that_as_a_warning(imported):
+    record = imported(b"# OSU MPI-ROCM Bandwidth Test v7.5\n# Size  Bandwidth (MB/s)\n4194304  85751.73\n")
+    assert {cell.endpoint for cell in record.cells} == {"pageable"}
+    assert "does not say where its buffers are" in record.warnings[0].message
+
+
 # ---- refusals
 
 
@@ -418,7 +435,17 @@ def test_osu_gathering_is_of_what_each_rank_sends(imported):
         (
             "#  size  count  type".encode("utf-16"),
             "a.txt",
-            "is UTF-16, as the > of PowerShell writes it; save it as UTF-8",
+            "is UTF-16, as the > of PowerShell writes it, or no text; save it as UTF-8",
+        ),
+        ("#  size  count  type".encode("utf-16-le"), "a.txt", "is UTF-16, as the > of PowerShell writes it"),
+        (b"SQLite format 3\0" + bytes(99), "a.txt", "an SQLite database, as Nsight Systems exports; expected text"),
+        (b"\x80\x04\x95\x01\x00\x00\x00}.", "trace_rank_0", "a pickle of Python, which may run code and is not read"),
+        (OSU_LATENCY + OSU_BIBW, "a.txt", "holds 2 outputs of OSU benchmarks (MPI-CUDA Latency, MPI Bi-Directional"),
+        (OSU_LATENCY * 2, "a.txt", "holds 2 outputs of OSU benchmarks (MPI-CUDA Latency); expected one in a file"),
+        (
+            OSU_LATENCY.replace(b"Send Buffer on DEVICE", b"Send Buffer on HOST"),
+            "a.txt",
+            "buffers are on HOST and DEVI",
         ),
         (
             b"size,count,type,redop,root,time,algbw,busbw\n1048576,262144,float,sum,-1,36.12,29.03,50.81\n",

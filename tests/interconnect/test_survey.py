@@ -1,5 +1,6 @@
 """Systems from what other programs say of machines: wiring, parts, and what is not known."""
 
+import html
 from itertools import combinations
 from pathlib import Path
 
@@ -41,6 +42,41 @@ def made(tmp_path):
 
 def kinds(machine, kind):
     return [component for component in machine.components if component.kind == kind]
+
+
+def before_each_line(begin):
+    return lambda text: "".join(f"{begin}{line}\n" for line in text.splitlines())
+
+
+def with_numbers(text):
+    return "".join(f"{number:4} {line}\n" for number, line in enumerate(text.splitlines(), 1))
+
+
+# What launchers, log shippers, mail and web pages make of a text.
+PASTED = {
+    "srun --label": before_each_line("0: "),
+    "torchrun": before_each_line("[rank0]: "),
+    "mpirun --tag-output": before_each_line("[1,0]<stdout>:"),
+    "kubectl": before_each_line("[pod/x/main] "),
+    "timestamps": before_each_line("2026-01-31T03:04:05.678Z "),
+    "quoted": before_each_line("> "),
+    "quoted and escaped": lambda text: before_each_line("&gt; ")(html.escape(text)),
+    "numbers of lines": with_numbers,
+    "an issue": lambda text: f"<details><summary>it</summary>\n\n```\n$ cat it\n{text}```\n</details>\nWhy?\n",
+    "a page": lambda text: f"<pre>{html.escape(text)}</pre>\n",
+}
+
+
+@pytest.mark.parametrize("form", PASTED)
+@pytest.mark.parametrize("text", [DGX1_P100, NCCL, ROCM], ids=["nvidia-smi", "xml", "rocm-smi"])
+def test_every_pasted_form_makes_the_same_system(made, text, form):
+    pasted, plain = (made(each)[1].text for each in (PASTED[form](text), text))
+    assert pasted == plain
+
+
+def test_a_line_of_a_document_with_prose_above_is_named_as_the_file_has_it(made):
+    with pytest.raises(ConfigError, match=r"topo.txt, line 4: busid=x"):
+        made('It is:\n\n<system version="1"><cpu numaid="0">\n<pci busid="x"/></cpu></system>\n')
 
 
 # ---- wiring

@@ -195,7 +195,7 @@ def test_verify_ends_with_status_1_where_the_loss_is_no_number(tmp_path, capsys,
         (["strategy=none"], "strategy=none exchanges no gradients"),
         (["strategy=server", "precision=fp16"], "strategy=server with precision=fp16: whether gradients overflow"),
         (["strategy=server", "strategy.device=gpu"], "strategy.device=gpu: this machine has no GPU"),
-        (["gpus=[2,4]"], "more than one point; `resnetx verify` compares one"),
+        (["gpus=[2,4]"], "more than one case; `resnetx verify` compares one"),
         (["batch_size=5"], "batch_size=5 does not divide over gpus=2"),
     ],
 )

@@ -17,9 +17,9 @@ SHORT = {
     **{"warmup": 3, "steps": 2, "windows": 3},
 }
 
-# Rank 1 stops in a phase, where it opens its input or computes its loss.
+# Rank 1 stops in a phase, where it opens its input or computes its loss, or is stopped (SIGSTOP).
 STOPPING = """
-import os, sys, time
+import os, signal, sys, time
 phase, pause_s = sys.argv.pop(1).split(":")
 from resnetx import inputs, workloads
 from resnetx.cli import worker
@@ -28,7 +28,7 @@ from resnetx.measure.launch import hang
 def stopping(act):
     def stopped(*given, **more):
         if os.environ["RANK"] == "1" and hang._Own.note.phase == phase:
-            time.sleep(float(pause_s))
+            time.sleep(float(pause_s)) if pause_s != "inf" else os.kill(os.getpid(), signal.SIGSTOP)
         return act(*given, **more)
     return stopped
 
@@ -68,6 +68,26 @@ def test_a_rank_that_hangs_is_named_with_its_phase_and_what_others_wait_in(monke
     assert ended.reason.startswith(f"rank 1 hangs in {phase}, at stopping.py:11 (stopped); rank 0 waits in ")
     assert ", which rank 1 did not start; no rank has progressed for " in ended.reason
     assert ended.duration_s < PATIENCE_S
+
+
+@pytest.mark.dist
+@pytest.mark.parametrize("phase", ["opening its input", "step 3 of its warm-up", "window 2 of 3"])
+def test_a_rank_that_is_stopped_is_named(monkeypatch, stopping, preloaded, phase):
+    monkeypatch.setattr(hang, "LEAST_S", 3.0)
+    ended = stopping(phase, pause_s=float("inf"))
+    assert ended.outcome == "timeout"
+    said = f"rank 1 is stopped in {phase} (SIGSTOP): the others wait; no rank has progressed for "
+    assert ended.reason.startswith(said)
+
+
+def test_a_rank_that_is_stopped_before_it_has_begun_is_named_at_the_end_of_its_time(tmp_path, task_of):
+    script = "RANK=3 sh -c 'kill -STOP $$' & RANK=0 sleep 99 & wait"
+    task = msgspec.structs.replace(task_of(SHORT, gpus=4), timeout_s=1.0)
+    ended = launcher.execute(task, RunFolder(tmp_path / "run"), lambda *_: Command(["sh", "-c", script], {}))
+    assert (ended.outcome, ended.reason) == (
+        "timeout",
+        "rank 3 is stopped before it had begun (SIGSTOP): the others wait; not finished after timeout=1 seconds",
+    )
 
 
 @pytest.mark.dist

@@ -46,7 +46,9 @@ def test_a_bench_recovers_the_described_bandwidth(tmp_path):
         out, err = child.communicate(timeout=PATIENCE_S)
     assert child.returncode == 0, err
     record = json.loads(out)
-    assert record["transport"]["evidence"][0].startswith(f"gpu0 to riser0: 6.55 MB/s each way, shaped to gx8 / {SLOW}")
+    assert record["transport"]["evidence"][0].startswith(
+        f"gpu0 to riser0: 0.00655 GB/s each way, shaped to gx8 / {SLOW}"
+    )
     assert record["request"]["lab"] == {"system": "gx8", "scale": SLOW, "transport": "auto"}
     (large,) = (point for point in record["points"] if point["size_bytes"] == 2**22)
     ratio = 2**22 / min(large["times_s"]) / (13.12e9 / SLOW)

@@ -10,7 +10,7 @@ from resnetx.errors import ConfigError
 from resnetx.interconnect.systems.system import load, parts_table
 from resnetx.prediction import roofline
 from resnetx.prediction.compute import of_point, of_roofline, of_trace
-from resnetx.prediction.scenario import Deployment, Point, Subject, TrainingSetup
+from resnetx.prediction.scenario import Deployment, Point, TrainingSetup, Workload
 from resnetx.prediction.traced_step import jitter_of
 from tests.prediction.made_traces import batch, layer, trace
 
@@ -144,8 +144,8 @@ def test_a_graph_is_launched_at_once():
 
     def queued_s(graph):
         request = msgspec.structs.replace(REQUEST, graph=graph)
-        subject = Subject.of(request, TABLE, "caffe", slow_host)
-        return of_point(Point(subject, Deployment(H200, "nccl2"), (0,), 64, TrainingSetup()), 64).step.queue_s
+        workload = Workload.of(request, TABLE, "caffe", slow_host)
+        return of_point(Point(workload, Deployment(H200, "nccl2"), (0,), 64, TrainingSetup()), 64).step.queue_s
 
     assert (queued_s(False), queued_s(True)) == (9.0, 0.0)
 

@@ -12,7 +12,7 @@ from resnetx.literature import collectives
 from resnetx.literature import training as validation
 from resnetx.literature.training_rates import training
 from resnetx.prediction import messages, roofline
-from resnetx.prediction.provenance import domains
+from resnetx.prediction.result import domains
 from resnetx.prediction.scaling_errors import scaling_errors
 from tests.prediction.gloo_truth import judged
 
@@ -52,6 +52,16 @@ def test_published_training(table, published, start, group):
     assert domain.points == summary.rows
     assert domain.mean_error == pytest.approx(summary.mean_error, abs=DIGIT)
     assert domain.worst_error == pytest.approx(summary.worst_error, abs=DIGIT)
+
+
+@pytest.mark.parametrize("read", ["input prepared", "images decoded"])
+def test_an_eighth_of_a_batch(table, read):
+    rows = [row for row in validation.validate() if row.group.startswith(validation.SMALLER) and read in row.group]
+    errors = [abs(row.log_error) for row in rows]
+    domain = table[f"rates of one GPU at about an eighth of the batch whose rate is known, systems left out: {read}"]
+    assert domain.points == len(errors)
+    assert domain.mean_error == pytest.approx(fmean(errors), abs=DIGIT)
+    assert domain.worst_error == pytest.approx(max(errors), abs=DIGIT)
 
 
 def test_copies_from_host_memory(table):

@@ -14,7 +14,7 @@ from resnetx.prediction import messages
 from resnetx.prediction.input import RATE_ERRORS, STORED
 from resnetx.prediction.predict import predict
 from resnetx.prediction.scaling_errors import ScalingKind, scaling_errors
-from resnetx.prediction.scenario import Deployment, Point, Subject, TrainingSetup
+from resnetx.prediction.scenario import Deployment, Point, TrainingSetup, Workload
 from resnetx.prediction.step import Overlap
 from resnetx.settings.files import CONFIGS
 
@@ -25,8 +25,8 @@ GIB = 2**30
 def point(*, gpus=8, batch_size=256, recipe="imagenet", **setting):
     words = {"model": "alexnet", "batch_size": batch_size, "strategy": "after", "gpus": 1}
     request = request_from(compose({**words, "input": "dali", "input.recipe": recipe}))
-    subject = Subject.of(request, workloads.table(request.model, request.image_size), "caffe")
-    return Point(subject, Deployment(GX8, "nccl1"), tuple(range(gpus)), batch_size, TrainingSetup(**setting))
+    workload = Workload.of(request, workloads.table(request.model, request.image_size), "caffe")
+    return Point(workload, Deployment(GX8, "nccl1"), tuple(range(gpus)), batch_size, TrainingSetup(**setting))
 
 
 def what(answer):
@@ -142,10 +142,10 @@ def test_of_two_parts_that_hide_each_other_the_longer_one_is_named(monkeypatch):
 @pytest.mark.parametrize("gpus", [2, 4, 8])
 def test_an_interval_holds_its_iteration_to_the_last_digit(strategy, batch_size, gpus):
     request = request_from(compose({"model": "alexnet", "batch_size": batch_size, "strategy": strategy, "gpus": 1}))
-    subject = Subject.of(request, workloads.table(request.model, request.image_size), "caffe")
+    workload = Workload.of(request, workloads.table(request.model, request.image_size), "caffe")
     for library in ("nccl1", "nccl2"):
         asked = Point(
-            subject, Deployment(GX8, library), tuple(range(gpus)), batch_size, TrainingSetup(clock_Hz=1.227e9)
+            workload, Deployment(GX8, library), tuple(range(gpus)), batch_size, TrainingSetup(clock_Hz=1.227e9)
         )
         found = predict(asked).point
         for low_s, high_s in (found.interval_s, found.interval_by_compute_s):

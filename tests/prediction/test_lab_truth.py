@@ -12,7 +12,7 @@ import pytest
 
 import resnetx
 from resnetx.prediction import roofline
-from resnetx.prediction.provenance import domains
+from resnetx.prediction.result import domains
 from resnetx.record import RunRecord, read
 
 pytestmark = pytest.mark.slow
@@ -77,7 +77,7 @@ def test_batches_in_parts_and_blocks_computed_again_take_as_long_as_is_predicted
     with waited(WAITED_LATER):
         rows = judged("accumulate", scale=400)
     errors = [error for _, error, _ in rows]
-    assert (len(errors), statistics.fmean(errors)) == (10, pytest.approx(0.007, abs=0.001))
+    assert (len(errors), statistics.fmean(errors)) == (10, pytest.approx(0.005, abs=0.001))
     assert max(errors) < 0.025 and all(held for _, _, held in rows)
 
 
@@ -90,7 +90,7 @@ def test_width_moves_communication_at_equal_work_for_each_byte_as_is_predicted()
 
 
 @pytest.mark.parametrize(
-    ("kind", "points", "mean", "worst", "held"), [("fsdp", 20, 0.014, 0.033, 20), ("zero1", 10, 0.051, 0.174, 9)]
+    ("kind", "points", "mean", "worst", "held"), [("fsdp", 20, 0.014, 0.033, 20), ("zero1", 10, 0.015, 0.053, 10)]
 )
 def test_what_is_shared_out_takes_as_long_as_is_predicted(sharded, kind, points, mean, worst, held):
     errors = [error for strategy, error, _ in sharded if strategy == kind]

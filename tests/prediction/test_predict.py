@@ -12,9 +12,9 @@ from resnetx.config import request_from
 from resnetx.interconnect.collectives.measured import MeasuredCollective, MeasuredSize
 from resnetx.interconnect.systems.system import load
 from resnetx.prediction.messages import CONTENTION
-from resnetx.prediction.predict import Placement, curve, predict, slowest_of
+from resnetx.prediction.predict import Curve, Placement, predict, predict_curve, slowest_of
 from resnetx.prediction.scaling_errors import ScalingKind, scaling_errors
-from resnetx.prediction.scenario import Deployment, Point, ScalingCosts, Subject, TrainingSetup
+from resnetx.prediction.scenario import Deployment, Point, ScalingCosts, TrainingSetup, Workload
 from resnetx.prediction.step import Deviations, Overlap
 from resnetx.record import Unknown
 from tests.prediction.made_traces import batch, layer, trace
@@ -39,11 +39,11 @@ FREE = ScalingCosts(variation=0.0, host_load=0.0, parallel_s=0.0)
 
 
 def tiny(strategy, gpus=2, deployment=None, **setting):
-    subject = Subject.of_import(TINY, strategy)
+    workload = Workload.of_import(TINY, strategy)
     deployment = deployment or Deployment(H200, "nccl2", measured=SECONDS)
     return predict(
         Point(
-            subject,
+            workload,
             deployment,
             tuple(range(gpus)),
             4 * gpus,
@@ -91,7 +91,7 @@ def test_a_host_that_is_too_slow_to_queue_a_step_is_what_it_takes():
     def host_bound(cpu):
         slow = trace(batch(4, LAYERS, clean_s=[9.0, 9.0], update_s=1.0, host_s=[9.0, 9.0]), cpu=cpu)
         return predict(
-            Point(Subject.of_import(slow, After()), Deployment(H200, "nccl2"), (0,), 4, TrainingSetup())
+            Point(Workload.of_import(slow, After()), Deployment(H200, "nccl2"), (0,), 4, TrainingSetup())
         ).point
 
     own = host_bound("Intel(R) Xeon(R) Platinum 8480C")
@@ -107,7 +107,7 @@ def test_gradients_in_half_precision_are_half_the_bytes():
     slow = {None: MeasuredCollective("made up", (MeasuredSize(6e8, 6.0), MeasuredSize(12e8, 12.0)))}
     large = trace(batch(4, [layer("a", 1.0, 1.0, 12 * 10**8)]))
     point = Point(
-        Subject.of_import(large, After()), Deployment(H200, "nccl2", measured=slow), (0, 1), 8, TrainingSetup()
+        Workload.of_import(large, After()), Deployment(H200, "nccl2", measured=slow), (0, 1), 8, TrainingSetup()
     )
     whole = predict(point).point.communication_s
     half = predict(replace(point, setting=TrainingSetup(gradients="bf16"))).point.communication_s
@@ -153,7 +153,7 @@ def test_ranks_on_one_host_crowd_each_other():
         measured = {2: MeasuredCollective("made up", SECONDS[None].points, gpus=2, crowding=crowding)}
         deployment = Deployment(load("cpu-host"), "gloo", measured=measured)
         times.append(
-            predict(Point(Subject.of_import(on_cpu, After()), deployment, (0, 1), 8, TrainingSetup())).point.compute_s
+            predict(Point(Workload.of_import(on_cpu, After()), deployment, (0, 1), 8, TrainingSetup())).point.compute_s
         )
     assert times[1] == pytest.approx(1.2 * times[0])
 
@@ -162,7 +162,7 @@ def test_ranks_on_cpus_pay_for_moving_gradients():
     on_cpu = trace(*TINY.batches, device="CPU")
     measured = {2: MeasuredCollective("made up", tuple(replace(each, cpu_share=1.0) for each in SECONDS[None].points))}
     alone = Point(
-        Subject.of_import(on_cpu, Layerwise()),
+        Workload.of_import(on_cpu, Layerwise()),
         Deployment(load("cpu-host"), "gloo", measured=measured),
         (0, 1),
         8,
@@ -170,13 +170,13 @@ def test_ranks_on_cpus_pay_for_moving_gradients():
     )
     # b's message starts at 4 s; it and a's backward pass want 4 cores of 2 until it ends, 1 s later.
     assert predict(alone).point.iteration_s == pytest.approx(7.0 + 0.5 + 0.5, rel=1e-6)
-    many = replace(alone, subject=replace(alone.subject, trace=trace(*TINY.batches, device="CPU", cpus=8)))
+    many = replace(alone, workload=replace(alone.workload, trace=trace(*TINY.batches, device="CPU", cpus=8)))
     assert predict(many).point.iteration_s == pytest.approx(7.0 + 0.5, rel=1e-6)
 
 
 def googlenet(batch_size):
     request = request_from(compose({"model": "googlenet", "batch_size": batch_size, "input": "synthetic"}))
-    return Subject.of(request, workloads.table(request.model, request.image_size), "caffe")
+    return Workload.of(request, workloads.table(request.model, request.image_size), "caffe")
 
 
 FABRIC = Deployment(load("dgx1-p100"), "nccl2")
@@ -187,10 +187,10 @@ GOOGLENET = Point(googlenet(64), FABRIC, tuple(range(8)), 64, TrainingSetup(sens
 
 
 def test_speedups_are_over_one_gpu_and_points_beyond_the_system_are_refused():
-    subject, deployment = Subject.of_import(TINY, After()), Deployment(H200, "nccl2", measured=SECONDS)
+    workload, deployment = Workload.of_import(TINY, After()), Deployment(H200, "nccl2", measured=SECONDS)
     placements = [Placement(tuple(range(gpus)), 4 * gpus) for gpus in (2, 16)]
-    answers = curve(
-        subject, deployment, placements, Placement((0,), 4), TrainingSetup(Overlap(False, False), costs=FREE)
+    answers = predict_curve(
+        Curve(workload, deployment, TrainingSetup(Overlap(False, False), costs=FREE), placements, Placement((0,), 4))
     )
     two, sixteen = (answer.point for answer in answers)
     assert two.speedup == pytest.approx(2 * 7.0 / 7.5, rel=1e-6)
@@ -203,7 +203,8 @@ def test_speedups_are_over_one_gpu_and_points_beyond_the_system_are_refused():
 
 def paper(gpus, batch_size=512, **changed):
     placements, baseline = [Placement(tuple(range(count)), batch_size) for count in gpus], Placement((0,), batch_size)
-    answers = curve(googlenet(batch_size), FABRIC, placements, baseline, TrainingSetup(memory_model="caffe", **changed))
+    setting = TrainingSetup(memory_model="caffe", **changed)
+    answers = predict_curve(Curve(googlenet(batch_size), FABRIC, setting, placements, baseline))
     return [answer.point for answer in answers]
 
 
@@ -261,9 +262,9 @@ def test_what_a_link_is_worth_is_sorted_and_the_limiting_one_comes_first():
 
 def test_an_uneven_batch_is_as_slow_as_the_larger_share():
     steps = trace(batch(4, [layer("a", 1.0, 1.0, 4)]), batch(5, [layer("a", 2.0, 2.0, 4)]))
-    subject = Subject.of_import(steps, After())
+    workload = Workload.of_import(steps, After())
     deployment = Deployment(H200, "nccl2", measured=SECONDS)
-    found = predict(Point(subject, deployment, (0, 1), 9, TrainingSetup(Overlap(False, False), costs=FREE))).point
+    found = predict(Point(workload, deployment, (0, 1), 9, TrainingSetup(Overlap(False, False), costs=FREE))).point
     assert found.iteration_s == pytest.approx(4.5, rel=1e-6)
 
 
@@ -280,12 +281,12 @@ def test_what_is_wrong_with_both_points_cancels_in_a_speedup_and_what_scaling_co
 
 def test_a_speedup_has_an_interval_that_is_narrower_than_those_of_its_points():
     request = request_from(compose({"model": "alexnet", "batch_size": 512, "input": "synthetic"}))
-    subject = Subject.of(request, workloads.table(request.model, request.image_size), "caffe")
+    workload = Workload.of(request, workloads.table(request.model, request.image_size), "caffe")
     system = load("gx8")
+    deployment = Deployment(system, system.library)
     placements = [Placement(tuple(range(gpus)), 512) for gpus in (1, 8)]
     one, eight = (
-        each.point
-        for each in curve(subject, Deployment(system, system.library), placements, placements[0], TrainingSetup())
+        each.point for each in predict_curve(Curve(workload, deployment, TrainingSetup(), placements, placements[0]))
     )
     low, high = eight.speedup_interval
     assert low < eight.speedup < high

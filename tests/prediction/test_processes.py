@@ -9,29 +9,27 @@ import pytest
 from resnetx.choices import After, Layerwise
 from resnetx.interconnect.systems.system import load
 from resnetx.prediction import processes
-from resnetx.prediction.predict import Placement
-from resnetx.prediction.processes import CurveQuestion, predicted_curves
+from resnetx.prediction.predict import Curve, Placement
+from resnetx.prediction.processes import predicted_curves
 from resnetx.prediction.scenario import Deployment, TrainingSetup
 from tests.prediction.test_predict import googlenet
 
 
 @pytest.fixture
-def questions() -> list[CurveQuestion]:
+def questions() -> list[Curve]:
     """Five curves: of two systems, of which one has several nodes, and one point that cannot run."""
     deployments = [
         Deployment(load("dgx1-p100"), "nccl2"),
         Deployment(load("dgx-h100", nodes=2, network="ndr400"), "nvls"),
     ]
-    subjects = [replace(googlenet(64), strategy=strategy) for strategy in (Layerwise(), After())]
+    workloads = [replace(googlenet(64), strategy=strategy) for strategy in (Layerwise(), After())]
     placements = [Placement(tuple(range(gpus)), 64) for gpus in (1, 2, 16)]
     asked = [
-        CurveQuestion(
-            subject, deployment, placements, placements[0], TrainingSetup(sensitivity=deployment is deployments[0])
-        )
+        Curve(workload, deployment, TrainingSetup(sensitivity=deployment is deployments[0]), placements, placements[0])
         for deployment in deployments
-        for subject in subjects
+        for workload in workloads
     ]
-    return [*asked, asked[0]._replace(placements=[Placement((0,), 10**6)])]
+    return [*asked, replace(asked[0], placements=[Placement((0,), 10**6)])]
 
 
 @pytest.mark.slow
@@ -44,7 +42,7 @@ def test_the_points_are_the_same_and_in_the_same_order(questions, count):
 
 def test_processes_are_started_for_many_points_only(questions, monkeypatch):
     started = []
-    monkeypatch.setattr(processes, "curve", lambda *_: [])
+    monkeypatch.setattr(processes, "predict_curve", lambda *_: [])
     monkeypatch.setattr(processes, "_by_a_process", lambda share: started.append(share) or [[] for _ in share])
     monkeypatch.setattr(processes.host, "cores", lambda: 3)
     predicted_curves(questions)

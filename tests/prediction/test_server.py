@@ -8,7 +8,7 @@ from resnetx.interconnect.collectives.measured import MeasuredCollective, Measur
 from resnetx.interconnect.systems.system import load
 from resnetx.prediction.messages import HOST_MEMORY_Bps
 from resnetx.prediction.predict import predict, simulated
-from resnetx.prediction.scenario import Deployment, Point, Subject, TrainingSetup
+from resnetx.prediction.scenario import Deployment, Point, TrainingSetup, Workload
 from resnetx.prediction.step import Overlap
 from tests.prediction.made_traces import batch, layer, trace
 
@@ -21,9 +21,9 @@ CPU, GPU = Server(device="cpu"), Server(device="gpu")
 
 def point(strategy, gpus=2, deployment=None, **setting):
     overlap = setting.pop("overlap", Overlap(False, False))
-    subject = Subject.of_import(TINY, strategy)
+    workload = Workload.of_import(TINY, strategy)
     deployment = deployment or Deployment(H200, "nccl2")
-    return Point(subject, deployment, tuple(range(gpus)), 4 * gpus, TrainingSetup(overlap, **setting))
+    return Point(workload, deployment, tuple(range(gpus)), 4 * gpus, TrainingSetup(overlap, **setting))
 
 
 def host_s(size_bytes, gpus):
@@ -40,7 +40,7 @@ def test_each_tensor_goes_by_itself_and_all_come_back_behind_the_backward_pass(g
     times = [message.time_s for message in iteration.job.messages]
     assert times == pytest.approx([to_server["c"], to_server["b"], to_server["a"], back_s])
     # All but the tensor that is ready last goes while others are computed.
-    copied_s = sum(SIZES.values()) / iteration.computes[0].gradient_copy_Bps
+    copied_s = sum(SIZES.values()) / iteration.steps[0].gradient_copy_Bps
     assert iteration.time_s == pytest.approx(9.5 + copied_s + to_server["a"] + back_s, rel=1e-9)
     assert iteration.exchange.sizes_bytes == (2_000_000, 8_000_000, 4_000_000, 14_000_000)
 
@@ -49,7 +49,7 @@ def test_a_gpu_adds_up_and_updates_by_its_own_rates():
     iteration = simulated(point(GPU, 4))
     copies = Deployment(H200, "nccl2").star((0, 1, 2, 3), on_host=False)
     first, *_ = iteration.job.messages
-    adding_s = 3 * 1.5 * 2_000_000 / iteration.computes[0].gradient_copy_Bps
+    adding_s = 3 * 1.5 * 2_000_000 / iteration.steps[0].gradient_copy_Bps
     assert first.time_s == pytest.approx(copies.inward.time_s(2_000_000) + adding_s + 0.5 * 2 / 14)
     assert iteration.exchange.limiting_link == copies.inward.limit == "nvswitch0 to gpu0"
 

@@ -15,7 +15,7 @@ from resnetx.literature.training_rates import steps_series, training
 from resnetx.prediction import compute
 from resnetx.prediction.compute import of_point
 from resnetx.prediction.host_step import CHOSEN_ON, SPREAD, GPU_PASS_s, HostStep, LaunchedStep, assumed
-from resnetx.prediction.scenario import Deployment, Point, Subject, TrainingSetup
+from resnetx.prediction.scenario import Deployment, Point, TrainingSetup, Workload
 from resnetx.prediction.stated_rates import BETWEEN, OUTSIDE, RATE_ERROR, StatedRates
 
 TWO = StatedRates(((32, 195.0), (64, 219.0)), "stated", "rate=")
@@ -25,10 +25,10 @@ def computed(rates, images, system="dgx1-p100"):
     words = {"model": "torchvision", "model.name": "resnet50", "batch_size": 32, "input": "synthetic", "gpus": 1}
     request = request_from(compose(words))
     table = workloads.table(request.model, request.image_size)
-    made = Subject.of(request, table, "torch")
-    subject = Subject(**{**vars(made), "rates": rates})
+    made = Workload.of(request, table, "torch")
+    workload = Workload(**{**vars(made), "rates": rates})
     machine = load(system)
-    return of_point(Point(subject, Deployment(machine, machine.library), (0,), images, TrainingSetup()), images)
+    return of_point(Point(workload, Deployment(machine, machine.library), (0,), images, TrainingSetup()), images)
 
 
 def test_a_step_takes_what_the_rate_says_and_the_roofline_divides_it():

@@ -22,7 +22,7 @@ from resnetx.prediction import compute
 from resnetx.prediction.host_step import PARALLEL_s
 from resnetx.prediction.predict import predict
 from resnetx.prediction.scaling_errors import ScalingKind, scaling_errors
-from resnetx.prediction.scenario import Deployment, Point, ScalingCosts, Subject, TrainingSetup
+from resnetx.prediction.scenario import Deployment, Point, ScalingCosts, TrainingSetup, Workload
 
 pytestmark = pytest.mark.slow  # predicts what was published
 
@@ -169,11 +169,11 @@ def test_alexnet_of_tallent_et_al_is_predicted_with_each_batch_and_library_that_
 def test_that_is_what_the_same_point_is_predicted_to_take(rows):
     """The validation puts a step together by itself; `predict` does so for users."""
     request = request_from(compose({"model": "alexnet", "batch_size": 512, "strategy": "after", "input": "synthetic"}))
-    subject = Subject.of(request, workloads.table(request.model, request.image_size), "caffe")
+    workload = Workload.of(request, workloads.table(request.model, request.image_size), "caffe")
     setting = TrainingSetup(clock_Hz=1.227e9, memory_model="caffe")
     for row in rows:
         if row.group == "tallent2017-alexnet" and "batch 512" in row.what:
-            point = Point(subject, Deployment(load(row.system), row.library), tuple(range(8)), 512, setting)
+            point = Point(workload, Deployment(load(row.system), row.library), tuple(range(8)), 512, setting)
             assert row.predicted == pytest.approx(1 / predict(point).point.iteration_s)
 
 

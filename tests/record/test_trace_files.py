@@ -148,6 +148,24 @@ def test_a_profile_that_names_no_gpu_needs_its_device(file) -> None:
         files.read(file(profile()), batch_size=8, device=None, parts=PARTS)
 
 
+@pytest.mark.parametrize(
+    ("category", "call", "maker", "device"),
+    [
+        ("cuda_runtime", "hipLaunchKernel", "of AMD", "v100-sxm2-16gb"),
+        ("cuda_runtime", "cudaLaunchKernel", "of NVIDIA", "mi210-64gb"),
+        ("xpu_runtime", "urEnqueueKernelLaunch", "Intel's", "v100-sxm2-16gb"),
+    ],
+)
+def test_kernels_that_another_makers_runtime_launched_are_of_none_of_these_gpus(
+    file, category: str, call: str, maker: str, device: str
+) -> None:
+    launch = f'{{"ph": "X", "cat": "{category}", "name": "{call}", "ts": 3, "dur": 1, "args": {{"correlation": 99}}}}, '
+    content = profile().replace(b'"traceEvents": [', b'"traceEvents": [' + launch.encode(), 1)
+    assert content != profile()
+    with pytest.raises(ConfigError, match=f"^device={device}: the kernels of .* were launched on GPUs {maker}"):
+        files.read(file(content), batch_size=8, device=device, parts=PARTS)
+
+
 def test_what_was_taken_for_an_iteration_is_a_warning_of_the_record(file, tmp_path: Path) -> None:
     path = kept(file(profile(marked=False)), tmp_path, 8)
     (warning,) = files.read_trace(path).warnings

@@ -99,7 +99,7 @@ def test_how_it_was_measured_does_not_matter_and_what_was_trained_does(
     longer = request_with(steps=7, windows=3, warmup=9, seed=5, threads=3)
     assert len(check(*pair(request_with(), longer)).points) == 1
     for other in ({"batch_size": 40}, {"model.x": 1}, {"image_size": 64}, {"precision": "bf16"}, {"strategy": "after"}):
-        with pytest.raises(ConfigError, match="no point of study mine was predicted"):
+        with pytest.raises(ConfigError, match="no case of study mine was predicted"):
             check(*pair(request_with(), request_with(**other)))
 
 
@@ -117,7 +117,7 @@ def test_points_on_one_side_are_named(checked, request_with, predicted_of, predi
 def test_a_prediction_that_could_have_known_the_runs_is_told(checked, request_with):
     found = checked((request_with(), 0.2, SIX), made_at="2026-02-02T00:00:00+00:00")
     assert found.points[0].made_before is False
-    assert "is younger than the first run of 1 of 1 points" in found.warnings[0]
+    assert "is younger than the first run of 1 of 1 cases" in found.warnings[0]
 
 
 def test_a_prediction_that_was_changed_is_told(checked, request_with):

@@ -1,4 +1,4 @@
-"""Pages in a browser: nothing overflows at the widths of a phone, a tablet and a desk, light or dark."""
+"""Pages in a browser: nothing overflows and no text is below 12 px at the widths of a phone, a tablet and a desk."""
 
 import shutil
 
@@ -13,10 +13,53 @@ pytestmark = pytest.mark.slow  # starts a browser
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 LEAST_TEXT_PX = 11.85  # 12 but for rounding
-SIZES = """[...document.querySelectorAll('figure:not(.graph) svg text')]
-    .filter(text => text.getBoundingClientRect().width > 0)
-    .map(text => parseFloat(getComputedStyle(text).fontSize) * text.getScreenCTM().a).filter(size => size > 0)"""
+# Every text that is shown, with its size as it is seen, the smallest first: those of drawings are as large as these.
+SIZES = """() => {
+    const found = [], texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+    while (texts.nextNode()) {
+        const holder = texts.currentNode.parentElement;
+        if (!texts.currentNode.data.trim() || holder.closest('title, style') || !holder.checkVisibility()) continue;
+        const drawn = holder.ownerSVGElement && holder.getScreenCTM();
+        const factor = drawn ? Math.hypot(drawn.a, drawn.b) : 1;
+        const size = parseFloat(getComputedStyle(holder).fontSize) * factor;
+        if (size > 0) found.push([size, texts.currentNode.data.trim()]);
+    }
+    return found.sort((one, other) => one[0] - other[0]);
+}"""
 LUMA = "(getComputedStyle(document.body).backgroundColor.match(/\\d+/g) || []).slice(0, 3).map(Number)"
+# Fills of drawings that are white although the page is dark.
+WHITE = """[...document.querySelectorAll('svg rect, svg path')].filter(
+    mark => mark.checkVisibility() && getComputedStyle(mark).fill === 'rgb(255, 255, 255)').length"""
+PAIR = {"systems": ["dgx1-p100", "gx8"]}
+ALEXNET = {"model": "alexnet", "batch_size": 256}
+TRACE, TRUTH = "results/lab/training/trace", "results/lab/truth"
+
+
+def checked(out):
+    fleet_of_four = [*fleet(1e-3, 1e-3, 1e-3, 2e-3), all_reduce("a b", 2e-3), all_reduce("c d", 5e-3)]
+    record.write(out / "record" / "check.json", made_check(fleet_of_four))
+    resnetx.report(str(out / "record"), out=str(out))
+
+
+PAGES = {
+    "study": lambda out: resnetx.report("results/cpu-2core/quickstart", out=str(out)),
+    "study of two systems": lambda out: resnetx.report(f"{TRUTH}/study", out=str(out)),
+    "comparison": lambda out: resnetx.compare(
+        **PAIR, model=["alexnet", "googlenet"], batch_size=256, gpus=[1, 2, 8], out=str(out)
+    ),
+    "prediction": lambda out: resnetx.predict(**PAIR, **ALEXNET, gpus=[1, 8], timeline=True, out=str(out)),
+    "accuracy": lambda out: resnetx.compare(f"{TRUTH}/prediction", f"{TRUTH}/study", out=str(out)),
+    "topology": lambda out: resnetx.topology(systems=["dgx1-p100", "gx8", "dgx-h100"], out=str(out)),
+    "rings": lambda out: resnetx.topology(systems="dgx1-v100", collective="allreduce", size="64MiB", out=str(out)),
+    "describe": lambda out: resnetx.describe(study="paper", out=str(out)),
+    "intensity": lambda out: resnetx.describe(intensity=100, gpus=8, out=str(out)),
+    "steering": lambda out: resnetx.steer(systems="dgx1-v100", **ALEXNET, pattern="replicated", out=str(out)),
+    "reproduce": lambda out: resnetx.reproduce("tallent2017", out=str(out)),
+    "trace": lambda out: resnetx.report(TRACE, out=str(out)),
+    "bench": lambda out: resnetx.report("results/lab/links", out=str(out)),
+    "check": checked,
+    "mixture": lambda out: resnetx.report(TRACE, f"{TRUTH}/prediction", "results/lab/degraded", "gx8", out=str(out)),
+}
 
 
 @pytest.fixture(scope="module")
@@ -30,33 +73,20 @@ def browser():
         started.close()
 
 
-@pytest.fixture(scope="module")
-def pages(tmp_path_factory):
-    """Two systems compared, a study, and one page of a trace, a check, a prediction and a bench."""
-    folder = tmp_path_factory.mktemp("pages")
-    words = {"model": ["alexnet", "googlenet"], "batch_size": 256, "gpus": [1, 2, 8], "out": str(folder / "systems")}
-    resnetx.compare(systems=["dgx1-p100", "gx8"], **words)
-    study = resnetx.report("results/cpu-2core/quickstart", out=str(folder / "study"))
-    check = made_check([*fleet(1e-3, 1e-3, 1e-3, 2e-3), all_reduce("a b", 2e-3), all_reduce("c d", 5e-3)])
-    record.write(folder / "check" / "check.json", check)
-    trace, bench = "results/lab/training/trace", "results/lab/degraded"
-    mixture = resnetx.report(
-        str(folder / "check"), trace, "results/lab/truth/prediction", bench, out=str(folder / "all")
-    )
-    return [folder / "systems" / "index.html", study, mixture]
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [390, 1024, 1600])
-def test_nothing_overflows_and_text_can_be_read(browser, pages, width, scheme):
-    context = browser.new_context(color_scheme=scheme, viewport={"width": width, "height": 1200})
-    for file in pages:
+@pytest.mark.parametrize("kind", PAGES)
+def test_nothing_overflows_and_no_text_is_small(browser, kind, tmp_path):
+    PAGES[kind](tmp_path)
+    for scheme in ("light", "dark"):
+        context = browser.new_context(color_scheme=scheme)
         page = context.new_page()
-        page.goto(file.as_uri())
+        page.goto((tmp_path / "index.html").as_uri())
         page.eval_on_selector_all("details", "all => all.forEach(each => each.open = true)")
-        assert page.evaluate("document.documentElement.scrollWidth") <= width, file
-        if file != pages[1]:
-            assert min(page.evaluate(SIZES)) >= LEAST_TEXT_PX, file
         assert (sum(page.evaluate(LUMA)) < 3 * 128) == (scheme == "dark")
+        for width in (390, 1024, 1600):
+            page.set_viewport_size({"width": width, "height": 1200})
+            assert page.evaluate("document.documentElement.scrollWidth") <= width, (width, scheme)
+            size, words = page.evaluate(SIZES)[0]
+            assert size >= LEAST_TEXT_PX, (width, scheme, words)
+            assert scheme == "light" or not page.evaluate(WHITE), width
         assert page.locator("figure svg title").count() > 0  # what a mark says when it is pointed at
-    context.close()
+        context.close()

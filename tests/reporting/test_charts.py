@@ -6,7 +6,9 @@ import pytest
 
 from resnetx.choices import Torchvision
 from resnetx.reporting.charts import studies
-from resnetx.reporting.charts.figure import COLUMN, DASHES, MOST_PANELS, SeriesStyles, panel_grid, specification
+from resnetx.reporting.charts.figure import COLUMN, DASHES, MOST_PANELS, dark_colours, panel_grid, specification
+from resnetx.reporting.charts.grammar import shape_looks
+from resnetx.reporting.charts.studies import SeriesStyles
 from resnetx.table import Table
 from tests.reporting.drawn_figures import drawn, lines, texts
 
@@ -34,7 +36,7 @@ WITH_OOM = {"model__x": [4, 32], "batch_size": 64, "gpus": [1, 2, 4]}
 
 
 def test_a_study_that_ran_has_all_five_figures(figures_of):
-    assert list(figures_of(SMALL)) == ["intensity", "located", "rate", "speedup", "limits"]
+    assert list(figures_of(SMALL)) == ["limits", "speedup", "rate", "located", "intensity"]
 
 
 def test_a_chart_is_complete_without_its_file(figures_of):
@@ -56,10 +58,13 @@ def test_a_study_on_one_gpu_has_no_speed_ups_to_show(figures_of):
 def test_curves_hold_what_the_rows_say_and_the_ideal_follows_from_the_baseline(invented, grid, points_of):
     points = points_of(invented(grid(**SMALL)))
     rate = next(figure for figure in studies.figures(points) if figure.name == "rate")
-    for row, point in zip(rate.table.records(), points, strict=True):
+    by_name = {(point.workload, point.batch, point.gpus): point for point in points}
+    for row in rate.table.records():
+        point = by_name.pop((row["workload"], row["batch"], row["gpus"]))
         assert row["iterations_per_s"] == point.result.iterations_per_s.median
         base = next(each for each in points if each.line == point.line and each.gpus == 1)
         assert row["ideal"] == pytest.approx(point.gpus * base.result.iterations_per_s.median)
+    assert not by_name
 
 
 def test_a_missing_point_is_a_word_and_no_value(figures_of):
@@ -71,6 +76,7 @@ def test_a_missing_point_is_a_word_and_no_value(figures_of):
     assert "oom" in texts(figures["limits"])
     located = [row for row in figures["located"].table.records() if row["efficiency"] is None]
     assert [row["shown_as"] for row in located] == ["not measured"]
+    assert "Not measured, and so not drawn: 1." in figures["located"].caption
 
 
 def test_without_missing_points_nothing_is_said_of_them(figures_of):
@@ -83,8 +89,10 @@ def test_no_line_leads_over_a_missing_point(invented, grid, points_of, brief_of,
     gap = results_of(
         requests, [brief_of(request, *[100.0 * request.gpus] * (request.gpus != 2)) for request in requests]
     )
-    joined, parted = (studies.figures(points_of(results))[2] for results in (whole, gap))
-    assert (joined.name, parted.name) == ("rate", "rate")
+    joined, parted = (
+        next(figure for figure in studies.figures(points_of(results)) if figure.name == "rate")
+        for results in (whole, gap)
+    )
     ideal_and_curve = [path.count("L") for path in lines(joined)]
     assert ideal_and_curve == [2, 2]
     assert [path.count("L") for path in lines(parted)] == [1, 0]
@@ -116,14 +124,16 @@ def test_weak_scalings_ideal_is_a_constant_number_of_iterations(figures_of):
     assert others == [pytest.approx(first)] * 2
 
 
-def test_a_few_variants_are_dashes_and_many_are_panels(invented, grid, points_of):
+def test_a_few_variants_are_dashes_more_are_colours_and_many_are_panels(invented, grid, points_of):
     few = points_of(invented(grid(model__x=1, gpus=[1, 2], strategy=["bucket", "after"], input="synthetic"), repeats=1))
-    assert SeriesStyles(few).dashed
+    assert list(SeriesStyles(few).dashes) == ["bucket", "after"]
     assert len(SeriesStyles(few).panels(few)) == 1
     axes = {"strategy": ["bucket", "after", "layerwise"], "precision": ["fp32", "bf16"]}
-    many = points_of(invented(grid(model__x=1, gpus=[1, 2], input="synthetic", **axes), repeats=1))
-    assert len(SeriesStyles(many).variants) > len(DASHES)
-    assert len(SeriesStyles(many).panels(many)) == 6
+    more = points_of(invented(grid(model__x=1, gpus=[1, 2], input="synthetic", **axes), repeats=1))
+    assert len(SeriesStyles(more).colours) == 6 > len(DASHES)
+    assert len(SeriesStyles(more).panels(more)) == 1
+    many = points_of(invented(grid(model__x=1, gpus=[1, 2], input="synthetic", threads=[1, 2], **axes), repeats=1))
+    assert len(SeriesStyles(many).panels(many)) == 12
     assert all(specification(figure.chart) for figure in studies.figures(many))
 
 
@@ -149,14 +159,49 @@ def test_counts_by_another_convention_are_a_figure_of_their_own(invented, grid, 
     counts = msgspec.structs.replace(run.workload, convention="conv")
     results.points[0].runs[0] = msgspec.structs.replace(run, workload=counts)
     names = [figure.name for figure in studies.figures(points_of(results))]
-    assert names[:4] == ["intensity-caffe", "located-caffe", "intensity-conv", "located-conv"]
+    assert not {"intensity", "located"} & set(names)
+    said = studies.figures_and_sentences(points_of(results))[1]
+    assert any("conv convention" in sentence for sentence in said) and any("caffe" in sentence for sentence in said)
 
 
 def test_what_a_missing_twin_leaves_open_is_not_called_computing(brief_of, results_of, grid, points_of):
     requests = grid(gpus=2, input="synthetic")
     results = results_of(requests, [brief_of(requests[0], 100.0)])
-    (bar,) = next(figure for figure in studies.figures(points_of(results)) if figure.name == "limits").table.records()
-    assert (bar["part"], bar["share"]) == ("not separated", 1.0)
+    figures, said = studies.figures_and_sentences(points_of(results))
+    assert not figures  # one value is no figure
+    (limits,) = (sentence for sentence in said if sentence.startswith("What limits"))
+    assert (
+        "Not measured separately, so included in the rest: communication (the control run alone has not run)" in limits
+    )
+
+
+def test_bars_that_are_all_alike_are_a_sentence(grid, brief_of, results_of, points_of):
+    requests = grid(gpus=[1, 2, 4], input="synthetic")
+    results = results_of(requests, [brief_of(request, 100.0 * request.gpus) for request in requests])
+    one = brief_of(requests[1].twins["alone"], 230.0)
+    assert "limits" not in {
+        figure.name
+        for figure in studies.figures(
+            points_of(results_of(requests[1:], results.points[1].runs + results.points[2].runs))
+        )
+    }
+    apart = results_of(requests, [*(run for point in results.points for run in point.runs), one])
+    assert "limits" in {figure.name for figure in studies.figures(points_of(apart))}
+
+
+def test_two_systems_are_in_one_panel_whatever_else_differs(grid, points_of, invented):
+    """Of eight variants; panels are workloads, as each has one batch, and colours settings."""
+    axes = {"strategy": ["bucket", "after", "layerwise", "server"], "input": "synthetic", "gpus": [2, 4]}
+    lab = {"lab__system": ["dgx1-p100", "gx8"], "lab__scale": 100}
+    requests = [*grid(model__x=8, **axes, **lab), *grid(model="alexnet", batch_size=256, **axes, **lab)]
+    points = points_of(invented(requests, repeats=1))
+    styles = SeriesStyles(points)
+    assert len(styles.variants) == 8
+    assert {styles.panel(point) for point in points} == {"ResNet/8, batch 32", "AlexNet, batch 256"}
+    assert styles.dash == "system" and set(styles.dashes) == {"dgx1-p100", "gx8"}
+    assert styles.line == "settings" and len(styles.colours) == 4
+    rate = next(figure for figure in studies.figures(points) if figure.name == "rate")
+    assert len(specification(rate.chart)["concat"]) == 2
 
 
 def test_shares_of_a_step_add_up(figures_of):
@@ -175,14 +220,15 @@ def test_workloads_are_told_apart_without_colour_and_the_ramp_follows_x(invented
     ]
     look = SeriesStyles(points_of(invented(requests, repeats=1)))
     assert look.workloads == ["ResNet/1", "ResNet/4", "ResNet/32", "AlexNet"]
-    assert len(set(look.shapes)) == len(set(look.colours)) == 4
+    assert list(look.colours) == look.workloads
+    assert len(set(shape_looks(look.workloads).values())) == len(set(look.colours.values())) == 4
 
     def lightness(colour):
         return sum(int(colour[at : at + 2], 16) * weight for at, weight in ((1, 0.2126), (3, 0.7152), (5, 0.0722)))
 
-    ramp = look.colours[:3]
+    ramp = list(look.colours.values())[:3]
     assert sorted(ramp, key=lightness) == ramp
-    assert set(look.colours) <= look.dark.keys()
+    assert set(look.colours.values()) <= dark_colours().keys()
 
 
 def test_every_figure_fits_a_column_whatever_its_names(figures_of, invented, grid, points_of):
@@ -204,9 +250,8 @@ def test_a_point_that_went_well_without_a_rate_is_a_word(brief_of, results_of, g
 
 
 def test_an_empty_batch_is_on_no_axis_of_work(brief_of, results_of, grid, points_of):
-    (some,) = grid(gpus=1, input="synthetic")
+    some, more = grid(gpus=1, batch_size=[16, 32], input="synthetic")
     empty = msgspec.structs.replace(some, batch_size=0)
-    results = results_of([empty, some], [brief_of(empty), brief_of(some, 100.0)])
+    results = results_of([empty, some, more], [brief_of(empty), brief_of(some, 100.0), brief_of(more, 100.0)])
     figures = {figure.name: figure for figure in studies.figures(points_of(results))}
-    assert [row["batch"] for row in figures["intensity"].table.records()] == [f"batch {some.batch_size}"]
-    assert len(figures["located"].table.records()) == 1
+    assert [row["batch"] for row in figures["intensity"].table.records()] == ["batch 16", "batch 32"]

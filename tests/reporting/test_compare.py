@@ -191,7 +191,7 @@ def test_points_of_one_study_are_listed_with_what_became_of_them(study_of):
         ("A", "ResNet/1, batch 32, 2 GPUs", "ok"),
         ("B", "ResNet/1, batch 32, 4 GPUs", "failed"),
     ]
-    assert conclusion(found)[-1].startswith("Only one-GPU points ran well in both")
+    assert conclusion(found)[-1].startswith("Only one-GPU cases ran well in both")
 
 
 def test_studies_of_which_nothing_ran_well_in_both_say_so(study_of):

@@ -48,10 +48,10 @@ def without(point, name, repeats=()):
 
 def test_a_twin_that_is_missing_is_named(quickstart):
     one, two = quickstart.points
-    assert lost_time(without(two, "alone"), one).why == "no run of the twin alone; twins=6 adds them"
+    assert lost_time(without(two, "alone"), one).why == "no control run alone; twins=6 adds them"
     together = lost_time(without(two, "phases"), one)
     assert "communication and waiting" in [part.name for part in together.parts]
-    assert together.why == "no run of the twin phases tells communication and waiting apart; twins=6 adds them"
+    assert together.why == "no control run with phases tells communication and waiting apart; twins=6 adds them"
 
 
 def test_of_few_repeats_no_part_is_shown(quickstart):

@@ -82,7 +82,7 @@ def test_a_setting_that_is_an_axis_of_one_study_tells_points_apart(grid):
     ],
 )
 def test_studies_without_a_common_point_are_refused_with_what_keeps_them_apart(grid, a, b, sentence):
-    with pytest.raises(ConfigError, match=r"^no point is in both studies: ") as refusal:
+    with pytest.raises(ConfigError, match=r"^no case is in both studies: ") as refusal:
         match(grid(input="synthetic", **a), grid(input="synthetic", **b))
     assert sentence in str(refusal.value)
 

@@ -55,7 +55,7 @@ def written(small, tmp_path_factory):
 
 def test_every_figure_and_table_is_a_file_beside_the_page(written):
     names = {path.name for path in written.parent.iterdir()}
-    figures = ("intensity", "located", "rate", "speedup", "limits")
+    figures = ("located", "rate", "speedup", "limits")
     assert names == {"index.html", "points.csv", "windows.csv", "messages.csv"} | {
         f"{figure}.{kind}" for figure in figures for kind in ("svg", "pdf", "vl.json", "csv")
     }
@@ -116,14 +116,19 @@ def test_captions_do_not_scroll_away_and_titles_do_not_break_within_a_quantity(w
         before, _, after = text.partition(f'id="{name}"')
         assert after
         assert before.count("<div") == before.count("</div>"), f"{name} is within something that scrolls"
-    title = re.search(r'<h3 id="figure-intensity">(.*?)</h3>', text)[1]
-    assert "\N{NO-BREAK SPACE}M" in title
+    title = re.search(r'<h3 id="figure-rate">(.*?)</h3>', text)[1]
+    assert "\N{NO-BREAK SPACE}k images/s" in title
     assert not re.search(r"\d [kMG]\b", title)
+
+
+def test_what_has_one_value_is_a_sentence(written):
+    """Each workload has one batch, so that nothing goes over batches."""
+    assert "Activations per parameter of a batch (by the caffe convention): ResNet/4 " in written.read_text()
 
 
 def test_drawings_are_inline_with_tooltips_and_their_dark_partners(written):
     text = written.read_text()
-    assert Parsed(text).tags["svg"] == 5
+    assert Parsed(text).tags["svg"] == 2 * 4  # for wide and for narrow screens
     assert "<title>ResNet/4, batch 64, 4 ranks: " in text
     used = set(re.findall(r'(?:fill|stroke)="(#[0-9a-f]{6})"', text.partition("</style>")[2]))
     partners = set(re.findall(r'svg \[fill="(#[0-9a-f]{6})"\]', text))

@@ -44,7 +44,7 @@ def test_a_copy_of_a_run_is_set_aside_and_no_repeat(folder, name):
     shutil.copytree(original, copy := original.with_name(name.format(original.name)))
     assert good(folder) == ["r1", "r2"]
     (sentence,) = results.load(folder).skipped
-    assert sentence == f"{copy}: not counted, as {original.name} holds run 1 of this point"
+    assert sentence == f"{copy}: not counted, as {original.name} holds run 1 of this case"
 
 
 def test_two_copies_without_their_original_are_one_run(folder):

@@ -79,7 +79,7 @@ def test_outlying_runs_are_named_with_the_cause_that_their_record_knows(on, brie
     briefs = [brief_of(on(1), rate, repeat=run, started_at=f"{run}") for run, rate in enumerate(rates, start=1)]
     briefs.append(brief_of(on(1), 5.0, repeat=6, started_at="6", warnings=[busy]))
     (row,) = point_results(results_of([on(1)], briefs))
-    assert row.notes == ["run 6 stands out by -50% (foreign-load)", "foreign-load (1 of 6 runs)"]
+    assert row.notes == ["run 6 is an outlier by -50% (foreign-load)", "foreign-load (1 of 6 runs)"]
     assert row.images_per_s.n == 6  # named, not dropped
 
 
@@ -110,16 +110,16 @@ def outlying(on, brief_of, results_of, rate, usual=(), own=(), started_at="7"):
 
 def test_a_warning_that_other_runs_have_too_is_no_cause(on, brief_of, results_of):
     note = outlying(on, brief_of, results_of, 5.0, usual=["throttled"], own=["foreign-load"])
-    assert note == "run 6 stands out by -50% (foreign-load)"
+    assert note == "run 6 is an outlier by -50% (foreign-load)"
     assert outlying(on, brief_of, results_of, 5.0, usual=["throttled"]).endswith("(cause unknown)")
 
 
 def test_what_slows_a_run_does_not_explain_a_fast_one(on, brief_of, results_of):
     note = outlying(on, brief_of, results_of, 15.0, own=["foreign-load", "short-windows"], started_at="0")
-    assert note == "run 6 stands out by +50% (short-windows)"
+    assert note == "run 6 is an outlier by +50% (short-windows)"
     assert outlying(on, brief_of, results_of, 15.0, started_at="0").endswith("(cause unknown)")
 
 
 def test_the_first_run_of_a_point_may_be_slow_for_that(on, brief_of, results_of):
-    assert outlying(on, brief_of, results_of, 5.0, started_at="0").endswith("(the first run of this point)")
+    assert outlying(on, brief_of, results_of, 5.0, started_at="0").endswith("(the first run of this case)")
     assert outlying(on, brief_of, results_of, 5.0).endswith("(cause unknown)")

@@ -5,10 +5,9 @@ import math
 
 import pytest
 
-from resnetx.reporting.charts.figure import BASELINE, EFFICIENCY, HOLLOW, PART_COLOURS, SYSTEMS, SeriesStyles
+from resnetx.reporting.charts.figure import PART_COLOURS, SYSTEMS, dark_colours, family_colours
 
 APART = 18  # in CIELAB, of marks of a few pixels within a dark outline; 2.3 is just noticeable on areas side by side
-GREY = 10  # chroma: what has less looks grey
 
 # What a person sees of linear RGB: Machado, Oliveira & Fernandes 2009, severity 1.
 SIGHTS = {
@@ -42,27 +41,21 @@ def test_the_distance_is_that_of_cielab():
     assert lab("#ff0000") == pytest.approx((53.2, 80.1, 67.2), abs=0.1)
 
 
-@pytest.fixture(params=["light", "dark"])
-def fills(request):
-    """What marks are filled with by the efficiency of their point, on a light and on a dark page."""
-    dark = SeriesStyles([]).dark if request.param == "dark" else {}
-    return [dark.get(colour, colour) for colour in (*(colour for _, colour in EFFICIENCY.values()), BASELINE, HOLLOW)]
-
-
-@pytest.mark.parametrize("sight", SIGHTS)
-def test_classes_of_efficiency_can_be_told_apart(fills, sight):
-    for one, other in itertools.combinations(fills, 2):
-        assert math.dist(lab(one, sight), lab(other, sight)) >= APART, (one, other)
-
-
-def test_only_one_class_of_efficiency_is_grey(fills):
-    *classes, _ = fills  # not measured is hollow: as the page
-    assert sum(math.hypot(*lab(colour)[1:]) < GREY for colour in classes) <= 1
-
-
 @pytest.mark.parametrize(
     "colours", [list(PART_COLOURS.values()), list(SYSTEMS[:4])], ids=["parts of a step", "systems"]
 )
-def test_other_colours_of_one_figure_can_be_told_apart(colours):
-    for one, other in itertools.combinations(colours, 2):
+@pytest.mark.parametrize("dark", [{}, dark_colours()], ids=["light", "dark"])
+def test_colours_of_one_figure_can_be_told_apart(colours, dark):
+    for one, other in itertools.combinations((dark.get(colour, colour) for colour in colours), 2):
         assert math.dist(lab(one), lab(other)) >= APART, (one, other)
+
+
+@pytest.mark.parametrize("sight", SIGHTS)
+def test_first_systems_can_be_told_apart_whoever_looks(sight):
+    one, other = (lab(colour, sight) for colour in SYSTEMS[:2])
+    assert math.dist(one, other) >= APART
+
+
+def test_members_of_a_family_have_partners_on_dark_pages():
+    for count in (1, 6, 22):
+        assert set(family_colours(count)) <= dark_colours().keys()

@@ -10,7 +10,7 @@ import pytest
 
 from resnetx.interconnect.systems import rearranged, system
 from resnetx.interconnect.systems.system import names
-from resnetx.reporting.charts import steering, topology
+from resnetx.reporting.charts import topology
 from resnetx.reporting.charts.figure import draw, specification
 from resnetx.reporting.charts.topology import Walk
 
@@ -40,7 +40,7 @@ def filled(points):
 def single(name):
     """A system as one node, and its drawing."""
     machine = system.load(name, nodes=1)
-    return machine, topology.graph(machine)
+    return machine, topology.graph(machine).chart
 
 
 @pytest.mark.slow
@@ -78,8 +78,8 @@ def test_boxes_do_not_overlap():
 
 @pytest.mark.slow
 def test_two_links_are_two_lines_and_many_are_one_thick_line():
-    mesh, switched_drawing = system.load("dgx1-v100"), topology.graph(system.load("dgx-h100"))
-    strands = lines(drawing(topology.graph(mesh), "line"))
+    mesh, switched_drawing = system.load("dgx1-v100"), topology.graph(system.load("dgx-h100")).chart
+    strands = lines(drawing(topology.graph(mesh).chart, "line"))
     doubled = [number for number, link in enumerate(mesh.links) if link.wire.family == "nvlink" and link.lanes == 2]
     assert len(doubled) == 8
     assert all({f"{number}.0", f"{number}.1"} <= strands.keys() for number in doubled)
@@ -116,7 +116,7 @@ def test_a_pcie_tree_has_its_cpus_above_its_switches_above_its_gpus(name):
 def test_rings_lie_beside_each_other_and_point_along_their_way():
     machine = system.load("dgx1-v100")
     order = [f"gpu{gpu}" for gpu in (0, 3, 2, 1, 5, 6, 7, 4)]
-    chart = topology.graph(machine, [Walk("out", order), Walk("back", order[::-1])])
+    chart = topology.graph(machine, [Walk("out", order), Walk("back", order[::-1])]).chart
     ways = lines([row for row in drawing(chart, "line") if "ring" in row])
     assert len(ways) == 16
     first = [(row["x"], row["y"]) for row in drawing(chart, "line") if row.get("line") == "out.0"]
@@ -132,7 +132,7 @@ def test_rings_lie_beside_each_other_and_point_along_their_way():
 
 def test_gpus_that_take_no_part_are_pale():
     machine = system.load("dgx1-p100")
-    chart = topology.graph(machine, [Walk("ring", ["gpu0", "gpu1", "gpu2", "gpu3"])])
+    chart = topology.graph(machine, [Walk("ring", ["gpu0", "gpu1", "gpu2", "gpu3"])]).chart
     fills = {row["label"]: row["fill"] for row in drawing(chart, "rect") if row["label"].isdigit()}
     assert len({fills[str(gpu)] for gpu in range(4)}) == 1
     assert len({fills[str(gpu)] for gpu in range(4, 8)}) == 1
@@ -141,13 +141,13 @@ def test_gpus_that_take_no_part_are_pale():
 
 def test_a_chain_is_not_closed():
     machine = system.load("dgx1-p100")
-    chart = topology.graph(machine, [Walk("chain", ["gpu0", "gpu1", "gpu2"], closed=False)])
+    chart = topology.graph(machine, [Walk("chain", ["gpu0", "gpu1", "gpu2"], closed=False)]).chart
     assert len(lines([row for row in drawing(chart, "line") if "ring" in row])) == 2
 
 
 @pytest.mark.slow
 def test_the_legend_tells_the_rate_of_every_kind_of_link():
-    text = draw(topology.graph(system.load("dgx1-p100"))).svg
+    text = draw(topology.graph(system.load("dgx1-p100")).chart).svg
     assert text.startswith("<svg")
     for words in ("NVLink 1: 20.0 GB/s each way, per link", "PCI Express 3.0: x16 15.8 GB/s", "2 links 38.4 GB/s"):
         assert words in text
@@ -159,7 +159,7 @@ def test_a_file_without_places_is_laid_out_in_rows_by_kind(name):
     piled = msgspec.structs.replace(
         placed, components=tuple(msgspec.structs.replace(each, x=0, y=0) for each in placed.components)
     )
-    rows = drawing(topology.graph(piled), "rect")
+    rows = drawing(topology.graph(piled).chart, "rect")
     for a, b in combinations(rows, 2):
         assert a["x2"] <= b["x"] or b["x2"] <= a["x"] or a["y2"] <= b["y"] or b["y2"] <= a["y"]
     heights = {row["label"]: row["height"] for row in rows}
@@ -170,7 +170,7 @@ def test_of_many_nodes_one_can_be_drawn():
     one = topology.first_node(system.load("dgx-h100", nodes=16, network="ndr400", nics=8))
     assert len(one.gpus) == 8
     assert not any(link.wire.family == "network" for link in one.links)
-    assert len(drawing(topology.graph(one), "rect")) == len(system.load("dgx-h100").components)
+    assert len(drawing(topology.graph(one).chart, "rect")) == len(system.load("dgx-h100").components)
 
 
 # ---- directions -----------------------------------------------------------------------------------------------------
@@ -192,7 +192,7 @@ def steered_dgx1():
 
 @pytest.mark.slow
 def test_a_link_with_more_lanes_one_way_is_an_arrow_each_way_with_its_number(steered_dgx1):
-    chart = topology.graph(steered_dgx1)
+    chart = topology.graph(steered_dgx1).chart
     text, *_ = [rows for rows in texts(chart) if "lanes" in rows[0]]
     assert sorted(row["lanes"] for row in text) == ["1", "1", "2", "2", "2", "2", "4"]
     ways = {line for line in lines(drawing(chart, "line")) if " to " in line}
@@ -204,7 +204,7 @@ def test_a_link_with_more_lanes_one_way_is_an_arrow_each_way_with_its_number(ste
 
 @pytest.mark.slow
 def test_arrows_of_both_directions_lie_side_by_side_and_point_the_right_way(steered_dgx1):
-    chart = topology.graph(steered_dgx1)
+    chart = topology.graph(steered_dgx1).chart
     found = lines(drawing(chart, "line"))
     out, back = found["gpu5 to gpu6"], found["gpu6 to gpu5"]
     assert out[0][0] < out[-1][0] and back[0][0] > back[-1][0]  # GPU 5 is drawn left of GPU 6
@@ -218,13 +218,13 @@ def test_arrows_of_both_directions_lie_side_by_side_and_point_the_right_way(stee
 @pytest.mark.slow
 def test_rings_over_arrows_leave_their_numbers_out(steered_dgx1):
     ring = Walk("ring", ["gpu0", "gpu1", "gpu2", "gpu3"])
-    assert not [rows for rows in texts(topology.graph(steered_dgx1, [ring])) if "lanes" in rows[0]]
+    assert not [rows for rows in texts(topology.graph(steered_dgx1, [ring]).chart) if "lanes" in rows[0]]
 
 
 @pytest.mark.slow
 def test_before_and_after_stand_side_by_side_with_what_changes_in_colour(steered_dgx1):
-    chart = specification(steering.side_by_side(system.load("dgx1-v100"), steered_dgx1))
-    assert [panel["title"] for panel in chart["hconcat"]] == ["before: dgx1-v100", "after: dgx1-v100-steered"]
+    chart = specification(topology.side_by_side(system.load("dgx1-v100"), steered_dgx1).chart)
+    assert [panel["title"] for panel in chart["concat"]] == ["before: dgx1-v100", "after: dgx1-v100-steered"]
     before, after = (
         {
             row["line"]: (row["colour"], row["width"])
@@ -232,15 +232,15 @@ def test_before_and_after_stand_side_by_side_with_what_changes_in_colour(steered
             for row in chart["datasets"][layer["data"]["name"]]
             if "line" in row
         }
-        for panel in chart["hconcat"]
+        for panel in chart["concat"]
     )
     assert (len(before), len(after)) == (32, 31)  # of 4 peers of each GPU, one has no unit left
-    changed = {way: colour for way, (colour, _) in before.items() if colour != steering.STAYS}
+    changed = {way: colour for way, (colour, _) in before.items() if colour != topology.STAYS}
     assert changed == {
-        "gpu0 to gpu3": steering.LOSES,
-        "gpu5 to gpu1": steering.LOSES,
-        "gpu0 to gpu1": steering.GAINS,
-        "gpu5 to gpu6": steering.GAINS,
+        "gpu0 to gpu3": topology.LOSES,
+        "gpu5 to gpu1": topology.LOSES,
+        "gpu0 to gpu1": topology.GAINS,
+        "gpu5 to gpu6": topology.GAINS,
     }
     assert after["gpu5 to gpu6"][1] > before["gpu5 to gpu6"][1]
 

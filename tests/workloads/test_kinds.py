@@ -71,7 +71,7 @@ def request_of_pair(request_of, monkeypatch):
 def test_a_new_kind_is_counted(request_of_pair):
     request = request_of_pair()
     table = workloads.table(request.model, 32)
-    assert [layer.kind for layer in table] == ["conv", "relu", "pool", "linear", "linear"]
+    assert [layer.kind for layer in table] == ["conv", "relu", "adaptiveavgpool", "linear", "linear"]
     work = workloads.workload(request.model, 32, 8, "torch")
     assert (work.workload, work.model) == ("Pair", {"kind": "pair", "channels": 8, "classes": 2})
     assert work.parameters == 8 * (27 + 1) + 2 * 2 * (32 + 1)

@@ -4,6 +4,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from statistics import median
+from typing import NamedTuple
 
 from resnetx.cli import show
 from resnetx.cli.tables import show_run
@@ -17,7 +18,8 @@ from resnetx.record import BenchPoint, BenchRecord, BenchRequest, Device, NicUse
 from resnetx.record.copies import CopyCell, CopyFamily, Place
 from resnetx.reporting import benches
 from resnetx.reporting.benches import GBps, collective_columns, copied_GBps, pattern_columns, timed, us
-from resnetx.units import si, size_text
+from resnetx.table import Column
+from resnetx.units import in_GBps, size_text
 
 _BY = "the smallest and the largest"
 
@@ -41,7 +43,8 @@ def bench(record: BenchRecord, folder: RunFolder) -> None:
     if record.patterns:
         title = f"Patterns, {_ranks(record)}, {record.library} ({record.source})"
         note = (
-            "Medians over iterations, the slowest rank's. Computing is waited out. GB/s: one way, of the busiest rank."
+            "Medians over iterations, the slowest rank's. Computing is replaced by idle time. GB/s: one way, of the "
+            "busiest rank."
         )
         show.listing(pattern_columns(record.world_size or 1), record.patterns, title, note)
     nics(record)
@@ -53,23 +56,23 @@ def bench(record: BenchRecord, folder: RunFolder) -> None:
 
 def _knees(record: BenchRecord) -> None:
     """Where latency ends and bandwidth begins."""
-    rows = [
-        [
-            what,
-            us(knees.floor_s),
-            *("" if size is None else size_text(round(size)) for size in _sizes(knees)),
-            GBps(knees.highest_Bps / 1e9),
-        ]
-        for what, knees in sizes.of_record(record)
-    ]
-    if rows:
-        columns = ["of", ">floor us", ">ends at", ">half at", ">90 % at", ">highest GB/s"]
+    if rows := list(sizes.of_record(record)):
         note = f"Floor: the smallest size; ends: {sizes.RAISED} times as long. Half, 90 %: of the highest size / time."
-        show.table("Where latency ends and bandwidth begins", columns, rows, note)
+        show.listing(BENDS, rows, "Where latency ends and bandwidth begins", note, every=True, constant=True)
 
 
-def _sizes(knees: sizes.Knees) -> tuple[float | None, ...]:
-    return knees.floor_ends_bytes, knees.half_bytes, knees.ninety_bytes
+def _size(size_bytes: float | None) -> str:
+    return "" if size_bytes is None else size_text(round(size_bytes))
+
+
+BENDS: list[Column[tuple[str, sizes.Knees]]] = [
+    Column("of", lambda row: row[0]),
+    Column(">floor us", lambda row: us(row[1].floor_s)),
+    Column(">ends at", lambda row: _size(row[1].floor_ends_bytes)),
+    Column(">half at", lambda row: _size(row[1].half_bytes)),
+    Column(">90 % at", lambda row: _size(row[1].ninety_bytes)),
+    Column(">highest GB/s", lambda row: GBps(row[1].highest_Bps / 1e9)),
+]
 
 
 def _ranks(record: BenchRecord) -> str:
@@ -134,7 +137,7 @@ def _fits(record: BenchRecord, name: str) -> list[str]:
 
 
 def _line(band: Band) -> str:
-    return f"{us(band.latency_s)} us + size / {si(band.bandwidth_Bps, 'B/s')}"
+    return f"{us(band.latency_s)} us + size / {in_GBps(band.bandwidth_Bps)}"
 
 
 # Pair copies as a person sees them: what stands out, then each class of pairs at each size.
@@ -149,14 +152,7 @@ def pairs(record: BenchRecord) -> None:
     for family, cells in groups.items():
         said = _verdicts(cells)
         title = f"{family.words}, {family.endpoint} memory ({record.source}){f': {said}' if said else ''}"
-        columns = [">size", "class", ">copies", ">time us", ">GB/s", ">least", ">most", ">expected", "verdict"]
-        show.table(
-            title,
-            columns,
-            _rows(cells),
-            _NOTE + _EXPECTED * bool(said),
-            ["copies", "least", "most"],
-        )
+        show.listing(CLASSES, _classes(cells), title, _NOTE + _EXPECTED * bool(said), every=True, constant=True)
         for line in _pair_causes(cells):
             show.say(line)
 
@@ -176,23 +172,43 @@ def _verdicts(cells: Sequence[CopyCell]) -> str:
 _WORDS = {"not judged": "with no reference"}
 
 
-def _rows(cells: Sequence[CopyCell]) -> list[list[str]]:
+class CopyClass(NamedTuple):
+    """Copies of one size between pairs that are alike."""
+
+    name: str
+    cells: Sequence[CopyCell]
+
+    @property
+    def GBps(self) -> list[float]:
+        """Of each, in order."""
+        return sorted(copied_GBps(cell, median(cell.time_s)) for cell in self.cells)
+
+
+def _classes(cells: Sequence[CopyCell]) -> list[CopyClass]:
+    """Copies of one size between pairs that are alike, the fastest first."""
     alike: dict[tuple[int, str], list[CopyCell]] = defaultdict(list)
     for cell in cells:
         alike[cell.size_bytes, cell.pair_class or ("beside others" if cell.together else "")].append(cell)
-    rows = []
-    for (size_bytes, name), same in sorted(alike.items(), key=lambda each: (each[0][0], _time_s(each[1]))):
-        rates = sorted(copied_GBps(cell, median(cell.time_s)) for cell in same)
-        expected = [copied_GBps(cell, cell.expected_s) for cell in same if cell.expected_s]
-        rows.append(
-            [
-                size_text(size_bytes), {"one class": "all alike"}.get(name, name), str(len(same)),
-                f"{_time_s(same) * 1e6:,.1f}", _figure(median(rates)),
-                _figure(rates[0]), _figure(rates[-1]), _figure(median(expected)) if expected else "",
-                _verdicts(same),
-            ]
-        )  # fmt: skip
-    return rows
+    ordered = sorted(alike.items(), key=lambda each: (each[0][0], _time_s(each[1])))
+    return [CopyClass({"one class": "all alike"}.get(name, name), same) for (_, name), same in ordered]
+
+
+def _expected(row: CopyClass) -> str:
+    expected = [copied_GBps(cell, cell.expected_s) for cell in row.cells if cell.expected_s]
+    return _figure(median(expected)) if expected else ""
+
+
+CLASSES: list[Column[CopyClass]] = [
+    Column(">size", lambda row: size_text(row.cells[0].size_bytes)),
+    Column("class", lambda row: row.name),
+    Column(">copies", lambda row: f"{len(row.cells)}", 1),
+    Column(">time us", lambda row: f"{_time_s(row.cells) * 1e6:,.1f}"),
+    Column(">GB/s", lambda row: _figure(median(row.GBps))),
+    Column(">least", lambda row: _figure(row.GBps[0]), 2),
+    Column(">most", lambda row: _figure(row.GBps[-1]), 3),
+    Column(">expected", _expected),
+    Column("verdict", lambda row: _verdicts(row.cells)),
+]
 
 
 def _time_s(cells: Sequence[CopyCell]) -> float:
@@ -250,11 +266,11 @@ def _matrix(title: str, cells: Sequence[CopyCell], text: Callable[[CopyCell], st
     if all(isinstance(place, int) for place in (*sources, *targets)):
         sources = targets = sorted({*sources, *targets}, key=_order)
     times = {(cell.source, cell.target): cell for cell in cells}
-    rows = [
-        [f"{source}", *(text(times[source, target]) if (source, target) in times else "" for target in targets)]
+    rows = {
+        f"{source}": [text(times[source, target]) if (source, target) in times else "" for target in targets]
         for source in sources
-    ]
-    show.table(title, [">from \\ to", *(f">{place}" for place in targets)], rows)
+    }
+    show.matrix(title, ">from \\ to", rows, [f">{place}" for place in targets])
 
 
 def _order(place: Place) -> tuple[bool, int, str]:
@@ -264,16 +280,15 @@ def _order(place: Place) -> tuple[bool, int, str]:
 
 def _list(title: str, cells: Sequence[CopyCell], smallest: int, largest: int) -> None:
     at_smallest = {(cell.source, cell.target): cell for cell in _at(cells, smallest)}
-    rows = [
-        [f"{cell.source}", f"{cell.target}", _us(at_smallest[cell.source, cell.target]), _copy_GBps(cell)]
-        for cell in sorted(_at(cells, largest), key=lambda cell: (str(cell.source), str(cell.target)))
+    columns: list[Column[CopyCell]] = [
+        Column(">from", lambda cell: f"{cell.source}"),
+        Column(">to", lambda cell: f"{cell.target}"),
+        Column(f">us of {size_text(smallest)}", lambda cell: _us(at_smallest[cell.source, cell.target])),
+        Column(f">GB/s of {size_text(largest)}", _copy_GBps),
     ]
-    columns = [">from", ">to", f">us of {size_text(smallest)}", f">GB/s of {size_text(largest)}"]
-    show.table(title, columns, rows, *_beside(cells))
-
-
-def _beside(cells: Sequence[CopyCell]) -> list[str]:
-    return ["All of them at once."] if any(cell.together for cell in cells) else []
+    rows = sorted(_at(cells, largest), key=lambda cell: (str(cell.source), str(cell.target)))
+    note = "All of them at once." if any(cell.together for cell in cells) else ""
+    show.listing(columns, rows, title, note, every=True, constant=True)
 
 
 def _sharing(title: str, cells: Sequence[CopyCell]) -> None:
@@ -289,10 +304,17 @@ def _sharing(title: str, cells: Sequence[CopyCell]) -> None:
         for other in cell.together
         if (cell.source, cell.target) in alone
     )
-    rows = [[pair, other, f"{share:.0%}"] for share, pair, other in show.first(kept, 12)]
+    shown = show.first(kept, 12)
     size = size_text(max(cell.size_bytes for cell in cells))
-    note = f"Share of its own bandwidth at {size}; the {len(rows)} that lose most of {len(kept)} (--all: all of them)."
-    show.table(title, ["pair", "beside", ">keeps"], rows, note)
+    note = f"Share of its own bandwidth at {size}; the {len(shown)} that lose most of {len(kept)} (--all: all of them)."
+    show.listing(SHARING, shown, title, note, every=True, constant=True)
+
+
+SHARING: list[Column[tuple[float, str, str]]] = [
+    Column("pair", lambda row: row[1]),
+    Column("beside", lambda row: row[2]),
+    Column(">keeps", lambda row: f"{row[0]:.0%}"),
+]
 
 
 def _wrong(cells: Sequence[CopyCell]) -> None:
@@ -339,20 +361,36 @@ def nics(record: BenchRecord) -> None:
     rows = _nic_rows(crossings)
     shown = show.first(rows, _ROWS)
     left = f"; {len(rows) - len(shown)} more with --all" if len(shown) < len(rows) else ""
-    show.table(
-        "Between nodes, by NCCL's log",
-        ["channels", ">from", ">to", "of", "card of sender", "of receiver", "GPUDirect"],
-        [list(row) for row in shown],
-        f"of: the ring of its channel, or its tree or single sends{left}.",
-    )
+    note = f"of: the ring of its channel, or its tree or single sends{left}."
+    show.listing(NICS, shown, "Between nodes, by NCCL's log", note, every=True, constant=True)
     for sentence in _sentences(crossings, record.devices or []):
         show.say(sentence)
 
 
-_Row = tuple[str, str, str, str, str, str, str]
+class NicRow(NamedTuple):
+    """Connections between two ranks that are alike but for their channel, in words."""
+
+    channels: str
+    source: str
+    target: str
+    of: str
+    sent: str
+    received: str
+    gpudirect: str
 
 
-def _nic_rows(crossings: Sequence[benches.SizeCrossing]) -> list[_Row]:
+NICS: list[Column[NicRow]] = [
+    Column("channels", lambda row: row.channels),
+    Column(">from", lambda row: row.source),
+    Column(">to", lambda row: row.target),
+    Column("of", lambda row: row.of),
+    Column("card of sender", lambda row: row.sent),
+    Column("of receiver", lambda row: row.received),
+    Column("GPUDirect", lambda row: row.gpudirect),
+]
+
+
+def _nic_rows(crossings: Sequence[benches.SizeCrossing]) -> list[NicRow]:
     """Connections that are alike but for their channel are one row."""
     channels: dict[tuple[str, ...], list[int]] = defaultdict(list)
     for crossing in crossings:
@@ -360,10 +398,7 @@ def _nic_rows(crossings: Sequence[benches.SizeCrossing]) -> list[_Row]:
         gpudirect = "one end" if len(reached) > 1 else "yes" if True in reached else "no"
         words = (f"{crossing.source}", f"{crossing.target}", "ring" if crossing.ring else "other")
         channels[*words, _card(crossing.sent), _card(crossing.received), gpudirect].append(crossing.channel)
-    return [
-        (",".join(map(str, numbers)), source, target, of, sent, received, gpudirect)
-        for (source, target, of, sent, received, gpudirect), numbers in channels.items()
-    ]
+    return [NicRow(",".join(map(str, numbers)), *words) for words, numbers in channels.items()]
 
 
 def _card(end: NicUse | None) -> str:

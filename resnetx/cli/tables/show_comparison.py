@@ -6,8 +6,9 @@ from statistics import median
 
 from resnetx.cli import show
 from resnetx.record.comparison import BenchComparison, BenchRatio, ComparedPoint, Comparison, Difference, Unmatched
-from resnetx.reporting.compare.studies import compared_columns, mean_columns
-from resnetx.units import size_text
+from resnetx.record.copies import Place
+from resnetx.reporting.compare.benches import DIFFERENCES, PAIR_RATIOS, RATIOS, PairRatios
+from resnetx.reporting.compare.studies import UNMATCHED_POINTS, compared_columns, mean_columns
 
 
 def comparison(compared: Comparison) -> None:
@@ -42,8 +43,7 @@ def _only_in_one(points: Sequence[Unmatched]) -> None:
         show.say(f"in one study only: {' and '.join(f'{count} cases of {study}' for study, count in counts.items())}.")
         return
     show.say()
-    rows = [[point.study, point.point, point.outcome] for point in points]
-    show.table("In one study only", ["in", "case", "outcome"], rows)
+    show.listing(UNMATCHED_POINTS, points, "In one study only", every=True)
     show.say()
 
 
@@ -51,17 +51,9 @@ def _machines(machines: Sequence[Difference]) -> None:
     if not machines:
         show.say("Machines, software and environment: no difference in the records of the two studies.")
         return
-    rows = [
-        [difference.name, f"A: {' | '.join(difference.a)}; B: {' | '.join(difference.b)}{_flag(difference)}"]
-        for difference in machines
-    ]
     note = "From the runs of the cases above. unknown: not in any record."
     title = "Other differences: machines, software and environment"
-    show.table(title, ["in the records", "~values"], rows, note)
-
-
-def _flag(difference: Difference) -> str:
-    return f" (varies within {' and '.join(difference.varies_in)})" if difference.varies_in else ""
+    show.listing(DIFFERENCES, machines, title, note, every=True, constant=True)
 
 
 # The screen of two benches compared: the answer, then ratios by size, crossings, and what else differs.
@@ -81,9 +73,7 @@ def bench_comparison(found: BenchComparison) -> None:
         show.say(f"in one only: {words}")
     if found.machines:
         show.say()
-        columns = ["what differs", "A", "B"]
-        rows = [[machine.name, "; ".join(machine.a), "; ".join(machine.b)] for machine in found.machines]
-        show.table("Environments", columns, rows)
+        show.listing(DIFFERENCES, found.machines, "Environments", every=True, constant=True)
 
 
 def _ratios(title: str, ratios: Sequence[BenchRatio]) -> None:
@@ -93,38 +83,21 @@ def _ratios(title: str, ratios: Sequence[BenchRatio]) -> None:
     for ratio in ratios:
         lines[ratio.what, ratio.gpus, ratio.pair_class].append(ratio)
     for (what, gpus, pair_class), line in lines.items():
-        where = ", ".join(filter(None, (f"{gpus} GPUs" if gpus else "", pair_class)))
-        columns = [">size", ">B / A", ">A us", ">B us", ">A GB/s", ">B GB/s"]
+        where = ", ".join(filter(None, (f"{gpus} ranks" if gpus else "", pair_class)))
         show.say()
-        show.table(f"{title}: {what} ({where})", columns, list(map(_row, line)), _NOTE)
-
-
-_NOTE = "B / A: of speed, above 1 B is faster. GB/s: size / time."
-
-
-def _row(ratio: BenchRatio) -> list[str]:
-    return [
-        size_text(ratio.size_bytes),
-        f"{ratio.ratio:.3f}",
-        f"{ratio.a_s * 1e6:,.1f}",
-        f"{ratio.b_s * 1e6:,.1f}",
-        *(f"{ratio.size_bytes / time_s / 1e9:.3g}" if time_s else "?" for time_s in (ratio.a_s, ratio.b_s)),
-    ]
+        of_line = f"{title}: {what} ({where})"
+        show.listing(RATIOS, line, of_line, by="the smallest and the largest", constant=True)
 
 
 def _cells(cells: Sequence[BenchRatio]) -> None:
     """The pairs that differ most, by the median of their ratios over sizes."""
-    pairs: dict[tuple[str, object, object], list[float]] = defaultdict(list)
+    pairs: dict[tuple[str, Place | None, Place | None], list[float]] = defaultdict(list)
     for cell in cells:
         pairs[cell.what, cell.source, cell.target].append(cell.ratio)
     if not pairs:
         return
     ordered = sorted(pairs.items(), key=lambda each: -abs(median(each[1]) - 1))
-    shown = show.first(ordered, CELLS)
-    rows = [
-        [what, f"{source}", f"{target}", f"{median(ratios):.3f}", f"{min(ratios):.3f}", f"{max(ratios):.3f}"]
-        for (what, source, target), ratios in shown
-    ]
-    title = f"Pairs that differ most, {len(shown)} of {len(pairs)}"
+    shown = [PairRatios(*key, ratios) for key, ratios in show.first(ordered, CELLS)]
     show.say()
-    show.table(title, ["copies", ">from", ">to", ">B / A", ">least", ">most"], rows, "B / A: the median over sizes.")
+    title = f"Pairs that differ most, {len(shown)} of {len(pairs)}"
+    show.listing(PAIR_RATIOS, shown, title, every=True, constant=True)

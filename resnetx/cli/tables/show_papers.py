@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from itertools import groupby
 from typing import NamedTuple
 
@@ -62,7 +63,6 @@ def _by_variant(sentences: Sequence[CheckedClaim], checked: Sequence[CheckedClai
     kinds = (*_WORDS, "not predicted")
     counts = Counter((claim.variant, _kind(claim)) for claim in sentences)
     variants = list(dict.fromkeys(claim.variant for claim in sentences))
-    rows = [[variant or "own library", *(f"{counts[variant, kind]}" for kind in kinds)] for variant in variants]
     combinations, left_out = kept().combinations, len(published("tallent2017").left_out)
     note = (
         "Each sentence once. agree: the whole interval of what is predicted does. explained, unexplained: nothing of "
@@ -72,8 +72,16 @@ def _by_variant(sentences: Sequence[CheckedClaim], checked: Sequence[CheckedClai
         f"{sum(bool(claim.repeats) for claim in checked)} checks repeat others by arithmetic, and are not counted. "
         f"{left_out} more statements are not checked (tallent2017.yaml, left_out)."
     )
-    columns = ["with", *(f">{_WORDS.get(kind, kind)}" for kind in kinds)]
-    show.table("What Tallent et al. 2017 state, and what is predicted here", columns, rows, note)
+    columns: list[Column[str]] = [
+        Column("with", lambda variant: variant or "own library"),
+        *(Column(f">{_WORDS.get(kind, kind)}", partial(_count, counts, kind)) for kind in kinds),
+    ]
+    title = "What Tallent et al. 2017 state, and what is predicted here"
+    show.listing(columns, variants, title, note, every=True, constant=True)
+
+
+def _count(counts: Counter[tuple[str, str]], kind: str, variant: str) -> str:
+    return f"{counts[variant, kind]}"
 
 
 def _kind(claim: CheckedClaim) -> str:
@@ -243,19 +251,19 @@ def _share(claims: Sequence[CheckedClaim], seen: bool) -> str:
 
 COUNTS: list[Column[CountedClaims]] = [
     Column("paper", lambda row: row.paper),
-    Column("with", lambda row: row.library or "any", help="the library that its paper may have had."),
+    Column("with", lambda row: row.library or "any", help="its library, by what its paper leaves open."),
     Column(">agree", lambda row: row.of("hit"), help="the whole interval of what is predicted does."),
     Column(">disagree", lambda row: row.of("miss"), help="nothing of it does."),
     Column(
         ">known",
         lambda row: _share(row.claims, True),
         6,
-        "how many agree of those that are decided, of statements that were known as the model was written.",
+        "how many of the decided agree, of statements that were known as the model was written.",
     ),
     Column(">not known", lambda row: _share(row.claims, False), 7, "the same of those that were not."),
     Column(">undecided", lambda row: row.of("open"), help="a part of it, or one of the ways that a paper leaves."),
     Column(">input", lambda row: row.of("given"), 5, "it went into descriptions or settings."),
-    Column(">unpredicted", lambda row: row.of("not predicted"), 4, "too few points can be predicted."),
+    Column(">unpredicted", lambda row: row.of("not predicted"), 4, "too few cases can be predicted."),
     Column(">unchecked", lambda row: "" if row.library else f"{row.left_out}", 3, "more of it: why, in its file."),
 ]
 
@@ -273,43 +281,48 @@ def _left_out(checked: CheckedPapers) -> None:
 
 def score(found: Score) -> None:
     """The table, kind after kind."""
-    columns = [
-        "kind",
-        "predictor",
-        ">n",
-        ">of",
-        ">mean",
-        ">worst",
-        ">bias",
-        ">in interval",
-        ">unseen",
-        ">mean of unseen",
-    ]
-    rows = [
-        _score_row(each, index == 0 or found.scores[index - 1].kind != each.kind)
-        for index, each in enumerate(found.scores)
-    ]
+    rows = [(each, index == 0 or found.scores[index - 1].kind != each.kind) for index, each in enumerate(found.scores)]
     note = (
         "n, of: predicted, of all figures. mean, worst: |predicted / published - 1|. bias: its mean with the sign, "
-        "+ is too fast. in interval: figures that lie in theirs, of those that have one. unseen: figures that were "
-        "not known while resnetx's model was written. linear: one GPU's rate times GPUs. alpha-beta: one ring over the "
-        "described links, latency and bytes over the slowest rate. Baselines: on all figures that any file predicts."
+        "+ is too fast. in interval: figures that lie in theirs, of those that have one. not known: figures that "
+        "were not known while resnetx's model was written. linear: one GPU's rate times GPUs. alpha-beta: one ring "
+        "over the described links, latency and bytes over the slowest rate. Baselines: on all figures that any file "
+        "predicts."
     )
-    least = ["worst", "unseen", "mean of unseen"]
-    show.table("How far off predictions of published figures are", columns, rows, note, least)
-
-
-def _score_row(each: KindScore, first: bool) -> list[str]:
-    covered = "" if each.covered is None else f"{each.covered:.0%} of {each.intervals}"
-    return [
-        each.kind if first else "",
-        each.predictor,
-        f"{each.predicted}",
-        f"{each.figures}",
-        f"{each.mean_error:.1%}",
-        f"{each.worst_error:.0%}",
-        f"{each.bias:+.1%}",
-        covered,
-        f"{each.unseen}",
-        "" if each.unseen_error is None else f"{each.unseen_error:.1%}",
+    title = "How far off predictions of published figures are, in the mean"
+    if show.everything():
+        show.listing(SCORES, rows, title, note, every=True, constant=True)
+        return
+    kinds: dict[str, dict[str, KindScore]] = {}
+    for each in found.scores:
+        kinds.setdefault(each.kind, {})[each.predictor] = each
+    predictors = list(dict.fromkeys(each.predictor for each in found.scores))
+    columns: list[Column[dict[str, KindScore]]] = [
+        Column(">figures", lambda kind: f"{next(iter(kind.values())).figures:,}"),
+        *(Column(f">{name}", partial(_mean_error, name)) for name in predictors),
+        Column("~kind", lambda kind: next(iter(kind.values())).kind),
     ]
+    note = "linear: one GPU's rate times GPUs. alpha-beta: one ring over the described links. *: of some of them only."
+    show.listing(columns, list(kinds.values()), title, note, every=True, constant=True)
+    show.say("more: how many lie in the intervals, worst errors, figures that were not known to the model: --all")
+
+
+def _mean_error(name: str, kind: dict[str, KindScore]) -> str:
+    each = kind.get(name)
+    if each is None or not each.predicted:
+        return ""
+    return f"{each.mean_error:.1%}" + "*" * (each.predicted < each.figures)
+
+
+SCORES: list[Column[tuple[KindScore, bool]]] = [
+    Column("kind", lambda row: row[0].kind if row[1] else ""),
+    Column("predictor", lambda row: row[0].predictor),
+    Column(">n", lambda row: f"{row[0].predicted}"),
+    Column(">of", lambda row: f"{row[0].figures}"),
+    Column(">mean", lambda row: f"{row[0].mean_error:.1%}"),
+    Column(">worst", lambda row: f"{row[0].worst_error:.0%}", 1),
+    Column(">bias", lambda row: f"{row[0].bias:+.1%}"),
+    Column(">in interval", lambda row: "" if row[0].covered is None else f"{row[0].covered:.0%} of {row[0].intervals}"),
+    Column(">not known", lambda row: f"{row[0].unseen}", 2),
+    Column(">their mean", lambda row: "" if row[0].unseen_error is None else f"{row[0].unseen_error:.1%}", 3),
+]

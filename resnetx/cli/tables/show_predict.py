@@ -64,13 +64,20 @@ def _worth(curves: Sequence[PredictedCurve]) -> None:
 def grid(made: "PredictedGrid") -> None:
     """In how many cases of a grid each system is the fastest, and where its points are."""
     if made.fastest_in:
-        rows = [[system, f"{count:,}"] for system, count in show.first(list(made.fastest_in.items()), MOST_ROWS)]
-        show.table("", ["system", ">fastest in"], rows)
+        show.listing(FASTEST, list(made.fastest_in.items()), by="the fastest in most and in fewest", constant=True)
     others = ", ".join(f"{count:,} {_OUTCOMES[name]}" for name, count in made.outcomes.items() if name != "ok")
-    show.say(f"more: every point in {made.file}" + f"; {others}" * bool(others))
+    show.say(f"more: every case in {made.file}" + f"; {others}" * bool(others))
 
 
-_OUTCOMES = {"oom": "do not fit into memory", "refused": "cannot be predicted", "open": "are open until measured"}
+FASTEST: list[Column[tuple[str, int]]] = [
+    Column("system", lambda row: row[0]),
+    Column(">fastest in", lambda row: f"{row[1]:,}"),
+]
+_OUTCOMES = {
+    "oom": "do not fit into memory",
+    "refused": "cannot be predicted",
+    "open": "are known between two ends only",
+}
 
 
 def sure_and_more(made: Prediction, stored: bool = True, ratios: bool = False) -> None:
@@ -134,7 +141,7 @@ def _linear(points: Sequence[PredictedPoint]) -> str:
     linear = [point for point in several if (point.exposed_communication_s or 0) < LINEAR * (point.iteration_s or 0)]
     if not linear:
         return ""
-    which = "All points" if len(linear) == len(several) else f"{len(linear)} of {len(several)} points"
+    which = "All cases" if len(linear) == len(several) else f"{len(linear)} of {len(several)} cases"
     return (
         f"{which} on several GPUs expose less than {LINEAR:.0%} of communication: such a prediction is linear scaling "
         "less what ranks wait, and comparing it with a measurement tests no model of an interconnect."
@@ -158,7 +165,7 @@ def _reasons(points: Sequence[PredictedPoint]) -> None:
         )
         show.say(f"not predicted: {where}: {reason}")
     if (more := len(reasons) - THINGS) > 0 and not show.everything():
-        show.say(f"{more} more reason{'s' * (more > 1)} why points are not predicted: --all")
+        show.say(f"{more} more reason{'s' * (more > 1)} why cases are not predicted: --all")
 
 
 def part_column(name: PartName) -> Column[dict[PartName, int]]:
@@ -197,7 +204,7 @@ def _sensitivity(curves: Sequence[PredictedCurve]) -> None:
     rows = [(curve, point, gain) for curve in curves for point in curve.points for gain in point.sensitivity]
     columns: list[Column[Gain]] = [
         *(column.of(lambda row: row[0]) for column in identity_columns(curves)),
-        Column(">GPUs", lambda row: f"{row[1].gpus}"),
+        Column(f">{unit_of_point(curves[0].last)}s", lambda row: f"{row[1].gpus}"),
         Column("what if", lambda row: row[2].what),
         Column(">iteration saved", lambda row: f"{row[2].gain:+.1%}"),
         Column("limited then by", lambda row: row[2].limited_by, 2),
@@ -223,11 +230,16 @@ def _inputs(made: Prediction) -> None:
         assumed = each.value if each.origin == "assumed" else ""
         source = f"{each.value} ({each.source})" if show.everything() else assumed
         by_origin.setdefault((each.origin, error, source), []).append(each.what)
-    rows = [[*key[:2], _things(things) + f": {key[2]}" * bool(key[2])] for key, things in by_origin.items()]
     show.say()
-    note = "within: the relative error that nine of ten are within."
-    note += "" if show.everything() else " --all gives the source of each, as does the record."
-    show.table("Inputs and uncertainty", ["origin", ">within", "~what"], rows, note)
+    title = "Inputs and uncertainty"
+    show.listing(INPUTS, [(*key, things) for key, things in by_origin.items()], title, every=True, constant=True)
+
+
+INPUTS: list[Column[tuple[str, str, str, list[str]]]] = [
+    Column("origin", lambda row: row[0]),
+    Column(">error", lambda row: row[1], help="relative, that nine of ten do not exceed."),
+    Column("~what", lambda row: _things(row[3]) + f": {row[2]}" * bool(row[2])),
+]
 
 
 def _things(things: Sequence[str]) -> str:
@@ -246,19 +258,17 @@ def _domains(made: Prediction) -> None:
     if not made.domains:
         show.say("Such predictions have not been compared with measurements yet.")
         return
-    rows = [
-        [
-            f"{domain.points}",
-            f"{domain.mean_error:.1%}",
-            f"{domain.worst_error:.1%}",
-            f"{domain.what} ({domain.source})",
-        ]
-        for domain in made.domains
-        if show.everything() or _is_of(domain, made.inputs)
-    ]
+    shown = [domain for domain in made.domains if show.everything() or _is_of(domain, made.inputs)]
     note = "Nothing else has been compared with measurements: these errors say little about other systems."
-    columns = [">points", ">mean error", ">worst", "~of"]
-    show.table("Measurements that such predictions were compared with", columns, rows, note)
+    show.listing(DOMAINS, shown, "Measurements that such predictions were compared with", note, every=True)
+
+
+DOMAINS: list[Column[Domain]] = [
+    Column(">figures", lambda domain: f"{domain.points}"),
+    Column(">mean error", lambda domain: f"{domain.mean_error:.1%}"),
+    Column(">worst", lambda domain: f"{domain.worst_error:.1%}"),
+    Column("~of", lambda domain: f"{domain.what} ({domain.source})"),
+]
 
 
 # ---- validation -----------------------------------------------------------------------------------------------------

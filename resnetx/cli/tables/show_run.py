@@ -14,6 +14,7 @@ from resnetx.measure.launch.executor import executor_of
 from resnetx.record import GradientBucket, Phases, RunFolder, RunRecord, Staging, TaskFile, TaskRecord, Warning
 from resnetx.reporting.explain import copies_text
 from resnetx.study import Point
+from resnetx.table import Column
 from resnetx.transports import FIRST_NCCL_BACKEND, NCCL_BACKEND_VARIABLE
 from resnetx.units import si
 from resnetx.visible import on_one_line
@@ -103,21 +104,35 @@ def ms(seconds: float) -> str:
 
 def _inside_a_step(phases: Phases, messages: Sequence[GradientBucket]) -> None:
     """The phases of each rank's step, and when each message was ready, sent and received."""
-    named = [
-        each for each in zip(["step", *PHASES], parts(phases), strict=True) if each[1]
-    ]  # older ones have no gather
-    columns = [">rank", *(f">{name}" for name, _ in named)]
-    rows = [[f"{rank}", *map(ms, each)] for rank, each in enumerate(zip(*(own for _, own in named), strict=True))]
-    note = "exposed: communication not hidden by computation."
-    show.table("Inside a step: mean ms of each rank over all windows", columns, rows, note)
-    times = [
-        [f"{message.index}", si(message.size_bytes, "B"), *(ms(fmean(chain(*ranks))) for ranks in found if ranks)]
-        for message in messages
-        if all(found := [message.ready_s, message.start_s, message.end_s])
+    ranks = [[part[rank] if part else 0.0 for part in parts(phases)] for rank in range(len(phases.step_s))]
+    columns: list[Column[tuple[int, list[float]]]] = [
+        Column(">rank", lambda row: f"{row[0]}"),
+        *(_phase_column(index, name) for index, name in enumerate(["step", *PHASES])),
     ]
-    if times:
-        title = "Messages of gradients: mean ms since the step began, over ranks and the steps of the last window"
-        show.table(title, [">message", ">size", ">ready", ">start", ">end"], times)
+    title = "Inside a step: mean ms of each rank over all windows"
+    note = "exposed: communication not hidden by computation."
+    show.listing(columns, list(enumerate(ranks)), title, note, every=True, constant=True)
+    timed = [message for message in messages if message.ready_s and message.start_s and message.end_s]
+    title = "Messages of gradients: mean ms since the step began, over ranks and the steps of the last window"
+    if timed:
+        show.listing(MESSAGES, timed, title, constant=True)
+
+
+def _phase_column(index: int, name: str) -> Column[tuple[int, list[float]]]:
+    return Column(f">{name}", lambda row: ms(row[1][index]) if row[1][index] else "")  # older ones have no gather
+
+
+def _mean_ms(times_s: Sequence[Sequence[float]] | None) -> str:
+    return ms(fmean(chain(*(times_s or []))))
+
+
+MESSAGES: list[Column[GradientBucket]] = [
+    Column(">message", lambda message: f"{message.index}"),
+    Column(">size", lambda message: si(message.size_bytes, "B")),
+    Column(">ready", lambda message: _mean_ms(message.ready_s)),
+    Column(">start", lambda message: _mean_ms(message.start_s)),
+    Column(">end", lambda message: _mean_ms(message.end_s)),
+]
 
 
 # What the verbs that measure print of jobs, and of commands that are not started.
@@ -159,8 +174,11 @@ def submitted(
 
 
 def show_commands(tasks: Sequence[Planned], before: str = "") -> None:
-    """The command of each task, as any shell takes it."""
+    """The command of each task, as any shell takes it; of more than a table has rows the first, or with --all each."""
     waiting = list(tasks)
+    if len(waiting) > show.ROWS and not show.everything():
+        show.comment(f"The first of {len(waiting):,} commands, each after writing its run.json (--all: each):")
+        waiting = waiting[:1]
     while some := waiting[:BLOCK]:
         show.lines("\n".join(on_one_line(before + executor_of(task)(task, folder).line) for task, folder in some))
         waiting = waiting[BLOCK:]

@@ -1,10 +1,12 @@
 """The screen of systems side by side."""
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 
 from resnetx.cli import show
 from resnetx.cli.tables import show_papers
 from resnetx.literature.claims import are_of_the_paper
+from resnetx.record.machine import how_many, unit_by_library
 from resnetx.record.system_comparison import (
     CollectivePoint,
     Crossing,
@@ -14,6 +16,8 @@ from resnetx.record.system_comparison import (
     SystemSide,
 )
 from resnetx.reporting.systems.answer import (
+    LeaderCount,
+    LossBand,
     case_columns,
     compared_cases,
     leader_counts,
@@ -21,9 +25,9 @@ from resnetx.reporting.systems.answer import (
     simple_model_agreement,
     telling_cases,
 )
+from resnetx.table import Column
 from resnetx.units import si, size_text
 
-GIB = 2**30
 SHOWN_BYTES = (500_000, 2_000_000, 6_000_000, 2**24, 2**26, 2**28)  # of collectives; the record has more sizes
 _AXES = {
     "payload": "bytes of gradients",
@@ -72,13 +76,20 @@ def _losses(compared: SystemComparison) -> None:
     """By number of GPUs and settings, where the slower of two systems loses little, and where half."""
     bands = loss_bands(compared)
     if len({band.gpus for band in bands}) > 1:  # of one the answer has told it
-        rows = [[f"{band.gpus}", band.variant, _work(band.little_from), _work(band.half_up_to)] for band in bands]
         title = f"Where {bands[0].slower} loses less than 5 % to {bands[0].faster}, and half or more"
         note = (
             "Activations per parameter on each GPU: from there on, and up to there, in every case that was predicted."
         )
         show.say()
-        show.table(title, [">GPUs", "settings", ">5 % from", ">half up to"], rows, note)
+        show.listing(LOSSES, bands, title, note, every=True)
+
+
+LOSSES: list[Column[LossBand]] = [
+    Column(">GPUs", lambda band: f"{band.gpus}"),
+    Column("settings", lambda band: band.variant),
+    Column(">5 % from", lambda band: _work(band.little_from)),
+    Column(">half up to", lambda band: _work(band.half_up_to)),
+]
 
 
 def _work(value: float | None) -> str:
@@ -89,25 +100,25 @@ def _work(value: float | None) -> str:
 
 
 def _leader_counts(compared: SystemComparison) -> None:
-    columns = ["library", ">GPUs", *(f">{name}" for name in compared.systems), ">none shown", ">missing",
-               "~largest margin"]  # fmt: skip
-    rows = [
-        [
-            leader_count.library or "own",
-            f"{leader_count.gpus}",
-            *(f"{leader_count.ahead.get(name, 0)}" for name in compared.systems),
-            f"{leader_count.open + leader_count.level}",
-            f"{leader_count.alone}",
-            _largest(leader_count.largest),
-        ]
-        for leader_count in leader_counts(compared.points)
+    columns: list[Column[LeaderCount]] = [
+        Column("library", lambda count: count.library or "own"),
+        Column(">GPUs", lambda count: f"{count.gpus}"),
+        *(Column(f">{name}", partial(_ahead, name)) for name in compared.systems),
+        Column(">none shown", lambda count: f"{count.open + count.level}"),
+        Column(">missing", lambda count: f"{count.alone}", 2),
+        Column("~largest margin", lambda count: _largest(count.largest), 1),
     ]
     note = (
         "Columns of systems: cases in which it is the faster. none shown: no difference is, or only both ends of a "
         "system's rate are known. missing: fewer than two systems can run it."
     )
     show.say()
-    show.table("The faster system, by number of cases", columns, rows, note, ["largest margin", "missing"])
+    title = "The faster system, by number of cases"
+    show.listing(columns, list(leader_counts(compared.points)), title, note, every=True, constant=True)
+
+
+def _ahead(name: str, count: LeaderCount) -> str:
+    return f"{count.ahead.get(name, 0)}"
 
 
 def _largest(point: SystemPoint | None) -> str:
@@ -127,40 +138,55 @@ def _percent(ratio: float) -> str:
 
 def _points(compared: SystemComparison) -> None:
     show.say()
-    columns = [
-        "workload", ">batch", "settings", "library", ">GPUs", ">act./param./GPU",
-        *(f">{name}" for name in compared.systems), "faster", ">by", ">interval", ">simple model",
-        *(f"limits {name}" for name in compared.systems),
-    ]  # fmt: skip
-    note = (
-        "Columns of systems: iterations/s. by: the fastest over the next, with its interval. simple model: the same by "
-        "Tallent et al. 2017, section 4.4, communication share x all-reduce advantage. limits: and the share of the "
-        "iteration that would be saved without it."
+    show.listing(
+        _point_columns(compared.systems), compared.points, "Case by case", _OF_POINTS, every=True, constant=True
     )
-    least = [*(f"limits {name}" for name in compared.systems), "simple model", "act./param./GPU", "interval"]
-    show.table("Case by case", columns, [_row(point, compared.systems) for point in compared.points], note, least)
 
 
-def _row(point: SystemPoint, systems: Sequence[str]) -> list[str]:
-    sides = {side.system: side for side in point.sides}
-    margin = point.margin
-    model = margin.simple_model if margin else None
+_OF_POINTS = (
+    "Columns of systems: iterations/s. by: the fastest over the next, with its interval. simple model: the same by "
+    "Tallent et al. 2017, section 4.4, communication share x all-reduce advantage. limits: and the share of the "
+    "iteration that would be saved without it."
+)
+
+
+def _point_columns(systems: Sequence[str]) -> list[Column[SystemPoint]]:
     return [
-        point.workload,
-        f"{point.batch_size}",
-        point.variant,
-        point.library or "own",
-        f"{point.gpus}",
-        "" if point.intensity_per_gpu is None else f"{point.intensity_per_gpu:,.1f}",
-        *(_rate(sides.get(name)) for name in systems),
-        (margin.first if margin.lead == "ahead" else "none shown") if margin else "",
-        *([_percent(margin.ratio.value), _interval(margin.ratio)] if margin else ["", ""]),
-        "" if model is None else _percent(model.ratio),
-        *(_limit(sides.get(name)) for name in systems),
+        Column("workload", lambda point: point.workload),
+        Column(">batch", lambda point: f"{point.batch_size}"),
+        Column("settings", lambda point: point.variant),
+        Column("library", lambda point: point.library or "own"),
+        Column(">GPUs", lambda point: f"{point.gpus}"),
+        Column(
+            ">act./param./GPU",
+            lambda point: "" if point.intensity_per_gpu is None else f"{point.intensity_per_gpu:,.1f}",
+            4,
+        ),
+        *(Column(f">{name}", partial(_rate, name)) for name in systems),
+        Column("faster", _faster),
+        Column(">by", lambda point: _percent(point.margin.ratio.value) if point.margin else ""),
+        Column(">interval", lambda point: _interval(point.margin.ratio) if point.margin else "", 5),
+        Column(">simple model", _by_simple_model, 3),
+        *(Column(f"limits {name}", partial(_limit, name), 1) for name in systems),
     ]
 
 
-def _rate(side: SystemSide | None) -> str:
+def _faster(point: SystemPoint) -> str:
+    margin = point.margin
+    return "" if margin is None else margin.first if margin.lead == "ahead" else "none shown"
+
+
+def _by_simple_model(point: SystemPoint) -> str:
+    model = point.margin.simple_model if point.margin else None
+    return "" if model is None else _percent(model.ratio)
+
+
+def _side(name: str, point: SystemPoint) -> SystemSide | None:
+    return next((side for side in point.sides if side.system == name), None)
+
+
+def _rate(name: str, point: SystemPoint) -> str:
+    side = _side(name, point)
     if side is None:
         return ""
     if side.iterations_per_s:
@@ -172,7 +198,8 @@ def _interval(estimate: Estimate) -> str:
     return f"{_percent(estimate.low)} to {_percent(estimate.high)}"
 
 
-def _limit(side: SystemSide | None) -> str:
+def _limit(name: str, point: SystemPoint) -> str:
+    side = _side(name, point)
     if side is None or side.limited_by is None:
         return ""
     return side.limited_by if side.limit_share is None else f"{side.limited_by} {side.limit_share:.0%}"
@@ -186,28 +213,26 @@ def _crossings(crossings: Sequence[Crossing]) -> None:
     if not crossings:
         show.say("Changes of the leader: none over payload, intensity, GPUs and message size.")
         return
-    columns = ["over", "library", "with", ">at", "between", "below", "above", "verdict"]
     ordered = sorted(crossings, key=lambda each: not each.shown)  # what is beyond doubt comes first
-    rows = [
-        [
-            _AXES[each.axis],
-            each.library or "own",
-            each.fixed,
-            _at(each.axis, each.at),
-            " and ".join(_at(each.axis, value) for value in each.between),
-            each.below,
-            each.above,
-            "" if each.shown is None else "shown" if each.shown else "not shown",
-        ]
-        for each in ordered
-    ]
     never = [words for axis, words in _AXES.items() if not any(crossing.axis == axis for crossing in crossings)]
     note = "at: interpolated between the two neighbouring cases. not shown: no difference is shown at one of them."
     note += f" Never over {', '.join(never)}." * bool(never)
     title = (
         f"Changes of the leader: {len(crossings)}, {sum(bool(crossing.shown) for crossing in crossings)} of them shown"
     )
-    show.table(title, columns, rows, note, ["library", "between", "below"])
+    show.listing(CROSSINGS, ordered, title, note, every=True, constant=True)
+
+
+CROSSINGS: list[Column[Crossing]] = [
+    Column("over", lambda each: _AXES[each.axis]),
+    Column("library", lambda each: each.library or "own", 1),
+    Column("with", lambda each: each.fixed),
+    Column(">at", lambda each: _at(each.axis, each.at)),
+    Column("between", lambda each: " and ".join(_at(each.axis, value) for value in each.between), 2),
+    Column("below", lambda each: each.below, 3),
+    Column("above", lambda each: each.above),
+    Column("verdict", lambda each: "" if each.shown is None else "shown" if each.shown else "not shown"),
+]
 
 
 def _at(axis: str, value: float) -> str:
@@ -223,7 +248,7 @@ def _simple_model(points: Sequence[SystemPoint]) -> None:
         show.say()
         show.say(
             f"The simple model (communication share x all-reduce advantage) names the same leader at "
-            f"{agreement.same_leader} of {agreement.points} points; its ratios differ from these by "
+            f"{agreement.same_leader} of {agreement.points} cases; its ratios differ from these by "
             f"{agreement.mean_difference:.1%} on average, at most by {agreement.worst_difference:+.1%} "
             f"({_name(agreement.worst)}, {agreement.worst.gpus} GPUs, {agreement.worst.library or 'own library'})."
         )
@@ -237,28 +262,29 @@ def _collectives(compared: SystemComparison) -> None:
         return
     rates = {_place(collective): collective.algbw_Bps for collective in compared.collectives}
     shown = [collective for collective in compared.collectives if collective.size_bytes in SHOWN_BYTES]
-    columns = ["collective", "library", ">GPUs", ">size", *(f">{name}" for name in compared.systems)]
-    rows = [
-        [
-            collective,
-            library,
-            f"{gpus}",
-            size_text(size_bytes),
-            *(_gib(rates.get((name, collective, library, gpus, size_bytes))) for name in compared.systems),
-        ]
-        for collective, library, gpus, size_bytes in dict.fromkeys(_place(point)[1:] for point in shown)
+    places = list(dict.fromkeys(_place(point)[1:] for point in shown))
+    columns: list[Column[tuple[str, str, int, int]]] = [
+        Column("collective", lambda place: place[0]),
+        Column("library", lambda place: place[1]),
+        Column(">GPUs", lambda place: f"{place[2]}"),
+        Column(">size", lambda place: size_text(place[3])),
+        *(Column(f">{name}", partial(_rate_of, name, rates)) for name in compared.systems),
     ]
-    note = "GiB/s: size / time, the effective bandwidth of the paper. By the systems' descriptions, not calibrated."
+    note = "GB/s: size / time, the effective bandwidth of the paper. By the systems' descriptions, not calibrated."
     show.say()
-    show.table("Collectives alone", columns, rows, note)
+    show.listing(columns, places, "Collectives alone", note, every=True, constant=True)
+
+
+_Rates = dict[tuple[str, str, str, int, int], float]
+
+
+def _rate_of(name: str, rates: _Rates, place: tuple[str, str, int, int]) -> str:
+    rate_Bps = rates.get((name, *place))
+    return "" if rate_Bps is None else f"{rate_Bps / 1e9:.2f}"
 
 
 def _place(point: CollectivePoint) -> tuple[str, str, str, int, int]:
     return point.system, point.collective, point.library, point.gpus, point.size_bytes
-
-
-def _gib(rate_Bps: float | None) -> str:
-    return "" if rate_Bps is None else f"{rate_Bps / GIB:.2f}"
 
 
 # The screen of points that cannot be predicted: why, each reason once.
@@ -270,7 +296,7 @@ def refusals(points: Iterable[SystemPoint]) -> None:
     for point in points:
         for side in point.sides:
             if side.outcome == "refused":
-                gpus = f"{point.gpus} GPU{'s' * (point.gpus > 1)}"
+                gpus = how_many(point.gpus, unit_by_library(point.library))
                 words = f"{point.workload}, batch {point.batch_size}, {gpus}"
                 found.setdefault((side.system, side.reason), []).append(words)
     for (system, reason), which in found.items():

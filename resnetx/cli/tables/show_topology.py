@@ -3,7 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from itertools import combinations, permutations
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from resnetx.api.drawings import distinct, gpu_ids, rings_of
 from resnetx.api.topology_answers import ALL_PAIRS_GPUS
@@ -11,11 +11,11 @@ from resnetx.cli import show
 from resnetx.interconnect.collectives.errors import error_of, table
 from resnetx.interconnect.collectives.plan import CollectivePlan
 from resnetx.interconnect.systems import paths
-from resnetx.interconnect.systems.parts import PhotonicSpec, SourcedValue
+from resnetx.interconnect.systems.parts import PhotonicSpec, SourcedValue, WireSpec
 from resnetx.interconnect.systems.paths import Path, Transport
 from resnetx.interconnect.systems.system import Component, System
 from resnetx.table import Column
-from resnetx.units import si, size_text
+from resnetx.units import in_GBps, size_text
 
 if TYPE_CHECKING:
     from resnetx.interconnect.collectives.errors import ErrorTable, KindErrors
@@ -29,7 +29,11 @@ BEST, WORST = 6, 3  # choices that are shown of each
 
 def systems(about_by_name: Mapping[str, str]) -> None:
     """The systems that come with resnetx."""
-    show.table("", ["systems=", "~what it is"], [[name, about] for name, about in about_by_name.items()])
+    columns: list[Column[tuple[str, str]]] = [
+        Column("systems=", lambda row: row[0]),
+        Column("~what it is", lambda row: row[1]),
+    ]
+    show.listing(columns, list(about_by_name.items()), every=True)
 
 
 # ---- one system -----------------------------------------------------------------------------------------------------
@@ -40,31 +44,42 @@ def parts(system: System, title: str = "Parts") -> None:
     counted = Counter[str]()
     for component, count in system.counted_components():
         counted[component.part.about] += count
-    show.table(title, [">count", "~part"], [[str(n), about] for about, n in counted.items()])
+    show.listing(PARTS, list(counted.items()), title, every=True, constant=True)
     show.say()
     counts = Counter[tuple[str, int, str]]()
     for link, count in system.counted_links():
         for lanes in (link.lanes_from(link.a), link.lanes_from(link.b)) if link.uneven else (link.lanes,):
             counts[link.part_name, lanes, ", one way" if link.uneven else ""] += count
     wires = {link.part_name: link.wire for link, _ in system.counted_links()}
-    rows = [
-        [
-            str(count),
-            wires[name].about + way,
-            str(lanes),
-            f"{lanes * wires[name].bandwidth_Bps.value / 1e9:.4g}",
-            f"{lanes * wires[name].copy_Bps.value / 1e9:.4g}",
-            _origin(wires[name].copy_Bps),
-        ]
-        for (name, lanes, way), count in counts.items()
-        if lanes
-    ]
-    columns = [">links", "kind", ">lanes", ">GB/s each way", ">of a large copy", "which is"]
+    rows = [LinkRow(count, wires[name], way, lanes) for (name, lanes, way), count in counts.items() if lanes]
     note = "Every figure's source is in the system's file and in configs/system/parts."
-    show.table("Links", columns, rows, note, ["lanes", "which is"])
+    show.listing(LINKS, rows, "Links", note, every=True, constant=True)
     for component, _ in system.counted_components():
         if isinstance(component.part, PhotonicSpec):
             show.say(_circuits(system, component, component.part))
+
+
+class LinkRow(NamedTuple):
+    """Links that are alike."""
+
+    links: int
+    wire: WireSpec
+    way: str  # ", one way" of those that differ by direction
+    lanes: int
+
+
+PARTS: list[Column[tuple[str, int]]] = [
+    Column(">count", lambda row: f"{row[1]}"),
+    Column("~part", lambda row: row[0]),
+]
+LINKS: list[Column[LinkRow]] = [
+    Column(">links", lambda row: f"{row.links}"),
+    Column("kind", lambda row: row.wire.about + row.way),
+    Column(">lanes", lambda row: f"{row.lanes}", 1),
+    Column(">GB/s each way", lambda row: f"{row.lanes * row.wire.bandwidth_Bps.value / 1e9:.4g}"),
+    Column(">of a large copy", lambda row: f"{row.lanes * row.wire.copy_Bps.value / 1e9:.4g}"),
+    Column("which is", lambda row: _origin(row.wire.copy_Bps), 2),
+]
 
 
 def _circuits(system: System, switch: Component, part: PhotonicSpec) -> str:
@@ -90,7 +105,7 @@ def matrix(system: System) -> None:
     """Who is linked to whom; nothing for a system too wide for a terminal."""
     if len(system.gpus) > MATRIX_GPUS:
         return
-    rows = [[f"{system.unit}{gpu}", *cells] for gpu, cells in enumerate(paths.connectivity(system))]
+    rows = {f"{system.unit}{gpu}": cells for gpu, cells in enumerate(paths.connectivity(system))}
     note = (
         "NV#: number of NVLinks (AMD: XGMI#); PIX: one PCIe switch; PXB: several; PHB: through a CPU; NODE: between "
         "host bridges of one; SYS: from CPU to CPU; NET: over the network."
@@ -99,7 +114,7 @@ def matrix(system: System) -> None:
         note += " Lanes are those from the GPU of the row to that of the column."
     show.say()
     title = "GPU topology" if system.unit == "GPU" else "How ranks on CPU cores are joined"
-    show.table(f"{title}, as nvidia-smi topo -m names it", ["", *(row[0] for row in rows)], rows, note)
+    show.matrix(f"{title}, as nvidia-smi topo -m names it", "", rows, list(rows), note)
 
 
 def copies(system: System, transport: Transport) -> None:
@@ -146,26 +161,25 @@ def pairs(name: str, transport: Transport, costs: "Sequence[PairCosts]") -> None
     for cost in costs:
         alike: dict[tuple[str, ...], list[PairAtSize]] = defaultdict(list)
         for pair in cost.pairs:
-            alike[tuple(_pair_cells(pair))].append(pair)
-        for cells, same in sorted(alike.items(), key=lambda each: each[1][0].time_s):
-            rows.append([size_text(cost.size_bytes), cells[0], str(len(same)), *cells[1:], same[0].limiting_link])
-    columns = [
-        ">size", "pairs that are", ">pairs", "over", ">time us", ">GB/s", ">both ways", ">off by", "limited by",
-    ]  # fmt: skip
-    note = "off by: what 90 % of published copies were within. Both ways: with as large a copy back, summed."
+            told = (column.cell((cost.size_bytes, [pair])) for column in PAIRS if column.heading not in _OF_ONE_PAIR)
+            alike[tuple(told)].append(pair)
+        rows += [(cost.size_bytes, same) for same in sorted(alike.values(), key=lambda same: same[0].time_s)]
     title = f"{name}: copies from GPU to GPU, predicted, transport={transport}"
-    show.table(title, columns, rows, note, ["limited by", "over", "pairs"])
+    show.listing(PAIRS, rows, title, every=True, constant=True)
 
 
-def _pair_cells(pair: "PairAtSize") -> list[str]:
-    return [
-        pair.pair_class,
-        {"host": "the host"}.get(pair.transport, pair.transport),
-        f"{pair.time_s * 1e6:,.1f}",
-        f"{pair.bandwidth_Bps / 1e9:.2f}",
-        f"{pair.bidirectional_Bps / 1e9:.2f}",
-        _percent(pair.error_q90),
-    ]
+_OF_ONE_PAIR = (">pairs", "limited by")  # columns of which pairs that are alike may have another
+PAIRS: "list[Column[tuple[int, Sequence[PairAtSize]]]]" = [
+    Column(">size", lambda row: size_text(row[0])),
+    Column("pairs that are", lambda row: row[1][0].pair_class),
+    Column(">pairs", lambda row: f"{len(row[1])}", 3),
+    Column("over", lambda row: {"host": "the host"}.get(row[1][0].transport, row[1][0].transport), 2),
+    Column(">time us", lambda row: f"{row[1][0].time_s * 1e6:,.1f}"),
+    Column(">GB/s", lambda row: f"{row[1][0].bandwidth_Bps / 1e9:.2f}"),
+    Column(">both ways", lambda row: f"{row[1][0].bidirectional_Bps / 1e9:.2f}", help="with as large a copy back."),
+    Column(">off by", lambda row: _percent(row[1][0].error_q90), help="nine of ten published copies, at most."),
+    Column("limited by", lambda row: row[1][0].limiting_link, 1),
+]
 
 
 # ---- collectives ----------------------------------------------------------------------------------------------------
@@ -182,7 +196,7 @@ def _explanation(plan: CollectivePlan, size_bytes: int) -> None:
     for sentence in (*plan.explain(size_bytes), error_of(plan, size_bytes).text):
         show.say(sentence)
     for name, ring, rate_Bps in distinct(rings_of(plan, plan.cost(size_bytes))):
-        show.say(f"  {name}: {' '.join(map(str, ring.order))}, {si(rate_Bps, 'B/s')}", indent=2)
+        show.say(f"  {name}: {' '.join(map(str, ring.order))}, {in_GBps(rate_Bps)}", indent=2)
 
 
 def _what(plan: CollectivePlan) -> str:
@@ -263,25 +277,20 @@ def _verdict(ranks: Sequence[Sequence[CollectivePlan]], size_bytes: int) -> str:
 
 def choices(system: System, subsets: "Sequence[GpuSubset]", collective: str, size_bytes: int) -> None:
     """The best and the worst choices of GPUs, and the line that takes the best."""
-    shown = subsets
-    if some := len(show.first(subsets, BEST + WORST)) < len(subsets):
-        shown = [*subsets[:BEST], *subsets[-WORST:]]
-    rows = [
-        [
-            " ".join(map(str, choice.devices)),
-            f"{choice.busbw_Bps / 1e9:.1f}",
-            choice.plan.cost(size_bytes).limiting_link,
-        ]
-        for choice in shown
-    ]
-    if some:
-        rows.insert(BEST, ["...", "", ""])
+    shown: Sequence[GpuSubset | None] = subsets
+    if len(show.first(subsets, BEST + WORST)) < len(subsets):
+        shown = [*subsets[:BEST], None, *subsets[-WORST:]]
     likes = {choice.like.devices: choice.like for choice in subsets}
     without = {devices for devices, plan in likes.items() if plan.lanes is not None and _through_cpu(plan)}
     ringless = sum(choice.like.devices in without for choice in subsets)
     notes = [f"{ringless} of these choices have no NVLink ring."] if ringless else []
     title = f"{system.name}: {len(subsets)} choices of {len(subsets[0].devices)} GPUs, by bus bandwidth of {collective}"
-    show.table(f"{title}, {size_text(size_bytes)}", ["GPUs", ">busbw GB/s", "limited by"], rows, notes)
+    columns: list[Column[GpuSubset | None]] = [
+        Column("GPUs", lambda choice: " ".join(map(str, choice.devices)) if choice else "..."),
+        Column(">busbw GB/s", lambda choice: f"{choice.busbw_Bps / 1e9:.1f}" if choice else ""),
+        Column("limited by", lambda choice: choice.plan.cost(size_bytes).limiting_link if choice else ""),
+    ]
+    show.listing(columns, shown, f"{title}, {size_text(size_bytes)}", " ".join(notes), every=True, constant=True)
     show.line(f"export {subsets[0].command}")
 
 

@@ -57,5 +57,3 @@ def _accuracy(record: Accuracy, prediction: Prediction) -> None:
     show_accuracy.accuracy(record)
     if show.everything():
         show_predict.sources(prediction)
-    else:
-        show.say("more: what the prediction was made from, with sources: --all; where it went: resnetx explain A B")

@@ -6,12 +6,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from resnetx.api.doctor import findings
+from resnetx.api.doctor import FINDINGS, findings, works
 from resnetx.cli import show
 from resnetx.measure.clocks.trial import ClockSearchResult
 from resnetx.request import Request
 from resnetx.study import Point
-from resnetx.table import Column
 
 if TYPE_CHECKING:
     from resnetx.measure.doctor.apart import Finding
@@ -22,7 +21,7 @@ def doctor_(options: Namespace, _: list[Path], asked: Point) -> int:
     if asked.get("clock") is not None:
         return _clock(options, asked)
     examined = findings(asked)
-    show.conclude(options, [_works(examined)], lambda: examined, partial(_show_findings, examined))
+    show.conclude(options, [works(examined)], lambda: examined, partial(_show_findings, examined))
     return 1 if any(finding.state == "missing" and finding.needed for finding in examined) else 0
 
 
@@ -36,19 +35,6 @@ def _clock(options: Namespace, asked: Point) -> int:
     else:
         show_clock(search.answer, search.load, search.wanted_MHz, search.before_MHz, some=search.some)
     return 0 if search.answer.clock_MHz else 1
-
-
-def _works(findings: "Sequence[Finding]") -> str:
-    """What works here."""
-    lacking = [finding.topic for finding in findings if finding.state == "missing" and finding.needed]
-    if lacking:
-        return f"Predicting, comparing and reporting work here. Measuring needs what is missing: {', '.join(lacking)}."
-    gpu = next((finding for finding in findings if finding.topic == "GPU"), None)
-    on = "" if gpu is None or gpu.state == "ok" else ", on CPU cores"
-    others = ", ".join(finding.topic for finding in findings if finding.state == "missing")
-    return f"Runs work here{on}: nothing that every run needs is missing." + f" Missing for some: {others}." * bool(
-        others
-    )
 
 
 ALWAYS_SHOWN = ("GPU", "bf16")  # which GPUs, and which precision is worth it on them
@@ -71,13 +57,6 @@ def _show_findings(findings: "Sequence[Finding]") -> None:
         show.line(f"{each.topic:{width}}  {each.fix}")
     if len(shown) < len(findings):
         show.say(f"more: {len(findings)} tests, {len(findings) - len(shown)} ok: --all")
-
-
-FINDINGS: "list[Column[Finding]]" = [
-    Column("state", lambda finding: finding.state),
-    Column("topic", lambda finding: finding.topic),
-    Column("~finding", lambda finding: finding.what),
-]
 
 
 # What `doctor clock=...` shows: the clock first, then the commands that use it, then what it was found by.

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from resnetx.api.lab import networks
 from resnetx.cli import show
-from resnetx.interconnect.systems.lab import LabNetwork
+from resnetx.interconnect.systems.lab import LabLink, LabNetwork
 from resnetx.measure.lab.namespaces import missing
 from resnetx.study import Point
-from resnetx.units import si
+from resnetx.table import Column
 
 
 def lab_(options: Namespace, _: list[Path], asked: Point) -> int:
@@ -29,13 +29,14 @@ def _show(networks: Iterable[LabNetwork]) -> None:
 
 def _show_links(network: LabNetwork) -> None:
     others = len(network.spaces) - len(network.ranks)
-    uneven = any(link.back_Bps is not None for link in network.links)
-    show.table(
-        f"{network.system} / {network.scale:g}: {len(network.ranks)} ranks, {others} namespaces between them",
-        ["link", "to", ">B/s", ">B/s back"] if uneven else ["link", "to", ">B/s each way"],
-        [
-            [link.a, link.b, *(si(link.from_Bps(end), "B/s") for end in ((link.a, link.b) if uneven else (link.a,)))]
-            for link in network.links
-        ],
-    )
+    title = f"{network.system} / {network.scale:g}: {len(network.ranks)} ranks, {others} namespaces between them"
+    show.listing(LINKS, network.links, title, every=True, constant=True)
     show.say()
+
+
+LINKS: list[Column[LabLink]] = [
+    Column("link", lambda link: link.a),
+    Column("to", lambda link: link.b),
+    Column(">GB/s", lambda link: f"{link.rate_Bps / 1e9:.3g}"),
+    Column(">GB/s back", lambda link: f"{link.from_Bps(link.b) / 1e9:.3g}"),
+]

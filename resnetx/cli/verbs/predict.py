@@ -4,10 +4,10 @@ from argparse import Namespace
 from functools import partial
 from pathlib import Path
 
-from resnetx.api.grid import PredictedGrid
 from resnetx.api.predict import predict
 from resnetx.cli import show
 from resnetx.cli.tables import show_predict
+from resnetx.record.prediction import Prediction
 from resnetx.reporting.predicted_answer import prediction_answer
 from resnetx.study import Point
 
@@ -19,7 +19,7 @@ def predict_(options: Namespace, paths: list[Path], asked: Point) -> int:
 
         return validate_(options, paths, asked, "predict", show_predict.validation)
     made = predict(*paths, **asked)
-    if isinstance(made, PredictedGrid):
+    if not isinstance(made, Prediction):
         show.conclude(options, [made.conclusion], lambda: [made], partial(show_predict.grid, made))
         return 0
     stored = bool(asked.get("out")) or "results" in asked

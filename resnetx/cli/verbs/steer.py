@@ -5,19 +5,24 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from resnetx.api.answers import steer_answer, time_text
+from resnetx.api.answers import STEERED_GPUS, steer_answer, steering_columns, steerings_answer, time_text
 from resnetx.cli import show
-from resnetx.record.steering import SteeredGpu, SteeredPhase, Steering
+from resnetx.record.steering import SteeredPhase, Steering
 from resnetx.steering.steer import steer
 from resnetx.study import Point
 from resnetx.table import Column
-from resnetx.units import si
+from resnetx.units import in_GBps
 
 
 def steer_(options: Namespace, files: list[Path], asked: Point) -> int:
     """Steers and shows what that changes."""
     made = steer(*files, **asked)
-    show.conclude(options, steer_answer(made), lambda: [made], partial(steering, made))
+    if isinstance(made, Steering):
+        show.conclude(options, steer_answer(made), lambda: [made], partial(steering, made))
+    else:
+        by = "the first and the last"
+        screen = partial(show.listing, steering_columns(made), made, by=by)
+        show.conclude(options, steerings_answer(made), lambda: made, screen)
     return 0
 
 
@@ -35,22 +40,14 @@ def steering(made: Steering) -> None:
     _sources(made)
 
 
-_GPUS: list[Column[SteeredGpu]] = [
-    Column("GPU", lambda gpu: f"{gpu.gpu}"),
-    Column(">RTL before", lambda gpu: "-" if gpu.rtl_before is None else f"{gpu.rtl_before:.4g}"),
-    Column(">after", lambda gpu: f"{gpu.rtl_after:.4g}"),
-    Column(">units moved", lambda gpu: f"{gpu.units_moved}"),
-    Column(">receivers before", lambda gpu: f"{gpu.receivers_before}"),
-    Column(">receivers after", lambda gpu: f"{gpu.receivers_after}"),
-]
-
-
 def _gpus(made: Steering) -> None:
     note = (
         "RTL: traffic over bandwidth units, summed over all that a GPU sends; traffic is over the largest of any pair. "
-        f"A unit is {si(made.unit_Bps, 'B/s')} one way."
+        f"A unit is {in_GBps(made.unit_Bps)} one way."
     )
-    show.listing(_GPUS, made.gpus, "By GPU", note, lambda gpu: gpu.rtl_before or 0.0, "those of least and most RTL")
+    show.listing(
+        STEERED_GPUS, made.gpus, "By GPU", note, lambda gpu: gpu.rtl_before or 0.0, "those of least and most RTL"
+    )
 
 
 def _matrices(made: Steering) -> None:
@@ -63,29 +60,17 @@ def _matrices(made: Steering) -> None:
 
 
 def _matrix(title: str, matrix: Sequence[Sequence[float]], form: str) -> None:
-    rows = [[f"{to}", *(form.format(value) if value else "." for value in row)] for to, row in enumerate(matrix)]
-    show.table(title, ["to", *(f">{by}" for by in range(len(matrix)))], rows)
+    rows = {f"{to}": [form.format(value) if value else "." for value in row] for to, row in enumerate(matrix)}
+    show.matrix(title, "to", rows, [f">{by}" for by in rows])
 
 
 def _phases(made: Steering) -> None:
-    rows = [
-        [
-            phase.name,
-            f"{phase.rtl_shared:.4g}",
-            f"{phase.rtl_own:.4g}",
-            f"{1 - phase.rtl_own / phase.rtl_shared:.1%}" if phase.rtl_shared else "-",  # it sends nothing over links
-            "never" if phase.break_even_s is None else time_text(phase.break_even_s),
-            _worth(phase),
-        ]
-        for phase in made.phases
-    ]
     time = "a time that is not known" if made.reconfiguration_s is None else time_text(made.reconfiguration_s)
     note = (
         f"Reconfiguring the switch takes {time}. It pays off if a phase transmits for longer than the break-even time, "
         "with the links that are best for all phases together."
     )
-    headings = ["phase", ">RTL shared", ">own", ">saved", ">break-even", "switch?"]
-    show.table("A configuration of its own for each phase", headings, rows, note)
+    show.listing(PHASES, made.phases, "A configuration of its own for each phase", note, every=True, constant=True)
 
 
 def _worth(phase: SteeredPhase) -> str:
@@ -94,14 +79,26 @@ def _worth(phase: SteeredPhase) -> str:
     return f"yes, saves {time_text(phase.gain_s)}" if phase.gain_s > 0 else f"no, costs {time_text(-phase.gain_s)}"
 
 
+PHASES: list[Column[SteeredPhase]] = [
+    Column("phase", lambda phase: phase.name),
+    Column(">RTL shared", lambda phase: f"{phase.rtl_shared:.4g}"),
+    Column(">own", lambda phase: f"{phase.rtl_own:.4g}"),
+    # Where nothing is sent over links, nothing is saved.
+    Column(">saved", lambda phase: f"{1 - phase.rtl_own / phase.rtl_shared:.1%}" if phase.rtl_shared else "-"),
+    Column(">break-even", lambda phase: "never" if phase.break_even_s is None else time_text(phase.break_even_s)),
+    Column("switch?", _worth),
+]
+
+
 def _sources(made: Steering) -> None:
     show.say()
     show.say(f"Traffic: {made.traffic_of}.")
     if made.left_out > 0:
         show.say(f"Left out: {made.left_out:.0%} of it, which no link between GPUs carries: it is staged in the host.")
-    counted = f", {made.rtl_evaluations:,} RTLs calculated" if made.rtl_evaluations is not None else ""
-    show.say(f"Search: {made.method}{counted}.")
-    if made.exchange_s_before is not None and made.exchange_s_after is not None:
+    if show.everything():
+        counted = f", {made.rtl_evaluations:,} RTLs calculated" if made.rtl_evaluations is not None else ""
+        show.say(f"Search: {made.method}{counted}.")
+    if made.exchange_s_before is not None and made.exchange_s_after is not None and show.everything():
         times = f"{time_text(made.exchange_s_before)} -> {time_text(made.exchange_s_after)}"
         show.say(f"Moving it over the links, all pairs at once: {times}.")
     if made.steered_file is None:

@@ -84,10 +84,9 @@ def _show_plan(plan: Plan) -> None:
     for obstacle, count in plan.obstacles.items():
         which = f"{count} of {cases}" if count < plan.points else f"None of {cases}"
         show.comment(f"{which} {'cannot' if count < plan.points else 'can'} run here: {obstacle}")
-    if not able and not show.everything():
+    if not show.everything():
+        show_commands([(run.task, run.folder) for run in able])
         return
-    if plan.left:
-        show.comment("The commands of `resnetx sweep`, each after writing its run.json:")
     for hidden, alike in groupby(plan.left, lambda run: bool(run.obstacle)):
         show_commands([(run.task, run.folder) for run in alike], "# " * hidden)
 

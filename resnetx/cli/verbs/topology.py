@@ -16,6 +16,7 @@ from resnetx.interconnect.systems.system import System
 from resnetx.loading import is_file
 from resnetx.record.topology import DeviceLink
 from resnetx.study import Point
+from resnetx.table import Column
 from resnetx.units import si
 
 
@@ -110,25 +111,12 @@ def _listed(title: str, sentences: Sequence[str]) -> None:
 
 def _devices(devices: Sequence[DeviceLink]) -> None:
     """PCIe now against what is possible, and errors; a link that is narrower than it could be is pointed out."""
-    rows = [
-        [
-            device.device,
-            device.name,
-            _of(device.pcie_generation, device.pcie_generation_max),
-            _of(device.pcie_width, device.pcie_width_max, "x"),
-            _count(device.pcie_replays),
-            _nvlink_errors(device),
-            "" if device.speed_Bps is None else si(8 * device.speed_Bps, "b/s"),
-        ]
-        for device in devices
-    ]
-    columns = ["device", "name", "PCIe gen", "lanes", ">replays", ">NVLink errors", ">speed"]
     narrow = [device.device for device in devices if _is_narrow(device)]
     note = "Current of maximum; an idle GPU lowers its PCIe generation."
     if narrow:
         verb = "has" if len(narrow) == 1 else "have"
         note += f" {', '.join(narrow)} {verb} fewer lanes than possible: check the slot, and how the card sits in it."
-    show.table("Links of devices", columns, rows, note, ["name", "speed"])
+    show.listing(DEVICES, devices, "Links of devices", note, every=True, constant=True)
     show.say()
 
 
@@ -163,14 +151,25 @@ def _nvlink_errors(device: DeviceLink) -> str:
     return "" if not counted else f"{sum(counted.values()):,}" + f" (link {', '.join(bad[:3])})" * bool(bad)
 
 
+DEVICES: list[Column[DeviceLink]] = [
+    Column("device", lambda device: device.device),
+    Column("name", lambda device: device.name, 1),
+    Column("PCIe gen", lambda device: _of(device.pcie_generation, device.pcie_generation_max)),
+    Column("lanes", lambda device: _of(device.pcie_width, device.pcie_width_max, "x")),
+    Column(">replays", lambda device: _count(device.pcie_replays)),
+    Column(">NVLink errors", _nvlink_errors),
+    Column(">speed", lambda device: "" if device.speed_Bps is None else si(8 * device.speed_Bps, "b/s"), 2),
+]
+
+
 def _peers(system: System) -> None:
     """Which GPU can reach whose memory."""
     if system.unit == "rank" or not 1 < len(system.gpus) <= tables.MATRIX_GPUS:
         return
-    rows = [
-        [f"GPU{gpu}", *("X" if gpu == other else "yes" if may else "-" for other, may in enumerate(row))]
+    rows = {
+        f"GPU{gpu}": ["X" if gpu == other else "yes" if may else "-" for other, may in enumerate(row)]
         for gpu, row in enumerate(paths.peers(system))
-    ]
+    }
     show.say()
     note = "yes: one reaches the other's memory, by this description; else copies go through the host."
-    show.table("Peers", ["", *(row[0] for row in rows)], rows, note)
+    show.matrix("Peers", "", rows, list(rows), note)

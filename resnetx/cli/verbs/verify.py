@@ -12,6 +12,7 @@ from resnetx.errors import ConfigError
 from resnetx.record import Equality
 from resnetx.request import Request
 from resnetx.study import Point
+from resnetx.table import Column
 
 WORST = 10  # layers in the table
 
@@ -37,11 +38,16 @@ def verify_(options: Namespace, _: list[Path], asked: Point) -> int:
 def _show(request: Request, equality: Equality) -> None:
     """The layers that deviate most."""
     order = sorted(equality.double.layers, key=lambda layer: -_size(equality.double.layers[layer]))
-    columns = ["layer", ">double", f">{request.precision}", *([">per-rank statistics"] if equality.per_rank else [])]
+    columns: list[Column[LayerDeviations]] = [
+        Column("layer", lambda row: row[0]),
+        Column(">double", lambda row: _text(row[1][0])),
+        Column(f">{request.precision}", lambda row: _text(row[1][1])),
+        Column(">per-rank statistics", lambda row: _text(row[1][2]) if len(row[1]) > 2 else ""),
+    ]
     parts = [equality.double, equality.as_trained, *([equality.per_rank] if equality.per_rank else [])]
-    rows = [["loss", *(_text(part.loss) for part in parts)]]
+    rows: list[LayerDeviations] = [("loss", [part.loss for part in parts])]
     shown = show.first(order, WORST)
-    rows += [[layer, *(_text(part.layers[layer]) for part in parts)] for layer in shown]
+    rows += [(layer, [part.layers[layer] for part in parts]) for layer in shown]
     left_out = len(order) - len(shown)
     notes = [
         "Relative deviations, the largest of all ranks and steps; worst layers first"
@@ -53,7 +59,10 @@ def _show(request: Request, equality: Equality) -> None:
             f"Statistics of batch normalisation are {_STATISTICS[equality.statistics]}; per-rank statistics, as in "
             "training: one step in double precision, in which ranks are not one process."
         )
-    show.table("", columns, rows, notes)
+    show.listing(columns, rows, note=" ".join(notes), every=True, constant=True)
+
+
+LayerDeviations = tuple[str, list[float | None]]  # its name; in double precision, as trained, by each rank's statistics
 
 
 _STATISTICS = {"frozen": "those of the global batch, fixed", "synchronised": "computed over all ranks"}

@@ -18,6 +18,7 @@ from resnetx.choices import Lab
 from resnetx.errors import ConfigError
 from resnetx.interconnect.collectives.algorithms import Algorithm
 from resnetx.interconnect.collectives.internode import by_node
+from resnetx.interconnect.collectives.lab_broadcasts import tree
 from resnetx.interconnect.collectives.node_rings import Ring
 from resnetx.interconnect.collectives.plan import CollectivePlan, socket_rate
 from resnetx.interconnect.collectives.rings import SOCKET, directions
@@ -178,7 +179,7 @@ def lab_plan(system: System, lab: Lab, devices: Sequence[int], collective: str =
         algorithm = Algorithm("sends", fixed_s, *together(network, shares))
         note = f"{len(shares)} messages of processes at once, {links}"
     elif collective == "broadcast":
-        levels = [together(network, shares) for shares in _tree(ranks)]
+        levels = [together(network, shares) for shares in _levels(ranks)]
         s_per_byte, limit = sum(level_s for level_s, _ in levels), max(levels)[1]
         algorithm = Algorithm("tree", len(levels) * STEP_S, s_per_byte, limit)
         note = f"A binomial tree of processes in the order of ranks, {links}"
@@ -209,28 +210,14 @@ def _modelled(operation: Operation) -> bool:
     return operation.name != "reduce"
 
 
-def _tree(ranks: int, root: int = 0) -> list[list[Share]]:
-    """The messages of a broadcast by how many come before them: rank r has it of the one without r's highest bit."""
-    levels: list[list[Share]] = [[] for _ in range((ranks - 1).bit_length())]
-    for rank in range(1, ranks):
-        sender = rank - (1 << (rank.bit_length() - 1))
-        levels[sender.bit_count()].append(((root + sender) % ranks, (root + rank) % ranks, 1.0))
-    return [level for level in levels if level]
-
-
-def lab_broadcasts(system: System, lab: Lab, devices: Sequence[int], sizes: Sequence[int]) -> tuple[float, str]:
-    """(seconds, what limits them) of a broadcast from each rank of its own bytes, two at a time.
-
-    As long as the busiest link takes for all of them, or two threads with one after the other. Between two ranks gloo
-    sends one way after the other (results/lab/links: alltoall).
-    """
-    ranks = len(devices)
-    network = lab_network(system, list(devices), ranks, lab.scale, lab.transport)
-    trees = [(size, _tree(ranks, root)) for root, size in enumerate(sizes) if size]
-    alone_s = [sum(STEP_S + size * together(network, shares)[0] for shares in tree) for size, tree in trees]
-    every = [(a, b, share * size) for size, tree in trees for shares in tree for a, b, share in shares]
-    busiest_s, limit = together(network, every)
-    return max(busiest_s, sum(alone_s) / (1 if ranks == 2 else 2), *alone_s), limit
+def _levels(ranks: int) -> list[list[Share]]:
+    """The messages of a broadcast by how many come before them."""
+    children = tree(ranks)
+    levels, senders = [], [0]
+    while level := [(sender, rank, 1.0) for sender in senders for rank in children[sender]]:
+        levels.append(level)
+        senders = [rank for _, rank, _ in level]
+    return levels
 
 
 def _both_ways(ranks: int) -> list[list[Share]]:

@@ -54,7 +54,7 @@ def import_bench(file: Path, collective: str | None, gpus: int | None, size_byte
         ranks=table.gpus or gpus,
         points=[_point(row.collective, [TimedSize(row.size_bytes, row.time_s, None)]) for row in table.collectives],
         cells=_cells(table.rows),
-        warnings=[_warning("imported", note) for note in table.notes],
+        warnings=[*(_warning("imported", note) for note in table.notes), *_wrong(table.wrong)],
         name=file.name,
         devices=[_listed_gpu(gpu) for gpu in table.devices],
     )
@@ -114,12 +114,15 @@ def _of_nccl_tests(file: File, collective: str | None, gpus: int | None) -> Benc
             *[_warning("imported", left_out + more)] * bool(measured.left_out),
             *[_warning(TEST_FAILED if measured.failed else "imported", measured.note)] * bool(measured.note),
             *[_warning(GROUPS, groups)] * (ranks.groups > 1),
-            *[Warning(code=WRONG_ELEMENTS, message=measured.wrong, remedy="its times mean nothing")]
-            * bool(measured.wrong),
+            *_wrong(measured.wrong),
         ],
         name=file.path.name,
         devices=list(map(_rank, ranks.ranks)) if ranks.complete and ranks.count == measured.gpus else (),
     )
+
+
+def _wrong(what: str) -> list[Warning]:
+    return [Warning(code=WRONG_ELEMENTS, message=what, remedy="its times mean nothing")] * bool(what)
 
 
 def _warning(code: str, message: str) -> Warning:

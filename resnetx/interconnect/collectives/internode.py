@@ -21,7 +21,7 @@ from resnetx.interconnect.systems.graph import Rails, System
 from resnetx.interconnect.systems.link_search import fair_shares
 from resnetx.interconnect.systems.parts import Provenance, SourcedValue, StorageSpec
 from resnetx.operations import Operation
-from resnetx.units import si
+from resnetx.units import in_GBps
 
 # tuning.cc, getAlgoTime: an all-reduce of several nodes by a ring (protocol Simple) has its fixed time times so much,
 # by compute capability, from so many bytes a rank and ring on. It is "the plateau effect of ring" there.
@@ -168,7 +168,7 @@ def from_host(system: System, devices: Sequence[int]) -> Supply | None:
     if len(known) < len(flows):
         return None
     wires = {
-        f"{link.part_name} at {si(link.copy_Bps, 'B/s')}": link.wire.copy_Bps
+        f"{link.part_name} at {in_GBps(link.copy_Bps)}": link.wire.copy_Bps
         for flow in known
         for _, _, link in flow.steps
     }
@@ -194,7 +194,7 @@ def from_storage(system: System, devices: Sequence[int]) -> Supply | None:
 
 def _rated(name: str, part: StorageSpec, nodes: int) -> str:
     whose = ", one for all nodes" if part.shared and nodes > 1 else ""
-    return f"{name} at {si(part.bandwidth_Bps.value, 'B/s')}{whose}"
+    return f"{name} at {in_GBps(part.bandwidth_Bps.value)}{whose}"
 
 
 def _supply(rate_Bps: float, figures: Mapping[str, SourcedValue]) -> Supply:

@@ -56,14 +56,14 @@ from resnetx.interconnect.collectives.calibration import Calibration, ComparedTi
 from resnetx.interconnect.collectives.internode import Groups, by_node, join_nodes, unlike_nodes
 from resnetx.interconnect.collectives.library import fitted
 from resnetx.interconnect.collectives.measured import MeasuredCollective, refuse_other_library
-from resnetx.interconnect.collectives.node_rings import NodeRings, Ring, join
+from resnetx.interconnect.collectives.node_rings import Ring, join
 from resnetx.interconnect.collectives.rings import GENERATIONS, SOCKET, Lanes, SOCKET_Bps, directions, fractional
 from resnetx.interconnect.collectives.sends import NcclSends, leaving
 from resnetx.interconnect.systems import paths
 from resnetx.interconnect.systems.paths import Transport
 from resnetx.interconnect.systems.system import FABRIC, LaunchMode, Library, System
 from resnetx.operations import OPERATIONS, Operation
-from resnetx.units import si, size_text
+from resnetx.units import in_GBps, size_text
 
 COLLECTIVES = tuple(OPERATIONS)
 WORTH_SAYING = 1.05  # times as long
@@ -147,7 +147,7 @@ class CollectivePlan:
         cost = self.cost(size_bytes)
         taken = (
             f"{size_text(round(size_bytes))} by {self.fastest(size_bytes).label}: {_time(cost.time_s)}, bus bandwidth "
-            f"{si(cost.busbw_Bps, 'B/s')}; limited by {cost.limiting_link}."
+            f"{in_GBps(cost.busbw_Bps)}; limited by {cost.limiting_link}."
         )
         fastest = self.fastest(size_bytes)
         others = [
@@ -191,7 +191,7 @@ class CollectivePlan:
         bound_Bps = self.bound_lanes * paths.lane_Bps(self.system, self.devices)
         if bound_Bps < 1.001 * sum(ring.bandwidth_Bps for ring in self.rings):
             return []
-        worth = f"{self.bound_lanes:.3g} lanes' worth, {si(bound_Bps, 'B/s')}"
+        worth = f"{self.bound_lanes:.3g} lanes' worth, {in_GBps(bound_Bps)}"
         return [f"Rings on any fractions of lanes could carry more ({worth}); {self.library} does not try them."]
 
 
@@ -216,20 +216,15 @@ def plan(
     chosen, library = check_devices(system, devices), library or _own_library(system, collective)
     asked = (collective, chosen, library, transport)
     if asked not in system.plans:
-        made = replace(_planned(system, *asked), transport=transport)
-        system.plans[asked] = made.launched_by(system.launch_mode)
+        if library == "gloo" or transport == "socket":
+            made = _over_sockets(system, collective, chosen, library)
+        elif OPERATIONS[collective].sends:
+            made = _sent_by_nccl(system, *asked)
+        else:
+            made = _by_nccl(system, *asked)
+        system.plans[asked] = replace(made, transport=transport).launched_by(system.launch_mode)
     planned: CollectivePlan = system.plans[asked]
     return planned if calibration is None else replace(planned, calibration=calibration)
-
-
-def _planned(
-    system: System, collective: str, devices: tuple[int, ...], library: str, transport: Transport
-) -> CollectivePlan:
-    if library == "gloo" or transport == "socket":
-        return _over_sockets(system, collective, devices, library)
-    if OPERATIONS[collective].sends:
-        return _sent_by_nccl(system, collective, devices, library, transport)
-    return _by_nccl(system, collective, devices, library, transport)
 
 
 def _own_library(system: System, collective: str) -> str:
@@ -284,7 +279,7 @@ def _refuse_faster_than_links(plan: CollectivePlan, measured: MeasuredCollective
     for point in measured.points:
         if share * point.size_bytes > FASTEST * most_Bps * point.time_s:
             moved = f"{size_text(round(point.size_bytes))} in {point.time_s * 1e6:,.1f} us"
-            rate, most = (si(each_Bps, "B/s") for each_Bps in (point.size_bytes / point.time_s, most_Bps))
+            rate, most = (in_GBps(each_Bps) for each_Bps in (point.size_bytes / point.time_s, most_Bps))
             raise ConfigError(
                 f"calibration={measured.source}: {moved} are {rate}, and all links of a {'node' if several else 'GPU'} "
                 f"of {plan.system.name} carry {most}; expected times of {plan.collective} measured there"
@@ -370,7 +365,8 @@ def nccl_algorithms(
 ) -> NcclAlgorithms:
     """What a generation of NCCL can run on these GPUs."""
     groups = by_node(system, devices)
-    inside = _slowest_node(system, groups, library, transport)
+    nodes = (join(system, group, library, transport) for group in unlike_nodes(system, groups))
+    inside = min(nodes, key=lambda node: node.ring_Bps)  # what joins the GPUs of the node that the others wait for
     between = join_nodes(system, groups, OPERATIONS[collective]) if len(groups) > 1 else None
     return NcclAlgorithms(system, OPERATIONS[collective], groups, GENERATIONS[library], inside, between, fitted())
 
@@ -381,12 +377,6 @@ def nccl_sends(
     """The same of an operation that is messages."""
     groups = by_node(system, devices)
     return NcclSends(system, OPERATIONS[collective], groups, GENERATIONS[library], transport, fitted())
-
-
-def _slowest_node(system: System, groups: Groups, library: str, transport: Transport) -> NodeRings:
-    """What joins the GPUs of the node that the others wait for."""
-    unlike = unlike_nodes(system, groups)
-    return min((join(system, group, library, transport) for group in unlike), key=lambda node: node.ring_Bps)
 
 
 def _over_sockets(system: System, collective: str, devices: tuple[int, ...], library: str) -> CollectivePlan:

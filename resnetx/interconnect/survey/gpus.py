@@ -141,13 +141,8 @@ def _named_alike(survey: Survey, chosen: Chosen) -> list[SeenNode]:
 
 def _gpu(survey: Survey, gpu: SeenNode, chosen: Chosen) -> str:
     wanted = _names(gpu.product)
-    exact = [
-        name
-        for name, entry in entries("gpus").items()
-        if wanted & {_plain(product) for product in entry.get("product_names", [])}
-    ]
-    if exact:
-        return exact[0]
+    if exact := next((part for name, part in _described() if name in wanted), ""):
+        return exact
     known = pci_table().devices.get(gpu.device) or _by_name(wanted)
     if known and known.part and known.also:
         said = f"the PCI id {gpu.device} is also that of {known.also}"
@@ -181,8 +176,22 @@ def _names(product: str) -> set[str]:
     return {_plain(name) for name in (product, *re.findall(r"\[([^\]]+)\]", product))} - {""}
 
 
+@cache
+def _described() -> list[tuple[str, str]]:
+    """Each name of a described GPU, with its part."""
+    return [
+        (_plain(product), part) for part, entry in entries("gpus").items() for product in entry.get("product_names", [])
+    ]
+
+
+@cache
+def _listed() -> list[tuple[str, PciGpu]]:
+    """The name of each PCI device that is a GPU, with the device."""
+    return [(_plain(gpu.name), gpu) for gpu in pci_table().devices.values()]
+
+
 def _by_name(wanted: set[str]) -> PciGpu | None:
-    return next((gpu for gpu in pci_table().devices.values() if _plain(gpu.name) in wanted), None)
+    return next((gpu for name, gpu in _listed() if name in wanted), None)
 
 
 def _unnamed(device: str, arch: str) -> str:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from resnetx.errors import ConfigError, FileError, shortened
-from resnetx.formats import device_matrix, nccl_system, nccl_tests, nvidia_smi_topo, topology_xml
+from resnetx.formats import device_matrix, logs, nccl_system, nccl_tests, nvidia_smi_topo, topology_xml
 from resnetx.formats.pci_tree import PciNode, PciTree
 from resnetx.interconnect.survey.gpus import pci_table
 from resnetx.interconnect.survey.matrix import of_nvidia_smi, of_rocm_smi
@@ -43,6 +43,13 @@ def survey_of(file: File, text: str, gpus: int | None = None, nvlinks: int = 0) 
 
 
 def _recognised(file: File, text: str, gpus: int | None, nvlinks: int) -> Survey:
+    if nccl_system.has_tree(text):
+        log = nccl_system.parse(file, text)
+        survey = of_tree(log.tree, gpus)
+        return replace(survey, findings=(*survey.findings, *log.findings, *_of_other_hosts(log)))
+    is_log, as_it_is = nccl_system.recognised(text), text
+    if not (is_log or topology_xml.has_topology(text) or len(text) > topology_xml.XML_BYTES):
+        text = logs.plain(text)
     if topology_xml.looks_like_xml(text):
         if len(text) > topology_xml.XML_BYTES:
             raise file.error(f"XML of {len(text):,} letters; expected at most {topology_xml.XML_BYTES:,}")
@@ -54,19 +61,15 @@ def _recognised(file: File, text: str, gpus: int | None, nvlinks: int) -> Survey
         if top.tag == "nvidia_smi_log":
             raise file.error("nvidia-smi -q -x: GPUs without their wiring; expected nvidia-smi topo -m", top.line)
         raise file.error(f"<{top.tag[:40]}>: not a topology; expected {WHAT}", top.line)
-    if nccl_system.has_tree(text):
-        log = nccl_system.parse(file, text)
-        survey = of_tree(log.tree, gpus)
-        return replace(survey, findings=(*survey.findings, *log.findings, *_of_other_hosts(log)))
-    if len(text) > topology_xml.XML_BYTES and not nccl_system.recognised(text):
+    if len(text) > topology_xml.XML_BYTES and not is_log:
         raise file.error(f"{len(text):,} letters; expected {WHAT}, of at most {topology_xml.XML_BYTES:,}")
     if device_matrix.recognised(text):
         return of_rocm_smi(device_matrix.parse(file, text))
-    if nccl_system.recognised(text):
+    if is_log:
         raise nccl_system.no_tree(file, text)
     if nvidia_smi_topo.recognised(text):
         return of_nvidia_smi(nvidia_smi_topo.parse(file, text), nvlinks)
-    other = nccl_tests.refused(text)
+    other = nccl_tests.refused(as_it_is)
     raise file.error(f"{other}; expected {WHAT}" if other else f"expected {WHAT}")
 
 

@@ -20,7 +20,7 @@ from resnetx.interconnect.systems.parts import CpuSpec
 from resnetx.interconnect.systems.paths import Transport, flow
 from resnetx.record import RecordError, read
 from resnetx.record.files import SCHEMA
-from resnetx.units import si
+from resnetx.units import in_GBps
 
 MOST_RANKS = 16  # a namespace and a process each, on one machine
 
@@ -40,9 +40,9 @@ class LabLink(msgspec.Struct, frozen=True, kw_only=True):
     def describe(self) -> str:
         """Its rate, or both of them."""
         if self.back_Bps is None:
-            return f"{si(self.rate_Bps, 'B/s')} each way"
-        back = f"{si(self.back_Bps, 'B/s')} back" if self.back_Bps else "no copies back"
-        return f"{si(self.rate_Bps, 'B/s')}, {back}"
+            return f"{in_GBps(self.rate_Bps)} each way"
+        back = f"{in_GBps(self.back_Bps)} back" if self.back_Bps else "no copies back"
+        return f"{in_GBps(self.rate_Bps)}, {back}"
 
 
 class LabRoute(msgspec.Struct, frozen=True, kw_only=True):

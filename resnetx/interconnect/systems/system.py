@@ -39,6 +39,8 @@ from resnetx.loading import is_file, name_fault
 from resnetx.settings import bounds
 from resnetx.settings.files import CONFIGS
 
+_shipped = cache(system_file.read)  # files that come with resnetx; the user's own may change from call to call
+
 
 def names() -> dict[str, str]:
     """The systems that come with resnetx, each with what it is."""
@@ -77,12 +79,6 @@ def described(name: str) -> SystemFile:
     """The file of a system: its one node, what it says of several, and the networks that it knows."""
     path = _path(name)
     return _shipped(path) if path.parent == CONFIGS / "system" else system_file.read(path)
-
-
-@cache
-def _shipped(path: Path) -> SystemFile:
-    """A file that comes with resnetx, read once; the user's own may change from call to call."""
-    return system_file.read(path)
 
 
 def parts_table(table: str) -> dict[str, Any]:

@@ -152,7 +152,10 @@ def flow(value: Any) -> str:
 
 def quoted(text: str) -> str:
     """A text as it is where YAML takes it so, else in quotes, in one line."""
-    return text if is_bare_text(text) and not text[0].isdigit() else f'"{"".join(map(_letter, text))}"'
+    if is_bare_text(text) and not text[0].isdigit():
+        return text
+    letters = text if text.isprintable() and not set('\\"') & set(text) else map(_letter, text)
+    return f'"{"".join(letters)}"'
 
 
 def named(key: str) -> str:

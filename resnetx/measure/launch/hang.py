@@ -50,6 +50,11 @@ _TEXT = 300  # characters of each text in it
 class HangError(Exception):
     """No rank progresses any more; the text says which one is behind, where it is, and who waits for it."""
 
+    @property
+    def how_long(self) -> str:
+        """ "no rank has progressed for 60 s"."""
+        return str(self).rpartition("; ")[2]
+
 
 class Note(msgspec.Struct, frozen=True, kw_only=True):
     """What a rank has begun last, and once it is asked, where it is."""
@@ -188,11 +193,8 @@ class HangWatch:
 
     def _notes(self) -> list[Note]:
         """By rank; those that are there and whole."""
-        notes: list[Note] = []
-        for index in range(self._ranks):
-            with suppress(FileError):
-                notes.append(read_json(File(self._folder.progress(index), "a rank's progress", _BYTES), Note))
-        return notes
+        notes = (_note(self._folder, index) for index in range(self._ranks))
+        return [note for note in notes if note is not None]
 
     def _at_work(self, notes: Sequence[Note]) -> bool:
         """Whether ranks have computed or read since the last time that they had; those of other hosts may have."""
@@ -256,6 +258,51 @@ def _sentence(notes: Sequence[Note], still_s: float) -> str:
         said += f"; {named([note.rank for note in others])} wait{'s' * (len(others) == 1)} in {last.collective} "
         said += f"(number {last.collectives}), which {ranks} did not start"
     return f"{said}; no rank has progressed for {still_s:.0f} s"
+
+
+# ---- ranks that are stopped ------------------------------------------------------------------------------------------
+
+
+def stopped(launched: int, folder: RunFolder, ranks: int) -> str:
+    """Which of so many ranks below a process are stopped, so that the others wait for them, and in what; "": none."""
+    notes = {index: note for index in range(ranks) if (note := _note(folder, index))}
+    own = socket.gethostname()
+    processes = {note.process: index for index, note in notes.items() if note.host == own}
+    for process in _with_descendants(launched):  # a rank that has not begun, and what ranks have started
+        with suppress(OSError, ValueError, KeyError):
+            processes.setdefault(process, _rank_of(process))
+    found = {index: by for process, index in processes.items() if (by := _stopped(process))}
+    if not found:
+        return ""
+    first = min(found)
+    phase = f"in {notes[first].phase}" if first in notes else "before it had begun"
+    return f"{named(found)} {'is' if len(found) == 1 else 'are'} stopped {phase} ({found[first]}): the others wait"
+
+
+def _stopped(process: int) -> str:
+    """By what a process is stopped; "" where it is not."""
+    with suppress(OSError, IndexError):
+        state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+        return _STOPPED.get(state, "")
+    return ""
+
+
+_STOPPED = {"T": "SIGSTOP", "t": "by a debugger"}  # proc_pid_stat(5)
+
+
+def _rank_of(process: int) -> int:
+    """The rank that a process belongs to, as torchrun or the lab has told it."""
+    content = Path(f"/proc/{process}/environ").read_bytes()
+    variables = dict(variable.partition(b"=")[::2] for variable in content.split(b"\0"))
+    return int(variables[b"RANK"])
+
+
+def _note(folder: RunFolder, index: int) -> Note | None:
+    """The note of a rank; None where it has written none, or not to its end."""
+    with suppress(FileError):
+        note: Note = read_json(File(folder.progress(index), "a rank's progress", _BYTES), Note)
+        return note
+    return None
 
 
 # ---- processes ------------------------------------------------------------------------------------------------------

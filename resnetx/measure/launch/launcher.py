@@ -20,7 +20,7 @@ from resnetx.host import dying_with, exit_status
 from resnetx.measure.launch import ending, slurm
 from resnetx.measure.launch.ending import Ending
 from resnetx.measure.launch.executor import Executor, executor_of
-from resnetx.measure.launch.hang import HangError, HangWatch
+from resnetx.measure.launch.hang import HangError, HangWatch, stopped
 from resnetx.measure.launch.scratch import (
     DYING_S,
     Unbegun,
@@ -68,8 +68,6 @@ def supervise(
         begin(task, folder, started)
         try:
             end = Ending(status=_wait(task, folder, private, started, executor, look_up, turn))
-        except subprocess.TimeoutExpired:
-            end = Ending(stopped="timeout", reason=f"not finished after timeout={task.timeout_s:g} seconds")
         except HangError as hang:
             end = Ending(stopped="timeout", reason=str(hang))
         except OSError as error:
@@ -170,6 +168,14 @@ def _wait(
 
         try:
             return exit_status(child, task.timeout_s, look)
+        except subprocess.TimeoutExpired:
+            late = f"not finished after timeout={task.timeout_s:g} seconds"
+            said = stopped(child.pid, folder, task.request.gpus)
+            raise HangError(f"{said}; {late}" if said else late) from None
+        except HangError as hangs:
+            if said := stopped(child.pid, folder, task.request.gpus):
+                raise HangError(f"{said}; {hangs.how_long}") from None
+            raise
         finally:
             _end(child, command.gently)
             wait_for_ranks(private)

@@ -201,7 +201,7 @@ def compared_lines(found: BenchComparison) -> list[Figure]:
     """Each collective, and each kind of copies by class, in both benches on one scale: payload over time."""
     lines: dict[str, list[Line]] = {}
     for ratio in (*found.collectives, *found.classes):
-        line = ratio.pair_class or (f"{ratio.gpus} GPUs" if ratio.gpus else "GPUs not known")
+        line = ratio.pair_class or (f"{ratio.gpus} ranks" if ratio.gpus else "GPUs not known")
         for kind, time_s, rate in (("A", ratio.a_s, ratio.a_GiBps), ("B", ratio.b_s, ratio.b_GiBps)):
             payload = rate * GIB * time_s / ratio.size_bytes
             mark = _mark(line, kind, ratio.gpus, ratio.size_bytes, time_s, payload, payload)

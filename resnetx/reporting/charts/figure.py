@@ -7,7 +7,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import cycle, islice, product
+from itertools import cycle, product
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +18,6 @@ from altair.vegalite.v6.api import ChartType
 
 from resnetx import packages
 from resnetx.errors import ConfigError, shortened
-from resnetx.record.machine import Unit
-from resnetx.reporting.study.points import StudyPoint, batches_in_order, workloads_in_order
 from resnetx.reporting.table import write_csv
 from resnetx.table import Cell, Record, Table
 from resnetx.visible import visible
@@ -27,6 +25,8 @@ from resnetx.visible import visible
 AnyChart = ChartType  # whatever Altair makes: single, layered or concatenated
 
 COLUMN = 241  # 8.5 cm in points: a pixel of a chart is a point of its PDF
+PRINT_TEXT, PAGE_TEXT = 7, 12  # points of print, pixels of pages
+PHONE_TEXT = 8.2  # on a column, which a phone shows 1.48 times as large
 CHARACTER = 3.4  # mean width of a character of 7 points
 LABEL_LIMIT = 170  # longer names are cut
 WORD_HEIGHT = 7  # of a word at the foot of a panel, in place of a missing point
@@ -101,12 +101,17 @@ def panel_grid(
         if name:
             chart = chart.properties(title=alt.Title(name.split(", "), limit=(width - 5 * text_size) // columns))
         charts.append(panel(chart, index % columns == 0, index + columns >= len(drawn)))
-    grid = _Grid(concat=charts, columns=columns, spacing=7, align="each")
+    whole = grid(charts, columns, tables, text_size)
     if len(drawn) < len(names):
-        grid.title = alt.Title(
+        whole.title = alt.Title(
             f"{len(drawn)} of {len(names)} panels, evenly spaced; the data of the figure has all", offset=8
         )
-    return styled(grid, tables, text_size)
+    return whole
+
+
+def grid(panels: Sequence[AnyChart], columns: int, tables: dict[str, list[Record]], text_size: float = 7) -> AnyChart:
+    """Panels in rows, with the tables that their marks name."""
+    return styled(_Grid(concat=panels, columns=columns, spacing=7, align="each"), tables, text_size)
 
 
 def _evenly(names: Sequence[str]) -> Sequence[str]:
@@ -123,14 +128,6 @@ def legend_of(labels: Sequence[str], width: float = COLUMN, text_size: float = 7
     return alt.Legend(
         **{"title": None, "orient": "bottom", "columns": columns, "symbolSize": 24, "symbolOpacity": 1, **more}
     )
-
-
-def gpus_axis(gpus: Iterable[int], shown: bool, unit: Unit = "GPU") -> alt.X:
-    """GPUs, or ranks on CPU cores, on a log axis, with a tick at every count that there is."""
-    counts = sorted(set(gpus))
-    scale = alt.Scale(type="log", base=2, domain=[counts[0] / 1.3, counts[-1] * 1.3], nice=False)
-    axis = alt.Axis(values=counts, format="d", grid=False, labelOverlap=True, labels=shown, ticks=shown)
-    return alt.X("gpus:Q", scale=scale, axis=axis, title=f"{unit}s" if shown else None)
 
 
 def domain_with_foot(values: Sequence[float], rows: int, height: int) -> tuple[list[float], float]:
@@ -260,11 +257,11 @@ def write_drawing(chart: DrawnChart, stem: Path) -> Path:
     return drawing
 
 
-# How the series of a page look: one colour, shape and dash each, the same in every figure.
+# Colours of all figures.
 #
 # ResNet/x is ordered by x, so its colours are: viridis, cut where it would vanish on paper. Other workloads have
 # colours of their own, from Okabe and Ito's, and every workload has a shape as well, for prints without colour. A
-# figure's file is light; on a dark page every colour is replaced by its partner in `SeriesStyles.dark`.
+# figure's file is light; on a dark page every colour is replaced by its partner in `dark_colours`.
 #
 # References: Okabe & Ito 2008, Color Universal Design; Nuñez, Anderton & Renslow, PLOS ONE 13 (2018) e0199239
 # (cividis).
@@ -274,23 +271,14 @@ DASHES = ([1, 0], [3.5, 1.5], [1, 1.2], [5, 1.2, 1, 1.2])
 
 # Parts of a step. Parts that no twin separates are grey.
 PART_COLOURS = {
-    "compute": "#3b78b5",
-    "communication": "#d55e00",
-    "input": "#d9a400",
+    "compute": "#1f6f8b",
+    "communication": "#e4572e",
+    "input": "#7b5ea7",
     "host": "#b0559a",
     "not separated": "#9aa3ad",
 }
 
-# Steps of parallel efficiency, each with its upper bound: cividis, outlined in ink. Its second step is bluer here, and
-# the baseline is blue: cividis has a grey of its own, and no two fills of one figure may be greys (`tests/reporting`).
-EFFICIENCY = {
-    "below 25 %": (0.25, "#00224e"),
-    "25 to 50 %": (0.5, "#35569b"),
-    "50 to 70 %": (0.7, "#7d7c78"),
-    "70 to 90 %": (0.9, "#bcae6c"),
-    "90 % or more": (math.inf, "#fee838"),
-}
-BASELINE, HOLLOW = "#9fd3f0", PAPER
+BASELINE = "#9fd3f0"
 
 # Systems side by side: Okabe and Ito's.
 SYSTEMS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#4d4d4d")
@@ -301,19 +289,19 @@ BARS = {
     "backward": "#3b78b5",
     "update": "#1d4e80",
     "other compute": "#9aa3ad",
-    "collectives": "#d55e00",
+    "collectives": PART_COLOURS["communication"],
     "copies": "#8c7a3a",
-    "input": "#d9a400",
-    "host": "#b0559a",
+    "input": PART_COLOURS["input"],
+    "host": PART_COLOURS["host"],
 }
 
 _DARK = {INK: "#e4e8ec", QUIET: "#a2abb5", GRID: "#353c45", PAPER: "#15191e"}
-_DARK |= {"#00224e": "#2f6fd6", "#35569b": "#8fa6dd"}  # else efficiency below 50 % would look like the page
 _DARK |= {BASELINE: "#8ee6ee"}
 _RAMP = ("#440154", "#482878", "#3e4989", "#31688e", "#26828e", "#1f9e89", "#35b779")
+MOST_IN_FAMILY = 40  # colours of which there are partners
 _DARK_RAMP = ("#3f7fa8", "#2f93a0", "#1fa88d", "#35b779", "#6ece58", "#b5de2b", "#fde725")
-_OTHERS = {"#d55e00": "#ff9248", "#b0559a": "#e29bd0", "#a67c00": "#e6b84a", "#6b6b6b": "#b5b5b5", "#8a3b12": "#c98a5e"}
-_SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "triangle-right", "triangle-left")
+OTHERS = {"#d55e00": "#ff9248", "#b0559a": "#e29bd0", "#a67c00": "#e6b84a", "#6b6b6b": "#b5b5b5", "#8a3b12": "#c98a5e"}
+SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "triangle-right", "triangle-left")
 
 
 # Families of workloads on a page: each with a colour of its own, as `docs/images/lead.svg` has them.
@@ -326,56 +314,25 @@ _PAGE_DARK |= {"#7b4fa0": "#b992dc", "#1f6f8b": "#4fb0cf", "#b07a00": "#e0aa3c",
 
 
 def dark_colours() -> dict[str, str]:
-    """Of figures that are of no series of a study: each colour with its partner on a dark page."""
+    """Each colour of figures with its partner on a dark page."""
     ramps = {
         light: dark
-        for count in range(1, len(_RAMP) + 1)
+        for count in range(1, MOST_IN_FAMILY + 1)
         for light, dark in zip(_spread(_RAMP, count), _spread(_DARK_RAMP, count), strict=True)
     }
-    return _DARK | ramps | _OTHERS | _PAGE_DARK
-
-
-class SeriesStyles:
-    """The styles of all series of a page."""
-
-    def __init__(self, points: Sequence[StudyPoint]) -> None:
-        self.workloads = workloads_in_order(points)
-        self.variants = list(dict.fromkeys(point.variant for point in points))
-        family = len({point.workload for point in points if point.request.model.place_in_family})
-        others = len(self.workloads) - family
-        ramp = dict(zip(_spread(_RAMP, family), _spread(_DARK_RAMP, family), strict=True))
-        self.colours = [*ramp, *islice(cycle(_OTHERS), others)]
-        self.shapes = list(islice(cycle(_SHAPES), len(self.workloads)))
-        self.dark = _DARK | ramp | _OTHERS
-
-    @property
-    def dashed(self) -> bool:
-        """Whether variants are told apart by their dash; where there are more of them, each has panels of its own."""
-        return 1 < len(self.variants) <= len(DASHES)
-
-    def panel(self, point: StudyPoint) -> str:
-        """The panel of a scaling chart that a point is in."""
-        return point.batch if self.dashed or not point.variant else f"{point.batch}, {point.variant}"
-
-    def panels(self, points: Sequence[StudyPoint]) -> list[str]:
-        """All panels, the smallest batch first."""
-        order = batches_in_order(points)
-        return list(dict.fromkeys(map(self.panel, sorted(points, key=lambda point: order.index(point.batch)))))
-
-    def in_order(self, points: Sequence[StudyPoint]) -> list[StudyPoint]:
-        """The points by workload, batch, variant and GPUs."""
-        order = batches_in_order(points)
-
-        def place(point: StudyPoint) -> tuple[int, ...]:
-            workload, variant = self.workloads.index(point.workload), self.variants.index(point.variant)
-            return workload, order.index(point.batch), variant, point.gpus
-
-        return sorted(points, key=place)
+    return _DARK | ramps | OTHERS | _PAGE_DARK
 
 
 def family_colours(count: int) -> list[str]:
     """Colours of the members of an ordered family, as of ResNet/x by x."""
     return _spread(_RAMP, count)
+
+
+def workload_colours(names: Sequence[str]) -> dict[str, str]:
+    """Of workloads: the members of a family (NAME/x) along the ramp, others in colours of their own."""
+    family = [name for name in names if "/" in name]
+    others = zip([name for name in names if "/" not in name], cycle(OTHERS), strict=False)
+    return dict(zip(family, family_colours(len(family)), strict=True)) | dict(others)
 
 
 def _spread(ramp: Sequence[str], count: int) -> list[str]:

@@ -4,13 +4,15 @@
          colour=Scale("system", {"gx8": "#d55e00"}))
 
 A plot is drawn three times: for print (8.5 cm, 7 points), for a page (800 px, 12 px) and for a phone (the same 12 px on
-360 px). Marks are lines, dots, whiskers, bars and their limits, squares, words and rules; a panel shows the rows that
-have one value in a column.
+360 px). Marks are lines, dots, whiskers, bars and their limits, spans of time, squares, words, rules and diagonals; a
+panel shows the rows that have one value in a column, or all rows over another y axis.
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import cycle
 from typing import Any, Literal
 
 import altair as alt
@@ -18,22 +20,30 @@ import altair as alt
 from resnetx.reporting.charts.figure import (
     COLUMN,
     INK,
+    PAGE_TEXT,
     PAPER,
+    PHONE_TEXT,
+    PRINT_TEXT,
     QUIET,
+    SHAPES,
     AnyChart,
     Figure,
+    grid,
     layered,
     legend_of,
     log_ticks,
     panel_grid,
     unchecked,
 )
-from resnetx.table import Cell, Table
+from resnetx.table import Cell, Record, Table
 
 # Of squares by class: pale, so that what is written in them can be read; and the ink on a ramp, whose colours are the
 # same on light and dark pages.
 TINTS = ("#cfe3f5", "#fbdcc0", "#d9ecc8", "#e3d5ee")
 ON_RAMPS = "#14181d"
+CHARACTER = 0.49  # mean width of a character, over the size of the text
+LONG_TITLE = 24  # characters of the title of a y axis, which then may take two lines
+MOST_ON_PHONES = 400  # rows: of more, a phone shows the drawing for print, which scrolls
 
 Kind = Literal["number", "log", "log2", "names", "steps"]  # steps: whole numbers that are names, as of GPUs
 Labels = Literal["", "si", "percent", "times"]
@@ -50,13 +60,12 @@ class Axis:
     """A column along an axis."""
 
     column: str
-    title: str
+    title: str  # "\n" breaks it
     kind: Kind = "number"
     labels: Labels = ""
     ticks: Sequence[float] = ()
     domain: tuple[float, float] | None = None  # null: all that is there, and of numbers 0
     order: Sequence[Cell] = ()  # of names
-    apart: bool = False  # each panel has a domain of its own
 
 
 @dataclass(frozen=True)
@@ -83,12 +92,18 @@ class Ramp:
 class Mark:
     """What is drawn of each row."""
 
-    kind: Literal["line", "dots", "whiskers", "bars", "limits", "squares", "words", "rule"]
+    kind: Literal[
+        "line", "dots", "whiskers", "across", "bars", "spans", "limits", "squares", "words", "rule", "diagonal"
+    ]
     where: str = ""  # of which rows: an expression of Vega
-    column: str = ""  # other than the axis's: of the y of lines, the ends of whiskers (_low, _high), the text of words
+    # Other than the axis's: of the y of lines, the ends of whiskers (_low, _high; "across": along x) and of spans, the
+    # text of words; of a rule its y, of a diagonal y / x.
+    column: str = ""
     colour: str = ""  # of all of them, in place of the scale's
-    look: Mapping[str, Any] = field(default_factory=dict)  # further properties
+    look: Mapping[str, Any] = field(default_factory=dict)  # further properties, in print
     at: str = ""  # of words: the column of their y, if it is not the axis's
+    within: str = ""  # of words: the column of the end of their span; they are left out where it is too short for them
+    by_scale: bool = False  # words have the colours of the scale
 
 
 @dataclass(frozen=True)
@@ -101,10 +116,14 @@ class Plot:
     colour: Scale | Ramp | None = None
     dash: Scale | None = None
     fill: Scale | None = None  # of dots: hollow where it is the ground
+    shape: Scale | None = None  # of dots
+    size: Scale | None = None  # of dots: areas in print
     detail: Sequence[str] = ()  # columns that lines are apart in besides
     tips: Sequence[str] = ()  # columns that a mark says when it is pointed at
     panel: str = ""  # column; "": one panel
-    columns: int = 1
+    beside: Sequence[Axis] = ()  # y axes of further panels, of the same rows
+    columns: int = 1  # of panels, at most
+    square: bool = False  # panels are
     height: float = 120.0  # of a panel in print, points
     stacked: str = ""  # column by which bars lie on each other in order
     chart_only: Sequence[str] = ()  # columns that the table of the figure does not show
@@ -114,9 +133,21 @@ def figure(name: str, title: str, caption: str, table: Table, plot: Plot) -> Fig
     """A plot of a table, at all widths."""
     places = [index for index, column in enumerate(table.columns) if column not in plot.chart_only]
     shown = Table([table.columns[place] for place in places], [[row[place] for place in places] for row in table.rows])
+    few = len(table.rows) <= MOST_ON_PHONES
     with unchecked(False):
-        print_, page, phone = (_drawn(plot, table, size) for size in (_PRINT, _PAGE, _PHONE))
+        print_, page = (_drawn(plot, table, size) for size in (_PRINT, _PAGE))
+        phone = _drawn(plot, table, _PHONE) if few else None
     return Figure(name=name, title=title, caption=caption, table=shown, chart=print_, wide=page, narrow=phone)
+
+
+def table_of_records(rows: Sequence[Record]) -> Table:
+    """Rows as they are made for a figure, all with the same columns."""
+    return Table(list(rows[0]), [list(row.values()) for row in rows])
+
+
+def shape_looks(names: Sequence[str]) -> dict[str, str]:
+    """A shape for each name, for prints without colour."""
+    return dict(zip(names, cycle(SHAPES), strict=False))
 
 
 # ---- sizes ----------------------------------------------------------------------------------------------------------
@@ -135,9 +166,9 @@ class _Size:
         return 5.5 * self.text
 
 
-_PRINT = _Size(COLUMN, 7, 1.0, 4)
-_PHONE = _Size(COLUMN, 8.2, 1.05, 1)
-_PAGE = _Size(780, 12, 1.7, 4)
+_PRINT = _Size(COLUMN, PRINT_TEXT, 1.0, 4)
+_PHONE = _Size(COLUMN, PHONE_TEXT, 1.05, 1)
+_PAGE = _Size(780, PAGE_TEXT, 1.7, 4)
 
 
 # ---- drawn ----------------------------------------------------------------------------------------------------------
@@ -146,32 +177,57 @@ _PAGE = _Size(780, 12, 1.7, 4)
 def _drawn(plot: Plot, table: Table, size: _Size) -> AnyChart:
     records = table.records()
     names = list(dict.fromkeys(str(record[plot.panel]) for record in records)) if plot.panel else [""]
-    columns = max(1, min(plot.columns, len(names), size.columns))
     room = _label_room(plot, records, size)
     legend_room = 6 * size.text if isinstance(plot.colour, Ramp) else 0
-    width = (size.width - room - legend_room - 10 * columns) / columns
+    if plot.beside:
+        columns = min(1 + len(plot.beside), size.columns)
+        width = size.width / columns - room - 10
+    else:
+        longest = max(len(part) for name in names for part in name.split(", "))
+        fitting = int((size.width - room) // (longest * CHARACTER * size.text + 10))
+        columns = max(1, min(plot.columns, len(names), size.columns, fitting))
+        width = (size.width - room - legend_room - 10 * columns) / columns
     height = plot.height * (width / (size.width - room)) ** 0.3 * (size.width / COLUMN) ** 0.72
     if plot.y.kind in ("names", "steps"):
         count = len({record[plot.y.column] for record in records})
         height = max(count * size.text * (0.6 + 1.1 * _lines(plot.y, records, size)), 4 * size.text)
-
     if any(mark.kind == "squares" for mark in plot.marks):
         width = min(width, 5.2 * size.text * len({record[plot.x.column] for record in records}))
         height = width * (1 if columns == 1 and size is not _PAGE else 0.8)
+    if plot.square:
+        width = height = min(width, 34 * size.text)
 
-    def panel(chart: alt.Chart, left: bool, last: bool) -> AnyChart:
+    def panel(chart: alt.Chart, left: bool, last: bool, y: Axis) -> AnyChart:
         chart = chart.properties(width=width, height=height)
-        own = replace(plot, y=replace(plot.y, title=plot.y.title if left else ""), x=plot.x)
-        encodings = dict(_encodings(own, records, size, left or plot.y.apart, last))
-        return layered([_layer(chart, mark, own, encodings, size) for mark in plot.marks], chart)
+        own = replace(plot, y=replace(y, title=_broken(y.title, height, size) if left else ""))
+        encodings = dict(_encodings(own, records, size, width, left, last))
+        return layered([_layer(chart, mark, own, encodings, size, width) for mark in plot.marks], chart)
 
+    if plot.beside:
+        axes = [plot.y, *plot.beside]
+        panels = [
+            panel(alt.Chart(alt.NamedData("all")), True, index + columns >= len(axes), axis)
+            for index, axis in enumerate(axes)
+        ]
+        return grid(panels, columns, {"all": records}, size.text)
     data = table if plot.panel else Table([*table.columns, ""], [[*row, ""] for row in table.rows])
-    return panel_grid(data, plot.panel, names, columns, panel, text_size=size.text, width=size.width)
+    draw = partial(panel, y=plot.y)
+    return panel_grid(data, plot.panel, names, columns, draw, text_size=size.text, width=size.width)
+
+
+def _broken(title: str, height: float, size: _Size) -> str:
+    """A title on two lines, if it is longer than its axis: broken at the blank nearest to its middle."""
+    gaps = [index for index, character in enumerate(title) if character == " "]
+    if "\n" in title or not gaps or CHARACTER * size.text * len(title) < height:
+        return title
+    middle = min(gaps, key=lambda place: abs(place - len(title) / 2))
+    return f"{title[:middle]}\n{title[middle + 1 :]}"
 
 
 def _label_room(plot: Plot, records: Sequence[Mapping[str, Cell]], size: _Size) -> float:
     if plot.y.kind != "names":
-        return size.axis
+        long = any("\n" in axis.title or len(axis.title) > LONG_TITLE for axis in (plot.y, *plot.beside))
+        return size.axis + size.text * long
     split = _lines(plot.y, records, size) > 1
     parts = [
         part for record in records for part in (_parts(record[plot.y.column]) if split else [_name(record, plot.y)])
@@ -196,7 +252,7 @@ def _parts(name: Cell) -> list[str]:
 
 
 def _encodings(
-    plot: Plot, records: Sequence[Mapping[str, Cell]], size: _Size, left: bool, last: bool
+    plot: Plot, records: Sequence[Mapping[str, Cell]], size: _Size, width: float, left: bool, last: bool
 ) -> Iterator[tuple[str, Any]]:
     ends = [mark.column or plot.y.column for mark in plot.marks if mark.kind in ("line", "dots", "bars")]
     ends += [
@@ -205,7 +261,9 @@ def _encodings(
         if mark.kind == "whiskers"
         for end in ("_low", "_high")
     ]
-    yield "x", _axis(alt.X, plot.x, records, [plot.x.column], size, True, last)
+    across = [mark.column for mark in plot.marks if mark.kind == "across"]
+    along = [plot.x.column, *(f"{column}{end}" for column in across for end in ("_low", "_high"))]
+    yield "x", _axis(alt.X, plot.x, records, along, size, True, last, width)
     yield "y", _axis(alt.Y, plot.y, records, ends or [plot.y.column], size, left, True)
     if isinstance(plot.colour, Ramp):
         bar = alt.Legend(title=plot.colour.title, gradientLength=10 * size.text, gradientThickness=size.text)
@@ -218,16 +276,26 @@ def _encodings(
         symbol: dict[str, Any] = {"symbolSize": 24 * size.mark**2}
         symbol |= (
             {"symbolType": "stroke", "symbolStrokeWidth": 1.6 * size.mark, "symbolSize": 90 * size.mark**2}
-            if line
+            if line and not plot.shape
             else {}
         )
-        symbol |= {"symbolType": "square"} if any(mark.kind == "bars" for mark in plot.marks) else {}
+        symbol |= {"symbolType": "square"} if any(mark.kind in ("bars", "spans") for mark in plot.marks) else {}
         yield "color", _scaled(alt.Color, plot.colour, size, **symbol)
+        if plot.shape and plot.shape.column == plot.colour.column:
+            yield "shape", _scaled(alt.Shape, plot.shape, size, **symbol)
     if plot.dash:
         more = {"orient": "top", "symbolType": "stroke", "symbolSize": 250 * size.mark, "symbolStrokeColor": INK}
         yield "strokeDash", _scaled(alt.StrokeDash, plot.dash, size, **more)
+    if plot.shape and not (plot.colour and plot.colour.column == plot.shape.column):
+        more = {"orient": "bottom" if plot.fill else "top", "symbolFillColor": INK, "symbolStrokeColor": INK}
+        yield "shape", _scaled(alt.Shape, plot.shape, size, **more)
+    if plot.size:
+        larger = Scale(
+            plot.size.column, {value: area * size.mark**2 for value, area in plot.size.looks.items()}, plot.size.title
+        )
+        yield "size", _scaled(alt.Size, larger, size, orient="top", symbolFillColor=QUIET, symbolStrokeColor=QUIET)
     if plot.fill:
-        yield "fill", _scaled(alt.Fill, plot.fill, size, symbolStrokeColor=INK, symbolType="circle")
+        yield "fill", _scaled(alt.Fill, plot.fill, size, orient="top", symbolStrokeColor=INK, symbolType="circle")
     if plot.tips:
         numbers = {column for column in plot.tips if any(isinstance(record[column], float) for record in records)}
         yield (
@@ -247,7 +315,7 @@ def _scaled(channel: Any, scale: Scale, size: _Size, **more: Any) -> Any:
     if size.columns == 1 and max(map(len, labels), default=0) > 16:
         legend.columns = 1  # of a phone
     domain, looks = list(scale.looks), list(scale.looks.values())
-    shown = legend if len(domain) > 1 or channel is alt.Color else None
+    shown = legend if len(domain) > 1 or channel is alt.Color or "symbolSize" in more else None
     return channel(f"{scale.column}:N", scale=alt.Scale(domain=domain, range=looks), legend=shown)
 
 
@@ -259,13 +327,16 @@ def _axis(
     size: _Size,
     labelled: bool,
     titled: bool,
+    width: float = 0.0,
 ) -> Any:
-    title = axis.title or None
+    title: Any = axis.title.split("\n") if "\n" in axis.title else axis.title or None
     if axis.kind in ("names", "steps"):
         order = list(axis.order) or list(dict.fromkeys(record[axis.column] for record in records))
         room: dict[str, Any] = {"labels": labelled, "ticks": labelled, "labelLimit": 0.55 * size.width}
         room |= {"labelExpr": "split(datum.label, ', ')"} if _lines(axis, records, size) > 1 else {}
-        look = alt.Axis(labelAngle=0, grid=False, **room)
+        longest = max((len(str(value)) for value in order), default=0) * CHARACTER * size.text
+        upright = channel is alt.X and longest > 0.95 * width / max(1, len(order))
+        look = alt.Axis(labelAngle=-90 if upright else 0, grid=False, **room)
         kind = "N" if axis.kind == "names" else "O"
         return channel(f"{axis.column}:{kind}", title=title if titled else None, sort=order, axis=look)
     values = [float(value) for record in records for column in columns if (value := record.get(column)) is not None]
@@ -293,49 +364,80 @@ def _domain(values: Sequence[float], log: bool) -> tuple[float, float]:
     return min(0.0, *values), max(0.0, *values) * 1.02
 
 
-def _layer(chart: alt.Chart, mark: Mark, plot: Plot, encodings: Mapping[str, Any], size: _Size) -> Any:
+def _layer(chart: alt.Chart, mark: Mark, plot: Plot, encodings: Mapping[str, Any], size: _Size, width: float) -> Any:
     chart = chart.transform_filter(mark.where) if mark.where else chart
     x, y, colour = encodings["x"], encodings["y"], encodings.get("color", alt.Undefined)
     other = alt.Y(f"{mark.column}:Q") if mark.column and mark.kind in ("line", "dots", "bars") else y
-    fixed: dict[str, Any] = dict(mark.look)
+    fixed = {name: _LARGER[name](value, size.mark) if name in _LARGER else value for name, value in mark.look.items()}
     dash = alt.Undefined if "strokeDash" in mark.look else encodings.get("strokeDash", alt.Undefined)
     detail = encodings.get("detail", alt.Undefined)
-    if mark.kind != "words":
-        fixed |= {"aria": False} if mark.kind in ("line", "whiskers", "rule") else {}
+    fixed |= {"aria": False} if mark.kind in ("line", "whiskers", "across", "rule", "diagonal") else {}
     if mark.colour:
         fixed, colour = {"color": mark.colour, **fixed}, alt.Undefined
     tips = encodings.get("tooltip", alt.Undefined)
     said = alt.Description("description:N") if "description" in plot.chart_only else alt.Undefined
-    if mark.kind == "line":
-        return chart.mark_line(**{"strokeWidth": 1.1 * size.mark, "clip": True, **fixed}).encode(
-            x=x, y=other, color=colour, strokeDash=dash, detail=detail
-        )
-    if mark.kind == "whiskers":
-        name = mark.column or plot.y.column
-        drawn = chart.mark_rule(**{"strokeWidth": 0.9 * size.mark, "opacity": 0.5, **fixed})
-        return drawn.encode(x=x, y=alt.Y(f"{name}_low:Q"), y2=alt.Y2(f"{name}_high:Q"), color=colour, detail=detail)
-    if mark.kind == "dots":
-        fill = encodings.get("fill", alt.Undefined)
-        filled = {} if plot.fill else {"filled": True}
-        drawn = chart.mark_point(
-            **{"size": 16 * size.mark**2, "opacity": 1, "strokeWidth": 0.7 * size.mark, **filled, **fixed}
-        )
-        return drawn.encode(x=x, y=other, color=colour, fill=fill, detail=detail, tooltip=tips, description=said)
-    if mark.kind == "bars":
-        order = alt.Order(f"{plot.stacked}:Q") if plot.stacked else alt.Undefined
-        return chart.mark_bar(**fixed).encode(x=x, y=other, color=colour, order=order, tooltip=tips, description=said)
-    if mark.kind == "squares":
-        drawn = chart.mark_rect(**{"stroke": PAPER, "strokeWidth": 0.5 * size.mark, **fixed})
-        return drawn.encode(x=x, y=y, color=colour, tooltip=tips, description=said)
-    if mark.kind == "limits":  # of bars that lie: a line across each
-        tick = chart.mark_tick(**{"thickness": 1.6 * size.mark, "size": 1.5 * size.text, "aria": False, **fixed})
-        return tick.encode(x=alt.X(f"{mark.column}:Q"), y=y)
-    if mark.kind == "rule":
-        return (
-            alt.Chart(alt.sequence(0, 1))
-            .mark_rule(**{"stroke": QUIET, "strokeWidth": 0.7 * size.mark, **fixed})
-            .encode(y=alt.YDatum(float(mark.column)))
-        )
+    match mark.kind:
+        case "line":
+            return chart.mark_line(**{"strokeWidth": 1.1 * size.mark, **fixed}).encode(
+                x=x, y=other, color=colour, strokeDash=dash, detail=detail
+            )
+        case "whiskers" | "across":
+            name = mark.column or plot.y.column
+            drawn = chart.mark_rule(**{"strokeWidth": 0.9 * size.mark, "opacity": 0.5, **fixed})
+            if mark.kind == "across":
+                ends = {"x": alt.X(f"{name}_low:Q"), "x2": alt.X2(f"{name}_high:Q"), "y": y}
+            else:
+                ends = {"x": x, "y": alt.Y(f"{name}_low:Q"), "y2": alt.Y2(f"{name}_high:Q")}
+            return drawn.encode(**ends, color=colour, detail=detail)
+        case "dots":
+            filled = {} if plot.fill else {"filled": True}
+            drawn = chart.mark_point(
+                **{"size": 16 * size.mark**2, "opacity": 1, "strokeWidth": 0.7 * size.mark, **filled, **fixed}
+            )
+            more = {name: encodings[name] for name in ("fill", "shape", "size") if name in encodings}
+            more = {name: value for name, value in more.items() if name not in mark.look}
+            return drawn.encode(x=x, y=other, color=colour, detail=detail, tooltip=tips, description=said, **more)
+        case "bars":
+            order = alt.Order(f"{plot.stacked}:Q") if plot.stacked else alt.Undefined
+            return chart.mark_bar(**fixed).encode(
+                x=x, y=other, color=colour, order=order, tooltip=tips, description=said
+            )
+        case "spans":
+            drawn = chart.mark_bar(**{"stroke": PAPER, "strokeWidth": 0.2 * size.mark, **fixed})
+            return drawn.encode(x=x, x2=alt.X2(f"{mark.column}:Q"), y=y, color=colour, tooltip=tips, description=said)
+        case "squares":
+            drawn = chart.mark_rect(**{"stroke": PAPER, "strokeWidth": 0.5 * size.mark, **fixed})
+            return drawn.encode(x=x, y=y, color=colour, tooltip=tips, description=said)
+        case "limits":  # of bars that lie: a line across each
+            tick = chart.mark_tick(**{"thickness": 1.6 * size.mark, "size": 1.5 * size.text, "aria": False, **fixed})
+            return tick.encode(x=alt.X(f"{mark.column}:Q"), y=y)
+        case "rule":
+            rule = alt.Chart(alt.sequence(0, 1)).mark_rule(**{"stroke": QUIET, "strokeWidth": 0.7 * size.mark, **fixed})
+            return rule.encode(y=alt.YDatum(float(mark.column)))
+        case "diagonal":
+            least, most = plot.x.domain or (0.0, 1.0)
+            factor = float(mark.column)
+            ends_x = f"datum.end ? {min(most, most / factor)} : {max(least, least / factor)}"
+            ends_of = alt.Chart(alt.sequence(0, 2, as_="end"))
+            ends_of = ends_of.transform_calculate(at=ends_x, off=f"({ends_x}) * {factor}")
+            line = ends_of.mark_line(**{"stroke": QUIET, "strokeWidth": 0.6 * size.mark, **fixed})
+            return line.encode(x=alt.X("at:Q"), y=alt.Y("off:Q"))
+    if mark.within and plot.x.domain:
+        start, span = plot.x.column, plot.x.domain[1] - plot.x.domain[0]
+        room = f"(datum.{mark.within} - datum.{start}) * {width / span}"
+        chart = chart.transform_filter(f"{room} > length(datum.{mark.column}) * {1.1 * CHARACTER * size.text}")
+        chart = chart.transform_calculate(middle=f"(datum.{start} + datum.{mark.within}) / 2")
+        x = alt.X("middle:Q")
     text = chart.mark_text(**{"fontSize": size.text, "color": INK, "aria": False, **fixed})
     at = alt.Y(f"{mark.at}:Q") if mark.at else y
-    return text.encode(x=x, y=at, text=alt.Text(f"{mark.column}:N"))
+    return text.encode(x=x, y=at, text=alt.Text(f"{mark.column}:N"), color=colour if mark.by_scale else alt.Undefined)
+
+
+# What grows with the drawing, of the properties of a mark: areas by the square.
+_LARGER: Mapping[str, Callable[[Any, float], Any]] = {
+    "size": lambda area, factor: area * factor**2,
+    "strokeWidth": lambda width, factor: width * factor,
+    "strokeDash": lambda dash, factor: [length * factor for length in dash],
+    "thickness": lambda width, factor: width * factor,
+    "dx": lambda shift, factor: shift * factor,
+}

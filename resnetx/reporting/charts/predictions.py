@@ -1,4 +1,9 @@
-"""Timelines of predicted iterations: what runs when, in lanes; the systems of one point below each other."""
+"""Figures of predictions: speed-ups, where the time of each GPU goes, what runs when, and predicted beside measured.
+
+Speed-ups have the form of Shi et al. 2018, Fig. 2 to 4: a panel for each workload, a line for each system, framework or
+whatever else differs, dotted the ideal. Where the time goes is a bar for each number of GPUs, whose parts sum to the
+step. A timeline has a lane for each resource, and the systems of one point below each other.
+"""
 
 import dataclasses
 import re
@@ -6,51 +11,141 @@ import statistics
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
-import altair as alt
-import msgspec
-
 from resnetx.record.comparison import Accuracy, CheckedPoint
-from resnetx.record.prediction import PredictedPoint, PredictedTask
-from resnetx.reporting.charts.figure import (
-    BARS,
-    CHARACTER,
-    COLUMN,
-    PAPER,
-    QUIET,
-    AnyChart,
-    Figure,
-    family_colours,
-    layered,
-    legend_of,
-    log_ticks,
-    panel_grid,
-    si_axis,
-)
+from resnetx.record.machine import how_many, unit_by_library
+from resnetx.record.prediction import PartName, PredictedPoint, PredictedTask
+from resnetx.reporting.charts.figure import BARS, INK, PAPER, PART_COLOURS, QUIET, Figure, workload_colours
+from resnetx.reporting.charts.grammar import Axis, Mark, Plot, Scale, figure, shape_looks, table_of_records
+from resnetx.reporting.charts.system_rates import dash_looks, system_looks
 from resnetx.reporting.compare.accuracy import point_words
-from resnetx.reporting.table import table_of
-from resnetx.units import si
+from resnetx.reporting.predicted_answer import PARTS, PredictedCurve, identity, predicted_curves
+from resnetx.table import Record
+from resnetx.units import si, to_interval
+
+MOST_POINTS = 2000  # of which figures are drawn: of more, no panel shows what the table does not
+HEIGHT = 110
+_COLOURS: dict[PartName, str] = {
+    "useful": PART_COLOURS["compute"],
+    "communication": PART_COLOURS["communication"],
+    "smaller batches": "#c3c9d0",
+    "launching": "#e2c6d8",
+    "waiting": "#6b747d",
+    "input": PART_COLOURS["input"],
+    "host": PART_COLOURS["host"],
+    "unexplained": INK,
+}
+
+
+def prediction_figures(points: Sequence[PredictedPoint]) -> list[Figure]:
+    """The figures that there is something to show in."""
+    if len(points) > MOST_POINTS:
+        return []
+    curves = predicted_curves(points)
+    lines = [name for name in identity(curves) if name not in ("workload", "batch")]
+    figures = []
+    if marks := [mark for curve in curves for mark in _marks(curve, lines)]:
+        figures.append(_speedups(marks))
+    panels = list(dict.fromkeys(map(_panel, curves)))  # of one workload the systems are side by side
+    beside = sorted(curves, key=lambda curve: panels.index(_panel(curve)))
+    if bars := [bar for curve in beside for bar in _bars(curve, lines)]:
+        figures.append(_parts(bars))
+    return figures
+
+
+def _marks(curve: PredictedCurve, lines: Sequence[str]) -> list[Record]:
+    able = [point for point in curve.able if point.speedup and point.baseline_gpus]
+    if len(able) < 2:
+        return []
+    others = [name for name in lines if name != "system"]
+    line = {"line": curve.system, "kind": ", ".join(getattr(curve, name) for name in others)}
+    if "system" not in lines and others:
+        line = {"line": line["kind"], "kind": ""}
+    return [{"panel": _panel(curve), **line, **_figures_of(point)} for point in able]
+
+
+def _panel(curve: PredictedCurve) -> str:
+    return f"{curve.workload}, batch {curve.batch}"
+
+
+def _figures_of(point: PredictedPoint) -> Record:
+    assert point.speedup and point.baseline_gpus and point.images_per_s, "only points with a speed-up"
+    low, high = point.speedup_interval or (point.speedup, point.speedup)
+    value, least, most = to_interval(point.speedup, low, high) if low < high else (f"{point.speedup:.3g}", "", "")
+    ends = f" ({least} to {most})" if least else ""
+    return {
+        "gpus": point.gpus,
+        "images_per_s": point.images_per_s,
+        "speedup": point.speedup,  # over `baseline_gpus`
+        "speedup_low": low,
+        "speedup_high": high,
+        "ideal": point.gpus / point.baseline_gpus,
+        "baseline_gpus": point.baseline_gpus,
+        "description": f"{how_many(point.gpus, 'GPU')}: {value} times{ends}, {si(point.images_per_s)} images/s",
+    }
+
+
+def _bars(curve: PredictedCurve, lines: Sequence[str]) -> list[Record]:
+    words = ", ".join(filter(None, [_panel(curve), ", ".join(getattr(curve, name) for name in lines) or curve.system]))
+    return [
+        {"panel": words, "gpus": point.gpus, "part": PARTS[part.name], "share": part.share,
+         "place": list(_COLOURS).index(part.name),
+         "description": f"{how_many(point.gpus, 'GPU')}: {PARTS[part.name]} {part.share:.1%} of the step"}
+        for point in curve.able
+        for part in point.parts
+        if part.share > 0
+    ]  # fmt: skip
+
+
+# ---- drawn
+
+
+def _speedups(marks: Sequence[Record]) -> Figure:
+    lines, kinds = (list(dict.fromkeys(str(mark[name]) for mark in marks)) for name in ("line", "kind"))
+    plot = Plot(
+        x=Axis("gpus", "GPUs", "log2", ticks=sorted({int(str(mark["gpus"])) for mark in marks})),
+        y=Axis("speedup", "speed-up", "log2", "si"),
+        marks=(
+            Mark("line", column="ideal", colour=QUIET, look={"strokeDash": [0.6, 1.8], "strokeWidth": 0.8}),
+            Mark("line"),
+            Mark("whiskers"),
+            Mark("dots"),
+        ),
+        colour=Scale("line", system_looks(lines)),
+        dash=Scale("kind", dash_looks(kinds)) if len(kinds) > 1 else None,
+        detail=("line", "kind"),
+        panel="panel",
+        columns=3,
+        height=HEIGHT,
+        chart_only=("description",),
+    )
+    over = {mark["baseline_gpus"] for mark in marks}
+    base = "one GPU" if over == {1} else "the fewest GPUs that can run it"
+    caption = "Whiskers: what nine of ten measurements should lie within. Dotted: ideal. After Shi et al. 2018."
+    return figure("speedups", f"Predicted speed-up over {base}", caption, table_of_records(marks), plot)
+
+
+def _parts(bars: Sequence[Record]) -> Figure:
+    there = {bar["part"] for bar in bars}
+    shown = {PARTS[name]: colour for name, colour in _COLOURS.items() if PARTS[name] in there}
+    plot = Plot(
+        x=Axis("gpus", "GPUs", "steps", order=sorted({int(str(bar["gpus"])) for bar in bars})),
+        y=Axis("share", "share of the step", labels="percent", ticks=(0, 0.5, 1), domain=(0, 1)),
+        marks=(Mark("bars"),),
+        colour=Scale("part", shown),
+        stacked="place",
+        panel="panel",
+        columns=2 if len({bar["panel"] for bar in bars}) in (2, 4) else 3,
+        height=80,
+        chart_only=("place", "description"),
+    )
+    caption = "Parts of the predicted step. Useful: what linear scaling leaves of the step that speed-ups are over."
+    return figure("parts", "Where the time of each GPU goes", caption, table_of_records(bars), plot)
+
+
+# ---- timelines: what runs when in one iteration ---------------------------------------------------------------------
 
 LANES = ("input", "copies", "compute", "collectives", "host")
-LANE_HEIGHT = 17
 _OF_COMPUTE = ("forward", "backward", "update")
-
-
-class _BarRow(msgspec.Struct, frozen=True, kw_only=True):
-    system: str
-    library: str
-    name: str
-    lane: str
-    part: str
-    start_ms: float
-    end_ms: float
-
-
-class _Bar(_BarRow, frozen=True, kw_only=True):
-    panel: str
-    label: str
-    label_length: int  # characters
-    width_ms: float
-    description: str
 
 
 def timelines(points: Sequence[PredictedPoint]) -> list[Figure]:
@@ -66,180 +161,123 @@ def timelines(points: Sequence[PredictedPoint]) -> list[Figure]:
 def _with_own_names(figures: Iterable[Figure]) -> Iterator[Figure]:
     """The figures under different names: points may differ in settings that are not in their names."""
     names: Counter[str] = Counter()
-    for figure in figures:
-        names[figure.name] += 1
-        number = "" if names[figure.name] == 1 else f"-{names[figure.name]}"
-        yield dataclasses.replace(figure, name=f"{figure.name}{number}")
+    for timeline in figures:
+        names[timeline.name] += 1
+        number = "" if names[timeline.name] == 1 else f"-{names[timeline.name]}"
+        yield dataclasses.replace(timeline, name=f"{timeline.name}{number}")
 
 
 def _timeline(points: Sequence[PredictedPoint]) -> Figure:
     first = points[0]
-    bars = [_bar(point, task) for point in points for task in point.timeline]
-    panels = list(dict.fromkeys(bar.panel for bar in bars))
-    lanes = [lane for lane in LANES if any(bar.lane == lane for bar in bars)]
-    kinds = [kind for kind in BARS if any(bar.part == kind for bar in bars)]
-    latest_ms = max(bar.end_ms for bar in bars)
-    width = COLUMN - 46
-
-    def panel(chart: alt.Chart, _: bool, last: bool) -> AnyChart:
-        chart = chart.properties(width=width, height=LANE_HEIGHT * len(lanes))
-        x = alt.X(
-            "start_ms:Q",
-            title="ms of one iteration" if last else None,
-            scale=alt.Scale(domain=[0, latest_ms], nice=False),
-            axis=alt.Axis(tickCount=6, labels=last, ticks=last),
-        )
-        y = alt.Y(
-            "lane:N",
-            title=None,
-            scale=alt.Scale(domain=lanes, paddingInner=0.25, paddingOuter=0.15),
-            axis=alt.Axis(grid=False, ticks=False, labelPadding=4),
-        )
-        scale = alt.Scale(domain=kinds, range=[BARS[kind] for kind in kinds])
-        colour = alt.Color("part:N", scale=scale, legend=legend_of(kinds, symbolType="square"))
-        rectangles = chart.mark_bar(stroke=PAPER, strokeWidth=0.2, height=alt.RelativeBandSize(1.0))
-        fits = f"datum.width_ms * {width} / {latest_ms} > datum.label_length * {CHARACTER}"
-        labels = chart.transform_filter(fits).transform_calculate(middle="(datum.start_ms + datum.end_ms) / 2")
-        layers = [
-            rectangles.encode(
-                x=x, x2=alt.X2("end_ms:Q"), y=y, color=colour, description=alt.Description("description:N")
-            ),
-            labels.mark_text(fontSize=5.5, color=PAPER, aria=False).encode(
-                x=alt.X("middle:Q"), y=y, text=alt.Text("label:N")
-            ),
-        ]
-        return layered(layers, chart)
-
-    batch = f"batch {first.batch_size}, {first.gpus} GPU{'s' * (first.gpus > 1)}"
+    rows = [_span(point, task) for point in points for task in point.timeline]
+    lanes = {task.lane for point in points for task in point.timeline}
+    latest_ms = max(1e3 * task.end_s for point in points for task in point.timeline)
+    plot = Plot(
+        x=Axis("start_ms", "ms of one iteration", domain=(0.0, latest_ms)),
+        y=Axis("lane", "", "names", order=[lane for lane in LANES if lane in lanes]),
+        marks=(
+            Mark("spans", column="end_ms"),
+            Mark("words", column="label", within="end_ms", look={"color": PAPER}),
+        ),
+        colour=Scale("part", {part: BARS[part] for part in BARS if any(row["part"] == part for row in rows)}),
+        panel="panel",
+        chart_only=("panel", "label", "description"),
+    )
+    batch = f"batch {first.batch_size}, {how_many(first.gpus, unit_by_library(first.library))}"
     name = re.sub(r"[^\w.]+", "-", f"timeline-{first.workload}-b{first.batch_size}-g{first.gpus}-{first.strategy}")
-    return Figure(
-        name=f"{name}-{first.precision}".lower(),
-        title=f"One predicted iteration of {first.workload}, {batch}, {first.strategy}",
-        caption="One steady iteration of one rank; lanes that it shares with no other bar run at the same time. Input "
-        "and copies are those of the batches to come.",
-        table=table_of(bars, _BarRow),
-        chart=panel_grid(table_of(bars), "panel", panels, 1, panel),
+    return figure(
+        f"{name}-{first.precision}".lower(),
+        f"One predicted iteration of {first.workload}, {batch}, {first.strategy}",
+        "One steady iteration of one rank; lanes that it shares with no other bar run at the same time. Input and "
+        "copies are those of the batches to come.",
+        table_of_records(rows),
+        plot,
     )
 
 
-def _bar(point: PredictedPoint, task: PredictedTask) -> _Bar:
-    label = task.name.partition(" ")[2] or task.name
-    return _Bar(
-        system=point.system,
-        library=point.library,
-        name=task.name,
-        lane=task.lane,
-        part=_part(task),
-        start_ms=1e3 * task.start_s,
-        end_ms=1e3 * task.end_s,
-        panel=f"{point.system} with {point.library}",
-        label=label,
-        label_length=len(label),
-        width_ms=1e3 * (task.end_s - task.start_s),
-        description=f"{task.name}: {si(1e3 * task.start_s)} to {si(1e3 * task.end_s)} ms",
-    )
+def _span(point: PredictedPoint, task: PredictedTask) -> Record:
+    kind = task.name.partition(" ")[0]
+    return {
+        "system": point.system,
+        "library": point.library,
+        "name": task.name,
+        "lane": task.lane,
+        "part": task.lane if task.lane != "compute" else kind if kind in _OF_COMPUTE else "other compute",
+        "start_ms": 1e3 * task.start_s,
+        "end_ms": 1e3 * task.end_s,
+        "panel": f"{point.system} with {point.library}",
+        "label": task.name.partition(" ")[2] or task.name,
+        "description": f"{task.name}: {si(1e3 * task.start_s)} to {si(1e3 * task.end_s)} ms",
+    }
 
 
-def _part(task: PredictedTask) -> str:
-    """What a bar's colour says: the kind of compute, or its lane."""
-    if task.lane != "compute":
-        return task.lane
-    word = task.name.partition(" ")[0]
-    return word if word in _OF_COMPUTE else "other compute"
-
-
-# A prediction beside its measurement, as a figure.
-
-
-class _AccuracyRow(msgspec.Struct, frozen=True, kw_only=True):
-    workload: str
-    batch_size: int
-    gpus: int
-    variant: str
-    system: str
-    strategy: str
-    predicted_ms: float
-    predicted_low_ms: float
-    predicted_high_ms: float
-    measured_ms: float
-    measured_low_ms: float
-    measured_high_ms: float
-    error: float
-
-
-class _AccuracyMark(_AccuracyRow, frozen=True, kw_only=True):
-    description: str
+# ---- predicted beside measured --------------------------------------------------------------------------------------
 
 
 def accuracy_figure(accuracy: Accuracy) -> Figure:
-    """Predicted over measured time of an iteration, with both intervals."""
-    marks = [mark for point in accuracy.points if (mark := _mark(point))]
-    lowest = min(min(mark.predicted_low_ms, mark.measured_low_ms) for mark in marks)
-    highest = max(max(mark.predicted_high_ms, mark.measured_high_ms) for mark in marks)
-    domain = [lowest / 1.15, highest * 1.15]
-    workloads = list(dict.fromkeys(mark.workload for mark in marks))
-    strategies = list(dict.fromkeys(mark.strategy for mark in marks))
-    systems = list(dict.fromkeys(mark.system for mark in marks))
-
-    def panel(chart: alt.Chart, left: bool, last: bool) -> AnyChart:
-        scale = alt.Scale(type="log", domain=domain, nice=False)
-        ticks = si_axis(log_ticks(domain, 10), shown=True)
-        x = alt.X("measured_ms:Q", title="measured, ms" if last else None, scale=scale, axis=ticks)
-        y = alt.Y("predicted_ms:Q", title="predicted, ms" if left else None, scale=scale, axis=ticks)
-        colour = alt.Color(
-            "workload:N",
-            scale=alt.Scale(domain=workloads, range=family_colours(len(workloads))),
-            legend=legend_of(workloads),
-        )
-        shape = alt.Shape("strategy:N", scale=alt.Scale(domain=strategies), legend=legend_of(strategies, orient="top"))
-        rule = chart.mark_rule(strokeWidth=0.7, opacity=0.6, aria=False)
-        layers = [
-            *_band(domain),
-            rule.encode(x=x, y=alt.Y("predicted_low_ms:Q"), y2=alt.Y2("predicted_high_ms:Q"), color=colour),
-            rule.encode(x=alt.X("measured_low_ms:Q"), x2=alt.X2("measured_high_ms:Q"), y=y, color=colour),
-            chart.mark_point(filled=True, size=20, opacity=1).encode(
-                x=x, y=y, color=colour, shape=shape, description=alt.Description("description:N")
-            ),
-        ]
-        return layered(layers, chart).properties(width=170, height=170)
-
-    mean = statistics.fmean(abs(mark.error) for mark in marks)
-    return Figure(
-        name="accuracy",
-        title=f"Predicted and measured time of an iteration: {mean:.1%} apart on average",
-        caption="Whiskers: prediction interval, and interval or range of the runs. Line: predicted as measured; "
-        "dotted: 10 % more and less.",
-        table=table_of(marks, _AccuracyRow),
-        chart=panel_grid(table_of(marks), "system", systems, 1, panel),
+    """Predicted over measured time of an iteration, with both intervals; two systems in one panel."""
+    rows = [row for point in accuracy.points if (row := _checked(point))]
+    ends = [float(row[f"{of}_ms_{end}"] or 0) for row in rows for of in ("predicted", "measured") for end in _ENDS]
+    domain = (min(ends) / 1.15, max(ends) * 1.15)
+    workloads, strategies, systems = (
+        list(dict.fromkeys(str(row[name]) for row in rows)) for name in ("workload", "strategy", "system")
+    )
+    apart = len(systems) > len(_FILLED)
+    dots = [
+        Mark("dots", f"datum.system == {system!r}", look={"size": 20, "filled": filled})
+        for system, filled in zip(systems, _FILLED, strict=False)
+    ]
+    plot = Plot(
+        x=Axis("measured_ms", "measured, ms", "log", "si", domain=domain),
+        y=Axis("predicted_ms", "predicted, ms", "log", "si", domain=domain),
+        marks=(
+            Mark("diagonal", column="1"),
+            *(Mark("diagonal", column=factor, look={"strokeDash": [1, 1.5]}) for factor in ("1.1", "0.9")),
+            Mark("whiskers"),
+            Mark("across", column="measured_ms"),
+            *([Mark("dots", look={"size": 20})] if apart else dots),
+        ),
+        colour=Scale("workload", workload_colours(workloads)),
+        shape=Scale("strategy", shape_looks(strategies)),
+        panel="system" if apart else "",
+        square=True,
+        chart_only=("description",),
+    )
+    mean = statistics.fmean(abs(float(row["error"] or 0)) for row in rows)
+    told = "" if apart or len(systems) < 2 else f" Filled: {systems[0]}; hollow: {systems[1]}."
+    alike = [names[0] for names in (systems, strategies) if len(names) == 1]
+    told += f" In all: {', '.join(alike)}." * bool(alike)
+    return figure(
+        "accuracy",
+        f"Predicted and measured time of an iteration: {mean:.1%} apart on average",
+        "Whiskers: prediction interval, and interval or range of the runs. Line: predicted as measured; dotted: 10 % "
+        f"more and less.{told}",
+        table_of_records(rows),
+        plot,
     )
 
 
-def _mark(point: CheckedPoint) -> _AccuracyMark | None:
+_ENDS = ("low", "high")
+_FILLED = (True, False)  # of two systems
+
+
+def _checked(point: CheckedPoint) -> Record | None:
     if point.predicted_s is None or point.measured_s is None or point.error is None:
         return None
     low_s, high_s = point.predicted_interval_s or [point.predicted_s, point.predicted_s]
-    return _AccuracyMark(
-        workload=point.workload,
-        batch_size=point.batch_size,
-        gpus=point.gpus,
-        variant=point.variant,
-        system=f"{point.system}, {point.library}",
-        strategy=point.strategy,
-        predicted_ms=1e3 * point.predicted_s,
-        predicted_low_ms=1e3 * low_s,
-        predicted_high_ms=1e3 * high_s,
-        measured_ms=1e3 * point.measured_s.median,
-        measured_low_ms=1e3 * point.measured_s.low,
-        measured_high_ms=1e3 * point.measured_s.high,
-        error=point.error,
-        description=f"{point_words(point)}: {point.error:+.1%}",
-    )
-
-
-def _band(domain: Sequence[float]) -> Iterator[alt.Chart]:
-    """The diagonal, and what is a tenth more and less."""
-    corners = alt.Chart(alt.sequence(0, 2, as_="end")).transform_calculate(at=f"datum.end ? {domain[1]} : {domain[0]}")
-    for factor, dash in ((1.0, [1, 0]), (1.1, [1, 1.5]), (0.9, [1, 1.5])):
-        line = corners.transform_calculate(off=f"datum.at * {factor}")
-        line = line.mark_line(stroke=QUIET, strokeWidth=0.6, strokeDash=dash, clip=True, aria=False)
-        yield line.encode(x=alt.X("at:Q"), y=alt.Y("off:Q"))
+    return {
+        "workload": point.workload,
+        "batch_size": point.batch_size,
+        "gpus": point.gpus,
+        "variant": point.variant,
+        "system": f"{point.system}, {point.library}",
+        "strategy": point.strategy,
+        "predicted_ms": 1e3 * point.predicted_s,
+        "predicted_ms_low": 1e3 * low_s,
+        "predicted_ms_high": 1e3 * high_s,
+        "measured_ms": 1e3 * point.measured_s.median,
+        "measured_ms_low": 1e3 * point.measured_s.low,
+        "measured_ms_high": 1e3 * point.measured_s.high,
+        "error": point.error,
+        "description": f"{point_words(point)}: {point.error:+.1%}",
+    }

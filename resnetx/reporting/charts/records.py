@@ -1,10 +1,12 @@
-"""Figures of traces, of checks and of scores: which layers take the time, which node is slow, who predicts best."""
+"""Figures of traces, checks, scores and steerings: which layers take the time, which node is slow, who predicts best,
+and which pairs of GPUs a node's links are divided among."""
 
 from collections.abc import Iterator, Sequence
 from statistics import median
 
 from resnetx.record.check import Check, CheckedRun
-from resnetx.record.literature import KindScore, Score
+from resnetx.record.literature import Score
+from resnetx.record.steering import Steering
 from resnetx.record.trace import Trace, TracedBatch
 from resnetx.reporting.charts.figure import BARS, INK, SYSTEMS, Figure
 from resnetx.reporting.charts.grammar import ON_RAMPS, Axis, Mark, Plot, Ramp, Scale, figure
@@ -165,5 +167,49 @@ def score_figures(score: Score) -> list[Figure]:
     return [figure("scores", "How far off each predictor is", caption, Table(columns, rows), plot)]
 
 
-def _kind(score: KindScore) -> str:
-    return f"{score.kind.removeprefix('training, ')} ({score.figures})"
+# ---- steerings: the traffic, and the units before and after, as in Anderson et al. 2018, Fig. 2 ---------------------
+
+# Rows receive and columns send, as in the paper.
+
+_MOST_STEERED = 8  # GPUs, of which each square has its figure written in it
+_LEAST_WRITTEN = 0.005  # less is written as nothing: two decimals fit a square
+
+
+def matrices(made: Steering) -> Figure:
+    """The traffic, over its largest pair, and the bandwidth units before and after, side by side."""
+    saved = "" if made.rtl_saved is None else f": total RTL {made.rtl_saved:.1%} less"
+    panels: dict[str, Sequence[Sequence[float]]] = {
+        "traffic": made.traffic,
+        "units as built": made.connectivity_before,
+        "units steered": made.connectivity_after,
+    }
+    most = max(value for name, matrix in panels.items() if name != "traffic" for row in matrix for value in row)
+    rows: list[list[Cell]] = [
+        [name, f"{target}", f"{source}", value, value / (1 if name == "traffic" else most or 1), _written(value)]
+        for name, matrix in panels.items()
+        for target, row in enumerate(matrix)
+        for source, value in enumerate(row)
+    ]
+    gpus = [f"{gpu}" for gpu in range(len(made.traffic))]
+    words = [Mark("words", column="label", look={"color": ON_RAMPS})] if len(gpus) <= _MOST_STEERED else []
+    plot = Plot(
+        x=Axis("source", "from", "names", order=gpus),
+        y=Axis("target", "to", "names", order=gpus),
+        marks=(Mark("squares"), *words),
+        colour=Ramp("share", "lightorange", "of the largest", (0.0, 1.0)),
+        tips=("panel", "target", "source", "value"),
+        panel="panel",
+        columns=3,
+        chart_only=("share", "label"),
+    )
+    return figure(
+        "steering",
+        f"{made.system}{saved}",
+        "Rows receive, columns send. Traffic is over the largest of any pair; a unit is a lane one way.",
+        Table(["panel", "target", "source", "value", "share", "label"], rows),
+        plot,
+    )
+
+
+def _written(value: float) -> str:
+    return f"{round(value, 2):g}" if value >= _LEAST_WRITTEN else ""

@@ -1,317 +1,501 @@
-"""The figures of a report of studies: workloads, points, rates, speed-ups, and what limits them.
+"""The figures of a report of studies: what limits points, speed-ups, rates, and where they are in intensity space.
 
 The forms are those of Tallent et al. 2017, Fig. 6, 7, 12 and 13. Nothing is drawn that was not measured: a line has a
-gap where a point is missing, and a word at the foot of the panel says why (`scaling`).
+gap where a point is missing, and a word at the foot of the panel says why. What would be the same everywhere, or has
+one value, is a sentence instead of a figure.
 """
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-
-import altair as alt
-import msgspec
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 from resnetx.record import Workload
-from resnetx.record.machine import Unit
+from resnetx.record.machine import how_many
 from resnetx.reporting.charts.figure import (
-    BASELINE,
-    CHARACTER,
-    COLUMN,
-    EFFICIENCY,
-    HOLLOW,
-    INK,
+    DASHES,
     PART_COLOURS,
-    WORD_HEIGHT,
+    QUIET,
+    SYSTEMS,
     Figure,
-    SeriesStyles,
-    layered,
-    legend_of,
-    panel_grid,
-    styled,
+    domain_with_foot,
+    family_colours,
+    workload_colours,
 )
-from resnetx.reporting.charts.scaling import (
-    has_speedup,
-    log_y,
-    meanings,
-    outcome,
-    rates,
-    span,
-    speedups,
-    word,
-    workload_colour,
-    workload_shape,
+from resnetx.reporting.charts.grammar import Axis, Mark, Plot, Scale, figure, shape_looks, table_of_records
+from resnetx.reporting.study.points import (
+    StudyPoint,
+    batch_category,
+    batches_in_order,
+    unit_of_points,
+    workloads_in_order,
 )
-from resnetx.reporting.study.points import StudyPoint, batch_category, unit_of_points
-from resnetx.reporting.study.scaling import PARTS, Limits
-from resnetx.reporting.table import table_of
+from resnetx.reporting.study.scaling import PARTS, Limits, StepPart
+from resnetx.statistics import Summary
+from resnetx.table import Record
 from resnetx.units import si
+
+HEIGHT = 105
+MOST_SAID = 6  # values that a sentence has in place of a figure
 
 
 def figures(points: Sequence[StudyPoint]) -> list[Figure]:
-    """Every figure that the points have something to show in."""
+    """Every figure that the points have something to show in, in the order of the argument."""
+    return [drawn for drawn in _all(points) if not isinstance(drawn, str)]
+
+
+def figures_and_sentences(points: Sequence[StudyPoint]) -> tuple[list[Figure], list[str]]:
+    """The same, and what is said instead of figures with one value."""
+    both = list(_all(points))
+    return [each for each in both if not isinstance(each, str)], [each for each in both if isinstance(each, str)]
+
+
+def _all(points: Sequence[StudyPoint]) -> Iterator[Figure | str]:
     styles = SeriesStyles(points)
-    made = list(_of_intensity(points, styles))
     if any(point.result.images_per_s for point in points):
-        made.append(rates(points, styles))
+        yield step_shares(points, styles)
         if any(map(has_speedup, points)):
-            made.append(speedups(points, styles))
-        made.append(step_shares(points, styles))
-    return made
-
-
-def _of_intensity(points: Sequence[StudyPoint], styles: SeriesStyles) -> Iterator[Figure]:
-    """Two figures for each convention by which activations and parameters were counted."""
+            yield speedups(points, styles)
+        yield rates(points, styles)
     # An old study may hold an empty batch, which has no place on a log axis.
     working = [(point, point.counts) for point in points if point.counts and point.counts.activations_per_batch > 0]
     conventions = sorted({counts.convention for _, counts in working})
     for convention in conventions:
         counted = [(point, counts) for point, counts in working if counts.convention == convention]
         suffix = "" if len(conventions) == 1 else f"-{convention}"
-        yield batch_intensities(counted, styles, convention, suffix)
-        yield intensity_space(counted, styles, convention, suffix)
+        yield located(counted, convention, suffix)
+        yield batch_intensities(counted, convention, suffix)
 
 
-# Figures of intensity, work over communication: of the workloads' batches, and of all points with their efficiency.
-#
-# The forms are those of Tallent et al. 2017, Fig. 6 and 7.
+class SeriesStyles:
+    """What tells the series of a page apart: two systems always by their dash, in one panel.
+
+    Panels are by batch with a colour for each workload, or by workload with one for each batch, whichever are fewer.
+    Where each workload has one batch, colours are free for settings.
+    """
+
+    def __init__(self, points: Sequence[StudyPoint]) -> None:
+        self.workloads, self.batches = workloads_in_order(points), batches_in_order(points)
+        self.variants, systems, settings = (
+            list(dict.fromkeys(getattr(point, name) for point in points)) for name in ("variant", "system", "settings")
+        )
+        alone = len({(point.workload, point.batch) for point in points}) == len(self.workloads)
+        several = len(self.batches) > 1 or len(self.variants) > len(DASHES)
+        self.by_workload = len(self.workloads) <= len(self.batches) and several
+        self.line = "batch" if self.by_workload else "workload"
+        self.colours = workload_colours(self.workloads)
+        if self.by_workload:
+            self.colours = dict(zip(self.batches, family_colours(len(self.batches)), strict=True))
+        of_settings = self.by_workload and alone and 1 < len(settings) <= len(SYSTEMS)
+        if of_settings:
+            self.line, self.colours = "settings", dict(zip(settings, SYSTEMS, strict=False))
+        if len(self.variants) <= len(DASHES) and not of_settings:
+            self.dash, names, apart = "variant", self.variants, []
+        elif len(systems) <= len(DASHES):
+            self.dash, names, apart = "system", systems, [*["settings"] * (not of_settings)]
+        else:
+            self.dash, names, apart = "system", [], ["variant"]
+        self.dashes = dict(zip(names, DASHES, strict=False)) if len(names) > 1 else {}
+        self._panel = ["workload"] * self.by_workload + ["batch"] * (self.line != "batch") + apart
+
+    def panel(self, point: StudyPoint) -> str:
+        """The panel of a scaling chart that a point is in."""
+        return ", ".join(filter(None, (getattr(point, name) for name in self._panel)))
+
+    def panels(self, points: Sequence[StudyPoint]) -> list[str]:
+        """All panels, the smallest batch first."""
+        return list(dict.fromkeys(map(self.panel, self.in_order(points))))
+
+    def in_order(self, points: Sequence[StudyPoint]) -> list[StudyPoint]:
+        """The points by panel: workload, batch, variant and GPUs, or batch first."""
+
+        def place(point: StudyPoint) -> tuple[int, ...]:
+            names = self.workloads.index(point.workload), self.batches.index(point.batch)
+            return (*(names if self.by_workload else names[::-1]), self.variants.index(point.variant), point.gpus)
+
+        return sorted(points, key=place)
+
+
+def _cells(point: StudyPoint) -> Record:
+    """What tells a point apart, in every table of a figure."""
+    return {"workload": point.workload, "batch": point.batch, "variant": point.variant, "gpus": point.gpus}
+
+
+def span(values: Iterable[float]) -> str:
+    """The least and the greatest value, to three digits."""
+    values = list(values)
+    return " to ".join(dict.fromkeys([si(min(values)), si(max(values))]))
+
+
+# ---- points without a rate: the words that stand at the foot of a panel in their place, and what these mean ---------
+
+_WORDS = {
+    "oom": ("oom", "out of memory"),
+    "failed": ("fail", "failed"),
+    "timeout": ("late", "timed out"),
+    "skipped": ("skip", "cannot run there"),
+    "missing": ("todo", "not run yet"),
+    "no rate": ("none", "ended well without a rate"),
+}  # by outcome
+_MOST_WORDS = 3  # of one place with a word for each point; of more, points with the same outcome share a word, in black
+
+
+def outcome(point: StudyPoint) -> str:
+    """How a point ended; "no rate" where its runs went well, but measured none."""
+    result = point.result
+    return "no rate" if result.outcome == "ok" and result.images_per_s is None else result.outcome
+
+
+def word(point: StudyPoint) -> str:
+    """The word for a point that has no rate."""
+    return _WORDS[outcome(point)][0]
+
+
+def meanings(points: Iterable[StudyPoint]) -> str:
+    """What the words mean that stand for missing points, as a sentence of a caption; "" where none is missing."""
+    used = dict.fromkeys(_WORDS[outcome(point)] for point in points if point.result.images_per_s is None)
+    return f" Missing: {', '.join(f'{word}: {meaning}' for word, meaning in used)}." if used else ""
+
+
+def _foot_word(point: StudyPoint, missing: Sequence[StudyPoint]) -> Record:
+    """The word for a point, whether it is that of several, and its row from the foot.
+
+    `missing`: all points of its panel without a value at the same number of GPUs.
+    """
+    if point not in missing:
+        return {"word": None, "word_shared": False, "foot": None}
+    if len(missing) <= _MOST_WORDS:
+        return {"word": word(point), "word_shared": False, "foot": missing.index(point)}
+    first = next(other for other in missing if word(other) == word(point))
+    row = list(dict.fromkeys(map(word, missing))).index(word(point))
+    return {"word": word(point) if first == point else None, "word_shared": True, "foot": row}
+
+
+# ---- rates and speed-ups --------------------------------------------------------------------------------------------
+
+_ENDS = {"interval": "95 % interval", "range": "range"}
+_WHISKERS = {
+    "interval": "whiskers: 95 % interval",
+    "range": "light whiskers: range of the runs, too few for an interval",
+}
+
+
+def has_speedup(point: StudyPoint) -> bool:
+    """Whether a point has a speed-up, and is not the baseline itself."""
+    speedup = point.result.speedup
+    return speedup is not None and not speedup.low == speedup.high == 1
+
+
+@dataclass(frozen=True)
+class _Curves:
+    """What the points have of one quantity, and what it is called."""
+
+    column: str
+    unit: str
+    value_of: Callable[[StudyPoint], Summary | None]
+
+
+_RATE = _Curves("iterations_per_s", "iterations/s", lambda point: point.result.iterations_per_s)
+_SPEEDUP = _Curves("speedup", "times the baseline", lambda point: point.result.speedup)
+
+
+def rates(points: Sequence[StudyPoint], styles: SeriesStyles) -> Figure | str:
+    """Iterations/s against GPUs."""
+    measured = [(images_per_s.median, point.words) for point in points if (images_per_s := point.result.images_per_s)]
+    highest, best = max(measured)
+    if len(points) == 1:
+        return f"{best}: {si(highest)} images/s, the only point."
+    title = f"Training rate against {unit_of_points(points)}s; the highest, {si(highest)} images/s: {best}"
+    after = f" Dotted: ideal, from the baseline ({_baselines(points)}). After Tallent et al. 2017, Fig. 12 and 13."
+    return _curves("rate", title, after, points, styles, _RATE, Axis(_RATE.column, "iterations/s", "log", "si"))
+
+
+def speedups(points: Sequence[StudyPoint], styles: SeriesStyles) -> Figure:
+    """The speed-up against GPUs."""
+    most = max(point.gpus for point in points if has_speedup(point))
+    reached = sorted(
+        (efficiency.median, point.line_words)
+        for point in points
+        if point.gpus == most and has_speedup(point) and (efficiency := point.result.efficiency)
+    )
+    (worst, where_worst), (best, where_best) = reached[0], reached[-1]
+    first, *others = _baselines(points).split("; ")
+    title = f"Parallel efficiency on {how_many(most, unit_of_points(points))}: {worst:.0%} ({where_worst})"
+    title += f" to {best:.0%} ({where_best})" * (len(reached) > 1)
+    over = first.partition(" (")[0] + " or more" * bool(others)
+    y = Axis("speedup", f"speed-up\n(baseline: {over})", "log2", "si")
+    after = f" Dotted: ideal. Baseline: {_baselines(points)}."
+    return _curves("speedup", title, after, points, styles, _SPEEDUP, y)
+
+
+def _curves(
+    name: str,
+    title: str,
+    caption: str,
+    points: Sequence[StudyPoint],
+    styles: SeriesStyles,
+    curves: _Curves,
+    y: Axis,
+) -> Figure:
+    """One quantity against GPUs, with what is ideal, both axes by powers."""
+    missing: dict[tuple[str, int], list[StudyPoint]] = defaultdict(list)
+    for point in points:
+        if curves.value_of(point) is None:
+            missing[styles.panel(point), point.gpus].append(point)
+    rows = [_curve_row(point, styles, curves, missing[styles.panel(point), point.gpus]) for point in points]
+    panels = styles.panels(points)
+    columns = (f"{curves.column}_low", f"{curves.column}_high", "ideal")
+    ends = [float(end) for row in rows for column in columns if (end := row[column])]
+    depth = max((int(row["foot"]) + 1 for row in rows if row["foot"] is not None), default=0)
+    domain, step = domain_with_foot(ends, depth, HEIGHT)
+    for row in rows:
+        row["foot"] = None if row["foot"] is None else domain[0] * step ** (float(row["foot"]) + 0.15)
+    rows.sort(key=lambda row: panels.index(str(row["panel"])))  # stable: lines are in the order of the points
+    known = f"isValid(datum.{curves.column})"
+    names = {"align": "center", "baseline": "bottom"}
+    plot = Plot(
+        x=Axis("gpus", f"{unit_of_points(points)}s", "log2", ticks=sorted({point.gpus for point in points})),
+        y=Axis(y.column, y.title, y.kind, y.labels, domain=(domain[0], domain[1])),
+        marks=(
+            Mark("line", "isValid(datum.ideal)", "ideal", QUIET, {"strokeDash": [0.6, 1.8], "strokeWidth": 0.6}),
+            Mark("line", look={"strokeWidth": 0.9}),
+            *(
+                Mark("whiskers", f"datum.{curves.column}_ends == '{kind}' && datum.runs > 1", look={"opacity": opacity})
+                for kind, opacity in (("interval", 1.0), ("range", 0.45))
+            ),
+            Mark("dots", known, look={"size": 14}),
+            Mark("words", "isValid(datum.word) && datum.word_shared", "word", look=names, at="foot"),
+            Mark("words", "isValid(datum.word) && !datum.word_shared", "word", look=names, at="foot", by_scale=True),
+        ),
+        colour=Scale(styles.line, styles.colours),
+        shape=Scale(styles.line, shape_looks(list(styles.colours))),
+        dash=Scale(styles.dash, styles.dashes) if styles.dashes else None,
+        detail=("workload", "batch", "variant"),
+        panel="panel",
+        columns=3,
+        height=HEIGHT,
+        chart_only=_OF_CURVES,
+    )
+    return figure(name, title, f"{_reading(points, curves)}{meanings(points)}{caption}", table_of_records(rows), plot)
+
+
+_OF_CURVES = ("system", "settings", "panel", "word", "word_shared", "foot", "description")
+
+
+def _curve_row(point: StudyPoint, styles: SeriesStyles, curves: _Curves, missing: Sequence[StudyPoint]) -> Record:
+    """A point: its value, the ideal one, and what stands in its place where it has none."""
+    value, efficiency = curves.value_of(point), point.result.efficiency
+    return {
+        **_cells(point),
+        curves.column: value.median if value else None,
+        f"{curves.column}_low": value.low if value else None,
+        f"{curves.column}_high": value.high if value else None,
+        f"{curves.column}_ends": value.kind if value else None,
+        "ideal": value.median / efficiency.median if value and efficiency else None,
+        "runs": value.n if value else 0,
+        "outcome": outcome(point),
+        "system": point.system,
+        "settings": point.settings,
+        "panel": styles.panel(point),
+        **_foot_word(point, missing),
+        "description": f"{point.words}: {_value_words(value, curves.unit) if value else outcome(point)}",
+    }
+
+
+def _value_words(value: Summary, unit: str) -> str:
+    ends = f" ({si(value.low)} to {si(value.high)}, {_ENDS[value.kind]} of {value.n} runs)" if value.n > 1 else ""
+    return f"{si(value.median)} {unit}{ends}"
+
+
+def _baselines(points: Iterable[StudyPoint]) -> str:
+    """The baselines of the speed-ups, the plain one first."""
+    baselines = {point.result.baseline for point in points if point.result.speedup}
+    return "; ".join(sorted(baselines, key=lambda baseline: (len(baseline), baseline)))
+
+
+def _reading(points: Iterable[StudyPoint], curves: _Curves) -> str:
+    """How points and whiskers are read: only what the figure has."""
+    values = [value for point in points if (value := curves.value_of(point))]
+    fewest, most = min(value.n for value in values), max(value.n for value in values)
+    runs = f"{fewest}" if fewest == most else f"{fewest} to {most}"
+    kinds = {value.kind for value in values if value.n > 1}
+    parts = [f"Points: median of {runs} run{'s' * (most > 1)}"]
+    parts += [whiskers for kind, whiskers in _WHISKERS.items() if kind in kinds]
+    return "; ".join(parts) + "."
+
+
+# ---- intensity, work over communication: of the workloads' batches, and of all points with their efficiency ---------
 
 Counted = Sequence[tuple[StudyPoint, Workload]]  # points with their counts, by one convention
 
-# ---- batches --------------------------------------------------------------------------------------------------------
 
-
-class _BatchRow(msgspec.Struct, frozen=True, kw_only=True):
-    workload: str
-    batch: str
-    batch_category: int
-    activations_per_batch: int
-    activations_per_parameter: float
-
-
-class _BatchMark(_BatchRow, frozen=True, kw_only=True):
-    description: str
-
-
-def batch_intensities(counted: Counted, styles: SeriesStyles, convention: str, suffix: str) -> Figure:
+def batch_intensities(counted: Counted, convention: str, suffix: str) -> Figure | str:
     """Work, and work over communication, by batch category."""
-    marks = _batches(counted)
-    x = alt.X("batch_category:O", title="batch category", axis=alt.Axis(labelAngle=0), scale=alt.Scale(padding=0.5))
-    base = alt.Chart(alt.NamedData("all"), width=78, height=130).encode(x=x, color=workload_colour(styles))
-    work, intensity = "activations_per_batch", "activations_per_parameter"
-    panels = []
-    for field in (work, intensity):
-        values = [getattr(mark, field) for mark in marks]
-        y = log_y(values, field, f"{field.replace('_', ' ')} ({convention})", 130)
-        line = base.mark_line(strokeWidth=0.75, opacity=0.6, aria=False).encode(y=y)
-        dots = base.mark_point(filled=True, size=22, opacity=1)
-        dots = dots.encode(y=y, shape=workload_shape(styles), description=alt.Description("description:N"))
-        panels.append(layered([line, dots], base))
-    return Figure(
-        name=f"intensity{suffix}",
-        title=f"The workloads: {span(mark.activations_per_parameter for mark in marks)} activations per parameter, "
-        f"{span(mark.activations_per_batch for mark in marks)} per batch",
-        caption="Work of a batch (left) and its work over communication (right), by batch category: 1 is the smallest "
-        f"batch that a workload has here. Counted by the {convention} convention. After Tallent et al. 2017, Fig. 6.",
-        table=table_of(marks, _BatchRow),
-        chart=styled(alt.hconcat(*panels, spacing=8), {"all": table_of(marks).records()}),
+    rows = list(_batches(counted))
+    work, intensity = ([float(row[column] or 0) for row in rows] for column in (_WORK, _INTENSITY))
+    names = list(dict.fromkeys(str(row["workload"]) for row in rows))
+    if len(rows) == len(names) <= MOST_SAID:
+        each = ", ".join(f"{name} {si(value)}" for name, value in zip(names, intensity, strict=True))
+        return f"Activations per parameter of a batch (by the {convention} convention): {each}."
+    plot = Plot(
+        x=Axis(
+            "batch_category", "batch category", "steps", order=sorted({int(str(row["batch_category"])) for row in rows})
+        ),
+        y=Axis(_WORK, f"activations per batch ({convention})", "log", "si"),
+        beside=(Axis(_INTENSITY, f"activations per parameter ({convention})", "log", "si"),),
+        marks=(Mark("line", look={"strokeWidth": 0.75, "opacity": 0.6}), Mark("dots", look={"size": 22})),
+        colour=Scale("workload", workload_colours(names)),
+        shape=Scale("workload", shape_looks(names)),
+        height=130,
+        chart_only=("description",),
+    )
+    return figure(
+        f"intensity{suffix}",
+        f"The workloads: {span(intensity)} activations per parameter, {span(work)} per batch",
+        "Work of a batch, and its work over communication, by batch category: 1 is the smallest batch that a workload "
+        f"has here. Counted by the {convention} convention. After Tallent et al. 2017, Fig. 6.",
+        table_of_records(rows),
+        plot,
     )
 
 
-def _batches(counted: Counted) -> list[_BatchMark]:
-    """One mark for each batch of each workload; with weak scaling a batch is one on each number of GPUs."""
+_WORK, _INTENSITY, _ON_EACH = "activations_per_batch", "activations_per_parameter", "activations_per_parameter_per_gpu"
+
+
+def _batches(counted: Counted) -> Iterator[Record]:
+    """One row for each batch of each workload; with weak scaling a batch is one on each number of GPUs."""
     points = [point for point, _ in counted]
     most_gpus_first = sorted(counted, key=lambda pair: pair[0].gpus, reverse=True)
     distinct = {(point.workload, point.batch): (point, counts) for point, counts in most_gpus_first}
-    return [_batch(point, counts, batch_category(point, points)) for point, counts in distinct.values()]
+    order = workloads_in_order(points)
+    for point, counts in sorted(distinct.values(), key=lambda pair: order.index(pair[0].workload)):
+        work, intensity = si(counts.activations_per_batch), si(counts.intensity)
+        yield {
+            "workload": point.workload,
+            "batch": point.batch,
+            "batch_category": batch_category(point, points),
+            _WORK: counts.activations_per_batch,
+            _INTENSITY: counts.intensity,
+            "description": f"{point.workload}, {point.batch}: {work} activations, {intensity} per parameter",
+        }
 
 
-def _batch(point: StudyPoint, counts: Workload, category: int) -> _BatchMark:
-    work, intensity = si(counts.activations_per_batch), si(counts.intensity)
-    return _BatchMark(
-        workload=point.workload,
-        batch=point.batch,
-        batch_category=category,
-        activations_per_batch=counts.activations_per_batch,
-        activations_per_parameter=counts.intensity,
-        description=f"{point.workload}, {point.batch}: {work} activations, {intensity} per parameter",
-    )
-
-
-# ---- points ---------------------------------------------------------------------------------------------------------
-
-
-class _PointRow(msgspec.Struct, frozen=True, kw_only=True):
-    workload: str
-    batch: str
-    variant: str
-    gpus: int
-    activations_per_parameter_per_gpu: float
-    efficiency: float | None
-    shown_as: str
-
-
-class _PointMark(_PointRow, frozen=True, kw_only=True):
-    description: str
-
-
-def intensity_space(counted: Counted, styles: SeriesStyles, convention: str, suffix: str) -> Figure:
-    """Every point in intensity space, by the parallel efficiency that was measured there."""
-    marks = [_point(point, counts) for point, counts in counted]
-    fill, hollow = _efficiency_fill(marks)
-    gpus = sorted({mark.gpus for mark in marks})
-    height = 170 if len(styles.variants) == 1 else 100
-    intensities = [mark.activations_per_parameter_per_gpu for mark in marks]
+def located(counted: Counted, convention: str, suffix: str) -> Figure | str:
+    """Efficiency over intensity: every point that is compared with another one; two systems in one panel, by shape."""
+    rows = [_located_row(point, counts) for point, counts in counted]
     unit = unit_of_points(point for point, _ in counted)
-    title = f"activations per parameter per {unit} ({convention})"
-    y = log_y(intensities, "activations_per_parameter_per_gpu", title, height)
-
-    def panel(chart: alt.Chart, _: bool, last: bool) -> alt.Chart:
-        axis = alt.Axis(labelAngle=0, tickBand="extent", grid=True, labels=last, ticks=last)
-        chart = chart.properties(width=COLUMN - 42, height=height)
-        encoded: alt.Chart = chart.mark_point(size=26, stroke=INK, strokeWidth=0.5, opacity=1).encode(
-            x=alt.X(
-                "gpus:O", title=f"{unit}s" if last else None, axis=axis, scale=alt.Scale(domain=gpus, padding=0.25)
-            ),
-            xOffset=alt.XOffset("workload:N", scale=alt.Scale(domain=styles.workloads)),
-            y=y,
-            shape=workload_shape(styles, legend_of(styles.workloads, symbolStrokeColor=INK, symbolFillColor=INK)),
-            fill=fill,
-            description=alt.Description("description:N"),
-        )
-        return encoded
-
-    return Figure(
-        name=f"located{suffix}",
-        title=f"The points: {span(intensities)} activations per parameter on each {unit}",
-        caption="Work over communication of every point, and the parallel efficiency measured there. On each number of "
-        f"{unit}s the workloads are side by side in the order of the legend, each with its batches one above the "
-        f"other. {hollow}Counted by the {convention} convention. After Tallent et al. 2017, Fig. 7.",
-        table=table_of(marks, _PointRow),
-        chart=panel_grid(table_of(marks), "variant", styles.variants, 1, panel),
+    each = f"activations per parameter on each {unit}"
+    intensities = span(float(row[_ON_EACH] or 0) for row in rows)
+    drawn = [row for row in rows if row["shown_as"] in ("interval", "no interval")]
+    if len(drawn) < 2:
+        return f"The points: {intensities} {each} (by the {convention} convention)."
+    points = [point for point, _ in counted]
+    workloads, systems = workloads_in_order(points), list(dict.fromkeys(point.system for point in points))
+    shaped, shapes = ("system", systems) if len(systems) > 1 else ("workload", workloads)
+    sizes = {count: 14 + 12 * place for place, count in enumerate(sorted({point.gpus for point in points}))}
+    missing = sum(row["shown_as"] == "not measured" for row in rows)
+    largest = max(float(row["efficiency"] or 0) for row in drawn)
+    marks = (
+        Mark("whiskers", "datum.shown_as == 'interval'", look={"opacity": 0.35}),
+        Mark("dots", "datum.shown_as == 'interval'", look={"opacity": 0.85}),
+        Mark("dots", "datum.shown_as == 'no interval'", look={"filled": False}),
+    )
+    plot = Plot(
+        x=Axis(_ON_EACH, f"{each} ({convention})", "log", "si"),
+        y=Axis("efficiency", "parallel efficiency", labels="percent", domain=(0.0, max(1.0, 1.02 * largest))),
+        marks=marks,
+        colour=Scale("workload", workload_colours(workloads)),
+        shape=Scale(shaped, shape_looks(shapes)),
+        size=Scale("gpus", sizes, f"{unit}s"),
+        panel="settings",
+        columns=2,
+        height=130,
+        chart_only=("system", "settings", "description"),
+    )
+    return figure(
+        f"located{suffix}",
+        f"Efficiency over work for communication: {intensities} {each}",
+        "Each point but the baselines, with its efficiency over its baseline. Hollow: without an interval."
+        + f" Not measured, and so not drawn: {missing}." * bool(missing)
+        + f" Counted by the {convention} convention. After Tallent et al. 2017, Fig. 7.",
+        table_of_records(rows),
+        plot,
     )
 
 
-def _efficiency_fill(marks: Sequence[_PointMark]) -> tuple[alt.Fill, str]:
-    """The colours of the efficiencies that there are, and what the caption says of hollow marks."""
-    colours = {name: colour for name, (_, colour) in EFFICIENCY.items()}
-    colours |= {"the baseline": BASELINE, "not measured": HOLLOW}
-    classes = [name for name in colours if any(mark.shown_as == name for mark in marks)]
-    legend = legend_of(
-        classes,
-        title="parallel efficiency",
-        orient="top",
-        symbolType="circle",
-        symbolSize=34,
-        symbolStrokeColor=INK,
-        symbolStrokeWidth=0.5,
-    )
-    scale = alt.Scale(domain=classes, range=[colours[name] for name in classes])
-    hollow = "Hollow: not measured; the table says why. " * ("not measured" in classes)
-    return alt.Fill("shown_as:N", scale=scale, legend=legend), hollow
-
-
-def _point(point: StudyPoint, counts: Workload) -> _PointMark:
+def _located_row(point: StudyPoint, counts: Workload) -> Record:
     efficiency = point.result.efficiency
-    return _PointMark(
-        workload=point.workload,
-        batch=point.batch,
-        variant=point.variant,
-        gpus=point.gpus,
-        activations_per_parameter_per_gpu=counts.intensity / point.gpus,
-        efficiency=efficiency.median if efficiency else None,
-        shown_as=_efficiency_class(point),
-        description=f"{point.words}: {_efficiency_words(point)}",
+    words = f"efficiency {efficiency.median:.0%} over {point.result.baseline}" if efficiency else outcome(point)
+    shown = (
+        "the baseline"
+        if not has_speedup(point)
+        else "interval"
+        if efficiency and efficiency.kind == "interval"
+        else "no interval"
     )
+    return {
+        **_cells(point),
+        _ON_EACH: counts.intensity / point.gpus,
+        "efficiency": efficiency.median if efficiency else None,
+        "efficiency_low": efficiency.low if efficiency else None,
+        "efficiency_high": efficiency.high if efficiency else None,
+        "shown_as": shown if efficiency else "not measured",
+        "system": point.system,
+        "settings": point.settings,
+        "description": f"{point.words}, {si(counts.intensity / point.gpus)} activations per parameter: {words}",
+    }
 
 
-def _efficiency_class(point: StudyPoint) -> str:
-    efficiency = point.result.efficiency
-    if efficiency is None:
-        return "not measured"
-    if not has_speedup(point):
-        return "the baseline"
-    return next(name for name, (bound, _) in EFFICIENCY.items() if efficiency.median < bound)
+# ---- what limits points: how much of its step each part of the work takes -------------------------------------------
 
 
-def _efficiency_words(point: StudyPoint) -> str:
-    if point.result.efficiency is None:
-        return outcome(point)
-    return f"efficiency {point.result.efficiency.median:.0%} over {point.result.baseline}"
-
-
-# The figure of what limits points: how much of its step each part of the work takes.
-
-
-class _ShareRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One part of one point's step; no part and no share where the point has no rate."""
-
-    workload: str
-    batch: str
-    variant: str
-    gpus: int
-    part: str | None
-    share: float | None
-
-
-class _ShareBar(_ShareRow, frozen=True, kw_only=True):
-    panel: str
-    word: str | None
-    description: str | None
-
-
-def step_shares(points: Sequence[StudyPoint], styles: SeriesStyles) -> Figure:
-    """What the step of every point is spent on."""
-    bars = [bar for point in styles.in_order(points) for bar in _bars(point)]
-    panels = list(dict.fromkeys(bar.panel for bar in bars))
-    longest = max(len(line) for panel in panels for line in panel.split(", "))
-    columns = max(1, min(4, len(panels), int((COLUMN - 36) // (CHARACTER * longest + 2))))
-    width = (COLUMN - 52 - 7 * (max(2, columns) - 1)) // max(2, columns)
-    scales = _scales(bars, unit_of_points(points))
-
-    def panel(chart: alt.Chart, left: bool, last: bool) -> alt.LayerChart:
-        return _panel(chart.properties(width=width, height=38), scales, left, last)
-
-    return Figure(
-        name="limits",
-        title=f"What limits the points: {_verdicts(points)}",
-        caption="Shares of the time of a step, by what it gets shorter without its input or without exchanging "
-        "gradients, and by the time in which no kernel runs; the rest is computing."
-        f"{_not_separate(points)}{meanings(points)}",
-        table=table_of(bars, _ShareRow),
-        chart=panel_grid(table_of(bars), "panel", panels, columns, panel),
+def step_shares(points: Sequence[StudyPoint], styles: SeriesStyles) -> Figure | str:
+    """What the step of every point is spent on; a sentence, where it is the same of all."""
+    rows = [row for point in styles.in_order(points) for row in _bars(point)]
+    title = f"What limits the points: {_verdicts(points)}"
+    if len({(row["part"], row["share"], row["word"]) for row in rows}) == 1:
+        return f"{title}.{_not_separate(points)}{meanings(points)}"
+    plot = Plot(
+        x=Axis("gpus", f"{unit_of_points(points)}s", "steps", order=sorted({point.gpus for point in points})),
+        y=Axis("share", "share of\nthe step", labels="percent", ticks=(0, 0.5, 1), domain=(0, 1)),
+        marks=(
+            Mark("bars", "isValid(datum.share)"),
+            Mark("words", "isValid(datum.word)", "word", look={"angle": 270, "align": "left", "dx": 2}, at="zero"),
+        ),
+        colour=Scale(
+            "part", {name: of for name, of in PART_COLOURS.items() if any(row["part"] == name for row in rows)}
+        ),
+        stacked="place",
+        panel="panel",
+        columns=4,
+        height=60,
+        chart_only=("panel", "place", "zero", "word", "description"),
     )
+    caption = (
+        "Shares of the time of a step, by what it gets shorter without its input or without exchanging gradients, and "
+        f"by the time in which no kernel runs; the rest is computing.{_not_separate(points)}{meanings(points)}"
+    )
+    return figure("limits", title, caption, table_of_records(rows), plot)
 
 
-# ---- data -----------------------------------------------------------------------------------------------------------
-
-
-def _bars(point: StudyPoint) -> Iterator[_ShareBar]:
+def _bars(point: StudyPoint) -> Iterator[Record]:
     """A bar for each part of a point's step, or the word that stands in their place."""
     limits = point.result.limits
-    if limits is None:
-        yield _bar(point, None, None, word(point))
-        return
-    if not limits.shares:
-        yield _bar(point, None, None, "not known")
-        return
-    mixed = limits.unknown.keys() - {"host"}
-    for part in PARTS:
-        if part in limits.shares:
-            name = "not separated" if part == "compute" and mixed else part
-            yield _bar(point, name, limits.shares[part].median, None)
-
-
-def _bar(point: StudyPoint, part: str | None, share: float | None, missing: str | None) -> _ShareBar:
-    return _ShareBar(
-        workload=point.workload,
-        batch=point.batch,
-        variant=point.variant,
-        gpus=point.gpus,
-        part=part,
-        share=share,
-        panel=point.line_words,
-        word=missing,
-        description=None if share is None else f"{point.words}: {part} {share:.0%}",
-    )
+    shares = limits.shares if limits else {}
+    parts: list[StepPart | None] = [part for part in PARTS if part in shares]
+    mixed = bool(limits and limits.unknown.keys() - {"host"})
+    for part in parts or [None]:
+        share = shares[part].median if part else None
+        name = "not separated" if part == "compute" and mixed else part
+        yield {
+            **_cells(point),
+            "part": name,
+            "share": share,
+            "panel": point.line_words,
+            "place": list(PART_COLOURS).index(name) if name else None,
+            "zero": 0,
+            "word": None if part else "not known" if limits else word(point),
+            "description": None if share is None else f"{point.words}: {name} {share:.0%}",
+        }
 
 
 def _limits(points: Iterable[StudyPoint]) -> list[Limits]:
@@ -329,55 +513,3 @@ def _not_separate(points: Iterable[StudyPoint]) -> str:
     mixed = [limits for limits in _limits(points) if limits.shares]
     unknown = dict.fromkeys(f"{part} ({why})" for limits in mixed for part, why in limits.unknown.items())
     return f" Not measured separately, so included in the rest: {'; '.join(unknown)}." if unknown else ""
-
-
-# ---- drawing --------------------------------------------------------------------------------------------------------
-
-
-class _Scales(msgspec.Struct, frozen=True):
-    """What all panels share."""
-
-    parts: list[str]
-    gpus: list[int]
-    domain: list[float]
-    unit: Unit
-
-
-def _scales(bars: Sequence[_ShareBar], unit: Unit) -> _Scales:
-    return _Scales(
-        parts=[part for part in PART_COLOURS if any(bar.part == part for bar in bars)],
-        gpus=sorted({bar.gpus for bar in bars}),
-        domain=[0.0, 1.12],
-        unit=unit,
-    )
-
-
-def _panel(chart: alt.Chart, scales: _Scales, left: bool, last: bool) -> alt.LayerChart:
-    """Bars of parts on top of each other, one for each number of GPUs, or a word upright in their place."""
-    x = alt.X(
-        "gpus:O",
-        title=f"{scales.unit}s" if last else None,
-        scale=alt.Scale(domain=scales.gpus, padding=0.12),
-        axis=alt.Axis(labelAngle=0, labelOverlap=True, labels=last, ticks=last),
-    )
-    y = alt.Y(
-        "share:Q",
-        title=["share of", "the step"] if left else None,
-        scale=alt.Scale(domain=scales.domain, nice=False),
-        axis=alt.Axis(format="%", values=[0, 0.5, 1], labels=left, ticks=left),
-    )
-    colours = alt.Scale(domain=scales.parts, range=[PART_COLOURS[part] for part in scales.parts])
-    legend = legend_of(scales.parts, symbolType="square")
-    chart = chart.encode(x=x)
-    bars = chart.transform_filter("isValid(datum.share)").transform_calculate(
-        order=f"indexof({scales.parts}, datum.part)"
-    )
-    bars = bars.mark_bar().encode(
-        y=y,
-        color=alt.Color("part:N", scale=colours, legend=legend),
-        order=alt.Order("order:Q"),
-        description=alt.Description("description:N"),
-    )
-    words = chart.transform_filter("isValid(datum.word)")
-    words = words.mark_text(fontSize=WORD_HEIGHT - 1, align="left", angle=270, color=INK, dx=2, aria=False)
-    return layered([bars, words.encode(y=alt.YDatum(0), text=alt.Text("word:N"))], chart)

@@ -1,29 +1,33 @@
-"""Drawings of systems: the link graph, and the rings of a collective over it.
+"""Drawings of systems: the link graph, the rings of a collective over it, and links before and after steering.
 
-An NVLink of one or two lanes is one or two lines, a wider one a thick line; a link with more lanes one way than the
-other is an arrow each way, with its number of lanes. Rings keep to the right of the way they go
+Their words are 12 px on a page of 800 px and on a phone; what is too large for either scrolls. An NVLink of one or two
+lanes is one or two lines, a wider one a thick line; a link with more lanes one way than the other is an arrow each way,
+with its number of lanes. Rings keep to the right of the way they go
 (Li et al. 2019, Fig. 18, draw them over the links too), so that a ring and its reverse lie side by side.
 """
 
 import math
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
 import altair as alt
 import msgspec
 
+from resnetx.interconnect.systems.rearranged import direct_links
 from resnetx.interconnect.systems.system import Link, System
-from resnetx.reporting.charts.figure import layered
+from resnetx.reporting.charts.figure import INK, PAGE_TEXT, PAPER, AnyChart, Figure, layered, styled
 from resnetx.reporting.charts.topology_layout import Box, DrawnLink, Position, boxes, route
-from resnetx.units import si
+from resnetx.table import Cell, Table
+from resnetx.units import in_GBps
 
 # The plane of a drawing of a system, and lines and arrow heads on it.
 
-WIDTH_PIXELS = 1200  # of a drawing at most
+PAGE_PIXELS, PHONE_PIXELS = 780, 345  # of a drawing, where its words leave it so narrow
 UNIT_PIXELS = 96  # of one unit of a system file's positions, where there is room
+LEAST_UNIT_PIXELS = 54  # of one, into whose boxes words of 12 px fit
 MARGIN = 0.15
 
 
@@ -35,14 +39,16 @@ class Frame:
     right: float
     bottom: float
     top: float
+    room: float  # pixels that there are for it
 
     @classmethod
-    def around(cls, drawn: Sequence[Box]) -> "Frame":
+    def around(cls, drawn: Sequence[Box], room: float = PAGE_PIXELS) -> "Frame":
         return cls(
             min(box.at[0] - box.half[0] for box in drawn) - MARGIN,
             max(box.at[0] + box.half[0] for box in drawn) + MARGIN,
             min(box.at[1] - box.half[1] for box in drawn) - MARGIN,
             max(box.at[1] + box.half[1] for box in drawn) + MARGIN,
+            room,
         )
 
     @property
@@ -55,7 +61,7 @@ class Frame:
 
     @property
     def pixels(self) -> float:
-        return min(UNIT_PIXELS, WIDTH_PIXELS / self.width)
+        return min(UNIT_PIXELS, max(LEAST_UNIT_PIXELS, self.room / self.width))
 
     def x(self, field: str = "x") -> alt.X:
         return alt.X(f"{field}:Q", axis=None, scale=alt.Scale(domain=(self.left, self.right), nice=False))
@@ -75,7 +81,13 @@ def head(line: Sequence[Position]) -> dict[str, float]:
 
 def lines(rows: list[dict[str, Any]], frame: Frame, opacity: float = 1.0) -> alt.Chart:
     chart = alt.Chart(alt.InlineData(values=rows)).mark_line(opacity=opacity)
-    encoded: alt.Chart = chart.encode(frame.x(), frame.y(), order=alt.Order("order:Q"), detail=alt.Detail("line:N"))
+    encoded: alt.Chart = chart.encode(
+        frame.x(),
+        frame.y(),
+        order=alt.Order("order:Q"),
+        detail=alt.Detail("line:N"),
+        description=alt.Description("description:N"),
+    )
     return encoded
 
 
@@ -119,10 +131,55 @@ class Walk:
         return list(pairwise([*self.components, *self.components[: 1 if self.closed else 0]]))
 
 
-def graph(system: System, rings: Sequence[Walk] = (), subtitle: Sequence[str] = ()) -> alt.LayerChart:
-    """A drawing of a system, and of rings over it if there are any."""
+def graph(system: System, rings: Sequence[Walk] = (), told: str = "", name: str = "") -> Figure:
+    """A system, and rings over it if there are any; its table has every link. `told`: what its caption says of them."""
+
+    def drawn(room: float) -> AnyChart:
+        return _titled(_graph(system, rings, room), room)
+
+    page = drawn(PAGE_PIXELS)
+    return Figure(
+        name=name or system.name,
+        title=f"{system.name}: {system.about}",
+        caption=told or "A line for each link, two for two NVLinks; thick: more.",
+        table=_links(system.links),
+        chart=_titled(_graph(system, rings, PAGE_PIXELS), PAGE_PIXELS, f"{system.name}: {system.about}", told),
+        wide=page,
+        narrow=drawn(PHONE_PIXELS),
+    )
+
+
+def _titled(chart: AnyChart, room: float, title: str = "", subtitle: str = "") -> AnyChart:
+    """A drawing in the style of figures, whose legends are as wide as its room at most."""
+    drawn = styled(chart, {}, PAGE_TEXT)
+    drawn.datasets = alt.Undefined  # each layer has its own data
+    drawn.config.legend.labelLimit = room - 30
+    drawn.config.view = alt.ViewConfig(stroke=None)
+    if title:
+        size = PAGE_TEXT + 1
+        drawn.title = alt.Title(title, subtitle=subtitle, anchor="start", offset=12, fontSize=size, subtitleFontSize=12)
+        drawn.config.title = alt.TitleConfig(color=INK, subtitleColor=INK, limit=room)
+    return drawn
+
+
+def _links(links: Sequence[Link]) -> Table:
+    """Each link with its lanes and what it carries each way."""
+    columns = ["from", "to", "kind", "lanes", "GBps", "lanes_back", "GBps_back"]
+    rows: list[list[Cell]] = [
+        [link.a, link.b, link.wire.about]
+        + [
+            value
+            for end in (link.a, link.b)
+            for value in (link.lanes_from(end), link.lanes_from(end) * link.wire.bandwidth_Bps.value / 1e9)
+        ]
+        for link in links
+    ]
+    return Table(columns, rows)
+
+
+def _graph(system: System, rings: Sequence[Walk], room: float) -> alt.LayerChart:
     drawn = boxes(system)
-    frame = Frame.around(list(drawn.values()))
+    frame = Frame.around(list(drawn.values()), room)
     routes = {link: route(link, drawn) for link in system.links}
     layers = [_link_layer(routes, frame, faint=bool(rings))]
     if system.uneven:
@@ -133,12 +190,10 @@ def graph(system: System, rings: Sequence[Walk] = (), subtitle: Sequence[str] = 
         layers += _ring_layers(rings, routes, frame)
     active = {name for walk in rings for name in walk.components} or drawn.keys()
     layers += box_layers(list(drawn.values()), frame, active)
-    title = alt.TitleParams(f"{system.name}: {system.about}", subtitle=list(subtitle), anchor="start", offset=12)
     chart: alt.LayerChart = (
         layered(layers)
         .resolve_scale(color="independent", strokeWidth="independent")
-        .properties(title=title, width=frame.width * frame.pixels, height=frame.height * frame.pixels)
-        .configure(background="white", font="Helvetica, Arial, sans-serif", view=alt.ViewConfig(stroke=None))
+        .properties(width=frame.width * frame.pixels, height=frame.height * frame.pixels)
     )
     return chart
 
@@ -161,13 +216,15 @@ def _link_layer(routes: Mapping[Link, DrawnLink], frame: Frame, faint: bool) -> 
         width = _width(link) * min(1, 2 * frame.pixels / UNIT_PIXELS)
         for strand in range(strands):
             line = way.line((strand - (strands - 1) / 2) * STRAND_GAP)
-            rows += rows_of(line, line=f"{number}.{strand}", legend=legends[link.wire.about][0], width=width)
+            words = f"{link.a} to {link.b}: {link.wire.about}, {in_GBps(link.bandwidth_Bps)} each way"
+            legend = legends[link.wire.about][0]
+            rows += rows_of(line, line=f"{number}.{strand}", legend=legend, width=width, description=words)
     names, colours = zip(*legends.values(), strict=True)
     colour = alt.Color(
         "legend:N",
         scale=alt.Scale(domain=names, range=colours),
         legend=alt.Legend(
-            title=None, orient="bottom", columns=1, symbolType="stroke", symbolStrokeWidth=3, labelLimit=900
+            title=None, orient="bottom", columns=1, symbolType="stroke", symbolStrokeWidth=3, symbolSize=250
         ),
     )
     width_of = alt.StrokeWidth("width:Q", scale=None)
@@ -184,7 +241,7 @@ def _legends(links: Sequence[Link]) -> dict[str, tuple[str, str]]:
         lanes = sorted({1} if wire.family == "nvlink" else {link.lanes for link in alike}, reverse=True)
         rates = [
             f"{f'x{count} ' if wire.family == 'pcie' else f'{count} links ' if count > 1 else ''}"
-            f"{si(count * wire.bandwidth_Bps.value, 'B/s')}"
+            f"{in_GBps(count * wire.bandwidth_Bps.value)}"
             for count in lanes
         ]
         each = ", per link" if wire.family == "nvlink" else ""
@@ -212,11 +269,15 @@ def _ring_layers(rings: Sequence[Walk], routes: Mapping[Link, DrawnLink], frame:
             way, backward = between[step]
             line = way.line((used[step] + 0.5) * gap, backward)
             used[step] += 1
-            rows += rows_of(line, line=f"{walk.name}.{number}", ring=walk.name)
+            rows += rows_of(
+                line, line=f"{walk.name}.{number}", ring=walk.name, description=f"{walk.name}: {' to '.join(step)}"
+            )
             heads.append({**head(line), "ring": walk.name})
     names = [walk.name for walk in rings]
     shades = alt.Scale(domain=names, range=[RING_COLOURS[number % len(RING_COLOURS)] for number in range(len(names))])
-    legend = alt.Legend(title=None, orient="right", symbolType="stroke", symbolStrokeWidth=3, labelLimit=400)
+    legend = alt.Legend(
+        title=None, orient="bottom", columns=3, symbolType="stroke", symbolStrokeWidth=3, symbolSize=250
+    )
     colour = alt.Color("ring:N", scale=shades, legend=legend)
     ways = lines(rows, frame).encode(color=colour, strokeWidth=alt.value(2.4))
     arrows = (
@@ -241,16 +302,22 @@ def box_layers(drawn: Sequence[Box], frame: Frame, active: Collection[str]) -> l
                 "idle" if box.component.kind == "gpu" and box.component.name not in active else box.component.kind
             ],
             "label": box.label,
+            "description": f"{box.component.name} ({box.component.part_name})",
         }
         for box in drawn
     ]
     chart = alt.Chart(alt.InlineData(values=rows))
     small = frame.pixels / UNIT_PIXELS
     return [
-        chart.mark_rect(cornerRadius=5 * small, stroke="white", strokeWidth=1.5 * small).encode(
-            frame.x(), frame.y(), alt.X2("x2:Q"), alt.Y2("y2:Q"), fill=alt.Fill("fill:N", scale=None)
+        chart.mark_rect(cornerRadius=5 * small, stroke=PAPER, strokeWidth=1.5 * small).encode(
+            frame.x(),
+            frame.y(),
+            alt.X2("x2:Q"),
+            alt.Y2("y2:Q"),
+            fill=alt.Fill("fill:N", scale=None),
+            description=alt.Description("description:N"),
         ),
-        chart.mark_text(color="white", fontSize=max(6, 12 * small), fontWeight=600).encode(
+        chart.mark_text(color="white", fontSize=PAGE_TEXT, fontWeight=600, aria=False).encode(
             frame.x("middle"), frame.y("height"), text=alt.Text("label:N")
         ),
     ]
@@ -262,7 +329,6 @@ def box_layers(drawn: Sequence[Box], frame: Frame, active: Collection[str]) -> l
 
 GAP = 0.065  # from the middle between two components to an arrow
 NUMBER_AT = 0.27  # of the way from the sender
-NUMBER_PIXELS = 11  # high
 
 
 @dataclass(frozen=True)
@@ -290,7 +356,13 @@ def lane_layers(arrows: Sequence[Lanes], frame: Frame, faint: bool = False) -> l
     rows = [
         row
         for arrow in arrows
-        for row in rows_of(arrow.line, line=arrow.name, width=1.2 + 0.8 * arrow.count, colour=arrow.colour)
+        for row in rows_of(
+            arrow.line,
+            line=arrow.name,
+            width=1.2 + 0.8 * arrow.count,
+            colour=arrow.colour,
+            description=f"{arrow.name}: {arrow.count}",
+        )
     ]
     colour = alt.Color("colour:N", scale=None, legend=None)
     width = alt.StrokeWidth("width:Q", scale=None)
@@ -310,8 +382,8 @@ def lane_layers(arrows: Sequence[Lanes], frame: Frame, faint: bool = False) -> l
         alt.Chart(alt.InlineData(values=heads))
         .mark_point(shape="triangle", filled=True, size=70 * small, opacity=1)
         .encode(frame.x(), frame.y(), alt.Angle("angle:Q", scale=None), colour),
-        labels.mark_circle(color="white", size=150 * small, opacity=1).encode(frame.x(), frame.y()),
-        labels.mark_text(fontSize=NUMBER_PIXELS * small, fontWeight=700).encode(
+        labels.mark_circle(color=PAPER, size=170, opacity=1, aria=False).encode(frame.x(), frame.y()),
+        labels.mark_text(fontSize=PAGE_TEXT, fontWeight=700, aria=False).encode(
             frame.x(), frame.y(), alt.Text("lanes:N"), colour
         ),
     ]
@@ -323,3 +395,54 @@ def _along(line: Sequence[Position], share: float) -> Position:
     (x0, y0), (x1, y1) = line[int(place) : int(place) + 2]
     rest = place - int(place)
     return x0 + rest * (x1 - x0), y0 + rest * (y1 - y0)
+
+
+# The links between GPUs before and after steering: an arrow for each direction, with its units. Colours tell what a
+# direction gains or loses, in both drawings; grey ones stay as they are.
+
+GAINS, LOSES, STAYS = "#0072b2", "#d55e00", "#6b7280"  # Okabe and Ito 2008, and a grey
+
+
+def side_by_side(before: System, after: System) -> Figure:
+    """Both systems, of GPUs and their direct links alone, at the same places; on a phone below each other."""
+    units = _units(before), _units(after)
+    ways = list(units[0] | units[1])
+    colours = {way: _colour(units[0].get(way, 0), units[1].get(way, 0)) for way in ways}
+
+    def drawn(room: float, columns: int) -> AnyChart:
+        titled = {f"before: {before.name}": before, f"after: {after.name}": after}
+        panels = [_panel(system, title, colours, room / columns) for title, system in titled.items()]
+        return _titled(alt.concat(*panels, columns=columns), room / columns)
+
+    page = drawn(PAGE_PIXELS, 2)
+    return Figure(
+        name="graphs",
+        title=after.about,
+        caption="Direct links between GPUs. An arrow: units in this direction; blue: more than before, orange: fewer, "
+        "grey: as many.",
+        table=Table(["way", "units_before", "units_after"], [[way, *(of.get(way, 0) for of in units)] for way in ways]),
+        chart=page,
+        wide=page,
+        narrow=drawn(PHONE_PIXELS, 1),
+    )
+
+
+def _units(system: System) -> dict[str, int]:
+    """Units by direction: "gpu0 to gpu3" -> 2."""
+    ends = [(link, way) for link in direct_links(system) for way in ((link.a, link.b), (link.b, link.a))]
+    return {f"{first} to {second}": lanes for link, (first, second) in ends if (lanes := link.lanes_from(first))}
+
+
+def _colour(before: int, after: int) -> str:
+    return STAYS if before == after else GAINS if after > before else LOSES
+
+
+def _panel(system: System, title: str, colours: dict[str, str], room: float) -> AnyChart:
+    """The GPUs of a system and what joins them directly."""
+    alone = msgspec.structs.replace(system, components=tuple(system.gpus), links=tuple(direct_links(system)))
+    drawn = boxes(alone)
+    frame = Frame.around(list(drawn.values()), room)
+    both = [Lanes.of(link, route(link, drawn), STAYS) for link in alone.links]
+    arrows = [replace(lanes, colour=colours[lanes.name]) for ways in both for lanes in ways]
+    layers = [*lane_layers(arrows, frame), *box_layers(list(drawn.values()), frame, drawn.keys())]
+    return layered(layers).properties(title=title, width=frame.width * frame.pixels, height=frame.height * frame.pixels)

@@ -8,39 +8,16 @@ import re
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-import altair as alt
-import msgspec
-
 from resnetx.record import Workload
-from resnetx.reporting.charts.figure import (
-    COLUMN,
-    SYSTEMS,
-    Figure,
-    family_colours,
-    gpus_axis,
-    layered,
-    legend_of,
-    styled,
-)
-from resnetx.reporting.charts.scaling import log_y, span
-from resnetx.reporting.table import table_of
+from resnetx.reporting.charts.figure import Figure, workload_colours
+from resnetx.reporting.charts.grammar import Axis, Mark, Plot, Scale, figure, shape_looks, table_of_records
+from resnetx.reporting.charts.studies import span
+from resnetx.reporting.charts.system_rates import system_looks
+from resnetx.table import Record
+from resnetx.units import si
 
-_SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "triangle-right", "triangle-left")
 _AFTER = "After Tallent et al. 2017, Fig. {}. Counted by the {} convention."
-
-
-class CountedMark(msgspec.Struct, frozen=True, kw_only=True):
-    """A workload with a batch, on a number of GPUs."""
-
-    workload: str
-    batch_size: int
-    batch_category: int  # 1: the smallest batch of this workload
-    gpus: int
-    activations_per_image: int
-    parameters: int
-    activations_per_batch: int
-    activations_per_parameter: float
-    activations_per_parameter_per_gpu: float
+_ON_EACH = "activations_per_parameter_per_gpu"
 
 
 class PlacedWorkload(Protocol):
@@ -62,41 +39,65 @@ class PlacedWorkload(Protocol):
     def on_each(self) -> float: ...
 
 
-class PlacedMark(msgspec.Struct, frozen=True, kw_only=True):
-    """The same as a mark of the map."""
-
-    family: str
-    workload: str
-    width: int
-    batch_size: int
-    place: str  # members | nearest | yours
-    flop_per_byte: float
-    activations_per_parameter_per_gpu: float
-
-
 def counted_figures(workloads: Sequence[Workload], gpus: Sequence[int]) -> list[Figure]:
-    """The figures of workloads; those that a batch has no place in on a log axis are left out."""
+    """The figures of workloads; those that a batch has no place in on a log axis are left out.
+
+    So is a figure along whose axis there is one value.
+    """
     counted = [workload for workload in workloads if workload.activations_per_batch > 0 and workload.parameters > 0]
     if not counted:
         return []
     batches: dict[str, list[int]] = {}
-    for each in counted:
-        batches.setdefault(each.workload, []).append(each.batch_size)
-    marks = [_mark(each, count, sorted(set(batches[each.workload]))) for each in counted for count in gpus]
+    for workload in counted:
+        batches.setdefault(workload.workload, []).append(workload.batch_size)
     names = sorted(batches, key=lambda name: ("/" not in name, _numbers(name), name))
+    counted.sort(key=lambda workload: names.index(workload.workload))
+    rows = [
+        _row(workload, count, sorted(set(batches[workload.workload])).index(workload.batch_size) + 1)
+        for workload in counted
+        for count in gpus
+    ]
+    by_batch = [row for row in rows if row["gpus"] == gpus[0]]
+    first = list({str(row["workload"]): row for row in by_batch}.values())
     convention = counted[0].convention
-    per_image, parameters = "activations_per_image", "parameters"
-    work, intensity = "activations_per_batch", "activations_per_parameter"
-    first, shared = list({mark.workload: mark for mark in marks}.values()), gpus[0]
-    by_batch = [mark for mark in marks if mark.gpus == shared]
-    return [
-        _pair("counts", "The workloads: what an image takes, and what is exchanged", first, names, "workload:N",
-              (per_image, parameters), _AFTER.format("4", convention)),
-        _pair("intensity", f"The workloads: {span(mark.activations_per_parameter for mark in by_batch)} activations "
-              "per parameter", by_batch, names, "batch_category:O", (work, intensity),
-              "By batch category: 1 is the smallest batch of a workload. " + _AFTER.format("5 and 6", convention)),
-        _over_gpus(marks, names, convention),
+    faint, dots = Mark("line", look={"strokeWidth": 0.75, "opacity": 0.6}), Mark("dots", look={"size": 22})
+
+    def log(column: str) -> Axis:
+        return Axis(column, column.replace("_", " ").replace("gpu", "GPU"), "log", "si")
+
+    def plot(x: Axis, first: str, *others: str, marks: Sequence[Mark] = (faint, dots), height: float = 130) -> Plot:
+        return Plot(
+            x=x,
+            y=log(first),
+            beside=[log(column) for column in others],
+            marks=marks,
+            colour=Scale("workload", workload_colours(names)),
+            shape=Scale("workload", shape_looks(names)),
+            detail=() if others else ("batch_size",),
+            height=height,
+            chart_only=("description",),
+        )
+
+    categories = sorted({int(str(row["batch_category"])) for row in rows})
+    counts = plot(Axis("workload", "", "names", order=names), "activations_per_image", "parameters", marks=[dots])
+    across = Axis("batch_category", "batch category", "steps", order=categories)
+    intensity = plot(across, "activations_per_batch", "activations_per_parameter")
+    located = plot(Axis("gpus", "GPUs", "log2", ticks=sorted(set(gpus))), _ON_EACH, height=170)
+    of_batches = span(float(row["activations_per_parameter"] or 0) for row in by_batch)
+    of_points = span(float(row[_ON_EACH] or 0) for row in rows)
+    figures = [
+        ("counts", "The workloads: what an image takes, and what is exchanged", _AFTER.format("4", convention), first,
+         counts),
+        ("intensity", f"The workloads: {of_batches} activations per parameter", "By batch category: 1 is the smallest "
+         "batch of a workload. " + _AFTER.format("5 and 6", convention), by_batch, intensity),
+        ("located", f"The workloads on GPUs: {of_points} activations per parameter on each", "One line for each batch, "
+         "which is split over the GPUs. " + _AFTER.format("7", convention), rows, located),
     ]  # fmt: skip
+    return [
+        figure(name, title, caption, table_of_records(shown), plot)
+        for name, title, caption, shown, plot in figures
+        if len({row[plot.x.column] for row in shown}) > 1
+    ]
 
 
 def _numbers(name: str) -> list[int]:
@@ -104,120 +105,66 @@ def _numbers(name: str) -> list[int]:
     return [int(number) for number in re.findall(r"\d+", name.partition("/")[2])]
 
 
-def _mark(workload: Workload, gpus: int, batches: Sequence[int]) -> CountedMark:
-    return CountedMark(
-        workload=workload.workload,
-        batch_size=workload.batch_size,
-        batch_category=batches.index(workload.batch_size) + 1,
-        gpus=gpus,
-        activations_per_image=workload.activations_per_image,
-        parameters=workload.parameters,
-        activations_per_batch=workload.activations_per_batch,
-        activations_per_parameter=workload.intensity,
-        activations_per_parameter_per_gpu=workload.intensity / gpus,
-    )
-
-
-# ---- drawn
-
-
-def _colour(names: Sequence[str]) -> tuple[alt.Color, alt.Shape]:
-    family = sum("/" in name for name in names)
-    others = [SYSTEMS[(index + 1) % len(SYSTEMS)] for index in range(len(names) - family)]
-    colours = [*(family_colours(family) if family else []), *others]
-    shapes = [_SHAPES[index % len(_SHAPES)] for index in range(len(names))]
-    return (
-        alt.Color("workload:N", scale=alt.Scale(domain=list(names), range=colours), legend=legend_of(names)),
-        alt.Shape("workload:N", scale=alt.Scale(domain=list(names), range=shapes), legend=legend_of(names)),
-    )
-
-
-def _pair(
-    name: str,
-    title: str,
-    marks: Sequence[CountedMark],
-    names: Sequence[str],
-    x: str,
-    fields: tuple[str, str],
-    caption: str,
-) -> Figure:
-    """Two panels side by side, each of one quantity."""
-    by_name = x == "workload:N"
-    axis = alt.Axis(labelAngle=-90 if by_name else 0, labels=True)
-    across = alt.X(x, title=None if by_name else "batch category", axis=axis, sort=list(names) if by_name else None)
-    base = alt.Chart(alt.NamedData("all"), width=78, height=130).encode(x=across)
-    colour, shape = _colour(names)
-    panels = []
-    for field in fields:
-        y = log_y([getattr(mark, field) for mark in marks], field, field.replace("_", " "), 130)
-        line = base.mark_line(strokeWidth=0.75, opacity=0.6, aria=False).encode(y=y, color=colour)
-        dots = base.mark_point(filled=True, size=22, opacity=1).encode(y=y, color=colour, shape=shape)
-        panels.append(layered([dots] if by_name else [line, dots], base))
-    chart = styled(alt.hconcat(*panels, spacing=8), {"all": table_of(marks).records()})
-    return Figure(name=name, title=title, caption=caption, table=table_of(marks), chart=chart)
-
-
-def _over_gpus(marks: Sequence[CountedMark], names: Sequence[str], convention: str) -> Figure:
-    """Every workload and batch in intensity space."""
-    field = "activations_per_parameter_per_gpu"
-    colour, shape = _colour(names)
-    y = log_y(
-        [mark.activations_per_parameter_per_gpu for mark in marks], field, "activations per parameter per GPU", 170
-    )
-    base = alt.Chart(alt.NamedData("all"), width=COLUMN - 42, height=170)
-    base = base.encode(x=gpus_axis([mark.gpus for mark in marks], shown=True), y=y, color=colour)
-    line = base.mark_line(strokeWidth=0.6, opacity=0.5, aria=False).encode(detail=alt.Detail("batch_size:O"))
-    dots = base.mark_point(filled=True, size=22, opacity=1).encode(shape=shape)
-    return Figure(
-        name="located",
-        title=f"The workloads on GPUs: {span(mark.activations_per_parameter_per_gpu for mark in marks)} activations "
-        "per parameter on each",
-        caption="One line for each batch, which is split over the GPUs. " + _AFTER.format("7", convention),
-        table=table_of(marks),
-        chart=styled(layered([line, dots], base), {"all": table_of(marks).records()}),
-    )
+def _row(workload: Workload, gpus: int, category: int) -> Record:
+    """A workload with a batch, on a number of GPUs; its category is 1 where it is the smallest batch."""
+    on_each = workload.intensity / gpus
+    return {
+        "workload": workload.workload,
+        "batch_size": workload.batch_size,
+        "batch_category": category,
+        "gpus": gpus,
+        "activations_per_image": workload.activations_per_image,
+        "parameters": workload.parameters,
+        "activations_per_batch": workload.activations_per_batch,
+        "activations_per_parameter": workload.intensity,
+        _ON_EACH: on_each,
+        "description": f"{workload.workload}, batch {workload.batch_size}: {si(workload.activations_per_image)} "
+        f"activations of an image, {si(workload.parameters)} parameters; {si(workload.intensity)} activations per "
+        f"parameter, {si(on_each)} on each of {gpus} GPUs",
+    }
 
 
 def intensity_map(members: Sequence[PlacedWorkload], found: Sequence[PlacedWorkload], target: float) -> Figure:
     """Members of all families by both measures of work for communication, and the ones that were found among them."""
-    marks = [_placed(member, "members") for member in members]
-    marks += [_placed(each, "yours" if not each.family else "nearest") for each in found]
-    x, y = "flop_per_byte", "activations_per_parameter_per_gpu"
-    names = sorted({mark.family for mark in marks})
-    colour = alt.Color(
-        "family:N",
-        scale=alt.Scale(domain=names, range=[SYSTEMS[index % len(SYSTEMS)] for index in range(len(names))]),
-        legend=legend_of(names),
+    rows = [_placed(member, "members") for member in members]
+    rows += [_placed(workload, "nearest" if workload.family else "yours") for workload in found]
+    plot = Plot(
+        x=Axis("flop_per_byte", "training FLOP per byte of gradients, on each GPU", "log", "si"),
+        y=Axis(_ON_EACH, "activations per parameter per GPU", "log", "si"),
+        marks=(
+            Mark("line", _MEMBERS, look={"strokeWidth": 0.6, "opacity": 0.5}),
+            Mark("dots", _MEMBERS, look={"size": 10, "opacity": 0.6}),
+            Mark("dots", "datum.place == 'nearest'", look={"size": 60, "shape": "diamond"}),
+            Mark("dots", "datum.place == 'yours'", look={"size": 90, "shape": "triangle-up"}),
+        ),
+        colour=Scale("family", system_looks(sorted({str(row["family"]) for row in rows}))),
+        detail=("width",),
+        height=190,
+        chart_only=("description",),
     )
-    title, axis = "training FLOP per byte of gradients, on each GPU", alt.Axis(format="~s")
-    across = alt.X(f"{x}:Q", title=title, axis=axis, scale=alt.Scale(type="log"))
-    base = alt.Chart(alt.NamedData("all"), width=COLUMN - 42, height=190).encode(
-        x=across,
-        y=log_y([getattr(mark, y) for mark in marks], y, "activations per parameter per GPU", 190),
-        color=colour,
-    )
-    line = base.transform_filter("datum.place == 'members'").mark_line(strokeWidth=0.6, opacity=0.5, aria=False)
-    line = line.encode(detail=alt.Detail("width:O"), order=alt.Order("batch_size:Q"))
-    dots = base.transform_filter("datum.place == 'members'").mark_point(filled=True, size=10, opacity=0.6)
-    nearest = base.transform_filter("datum.place == 'nearest'").mark_point(filled=True, size=60, shape="diamond")
-    yours = base.transform_filter("datum.place == 'yours'").mark_point(filled=True, size=90, shape="triangle-up")
-    return Figure(
-        name="map",
-        title=f"Families in intensity space, and what comes nearest to {target:,.4g}",
-        caption="Lines: a width of a family by its batch. Diamonds: the nearest settings. Triangle: your own job. "
+    return figure(
+        "map",
+        f"Families in intensity space, and what comes nearest to {target:,.4g}",
+        "Lines: a width of a family by its batch. Diamonds: the nearest settings. Triangle: your own job. "
         + _AFTER.format("6 and 7", found[0].convention),
-        table=table_of(marks),
-        chart=styled(layered([line, dots, nearest, yours], base), {"all": table_of(marks).records()}),
+        table_of_records(rows),
+        plot,
     )
 
 
-def _placed(each: PlacedWorkload, place: str) -> PlacedMark:
-    return PlacedMark(
-        family=each.family or each.workload,
-        workload=each.workload,
-        width=int(each.model.get("width", 0)),
-        batch_size=each.batch_size,
-        place=place,
-        flop_per_byte=each.flop_per_byte,
-        activations_per_parameter_per_gpu=each.on_each,
-    )
+_MEMBERS = "datum.place == 'members'"
+
+
+def _placed(workload: PlacedWorkload, place: str) -> Record:
+    """The same as a row of the map: one of its "members", the "nearest", or "yours"."""
+    return {
+        "family": workload.family or workload.workload,
+        "workload": workload.workload,
+        "width": int(workload.model.get("width", 0)),
+        "batch_size": workload.batch_size,
+        "place": place,
+        "flop_per_byte": workload.flop_per_byte,
+        _ON_EACH: workload.on_each,
+        "description": f"{workload.workload}, batch {workload.batch_size}: {si(workload.on_each)} activations per "
+        f"parameter and {si(workload.flop_per_byte)} FLOP per byte on each GPU",
+    }

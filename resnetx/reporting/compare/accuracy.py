@@ -7,7 +7,7 @@ threads are the system's business.
 
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from itertools import combinations
 from typing import Generic, TypeVar
@@ -17,12 +17,14 @@ from resnetx.errors import ConfigError
 from resnetx.interconnect.systems.system import load
 from resnetx.record import SCHEMA
 from resnetx.record.comparison import Accuracy, CheckedAdvantage, CheckedPoint, Total
+from resnetx.record.machine import how_many, unit_by_library
 from resnetx.record.prediction import PredictedPoint, Prediction, digest
 from resnetx.reporting.study.results import MeasuredPoint, Results, settings_label, varying_settings
 from resnetx.reporting.systems.rate_ratios import point_words as predicted_words
 from resnetx.reporting.systems.rate_ratios import refuse_unsound
 from resnetx.request import Request
 from resnetx.statistics import Summary, derived, ratio
+from resnetx.table import Column
 from resnetx.variables import names_network
 
 LEAST_ALLOWED = 0.10  # of the measured time
@@ -45,7 +47,7 @@ def check(prediction: Prediction, results: Results) -> Accuracy:
     pairs = [(_checked(each, point, made_at, keys), point) for point in stepped for each in predicted.of(point.request)]
     if not pairs:
         raise ConfigError(
-            f"no point of study {results.study.name} was predicted: expected a prediction with its workloads, batches, "
+            f"no case of study {results.study.name} was predicted: expected a prediction with its workloads, batches, "
             "precision, strategy and gpus"
         )
     measured = AlikeCases((point.request, point) for point in stepped)
@@ -235,7 +237,7 @@ def _totals(points: Sequence[CheckedPoint], advantages: Sequence[CheckedAdvantag
 
 def point_words(point: CheckedPoint) -> str:
     """A point in words."""
-    gpus = f"{point.gpus} GPU{'s' * (point.gpus > 1)}"
+    gpus = how_many(point.gpus, unit_by_library(point.library))
     return ", ".join(filter(None, [point.workload, f"batch {point.batch_size}", gpus, point.variant]))
 
 
@@ -276,6 +278,97 @@ def _warnings(prediction: Prediction, points: Sequence[CheckedPoint], results: R
     if younger:
         warnings.append(
             f"the prediction, made at {prediction.made_at}, is younger than the first run of {len(younger)} of "
-            f"{len(points)} points, as {point_words(younger[0])}: it could have known them"
+            f"{len(points)} cases, as {point_words(younger[0])}: it could have known them"
         )
     return warnings
+
+
+# ---- columns --------------------------------------------------------------------------------------------------------
+
+
+def checked_columns(points: Sequence[CheckedPoint]) -> list[Column[CheckedPoint]]:
+    """Each case that is both predicted and measured."""
+    units = {unit_by_library(point.library) for point in points}
+    return [
+        Column("workload", lambda point: point.workload),
+        Column(">batch", lambda point: f"{point.batch_size}"),
+        Column("settings", _settings),
+        Column(f">{units.pop() if len(units) == 1 else 'GPU'}s", lambda point: f"{point.gpus}"),
+        Column("system", lambda point: point.system),
+        Column("library", lambda point: point.library, 4),
+        Column(
+            ">predicted ms",
+            lambda point: point.predicted_outcome if point.predicted_s is None else _ms(point.predicted_s),
+        ),
+        Column("interval", lambda point: " to ".join(map(_ms, point.predicted_interval_s or [])), 4),
+        Column(
+            ">measured ms", lambda point: _ms(point.measured_s.median) if point.measured_s else point.measured_outcome
+        ),
+        Column("its range", lambda point: _ends(point.measured_s, _ms), 3),
+        Column(">runs", lambda point: f"{point.measured_s.n}" if point.measured_s else "0", 2),
+        Column(
+            ">error",
+            lambda point: "" if point.error is None else f"{point.error:+.1%}",
+            help="predicted / measured - 1.",
+        ),
+        Column("in interval", lambda point: _yes(point.covered), 8),
+        Column("made before", lambda point: _yes(point.made_before), 1),
+    ]
+
+
+_OF_ERRORS = "predicted / measured - 1."
+
+
+def _settings(point: CheckedPoint) -> str:
+    """In which cases differ, but for the lab's system, which has a column."""
+    return ", ".join(word for word in point.variant.split(", ") if word != f"lab.system={point.system}")
+
+
+TOTALS: list[Column[Total]] = [
+    Column("system", lambda total: total.system),
+    Column("library", lambda total: total.library),
+    Column(">cases", lambda total: f"{total.points}", 3, "on several GPUs; on one, a trace predicts itself."),
+    Column(">mean |error|", lambda total: f"{total.mean_absolute_error:.1%}"),
+    Column(">worst", lambda total: f"{total.worst_error:+.1%}"),
+    Column("at", lambda total: total.worst_point, 2),
+    Column(">bias", lambda total: f"{total.bias:+.1%}", 5, "the mean with its sign."),
+    Column(
+        ">in interval",
+        lambda total: f"{total.covered} of {total.points}",
+        help="measurements that lie in the predicted interval.",
+    ),
+    Column(">overlap", lambda total: f"{total.overlapping} of {total.points}", 1),
+    Column(
+        ">order right",
+        lambda total: f"{total.advantages_right} of {total.advantages}" if total.advantages else "none decided",
+        4,
+        "which strategy is faster, where the measurement decides it.",
+    ),
+]
+ADVANTAGES: list[Column[CheckedAdvantage]] = [
+    Column("workload", lambda advantage: advantage.workload),
+    Column(">batch", lambda advantage: f"{advantage.batch_size}"),
+    Column(">GPUs", lambda advantage: f"{advantage.gpus}", help="or ranks on CPU cores."),
+    Column("system", lambda advantage: advantage.system),
+    Column("strategy", lambda advantage: advantage.strategy),
+    Column("over", lambda advantage: advantage.over),
+    Column(">predicted", lambda advantage: f"{advantage.predicted:.3f}"),
+    Column(">measured", lambda advantage: f"{advantage.measured.median:.3f}"),
+    Column("its range", lambda advantage: _ends(advantage.measured, "{:.3f}".format), 1),
+    Column(
+        "order", lambda advantage: "not decided" if advantage.right is None else "right" if advantage.right else "wrong"
+    ),
+]
+
+
+def _ends(summary: Summary | None, text: Callable[[float], str]) -> str:
+    """The ends of an interval, or of the range of few runs."""
+    return f"{text(summary.low)} to {text(summary.high)}" if summary else ""
+
+
+def _ms(seconds: float) -> str:
+    return f"{seconds * 1e3:,.2f}"
+
+
+def _yes(fact: bool | None) -> str:
+    return "" if fact is None else "yes" if fact else "no"

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -29,7 +29,9 @@ from resnetx.record.comparison import (
     Letter,
 )
 from resnetx.record.copies import CopyCell, Place
-from resnetx.units import si
+from resnetx.record.machine import how_many
+from resnetx.table import Column
+from resnetx.units import si, size_text
 
 GIB = 2**30
 PAYLOADS_BYTES = (500_000, 6_000_000)  # of ResNet/x's gradients (Tallent et al. 2017, Fig. 10 and 11)
@@ -211,7 +213,7 @@ def _unmatched(letter: str, own: Times, other: Times) -> Iterator[str]:
     missing: dict[str, int] = {}
     for key, sizes in own.items():
         if alone := len(sizes.keys() - other.get(key, {}).keys()):
-            words = key.what + (f" on {key.gpus} GPUs" if key.gpus else "")
+            words = key.what + (f" on {key.gpus} ranks" if key.gpus else "")
             missing[words] = missing.get(words, 0) + alone
     return (f"{letter}: {words}, {count} figures" for words, count in missing.items())
 
@@ -323,7 +325,7 @@ def _words(name: str, value: Any) -> str:
 
 def _counted(values: Iterable[str]) -> str:
     """The values of all GPUs: "16 on 7 GPUs, 8 on 1 GPU"."""
-    return ", ".join(f"{value} on {count} GPU{'s' * (count > 1)}" for value, count in Counter(values).items())
+    return ", ".join(f"{value} on {how_many(count, 'GPU')}" for value, count in Counter(values).items())
 
 
 # ---- what varies all the time ---------------------------------------------------------------------------------------
@@ -351,3 +353,57 @@ def _typical(a: Sequence[RunSummary], b: Sequence[RunSummary]) -> list[Differenc
 def _coarse(share: float) -> str:
     """A share to 5 %: finer differences between runs are chance."""
     return f"{5 * round(20 * max(-1e9, min(share, 1e9)))} %"
+
+
+# ---- columns --------------------------------------------------------------------------------------------------------
+
+RATIOS: list[Column[BenchRatio]] = [
+    Column(">size", lambda ratio: size_text(ratio.size_bytes)),
+    Column(">B / A", lambda ratio: f"{ratio.ratio:.3f}", help="of speed, above 1 B is faster."),
+    Column(">A us", lambda ratio: f"{ratio.a_s * 1e6:,.1f}"),
+    Column(">B us", lambda ratio: f"{ratio.b_s * 1e6:,.1f}"),
+    Column(">A GB/s", lambda ratio: _rate(ratio.size_bytes, ratio.a_s), help="size / time."),
+    Column(">B GB/s", lambda ratio: _rate(ratio.size_bytes, ratio.b_s)),
+]
+
+
+def _rate(size_bytes: int, time_s: float) -> str:
+    return f"{size_bytes / time_s / 1e9:.3g}" if time_s else "?"
+
+
+# What tells ratios apart where all of them are in one table.
+OF_ONE: list[Column[BenchRatio]] = [
+    Column("what", lambda ratio: ratio.what),
+    Column(">ranks", lambda ratio: f"{ratio.gpus or ''}"),
+    Column("class", lambda ratio: ratio.pair_class or ""),
+]
+
+
+class PairRatios(NamedTuple):
+    """A copy between two places, and its ratios over sizes."""
+
+    what: str
+    source: Place | None
+    target: Place | None
+    ratios: list[float]
+
+
+PAIR_RATIOS: list[Column[PairRatios]] = [
+    Column("copies", lambda pair: pair.what),
+    Column(">from", lambda pair: f"{pair.source}"),
+    Column(">to", lambda pair: f"{pair.target}"),
+    Column(">B / A", lambda pair: f"{median(pair.ratios):.3f}", help="the median over sizes."),
+    Column(">least", lambda pair: f"{min(pair.ratios):.3f}"),
+    Column(">most", lambda pair: f"{max(pair.ratios):.3f}"),
+]
+
+
+def _difference_text(difference: Difference) -> str:
+    varies = f" (varies within {' and '.join(difference.varies_in)})" if difference.varies_in else ""
+    return f"A: {' | '.join(difference.a)}; B: {' | '.join(difference.b)}{varies}"
+
+
+DIFFERENCES: list[Column[Difference]] = [
+    Column("in the records", lambda difference: difference.name),
+    Column("~values", _difference_text),
+]

@@ -44,7 +44,7 @@ def match(a: Sequence[Request], b: Sequence[Request]) -> Matched:
     assert len(theirs) == len(distinct), "what does not tell points of a study apart cannot make two of them one"
     pairs = [(request, theirs[same]) for request in a if (same := _identity(request, telling)) in theirs]
     if not pairs:
-        raise ConfigError(f"no point is in both studies: {_obstacle(telling, a, b)}")
+        raise ConfigError(f"no case is in both studies: {_obstacle(telling, a, b)}")
     paired = {request.key for pair in pairs for request in pair}
     return Matched(
         pairs=pairs,

@@ -170,12 +170,12 @@ def one_gpu_rates(pairs: Sequence[PointPair]) -> Control:
     """Whether one GPU is as fast in both studies, with every workload."""
     ratios = [(mean([pair.rate]), pair) for pair in pairs if pair.gpus == 1 and pair.good]
     if not ratios:
-        return Control(name="one-GPU rate", agreement="unknown", why="no one-GPU point ran well in both")
+        return Control(name="one-GPU rate", agreement="unknown", why="no one-GPU case ran well in both")
     judged = [agreement(ratio) for ratio, _ in ratios]
     overall = next(each for each in _ORDER if each in judged)
     deciding = [each for each, judgement in zip(ratios, judged, strict=True) if judgement == overall]
     ratio, pair = max(deciding, key=lambda each: abs(math.log(each[0].median)))
-    others = f"{len(deciding)} of {len(ratios)} points, " * (len(ratios) > 1)
+    others = f"{len(deciding)} of {len(ratios)} cases, " * (len(ratios) > 1)
     return Control(
         name="one-GPU rate",
         agreement=overall,
@@ -285,7 +285,7 @@ def _settings(comparison: Comparison) -> Iterator[str]:
 def _attribution(comparison: Comparison) -> str:
     """What differences on several GPUs may be due to, by the controls."""
     if comparison.means[-1].gpus == 1:
-        return "Only one-GPU points ran well in both: they say nothing about the interconnect."
+        return "Only one-GPU cases ran well in both: they say nothing about the interconnect."
     rate, clock = comparison.controls
     tolerance = f"{100 * comparison.tolerance:.0f} %"
     if wrong := [control for control in (rate, clock) if control.agreement == "differ"]:
@@ -379,3 +379,10 @@ def _side_rate(side: StudySide) -> str:
 
 def _side_runs(side: StudySide) -> str:
     return f"{side.images_per_s.n}" if side.images_per_s else "0"
+
+
+UNMATCHED_POINTS: list[Column[Unmatched]] = [
+    Column("in", lambda point: point.study),
+    Column("case", lambda point: point.point),
+    Column("outcome", lambda point: point.outcome),
+]

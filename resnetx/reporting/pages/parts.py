@@ -9,7 +9,7 @@ Without vl-convert, which draws, the page shows the data of its figures instead.
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import count
@@ -20,7 +20,16 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from resnetx import __version__
-from resnetx.reporting.charts.figure import AnyChart, DrawnChart, Figure, dark_colours, draw, undrawn, write_figure
+from resnetx.reporting.charts.figure import (
+    PAGE_TEXT,
+    AnyChart,
+    DrawnChart,
+    Figure,
+    dark_colours,
+    draw,
+    undrawn,
+    write_figure,
+)
 from resnetx.reporting.table import write_csv
 from resnetx.table import Cell, Table
 from resnetx.visible import visible
@@ -57,18 +66,24 @@ _SAYING = re.compile(r'<path aria-label="([^"]*)"([^>]*)/>')
 _UNUSED = re.compile(r' (?:(?:aria-[a-z]+|role|class|pointer-events)="[^"]*"|opacity="1"|stroke-dasharray="1,0")')
 _UNSEEN = re.compile(r'<path class="(?:back|fore)ground"(?: aria-hidden="true")? d="[^"]*"(?: display="none")?/>')
 _DECIMALS = re.compile(r"(\d\.\d\d)\d+")
-_SIZE = re.compile(r'^<svg [^>]*?width="[^"]*" height="[^"]*"')
+_SIZE = re.compile(r'^<svg [^>]*?width="([^"]*)" height="[^"]*"')
 
 
-def inline(svg: str) -> Markup:
-    """A drawing as part of a page: as wide as its place, what a mark says as its tooltip, and mute to screen readers,
-    which have the table beside it. Its texts are escaped already.
+def inline(svg: str, text_size: float = PAGE_TEXT) -> Markup:
+    """A drawing as part of a page: so wide that its texts, which are of `text_size`, have 12 px, what a mark says as
+    its tooltip, and mute to screen readers, which have the table beside it. Its texts are escaped already.
 
     It is half as long as the file: coordinates end at hundredths of a point, and what nobody sees is left out.
     """
     said = _SAYING.sub(r"<path\2><title>\1</title></path>", _UNSEEN.sub("", svg))
     short = _TAG.sub(lambda tag: _UNUSED.sub("", _DECIMALS.sub(r"\1", tag[0])), said)
-    return Markup(_SIZE.sub('<svg aria-hidden="true"', short))
+
+    def sized(opening: re.Match[str]) -> str:
+        width = float(opening[1]) * PAGE_TEXT / text_size
+        most = "" if text_size < PAGE_TEXT else f";max-width:{width:.4g}px"
+        return f'<svg aria-hidden="true" style="min-width:{width:.4g}px{most}"'
+
+    return Markup(_SIZE.sub(sized, short))
 
 
 @dataclass(frozen=True)
@@ -81,13 +96,27 @@ class Drawing:
 
 
 def drawn(figure: Figure) -> Drawing:
-    """A figure as a page has it: one drawing, or one for wide screens and one for narrow ones and for print."""
+    """A figure as a page has it: a drawing for wide screens, and one for narrow ones and for print."""
     chart = draw(figure.chart)
-    if figure.wide is None:
-        return Drawing(figure, chart, Markup('<div class="scroll">{}</div>').format(inline(chart.svg)))
-    narrow, kind = (draw(figure.narrow).svg, "") if figure.narrow else (chart.svg, " print")
-    both = Markup('<div class="on-wide">{}</div><div class="on-narrow scroll{}">{}</div>')
-    return Drawing(figure, chart, both.format(inline(draw(figure.wide).svg), kind, inline(narrow)))
+    both = Markup('<div class="on-wide scroll">{}</div><div class="on-narrow scroll">{}</div>')
+    return Drawing(
+        figure, chart, both.format(*(_sized(figure, other, chart) for other in (figure.wide, figure.narrow)))
+    )
+
+
+def _sized(figure: Figure, shown: AnyChart | None, drawn: DrawnChart) -> Markup:
+    """One of the drawings of a figure, of which `chart` is drawn already."""
+    chart = shown or figure.chart
+    return inline(drawn.svg if chart is figure.chart else draw(chart).svg, chart.config.axis.labelFontSize)
+
+
+def partners(drawings: Iterable[Drawing]) -> dict[str, str]:
+    """Each colour that is in some drawings with its partner on a dark page."""
+    used = {colour for drawing in drawings for colour in _COLOUR.findall(drawing.inline)}
+    return {light: dark for light, dark in dark_colours().items() if light in used}
+
+
+_COLOUR = re.compile(r'"(#[0-9a-f]{6})"')
 
 
 def plain(value: Cell) -> str:
@@ -126,7 +155,6 @@ class Part:
     notes: Sequence[str] = ()  # who, where, when
     alerts: Sequence[str] = ()  # what to know before relying on it
     figures: Sequence[Figure] = ()
-    graphs: Sequence[tuple[str, AnyChart]] = ()  # drawings without data: a title, and links between GPUs
     tables: Sequence[PageTable] = ()
     page: str = ""  # a page of its own, with more of it
 
@@ -138,7 +166,6 @@ def write_page(parts: Sequence[Part], folder: Path, title: str = "", left_out: S
     """
     parts = _with_own_names(parts)
     drawings = [[drawn(figure) for figure in part.figures] for part in parts]
-    graphs = [[(title, inline(draw(chart).svg)) for title, chart in part.graphs] for part in parts]
     folder.mkdir(parents=True, exist_ok=True)
     for drawing in (drawing for of_part in drawings for drawing in of_part):
         write_figure(drawing.figure, drawing.chart, folder)
@@ -146,11 +173,11 @@ def write_page(parts: Sequence[Part], folder: Path, title: str = "", left_out: S
         write_csv(folder / f"{table.name}.csv", table.whole or table.shown)
     html = template(Path(__file__).with_name("parts.html.j2"), (plain,)).render(
         title=title or (parts[0].title if len(parts) == 1 else f"{len(parts)} results"),
-        parts=list(zip(parts, drawings, graphs, strict=True)),
+        parts=list(zip(parts, drawings, strict=True)),
         left_out=left_out,
         kinds=kinds_of_files(),
         undrawn=undrawn(),
-        dark=dark_colours(),
+        dark=partners(drawing for of_part in drawings for drawing in of_part),
         most_rows=MOST_ROWS,
         most_open=MOST_OPEN,
         version=__version__,

@@ -15,9 +15,9 @@ from resnetx import __version__
 from resnetx.choices import Folders
 from resnetx.record import Warning
 from resnetx.reporting.charts import studies as study_figures
-from resnetx.reporting.charts.figure import SeriesStyles, unchecked, undrawn, write_figure
-from resnetx.reporting.charts.scaling import outcome
-from resnetx.reporting.pages.parts import MOST_ROWS, Drawing, drawn, kinds_of_files, plain, template
+from resnetx.reporting.charts.figure import undrawn, write_figure
+from resnetx.reporting.charts.studies import outcome
+from resnetx.reporting.pages.parts import MOST_ROWS, Drawing, drawn, kinds_of_files, partners, plain, template
 from resnetx.reporting.study.export import messages_table, points_table, windows_table
 from resnetx.reporting.study.platform import platform
 from resnetx.reporting.study.points import WORDS, StudyPoint, study_answer, study_points, unit_of_points, where_rows
@@ -39,8 +39,8 @@ def write(
     `baseline`: GPUs, see `scaling.point_results`. `unreadable`: a sentence for each study that is missing.
     """
     points = study_points(studies, baseline)
-    with unchecked(False):
-        drawings = [drawn(figure) for figure in study_figures.figures(points)]
+    figures, said = study_figures.figures_and_sentences(points)
+    drawings = [drawn(figure) for figure in figures]
     folder.mkdir(parents=True, exist_ok=True)
     for drawing in drawings:
         write_figure(drawing.figure, drawing.chart, folder)
@@ -48,7 +48,7 @@ def write(
     write_csv(folder / "windows.csv", windows_table(studies))
     write_csv(folder / "messages.csv", messages_table(points))
     page = folder / "index.html"
-    page.write_text(_html(studies, points, drawings, unreadable), encoding="utf-8")
+    page.write_text(_html(studies, points, drawings, said, unreadable), encoding="utf-8")
     return page
 
 
@@ -56,7 +56,11 @@ def write(
 
 
 def _html(
-    studies: Sequence[Results], points: Sequence[StudyPoint], drawings: Sequence[Drawing], unreadable: Sequence[str]
+    studies: Sequence[Results],
+    points: Sequence[StudyPoint],
+    drawings: Sequence[Drawing],
+    said: Sequence[str],
+    unreadable: Sequence[str],
 ) -> str:
     runs = [run for results in studies for run in results.runs]
     where = where_rows(points)
@@ -71,10 +75,11 @@ def _html(
         points=points,
         unit=unit_of_points(points),
         drawings=drawings,
+        said=said,
         undrawn=bool(undrawn()),
         kinds=kinds_of_files(),
         platform=platform(studies),
-        dark=SeriesStyles(points).dark,
+        dark=partners(drawings),
         conventions=sorted({point.counts.convention for point in points if point.counts}),
         usual=_most_frequent(point.result.baseline for point in points if point.result.speedup),
         noted=any(point.result.reason or point.result.notes for point in points),

@@ -30,6 +30,8 @@ class StudyPoint:
     good_runs: list[RunSummary]  # that have rates
     variant: str  # "bf16, layerwise": what else differs on this page; "" where nothing does, "default" where it does
     counts: Workload | None  # of this workload and batch, by whichever run has them
+    system: str = ""  # of `variant` what is the machine: the label of its study, and the system that a lab is shaped to
+    settings: str = ""  # of `variant` all else
 
     @property
     def request(self) -> Request:
@@ -94,6 +96,8 @@ def study_points(
         if only is None or result.request.key in only
     ]
     keys = varying_settings([(result.request, label) for _, result, label in points])
+    of_machine = [key for key in keys if key == "lab.system"]
+    others = [key for key in keys if key not in of_machine]
     counts = {_work(result.request): result.workload for _, result, _ in points if result.workload}
     return [
         StudyPoint(
@@ -101,6 +105,8 @@ def study_points(
             good_runs=measured.good_runs,
             variant=", ".join(filter(None, [label, settings_label(result.request, keys)])) or "default" * bool(keys),
             counts=result.workload or counts.get(_work(result.request)),
+            system=", ".join(filter(None, [label, settings_label(result.request, of_machine).partition("=")[2]])),
+            settings=settings_label(result.request, others) or "default" * bool(others),
         )
         for measured, result, label in points
     ]

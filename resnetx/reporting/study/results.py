@@ -80,7 +80,7 @@ def _without_copies(
     for run in sorted(summaries, key=lambda run: run.folder != folder.run(run.request.slug, run.repeat).path):
         first = kept.setdefault((run.key, run.repeat), run)
         if first is not run:
-            copies.append(f"{run.folder}: not counted, as {first.folder.name} holds run {run.repeat} of this point")
+            copies.append(f"{run.folder}: not counted, as {first.folder.name} holds run {run.repeat} of this case")
     runs: dict[str, list[RunSummary]] = defaultdict(list)
     for run in sorted(kept.values(), key=lambda run: run.folder):
         runs[run.key].append(run)

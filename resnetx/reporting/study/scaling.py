@@ -228,7 +228,7 @@ def lost_time(point: MeasuredPoint, base: MeasuredPoint) -> LostTime:
     if sends:
         needed.append(("alone", own.twins_s["alone"]))
     if missing := next((name for name, blocks in needed if not blocks), None):
-        return LostTime(parts=[], why=f"no run of the twin {missing}; twins=6 adds them")
+        return LostTime(parts=[], why=f"no control run {missing}; twins=6 adds them")
     repeats = sorted(set.intersection(*(set(blocks) for _, blocks in needed)))
     if not repeats:
         return LostTime(parts=[], why="no repeat has a good run of each control")
@@ -261,7 +261,7 @@ def lost_time(point: MeasuredPoint, base: MeasuredPoint) -> LostTime:
     why = (
         ""
         if both or not sends
-        else "no run of the twin phases tells communication and waiting apart; twins=6 adds them"
+        else "no control run with phases tells communication and waiting apart; twins=6 adds them"
     )
     return LostTime(parts=found, why=why)
 
@@ -419,7 +419,7 @@ def _outlying(good: list[RunSummary]) -> list[str]:
     notes = []
     for outlier in outliers([run.rates for run in good]) if good else []:
         causes = ", ".join(_causes(good, outlier.run, slow=outlier.deviation < 0)) or "cause unknown"
-        notes.append(f"run {good[outlier.run].repeat} stands out by {outlier.deviation:+.0%} ({causes})")
+        notes.append(f"run {good[outlier.run].repeat} is an outlier by {outlier.deviation:+.0%} ({causes})")
     return notes
 
 
@@ -431,7 +431,7 @@ def _causes(good: list[RunSummary], index: int, slow: bool) -> list[str]:
     if not slow:
         return [code for code in own if code not in _SLOWING]
     first = run.started_at < min(other.started_at for other in summaries)
-    return [*own, *["the first run of this point"] * first]
+    return [*own, *["the first run of this case"] * first]
 
 
 def _warned(good: list[RunSummary]) -> list[str]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from resnetx.record.machine import how_many, unit_by_library
 from resnetx.record.system_comparison import (
     Axis,
     Crossing,
@@ -102,7 +103,8 @@ def _of_job(compared: SystemComparison) -> Iterator[str]:
     """Where the user's own job lies: of each variant on most GPUs, as the figure has the others."""
     largest = {point.variant: point for point in sorted(compared.job, key=lambda point: point.gpus)}
     for point in largest.values():
-        where = f"Your {point.workload} of batch {point.batch_size:,} on {point.gpus} GPU{'s' * (point.gpus > 1)}"
+        gpus = how_many(point.gpus, unit_by_library(point.library))
+        where = f"Your {point.workload} of batch {point.batch_size:,} on {gpus}"
         where += f" with {point.variant}" * bool(point.variant)
         work = point.intensity_per_gpu
         does = "" if work is None else f" is at {work:,.2g} activations per parameter on each GPU, where"
@@ -142,7 +144,8 @@ def _most(led: Sequence[SystemPoint]) -> str:
     """The largest lead, and where."""
     point = max(led, key=lambda point: point.margin.ratio.value if point.margin else 0.0)
     assert point.margin, "chosen because it has one"
-    where = f"{point.workload}, batch {point.batch_size}, {point.gpus} GPU{'s' * (point.gpus > 1)}"
+    gpus = how_many(point.gpus, unit_by_library(point.library))
+    where = f"{point.workload}, batch {point.batch_size}, {gpus}"
     variant = f", {point.variant}" if point.variant else ""
     over_ = f" over {point.margin.second}" if len(point.sides) > 2 else ""
     return f"{ratio_text(point.margin.ratio, ' times')}{over_} for {where}{variant}"

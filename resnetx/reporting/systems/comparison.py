@@ -16,6 +16,7 @@ import msgspec
 from resnetx import __version__
 from resnetx.errors import ConfigError
 from resnetx.record import SCHEMA
+from resnetx.record.machine import how_many, unit_by_library
 from resnetx.record.prediction import PredictedPoint, Prediction
 from resnetx.record.system_comparison import (
     Axis,
@@ -31,10 +32,8 @@ from resnetx.record.system_comparison import (
     SystemSide,
 )
 from resnetx.reporting.study.results import settings_label, varying_settings
-from resnetx.reporting.systems.rate_ratios import lead, over, point_words, ratio, refuse_unsound, simple_model
+from resnetx.reporting.systems.rate_ratios import lead, over, point_words, ratio, refuse_unsound, side_of, simple_model
 from resnetx.request import Request
-
-SHORTEST = 1e-3  # of an iteration: an interval may reach down to no time at all, and a rate has to be finite
 
 
 def compare_systems(
@@ -74,7 +73,7 @@ def side_by_side(points: Sequence[PredictedPoint], systems: Sequence[str]) -> li
         cell = cells[_identity(point, by_library)]
         if point.system in cell:
             raise ConfigError(
-                f"{point_words(point)} on {point.system} is predicted twice; expected one prediction of each point"
+                f"{point_words(point)} on {point.system} is predicted twice; expected one prediction of each case"
             )
         cell[point.system] = point
     keys = varying_settings([(request, "") for point in points if (request := _without_devices(point.request))])
@@ -130,45 +129,6 @@ def _compared(alike: Sequence[PredictedPoint], by_library: bool, variant: str) -
         sides=sides,
         margin=_margin(sides),
     )
-
-
-def side_of(point: PredictedPoint) -> SystemSide:
-    """What is predicted of a point on one system."""
-    rate = _rate(point, point.interval_s)
-    batch = point.batch_size
-    images = Estimate(value=rate.value * batch, low=rate.low * batch, high=rate.high * batch) if rate else None
-    return SystemSide(
-        system=point.system,
-        library=point.library,
-        outcome=point.outcome,
-        reason=point.reason,
-        iterations_per_s=rate,
-        images_per_s=images,
-        speedup=point.speedup,
-        speedup_interval=point.speedup_interval,
-        limited_by=point.limited_by,
-        limit_share=point.limit_share,
-        compute_s=point.compute_s,
-        communication_s=point.communication_s,
-        exposed_communication_s=point.exposed_communication_s,
-        compute_source=point.compute_source,
-        compute_error=point.compute_error,
-        compute_where=point.compute_where,
-        open=point.open,
-        gpu=point.gpu,
-        by_compute=_rate(point, point.interval_by_compute_s) if point.interval_by_compute_s else None,
-        by_scaling=_rate(point, point.interval_by_scaling_s) if point.interval_by_scaling_s else None,
-    )
-
-
-def _rate(point: PredictedPoint, interval_s: Sequence[float] | None) -> Estimate | None:
-    """Iterations/s: the slow end of an interval of the iteration is the low one of its rate."""
-    if point.outcome != "ok" or point.iteration_s is None:
-        return None
-    low_s, high_s = interval_s or (point.iteration_s, point.iteration_s)
-    shortest_s = min(max(low_s, SHORTEST * point.iteration_s), point.iteration_s)  # a foreign end may be one ulp off
-    longest_s = max(high_s, point.iteration_s)
-    return Estimate(value=1 / point.iteration_s, low=1 / longest_s, high=1 / shortest_s)
 
 
 def _margin(sides: Sequence[SystemSide]) -> Margin | None:
@@ -231,7 +191,7 @@ def crossings(points: Sequence[SystemPoint], collectives: Sequence[CollectivePoi
 
 
 def _gpus(point: SystemPoint) -> str:
-    return f"{point.gpus} GPU{'s' * (point.gpus > 1)}"
+    return how_many(point.gpus, unit_by_library(point.library))
 
 
 def _words(*parts: str) -> str:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from resnetx.errors import ConfigError
+from resnetx.record.machine import how_many, unit_by_library
 from resnetx.record.prediction import PredictedPoint, Prediction
 from resnetx.record.system_comparison import Estimate, Lead, SimpleModel, SystemPoint, SystemSide
 
@@ -21,11 +22,51 @@ from resnetx.record.system_comparison import Estimate, Lead, SimpleModel, System
 # 0.37 to 0.56 (tests/prediction/test_shared_scaling.py).
 SHARED_SCALING = 0.2
 LEVEL = 0.005  # relative: rates closer than this are level; two runs on one machine differ by about as much
+SHORTEST = 1e-3  # of an iteration: an interval may reach down to no time at all, and a rate has to be finite
 
 
 def side(point: SystemPoint, system: str) -> SystemSide | None:
     """A point on one system; None where it was not predicted there."""
     return next((each for each in point.sides if each.system == system), None)
+
+
+def side_of(point: PredictedPoint) -> SystemSide:
+    """What is predicted of a point on one system."""
+    rate = _rate(point, point.interval_s)
+    batch = point.batch_size
+    images = Estimate(value=rate.value * batch, low=rate.low * batch, high=rate.high * batch) if rate else None
+    return SystemSide(
+        system=point.system,
+        library=point.library,
+        outcome=point.outcome,
+        reason=point.reason,
+        iterations_per_s=rate,
+        images_per_s=images,
+        speedup=point.speedup,
+        speedup_interval=point.speedup_interval,
+        limited_by=point.limited_by,
+        limit_share=point.limit_share,
+        compute_s=point.compute_s,
+        communication_s=point.communication_s,
+        exposed_communication_s=point.exposed_communication_s,
+        compute_source=point.compute_source,
+        compute_error=point.compute_error,
+        compute_where=point.compute_where,
+        open=point.open,
+        gpu=point.gpu,
+        by_compute=_rate(point, point.interval_by_compute_s) if point.interval_by_compute_s else None,
+        by_scaling=_rate(point, point.interval_by_scaling_s) if point.interval_by_scaling_s else None,
+    )
+
+
+def _rate(point: PredictedPoint, interval_s: Sequence[float] | None) -> Estimate | None:
+    """Iterations/s: the slow end of an interval of the iteration is the low one of its rate."""
+    if point.outcome != "ok" or point.iteration_s is None:
+        return None
+    low_s, high_s = interval_s or (point.iteration_s, point.iteration_s)
+    shortest_s = min(max(low_s, SHORTEST * point.iteration_s), point.iteration_s)  # a foreign end may be one ulp off
+    longest_s = max(high_s, point.iteration_s)
+    return Estimate(value=1 / point.iteration_s, low=1 / longest_s, high=1 / shortest_s)
 
 
 def over(point: SystemPoint, a: str, b: str) -> Estimate | None:
@@ -191,5 +232,5 @@ def _holds(ends: Sequence[float], iteration_s: float) -> bool:
 
 def point_words(point: PredictedPoint) -> str:
     """A predicted point in words."""
-    gpus = f"{point.gpus} GPU{'s' * (point.gpus > 1)}"
+    gpus = how_many(point.gpus, unit_by_library(point.library))
     return f"{point.workload}, batch {point.batch_size}, {gpus}, {point.strategy}, {point.precision}"

@@ -1,7 +1,7 @@
 """Layer tables as data: those of the papers' workloads, and of the models that published rates are stated for.
 
 They are what `workloads.traced` finds with torch.fx, so that counting, predicting and comparing these need no torch.
-Those of families, whatever their settings, are made by arithmetic (`families`, `resnetx`) and take no torch either.
+Those of families, whatever their settings, are made by arithmetic (`families`) and take no torch either.
 
     python -m resnetx.workloads.tables      # regenerates the files beside this one
 """
@@ -15,7 +15,7 @@ import msgspec
 from resnetx import choices
 from resnetx.loading import File, read_json
 from resnetx.workloads.counts import Layer
-from resnetx.workloads.tables import families, resnetx
+from resnetx.workloads.tables import families
 
 FOLDER = Path(__file__).parent
 
@@ -45,7 +45,7 @@ KEPT: dict[str, tuple[choices.Model, int]] = {
 }
 
 FAMILIES: dict[type[choices.ModelChoice], Callable[[Any, int], list[Layer]]] = {
-    choices.ResNetXSettings: resnetx.layers,
+    choices.ResNetXSettings: families.resnetx,
     choices.GptXSettings: families.gptx,
     choices.MlpXSettings: families.mlpx,
     choices.BertSettings: families.bert,
