@@ -182,6 +182,7 @@ class ScaledRates:
     source: Literal["stated", "measured"]
     where: str
     nodes: frozenset[str] = frozenset()  # that they were measured on
+    synthetic: bool = False  # of the same with synthetic input, which is not the one that is predicted
 
     def residual(self, step_s: Callable[[int, int], Callable[[Beyond], float]], node_gpus: int) -> "Residual":
         """`step_s`: by GPUs and images, the modelled step with something beyond. `node_gpus`: GPUs of a node."""
@@ -228,7 +229,8 @@ class Residual:
         if beyond.factor != 1:
             parts.append(f"steps take {beyond.factor:.3f} times as long as modelled")
         known = " and ".join(f"{rate:,.5g} images/s on {count}" for count, _, rate in self.rates.by_gpus)
-        return f"{', '.join(parts) or 'steps take as long as modelled'}, by {known} GPUs, as {self.rates.source}"
+        source = f"as {self.rates.source}{' with synthetic input' * self.rates.synthetic}"
+        return f"{', '.join(parts) or 'steps take as long as modelled'}, by {known} GPUs, {source}"
 
 
 def _ring(gpus: int) -> float:

@@ -208,3 +208,34 @@ def test_the_screen_says_how_a_step_is_taken_where_not_by_default(predict, capsy
     words = ["predict", "systems=dgx-h100", "model=gptx", "precision=bf16", "batch_size=64", "gpus=1", "rate=2500"]
     assert main([*words, "accumulate=2", "checkpointing=true", "optimizer=adamw"]) == 0
     assert "strategy=bucket, accumulate 2, checkpointing, adamw, nvls" in " ".join(capsys.readouterr().out.split())
+
+
+# ---- beside rates of several GPUs
+
+
+def test_what_input_costs_is_not_counted_as_messages(predict):
+    """On two ranks DALI takes 19.7 ms of a step: rates with synthetic images alone say what scaling costs."""
+    _, (_, two) = predict(*ON_CPUS, f"rate={QUICKSTART}", f"calibration={QUICKSTART}")
+    assert two["request"]["input"]["kind"] == "dali"
+    assert two["images_per_s"] == pytest.approx(89.13, rel=0.001)  # of the six runs with synthetic images
+    assert two["exposed_communication_s"] < 0.017
+
+
+def test_runs_of_the_same_input_stand_in_for_synthetic_ones(study, predict):
+    """None on two ranks has synthetic images: one rank's rate is that with DALI, too."""
+    folder = study()
+    for run in folder.glob("*_9954a026_r*"):
+        shutil.rmtree(run)
+    _, (one, two) = predict(*ON_CPUS, f"rate={folder}", f"calibration={folder}")
+    assert (one["images_per_s"], two["images_per_s"]) == (
+        pytest.approx(48.03, rel=0.001),
+        pytest.approx(78.56, rel=0.001),
+    )
+
+
+def test_rates_of_one_and_of_several_with_different_inputs_are_refused(study, capsys):
+    folder = study()
+    for run in (*folder.glob("*_9954a026_r*"), *folder.glob("*_a661be61_r*")):
+        shutil.rmtree(run)
+    assert main(["predict", *ON_CPUS, "input=dali", f"rate={folder}", f"calibration={folder}"]) == 2
+    assert "have input=dali, and those on one of rate=" in capsys.readouterr().err
