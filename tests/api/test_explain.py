@@ -50,6 +50,16 @@ def test_the_screen_names_the_part_first_and_the_status_says_whether_they_differ
     assert [json.loads(line)["a"] for line in capsys.readouterr().out.splitlines()] == ["measured", "measured"]
 
 
+def test_many_cases_of_long_names_show_their_figures_within_the_columns_of_a_terminal(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    sharded = ROOT / "results" / "lab" / "sharded"
+    main(["explain", str(sharded / "prediction"), str(sharded / "study")])
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 80 and not [line for line in lines if line.startswith("Left out")]
+    (heading,) = [line for line in lines if line.startswith("case ")]
+    assert heading.split() == ["case", "A,", "ms", "B,", "ms", "B", "/", "A", "outside"]
+
+
 def test_of_one_bench_the_gpu_that_is_in_every_slow_pair_is_named(capsys):
     assert main(["explain", str(ROOT / "results" / "lab" / "degraded")]) == 0
     assert "all with GPU 2" in " ".join(capsys.readouterr().out.split())
