@@ -9,6 +9,7 @@ import msgspec
 
 from resnetx import progress, record
 from resnetx.api import stored as predictions
+from resnetx.api.drawings import kept_answer
 from resnetx.api.stored import MeasuredStudy, counted, listed, measured_study, own_records, read_benches
 from resnetx.api.stored import stored as read_stored
 from resnetx.compose import asked
@@ -105,6 +106,8 @@ def _of_folder(folder: Path) -> Loaded:
     if first:
         return read_record(first[0].file)
     below = read_stored(folder)
+    if not below and (answer := kept_answer(folder)):
+        raise ConfigError(f"{answer}; expected a run, a study, a bench or another record")
     if all(each.kind == "trace" for each in below):
         return read_trace(folder)
     if len(below) > 1:

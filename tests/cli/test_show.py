@@ -204,7 +204,9 @@ def test_the_screens_of_what_was_measured_are_no_wider_either(capsys, monkeypatc
         "Case by case",
         "Inside a step: mean ms of each rank over all windows",
     } <= set(out)
-    assert [line for line in out if len(line) > width and not line.startswith(("record: ", "trace: "))] == []
+    assert [
+        line for line in out if len(line) > width and not line.startswith(("record: ", "answer: ", "trace: "))
+    ] == []
     assert [line for line in out if line != line.rstrip()] == []
 
 
