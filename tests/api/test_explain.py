@@ -9,7 +9,7 @@ import pytest
 
 import resnetx
 from resnetx.cli import main
-from resnetx.reporting.explain import explained, sides_of_study
+from resnetx.reporting.explain import explained, explained_answer, sides_of_study
 
 ROOT = Path(__file__).parents[2]
 QUICKSTART = str(ROOT / "results" / "cpu-2core" / "quickstart")
@@ -48,6 +48,25 @@ def test_the_screen_names_the_part_first_and_the_status_says_whether_they_differ
     assert " input," in out.splitlines()[0] and "outside of that" in out.splitlines()[0]
     assert main(["explain", QUICKSTART, "--json"]) == 0
     assert [json.loads(line)["a"] for line in capsys.readouterr().out.splitlines()] == ["measured", "measured"]
+
+
+def test_of_a_choice_that_both_have_the_settings_that_differ_are_named():
+    made = resnetx.predict(**{**AS_MEASURED, "input": {"kind": "dali", "prefetch": 3}})
+    for each in resnetx.explain(made, QUICKSTART):
+        assert not [line for line in each.differs if line.startswith("input:")]
+        assert "input.prefetch: 3 in A, 2 in B" in each.differs
+
+
+def test_how_many_lie_outside_is_said_in_grammar_and_one_folder_given_twice_in_a_sentence(predicted, capsys):
+    assert main(["explain", QUICKSTART, QUICKSTART]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert out.startswith("A and B hold the same results: a step of each of 2 cases takes exactly as long in both.")
+    found = resnetx.explain(predicted, QUICKSTART)
+    one = [msgspec.structs.replace(each, outside=not number) for number, each in enumerate(found)]
+    ends = [explained_answer(cases)[-1].partition("; ")[2] for cases in (one, [one[1], one[1]], [one[0], one[0]])]
+    assert ends == [
+        "1 lies outside of its interval.", "none lies outside of its interval.", "2 lie outside of their intervals.",
+    ]  # fmt: skip
 
 
 def test_many_cases_of_long_names_show_their_figures_within_the_columns_of_a_terminal(capsys, monkeypatch):
