@@ -120,6 +120,15 @@ def test_runs_are_explained_by_their_clock_machine_and_messages():
     assert "sm_clock_Hz (median): unknown in A, 1.20 GHz in B" in made.evidence
 
 
+def test_runs_below_a_folder_are_explained_as_report_takes_them(tmp_path):
+    runs = [next(Path(QUICKSTART).glob(f"*_g{gpus}_*_r1")) for gpus in (1, 2)]
+    steps = [each.a_step_s for run in runs for each in resnetx.explain(run)]
+    for number, run in enumerate(runs, 1):
+        (tmp_path / "r1" / "node" / "run" / run.name).mkdir(parents=True)
+        (tmp_path / "r1" / "node" / "run" / run.name / "record.json").write_bytes((run / "record.json").read_bytes())
+        assert [each.a_step_s for each in resnetx.explain(tmp_path / "r1")] == steps[:number]
+
+
 @pytest.mark.parametrize(
     ("paths", "sentence"),
     [
