@@ -25,6 +25,11 @@ def in_GBps(rate_Bps: float) -> str:
     return f"{_significant(rate_Bps / 1e9, 3)} GB/s"
 
 
+def figure(value: float) -> str:
+    """A figure with one decimal, below one with two significant digits: "1,471.9", "5.2", "0.0085"."""
+    return f"{value:,.1f}" if abs(value) >= 1 else _significant(value, 2)
+
+
 def to_interval(value: float, low: float, high: float) -> tuple[str, str, str]:
     """A value with its interval, with as many digits as that leaves: "4,300", "3,300", "5,300" of 4310 (3307 to 5268).
 

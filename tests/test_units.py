@@ -1,6 +1,6 @@
 import pytest
 
-from resnetx.units import duration, frequency, seconds, si, size, size_text, whole
+from resnetx.units import duration, figure, frequency, seconds, si, size, size_text, whole
 
 
 @pytest.mark.parametrize(
@@ -18,6 +18,13 @@ from resnetx.units import duration, frequency, seconds, si, size, size_text, who
 )
 def test_si_prints_three_significant_digits_with_a_decimal_prefix(value, unit, text):
     assert si(value, unit) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(1471.93, "1,471.9"), (5.23, "5.2"), (0.5, "0.50"), (0.0521, "0.052"), (0, "0")]
+)
+def test_a_figure_below_one_keeps_two_significant_digits(value, text):
+    assert figure(value) == text
 
 
 @pytest.mark.parametrize(
