@@ -18,6 +18,7 @@ from resnetx.prediction.host_step import DecodingRate
 from resnetx.prediction.staged import StagedPaths, measured_paths, on_bus
 from resnetx.prediction.stated_rates import Residual, ScaledRates, StatedRates
 from resnetx.prediction.step import HashedTuple, Overlap
+from resnetx.record.machine import Unit, unit_by_library
 from resnetx.record.prediction import Origin
 from resnetx.record.trace import Trace
 from resnetx.request import Request
@@ -108,6 +109,11 @@ class Deployment:
     @cached_property
     def system(self) -> System:
         return with_bandwidth(self.described, self.bandwidth) if self.bandwidth else self.described
+
+    @property
+    def unit(self) -> Unit:
+        """What computes: a rank on CPU cores where gloo joins them, in the lab too, else a GPU."""
+        return unit_by_library(self.library)
 
     @property
     def on_cpus(self) -> bool:
