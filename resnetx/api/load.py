@@ -228,7 +228,9 @@ def _of_benches(results: Sequence[Any], benches: Sequence[list[BenchRecord]]) ->
             "prediction (calibration=)"
         )
     if len(benches) == 1:
-        return Records(bench_alone(benches[0]))
+        if not (own := bench_alone(benches[0])):
+            raise ConfigError("explain: the bench has no figure whose results are right; expected one at least")
+        return Records(own)
     figures = explained_benches(*benches)
     if not figures:
         raise ConfigError("explain: the two benches have no collective, copy and size in common")
