@@ -47,10 +47,16 @@ def to_interval(value: float, low: float, high: float) -> tuple[str, str, str]:
     return tuple(texts)  # type: ignore[return-value]
 
 
-def percents(shares: Mapping[K, float]) -> dict[K, int]:
-    """Shares of a whole in whole percents that sum to 100: each rounded down, the rest to the largest remainders."""
-    whole = {name: math.floor(100 * share) for name, share in shares.items()}
-    for name in sorted(shares, key=lambda name: whole[name] - 100 * shares[name])[: 100 - sum(whole.values())]:
+def percents(shares: Mapping[K, float], by_itself: K | None = None) -> dict[K, int]:
+    """Shares of a whole in whole percents that sum to 100: each rounded down, the rest to the largest remainders.
+
+    `by_itself`: one that is rounded to the nearest, as it is where it stands alone.
+    """
+    whole = {
+        name: round(100 * share) if name == by_itself else math.floor(100 * share) for name, share in shares.items()
+    }
+    others = [name for name in shares if name != by_itself]
+    for name in sorted(others, key=lambda name: whole[name] - 100 * shares[name])[: 100 - sum(whole.values())]:
         whole[name] += 1
     return whole
 
