@@ -37,6 +37,7 @@ from resnetx.record.prediction import (
     Prediction,
     PredictionInput,
     Sensitivity,
+    TimePart,
     digest,
     measured_on,
 )
@@ -147,6 +148,8 @@ def predicted(
     base = base or iteration
     speedup, interval = speedup_over(base, iteration)
     of_linear = base.point.gpus / point.gpus
+    efficiency = speedup if isinstance(speedup, Unknown) else speedup * of_linear
+    ends = interval if isinstance(interval, Unknown) else [end * of_linear for end in interval]
     no_messages = Unknown("one rank sends nothing" if point.gpus == 1 else "no gradients are exchanged")
     no_link = Unknown(NO_LINK) if exchange.messages else no_messages
     record = msgspec.structs.replace(
@@ -158,14 +161,14 @@ def predicted(
         images_per_s=iteration.images_per_s,
         speedup=speedup,
         speedup_interval=interval,
-        efficiency=speedup if isinstance(speedup, Unknown) else speedup * of_linear,
-        efficiency_interval=interval if isinstance(interval, Unknown) else [end * of_linear for end in interval],
+        efficiency=efficiency,
+        efficiency_interval=ends,
         baseline_gpus=base.point.gpus,
         compute_s=iteration.slowest.device_s,
         communication_s=exchange.time_s,
         exposed_communication_s=iteration.saved_share["communication"] * iteration.time_s,
         input_s=iteration.input_s,
-        parts=[] if isinstance(base, Undecided) or base.point.gpus > point.gpus else iteration.parts_over(base),
+        parts=_parts(iteration, base, efficiency, ends),
         input_error=iteration.input_error if iteration.input_s else Unknown("nothing is read or copied"),
         limited_by=iteration.limited_by,
         limit_share=iteration.saved_share[iteration.limited_by],
@@ -184,6 +187,18 @@ def predicted(
     lines = (line for lines in inputs for line in lines(iteration))
     fed = (line for step in iteration.steps for line in step.inputs)
     return SourcedPoint(record, (*lines, *fed), iteration)
+
+
+def _parts(
+    iteration: Iteration,
+    base: Iteration | Undecided,
+    efficiency: float | Unknown,
+    ends: list[float] | Unknown,
+) -> list[TimePart]:
+    """Where its time goes; nothing where the other's rate is not known, or it has more GPUs."""
+    if isinstance(base, Undecided) or isinstance(efficiency, Unknown) or isinstance(ends, Unknown):
+        return []
+    return [] if base.point.gpus > iteration.point.gpus else iteration.parts_over(base, efficiency, ends)
 
 
 def speedup_over(base: Iteration | Undecided, iteration: Iteration) -> tuple[float | Unknown, list[float] | Unknown]:

@@ -32,6 +32,7 @@ PARTS: dict[PartName, str] = {
     "host": "host",
     "unexplained": "not explained",
 }  # in the order of tables
+LESS: dict[PartName, str] = {"smaller batches": "computing", "host": "time of the host"}  # where a part is a gain
 SCALING = "scaling by "  # so begins the input of each kind of scaling
 
 
@@ -392,8 +393,8 @@ def speedup_text(point: PredictedPoint) -> str:
 
 
 def percents(point: PredictedPoint) -> dict[PartName, int]:
-    """The parts of a step in whole percents that sum to 100."""
-    return units.percents({part.name: part.share for part in point.parts})
+    """The parts of a step in whole percents that sum to 100: useful, which is the efficiency, as that is rounded."""
+    return units.percents({part.name: part.share for part in point.parts}, by_itself="useful")
 
 
 def time_of_each(point: PredictedPoint) -> str:
@@ -403,7 +404,12 @@ def time_of_each(point: PredictedPoint) -> str:
         return ""
     link = f" ({point.limiting_link})" if point.limiting_link and point.limited_by == "communication" else ""
     lost = sorted((name for name in shares if name != "useful" and shares[name]), key=lambda name: -shares[name])
-    texts = [f"{shares[name]} {PARTS[name]}{link if name == 'communication' else ''}" for name in lost]
+    texts = [
+        f"{shares[name]} {PARTS[name]}{link if name == 'communication' else ''}"
+        if shares[name] > 0
+        else f"{-shares[name]} gained: less {LESS.get(name, PARTS[name])}"
+        for name in lost
+    ]
     return " | ".join([f"{shares['useful']} % useful", *texts])
 
 

@@ -179,7 +179,10 @@ def _reasons(points: Sequence[PredictedPoint]) -> None:
 
 def part_column(name: PartName) -> Column[dict[PartName, int]]:
     """One part of a step, in percent."""
-    return Column(f">{PARTS[name].removeprefix('exposed ')}", lambda shares: f"{shares[name]}")
+    return Column(
+        f">{PARTS[name].removeprefix('exposed ')}",
+        lambda shares: f"{shares[name]}" if shares[name] >= 0 else f"gains {-shares[name]}",
+    )
 
 
 def _where(curves: Sequence[PredictedCurve]) -> None:
