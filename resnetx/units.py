@@ -25,6 +25,11 @@ def in_GBps(rate_Bps: float) -> str:
     return f"{_significant(rate_Bps / 1e9, 3)} GB/s"
 
 
+def figure(value: float) -> str:
+    """A figure with one decimal, below one with two significant digits: "1,471.9", "5.2", "0.0085"."""
+    return f"{value:,.1f}" if abs(value) >= 1 else _significant(value, 2)
+
+
 def to_interval(value: float, low: float, high: float) -> tuple[str, str, str]:
     """A value with its interval, with as many digits as that leaves: "4,300", "3,300", "5,300" of 4310 (3307 to 5268).
 
@@ -42,10 +47,16 @@ def to_interval(value: float, low: float, high: float) -> tuple[str, str, str]:
     return tuple(texts)  # type: ignore[return-value]
 
 
-def percents(shares: Mapping[K, float]) -> dict[K, int]:
-    """Shares of a whole in whole percents that sum to 100: each rounded down, the rest to the largest remainders."""
-    whole = {name: math.floor(100 * share) for name, share in shares.items()}
-    for name in sorted(shares, key=lambda name: whole[name] - 100 * shares[name])[: 100 - sum(whole.values())]:
+def percents(shares: Mapping[K, float], by_itself: K | None = None) -> dict[K, int]:
+    """Shares of a whole in whole percents that sum to 100: each rounded down, the rest to the largest remainders.
+
+    `by_itself`: one that is rounded to the nearest, as it is where it stands alone.
+    """
+    whole = {
+        name: round(100 * share) if name == by_itself else math.floor(100 * share) for name, share in shares.items()
+    }
+    others = [name for name in shares if name != by_itself]
+    for name in sorted(others, key=lambda name: whole[name] - 100 * shares[name])[: 100 - sum(whole.values())]:
         whole[name] += 1
     return whole
 

@@ -1,6 +1,6 @@
 import pytest
 
-from resnetx.units import duration, frequency, seconds, si, size, size_text, whole
+from resnetx.units import duration, figure, frequency, percents, seconds, si, size, size_text, whole
 
 
 @pytest.mark.parametrize(
@@ -18,6 +18,22 @@ from resnetx.units import duration, frequency, seconds, si, size, size_text, who
 )
 def test_si_prints_three_significant_digits_with_a_decimal_prefix(value, unit, text):
     assert si(value, unit) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(1471.93, "1,471.9"), (5.23, "5.2"), (0.5, "0.50"), (0.0521, "0.052"), (0, "0")]
+)
+def test_a_figure_below_one_keeps_two_significant_digits(value, text):
+    assert figure(value) == text
+
+
+@pytest.mark.parametrize(
+    ("useful", "percent"), [(0.1646, 16), (0.166, 17), (0.2246, 22), (0.005, 0), (0.996, 100), (1.0, 100)]
+)
+def test_percents_round_one_by_itself_and_still_sum_to_100(useful, percent):
+    rest = 1 - useful
+    whole = percents({"a": rest * 0.91, "useful": useful, "b": rest * 0.09, "none": 0.0}, by_itself="useful")
+    assert whole["useful"] == percent and whole["none"] == 0 and sum(whole.values()) == 100
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from resnetx.request import Request
 from resnetx.settings import bounds, keywords
 from resnetx.settings.verbs import VERBS
 from resnetx.table import Answer, Column, Record, Records, as_shown, row
-from resnetx.units import si
+from resnetx.units import figure, si
 
 if TYPE_CHECKING:
     from resnetx.api.proposals import Proposals
@@ -39,10 +39,10 @@ class Workloads(Records[DescribedWorkload]):
             family = workload.workload.partition("/")[0] + "/x" * ("/" in workload.workload)
             ends.setdefault(family, []).extend(workload.intensity_per_gpu.values())
         every = [value for values in ends.values() for value in values]
-        told = ", ".join(f"{name} {min(values):,.1f} to {max(values):,.1f}" for name, values in ends.items())
+        told = ", ".join(f"{name} {figure(min(values))} to {figure(max(values))}" for name, values in ends.items())
         table = as_shown(workload_columns(self.gpus), self)
         return Answer(
-            [f"From {min(every):,.1f} to {max(every):,.1f} activations per parameter on each GPU: {told}."], table
+            [f"From {figure(min(every))} to {figure(max(every))} activations per parameter on each GPU: {told}."], table
         )
 
     def rows(self) -> list[Record]:
@@ -58,10 +58,10 @@ class Workloads(Records[DescribedWorkload]):
 
 
 def _of_one(workload: DescribedWorkload) -> list[str]:
-    per_gpu = ", ".join(f"{value:,.1f} on {gpus}" for gpus, value in workload.intensity_per_gpu.items())
+    per_gpu = ", ".join(f"{figure(value)} on {gpus}" for gpus, value in workload.intensity_per_gpu.items())
     return [
         f"{workload.workload}, batch {workload.batch_size}: {si(workload.activations_per_batch)} activations, "
-        f"{workload.intensity:,.1f} per parameter; on each GPU of a split batch: {per_gpu}.",
+        f"{figure(workload.intensity)} per parameter; on each GPU of a split batch: {per_gpu}.",
         f"All-reduce payload {si(workload.payload_bytes, 'B')}.",
     ]
 
@@ -82,7 +82,7 @@ def workload_columns(gpus: Sequence[int]) -> list[Column[Workload]]:
         Column(">act./image", lambda workload: f"{workload.activations_per_image:,}"),
         Column(">parameters", lambda workload: f"{workload.parameters:,}"),
         Column(">act./batch", lambda workload: si(workload.activations_per_batch), 4),
-        Column(">act./param.", lambda workload: f"{workload.intensity:,.1f}", help=_OF_INTENSITY),
+        Column(">act./param.", lambda workload: figure(workload.intensity), help=_OF_INTENSITY),
         *(_on(count) for count in gpus if count > 1),
         Column(">payload", lambda workload: si(workload.payload_bytes, "B"), 5),
         Column(">gradients", lambda workload: si(workload.gradient_bytes, "B"), 1),
@@ -96,7 +96,7 @@ _OF_INTENSITY = "activations of the global batch per parameter, then of each GPU
 
 
 def _on(count: int) -> Column[Workload]:
-    return Column(f">on {count}", lambda workload: f"{workload.intensity_per_gpu[str(count)]:,.1f}")
+    return Column(f">on {count}", lambda workload: figure(workload.intensity_per_gpu[str(count)]))
 
 
 def _stated(workload: Workload, name: str) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from math import exp, hypot, log, log1p
 
 from resnetx.choices import Server
@@ -12,7 +13,7 @@ from resnetx.prediction.input import RATE_ERRORS
 from resnetx.prediction.messages import Exchange
 from resnetx.prediction.scaling_errors import KindError, parallel_s, scaling_errors
 from resnetx.prediction.scenario import Point
-from resnetx.prediction.ssgd import Seconds, ever_less, iteration_s, seconds, timeline
+from resnetx.prediction.ssgd import SAME, Seconds, ever_less, iteration_s, seconds, timeline
 from resnetx.prediction.step import AS_IT_IS, Deviations, SimulatedJob, StepTimes, Stretch, best_and_worst
 from resnetx.prediction.task_graph import ALL_RANKS
 from resnetx.record.prediction import Limit, PartName, PredictedTask, TimePart
@@ -198,11 +199,15 @@ class Iteration:
         """The same with each thing that is not known at its best and at its worst."""
         return [[seconds(self._ever_less, end) for end in ends] for ends in self.stretches]
 
-    def parts_over(self, base: "Iteration") -> list[TimePart]:
+    def parts_over(self, base: "Iteration", efficiency: float, ends: Sequence[float]) -> list[TimePart]:
         """The shares of a step, which sum to one, beyond what linear scaling would leave of the step of `base`.
 
-        Of each part, as much is no loss as linear scaling leaves of the same part there.
+        Of each part, as much is no loss as linear scaling leaves of the same part there. What it leaves of the step is
+        useful: the efficiency, `ends` of which are its interval.
         """
+        useful = TimePart("useful", efficiency, list(ends))
+        if base is self:
+            return [useful, *(TimePart(name, 0.0, [0.0, 0.0]) for name in LOSSES)]
         own, other = self.point, base.point
         linear = own.batch_size / other.batch_size * other.gpus / own.gpus  # of its step, with scaling=weak all of it
         shares = _shares(self.seconds, base.seconds, linear)
@@ -212,10 +217,11 @@ class Iteration:
         ]
         scaling = (_scaled(self.seconds, deviation) for deviation in self.deviations.scaling)
         beside.append([_shares(end, base.seconds, linear) for end in scaling])
-        return [
+        lost = (
             TimePart(name, share, _interval(share, [[end[name] for end in ends] for ends in beside]))
             for name, share in shares.items()
-        ]
+        )
+        return [useful, *lost]
 
     def _deviation(self, interval_s: Sequence[float]) -> tuple[float, float]:
         low_s, high_s = interval_s
@@ -242,7 +248,8 @@ class Iteration:
         """Messages beside computing at no cost to it, and so that it stands still meanwhile."""
         if not self.job.messages:
             return AS_IT_IS, AS_IT_IS
-        low, high = best_and_worst(messages=self.exchange.error)
+        error = self.exchange.error
+        low, high = best_and_worst(messages=(max(error, self.exchange.faster), error))
         beside = self.job.contention > 0  # where it is known, as on CPUs, no error of its own is counted
         return (replace(low, contention=0.0), replace(high, contention=1.0)) if beside else (low, high)
 
@@ -263,28 +270,46 @@ class Iteration:
 
 
 def _shares(own: Seconds, base: Seconds, linear: float) -> dict[PartName, float]:
-    lost = [own_s - base_s * linear for own_s, base_s in zip(own, base, strict=True)]
-    useful_s, named, whole_s = base.total * linear, Seconds(*lost), own.total
-    parts: dict[PartName, float] = {
-        "useful": useful_s,
-        "smaller batches": named.computing,
-        "launching": named.launching,
-        "communication": named.communication,
-        "waiting": named.waiting,
-        "input": named.input,
-        "host": named.host,
-        "unexplained": named.unexplained,
-    }
-    return {name: part_s / whole_s for name, part_s in parts.items()}
+    more = (own_s - base_s * linear for own_s, base_s in zip(own, base, strict=True))
+    lost = _lost(Seconds._make(more), SAME * own.total)
+    return {name: getattr(lost, field) / own.total for name, field in LOSSES.items()}
+
+
+LOSSES: dict[PartName, str] = {
+    "smaller batches": "computing",
+    "launching": "launching",
+    "communication": "communication",
+    "waiting": "waiting",
+    "input": "input",
+    "host": "host",
+    "unexplained": "unexplained",
+}
+
+
+def _lost(more: Seconds, nothing_s: float) -> Seconds:
+    """Of the time that a step takes beyond linear scaling, what each part has: none less than nothing.
+
+    A part that hides another one is shorter the longer that is: input is exposed for less time the longer a batch
+    computes. So no part takes more than is left once those before it are out. A rank that computes less than its share
+    gains by that, as where an update is shared out (ZeRO-1, FSDP). A step that is shorter than linear: mirrored.
+    """
+    sign = 1.0 if more.total >= -nothing_s else -1.0
+    least_s = min(sign * more.computing, sign * (more.launching + more.computing))
+    left_s, least_s = [max(0.0, sign * more.total)], least_s if least_s < -nothing_s else 0.0
+    for place in range(1, len(more)):
+        left_s.append(max(least_s, min(sign * sum(more[place:]), left_s[-1])))
+    return Seconds._make(sign * part_s for part_s in (*(one - other for one, other in pairwise(left_s)), left_s[-1]))
 
 
 def _scaled(seconds: Seconds, deviation: float) -> Seconds:
-    """With what scaling costs beyond messages at an end: ranks wait so much more, or less."""
-    return seconds._replace(waiting=seconds.waiting + seconds.total * (exp(deviation) - 1))
+    """With what scaling costs beyond messages at an end: ranks wait so much more, or less; then messages take less."""
+    waiting_s = seconds.waiting + seconds.total * (exp(deviation) - 1)
+    communication_s = seconds.communication + min(0.0, waiting_s)
+    return seconds._replace(waiting=max(0.0, waiting_s), communication=communication_s)
 
 
 def _interval(share: float, by_thing: Sequence[Sequence[float]]) -> list[float]:
-    """Each thing deviates by itself: the root of the sum of squares, as for the step."""
+    """Each thing deviates by itself: the root of the sum of squares, as for the step; a loss is 0 to 1 of the step."""
     lower = hypot(*(min(0.0, *(end - share for end in ends)) for ends in by_thing))
     upper = hypot(*(max(0.0, *(end - share for end in ends)) for ends in by_thing))
-    return [share - lower, share + upper]
+    return [share - lower if share < 0 else max(0.0, share - lower), min(1.0, share + upper)]

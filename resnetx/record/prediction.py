@@ -108,7 +108,7 @@ class TimePart(RecordPart, frozen=True):
     """A part of the time of a step, beyond what linear scaling would leave of it; "useful" is what that leaves."""
 
     name: PartName
-    share: float  # of the step; all parts of a point sum to 1. Below 0: the GPUs save by it
+    share: float  # of the step; all parts of a point sum to 1. Below 0: a gain, as by an update that is shared out
     interval: Interval  # what `interval_level` of all measurements should lie within
 
 

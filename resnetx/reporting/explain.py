@@ -414,7 +414,7 @@ class PartRow(NamedTuple):
 
 def part_rows(each: Explained) -> list[PartRow]:
     """The parts of a case, and their sum."""
-    whole = percents({part.name: (part.a_s or 0.0) / each.a_step_s for part in each.parts})
+    whole = percents({part.name: (part.a_s or 0.0) / each.a_step_s for part in each.parts}, by_itself="useful")
     rows = [PartRow(part.name, part.a_s, part.b_s, part.more_s, whole[part.name], part.evidence) for part in each.parts]
     more_s = None if each.b_step_s is None else each.b_step_s - each.a_step_s
     return [*rows, PartRow("", each.a_step_s, each.b_step_s, more_s, 100)]

@@ -182,6 +182,15 @@ def test_describe_prints_one_json_object_per_workload_with_the_stable_names(caps
     assert {"convention", "batch_size", "gradient_bytes", "flops_per_image"} <= set(second)
 
 
+@pytest.mark.parametrize(
+    ("words", "least"), [(["batch_size=64", "convention=conv"], "0.0065"), (["batch_size=[2,64]"], "0.00026")]
+)
+def test_describe_rounds_no_figure_to_nothing(capsys, words, least):
+    _, out, _ = run(capsys, "describe", "model=mlpx", *words)
+    figures = [word.rstrip(".,") for word in out.split()]
+    assert least in figures and "0.0" not in figures
+
+
 def test_describe_of_one_workload_lists_its_layers(capsys):
     status, out, _ = run(capsys, "describe", "model.x=1", "batch_size=16")
     assert status == 0

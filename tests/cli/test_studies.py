@@ -100,6 +100,7 @@ def test_the_full_paper_with_five_repeats_and_three_kinds_of_twins(capsys, tmp_p
         (["budget=0"], "budget=0: expected at least 1"),
         (["results=/proc/nothing"], "results: cannot write /proc/nothing"),
         (["strategy=ring"], "strategy=ring: no such strategy"),
+        (["strategy=pipeline"], "strategy=pipeline: no such strategy, as all training here is data-parallel; known:"),
     ],
 )
 def test_what_is_asked_wrongly_is_refused_in_one_sentence(capsys, tmp_path, words, sentence):

@@ -3,6 +3,7 @@
 import pytest
 
 import resnetx
+from resnetx.reporting.predicted_answer import percents, time_of_each
 
 
 def parts(point):
@@ -21,7 +22,9 @@ def test_parts_sum_to_the_step_and_useful_is_efficiency():
     for point in points:
         shares = parts(point)
         assert sum(shares.values()) == pytest.approx(1, abs=1e-9)
-        assert shares["useful"] == pytest.approx(point.efficiency)
+        assert point.parts[0].share == point.efficiency
+        assert point.parts[0].interval == point.efficiency_interval
+        assert all(0 <= end <= 1 for part in point.parts[1:] for end in (*part.interval, part.share))
         if point.baseline_gpus == 1:
             exposed = point.exposed_communication_s / point.iteration_s
             assert shares["communication"] == pytest.approx(exposed, abs=1e-9)
@@ -33,6 +36,34 @@ def test_with_weak_scaling_a_step_of_the_same_length_is_all_useful():
     eight = predicted(systems=["gx8"], gpus=[1, 8], scaling="weak")[-1]
     assert parts(eight)["useful"] == pytest.approx(eight.efficiency)
     assert abs(parts(eight)["smaller batches"]) < 0.05
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"systems": ["gx8"], "gpus": [8]},
+        {"systems": ["gx8"], "gpus": [8], "strategy": "zero1"},
+        {"systems": ["gx8"], "gpus": [8], "batch_size": 250, "split": "uneven"},
+        {"systems": ["dgx1-p100"], "gpus": [4, 8], "batch_size": 1024, "input": "torchvision", "input.threads": 2},
+    ],
+)
+def test_no_part_is_less_than_nothing_and_useful_is_efficiency(settings):
+    point = predicted(**settings)[-1]
+    useful, *lost = point.parts
+    assert (useful.share, useful.interval) == (point.efficiency, point.efficiency_interval)
+    assert all(0 <= part.interval[0] <= part.share <= part.interval[1] <= 1 for part in lost)
+    assert sum(parts(point).values()) == pytest.approx(1, abs=1e-9)
+    whole = percents(point)
+    assert f"{whole['useful']}%" == f"{point.efficiency:.0%}" and sum(whole.values()) == 100
+
+
+def test_an_update_that_is_shared_out_is_a_gain_in_words():
+    sharded = {"model": "bert", "batch_size": 8, "scaling": "weak", "strategy": "fsdp", "optimizer": "adamw"}
+    eight = predicted(systems=["dgx-a100"], gpus=[1, 8], precision="bf16", accumulate=2, **sharded)[-1]
+    shares = parts(eight)
+    assert [name for name, share in shares.items() if share < 0] == ["smaller batches"]
+    assert sum(shares.values()) == pytest.approx(1, abs=1e-9)
+    assert time_of_each(eight).endswith(" gained: less computing") and "-" not in time_of_each(eight)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from resnetx.reporting.explain import copies_text
 from resnetx.study import Point
 from resnetx.table import Column
 from resnetx.transports import FIRST_NCCL_BACKEND, NCCL_BACKEND_VARIABLE
-from resnetx.units import si
+from resnetx.units import figure, si
 from resnetx.visible import on_one_line
 
 PHASES = {
@@ -40,8 +40,8 @@ def run(record: RunRecord, folder: RunFolder) -> None:
     if record.workload:
         gpus = record.request.gpus
         show.say(
-            f"{record.workload.intensity:,.1f} activations per parameter and batch, "
-            f"{record.workload.intensity / gpus:,.1f} per GPU (convention {record.workload.convention})"
+            f"{figure(record.workload.intensity)} activations per parameter and batch, "
+            f"{figure(record.workload.intensity / gpus)} per GPU (convention {record.workload.convention})"
         )
     if record.backend == "nccl" and (chosen := _nccl_backend(record)):
         show.say(chosen)

@@ -26,7 +26,7 @@ from resnetx.reporting.systems.answer import (
     telling_cases,
 )
 from resnetx.table import Column
-from resnetx.units import si, size_text
+from resnetx.units import figure, si, size_text
 
 SHOWN_BYTES = (500_000, 2_000_000, 6_000_000, 2**24, 2**26, 2**28)  # of collectives; the record has more sizes
 _AXES = {
@@ -159,7 +159,7 @@ def _point_columns(systems: Sequence[str]) -> list[Column[SystemPoint]]:
         Column(">GPUs", lambda point: f"{point.gpus}"),
         Column(
             ">act./param./GPU",
-            lambda point: "" if point.intensity_per_gpu is None else f"{point.intensity_per_gpu:,.1f}",
+            lambda point: "" if point.intensity_per_gpu is None else figure(point.intensity_per_gpu),
             4,
         ),
         *(Column(f">{name}", partial(_rate, name)) for name in systems),

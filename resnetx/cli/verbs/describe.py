@@ -10,7 +10,7 @@ from resnetx.cli import show
 from resnetx.record import Workload
 from resnetx.study import Point
 from resnetx.table import Column
-from resnetx.units import si
+from resnetx.units import figure, si
 
 if TYPE_CHECKING:
     from resnetx.workloads.counts import Layer
@@ -69,7 +69,7 @@ LAYERS: list[Column[LayerRow]] = [
     Column("output", lambda row: row.output, 3),
     Column(">activations", lambda row: f"{row.activations:,}"),
     Column(">parameters", lambda row: "" if row.parameters is None else f"{row.parameters:,}"),
-    Column(">MFLOP", lambda row: "" if row.flop is None else f"{row.flop / 1e6:,.1f}", 4),
+    Column(">MFLOP", lambda row: "" if row.flop is None else figure(row.flop / 1e6), 4),
     Column(">gradients", lambda row: "" if row.gradient_bytes is None else si(row.gradient_bytes, "B"), 1),
 ]
 

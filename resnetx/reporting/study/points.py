@@ -19,7 +19,7 @@ from resnetx.reporting.study.scaling import Limits, LostTime, MeasuredPartName, 
 from resnetx.request import Request
 from resnetx.statistics import Runs, Summary
 from resnetx.table import ONLY_WITH_ALL, Answer, Column, as_shown
-from resnetx.units import to_interval
+from resnetx.units import figure, to_interval
 
 
 @dataclass(frozen=True)
@@ -309,13 +309,13 @@ def scaling_columns(points: Sequence[StudyPoint]) -> list[Column[StudyPoint]]:
         ),
         Column(
             ">act./param.",
-            lambda point: f"{point.counts.intensity:,.1f}" if point.counts else "",
+            lambda point: figure(point.counts.intensity) if point.counts else "",
             ONLY_WITH_ALL,
             f"activations per parameter of the batch, and of each {unit}'s share of it.",
         ),
         Column(
             f">per {unit}",
-            lambda point: f"{point.counts.intensity / point.gpus:,.1f}" if point.counts else "",
+            lambda point: figure(point.counts.intensity / point.gpus) if point.counts else "",
             ONLY_WITH_ALL,
         ),
     ]

@@ -25,7 +25,7 @@ from resnetx.record.system_comparison import (
 from resnetx.reporting.systems.rate_ratios import lead, over
 from resnetx.reporting.table import table_of
 from resnetx.table import Answer, Column, Table, as_shown
-from resnetx.units import to_interval
+from resnetx.units import figure, to_interval
 
 SMALLEST = 1e-30  # rate or ratio that is one
 
@@ -183,7 +183,7 @@ def case_columns(compared: SystemComparison) -> list[Column[ComparedCase]]:
 
     def intensity(case: ComparedCase) -> str:
         value = case.first.intensity_per_gpu
-        return "" if value is None else f"{value:,.1f}"
+        return "" if value is None else figure(value)
 
     columns: list[Column[ComparedCase]] = [
         Column("workload", lambda case: case.first.workload),
