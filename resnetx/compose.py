@@ -260,6 +260,9 @@ def _defaults() -> dict[str, Any]:
     return found
 
 
+NOT_OF_DATA = {"tensor", "pipeline", "expert", "sequence", "context", "tp", "pp", "ep", "sp", "cp"}  # parallel training
+
+
 @cache
 def _choice(group: str, choice: str, folders: tuple[Path, ...]) -> dict[str, Any]:
     """The settings of a choice of a group; `folders`: those of the user's own that are searched."""
@@ -278,6 +281,8 @@ def _own_choice(group: str, choice: str) -> dict[str, Any]:
         hint = f" (did you mean {near[0]}?)" if near else ""
         if group == "model" and choice in classifiers.kept().image_size:
             hint = f" (it is model=torchvision model.name={choice})"
+        if group == "strategy" and choice in NOT_OF_DATA:
+            hint = ", as all training here is data-parallel"
         raise ConfigError(f"{group}={shortened(choice)}: no such {group}{hint}; known: {', '.join(sorted(paths))}")
     text = YamlFile(File(paths[choice], f"a choice of {group}", YAML_BYTES))
     if not isinstance(text.tree, dict):

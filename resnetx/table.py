@@ -46,6 +46,7 @@ class Table:
 
     columns: list[str]
     rows: list[list[Cell]]
+    note: str = ""  # below it: what columns say that have no place
 
     def records(self) -> list[Record]:
         """Each row as an object."""
@@ -69,8 +70,9 @@ class Table:
         for row in self.rows:
             shown.add_row(*(escape(_text(cell)) for cell in row))
         text = io.StringIO()
-        Console(file=text, width=10_000).print(shown)
-        return "\n".join(line.rstrip() for line in text.getvalue().splitlines())
+        if self.columns:
+            Console(file=text, width=10_000).print(shown)
+        return "\n".join([*(line.rstrip() for line in text.getvalue().splitlines()), *[self.note] * bool(self.note)])
 
     def __repr__(self) -> str:
         return str(self)
@@ -78,7 +80,9 @@ class Table:
     def _repr_html_(self) -> str:
         head = "".join(f"<th>{html.escape(column)}</th>" for column in self.columns)
         rows = ("".join(f"<td>{html.escape(_text(cell))}</td>" for cell in row) for row in self.rows)
-        return f"<table><tr>{head}</tr>{''.join(f'<tr>{row}</tr>' for row in rows)}</table>"
+        note = f"<p>{html.escape(self.note)}</p>" * bool(self.note)
+        table = f"<table><tr>{head}</tr>{''.join(f'<tr>{row}</tr>' for row in rows)}</table>" * bool(self.columns)
+        return table + note
 
 
 ONLY_WITH_ALL, ALWAYS = 0, 9  # importance of columns; those between go where there is no room, the lowest first
@@ -107,12 +111,20 @@ class Answer:
 
 
 def as_shown(columns: Sequence[Column[T]], rows: Iterable[T]) -> Table:
-    """The columns that a screen shows of rows, as it words them; those that say the same of all rows tell nothing."""
+    """The columns that a screen shows of rows, as it words them; those that say the same of all rows become its note.
+
+    Where names alone, the first column, tell rows apart, there is nothing to tell of each, and the note is all.
+    """
     rows = list(rows)
     cells = {column: [column.cell(row) for row in rows] for column in columns if column.importance > ONLY_WITH_ALL}
     telling = [column for column in cells if len(rows) < 2 or len(set(cells[column])) > 1]
+    alike = [f"{column.heading.lstrip('>~')} {cells[column][0]}" for column in cells if column not in telling]
+    alike = [clause for clause in alike if not clause.endswith(" ")]
+    note = f"In all {len(rows)} rows: {', '.join(alike)}." if alike else ""
+    if telling == list(cells)[:1] and len(alike) > 1:
+        telling = []
     headings = [column.heading.lstrip(">~") for column in telling]
-    return Table(headings, [list(row) for row in zip(*(cells[column] for column in telling), strict=True)])
+    return Table(headings, [list(row) for row in zip(*(cells[column] for column in telling), strict=True)], note)
 
 
 # What says what a record answers, its class by name: `resnetx.api.answers` fills it, and loads each when it is asked.
@@ -150,9 +162,9 @@ class Tabular:
             shown = Table(table.columns[:COLUMNS_OF_REPR], [row[:COLUMNS_OF_REPR] for row in table.rows[:ROWS_OF_REPR]])
             return f"{type(self).__name__}, {len(table.rows)} rows x {len(table.columns)} columns\n{shown}"
         table = answer.table or Table([], [])
-        shown = Table(table.columns, table.rows[:ROWS_OF_REPR])
+        shown = Table(table.columns if table.rows else [], table.rows[:ROWS_OF_REPR], table.note)
         more = [f"... {len(table.rows)} rows"] * (len(table.rows) > ROWS_OF_REPR)
-        return "\n".join([*answer.sentences, *([f"{shown}"] if table.rows else []), *more])
+        return "\n".join(filter(None, [*answer.sentences, f"{shown}", *more]))
 
     def _repr_html_(self) -> str:
         answer = self.answer()

@@ -82,8 +82,10 @@ def test_the_system_that_is_explained_is_one(capsys, here):
 def test_the_study_that_is_explained_is_one(capsys, here):
     found = [block for page in WITH_COMMANDS for block in blocks(page, "yaml") if "\ngrids:" in block]
     Path("mine.yaml").write_text("".join(found))
-    assert run("resnetx sweep study=mine.yaml input=synthetic --dry-run") == 0
-    assert " of 4 cases" in capsys.readouterr().out
+    status = run("resnetx sweep study=mine.yaml input=synthetic --dry-run")
+    said = capsys.readouterr()
+    assert " of 4 cases" in (said.err if status else said.out)  # too few cores are the only obstacle
+    assert status == 0 or "gpus=4: more ranks than this machine has cores" in " ".join(said.err.split())
 
 
 @pytest.mark.slow
@@ -178,9 +180,12 @@ def test_a_measuring_command_describes_runs(command, capsys, tmp_path):
     settings = [word for word in command.split() if "=" in word and not word.startswith(("-", "input.root"))]
     settings += [] if "input=" in command else ["input=synthetic"]
     if command.startswith("resnetx sweep"):
-        assert main(["sweep", "--dry-run", *settings]) == 0
-        told = "#SBATCH " if "launcher=slurm" in settings else r"torchrun |# None of \d+ cases can run here: gpus=4: "
-        assert re.search(told, capsys.readouterr().out)
+        status, said = main(["sweep", "--dry-run", *settings]), capsys.readouterr()
+        told = "#SBATCH " if "launcher=slurm" in settings else "torchrun "
+        if status:  # this machine has too few cores
+            assert (status, "none of" in said.err, " can run here: gpus=4: " in said.err) == (2, True, True)
+        else:
+            assert told in said.out
     else:
         assert command.startswith(("resnetx train ", "resnetx verify ", BY_HAND))
         settings = [word for word in settings if not word.startswith(("TORCH_", "PYTHONSAFEPATH="))]

@@ -9,6 +9,7 @@ from statistics import median
 import msgspec
 
 from resnetx import study, workloads
+from resnetx.api.known_rates import rates_of_both
 from resnetx.api.predict_settings import FRAMEWORKS, SERVERS, Known, PredictSettings, training_setup
 from resnetx.choices import NoExchange, Server
 from resnetx.compose import compose, points_of
@@ -92,12 +93,16 @@ def _through(
             refuse_unsound(trace, (layer.name for layer in table if layer.parameters))
         placements = _placements(together, settings)
         workload = Workload.of(first, table, settings.convention, trace)
-        if known.rates is not None:
-            largest = max(placement.images for placement in placements) // first.accumulate
+        largest = max(placement.images for placement in placements) // first.accumulate
+        said: tuple[PredictionInput, ...] = ()
+        if known.rates is not None and known.scaling is not None:
+            rates, scaled, said = rates_of_both(known.rates, known.scaling, first, largest)
+            workload = replace(workload, rates=rates, scaled=scaled)
+        elif known.rates is not None:
             workload = replace(workload, rates=known.rates.of(first, largest))
-        if known.scaling is not None and (trace is not None or known.rates is not None):
-            workload = replace(workload, scaled=known.scaling.of(first))
-        yield workload, placements, _baseline(first, settings), ()
+        elif known.scaling is not None and trace is not None:
+            workload = replace(workload, scaled=known.scaling.of(first, first.input.kind))
+        yield workload, placements, _baseline(first, settings), said
 
 
 def _by_baseline(requests: Iterable[Request]) -> Iterable[list[Request]]:

@@ -141,4 +141,13 @@ def store_rows(folder: Path, name: str, rows: Sequence[Any]) -> None:
         write_csv(folder / f"{name}.csv", Records(rows).table())
     except OSError as error:
         raise ConfigError(f"out={folder}: cannot be written ({error.strerror})") from None
-    progress.command(f"record: {folder / name}.jsonl")
+    progress.command(f"answer: {folder / name}.jsonl")
+
+
+_ANSWERED_BY = {**{verb: verb for verb in ("explain", "doctor", "topology", "lab")}, "workloads": "describe"}
+
+
+def kept_answer(folder: Path) -> str:
+    """Says that `store_rows` filled a folder, which holds no record that another verb would take; "" of others."""
+    verb = next((verb for name, verb in _ANSWERED_BY.items() if (folder / f"{name}.jsonl").is_file()), "")
+    return f"{folder}: an answer of {verb}, which has its own page, {folder / 'index.html'}" if verb else ""

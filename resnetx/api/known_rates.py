@@ -4,7 +4,8 @@
     rate={32:195,64:219}        by per-GPU batch
     rate=results/node1/mystudy  a study, or one run: its runs of the same workload on one GPU, by batch
 
-Runs with synthetic images are preferred, as others may have waited for their input. The error of measured rates is
+Runs with synthetic images are preferred, as others may have waited for their input. Rates of one and of several GPUs
+are of the same input (`rates_of_both`): else what input costs were counted as messages. The error of measured rates is
 what nine of ten repeats, and nine of ten windows of them, are within.
 """
 
@@ -25,11 +26,13 @@ from resnetx.interconnect.systems.system import System
 from resnetx.loading import YAML_BYTES, File, YamlFile, is_file, is_folder
 from resnetx.prediction.stated_rates import RATE_ERROR, ScaledRates, StatedRates
 from resnetx.record import RunFolder, RunSummary, RunSummaryReader
+from resnetx.record.prediction import UNCHECKED, PredictionInput
 from resnetx.request import Request
 from resnetx.settings import bounds
 from resnetx.settings.words import value_word
 from resnetx.study import Point
 
+SYNTHETIC = "synthetic"  # the input that waits for nothing
 NINE_OF_TEN = 1.645  # standard deviations to either side that hold nine of ten normal values
 
 Rate = float | dict[str, float] | str  # as `rate=` is given
@@ -44,10 +47,10 @@ class KnownRates:
     stated: float | tuple[tuple[int, float], ...] | None = None  # by per-GPU batch, or at the one that is asked for
     runs: tuple[RunSummary, ...] = ()
 
-    def of(self, request: Request, images: int) -> StatedRates:
-        """The rates of a workload, of which each GPU has so many `images`."""
+    def of(self, request: Request, images: int, input: str | None = None) -> StatedRates:
+        """The rates of a workload, of which each GPU has so many `images`; of runs that read `input`, if it is said."""
         if self.stated is None:
-            return _measured(self, request)
+            return _measured(self, request, input)
         by_batch = self.stated if isinstance(self.stated, tuple) else ((images, self.stated),)
         return StatedRates(by_batch, "stated", self.where, RATE_ERROR if self.error is None else self.error)
 
@@ -123,15 +126,15 @@ def _runs(path: Path, where: str) -> Iterable[RunSummary]:
     return loaded_study(only_study(path)).runs
 
 
-def _measured(rates: KnownRates, request: Request) -> StatedRates:
-    """The rates of a workload's runs on one GPU."""
+def _measured(rates: KnownRates, request: Request, input: str | None) -> StatedRates:
+    """The rates of a workload's runs on one GPU; with synthetic images where there are any, or with this input."""
     fitting = [run for run in rates.runs if run.rates and _is_of(run.request, request)]
     if not fitting:
         raise ConfigError(
             f"{rates.where}: has no run of {_workload(request)} on one GPU that ended well; it has "
             f"{'; '.join(sorted({_workload(run.request) for run in rates.runs})) or 'no runs'}"
         )
-    fitting = [run for run in fitting if isinstance(run.request.input, SyntheticInput)] or fitting
+    fitting = [run for run in fitting if run.request.input.kind == (input or SYNTHETIC)] or fitting
     _refuse_mixed(rates, fitting)
     batches = sorted({run.request.batch_size for run in fitting})
     repeats = {batch: [run for run in fitting if run.request.batch_size == batch] for batch in batches}
@@ -218,20 +221,22 @@ class KnownScaling:
     runs: tuple[RunSummary, ...] = ()
     runs_of_input: bool = False  # whether the same file also knows how fast a loader decodes
 
-    def of(self, one: Request) -> ScaledRates | None:
-        """The rates of a workload, which is requested on one GPU; None where there are none."""
+    def of(self, one: Request, input: str) -> ScaledRates | None:
+        """The rates of a workload, which is requested on one GPU, of runs that read this; None where there are none."""
         alike: list[RunSummary] = []
         if self.stated is not None:
             rates = dict(self.stated)
         else:
-            alike = [run for run in self.runs if _is_scaling_of(run.request, one)]
+            alike = [run for run in self.runs if run.request.input.kind == input and _is_scaling_of(run.request, one)]
             rates = {
                 gpus: median(run.images_per_s or 0.0 for run in alike if run.request.gpus == gpus)
                 for gpus in sorted({run.request.gpus for run in alike})
             }
         by_gpus = tuple((gpus, one.on(gpus).batch_size, rate) for gpus, rate in sorted(rates.items()))
         source: Literal["measured", "stated"] = "measured" if self.stated is None else "stated"
-        return ScaledRates(by_gpus, source, self.where, frozenset(nodes_of_runs(alike))) if by_gpus else None
+        synthetic = bool(alike) and input == SYNTHETIC != one.input.kind
+        nodes = frozenset(nodes_of_runs(alike))
+        return ScaledRates(by_gpus, source, self.where, nodes, synthetic) if by_gpus else None
 
     def check(self, requests: Sequence[Request], machine: System) -> None:
         """Refuses what rates cannot be of: another GPU, or more than are described; stated ones are of one curve."""
@@ -256,15 +261,50 @@ class KnownScaling:
 
 
 def _is_scaling_of(run: Request, request: Request) -> bool:
-    """Whether a run lies on the scaling curve of a point."""
+    """Whether a run lies on the scaling curve of a point, whatever it reads."""
     if run.measure != "step" or run.gpus < 2 or run.batch_size != request.on(run.gpus).batch_size:
         return False
 
     def told_apart(by: Request) -> tuple[object, ...]:
         how = by.graph, by.compile, by.accumulate, by.checkpointing, by.optimizer.kind
-        return by.model, by.image_size, by.precision, by.input.kind, by.strategy, *how
+        return by.model, by.image_size, by.precision, by.strategy, *how
 
     return told_apart(run) == told_apart(request)
+
+
+def rates_of_both(
+    rates: KnownRates, scaling: KnownScaling, one: Request, images: int
+) -> tuple[StatedRates, ScaledRates | None, tuple[PredictionInput, ...]]:
+    """The rates of a workload on one GPU and on several, of the same input: synthetic, else what is predicted.
+
+    And what is to be said of the rates with the predicted input, where those with synthetic images are taken.
+    """
+    if rates.stated is not None or scaling.stated is not None:
+        return rates.of(one, images), scaling.of(one, one.input.kind), ()
+    alone = {run.request.input.kind for run in rates.runs if run.rates and _is_of(run.request, one)}
+    several = {run.request.input.kind for run in scaling.runs if _is_scaling_of(run.request, one)}
+    inputs = [kind for kind in dict.fromkeys((SYNTHETIC, one.input.kind)) if kind in several]
+    both = next((kind for kind in inputs if kind in alone), None)
+    if both is None and inputs and alone:
+        raise ConfigError(
+            f"calibration={scaling.where}: its runs on several GPUs have input={' and '.join(inputs)}, and those on "
+            f"one of {rates.where} input={' and '.join(sorted(alone))}; give rates of the same input, as what another "
+            "costs would be counted as messages"
+        )
+    scaled = scaling.of(one, both) if both else None
+    said = (_left_out(scaling, one),) if scaled is not None and scaled.synthetic else ()
+    return rates.of(one, images, both), scaled, said
+
+
+def _left_out(scaling: KnownScaling, one: Request) -> PredictionInput:
+    """What becomes of the predicted input where what scaling costs is by runs without it."""
+    value, kind = "what scaling costs is that of runs with input=synthetic", one.input.kind
+    if (read := scaling.of(one, kind)) is not None:
+        value += (
+            f"; with {kind} {' and '.join(f'{rate:,.4g} {one.model.samples}/s on {n}' for n, _, rate in read.by_gpus)}"
+        )
+        value += " were measured"
+    return PredictionInput(f"input={kind}", value, "assumed", scaling.where, UNCHECKED)
 
 
 # ---- typed in -------------------------------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 """Whatever is on disk, read as what it is."""
 
+from collections import defaultdict
 from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
@@ -9,6 +10,7 @@ import msgspec
 
 from resnetx import progress, record
 from resnetx.api import stored as predictions
+from resnetx.api.drawings import kept_answer
 from resnetx.api.stored import MeasuredStudy, counted, listed, measured_study, own_records, read_benches
 from resnetx.api.stored import stored as read_stored
 from resnetx.compose import asked
@@ -16,7 +18,16 @@ from resnetx.errors import ConfigError
 from resnetx.interconnect.systems import system
 from resnetx.interconnect.systems.system import System
 from resnetx.loading import is_file, is_folder
-from resnetx.record import SCHEMA, BenchRecord, RunFolder, RunRecord, RunSummaryReader, StudyFolder, StudyRecord
+from resnetx.record import (
+    SCHEMA,
+    BenchRecord,
+    RunFolder,
+    RunRecord,
+    RunSummary,
+    RunSummaryReader,
+    StudyFolder,
+    StudyRecord,
+)
 from resnetx.record.check import Check
 from resnetx.record.comparison import Accuracy, BenchComparison, Comparison
 from resnetx.record.literature import CheckedPapers, Score
@@ -105,6 +116,8 @@ def _of_folder(folder: Path) -> Loaded:
     if first:
         return read_record(first[0].file)
     below = read_stored(folder)
+    if not below and (answer := kept_answer(folder)):
+        raise ConfigError(f"{answer}; expected a run, a study, a bench or another record")
     if all(each.kind == "trace" for each in below):
         return read_trace(folder)
     if len(below) > 1:
@@ -215,7 +228,9 @@ def _of_benches(results: Sequence[Any], benches: Sequence[list[BenchRecord]]) ->
             "prediction (calibration=)"
         )
     if len(benches) == 1:
-        return Records(bench_alone(benches[0]))
+        if not (own := bench_alone(benches[0])):
+            raise ConfigError("explain: the bench has no figure whose results are right; expected one at least")
+        return Records(own)
     figures = explained_benches(*benches)
     if not figures:
         raise ConfigError("explain: the two benches have no collective, copy and size in common")
@@ -231,21 +246,25 @@ def _result(given: Any) -> Any:
     path = given_path(given)
     if is_folder(path) and (benches := read_benches(path)):
         return benches
+    below = read_stored(path)
+    if below and all(each.kind == "run" for each in below):
+        return _of_runs(path, [RunFolder(each.file.parent) for each in below])
     found = load(path)
-    if isinstance(found, RunRecord):
-        return _one_run(path)
     return [found] if isinstance(found, BenchRecord) else found
 
 
-def _one_run(path: Path) -> MeasuredStudy:
-    """A run as a study of one point, without controls."""
-    folder = RunFolder(path if is_folder(path) else path.parent)
-    run = RunSummaryReader()(folder)
+def _of_runs(path: Path, folders: Sequence[RunFolder]) -> MeasuredStudy:
+    """Runs as a study of as many points as they have requests, without controls."""
+    reader, runs = RunSummaryReader(), defaultdict[str, list[RunSummary]](list)
+    for folder in folders:
+        run = reader(folder)
+        runs[run.key].append(run)
+    requests = [same[0].request for same in runs.values()]
     made = StudyRecord(
-        kind="study", schema=SCHEMA, name=folder.path.name, about="", node="", points=[run.request], repeats=1,
-        twins=0, baseline=run.request.gpus, convention="caffe", resnetx="",
+        kind="study", schema=SCHEMA, name=path.name, about="", node="", points=requests, repeats=1,
+        twins=0, baseline=min(request.gpus for request in requests), convention="caffe", resnetx="",
     )  # fmt: skip
-    results = Results(made, folder.path, list(points(made.points, {run.key: [run]})), [])
+    results = Results(made, path, list(points(made.points, runs)), [])
     return MeasuredStudy(results, study_points([results]))
 
 

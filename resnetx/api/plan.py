@@ -18,6 +18,7 @@ class Plan(Tabular):
     """What a sweep would run."""
 
     points: int
+    able: int  # points that can run here
     reused: int  # runs that are there already
     left: list[PlannedRun]  # the others
     obstacles: Mapping[str, int]  # why points cannot run here, and how many
@@ -43,6 +44,7 @@ def planned(study: AskedStudy) -> Plan:
     estimate = estimator_of(study)
     return Plan(
         points=len(study.tasks),
+        able=sum(not obstacle for _, obstacle in study.tasks),
         reused=len(kept),
         left=left,
         obstacles=Counter(obstacle for _, obstacle in [*study.tasks, *study.benches] if obstacle),

@@ -12,7 +12,7 @@ import msgspec
 
 from resnetx import progress, record
 from resnetx.api import stored as predictions
-from resnetx.api.drawings import note_undrawn
+from resnetx.api.drawings import kept_answer, note_undrawn
 from resnetx.api.load import read_record
 from resnetx.api.stored import (
     MeasuredStudy,
@@ -53,6 +53,12 @@ def report(*results: keywords.Text | MeasuredStudy, **settings: Unpack[keywords.
     target = given.pop("publish", None)
     out, baseline = out_and_baseline(given)
     paths = [given_path(result) for result in results if not isinstance(result, MeasuredStudy)]
+    left_out = [answer for path in paths if (answer := _answer_at(path))]
+    if left_out and len(left_out) == len(results):
+        raise ConfigError(f"{left_out[0]}; expected what was measured or predicted, or a system")
+    for sentence in left_out:
+        progress.skipped(sentence)
+    paths = [path for path in paths if not _answer_at(path)]
     found, systems = _found(paths)
     found += [Stored("study", study.folder) for study in results if isinstance(study, MeasuredStudy)]
     if target:
@@ -63,9 +69,14 @@ def report(*results: keywords.Text | MeasuredStudy, **settings: Unpack[keywords.
     if baseline is not None and not studies:
         raise ConfigError(f"baseline={baseline}: only for studies; {_plural(found)} have no speed-ups")
     if len(studies) == len(found) and not systems:
-        return _studies(studies, known, out, baseline)
+        return _studies(studies, known, out, baseline, left_out)
     folder = out or (_beside(paths[0], found) if found else Path("report"))
-    return _of_all(found, systems, known, folder, baseline)
+    return _of_all(found, systems, known, folder, baseline, left_out)
+
+
+def _answer_at(path: Path) -> str:
+    """Says that a path is the folder of an answer alone, which no page of others takes in."""
+    return kept_answer(path) if is_folder(path) and not stored(path) else ""
 
 
 def _plural(found: Sequence[Stored]) -> str:
@@ -113,13 +124,14 @@ def _of_all(
     results: Mapping[Path, Results],
     folder: Path,
     baseline: int | None,
+    answers: Sequence[str],
 ) -> Path:
-    """The page of any mixture."""
+    """The page of any mixture. `answers`: what was given and is no record, a sentence each."""
     from resnetx.api import pages
     from resnetx.traces.runs import read_all
 
     parts: list[Part] = []
-    left_out: list[str] = []
+    left_out = [*answers]
     by_kind = sorted(found, key=lambda each: _ORDER.index(each.kind) if each.kind in _ORDER else len(_ORDER))
     predicted = {each.path: each for each in found if each.kind == "prediction"}
     compared = {each.path for each in found if each.kind == "system comparison"}
@@ -177,13 +189,17 @@ def _beside(path: Path, found: Sequence[Stored]) -> Path:
 
 
 def _studies(
-    studies: Sequence[Stored], results: Mapping[Path, Results], out: Path | None, baseline: int | None
+    studies: Sequence[Stored],
+    results: Mapping[Path, Results],
+    out: Path | None,
+    baseline: int | None,
+    answers: Sequence[str],
 ) -> Path:
     """The page of studies, of which some are `known`; where `out` does not say, in the folder of the first one."""
     from resnetx.reporting.pages import study as page
 
     folders = {study.path.resolve(): StudyFolder(study.path) for study in studies}
-    loaded, unreadable = [], []
+    loaded, unreadable = [], [*answers]
     with progress.waiting("reading records and drawing"):
         for path, folder_of in folders.items():
             try:

@@ -260,7 +260,7 @@ def tables(
         if sentence:
             say(_of_shown(sentence, laid.left_out))
     if laid.left_out:
-        say(f"Left out, to fit the terminal: {', '.join(laid.left_out)}; --all shows all.")
+        say(f"Left out, to fit the terminal: {'; '.join(laid.left_out)}; --all shows all.")
 
 
 def _of_shown(note: str, left_out: Sequence[str]) -> str:

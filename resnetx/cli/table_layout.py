@@ -2,8 +2,8 @@
 
 A table is as wide as its cells need. Where that is too wide, columns that say the same in all rows become a sentence,
 then those go that the table itself calls less important, and are named for the reader. All others stay: what has no
-room goes on in a further block below, whose rows begin as those above. Cells are never broken, but for a last column
-of prose, which goes on below itself. No line ends in blanks.
+room goes on in a further block below, whose rows begin as those above. Cells are never broken, but for a first or last
+column of prose, which goes on below itself. No line ends in blanks.
 """
 
 import os
@@ -53,7 +53,8 @@ def lay_out(
 ) -> TableLayout:
     """Tables (title -> rows) of which the columns stand below each other, in a width; None: there is no limit.
 
-    A heading that starts with ">" is that of a right-aligned column, one with "~" that of prose, which is the last one.
+    A heading that starts with ">" is that of a right-aligned column, one with "~" that of prose: the last one, or long
+    names in the first one, which leaves the others their room.
     `least`: headings of columns that may be left out, the least important one first; columns of the same heading go
     together. `whole`: none is left out, and lines may be wider. `differing`: a column that says the same in all rows
     has no place even where there is room. A column without any cell is no column.
@@ -68,10 +69,20 @@ def lay_out(
     if prose is not None:
         widths[prose] = min(widths[prose], _PROSE)
     room = None if whole else width
+    names = columns[0].startswith("~") and len(columns) > 1
+    if names and room is not None:
+        others = sum(widths[place] + len(_GAP) for place in filled if place)
+        longest = max(
+            cell_len(word) for cell in [headings[0], *(row[0] for row in rows)] for word in [*cell.split(), ""]
+        )
+        widths[0] = min(widths[0], max(longest + 2, min(_PROSE, room // 2), room - others))
     places, alike = _differing(filled, rows, widths, 0 if differing and not whole else room)
     kept = _fitting(places, headings, widths, room, least)
 
     def line(chosen: Sequence[int], cells: Sequence[str]) -> str:
+        if names and cell_len(cells[0]) > widths[0]:
+            name, *below = _broken(cells[0], widths[0], "  ").split("\n")
+            return "\n".join([line(chosen, [name, *cells[1:]]), *below])
         aligned = [_aligned(cells[place], widths[place], columns[place]) for place in chosen if place != prose]
         if prose is None or prose not in chosen:
             return _GAP.join(aligned).rstrip()

@@ -140,14 +140,14 @@ _TAG = re.compile(
     r"</?(?:a|b|blockquote|code|details|div|em|i|p|pre|samp|span|strong|summary|table|tbody|td|tr)\b[^<>\n]{0,200}>"
 )
 _BREAK = re.compile(r"<br ?/?>")
-_NUMBERED = re.compile(r"[ \t]{0,8}(\d{1,7})(?:[ \t]?[|:.)]|(?=[ \t])|$)[ \t]?")
+_NUMBERED = re.compile(r"[ \t]{0,8}(\d{1,7})(?:[ \t]?[|:.)]|(?=[ \t])|\Z)[ \t]?")
 _LEAST_NUMBERED = 3  # lines
 _LABEL = re.compile(r"\[(?:rank|default)?\d{1,6}\]:?")
 _LABELS = tuple(
     re.compile(rf"[ \t]{{0,8}}(?:{label})")
     for label in (
         r"\d{1,6}: ",
-        rf"{_LABEL.pattern}(?= |#|$) ?",
+        rf"{_LABEL.pattern}(?= |#|\Z) ?",
         r"\[(?:[\w.@-]{1,200}[@,:])?\d{1,6},\d{1,6}\](?:<std(?:out|err)>:? ?|: ?)",
         r"\(\w[\w.() -]{0,80}\bpid=\d+[^)]{0,80}\) ?",
         rf"\[?\d{{4}}[-/]\d\d[-/]\d\d(?:[T ]|, ){_CLOCK}(?: ?(?:Z|UTC|[+-]\d\d:?\d\d))?\]?:? ?",

@@ -29,6 +29,7 @@ from resnetx.prediction.scenario import CPU, Point
 from resnetx.prediction.stated_rates import StatedRates
 from resnetx.prediction.step import LEAST_COMPUTE, LayerTime, StepLayers, StepTimes
 from resnetx.prediction.traced_step import TracedStep, recomputing, replayed_step_of, traced_step
+from resnetx.record.machine import Unit
 from resnetx.record.prediction import ComputeSource, Origin, PredictionInput, measured_on
 from resnetx.record.trace import Trace
 from resnetx.request import Request
@@ -172,8 +173,9 @@ def _by_trace_or_roofline(point: Point, images: int) -> Compute:
         modelled = of_roofline(layers, image_size, images, workload.precision, gpu, clock_Hz, states)
         step = launched_by_roofline(modelled, images, _launch(point, len(layers)))
         return replace(_at_pace(modelled, step), device=modelled, launch=step.host)
+    unit = point.deployment.unit
     if CPU in gpu.product_names:
-        return _of_rates(workload.rates, images, _by_flop(layers, image_size, images, gpu), NO_HOST, 0.0)
+        return _of_rates(workload.rates, images, _by_flop(layers, image_size, images, gpu), NO_HOST, 0.0, unit)
     precision = workload.precision if roofline.peak(gpu, workload.precision) else "fp32"  # which only divides the step
     modelled = of_roofline(layers, image_size, images, precision, gpu, clock_Hz, states)
     launch, stated_s = _launch(point, len(layers)), point.setting.host_step_s
@@ -182,7 +184,7 @@ def _by_trace_or_roofline(point: Point, images: int) -> Compute:
             f"host_step={stated_s:g}s: longer than a step whose rate is known ({workload.rates.where}: "
             f"{workload.rates.shortest_s * 1e3:,.4g} ms); give no more than that, or leave it out"
         )
-    return _of_rates(workload.rates, images, modelled, launch, _fixed_s(modelled.step))
+    return _of_rates(workload.rates, images, modelled, launch, _fixed_s(modelled.step), unit)
 
 
 def launched_by_roofline(modelled: Compute, images: int, host: HostStep) -> LaunchedStep:
@@ -219,7 +221,9 @@ def _stated_launch(point: Point) -> HostStep | None:
     return HostStep(time_s, host_step.STATED, point.setting.loop in host_step.WAITING)
 
 
-def _of_rates(rates: StatedRates, images: int, modelled: Compute, host: HostStep, fixed_s: float) -> Compute:
+def _of_rates(
+    rates: StatedRates, images: int, modelled: Compute, host: HostStep, fixed_s: float, unit: Unit
+) -> Compute:
     """The step that the known rates say, divided as the modelled one."""
     by_flop = "" if modelled.source == "roofline" else modelled.note
     compute = replace(
@@ -227,7 +231,7 @@ def _of_rates(rates: StatedRates, images: int, modelled: Compute, host: HostStep
         source=rates.source,
         origin="assumed" if rates.source == "stated" else measured_on(rates.nodes),
         where=rates.where,
-        note=rates.note(images) + by_flop,
+        note=rates.note(images, unit) + by_flop,
     )
     return _at_pace(compute, rates.step(images, host, fixed_s))
 

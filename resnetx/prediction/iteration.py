@@ -248,7 +248,8 @@ class Iteration:
         """Messages beside computing at no cost to it, and so that it stands still meanwhile."""
         if not self.job.messages:
             return AS_IT_IS, AS_IT_IS
-        low, high = best_and_worst(messages=self.exchange.error)
+        error = self.exchange.error
+        low, high = best_and_worst(messages=(max(error, self.exchange.faster), error))
         beside = self.job.contention > 0  # where it is known, as on CPUs, no error of its own is counted
         return (replace(low, contention=0.0), replace(high, contention=1.0)) if beside else (low, high)
 

@@ -190,7 +190,7 @@ def _sharded_bytes(
         *blocks, rest = (message.size_bytes for message in grouped(gradients, strategy))
         kept = max(blocks, default=0) * min(2, len(blocks)) if strategy.reshard else sum(blocks)
         # The weights that are gathered, and one message of gradients with the copy that is reduced.
-        staying = (2 + how.states) * -(-whole // gpus) + rest + kept + 2 * max(rest, *blocks)
+        staying = (2 + how.states) * -(-whole // gpus) + rest + kept + 2 * max([rest, *blocks])
     if width < BYTES_PER_PARAMETER:
         staying += width * whole // BYTES_PER_PARAMETER
     if how.accumulate > 1:

@@ -50,6 +50,7 @@ class Exchange:
     contention: float = 0.0  # of the time they are on their way, what computing loses to them
     fetched: tuple[TimedMessage, ...] = ()  # parameters, which come while the forward pass runs
     parts: int = 1  # of a rank's batch, for each of which some messages are sent
+    faster: float = 0.0  # relative, of a message's time, where it may be more than `error` shorter
     more_s: float = 0.0  # of the messages, beyond what is modelled: as rates of several GPUs show it, without an error
 
     @property
@@ -63,8 +64,8 @@ class Exchange:
     def with_more(self, first_layer: str, more_s: float) -> "Exchange":
         """With time beyond what is modelled, which rates of several GPUs show."""
         messages = HashedTuple((*self.messages, more_message(first_layer, more_s)))
-        error = self.error * self.time_s / (self.time_s + more_s)
-        return replace(self, messages=messages, error=error, more_s=more_s)
+        share = self.time_s / (self.time_s + more_s)
+        return replace(self, messages=messages, error=self.error * share, faster=self.faster * share, more_s=more_s)
 
     @property
     def modelled_error(self) -> float:
@@ -115,7 +116,14 @@ def staged(paths: StagedPaths, gradient_bytes: int, gpus: int, library: str, fir
     """All gradients through the host when the backward pass has ended: published boxes show no overlap."""
     message = TimedMessage((first_layer,), paths.allreduce_s(gradient_bytes, gpus))
     return Exchange(
-        HashedTuple((message,)), (gradient_bytes,), library, paths.error, paths.source, paths.link, link_share=1.0
+        HashedTuple((message,)),
+        (gradient_bytes,),
+        library,
+        paths.error,
+        paths.source,
+        paths.link,
+        link_share=1.0,
+        faster=paths.faster,
     )
 
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from resnetx.choices import After, Server
 from resnetx.prediction.scaling_errors import HALF, has_half, scaling_errors
 from resnetx.prediction.scenario import Point
-from resnetx.prediction.staged import CLASSES, ENDS, SHOWN_BY, closing_command
+from resnetx.prediction.staged import CLASSES, SHOWN_BY, closing_command, fastest
 
 # For each gradient tensor and GPU of one process, at most: chosen so that the two ends hold the rates of TensorFlow and
 # tensorpack in results/published/scaling.yaml (`launch_mode: one-process`), which show 3 to 40 us.
@@ -70,7 +70,8 @@ def _staged(point: Point) -> Undecided | None:
     shown = gpus in known or len(known) >= len(SHOWN_BY)
     if shown or deployment.measured_on(gpus) is not None or deployment.staged_on(gpus) is not None:
         return None
-    fast, slow = (replace(point, deployment=replace(deployment, told=CLASSES[box])) for box in ENDS)
+    boxes = (fastest(deployment.bus_Bps), CLASSES["shared"])
+    fast, slow = (replace(point, deployment=replace(deployment, told=box)) for box in boxes)
     closing = closing_command(deployment.node_gpus)
     return Undecided(
         "whether the GPUs share one path through the host is neither told (staged=) nor measured",

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from resnetx.choices import Folders, Fsdp, Server, Zero1
+from resnetx.choices import Folders, Fsdp, Server, SyntheticInput, Zero1
 from resnetx.errors import ConfigError
 from resnetx.interconnect.collectives.what_if import link_kinds
 from resnetx.prediction import compute, input, messages
@@ -180,6 +180,10 @@ def calibrated(workload: Workload, deployment: Deployment, setting: TrainingSetu
     if workload.scaled is None:
         return setting
     plain, on = replace(setting, residual=None, straggler=1.0), deployment.as_described
+    if workload.scaled.synthetic and workload.request is not None:
+        workload = replace(workload, request=msgspec.structs.replace(workload.request, input=SyntheticInput()))
+    scaled = workload.scaled
+    assert scaled is not None
 
     def step_s(gpus: int, images: int) -> Callable[[Beyond], float]:
         job = simulated(Point(workload, on, tuple(range(gpus)), images, plain)).job
@@ -189,7 +193,7 @@ def calibrated(workload: Workload, deployment: Deployment, setting: TrainingSetu
             Stretch(compute=beyond.factor, host=beyond.factor, queueing=beyond.factor),
         )
 
-    return replace(setting, residual=workload.scaled.residual(step_s, on.node_gpus))
+    return replace(setting, residual=scaled.residual(step_s, on.node_gpus))
 
 
 def _crowding(point: Point) -> float:

@@ -15,7 +15,7 @@ from typing import Literal
 import msgspec
 
 from resnetx import __version__
-from resnetx.choices import Server
+from resnetx.choices import BertSettings, GptXSettings, MlpXSettings, Server, Strategy
 from resnetx.loading import own_yaml
 from resnetx.prediction import roofline
 from resnetx.prediction.iteration import CPU_RANKS_ERROR, Iteration
@@ -26,6 +26,7 @@ from resnetx.prediction.scaling_errors import ANY, LEVEL, KindError, ScalingKind
 from resnetx.prediction.scenario import Point
 from resnetx.prediction.staged import SHOWN_BY_RATES
 from resnetx.record import SCHEMA, Unknown, known, seal
+from resnetx.record.machine import how_many
 from resnetx.record.prediction import (
     COMPUTE,
     UNCHECKED,
@@ -203,7 +204,8 @@ def _parts(
 def speedup_over(base: Iteration | Undecided, iteration: Iteration) -> tuple[float | Unknown, list[float] | Unknown]:
     """How many times as fast as another iteration one is, with its interval."""
     if isinstance(base, Undecided):
-        unknown = Unknown(f"the rate of {base.point.gpus} GPUs, which it is over, is known between two ends only")
+        on = how_many(base.point.gpus, base.point.deployment.unit)
+        unknown = Unknown(f"the rate of {on}, which it is over, is known between two ends only")
         return unknown, unknown
     speedup = iteration.images_per_s / base.images_per_s
     if base is iteration:
@@ -291,7 +293,8 @@ def _exchange_input(iteration: Iteration) -> tuple[PredictionInput, ...]:
     system = point.deployment.described.name
     if exchange.limiting_link is None:
         return (_traced_messages(point, exchange),)
-    what = f"{_exchanged(point)} on {point.gpus} GPUs of {system} with {point.deployment.library}"
+    on = f"{how_many(point.gpus, point.deployment.unit)} of {system}"
+    what = f"{_exchanged(point.workload.strategy)} on {on} with {point.deployment.library}"
     origin = _measured_origin(point) if exchange.calibrated else point.deployment.links_origin
     links = f"not calibrated: the links of {system}, each with its source"
     if (lab := point.deployment.lab) is not None:
@@ -304,19 +307,24 @@ def _scaling_input(iteration: Iteration) -> tuple[PredictionInput, ...]:
     """What scaling costs beyond messages, and how far off predictions of such scaling were."""
     error, point = iteration.scaling_error, iteration.point
     residual = point.setting.residual if point.gpus > 1 else None
-    paths = point.deployment.staged_on(point.gpus)  # how GPUs that are no peers share the host
-    what = f"scaling by {ScalingKind.of_point(point).text if paths is None else paths.link}"
+    compared = _compared(point)
+    what = f"scaling by {compared}"
     if residual is not None:
         rates = residual.rates
         origin: Origin = measured_on(rates.nodes) if rates.source == "measured" else "assumed"
         off = CPU_RANKS_ERROR if error is None else max(error.slower, error.faster)
-        return (PredictionInput(what, residual.text(point.gpus), origin, rates.where, off),)
+        return (PredictionInput(what, residual.text(point.gpus, point.deployment.unit), origin, rates.where, off),)
     if error is None:
-        return ()
+        if point.gpus == 1 or point.deployment.lab is not None:  # where all that was measured is told
+            return ()
+        value, where = "ranks share the cores of one host", "results/cpu-2core/truth"
+        return (PredictionInput(what, value, "measured on cpu-2core", where, CPU_RANKS_ERROR),)
     variation = (point.setting.costs or scaling_errors().costs).variation
     measured = iteration.steps[0].jitter is not None
     value = "ranks wait for the slowest: " + ("as the trace varies" if measured else f"steps vary by {variation:.1%}")
     whose = f"{error.points} rates of {error.systems} system{'s' * (error.systems != 1)}, each left out of the fit"
+    if point.deployment.staged_on(point.gpus) is None and compared != ScalingKind.of_point(point).text:
+        whose = f"taken to be as of image networks under DDP ({whose})"
     return (
         PredictionInput(
             what, value, "published", f"results/published/scaling-errors.yaml: {whose}", max(error.slower, error.faster)
@@ -324,9 +332,40 @@ def _scaling_input(iteration: Iteration) -> tuple[PredictionInput, ...]:
     )
 
 
-def _exchanged(point: Point) -> str:
-    strategy = point.workload.strategy
-    return f"parameter server ({strategy.device})" if isinstance(strategy, Server) else "all-reduce"
+_TRANSFORMERS = {"bucket": "DDP", "fsdp": "FSDP"}
+_GLOO = "gloo between ranks on CPU cores"  # of domains.yaml
+
+
+def _compared(point: Point) -> str:
+    """How it scales, as what such predictions were compared with is named in a record's domains.
+
+    Published rates of several GPUs are of networks for images, by DDP or its like in buckets and by parameter servers,
+    and of transformers by DDP and FSDP. What nothing was compared with has a name that no domain has.
+    """
+    request, strategy, kind = point.workload.request, point.workload.strategy.kind, ScalingKind.of_point(point)
+    paths = point.deployment.staged_on(point.gpus)  # how GPUs that are no peers share the host
+    if point.deployment.on_cpus or point.deployment.lab is not None:
+        alike = point.gpus == 2 and strategy in ("bucket", "layerwise", "after")
+        return _GLOO if alike else f"strategy={strategy} over gloo between {how_many(point.gpus, 'rank')}"
+    if paths is not None and strategy == "bucket":
+        return paths.link
+    model, nodes = None if request is None else request.model, kind.nodes.partition(",")[0]
+    if isinstance(model, GptXSettings | BertSettings) and strategy in _TRANSFORMERS:
+        return f"transformers, {_TRANSFORMERS[strategy]}, {nodes}"
+    if strategy not in ("bucket", "server"):
+        return f"strategy={strategy}, {nodes}"
+    if isinstance(model, GptXSettings | BertSettings | MlpXSettings):
+        return f"{model.label} by strategy={strategy}, {nodes}"
+    return kind.text
+
+
+def _exchanged(strategy: Strategy) -> str:
+    """What gradients, and parameters, are sent by."""
+    if isinstance(strategy, Server):
+        return f"parameter server ({strategy.device})"
+    return {"fsdp": "all-gather and reduce-scatter", "zero1": "all-reduce and broadcasts"}.get(
+        strategy.kind, "all-reduce"
+    )
 
 
 def _traced_messages(point: Point, exchange: Exchange) -> PredictionInput:
@@ -335,7 +374,8 @@ def _traced_messages(point: Point, exchange: Exchange) -> PredictionInput:
     unsaid = trace is not None and not any(batch.communication_gpus for batch in trace.batches)
     value = "each layer's as traced" + "; the trace does not say on how many GPUs" * unsaid
     origin: Origin = "assumed" if unsaid else "published"
-    return PredictionInput(f"messages between {point.gpus} GPUs", value, origin, exchange.calibrated, exchange.error)
+    ranks = how_many(point.gpus, point.deployment.unit)
+    return PredictionInput(f"messages between {ranks}", value, origin, exchange.calibrated, exchange.error)
 
 
 def _measured_origin(point: Point) -> Origin:

@@ -15,9 +15,10 @@ from resnetx.interconnect.collectives.what_if import with_bandwidth, with_latenc
 from resnetx.interconnect.systems.paths import Transport, are_peers
 from resnetx.interconnect.systems.system import System
 from resnetx.prediction.host_step import DecodingRate
-from resnetx.prediction.staged import StagedPaths, measured_paths
+from resnetx.prediction.staged import StagedPaths, measured_paths, on_bus
 from resnetx.prediction.stated_rates import Residual, ScaledRates, StatedRates
 from resnetx.prediction.step import HashedTuple, Overlap
+from resnetx.record.machine import Unit, unit_by_library
 from resnetx.record.prediction import Origin
 from resnetx.record.trace import Trace
 from resnetx.request import Request
@@ -110,6 +111,11 @@ class Deployment:
         return with_bandwidth(self.described, self.bandwidth) if self.bandwidth else self.described
 
     @property
+    def unit(self) -> Unit:
+        """What computes: a rank on CPU cores where gloo joins them, in the lab too, else a GPU."""
+        return unit_by_library(self.library)
+
+    @property
     def on_cpus(self) -> bool:
         """Whether its ranks are processes on the cores of one host."""
         return CPU in self.described.gpu_part(0).product_names
@@ -152,7 +158,14 @@ class Deployment:
         """The paths through the host, as they are told or as other numbers of GPUs show; None: as described."""
         if not self.no_peers or self.measured_on(gpus) is not None:
             return None
-        return self.told or measured_paths(self.measured)
+        return on_bus(self.told, self.bus_Bps) if self.told else measured_paths(self.measured)
+
+    @cached_property
+    def bus_Bps(self) -> float:
+        """What the bus of a GPU carries one way."""
+        name = self.system.gpus[0].name
+        links = (link for link, _ in self.system.neighbours[name] if link.wire.family == "pcie")
+        return max((link.lanes_from(name) * link.wire.bandwidth_Bps.value for link in links), default=0.0)
 
     def measured_on(self, gpus: int) -> MeasuredCollective | None:
         """The collectives to calibrate with: of this number of GPUs, or of a file that does not say its number."""

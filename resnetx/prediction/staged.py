@@ -30,6 +30,7 @@ class StagedPaths:
     error: float  # relative, of a message's time, that nine of ten stay within
     rate_Bps: float  # that all GPUs share, in sum; or of each, where `power` is 0
     power: float  # of the number of GPUs, with which the share of each falls
+    faster: float = 0.0  # ln of how many times as fast a message may be, where that is more than the error
 
     def allreduce_s(self, size_bytes: float, gpus: int) -> float:
         shared: float = gpus**self.power
@@ -43,10 +44,23 @@ CLASSES: Mapping[StagedClass, StagedPaths] = {
     "shared": StagedPaths("one path through the host that all GPUs share", _PUBLISHED, 0.32, 6.44e9, 1.0),
     "per-gpu": StagedPaths("each GPU's path through the host", _PUBLISHED, 0.32, 4.86e9, 0.0),
 }
+# The box with a path for each has PCIe 3.0. Eight RTX 4090 on PCIe 4.0, each on a port of its CPU, move 14.9 GB/s each
+# (blog.chlc.cc, "RTX4090 GPUDirect P2P Unlocked", 2025: all-reduce of 64 MiB before it), 0.47 of what x16 carries.
+BUS_SHARE = 0.47
 # Rates of several numbers of GPUs say all of what messages take: nothing of it is modelled.
 _FREE_Bps = 1e15  # so that a message takes next to nothing
 SHOWN_BY_RATES = StagedPaths("paths through the host", "rates of several numbers of GPUs", 0.0, _FREE_Bps, 0.0)
-ENDS: tuple[StagedClass, StagedClass] = ("per-gpu", "shared")  # the fast one, and the slow one
+
+
+def fastest(bus_Bps: float) -> StagedPaths:
+    """A path for each GPU as fast as any published one, by what its bus carries one way."""
+    per_gpu = CLASSES["per-gpu"]
+    return replace(per_gpu, rate_Bps=max(per_gpu.rate_Bps, BUS_SHARE * bus_Bps))
+
+
+def on_bus(told: StagedPaths, bus_Bps: float) -> StagedPaths:
+    """The class that is told, with how much faster paths of their own may be on such a bus."""
+    return told if told.power else replace(told, faster=log(fastest(bus_Bps).rate_Bps / told.rate_Bps))
 
 
 def closing_command(node_gpus: int) -> str:

@@ -18,6 +18,7 @@ from typing import Literal
 from resnetx.errors import ConfigError
 from resnetx.interconnect.collectives.calibration import SizeCurve
 from resnetx.prediction.host_step import MOST_FIXED, NORM, HostStep, LaunchedStep
+from resnetx.record.machine import Unit
 
 # Relative errors of rates: nine rates of ten are within them.
 RATE_ERROR = 0.02  # unless the user states another: assumed
@@ -131,14 +132,14 @@ class StatedRates:
         known = images in dict(self.by_batch)
         return f"batch {images} as {self.source}" if known else f"batch {images} by the rates of others"
 
-    def note(self, images: int) -> str:
-        """What was known and what was not, in a sentence's end."""
+    def note(self, images: int, unit: Unit) -> str:
+        """What was known of one `unit` and what was not, in a sentence's end."""
         stated = ", ".join(f"{rate:,.5g} images/s at batch {batch}" for batch, rate in self.by_batch)
         if images in dict(self.by_batch):
-            return f"one GPU does {dict(self.by_batch)[images]:,.5g} images/s at batch {images}, as {self.source}"
+            return f"one {unit} does {dict(self.by_batch)[images]:,.5g} images/s at batch {images}, as {self.source}"
         between = self.by_batch[0][0] < images < self.by_batch[-1][0]
         how = "is between these" if between else "follows from the nearest of these"
-        return f"{self.source}: one GPU does {stated}; batch {images} {how}"
+        return f"{self.source}: one {unit} does {stated}; batch {images} {how}"
 
 
 def _on_line(low: int, low_s: float, high: int, high_s: float, images: int) -> float:
@@ -182,6 +183,7 @@ class ScaledRates:
     source: Literal["stated", "measured"]
     where: str
     nodes: frozenset[str] = frozenset()  # that they were measured on
+    synthetic: bool = False  # of the same with synthetic input, which is not the one that is predicted
 
     def residual(self, step_s: Callable[[int, int], Callable[[Beyond], float]], node_gpus: int) -> "Residual":
         """`step_s`: by GPUs and images, the modelled step with something beyond. `node_gpus`: GPUs of a node."""
@@ -219,8 +221,8 @@ class Residual:
         """How far away the nearest count is whose rate is known; at least one, which is what errors are counted at."""
         return min((max(1.0, abs(log2(gpus / known))) for known, _, _ in self.rates.by_gpus), default=inf)
 
-    def text(self, gpus: int) -> str:
-        """What it is of so many GPUs, and by which rates."""
+    def text(self, gpus: int, unit: Unit) -> str:
+        """What it is of so many GPUs, or ranks on CPU cores, and by which rates."""
         beyond, parts = self.at(gpus), []
         if beyond.message_s:
             grows = "2(n-1)/n" + (f" x n^{self.growth:.2f}" if self.growth else "")
@@ -228,7 +230,8 @@ class Residual:
         if beyond.factor != 1:
             parts.append(f"steps take {beyond.factor:.3f} times as long as modelled")
         known = " and ".join(f"{rate:,.5g} images/s on {count}" for count, _, rate in self.rates.by_gpus)
-        return f"{', '.join(parts) or 'steps take as long as modelled'}, by {known} GPUs, as {self.rates.source}"
+        source = f"as {self.rates.source}{' with synthetic input' * self.rates.synthetic}"
+        return f"{', '.join(parts) or 'steps take as long as modelled'}, by {known} {unit}s, {source}"
 
 
 def _ring(gpus: int) -> float:

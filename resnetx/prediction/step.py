@@ -194,7 +194,7 @@ LEAST_COMPUTE = 0.01  # of the predicted time, at best: of no time at all there 
 
 def best_and_worst(
     compute: tuple[float, float] = (0.0, 0.0),
-    messages: float = 0.0,
+    messages: tuple[float, float] = (0.0, 0.0),
     reading: float = 0.0,
     copying: float = 0.0,
     host: float | None = 0.0,
@@ -202,8 +202,8 @@ def best_and_worst(
 ) -> tuple[Stretch, Stretch]:
     """All parts of an iteration at their best, and at their worst, by how far off each may be, relative.
 
-    `compute`: how much shorter, and longer. `messages`: ln of how many times as long. `host`, `queueing`: null: as far
-    off as computing is, together with it.
+    `compute`: how much shorter, and longer. `messages`: ln of how many times as short, and as long. `host`, `queueing`:
+    null: as far off as computing is, together with it.
     """
     shorter, longer = compute
     ends = []
@@ -211,7 +211,7 @@ def best_and_worst(
         ends.append(
             Stretch(
                 times,
-                exp(sign * messages),
+                exp(-messages[0] if sign < 0 else messages[1]),
                 max(0.0, 1 + sign * reading),
                 max(0.0, 1 + sign * copying),
                 times if host is None else max(0.0, 1 + sign * host),

@@ -44,7 +44,7 @@ def _copies(cells: Sequence[CopyCell]) -> Iterator[str]:
     """Of each kind of copy what the median pair gets at the largest size, and the slowest."""
     kinds: dict[CopyFamily, list[CopyCell]] = {}
     for cell in cells:
-        if not cell.together and cell.copy != LOAD:
+        if not cell.together and cell.copy != LOAD and not cell.wrong:
             kinds.setdefault(cell.family, []).append(cell)
     for family, own in list(kinds.items())[:MOST]:
         largest = max(cell.size_bytes for cell in own)
@@ -100,7 +100,11 @@ def copied_GBps(cell: CopyCell, time_s: float) -> float:
 
 
 def _speed(record: BenchRecord, name: str) -> str:
-    points = sorted((point for point in record.points if point.collective == name), key=lambda each: each.size_bytes)
+    """By results that are right alone: the time of a wrong one means nothing."""
+    own = [point for point in record.points if point.collective == name and not point.wrong]
+    if not own:
+        return f"{name}: no result is right"
+    points = sorted(own, key=lambda each: each.size_bytes)
     times_s = {point.size_bytes: median(telling) for point, telling in zip(points, telling_times(points), strict=True)}
     smallest, rates = points[0].size_bytes, {size: size / time_s for size, time_s in times_s.items()}
     best = max(rates, key=lambda size: rates[size])
@@ -126,7 +130,7 @@ def _right(record: BenchRecord) -> Iterator[str]:
     elif checked and len(checked) == len(results) and TEST_FAILED not in codes:
         yield "All results are right."
     judged: list[BenchPoint | CopyCell] = [*record.points, *record.cells]
-    if slow := [each for each in judged if each.verdict == "low"]:
+    if slow := [each for each in judged if each.verdict == "low" and not each.wrong]:
         yield f"Slower than described in {len(slow)} of {len(results)} measurements."
 
 

@@ -7,7 +7,7 @@ A side is a case (a workload on some GPUs) with the parts of its step as `predic
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Any, Literal, NamedTuple, get_args
@@ -288,17 +288,26 @@ def _outside(a: Side, b: Side) -> bool:
 
 
 def _differences(a: Request, b: Request) -> list[str]:
-    of_a, of_b = msgspec.to_builtins(a), msgspec.to_builtins(b)
+    """The settings in which the two differ; of a choice that both have, those of its own."""
     return [
-        f"{name}: {_word(of_a.get(name))} in A, {_word(of_b.get(name))} in B"
-        for name in of_a
-        if of_a.get(name) != of_b.get(name) and name not in _NO_EVIDENCE
+        f"{name}: {value_a} in A, {value_b} in B"
+        for name, value_a, value_b in _unlike("", msgspec.to_builtins(a), msgspec.to_builtins(b))
+        if name.partition(".")[0] not in _NO_EVIDENCE
     ]
+
+
+def _unlike(name: str, a: Any, b: Any) -> Iterator[tuple[str, str, str]]:
+    """(name, value in A, value in B) of what differs in a setting, or in all of a request."""
+    if isinstance(a, dict) and isinstance(b, dict) and a.get("kind") == b.get("kind"):
+        for key in dict.fromkeys([*a, *b]):
+            yield from _unlike(f"{name}.{key}".lstrip("."), a.get(key), b.get(key))
+    elif a != b:
+        yield name, _word(a), _word(b)
 
 
 def _word(value: Any) -> str:
     kind = value.get("kind") if isinstance(value, dict) else None
-    return str(kind or value)
+    return "not set" if value is None else str(kind or value)
 
 
 # ---- the answer -----------------------------------------------------------------------------------------------------
@@ -311,8 +320,19 @@ def explained_answer(found: Sequence[Explained]) -> list[str]:
     """The case that differs most, or of one side loses most; and how many there are."""
     first = max(found, key=weight)
     outside = sum(each.outside for each in found)
-    more = f"Of {len(found)} cases, this one differs most; {outside} lie outside of their intervals."
+    if same_results(found):
+        return [f"A and B hold the same results: a step of each of {len(found)} cases takes exactly as long in both."]
+    of_these = f"{outside} lie outside of their intervals"
+    if outside < 2:
+        of_these = f"{'1' if outside else 'none'} lies outside of its interval"
+    more = f"Of {len(found)} cases, this one differs most; {of_these}."
     return [explained_case(first), *[more] * (len(found) > 1 and first.b_step_s is not None)]
+
+
+def same_results(found: Sequence[Explained]) -> bool:
+    """Whether several cases are exactly alike on both sides, as those of one folder given twice."""
+    alike = ((each.a, each.a_step_s, each.a_interval_s) == (each.b, each.b_step_s, each.b_interval_s) for each in found)
+    return len(found) > 1 and all(alike)
 
 
 def explained_case(each: Explained) -> str:
@@ -419,7 +439,7 @@ def part_columns(each: Explained) -> list[Column[PartRow]]:
 def case_columns(found: Sequence[Explained]) -> list[Column[Explained]]:
     """A row for each case."""
     steps: list[Column[Explained]] = [
-        Column("case", lambda each: each.case),
+        Column("~case", lambda each: each.case),
         Column(">A, ms", lambda each: ms_text(each.a_step_s)),
     ]
     if found[0].b_step_s is None:

@@ -85,22 +85,23 @@ def bench_alone(records: Sequence[BenchRecord]) -> list[ExplainedFigure]:
 
 
 def _timed(records: Iterable[BenchRecord]) -> dict[_Key, _Timed]:
+    """Every figure whose results are right, or were not checked: the time of a wrong one means nothing."""
     found: dict[_Key, _Timed] = {}
     for record in records:
-        names = dict.fromkeys(point.collective for point in record.points)
-        for name in names:
-            points = [point for point in record.points if point.collective == name]
+        right = [point for point in record.points if not point.wrong]
+        for name in dict.fromkeys(point.collective for point in right):
+            points = [point for point in right if point.collective == name]
             for point, times_s in zip(points, telling_times(points), strict=True):
                 way = {"algorithm": point.algorithm or "", "protocol": point.protocol or ""}
                 found[name, record.world_size, None, None, point.size_bytes] = _Timed(
                     list(times_s), point.expected_s, point.verdict == "low", point.causes, way
                 )
-        for pattern in record.patterns:
+        for pattern in (pattern for pattern in record.patterns if not pattern.wrong):
             found[pattern.what, record.world_size, None, None, pattern.size_bytes] = _Timed(
                 pattern.times_s, None, False, [], {}
             )
         for cell in record.cells:
-            if cell.time_s and not cell.together:
+            if cell.time_s and not cell.together and not cell.wrong:
                 key = (f"{cell.family.words}", None, cell.source, cell.target, cell.size_bytes)
                 found[key] = _Timed(
                     cell.time_s, cell.expected_s, cell.verdict == "low", cell.causes, {"path": cell.path or ""}

@@ -444,15 +444,18 @@ def sure(made: Prediction, curves: Sequence[PredictedCurve], ratios: bool = Fals
             if domain.what.startswith(AN_EIGHTH) and domain.what.endswith(read)
         ]
     for domain in domains:
-        kind = f" ({domain.what.partition(': ')[2]})" if len(domains) > 1 else ""
+        kind = f" ({domain.what.partition(': ')[2]})" if len(kinds) > 1 else ""
         if smaller:
             sentences.append(f"{domain.points} of several GPUs{kind} {domain.mean_error:.1%}")
         else:
-            one = "" if given else ", given one GPU's"
+            one = "" if given or domain.what.startswith("two gloo") else ", given one GPU's"
+            one = ", given that of the fewest GPUs" if "of the fewest" in domain.what else one
             rates = f"rates{kind}" if kind else "such rates"
             sentences.append(f"{domain.points} {rates} were predicted to {domain.mean_error:.1%}{one}")
-    if kinds and not domains:
-        sentences.append("no such scaling was ever compared with a measurement")
+    never = sorted(kinds - {domain.what.partition(": ")[2] for domain in domains})
+    if never:
+        what = f"no scaling by {' or '.join(never)}" if domains else "no such scaling"
+        sentences.append(f"{what} was ever compared with a measurement")
     if not kinds and any(point.compute_source == "roofline" for curve in curves for point in curve.able):
         of_one = (domain for domain in made.domains if domain.what.startswith("published rates of one GPU"))
         sentences += [
@@ -461,8 +464,13 @@ def sure(made: Prediction, curves: Sequence[PredictedCurve], ratios: bool = Fals
     return sentences
 
 
+def is_scaling(domain: Domain) -> bool:
+    """Whether it is of several GPUs, or of several ranks on CPU cores, in all beside one."""
+    return domain.what.startswith(("rates of several GPUs", "two gloo ranks"))
+
+
 def _is_of(domain: Domain, kinds: Set[str]) -> bool:
-    return domain.what.startswith("rates of several GPUs") and domain.what.partition(": ")[2] in kinds
+    return is_scaling(domain) and domain.what.partition(": ")[2] in kinds
 
 
 def _most_doubt(point: PredictedPoint) -> tuple[float, str] | None:
@@ -479,7 +487,7 @@ def _most_doubt(point: PredictedPoint) -> tuple[float, str] | None:
     messages = "messages" if point.gpus > 1 else "input"
     give_bench = ": give calibration=" if point.gpus > 1 else ""
     doubts = [
-        (compute, f"one GPU's step ({math.expm1(compute):.0%}{give_rate})"),
+        (compute, f"one {unit_of_point(point)}'s step ({math.expm1(compute):.0%}{give_rate})"),
         (scaling, f"what scaling costs ({math.expm1(scaling):.0%})"),
         (rest, f"{messages} ({math.expm1(rest):.0%}{give_bench})"),
     ]
@@ -494,14 +502,15 @@ def compute_source(made: Prediction) -> str:
         return ""
     (source,) = sources
     origins = {line.origin for line in made.inputs if line.what.startswith(COMPUTE)}
+    unit = unit_of_point(made.points[0])
     words = {
         "stated": "rate as given",
         "rescaled": "rescaled from another GPU's trace",
         "roofline": "compute fitted",
         "replayed": "computing replayed as idle time",
-        "measured": "one GPU's step as measured, on several machines",
+        "measured": f"one {unit}'s step as measured, on several machines",
     }
     if source == "measured" and len(origins) == 1:
         (origin,) = origins
-        return f"one GPU's step {'as the imported trace has it' if origin == 'published' else origin}"
+        return f"one {unit}'s step {'as the imported trace has it' if origin == 'published' else origin}"
     return words[source]

@@ -9,7 +9,7 @@ import pytest
 
 import resnetx
 from resnetx.cli import main
-from resnetx.reporting.explain import explained, sides_of_study
+from resnetx.reporting.explain import explained, explained_answer, sides_of_study
 
 ROOT = Path(__file__).parents[2]
 QUICKSTART = str(ROOT / "results" / "cpu-2core" / "quickstart")
@@ -48,6 +48,35 @@ def test_the_screen_names_the_part_first_and_the_status_says_whether_they_differ
     assert " input," in out.splitlines()[0] and "outside of that" in out.splitlines()[0]
     assert main(["explain", QUICKSTART, "--json"]) == 0
     assert [json.loads(line)["a"] for line in capsys.readouterr().out.splitlines()] == ["measured", "measured"]
+
+
+def test_of_a_choice_that_both_have_the_settings_that_differ_are_named():
+    made = resnetx.predict(**{**AS_MEASURED, "input": {"kind": "dali", "prefetch": 3}})
+    for each in resnetx.explain(made, QUICKSTART):
+        assert not [line for line in each.differs if line.startswith("input:")]
+        assert "input.prefetch: 3 in A, 2 in B" in each.differs
+
+
+def test_how_many_lie_outside_is_said_in_grammar_and_one_folder_given_twice_in_a_sentence(predicted, capsys):
+    assert main(["explain", QUICKSTART, QUICKSTART]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert out.startswith("A and B hold the same results: a step of each of 2 cases takes exactly as long in both.")
+    found = resnetx.explain(predicted, QUICKSTART)
+    one = [msgspec.structs.replace(each, outside=not number) for number, each in enumerate(found)]
+    ends = [explained_answer(cases)[-1].partition("; ")[2] for cases in (one, [one[1], one[1]], [one[0], one[0]])]
+    assert ends == [
+        "1 lies outside of its interval.", "none lies outside of its interval.", "2 lie outside of their intervals.",
+    ]  # fmt: skip
+
+
+def test_many_cases_of_long_names_show_their_figures_within_the_columns_of_a_terminal(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    sharded = ROOT / "results" / "lab" / "sharded"
+    main(["explain", str(sharded / "prediction"), str(sharded / "study")])
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 80 and not [line for line in lines if line.startswith("Left out")]
+    (heading,) = [line for line in lines if line.startswith("case ")]
+    assert heading.split() == ["case", "A,", "ms", "B,", "ms", "B", "/", "A", "outside"]
 
 
 def test_of_one_bench_the_gpu_that_is_in_every_slow_pair_is_named(capsys):
@@ -89,6 +118,15 @@ def test_runs_are_explained_by_their_clock_machine_and_messages():
     (side,) = (each for each in sides_of_study(study.points) if each.request.gpus == 2)
     (made,) = explained([side], [replace(side, runs=(later,))])
     assert "sm_clock_Hz (median): unknown in A, 1.20 GHz in B" in made.evidence
+
+
+def test_runs_below_a_folder_are_explained_as_report_takes_them(tmp_path):
+    runs = [next(Path(QUICKSTART).glob(f"*_g{gpus}_*_r1")) for gpus in (1, 2)]
+    steps = [each.a_step_s for run in runs for each in resnetx.explain(run)]
+    for number, run in enumerate(runs, 1):
+        (tmp_path / "r1" / "node" / "run" / run.name).mkdir(parents=True)
+        (tmp_path / "r1" / "node" / "run" / run.name / "record.json").write_bytes((run / "record.json").read_bytes())
+        assert [each.a_step_s for each in resnetx.explain(tmp_path / "r1")] == steps[:number]
 
 
 @pytest.mark.parametrize(

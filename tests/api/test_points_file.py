@@ -130,7 +130,7 @@ def test_without_pyarrow_one_sentence_says_how_to_install_it(monkeypatch, tmp_pa
     monkeypatch.setattr(points_file, "MANY_POINTS", 1)
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     predicted = []
-    monkeypatch.setattr("resnetx.api.predict.points_on", lambda *given: predicted.append(given))
+    monkeypatch.setattr("resnetx.api.predict.predicted_curves", lambda *given: predicted.append(given))
     with pytest.raises(ConfigError, match=r"out=: 2 cases are kept in points\.parquet, and pyarrow is not installed"):
         resnetx.predict(systems="gx8", gpus=[1, 8], out=str(tmp_path))
     assert not predicted  # it is said before the work is done

@@ -852,6 +852,33 @@ def test_hosts_of_one_rack_are_one_node_and_an_unknown_error_judges_nothing(caps
     assert said in " ".join(out.split())
 
 
+def test_the_answer_and_the_verdicts_are_of_results_that_are_right(capsys, tmp_path):
+    """Of a row with wrong elements, which is fast in one file and slow in the other."""
+    file = tmp_path / "wrong.log"
+    for time_s in (1e-4, 1e-1):
+        rows = row("allreduce", 8, 2**10, 2e-5) + row("allreduce", 8, 2**25, 1.8e-4)
+        rows += row("allreduce", 8, 2**26, time_s, inside=3)
+        file.write_text("./all_reduce_perf -g 8\n" + HEADING + rows)
+        words = ["bench", "--import", str(file), "systems=dgx-h200", f"results={tmp_path}"]
+        status, out, _ = run(capsys, *words, "--json")
+        made = json.loads(out)
+        assert status == 1 and made["points"][2]["verdict"] == "not judged"
+        assert "GB/s bus bandwidth at 32 MiB" in made["answer"] and "64 MiB" not in made["answer"]
+        assert "Slower than described" not in made["answer"]
+        assert "WRONG results in 1 of 3 measurements." in made["answer"]
+        assert {figure.size_bytes for figure in resnetx.explain(msgspec.convert(made, BenchRecord))} == {2**10, 2**25}
+    file.write_text("./all_reduce_perf -g 8\n" + HEADING + row("allreduce", 8, 2**26, 1e-3, inside=3))
+    _, out, _ = run(capsys, *words)
+    assert "allreduce: no result is right. WRONG results in 1 of 1 measurements." in " ".join(out.split())
+
+
+def test_sizes_whose_error_is_not_known_are_named_beside_those_that_are_judged(capsys, tmp_path):
+    file = pasted(tmp_path, {"node-a": 8}, {2**10: 2e-5, 2**25: 1e-1})
+    _, out, _ = run(capsys, "bench", "--import", str(file), "systems=dgx-h200", f"results={tmp_path}", "--json")
+    assert [point["verdict"] for point in json.loads(out)["points"]] == ["not judged", "low"]
+    assert "allreduce at 1 KiB is not judged, as" in out and "allreduce is not judged" not in out
+
+
 def test_wrong_elements_in_place_are_named_with_their_size(capsys, tmp_path):
     file = tmp_path / "wrong.log"
     rows = row("allreduce", 2, 2**10, 1e-5) + row("allreduce", 2, 2**20, 1e-4, inside=32)

@@ -191,7 +191,7 @@ def test_runs_of_a_study_on_several_ranks_calibrate_their_own_workload(predict, 
         run["images_per_s"]
         for run in runs
         if run["request"]["measure"] == "step"
-        and run["request"]["input"]["kind"] == "dali"
+        and run["request"]["input"]["kind"] == "synthetic"  # the input of the rate on one
         and run["request"]["strategy"]["kind"] == "bucket"
     ]
     _, (found,) = predict(*words, f"calibration={QUICKSTART}", f"out={tmp_path / 'kept'}")

@@ -148,7 +148,7 @@ def test_the_screen_names_the_machine_whose_rate_it_is(tmp_path: Path, monkeypat
     words = ["predict", "systems=cpu-host", "model.x=1", "batch_size=16", "gpus=[1,2]", f"rate={rate}"]
     assert main(words) == 0
     out = capsys.readouterr().out
-    assert "one GPU's step measured on cpu-2core" in out
+    assert "one rank's step measured on cpu-2core" in out
     assert "measured here" not in out
     monkeypatch.setattr("resnetx.record.prediction.node_name", lambda: "cpu-2core")
     assert main(words) == 0

@@ -14,6 +14,7 @@ from resnetx.errors import ConfigError
 from resnetx.prediction.predict import slowest_of
 from resnetx.prediction.scaling_errors import scaling_errors
 from resnetx.record import RunFolder, RunSummaryReader, StudyFolder
+from resnetx.reporting.predicted_answer import compute_source, predicted_curves, sure
 
 QUICKSTART = Path(__file__).parents[2] / "results" / "cpu-2core" / "quickstart"  # ResNet/1, batch 16, two CPU ranks
 VARIATION = scaling_errors().costs.variation  # ranks wait for the slowest
@@ -208,3 +209,91 @@ def test_the_screen_says_how_a_step_is_taken_where_not_by_default(predict, capsy
     words = ["predict", "systems=dgx-h100", "model=gptx", "precision=bf16", "batch_size=64", "gpus=1", "rate=2500"]
     assert main([*words, "accumulate=2", "checkpointing=true", "optimizer=adamw"]) == 0
     assert "strategy=bucket, accumulate 2, checkpointing, adamw, nvls" in " ".join(capsys.readouterr().out.split())
+
+
+# ---- beside rates of several GPUs
+
+
+def test_what_input_costs_is_not_counted_as_messages(predict):
+    """On two ranks DALI takes 19.7 ms of a step: rates with synthetic images alone say what scaling costs."""
+    _, (_, two) = predict(*ON_CPUS, f"rate={QUICKSTART}", f"calibration={QUICKSTART}")
+    assert two["request"]["input"]["kind"] == "dali"
+    assert two["images_per_s"] == pytest.approx(89.13, rel=0.001)  # of the six runs with synthetic images
+    assert two["exposed_communication_s"] < 0.017
+
+
+def test_runs_of_the_same_input_stand_in_for_synthetic_ones(study, predict):
+    """None on two ranks has synthetic images: one rank's rate is that with DALI, too."""
+    folder = study()
+    for run in folder.glob("*_9954a026_r*"):
+        shutil.rmtree(run)
+    _, (one, two) = predict(*ON_CPUS, f"rate={folder}", f"calibration={folder}")
+    assert (one["images_per_s"], two["images_per_s"]) == (
+        pytest.approx(48.03, rel=0.001),
+        pytest.approx(78.56, rel=0.001),
+    )
+
+
+def test_rates_of_one_and_of_several_with_different_inputs_are_refused(study, capsys):
+    folder = study()
+    for run in (*folder.glob("*_9954a026_r*"), *folder.glob("*_a661be61_r*")):
+        shutil.rmtree(run)
+    assert main(["predict", *ON_CPUS, "input=dali", f"rate={folder}", f"calibration={folder}"]) == 2
+    assert "have input=dali, and those on one of rate=" in capsys.readouterr().err
+
+
+# ---- what such predictions were compared with, and what they are called
+
+
+def sure_of(**settings):
+    made = resnetx.predict(**settings)
+    return made, sure(made, predicted_curves(made.points))
+
+
+@pytest.mark.parametrize("strategy", ["after", "layerwise", "zero1", "fsdp"])
+def test_only_buckets_of_networks_for_images_are_compared_with_72_rates(strategy):
+    point = {"systems": "dgx1-v100", "model": "alexnet", "batch_size": 256, "gpus": 8}
+    assert "72 such rates were predicted to 1.8%, given one GPU's" in sure_of(**point)[1]
+    _, sentences = sure_of(**point, strategy=strategy)
+    assert "no such scaling was ever compared with a measurement" in sentences
+    assert not any("such rates" in sentence for sentence in sentences)
+
+
+def test_transformers_are_compared_with_transformers():
+    point = {"systems": "dgx-h100", "model": "gptx", "batch_size": 64, "gpus": 8, "precision": "bf16"}
+    assert "12 such rates were predicted to 1.6%, given that of the fewest GPUs" in sure_of(**point)[1]
+    _, both = sure_of(**point, strategy=["bucket", "fsdp"])
+    assert "12 rates (transformers, DDP, one node) were predicted to 1.6%, given that of the fewest GPUs" in both
+    assert "no scaling by transformers, FSDP, one node was ever compared with a measurement" in both
+    nodes = {"nodes": 2, "network": "ndr400", "nics": 8, "gpus": 16, "strategy": "fsdp"}
+    made, _ = sure_of(**{**point, **nodes})
+    (scaling,) = [line.what for line in made.inputs if line.what.startswith("scaling by ")]
+    assert [domain.points for domain in made.domains if domain.what.endswith(scaling.removeprefix("scaling by "))] == [
+        8
+    ]
+
+
+@pytest.mark.parametrize("calibration", [[], [str(QUICKSTART)]])
+def test_ranks_on_cpus_are_compared_with_such_and_are_no_gpus(calibration):
+    made, sentences = sure_of(
+        systems="cpu-host", model={"kind": "resnetx", "x": 1}, batch_size=16, gpus=[1, 2], rate=str(QUICKSTART),
+        calibration=calibration,
+    )  # fmt: skip
+    assert "12 such rates were predicted to 3.1%" in sentences
+    assert sentences[0].split("most doubt: ")[1].startswith("one rank's step")
+    assert compute_source(made) == "one rank's step measured on cpu-2core"
+    assert not [line for line in made.inputs if "GPU" in line.what + line.value]
+
+
+def test_each_kind_of_messages_has_a_line_of_its_own():
+    made = resnetx.predict(systems="gx8", model="alexnet", batch_size=256, gpus=8, strategy=["bucket", "zero1", "fsdp"])
+    lines = [line.what.partition(" on ")[0] for line in made.inputs if " on 8 GPUs of gx8" in line.what]
+    assert lines == ["all-reduce", "all-reduce and broadcasts", "all-gather and reduce-scatter"]
+    made = resnetx.predict(
+        lab={"system": "gx8", "scale": 100}, model="alexnet", batch_size=256, gpus=4, replay="p100-sxm2-16gb",
+        strategy=["zero1", "bucket"],
+    )  # fmt: skip
+    lines = {line.what: line.error for line in made.inputs if " on 4 ranks of gx8" in line.what}
+    assert (
+        lines["all-reduce on 4 ranks of gx8 with gloo"] < lines["all-reduce and broadcasts on 4 ranks of gx8 with gloo"]
+    )

@@ -175,6 +175,23 @@ def test_records_of_which_none_can_be_read_are_refused(tmp_path, capsys):
     assert "none of the given records can be read" in capsys.readouterr().err
 
 
+def test_the_folder_of_an_answer_is_no_record_and_a_mixture_goes_on_without_it(study_on_disk, tmp_path, capsys):
+    answer = tmp_path / "X"
+    assert main(["topology", "gx8", "collective=allreduce", "size=1MiB", f"out={answer}"]) == 0
+    assert f"answer: {answer}/topology.jsonl" in capsys.readouterr().err
+    said = f"{answer}: an answer of topology, which has its own page, {answer}/index.html"
+    page = resnetx.report(answer, study_on_disk.path, out=tmp_path / "page")
+    assert said in page.read_text()
+    page = resnetx.report(answer, study_on_disk.path, "gx8", out=tmp_path / "mixed")
+    assert said in page.read_text()
+    for verb in (["report", str(answer)], ["explain", str(answer)]):
+        capsys.readouterr()
+        assert main(verb) == 2
+        assert said in " ".join(capsys.readouterr().err.split())
+    with pytest.raises(ConfigError, match="an answer of topology"):
+        resnetx.load(answer)
+
+
 def test_a_folder_of_several_kinds_is_not_loaded_or_compared_as_one_of_them(study_on_disk, bench_beside, capsys):
     above = study_on_disk.path.parent
     with pytest.raises(ConfigError, match="contains 2 benches and 1 study; give the folder of one of them"):

@@ -140,7 +140,7 @@ def test_what_takes_long_says_how_far_it_is_in_a_pipe(monkeypatch, capsys):
 
 def test_what_a_narrow_terminal_leaves_out_is_named_and_shown_with_all(screen):
     _, out, _ = screen(80, "describe")
-    assert out[-2].startswith("Left out, to fit the terminal: image, act./batch, payload, gradients,")
+    assert out[-2].startswith("Left out, to fit the terminal: image; act./batch; payload; gradients;")
     assert out[-1].endswith("--all shows all.")
     _, out, _ = screen(80, "describe", "--all")
     (heading,) = [line for line in out if "paper: act./param." in line]
@@ -204,7 +204,9 @@ def test_the_screens_of_what_was_measured_are_no_wider_either(capsys, monkeypatc
         "Case by case",
         "Inside a step: mean ms of each rank over all windows",
     } <= set(out)
-    assert [line for line in out if len(line) > width and not line.startswith(("record: ", "trace: "))] == []
+    assert [
+        line for line in out if len(line) > width and not line.startswith(("record: ", "answer: ", "trace: "))
+    ] == []
     assert [line for line in out if line != line.rstrip()] == []
 
 

@@ -33,6 +33,19 @@ def test_a_dry_run_prints_the_exact_commands_and_what_is_impossible_and_starts_n
     assert not list(tmp_path.iterdir())
 
 
+def test_a_dry_run_of_which_no_case_can_run_here_ends_as_the_sweep_does(capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr("resnetx.api.obstacles.cores", lambda: 2)
+    monkeypatch.setattr("resnetx.measure.machine.visible_gpus.gpus_here", lambda: 0)
+    words = [*SMALL, "gpus=4", f"results={tmp_path}"]
+    status, out, err = run(capsys, "sweep", "--dry-run", *words, "batch_size=8,6")
+    assert (status, out) == (2, "")
+    assert "none of 2 cases can run here: (1) gpus=4: more ranks than this machine has cores (2" in err
+    assert "; (1) batch_size=6 does not divide over gpus=4" in err
+    assert run(capsys, "sweep", *words, "batch_size=8,6")[0] == 2
+    status, out, _ = run(capsys, "sweep", "--dry-run", "--all", *words, "batch_size=8")
+    assert status == 2 and [line for line in out.splitlines() if not line.startswith("# env ")] == []
+
+
 def test_of_many_commands_a_dry_run_prints_the_first_and_all_of_them_with_all(capsys, tmp_path):
     words = [*SMALL, "gpus=1", "batch_size=4", "repeats=20", "twins=0", f"results={tmp_path}"]
     _, out, _ = run(capsys, "sweep", "--dry-run", *words)
@@ -87,6 +100,7 @@ def test_the_full_paper_with_five_repeats_and_three_kinds_of_twins(capsys, tmp_p
         (["budget=0"], "budget=0: expected at least 1"),
         (["results=/proc/nothing"], "results: cannot write /proc/nothing"),
         (["strategy=ring"], "strategy=ring: no such strategy"),
+        (["strategy=pipeline"], "strategy=pipeline: no such strategy, as all training here is data-parallel; known:"),
     ],
 )
 def test_what_is_asked_wrongly_is_refused_in_one_sentence(capsys, tmp_path, words, sentence):

@@ -95,6 +95,23 @@ def test_prose_in_the_last_column_goes_on_below_itself():
     assert lay_out([">points", "~of"], {"": [["3", "word " * 50]]}).blocks[0].lines[""][0].count("\n") == 0
 
 
+def test_long_names_in_the_first_column_go_on_below_themselves_and_leave_figures_their_room():
+    rows = [["GPT/4 width 256, batch 64, zero1, lab.system=gx8", "3,890.0", "4,708.9"], ["AlexNet", "1.0", "2.0"]]
+    for width in (44, 60, 80):
+        (block,) = lay_out(["~case", ">A, ms", ">B, ms"], {"": rows}, width).blocks
+        lines = "\n".join([block.heading, *block.lines[""]]).split("\n")
+        assert max(map(len, lines)) <= width and lines[0].split() == ["case", "A,", "ms", "B,", "ms"]
+        assert lines[1].endswith("3,890.0  4,708.9") and lines[-1].split() == ["AlexNet", "1.0", "2.0"]
+    assert lay_out(["~case", ">n"], {"": [["x" * 50, "1"], ["y", "2"]]}, 40).left_out == ["n"]
+
+
+def test_headings_with_commas_that_are_left_out_are_told_apart(monkeypatch, capsys):
+    monkeypatch.setattr(show, "width_of", lambda stream: 50)
+    rows = [["x" * 45, "1" * 20, "2" * 20], ["y", "1", "2"]]
+    show.tables(["name", ">A, ms", ">B, ms"], {"": rows}, least=["A, ms", "B, ms"])
+    assert "terminal: A, ms; B, ms; --all" in " ".join(capsys.readouterr().out.split())
+
+
 def test_all_of_it_has_every_column_however_narrow_the_terminal_is():
     laid = lay_out(COLUMNS, {"": ROWS}, 30, LEAST, whole=True)
     assert laid.left_out == []

@@ -185,7 +185,7 @@ def test_a_system_is_a_matrix_and_ways_and_nothing_is_written(run, tmp_path):
 def test_a_system_is_drawn_where_out_says(run, tmp_path):
     for words in ([], ["--json"]):
         status, _, err = run("systems=[gx8]", "out=drawn", *words)
-        assert (status, err) == (0, "record: drawn/topology.jsonl\nfigure: drawn/gx8.svg\npage: drawn/index.html\n")
+        assert (status, err) == (0, "answer: drawn/topology.jsonl\nfigure: drawn/gx8.svg\npage: drawn/index.html\n")
         assert (tmp_path / "drawn" / "gx8.svg").read_text().startswith("<svg")
         (tmp_path / "drawn" / "gx8.svg").unlink()
 
@@ -193,7 +193,7 @@ def test_a_system_is_drawn_where_out_says(run, tmp_path):
 @pytest.mark.slow
 def test_a_results_folder_that_is_given_gets_the_drawing(run, tmp_path):
     status, _, err = run("systems=[gx8]", "results=kept")
-    files = ("record: kept/topology/topology.jsonl", "figure: kept/topology/gx8.svg", "page: kept/topology/index.html")
+    files = ("answer: kept/topology/topology.jsonl", "figure: kept/topology/gx8.svg", "page: kept/topology/index.html")
     assert (status, err.splitlines()) == (0, [*files])
     assert (tmp_path / "kept" / "topology" / "gx8.svg").is_file()
 

@@ -19,6 +19,7 @@ from tests.prediction.gloo_truth import judged
 pytestmark = pytest.mark.slow  # predicts what was published
 
 FROM_ONE, ONE_BOX = "rates of several GPUs from that of one, networks left out: ", "(one box, each network left out)"
+FROM_FEWEST = "rates of several GPUs from that of the fewest of their series: transformers, "
 DIGIT = 0.0006  # the table is rounded to a thousandth
 
 
@@ -44,6 +45,9 @@ def of(table, start):
         ("AlexNet on 8 GPUs", validation.ITERATIONS),
         ("messages of ResNet-50", validation.LAYERWISE),
         (f"{FROM_ONE}one path", f"{validation.NO_PEERS}: one path through the host, as told {ONE_BOX}"),
+        (f"{FROM_FEWEST}DDP, one node", f"{validation.TRANSFORMERS}: DDP on A100, one node"),
+        (f"{FROM_FEWEST}DDP, several", f"{validation.TRANSFORMERS}: DDP on A100, several nodes"),
+        (f"{FROM_FEWEST}FSDP", f"{validation.TRANSFORMERS}: FSDP on H100, several nodes"),
         (f"{FROM_ONE}each GPU's path", f"{validation.NO_PEERS}: a path for each, as told {ONE_BOX}"),
     ],
 )
@@ -75,7 +79,7 @@ def test_copies_from_host_memory(table):
 
 def test_scaling(table, published):
     kinds = scaling_errors().kinds
-    assert len([what for what in table if what.startswith("rates of several GPUs")]) == 10
+    assert len([what for what in table if what.startswith("rates of several GPUs")]) == 13
     for kind in kinds:
         summary = published.get(f"from the rate of one GPU: {kind.text}")
         if summary is not None:

@@ -36,7 +36,7 @@ def test_the_known_rate_comes_out(step_s):
 def test_what_steps_take_longer_grows_as_the_bytes_of_a_ring_and_one_gpu_is_as_modelled():
     found = taking(of_2=0.17)
     assert [found.at(gpus).message_s for gpus in (1, 2, 4, 8)] == pytest.approx([0, 0.02, 0.03, 0.035])
-    assert "messages take 35 ms more than modelled, growing with 2(n-1)/n, by" in found.text(8)
+    assert "messages take 35 ms more than modelled, growing with 2(n-1)/n, by" in found.text(8, "GPU")
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_what_steps_take_less_is_a_factor_that_stays_and_is_interpolated_below()
     found = taking(of_4=0.1)
     assert [found.at(gpus).factor for gpus in (1, 2, 4, 64)] == pytest.approx([1, 0.5**0.5, 0.5, 0.5])
     assert found.at(64) == Beyond(factor=pytest.approx(0.5))
-    assert found.text(4).startswith("steps take 0.500 times as long as modelled, by 4,000 images/s on 4 GPUs")
+    assert found.text(4, "GPU").startswith("steps take 0.500 times as long as modelled, by 4,000 images/s on 4 GPUs")
 
 
 def test_errors_are_those_of_twice_as_many_gpus_or_grow_with_the_distance():

@@ -6,7 +6,7 @@ import pytest
 from resnetx.record.system_comparison import Estimate
 from resnetx.reporting.table import table_of
 from resnetx.statistics import Summary
-from resnetx.table import Table
+from resnetx.table import Column, Table, as_shown
 
 
 class Row(msgspec.Struct, kw_only=True):
@@ -43,3 +43,21 @@ def test_a_base_leaves_out_what_only_says_how_a_row_is_drawn_and_a_field_can_be_
 
 def test_a_table_without_rows_has_no_columns():
     assert table_of([]) == Table([], [])
+
+
+NAMED: list[Column[tuple[str, str, str]]] = [
+    Column("GPU", lambda row: row[0]), Column(">RTL before", lambda row: row[1]), Column(">after", lambda row: row[2]),
+]  # fmt: skip
+
+
+def test_columns_that_say_the_same_of_all_rows_become_a_clause_in_text_and_html():
+    table = as_shown(NAMED, [("0", "2", "1.5"), ("1", "2", "1.2")])
+    assert str(table) == "GPU  after\n0    1.5\n1    1.2\nIn all 2 rows: RTL before 2."
+    assert table._repr_html_().endswith("</table><p>In all 2 rows: RTL before 2.</p>")
+
+
+def test_where_names_alone_tell_rows_apart_the_clause_is_all():
+    table = as_shown(NAMED, [("0", "2", "2"), ("1", "2", "2")])
+    assert str(table) == "In all 2 rows: RTL before 2, after 2."
+    assert table._repr_html_() == "<p>In all 2 rows: RTL before 2, after 2.</p>"
+    assert as_shown(NAMED, [("0", "2", "2")]).note == ""

@@ -15,6 +15,7 @@ from resnetx.reporting.predicted_answer import (
     curve_rows,
     identity,
     identity_columns,
+    is_scaling,
     percents,
     predicted_curves,
     sure,
@@ -30,7 +31,15 @@ if TYPE_CHECKING:
 
 MOST_ROWS = 12  # of a table; of more curves, those that gain least and most
 LINEAR = 0.01  # exposed communication over the iteration, below which a prediction is linear scaling
-OF_THE_MODEL = ("memory", "launching a step", "compute of", "all-reduce on", "parameter server", SCALING)  # assumed
+OF_THE_MODEL = (
+    "memory",
+    "launching a step",
+    "compute of",
+    "all-reduce ",
+    "all-gather ",
+    "parameter server",
+    SCALING,
+)  # assumed
 THINGS = 3  # inputs of the same origin and error, by name; --all lists each with its source
 
 
@@ -255,7 +264,7 @@ def _things(things: Sequence[str]) -> str:
 def _is_of(domain: Domain, inputs: Sequence[PredictionInput]) -> bool:
     """Whether a domain is of how these predictions scale, or not of scaling at all."""
     kinds = [line.what.removeprefix(SCALING) for line in inputs if line.what.startswith(SCALING)]
-    return not domain.what.startswith("rates of several GPUs") or any(domain.what.endswith(kind) for kind in kinds)
+    return not is_scaling(domain) or any(domain.what.endswith(kind) for kind in kinds)
 
 
 def _domains(made: Prediction) -> None:

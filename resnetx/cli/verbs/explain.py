@@ -17,6 +17,7 @@ from resnetx.reporting.explain import (
     explained_case,
     part_columns,
     part_rows,
+    same_results,
     weight,
 )
 from resnetx.reporting.explain_benches import ExplainedFigure, figure_columns, figures_answer, told_figures
@@ -54,6 +55,9 @@ CASES = 3  # of which each has its table; of more, the one that differs most, an
 def explanations(found: Sequence[Explained]) -> None:
     """Each case, or of many a row for each and the one that differs most, or loses most."""
     ranked = sorted(found, key=weight, reverse=True)
+    if same_results(found):
+        _most(case_columns(ranked), ranked)
+        return
     shown = ranked if len(found) <= CASES or show.everything() else ranked[:1]
     for index, each in enumerate(shown):
         if index:

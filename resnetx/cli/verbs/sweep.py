@@ -68,7 +68,7 @@ def _conclude(options: Namespace, study: AskedStudy, measured: MeasuredStudy) ->
 
 
 def _show_plan(plan: Plan) -> None:
-    """The commands of a sweep, the time that they may take, and what cannot run."""
+    """The commands of a sweep, the time that they may take, and what cannot run; refuses a sweep that cannot begin."""
     able = [run for run in plan.left if not run.obstacle]
     cases = f"{plan.points} case{'s' * (plan.points != 1)}"
     controls = sum(run.twin is not None for run in able)
@@ -81,14 +81,17 @@ def _show_plan(plan: Plan) -> None:
         show.comment(f"{runs}, {controls} of them control runs{beside}{reused}{takes}")
     if plan.budget_s is not None:
         show.comment(f"budget={duration(plan.budget_s)}: runs are chosen as results arrive, until the budget is spent")
-    for obstacle, count in plan.obstacles.items():
-        which = f"{count} of {cases}" if count < plan.points else f"None of {cases}"
-        show.comment(f"{which} {'cannot' if count < plan.points else 'can'} run here: {obstacle}")
+    for obstacle, count in plan.obstacles.items() if plan.able else ():
+        show.comment(f"{count} of {cases} cannot run here: {obstacle}")
     if not show.everything():
         show_commands([(run.task, run.folder) for run in able])
-        return
-    for hidden, alike in groupby(plan.left, lambda run: bool(run.obstacle)):
-        show_commands([(run.task, run.folder) for run in alike], "# " * hidden)
+    else:
+        for hidden, alike in groupby(plan.left, lambda run: bool(run.obstacle)):
+            show_commands([(run.task, run.folder) for run in alike], "# " * hidden)
+    if not plan.able:
+        several = len(plan.obstacles) > 1
+        why = "; ".join(f"({count}) {obstacle}" if several else obstacle for obstacle, count in plan.obstacles.items())
+        raise ConfigError(f"none of {cases} can run here: {why}")
 
 
 # The screen of a study: each point's rate, speed-up, efficiency and limit, and where the time goes.

@@ -38,6 +38,9 @@ BANDS_BYTES = (2**20, 2**23, 2**26)  # where the second band begins, the third a
 FEWEST = 5  # figures that make a cell by themselves
 LEVEL = 0.9
 SENDS = "sends"  # stands for the collectives that are messages; None: for those that go around rings
+# What descriptions say of boxes whose GPUs are no peers, over what such boxes move: on eight GPUs published ones have
+# bus bandwidths of 0.8, 4.9 and 14.9 GB/s (`prediction.staged`), where links of PCI Express 4.0 give 6.9.
+NO_PEERS_ERROR = log(6.9 / 0.8)
 SOCKET_ERROR = log(10) / 2  # `rings.SOCKET_Bps` is one figure of one machine: an order of magnitude, end to end
 
 Scope = Literal["system", "kind", "any"]  # whose figures an error is counted on
@@ -281,6 +284,8 @@ def error_of(plan: "CollectivePlan", size_bytes: float) -> MeasuredError:
         return MeasuredError(
             calibration.held_out_error, calibration.held_out_q90, calibration.points, calibration.source, held_out=True
         )
+    if calibration is None and plan.no_peers:
+        return MeasuredError(NO_PEERS_ERROR, NO_PEERS_ERROR, 0, _NO_PEERS, "any")
     place = _place(plan)
     by_one = calibration is not None and calibration.points == 1 and place[1] != SOCKETS
     error = _by_one_error(band) if by_one else _published_error(*place, band)
@@ -300,6 +305,11 @@ def _place(plan: "CollectivePlan") -> tuple[str, str, str, str]:
 def system_name(system: System) -> str:
     """By which its figures are known: several nodes are not one, however many there are."""
     return system.name if system.nodes == 1 else "several " + system.name.removeprefix(f"{system.nodes}x ")
+
+
+_NO_PEERS = (
+    "how GPUs that are no peers share the host no description tells; measure it, or tell staged= of an all-reduce"
+)
 
 
 @cache

@@ -45,6 +45,7 @@ Bandwidths: algbw = size / time; busbw = algbw x `bus_factor`, as nccl-tests def
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import combinations
 from math import exp, log
 from statistics import fmean
 from typing import get_args
@@ -109,6 +110,14 @@ class CollectivePlan:
     def launch_spread(self, size_bytes: float) -> float:
         """ln of what a size takes at most, if nobody told who starts the GPUs, over what is said; 0: it is told."""
         return 0.0 if self.launch_mode else log(self.fastest(size_bytes).launch_ratio(size_bytes)) / 2
+
+    @cached_property
+    def no_peers(self) -> bool:
+        """Whether all that goes between GPUs of a node is staged in the host."""
+        if not self.staged or self.transport == "host":
+            return self.staged
+        groups = by_node(self.system, self.devices)
+        return not any(paths.are_peers(self.system, a, b) for group in groups for a, b in combinations(group, 2))
 
     @cached_property
     def bus_factor(self) -> float:

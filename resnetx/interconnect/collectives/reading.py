@@ -6,7 +6,7 @@ switches (NVLS), or ranks that share memory. In the lab a copy stands beside wha
 collective beside what gloo takes over them (`lab_plan`); neither is judged, as nothing is published of that.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from math import exp, log
 from statistics import median
@@ -155,8 +155,10 @@ def _not_judged(record: BenchRecord, plan_of: PlanOf) -> list[Warning]:
             warnings.append(
                 Warning(code="not-compared", message=f"{name}: no time is expected: {plan}", remedy=_COMPARE)
             )
-        elif error := next((error for error in _errors(record, name, plan) if not error.known), None):
-            message = f"{name} is not judged, as the error of its expected times is not known: {error.source}"
+        elif unknown := {size: error for size, error in _errors(record, name, plan).items() if not error.known}:
+            error, some = next(iter(unknown.values())), len(unknown) < len(_errors(record, name, plan))
+            at = f" at {' to '.join(size_text(size) for size in sorted({min(unknown), max(unknown)}))}" * some
+            message = f"{name}{at} is not judged, as the error of its expected times is not known: {error.source}"
             if far := _far_off(record, name, plan):
                 times, size_bytes = far
                 longest = f"it takes up to {times:.3g} times as long as expected ({size_text(size_bytes)})"
@@ -178,7 +180,7 @@ def _far_off(record: BenchRecord, name: str, plan: CollectivePlan) -> tuple[floa
     times = [
         (time_s / plan.cost(point.size_bytes).time_s, point.size_bytes)
         for point, time_s in zip(record.points, _times_s(record), strict=True)
-        if point.collective == name and point.size_bytes >= LARGE_BYTES
+        if point.collective == name and point.size_bytes >= LARGE_BYTES and not point.wrong
     ]
     return max((time for time in times if time[0] > FAR), default=None)
 
@@ -187,14 +189,16 @@ def _longer_than_elsewhere(record: BenchRecord, name: str, plan: CollectivePlan)
     """The worst size that would be low if its error were this machine's, after how many times as long it takes."""
     longer: list[tuple[float, int]] = []
     for point, time_s in zip(record.points, _times_s(record), strict=True):
-        if point.collective == name:
+        if point.collective == name and not point.wrong:
             off, error = log(time_s / plan.cost(point.size_bytes).time_s), error_of(plan, point.size_bytes)
             longer += [(exp(off), point.size_bytes)] * (off > error.q90 and not error.own)
     return max(longer, default=None)
 
 
-def _errors(record: BenchRecord, name: str, plan: CollectivePlan) -> Iterator[MeasuredError]:
-    return (error_of(plan, point.size_bytes) for point in record.points if point.collective == name)
+def _errors(record: BenchRecord, name: str, plan: CollectivePlan) -> dict[int, MeasuredError]:
+    """By size, of what is right."""
+    points = (point for point in record.points if point.collective == name and not point.wrong)
+    return {point.size_bytes: error_of(plan, point.size_bytes) for point in points}
 
 
 def _lab_plans(record: BenchRecord, system: System, lab: Lab, devices: Sequence[int] | None) -> PlanOf:
@@ -259,7 +263,7 @@ def _times_s(record: BenchRecord) -> list[float]:
 
 
 def _judged_point(point: BenchPoint, time_s: float, plan: CollectivePlan | Unknown) -> BenchPoint:
-    if isinstance(plan, Unknown) or point.expected_s is None:
+    if isinstance(plan, Unknown) or point.expected_s is None or point.wrong:  # the time of a wrong result is none
         return point
     error = error_of(plan, point.size_bytes)
     if not error.known:

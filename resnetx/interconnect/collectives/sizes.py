@@ -170,13 +170,17 @@ def _reached(sizes: Sequence[int], values: Sequence[float], level: float) -> flo
 
 
 def of_record(record: BenchRecord) -> Iterator[tuple[str, Knees]]:
-    """(what, its knees) of each collective, and of the copies of each class that pairs have at the largest size."""
-    for name in dict.fromkeys(point.collective for point in record.points):
-        points = [point for point in record.points if point.collective == name]
+    """(what, its knees) of each collective, and of the copies of each class that pairs have at the largest size.
+
+    Results that are wrong are left out: their times mean nothing.
+    """
+    right = [point for point in record.points if not point.wrong]
+    for name in dict.fromkeys(point.collective for point in right):
+        points = [point for point in right if point.collective == name]
         timed = zip(points, telling_times(points), strict=True)
         if found := knees({point.size_bytes: median(times_s) for point, times_s in timed}):
             yield name, found
-    for family, cells in families(record.cells).items():
+    for family, cells in families([cell for cell in record.cells if not cell.wrong]).items():
         for pair_class, times_s in _by_class(cells).items():
             if found := knees(times_s):
                 yield f"{family.words}, {family.endpoint} memory, {pair_class}", found

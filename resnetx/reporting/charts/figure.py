@@ -30,7 +30,7 @@ PHONE_TEXT = 8.2  # on a column, which a phone shows 1.48 times as large
 CHARACTER = 3.4  # mean width of a character of 7 points
 LABEL_LIMIT = 170  # longer names are cut
 WORD_HEIGHT = 7  # of a word at the foot of a panel, in place of a missing point
-MOST_PANELS = 16  # of one figure: more are neither read on a screen nor fit a page
+MOST_PANELS = 9  # of one figure: more are neither read on a screen nor fit a page
 # Charts are checked against Vega-Lite's schema by tests; of a large page, that takes longer than all else.
 unchecked = schemapi.debug_mode
 

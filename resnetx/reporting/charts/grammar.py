@@ -43,7 +43,7 @@ TINTS = ("#cfe3f5", "#fbdcc0", "#d9ecc8", "#e3d5ee")
 ON_RAMPS = "#14181d"
 CHARACTER = 0.49  # mean width of a character, over the size of the text
 LONG_TITLE = 24  # characters of the title of a y axis, which then may take two lines
-MOST_ON_PHONES = 400  # rows: of more, a phone shows the drawing for print, which scrolls
+MOST_DRAWN_APART = 400  # rows: of more, which take long to draw, print and phones have the drawing for pages
 
 Kind = Literal["number", "log", "log2", "names", "steps"]  # steps: whole numbers that are names, as of GPUs
 Labels = Literal["", "si", "percent", "times"]
@@ -133,11 +133,11 @@ def figure(name: str, title: str, caption: str, table: Table, plot: Plot) -> Fig
     """A plot of a table, at all widths."""
     places = [index for index, column in enumerate(table.columns) if column not in plot.chart_only]
     shown = Table([table.columns[place] for place in places], [[row[place] for place in places] for row in table.rows])
-    few = len(table.rows) <= MOST_ON_PHONES
+    sizes = [_PRINT, _PAGE, _PHONE] if len(table.rows) <= MOST_DRAWN_APART else [_PAGE]
     with unchecked(False):
-        print_, page = (_drawn(plot, table, size) for size in (_PRINT, _PAGE))
-        phone = _drawn(plot, table, _PHONE) if few else None
-    return Figure(name=name, title=title, caption=caption, table=shown, chart=print_, wide=page, narrow=phone)
+        chart, *others = (_drawn(plot, table, size) for size in sizes)
+    wide, narrow = others or (None, None)
+    return Figure(name=name, title=title, caption=caption, table=shown, chart=chart, wide=wide, narrow=narrow)
 
 
 def table_of_records(rows: Sequence[Record]) -> Table:

@@ -96,8 +96,10 @@ class Drawing:
 
 
 def drawn(figure: Figure) -> Drawing:
-    """A figure as a page has it: a drawing for wide screens, and one for narrow ones and for print."""
+    """A figure as a page has it: a drawing for wide screens, and one for narrow ones and for print, or one for all."""
     chart = draw(figure.chart)
+    if figure.wide is figure.narrow is None:
+        return Drawing(figure, chart, Markup('<div class="scroll">{}</div>').format(_sized(figure, None, chart)))
     both = Markup('<div class="on-wide scroll">{}</div><div class="on-narrow scroll">{}</div>')
     return Drawing(
         figure, chart, both.format(*(_sized(figure, other, chart) for other in (figure.wide, figure.narrow)))
@@ -105,7 +107,7 @@ def drawn(figure: Figure) -> Drawing:
 
 
 def _sized(figure: Figure, shown: AnyChart | None, drawn: DrawnChart) -> Markup:
-    """One of the drawings of a figure, of which `chart` is drawn already."""
+    """One of the drawings of a figure, whose `chart` is drawn already."""
     chart = shown or figure.chart
     return inline(drawn.svg if chart is figure.chart else draw(chart).svg, chart.config.axis.labelFontSize)
 
