@@ -4,6 +4,7 @@ import html
 import io
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 import msgspec
@@ -199,6 +200,26 @@ class Records(Tabular, Sequence[T], Generic[T]):
     def rows(self) -> list[Record]:
         """The single values of each record, those inside of groups with the group's name before them."""
         return [row(record) for record in self._records]
+
+
+class Answered(Records[T]):
+    """Records with what they answer together."""
+
+    def __init__(self, records: Iterable[T], sentences: Sequence[str]) -> None:
+        super().__init__(records)
+        self._sentences = list(sentences)
+
+    def answer(self) -> Answer:
+        """The sentences, and the first columns of the rows."""
+        rows = self.rows()
+        names = dict.fromkeys(name for cells in rows for name in cells if "\n" not in str(cells[name]))
+        shown = as_shown([Column(name, partial(_cell_of, name)) for name in names], rows)
+        columns = slice(COLUMNS_OF_REPR)
+        return Answer(self._sentences, Table(shown.columns[columns], [cells[columns] for cells in shown.rows]))
+
+
+def _cell_of(name: str, record: Record) -> str:
+    return _text(record.get(name))
 
 
 def row(record: object, leave_out: Sequence[str] = ()) -> Record:

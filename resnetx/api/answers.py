@@ -389,6 +389,7 @@ ANSWERS.update(
         "CheckedPapers": _sentences(papers_answer),
         "Score": _sentences(score_answer),
         "Check": _sentences(check_answer),
+        "RunRecord": _sentences(verify_answer),
         "Steering": lambda made: Answer(steer_answer(made), as_shown(STEERED_GPUS, made.gpus)),
         "Records[Steering]": lambda made: Answer(steerings_answer(made), as_shown(steering_columns(made), made)),
         "Records[Explained]": _explained("shown_explained"),

@@ -12,7 +12,7 @@ from resnetx.interconnect.systems.lab import MOST_RANKS, LabNetwork, lab_network
 from resnetx.settings import keywords
 from resnetx.settings.table import TABLE
 from resnetx.study import Point
-from resnetx.table import Records, Table, row
+from resnetx.table import ANSWERS, Answer, Records, Table, row
 
 INSIDE = tuple(TABLE["lab"].readers)  # the verbs that run in the lab, or predict what would come of it
 
@@ -45,16 +45,26 @@ def _store(made: Sequence[LabNetwork], folder: Path) -> None:
     from resnetx.reporting.pages.parts import PageTable, Part
 
     drawings.store_rows(folder, "lab", made)
+    tables = [PageTable("links", "Links, as they are shaped", _links(made))]
+    names = ", ".join(dict.fromkeys(f"{network.system} / {network.scale:g}" for network in made))
+    pages.store(Part(f"The lab: {names}", [_said(made)], tables=tables), folder)
+
+
+def _links(made: Sequence[LabNetwork]) -> Table:
     links = [
         {"system": network.system, "ranks": len(network.ranks), **row(link)}
         for network in made
         for link in network.links
     ]
-    table = Table(list(links[0]), [list(cells.values()) for cells in links])
+    return Table(list(links[0]), [list(cells.values()) for cells in links])
+
+
+def _said(made: Sequence[LabNetwork]) -> str:
     names = ", ".join(dict.fromkeys(f"{network.system} / {network.scale:g}" for network in made))
-    said = [f"The lab builds {names} of {sum(len(network.spaces) for network in made)} namespaces."]
-    tables = [PageTable("links", "Links, as they are shaped", table)]
-    pages.store(Part(f"The lab: {names}", said, tables=tables), folder)
+    return f"The lab builds {names} of {sum(len(network.spaces) for network in made)} namespaces."
+
+
+ANSWERS["Records[LabNetwork]"] = lambda made: Answer([_said(made)], _links(made))
 
 
 def _settings(given: Point) -> keywords.LabFields:

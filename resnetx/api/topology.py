@@ -22,11 +22,10 @@ from resnetx.interconnect.systems import paths, system
 from resnetx.interconnect.systems.system import System
 from resnetx.prediction.scenario import Deployment
 from resnetx.prediction.staged import CLASSES, RATES, StagedClass
-from resnetx.record.topology import TopologyRecord
 from resnetx.settings import keywords
 from resnetx.settings.files import given_path
 from resnetx.study import Point
-from resnetx.table import Records
+from resnetx.table import Answered, Records
 
 GOES_WITH = {  # settings that only some questions read, and which: one that nothing reads is refused, not dropped
     "size": ("collective", "pick", "size"),
@@ -63,9 +62,11 @@ def topology(*names: keywords.Text, **settings: Unpack[keywords.TopologyKeywords
     if list(map(str, names)) == ["new"]:
         from resnetx.api.found_system import new_system
 
-        return Records(list(new_system(settings).records()))
-    found: list[TopologyRecord] = [record for answer in answers(names, settings) for record in answer.records()]
-    return Records(found)
+        made = new_system(settings)
+        return Answered(list(made.records()), made.answer())
+    found = answers(names, settings)
+    sentences = [sentence for answer in found for sentence in answer.answer()]
+    return Answered([record for answer in found for record in answer.records()], sentences)
 
 
 def answers(files: Sequence[keywords.Text], settings: Mapping[str, object]) -> list[Answer]:

@@ -11,6 +11,7 @@ from typing import Any, Unpack
 import msgspec
 
 from resnetx import progress
+from resnetx.api.answers import trace_answer
 from resnetx.api.obstacles import obstacle_to, obstacle_to_launch
 from resnetx.api.runs import announce, fed, machine_name, note_copies, note_fed, page, run_file
 from resnetx.api.sweep import one_for_all, requests_of, run_planned, skip
@@ -28,7 +29,7 @@ from resnetx.record.trace import Trace, TracedBatch, TracedLayer
 from resnetx.request import Request
 from resnetx.settings import bounds, keywords
 from resnetx.settings.files import given_path
-from resnetx.table import Record, Records
+from resnetx.table import Answer, Record, Records
 from resnetx.traces.checks import refuse_unsound
 from resnetx.traces.files import export
 from resnetx.traces.runs import read_all, subject
@@ -59,6 +60,10 @@ class AskedTraces:
 
 class Traces(Records[Trace]):
     """Traces, each of one workload on one device."""
+
+    def answer(self) -> Answer:
+        """What each says of a step, as `trace` shows it, and its layers."""
+        return Answer([sentence for each in self for sentence in trace_answer(each)], self.table())
 
     def rows(self) -> list[Record]:
         """A row for each layer of each batch: medians over the iterations."""

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Generic, Literal, Protocol, TypeVar, overload
 
 from resnetx.errors import unknown_name
 from resnetx.record.literature import ValidationGroup, ValidationRecord
-from resnetx.table import Records
+from resnetx.table import Answer, Records
 
 if TYPE_CHECKING:
     from resnetx.literature.collectives import CollectiveRow, CollectiveSummary
@@ -56,6 +56,10 @@ class Validation(Records[R], Generic[R, S]):
         super().__init__(figures)
         self.verb = verb
         self.groups = Records(groups)
+
+    def answer(self) -> Answer:
+        """How many of them lie in what is stated for them, group by group."""
+        return Answer([self.conclusion], self.groups.table())
 
     @property
     def holds(self) -> bool:

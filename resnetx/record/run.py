@@ -22,6 +22,7 @@ from resnetx.record.machine import (
 from resnetx.record.trace import LayerTimes
 from resnetx.record.unknown import Failure, Outcome, Unknown, Warning, if_known, known
 from resnetx.request import Request
+from resnetx.table import Record, Tabular, row
 from resnetx.units import size_text
 
 # Where the time of a step goes, as an instrumented run records it: phases, messages of gradients, copies.
@@ -296,7 +297,7 @@ class RunOpening(TypedDict):
     largest_batch: LargestBatch | None
 
 
-class RunRecord(RecordPart, frozen=True, kw_only=True):
+class RunRecord(Tabular, RecordPart, frozen=True, kw_only=True):
     """`record.json`: one execution of a point, however it ended."""
 
     kind: Literal["run"]
@@ -349,6 +350,10 @@ class RunRecord(RecordPart, frozen=True, kw_only=True):
     other_nodes: list[OtherNode] | None = None  # records from before it was gathered lack it
     job: Job | None = None  # that it was part of; records from before it was asked lack it
     unknown: dict[str, str]  # path of a null field -> why it is not known
+
+    def rows(self) -> list[Record]:
+        """The one row of it: its single values."""
+        return [row(self)]
 
     @property
     def steps_per_window(self) -> int:

@@ -329,7 +329,7 @@ def _ms(time_s: float | None) -> str:
 
 def _rate_cell(point: PredictedPoint) -> str:
     if point.open:
-        return "?"
+        return "open"
     return rate_ends(point)[0] if point.images_per_s else {"oom": "memory"}.get(point.outcome, point.outcome)
 
 

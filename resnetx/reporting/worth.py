@@ -78,11 +78,17 @@ class Offer:
         return self.hours(images) * self.per_hour
 
 
+def _in_millions(images: float) -> str:
+    """Of any job, so that jobs compare: "1,000 M", "3.6 M"; in full below a tenth of a million."""
+    millions = images / 1e6
+    return f"{millions:,.0f} M" if millions >= 100 else f"{millions:.3g} M" if millions >= 0.1 else f"{images:,.0f}"
+
+
 def cheapest(offers: Sequence[Offer], images: float, deadline_s: float | None) -> str:
     """Which way costs least, of those that end in time; or which is the fastest, where none does."""
     if not offers:
         return ""
-    job = f"{images / 1e6:,.3g} M images"
+    job = f"{_in_millions(images)} images"
     in_time = [offer for offer in offers if deadline_s is None or offer.hours(images) * 3600 <= deadline_s]
     if not in_time:
         fastest = max(offers, key=lambda offer: offer.images_per_s)

@@ -15,9 +15,11 @@ import pytest
 import resnetx
 from resnetx.api.topology import answers
 from resnetx.api.topology_answers import Costed
+from resnetx.api.trace import Traces
 from resnetx.settings import keywords
 from resnetx.settings.files import CONFIGS
 from resnetx.settings.verbs import VERBS
+from resnetx.traces.runs import read_all
 
 ROOT = Path(__file__).parents[2]
 FUNCTIONS = [name for name in VERBS if name != "list"]
@@ -310,3 +312,21 @@ def test_a_checker_of_types_finds_misspelt_settings_and_functions(tmp_path):
     assert len(errors) == 2, checked.stdout
     assert 'Unexpected keyword argument "systms"' in errors[0]
     assert 'no attribute "predicty"' in errors[1]
+
+
+@pytest.mark.parametrize(
+    ("record", "begins"),
+    [
+        (lambda: resnetx.topology("gx8"), "gx8: Cirrascale GX8 with 8 Tesla P100-PCIE"),
+        (lambda: resnetx.topology("gx8", collective="allreduce", size=["1MiB", "64MiB"]), "Predicted: allreduce of 64"),
+        (lambda: resnetx.topology("gx8", pick=2), "Predicted: on gx8 GPUs "),
+        (lambda: resnetx.topology("new", gpus=4, like="pcie-gen5"), ""),
+        (lambda: resnetx.lab(systems=["gx8"], scale=100), "The lab builds gx8 / 100 of "),
+        (lambda: resnetx.load(next((ROOT / "results/cpu-2core/quickstart").glob("*_r1"))), "Measured on cpu-2core: "),
+        (lambda: Traces(read_all(ROOT / "results/cpu-2core/truth/trace")), "Measured: a step of "),
+    ],
+)
+def test_the_repr_of_what_a_verb_returns_begins_with_its_answer(record, begins):
+    made = record()
+    assert repr(made).startswith(begins)
+    assert made.answer().sentences[0] in made._repr_html_()

@@ -58,6 +58,13 @@ def test_one_object_for_each_point_with_the_stable_fields(predict):
     assert {each["compute_source"] for each in found} == {"roofline"}
 
 
+def test_rates_between_two_ends_are_open_in_words(capsys):
+    main(["predict", "gx8", "model=alexnet", "batch_size=256", "gpus=2,4,8", "launch_mode=one-process"])
+    out = " ".join(capsys.readouterr().out.split())
+    assert "In all rows: images/s open. open: all that is known of a rate is both ends of its interval." in out
+    assert "?" not in out
+
+
 def test_axes_are_lists(predict):
     words = ["strategy=[bucket,after]", "library=[nccl1,nccl2]", "batch_size=[256,512]"]
     _, found = predict("systems=dgx1-p100", "model=alexnet", *words, "gpus=[4]")

@@ -37,6 +37,16 @@ def test_the_cheapest_way_ends_in_time():
     )
 
 
+@pytest.mark.parametrize(
+    ("images", "job"),
+    [(1e9, "1,000 M"), (2.5e11, "250,000 M"), (115.3e6, "115 M"), (1.28e6, "1.28 M"), (5e4, "50,000")],
+)
+def test_a_job_is_said_in_plain_figures(images, job):
+    offer = Offer("one", 1000.0, 900.0, 1.0)
+    assert cheapest([offer], images, 1.0).startswith(f"None trains {job} images within ")
+    assert cheapest([offer], images, None).startswith(f"Cheapest for {job} images: ")
+
+
 def test_a_price_is_of_one_gpu_or_of_each_system():
     asked = {"systems": ["gx8", "dgx1-p100"], "model": "alexnet", "batch_size": 256, "gpus": [1, 8]}
     assert "one GPU of dgx1-p100" in resnetx.predict(**asked, price=2.0).cheapest

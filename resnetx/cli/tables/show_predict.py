@@ -51,7 +51,9 @@ def prediction(made: Prediction, stored: bool = True) -> None:
     every = show.everything()
     columns = curve_columns(curves, every)
     by = "those that gain least and most"
-    show.listing(columns, curve_rows(curves, every), rank=lambda row: row[0].gain, by=by)
+    rows = curve_rows(curves, every)
+    note = "open: all that is known of a rate is both ends of its interval." if any(row[1].open for row in rows) else ""
+    show.listing(columns, rows, note=note, rank=lambda row: row[0].gain, by=by)
     _reasons([point for curve in curves for point in curve.points])
     _where(curves)
     _worth(curves)
