@@ -186,7 +186,7 @@ def test_the_steered_system_is_one_that_other_verbs_take(tmp_path, replicated):
     assert cost.system == load(made.steered_file).name == "dgx1-v100-steered"
     assert set(resnetx.figures(made)) == {"steering"}
     page = resnetx.report(tmp_path / "made").read_text()
-    assert "20.31% less" in page and "Links between GPUs, before and after" in page
+    assert "20.31% less" in page and "Direct links between GPUs." in page
 
 
 def test_out_may_name_the_system_alone(tmp_path):
