@@ -7,9 +7,9 @@ from resnetx.api.images import images as images
 from resnetx.api.lab import lab as lab
 from resnetx.api.load import explain as explain
 from resnetx.api.load import load as load
-from resnetx.api.plan import plan as plan
 from resnetx.api.predict import predict as predict
 from resnetx.api.report import report as report
+from resnetx.api.sweep import plan as plan
 from resnetx.api.sweep import sweep as sweep
 from resnetx.api.topology import topology as topology
 from resnetx.api.trace import trace as trace

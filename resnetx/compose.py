@@ -17,21 +17,19 @@ from typing import Any, TypeVar, get_origin, get_type_hints
 
 import msgspec
 
-from resnetx.errors import ConfigError, convert, shortened
+from resnetx.errors import ConfigError, convert, has_control, shortened, texts
 from resnetx.loading import YAML_BYTES, File, YamlFile
 from resnetx.operations import OPERATIONS
-from resnetx.settings import bounds
+from resnetx.settings import setting_types
 from resnetx.settings.files import CONFIGS, at_home, names, own_folders, path_at_home
 from resnetx.settings.files import choices as choices_of
 from resnetx.settings.files import settings as every_setting
+from resnetx.settings.setting_types import bare_word, members, squeezed, value_word, written
 from resnetx.settings.table import GROUPS, TABLE
 from resnetx.settings.verbs import VERBS, group_of, near_setting, refuse_unread
-from resnetx.settings.words import bare_word, members, squeezed, value_word, written
 from resnetx.study import MAX_POINTS, Point, Study, distinct, load, points
 from resnetx.variables import has_password
-from resnetx.visible import has_control, texts
-from resnetx.workloads import user_file
-from resnetx.workloads.tables import classifiers
+from resnetx.workloads import tables, user_file
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -68,7 +66,9 @@ def _name_classifiers(flat: Point) -> None:
     several = given if isinstance(given, list) else [given]
     if not all(isinstance(each, str) for each in several):
         return
-    named = [name for name in several if name not in choices_of("model") and name in classifiers.kept().image_size]
+    named = [
+        name for name in several if name not in choices_of("model") and name in tables.kept_classifiers().image_size
+    ]
     if named and "model.name" not in flat and "torchvision" not in several:
         kinds = list(dict.fromkeys("torchvision" if name in named else name for name in several))
         flat["model"] = kinds if len(kinds) > 1 else kinds[0]
@@ -99,7 +99,7 @@ def _is_anew(key: str, verb: str) -> bool:
 def _has_several(key: str, value: object) -> bool:
     """Whether it is a list of values. One of `devices` is a list by itself."""
     lists = list[int] in members(TABLE[key].type)
-    return isinstance(value, list) and (not lists or any(isinstance(each, list) for each in value))
+    return isinstance(value, list) and (not lists or any(isinstance(inner, list) for inner in value))
 
 
 MAX_QUESTIONS = 1000
@@ -151,7 +151,7 @@ def struct_of(given: Point, kind: type[T]) -> T:
     fields = {field: tree[field] for field in kind.__struct_fields__}
     fields |= {field: [fields[field]] for field in _lists(kind) if not isinstance(fields[field], list)}
     found: T = convert(fields, kind)
-    bounds.check(msgspec.to_builtins(found))
+    setting_types.check(msgspec.to_builtins(found))
     return found
 
 
@@ -225,8 +225,8 @@ def _size_classifiers(tree: dict[str, Any]) -> None:
     """Gives a classifier of torchvision images as its weights take them, where no size is set and that is not 224."""
     model = tree["model"]
     if tree["image_size"] is None and isinstance(model, dict) and model.get("kind") == "torchvision":
-        own = classifiers.image_size(str(model.get("name")))
-        tree["image_size"] = None if own == classifiers.USUAL_SIZE else own
+        own = tables.image_size(str(model.get("name")))
+        tree["image_size"] = None if own == tables.USUAL_SIZE else own
 
 
 def _copied(value: Any) -> Any:
@@ -279,7 +279,7 @@ def _own_choice(group: str, choice: str) -> dict[str, Any]:
     if choice not in paths:
         near = difflib.get_close_matches(choice[:100], paths, n=1)
         hint = f" (did you mean {near[0]}?)" if near else ""
-        if group == "model" and choice in classifiers.kept().image_size:
+        if group == "model" and choice in tables.kept_classifiers().image_size:
             hint = f" (it is model=torchvision model.name={choice})"
         if group == "strategy" and choice in NOT_OF_DATA:
             hint = ", as all training here is data-parallel"
@@ -345,7 +345,7 @@ _OF_SETTINGS: Mapping[str, Mapping[str, str]] = {
 def _names_of(key: str) -> dict[str, str]:
     """The names of models, or of systems, by their letters and digits; and by themselves."""
     own = list(choices_of("model")) if key == "model" else [path.stem for path in (CONFIGS / "system").glob("*.yaml")]
-    more = classifiers.kept().image_size if key == "model" else ()
+    more = tables.kept_classifiers().image_size if key == "model" else ()
     return {squeezed(name): name for name in (*more, *own)} | {name: name for name in (*more, *own)}
 
 

@@ -38,7 +38,7 @@ from resnetx.launching import (
 )
 from resnetx.loading import File
 from resnetx.request import Request
-from resnetx.settings import bounds
+from resnetx.settings import setting_types
 from resnetx.settings.table import TABLE
 from resnetx.transports import Way
 from resnetx.units import frequency, size
@@ -103,7 +103,7 @@ def request_from(tree: Mapping[str, Any], max_gpus: int | None = None, present: 
     chosen["env"] = variables(chosen["env"])
     chosen["lab"] = lab_from(chosen["lab"])
     chosen["nodes"] = nodes_of(chosen["gpus"], per_node) if isinstance(chosen["gpus"], int) else 1
-    chosen["memory_limit"] = bounds.converted("memory_limit", chosen["memory_limit"])
+    chosen["memory_limit"] = setting_types.converted("memory_limit", chosen["memory_limit"])
     chosen["clock"] = locked_MHz(chosen["clock"], launch)
     request: Request = convert(chosen, Request)
     if request.model.kind == "python" and not request.model.code:
@@ -112,7 +112,7 @@ def request_from(tree: Mapping[str, Any], max_gpus: int | None = None, present: 
         request = msgspec.structs.replace(request, model=_found_file(request.model))
     if launch:
         request = msgspec.structs.replace(request, env=of_ranks(launch, request.env, request.way.variables))
-    bounds.check(msgspec.to_builtins(request))
+    setting_types.check(msgspec.to_builtins(request))
     if request.scaling == "weak":
         request = msgspec.structs.replace(request, batch_size=request.batch_size * request.gpus)
     if request.batch_size % request.gpus == 0:  # then the two splits are one
@@ -167,12 +167,12 @@ def run_settings_from(tree: Mapping[str, Any]) -> RunSettings:
     given |= {key: _seconds(key, given[key]) for key in ("timeout", "budget")}
     refuse_unlaunched(tree)
     settings: RunSettings = convert({**given, "launch": launch_from(tree)}, RunSettings)
-    bounds.check(msgspec.to_builtins(settings))
+    setting_types.check(msgspec.to_builtins(settings))
     return settings
 
 
 def _seconds(key: str, value: Any) -> Any:
-    return bounds.seconds_of(key, value) if isinstance(value, str) else value
+    return setting_types.seconds_of(key, value) if isinstance(value, str) else value
 
 
 FIND = "find"  # value of `clock` with which `doctor` searches for it
@@ -184,7 +184,7 @@ def clock_from(value: str | float) -> float:
         clock_Hz = value * 1e6 if isinstance(value, int | float) else frequency(value)
     except ValueError:
         raise ConfigError(f"clock={shortened(value)}: expected MHz, e.g. {TABLE['clock'].example}") from None
-    bounds.check({"clock": clock_Hz / 1e6})
+    setting_types.check({"clock": clock_Hz / 1e6})
     return clock_Hz
 
 
@@ -206,7 +206,7 @@ def sizes_from(values: Iterable[int | str]) -> list[int]:
         sizes = [size(str(value)) for value in values]
     except ValueError as error:
         raise ConfigError(f"size={error}") from None
-    bounds.check({"size": sizes})
+    setting_types.check({"size": sizes})
     return sizes
 
 
@@ -217,15 +217,15 @@ def images_from(tree: Mapping[str, Any]) -> Images:
     given = dict(tree["images"])
     given |= {"workers": cores() if given["workers"] is None else given["workers"], "size": str(given["size"])}
     images: Images = convert(given, Images, "images")
-    bounds.check({"images": {"tokens": images.tokens, "vocabulary": images.vocabulary}})
+    setting_types.check({"images": {"tokens": images.tokens, "vocabulary": images.vocabulary}})
     check_images(classes=images.classes, per_class=images.per_class, seed=images.seed, workers=images.workers)
     return images
 
 
 def check_images(*, classes: int, per_class: int, seed: int, workers: int) -> None:
     """Rejects numbers of images that are out of range."""
-    bounds.check({"images": {"classes": classes, "per_class": per_class, "seed": seed, "workers": workers}})
-    bounds.check({"images.classes x images.per_class": classes * per_class})
+    setting_types.check({"images": {"classes": classes, "per_class": per_class, "seed": seed, "workers": workers}})
+    setting_types.check({"images.classes x images.per_class": classes * per_class})
 
 
 def check(r: Request) -> None:
@@ -235,7 +235,7 @@ def check(r: Request) -> None:
         "warmup": (3, ""),
         "image_size": (r.model.smallest_image_size, f" for {r.model.label}"),
     }
-    bounds.check(msgspec.to_builtins(r), least)
+    setting_types.check(msgspec.to_builtins(r), least)
     _check_samples(r)
     if isinstance(r.input, Folders) and not r.input.root:
         raise ConfigError("input.root is empty: expected a folder of class folders of JPEG files")

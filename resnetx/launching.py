@@ -26,13 +26,11 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from resnetx.errors import ConfigError, FileError, convert
-from resnetx.loading import YAML_BYTES, File, YamlFile, name_fault
-from resnetx.loading.yaml_file import Path_, steps
-from resnetx.settings import bounds
+from resnetx.errors import ConfigError, FileError, convert, has_control, texts
+from resnetx.loading import YAML_BYTES, File, Path_, YamlFile, name_fault, steps
+from resnetx.settings import setting_types
 from resnetx.settings.table import tagged
 from resnetx.variables import check_site_variables, tuning
-from resnetx.visible import has_control, texts
 
 LauncherName = Literal["slurm", "torchrun", "mpi"]
 # Without blanks and quotes: they become words of commands, and of a script, in which they are quoted (`a&b`).
@@ -113,13 +111,13 @@ def launch_from(tree: Mapping[str, Any]) -> Launch | None:
     own = given["walltime"] if given["walltime"] is not None else site.walltime
     chosen = {"nodes": 1, "jobs": 1, **{key: value for key, value in given.items() if value is not None}}
     launch: Launch = convert({**chosen, "site": site, "walltime": None if own is None else _walltime(own)}, Launch)
-    bounds.check({"nodes": launch.nodes, "jobs": launch.jobs, "node_rank": launch.node_rank})
+    setting_types.check({"nodes": launch.nodes, "jobs": launch.jobs, "node_rank": launch.node_rank})
     _check(launch)
     return launch
 
 
 def _walltime(value: str | float) -> float:
-    return bounds.seconds_of("walltime", value)
+    return setting_types.seconds_of("walltime", value)
 
 
 def _check(launch: Launch) -> None:

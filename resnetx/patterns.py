@@ -128,7 +128,7 @@ def _grid(ranks: int) -> tuple[int, int, int]:
 
 
 def _factors(number: int) -> list[int]:
-    return [each for each in range(1, number + 1) if number % each == 0]
+    return [divisor for divisor in range(1, number + 1) if number % divisor == 0]
 
 
 def _alltoall(ranks: int, size_bytes: int) -> Rounds:

@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from typing import Protocol
 
-from resnetx.visible import on_one_line
+from resnetx.errors import on_one_line
 
 
 class Counter(Protocol):

@@ -17,7 +17,7 @@ from resnetx.config import request_from, run_settings_from
 from resnetx.measure.machine.environment import environment
 from resnetx.record import SCHEMA, Environment, RunFile, RunRecord, RunSummary, StudyRecord, cut_short
 from resnetx.record.prediction import PredictedPoint, Prediction, digest
-from resnetx.reporting.study.results import Results, points
+from resnetx.reporting.study_results import Results, points
 from resnetx.request import Request
 from resnetx.workloads import workload
 from tests import nullcuda
@@ -67,7 +67,7 @@ def _unbroken_lines(monkeypatch):
 @pytest.fixture(autouse=True)
 def _committed_code(monkeypatch):
     """Tests start studies from checkouts in any state; what becomes of uncommitted changes has a test of its own."""
-    monkeypatch.setattr("resnetx.measure.study.plan.has_changes", lambda _: False)
+    monkeypatch.setattr("resnetx.measure.study_runs.has_changes", lambda _: False)
 
 
 @pytest.fixture(scope="session")

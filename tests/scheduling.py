@@ -22,7 +22,7 @@ import pytest
 from xdist.scheduler import LoadScopeScheduling
 
 from resnetx.host import cores
-from resnetx.measure.machine.visible_gpus import gpus_here
+from resnetx.measure.machine.nvidia import gpus_here
 from tests import nullcuda
 
 # The first predict all that was published, which takes seconds once in a process; the others start `light_python`.

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from resnetx.errors import ConfigError
-from resnetx.settings import bounds
+from resnetx.settings import setting_types
 from resnetx.settings.files import CONFIGS
 from resnetx.settings.table import GROUPS
 
@@ -34,40 +34,40 @@ def test_every_setting_with_a_number_has_bounds() -> None:
         for path in (CONFIGS / group).glob("*.yaml"):
             found |= numbers(read(path), f"{group}.")
     assert {"model.x", "seed", "images.per_class", "optimizer.momentum", "what_if.latency", "input.prefetch"} <= found
-    assert found <= bounds.BOUNDS.keys()
+    assert found <= setting_types.BOUNDS.keys()
 
 
-@pytest.mark.parametrize("name", bounds.BOUNDS)
+@pytest.mark.parametrize("name", setting_types.BOUNDS)
 def test_what_lies_on_a_bound_is_taken_and_what_lies_outside_is_refused(name: str) -> None:
-    found = bounds.BOUNDS[name]
-    bounds.check({name: found.least + (1e-9 if found.above else 0)})
+    found = setting_types.BOUNDS[name]
+    setting_types.check({name: found.least + (1e-9 if found.above else 0)})
     with pytest.raises(ConfigError, match=r"expected (at least|more than) "):
-        bounds.check({name: found.least - (0 if found.above else 1)})
+        setting_types.check({name: found.least - (0 if found.above else 1)})
     if found.most < math.inf:
-        bounds.check({name: found.most})
+        setting_types.check({name: found.most})
         assert found.why
         with pytest.raises(ConfigError, match=r"expected at most \S+ \(.+\)$"):
-            bounds.check({name: found.most + 1})
+            setting_types.check({name: found.most + 1})
 
 
 @pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
 @pytest.mark.parametrize("name", ["optimizer.learning_rate", "strategy.bucket_cap_mb", "a.setting.without.bounds"])
 def test_what_is_not_finite_is_refused_for_every_setting(name: str, number: float) -> None:
     with pytest.raises(ConfigError, match=rf"^{name}={number}: expected a finite number$"):
-        bounds.check({name: number})
+        setting_types.check({name: number})
 
 
 def test_groups_and_lists_are_looked_into() -> None:
     with pytest.raises(ConfigError, match=r"^what_if\.bandwidth\.nvlink1=0: expected more than 0$"):
-        bounds.check({"what_if": {"bandwidth": {"nvlink1": 0}, "latency": 1}})
+        setting_types.check({"what_if": {"bandwidth": {"nvlink1": 0}, "latency": 1}})
     with pytest.raises(ConfigError, match=r"^devices=-1: expected at least 0$"):
-        bounds.check({"devices": [3, -1]})
-    bounds.check({"gpus": None, "devices": None, "size": "64MiB", "sensitivity": True, "env": {"GPUS": "-1"}})
+        setting_types.check({"devices": [3, -1]})
+    setting_types.check({"gpus": None, "devices": None, "size": "64MiB", "sensitivity": True, "env": {"GPUS": "-1"}})
 
 
 def test_a_number_is_quoted_as_it_was_given_unless_it_fills_the_screen() -> None:
     for given, quoted in ((2**64, str(2**64)), (10**400, "a number of more than 40 digits")):
         with pytest.raises(ConfigError, match=rf"^seed={quoted}: expected at most 4294967295 "):
-            bounds.check({"seed": given})
+            setting_types.check({"seed": given})
     with pytest.raises(ConfigError, match=r"^timeout=1e\+300: expected at most 2592000 \(30 days, in seconds\)$"):
-        bounds.check({"timeout": 1e300})
+        setting_types.check({"timeout": 1e300})

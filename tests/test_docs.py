@@ -5,12 +5,11 @@ import runpy
 
 import pytest
 
-from resnetx.cli.reference import records, settings
-from resnetx.cli.reference.__main__ import DOCS, PAGES, sources
-from resnetx.cli.reference.records import field_comments
-from resnetx.record.bench import BenchPoint
+from resnetx.cli import reference
+from resnetx.cli.reference import DOCS, PAGES, field_comments, sources
+from resnetx.record.bench_record import BenchPoint
 from resnetx.record.run import GradientBucket
-from resnetx.record.unknown import Failure
+from resnetx.record.sealing import Failure
 from resnetx.settings.files import names
 from resnetx.settings.verbs import VERBS
 from tests.documentation import ROOT, links
@@ -37,13 +36,13 @@ def test_the_picture_of_the_readme_is_of_what_is_predicted():
 
 
 def test_every_setting_is_on_the_page_with_its_type():
-    rows = [line for line in settings.page().splitlines() if line.startswith("| `")]
+    rows = [line for line in reference.settings_page().splitlines() if line.startswith("| `")]
     assert {row.split("`")[1] for row in rows} == set(names())
     assert all(re.split(r"(?<!\\)\|", row)[3].strip() for row in rows)
 
 
 def test_every_part_of_a_record_is_described_once():
-    page = records.page()
+    page = reference.records_page()
     headings = re.findall(r"^### (.*)$", page, re.MULTILINE)
     assert len(set(headings)) == len(headings)
     assert {"Environment", "StudySide", "SystemSide"} <= set(headings)

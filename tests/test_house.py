@@ -10,7 +10,7 @@ import pytest
 
 import resnetx
 from resnetx.errors import ConfigError
-from resnetx.workloads.tables import classifiers
+from resnetx.workloads import tables
 
 PURE = [
     "resnetx",
@@ -29,27 +29,27 @@ PURE = [
     "resnetx.choices",
     "resnetx.config",
     "resnetx.host",
-    "resnetx.interconnect.collectives.calibration",
+    "resnetx.interconnect.collectives.measured",
     "resnetx.measure.launch.launcher",
-    "resnetx.measure.study.sweep",
+    "resnetx.measure.study_sweep",
     "resnetx.measure.rank_process",
     "resnetx.prediction.predict",
     "resnetx.literature.training",
     "resnetx.record",
-    "resnetx.traces.runs",
+    "resnetx.traces.run_traces",
     "resnetx.request",
-    "resnetx.reporting.compare.accuracy",
-    "resnetx.reporting.compare.studies",
-    "resnetx.reporting.pages.study",
+    "resnetx.reporting.accuracy",
+    "resnetx.reporting.compared_studies",
+    "resnetx.reporting.page",
     "resnetx.reporting.charts.systems",
-    "resnetx.reporting.study.scaling",
-    "resnetx.reporting.systems.comparison",
+    "resnetx.reporting.study_scaling",
+    "resnetx.reporting.compared_systems",
     "resnetx.reporting.charts.predictions",
     "resnetx.statistics",
     "resnetx.study",
     "resnetx.units",
     "resnetx.workloads",
-    "resnetx.workloads.buckets",
+    "resnetx.workloads.counts",
     "resnetx.workloads.counts",
     "resnetx.workloads.tables",
 ]
@@ -93,7 +93,7 @@ def test_counting_any_depth_loads_no_torch(light_python):
 @pytest.mark.slow
 @pytest.mark.parametrize("words", [["describe"], ["train", "input=synthetic"]])
 def test_refusing_a_name_loads_no_torch(words, light_python):
-    if classifiers.installed_version() != classifiers.kept().torchvision:
+    if tables.installed_version() != tables.kept_classifiers().torchvision:
         pytest.skip("another torchvision is installed than the one whose classifiers are kept: it is asked itself")
     words = [*words, "model=torchvision", "model.name=resnet51"]
     assert "torch" not in loaded_after(f"from resnetx.cli import main; main({words})", light_python)
@@ -112,8 +112,8 @@ def test_the_probe_sees_torch_where_it_is_loaded(light_python):
 
 READERS = {
     *("resnetx.formats.kineto", "resnetx.formats.kineto_windows", "resnetx.formats.logs", "resnetx.formats.nccl_rows"),
-    *("resnetx.formats.nccl_table", "resnetx.formats.nccl_tests", "resnetx.interconnect.survey.reading"),
-    *("resnetx.record.points_file", "resnetx.traces.files"),
+    *("resnetx.formats.nccl_table", "resnetx.formats.nccl_tests", "resnetx.interconnect.survey.survey_sources"),
+    *("resnetx.record.points_file", "resnetx.traces.trace_files"),
 }  # of files that a prediction is seldom given
 
 
@@ -138,7 +138,7 @@ def test_a_rank_of_a_run_file_loads_no_hydra():
     """Each rank of each run starts so; a run file needs none of the command line's grammar."""
     asked = """
 from resnetx.cli import ranks
-from resnetx.measure.launch.torchrun import Moment
+from resnetx.measure.launch.scratch import Moment
 try:
     ranks.serve_run(["nowhere.json"], Moment.now())
 except Exception:
@@ -150,7 +150,7 @@ except Exception:
 
 def test_a_rank_started_by_hand_refuses_a_setting_of_another_verb():
     from resnetx.cli import ranks
-    from resnetx.measure.launch.torchrun import Moment
+    from resnetx.measure.launch.scratch import Moment
 
     with pytest.raises(ConfigError, match="not a setting of `resnetx train`"):
         ranks.serve_run(["pick=2"], Moment.now())

@@ -36,7 +36,7 @@ sys.exit(main(sys.argv[1:]))
 
 # Probes run in this process, as in another one nothing is hidden.
 PROBED_HERE = """
-from resnetx.measure.doctor import examination
+from resnetx.measure import examination
 examination.apart = lambda probes, *_: {name: probe() for name, probe in probes.items()}
 """
 
@@ -101,9 +101,9 @@ def test_rings_need_scipy(without):
 
 
 def test_a_module_that_nobody_knows_stays_a_bug(without):
-    status, _, err = without(["resnetx.workloads.buckets"], "describe")
+    status, _, err = without(["resnetx.workloads.counts"], "describe")
     assert status == 1
-    assert "a bug in resnetx (ModuleNotFoundError: No module named 'resnetx.workloads.buckets')" in err
+    assert "a bug in resnetx (ModuleNotFoundError: No module named 'resnetx.workloads.counts')" in err
     assert "pip install" not in err
     kept = Path(err.split()[-1])
     assert "Traceback" in kept.read_text()

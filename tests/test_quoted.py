@@ -52,7 +52,7 @@ QUOTED = [
     ("README.md", r"trained ResNet-50 (\S+ to \S+) times", lambda: half_over("fp32", "v100")),
     ("README.md", r"on one V100, and (\S+ to \S+) times as fast as TF32", lambda: half_over("tf32", "a100")),
     ("docs/gpu.md", r"trained ResNet-50 (\S+ to \S+) times", lambda: half_over("fp32", "v100")),
-    ("resnetx/measure/doctor/examination.py", r"ResNet-50 were (\S+ to \S+) times", lambda: half_over("fp32", "v100")),
+    ("resnetx/measure/examination.py", r"ResNet-50 were (\S+ to \S+) times", lambda: half_over("fp32", "v100")),
     ("docs/method/prediction.md", r"else the (\d+) % that fits published rates best", variation),
     ("docs/method/prediction.md", r"multiprocessors: (\d+) %", lambda: f"{CONTENTION['nccl2']:.0%}"[:-1]),
     ("docs/method/prediction.md", r"in-switch reduction (\d+) %", lambda: f"{CONTENTION['nvls']:.0%}"[:-1]),

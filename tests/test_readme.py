@@ -12,8 +12,8 @@ from resnetx.cli.words import settings_of
 from resnetx.config import check
 from resnetx.measure.launch import executor
 from resnetx.settings.files import names
+from resnetx.settings.setting_types import key_of
 from resnetx.settings.verbs import VERBS, refuse_unread
-from resnetx.settings.words import key_of
 from tests.documentation import PAGES, ROOT, WITH_COMMANDS, anchors, blocks, commands, links, shell_lines, typed
 
 COMMANDS = commands()

@@ -160,7 +160,7 @@ def test_a_file_that_is_no_record_is_named_with_what_is_wrong(tmp_path, content,
 
 def test_a_record_that_is_too_large_to_be_read_is_not_written(tmp_path, record_of, monkeypatch):
     path = tmp_path / "record.json"
-    monkeypatch.setattr("resnetx.record.files.MAX_BYTES", 100_000)
+    monkeypatch.setattr("resnetx.record.sealing.MAX_BYTES", 100_000)
     small = record_of()
     record.write(path, small)
     before = path.read_bytes()
@@ -175,10 +175,10 @@ def test_the_largest_record_that_is_written_is_read(tmp_path, record_of, monkeyp
     path = tmp_path / "record.json"
     windows = msgspec.structs.replace(record_of(), windows_s=[[1.5] * 10_000])
     record.write(path, windows)
-    monkeypatch.setattr("resnetx.record.files.MAX_BYTES", path.stat().st_size)
+    monkeypatch.setattr("resnetx.record.sealing.MAX_BYTES", path.stat().st_size)
     record.write(path, windows)
     assert record.read(path, RunRecord) == windows
-    monkeypatch.setattr("resnetx.record.files.MAX_BYTES", path.stat().st_size - 1)
+    monkeypatch.setattr("resnetx.record.sealing.MAX_BYTES", path.stat().st_size - 1)
     with pytest.raises(RecordError, match="not written"):
         record.write(path, windows)
     with pytest.raises(RecordError, match="larger than"):

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from resnetx.api import obstacles
+from resnetx.api import doctor
 from resnetx.api.sweep import study_of
 from resnetx.compose import compose
 from resnetx.config import check, request_from
@@ -111,8 +111,8 @@ def test_the_baseline_of_a_comparison_of_transports_has_none():
     ],
 )
 def test_what_this_machine_cannot_do_is_a_sentence(way, gpus, sentence, monkeypatch):
-    monkeypatch.setattr(obstacles.socket, "if_nameindex", lambda: [(1, "lo"), (2, "eth0")])
-    found = obstacles.obstacle_to_way(way, gpus)
+    monkeypatch.setattr(doctor.socket, "if_nameindex", lambda: [(1, "lo"), (2, "eth0")])
+    found = doctor.obstacle_to_way(way, gpus)
     assert found.startswith(sentence) and bool(found) == bool(sentence)
 
 
@@ -128,7 +128,7 @@ def test_an_axis_that_could_not_differ_is_refused(gpus, sentence):
 
 
 def test_interfaces_are_an_axis_of_a_sweep(monkeypatch):
-    monkeypatch.setattr(obstacles.socket, "if_nameindex", lambda: [(1, "lo"), (2, "eth0")])
+    monkeypatch.setattr(doctor.socket, "if_nameindex", lambda: [(1, "lo"), (2, "eth0")])
     study = study_of(
         {"model": {"kind": "resnetx", "x": 4}, "input": "synthetic", "gpus": [1, 2], "interface": ["lo", "eth0"]}
     )

@@ -2,8 +2,7 @@
 
 import pytest
 
-from resnetx.errors import ConfigError
-from resnetx.visible import has_control, on_one_line, visible
+from resnetx.errors import ConfigError, has_control, on_one_line, visible
 
 
 def test_what_a_terminal_would_obey_is_written_out():

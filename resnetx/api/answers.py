@@ -15,11 +15,11 @@ from resnetx.units import duration, si, size_text, to_interval
 
 if TYPE_CHECKING:
     from resnetx.record import RunRecord
-    from resnetx.record.check import Check
-    from resnetx.record.comparison import Accuracy, BenchComparison
+    from resnetx.record.comparisons import Accuracy, BenchComparison
     from resnetx.record.literature import CheckedPapers, KindScore, Score
-    from resnetx.record.steering import SteeredGpu, Steering
-    from resnetx.record.trace import Trace, TracedBatch
+    from resnetx.record.node_check import Check
+    from resnetx.record.topologies import SteeredGpu, Steering
+    from resnetx.record.traces import Trace, TracedBatch
 
 # ---- what is measured -----------------------------------------------------------------------------------------------
 
@@ -67,7 +67,7 @@ def verify_answer(record: "RunRecord") -> list[str]:
 
 def trace_answer(traced: "Trace") -> list[str]:
     """How long a step takes, what smaller batches leave of linear scaling, and which layers take longest."""
-    from resnetx.traces.runs import layer_s, slowest
+    from resnetx.traces.run_traces import layer_s, slowest
 
     if not traced.batches:
         return [f"Not measured: no batch of {traced.workload} has layer times."]
@@ -92,7 +92,7 @@ def trace_answer(traced: "Trace") -> list[str]:
 
 def _step_s(batch: "TracedBatch") -> float:
     """Of the clean steps, where there are any; else of the profiled ones, or of what is known of them."""
-    from resnetx.traces.runs import sums
+    from resnetx.traces.run_traces import sums
 
     each = sums(batch.times)
     parts = (each.forward_s, each.backward_s, each.update_s)
@@ -264,7 +264,7 @@ def accuracy_answer(checked: "Accuracy") -> list[str]:
 
 def papers_answer(checked: "CheckedPapers") -> list[str]:
     """How many statements of papers agree with what is predicted."""
-    from resnetx.reporting.systems.comparison import counted
+    from resnetx.reporting.compared_systems import counted
 
     counts = Counter(claim.outcome for claim in counted(checked.claims))
     measured = list(_measured_answer(checked)) if checked.machines else []
@@ -279,11 +279,13 @@ def papers_answer(checked: "CheckedPapers") -> list[str]:
 
 def _measured_answer(checked: "CheckedPapers") -> Iterator[str]:
     """How many statements agree with what was measured, and how often that is as predicted."""
-    from resnetx.reporting.systems.comparison import counted
+    from resnetx.reporting.compared_systems import counted
 
-    kinds = Counter(each.outcome for each in counted(checked.measured))
+    kinds = Counter(claim.outcome for claim in counted(checked.measured))
     names = " and ".join(dict.fromkeys(machine.system for machine in checked.machines))
-    lab = next((f" (in the lab, links / {each.lab_scale:g})" for each in checked.machines if each.lab_scale), "")
+    lab = next(
+        (f" (in the lab, links / {machine.lab_scale:g})" for machine in checked.machines if machine.lab_scale), ""
+    )
     inputs = f" and {kinds['given']} were inputs of the links"
     if not sum(kinds.values()):
         yield f"Measured for {names}{lab}: nothing that a statement of {', '.join(checked.papers)} speaks of."
@@ -344,34 +346,34 @@ def _of_prediction(record: Any) -> Answer:
 
 
 def _of_studies(record: Any) -> Answer:
-    from resnetx.reporting.compare.studies import shown_comparison
+    from resnetx.reporting.compared_studies import shown_comparison
 
     return shown_comparison(record)
 
 
 def _of_systems(record: Any) -> Answer:
-    from resnetx.reporting.systems.answer import shown_systems
+    from resnetx.reporting.systems_answer import shown_systems
 
     return shown_systems(record)
 
 
 def _of_benches_compared(record: "BenchComparison") -> Answer:
-    from resnetx.reporting.compare.benches import OF_ONE, RATIOS
+    from resnetx.reporting.compared_benches import OF_ONE, RATIOS
 
     return Answer(benches_answer(record), as_shown([*OF_ONE, *RATIOS], [*record.collectives, *record.classes]))
 
 
 def _of_accuracy(record: "Accuracy") -> Answer:
-    from resnetx.reporting.compare.accuracy import checked_columns
+    from resnetx.reporting.accuracy import checked_columns
 
     return Answer(accuracy_answer(record), as_shown(checked_columns(record.points), record.points))
 
 
 def _explained(name: str) -> Callable[[Any], Answer]:
     def answer(found: Any) -> Answer:
-        from resnetx.reporting import explain, explain_benches, slow_rank
+        from resnetx.reporting import compared_benches, explain, slow_rank
 
-        modules = {"shown_explained": explain, "shown_figures": explain_benches, "shown_ranks": slow_rank}
+        modules = {"shown_explained": explain, "shown_figures": compared_benches, "shown_ranks": slow_rank}
         shown: Answer = getattr(modules[name], name)(found)
         return shown
 

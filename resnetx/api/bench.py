@@ -11,16 +11,9 @@ import msgspec
 
 from resnetx import copies, packages, patterns, progress
 from resnetx.api import bench_settings
-from resnetx.api.bench_settings import BenchSettings
-from resnetx.api.imports import import_bench
-from resnetx.api.obstacles import (
-    obstacle_in_lab,
-    obstacle_to_clock,
-    obstacle_to_launch,
-    obstacle_to_way,
-    too_many_ranks,
-)
-from resnetx.api.runs import KeptRecord, announce, machine_name, page, run_folder
+from resnetx.api.bench_settings import BenchSettings, import_bench
+from resnetx.api.doctor import obstacle_in_lab, obstacle_to_clock, obstacle_to_launch, obstacle_to_way, too_many_ranks
+from resnetx.api.measuring import KeptRecord, announce, machine_name, page, run_folder
 from resnetx.compose import asked, compose, points_of, struct_of
 from resnetx.config import (
     check,
@@ -37,17 +30,17 @@ from resnetx.config import (
 )
 from resnetx.errors import ConfigError, shortened, unknown_name
 from resnetx.formats.nccl_tests import encoded
-from resnetx.interconnect.collectives import reading
+from resnetx.interconnect.collectives import bench_reading
 from resnetx.interconnect.collectives.measured import telling_times
 from resnetx.interconnect.systems.system import System
 from resnetx.launching import Launch, check_nodes, nodes_of, of_ranks, ranks_per_node
 from resnetx.loading import is_folder
-from resnetx.measure.study.plan import check_known_code
+from resnetx.measure.study_runs import check_known_code
 from resnetx.operations import OPERATIONS
 from resnetx.record import QUEUES, SCHEMA, BenchFile, BenchRecord, BenchRequest, RunFolder, read
-from resnetx.record.files import MAX_BYTES, MEASURED_BYTES, too_large
+from resnetx.record.sealing import MAX_BYTES, MEASURED_BYTES, too_large
 from resnetx.request import Request
-from resnetx.settings import bounds, keywords
+from resnetx.settings import keywords, setting_types
 from resnetx.settings.files import given_path
 from resnetx.settings.table import tagged
 from resnetx.settings.verbs import VERBS, group_of, reads
@@ -67,7 +60,7 @@ class Benches(Records[BenchRecord]):
 
     def answer(self) -> Answer:
         """How fast collectives are, as `bench` shows it."""
-        from resnetx.reporting.benches import shown_benches
+        from resnetx.reporting.bench_conclusions import shown_benches
 
         return shown_benches(list(self))
 
@@ -131,7 +124,7 @@ def benches_of(settings: Mapping[str, object]) -> AskedBenches:
     sizes = None if "size" not in own else [] if none else sizes_from(wanted.size)
     run = run_settings_from(compose(own))
     requests = _requests(wanted, sizes, _payloads(workloads_asked), run.launch)
-    bench_settings.refuse_unread(own, requests[0])
+    bench_settings.refuse_unused(own, requests[0])
     if requests[0].patterns and not (requests[0].collectives or requests[0].copies):
         for key, value in workloads_asked.items():
             raise ConfigError(f"{key}={value}: pattern= has messages of its own; leave {key} out, or add collective=")
@@ -187,7 +180,7 @@ def split(given: Point) -> tuple[Point, Point]:
 
 def _measured(task: BenchFile, benches: AskedBenches) -> KeptRecord[BenchRecord]:
     """One process group, in processes of its own; what it measured beside what its topology allows."""
-    from resnetx.measure.clocks.held import held
+    from resnetx.measure.held_clock import held
     from resnetx.measure.launch import launcher
 
     request = task.request
@@ -207,7 +200,7 @@ def beside_description(record: BenchRecord, folder: RunFolder, machine: System |
     """The record in a folder with what the description of its machine allows, and as it is kept."""
     from resnetx.measure.launch.scratch import write
 
-    read = reading.with_readings(record, machine, record.request.transport if record.request else "auto")
+    read = bench_reading.with_readings(record, machine, record.request.transport if record.request else "auto")
     write(folder.record, read)
     return read
 
@@ -226,10 +219,10 @@ def benches_beside(wanted: Sequence[Point], given: Point, counts: Sequence[int])
     where = {key: value for key, value in given.items() if reads(names, key) and group_of(key) not in _NOT_OF_PLACES}
     seen: set[str] = set()
     for asked_bench in wanted:
-        for place in points(None, where):
+        for point in points(None, where):
             ranks = counts[-1:] if "copy" in asked_bench else counts
-            gpus = {} if place.get("devices") else {"gpus": list(ranks)}
-            for task in benches_of({**place, **asked_bench, **gpus}).tasks:
+            gpus = {} if point.get("devices") else {"gpus": list(ranks)}
+            for task in benches_of({**point, **asked_bench, **gpus}).tasks:
                 if task.request.key not in seen:
                     seen.add(task.request.key)
                     yield task, obstacle_to_bench(task.request, task.oversubscribe)
@@ -294,7 +287,7 @@ def _requests(
             patterns=modelled,
             pattern_sizes_bytes=sorted(set(sizes or [])) if modelled else [],
             scalings=list(dict.fromkeys(settings.scaling)),
-            compute_s=None if settings.compute is None else bounds.seconds_of("compute", settings.compute),
+            compute_s=None if settings.compute is None else setting_types.seconds_of("compute", settings.compute),
         )
         for count in dict.fromkeys(counts)
     ]
@@ -323,7 +316,7 @@ def _payloads(workloads_asked: Point) -> set[int]:
     if not workloads_asked:
         return set()
     from resnetx import workloads
-    from resnetx.workloads.buckets import messages
+    from resnetx.workloads.counts import messages
 
     found: set[int] = set()
     for request in _workloads(workloads_asked):
@@ -352,7 +345,7 @@ def obstacle_to_bench(request: BenchRequest, oversubscribe: bool, here: int | No
         here = request.gpus // request.nodes if here is None else here
     except ConfigError as error:
         return str(error)
-    from resnetx.measure.machine.visible_gpus import gpus_here
+    from resnetx.measure.machine.nvidia import gpus_here
 
     if request.lab is not None:
         if request.nodes > 1:
@@ -390,7 +383,9 @@ def check_bench(r: BenchRequest) -> None:
         raise ConfigError("size=[]: expected at least one size, or a workload whose messages are sizes (model=alexnet)")
     if r.gpus == 1 and r.collectives:
         raise ConfigError("gpus=1: one rank has no peer; use gpus=2 or more")
-    bounds.check({**msgspec.to_builtins(r), "size": [*r.sizes_bytes, *r.copy_sizes_bytes, *r.pattern_sizes_bytes]})
+    setting_types.check(
+        {**msgspec.to_builtins(r), "size": [*r.sizes_bytes, *r.copy_sizes_bytes, *r.pattern_sizes_bytes]}
+    )
     check_ranks(r.gpus, r.devices, r.env)
     check_nodes(r.gpus, r.nodes, r.devices)
     check_way(r.way, r.env)

@@ -1,22 +1,36 @@
 """The settings of a bench."""
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from statistics import median
 from typing import Any
 
+import msgspec
+
 from resnetx import copies, patterns, progress
+from resnetx.api.measuring import KeptRecord, page, run_folder
+from resnetx.compose import asked, struct_of
+from resnetx.config import sizes_from
 from resnetx.copies import COPIES
-from resnetx.errors import ConfigError, unknown_name
+from resnetx.errors import ConfigError, shortened, unknown_name, visible
+from resnetx.interconnect.collectives import bench_reading, imported
 from resnetx.interconnect.systems import system
-from resnetx.interconnect.systems.lab import lab_network
-from resnetx.interconnect.systems.system import System
+from resnetx.interconnect.systems.graph import MOST_OF_A_HOST
+from resnetx.interconnect.systems.lab_network import lab_network
+from resnetx.interconnect.systems.system import System, parts_table
 from resnetx.operations import OPERATIONS
-from resnetx.record import BenchRecord, BenchRequest
-from resnetx.record.bench import QUEUE_LENGTH, Counts, counts
-from resnetx.record.files import MAX_BYTES, MEASURED_BYTES, too_large
-from resnetx.settings import keywords
+from resnetx.record import BenchRecord, BenchRequest, Device, Warning
+from resnetx.record.bench_record import QUEUE_LENGTH, Counts, counts
+from resnetx.record.sealing import MAX_BYTES, MEASURED_BYTES, too_large
+from resnetx.record.traces import Trace
+from resnetx.settings import keywords, setting_types
+from resnetx.settings.files import names
+from resnetx.settings.verbs import VERBS, refuse_unread
 from resnetx.table import Record
+from resnetx.traces.job_traces import import_job, profiles_of
+from resnetx.traces.trace_files import CPU, import_, is_called, read_trace, unpacked
 from resnetx.units import in_GBps
 
 
@@ -91,7 +105,7 @@ def pattern_rows(record: BenchRecord) -> Iterator[Record]:
         }
 
 
-def refuse_unread(given: Mapping[str, Any], request: BenchRequest) -> None:
+def refuse_unused(given: Mapping[str, Any], request: BenchRequest) -> None:
     """Refuses settings that nothing reads of what is asked for."""
     for name in request.copies:
         if name not in COPIES:
@@ -274,7 +288,7 @@ def announced_rate(r: BenchRequest) -> tuple[float, bool]:
 
     In the lab that of its slowest link.
     """
-    from resnetx.measure.machine.visible_gpus import gpus_here
+    from resnetx.measure.machine.nvidia import gpus_here
 
     if r.lab is not None:
         network = lab_network(system.load(r.lab.system), r.devices, r.gpus, r.lab.scale, r.lab.transport)
@@ -294,3 +308,129 @@ def announce_timing(r: BenchRequest) -> None:
     sizes = f"{len(r.sizes_bytes)} size{'s' * (len(r.sizes_bytes) > 1)}"
     what = f"{len(r.collectives)} collective{'s' * (len(r.collectives) > 1)} at {sizes}"
     progress.note(f"{what}: about {seconds:,.0f} s if they run at {in_GBps(rate_Bps)}")
+
+
+# ---- imports --------------------------------------------------------------------------------------------------------
+# Imports what other programs measured, as a bench record.
+
+READ = ("collective", "gpus", "size", "systems", "nodes", "network", "nics", "results")
+
+
+def import_bench(file: Path, settings: Mapping[str, object]) -> KeptRecord[BenchRecord]:
+    """Makes a bench record of a file of another program, and keeps it in the results folder."""
+    from resnetx.measure.launch.scratch import write
+
+    given = asked("bench", settings)
+    if unread := [key for key in given if key not in READ]:
+        raise ConfigError(f"{unread[0]}: nothing is measured with --import; it reads {', '.join(READ)}")
+    bench_settings = struct_of(given, BenchSettings)
+    if not bench_settings.collective or not bench_settings.gpus:
+        raise ConfigError("--import: expected one collective= and one gpus=, not an empty list")
+    if len(bench_settings.collective) > 1:
+        raise ConfigError(f"collective={bench_settings.collective}: an imported file has one collective")
+    if len(bench_settings.gpus) > 1:
+        raise ConfigError(f"gpus={bench_settings.gpus}: an imported file has one number of GPUs; expected gpus=N")
+    sizes = sizes_from(bench_settings.size) if "size" in given else [None]
+    if len(sizes) != 1:
+        raise ConfigError(f"size={bench_settings.size}: expected the one size of the copies in an imported file")
+    record = imported.import_bench(file, bench_settings.collective[0], bench_settings.gpus[0], sizes[0])
+    try:
+        machine = _machine(record, bench_settings)
+    except ConfigError as error:
+        raise ConfigError(f"--import {file}: {error}") from None
+    devices = None if machine is None else _on_machine(record.devices or [], machine)
+    if machine is not None:
+        record = msgspec.structs.replace(record, warnings=[*record.warnings, *_other_gpus(record, machine)])
+    record = bench_reading.with_readings(record, machine, devices=devices)
+    folder = run_folder(Path(bench_settings.results), "bench", file.stem, node="imported")
+    write(folder.record, record)
+    return KeptRecord(record, folder)
+
+
+def _machine(record: BenchRecord, settings: BenchSettings) -> System | None:
+    """The system in as many nodes as the ranks were on; refused where it cannot be said what to compare them with."""
+    ranks, hosts = record.world_size, len({device.node for device in record.devices or []})
+    if not record.points or not settings.systems:
+        return settings.system(settings.nodes)
+    if ranks is None:
+        raise ConfigError("does not say how many ranks there were; expected gpus=N, to compare it with systems=")
+    if any(warning.code == imported.GROUPS for warning in record.warnings):
+        raise ConfigError("several groups of ranks ran at once, which is not modelled; leave out systems=")
+    in_node = len(system.load(settings.systems[0], nodes=1).gpus)
+    rack = in_node > MOST_OF_A_HOST and ranks <= in_node
+    if settings.nodes is not None and hosts and settings.nodes != hosts and not (rack and settings.nodes == 1):
+        raise ConfigError(f"nodes={settings.nodes}: it lists ranks on {hosts} hosts; expected nodes={hosts}")
+    try:
+        machine = settings.system(settings.nodes or (1 if rack else hosts) or None)
+    except ConfigError as error:
+        raise ConfigError(f"its ranks are on {hosts} hosts, and {error}" if hosts > 1 else f"{error}") from None
+    if machine is not None and ranks > len(machine.gpus):
+        has = f"{machine.name} has {len(machine.gpus)} GPUs"
+        raise ConfigError(f"it has {ranks} ranks, and {has}; expected nodes= and network=, or another systems=")
+    return machine
+
+
+def _other_gpus(record: BenchRecord, machine: System) -> Iterator[Warning]:
+    """Says so where the file lists GPUs of another name than the system has."""
+    names = {name for gpu in range(len(machine.gpus)) for name in machine.gpu_part(gpu).product_names}
+    others = dict.fromkeys(
+        device.name for device in record.devices or [] if device.name and not is_called(device.name, [*names])
+    )
+    if names and others:
+        listed = shortened(visible(" and ".join(others)))
+        yield Warning(
+            code="other-gpu",
+            message=f"the list names {listed}; {machine.name} has {' or '.join(sorted(names))}, so that what is "
+            "expected is of another machine",
+            remedy="choose systems= by the GPUs that are listed",
+        )
+
+
+def _on_machine(listed: Sequence[Device], machine: System) -> list[int] | None:
+    """The GPUs of a system that ranks ran on, by the list of a file; None: it does not tell them apart."""
+    hosts = {host: number for number, host in enumerate(dict.fromkeys(device.node for device in listed))}
+    in_node = len(machine.gpus) // machine.nodes
+    if len(hosts) != machine.nodes or any(device.index >= in_node for device in listed):
+        return None
+    places = [hosts[device.node] * in_node + device.index for device in listed]
+    return places if max(Counter(places).values(), default=2) == 1 else None
+
+
+# Imports what another program measured, as a trace that predictions read.
+
+
+def import_trace(paths: Sequence[Path], settings: Mapping[str, object]) -> tuple[Trace, Path]:
+    """Imports one file, or the profiles of a job's ranks; returns the trace, and its folder.
+
+    Of one file, the trace has all batches of its workload and device that were imported so far. Of a job, the folder is
+    what `explain` and `predict` take.
+    """
+    files = profiles_of(paths)
+    file = files[0]
+    given = asked("trace", settings)
+    refuse_unread("trace --import", given, names(), VERBS["trace"].fields("import"))
+    fields = struct_of(given, keywords.TraceImportFields)
+    known = parts_table("gpus")
+    if "batch_size" not in given:
+        unpacked(file)  # that it is no trace at all matters more
+        raise ConfigError(f"--import {file}: the file does not contain its batch; add batch_size=, samples on one GPU")
+    setting_types.check({"batch_size": fields.batch_size, "gpus": fields.gpus})
+    if fields.device is not None and fields.device not in known:
+        raise unknown_name("GPU", fields.device, known, "device")
+    on_cpu = fields.device is not None and CPU in known[fields.device].product_names
+    device, results = CPU if on_cpu else fields.device, Path(fields.results)
+    parts = {name: part.product_names for name, part in known.items()}
+    if len(files) > 1:
+        if fields.gpus is not None:
+            raise ConfigError(f"gpus={fields.gpus}: the profiles of a job say how many ranks it has; leave gpus out")
+        folder = import_job(
+            files, batch_size=fields.batch_size, device=device, results=results, workload=fields.workload, parts=parts
+        )
+        return read_trace(folder), folder
+    kept = import_(
+        file, batch_size=fields.batch_size, device=device, results=results, workload=fields.workload,
+        gpus=fields.gpus or 0, parts=parts,
+    )  # fmt: skip
+    trace = read_trace(kept.parent.parent)
+    page([Path(trace.source)], fields.out)
+    return trace, kept.parent.parent

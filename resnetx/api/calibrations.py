@@ -2,7 +2,7 @@
 
 a bench record, a folder of them, nccl-tests, YAML   all-reduces by the number of GPUs; on CPUs, what computing loses
 runs with measure=input                              how fast a loader decodes, with one core or one GPU
-runs on several GPUs, or their rates typed in YAML   what steps take longer there than modelled (`known_rates`)
+runs on several GPUs, or their rates typed in YAML   what steps take longer there than modelled (`predict_settings`)
 """
 
 from collections import defaultdict
@@ -13,11 +13,17 @@ from typing import Literal
 
 import msgspec
 
-from resnetx.api.known_rates import KnownScaling, nodes_of_runs, refuse_several_machines, spread, typed_scaling
-from resnetx.api.predict_settings import Known
+from resnetx.api.predict_settings import (
+    Known,
+    KnownScaling,
+    nodes_of_runs,
+    refuse_several_machines,
+    spread,
+    typed_scaling,
+)
 from resnetx.api.stored import loaded_study
 from resnetx.choices import Folders
-from resnetx.errors import ConfigError, FileError, shortened
+from resnetx.errors import ConfigError, FileError, shortened, visible
 from resnetx.interconnect.collectives import measured
 from resnetx.interconnect.collectives.measured import MeasuredCollective, refuse_other_library
 from resnetx.interconnect.systems.graph import MOST_OF_A_HOST, System
@@ -25,7 +31,6 @@ from resnetx.loading import is_file, is_folder
 from resnetx.prediction.host_step import DecodingRate
 from resnetx.record import RunFolder, RunSummary, RunSummaryReader, StudyFolder, read
 from resnetx.record.prediction import measured_on
-from resnetx.visible import visible
 
 
 def calibrations(paths: Sequence[str]) -> Known:
@@ -90,7 +95,7 @@ def refuse_other_machine(
 
 
 def _other_names(listed: Sequence[str], names: Collection[str]) -> list[str]:
-    from resnetx.traces.files import may_be  # loads the reader of profiles
+    from resnetx.traces.trace_files import may_be  # loads the reader of profiles
 
     return [name for name in listed if not may_be(name, [*names])]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Unpack
 import msgspec
 
 from resnetx import progress
-from resnetx.api import drawings, largest, message_costs
+from resnetx.api import drawings, largest, systems
 from resnetx.api import stored as predictions
 from resnetx.api.predict import predicted
 from resnetx.api.stored import (
@@ -29,26 +29,27 @@ from resnetx.config import sizes_from
 from resnetx.errors import ConfigError
 from resnetx.interconnect.systems.system import System
 from resnetx.loading import is_file
-from resnetx.record.comparison import (
+from resnetx.record.comparisons import (
     Accuracy,
     BenchComparison,
     Comparison,
+    SystemComparison,
     accuracy_file,
     bench_comparison_file,
     comparison_file,
+    system_comparison_file,
 )
 from resnetx.record.literature import CheckedPapers, Score, checked_papers_file, score_file
 from resnetx.record.prediction import Prediction, prediction_file
-from resnetx.record.system_comparison import SystemComparison, system_comparison_file
-from resnetx.reporting.compare.accuracy import check
-from resnetx.reporting.compare.benches import PAYLOADS_BYTES, compare_benches
-from resnetx.reporting.compare.studies import compare as compare_studies
-from resnetx.reporting.study.results import Results
-from resnetx.reporting.systems.comparison import compare_systems
+from resnetx.reporting.accuracy import check
+from resnetx.reporting.compared_benches import PAYLOADS_BYTES, compare_benches
+from resnetx.reporting.compared_studies import compare as compare_studies
+from resnetx.reporting.compared_systems import compare_systems
+from resnetx.reporting.study_results import Results
 from resnetx.settings import keywords
 from resnetx.settings.files import given_path
+from resnetx.settings.setting_types import plain_value, written
 from resnetx.settings.verbs import group_of
-from resnetx.settings.words import plain_value, written
 from resnetx.study import Point, load
 from resnetx.table import Tabular
 
@@ -151,9 +152,9 @@ def compared(
 
 def _refuse_mixed(side: Side) -> None:
     """Refuses a folder of studies and benches: neither is to be dropped in silence."""
-    found = [each for each in stored(side) if each.kind in ("study", "bench")] if isinstance(side, Path) else []
-    itself = any(each.path == side for each in found)
-    if len({each.kind for each in found}) > 1 and not itself and not _is_prediction(side):
+    found = [entry for entry in stored(side) if entry.kind in ("study", "bench")] if isinstance(side, Path) else []
+    itself = any(entry.path == side for entry in found)
+    if len({entry.kind for entry in found}) > 1 and not itself and not _is_prediction(side):
         words = [listed(paths, " ") for _, paths in paths_by_kind(found, [Path(_word(side))])]
         raise ConfigError(
             f"{_word(side)}: contains {counted(found)}, and studies are compared with studies, benches with benches: "
@@ -280,7 +281,7 @@ def _systems(sides: Sequence[Side], given: Point) -> OfSystems:
     prediction, out, machines = _prediction(sides, own)
     if out:
         prediction = predictions.store(prediction, out)
-    collectives, copies = message_costs.collectives(prediction.points, machines), message_costs.copies(machines)
+    collectives, copies = systems.collectives(prediction.points, machines), systems.copies(machines)
     comparison = with_statements(compare_systems(prediction, list(collectives), list(copies)), causes)
     if job is not None:
         comparison = msgspec.structs.replace(comparison, job=compare_systems(job).points)

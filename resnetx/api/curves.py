@@ -9,8 +9,7 @@ from statistics import median
 import msgspec
 
 from resnetx import study, workloads
-from resnetx.api.known_rates import rates_of_both
-from resnetx.api.predict_settings import FRAMEWORKS, SERVERS, Known, PredictSettings, training_setup
+from resnetx.api.predict_settings import FRAMEWORKS, SERVERS, Known, PredictSettings, rates_of_both, training_setup
 from resnetx.choices import NoExchange, Server
 from resnetx.compose import compose, points_of
 from resnetx.config import check, request_from
@@ -20,11 +19,11 @@ from resnetx.prediction.messages import refuse_silent
 from resnetx.prediction.predict import Curve, Placement
 from resnetx.prediction.scenario import Deployment, Workload
 from resnetx.record.prediction import UNCHECKED, PredictionInput
-from resnetx.record.trace import LayerTimes, Trace, TracedLayer
+from resnetx.record.traces import LayerTimes, Trace, TracedLayer
 from resnetx.request import Request
-from resnetx.settings import bounds
+from resnetx.settings import setting_types
 from resnetx.settings.verbs import VERBS, group_of
-from resnetx.traces.checks import UNSIZED, refuse_unsound
+from resnetx.traces.run_traces import UNSIZED, refuse_unsound
 from resnetx.workloads.counts import BYTES_PER_PARAMETER
 
 MAX_PREDICTED = 200_000  # workloads, batches and numbers of GPUs; times each system, library, network ...
@@ -75,8 +74,8 @@ def _workloads(
 
 def traces(path: Path) -> list[Trace]:
     """The traces at a path: runs that `resnetx trace` has made, or what it has imported, or a file."""
-    from resnetx.traces.files import read_trace  # with all that reads profiles
-    from resnetx.traces.runs import read_all
+    from resnetx.traces.run_traces import read_all
+    from resnetx.traces.trace_files import read_trace  # with all that reads profiles
 
     found = (read_all(path) if is_folder(path) else []) or [read_trace(path)]
     return [refuse_unsound(trace) for trace in found]
@@ -198,7 +197,7 @@ def _composed(points: Sequence[study.Point], settings: PredictSettings) -> Itera
         gpus = point.get("gpus", 1)
         if not isinstance(gpus, int) or isinstance(gpus, bool):
             raise ConfigError(f"gpus={gpus}: expected a number of GPUs")
-        bounds.check({"gpus": gpus})
+        setting_types.check({"gpus": gpus})
         # Their nodes are the system's; a request's are those of a launcher.
         one = msgspec.structs.replace(requests[name], batch_size=batch) if plain else requests[name]
         request = msgspec.structs.replace(one.on(gpus), nodes=1)
@@ -215,7 +214,7 @@ def _gpus(settings: PredictSettings, counts: Sequence[int]) -> list[int]:
 
 def _refuse_known(trace: Trace, given: study.Point) -> None:
     for key in sorted(set(map(group_of, given)) - set(LEFT_OPEN)):
-        left_open = ", ".join(each for each in LEFT_OPEN if trace.request is not None or each not in OF_STEPS)
+        left_open = ", ".join(setting for setting in LEFT_OPEN if trace.request is not None or setting not in OF_STEPS)
         raise ConfigError(f"{key}: fixed by the trace {trace.source}; a trace only leaves {left_open} open")
 
 

@@ -10,7 +10,7 @@ from resnetx.config import check, request_from, run_settings_from
 from resnetx.errors import ConfigError
 from resnetx.record import DescribedWorkload, Workload
 from resnetx.request import Request
-from resnetx.settings import bounds, keywords
+from resnetx.settings import keywords, setting_types
 from resnetx.settings.verbs import VERBS
 from resnetx.table import Answer, Column, Record, Records, as_shown, row
 from resnetx.units import figure, si
@@ -145,7 +145,7 @@ def _store(workloads: Workloads, folder: Path) -> None:
     """Writes the records, a table of them, and the page with its figures."""
     from resnetx.api import pages
     from resnetx.reporting.charts.workload_figures import counted_figures
-    from resnetx.reporting.pages.parts import PageTable, Part
+    from resnetx.reporting.page import PageTable, Part
 
     drawings.store_rows(folder, "workloads", list(workloads))
     shown = as_shown(workload_columns(workloads.gpus), workloads)
@@ -161,5 +161,5 @@ def _counts(given: object) -> list[int]:
     numbers = [count for count in counts if isinstance(count, int) and not isinstance(count, bool)]
     if len(numbers) < len(counts):
         raise ConfigError(f"gpus={given}: expected numbers of GPUs")
-    bounds.check({"gpus": numbers})
+    setting_types.check({"gpus": numbers})
     return numbers

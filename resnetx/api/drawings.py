@@ -9,10 +9,10 @@ import msgspec
 
 from resnetx import progress, record
 from resnetx.errors import ConfigError
-from resnetx.interconnect.collectives.node_rings import Ring
 from resnetx.interconnect.collectives.plan import CollectivePlan, Cost
+from resnetx.interconnect.collectives.rings import Ring
 from resnetx.interconnect.systems.system import System
-from resnetx.record.topology import CollectiveCost, PairCosts, TopologyRecord
+from resnetx.record.topologies import CollectiveCost, PairCosts, TopologyRecord
 from resnetx.table import Records
 from resnetx.units import size_text
 
@@ -133,7 +133,7 @@ def store_record(folder: Path, file: Path, content: Any) -> None:
 
 def store_rows(folder: Path, name: str, rows: Sequence[Any]) -> None:
     """Writes records to the folder that `out=` names: NAME.jsonl, one a line as --json prints them, and NAME.csv."""
-    from resnetx.reporting.table import write_csv
+    from resnetx.reporting.csv_tables import write_csv
 
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -9,13 +9,12 @@ from resnetx.api.stored import MeasuredStudy
 from resnetx.errors import ConfigError
 from resnetx.interconnect.systems.system import System
 from resnetx.record import BenchRecord
-from resnetx.record.check import Check
-from resnetx.record.comparison import Accuracy
+from resnetx.record.comparisons import Accuracy, SystemComparison
 from resnetx.record.literature import Score
+from resnetx.record.node_check import Check
 from resnetx.record.prediction import Prediction
-from resnetx.record.steering import Steering
-from resnetx.record.system_comparison import SystemComparison
-from resnetx.record.trace import Trace
+from resnetx.record.topologies import Steering
+from resnetx.record.traces import Trace
 
 if TYPE_CHECKING:
     from resnetx.reporting.charts.figure import AnyChart, Figure

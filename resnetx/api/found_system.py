@@ -20,16 +20,15 @@ from resnetx.compose import asked, struct_of
 from resnetx.errors import ConfigError
 from resnetx.host import node_name
 from resnetx.interconnect.collectives.plan import LIBRARIES
-from resnetx.interconnect.survey.file import WrittenSystem, written_system
 from resnetx.interconnect.survey.gpus import nvlinks_of
-from resnetx.interconnect.survey.parts import PartSettings, entries, named
 from resnetx.interconnect.survey.planned import PaperMachine, planned
-from resnetx.interconnect.survey.reading import read_survey
-from resnetx.interconnect.survey.survey import Survey, joined
+from resnetx.interconnect.survey.survey import PartSettings, Survey, entries, joined, named
+from resnetx.interconnect.survey.survey_sources import read_survey
+from resnetx.interconnect.survey.system_text import WrittenSystem, written_system
 from resnetx.interconnect.systems import paths, system
 from resnetx.interconnect.systems.system import System
 from resnetx.loading import name_fault
-from resnetx.record.topology import DeviceLink, FoundSystem
+from resnetx.record.topologies import DeviceLink, FoundSystem
 from resnetx.settings import keywords
 from resnetx.settings.files import given_path
 from resnetx.study import Point
@@ -79,10 +78,10 @@ def from_files(files: Sequence[Path], settings: Mapping[str, object]) -> Found:
             "--import: expected files of one machine, as the text of nvidia-smi topo -m or the XML that NCCL writes"
         )
     given = asked("topology", settings)
-    wanted = plain_settings(given, "--import", FoundSettings)
-    nvlinks = nvlinks_of(wanted.gpu)
-    survey = joined([read_survey(file, wanted.gpus, nvlinks) for file in files])
-    return found(survey, wanted, given, files[0].stem, f"--import {' '.join(file.name for file in files)}")
+    found_settings = plain_settings(given, "--import", FoundSettings)
+    nvlinks = nvlinks_of(found_settings.gpu)
+    survey = joined([read_survey(file, found_settings.gpus, nvlinks) for file in files])
+    return found(survey, found_settings, given, files[0].stem, f"--import {' '.join(file.name for file in files)}")
 
 
 def plain_settings(given: Point, question: str, kind: type[T]) -> T:
@@ -186,30 +185,30 @@ NEW = "new"  # the word behind the verb
 def new_system(settings: Mapping[str, object]) -> Found:
     """The system of a machine on paper; every guess is marked as assumed."""
     given = asked("topology", settings)
-    wanted = plain_settings(given, NEW, keywords.TopologyNewFields)
-    if wanted.like is None:
+    fields = plain_settings(given, NEW, keywords.TopologyNewFields)
+    if fields.like is None:
         raise ConfigError("like=null: expected the system that the new one resembles, as like=pcie-gen5")
-    like = system.load(str(given_path(wanted.like)) if wanted.like.endswith((".yaml", ".yml")) else wanted.like)
-    nic, cards = _cards(wanted.nic)
+    like = system.load(str(given_path(fields.like)) if fields.like.endswith((".yaml", ".yml")) else fields.like)
+    nic, cards = _cards(fields.nic)
     parts = PartSettings(
-        gpu=named("gpus", "gpu", wanted.gpu) if wanted.gpu else _part(like, "gpu", "gpus"),
-        cpu=named("cpus", "cpu", wanted.cpu) if wanted.cpu else _part(like, "cpu", "cpus"),
+        gpu=named("gpus", "gpu", fields.gpu) if fields.gpu else _part(like, "gpu", "gpus"),
+        cpu=named("cpus", "cpu", fields.cpu) if fields.cpu else _part(like, "cpu", "cpus"),
         nic=nic or _part(like, "nic", "nics"),
-        pcie=wanted.pcie,
+        pcie=fields.pcie,
     )
     plan = PaperMachine(
-        gpus=wanted.gpus,
-        switches=wanted.switches,
-        sockets=wanted.sockets,
-        uplink=wanted.uplink,
+        gpus=fields.gpus,
+        switches=fields.switches,
+        sockets=fields.sockets,
+        uplink=fields.uplink,
         cards=cards,
-        generation=wanted.pcie,
-        gpu=parts.gpu if wanted.gpu else None,
-        cpu=parts.cpu if wanted.cpu else None,
+        generation=fields.pcie,
+        gpu=parts.gpu if fields.gpu else None,
+        cpu=parts.cpu if fields.cpu else None,
     )
     words = " ".join(f"{key}={value}" for key, value in given.items() if key not in ("out", "results"))
-    library = wanted.library or like.library
-    return found_from(planned(like, plan), parts, library, wanted.out, ("results" in given and wanted.results) or None,
+    library = fields.library or like.library
+    return found_from(planned(like, plan), parts, library, fields.out, ("results" in given and fields.results) or None,
                       f"{like.name}-like", f"new {words}")  # fmt: skip
 
 
@@ -242,10 +241,10 @@ def this_text() -> str:
 
 def this_system(settings: Mapping[str, object]) -> Found:
     """This machine; settings name what it does not say, and where its file goes."""
-    from resnetx.measure.machine.this_machine import survey_here
+    from resnetx.measure.machine.pci_devices import survey_here
 
     given = asked("topology", settings)
-    wanted = plain_settings(given, "--this", FoundSettings)
-    survey, devices = survey_here(wanted.gpus)
-    answer = found(survey, wanted, given, node_name(), f"--this on {node_name()}")
+    found_settings = plain_settings(given, "--this", FoundSettings)
+    survey, devices = survey_here(found_settings.gpus)
+    answer = found(survey, found_settings, given, node_name(), f"--this on {node_name()}")
     return replace(answer, devices=tuple(devices))

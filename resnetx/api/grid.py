@@ -17,7 +17,7 @@ from resnetx.errors import ConfigError
 from resnetx.prediction.grid import Columns, GridRow, grid_columns
 from resnetx.prediction.predict import Curve
 from resnetx.prediction.processes import GRID_POINTS
-from resnetx.record.files import RecordPart
+from resnetx.record.sealing import RecordPart
 from resnetx.table import Record, Tabular, row
 from resnetx.units import to_interval
 

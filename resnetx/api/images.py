@@ -13,7 +13,7 @@ from resnetx.settings.files import given_path
 from resnetx.settings.table import TABLE
 
 if TYPE_CHECKING:
-    from resnetx.inputs.images import MadeImages
+    from resnetx.inputs.image_tree import MadeImages
 
 
 @overload
@@ -31,7 +31,7 @@ def images(
 
     `verify`: decodes every image of a tree instead, and returns a sentence for each fault.
     """
-    from resnetx.inputs import images
+    from resnetx.inputs import image_tree
 
     folder, wanted = wanted_images(root, settings)
     if wanted.tokens is not None:
@@ -40,9 +40,9 @@ def images(
         )
     if verify:
         with progress.waiting("decoding every image", folder):
-            return images.verify(folder, workers=wanted.workers)
+            return image_tree.verify(folder, workers=wanted.workers)
     with progress.counting("images", wanted.classes * wanted.per_class, folder) as advance:
-        return images.make(
+        return image_tree.make(
             folder,
             classes=wanted.classes,
             per_class=wanted.per_class,

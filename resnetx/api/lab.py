@@ -8,7 +8,7 @@ from resnetx.compose import asked, struct_of
 from resnetx.config import LAB, lab_from
 from resnetx.errors import ConfigError
 from resnetx.interconnect.systems import system
-from resnetx.interconnect.systems.lab import MOST_RANKS, LabNetwork, lab_network
+from resnetx.interconnect.systems.lab_network import MOST_RANKS, LabNetwork, lab_network
 from resnetx.settings import keywords
 from resnetx.settings.table import TABLE
 from resnetx.study import Point
@@ -32,17 +32,17 @@ def lab(**settings: Unpack[keywords.LabKeywords]) -> Records[LabNetwork]:
 
 def networks(given: Point) -> list[LabNetwork]:
     """The network of each system and number of GPUs; stored where `out=` says."""
-    wanted = _settings(given)
-    made = list(_networks(wanted))
-    if wanted.out is not None:
-        _store(made, Path(wanted.out))
+    fields = _settings(given)
+    made = list(_networks(fields))
+    if fields.out is not None:
+        _store(made, Path(fields.out))
     return made
 
 
 def _store(made: Sequence[LabNetwork], folder: Path) -> None:
     """The links of each network, as JSON lines, as a table, and as a page."""
     from resnetx.api import drawings, pages
-    from resnetx.reporting.pages.parts import PageTable, Part
+    from resnetx.reporting.page import PageTable, Part
 
     drawings.store_rows(folder, "lab", made)
     tables = [PageTable("links", "Links, as they are shaped", _links(made))]
@@ -68,10 +68,10 @@ ANSWERS["Records[LabNetwork]"] = lambda made: Answer([_said(made)], _links(made)
 
 
 def _settings(given: Point) -> keywords.LabFields:
-    wanted = struct_of(given, keywords.LabFields)
-    if not wanted.systems:
+    fields = struct_of(given, keywords.LabFields)
+    if not fields.systems:
         raise ConfigError("systems=[]: expected the systems that the lab builds, e.g. systems=gx8 scale=100")
-    return wanted
+    return fields
 
 
 def _networks(wanted: keywords.LabFields) -> Iterator[LabNetwork]:
@@ -89,10 +89,10 @@ def settings_inside(given: Mapping[str, object]) -> dict[str, object]:
     unknown = [key for key in given if key not in ("systems", "scale", "transport")]
     if unknown:
         raise ConfigError(f"{unknown[0]}: belongs behind --, to the verb that runs in the lab")
-    wanted = _settings({"scale": LAB.scale, **given})
-    names = wanted.systems
+    fields = _settings({"scale": LAB.scale, **given})
+    names = fields.systems
     return {
         "lab.system": names[0] if len(names) == 1 else names,
-        "lab.scale": wanted.scale,
-        "lab.transport": wanted.transport,
+        "lab.scale": fields.scale,
+        "lab.transport": fields.transport,
     }

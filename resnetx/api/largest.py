@@ -17,9 +17,9 @@ from typing import Any, Literal
 
 from resnetx import progress, workloads
 from resnetx.api.curves import composed_alike
-from resnetx.api.obstacles import obstacle_to
+from resnetx.api.doctor import obstacle_to
+from resnetx.api.measuring import run_file
 from resnetx.api.predict_settings import PredictSettings, split
-from resnetx.api.runs import run_file
 from resnetx.api.systems import load_systems
 from resnetx.choices import NoExchange, Strategy
 from resnetx.config import RunSettings, request_from, run_settings_from
@@ -29,7 +29,7 @@ from resnetx.prediction.memory import FRAMEWORK_BYTES, Training, images_of_a_tes
 from resnetx.prediction.scenario import CPU
 from resnetx.record import LargestBatch, RunFolder, RunRecord
 from resnetx.request import Request
-from resnetx.settings.bounds import bytes_of
+from resnetx.settings.setting_types import bytes_of
 from resnetx.settings.table import TABLE
 from resnetx.study import Point
 from resnetx.units import si, size_text
@@ -103,7 +103,7 @@ def _ranks(tree: Point) -> int:
 
 def _searched(tree: dict[str, Any]) -> LargestBatch:
     """The largest batch for the ranks of a point."""
-    from resnetx.measure.machine.visible_gpus import gpus_here
+    from resnetx.measure.machine.nvidia import gpus_here
 
     settings = run_settings_from(tree)
     ranks, on_cpus = _ranks(tree), not gpus_here()

@@ -28,14 +28,13 @@ from resnetx.record import (
     StudyFolder,
     StudyRecord,
 )
-from resnetx.record.check import Check
-from resnetx.record.comparison import Accuracy, BenchComparison, Comparison
+from resnetx.record.comparisons import Accuracy, BenchComparison, Comparison, SystemComparison
 from resnetx.record.literature import CheckedPapers, Score
-from resnetx.record.observation import Observation, observations
+from resnetx.record.node_check import Check
 from resnetx.record.prediction import Prediction
-from resnetx.record.steering import Steering
-from resnetx.record.system_comparison import SystemComparison
-from resnetx.record.trace import Trace
+from resnetx.record.topologies import Steering
+from resnetx.record.traces import Observation, Trace, observations
+from resnetx.reporting.compared_benches import ExplainedFigure, bench_alone, explained_benches
 from resnetx.reporting.explain import (
     Explained,
     Side,
@@ -46,14 +45,13 @@ from resnetx.reporting.explain import (
     sides_of_prediction,
     sides_of_study,
 )
-from resnetx.reporting.explain_benches import ExplainedFigure, bench_alone, explained_benches
 from resnetx.reporting.slow_rank import ObservedRank, observed_ranks
-from resnetx.reporting.study.points import study_points
-from resnetx.reporting.study.results import Results, points
+from resnetx.reporting.study_points import study_points
+from resnetx.reporting.study_results import Results, points
 from resnetx.settings import keywords
 from resnetx.settings.files import given_path
 from resnetx.table import Records, Table, as_shown
-from resnetx.traces.files import read_trace
+from resnetx.traces.trace_files import read_trace
 
 KINDS: dict[str, Any] = {
     "run": RunRecord,
@@ -109,8 +107,8 @@ def load(path: keywords.Text) -> Any:
 
 def _of_folder(folder: Path) -> Loaded:
     own = own_records(folder, [path.name for path in folder.iterdir()])
-    derived = [each for each in own if each.kind in _DERIVED]
-    first = [each for each in own if each not in derived] or derived
+    derived = [entry for entry in own if entry.kind in _DERIVED]
+    first = [entry for entry in own if entry not in derived] or derived
     if len(first) > 1:
         raise ConfigError(f"{folder}: holds {counted(first)}; give the file of one of them")
     if first:
@@ -118,10 +116,10 @@ def _of_folder(folder: Path) -> Loaded:
     below = read_stored(folder)
     if not below and (answer := kept_answer(folder)):
         raise ConfigError(f"{answer}; expected a run, a study, a bench or another record")
-    if all(each.kind == "trace" for each in below):
+    if all(entry.kind == "trace" for entry in below):
         return read_trace(folder)
     if len(below) > 1:
-        paths = [each.path for each in below]
+        paths = [entry.path for entry in below]
         raise ConfigError(f"{folder}: contains {counted(below)}; give the folder of one of them: {listed(paths)}")
     return read_record(below[0].file)
 
@@ -180,7 +178,7 @@ def explain(
 def _store(found: Records[Any], folder: Path) -> None:
     """What was explained as JSON lines, as a table, and as a page."""
     from resnetx.api import drawings, pages
-    from resnetx.reporting.pages.parts import PageTable, Part
+    from resnetx.reporting.page import PageTable, Part
 
     answer = found.answer()
     assert answer is not None and answer.table is not None, "what is explained answers"

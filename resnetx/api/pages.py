@@ -16,28 +16,26 @@ from resnetx.api.drawings import note_undrawn, of_plan, of_system
 from resnetx.api.stored import MeasuredStudy
 from resnetx.api.topology_answers import Costed, Described, described
 from resnetx.errors import ConfigError
-from resnetx.interconnect.pairs.reading import counted
-from resnetx.interconnect.systems.rearranged import steered
+from resnetx.interconnect.pairs.pair_reading import counted
+from resnetx.interconnect.systems.altered import steered
 from resnetx.interconnect.systems.system import System
 from resnetx.interconnect.systems.system import described as described_system
 from resnetx.record import BenchRecord, RunRecord
-from resnetx.record.check import Check, Outlier
-from resnetx.record.comparison import Accuracy, BenchComparison, Comparison
+from resnetx.record.comparisons import Accuracy, BenchComparison, CheckedClaim, Comparison, SystemComparison
 from resnetx.record.literature import CheckedPapers, Score
 from resnetx.record.machine import how_many
+from resnetx.record.node_check import Check, Outlier
 from resnetx.record.prediction import Prediction
-from resnetx.record.steering import Steering
-from resnetx.record.system_comparison import CheckedClaim, SystemComparison
-from resnetx.record.topology import TopologyRecord
-from resnetx.record.trace import Trace
-from resnetx.reporting.benches import shown_benches
+from resnetx.record.topologies import Steering, TopologyRecord
+from resnetx.record.traces import Trace
+from resnetx.reporting import systems_answer as of_systems
+from resnetx.reporting.accuracy import checked_columns
+from resnetx.reporting.bench_conclusions import shown_benches
 from resnetx.reporting.charts import figure as files
 from resnetx.reporting.charts.figure import Figure
-from resnetx.reporting.compare.accuracy import checked_columns
-from resnetx.reporting.compare.studies import compared_columns
-from resnetx.reporting.pages.parts import PageTable, Part, write_page
-from resnetx.reporting.systems import answer as of_systems
-from resnetx.reporting.table import table_of
+from resnetx.reporting.compared_studies import compared_columns
+from resnetx.reporting.csv_tables import table_of
+from resnetx.reporting.page import PageTable, Part, write_page
 from resnetx.table import Column, Table, Tabular, as_shown, row
 
 DRAWN_PLANS = 4  # collectives of which each has a drawing of its rings: of more there are curves
@@ -120,7 +118,7 @@ def _bench_words(record: BenchRecord) -> str:
 
 def _trace(trace: Trace) -> Part:
     from resnetx.reporting.charts.records import trace_figures
-    from resnetx.traces.runs import layer_s
+    from resnetx.traces.run_traces import layer_s
 
     tables = []
     for batch in trace.batches:
@@ -225,7 +223,7 @@ def _measured_statements(papers: CheckedPapers) -> PageTable:
     """Each statement that measurements say something of, beside what is predicted of the same."""
 
     def predicted(claim: CheckedClaim) -> str:
-        same = [each for each in papers.claims if (each.claim, each.where) == (claim.claim, claim.where)]
+        same = [other for other in papers.claims if (other.claim, other.where) == (claim.claim, claim.where)]
         cells = [
             (each.variant, _figure(each.ours, each.unit), _OUTCOMES.get(each.outcome, each.outcome)) for each in same
         ]

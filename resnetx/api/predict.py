@@ -28,16 +28,15 @@ from resnetx.record.prediction import UNCHECKED, PredictedPoint, Prediction, Pre
 from resnetx.reporting.predicted_answer import ranks, unit_of_point
 from resnetx.reporting.worth import Offer, cheapest
 from resnetx.settings import keywords
-from resnetx.settings.bounds import seconds_of
 from resnetx.settings.files import given_path
+from resnetx.settings.setting_types import bare_word, seconds_of, written
 from resnetx.settings.table import tagged
 from resnetx.settings.verbs import group_of
-from resnetx.settings.words import bare_word, written
 from resnetx.study import Point, load
 
 if TYPE_CHECKING:
     from resnetx.api.grid import PredictedGrid
-    from resnetx.api.known_rates import KnownRates, KnownScaling
+    from resnetx.api.predict_settings import KnownRates, KnownScaling
 
 # Of settings that stand in place of what is described, relative; of others it is not known.
 _STATED_ERRORS = {"host_time": HOST_ERROR, "host_step": STATED - 1}
@@ -98,7 +97,7 @@ def kept_in(given: Point) -> Path | None:
         return Path(str(given["out"]))
     if "results" not in given:
         return None
-    from resnetx.api.runs import new_folder
+    from resnetx.api.measuring import new_folder
 
     return new_folder(Path(str(given["results"])) / node_name() / "predict")
 
@@ -221,8 +220,8 @@ def _asked(paths: Sequence[Path], given: Point, varied: dict[str, str]) -> Asked
     _refuse_other_measurements(settings, known, on)
     asked = [
         curve
-        for own in by_framework(settings, workload.get("strategy"))
-        for curve in curves(paths, workload, own, known, on[0])
+        for framework_settings in by_framework(settings, workload.get("strategy"))
+        for curve in curves(paths, workload, framework_settings, known, on[0])
     ]
     _refuse_other_rates(known.rates, asked, on)
     _refuse_unsaid(on[0].measured, asked, ",".join(settings.calibration_files))
@@ -249,7 +248,7 @@ def _known(settings: PredictSettings) -> Known:
     if not files and settings.rate is None and settings.rate_error is None:
         return Known()
     from resnetx.api.calibrations import calibrations
-    from resnetx.api.known_rates import known_rates
+    from resnetx.api.predict_settings import known_rates
 
     return replace(calibrations(files), rates=known_rates(settings.rate, settings.rate_error))
 

@@ -24,9 +24,9 @@ from resnetx.errors import ConfigError, convert
 from resnetx.prediction.memory import Training, step_bytes
 from resnetx.record import DescribedWorkload
 from resnetx.request import Request
-from resnetx.settings import bounds
+from resnetx.settings import setting_types
+from resnetx.settings.setting_types import written
 from resnetx.settings.table import TABLE
-from resnetx.settings.words import written
 from resnetx.study import Point
 from resnetx.table import Answer, Column, Records, as_shown
 from resnetx.units import si
@@ -117,8 +117,8 @@ def propose(given: Point) -> Proposals:
             "intensity: looks for settings on one number of GPUs; give one value for each setting, and no study"
         )
     question = convert({name: given[name] for name in _NUMBERS if given.get(name) is not None}, _Question)
-    bounds.check(msgspec.to_builtins(question))
-    target, gpus, memory = question.intensity, question.gpus, bounds.bytes_of("memory", question.memory)
+    setting_types.check(msgspec.to_builtins(question))
+    target, gpus, memory = question.intensity, question.gpus, setting_types.bytes_of("memory", question.memory)
     own = {name: value for name, value in given.items() if name not in _QUESTION}
     shared = {name: value for name, value in own.items() if name in ("precision", "strategy")}
     asked = _Asked(target, gpus, inf if memory is None else memory, str(given.get("convention", CONVENTION)), shared)
@@ -242,7 +242,7 @@ def _members(family: str, usual: ModelChoice) -> Iterator[ModelChoice]:
 def _finer(family: str, nearest: ModelChoice) -> Iterator[ModelChoice]:
     """The same member with other widths."""
     width = msgspec.structs.asdict(nearest)["width"]
-    return (msgspec.structs.replace(nearest, width=each) for each in _widths(family, width, _FINE))
+    return (msgspec.structs.replace(nearest, width=finer) for finer in _widths(family, width, _FINE))
 
 
 def _widths(family: str, around: int, steps: int) -> tuple[int, ...]:
@@ -258,7 +258,7 @@ def _store(proposals: Proposals, asked: _Asked, folder: Path) -> None:
     """Writes the records, a table of them, and the page with the map."""
     from resnetx.api import pages
     from resnetx.reporting.charts.workload_figures import counted_figures, intensity_map
-    from resnetx.reporting.pages.parts import PageTable, Part
+    from resnetx.reporting.page import PageTable, Part
 
     members = [
         asked.member(family, {"width": width}, images)

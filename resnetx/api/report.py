@@ -30,15 +30,15 @@ from resnetx.interconnect.systems.system import System, names
 from resnetx.loading import is_file, is_folder
 from resnetx.measure.launch.scratch import write
 from resnetx.record import BenchRecord, RunFolder, RunRecord, StudyFolder, StudyRecord
+from resnetx.record.comparisons import SystemComparison
 from resnetx.record.publishable import Names, published
-from resnetx.record.system_comparison import SystemComparison
-from resnetx.reporting.study.points import study_points
-from resnetx.reporting.study.results import Results
+from resnetx.reporting.study_points import study_points
+from resnetx.reporting.study_results import Results
 from resnetx.settings import keywords
 from resnetx.settings.files import given_path
 
 if TYPE_CHECKING:
-    from resnetx.reporting.pages.parts import Part
+    from resnetx.reporting.page import Part
 
 
 def report(*results: keywords.Text | MeasuredStudy, **settings: Unpack[keywords.ReportKeywords]) -> Path:
@@ -65,7 +65,7 @@ def report(*results: keywords.Text | MeasuredStudy, **settings: Unpack[keywords.
         copied = publish([_folder_of(result) for result in results], str(target))
         return report(copied, **{"out": copied / "report", **given})
     known = {study.folder.resolve(): study.results for study in results if isinstance(study, MeasuredStudy)}
-    studies = [each for each in found if each.kind == "study"]
+    studies = [entry for entry in found if entry.kind == "study"]
     if baseline is not None and not studies:
         raise ConfigError(f"baseline={baseline}: only for studies; {_plural(found)} have no speed-ups")
     if len(studies) == len(found) and not systems:
@@ -94,7 +94,7 @@ def _found(paths: Sequence[Path]) -> tuple[list[Stored], list[System]]:
             systems.append(machine)
         elif not records:
             raise ConfigError(_nothing_at(path))
-        found |= {each.file.resolve(): each for each in records}
+        found |= {entry.file.resolve(): entry for entry in records}
     return list(found.values()), systems
 
 
@@ -128,35 +128,35 @@ def _of_all(
 ) -> Path:
     """The page of any mixture. `answers`: what was given and is no record, a sentence each."""
     from resnetx.api import pages
-    from resnetx.traces.runs import read_all
+    from resnetx.traces.run_traces import read_all
 
     parts: list[Part] = []
     left_out = [*answers]
     by_kind = sorted(found, key=lambda each: _ORDER.index(each.kind) if each.kind in _ORDER else len(_ORDER))
-    predicted = {each.path: each for each in found if each.kind == "prediction"}
-    compared = {each.path for each in found if each.kind == "system comparison"}
+    predicted = {entry.path: entry for entry in found if entry.kind == "prediction"}
+    compared = {entry.path for entry in found if entry.kind == "system comparison"}
     benches: list[BenchRecord] = []
     traced: set[Path] = set()  # folders of runs that were timed layer by layer: those of a trace lie side by side
     with progress.waiting("reading records and drawing"):
-        for each in by_kind:
-            if each.kind == "prediction" and each.path in compared:
+        for entry in by_kind:
+            if entry.kind == "prediction" and entry.path in compared:
                 continue  # a part of the comparison that was made of it
             try:
-                if each.kind == "study":
-                    below = f"studies/{len(parts) + 1}-{each.path.name}"
-                    parts.append(_study(each, results, folder, below, baseline))
-                elif each.kind == "bench":
-                    benches.append(record.read(each.file, BenchRecord))
-                elif each.kind == "system comparison":
-                    prediction = predictions.read(each.path) if each.path in predicted else None
-                    parts.append(pages.of_comparison(record.read(each.file, SystemComparison), prediction))
+                if entry.kind == "study":
+                    below = f"studies/{len(parts) + 1}-{entry.path.name}"
+                    parts.append(_study(entry, results, folder, below, baseline))
+                elif entry.kind == "bench":
+                    benches.append(record.read(entry.file, BenchRecord))
+                elif entry.kind == "system comparison":
+                    prediction = predictions.read(entry.path) if entry.path in predicted else None
+                    parts.append(pages.of_comparison(record.read(entry.file, SystemComparison), prediction))
                 else:
-                    found_record = read_record(each.file)
+                    found_record = read_record(entry.file)
                     if not (isinstance(found_record, RunRecord) and found_record.request.measure == "layers"):
-                        parts.append(pages.part_of(found_record, str(each.path)))
-                    elif each.path.parent not in traced:
-                        traced.add(each.path.parent)
-                        parts += [pages.part_of(trace, str(each.path.parent)) for trace in read_all(each.path.parent)]
+                        parts.append(pages.part_of(found_record, str(entry.path)))
+                    elif entry.path.parent not in traced:
+                        traced.add(entry.path.parent)
+                        parts += [pages.part_of(trace, str(entry.path.parent)) for trace in read_all(entry.path.parent)]
             except FileError as error:
                 left_out.append(str(error))
                 progress.skipped(str(error))
@@ -171,8 +171,8 @@ def _of_all(
 def _study(study: Stored, known: Mapping[Path, Results], folder: Path, below: str, baseline: int | None) -> "Part":
     """A study beside others: its figures, and its own page in a folder below."""
     from resnetx.api import pages
+    from resnetx.reporting import page
     from resnetx.reporting.charts.studies import figures
-    from resnetx.reporting.pages import study as page
 
     results = known.get(study.path.resolve()) or loaded_study(StudyFolder(study.path))
     measured = MeasuredStudy(results, study_points([results], baseline))
@@ -183,7 +183,7 @@ def _study(study: Stored, known: Mapping[Path, Results], folder: Path, below: st
 def _beside(path: Path, found: Sequence[Stored]) -> Path:
     """Where a page goes unless `out` says: into a folder of several records, but beside the folder of one."""
     own = path if is_folder(path) else path.parent
-    if all(own != each.path for each in found) and is_folder(path):
+    if all(own != entry.path for entry in found) and is_folder(path):
         return path / "report"
     return own.parent / "report" / own.name
 
@@ -196,7 +196,7 @@ def _studies(
     answers: Sequence[str],
 ) -> Path:
     """The page of studies, of which some are `known`; where `out` does not say, in the folder of the first one."""
-    from resnetx.reporting.pages import study as page
+    from resnetx.reporting import page
 
     folders = {study.path.resolve(): StudyFolder(study.path) for study in studies}
     loaded, unreadable = [], [*answers]

@@ -19,16 +19,15 @@ from resnetx.api import drawings
 from resnetx.errors import ConfigError, FileError
 from resnetx.loading import is_file, is_folder
 from resnetx.record import BenchRecord, RunFolder, RunSummary, StudyFolder
-from resnetx.record.check import check_file
-from resnetx.record.comparison import accuracy_file, bench_comparison_file, comparison_file
+from resnetx.record.comparisons import accuracy_file, bench_comparison_file, comparison_file, system_comparison_file
 from resnetx.record.literature import checked_papers_file, score_file
+from resnetx.record.node_check import check_file
 from resnetx.record.prediction import Prediction, digest, prediction_file
-from resnetx.record.steering import steering_file
-from resnetx.record.system_comparison import system_comparison_file
-from resnetx.reporting.study import export, results
-from resnetx.reporting.study.points import StudyPoint, shown_study, study_points
-from resnetx.reporting.study.results import Results
-from resnetx.settings import bounds
+from resnetx.record.topologies import steering_file
+from resnetx.reporting import csv_tables, study_results
+from resnetx.reporting.study_points import StudyPoint, shown_study, study_points
+from resnetx.reporting.study_results import Results
+from resnetx.settings import setting_types
 from resnetx.study import Point
 from resnetx.table import Answer, Record, Tabular
 
@@ -73,7 +72,7 @@ def stored(path: Path) -> list[Stored]:
     for name, folders, files in os.walk(path):
         own = own_records(Path(name), files)
         found += own
-        kinds = {each.kind for each in own}
+        kinds = {entry.kind for entry in own}
         if "check" in kinds:
             folders.clear()
         elif "study" in kinds:
@@ -112,7 +111,7 @@ def _kind(file: Path, given: bool = False) -> str:
 
 def counted(found: Iterable[Stored]) -> str:
     """ "5 benches and 1 study"."""
-    kinds = [each.kind for each in found]
+    kinds = [entry.kind for entry in found]
     words = [
         f"{kinds.count(kind)} {kind if kinds.count(kind) == 1 else _PLURALS.get(kind, f'{kind}s')}"
         for kind in dict.fromkeys(kinds)
@@ -123,7 +122,7 @@ def counted(found: Iterable[Stored]) -> str:
 def paths_by_kind(found: Sequence[Stored], given: Collection[Path]) -> Iterator[tuple[str, list[str]]]:
     """(kind, the paths to give for all of it): folders that hold nothing else, as high as the given paths."""
     for kind, each_of in groupby(sorted(found, key=lambda each: each.kind), key=lambda each: each.kind):
-        yield kind, list(dict.fromkeys(str(_highest(each, found, given)) for each in each_of))
+        yield kind, list(dict.fromkeys(str(_highest(entry, found, given)) for entry in each_of))
 
 
 def listed(paths: Sequence[Path | str], between: str = ", ") -> str:
@@ -135,7 +134,7 @@ def listed(paths: Sequence[Path | str], between: str = ", ") -> str:
 def _highest(own: Stored, found: Sequence[Stored], paths: Collection[Path]) -> Path:
     path = own.path
     while path not in paths and path.parent != path:
-        beside = {each.kind for each in found if path.parent in (each.path, *each.path.parents)}
+        beside = {entry.kind for entry in found if path.parent in (entry.path, *entry.path.parents)}
         if beside != {own.kind}:
             break
         path = path.parent
@@ -147,7 +146,7 @@ def _highest(own: Stored, found: Sequence[Stored], paths: Collection[Path]) -> P
 
 @dataclass(frozen=True, repr=False)
 class MeasuredStudy(Tabular):
-    """A study as it is on disk. Its rows are those of `points.csv` in a report (`resnetx.reporting.study.export`)."""
+    """A study as it is on disk. Its rows are those of `points.csv` in a report (`resnetx.reporting.csv_tables`)."""
 
     results: Results
     points: list[StudyPoint]
@@ -175,7 +174,7 @@ class MeasuredStudy(Tabular):
 
     def rows(self) -> list[Record]:
         """A row for each point."""
-        return export.points_table(self.points).records()
+        return csv_tables.points_table(self.points).records()
 
 
 def measured_study(
@@ -188,7 +187,7 @@ def measured_study(
 
 def loaded_study(folder: StudyFolder) -> Results:
     """The results in a folder; says which of its files are skipped."""
-    loaded = results.load(folder)
+    loaded = study_results.load(folder)
     for sentence in loaded.skipped:
         progress.skipped(sentence)
     return loaded
@@ -196,7 +195,7 @@ def loaded_study(folder: StudyFolder) -> Results:
 
 def only_study(path: Path) -> StudyFolder:
     """The one study in a folder, which may be the study itself."""
-    folders = results.find(path)
+    folders = study_results.find(path)
     if len(folders) > 1:
         names = ", ".join(str(folder.path.relative_to(path)) for folder in folders)
         raise ConfigError(f"{path}: contains {len(folders)} studies; give the folder of one of them: {names}")
@@ -253,7 +252,7 @@ def bench_files(path: Path) -> list[Path]:
     found = stored(path)
     if Stored("study", path) in found:
         return []
-    return [each.file for each in found if each.kind == "bench"]
+    return [entry.file for entry in found if entry.kind == "bench"]
 
 
 def read_benches(path: Path) -> list[BenchRecord]:
@@ -268,5 +267,5 @@ def out_and_baseline(given: Point) -> tuple[Path | None, int | None]:
     out, baseline = given.get("out"), given.get("baseline")
     if baseline is not None and (not isinstance(baseline, int) or isinstance(baseline, bool)):
         raise ConfigError(f"baseline={baseline}: expected a number of GPUs")
-    bounds.check({"baseline": baseline})
+    setting_types.check({"baseline": baseline})
     return Path(str(out)) if out else None, baseline

@@ -14,35 +14,36 @@ import msgspec
 from resnetx import __version__, progress
 from resnetx.api import largest
 from resnetx.api.bench import benches_beside, beside_description
-from resnetx.api.obstacles import obstacle_to, obstacle_to_launch, pointless_transports, too_large_record
+from resnetx.api.doctor import obstacle_to, obstacle_to_launch, pointless_transports, too_large_record
+from resnetx.api.measuring import announce, fed, machine_name, note_copies, note_fed, page, run_file, run_line
 from resnetx.api.report import publish, refuse_taken
-from resnetx.api.runs import announce, fed, machine_name, note_copies, note_fed, page, run_file, run_line
 from resnetx.api.stored import MeasuredStudy, measured_study
 from resnetx.compose import asked, compose, points_of
 from resnetx.config import RunSettings, check, request_from, run_settings_from
 from resnetx.errors import ConfigError, FileError
 from resnetx.host import cores_read_once
 from resnetx.launching import Launch
+from resnetx.measure import trackers
 from resnetx.measure.launch import launcher, slurm
 from resnetx.measure.launch.executor import job_script, submit
 from resnetx.measure.launch.scratch import write
-from resnetx.measure.study import trackers
-from resnetx.measure.study.plan import (
+from resnetx.measure.study_runs import (
     PlannedRun,
     check_known_code,
     check_same_machine,
     definition,
     keep_unreadable,
-    plan,
+    planned_runs,
     split_settled,
     stops,
 )
-from resnetx.measure.study.sweep import Budget, Estimator, estimator, locked
-from resnetx.measure.study.sweep import sweep as run_all
+from resnetx.measure.study_sweep import Budget, Estimator, estimator, locked
+from resnetx.measure.study_sweep import sweep as run_all
 from resnetx.record import (
     SCHEMA,
     BenchFile,
     BenchRecord,
+    BenchRequest,
     RunFile,
     RunRecord,
     RunSummary,
@@ -53,8 +54,9 @@ from resnetx.record import (
 )
 from resnetx.request import Request
 from resnetx.settings import keywords
-from resnetx.settings.words import written
+from resnetx.settings.setting_types import written
 from resnetx.study import Point
+from resnetx.table import Record, Tabular
 from resnetx.units import duration
 
 MANY = 500  # points; their progress is shown
@@ -78,7 +80,7 @@ class AskedStudy:
     def _planned(self) -> list[PlannedRun]:
         repeats, twins = self.settings.repeats, self.settings.twins
         seed = self.tasks[0][0].request.seed
-        return plan(
+        return planned_runs(
             self.tasks,
             repeats=repeats,
             twins=twins,
@@ -178,9 +180,9 @@ def _run(study: AskedStudy, copies: trackers.TrackedCopies) -> list[RunRecord]:
         if left:
             check_known_code(study.settings.dirty)
         check_same_machine(kept)
-        known = definition(study.folder, study.record, progress.skipped)
+        study_record = definition(study.folder, study.record, progress.skipped)
         keep_unreadable(study.folder)
-        write(study.folder.study, msgspec.structs.replace(known, stops=[*known.stops, *ends]))
+        write(study.folder.study, msgspec.structs.replace(study_record, stops=[*study_record.stops, *ends]))
         for stop in ends:
             progress.note(f"job {stop.job} ended in {stop.run}: {stop.ended}; it is measured again")
         if kept:
@@ -229,7 +231,7 @@ def requests_of(trees: list[dict[str, Any]]) -> list[Request]:
 
     Or for as many as this machine has GPUs, so that a study of some of them can be compared with one of all.
     """
-    from resnetx.measure.machine.visible_gpus import gpus_here
+    from resnetx.measure.machine.nvidia import gpus_here
 
     present = gpus_here()
     requests = [request_from(tree, present=present) for tree in trees]
@@ -282,8 +284,8 @@ def run_planned(
                 new = [
                     warning for warning in record.warnings if warning.code not in warned
                 ]  # the table counts the others
-                told += [f"  warning: {each.message}; {each.remedy}" for each in new]
-                warned.update(each.code for each in new)
+                told += [f"  warning: {warning.message}; {warning.remedy}" for warning in new]
+                warned.update(warning.code for warning in new)
                 told += [copies.track(record, run.folder, run.twin)] if isinstance(record, RunRecord) else []
             first, *others = [*filter(None, told)] or [""]
             advance(1, first)
@@ -327,8 +329,8 @@ def _track(study: AskedStudy, found: MeasuredStudy, ended: Sequence[RunRecord], 
 
 def estimator_of(study: AskedStudy) -> Estimator:
     """What runs on this machine took, by all the studies in the results folder that can be read."""
-    from resnetx.measure.machine.visible_gpus import gpus_here
-    from resnetx.reporting.study.results import load
+    from resnetx.measure.machine.nvidia import gpus_here
+    from resnetx.reporting.study_results import load
 
     runs: list[RunSummary] = []
     benches: list[BenchRecord] = []
@@ -382,3 +384,66 @@ def submission(
         )
     logs = Path(results).absolute() / machine_name(launch) / "jobs"
     return Submission(job_script(verb, [*more, *written(given)], launch, logs), logs)
+
+
+# ---- plan -----------------------------------------------------------------------------------------------------------
+# What a sweep would run, without running it.
+
+
+@dataclass(frozen=True, repr=False)
+class Plan(Tabular):
+    """What a sweep would run."""
+
+    points: int
+    able: int  # points that can run here
+    reused: int  # runs that are there already
+    left: list[PlannedRun]  # the others
+    obstacles: Mapping[str, int]  # why points cannot run here, and how many
+    duration_s: float  # of those that can, estimated
+    basis: str  # of the estimate
+    budget_s: float | None
+
+    def rows(self) -> list[Record]:
+        """A row for each run that is left, in their order. `obstacle`: why it cannot run here."""
+        return [_row(run) for run in self.left]
+
+
+def plan(**settings: Unpack[keywords.SweepKeywords]) -> Plan:
+    """What `sweep` would run with these settings, and for how long; nothing is run or written."""
+    return planned(study_of(settings))
+
+
+def planned(study: AskedStudy) -> Plan:
+    """What running the study would run."""
+    refuse_impossible(study)
+    definition(study.folder, study.record, progress.skipped)
+    kept, left = split_settled(study.plan(), progress.skipped)
+    estimate = estimator_of(study)
+    return Plan(
+        points=len(study.tasks),
+        able=sum(not obstacle for _, obstacle in study.tasks),
+        reused=len(kept),
+        left=left,
+        obstacles=Counter(obstacle for _, obstacle in [*study.tasks, *study.benches] if obstacle),
+        duration_s=sum(estimate.of_run(run) for run in left if not run.obstacle),
+        basis=estimate.basis,
+        budget_s=study.settings.budget,
+    )
+
+
+def _row(run: PlannedRun) -> Record:
+    request = run.task.request
+    there = {"folder": str(run.folder.path), "obstacle": run.obstacle or None}
+    if isinstance(request, BenchRequest):
+        return {"workload": None, "gpus": request.gpus, "measure": "bench", **there}
+    return {
+        "workload": request.model.label,
+        "batch_size": request.batch_size,
+        "gpus": request.gpus,
+        "precision": request.precision,
+        "strategy": request.strategy.kind,
+        "input": request.input.kind,
+        "measure": request.measure,
+        "twin": run.twin,
+        **there,
+    }

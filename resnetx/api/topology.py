@@ -15,8 +15,7 @@ from resnetx.config import sizes_from
 from resnetx.errors import ConfigError
 from resnetx.interconnect.collectives import measured, subsets
 from resnetx.interconnect.collectives import plan as collective
-from resnetx.interconnect.collectives.calibration import Calibration, SizeCurve
-from resnetx.interconnect.collectives.measured import UNCALIBRATED
+from resnetx.interconnect.collectives.measured import UNCALIBRATED, Calibration, SizeCurve
 from resnetx.interconnect.collectives.published import with_published
 from resnetx.interconnect.systems import paths, system
 from resnetx.interconnect.systems.system import System
@@ -50,7 +49,7 @@ TOLD_BYTES = [2.0**power for power in range(20, 33)]  # at which the law of a bo
 def topology(*names: keywords.Text, **settings: Unpack[keywords.TopologyKeywords]) -> Records[Any]:
     """Explains systems, by name or YAML file; without any, names those that come with resnetx.
 
-    Which of `resnetx.record.topology` its records are, depends on what is asked.
+    Which of `resnetx.record.topologies` its records are, depends on what is asked.
     With `size` it says what copies between each two GPUs cost, with `collective` what that costs, with two `devices`
     which paths join them, with `pick` which GPUs to use.
 
@@ -73,8 +72,8 @@ def answers(files: Sequence[keywords.Text], settings: Mapping[str, object]) -> l
     """What is asked of systems; drawings are written where `out` or `results` says."""
     given = asked("topology", settings)
     found = [answer for own, _ in each_of("topology", given) for answer in _answers(files, own)]
-    if costed := [each for each in found if isinstance(each, Costed)]:
-        plans = [plan for each in costed for plan in each.plans]  # one answer: side by side
+    if costed := [answer for answer in found if isinstance(answer, Costed)]:
+        plans = [plan for answer in costed for plan in answer.plans]  # one answer: side by side
         found = [Costed(plans, costed[0].sizes)]
         if not plans:
             raise ConfigError(f"gpus={given['gpus']}: more than any of these systems has; nodes= joins several")
@@ -85,29 +84,29 @@ def answers(files: Sequence[keywords.Text], settings: Mapping[str, object]) -> l
 
 def _answers(files: Sequence[keywords.Text], given: Point) -> list[Answer]:
     """What is asked of systems by settings that have one value each."""
-    wanted = _asked(given)
-    names = [*wanted.systems, *(str(given_path(file)) for file in files)]
+    fields = _asked(given)
+    names = [*fields.systems, *(str(given_path(file)) for file in files)]
     if not (names or given):
         return [Listed(system.names())]
     if not names:
         raise ConfigError("systems=[]: expected names or files of systems; `resnetx topology` lists the names")
-    machines = load_systems(wanted, names)
-    _refuse_unread(given, wanted, machines)
-    if wanted.pick is not None:
-        return list(_ranked(machines, wanted, wanted.pick))
-    if wanted.collective is not None:
-        return [_costed(machines, wanted, wanted.collective)]
-    if wanted.devices is not None:
-        return [_routed(machines, wanted.devices)]
+    machines = load_systems(fields, names)
+    _refuse_unread(given, fields, machines)
+    if fields.pick is not None:
+        return list(_ranked(machines, fields, fields.pick))
+    if fields.collective is not None:
+        return [_costed(machines, fields, fields.collective)]
+    if fields.devices is not None:
+        return [_routed(machines, fields.devices)]
     if "size" in given:
-        return [Paired(each, wanted.transport, _sizes(wanted)) for each in machines]
-    return [Described(machine, wanted.transport) for machine in machines]
+        return [Paired(machine, fields.transport, _sizes(fields)) for machine in machines]
+    return [Described(machine, fields.transport) for machine in machines]
 
 
 def _asked(given: Point) -> keywords.TopologyFields:
-    wanted = struct_of(given, keywords.TopologyFields)
-    refuse_no_library(wanted.library)
-    return wanted
+    fields = struct_of(given, keywords.TopologyFields)
+    refuse_no_library(fields.library)
+    return fields
 
 
 def _out(given: Point) -> str | None:
@@ -126,12 +125,12 @@ def _refuse_unread(given: Point, wanted: keywords.TopologyFields, systems: Seque
     for key, value in given.items():
         if value is not None and question not in GOES_WITH.get(key, (question,)):
             others = " or ".join(
-                each if each in ("new", "--import") else f"{each}="
-                for each in GOES_WITH[key]
-                if each not in (key, "systems", "size")
+                partner if partner in ("new", "--import") else f"{partner}="
+                for partner in GOES_WITH[key]
+                if partner not in (key, "systems", "size")
             )
             raise ConfigError(f"{key}={value}: has no effect here; it is used with {others}")
-        if key in ("network", "nics") and wanted.nodes is None and all(each.nodes == 1 for each in systems):
+        if key in ("network", "nics") and wanted.nodes is None and all(machine.nodes == 1 for machine in systems):
             raise ConfigError(f"{key}={value}: one node needs no network; set nodes= as well")
     if question == "size" and wanted.transport == "socket":
         raise ConfigError("transport=socket: copies between GPUs take no sockets; expected auto, peer, pcie or host")
@@ -182,9 +181,9 @@ def _costed(machines: Sequence[System], wanted: keywords.TopologyFields, name: s
                 f"calibration={wanted.calibration}: valid for one system and one library; give one of each"
             )
         (plan,) = plans
-        found = measured.read(wanted.calibration, plan.collective)
-        refuse_other_machine(found, plan.system, plan.library, plan.devices)
-        plans = [collective.calibrate(plan, found)]
+        measured_collective = measured.read(wanted.calibration, plan.collective)
+        refuse_other_machine(measured_collective, plan.system, plan.library, plan.devices)
+        plans = [collective.calibrate(plan, measured_collective)]
     return Costed(plans, sizes)
 
 

@@ -10,7 +10,7 @@ from resnetx import progress
 from resnetx.api import drawings
 from resnetx.errors import ConfigError
 from resnetx.interconnect.collectives import plan
-from resnetx.interconnect.collectives.errors import error_of
+from resnetx.interconnect.collectives.collective_errors import error_of
 from resnetx.interconnect.collectives.plan import CollectivePlan
 from resnetx.interconnect.collectives.subsets import MANY, GpuSubset
 from resnetx.interconnect.pairs import classes, costs
@@ -18,15 +18,7 @@ from resnetx.interconnect.pairs.classes import DescribedPair
 from resnetx.interconnect.systems import paths
 from resnetx.interconnect.systems.paths import Transport
 from resnetx.interconnect.systems.system import System
-from resnetx.record.topology import (
-    CollectiveCost,
-    GpuChoice,
-    KnownSystem,
-    PairAtSize,
-    PairCosts,
-    Route,
-    SystemLinks,
-)
+from resnetx.record.topologies import CollectiveCost, GpuChoice, KnownSystem, PairAtSize, PairCosts, Route, SystemLinks
 from resnetx.units import size_text, to_interval
 
 ALL_PAIRS_GPUS = 128  # of more GPUs, only the pairs with GPU 0 are looked at
@@ -95,11 +87,11 @@ class Routed:
 
     def answer(self) -> list[str]:
         """The fastest way on each system."""
-        return [_fastest(machine, found) for machine, found in self.routes if found]
+        return [_fastest(machine, machine_paths) for machine, machine_paths in self.routes if machine_paths]
 
     def records(self) -> Iterator[Route]:
         """One for each path."""
-        yield from (_route(machine, path) for machine, found in self.routes for path in found)
+        yield from (_route(machine, path) for machine, machine_paths in self.routes for path in machine_paths)
 
 
 @dataclass(frozen=True)

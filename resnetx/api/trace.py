@@ -12,8 +12,8 @@ import msgspec
 
 from resnetx import progress
 from resnetx.api.answers import trace_answer
-from resnetx.api.obstacles import obstacle_to, obstacle_to_launch
-from resnetx.api.runs import announce, fed, machine_name, note_copies, note_fed, page, run_file
+from resnetx.api.doctor import obstacle_to, obstacle_to_launch
+from resnetx.api.measuring import announce, fed, machine_name, note_copies, note_fed, page, run_file
 from resnetx.api.sweep import one_for_all, requests_of, run_planned, skip
 from resnetx.choices import NoExchange
 from resnetx.compose import asked, compose, points_of
@@ -21,18 +21,17 @@ from resnetx.config import RunSettings, check
 from resnetx.errors import ConfigError
 from resnetx.host import cores
 from resnetx.loading import is_folder
-from resnetx.measure.study import trackers
-from resnetx.measure.study.plan import PlannedRun, check_known_code, check_same_machine, split_settled
-from resnetx.measure.study.sweep import locked
+from resnetx.measure import trackers
+from resnetx.measure.study_runs import PlannedRun, check_known_code, check_same_machine, split_settled
+from resnetx.measure.study_sweep import locked
 from resnetx.record import RunFolder, StudyFolder
-from resnetx.record.trace import Trace, TracedBatch, TracedLayer
+from resnetx.record.traces import Trace, TracedBatch, TracedLayer
 from resnetx.request import Request
-from resnetx.settings import bounds, keywords
+from resnetx.settings import keywords, setting_types
 from resnetx.settings.files import given_path
 from resnetx.table import Answer, Record, Records
-from resnetx.traces.checks import refuse_unsound
-from resnetx.traces.files import export
-from resnetx.traces.runs import read_all, subject
+from resnetx.traces.run_traces import read_all, refuse_unsound, subject
+from resnetx.traces.trace_files import export
 
 ITERATIONS = 100  # instrumented ones of every batch, where `iterations` is not set
 OF_IMPORTS = ("device", "workload")  # settings that say what a file does not
@@ -91,7 +90,7 @@ def trace(
     the profiles of all ranks of a job.
     """
     if file is not None:
-        from resnetx.api.imports import import_trace
+        from resnetx.api.bench_settings import import_trace
 
         paths = [file] if isinstance(file, str | PathLike) else file
         return Traces([import_trace([given_path(path) for path in paths], settings)[0]])
@@ -173,7 +172,7 @@ def _iterations(of_points: list[Any]) -> int:
         return ITERATIONS
     if not isinstance(given, int) or isinstance(given, bool):
         raise ConfigError(f"iterations={given}: expected a number of instrumented iterations")
-    bounds.check({"iterations": given})
+    setting_types.check({"iterations": given})
     return given
 
 
@@ -212,15 +211,15 @@ def together(point: Request, iterations: int) -> list[Request]:
 
 def _ranks_here() -> int:
     """GPUs of this machine; without any, the cores, of which every rank needs one of its own."""
-    from resnetx.measure.machine.visible_gpus import gpus_here
+    from resnetx.measure.machine.nvidia import gpus_here
 
     return gpus_here() or cores()
 
 
 def _planned(request: Request, settings: RunSettings, folder: Path) -> PlannedRun:
     of = subject(request)
-    place = folder / f"{of.model_slug}_{of.image_size}_{of.precision}_{of.key}" / request.slug
+    path = folder / f"{of.model_slug}_{of.image_size}_{of.precision}_{of.key}" / request.slug
     task = run_file(request, settings, None)
     return PlannedRun(
-        task, RunFolder(place), obstacle_to(request, settings.oversubscribe), frozenset({request.key}), None
+        task, RunFolder(path), obstacle_to(request, settings.oversubscribe), frozenset({request.key}), None
     )

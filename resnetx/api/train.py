@@ -7,21 +7,31 @@ from typing import Unpack
 import msgspec
 
 from resnetx import progress
-from resnetx.api import runs
-from resnetx.api.obstacles import obstacle_to, obstacle_to_launch
-from resnetx.api.runs import KeptRecord, announce, check_file, fed, note_copies, note_fed, page, run_file, run_folder
+from resnetx.api import measuring
+from resnetx.api.doctor import obstacle_to, obstacle_to_launch
+from resnetx.api.measuring import (
+    KeptRecord,
+    announce,
+    check_file,
+    fed,
+    note_copies,
+    note_fed,
+    page,
+    run_file,
+    run_folder,
+)
 from resnetx.choices import NoExchange
 from resnetx.compose import asked, compose, one_point
 from resnetx.config import check, request_from, run_settings_from
 from resnetx.errors import ConfigError
 from resnetx.loading import is_file
-from resnetx.measure.study.plan import check_known_code
+from resnetx.measure.study_runs import check_known_code
 from resnetx.record import RunFile, RunRecord, read_task
 from resnetx.request import Request
 from resnetx.settings import keywords
 from resnetx.settings.files import given_path
+from resnetx.settings.setting_types import written
 from resnetx.settings.verbs import VERBS
-from resnetx.settings.words import written
 from resnetx.study import Point
 
 
@@ -37,9 +47,9 @@ def train(run_file: keywords.Text | None = None, **settings: Unpack[keywords.Tra
 
 def execute(run_file: keywords.Text | None, settings: Mapping[str, object]) -> KeptRecord[RunRecord]:
     """Runs one point, and keeps its record in the results folder."""
-    from resnetx.measure.clocks.held import held
+    from resnetx.measure import trackers
+    from resnetx.measure.held_clock import held
     from resnetx.measure.launch import launcher
-    from resnetx.measure.study import trackers
 
     path = None if run_file is None else given_path(run_file)
     task, results = asked_run(path, settings)
@@ -52,7 +62,7 @@ def execute(run_file: keywords.Text | None, settings: Mapping[str, object]) -> K
     if obstacle := obstacle_to_launch(task.launch) or obstacle_to(task.request, task.oversubscribe):
         raise ConfigError(obstacle)
     with held(task.request):
-        folder = run_folder(results, "train", task.request.slug, runs.machine_name(task.launch))
+        folder = run_folder(results, "train", task.request.slug, measuring.machine_name(task.launch))
         with progress.waiting(f"{task.request.model.label}, gpus={task.request.gpus}", folder.path):
             record = launcher.execute(task, folder)
             copies = trackers.TrackedCopies(task.tracker)
@@ -87,9 +97,9 @@ def task_of(path: Path | None, given: Point, gpus: int | None = None) -> tuple[R
         return read_task(path, RunFile), Path("results")
     by_torchrun = {} if gpus is None else {"gpus": gpus}
     one = one_point({**VERBS["train"].own, **by_torchrun, **given}, "`resnetx sweep` runs several")
-    read = one if gpus is not None else runs.fed(one)
+    read = one if gpus is not None else measuring.fed(one)
     tree = compose(read)
-    from resnetx.measure.machine.visible_gpus import gpus_here
+    from resnetx.measure.machine.nvidia import gpus_here
 
     how = None
     if tree["batch_size"] == "max":
@@ -108,13 +118,13 @@ def task_of(path: Path | None, given: Point, gpus: int | None = None) -> tuple[R
     check(request)
     run_settings = run_settings_from(tree)
     check_known_code(run_settings.dirty)
-    runs.note_fed(one, read)
-    task = msgspec.structs.replace(runs.run_file(request, run_settings, None), largest_batch=how)
+    measuring.note_fed(one, read)
+    task = msgspec.structs.replace(measuring.run_file(request, run_settings, None), largest_batch=how)
     return task, Path(run_settings.results)
 
 
 def _ranks_here() -> int:
-    from resnetx.measure.launch.torchrun import ranks_here
+    from resnetx.measure.launch.scratch import ranks_here
 
     return ranks_here()
 

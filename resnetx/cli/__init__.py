@@ -33,11 +33,10 @@ from resnetx.cli.typed import (
     settings_in,
     words_inside,
 )
-from resnetx.errors import ConfigError
+from resnetx.errors import ConfigError, on_one_line, visible
 from resnetx.settings.files import names, path_at_home, searching
+from resnetx.settings.setting_types import key_of
 from resnetx.settings.verbs import CFG, INSTEAD, QUIET, VERBS, WITHOUT_JSON, reads, refuse_unread
-from resnetx.settings.words import key_of
-from resnetx.visible import on_one_line, visible
 
 CONFIG_DIR = "folder with your own models, inputs, strategies or trackers (FOLDER/model/NAME.yaml)"
 SEARCH_PATH = "hydra.searchpath"  # Hydra's own setting for the same
@@ -69,7 +68,7 @@ def main_of_rank(kind: Literal["run", "bench"]) -> NoReturn:
 
 def worker(kind: Literal["run", "bench"]) -> int:
     """One rank of a task of this kind; its exit status."""
-    from resnetx.measure.launch.torchrun import Moment
+    from resnetx.measure.launch.scratch import Moment
 
     started = Moment.now()
     from resnetx.measure.rank_process import attend, explain_termination

@@ -15,11 +15,11 @@ import yaml
 from resnetx.cli import show
 from resnetx.compose import asked, compose, points_of
 from resnetx.errors import ConfigError
-from resnetx.settings import words as types
+from resnetx.settings import setting_types as types
 from resnetx.settings.files import CONFIGS, choices, searching, settings
+from resnetx.settings.setting_types import value_word
 from resnetx.settings.table import TABLE
 from resnetx.settings.verbs import VERBS, reads
-from resnetx.settings.words import value_word
 from resnetx.study import Point
 
 SHELLS = ("bash", "zsh", "fish")

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from resnetx.cli.table_layout import beside, width_of, wrapped
-from resnetx.settings import words as types
+from resnetx.settings import setting_types as types
 from resnetx.settings.files import Line, choices, searching, settings
+from resnetx.settings.setting_types import written
 from resnetx.settings.verbs import VERBS, reads
-from resnetx.settings.words import written
 
 COLUMN, SHORT = 30, 20  # where the meaning of a setting begins, of all of them and of common ones
 

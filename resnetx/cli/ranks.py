@@ -12,16 +12,16 @@ from functools import partial
 from pathlib import Path
 from typing import Generic
 
-from resnetx.api.obstacles import obstacle_to
-from resnetx.api.runs import check_file, note_copies, run_folder
+from resnetx.api.doctor import obstacle_to
+from resnetx.api.measuring import check_file, note_copies, run_folder
 from resnetx.api.train import task_of
 from resnetx.cli.typed import settings_in
 from resnetx.compose import asked
 from resnetx.config import check
 from resnetx.errors import ConfigError
 from resnetx.loading import is_file
-from resnetx.measure.launch import torchrun
-from resnetx.measure.launch.torchrun import Moment
+from resnetx.measure.launch import scratch
+from resnetx.measure.launch.scratch import Moment
 from resnetx.record import BenchFile, BenchRecord, Ended, RunFile, RunFolder, RunRecord, TaskFile, TaskRecord, read_task
 
 
@@ -44,7 +44,7 @@ def serve_run(words: list[str], started: Moment) -> int:
     task, results = task_of(
         paths[0] if paths else None,
         asked("train", settings_in([word for word in words if not word.endswith(".json")])),
-        torchrun.world_size(),
+        scratch.world_size(),
     )
     if paths and _by_hand():
         check_file(task, paths[0], lambda: check(task.request))
@@ -72,7 +72,7 @@ def serve_bench(words: list[str], started: Moment) -> int:
 
 
 def _by_hand() -> bool:
-    return torchrun.launched_folder() is None
+    return scratch.launched_folder() is None
 
 
 def _serve(rank: _RankTask[Ended], words: list[str], started: Moment) -> int:
@@ -80,12 +80,12 @@ def _serve(rank: _RankTask[Ended], words: list[str], started: Moment) -> int:
     from resnetx.measure import rank_process
     from resnetx.measure.launch import launcher
 
-    folder, task = torchrun.launched_folder(), rank.task
+    folder, task = scratch.launched_folder(), rank.task
     os.environ.update(task.request.env)
     if _by_hand() and (obstacle := rank.obstacle()):
         raise ConfigError(obstacle)
-    if _by_hand() and torchrun.rank() == 0:
-        if torchrun.on_one_node() and torchrun.has_open_store():
+    if _by_hand() and scratch.rank() == 0:
+        if scratch.on_one_node() and scratch.has_open_store():
             print(_open_store(task, words), file=sys.stderr, flush=True)
         folder = run_folder(rank.results, task.verb, task.request.slug)
         launcher.begin(task, folder, started)
@@ -105,7 +105,7 @@ def _open_store(task: TaskFile[TaskRecord], words: list[str]) -> str:
     """The warning for a rank whose torchrun was started with the default options of torchrun."""
     from resnetx.measure.launch.executor import torchrun as closed
 
-    instead = closed(torchrun.world_size(), ["-m", task.entry_module, *words])
+    instead = closed(scratch.world_size(), ["-m", task.entry_module, *words])
     return (
         "resnetx: warning: this torchrun listens on all network interfaces, and runs the code of whoever reaches its "
         f"ports; this one does not: {instead.line}"
@@ -117,7 +117,7 @@ def _open_store(task: TaskFile[TaskRecord], words: list[str]) -> str:
 
 def obstacle_to_run(task: RunFile) -> str:
     """Why this node's ranks of a run cannot run, in one sentence; "" where they can."""
-    return obstacle_to(task.request, task.oversubscribe, torchrun.ranks_here())
+    return obstacle_to(task.request, task.oversubscribe, scratch.ranks_here())
 
 
 def _measure_run(task: RunFile, started: Moment) -> RunRecord | None:
@@ -127,10 +127,10 @@ def _measure_run(task: RunFile, started: Moment) -> RunRecord | None:
 
 
 def _show_run(task: RunFile, record: RunRecord, folder: RunFolder) -> None:
-    from resnetx.cli.tables import show_run
-    from resnetx.measure.study import trackers
+    from resnetx.cli.verbs import show_train
+    from resnetx.measure import trackers
 
-    show_run.run(record, folder)
+    show_train.run(record, folder)
     copies = trackers.TrackedCopies(task.tracker)
     note_copies(copies, copies.track(record, folder), folder.path.parent)
 
@@ -142,16 +142,16 @@ def obstacle_to_bench(task: BenchFile) -> str:
     """Why this node's ranks of a bench cannot run, in one sentence; "" where they can."""
     from resnetx.api import bench
 
-    return bench.obstacle_to_bench(task.request, task.oversubscribe, torchrun.ranks_here())
+    return bench.obstacle_to_bench(task.request, task.oversubscribe, scratch.ranks_here())
 
 
 def _measure_bench(task: BenchFile, started: Moment) -> BenchRecord | None:
-    from resnetx.measure.bench.collectives import run
+    from resnetx.measure.bench.timed_collectives import run
 
     return run(task, started)
 
 
 def _show_bench(record: BenchRecord, folder: RunFolder) -> None:
-    from resnetx.cli.tables.show_bench import bench
+    from resnetx.cli.verbs.show_bench import bench
 
     bench(record, folder)

@@ -29,10 +29,10 @@ from rich.table import Column as ProgressCell
 from rich.text import Text
 
 from resnetx.cli.table_layout import beside, lay_out, width_of, wrapped
+from resnetx.errors import UNSHOWN, on_one_line, visible
 from resnetx.progress import Counter
 from resnetx.table import ALWAYS, ONLY_WITH_ALL, Column
 from resnetx.units import duration
-from resnetx.visible import UNSHOWN, on_one_line, visible
 
 # The console for all output that is not JSON: it shows control characters instead of executing them.
 #
@@ -266,7 +266,9 @@ def tables(
 def _of_shown(note: str, left_out: Sequence[str]) -> str:
     """The note without sentences that explain columns which are left out: "exposed: ..." of "exposed ms"."""
     words = {heading.split()[0] for heading in left_out} | set(left_out)
-    return " ".join(each for each in re.split(r"(?<=\.) (?=\S)", note) if each.partition(":")[0] not in words)
+    return " ".join(
+        sentence for sentence in re.split(r"(?<=\.) (?=\S)", note) if sentence.partition(":")[0] not in words
+    )
 
 
 # ---- progress -------------------------------------------------------------------------------------------------------

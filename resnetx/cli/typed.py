@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING
 from resnetx.errors import ConfigError
 from resnetx.operations import OPERATIONS
 from resnetx.settings.files import CONFIGS, choices
+from resnetx.settings.setting_types import key_of, members, squeezed
 from resnetx.settings.table import TABLE
 from resnetx.settings.verbs import VERBS, reads
-from resnetx.settings.words import key_of, members, squeezed
 
 if TYPE_CHECKING:
     from resnetx.study import Point
@@ -46,8 +46,8 @@ def _renamed(verb: str, word: str) -> str:
     key, given, value = word.partition("=")
     if not given or not re.fullmatch(r"[A-Za-z][\w-]*", key) or reads(VERBS[verb].settings, key) or Path(word).exists():
         return word
-    names = {squeezed(each) for each in (key, f"{key}s", f"{key}_size")}
-    near = [each for each in TABLE if squeezed(each) in names and reads(VERBS[verb].settings, each)]
+    names = {squeezed(name) for name in (key, f"{key}s", f"{key}_size")}
+    near = [name for name in TABLE if squeezed(name) in names and reads(VERBS[verb].settings, name)]
     return _noted(word, f"{near[0]}={value}") if len(near) == 1 else word
 
 
@@ -122,18 +122,18 @@ def _as_called(verb: str, word: str) -> str:
     """A name as it is written here: AlexNet is alexnet, ResNet-50 is resnet50, dgxh100 is dgx-h100."""
     if not is_name(word) or VERBS[verb].name == "list":
         return word
-    alike = {each for each in _known_names(verb) if squeezed(each) == squeezed(word)}
+    alike = {name for name in _known_names(verb) if squeezed(name) == squeezed(word)}
     return alike.pop() if len(alike) == 1 else word
 
 
 def _known_names(verb: str) -> list[str]:
     """The names that a verb takes as words."""
-    from resnetx.workloads.tables import classifiers
+    from resnetx.workloads import tables
 
     read = VERBS[verb].settings
     has_systems = VERBS[verb].names_systems or verb == "topology"
     known = [path.stem for path in (CONFIGS / "system").glob("*.yaml")] if has_systems else []
-    known += [*choices("model"), *classifiers.kept().image_size] if "model" in read else []
+    known += [*choices("model"), *tables.kept_classifiers().image_size] if "model" in read else []
     return known + ([path.stem for path in (CONFIGS / "study").glob("*.yaml")] if "study" in read else [])
 
 
@@ -144,7 +144,7 @@ def near_name(verb: str, word: str) -> str:
 
 def _is_collective(word: str) -> bool:
     known = {squeezed(name) for name in OPERATIONS}
-    return not Path(word).exists() and all(squeezed(each) in known for each in word.split(","))
+    return not Path(word).exists() and all(squeezed(name) in known for name in word.split(","))
 
 
 def _is_size(word: str) -> bool:
@@ -158,9 +158,9 @@ def _is_model(word: str) -> bool:
 
 def is_classifier(word: str) -> bool:
     """Whether a word is the name of a classifier of torchvision."""
-    from resnetx.workloads.tables import classifiers
+    from resnetx.workloads import tables
 
-    return word in classifiers.kept().image_size
+    return word in tables.kept_classifiers().image_size
 
 
 def _is_study(word: str) -> bool:
@@ -203,7 +203,7 @@ def settings_in(words: list[str], verb: str | None = None) -> "Point":
 def words_inside(words: list[str]) -> list[str]:
     """The command line that runs in the lab; `words` begin with "lab" and have "--" among them."""
     from resnetx.api.lab import INSIDE, settings_inside
-    from resnetx.settings.words import written
+    from resnetx.settings.setting_types import written
 
     index = words.index("--")
     own, inside = words[1:index], words[index + 1 :]

@@ -17,10 +17,10 @@ from hydra.core.override_parser.types import Override, OverrideType
 from hydra.errors import HydraException
 
 from resnetx.errors import ConfigError, shortened
-from resnetx.settings import words
+from resnetx.settings import setting_types
 from resnetx.settings.files import at_home
+from resnetx.settings.setting_types import key_of
 from resnetx.settings.table import PATHS, TABLE
-from resnetx.settings.words import key_of
 from resnetx.study import Point
 from resnetx.units import size, size_text
 
@@ -77,12 +77,12 @@ def _several(key: str, verb: str | None) -> str:
 
 
 def _is_text(key: str, verb: str | None) -> bool:
-    return key.startswith("env.") or (key in TABLE and TABLE[key].comma) or words.takes_one_text(key, verb)
+    return key.startswith("env.") or (key in TABLE and TABLE[key].comma) or setting_types.takes_one_text(key, verb)
 
 
 def _are_pairs(key: str, items: list[str]) -> bool:
     """Whether words are pairs of a map, `32:195` of `rate`."""
-    keys = words.keys_of_map(key)
+    keys = setting_types.keys_of_map(key)
     return keys is not None and all(map(_PAIRS[keys].fullmatch, items))
 
 
@@ -99,11 +99,11 @@ def _bracketed(word: str, verb: str | None) -> str:
         return f"{key}=[{','.join(f'{{{each}}}' for each in maps)}]"
     if _is_text(key, verb):
         return f"{key}='{value}'" if re.search("[,=^]", value) else word  # which Hydra takes in quotes only
-    if words.takes_sets(key) and "+" in value:
+    if setting_types.takes_sets(key) and "+" in value:
         sets = ",".join(f"[{','.join(item.split('+'))}]" for item in items)
         return f"{key}=[{sets}]"
-    ranged = words.takes_counts(key) and any(map(_RANGE.fullmatch, items))
-    if words.takes_sizes(key) and any(".." in item for item in items):
+    ranged = setting_types.takes_counts(key) and any(map(_RANGE.fullmatch, items))
+    if setting_types.takes_sizes(key) and any(".." in item for item in items):
         return f"{key}=[{','.join(size for item in items for size in _doubled(word, item))}]"
     if len(items) == 1 and not ranged:
         return word
@@ -146,8 +146,10 @@ def _doubled(word: str, item: str) -> list[str]:
     if not 0 < low <= high:
         raise ConfigError(f"{shortened(word)}: expected a range upwards, as 1MiB..1GiB")
     sizes = [low << double for double in range((high // low).bit_length())]
-    texts = [size_text(each).replace(" ", "") for each in sizes]
-    return [text if size(text) == each else str(each) for each, text in zip(sizes, texts, strict=True)]
+    texts = [size_text(size_bytes).replace(" ", "") for size_bytes in sizes]
+    return [
+        text if size(text) == size_bytes else str(size_bytes) for size_bytes, text in zip(sizes, texts, strict=True)
+    ]
 
 
 def _with_tilde_quoted(word: str) -> str:

@@ -9,21 +9,19 @@ from pathlib import Path
 from typing import Unpack
 
 from resnetx import __version__, packages, progress
-from resnetx.api.obstacles import obstacle_to_launch
+from resnetx.api.doctor import obstacle_to_launch
+from resnetx.api.measuring import announce, machine_name, new_folder, page
 from resnetx.api.predict import predicted
-from resnetx.api.runs import announce, machine_name, new_folder, page
 from resnetx.api.systems import THIS, load_system
 from resnetx.compose import asked
 from resnetx.errors import ConfigError
-from resnetx.fleet.measured import FLOOR, SPREADS, checked, facts_of
-from resnetx.fleet.outliers import against, outliers
-from resnetx.fleet.runs import CheckRuns
-from resnetx.fleet.settings import AskedCheck, asked_check
-from resnetx.interconnect.collectives.reading import with_readings
+from resnetx.fleet.check_runs import AskedCheck, CheckRuns, asked_check
+from resnetx.fleet.outliers import FLOOR, SPREADS, against, checked, facts_of, outliers
+from resnetx.interconnect.collectives.bench_reading import with_readings
 from resnetx.interconnect.systems.system import System
 from resnetx.measure.launch.scratch import write
 from resnetx.record import SCHEMA, RunRecord, TaskRecord, Unknown, if_known, known, seal, timestamp
-from resnetx.record.check import Check, CheckedRun, CheckFolder, Measure
+from resnetx.record.node_check import Check, CheckedRun, CheckFolder, Measure
 from resnetx.record.prediction import PredictedPoint
 from resnetx.settings import keywords
 
@@ -77,7 +75,7 @@ def execute(made: AskedCheck) -> KeptCheck:
 def _record(made: AskedCheck, described: "_Described", runs: CheckRuns, started_s: float, duration_s: float) -> Check:
     names, task = list(made.fleet.names), made.training_point
     judged = checked(runs.tried, described.point, described.no_point)
-    own = {name: [each.record for each in runs.tried if each.nodes == (name,)] for name in names}
+    own = {name: [tried.record for tried in runs.tried if tried.nodes == (name,)] for name in names}
     found, remarks = outliers(judged, [facts_of(name, own[name]) for name in names], described.gpus)
     return seal(
         Check(
@@ -130,7 +128,7 @@ class _Described:
 
 def _described(made: AskedCheck) -> _Described:
     """The system of `systems=`; without it the machine as it is found, where it has GPUs."""
-    from resnetx.measure.machine.visible_gpus import gpus_here
+    from resnetx.measure.machine.nvidia import gpus_here
 
     launch, settings = made.fleet.launch, made.settings
     of_site = launch.site.gpus_per_node if launch else None
@@ -258,7 +256,7 @@ def _metrics(check: Check) -> Iterator[_Metric]:
         for cause in outlier.causes
     }
     yield _Metric(
-        "outlier_cause", "1 for each likely cause of what stands out.", [(each, 1.0) for each in causes.values()]
+        "outlier_cause", "1 for each likely cause of what stands out.", [(labels, 1.0) for labels in causes.values()]
     )
 
 

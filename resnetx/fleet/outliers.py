@@ -1,13 +1,298 @@
-"""The runs that stand out, as outliers with their causes: nodes, then switches and pairs."""
+"""What the runs of a check measured, and which of them stand out, with their causes."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from pathlib import Path
+from statistics import median
+from typing import Literal, TypeVar, get_args
 
-from resnetx.fleet.measured import UNKNOWN, NodeFacts, causes
-from resnetx.record import if_known
-from resnetx.record.check import Cause, CheckedRun, Outlier, Remark
+import msgspec
+
+from resnetx.interconnect.collectives.measured import telling_times
+from resnetx.record import BenchRecord, Environment, Gpu, RunRecord, Unknown, Warning, if_known, known
+from resnetx.record.bench_record import Verdict
+from resnetx.record.node_check import Cause, CauseKind, CheckedRun, Measure, Outlier, Remark
+from resnetx.record.prediction import PredictedPoint
 from resnetx.units import duration, si
+
+# ---- measured -------------------------------------------------------------------------------------------------------
+# What runs of a check measured, each beside the fleet's median and the description of the system.
+#
+# A run stands out beside the fleet where it takes longer than the median of all runs of its kind by more than `SPREADS`
+# robust standard deviations, and by more than `FLOOR` of the median. The deviation is 1.4826 times the median absolute
+# deviation: of normal times it is the standard deviation, and a few slow nodes change it little (Rousseeuw & Croux,
+# 1993). How often a fleet without a fault then has an outlier is in docs/check.md, and counted by tests/reporting.
+
+LEAST = 3  # runs of one kind, below which nothing tells who is the slow one
+SPREADS = 5.0
+FLOOR = 0.10
+_DEVIATION = 1.4826  # standard deviation over median absolute deviation, of a normal distribution
+TOO_FEW = Unknown(f"fewer than {LEAST} runs of this kind: there is no fleet to compare with")
+NO_TIME = Unknown("the run did not end well")
+
+
+@dataclass(frozen=True)
+class Tried:
+    """One run of a check, with its record."""
+
+    measure: Measure
+    nodes: tuple[str, ...]
+    record: BenchRecord | RunRecord
+    folder: Path
+    round: int = 0
+
+
+@dataclass(frozen=True)
+class FleetLimit:
+    """What a fleet allows a run of one kind."""
+
+    median_s: float
+    limit_s: float
+
+
+def fleet_limit(times_s: Sequence[float]) -> FleetLimit | None:
+    """The limit that follows from the times of all runs of one kind; None: they are too few."""
+    if len(times_s) < LEAST:
+        return None
+    middle_s = median(times_s)
+    deviation_s = _DEVIATION * median(abs(time_s - middle_s) for time_s in times_s)
+    return FleetLimit(middle_s, middle_s + max(SPREADS * deviation_s, FLOOR * middle_s))
+
+
+def time_of(record: BenchRecord | RunRecord) -> float | None:
+    """Seconds of one all-reduce, or of one training step; None where the run did not end well."""
+    if fault_of(record):
+        return None
+    if isinstance(record, BenchRecord):
+        (times_s, *_) = telling_times(record.points)
+        return median(times_s)
+    return 1 / record.iterations_per_s if record.iterations_per_s else None
+
+
+def fault_of(record: BenchRecord | RunRecord) -> str:
+    """Why a run gives no time; "" where it does. Wrong sums are a fault, however fast they were."""
+    if record.outcome != "ok":
+        return record.reason
+    if isinstance(record, RunRecord):
+        return "" if record.iterations_per_s else "it has no rate"
+    if wrong := sum(point.wrong or 0 for point in record.points):
+        return f"{wrong} elements of its sums were wrong"
+    return "" if record.points else "no size of it found memory"
+
+
+def environment_of(tried: Sequence[Tried]) -> dict[str, Environment]:
+    """The machine of each node that a run of its own told of: the latest."""
+    return {
+        each.nodes[0]: each.record.environment for each in tried if len(each.nodes) == 1 and each.record.environment
+    }
+
+
+# ---- runs beside the description and the fleet ----------------------------------------------------------------------
+
+
+def checked(tried: Sequence[Tried], predicted: PredictedPoint | None, no_prediction: str) -> list[CheckedRun]:
+    """All runs with what is allowed; `predicted`: the training point on one node, or why there is none."""
+    machines = environment_of(tried)
+    described = [_described(each, _kind(each, machines), predicted, no_prediction) for each in tried]
+    times_s: dict[tuple[Measure, str], list[float]] = defaultdict(list)
+    for run in described:
+        if (time_s := if_known(run.time_s)) is not None:
+            times_s[run.measure, run.kind].append(time_s)
+    limits = {key: fleet_limit(seconds) for key, seconds in times_s.items()}
+    return [_beside_fleet(run, limits.get((run.measure, run.kind))) for run in described]
+
+
+def _kind(each: Tried, machines: Mapping[str, Environment]) -> str:
+    """Runs of one kind are compared: nodes with the same processors, and pairs as far apart."""
+    environments = [machines[node] for node in each.nodes if node in machines]
+    names = sorted({_processors(machine) for machine in environments})
+    if each.measure != "pair" or len(environments) < 2:
+        return " and ".join(names)
+    switches = {machine.switch for machine in environments}
+    apart = "" if None in switches else ", below one switch" if len(switches) == 1 else ", across switches"
+    return " and ".join(names) + apart
+
+
+def _processors(machine: Environment) -> str:
+    return ", ".join(sorted({gpu.name for gpu in machine.gpus or []})) or machine.cpu
+
+
+def _described(each: Tried, kind: str, predicted: PredictedPoint | None, no_prediction: str) -> CheckedRun:
+    """A run beside its description, yet without the fleet."""
+    time_s, fault, why = time_of(each.record), fault_of(each.record), Unknown(no_prediction)
+    expected_s: float | Unknown = why
+    most_s: float | Unknown = why
+    verdict: Verdict = "not judged"
+    if isinstance(each.record, BenchRecord):
+        most_s = Unknown("the verdict allows for the error of the model of collectives")
+        if each.record.points and each.record.points[0].expected_s is not None:
+            expected_s, verdict = each.record.points[0].expected_s, each.record.points[0].verdict
+    elif predicted is not None and predicted.iteration_s is not None and predicted.interval_s is not None:
+        expected_s, (least_s, most_s) = predicted.iteration_s, predicted.interval_s
+        if time_s is not None:
+            verdict = "low" if time_s > most_s else "above the link" if time_s < least_s else "as expected"
+    return CheckedRun(
+        measure=each.measure,
+        nodes=list(each.nodes),
+        round=each.round,
+        kind=kind,
+        outcome="failed" if fault and each.record.outcome == "ok" else each.record.outcome,
+        reason=fault,
+        time_s=known(NO_TIME if time_s is None else time_s),
+        expected_s=known(expected_s),
+        most_s=known(most_s),
+        verdict=verdict if time_s is not None else "not judged",
+        median_s=known(TOO_FEW),
+        limit_s=known(TOO_FEW),
+        folder=each.folder.name,
+    )
+
+
+def _beside_fleet(run: CheckedRun, limit: FleetLimit | None) -> CheckedRun:
+    if limit is None:
+        return run
+    return msgspec.structs.replace(run, median_s=limit.median_s, limit_s=limit.limit_s)
+
+
+# Why a node may be slow, by what its records have: each cause with its evidence and figures.
+#
+# What is odd about a node is told by its own maximum (lanes of a link), by counters that should stand at nought, by the
+# warnings of its runs, or by what most other nodes have.
+
+CLOCK_SPREAD = 0.02  # of the fleet's median clock, below which a node's is no cause
+_OF_WARNINGS: dict[str, CauseKind] = {
+    "throttled": "clock",
+    "uneven-clocks": "clock",
+    "link-errors": "link errors",
+    "foreign-load": "foreign load",
+    "shared-gpus": "foreign load",
+}
+_SOFTWARE = ("driver", "torch", "cuda", "hip", "nccl", "resnetx", "git_revision")
+UNKNOWN = Cause("unknown", "nothing in its records explains it")
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class NodeFacts:
+    """What the runs of one node tell of it."""
+
+    node: str
+    machine: Environment | None  # None: no run got as far as to look
+    warnings: tuple[Warning, ...] = ()
+    clock_Hz: float | None = None  # of its slowest GPU: the median while it trained
+
+    @property
+    def gpus(self) -> list[Gpu]:
+        return (self.machine.gpus if self.machine else None) or []
+
+
+def facts_of(node: str, records: Sequence[BenchRecord | RunRecord]) -> NodeFacts:
+    """What the records of a node's own runs tell."""
+    machines = [record.environment for record in records if record.environment]
+    warnings = {warning.message: warning for record in records for warning in record.warnings}
+    return NodeFacts(node, machines[-1] if machines else None, tuple(warnings.values()), _clock_Hz(records))
+
+
+def _clock_Hz(records: Sequence[BenchRecord | RunRecord]) -> float | None:
+    samples = [gpu_sample for run in records if isinstance(run, RunRecord) for gpu_sample in run.gpu_samples or []]
+    return min((median(sample.sm_clock_Hz) for sample in samples if sample and sample.sm_clock_Hz), default=None)
+
+
+def causes(node: NodeFacts, fleet: Sequence[NodeFacts], wanted_gpus: int | None = None) -> list[Cause]:
+    """What is odd about a node, the likeliest first; `wanted_gpus`: that it should have, where that is known."""
+    found = [cause for judge in (_memory, _links, _nvlinks, _clock, _software) for cause in judge(node, fleet)]
+    found += _missing_gpus(node, fleet, wanted_gpus)
+    found += [
+        Cause(_OF_WARNINGS[warning.code], warning.message) for warning in node.warnings if warning.code in _OF_WARNINGS
+    ]
+    order = get_args(CauseKind)
+    return sorted(found, key=lambda cause: order.index(cause.kind))
+
+
+def usual(values: Sequence[T | None]) -> T | None:
+    """What more than half of at least three have; None where there is no such value."""
+    if len(values) < 3:
+        return None
+    ((value, count),) = Counter(values).most_common(1)
+    return value if 2 * count > len(values) else None
+
+
+# ---- one kind of cause after the other ------------------------------------------------------------------------------
+
+
+def _missing_gpus(node: NodeFacts, fleet: Sequence[NodeFacts], wanted: int | None) -> Iterator[Cause]:
+    if node.machine is None:
+        return
+    due = wanted if wanted is not None else usual([len(facts.gpus) for facts in fleet if facts.machine])
+    if due is not None and len(node.gpus) < due:
+        whose = "the description and the site file name" if wanted is not None else "most nodes have"
+        yield Cause("missing GPUs", f"its driver shows {len(node.gpus)} GPUs, {whose} {due}")
+
+
+def _memory(node: NodeFacts, _: Sequence[NodeFacts]) -> Iterator[Cause]:
+    for gpu in node.gpus:
+        if (health := gpu.memory_health) is None:
+            continue
+        said = [
+            f"{health.ecc_uncorrected} memory errors that ECC could not correct" * bool(health.ecc_uncorrected),
+            f"{health.remapped_rows} remapped rows" * bool(health.remapped_rows),
+            "a row that waits for a reset to be remapped" * bool(health.remapping_pending),
+            "no spare row left, so that it is to be replaced" * bool(health.remapping_failed),
+        ]
+        if any(said):
+            yield Cause("memory errors", f"GPU {gpu.index}: {', '.join(filter(None, said))}")
+
+
+def _links(node: NodeFacts, fleet: Sequence[NodeFacts]) -> Iterator[Cause]:
+    """A GPU at rest lowers the generation of its link: only that of others at the same moment tells something."""
+    now = _usual_of_gpus(fleet, lambda gpu: gpu.pcie_generation)
+    most = _usual_of_gpus(fleet, lambda gpu: gpu.pcie_generation_max)
+    for gpu in node.gpus:
+        if gpu.pcie_width and gpu.pcie_width_max and gpu.pcie_width < gpu.pcie_width_max:
+            yield Cause("link width", f"GPU {gpu.index}: {gpu.pcie_width} of {gpu.pcie_width_max} lanes of PCIe are up")
+        if most and gpu.pcie_generation_max and gpu.pcie_generation_max < most:
+            text = f"GPU {gpu.index}: PCIe generation {gpu.pcie_generation_max} at most, of most GPUs {most}"
+            yield Cause("link width", text)
+        elif now and gpu.pcie_generation and gpu.pcie_generation < now:
+            text = f"GPU {gpu.index}: PCIe generation {gpu.pcie_generation}, while most GPUs had {now}"
+            yield Cause("link width", text)
+
+
+def _nvlinks(node: NodeFacts, fleet: Sequence[NodeFacts]) -> Iterator[Cause]:
+    due = _usual_of_gpus(fleet, lambda gpu: gpu.nvlinks_active)
+    for gpu in node.gpus:
+        if due and gpu.nvlinks_active is not None and gpu.nvlinks_active < due:
+            yield Cause("NVLink", f"GPU {gpu.index}: {gpu.nvlinks_active} NVLinks are up, of most GPUs {due}")
+
+
+def _usual_of_gpus(fleet: Sequence[NodeFacts], fact: Callable[[Gpu], int | None]) -> int | None:
+    return usual([fact(gpu) for facts in fleet for gpu in facts.gpus])
+
+
+def _clock(node: NodeFacts, fleet: Sequence[NodeFacts]) -> Iterator[Cause]:
+    clocks_Hz = [facts.clock_Hz for facts in fleet if facts.clock_Hz]
+    if node.clock_Hz and len(clocks_Hz) >= 3 and node.clock_Hz < (1 - CLOCK_SPREAD) * median(clocks_Hz):
+        text = f"its slowest GPU ran at {node.clock_Hz / 1e6:.0f} MHz, the fleet's median is "
+        yield Cause("clock", text + f"{median(clocks_Hz) / 1e6:.0f} MHz")
+    governor = usual([facts.machine.cpu_governor for facts in fleet if facts.machine])
+    if node.machine and governor and node.machine.cpu_governor not in (None, governor):
+        yield Cause("clock", f"its CPU governor is {node.machine.cpu_governor}, of most nodes {governor}")
+
+
+def _software(node: NodeFacts, fleet: Sequence[NodeFacts]) -> Iterator[Cause]:
+    for name in _SOFTWARE if node.machine else ():
+        due, own = (
+            usual([getattr(facts.machine, name) for facts in fleet if facts.machine]),
+            getattr(node.machine, name),
+        )
+        if due is not None and own != due:
+            yield Cause("software", f"its {name.replace('_', ' ')} is {own or 'not known'}, of most nodes {due}")
+
+
+# ---- outliers -------------------------------------------------------------------------------------------------------
+# The runs that stand out, as outliers with their causes: nodes, then switches and pairs.
 
 # Slow pairs of nodes: is it the card of one node, a switch that they share, or can it not be told?
 #
@@ -153,10 +438,10 @@ def _nodes(runs: Sequence[CheckedRun], causes_of: Mapping[str, Sequence[Cause]])
             (node,) = run.nodes
             named.add(node)
             yield _outlier("node", node, [node], run.measure, stands, found(run), causes_of.get(node, ()))
-    for node, own in causes_of.items():
-        lacking = [cause for cause in own if cause.kind == "missing GPUs"]
+    for node, node_causes in causes_of.items():
+        lacking = [cause for cause in node_causes if cause.kind == "missing GPUs"]
         if lacking and node not in named:
-            yield _outlier("node", node, [node], "all-reduce", ["run"], lacking[0].evidence, own)
+            yield _outlier("node", node, [node], "all-reduce", ["run"], lacking[0].evidence, node_causes)
 
 
 def _pairs(

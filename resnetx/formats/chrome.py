@@ -14,10 +14,9 @@ import msgspec
 from msgspec import Meta
 
 from resnetx.errors import prepared
-from resnetx.loading import File, UnboundedError, refuse_unbounded
-from resnetx.loading.content import Data, fault
+from resnetx.loading import Data, File, UnboundedError, fault, refuse_unbounded
 from resnetx.record.prediction import PredictedTask
-from resnetx.record.trace import LayerTimes
+from resnetx.record.traces import LayerTimes
 from resnetx.units import size_text
 
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from resnetx.loading import File
-from resnetx.record.copies import Access, Direction, Endpoint, Engine, Pair, Place
-from resnetx.record.files import LONGEST_s, SHORTEST_s
+from resnetx.record.bench_record import Access, CopyEnd, Direction, Endpoint, Engine, Pair
+from resnetx.record.sealing import LONGEST_s, SHORTEST_s
 from resnetx.units import size_text
 
 STAGED = "staged"  # between GPUs that are no peers, or with peer access off: through host memory
@@ -23,8 +23,8 @@ class CopyRow:
     """One figure of a pair, as a time."""
 
     copy: str  # "device", "staged", "to-host", "from-host", "local", "load"
-    source: Place
-    target: Place
+    source: CopyEnd
+    target: CopyEnd
     size_bytes: int
     time_s: float
     evidence: tuple[str, ...]

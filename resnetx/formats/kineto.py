@@ -22,13 +22,11 @@ from statistics import median
 
 from resnetx.errors import FileError
 from resnetx.formats.chrome import ChromeTrace, Event, decode
-from resnetx.formats.kineto_iterations import ProfiledIteration, ProfiledLayer, iterations_in
+from resnetx.formats.kineto_iterations import DEVICE, LAUNCHES, ProfiledIteration, ProfiledLayer, iterations_in, works
 from resnetx.formats.kineto_ranks import RankProfile, Strategy, own_s, seen_rank
 from resnetx.formats.kineto_windows import HOW_TO_MARK, ProfiledIterations, find_iterations
-from resnetx.formats.kineto_work import DEVICE, LAUNCHES, works
-from resnetx.record.files import refuse_large_trace
-from resnetx.record.trace import LayerTimes, TracedLayer
-from resnetx.record.unknown import Unknown, known
+from resnetx.record.sealing import Unknown, known, refuse_large_trace
+from resnetx.record.traces import LayerTimes, TracedLayer
 
 DIGITS = 9  # profiles have nanoseconds
 NO_STEPS = Unknown("the profile has no ProfilerStep#n, so does not say how long a step took")

@@ -22,10 +22,9 @@ from msgspec import Meta
 
 from resnetx.errors import FileError
 from resnetx.formats.chrome import ChromeTrace, Details, Event, first_of, value_of
-from resnetx.formats.kineto_iterations import UPDATE, Window, undone_by
+from resnetx.formats.kineto_iterations import DEVICE, OPERATIONS, UPDATE, Window, Work, Works, undone_by
 from resnetx.formats.kineto_windows import STEP
-from resnetx.formats.kineto_work import DEVICE, OPERATIONS, Work, Works
-from resnetx.record.files import MOST_BYTES
+from resnetx.record.sealing import MOST_BYTES
 
 PHASES = ("update", "input", "forward", "backward")
 # Of the time of a collective on a CPU, that nothing is computed at a stretch where its rank waits for it. The wait is
@@ -129,20 +128,20 @@ def seen_rank(
     `windows`: of its iterations. The path is for error messages.
     """
     launched = sorted(_collectives(file, events, found), key=lambda collective: (collective[0], collective[1].begin))
-    _refuse_others([each for _, each in launched], file, events, path)
+    _refuse_others([collective for _, collective in launched], file, events, path)
     marks = _marks(found, events)
     begins = [begin for begin, _ in windows]
     inside: list[list[Collective]] = [[] for _ in windows]
-    for when, each in launched:
+    for when, collective in launched:
         if (index := bisect_right(begins, when) - 1) >= 0 and when <= windows[index][1]:
-            inside[index].append(each)
+            inside[index].append(collective)
     numbers = _numbers(events, windows)
     steps = []
     for index, (before, collectives) in enumerate(pairwise(inside), start=1):
         (begin, end), behind = windows[index - 1], windows[index][0]
         if not (before and collectives) or behind - end > MOST_BETWEEN * (end - begin):
             continue
-        first, last = max(each.end for each in before), max(each.end for each in collectives)
+        first, last = max(each.end for each in before), max(collective.end for collective in collectives)
         if first < last:
             steps.append(RankStep(numbers[index], first, last, collectives, _phases(marks, first, last)))
     rank = file.group.rank if file.group else None

@@ -18,8 +18,7 @@ from pathlib import Path
 
 from resnetx.errors import FileError
 from resnetx.formats.chrome import Event
-from resnetx.formats.kineto_iterations import UPDATE, Window, undone_by
-from resnetx.formats.kineto_work import Work, Works
+from resnetx.formats.kineto_iterations import UPDATE, Window, Work, Works, undone_by
 
 MAX_STEPS = 10_000
 STEP = re.compile(r"ProfilerStep#\d+")

@@ -20,11 +20,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from resnetx.errors import FileError, shortened
-from resnetx.formats.nccl_log import card_names, channels_of
-from resnetx.formats.pci_tree import C2c, NvlinkEnd, PciNode, PciTree, device_id
+from resnetx.errors import FileError, shortened, visible
+from resnetx.formats.logs import card_names, channels_of
+from resnetx.formats.topology_xml import C2c, NvlinkEnd, PciNode, PciTree, device_id
 from resnetx.loading import File
-from resnetx.visible import visible
 
 LOG_BYTES = 2**26
 MOST_NODES = 2**13  # of a tree

@@ -16,13 +16,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from resnetx.errors import shortened
+from resnetx.errors import shortened, visible
 from resnetx.formats import logs
 from resnetx.formats.nccl_rows import Half, Printed, Row, printed, telling
 from resnetx.loading import File
 from resnetx.operations import OPERATIONS
-from resnetx.record.files import MOST_BYTES
-from resnetx.visible import visible
+from resnetx.record.sealing import MOST_BYTES
 
 # Where the ranks of nccl-tests ran: the list that it prints, and the command that started them.
 #

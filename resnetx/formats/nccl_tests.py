@@ -13,17 +13,16 @@ from typing import Any, Literal
 
 import msgspec
 
-from resnetx.errors import FileError, shortened
+from resnetx.errors import FileError, shortened, visible
 from resnetx.formats import logs, nccl_table
 from resnetx.formats.nccl_rows import MOST_RANKS, Half, Interval, Row, RowReading, printed, reading
 from resnetx.formats.nccl_table import CPU_TIME, NOT_SAID, NcclTable, Rank, RankList, tables_of
 from resnetx.loading import File, decode
 from resnetx.operations import OPERATIONS
 from resnetx.record import BenchPoint, BenchRecord
-from resnetx.record.bench import ELEMENT_BYTES
-from resnetx.record.files import MOST_BYTES, LONGEST_s, SHORTEST_s
+from resnetx.record.bench_record import ELEMENT_BYTES
+from resnetx.record.sealing import MOST_BYTES, LONGEST_s, SHORTEST_s
 from resnetx.units import size_text
-from resnetx.visible import visible
 
 _HEADS = re.compile(r"[ \t]{0,80}#?[ \t]{0,80}size[ \t]{1,80}count[ \t]{1,80}type\b")
 _SEPARATED = re.compile(
@@ -73,13 +72,13 @@ def parse(file: File, content: bytearray, collective: str | None = None, gpus: i
         holds = ", ".join(dict.fromkeys(table.title for table in tables))
         raise file.error(f"holds {holds}; expected a table of {collective or 'a collective'} on {gpus or 'any'} ranks")
     found = [_result(file, table, collective, gpus) for table in wanted]
-    kinds = dict.fromkeys((each.collective, each.gpus) for each in found)
+    kinds = dict.fromkeys((table.collective, table.gpus) for table in found)
     if len(kinds) > 1:
         holds = ", ".join(f"{name or 'a collective'} on {count or 'some'} ranks" for name, count in kinds)
         raise file.error(f"holds several tables ({holds}); say which one with collective= and gpus=")
-    if not any(each.rows for each in found):
+    if not any(table.rows for table in found):
         raise file.error(_NO_RESULT)
-    sizes = [size for each in found for size in {row.size_bytes for row in each.rows}]
+    sizes = [size for table in found for size in {row.size_bytes for row in table.rows}]
     if len(sizes) > len(set(sizes)):
         raise file.error(
             f"holds {len(found)} tables with the same sizes ({wanted[0].title}); expected one of them alone"
@@ -92,11 +91,11 @@ def parse(file: File, content: bytearray, collective: str | None = None, gpus: i
     joined = f"{len(wanted)} tables of other sizes are taken as one; they begin at {begins}" if len(wanted) > 1 else ""
     return replace(
         found[0],
-        note="; ".join(filter(None, (*dict.fromkeys(each.note for each in found), joined))),
-        rows=tuple(row for each in found for row in each.rows),
-        left_out=tuple(line for each in found for line in each.left_out),
-        wrong="; ".join(filter(None, (each.wrong for each in found))),
-        failed=any(each.failed for each in found),
+        note="; ".join(filter(None, (*dict.fromkeys(table.note for table in found), joined))),
+        rows=tuple(row for table in found for row in table.rows),
+        left_out=tuple(line for table in found for line in table.left_out),
+        wrong="; ".join(filter(None, (table.wrong for table in found))),
+        failed=any(table.failed for table in found),
     )
 
 

@@ -16,9 +16,8 @@ from pathlib import Path
 from statistics import fmean
 
 from resnetx.errors import FileError, shortened
-from resnetx.record.files import MAX_BYTES, TIME_BYTES, refuse_large_trace
-from resnetx.record.trace import LayerTimes, TracedLayer
-from resnetx.record.unknown import Unknown, known
+from resnetx.record.sealing import MAX_BYTES, TIME_BYTES, Unknown, known, refuse_large_trace
+from resnetx.record.traces import LayerTimes, TracedLayer
 
 COLUMNS = ("id", "name", "forward", "backward", "comm", "size")
 INPUT = "data"  # the layer whose forward pass is reading and copying a batch

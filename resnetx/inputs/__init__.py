@@ -154,10 +154,10 @@ def check(input: Input, *, batch_size: int, gpus: int, sample: Sample, classes: 
     if missing := packages.obstacle(_NEEDED[input.kind]):
         other = "input=torchvision, or " * (input.kind == "dali")
         raise ConfigError(f"{missing}; without it, use {other}input=synthetic, which needs no decoder")
-    from resnetx.inputs import folders, jpeg, stage
+    from resnetx.inputs import folders, jpeg
 
     if input.stage is not None:
-        stage.check(Path(input.root), Path(input.stage))
+        folders.check(Path(input.root), Path(input.stage))
     tree = folders.read(Path(input.root))
     if len(tree.classes) > classes:
         raise ConfigError(

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from math import log
 
-from resnetx.interconnect.collectives import errors
+from resnetx.interconnect.collectives import collective_errors
 from resnetx.interconnect.systems.system import parts_table
 from resnetx.literature import collectives, training
 from resnetx.literature.collectives import CollectiveRow
@@ -48,7 +48,7 @@ FITTED = """## What was fitted to what
 - What scaling costs beyond messages (`resnetx/prediction/scaling_errors.py`): two figures, to the rates of several
   GPUs of one node, and what half precision takes on several (`results/published/scaling.yaml`).
   `python -m resnetx.literature.scaling_fit` fits again.
-- What leaves a point open between two ends (`resnetx/prediction/open_points.py`): the long end of one process that
+- What leaves a point open between two ends (`resnetx/prediction/result.py`): the long end of one process that
   drives all GPUs of a node was chosen so that it holds the rates above; the long end of half precision on several nodes
   of other GPUs than V100s is twice what V100s take, which is assumed.
 - The host's part of a step (`resnetx/prediction/host_step.py`) is not fitted: its constants were chosen on the steps at
@@ -299,19 +299,21 @@ def _roofline(fit: roofline.Roofline) -> list[str]:
 
 
 def _collectives() -> Iterator[str]:
-    measured = errors.table()
+    measured = collective_errors.table()
     yield COLLECTIVES.format(figures=sum(kind.points for kind in measured.kinds), widened=measured.widened)
     yield from table(
         ["kind of machine", "figures", "in the fit", "left out", "alpha-beta", "power law", "half-width", "within"],
         (
             [
-                each.name,
-                f"{each.points}",
-                *map(_percent, (each.fitted, each.left_out, each.alpha_beta, each.power_law)),
-                _percent(each.half_width),
-                "" if each.within is None else _percent(each.within / each.points),
+                kind_errors.name,
+                f"{kind_errors.points}",
+                *map(
+                    _percent, (kind_errors.fitted, kind_errors.left_out, kind_errors.alpha_beta, kind_errors.power_law)
+                ),
+                _percent(kind_errors.half_width),
+                "" if kind_errors.within is None else _percent(kind_errors.within / kind_errors.points),
             ]
-            for each in measured.kinds
+            for kind_errors in measured.kinds
         ),
     )
     yield ""
@@ -326,16 +328,16 @@ def _collectives() -> Iterator[str]:
         ["size", "figures", "without it", "with it", "90 % within"],
         (
             [
-                errors.band_text(each.band),
-                f"{each.points}",
-                *map(_percent, (each.uncalibrated, each.mean, each.q90)),
+                collective_errors.band_text(of_size.band),
+                f"{of_size.points}",
+                *map(_percent, (of_size.uncalibrated, of_size.mean, of_size.q90)),
             ]
-            for each in measured.by_one_size
+            for of_size in measured.by_one_size
         ),
     )
 
 
-def _band(band: errors.BandErrors) -> Iterator[list[str]]:
+def _band(band: collective_errors.BandErrors) -> Iterator[list[str]]:
     for name, judged in band.ways:
         yield [
             band.text,

@@ -15,8 +15,8 @@ from typing import Literal
 import msgspec
 
 from resnetx.literature.claim_items import NO_SYSTEM, Item, scaled
-from resnetx.record.system_comparison import CheckedClaim, Estimate, Outcome
-from resnetx.reporting.systems.rate_ratios import LEVEL, lead, quotient
+from resnetx.record.comparisons import CheckedClaim, Estimate, Outcome
+from resnetx.reporting.compared_systems import LEVEL, lead, quotient
 
 # One statement of a paper as data: which figures it speaks of, and what it says of them.
 #

@@ -11,13 +11,16 @@ from functools import cache
 
 from resnetx.choices import Model
 from resnetx.operations import OPERATIONS
+from resnetx.record.comparisons import CollectivePoint, CopyPoint, Estimate, SystemPoint, SystemSide
 from resnetx.record.machine import how_many
-from resnetx.record.system_comparison import CollectivePoint, CopyPoint, Estimate, SystemPoint, SystemSide
-from resnetx.reporting.systems.rate_ratios import over, quotient
+from resnetx.reporting.compared_systems import over, quotient
 from resnetx.units import size_text
 from resnetx.workloads import counts, tables
 
-WORKLOADS, COPIES, TRAFFIC = "workloads", "copies", "traffic"  # their variant, too: no setting changes them
+# Kinds of items, and their variant, too: no setting changes them.
+WORKLOADS: str = "workloads"
+COPIES: str = "copies"
+TRAFFIC: str = "traffic"
 NO_SYSTEM = ""  # under which a quantity stands that is one for all systems
 CONVENTION = "caffe"  # in which the paper counts
 

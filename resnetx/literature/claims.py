@@ -33,9 +33,9 @@ from resnetx.literature.claim_items import (
     of_workloads,
 )
 from resnetx.loading import own_yaml
-from resnetx.record.system_comparison import CheckedClaim, CollectivePoint, CopyPoint, SystemPoint
+from resnetx.record.comparisons import CheckedClaim, CollectivePoint, CopyPoint, SystemPoint
 from resnetx.settings.files import PUBLISHED
-from resnetx.settings.words import written
+from resnetx.settings.setting_types import written
 from resnetx.study import Point
 
 PAPERS = ("tallent2017", "tallent2017-fig1", "li2019", "sth2017", "shi2018", "anderson2018")  # the files of statements
@@ -106,7 +106,7 @@ class Claims(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     study: str = ""
     cases: dict[str, Case] = {}
     workloads: list[dict[str, Value]] = []  # of the points of its cases, each in settings of the command line
-    networks: list[str] = []  # workloads of which no more than the variables is known (`anderson2018`)
+    networks: list[str] = []  # workloads of which no more than the variables is known (`steered_traffic`)
     settings: dict[str, PaperSetting] = {}
     assumptions: dict[str, Assumption] = {}
     tolerance: float

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from math import log1p
 
-from resnetx.interconnect.collectives.errors import error_of
+from resnetx.interconnect.collectives.collective_errors import error_of
 from resnetx.interconnect.collectives.plan import CollectivePlan, plan
 from resnetx.interconnect.collectives.published import (
     FEWEST_PUBLISHED_SIZES,
@@ -121,9 +121,9 @@ def _rows(entry: PublishedEntry) -> Iterator[CollectiveRow]:
     chosen = load_published(entry.system, entry.cluster)
     over = load_published(entry.over, entry.cluster) if entry.over else None
     for key, gpus, size_bytes, figure in entry.points():
-        made = _plan(entry, chosen, gpus)
-        predicted = _as(quantity, made, size_bytes, _plan(entry, over, gpus) if over else None)
-        row = _row(entry.group, entry, made, size_bytes, quantity, figure, predicted)
+        planned = _plan(entry, chosen, gpus)
+        predicted = _as(quantity, planned, size_bytes, _plan(entry, over, gpus) if over else None)
+        row = _row(entry.group, entry, planned, size_bytes, quantity, figure, predicted)
         yield replace(row, explained=NOTHING_SENT if entry.nothing_sent else entry.explained.get(key))
 
 
@@ -138,10 +138,10 @@ def _every_other() -> Iterator[CollectiveRow]:
             continue
         plain = _plan(entry, load_published(entry.system, None), points[0].gpus)
         kept = points[::2] if len(points) % 2 else [*points[::2], points[-1]]  # both ends: none lies beyond them
-        made = replace(plain, calibration=by_published(plain, kept))
+        planned = replace(plain, calibration=by_published(plain, kept))
         for point in (point for point in points if point not in kept):
-            predicted, size_bytes = made.cost(point.size_bytes).time_s, point.size_bytes
-            yield _row(EVERY_OTHER, point.entry, made, size_bytes, "time_us", 1e6 * point.time_s, 1e6 * predicted)
+            predicted, size_bytes = planned.cost(point.size_bytes).time_s, point.size_bytes
+            yield _row(EVERY_OTHER, point.entry, planned, size_bytes, "time_us", 1e6 * point.time_s, 1e6 * predicted)
 
 
 def _row(
@@ -176,8 +176,8 @@ def _row(
 
 
 def _plan(entry: PublishedEntry, system: System, gpus: int) -> CollectivePlan:
-    made = plan(system, entry.collective, measured_devices(system, entry.cluster, gpus), entry.library)
-    return made.launched_by(entry.told_mode)
+    planned = plan(system, entry.collective, measured_devices(system, entry.cluster, gpus), entry.library)
+    return planned.launched_by(entry.told_mode)
 
 
 def _as(quantity: Quantity, made: CollectivePlan, size_bytes: int, over: CollectivePlan | None) -> float:

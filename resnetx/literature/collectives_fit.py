@@ -2,7 +2,7 @@
 
     python -m resnetx.literature.collectives_fit      writes collectives-fit.yaml and collective-errors.yaml
 
-The figures of `library.Fitted` are fitted by least squares of the logarithm of predicted over measured time, from what
+The figures of `Fitted` are fitted by least squares of the logarithm of predicted over measured time, from what
 the source of NCCL says. One that no figure tells stays where it began. Each kind of machine (`errors`) is
 predicted with a fit to all others: only these errors go into the table, beside those of `rivals` that were fitted to
 the same others.
@@ -18,8 +18,15 @@ import msgspec
 import numpy as np
 import yaml
 
-from resnetx.interconnect.collectives.algorithms import LAUNCH_SHARES, Algorithm, NcclAlgorithms
-from resnetx.interconnect.collectives.errors import (
+from resnetx.interconnect.collectives.algorithms import (
+    FIT_FILE,
+    LAUNCH_SHARES,
+    UNFITTED,
+    Algorithm,
+    Fitted,
+    NcclAlgorithms,
+)
+from resnetx.interconnect.collectives.collective_errors import (
     BANDS_BYTES,
     ERRORS_FILE,
     LEVEL,
@@ -36,7 +43,6 @@ from resnetx.interconnect.collectives.errors import (
     system_name,
     weight,
 )
-from resnetx.interconnect.collectives.library import FIT_FILE, UNFITTED, Fitted
 from resnetx.interconnect.collectives.plan import nccl_algorithms, nccl_sends
 from resnetx.interconnect.collectives.published import PlanKey, PublishedTime, load_published, measured_devices, times
 from resnetx.interconnect.collectives.sends import NcclSends
@@ -149,7 +155,7 @@ class _Way:
         for kind, band in dict.fromkeys((residual.kind, residual.band) for residual in residuals):
             others = [residual for residual in residuals if residual.band == band and residual.kind != kind]
             self.plain[kind, band] = alike([self.error(each) for each in others], [each.kind for each in others])[1]
-        self.widened = next(each for each in WIDENED if self._held(residuals, each) >= LEVEL)
+        self.widened = next(factor for factor in WIDENED if self._held(residuals, factor) >= LEVEL)
 
     def error(self, residual: CollectiveResidual) -> float:
         by_rival: float = residual.rivals[self.way - 1]

@@ -34,9 +34,9 @@ from resnetx.literature.training_rates import training as published_rates
 from resnetx.literature.transformers import Series, TransformerCase
 from resnetx.operations import OPERATIONS
 from resnetx.prediction.messages import error_of
+from resnetx.record.comparisons import CheckedClaim
 from resnetx.record.literature import FigurePrediction, PublishedFigure
-from resnetx.record.system_comparison import CheckedClaim
-from resnetx.reporting.table import table_of, write_csv
+from resnetx.reporting.csv_tables import table_of, write_csv
 from resnetx.settings.files import PUBLISHED
 from resnetx.table import Table
 from resnetx.units import size_text

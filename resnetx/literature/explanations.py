@@ -19,7 +19,7 @@ import msgspec
 
 from resnetx.literature.claims import Assumption, Claims, check_claims
 from resnetx.loading import own_yaml
-from resnetx.record.system_comparison import CheckedClaim, Explanation, Outcome, SystemComparison
+from resnetx.record.comparisons import CheckedClaim, Explanation, Outcome, SystemComparison
 from resnetx.settings.files import PUBLISHED
 
 # Which of several assumptions decide an outcome: the smallest set of them that tells, and its condition in words.
@@ -40,7 +40,9 @@ def smallest_deciding(
     """The fewest assumptions whose values tell the combinations under which something holds from the others."""
     for count in range(len(names) + 1):
         for chosen in combinations(names, count):
-            if {_only(each, chosen) for each in holding}.isdisjoint(_only(each, chosen) for each in failing):
+            if {_only(options, chosen) for options in holding}.isdisjoint(
+                _only(options, chosen) for options in failing
+            ):
                 return chosen
     raise AssertionError("a combination both holds and fails")
 
@@ -51,8 +53,8 @@ def _only(combination: Combination, names: Sequence[str]) -> tuple[str, ...]:
 
 def condition(names: Sequence[str], holding: Sequence[Combination], failing: Sequence[Combination]) -> str:
     """Where it holds, in words: "library is nccl1 and batch_size is 512"; of a long condition, what it needs."""
-    rows = list(dict.fromkeys(_only(each, names) for each in holding))
-    every = {name: frozenset(each.get(name, "") for each in (*holding, *failing)) - {""} for name in names}
+    rows = list(dict.fromkeys(_only(options, names) for options in holding))
+    every = {name: frozenset(options.get(name, "") for options in (*holding, *failing)) - {""} for name in names}
     terms = _merged([dict(zip(names, map(_one, row), strict=True)) for row in rows])
     terms = [{name: options for name, options in term.items() if options - {""} < every[name]} for term in terms]
     if len(terms) > FEW_TERMS:
@@ -81,7 +83,7 @@ def _merged(terms: list[Term]) -> list[Term]:
 def _needed(names: Sequence[str], holding: Sequence[Combination], failing: Sequence[Combination]) -> str:
     """The options without which it never holds, and in how many of the combinations that have them it does."""
     every = [*holding, *failing]
-    there = {name: frozenset(each.get(name, "") for each in holding) for name in names}
+    there = {name: frozenset(options.get(name, "") for options in holding) for name in names}
     needed = {name: options for name, options in there.items() if options != {each.get(name, "") for each in every}}
     among = sum(all(each.get(name, "") in options for name, options in needed.items()) for each in every)
     if not needed:
@@ -187,16 +189,16 @@ def _outcomes(stated: Claims, searched: Iterable[tuple[Combination, Sequence[Che
     unstated = {claim.id: claim.unstated for claim in stated.claims}
     by_claim: dict[str, Outcomes] = {}
     for combination, checked in searched:
-        variants = Counter((each.claim, each.alternative) for each in checked)
-        for each in checked:
-            if each.outcome == "not predicted":
+        variants = Counter((claim.claim, claim.alternative) for claim in checked)
+        for claim in checked:
+            if claim.outcome == "not predicted":
                 continue
             whole = dict(combination)
-            if name := unstated[each.claim]:
-                whole[name] = each.alternative
-            if variants[each.claim, each.alternative] > 1:
-                whole[VARIANT] = each.variant
-            by_claim.setdefault(each.claim, []).append((whole, each.outcome))
+            if name := unstated[claim.claim]:
+                whole[name] = claim.alternative
+            if variants[claim.claim, claim.alternative] > 1:
+                whole[VARIANT] = claim.variant
+            by_claim.setdefault(claim.claim, []).append((whole, claim.outcome))
     return by_claim
 
 
@@ -245,7 +247,7 @@ def _together(outcomes: Sequence[Outcome]) -> Outcome:
 
 def _under(outcomes: Outcomes, whole: Combination) -> Outcome:
     """The outcome of a statement under a combination, which may tell apart more than the statement does."""
-    return next((outcome for each, outcome in outcomes if each.items() <= whole.items()), "miss")
+    return next((outcome for options, outcome in outcomes if options.items() <= whole.items()), "miss")
 
 
 def _best(outcomes: Mapping[str, Outcomes]) -> Fit:
@@ -288,7 +290,7 @@ def advantage(found: Supposed, stated: Claims) -> str:
 
 
 def _with_ends(value: Sequence[float], form: str) -> str:
-    middle, low, high = (format(each, form) for each in value)
+    middle, low, high = (format(figure, form) for figure in value)
     return f"{middle} ({low} to {high})"
 
 

@@ -25,13 +25,13 @@ from resnetx.literature.claim_items import COPIES, Item, exact, of_collectives, 
 from resnetx.literature.claims import check_paper, published
 from resnetx.loading import is_file, is_folder
 from resnetx.record import BenchRecord, StudyFolder, read
-from resnetx.record.copies import families
+from resnetx.record.bench_record import families
+from resnetx.record.comparisons import CheckedClaim, CollectivePoint, CopyPoint, Estimate
 from resnetx.record.literature import MeasuredMachine
 from resnetx.record.machine import how_many
-from resnetx.record.system_comparison import CheckedClaim, CollectivePoint, CopyPoint, Estimate
-from resnetx.reporting.charts.system_rates import MeasuredRate
-from resnetx.reporting.study.points import StudyPoint
-from resnetx.reporting.study.results import settings_label, varying_settings
+from resnetx.reporting.charts.workload_figures import MeasuredRate
+from resnetx.reporting.study_points import StudyPoint
+from resnetx.reporting.study_results import settings_label, varying_settings
 from resnetx.settings.files import given_path
 from resnetx.statistics import MIN_RUNS, Summary
 
@@ -93,7 +93,7 @@ def measured(paper: str, words: Sequence[str]) -> Measured:
     systems = stated.systems or list(stated.cases)
     found = Measured([], [], [], [])
     for system, path in _placed(paper, words, systems):
-        records = [each for each in stored(path) if each.kind in ("study", "bench")]
+        records = [entry for entry in stored(path) if entry.kind in ("study", "bench")]
         if not records:
             raise ConfigError(
                 f"{path}: contains no study and no bench; expected what `resnetx sweep study=machine` writes"

@@ -15,7 +15,7 @@ import msgspec
 import yaml
 
 from resnetx import progress
-from resnetx.api import message_costs
+from resnetx.api import systems
 from resnetx.api.calibrations import calibrations
 from resnetx.api.curves import curves
 from resnetx.api.predict_settings import Known, by_framework, deployments, split, training_setup
@@ -30,9 +30,8 @@ from resnetx.prediction.predict import Curve
 from resnetx.prediction.processes import predicted_curves
 from resnetx.prediction.result import sealed_points
 from resnetx.prediction.scenario import Deployment
-from resnetx.record.system_comparison import CheckedClaim, CollectivePoint, Estimate
-from resnetx.reporting.systems.comparison import side_by_side
-from resnetx.reporting.systems.rate_ratios import over
+from resnetx.record.comparisons import CheckedClaim, CollectivePoint, Estimate
+from resnetx.reporting.compared_systems import over, side_by_side
 from resnetx.settings.verbs import group_of
 from resnetx.study import Point
 
@@ -51,7 +50,7 @@ def search(asked: Point) -> Causes:
             f"explain=true: only for the comparison of a paper; expected systems=[{systems}] study={stated.study}"
         )
     all_open = {name: _left_open(assumption, asked) for name, assumption in stated.assumptions.items()}
-    left = {name: each for name, each in all_open.items() if each is not None}
+    left = {name: assumption for name, assumption in all_open.items() if assumption is not None}
     searched, memory = all_combinations(left), _Memory()
     with progress.counting("combinations", len(searched)) as advance:
         outcomes = []
@@ -67,7 +66,7 @@ def _left_open(assumption: Assumption, asked: Mapping[str, Any]) -> Assumption |
     if changed.isdisjoint(map(group_of, asked)):
         return assumption
     settings = {key: setting.value for key, setting in left_to_the_paper(asked).items()} | dict(asked)
-    alike = {name: each for name, each in assumption.options.items() if each.settings.items() <= settings.items()}
+    alike = {name: option for name, option in assumption.options.items() if option.settings.items() <= settings.items()}
     if not alike:
         return None
     nearest = max(alike, key=lambda name: len(alike[name].settings))
@@ -94,14 +93,14 @@ class _Memory:
 def _checked(asked: Point, settings: Point, memory: _Memory) -> list[CheckedClaim]:
     """The statements under one combination; what neither it nor the user sets is as in the paper."""
     left = {key: setting.value for key, setting in left_to_the_paper({**asked, **settings}).items()}
-    own, workload = split({**asked, **left, **settings})
+    predict_settings, workload = split({**asked, **left, **settings})
     key = repr(sorted(workload.items()))
     on = [
-        memory.deployments.setdefault(_name(each), each)
-        for each in deployments(own, calibrations(own.calibration_files))
+        memory.deployments.setdefault(_name(deployment), deployment)
+        for deployment in deployments(predict_settings, calibrations(predict_settings.calibration_files))
     ]
     trained: list[Curve] = []
-    for of_framework in by_framework(own):
+    for of_framework in by_framework(predict_settings):
         name = f"{key} {of_framework.framework}"
         if name not in memory.curves:
             memory.curves[name] = list(curves([], workload, of_framework, Known(), on[0]))
@@ -111,9 +110,9 @@ def _checked(asked: Point, settings: Point, memory: _Memory) -> list[CheckedClai
     machines = {deployment.described.name: deployment.described for deployment in on}
     libraries = ",".join(deployment.library for deployment in on)
     if libraries not in memory.collectives:
-        memory.collectives[libraries] = list(message_costs.collectives(points, machines))
+        memory.collectives[libraries] = list(systems.collectives(points, machines))
     sides = side_by_side(points, list(machines))
-    return check_claims(sides, memory.collectives[libraries], list(message_costs.copies(machines)))
+    return check_claims(sides, memory.collectives[libraries], list(systems.copies(machines)))
 
 
 def _name(deployment: Deployment) -> str:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import msgspec
 
 from resnetx import __version__, progress
-from resnetx.api import message_costs
+from resnetx.api import systems
 from resnetx.api.predict import predicted
 from resnetx.compose import compose
 from resnetx.config import request_from
@@ -30,12 +30,12 @@ from resnetx.literature.claims import PAPERS, Case, Claims, check_paper, left_to
 from resnetx.literature.explanations import with_causes, with_statements
 from resnetx.operations import OPERATIONS
 from resnetx.record import SCHEMA
+from resnetx.record.comparisons import CheckedClaim, CollectivePoint, CopyPoint, SystemComparison, SystemPoint
 from resnetx.record.literature import CheckedPapers, UncheckedStatement
 from resnetx.record.prediction import PredictedPoint
-from resnetx.record.system_comparison import CheckedClaim, CollectivePoint, CopyPoint, SystemComparison, SystemPoint
-from resnetx.reporting.systems.comparison import compare_systems, side_by_side
-from resnetx.steering import anderson2018
-from resnetx.steering.anderson2018 import steer_owned
+from resnetx.reporting.compared_systems import compare_systems, side_by_side
+from resnetx.steering import steered_traffic
+from resnetx.steering.steered_traffic import steer_owned
 from resnetx.workloads import table
 from resnetx.workloads.counts import variables_bytes
 
@@ -97,8 +97,8 @@ def _of_comparison(name: str) -> Beside:
     given = {"systems": stated.systems, "study": stated.study}
     prediction = predicted([], {**given, **{key: setting.value for key, setting in left_to_the_paper(given).items()}})
     machines = {each: system.load(each) for each in stated.systems}
-    collectives = list(message_costs.collectives(prediction.points, machines))
-    comparison = with_statements(compare_systems(prediction, collectives, list(message_costs.copies(machines))))
+    collectives = list(systems.collectives(prediction.points, machines))
+    comparison = with_statements(compare_systems(prediction, collectives, list(systems.copies(machines))))
     return Beside(comparison.claims, prediction.points, comparison, [])
 
 
@@ -171,7 +171,7 @@ def _collectives(stated: Claims, machines: Mapping[str, System]) -> Iterator[Col
         case, machine = stated.cases[label], machines[label]
         devices = (case.devices or range(len(machine.gpus)))[:gpus]
         plan = collective.plan(machine, name, devices, case.library or machine.library, case.transport)
-        yield from message_costs.curve(plan, SIZES_BYTES, label, "")
+        yield from systems.curve(plan, SIZES_BYTES, label, "")
 
 
 def _copies(stated: Claims, machines: Mapping[str, System]) -> Iterator[CopyPoint]:
@@ -180,11 +180,11 @@ def _copies(stated: Claims, machines: Mapping[str, System]) -> Iterator[CopyPoin
     for place in dict.fromkeys(wanted):
         label, _, pair = place.partition(" ")
         if pair == "host-0":
-            yield from message_costs.copied_from_host(machines[label], SIZES_BYTES, label)
+            yield from systems.copied_from_host(machines[label], SIZES_BYTES, label)
         else:
             way = [int(gpu) for gpu in pair.split("-")]
             path = _path(machines[label], way, stated.cases[label])
-            yield from message_costs.copied(path, SIZES_BYTES, label, way[1] if len(way) > 2 else None)
+            yield from systems.copied(path, SIZES_BYTES, label, way[1] if len(way) > 2 else None)
 
 
 def _traffic(stated: Claims, machines: Mapping[str, System]) -> Iterator[Traffic]:
@@ -211,7 +211,7 @@ def _variables(stated: Claims) -> Iterator[tuple[str, list[int]]]:
         request = request_from(compose({**workload, "gpus": 1}))
         yield request.model.label, variables_bytes(table(request.model, request.image_size))
     for name in stated.networks:
-        yield name, anderson2018.variables_bytes(name)
+        yield name, steered_traffic.tensorflow_variables_bytes(name)
 
 
 def _path(machine: System, way: Sequence[int], case: Case) -> paths.Path:

@@ -25,8 +25,8 @@ from resnetx.literature import measured
 from resnetx.literature.claims import PAPERS, published
 from resnetx.literature.measured import Measured
 from resnetx.literature.papers import Beside, predicted_beside, record_of
+from resnetx.record.comparisons import CollectivePoint
 from resnetx.record.literature import CheckedPapers, checked_papers_file
-from resnetx.record.system_comparison import CollectivePoint
 from resnetx.settings import keywords
 
 if TYPE_CHECKING:

@@ -77,7 +77,7 @@ def median_efficiencies(cases: Iterable[ScalingCase]) -> dict[int, float]:
     efficiencies: dict[int, list[float]] = {}
     for case in cases:
         efficiencies.setdefault(case.gpus, []).append(case.measured / case.linear)
-    return {gpus: median(each) for gpus, each in sorted(efficiencies.items())}
+    return {gpus: median(shares) for gpus, shares in sorted(efficiencies.items())}
 
 
 def _scaled(case: ScalingCase, constants: dict[int, float]) -> float:

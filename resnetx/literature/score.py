@@ -20,7 +20,7 @@ from resnetx.literature.dataset import KnownFigure, known_figures
 from resnetx.loading import File
 from resnetx.record import SCHEMA
 from resnetx.record.literature import FigurePrediction, KindScore, PredictorScore, PublishedFigure, Score
-from resnetx.reporting.table import table_of, write_csv
+from resnetx.reporting.csv_tables import table_of, write_csv
 
 OWN, LINEAR, ALPHA_BETA = "resnetx", "linear", "alpha-beta"
 
@@ -57,8 +57,8 @@ def _predictor(name: str, figures: Sequence[KnownFigure]) -> PredictorScore:
         return PredictorScore(predictor=name, predictions=read_predictions(Path(name), ids))
     with progress.counting("figures", len(figures)) as advance:
         predictions = []
-        for each in figures:
-            predictions.append(each.own())
+        for figure in figures:
+            predictions.append(figure.own())
             advance(1)
     return PredictorScore(
         predictor=OWN, predictions=[prediction for prediction in predictions if prediction is not None]

@@ -11,11 +11,11 @@ from resnetx import workloads
 from resnetx.choices import AlexNetSettings, GoogLeNetSettings, Model, ResNetXSettings, Torchvision
 from resnetx.errors import ConfigError
 from resnetx.interconnect.systems.system import load
-from resnetx.record.steering import Steering
+from resnetx.record.topologies import Steering
 from resnetx.settings.files import CONFIGS
-from resnetx.steering import anderson2018
-from resnetx.steering.anderson2018 import OWNERS, steer_owned
+from resnetx.steering import steered_traffic
 from resnetx.steering.steer import steer
+from resnetx.steering.steered_traffic import OWNERS, steer_owned
 from resnetx.table import table
 from resnetx.workloads.counts import variables_bytes
 
@@ -80,7 +80,7 @@ def page() -> str:
 def savings() -> Iterator[str]:
     """The table of savings, with the geometric means of the paper's networks."""
     of_models = {model.label: variables_bytes(workloads.table(model, size)) for model, size in MODELS}
-    of_paper = {name: anderson2018.variables_bytes(name) for name in anderson2018.NAMES}
+    of_paper = {name: steered_traffic.tensorflow_variables_bytes(name) for name in steered_traffic.NAMES}
     machine = load(NODE)
     rows, saved = [], dict[tuple[str, str], float]()
     for name, sizes in {**of_paper, **of_models}.items():

@@ -245,8 +245,8 @@ def _calibrated(case: ScalingCase) -> TrainingRow:
     That nothing overlaps was chosen on these rates: cold, that such a program launches everything leaves them open.
     """
     case = replace(case, series=msgspec.structs.replace(case.series, strategy="after", launch_mode="process-per-gpu"))
-    made = case.point.deployment.plan(case.point.devices)
-    points = _two_points(made.system.name, made.library, case.gpus)
+    planned = case.point.deployment.plan(case.point.devices)
+    points = _two_points(planned.system.name, planned.library, case.gpus)
     deployment = replace(case.point.deployment, measured={case.gpus: points})
     given = f"{case.series.images_per_s[1]:g} images/s on one GPU; all-reduce of {points.source}"
     return _row(case.on(deployment), CALIBRATED, given)
@@ -420,9 +420,9 @@ def _transformers() -> Iterator[TrainingRow]:
 def layerwise(entry: LayerwiseTime) -> TrainingRow:
     """The time of all layers' all-reduces, one after the other."""
     system = load(entry.system)
-    made = plan(system, "allreduce", None, entry.library)
+    planned = plan(system, "allreduce", None, entry.library)
     sizes = [BYTES_PER_PARAMETER * sum(layer.parameters) for layer in entry.table(image_size=224) if layer.parameters]
-    predicted = sum(made.cost(size_bytes).time_s for size_bytes in sizes)
+    predicted = sum(planned.cost(size_bytes).time_s for size_bytes in sizes)
     return TrainingRow(
         group=LAYERWISE,
         id=entry.id,

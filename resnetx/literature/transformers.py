@@ -139,7 +139,7 @@ def judged() -> Iterator[TransformerCase]:
 
 def interval(case: TransformerCase, cases: Sequence[TransformerCase]) -> tuple[float, float]:
     """What nine of ten errors of all other programs are within, in tokens/s."""
-    others = [abs(each.log_error) for each in cases if each.of.source != case.of.source]
+    others = [abs(other.log_error) for other in cases if other.of.source != case.of.source]
     half = float(np.quantile(others, LEVEL))
     return case.predicted * exp(-half), case.predicted * exp(half)
 

@@ -7,7 +7,7 @@
 Hooks tell where a step is: on the model's call, on its parameters (when their gradients are accumulated), and on the
 optimizer's step. DDP's communication hook, of which there may be one, is left to the user. After WARMUP steps, in which
 DDP settles its buckets, `samples` steps are noted; then TRACED steps with hooks on every layer give the trace that
-`predict` takes. Then all hooks are removed. Each rank writes its own file (`record/observation.py`) as the block ends;
+`predict` takes. Then all hooks are removed. Each rank writes its own file (`record/traces.py`) as the block ends;
 ranks exchange nothing, so that a loop that fails on one of them cannot hang here.
 
 **A step begins as its rank has the gradients of all ranks** (the optimizer is called), which aligns the ranks. What a
@@ -38,8 +38,7 @@ from resnetx.host import cores, node_name
 from resnetx.measure.machine.host_facts import cpu_name
 from resnetx.measure.rank.phases import clock_of
 from resnetx.record import SCHEMA, LayerTimes, TracedLayer, Unknown, known, seal, timestamp, write
-from resnetx.record.observation import Observation, ObservedBucket, old_files, rank_folder, trace_folder
-from resnetx.record.trace import Trace, TracedBatch
+from resnetx.record.traces import Observation, ObservedBucket, Trace, TracedBatch, old_files, rank_folder, trace_folder
 from resnetx.settings.files import given_path
 
 WARMUP = 4  # steps before the first that counts: DDP has its final buckets from the second step on, the third if static
@@ -137,7 +136,9 @@ class _Loop:
         if isinstance(model, nn.parallel.DistributedDataParallel):
             self.ddp, self.module = model, model.module
         self.strategy = _strategy(model, self.ddp)
-        self.named = [(name, each) for name, each in self.module.named_parameters() if each.requires_grad]
+        self.named = [
+            (name, parameter) for name, parameter in self.module.named_parameters() if parameter.requires_grad
+        ]
         if not self.named:
             raise ConfigError("model: it has no parameters that are trained; expected the module that the loop trains")
         self.device = self.named[0][1].device
@@ -148,7 +149,7 @@ class _Loop:
         self._step: _Step | None = None
         self._finished = False
         self._images = 0
-        self._own = {id(each) for _, each in self.named}
+        self._own = {id(parameter) for _, parameter in self.named}
         self._optimizers: dict[int, bool] = {}
         self._hooks: list[Any] = [
             model.register_forward_pre_hook(self._called, prepend=True, with_kwargs=True),
@@ -157,8 +158,8 @@ class _Loop:
             register_optimizer_step_pre_hook(self._gradients_are_there),
             register_optimizer_step_post_hook(self._updated),
             *(
-                each.register_post_accumulate_grad_hook(partial(self._ready, index))
-                for index, (_, each) in enumerate(self.named)
+                parameter.register_post_accumulate_grad_hook(partial(self._ready, index))
+                for index, (_, parameter) in enumerate(self.named)
             ),
         ]
         self._search: Any = None
@@ -216,7 +217,9 @@ class _Loop:
         if self._finished:
             return
         now = self.clock.now()
-        if self._step and all(each.begin and each.end and each.ready for each in self._step.passes):
+        if self._step and all(
+            model_pass.begin and model_pass.end and model_pass.ready for model_pass in self._step.passes
+        ):
             self._step.end = now
             self.steps.append(self._step)
             self.batch_size = self._images
@@ -237,7 +240,7 @@ class _Loop:
     def _is_own(self, optimizer: torch.optim.Optimizer) -> bool:
         found = self._optimizers.get(id(optimizer))
         if found is None:
-            found = any(id(each) in self._own for group in optimizer.param_groups for each in group["params"])
+            found = any(id(parameter) in self._own for group in optimizer.param_groups for parameter in group["params"])
             self._optimizers[id(optimizer)] = found
         return found
 
@@ -253,12 +256,12 @@ class _Loop:
         seconds = self.clock.seconds
         update_s = seconds(step.begin, step.updated) if step.updated else 0.0
         before, input_s, waiting_s, forward_s, backward_s = step.updated or step.begin, 0.0, 0.0, 0.0, 0.0
-        for each in step.passes:
-            input_s += seconds(before, each.called)
-            waiting_s += seconds(each.called, each.begin)
-            forward_s += seconds(each.begin, each.end)
-            before = each.ready[-1][1]
-            backward_s += seconds(each.end, before)
+        for model_pass in step.passes:
+            input_s += seconds(before, model_pass.called)
+            waiting_s += seconds(model_pass.called, model_pass.begin)
+            forward_s += seconds(model_pass.begin, model_pass.end)
+            before = model_pass.ready[-1][1]
+            backward_s += seconds(model_pass.end, before)
         ready_s = {index: seconds(step.begin, at) for index, at in step.passes[-1].ready}
         exposed_s, step_s = seconds(before, step.end), seconds(step.begin, step.end)
         return _Seen(update_s, input_s, waiting_s, forward_s, backward_s, exposed_s, step_s, ready_s)
@@ -274,10 +277,10 @@ def _strategy(model: nn.Module, ddp: Any) -> Any:
     from torch.distributed.tensor import DTensor, Shard
 
     sharded = any(isinstance(module, FSDPModule | FullyShardedDataParallel) for module in model.modules())
-    for name, each in model.named_parameters():
-        if not isinstance(each, DTensor):
+    for name, parameter in model.named_parameters():
+        if not isinstance(parameter, DTensor):
             continue
-        if not sharded or sum(isinstance(way, Shard) for way in each.placements) > 1:
+        if not sharded or sum(isinstance(way, Shard) for way in parameter.placements) > 1:
             raise ConfigError(
                 f"model: its parameter {name} is sharded by tensor parallelism; expected data-parallel training "
                 "(DDP or FSDP)"
@@ -294,7 +297,7 @@ def _observation(loop: _Loop, steps: Sequence[_Step], rank: int, ranks: int) -> 
     seen = [loop.seen(step) for step in steps]
 
     def column(name: str) -> list[float]:
-        return [max(0.0, round(getattr(each, name), DIGITS)) for each in seen]
+        return [max(0.0, round(getattr(step_seen, name), DIGITS)) for step_seen in seen]
 
     passes = len(steps[0].passes)
     return seal(
@@ -303,8 +306,8 @@ def _observation(loop: _Loop, steps: Sequence[_Step], rank: int, ranks: int) -> 
             ranks=ranks, node=node_name(), device=_device(loop.device), sm_clock_Hz=known(_clock_Hz(loop.device)),
             clock=loop.clock.name, software=f"torch {torch.__version__}", started_at=timestamp(loop.started_s),
             batch_size=known(loop.batch_size or Unknown("no tensor is given to the model")), micro_batches=passes,
-            parameters=sum(each.numel() for _, each in loop.named),
-            gradient_bytes=sum(each.nbytes for _, each in loop.named),
+            parameters=sum(parameter.numel() for _, parameter in loop.named),
+            gradient_bytes=sum(parameter.nbytes for _, parameter in loop.named),
             hooks=passes * (3 + len(loop.named)) + 2,
             update_s=column("update_s"), input_s=column("input_s"), waiting_s=column("waiting_s"),
             forward_s=column("forward_s"), backward_s=column("backward_s"), exposed_s=column("exposed_s"),
@@ -341,11 +344,13 @@ def _buckets(loop: _Loop, seen: Sequence[_Seen]) -> list[ObservedBucket] | Unkno
     orders = [list(seen[-1].ready_s)] if rebuilt else [list(range(len(loop.named)))[::-1]]
     for order in orders:
         groups = _grouped(order, [loop.named[index][1].nbytes for index in order], sizes)
-        if groups and all(set(each.ready_s) >= set(order) for each in seen):
+        if groups and all(set(step_seen.ready_s) >= set(order) for step_seen in seen):
             return [
                 ObservedBucket(
                     size_bytes=size,
-                    ready_s=[max(0.0, round(max(each.ready_s[index] for index in group), DIGITS)) for each in seen],
+                    ready_s=[
+                        max(0.0, round(max(step_seen.ready_s[index] for index in group), DIGITS)) for step_seen in seen
+                    ],
                 )
                 for size, group in zip(sizes, groups, strict=True)
             ]
@@ -381,9 +386,9 @@ def _trace(loop: _Loop, clean: Sequence[_Step], traced: Sequence[_Step], folder:
     seen = [loop.seen(step) for step in traced]
     forward, backward = [_forward(loop, step) for step in traced], [_backward(loop, step) for step in traced]
     owned: dict[str, int] = defaultdict(int)
-    for name, each in loop.named:
-        owned[_layer(name)] += each.nbytes
-    names = list(dict.fromkeys([*(name for each in forward for name in each), *owned]))
+    for name, parameter in loop.named:
+        owned[_layer(name)] += parameter.nbytes
+    names = list(dict.fromkeys([*(name for times_s in forward for name in times_s), *owned]))
 
     def own_s(step: _Seen) -> float:
         return step.step_s - step.exposed_s - step.waiting_s
@@ -393,19 +398,19 @@ def _trace(loop: _Loop, clean: Sequence[_Step], traced: Sequence[_Step], folder:
         layers=[
             TracedLayer(
                 name=name,
-                forward_s=[round(each.get(name, 0.0), 8) for each in forward],
-                backward_s=[round(each.get(name, 0.0), 8) for each in backward],
+                forward_s=[round(times_s.get(name, 0.0), 8) for times_s in forward],
+                backward_s=[round(times_s.get(name, 0.0), 8) for times_s in backward],
                 communication_s=[],
                 gradient_bytes=owned.get(name, 0),
             )
             for name in names
         ],
-        input_s=[each.input_s for each in seen],
-        input_wait_s=[each.input_s for each in seen],
+        input_s=[step_seen.input_s for step_seen in seen],
+        input_wait_s=[step_seen.input_s for step_seen in seen],
         host_to_device_s=[0.0 for _ in seen],
-        update_s=[each.update_s for each in seen],
-        step_s=[own_s(each) for each in seen],
-        clean_step_s=[own_s(loop.seen(each)) for each in clean],
+        update_s=[step_seen.update_s for step_seen in seen],
+        step_s=[own_s(step_seen) for step_seen in seen],
+        clean_step_s=[own_s(loop.seen(step)) for step in clean],
         device_busy=known(Unknown("observed in the user's loop, without a profiler")),
         host_bound=False if loop.device.type == "cpu" else known(Unknown("observed without a profiler")),
         host_s=known(Unknown("observed in the user's loop: the host is not timed by itself")),
@@ -431,9 +436,9 @@ def _layer(parameter: str) -> str:
 
 def _forward(loop: _Loop, step: _Step) -> dict[str, float]:
     summed: dict[str, float] = defaultdict(float)
-    for each in step.passes:
-        before = each.begin
-        for name, at in each.layers:
+    for model_pass in step.passes:
+        before = model_pass.begin
+        for name, at in model_pass.layers:
             summed[name] += loop.clock.seconds(before, at)
             before = at
     return summed
@@ -441,9 +446,9 @@ def _forward(loop: _Loop, step: _Step) -> dict[str, float]:
 
 def _backward(loop: _Loop, step: _Step) -> dict[str, float]:
     summed: dict[str, float] = defaultdict(float)
-    for each in step.passes:
-        before = each.end
-        for index, at in each.ready:
+    for model_pass in step.passes:
+        before = model_pass.end
+        for index, at in model_pass.ready:
             summed[_layer(loop.named[index][0])] += loop.clock.seconds(before, at)
             before = at
     return summed

@@ -21,10 +21,9 @@ from typing import TYPE_CHECKING, Literal, NoReturn
 from resnetx import packages, record
 from resnetx.errors import ConfigError, shortened
 from resnetx.host import dying_with, kernel_text, node_name
-from resnetx.measure.launch import hang, nccl_log, slurm
+from resnetx.measure.launch import ending, hang, slurm
 from resnetx.measure.launch.ending import no_memory, sentence
-from resnetx.measure.launch.scratch import show_beginning, show_life, write_measured
-from resnetx.measure.launch.torchrun import (
+from resnetx.measure.launch.scratch import (
     FOLDER_VARIABLE,
     LAUNCHER_VARIABLE,
     Moment,
@@ -33,6 +32,9 @@ from resnetx.measure.launch.torchrun import (
     launcher_pid,
     local_rank,
     rank,
+    show_beginning,
+    show_life,
+    write_measured,
 )
 from resnetx.record import Ended, Failure, RunFolder, TaskFile
 
@@ -237,7 +239,7 @@ def serve(
         _tell_finished()
         return ended
     except (Exception, SystemExit) as error:
-        print(nccl_log.warnings_left(), end="", file=sys.stderr, flush=True)
+        print(ending.warnings_left(), end="", file=sys.stderr, flush=True)
         failure = _failure(error)
         if failure.kind != "config":
             print(failure.traceback, file=sys.stderr, flush=True)

@@ -31,7 +31,7 @@ from resnetx.prediction.step import LEAST_COMPUTE, LayerTime, StepLayers, StepTi
 from resnetx.prediction.traced_step import TracedStep, recomputing, replayed_step_of, traced_step
 from resnetx.record.machine import Unit
 from resnetx.record.prediction import ComputeSource, Origin, PredictionInput, measured_on
-from resnetx.record.trace import Trace
+from resnetx.record.traces import Trace
 from resnetx.request import Request
 from resnetx.workloads.counts import BYTES_PER_PARAMETER, Layer
 
@@ -65,7 +65,9 @@ class Compute:
     # (shorter, longer) by each thing that is not known; `error` and `faster` have all of them. (): there is but one
     causes: tuple[tuple[float, float], ...] = ()
     whole_step: bool = False  # `error` is that of the step with the host's part, not of the GPU's alone
-    reading_error: float = 0.0  # relative, of what its share of a batch takes to be read, and to be copied (`input`)
+    reading_error: float = (
+        0.0  # relative, of what its share of a batch takes to be read, and to be copied (`iteration`)
+    )
     copying_error: float = 0.0
     inputs: tuple[PredictionInput, ...] = ()  # what these are known from
     device: "Compute | None" = None  # the GPU's part alone, where the source says nothing of the host's
@@ -530,7 +532,7 @@ def _rescaled(
     by_name = {ratio.name: ratio for ratio in roofline.ratios(model, layers, size, batch_size, here, there)}
     known = [(layer, by_name[layer.name]) for layer in step.layers if layer.name in by_name]
     before_s = sum(layer.forward_s + layer.backward_s for layer, _ in known)
-    after_s = sum(layer.forward_s * each.forward + layer.backward_s * each.backward for layer, each in known)
+    after_s = sum(layer.forward_s * ratio.forward + layer.backward_s * ratio.backward for layer, ratio in known)
     if not before_s:
         raise ConfigError(
             f"{trace.source}: the layers of {trace.workload} take no time in it, which rescales to nothing"

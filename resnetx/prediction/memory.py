@@ -34,8 +34,7 @@ from resnetx.record import Unknown
 from resnetx.request import Request
 from resnetx.units import si
 from resnetx.workloads import counts
-from resnetx.workloads.buckets import grouped, parts_of, ready_order
-from resnetx.workloads.counts import BYTES_PER_PARAMETER, DATA, Layer
+from resnetx.workloads.counts import BYTES_PER_PARAMETER, DATA, Layer, grouped, parts_of, ready_order
 
 Convention = Literal["torch", "caffe"]
 CONVENTIONS: tuple[Convention, ...] = ("torch", "caffe")
@@ -104,7 +103,7 @@ def saved_bytes(
     """What the forward pass in PyTorch keeps for the backward pass, without parameters."""
     kept = counts.kept_outside if checkpointing else counts.kept
     widths = counts.widths(table, PRECISION_BYTES[precision])
-    return sum(batch_size * each.bytes_per_image for each in kept(table, image_size, widths))
+    return sum(batch_size * kept_bytes.bytes_per_image for kept_bytes in kept(table, image_size, widths))
 
 
 def _caffe_bytes(table: Sequence[Layer], image_size: int, batch_size: int, tested: int) -> int:
@@ -211,14 +210,14 @@ def _backward_moments(
     elements, widths = counts.elements(table, image_size), counts.widths(table, PRECISION_BYTES[precision])
     moments: list[tuple[int, int]] = []
     freed = [0] * len(table)  # released when the layer at this place is done
-    for each in (counts.kept_outside if checkpointing else counts.kept)(table, image_size, widths):
-        freed[each.first] += each.bytes_per_image
+    for kept_bytes in (counts.kept_outside if checkpointing else counts.kept)(table, image_size, widths):
+        freed[kept_bytes.first] += kept_bytes.bytes_per_image
     saved, grown = sum(freed), 0
     again = [0] * len(table)  # computed again before the layer at this place is undone
     for block in counts.recomputed(table, image_size, widths) if checkpointing else ():
-        again[block.places[-1]] = sum(each.bytes_per_image for each in block.kept)
-        for each in block.kept:
-            freed[each.first] += each.bytes_per_image
+        again[block.places[-1]] = sum(kept_bytes.bytes_per_image for kept_bytes in block.kept)
+        for kept_bytes in block.kept:
+            freed[kept_bytes.first] += kept_bytes.bytes_per_image
     for index in reversed(range(len(table))):
         layer = table[index]
         saved += again[index]

@@ -10,20 +10,19 @@ from typing import TYPE_CHECKING
 from resnetx import choices
 from resnetx.choices import After, Fsdp, Layerwise, Server, Strategy, Zero1
 from resnetx.errors import ConfigError
-from resnetx.interconnect.collectives import errors
+from resnetx.interconnect.collectives import collective_errors
 from resnetx.interconnect.collectives.plan import CollectivePlan
 from resnetx.prediction.compute import COPY_SHARE, Compute
 from resnetx.prediction.scenario import Point
 from resnetx.prediction.staged import StagedPaths
 from resnetx.prediction.step import HashedTuple, TimedMessage
 from resnetx.prediction.traced_step import spread_over
-from resnetx.record.trace import Trace, TracedBatch, TracedLayer
-from resnetx.workloads import buckets
-from resnetx.workloads.buckets import Gradient
-from resnetx.workloads.counts import BYTES_PER_PARAMETER
+from resnetx.record.traces import Trace, TracedBatch, TracedLayer
+from resnetx.workloads import counts
+from resnetx.workloads.counts import BYTES_PER_PARAMETER, Gradient
 
 if TYPE_CHECKING:
-    from resnetx.interconnect.collectives.hosts import Star
+    from resnetx.interconnect.collectives.traffic import Star
 
 # Mean error of the messages of ResNet-50 between four nodes (Shi et al. 2018, two points) if cards are taken to read
 # GPU memory where their network can; tests/prediction/test_domains.py measures it again. Collectives between two to
@@ -89,7 +88,7 @@ def exchange(
     gradient_copy_Bps: float,
 ) -> Exchange:
     """What `gradients` (in the order in which they become ready) cost by a plan; `bytes_each`: of one element."""
-    sent = buckets.grouped(gradients, strategy)
+    sent = counts.grouped(gradients, strategy)
     sizes = tuple(message.size_bytes * bytes_each // BYTES_PER_PARAMETER for message in sent)
     costs = [made.cost(size_bytes) for size_bytes in sizes]
     unpacked = isinstance(strategy, choices.Bucket) and not strategy.gradient_as_bucket_view
@@ -130,7 +129,7 @@ def staged(paths: StagedPaths, gradient_bytes: int, gpus: int, library: str, fir
 def error_of(made: CollectivePlan, sizes_bytes: Sequence[int]) -> float:
     """What nine of ten times of these messages were off by at most: each by its size, for the time that it takes."""
     times_s = [made.cost(size_bytes).time_s for size_bytes in sizes_bytes]
-    measured = [errors.error_of(made, size_bytes).q90 for size_bytes in sizes_bytes]
+    measured = [collective_errors.error_of(made, size_bytes).q90 for size_bytes in sizes_bytes]
     error = sum(time_s * error for time_s, error in zip(times_s, measured, strict=True)) / sum(times_s)
     return max(error, BETWEEN_NODES) if made.system.nodes > 1 and made.calibration is None else error
 
@@ -211,7 +210,7 @@ def _messages(trace: Trace, layers: list[TracedLayer], strategy: Strategy) -> tu
 #
 #     exchange(point, computed).messages
 #
-# As `strategy=server` trains (`measure.rank.server`): each variable's gradient goes to the server when it is ready,
+# As `strategy=server` trains (`measure.rank.replicas`): each variable's gradient goes to the server when it is ready,
 # from all ranks at once, is added up and updated there, one variable after the other, beside the backward pass; behind
 # the backward pass all parameters come back, and the next step waits for them. TensorFlow fetches them while the next
 # forward pass runs (`overlap.parameters`): each layer waits for its own, and they come in the order of the forward

@@ -4,7 +4,7 @@
     predict(Point(Workload.of(request, table, "caffe"), deployment, (0, 1, 2, 3), 256, TrainingSetup()))
 
 A prediction is the simulated iteration of `ssgd` with three things put in: what one rank computes (`compute`), what
-the ranks send each other (`messages`) and what feeds them (`input`). Several ranks also wait for the slowest of them,
+the ranks send each other (`messages`) and their input (`iteration`). Several ranks also wait for the slowest of them,
 and on one host they slow each other down. The interval is the same simulation with compute and messages as good and as
 bad as they may be (`result`).
 """
@@ -19,15 +19,23 @@ import msgspec
 
 from resnetx.choices import Folders, Fsdp, Server, SyntheticInput, Zero1
 from resnetx.errors import ConfigError
-from resnetx.interconnect.collectives.what_if import link_kinds
-from resnetx.prediction import compute, input, messages
+from resnetx.interconnect.systems.altered import link_kinds
+from resnetx.prediction import compute, iteration, messages
 from resnetx.prediction.compute import Compute
 from resnetx.prediction.host_step import ASSUMED, IMAGE_BYTES, cores_for_each, decoding_unit
 from resnetx.prediction.iteration import LAB_BROADCASTS_ERROR, LAB_MESSAGES_ERROR, Iteration
 from resnetx.prediction.memory import memory_need
 from resnetx.prediction.messages import Exchange, more_message, traced_exchange
-from resnetx.prediction.open_points import Undecided, beyond_messages_s, known_counts, left_open
-from resnetx.prediction.result import SourcedPoint, missing, opened, predicted
+from resnetx.prediction.result import (
+    SourcedPoint,
+    Undecided,
+    beyond_messages_s,
+    known_counts,
+    left_open,
+    missing,
+    opened,
+    predicted,
+)
 from resnetx.prediction.scaling_errors import parallel_s, scaling_errors
 from resnetx.prediction.scenario import Deployment, Point, TrainingSetup, Workload
 from resnetx.prediction.ssgd import iteration_s
@@ -35,8 +43,7 @@ from resnetx.prediction.staged import SHOWN_BY, SHOWN_BY_RATES
 from resnetx.prediction.stated_rates import Beyond
 from resnetx.prediction.step import HostShare, RankClass, SimulatedJob, StepTimes, Stretch
 from resnetx.record.prediction import PredictionInput, Sensitivity
-from resnetx.workloads.buckets import parts_of
-from resnetx.workloads.counts import BYTES_PER_PARAMETER
+from resnetx.workloads.counts import BYTES_PER_PARAMETER, parts_of
 
 GLOO_AT_ONCE = 2  # all-reduces: a process group has two threads that run them (torch, ProcessGroupGloo.hpp)
 BETTER = 2.0  # how much better each thing is made to see what it is worth
@@ -66,7 +73,7 @@ def simulated_ends(undecided: Undecided) -> tuple[Iteration, Iteration]:
 
 def simulated(point: Point) -> Iteration:
     """An iteration, from what each kind of rank computes, sends and reads."""
-    steps = tuple(input.fed(compute.of_point(point, images), point, images) for images, _ in point.shares)
+    steps = tuple(iteration.fed(compute.of_point(point, images), point, images) for images, _ in point.shares)
     exchange = _exchange(point, steps[0])
     if point.deployment.lab is not None:
         exchange = replace(exchange, error=_lab_error(point, exchange))

@@ -6,12 +6,11 @@ from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
 from resnetx.choices import Lab, Strategy
-from resnetx.interconnect.collectives.calibration import Calibration
 from resnetx.interconnect.collectives.internode import Supply, from_host, from_storage
-from resnetx.interconnect.collectives.measured import MeasuredCollective
-from resnetx.interconnect.collectives.plan import CollectivePlan, calibrate, plan
+from resnetx.interconnect.collectives.measured import Calibration, MeasuredCollective
+from resnetx.interconnect.collectives.plan import CollectivePlan, calibrate, plan, with_latency
 from resnetx.interconnect.collectives.published import ladder
-from resnetx.interconnect.collectives.what_if import with_bandwidth, with_latency
+from resnetx.interconnect.systems.altered import with_bandwidth
 from resnetx.interconnect.systems.paths import Transport, are_peers
 from resnetx.interconnect.systems.system import System
 from resnetx.prediction.host_step import DecodingRate
@@ -20,14 +19,13 @@ from resnetx.prediction.stated_rates import Residual, ScaledRates, StatedRates
 from resnetx.prediction.step import HashedTuple, Overlap
 from resnetx.record.machine import Unit, unit_by_library
 from resnetx.record.prediction import Origin
-from resnetx.record.trace import Trace
+from resnetx.record.traces import Trace
 from resnetx.request import Request
 from resnetx.workloads import counts
-from resnetx.workloads.buckets import Gradient, ready_order
-from resnetx.workloads.counts import Layer
+from resnetx.workloads.counts import Gradient, Layer, ready_order
 
 if TYPE_CHECKING:
-    from resnetx.interconnect.collectives.hosts import Star
+    from resnetx.interconnect.collectives.traffic import Star
 
 CPU = "CPU"  # what a trace, and a part, calls a rank on cores of the host
 
@@ -189,7 +187,7 @@ class Deployment:
     def star(self, devices: tuple[int, ...], on_host: bool) -> "Star":
         """Copies between these GPUs and a parameter server: the first of them, or its host's memory."""
         if (devices, on_host) not in self._stars:
-            from resnetx.interconnect.collectives.hosts import lab_star, star
+            from resnetx.interconnect.collectives.traffic import lab_star, star
 
             made = (
                 lab_star(self.system, self.lab, devices)
@@ -218,7 +216,7 @@ class Deployment:
         """How these GPUs run a collective; cached, as rings take time to find."""
         asked = (collective, devices)
         if self.lab and asked not in self._plans:
-            from resnetx.interconnect.collectives.hosts import lab_plan
+            from resnetx.interconnect.collectives.traffic import lab_plan
 
             self._plans[asked] = with_latency(lab_plan(self.system, self.lab, devices, collective), self.latency)
         if asked not in self._plans:

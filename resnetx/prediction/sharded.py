@@ -12,7 +12,7 @@ Of a batch that is taken in parts, each part gathers, and the last one's gradien
 ahead; rows that padding adds (0.02 % of GPT-2 on eight GPUs) are left out.
 
 On CPUs torch waits for each of these, and what gloo takes for them is in no description: that is refused. In the lab,
-what is replayed goes on (`measure.rank.streams`), and gloo's collectives are known (`interconnect.collectives.hosts`).
+what is replayed goes on (`measure.rank.sharded`), and gloo's collectives are known (`collectives.traffic`).
 """
 
 from dataclasses import replace
@@ -20,15 +20,14 @@ from dataclasses import replace
 from resnetx.choices import Fsdp, Zero1
 from resnetx.errors import ConfigError
 from resnetx.interconnect.collectives.lab_broadcasts import broadcasts_s
-from resnetx.interconnect.systems.lab import lab_network
+from resnetx.interconnect.systems.lab_network import lab_network
 from resnetx.prediction import messages
 from resnetx.prediction.compute import Compute
 from resnetx.prediction.messages import LARGE_BYTES, Exchange
 from resnetx.prediction.scenario import Point
 from resnetx.prediction.step import HashedTuple, TimedMessage
-from resnetx.workloads import buckets
-from resnetx.workloads.buckets import parts_of
-from resnetx.workloads.counts import BYTES_PER_PARAMETER
+from resnetx.workloads import counts
+from resnetx.workloads.counts import BYTES_PER_PARAMETER, parts_of
 
 
 def exchange(point: Point, computed: Compute, bytes_each: int, gathered_bytes: int) -> Exchange:
@@ -68,7 +67,7 @@ def _zero1(point: Point, strategy: Zero1, computed: Compute, bytes_each: int) ->
 
 def _fsdp(point: Point, strategy: Fsdp, computed: Compute, bytes_each: int, gathered_bytes: int) -> Exchange:
     gather, reduce = (point.deployment.plan(point.devices, name) for name in ("allgather", "reduce_scatter"))
-    *blocks, message = buckets.grouped(point.workload.gradients, strategy)  # from the last block to the first
+    *blocks, message = counts.grouped(point.workload.gradients, strategy)  # from the last block to the first
     order = computed.step.layers.names
     places = {name: index for index, name in enumerate(order)}
     forward = [
@@ -111,10 +110,10 @@ def _gathered(time_s: float, layer: str) -> TimedMessage:
     return TimedMessage((layer,), time_s, name="gather", each_part=True)
 
 
-def _first(block: buckets.Message, places: dict[str, int]) -> str:
+def _first(block: counts.Message, places: dict[str, int]) -> str:
     """The layer of a block that the forward pass comes to first, of those that have parameters."""
     return min(block.layers, key=lambda name: places[name])
 
 
-def _sent(block: buckets.Message, bytes_each: int) -> int:
+def _sent(block: counts.Message, bytes_each: int) -> int:
     return block.size_bytes * bytes_each // BYTES_PER_PARAMETER

@@ -16,7 +16,7 @@ from math import exp, inf, log, log2
 from typing import Literal
 
 from resnetx.errors import ConfigError
-from resnetx.interconnect.collectives.calibration import SizeCurve
+from resnetx.interconnect.collectives.measured import SizeCurve
 from resnetx.prediction.host_step import MOST_FIXED, NORM, HostStep, LaunchedStep
 from resnetx.record.machine import Unit
 

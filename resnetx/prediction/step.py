@@ -280,7 +280,7 @@ class RankClass:
 class HostShare:
     """Where ranks compute on the cores of one host, what they want of them, in cores; see `task_graph`.
 
-    Reading wants none here: `input` has shared the cores out for it.
+    Reading wants none here: `iteration` has shared the cores out for it.
     """
 
     cores: float

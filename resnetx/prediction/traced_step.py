@@ -16,11 +16,10 @@ from resnetx.loading import is_folder
 from resnetx.prediction import roofline
 from resnetx.prediction.step import HashedTuple, LayerTime, StepLayers, StepTimes
 from resnetx.record.run import ReplayedLayer, ReplayedStep
-from resnetx.record.trace import LayerTimes, Trace, TracedBatch, TracedLayer
+from resnetx.record.traces import LayerTimes, Trace, TracedBatch, TracedLayer
 from resnetx.request import Request
 from resnetx.workloads import counts
-from resnetx.workloads.buckets import ready_order
-from resnetx.workloads.counts import Layer
+from resnetx.workloads.counts import Layer, ready_order
 
 SPREAD = 2.0  # standard deviations of a step that the interval of a prediction reaches to either side
 LEAST_STEPS = 10  # from which a jitter is taken
@@ -262,7 +261,7 @@ def _recomputing(layers: StepLayers, table: HashedTuple[Layer], precision: str) 
 
 def _trace_at(path: Path) -> Trace:
     """The trace in a file, or below a folder: of runs that `resnetx trace` has made, or of what it has imported."""
-    from resnetx.traces.runs import read_all
+    from resnetx.traces.run_traces import read_all
 
     traces = read_all(path) if is_folder(path) else []
     if len(traces) > 1:
@@ -270,6 +269,6 @@ def _trace_at(path: Path) -> Trace:
         raise ConfigError(f"replay={path}: holds traces of {names}; expected one workload: name its folder")
     if traces:
         return traces[0]
-    from resnetx.traces.files import read_trace  # with all that reads profiles
+    from resnetx.traces.trace_files import read_trace  # with all that reads profiles
 
     return read_trace(path)

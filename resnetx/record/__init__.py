@@ -7,19 +7,19 @@ stored; medians and speed-ups are derived when reading.
     python -m resnetx.record run > resnetx/schemas/run.schema.json     # regenerates the schema of one kind
 """
 
-from resnetx.record.bench import (
+from resnetx.record.bench_record import (
     NOT_DESCRIBED,
     QUEUES,
     BenchFile,
     BenchPoint,
     BenchRecord,
     BenchRequest,
+    CopyCell,
+    Pair,
     PatternPoint,
     SkippedArray,
     array_bytes,
 )
-from resnetx.record.copies import CopyCell, Pair
-from resnetx.record.files import MAX_BYTES, SCHEMA, NewerRecordError, RecordError, RunFolder, read, timestamp, write
 from resnetx.record.machine import (
     Device,
     DeviceMemory,
@@ -54,6 +54,24 @@ from resnetx.record.run import (
     StartUp,
     Workload,
 )
+from resnetx.record.sealing import (
+    MAX_BYTES,
+    SCHEMA,
+    Failure,
+    NewerRecordError,
+    Outcome,
+    RecordError,
+    RunFolder,
+    Unknown,
+    Warning,
+    if_known,
+    known,
+    nulls,
+    read,
+    seal,
+    timestamp,
+    write,
+)
 from resnetx.record.tasks import (
     Ended,
     File,
@@ -67,8 +85,7 @@ from resnetx.record.tasks import (
     json_schema,
     read_task,
 )
-from resnetx.record.trace import LayerTimes, TracedLayer
-from resnetx.record.unknown import Failure, Outcome, Unknown, Warning, if_known, known, nulls, seal
+from resnetx.record.traces import LayerTimes, TracedLayer
 
 __all__ = [
     "MAX_BYTES",

@@ -3,10 +3,10 @@
 import sys
 
 from resnetx.record import BenchRecord, RunRecord, json_schema
-from resnetx.record.check import Check
+from resnetx.record.node_check import Check
 from resnetx.record.prediction import Prediction
-from resnetx.record.steering import Steering
-from resnetx.record.trace import Trace
+from resnetx.record.topologies import Steering
+from resnetx.record.traces import Trace
 
 KINDS = {
     "run": RunRecord,

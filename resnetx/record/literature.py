@@ -8,8 +8,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from resnetx.record.files import RecordPart
-from resnetx.record.system_comparison import CheckedClaim
+from resnetx.record.comparisons import CheckedClaim
+from resnetx.record.sealing import RecordPart
 from resnetx.table import Record, Tabular, row
 
 

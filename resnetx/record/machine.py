@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Literal
 
-from resnetx.record.files import RecordPart
+from resnetx.record.sealing import RecordPart
 
 # What sensors and counters of GPUs and hosts read during the windows of a run.
 

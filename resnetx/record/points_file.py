@@ -27,8 +27,8 @@ import msgspec
 
 from resnetx.errors import prepared, shortened
 from resnetx.loading import File, UnboundedError, refuse_unbounded
-from resnetx.record.files import RecordError
 from resnetx.record.prediction import PointsFile, PredictedPoint, Prediction
+from resnetx.record.sealing import RecordError
 from resnetx.units import size_text
 
 if TYPE_CHECKING:
@@ -188,7 +188,7 @@ def _kinds() -> dict[str, str]:
 
 
 def _kind(hint: Any) -> str:
-    options = [each for each in get_args(hint) if each is not type(None)]
+    options = [argument for argument in get_args(hint) if argument is not type(None)]
     if get_origin(hint) in (Union, types.UnionType):
         return _kind(options[0]) if len(options) == 1 else "json"
     if get_origin(hint) is list:

@@ -12,12 +12,11 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from resnetx.errors import visible
 from resnetx.host import node_name
-from resnetx.record.files import RecordPart
-from resnetx.record.unknown import Unknown, known
+from resnetx.record.sealing import RecordPart, Unknown, known
 from resnetx.request import Request, leave_out_defaults, leave_out_later
 from resnetx.table import Record, Tabular, row
-from resnetx.visible import visible
 
 # "measured here": on the machine that predicts; "measured on" and its name; "published", "datasheet" or "assumed".
 Origin = Annotated[str, msgspec.Meta(max_length=1000)]

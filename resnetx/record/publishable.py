@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from resnetx.errors import prepared
-from resnetx.record.bench import BenchRecord, BenchRequest
+from resnetx.record.bench_record import BenchRecord, BenchRequest
 from resnetx.record.machine import Environment, OtherNode
 from resnetx.record.run import RunRecord
 from resnetx.record.tasks import StudyRecord

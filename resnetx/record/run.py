@@ -6,7 +6,6 @@ import msgspec
 
 from resnetx.choices import Tracker
 from resnetx.launching import Launch
-from resnetx.record.files import SCHEMA, RecordPart, timestamp
 from resnetx.record.machine import (
     Device,
     DeviceMemory,
@@ -19,8 +18,8 @@ from resnetx.record.machine import (
     OtherNode,
     Transport,
 )
-from resnetx.record.trace import LayerTimes
-from resnetx.record.unknown import Failure, Outcome, Unknown, Warning, if_known, known
+from resnetx.record.sealing import SCHEMA, Failure, Outcome, RecordPart, Unknown, Warning, if_known, known, timestamp
+from resnetx.record.traces import LayerTimes
 from resnetx.request import Request
 from resnetx.table import Record, Tabular, row
 from resnetx.units import size_text

@@ -15,11 +15,10 @@ import msgspec
 from resnetx.choices import Lab
 from resnetx.errors import prepared
 from resnetx.launching import Launch
-from resnetx.record.bench import BenchFile, BenchRecord, BenchRequest
-from resnetx.record.files import LONGEST_s, RecordError, RunFolder, SHORTEST_s, read
+from resnetx.record.bench_record import BenchFile, BenchRecord, BenchRequest
 from resnetx.record.machine import Device, Environment, HostLoad, LockedClock, Transport
 from resnetx.record.run import Copies, GradientBucket, InputState, Phases, RunFile, RunRecord, Workload
-from resnetx.record.unknown import Outcome, Unknown, Warning, seal
+from resnetx.record.sealing import LONGEST_s, Outcome, RecordError, RunFolder, SHORTEST_s, Unknown, Warning, read, seal
 from resnetx.request import Request
 
 TaskRecord = RunRecord | BenchRecord

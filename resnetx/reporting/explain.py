@@ -16,12 +16,11 @@ import msgspec
 
 from resnetx.record import Copies, RunSummary
 from resnetx.record.prediction import PredictedPoint, Prediction
-from resnetx.reporting.compare.accuracy import AlikeCases
-from resnetx.reporting.compare.benches import differences
-from resnetx.reporting.compare.matched_points import alike_requests
+from resnetx.reporting.accuracy import AlikeCases
+from resnetx.reporting.compared_benches import differences
 from resnetx.reporting.predicted_answer import identity, predicted_curves, ranks
-from resnetx.reporting.study.points import StudyPoint
-from resnetx.reporting.study.scaling import MeasuredPartName
+from resnetx.reporting.study_points import StudyPoint, alike_requests
+from resnetx.reporting.study_scaling import MeasuredPartName
 from resnetx.request import Request
 from resnetx.table import Answer, Column, as_shown
 from resnetx.units import percents, si, to_interval
@@ -319,7 +318,7 @@ NAMED = 0.1  # of the whole difference: parts with as much are named in the sent
 def explained_answer(found: Sequence[Explained]) -> list[str]:
     """The case that differs most, or of one side loses most; and how many there are."""
     first = max(found, key=weight)
-    outside = sum(each.outside for each in found)
+    outside = sum(case.outside for case in found)
     if same_results(found):
         return [f"A and B hold the same results: a step of each of {len(found)} cases takes exactly as long in both."]
     of_these = f"{outside} lie outside of their intervals"

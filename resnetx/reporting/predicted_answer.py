@@ -17,7 +17,7 @@ from resnetx import units
 from resnetx.choices import Fsdp
 from resnetx.record.machine import Unit, how_many, on_cores, unit_by_library
 from resnetx.record.prediction import COMPUTE, Domain, PartName, PredictedPoint, Prediction
-from resnetx.reporting.systems.rate_ratios import lead, ratio, side_of
+from resnetx.reporting.compared_systems import lead, ratio, side_of
 from resnetx.table import ONLY_WITH_ALL, Answer, Column, as_shown
 from resnetx.units import to_interval
 

@@ -26,7 +26,7 @@ from statistics import median
 
 import msgspec
 
-from resnetx.record.observation import Observation
+from resnetx.record.traces import Observation
 from resnetx.table import Answer, Column, as_shown
 from resnetx.units import to_interval
 
@@ -75,26 +75,26 @@ def observed_ranks(found: Sequence[Observation]) -> list[ObservedRank]:
     why = _why_not(found, steps)
     parts = [_parts(observation, steps, _alike(found)) for observation in found]
     ranks = []
-    for index, each in enumerate(found):
-        step_s = median(each.step_s[:steps])
+    for index, observation in enumerate(found):
+        step_s = median(observation.step_s[:steps])
         beyond, way = (None, _by_steps) if why else _shown(parts, index, step_s)
         late = beyond is not None and beyond[1] > LEAST * step_s
         ranks.append(
             ObservedRank(
-                workload=each.workload,
-                strategy=each.strategy,
-                rank=each.rank,
-                node=each.node,
-                device=each.device,
-                sm_clock_Hz=each.sm_clock_Hz,
+                workload=observation.workload,
+                strategy=observation.strategy,
+                rank=observation.rank,
+                node=observation.node,
+                device=observation.device,
+                sm_clock_Hz=observation.sm_clock_Hz,
                 steps=steps,
                 step_s=step_s,
-                update_s=median(each.update_s[:steps]),
-                input_s=median(each.input_s[:steps]),
-                forward_s=median(each.forward_s[:steps]),
-                backward_s=median(each.backward_s[:steps]),
-                exposed_s=median(each.exposed_s[:steps]),
-                for_last_s=median(each.for_last_s[:steps]) if each.for_last_s else None,
+                update_s=median(observation.update_s[:steps]),
+                input_s=median(observation.input_s[:steps]),
+                forward_s=median(observation.forward_s[:steps]),
+                backward_s=median(observation.backward_s[:steps]),
+                exposed_s=median(observation.exposed_s[:steps]),
+                for_last_s=median(observation.for_last_s[:steps]) if observation.for_last_s else None,
                 later_s=beyond[0] if beyond else None,
                 later_interval_s=[*beyond[1:]] if beyond else None,
                 late=late,

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 from resnetx.errors import ConfigError, FileError, shortened
 from resnetx.loading import YAML_BYTES, File, YamlFile, is_folder
+from resnetx.settings.setting_types import value_word
 from resnetx.settings.table import GROUPS, PATHS, TABLE, Setting
-from resnetx.settings.words import value_word
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 # A wheel carries the folder inside the package, a checkout has it beside the package.

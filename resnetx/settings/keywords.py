@@ -11,9 +11,9 @@ from typing import Any, TypedDict
 
 import msgspec
 
+from resnetx.settings.setting_types import field_type, title
 from resnetx.settings.table import TABLE
 from resnetx.settings.verbs import VERBS
-from resnetx.settings.words import field_type, title
 
 Text = str | PathLike[str]  # a name, or a path
 

@@ -83,7 +83,7 @@ class Verb:
     @property
     def command(self) -> Callable[..., int]:
         """What it does on the command line, with its screens: flags, paths and settings in, the exit status out."""
-        module = importlib.import_module(f"resnetx.cli.verbs.{self.name}")
+        module = importlib.import_module(f"resnetx.cli.verbs.{_SCREENS.get(self.name, f'show_{self.name}')}")
         command: Callable[..., int] = getattr(module, f"{self.name}_")
         return command
 
@@ -92,6 +92,13 @@ class Verb:
         """Whether it reads choices of groups, which a folder of the user's own may add to."""
         return self.name in ("list", *TABLE["model"].readers)
 
+
+# The modules in cli/verbs of verbs that share one; others have show_NAME.
+_SCREENS = {
+    **dict.fromkeys(("images", "lab"), "short_screens"),
+    "reproduce": "show_report",
+    "verify": "show_train",
+}
 
 _VERBS = (
     Verb(
@@ -359,10 +366,11 @@ _VERBS = (
 VERBS = {verb.name: verb for verb in _VERBS}
 
 # What `resnetx.NAME` is, and the module that has it.
-PUBLIC = {name: f"resnetx.api.{name}" for name in (*VERBS, "figures", "load", "plan") if name != "list"} | {
+PUBLIC = {name: f"resnetx.api.{name}" for name in (*VERBS, "figures", "load") if name != "list"} | {
     "check": "resnetx.fleet.check",
     "explain": "resnetx.api.load",
     "observe": "resnetx.measure.observe",
+    "plan": "resnetx.api.sweep",
     "reproduce": "resnetx.literature.reproduce",
     "steer": "resnetx.steering.steer",
     "validate": "resnetx.literature.validate",

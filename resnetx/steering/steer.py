@@ -12,8 +12,8 @@ import msgspec
 from resnetx import __version__, progress
 from resnetx.api import drawings
 from resnetx.api.found_system import YAML
+from resnetx.api.measuring import new_folder
 from resnetx.api.predict import predicted
-from resnetx.api.runs import new_folder
 from resnetx.choices import NoExchange, Server
 from resnetx.compose import asked, each_of, points_of
 from resnetx.errors import ConfigError
@@ -22,22 +22,21 @@ from resnetx.interconnect.collectives import plan as collective
 from resnetx.interconnect.collectives import traffic as sent_traffic
 from resnetx.interconnect.collectives.measured import UNCALIBRATED
 from resnetx.interconnect.collectives.traffic import Matrix
-from resnetx.interconnect.systems import rearranged
+from resnetx.interconnect.survey.system_text import system_text
+from resnetx.interconnect.systems import altered
 from resnetx.interconnect.systems.system import System
-from resnetx.interconnect.systems.text import system_text
 from resnetx.loading import name_fault
 from resnetx.record import SCHEMA, Unknown, known, seal
 from resnetx.record.prediction import PredictedPoint
-from resnetx.record.steering import SteeredGpu, SteeredPhase, Steering, steering_file
+from resnetx.record.topologies import SteeredGpu, SteeredPhase, Steering, steering_file
 from resnetx.request import Request
 from resnetx.settings import keywords
 from resnetx.settings.files import given_path
+from resnetx.settings.setting_types import written
 from resnetx.settings.table import tagged
 from resnetx.settings.verbs import group_of
-from resnetx.settings.words import written
-from resnetx.steering import traffic
-from resnetx.steering.traffic import Node, PhaseTraffic, SteerSettings, devices_of, node_of, receivers_of, split
-from resnetx.steering.units import (
+from resnetx.steering import steered_traffic
+from resnetx.steering.link_units import (
     SteeringProblem,
     Units,
     best,
@@ -50,6 +49,7 @@ from resnetx.steering.units import (
     steering_problem,
     total_rtl,
 )
+from resnetx.steering.steered_traffic import Node, PhaseTraffic, SteerSettings, devices_of, node_of, receivers_of, split
 from resnetx.study import Point
 from resnetx.table import Records
 from resnetx.units import in_GBps
@@ -98,15 +98,15 @@ def _steered(files: Sequence[keywords.Text], given: Point) -> Steering:
     settings, workload = split(given)
     node = node_of(settings)
     devices = devices_of(settings, node)
-    request = traffic.request_of(workload) if workload or not files else None
+    request = steered_traffic.request_of(workload) if workload or not files else None
     if files:
         _refuse_patterns(settings)
         if settings.library and request is None and all(given_path(file).suffix == ".csv" for file in files):
             raise ConfigError(f"library={settings.library}: a matrix needs no library; leave it out, or add model=")
-        phases = [traffic.of_file(given_path(file), settings, node, devices) for file in files]
+        phases = [steered_traffic.of_file(given_path(file), settings, node, devices) for file in files]
     else:
         assert request is not None, "without files there is a workload"
-        phases = traffic.of_workload(settings, request, node, devices)
+        phases = steered_traffic.of_workload(settings, request, node, devices)
     job = SteeringJob(settings, given, workload, request, node, devices, phases)
     made, after = steering(job)
     folder = _folder(settings, given)
@@ -166,7 +166,7 @@ class Effect:
 
 def steered_node(node: Node, units: Units, traffic: str) -> Node:
     """The node with other units."""
-    file = msgspec.structs.replace(node.file, system=rearranged.steered(node.system, units, traffic))
+    file = msgspec.structs.replace(node.file, system=altered.steered(node.system, units, traffic))
     return msgspec.structs.replace(node, file=file, units=units)
 
 
@@ -370,7 +370,7 @@ def _of_effect(effect: Effect | None) -> dict[str, Any]:
         for each in (effect.before, effect.after)
     ]
     what = f"{point.workload}, batch {point.batch_size} on {point.gpus} GPUs, {point.strategy}, {point.library}"
-    found = [known(each or none) for each in (effect.collective_before, effect.collective_after)]
+    found = [known(sentence or none) for sentence in (effect.collective_before, effect.collective_after)]
     return dict(zip(names, [*times, what, *found], strict=True))
 
 

@@ -16,8 +16,7 @@ import msgspec
 from resnetx import choices, record
 from resnetx.request import Request
 from resnetx.workloads import counts
-from resnetx.workloads.buckets import messages
-from resnetx.workloads.counts import Layer
+from resnetx.workloads.counts import Layer, messages
 from resnetx.workloads.kinds import kind_of
 
 if TYPE_CHECKING:

@@ -32,7 +32,7 @@ from resnetx.choices import (
 from resnetx.errors import ConfigError, unknown_name
 from resnetx.workloads import tables, user_file
 from resnetx.workloads.counts import Layer
-from resnetx.workloads.tables import classifiers, kept_image_size
+from resnetx.workloads.tables import kept_image_size
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -327,11 +327,11 @@ class TorchvisionKind(Kind[Torchvision]):
         return with_auxiliary_classifiers(outputs, labels_N)
 
     def traced(self, model: Torchvision, image_size: int) -> list[Layer]:
-        classifiers.check(model.name)
+        tables.check_classifier(model.name)
         try:
             return super().traced(model, image_size)
         except ConfigError as error:
-            own = classifiers.image_size(model.name)
+            own = tables.image_size(model.name)
             if own in (None, image_size) or not str(error).startswith("image_size="):
                 raise
             raise ConfigError(f"{error}, e.g. image_size={own}, the default of {model.label}") from error

@@ -70,8 +70,8 @@ class Saved(msgspec.Struct, frozen=True):
 def counted(model: PythonSettings, image_size: int) -> Saved:
     """The layers of a model: saved, or counted now."""
     path = _table_file(model, image_size)
-    if found := _saved(path, Path(model.file)):
-        return found
+    if saved := _saved(path, Path(model.file)):
+        return saved
     check_named(model)
     if missing := packages.obstacle("torch"):
         raise ConfigError(missing)
@@ -91,14 +91,14 @@ def _saved(path: Path, file: Path) -> Saved | None:
     if not is_file(path):
         return None
     try:
-        found: Saved = read_json(File(path, "a table of layers", TABLE_BYTES), Saved)
+        saved: Saved = read_json(File(path, "a table of layers", TABLE_BYTES), Saved)
     except FileError:
         return None
-    if not _is_sound(found.layers):
+    if not _is_sound(saved.layers):
         return None
-    others = {file.parent / each: sha256 for each, sha256 in found.files.items() if each != file.name}
+    others = {file.parent / each: sha256 for each, sha256 in saved.files.items() if each != file.name}
     known = () if is_file(file) else ("",)  # a table that was carried elsewhere, as a trace is
-    return found if all(digest(each) in (sha256, *known) for each, sha256 in others.items()) else None
+    return saved if all(digest(each) in (sha256, *known) for each, sha256 in others.items()) else None
 
 
 def _is_sound(layers: Sequence[Layer]) -> bool:

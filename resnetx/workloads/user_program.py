@@ -25,7 +25,7 @@ from torch.utils._pytree import tree_map
 from resnetx import packages
 from resnetx.choices import PythonSettings
 from resnetx.errors import ConfigError, prepared, shortened
-from resnetx.workloads import recorded
+from resnetx.workloads import layers
 from resnetx.workloads.layers import tensors
 from resnetx.workloads.user_file import Counted, Saved, digest
 
@@ -71,7 +71,7 @@ def _place(model: PythonSettings, error: BaseException) -> str:
 def _is_users(path: Path) -> bool:
     """Whether a file is neither Python's, nor installed, nor ours."""
     installed = [Path(sysconfig.get_path(each)) for each in ("stdlib", "platstdlib", "purelib", "platlib")]
-    return path.is_absolute() and not any(path.is_relative_to(each) for each in (*installed, _PACKAGE))
+    return path.is_absolute() and not any(path.is_relative_to(folder) for folder in (*installed, _PACKAGE))
 
 
 class Program(NamedTuple):
@@ -151,8 +151,8 @@ def _parts(model: PythonSettings, built: Any, source: Any, image_size: int) -> P
             "module with images"
         )
     accepts = list(inspect.signature(module.forward).parameters.values())
-    every = any(each.kind == each.VAR_KEYWORD for each in accepts)
-    names = None if every else frozenset(each.name for each in accepts)
+    every = any(parameter.kind == parameter.VAR_KEYWORD for parameter in accepts)
+    names = None if every else frozenset(parameter.name for parameter in accepts)
     if batch is None:
         batch, loss = partial(_images, image_size), loss or _loss_of_images
     return Program(module, batch, loss, names)
@@ -234,22 +234,22 @@ class BatchPart(NamedTuple):
 
 def parts_of(model: PythonSettings, found: Program) -> list[BatchPart | None]:
     """Of each tensor of a batch, how it is divided over ranks; None: all ranks have the whole."""
-    few, more = (tensors(batch_of(model, found, count)) for count in recorded.FEW)
+    few, more = (tensors(batch_of(model, found, count)) for count in layers.FEW)
     if len(few) != len(more):
         raise ConfigError(
-            f"{model.file}: batch({recorded.FEW[0]}) and batch({recorded.FEW[1]}) have unlike numbers of tensors"
+            f"{model.file}: batch({layers.FEW[0]}) and batch({layers.FEW[1]}) have unlike numbers of tensors"
         )
     parts: list[BatchPart | None] = []
     for a, b in zip(few, more, strict=True):
         grown = [
-            BatchPart(index, of_a // recorded.FEW[0])
+            BatchPart(index, of_a // layers.FEW[0])
             for index, (of_a, of_b) in enumerate(zip(a.shape, b.shape, strict=False))
-            if of_a != of_b and of_a * recorded.FEW[1] == of_b * recorded.FEW[0]
+            if of_a != of_b and of_a * layers.FEW[1] == of_b * layers.FEW[0]
         ]
         parts.append(grown[0] if grown else None)
     if not any(parts):
         raise ConfigError(
-            f"{model.file}: batch({recorded.FEW[0]}) and batch({recorded.FEW[1]}) have the same shapes; expected as "
+            f"{model.file}: batch({layers.FEW[0]}) and batch({layers.FEW[1]}) have the same shapes; expected as "
             "many samples as asked for"
         )
     return parts
@@ -277,13 +277,13 @@ def _count(model: PythonSettings, image_size: int) -> Saved:
     found = made(model, image_size)
     module = found.module.train()
     parts_of(model, found)
-    batches = [batch_of(model, found, count) for count in recorded.FEW]
+    batches = [batch_of(model, found, count) for count in layers.FEW]
     outputs = called(model, found, module, batches[0])
     loss = loss_of(model, found, outputs, batches[0])
     with blamed(model, "its backward pass"):
         loss.backward()
-    trained = [key for key, each in module.named_parameters() if each.grad is not None]
-    unused = [key for key, each in module.named_parameters() if each.requires_grad and each.grad is None]
+    trained = [key for key, parameter in module.named_parameters() if parameter.grad is not None]
+    unused = [key for key, parameter in module.named_parameters() if parameter.requires_grad and parameter.grad is None]
     if not trained or unused:
         raise ConfigError(
             f"{model.file}: "
@@ -292,8 +292,8 @@ def _count(model: PythonSettings, image_size: int) -> Saved:
             "trained: use it, or set its requires_grad to False"
         )
     module.zero_grad(set_to_none=True)
-    runs = [recorded.run_of(module, partial(called, model, found, module, batch), batch) for batch in batches]
-    table = recorded.table(module, runs, trained)
+    runs = [layers.run_of(module, partial(called, model, found, module, batch), batch) for batch in batches]
+    table = layers.table(module, runs, trained)
     others = sorted({str(parameter.dtype) for parameter in module.parameters() if parameter.dtype != torch.float32})
     if others:
         table.unseen.append(f"it has parameters in {', '.join(others)}, but all are counted with 4 B, as in fp32")

@@ -5,7 +5,7 @@ import json
 import pytest
 
 import resnetx
-from resnetx.api.runs import fed
+from resnetx.api.measuring import fed
 from resnetx.api.train import asked_run
 from resnetx.choices import SyntheticInput
 from resnetx.errors import ConfigError

@@ -2,7 +2,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from resnetx.api.runs import new_folder, run_folder
+from resnetx.api.measuring import new_folder, run_folder
 from resnetx.errors import ConfigError
 
 

@@ -9,8 +9,8 @@ from resnetx.interconnect.systems.system import load
 from resnetx.literature import papers
 from resnetx.literature.claims import PAPERS, check_paper, of_messages, published
 from resnetx.literature.papers import check_papers
+from resnetx.record.comparisons import CopyPoint
 from resnetx.record.literature import CheckedPapers, checked_papers_file
-from resnetx.record.system_comparison import CopyPoint
 
 pytestmark = pytest.mark.slow  # checks every statement
 

@@ -11,8 +11,8 @@ from resnetx.errors import ConfigError
 from resnetx.record import BenchRecord, Failure, RunRecord, StudyFolder, StudyRecord
 from resnetx.record.machine import Device, GpuProcess, Job, OtherNode, Storage
 from resnetx.record.publishable import Names, published
-from resnetx.record.unknown import Warning as Told
-from resnetx.reporting.study.results import load
+from resnetx.record.sealing import Warning as Told
+from resnetx.reporting.study_results import load
 
 GPU = "GPU-8932f937-d72c-4106-c12f-20bd9faed9f6"
 TELLING = ["zebra42", "quagga.example.org", "aardvark", "okapi0", "mlx5_bongo", GPU, "8932f937", "/export", "/nfs/gnu",

@@ -16,7 +16,7 @@ from resnetx.literature.dataset import FILE, UNITS, dataset, known_figures
 from resnetx.literature.scaling_check import cases
 from resnetx.literature.score import ALPHA_BETA, LINEAR, OWN
 from resnetx.literature.training_rates import id_of, rates
-from resnetx.reporting.table import write_csv
+from resnetx.reporting.csv_tables import write_csv
 
 ONE_NODE = "training, all-reduce, one node, synthetic or DALI"
 ID = "rate/p100-sxm2-16gb/resnet50/224/fp32/32/synthetic/dccf7e"

@@ -6,10 +6,10 @@ import pytest
 import resnetx
 from resnetx import record
 from resnetx.errors import ConfigError
-from resnetx.interconnect.systems.rearranged import connectivity
+from resnetx.interconnect.systems.altered import connectivity
 from resnetx.interconnect.systems.system import load
 from resnetx.record import BenchRecord, CopyCell, RunRecord
-from resnetx.record.steering import Steering
+from resnetx.record.topologies import Steering
 from resnetx.settings.files import CONFIGS
 from tests.formats.test_traffic_files import LOG
 

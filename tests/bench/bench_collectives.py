@@ -25,7 +25,7 @@ from resnetx.cli.words import settings_of
 from resnetx.measure.machine.environment import environment
 from resnetx.measure.rank import distributed
 from resnetx.measure.rank.device import timed_with_cpu
-from resnetx.measure.rank.process import keep_freed_memory
+from resnetx.measure.rank.windows import keep_freed_memory
 from tests.bench.interleave import ratio_of_quantiles, rounds, sentence
 from tests.bench.started import on_ranks
 

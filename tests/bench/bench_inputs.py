@@ -41,7 +41,7 @@ from torchvision.io import ImageReadMode, decode_jpeg, read_file
 from resnetx import inputs
 from resnetx.choices import DaliInput, TorchvisionInput, image_sample
 from resnetx.inputs import dali as dali_batches
-from resnetx.inputs import folders, images, jpeg
+from resnetx.inputs import folders, image_tree, jpeg
 
 _PREFETCH = 2
 
@@ -71,7 +71,7 @@ def _tree(root: Path | None, size: str) -> Iterator[Path]:
         return
     with tempfile.TemporaryDirectory() as folder:
         print("making 512 images ...", flush=True)
-        images.make(Path(folder) / "images", classes=8, per_class=64, size=size, seed=0)
+        image_tree.make(Path(folder) / "images", classes=8, per_class=64, size=size, seed=0)
         yield Path(folder) / "images"
 
 

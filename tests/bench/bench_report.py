@@ -24,7 +24,7 @@ import msgspec
 from resnetx import record
 from resnetx.choices import After, Layerwise, NoExchange
 from resnetx.record import RunRecord, StudyFolder, StudyRecord
-from resnetx.record.files import RunFolder
+from resnetx.record.sealing import RunFolder
 from resnetx.request import Request
 from resnetx.workloads import workload
 
@@ -71,8 +71,8 @@ STAGES = """
 import json, sys, time
 from pathlib import Path
 from resnetx.record import StudyFolder
-from resnetx.reporting.pages import study as page
-from resnetx.reporting.study import results
+from resnetx.reporting import page
+from resnetx.reporting import study_results as results
 folder = StudyFolder(Path(sys.argv[1]))
 clocks = lambda: (time.perf_counter(), time.process_time())
 bare = clocks()

@@ -16,7 +16,7 @@ from statistics import median
 
 import msgspec
 
-from resnetx.record.observation import Observation, ObservedBucket, observations
+from resnetx.record.traces import Observation, ObservedBucket, observations
 from resnetx.reporting.slow_rank import observed_ranks
 from tests.bench.started import arguments, on_ranks
 

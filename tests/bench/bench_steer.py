@@ -7,7 +7,7 @@ import random
 import time
 from collections.abc import Callable
 
-from resnetx.steering.units import (
+from resnetx.steering.link_units import (
     SteeringProblem,
     best,
     exhaustive,

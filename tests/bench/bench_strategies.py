@@ -23,12 +23,12 @@ from resnetx.compose import compose
 from resnetx.config import request_from
 from resnetx.inputs import open_for
 from resnetx.measure.machine.environment import environment
-from resnetx.measure.rank import ddp, distributed
+from resnetx.measure.rank import distributed, replicas
 from resnetx.measure.rank.device import timed
 from resnetx.measure.rank.phases import Watch, unwatched
-from resnetx.measure.rank.process import keep_freed_memory
 from resnetx.measure.rank.strategies import replicate
-from resnetx.measure.rank.train import build, training_step
+from resnetx.measure.rank.training import build, training_step
+from resnetx.measure.rank.windows import keep_freed_memory
 from resnetx.request import Request
 from tests.bench.interleave import ratio, rounds, sentence
 from tests.bench.started import on_ranks
@@ -49,7 +49,7 @@ def by_hand(request: Request, ranks: distributed.Ranks):
         "none": lambda: None,
     }[request.strategy.kind]
     if request.strategy.kind == "bucket":
-        model = ddp.data_parallel(bare, request.strategy, ranks)
+        model = replicas.data_parallel(bare, request.strategy, ranks)
     elif request.strategy.kind == "layerwise":
         finish = one_by_one(bare, ranks.world_size)
     settings = request.optimizer

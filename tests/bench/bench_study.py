@@ -23,8 +23,8 @@ from resnetx.config import request_from, run_settings_from
 from resnetx.measure.launch import launcher
 from resnetx.measure.launch.executor import Command
 from resnetx.measure.machine.environment import environment
-from resnetx.measure.study.plan import plan
-from resnetx.measure.study.sweep import sweep
+from resnetx.measure.study_runs import planned_runs
+from resnetx.measure.study_sweep import sweep
 from resnetx.record import SCHEMA, RunFile, RunRecord, StudyFolder, StudyRecord
 from resnetx.request import Request
 from resnetx.workloads import workload
@@ -40,7 +40,7 @@ def overhead(runs: int) -> None:
     """Seconds per run of a sweep and of a bare loop, whose children end at once."""
     task = _task(_request(seed=0))
     with tempfile.TemporaryDirectory() as folder:
-        planned = plan([(task, "")], repeats=runs, twins=0, folder=StudyFolder(Path(folder)), seed=0)
+        planned = planned_runs([(task, "")], repeats=runs, twins=0, folder=StudyFolder(Path(folder)), seed=0)
         at_once = Command([sys.executable, "-c", "pass"], {})  # a child that leaves no record
         execute = launcher.execute
         launcher.execute = lambda task, folder: execute(task, folder, lambda *_: at_once)
@@ -82,8 +82,8 @@ def read(count: int) -> None:
 
 
 def read_ours(folder: str) -> None:
-    from resnetx.reporting.study.results import load
-    from resnetx.reporting.study.scaling import point_results
+    from resnetx.reporting.study_results import load
+    from resnetx.reporting.study_scaling import point_results
 
     start = time.perf_counter()
     results = load(StudyFolder(Path(folder)))

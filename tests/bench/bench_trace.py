@@ -17,10 +17,10 @@ from resnetx.config import request_from
 from resnetx.inputs import open_for
 from resnetx.measure.rank import distributed
 from resnetx.measure.rank.device import timed
+from resnetx.measure.rank.layer_trace import LayerWatch
 from resnetx.measure.rank.phases import clock_of
-from resnetx.measure.rank.process import keep_freed_memory
-from resnetx.measure.rank.trace import LayerWatch
-from resnetx.measure.rank.train import build, training_step
+from resnetx.measure.rank.training import build, training_step
+from resnetx.measure.rank.windows import keep_freed_memory
 from tests.bench.bench_train import ROUNDS, STEPS, bare
 from tests.bench.interleave import ratio, rounds, sentence
 from tests.bench.started import arguments

@@ -4,7 +4,7 @@
 
 Above 1, resnetx is faster. The bare loop is what a PyTorch user writes: it has the same model, memory layout, threads,
 precision and optimizer settings, and its batch lies ready. Freed memory is kept for both, as `resnetx train` does on
-CPUs (`process.keep_freed_memory`); PLAIN_MALLOC=1 leaves glibc as it is, to see what that is worth.
+CPUs (`windows.keep_freed_memory`); PLAIN_MALLOC=1 leaves glibc as it is, to see what that is worth.
 """
 
 import json
@@ -25,9 +25,9 @@ from resnetx.inputs import open_for
 from resnetx.measure.machine.environment import environment
 from resnetx.measure.rank import distributed
 from resnetx.measure.rank.device import timed
-from resnetx.measure.rank.process import keep_freed_memory
 from resnetx.measure.rank.strategies import replicate
-from resnetx.measure.rank.train import build, training_step
+from resnetx.measure.rank.training import build, training_step
+from resnetx.measure.rank.windows import keep_freed_memory
 from resnetx.request import Request
 from tests.bench.interleave import ratio, rounds, sentence
 from tests.bench.started import on_ranks

@@ -20,8 +20,7 @@ from pathlib import Path
 import msgspec
 
 from resnetx import record
-from resnetx.measure.launch.scratch import PREFIX
-from resnetx.measure.launch.torchrun import FOLDER_VARIABLE
+from resnetx.measure.launch.scratch import FOLDER_VARIABLE, PREFIX
 from resnetx.record import RunRecord
 from tests.bench.started import arguments
 

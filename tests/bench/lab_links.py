@@ -16,10 +16,10 @@ from pathlib import Path
 from statistics import median
 
 from resnetx.host import node_name
-from resnetx.interconnect.collectives.hosts import together
 from resnetx.interconnect.collectives.rings import directions
+from resnetx.interconnect.collectives.traffic import together
 from resnetx.interconnect.systems import system
-from resnetx.interconnect.systems.lab import LabNetwork, lab_network
+from resnetx.interconnect.systems.lab_network import LabNetwork, lab_network
 from resnetx.operations import OPERATIONS
 from resnetx.record import BenchRecord, read
 from tests.bench.started import arguments
@@ -28,7 +28,7 @@ from tests.bench.truth_gloo import listed, run
 SYSTEMS = ("dgx1-p100", "gx8")
 RANKS = (2, 4, 8)
 SCALE = 100
-# Copies have no real-time priority (resnetx/measure/lab/namespaces.py): slower links give a shared machine more time.
+# Copies have no real-time priority (resnetx/measure/lab_ranks.py): slower links give a shared machine more time.
 PAIR_SCALE = 400
 SIZE_bytes = 16 * 2**20
 DIRECT = {  # from and to whom, of so many ranks

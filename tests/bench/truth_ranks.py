@@ -20,9 +20,9 @@ from resnetx.choices import NoExchange
 from resnetx.measure.rank import distributed
 from resnetx.measure.rank.device import timed
 from resnetx.measure.rank.distributed import Ranks
-from resnetx.measure.rank.process import keep_freed_memory
 from resnetx.measure.rank.strategies import replicate
-from resnetx.measure.rank.train import build, training_step
+from resnetx.measure.rank.training import build, training_step
+from resnetx.measure.rank.windows import keep_freed_memory
 from resnetx.record import write
 from resnetx.request import Request
 from tests.bench.started import on_ranks

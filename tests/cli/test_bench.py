@@ -13,7 +13,7 @@ import pytest
 import resnetx
 from resnetx import record
 from resnetx.api import bench, bench_settings
-from resnetx.api.runs import announce
+from resnetx.api.measuring import announce
 from resnetx.choices import Lab
 from resnetx.cli import main, ranks
 from resnetx.errors import ConfigError
@@ -21,10 +21,10 @@ from resnetx.interconnect.collectives.plan import COLLECTIVES, plan
 from resnetx.interconnect.systems.system import load, names
 from resnetx.measure.launch import launcher
 from resnetx.measure.launch.executor import Command, one_node
-from resnetx.measure.launch.torchrun import Moment
+from resnetx.measure.launch.scratch import Moment
 from resnetx.operations import OPERATIONS
 from resnetx.record import BenchFile, BenchPoint, BenchRecord, RunFolder, SkippedArray
-from resnetx.record.bench import NOT_DESCRIBED, counts
+from resnetx.record.bench_record import NOT_DESCRIBED, counts
 from tests.nccl_tables import HEADING, rank_list, row, table
 
 SCHEMA = json.loads((Path(resnetx.__file__).parent / "schemas" / "bench.schema.json").read_text())
@@ -250,7 +250,7 @@ def test_without_words_an_allreduce_on_two_ranks_from_8_bytes_to_256_mib(capsys,
 
 
 def test_one_process_group_for_each_number_of_ranks_with_the_same_threads(capsys, tmp_path, launched, monkeypatch):
-    for module in ("resnetx.config", "resnetx.api.obstacles"):
+    for module in ("resnetx.config", "resnetx.api.doctor"):
         monkeypatch.setattr(f"{module}.cores", lambda: 8)
     assert run(capsys, "bench", "gpus=[2,4]", "env.NCCL_PROTO=Simple", "size=8", f"results={tmp_path}")[0] == 0
     assert [(request.gpus, request.threads) for request in asked(launched)] == [(2, 2), (4, 2)]
@@ -378,7 +378,7 @@ def test_wrong_elements_are_a_failure(capsys, tmp_path, launched):
 def test_what_is_asked_wrongly_is_refused_in_one_sentence_and_nothing_starts(
     capsys, tmp_path, launched, monkeypatch, words, sentence
 ):
-    monkeypatch.setattr("resnetx.measure.machine.visible_gpus.gpus_here", lambda: 2)
+    monkeypatch.setattr("resnetx.measure.machine.nvidia.gpus_here", lambda: 2)
     status, _, err = run(capsys, "bench", f"results={tmp_path}", *words)
     assert status == 2
     assert sentence in err
@@ -395,7 +395,7 @@ def test_what_was_not_measured_is_said_below_the_table(capsys, tmp_path, launche
 
 
 def test_registered_buffers_are_asked_for_named_and_shown(capsys, tmp_path, launched, monkeypatch):
-    monkeypatch.setattr("resnetx.measure.machine.visible_gpus.gpus_here", lambda: 2)
+    monkeypatch.setattr("resnetx.measure.machine.nvidia.gpus_here", lambda: 2)
     _, out, _ = run(capsys, "bench", "registered=true", f"results={tmp_path}")
     (request,) = asked(launched)
     assert request.registered

@@ -11,12 +11,12 @@ from prometheus_client.parser import text_string_to_metric_families
 from resnetx import record
 from resnetx.api.answers import check_answer
 from resnetx.cli import main
-from resnetx.cli.verbs import check as show_check
+from resnetx.cli.verbs import show_check
 from resnetx.errors import ConfigError
-from resnetx.fleet import check, runs
-from resnetx.fleet.settings import asked_check
+from resnetx.fleet import check, check_runs
+from resnetx.fleet.check_runs import asked_check
 from resnetx.measure.launch import slurm
-from resnetx.record.check import Check, CheckFolder
+from resnetx.record.node_check import Check, CheckFolder
 from tests.reporting.checked_fleet import all_reduce
 from tests.reporting.test_check import fleet, made_check
 
@@ -138,7 +138,7 @@ def test_a_fleet_that_is_not_known_is_refused(on_login_node, tmp_path, site, set
 
 
 def test_a_check_that_is_interrupted_keeps_its_record(monkeypatch, tmp_path):
-    monkeypatch.setattr(runs, "together", interrupted)
+    monkeypatch.setattr(check_runs, "together", interrupted)
     with pytest.raises(KeyboardInterrupt):
         check.execute(asked_check({"gpus": 2, "batch_size": 8, "results": str(tmp_path)}))
     (path,) = tmp_path.glob("*/check/*/check.json")

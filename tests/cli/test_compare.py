@@ -9,7 +9,7 @@ import pytest
 from resnetx import record
 from resnetx.cli import main
 from resnetx.record import SCHEMA, StudyFolder, StudyRecord
-from resnetx.record.comparison import Comparison, comparison_file
+from resnetx.record.comparisons import Comparison, comparison_file
 
 
 @pytest.fixture

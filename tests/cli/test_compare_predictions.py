@@ -11,9 +11,8 @@ import pytest
 from resnetx import record
 from resnetx.cli import main, show
 from resnetx.record import SCHEMA, StudyFolder, StudyRecord
-from resnetx.record.comparison import Accuracy, accuracy_file
+from resnetx.record.comparisons import Accuracy, SystemComparison, accuracy_file, system_comparison_file
 from resnetx.record.prediction import prediction_file
-from resnetx.record.system_comparison import SystemComparison, system_comparison_file
 from tests.documentation import ROOT
 
 
@@ -213,7 +212,7 @@ def test_two_studies_are_still_compared_as_studies(study_of, capsys):
 
 
 def test_a_prediction_without_points_is_shown_as_such(prediction_of, capsys):
-    from resnetx.cli.tables import show_predict
+    from resnetx.cli.verbs import show_predict
     from resnetx.reporting.predicted_answer import prediction_answer
 
     assert "holds no case" in prediction_answer(prediction_of())[0]

@@ -3,8 +3,8 @@
 import pytest
 
 from resnetx.cli import main
-from resnetx.cli.verbs import doctor
-from resnetx.measure.doctor.apart import Finding
+from resnetx.cli.verbs import show_doctor
+from resnetx.measure.probes import Finding
 
 
 @pytest.fixture
@@ -14,7 +14,7 @@ def found(monkeypatch):
     def make(state):
         finding = Finding(topic="torch", state=state, what="PyTorch", fix="pip install torch")
         assert finding.needed
-        monkeypatch.setattr(doctor, "findings", lambda asked: [finding])
+        monkeypatch.setattr(show_doctor, "findings", lambda asked: [finding])
 
     return make
 

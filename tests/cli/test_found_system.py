@@ -7,7 +7,7 @@ import pytest
 import resnetx
 from resnetx.api import found_system
 from resnetx.cli import main
-from resnetx.measure.machine import this_machine
+from resnetx.measure.machine import pci_devices
 from tests.formats.test_topology_xml import NCCL
 from tests.interconnect.topo_texts import DGX1_P100, DUAL_ROOT, topo
 from tests.measure.test_graphics import FakeNvml
@@ -113,8 +113,8 @@ def test_files_are_needed_and_parts_have_no_effect_on_described_systems(run):
 
 
 def test_the_machine_at_hand_is_a_system_of_any_verb(run, monkeypatch):
-    survey, devices = this_machine.survey_here(ranks=3, module=FakeNvml([]))
-    monkeypatch.setattr(this_machine, "survey_here", lambda ranks=None: (survey, devices))
+    survey, devices = pci_devices.survey_here(ranks=3, module=FakeNvml([]))
+    monkeypatch.setattr(pci_devices, "survey_here", lambda ranks=None: (survey, devices))
     found_system.this_text.cache_clear()
     status, out, _ = run("topology", "systems=[this]", "collective=allreduce", "--json")
     assert status == 0

@@ -16,9 +16,9 @@ from resnetx.launching import Launch
 from resnetx.request import Request
 from resnetx.settings import keywords
 from resnetx.settings.files import names, settings
+from resnetx.settings.setting_types import values
 from resnetx.settings.table import TABLE, tagged
 from resnetx.settings.verbs import VERBS, reads, refuse_unread
-from resnetx.settings.words import values
 
 
 def run(capsys, *words):

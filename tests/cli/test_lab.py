@@ -8,8 +8,8 @@ import pytest
 
 from resnetx.cli import main, words_inside
 from resnetx.errors import ConfigError
-from resnetx.measure.lab import namespaces
-from resnetx.traces.runs import read_all
+from resnetx.measure import lab_ranks
+from resnetx.traces.run_traces import read_all
 
 
 def run(capsys, *words):
@@ -43,7 +43,7 @@ def test_what_is_no_lab_is_one_sentence(words, sentence):
 
 
 def test_a_machine_that_cannot_build_it_says_why(capsys, monkeypatch):
-    monkeypatch.setattr(namespaces.os, "geteuid", lambda: 1000)
+    monkeypatch.setattr(lab_ranks.os, "geteuid", lambda: 1000)
     status, out, _ = run(capsys, "lab", "systems=gx8", "gpus=2")
     assert status == 1
     assert "gpu0  riser0  0.131      0.131" in out

@@ -9,7 +9,7 @@ import pytest
 import resnetx
 from resnetx import record
 from resnetx.cli import main
-from resnetx.cli.verbs import sweep
+from resnetx.cli.verbs import show_sweep
 from resnetx.errors import ConfigError
 from resnetx.interconnect.collectives.imported import import_bench
 from resnetx.record import SCHEMA, StudyFolder, StudyRecord, cut_short
@@ -209,7 +209,7 @@ def _bench(tmp_path):
 def test_shares_of_a_step_that_cannot_be_are_not_known_on_screen_page_and_in_exports(tmp_path, capsys):
     """The twin of ResNet/4 took 3.8 steps longer than the step, in the one run of each on two nodes."""
     study = resnetx.load(ROOT / "results" / "two-nodes" / "two-nodes")
-    sweep.show_study("two-nodes", "", study.points)
+    show_sweep.show_study("two-nodes", "", study.points)
     screen = capsys.readouterr().out
     assert resnetx.report(study, out=tmp_path) == tmp_path / "index.html"
     page = " ".join((tmp_path / "index.html").read_text().split())
@@ -223,7 +223,7 @@ def test_shares_of_a_step_that_cannot_be_are_not_known_on_screen_page_and_in_exp
 
 def test_what_ran_on_cpu_cores_is_counted_in_ranks_on_screen_and_page(tmp_path, capsys):
     study = resnetx.load(ROOT / "results" / "cpu-2core" / "quickstart")
-    sweep.show_study("quickstart", "", study.points)
+    show_sweep.show_study("quickstart", "", study.points)
     screen = " ".join(capsys.readouterr().out.split())
     assert "ranks images/s" in screen
     assert "2 ranks on CPU cores train ResNet/1 1.64 times" in str(study)

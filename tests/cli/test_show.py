@@ -16,7 +16,7 @@ from rich.console import Console
 
 from resnetx.cli import main, show
 from resnetx.cli.table_layout import lay_out
-from resnetx.cli.tables import show_run
+from resnetx.cli.verbs import show_train
 from resnetx.record import RunFolder, RunRecord, read
 from resnetx.transports import NCCL_BACKEND_VARIABLE
 
@@ -178,26 +178,24 @@ def test_words_and_mistakes_are_whole_on_a_real_terminal(tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("width", [80, 200])
 def test_the_screens_of_what_was_measured_are_no_wider_either(capsys, monkeypatch, predicted_of, prediction_of, width):
-    from resnetx.cli.tables import show_accuracy, show_run
-    from resnetx.cli.verbs import sweep
-    from resnetx.cli.verbs import trace as show_trace
+    from resnetx.cli.verbs import show_compare, show_sweep, show_trace, show_train
     from resnetx.record import RunFolder, RunRecord, StudyFolder, read
-    from resnetx.reporting.compare.accuracy import check
-    from resnetx.reporting.study.points import study_points
-    from resnetx.reporting.study.results import load
-    from resnetx.traces.runs import read_all
+    from resnetx.reporting.accuracy import check
+    from resnetx.reporting.study_points import study_points
+    from resnetx.reporting.study_results import load
+    from resnetx.traces.run_traces import read_all
 
     monkeypatch.setattr(show, "width_of", lambda stream: width)
     results = load(StudyFolder(Path(QUICKSTART)))
     points = study_points([results])
-    sweep.show_study("quickstart", "", points)
-    sweep.limits(points)
+    show_sweep.show_study("quickstart", "", points)
+    show_sweep.limits(points)
     for trace in read_all(Path(TRUTH) / "trace"):
         show_trace.show_trace(trace)
     predicted = prediction_of(*(predicted_of(0.1, point.request) for point in results.points))
-    show_accuracy.accuracy(check(predicted, results))
+    show_compare.accuracy(check(predicted, results))
     folder = RunFolder(next(Path(QUICKSTART).glob("*_g2_phases_*")))
-    show_run.run(read(folder.record, RunRecord), folder)
+    show_train.run(read(folder.record, RunRecord), folder)
     out = capsys.readouterr().out.splitlines()
     assert {
         "Time of a step by part",
@@ -248,6 +246,6 @@ def test_the_screen_of_a_run_names_the_backend_of_nccl_that_its_ranks_took(capsy
     run = read(folder.record, RunRecord)
     variables = {} if value is None else {NCCL_BACKEND_VARIABLE: value}
     environment = msgspec.structs.replace(run.environment, variables=variables)
-    show_run.run(msgspec.structs.replace(run, backend="nccl", environment=environment), folder)
+    show_train.run(msgspec.structs.replace(run, backend="nccl", environment=environment), folder)
     printed = capsys.readouterr().out
     assert said in printed and ("NCCL" in printed) == bool(said)

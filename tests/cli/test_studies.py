@@ -34,8 +34,8 @@ def test_a_dry_run_prints_the_exact_commands_and_what_is_impossible_and_starts_n
 
 
 def test_a_dry_run_of_which_no_case_can_run_here_ends_as_the_sweep_does(capsys, tmp_path, monkeypatch):
-    monkeypatch.setattr("resnetx.api.obstacles.cores", lambda: 2)
-    monkeypatch.setattr("resnetx.measure.machine.visible_gpus.gpus_here", lambda: 0)
+    monkeypatch.setattr("resnetx.api.doctor.cores", lambda: 2)
+    monkeypatch.setattr("resnetx.measure.machine.nvidia.gpus_here", lambda: 0)
     words = [*SMALL, "gpus=4", f"results={tmp_path}"]
     status, out, err = run(capsys, "sweep", "--dry-run", *words, "batch_size=8,6")
     assert (status, out) == (2, "")
@@ -112,8 +112,8 @@ def test_what_is_asked_wrongly_is_refused_in_one_sentence(capsys, tmp_path, word
 
 
 def test_more_ranks_than_cores_are_no_point_unless_they_are_asked_for(capsys, tmp_path, monkeypatch):
-    monkeypatch.setattr("resnetx.api.obstacles.cores", lambda: 2)
-    monkeypatch.setattr("resnetx.measure.machine.visible_gpus.gpus_here", lambda: 0)
+    monkeypatch.setattr("resnetx.api.doctor.cores", lambda: 2)
+    monkeypatch.setattr("resnetx.measure.machine.nvidia.gpus_here", lambda: 0)
     words = ["gpus=[2,4]", "repeats=1", "twins=0", "threads=1", f"results={tmp_path}"]
     status, out, _ = run(capsys, "sweep", "--dry-run", *SMALL, *words)
     assert status == 0
@@ -180,7 +180,9 @@ def study_file(tmp_path):
 @pytest.fixture
 def images(tmp_path):
     """A tree that is large enough for the plans of this file."""
-    from resnetx.inputs import images
+    from resnetx.inputs import image_tree
 
-    images.make(tmp_path / "images", classes=1, per_class=64, size="256", seed=0, workers=1, progress=lambda *_: None)
+    image_tree.make(
+        tmp_path / "images", classes=1, per_class=64, size="256", seed=0, workers=1, progress=lambda *_: None
+    )
     return tmp_path / "images"

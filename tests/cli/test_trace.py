@@ -7,8 +7,8 @@ import pytest
 from resnetx.api.trace import layered, together
 from resnetx.cli import main
 from resnetx.host import node_name
-from resnetx.traces.files import read
-from resnetx.traces.runs import read_all
+from resnetx.traces.run_traces import read_all
+from resnetx.traces.trace_files import read
 
 SMALL = ["input=synthetic", "model.x=1", "model.width=16", "model.classes=10", "image_size=32", "threads=1"]
 QUICK = [*SMALL, "batch_size=8", "iterations=5", "steps=2", "warmup=3"]
@@ -112,7 +112,7 @@ def test_uneven_shares_are_two_batches_and_strategies_share_a_run(request_of):
 
 def test_messages_are_timed_where_the_machine_has_the_ranks(request_of, monkeypatch):
     monkeypatch.setattr("resnetx.api.trace.cores", lambda: 4)
-    monkeypatch.setattr("resnetx.measure.machine.visible_gpus.gpus_here", lambda: 0)
+    monkeypatch.setattr("resnetx.measure.machine.nvidia.gpus_here", lambda: 0)
     settings = {"batch_size": 32, "strategy": "layerwise"}
     assert together(request_of({**settings, "gpus": 1}), 50) == []
     assert together(request_of({**settings, "gpus": 8}), 50) == []

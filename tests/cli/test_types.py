@@ -3,8 +3,8 @@
 import pytest
 
 from resnetx.settings.files import names
+from resnetx.settings.setting_types import words
 from resnetx.settings.verbs import VERBS, reads
-from resnetx.settings.words import words
 
 
 @pytest.mark.parametrize(

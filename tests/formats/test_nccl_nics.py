@@ -1,7 +1,7 @@
 """Network cards in NCCL's log. The lines are made up after NCCL's format strings (src/transport/net.cc, net_ib.cc,
 net_socket.cc of NCCL 2.4 to 2.28): no log of a machine with such cards was at hand."""
 
-from resnetx.formats.nccl_log import NetworkEnd, network_ends, ring_steps
+from resnetx.formats.logs import NetworkEnd, network_ends, ring_steps
 
 RANK_3 = """\
 node1:7:7 [3] NCCL INFO NET/IB : Using [0]mlx5_0:1/IB [1]mlx5_1:1/RoCE [RO]; OOB ib0:10.1.0.1<0>

@@ -6,8 +6,8 @@ import pytest
 
 from resnetx.errors import FileError
 from resnetx.formats import nccl_system
-from resnetx.formats.pci_tree import NvlinkEnd
-from resnetx.interconnect.survey.reading import read_survey
+from resnetx.formats.topology_xml import NvlinkEnd
+from resnetx.interconnect.survey.survey_sources import read_survey
 from resnetx.loading import File
 
 FILE = File(Path("nccl.log"), "a log", 2**20)

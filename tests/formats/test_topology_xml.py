@@ -6,7 +6,7 @@ import pytest
 
 from resnetx.errors import ConfigError
 from resnetx.formats import topology_xml
-from resnetx.formats.pci_tree import C2c, NvlinkEnd, generation_of, kind_of
+from resnetx.formats.topology_xml import C2c, NvlinkEnd, generation_of, kind_of
 from resnetx.loading import File
 
 FILE = File(Path("topo.xml"), "a topology", 2**20)

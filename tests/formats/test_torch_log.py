@@ -5,8 +5,8 @@ import pytest
 from resnetx.errors import FileError
 from resnetx.formats.logs import Waiting, says, waited, waiting
 from resnetx.interconnect.collectives.imported import import_bench
-from resnetx.interconnect.survey.reading import read_survey
-from resnetx.traces import files
+from resnetx.interconnect.survey.survey_sources import read_survey
+from resnetx.traces import trace_files
 
 ELEMENTS = ", NumelIn=9801523, NumelOut=9801523"
 
@@ -110,7 +110,7 @@ def test_torchrun_without_its_summary_and_a_watchdog_that_stood_still():
     "read",
     [
         lambda path: import_bench(path, None, None),
-        lambda path: files.read(path, batch_size=32, device="CPU"),
+        lambda path: trace_files.read(path, batch_size=32, device="CPU"),
         read_survey,
     ],
     ids=["bench", "trace", "topology"],

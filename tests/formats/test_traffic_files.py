@@ -3,8 +3,8 @@
 import pytest
 
 from resnetx.errors import ConfigError
-from resnetx.formats.nccl_log import read_channels
-from resnetx.steering.traffic import read_traffic
+from resnetx.formats.logs import read_channels
+from resnetx.steering.steered_traffic import read_traffic
 
 MATRIX = ((0, 120e6, 40e6), (120e6, 0, 0), (40e6, 0, 0))
 

@@ -8,23 +8,22 @@ from typing import Any
 
 from resnetx import record
 from resnetx.api.found_system import loaded
-from resnetx.cli.verbs import trace as show_trace
+from resnetx.cli.verbs import show_trace
 from resnetx.errors import ConfigError
 from resnetx.formats import logs
 from resnetx.interconnect.collectives import measured
+from resnetx.interconnect.collectives.bench_reading import with_readings
 from resnetx.interconnect.collectives.imported import import_bench
-from resnetx.interconnect.collectives.reading import with_readings
-from resnetx.interconnect.survey.file import written_system
-from resnetx.interconnect.survey.parts import PartSettings
-from resnetx.interconnect.survey.reading import read_survey
-from resnetx.interconnect.survey.survey import joined
+from resnetx.interconnect.survey.survey import PartSettings, joined
+from resnetx.interconnect.survey.survey_sources import read_survey
+from resnetx.interconnect.survey.system_text import written_system
 from resnetx.interconnect.systems.system import load
 from resnetx.literature.score import read_predictions
-from resnetx.record.observation import observations
+from resnetx.record.traces import observations
 from resnetx.reporting.slow_rank import observed_answer, observed_ranks
-from resnetx.traces import files
-from resnetx.traces.files import CPU
-from resnetx.traces.jobs import import_job
+from resnetx.traces import trace_files
+from resnetx.traces.job_traces import import_job
+from resnetx.traces.trace_files import CPU
 from tests.fuzz.harness import Target, seldom
 from tests.fuzz.of_yaml import fitted
 from tests.record.profiled_job import job
@@ -185,15 +184,15 @@ def use_import(path: Path) -> None:
     """Imports it for the device that it is of, writes the record, and reads that again."""
     try:
         named = {"v100-sxm2-16gb": ("Tesla V100-SXM2-16GB",)}
-        trace = files.read(path, batch_size=8, device="v100-sxm2-16gb", workload="x", parts=named)
+        trace = trace_files.read(path, batch_size=8, device="v100-sxm2-16gb", workload="x", parts=named)
     except ConfigError as error:
         if "has no kernels of a GPU" not in str(error):
             raise
-        trace = files.read(path, batch_size=8, device=CPU)
+        trace = trace_files.read(path, batch_size=8, device=CPU)
     if seldom(path):
         show_trace.show_trace(trace)
     record.write(path.with_name("imported.json"), trace)
-    assert files.read_trace(path.with_name("imported.json")) == trace
+    assert trace_files.read_trace(path.with_name("imported.json")) == trace
 
 
 @cache
@@ -226,12 +225,12 @@ def use_rank(path: Path) -> None:
     parts = {"v100-sxm2-16gb": ("Tesla V100-SXM2-16GB",)}
     device = CPU if b"gloo:" in content else "v100-sxm2-16gb"
     with suppress(ConfigError):
-        files.read(path, batch_size=8, device=device, parts=parts)
+        trace_files.read(path, batch_size=8, device=device, parts=parts)
     folder = import_job([first, path], batch_size=8, device=device, results=path.parent / "kept", parts=parts)
     ranks = observed_ranks(observations(folder))
     observed_answer(ranks)
     if seldom(path):
-        show_trace.show_job(ranks, files.read_trace(folder), folder)
+        show_trace.show_job(ranks, trace_files.read_trace(folder), folder)
 
 
 TOPO = b"""$ nvidia-smi topo -m

@@ -3,8 +3,8 @@
 import json
 from pathlib import Path
 
+from resnetx.interconnect.collectives.bench_reading import with_readings
 from resnetx.interconnect.collectives.imported import import_bench
-from resnetx.interconnect.collectives.reading import with_readings
 from resnetx.interconnect.systems.system import load
 from tests.fuzz.harness import Target
 

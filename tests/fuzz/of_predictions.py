@@ -14,12 +14,12 @@ import msgspec
 
 from resnetx import workloads
 from resnetx.api.predict import predicted
-from resnetx.cli.tables import show_predict
+from resnetx.cli.verbs import show_predict
 from resnetx.compose import compose
 from resnetx.config import request_from
 from resnetx.interconnect.systems.system import parts_table
 from resnetx.prediction import roofline
-from resnetx.record.trace import LayerTimes, Trace, TracedBatch, TracedLayer
+from resnetx.record.traces import LayerTimes, Trace, TracedBatch, TracedLayer
 from resnetx.study import Point
 from tests.fuzz.harness import Target
 

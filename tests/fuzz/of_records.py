@@ -13,20 +13,18 @@ from resnetx.api.curves import sized, traces
 from resnetx.api.load import load as load_
 from resnetx.api.stored import read as read_prediction
 from resnetx.choices import Bucket, MlpXSettings, NoExchange
-from resnetx.cli.tables import show_accuracy, show_predict, show_systems
-from resnetx.cli.verbs import sweep
-from resnetx.cli.verbs import trace as show_trace
+from resnetx.cli.verbs import show_compare, show_predict, show_sweep, show_trace
 from resnetx.config import check, check_ranks
 from resnetx.interconnect.collectives import measured
-from resnetx.interconnect.systems.lab import lab_network, read_network
+from resnetx.interconnect.systems.lab_network import lab_network, read_network
 from resnetx.interconnect.systems.system import load
 from resnetx.literature.papers import check_papers
 from resnetx.literature.score import scores
-from resnetx.measure.lab import namespaces
+from resnetx.measure import lab_ranks
 from resnetx.measure.launch import ending
 from resnetx.measure.launch.ending import Ending
 from resnetx.measure.launch.executor import one_node
-from resnetx.measure.study.plan import definition
+from resnetx.measure.study_runs import definition
 from resnetx.prediction.memory import PLAIN, step_bytes
 from resnetx.prediction.predict import Curve, Placement, predict_curve
 from resnetx.prediction.roofline import work
@@ -41,25 +39,21 @@ from resnetx.record import (
     StudyFolder,
     StudyRecord,
 )
-from resnetx.record.comparison import Accuracy, Comparison
+from resnetx.record.comparisons import Accuracy, Comparison, SystemComparison
 from resnetx.record.literature import CheckedPapers, FigurePrediction, PredictorScore, PublishedFigure, Score
-from resnetx.record.observation import Observation, ObservedBucket, observations, rank_folder
 from resnetx.record.prediction import Prediction
-from resnetx.record.system_comparison import SystemComparison
-from resnetx.record.trace import Trace
-from resnetx.reporting.compare.accuracy import check as checked
-from resnetx.reporting.compare.studies import compare
-from resnetx.reporting.pages import study as page
+from resnetx.record.traces import Observation, ObservedBucket, Trace, observations, rank_folder
+from resnetx.reporting import page, study_results
+from resnetx.reporting.accuracy import check as checked
+from resnetx.reporting.compared_studies import compare
+from resnetx.reporting.compared_systems import compare_systems as compared
+from resnetx.reporting.csv_tables import messages_table, platform, points_table, windows_table
 from resnetx.reporting.slow_rank import observed_answer, observed_ranks
-from resnetx.reporting.study import results
-from resnetx.reporting.study.export import messages_table, points_table, windows_table
-from resnetx.reporting.study.platform import platform
-from resnetx.reporting.study.points import study_points
-from resnetx.reporting.study.results import Results
-from resnetx.reporting.systems.comparison import compare_systems as compared
+from resnetx.reporting.study_points import study_points
+from resnetx.reporting.study_results import Results
 from resnetx.settings.files import CONFIGS
-from resnetx.traces.files import export
-from resnetx.traces.runs import read_all
+from resnetx.traces.run_traces import read_all
+from resnetx.traces.trace_files import export
 from resnetx.workloads import counts, user_file
 from resnetx.workloads.tables import families
 from tests.fuzz.harness import Target, of_two, seldom
@@ -122,7 +116,7 @@ def _results(folder: Path) -> Results:
     brief = RunSummaryReader()(RunFolder(folder))
     asked = msgspec.structs.replace(quickstart(), points=[brief.request])
     runs = {twin.key: [brief] for twin in brief.request.twins.values()} | {brief.key: [brief]}
-    return Results(asked, folder, list(results.points([brief.request], runs)), [])
+    return Results(asked, folder, list(study_results.points([brief.request], runs)), [])
 
 
 @cache
@@ -145,8 +139,8 @@ def _show_study(found: Results, path: Path) -> None:
         table.records()
     platform([found])
     if seldom(path):
-        sweep.show_study("a study", "", points)
-        sweep.limits(points)
+        show_sweep.show_study("a study", "", points)
+        show_sweep.limits(points)
         page._html([found], points, [], [])
 
 
@@ -155,7 +149,7 @@ def _studies() -> list[bytes]:
 
 
 def _use_study(path: Path) -> None:
-    _show_study(results.load(StudyFolder(path.parent)), path)
+    _show_study(study_results.load(StudyFolder(path.parent)), path)
     of_two(lambda: definition(StudyFolder(path.parent), quickstart()))
 
 
@@ -294,8 +288,8 @@ def _use_prediction(path: Path) -> None:
     of_two(lambda: checked(made, _measured()))
     if seldom(path):
         show_predict.prediction(made)
-        of_two(lambda: show_systems.comparison(compared(made)))
-        of_two(lambda: show_accuracy.accuracy(checked(made, _measured())))
+        of_two(lambda: show_compare.comparison(compared(made)))
+        of_two(lambda: show_compare.accuracy(checked(made, _measured())))
 
 
 def _comparisons() -> list[bytes]:
@@ -339,7 +333,7 @@ def _use_network(path: Path) -> None:
     network = read_network(path)
     network.describe()
     for name in network.spaces:
-        namespaces.address(network, name)
+        lab_ranks.address(network, name)
 
 
 TARGETS = (

@@ -7,12 +7,12 @@ import msgspec
 
 import resnetx
 from resnetx.api.load import load
-from resnetx.cli.verbs import steer
-from resnetx.formats.nccl_log import network_ends, read_channels, ring_steps
-from resnetx.record.steering import Steering
+from resnetx.cli.verbs import show_steer
+from resnetx.formats.logs import network_ends, read_channels, ring_steps
+from resnetx.record.topologies import Steering
 from resnetx.reporting.charts.records import matrices
-from resnetx.steering.traffic import read_traffic
-from resnetx.steering.units import best, steering_problem
+from resnetx.steering.link_units import best, steering_problem
+from resnetx.steering.steered_traffic import read_traffic
 from tests.fuzz.harness import Target
 
 TRAFFIC = [
@@ -54,7 +54,7 @@ def steerings() -> list[bytes]:
 def _use_steering(path: Path) -> None:
     found = load(path)
     if isinstance(found, Steering):
-        steer.steering(found)
+        show_steer.steering(found)
         matrices(found)
 
 

@@ -14,10 +14,9 @@ import msgspec
 import resnetx
 from resnetx.api import compare as comparing
 from resnetx.api.bench import export_bench
-from resnetx.cli.tables import show_accuracy, show_comparison, show_papers, show_predict, show_systems
-from resnetx.cli.tables import show_comparison as show_bench_comparison
-from resnetx.cli.tables import show_papers as show_score
-from resnetx.cli.verbs import steer, sweep
+from resnetx.cli.verbs import show_compare, show_papers, show_predict, show_steer, show_sweep
+from resnetx.cli.verbs import show_compare as show_bench_comparison
+from resnetx.cli.verbs import show_papers as show_score
 from resnetx.record import (
     SCHEMA,
     BenchRecord,
@@ -28,28 +27,27 @@ from resnetx.record import (
     seal,
     write,
 )
-from resnetx.record.check import Cause, Check, CheckedRun, Outlier, Remark
-from resnetx.record.comparison import Accuracy, BenchComparison, Comparison
+from resnetx.record.comparisons import Accuracy, BenchComparison, Comparison, SystemComparison
 from resnetx.record.literature import CheckedPapers, Score
+from resnetx.record.node_check import Cause, Check, CheckedRun, Outlier, Remark
 from resnetx.record.prediction import Prediction
-from resnetx.record.steering import Steering
-from resnetx.record.system_comparison import SystemComparison
-from resnetx.reporting.compare.benches import PAYLOADS_BYTES, compare_benches
-from resnetx.reporting.compare.studies import compare as compare_studies
+from resnetx.record.topologies import Steering
+from resnetx.reporting.compared_benches import PAYLOADS_BYTES, compare_benches
+from resnetx.reporting.compared_studies import compare as compare_studies
 from resnetx.table import Tabular
 from tests.fuzz import of_records
 from tests.fuzz.harness import Target, of_two, seldom
 from tests.fuzz.of_steering import steerings
 
 SHOWN: dict[type, Callable[[Any], None]] = {
-    Accuracy: show_accuracy.accuracy,
+    Accuracy: show_compare.accuracy,
     BenchComparison: show_bench_comparison.bench_comparison,
-    Comparison: show_comparison.comparison,
+    Comparison: show_compare.show_studies,
     Prediction: show_predict.prediction,
     CheckedPapers: show_papers.papers,
     Score: show_score.score,
-    Steering: steer.steering,
-    SystemComparison: show_systems.comparison,
+    Steering: show_steer.steering,
+    SystemComparison: show_compare.comparison,
 }
 
 
@@ -79,8 +77,8 @@ def _use_study_of_runs(path: Path) -> None:
     brief = RunSummaryReader()(RunFolder(path.parent))
     write(folder.study, msgspec.structs.replace(of_records.quickstart(), points=[brief.request]))
     study = _shown(folder.path)
-    sweep.show_study("a study", "", study.points)
-    sweep.limits(study.points)
+    show_sweep.show_study("a study", "", study.points)
+    show_sweep.limits(study.points)
     of_two(lambda: resnetx.steer(path, systems="dgx1-v100"))
     if seldom(path):
         of_two(lambda: resnetx.compare(folder.path, of_records.QUICKSTART))
@@ -91,7 +89,7 @@ def _use_study_of_runs(path: Path) -> None:
 def _use_study(path: Path) -> None:
     """The definition of a study whose runs are there."""
     study = _shown(path.parent)
-    sweep.show_study("a study", "", study.points)
+    show_sweep.show_study("a study", "", study.points)
     if seldom(path):
         of_two(lambda: resnetx.compare(path.parent, of_records.QUICKSTART))
     if seldom(path, 512):
@@ -136,9 +134,9 @@ def _use_trace(path: Path) -> None:
 def _use_prediction(path: Path) -> None:
     _shown(path)
     if seldom(path, 4):
-        of_two(lambda: show_systems.comparison(resnetx.compare(path)))
+        of_two(lambda: show_compare.comparison(resnetx.compare(path)))
     if seldom(path):
-        of_two(lambda: show_accuracy.accuracy(resnetx.compare(path, of_records.QUICKSTART)))
+        of_two(lambda: show_compare.accuracy(resnetx.compare(path, of_records.QUICKSTART)))
 
 
 def _use_steering(path: Path) -> None:

@@ -7,14 +7,14 @@ from pathlib import Path
 import yaml
 
 from resnetx import study
-from resnetx.api.known_rates import typed_scaling
-from resnetx.cli.tables import show_topology
+from resnetx.api.predict_settings import typed_scaling
+from resnetx.cli.verbs import show_topology
 from resnetx.compose import _choice, _own_choice, compose
 from resnetx.config import check, request_from
 from resnetx.interconnect.collectives import measured, sizes
 from resnetx.interconnect.collectives import plan as collective
+from resnetx.interconnect.survey.system_text import system_text
 from resnetx.interconnect.systems import system
-from resnetx.interconnect.systems.text import system_text
 from resnetx.launching import read_site
 from resnetx.settings.files import CONFIGS, names, searching
 from tests.fuzz.harness import Target, of_two, seldom

@@ -5,8 +5,7 @@ import pytest
 import torch
 
 from resnetx.copies import SIZES_BYTES, Entry, Flow
-from resnetx.measure.bench.cuda_runtime import CudaRuntime
-from resnetx.measure.bench.gpu_copies import GpuCopies
+from resnetx.measure.bench.gpu_copies import CudaRuntime, GpuCopies
 from resnetx.measure.rank.distributed import Ranks
 from tests.gpu.conftest import ON_NULL_GPUS
 

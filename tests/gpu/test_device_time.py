@@ -6,7 +6,7 @@ from torch import nn
 
 from resnetx.inputs import nothing
 from resnetx.measure.rank.device import timed, timed_on_device
-from resnetx.measure.rank.trace import copy_rate_Bps
+from resnetx.measure.rank.layer_trace import copy_rate_Bps
 from resnetx.record import Unknown
 
 pytestmark = pytest.mark.gpu

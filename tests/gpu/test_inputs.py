@@ -8,7 +8,7 @@ import torch
 from resnetx import inputs
 from resnetx.choices import DaliInput, SyntheticInput, TorchvisionInput, image_sample
 from resnetx.errors import ConfigError
-from resnetx.inputs import images
+from resnetx.inputs import image_tree
 from tests.inputs.forged import deep_png
 
 pytestmark = pytest.mark.gpu
@@ -21,7 +21,7 @@ CLASSES = 12
 def one_each(tmp_path_factory) -> Path:
     """Classes of one image: the label tells which image it is."""
     root = tmp_path_factory.mktemp("one_each")
-    images.make(root, classes=CLASSES, per_class=1, size="256", seed=0, workers=1)
+    image_tree.make(root, classes=CLASSES, per_class=1, size="256", seed=0, workers=1)
     return root
 
 
@@ -77,7 +77,7 @@ def test_a_batch_of_dali_stays_as_it_is_while_a_slow_step_reads_it(one_each: Pat
 @pytest.mark.dali
 def test_a_file_that_must_not_reach_a_decoder_is_refused_by_name_on_the_gpu_too(one_each: Path, tmp_path: Path) -> None:
     pytest.importorskip("nvidia.dali")
-    images.make(tmp_path, classes=CLASSES, per_class=1, size="256", seed=0, workers=1)
+    image_tree.make(tmp_path, classes=CLASSES, per_class=1, size="256", seed=0, workers=1)
     spoiled = sorted(tmp_path.rglob("*.JPEG"))[5]
     spoiled.write_bytes(deep_png())
     batches = opened(dali(tmp_path), GPU)

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from resnetx.measure.clocks import trial
-from resnetx.measure.doctor.examination import examine
+from resnetx.measure import held_clock
+from resnetx.measure.examination import examine
 from resnetx.measure.machine.nvidia import open_nvml
 from resnetx.measure.machine.sensors import NvmlGpu
 from resnetx.measure.rank import nodes
@@ -37,11 +37,11 @@ def test_a_gpu_under_the_load_of_a_clock_is_watched(request_of):
     """It locks no clock: the settings of the machine stay as they are."""
     request = request_of({"model.x": 8, "batch_size": 64, "gpus": 1, "devices": [0]})
     nvml = open_nvml()
-    with trial.loading([request]) as loads:
-        handles = trial.handles_of(nvml, loads.uuids)
-        clocks = trial.supported_clocks(nvml, handles)
+    with held_clock.loading([request]) as loads:
+        handles = held_clock.handles_of(nvml, loads.uuids)
+        clocks = held_clock.supported_clocks(nvml, handles)
         sensors = {gpu: NvmlGpu(nvml, handle) for gpu, handle in handles.items()}
-        pace = trial.Pace(counted_s=2, least_s=3, most_s=10)
-        seen = trial.watching(sensors, loads.check, pace)()
+        pace = held_clock.Pace(counted_s=2, least_s=3, most_s=10)
+        seen = held_clock.watching(sensors, loads.check, pace)()
     assert {each.gpu for each in seen} == {*handles}
     assert all(clocks[0] <= each.clock_MHz <= clocks[-1] + 15 for each in seen)

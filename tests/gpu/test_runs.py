@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from resnetx.inputs import images
-from resnetx.measure.bench import collectives
+from resnetx.inputs import image_tree
+from resnetx.measure.bench import timed_collectives
 from resnetx.measure.launch import launcher
-from resnetx.measure.rank import trace
+from resnetx.measure.rank import layer_trace
 from resnetx.record import SCHEMA, BenchFile, BenchRequest, RunFolder
 
 pytestmark = pytest.mark.gpu
@@ -84,7 +84,7 @@ def test_several_ranks_train_over_nccl_and_say_which_way_the_gradients_went(tmp_
 @pytest.mark.dali
 def test_several_ranks_train_on_images_that_dali_decodes_on_the_gpu(tmp_path, on_ranks, has_bf16):
     pytest.importorskip("nvidia.dali")
-    images.make(tmp_path / "images", classes=2, per_class=16, size="256", seed=0, workers=1)
+    image_tree.make(tmp_path / "images", classes=2, per_class=16, size="256", seed=0, workers=1)
     settings = {**SHORT, "input": "dali", "input.root": str(tmp_path / "images")}
     settings["precision"] = "bf16" if has_bf16 else "fp16"
     ended = launcher.execute(on_ranks(settings), RunFolder(tmp_path / "run"))
@@ -178,7 +178,7 @@ def test_every_collective_of_a_bench_is_right_and_timed_in_queues(bench_of, regi
     assert {point.collective for point in ended.points} == set(COLLECTIVES)
     assert [point.wrong for point in ended.points] == [0] * len(ended.points)
     assert ended.library.startswith("NCCL ")
-    assert ended.queue_length == collectives.QUEUE_LENGTH
+    assert ended.queue_length == timed_collectives.QUEUE_LENGTH
     for point in ended.points:
         assert point.queued_s, ended.unknown
         assert min(point.queued_s) > 0
@@ -234,7 +234,7 @@ def test_more_elements_than_32_bits_count_are_right(bench_of):
 @pytest.fixture(scope="module")
 def made(tmp_path_factory) -> Path:
     root = tmp_path_factory.mktemp("images")
-    images.make(root, classes=3, per_class=4, size="256", seed=0, workers=1)
+    image_tree.make(root, classes=3, per_class=4, size="256", seed=0, workers=1)
     return root
 
 
@@ -265,7 +265,7 @@ def test_a_trace_has_device_times_and_says_whether_it_waits_for_the_host(precisi
         assert ended.unknown["layers.device_busy"] == "the profiler saw no kernel"
     else:
         assert 0 < ended.layers.device_busy <= 1
-        assert ended.layers.host_bound == (ended.layers.device_busy < trace.BUSY)
+        assert ended.layers.host_bound == (ended.layers.device_busy < layer_trace.BUSY)
     for layer in ended.layers.layers:
         assert sum(layer.forward_s) > 0
     assert ended.layers.gradient_copy_Bps > 0, ended.unknown

@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from resnetx.inputs import images
+from resnetx.inputs import image_tree
 
 
 @pytest.fixture(scope="session")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """3 classes of 4 images, 256x256."""
     root = tmp_path_factory.mktemp("made") / "images"
-    images.make(root, classes=3, per_class=4, size="256", seed=0, workers=1)
+    image_tree.make(root, classes=3, per_class=4, size="256", seed=0, workers=1)
     return root
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from resnetx.errors import ConfigError
-from resnetx.inputs import folders, images
+from resnetx.inputs import folders, image_tree
 from resnetx.record import Unknown
 
 
@@ -90,5 +90,5 @@ def test_what_is_no_file_is_named_before_anything_waits_for_it(tmp_path: Path, k
     {"a pipe": os.mkfifo, "a folder": Path.mkdir, "a link to itself": lambda own: own.symlink_to(own)}[kind](path)
     with pytest.raises(ConfigError, match=r"n0/a\.jpg: not a file"):
         folders.read(tmp_path / "tree")
-    (fault,) = images.verify(tmp_path / "tree", workers=1)
+    (fault,) = image_tree.verify(tmp_path / "tree", workers=1)
     assert str(path) in fault

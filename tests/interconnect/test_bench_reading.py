@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from resnetx.choices import Lab
-from resnetx.interconnect.collectives import reading
-from resnetx.interconnect.collectives.hosts import lab_plan
+from resnetx.interconnect.collectives import bench_reading
 from resnetx.interconnect.collectives.imported import import_bench
+from resnetx.interconnect.collectives.traffic import lab_plan
 from resnetx.interconnect.systems.system import load
 from resnetx.record import SCHEMA, BenchFile, BenchPoint, BenchRequest, CopyCell, cut_short
 from resnetx.settings.files import CONFIGS
@@ -23,7 +23,7 @@ def read(tmp_path):
         file = tmp_path / "all_reduce.txt"
         file.write_text(table("allreduce", gpus, times_s))
         record = import_bench(file, "allreduce", gpus)
-        return reading.with_readings(record, load(system) if system else None).points
+        return bench_reading.with_readings(record, load(system) if system else None).points
 
     return reads
 
@@ -47,13 +47,13 @@ def test_above_rings_is_explained_by_reduction_in_switches(read, tmp_path):
     assert "library: nvls" in text
     (tmp_path / "rings.yaml").write_text(text.replace("library: nvls", "library: nccl2.4"))
     (point,) = read({size: size * 1.75 / 480e9}, system=str(tmp_path / "rings.yaml"))
-    assert (point.verdict, point.causes[0]) == ("above the link", reading.IN_SWITCH.format(library="nccl2.4"))
+    assert (point.verdict, point.causes[0]) == ("above the link", bench_reading.IN_SWITCH.format(library="nccl2.4"))
 
 
 def test_a_slow_small_collective_asks_for_the_host_first(read):
     small, large = read({8: 1.0, 2**30: 10.0}, system="dgx-a100")
-    assert small.causes[0] == reading.SLOW_HOST
-    assert large.causes[0] == reading.OTHER_RINGS
+    assert small.causes[0] == bench_reading.SLOW_HOST
+    assert large.causes[0] == bench_reading.OTHER_RINGS
 
 
 def test_an_error_counted_on_other_machines_calls_nothing_low(tmp_path):
@@ -61,7 +61,7 @@ def test_an_error_counted_on_other_machines_calls_nothing_low(tmp_path):
     file, size = tmp_path / "all_reduce.txt", 2**33
     for system, busbw_GBps, gpus in (("gb200-nvl72", 400, 72), ("dgx-a100-40gb", 100, 8)):
         file.write_text(table("allreduce", gpus, {size: size * 2 * (gpus - 1) / gpus / (busbw_GBps * 1e9)}))
-        read = reading.with_readings(import_bench(file, "allreduce", gpus), load(system))
+        read = bench_reading.with_readings(import_bench(file, "allreduce", gpus), load(system))
         assert [point.verdict for point in read.points] == ["not judged"]
         assert any("not called low" in warning.message or "not judged" in warning.message for warning in read.warnings)
 
@@ -94,7 +94,7 @@ def test_in_the_lab_a_collective_stands_beside_what_its_links_allow_and_is_not_j
         for name in ("gather", "reduce")
     ]
     ended = msgspec.structs.replace(cut_short(task, 0.0, "ok", ""), points=points)
-    read = reading.with_readings(ended, None)
+    read = bench_reading.with_readings(ended, None)
     gather, reduce = read.points
     assert gather.expected_s == lab_plan(load("gx8"), lab, range(4), "gather").cost(2**20).time_s
     assert (gather.verdict, reduce.verdict, reduce.expected_s) == ("not judged", "not judged", None)
@@ -120,7 +120,7 @@ def test_in_the_lab_copies_stand_beside_what_its_links_allow_and_near_ones_share
     ]  # fmt: skip
     task = BenchFile(kind="bench", schema=SCHEMA, request=request, timeout_s=60)
     ended = msgspec.structs.replace(cut_short(task, 0.0, "ok", ""), cells=cells, world_size=4)
-    read = reading.with_readings(ended, None)
+    read = bench_reading.with_readings(ended, None)
     near, far = (next(c for c in read.cells if (c.source, c.target) == pair) for pair in ((0, 1), (0, 2)))
     assert (near.pair_class, far.pair_class) == ("same switch", "same socket")
     assert near.expected_s == pytest.approx(2 * far.expected_s)

@@ -10,9 +10,16 @@ import pytest
 
 from resnetx import record
 from resnetx.errors import ConfigError
-from resnetx.interconnect.collectives.calibration import ComparedTime, by_times
-from resnetx.interconnect.collectives.errors import error_of
-from resnetx.interconnect.collectives.measured import MeasuredCollective, MeasuredSize, by_gpus, measured, read
+from resnetx.interconnect.collectives.collective_errors import error_of
+from resnetx.interconnect.collectives.measured import (
+    ComparedTime,
+    MeasuredCollective,
+    MeasuredSize,
+    by_gpus,
+    by_times,
+    measured,
+    read,
+)
 from resnetx.interconnect.collectives.plan import calibrate, plan
 from resnetx.interconnect.systems.system import load
 from resnetx.record import BenchFile, BenchRequest, Unknown, cut_short

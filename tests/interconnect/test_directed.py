@@ -10,15 +10,15 @@ from hypothesis import strategies as st
 
 from resnetx.errors import ConfigError
 from resnetx.interconnect.collectives import rings
-from resnetx.interconnect.collectives.hosts import lab_plan, star
 from resnetx.interconnect.collectives.plan import plan
-from resnetx.interconnect.collectives.what_if import with_bandwidth
+from resnetx.interconnect.collectives.traffic import lab_plan, star
 from resnetx.interconnect.pairs.costs import pair_cost
 from resnetx.interconnect.survey.planned import PaperMachine, planned
 from resnetx.interconnect.systems import paths, system
+from resnetx.interconnect.systems.altered import with_bandwidth
 from resnetx.interconnect.systems.graph import Link, System
-from resnetx.interconnect.systems.lab import lab_network
-from resnetx.interconnect.systems.link_search import fair_shares
+from resnetx.interconnect.systems.lab_network import lab_network
+from resnetx.interconnect.systems.paths import fair_shares
 from resnetx.request import Lab
 from tests.interconnect.conftest import NVLINK
 

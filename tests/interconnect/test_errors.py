@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from resnetx.interconnect.collectives.errors import CollectiveResidual, alike, cells, error_of, table
-from resnetx.interconnect.collectives.library import UNFITTED, fitted
+from resnetx.interconnect.collectives.algorithms import UNFITTED, fitted
+from resnetx.interconnect.collectives.collective_errors import CollectiveResidual, alike, cells, error_of, table
 from resnetx.interconnect.collectives.plan import plan
 from resnetx.interconnect.collectives.published import load_published, measured_devices, times
 from resnetx.interconnect.systems.system import load

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from resnetx.interconnect.collectives.lab_broadcasts import broadcasts_s, tree
-from resnetx.interconnect.systems.lab import LabLink, LabNetwork, LabRoute
+from resnetx.interconnect.systems.lab_network import LabLink, LabNetwork, LabRoute
 
 RATE_Bps = 1e6
 SECOND = 1_000_000  # bytes of one second of a link

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from resnetx.interconnect.systems import system
-from resnetx.interconnect.systems.lab import lab_network, read_network
+from resnetx.interconnect.systems.lab_network import lab_network, read_network
 from resnetx.record import RecordError, write
 
 

@@ -7,13 +7,13 @@ import pytest
 
 from resnetx.choices import Lab
 from resnetx.errors import ConfigError
-from resnetx.interconnect.collectives.hosts import STEP_S, lab_plan, lab_star
+from resnetx.interconnect.collectives.traffic import STEP_S, lab_plan, lab_star
 from resnetx.interconnect.systems import system
-from resnetx.interconnect.systems.lab import lab_network, next_hops
+from resnetx.interconnect.systems.lab_network import lab_network, next_hops
 from resnetx.interconnect.systems.paths import copy_path
 from resnetx.interconnect.systems.system import load as lab_system
 from resnetx.record import read
-from resnetx.record.bench import BenchRecord
+from resnetx.record.bench_record import BenchRecord
 
 LINKS = Path(__file__).parents[2] / "results" / "lab" / "links"
 GX8 = Lab(system="gx8", scale=100, transport="auto")

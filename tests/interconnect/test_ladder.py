@@ -2,10 +2,9 @@
 
 import pytest
 
-from resnetx.interconnect.collectives.errors import error_of
-from resnetx.interconnect.collectives.plan import plan
+from resnetx.interconnect.collectives.collective_errors import error_of
+from resnetx.interconnect.collectives.plan import plan, with_latency
 from resnetx.interconnect.collectives.published import ladder, times, with_published
-from resnetx.interconnect.collectives.what_if import with_latency
 from resnetx.interconnect.systems.system import load
 
 MIB = 2**20

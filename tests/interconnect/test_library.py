@@ -6,7 +6,7 @@ from itertools import combinations
 import msgspec
 import pytest
 
-from resnetx.interconnect.survey.parts import SOCKETS
+from resnetx.interconnect.survey.survey import SOCKETS
 from resnetx.interconnect.systems import paths, system
 from resnetx.interconnect.systems.parts import TABLES, SourcedValue
 from resnetx.settings.files import CONFIGS

@@ -4,12 +4,12 @@ import msgspec
 import numpy as np
 import pytest
 
-from resnetx.interconnect.pairs import reading
+from resnetx.interconnect.pairs import pair_reading
 from resnetx.interconnect.pairs.costs import MATRIX_BYTES, host_path, pair_cost, published
-from resnetx.interconnect.pairs.reading import classes_of, counted, findings_of, judge, with_readings
+from resnetx.interconnect.pairs.pair_reading import classes_of, counted, findings_of, judge, with_readings
 from resnetx.interconnect.systems.paths import copy_path
 from resnetx.interconnect.systems.system import load
-from resnetx.record.copies import CopyCell, Pair
+from resnetx.record.bench_record import CopyCell, Pair
 
 MiB = 2**20
 
@@ -77,7 +77,7 @@ def test_copies_without_peer_access_are_low_where_nvlink_could_be_taken(dgx1):
     read = with_readings([msgspec.structs.replace(each, path="host") for each in matrix_cells("host")], dgx1, "auto")
     low = [each for each in read if each.verdict == "low"]
     assert len(low) == 32
-    assert {each.causes[0] for each in low} == {reading.PEER_OFF}
+    assert {each.causes[0] for each in low} == {pair_reading.PEER_OFF}
 
 
 def test_relayed_copies_of_the_dgx1_are_named_low_only_beside_the_host(dgx1):
@@ -117,7 +117,7 @@ def test_copies_from_and_to_the_host_are_judged(dgx1, source, target):
         for factor in (3, 1)
     )
     assert (slow.verdict, good.verdict) == ("low", "as expected")
-    assert slow.causes[:2] == [reading.PCIE_LINK, reading.NUMA]
+    assert slow.causes[:2] == [pair_reading.PCIE_LINK, pair_reading.NUMA]
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_copies_that_run_together_share_their_links(dgx1):
 
 def test_a_copy_within_the_cache_is_above_the_link(dgx1):
     (read,) = with_readings([cell(0, 0, 0.5e-6, 64 * MiB, copy="local")], dgx1)
-    assert (read.verdict, read.causes[0]) == ("above the link", reading.CACHE)
+    assert (read.verdict, read.causes[0]) == ("above the link", pair_reading.CACHE)
 
 
 def test_ranks_on_cpus_are_classified_only():

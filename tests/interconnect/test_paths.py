@@ -4,7 +4,7 @@ import pytest
 
 from resnetx.errors import ConfigError
 from resnetx.interconnect.systems import paths
-from resnetx.interconnect.systems.link_search import fair_shares
+from resnetx.interconnect.systems.paths import fair_shares
 from resnetx.interconnect.systems.system import load
 
 DGX1 = load("dgx1-p100")

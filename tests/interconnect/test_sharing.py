@@ -3,7 +3,7 @@
 import pytest
 
 from resnetx.interconnect.systems import paths
-from resnetx.interconnect.systems.link_search import fair_shares
+from resnetx.interconnect.systems.paths import fair_shares
 from resnetx.interconnect.systems.system import load
 
 

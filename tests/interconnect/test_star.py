@@ -3,7 +3,7 @@
 import pytest
 
 from resnetx.errors import ConfigError
-from resnetx.interconnect.collectives.hosts import star
+from resnetx.interconnect.collectives.traffic import star
 from resnetx.interconnect.systems import paths
 from resnetx.interconnect.systems.system import load
 

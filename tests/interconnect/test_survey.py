@@ -9,10 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from resnetx.errors import ConfigError
-from resnetx.interconnect.survey.file import written_system
-from resnetx.interconnect.survey.parts import PartSettings
-from resnetx.interconnect.survey.reading import survey_of
-from resnetx.interconnect.survey.survey import joined
+from resnetx.interconnect.survey.survey import PartSettings, joined
+from resnetx.interconnect.survey.survey_sources import survey_of
+from resnetx.interconnect.survey.system_text import written_system
 from resnetx.interconnect.systems import paths, system
 from resnetx.loading import File
 from tests.formats.test_nccl_system import H200 as LOG

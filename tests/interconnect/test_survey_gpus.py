@@ -5,11 +5,10 @@ from pathlib import Path
 import pytest
 
 from resnetx.errors import ConfigError
-from resnetx.interconnect.survey.file import written_system
 from resnetx.interconnect.survey.gpus import pci_table
-from resnetx.interconnect.survey.parts import PartSettings, entries
-from resnetx.interconnect.survey.reading import survey_of
-from resnetx.interconnect.survey.survey import joined
+from resnetx.interconnect.survey.survey import PartSettings, entries, joined
+from resnetx.interconnect.survey.survey_sources import survey_of
+from resnetx.interconnect.survey.system_text import written_system
 from resnetx.interconnect.systems import paths, system
 from resnetx.loading import File
 from resnetx.prediction import roofline

@@ -5,7 +5,6 @@ from dataclasses import replace
 import pytest
 
 from resnetx.errors import ConfigError
-from resnetx.interconnect.collectives.hosts import star
 from resnetx.interconnect.collectives.plan import plan
 from resnetx.interconnect.collectives.traffic import (
     added_up,
@@ -18,6 +17,7 @@ from resnetx.interconnect.collectives.traffic import (
     on_devices,
     over_links,
     round_robin,
+    star,
     through_owners,
     to_owners,
 )

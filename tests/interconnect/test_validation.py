@@ -6,7 +6,7 @@ from itertools import product
 
 import pytest
 
-from resnetx.interconnect.collectives.errors import table
+from resnetx.interconnect.collectives.collective_errors import table
 from resnetx.interconnect.collectives.published import load_published, measured_devices, published, times
 from resnetx.literature.collectives import NOTHING_SENT, CollectiveSummary, summaries, validate
 

@@ -6,8 +6,7 @@ import msgspec
 import pytest
 
 from resnetx.errors import FileError
-from resnetx.loading import File, UnboundedError, decode, read_json, refuse_unbounded
-from resnetx.loading.content import MAX_VALUES
+from resnetx.loading import MAX_VALUES, File, UnboundedError, decode, read_json, refuse_unbounded
 
 FILE = File(Path("it.json"), "a letter", 2**20)
 

@@ -7,8 +7,7 @@ import pytest
 import yaml
 
 from resnetx.errors import FileError
-from resnetx.loading import File, YamlFile
-from resnetx.loading.yaml_file import MAX_DEPTH
+from resnetx.loading import MAX_DEPTH, File, YamlFile
 from resnetx.settings.files import CONFIGS
 
 OURS = [*CONFIGS.rglob("*.yaml"), *(CONFIGS.parent / "results" / "published").glob("*.yaml")]

@@ -14,10 +14,10 @@ import torch
 
 from resnetx.compose import compose
 from resnetx.config import check, request_from
-from resnetx.measure.launch.torchrun import Moment
-from resnetx.measure.rank import distributed, equality, train
-from resnetx.measure.rank.process import StartUpTimer
+from resnetx.measure.launch.scratch import Moment
+from resnetx.measure.rank import distributed, equality, training
 from resnetx.measure.rank.strategies import replicate
+from resnetx.measure.rank.windows import StartUpTimer
 
 
 def main(cases: Path, answers: Path) -> None:
@@ -112,7 +112,7 @@ def stale(own, _, buffer, __, before={}):  # noqa: B006 - what each buffer held 
 
 
 def equal_weights(_):
-    return train, "loss_weight", lambda request, rank: 1.0
+    return training, "loss_weight", lambda request, rank: 1.0
 
 
 BREACHES = {

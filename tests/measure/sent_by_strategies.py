@@ -17,7 +17,7 @@ import torch
 from resnetx import inputs
 from resnetx.compose import compose
 from resnetx.config import check, request_from
-from resnetx.measure.rank import distributed, train
+from resnetx.measure.rank import distributed, training
 from resnetx.measure.rank.device import timed
 from resnetx.measure.rank.phases import Watch
 from resnetx.measure.rank.strategies import replicate
@@ -38,13 +38,13 @@ def answer(request, ranks):
     gc.collect()  # what the case before has left
     torch.manual_seed(ranks.rank)
     watch = Watch(ranks) if request.measure == "phases" else None
-    model = train.build(request, ranks)
+    model = training.build(request, ranks)
     for buffer in model.buffers():
         buffer += ranks.rank
     replica = replicate(model, request, ranks, watch.watched if watch else distributed.unchanged)
     begun = ranks.gather(flattened((*replica.module.parameters(), *replica.module.buffers())))
     batches = inputs.open_for(request, ranks.rank, ranks.device)
-    step, _ = train.training_step(replica, batches, request, ranks, watch.mark if watch else lambda _: None)
+    step, _ = training.training_step(replica, batches, request, ranks, watch.mark if watch else lambda _: None)
     for window in range(2):  # DDP has its final buckets from the second step on
         timed(step, 3, ranks.device, ranks.barrier)
         if watch:

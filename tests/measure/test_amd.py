@@ -13,19 +13,18 @@ import pytest
 import torch
 
 from resnetx import host, inputs, packages
-from resnetx.api import obstacles
+from resnetx.api import doctor
 from resnetx.choices import DaliInput, image_sample
 from resnetx.errors import ConfigError
-from resnetx.interconnect.survey.file import written_system
-from resnetx.interconnect.survey.parts import PartSettings
+from resnetx.interconnect.survey.survey import PartSettings
+from resnetx.interconnect.survey.system_text import written_system
 from resnetx.interconnect.systems import paths, system
-from resnetx.measure.bench import collectives
-from resnetx.measure.doctor import examination, probes
-from resnetx.measure.machine import amd, capability, environment, nvidia, readings, this_machine
+from resnetx.measure import examination, probes
+from resnetx.measure.bench import timed_collectives
+from resnetx.measure.machine import amd, capability, environment, nvidia, pci_devices, readings
 from resnetx.measure.machine import environment as software
-from resnetx.measure.machine.nvidia import graphics_here
+from resnetx.measure.machine.nvidia import gpus_here, graphics_here, hidden_by_mistake
 from resnetx.measure.machine.sensors import Sensors
-from resnetx.measure.machine.visible_gpus import gpus_here, hidden_by_mistake
 from resnetx.measure.rank import device, distributed, nodes
 from resnetx.measure.rank.device import describe_device
 from resnetx.measure.rank.distributed import Ranks
@@ -222,12 +221,12 @@ def test_amd_gpus_that_this_torch_cannot_use_do_not_count(two_gpus, monkeypatch)
 
 @pytest.fixture
 def sees_two(monkeypatch):
-    monkeypatch.setattr("resnetx.measure.machine.visible_gpus.gpus_here", lambda: 2)
+    monkeypatch.setattr("resnetx.measure.machine.nvidia.gpus_here", lambda: 2)
 
 
 def test_what_does_not_work_is_refused_before_a_run(rocm, sees_two, request_of, tmp_path):
-    assert obstacles.obstacle_to(request_of(precision="tf32")).startswith("precision=tf32: a format of NVIDIA GPUs")
-    assert obstacles.obstacle_to(request_of(precision="bf16")) == ""
+    assert doctor.obstacle_to(request_of(precision="tf32")).startswith("precision=tf32: a format of NVIDIA GPUs")
+    assert doctor.obstacle_to(request_of(precision="bf16")) == ""
     dali = DaliInput(root=str(tmp_path), format="folders", recipe="paper", threads=1, prefetch=1, decoder="auto")
     with pytest.raises(ConfigError, match=r"input=dali: torch is built for AMD GPUs.*use input=torchvision"):
         inputs.check(dali, batch_size=4, gpus=1, sample=image_sample(224), classes=3)
@@ -289,7 +288,7 @@ g1072:1263986:1264008 [1] NCCL INFO Connected all rings comm 0xa5bff40 nRanks 08
 def test_the_backend_is_rccl_in_records(rocm):
     assert distributed.backend(ON_GPU.device) == "rccl"
     assert distributed.backend(torch.device("cpu")) == "gloo"
-    assert collectives._library(ON_GPU, SimpleNamespace(nccl="2.22.3"), copies_alone=False) == "RCCL 2.22.3"
+    assert timed_collectives._library(ON_GPU, SimpleNamespace(nccl="2.22.3"), copies_alone=False) == "RCCL 2.22.3"
     assert used(ON_GPU, [RCCL_LOG]).used == ["P2P/IPC"]
     assert used(ON_GPU, [""]).used == "RCCL's log names no connections"
 
@@ -451,8 +450,8 @@ class LinkedMi300s(FourMi300s):
 
 def test_the_machine_at_hand_is_a_system_with_xgmi(rocm, tmp_path, monkeypatch):
     monkeypatch.delenv("NCCL_TOPO_FILE", raising=False)
-    monkeypatch.setattr(this_machine.shutil, "which", lambda _: None)  # no lstopo
-    survey, devices = this_machine.survey_here(module=LinkedMi300s())
+    monkeypatch.setattr(pci_devices.shutil, "which", lambda _: None)  # no lstopo
+    survey, devices = pci_devices.survey_here(module=LinkedMi300s())
     (tmp_path / "made.yaml").write_text(written_system(survey, PartSettings(), None, "").text)
     made = system.load(str(tmp_path / "made.yaml"))
     assert [gpu.part_name for gpu in made.gpus] == ["mi300x-192gb"] * 4

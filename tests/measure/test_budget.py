@@ -2,15 +2,15 @@ import msgspec
 import pytest
 
 from resnetx import record
-from resnetx.measure.study.plan import plan
-from resnetx.measure.study.sweep import Budget
+from resnetx.measure.study_runs import planned_runs
+from resnetx.measure.study_sweep import Budget
 from resnetx.record import StudyFolder
 
 
 @pytest.fixture
 def runs(task_of, tmp_path):
     points = [(task_of(gpus=gpus, threads=1), "") for gpus in (1, 2)]
-    return plan(points, repeats=4, twins=2, folder=StudyFolder(tmp_path), seed=0)
+    return planned_runs(points, repeats=4, twins=2, folder=StudyFolder(tmp_path), seed=0)
 
 
 def ended(run, rate, seconds=10.0):

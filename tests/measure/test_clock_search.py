@@ -7,8 +7,8 @@ import msgspec
 import pytest
 
 from resnetx.errors import ConfigError
-from resnetx.measure.clocks import trial
-from resnetx.measure.clocks.trial import (
+from resnetx.measure import held_clock
+from resnetx.measure.held_clock import (
     Trial,
     answer,
     counted,
@@ -101,7 +101,7 @@ def small(request_of):
 
 @pytest.mark.slow
 def test_the_load_trains_until_it_is_ended(small, preloaded):
-    with trial.loading([small]) as loads:
+    with held_clock.loading([small]) as loads:
         assert loads.uuids == ["cpu"]
         loads.check()
         (child,) = [child for child, _ in loads._children]
@@ -113,12 +113,12 @@ def test_the_load_trains_until_it_is_ended(small, preloaded):
 def test_a_load_that_ends_by_itself_says_why(small, preloaded):
     refused = msgspec.structs.replace(small, gpus=2, batch_size=4)
     refusal = pytest.raises(ConfigError, match="the load failed: gpus=2, but torchrun started 1 ranks")
-    with refusal, trial.loading([refused]):
+    with refusal, held_clock.loading([refused]):
         pass
 
 
 def test_a_gpu_that_does_not_tell_its_clock_cannot_be_watched():
     silent = SensorSample(*[Unknown("Not Supported")] * len(fields(SensorSample)))
-    look = trial.watching({2: SimpleNamespace(sample=lambda: silent)}, lambda: None, trial.PACE)
+    look = held_clock.watching({2: SimpleNamespace(sample=lambda: silent)}, lambda: None, held_clock.PACE)
     with pytest.raises(ConfigError, match=r"GPU 2 cannot be monitored \(Not Supported\)"):
         look()

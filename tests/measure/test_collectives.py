@@ -6,13 +6,13 @@ import pytest
 import torch
 from msgspec.structs import replace
 
-from resnetx.measure.bench import arrays, collectives, nccl_interference
+from resnetx.measure.bench import arrays, nccl_interference, timed_collectives
 from resnetx.measure.bench import arrays as checks
-from resnetx.measure.bench import collectives as nccl_choices
+from resnetx.measure.bench import timed_collectives as nccl_choices
 from resnetx.measure.rank.distributed import Ranks
 from resnetx.operations import OPERATIONS
 from resnetx.record import QUEUES, BenchPoint, BenchRequest, HostLoad, Unknown, array_bytes
-from resnetx.record.bench import counts
+from resnetx.record.bench_record import counts
 from tests.measure.simulated_gpu import SimulatedGpu
 
 WORLD = 3
@@ -200,7 +200,7 @@ REQUEST = BenchRequest(
 
 
 def test_every_size_is_warmed_up_timed_and_checked_once(alone):
-    points = collectives.measure(REQUEST, alone).points
+    points = timed_collectives.measure(REQUEST, alone).points
     places = [(point.collective, point.size_bytes) for point in points]
     assert sorted(places) == [(name, size) for name in REQUEST.collectives for size in (8, 32, 4096, 65536)]  # 20 is 32
     assert asked == [place for place in places for _ in range(2 + 3 + 1)]
@@ -210,17 +210,17 @@ def test_every_size_is_warmed_up_timed_and_checked_once(alone):
 
 def test_what_fits_is_measured_and_the_record_says_what_was_left_out(alone, monkeypatch):
     monkeypatch.setattr(arrays, "free_memory_bytes", lambda: 4 * 4096)
-    measured = collectives.measure(REQUEST, alone)
+    measured = timed_collectives.measure(REQUEST, alone)
     assert {point.size_bytes for point in measured.points} == {8, 32, 4096}
     assert {skipped.size_bytes for skipped in measured.skipped} == {65536}
     monkeypatch.setattr(arrays, "free_memory_bytes", lambda: 4)
     with pytest.raises(MemoryError, match=r"allreduce of 8 B takes 16 B of memory in each rank, and 3\.00 B "):
-        collectives.measure(REQUEST, alone)
+        timed_collectives.measure(REQUEST, alone)
 
 
 def test_sizes_come_in_random_order_that_the_seed_decides(alone):
     orders = [
-        [(point.collective, point.size_bytes) for point in collectives.measure(request, alone).points]
+        [(point.collective, point.size_bytes) for point in timed_collectives.measure(request, alone).points]
         for request in (REQUEST, REQUEST, replace(REQUEST, seed=1))
     ]
     assert orders[0] == orders[1]
@@ -230,7 +230,7 @@ def test_sizes_come_in_random_order_that_the_seed_decides(alone):
 
 def test_a_wrong_result_is_counted_where_it_happened(alone):
     broken.append(True)
-    points = collectives.measure(REQUEST, alone).points
+    points = timed_collectives.measure(REQUEST, alone).points
     assert {(point.collective, point.wrong) for point in points} == {("allreduce", 0), ("broadcast", 1)}
 
 
@@ -244,7 +244,7 @@ def test_out_of_place_the_result_is_another_array_and_the_data_stays(alone):
 
     ranks = Keeping(**dataclasses.asdict(alone))
     request = replace(REQUEST, collectives=["alltoall"], sizes_bytes=[4096])
-    (point,) = collectives.measure(request, ranks).points
+    (point,) = timed_collectives.measure(request, ranks).points
     given, got = arrays["alltoall"]
     assert given.data_ptr() != got.data_ptr()
     assert point.wrong == 0
@@ -252,27 +252,27 @@ def test_out_of_place_the_result_is_another_array_and_the_data_stays(alone):
 
 def test_an_operation_that_leaves_another_array_as_it_was_is_found(alone):
     request = replace(REQUEST, collectives=["alltoall"], sizes_bytes=[4096])
-    (point,) = collectives.measure(request, alone).points
+    (point,) = timed_collectives.measure(request, alone).points
     assert point.wrong == 1024
 
 
 def test_a_row_of_operations_counts_once_for_each(alone, monkeypatch):
-    monkeypatch.setattr(collectives, "timed_with_cpu", lambda call, *_: (call(), (20.0, 10.0))[1])
+    monkeypatch.setattr(timed_collectives, "timed_with_cpu", lambda call, *_: (call(), (20.0, 10.0))[1])
     request = replace(REQUEST, collectives=["allreduce"], sizes_bytes=[64], timing="back-to-back")
-    (point,) = collectives.measure(request, alone).points
+    (point,) = timed_collectives.measure(request, alone).points
     assert point.times_s == [1.0] * 3
     assert len(asked) == 2 + 3 * 20 + 1
 
 
 def test_halves_take_half_the_memory_for_each_element(alone):
     request = replace(REQUEST, collectives=["allreduce"], sizes_bytes=[4096], dtype="bf16")
-    (point,) = collectives.measure(request, alone).points
+    (point,) = timed_collectives.measure(request, alone).points
     assert (point.size_bytes, point.wrong) == (4096, 0)
 
 
 def test_the_record_says_what_gloo_makes_a_collective_of(alone):
     request = replace(REQUEST, collectives=["reduce_scatter", "allreduce"], sizes_bytes=[64])
-    emulated = {point.collective: point.emulated for point in collectives.measure(request, alone).points}
+    emulated = {point.collective: point.emulated for point in timed_collectives.measure(request, alone).points}
     assert emulated == {"reduce_scatter": "a whole all-reduce", "allreduce": ""}
 
 
@@ -340,7 +340,7 @@ class Two(Alone):
 
 
 def test_an_operation_counts_with_its_slowest_rank_and_wrong_elements_of_all_ranks_add_up(alone):
-    points = collectives.measure(REQUEST, Two(**dataclasses.asdict(alone))).points
+    points = timed_collectives.measure(REQUEST, Two(**dataclasses.asdict(alone))).points
     assert {tuple(point.times_s) for point in points} == {(3.0, 2.0, 3.0)}
     assert {point.wrong for point in points} == {5}
     assert points[0].cpu_share == pytest.approx((0.5 + 1.0) / 2)
@@ -348,7 +348,7 @@ def test_an_operation_counts_with_its_slowest_rank_and_wrong_elements_of_all_ran
 
 def test_gpus_have_no_share_of_the_cpu(alone):
     on_gpu = dataclasses.replace(alone, device=torch.device("cuda", 0))
-    assert isinstance(collectives._cpu_share([[(1.0, 1.0)]], on_gpu), Unknown)
+    assert isinstance(timed_collectives._cpu_share([[(1.0, 1.0)]], on_gpu), Unknown)
 
 
 GPU = torch.device("cuda", 0)
@@ -356,7 +356,7 @@ GPU = torch.device("cuda", 0)
 
 def test_on_gpus_operations_are_timed_in_queues_too_without_the_hosts_time_to_start_them(alone, monkeypatch):
     gpu = SimulatedGpu(monkeypatch)
-    of_queues = collectives._queued_s(lambda: gpu.launch(1e-6), dataclasses.replace(alone, device=GPU))
+    of_queues = timed_collectives._queued_s(lambda: gpu.launch(1e-6), dataclasses.replace(alone, device=GPU))
     assert of_queues == pytest.approx([1e-6] * QUEUES)
 
 
@@ -372,16 +372,16 @@ def test_how_often_an_operation_is_timed_on_gpus_is_by_what_the_slowest_rank_tak
 
     gpu = SimulatedGpu(monkeypatch)
     ranks = Slower(**dataclasses.asdict(dataclasses.replace(alone, device=GPU)))
-    found = collectives._counts(lambda: gpu.launch(1e-6), 2**20, 1, REQUEST, ranks)
+    found = timed_collectives._counts(lambda: gpu.launch(1e-6), 2**20, 1, REQUEST, ranks)
     assert found == counts(2**20, 0.1, REQUEST.iterations)
-    on_cpu = collectives._counts(lambda: gpu.launch(1e-6), 2**20, 1, REQUEST, alone)
+    on_cpu = timed_collectives._counts(lambda: gpu.launch(1e-6), 2**20, 1, REQUEST, alone)
     assert on_cpu.iterations == REQUEST.iterations
 
 
 def test_a_shorter_queue_is_divided_by_its_own_length(alone, monkeypatch):
     gpu = SimulatedGpu(monkeypatch)
     on_gpu = dataclasses.replace(alone, device=GPU)
-    assert collectives._queued_s(lambda: gpu.launch(1e-6), on_gpu, 2, 4) == pytest.approx([1e-6] * 2)
+    assert timed_collectives._queued_s(lambda: gpu.launch(1e-6), on_gpu, 2, 4) == pytest.approx([1e-6] * 2)
 
 
 def test_a_queue_counts_with_its_slowest_rank(alone, monkeypatch):
@@ -391,12 +391,12 @@ def test_a_queue_counts_with_its_slowest_rank(alone, monkeypatch):
 
     gpu = SimulatedGpu(monkeypatch)
     ranks = Slower(**dataclasses.asdict(dataclasses.replace(alone, device=GPU)))
-    assert collectives._queued_s(lambda: gpu.launch(1e-6), ranks) == pytest.approx([2e-6] * QUEUES)
+    assert timed_collectives._queued_s(lambda: gpu.launch(1e-6), ranks) == pytest.approx([2e-6] * QUEUES)
 
 
 def test_operations_that_wait_for_the_device_have_no_queue(alone, monkeypatch):
     gpu = SimulatedGpu(monkeypatch)
-    assert isinstance(collectives._queued_s(gpu.wait, dataclasses.replace(alone, device=GPU)), Unknown)
+    assert isinstance(timed_collectives._queued_s(gpu.wait, dataclasses.replace(alone, device=GPU)), Unknown)
 
 
 @pytest.mark.parametrize(
@@ -416,16 +416,16 @@ def test_on_gpus_computing_is_timed_beside_all_reduces_whose_own_time_is_known(
 
     monkeypatch.setattr(nccl_interference, "computing_lost", lost)
     ranks = dataclasses.replace(alone, device=GPU)
-    assert collectives._computing_lost(name, torch.zeros(elements), queued_s, [[(1.0, 1.0)]], ranks) == reason
+    assert timed_collectives._computing_lost(name, torch.zeros(elements), queued_s, [[(1.0, 1.0)]], ranks) == reason
 
 
 def test_cpus_have_no_queues(alone):
-    measured = collectives.measure(REQUEST, alone)
+    measured = timed_collectives.measure(REQUEST, alone)
     assert {type(point.queued_s) for point in measured.points} == {Unknown}
-    assert isinstance(collectives._queue_length(alone), Unknown)
+    assert isinstance(timed_collectives._queue_length(alone), Unknown)
 
 
 def test_a_busy_host_is_warned_of():
-    assert [each.code for each in collectives._disturbed([HostLoad(busy=1.0, foreign=0.6)])] == ["foreign-load"]
-    assert collectives._disturbed([HostLoad(busy=0.6, foreign=0.0)]) == []
-    assert collectives._disturbed([Unknown("no /proc/stat")]) == []
+    assert [each.code for each in timed_collectives._disturbed([HostLoad(busy=1.0, foreign=0.6)])] == ["foreign-load"]
+    assert timed_collectives._disturbed([HostLoad(busy=0.6, foreign=0.0)]) == []
+    assert timed_collectives._disturbed([Unknown("no /proc/stat")]) == []

@@ -9,7 +9,7 @@ import torch
 from msgspec.structs import replace
 
 from resnetx.copies import Entry, Flow, planned
-from resnetx.measure.bench import copies, host_copies
+from resnetx.measure.bench import host_copies, pair_copies
 from resnetx.measure.bench.arrays import Observed
 from resnetx.measure.bench.host_copies import RELAYED_BYTES, MappedCopies, SentCopies, StorageCopies
 from resnetx.measure.rank.distributed import Ranks
@@ -247,7 +247,7 @@ def test_a_cold_read_says_whether_it_was_cold(kept, path, says, monkeypatch, tmp
 
 def test_all_pairs_and_sizes_become_cells(one_memory):
     request = replace(REQUEST, copies=["device", "local"], directions=["one-way", "both-ways"])
-    timed = on_ranks(2, lambda ranks: copies.measure(request, ranks))[0]
+    timed = on_ranks(2, lambda ranks: pair_copies.measure(request, ranks))[0]
     found = {(cell.copy, cell.source, cell.target, cell.size_bytes, cell.direction) for cell in timed.cells}
     pairs = [(0, 1), (1, 0)]
     assert found == {
@@ -259,14 +259,14 @@ def test_all_pairs_and_sizes_become_cells(one_memory):
 
 def test_over_shared_memory_where_that_is_the_transport(one_memory):
     request = replace(REQUEST, transport="host")
-    timed = on_ranks(2, lambda ranks: copies.measure(request, ranks))[0]
+    timed = on_ranks(2, lambda ranks: pair_copies.measure(request, ranks))[0]
     assert {cell.path for cell in timed.cells} == {"shared memory"}
 
 
 def test_cells_of_what_ran_at_once_name_each_other():
     asked = planned(["fan-out"], gpus=2, sizes_bytes=[4])[0]
     observed = Observed(times_s=[[1.0], [2.0]], wrong=[0, 3], endpoint="pinned", path="pcie")
-    first, second = copies.cells_of(asked, observed, numa=1)
+    first, second = pair_copies.cells_of(asked, observed, numa=1)
     assert [(cell.source, cell.target, cell.time_s, cell.wrong) for cell in (first, second)] == [
         ("numa1", 0, [1.0], 0),
         ("numa1", 1, [2.0], 3),
@@ -277,32 +277,34 @@ def test_cells_of_what_ran_at_once_name_each_other():
 def test_both_ways_are_one_cell_with_the_wrong_bytes_of_both():
     asked = planned(["device"], gpus=2, sizes_bytes=[4], directions=["both-ways"])[0]
     observed = Observed(times_s=[[1.0, 2.0]], wrong=[1, 3], endpoint="pageable", path="socket")
-    (cell,) = copies.cells_of(asked, observed, numa=None)
+    (cell,) = pair_copies.cells_of(asked, observed, numa=None)
     assert (cell.direction, cell.time_s, cell.wrong, cell.together) == ("both-ways", [1.0, 2.0], 4, [])
 
 
 def test_every_null_of_a_cell_has_its_reason():
     asked = planned(["device"], gpus=2, sizes_bytes=[4])[0]
     observed = Observed(times_s=[[1.0]], wrong=[0], endpoint="device", path=Unknown("no counters"), evidence=["peers"])
-    cells = copies.cells_of(asked, observed, numa=None)
+    cells = pair_copies.cells_of(asked, observed, numa=None)
     assert (cells[0].path, cells[0].evidence) == (None, ["peers", "no counters"])
-    assert set(copies.reasons(cells)) == {f"cells.0.{field}" for field in ("through", "path", "expected_s", "class")}
+    assert set(pair_copies.reasons(cells)) == {
+        f"cells.0.{field}" for field in ("through", "path", "expected_s", "class")
+    }
 
 
 def test_sizes_without_memory_are_left_out_with_a_reason(monkeypatch):
-    monkeypatch.setattr(copies, "usable_bytes", lambda _: 3000)
+    monkeypatch.setattr(pair_copies, "usable_bytes", lambda _: 3000)
     ranks = Ranks(rank=0, local_rank=0, world_size=2, device=torch.device("cpu"))
     in_shared_memory = replace(REQUEST, transport="host", copy_sizes_bytes=[4, 1000, 1001])
-    sizes, skipped = copies._fitting(in_shared_memory, ranks)
+    sizes, skipped = pair_copies._fitting(in_shared_memory, ranks)
     assert sizes == [4, 1000]
     assert "copies of 1.00 kB take 3.00 kB of memory for each rank, and 3.00 kB can be had" in skipped[0].reason
-    monkeypatch.setattr(copies, "usable_bytes", lambda _: 3)
+    monkeypatch.setattr(pair_copies, "usable_bytes", lambda _: 3)
     with pytest.raises(MemoryError, match="ask for smaller sizes with size="):
-        copies._fitting(REQUEST, ranks)
+        pair_copies._fitting(REQUEST, ranks)
 
 
 def test_ways_to_copy_have_their_memory_beside_each_other(monkeypatch):
-    monkeypatch.setattr(copies, "usable_bytes", lambda _: 6000)
+    monkeypatch.setattr(pair_copies, "usable_bytes", lambda _: 6000)
     ranks = Ranks(rank=0, local_rank=0, world_size=2, device=torch.device("cpu"))
     request = replace(REQUEST, copies=["device", "relay", "local", "storage-cold"], copy_sizes_bytes=[1000, 1001])
-    assert copies._fitting(request, ranks)[0] == [1000]
+    assert pair_copies._fitting(request, ranks)[0] == [1000]

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from resnetx.errors import ConfigError
-from resnetx.measure.launch.nccl_log import channel_lines
+from resnetx.measure.launch.ending import channel_lines
 from resnetx.measure.rank import distributed, results
 from resnetx.measure.rank import distributed as peers
 from resnetx.measure.rank.distributed import Ranks, registered

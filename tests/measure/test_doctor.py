@@ -14,12 +14,11 @@ import pytest
 import torch
 
 from resnetx import packages
-from resnetx.measure.doctor import examination, probes
-from resnetx.measure.doctor.apart import Lost, apart
-from resnetx.measure.doctor.examination import Finding, examine
-from resnetx.measure.doctor.probes import reinstall
+from resnetx.measure import examination, probes
+from resnetx.measure.examination import Finding, examine
 from resnetx.measure.machine import capability
 from resnetx.measure.machine.nvidia import Graphics, cuda_of_driver, no_graphics
+from resnetx.measure.probes import Lost, apart, reinstall
 from resnetx.record import GpuProcess, Unknown
 
 TOPICS = [

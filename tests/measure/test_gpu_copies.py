@@ -7,7 +7,7 @@ import torch
 
 from resnetx.copies import Entry, Flow
 from resnetx.errors import ConfigError
-from resnetx.measure.bench import cuda_runtime, gpu_copies
+from resnetx.measure.bench import gpu_copies
 from resnetx.measure.bench.gpu_copies import GpuCopies
 from resnetx.measure.machine.sensors import GpuTraffic
 from resnetx.measure.rank.distributed import Ranks
@@ -38,7 +38,7 @@ def rates(source, target):
 
 @pytest.fixture
 def gpus(monkeypatch):
-    monkeypatch.setattr(cuda_runtime, "watched", lambda copy, *_: (copy(), cuda_runtime.Seen("nvlink", ["counted"]))[1])
+    monkeypatch.setattr(gpu_copies, "watched", lambda copy, *_: (copy(), gpu_copies.Seen("nvlink", ["counted"]))[1])
     return SimulatedGpus(monkeypatch, rates, PEERS)
 
 
@@ -122,7 +122,7 @@ def test_peers_that_cannot_be_are_refused_where_they_are_asked_for(gpus):
 def watched(peers, source, target, moved=1000):
     """The path of a copy from GPU 0 to 1, whose counters go from zero to these."""
     readings = {0: iter([ZERO, source]), 1: iter([ZERO, target])}
-    return cuda_runtime.watched(lambda: None, moved, Flow(0, 1), {0: 0, 1: 1}, peers, lambda gpu: next(readings[gpu]))
+    return gpu_copies.watched(lambda: None, moved, Flow(0, 1), {0: 0, 1: 1}, peers, lambda gpu: next(readings[gpu]))
 
 
 ZERO = GpuTraffic((0, 0), (0, 0))

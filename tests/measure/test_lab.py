@@ -10,14 +10,14 @@ import msgspec
 import pytest
 
 from resnetx.choices import Lab
-from resnetx.measure.lab import namespaces
+from resnetx.measure import lab_ranks
 from resnetx.measure.launch import launcher
 from resnetx.measure.launch.executor import Command, in_namespaces
 from resnetx.record import RunFile, RunFolder, read
 from tests import stalls
 from tests.patience import PATIENCE_S, until
 
-missing = namespaces.missing()
+missing = lab_ranks.missing()
 SLOW = 2000  # a scale at which the links, not the cores of a busy machine, bound what is measured
 pytestmark = [pytest.mark.dist, pytest.mark.skipif(bool(missing), reason=missing)]
 
@@ -143,9 +143,9 @@ def test_a_rank_that_is_lost_in_the_lab_is_named(tmp_path, task_of, monkeypatch,
 def test_the_namespace_of_the_process_is_left_as_it_was():
     before = subprocess.run(["ip", "-o", "link"], capture_output=True, text=True).stdout
     from resnetx.interconnect.systems import system
-    from resnetx.interconnect.systems.lab import lab_network
+    from resnetx.interconnect.systems.lab_network import lab_network
 
     own = str(Path("/proc/self/ns/net").readlink())
-    with namespaces.built(lab_network(system.load("gx8"), None, 8, 100)):
+    with lab_ranks.built(lab_network(system.load("gx8"), None, 8, 100)):
         assert str(Path("/proc/self/ns/net").readlink()) == own
     assert subprocess.run(["ip", "-o", "link"], capture_output=True, text=True).stdout == before

@@ -17,10 +17,10 @@ from pathlib import Path
 
 import pytest
 
-from resnetx.measure.lab import namespaces
+from resnetx.measure import lab_ranks
 from tests.patience import PATIENCE_S, until
 
-missing = namespaces.missing()
+missing = lab_ranks.missing()
 pytestmark = [pytest.mark.long, pytest.mark.dist, pytest.mark.skipif(bool(missing), reason=missing)]
 
 MARK = "RESNETX_TEST_LAB"

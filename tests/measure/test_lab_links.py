@@ -7,12 +7,12 @@ import sys
 import pytest
 
 from resnetx.interconnect.systems import system
-from resnetx.interconnect.systems.lab import lab_network
-from resnetx.measure.lab import namespaces
+from resnetx.interconnect.systems.lab_network import lab_network
+from resnetx.measure import lab_ranks
 from tests.bench.lab_links import least
 from tests.patience import PATIENCE_S
 
-missing = namespaces.missing()
+missing = lab_ranks.missing()
 pytestmark = [pytest.mark.dist, pytest.mark.skipif(bool(missing), reason=missing)]
 
 LENT = 0.9  # of the least time: what buckets lend at the start is 6 % of these arrays, once at each of two links

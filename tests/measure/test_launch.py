@@ -13,8 +13,7 @@ from resnetx.launching import Launch, Site
 from resnetx.measure.launch import ending, launcher
 from resnetx.measure.launch.ending import Ending
 from resnetx.measure.launch.executor import Command
-from resnetx.measure.launch.scratch import write_measured
-from resnetx.measure.launch.torchrun import Moment
+from resnetx.measure.launch.scratch import Moment, write_measured
 from resnetx.record import RunFolder, RunRecord
 
 pytestmark = pytest.mark.slow
@@ -23,8 +22,8 @@ MEASURED = """
 import os, signal
 from pathlib import Path
 from resnetx import record
-from resnetx.measure.launch.torchrun import Moment
-from resnetx.measure.launch.torchrun import launched_folder, run_started
+from resnetx.measure.launch.scratch import Moment
+from resnetx.measure.launch.scratch import launched_folder, run_started
 from resnetx.measure.launch.scratch import write_measured
 folder = launched_folder()
 task = record.read_task(folder.run, record.RunFile)

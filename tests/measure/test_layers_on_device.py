@@ -8,11 +8,11 @@ from torch import nn
 
 from resnetx import inputs
 from resnetx.choices import image_sample
-from resnetx.measure.rank import device, trace
+from resnetx.measure.rank import device, layer_trace
 from resnetx.measure.rank.device import Hold, mark, seconds_between
 from resnetx.measure.rank.distributed import Ranks
-from resnetx.measure.rank.trace import LAYERS_HELD, LOSS, LayerWatch
-from resnetx.measure.rank.train import training_step
+from resnetx.measure.rank.layer_trace import LAYERS_HELD, LOSS, LayerWatch
+from resnetx.measure.rank.training import training_step
 from tests.measure.simulated_gpu import LAUNCH_s, SimulatedGpu
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda", 0)
@@ -77,7 +77,7 @@ def deep(gpu, request_of):
 
 def test_layers_take_what_the_device_takes_and_not_what_the_host_does(deep, gpu):
     watch, step = deep
-    (seen,) = trace.watched(step, watch, 1, ON_GPU)
+    (seen,) = layer_trace.watched(step, watch, 1, ON_GPU)
     kernels = [place for place, name in enumerate(watch.names) if name.startswith("launching")]
     assert len(kernels) == LAYERS
     assert watch.names[-1] == LOSS
@@ -91,7 +91,7 @@ def test_a_step_that_the_host_queued_too_late_is_watched_again_behind_a_longer_s
     monkeypatch.setattr(device, "FIRST_CYCLES", 2**17)  # 65 us: 13 launches
     watch, step = deep
     watch._hold = Hold(GPU)
-    assert len(trace.watched(step, watch, 2, ON_GPU)) == 2
+    assert len(layer_trace.watched(step, watch, 2, ON_GPU)) == 2
     assert gpu.sleeps[0] == 2**17
     assert gpu.sleeps[-1] >= 2**20 > 2 * LAYERS_HELD * LAUNCH_s * 1e9
 
@@ -106,7 +106,7 @@ def test_what_waits_for_the_device_cannot_be_watched(deep, gpu, monkeypatch):
 
     monkeypatch.setattr(Launching, "gpu", SimpleNamespace(launch=launch_and_wait))
     with pytest.raises(RuntimeError, match="no step could be watched layer by layer"):
-        trace.watched(step, watch, 1, ON_GPU)
+        layer_trace.watched(step, watch, 1, ON_GPU)
 
 
 def test_a_step_that_nobody_watches_holds_nothing_back(deep, gpu):

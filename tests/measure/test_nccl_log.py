@@ -2,7 +2,7 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
-from resnetx.measure.launch import ending, nccl_log
+from resnetx.measure.launch import ending
 from resnetx.measure.launch.ending import Ending, cause
 from resnetx.record import RunFolder
 
@@ -23,8 +23,8 @@ def test_what_nccl_warned_of_is_kept_of_a_rank_that_could_not_say_so_itself(tmp_
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     for name in ("NCCL_DEBUG", "NCCL_DEBUG_FILE", "NCCL_DEBUG_SUBSYS"):
         monkeypatch.delenv(name, raising=False)
-    log = nccl_log.new_log()
-    assert nccl_log.variables(log)["NCCL_DEBUG_FILE"] == str(log)
+    log = ending.new_log()
+    assert ending.variables(log)["NCCL_DEBUG_FILE"] == str(log)
     log.write_text(LOG)
     folder = RunFolder(tmp_path / "run")
     folder.path.mkdir()
@@ -41,14 +41,14 @@ def test_a_rank_that_fails_takes_the_warnings_of_its_own_log(tmp_path, monkeypat
         monkeypatch.delenv(name, raising=False)
     others = tmp_path / f"resnetx-nccl-{os.getpid()}-x.log"  # whoever may write there can name a file so
     others.write_text(LOG)
-    nccl_log.new_log().write_text(LOG)
-    assert nccl_log.warnings_left().splitlines() == WARNINGS
-    assert nccl_log.warnings_left() == ""
+    ending.new_log().write_text(LOG)
+    assert ending.warnings_left().splitlines() == WARNINGS
+    assert ending.warnings_left() == ""
     assert others.exists()
 
 
 def test_a_log_that_the_user_asked_for_is_left_to_him(tmp_path, monkeypatch):
     monkeypatch.setenv("NCCL_DEBUG", "INFO")
-    assert nccl_log.new_log() is None
-    assert nccl_log.taken(None) == ""
-    assert nccl_log.taken(Path(tmp_path / "gone")) == ""
+    assert ending.new_log() is None
+    assert ending.taken(None) == ""
+    assert ending.taken(Path(tmp_path / "gone")) == ""

@@ -9,11 +9,11 @@ import dataclasses
 import pytest
 import torch
 
-from resnetx.cli.tables import show_bench
+from resnetx.cli.verbs import show_bench
 from resnetx.measure.rank import results
 from resnetx.measure.rank.distributed import Ranks
 from resnetx.record import Device, if_known
-from resnetx.reporting import benches
+from resnetx.reporting import bench_conclusions
 from resnetx.transports import Way
 
 GPU_RANK = Ranks(rank=0, local_rank=0, world_size=4, device=torch.device("cuda", 0))
@@ -84,7 +84,7 @@ def test_gpudirect_otherwise_than_asked_for_is_a_warning(several_nodes, asked, s
 
 
 def test_rings_that_change_rails_and_share_cards_are_told(several_nodes, devices):
-    found = benches.crossings(results.nics(LOGS))
+    found = bench_conclusions.crossings(results.nics(LOGS))
     assert [(each.channel, each.ring, each.source, each.target, each.on_one_rail) for each in found] == [
         (0, True, 1, 2, False),
         (0, True, 3, 0, False),
@@ -92,7 +92,7 @@ def test_rings_that_change_rails_and_share_cards_are_told(several_nodes, devices
         (1, True, 0, 3, False),
         (1, True, 2, 1, False),
     ]
-    seen = benches.rails(found, devices)
+    seen = bench_conclusions.rails(found, devices)
     assert (seen.kept, seen.compared) == (0, 4)
     assert [(each.node, each.card, each.channels) for each in seen.cards][:2] == [
         ("node1", "mlx5_0", (0, 1)),
@@ -102,6 +102,6 @@ def test_rings_that_change_rails_and_share_cards_are_told(several_nodes, devices
 
 def test_the_screen_has_a_row_for_connections_that_are_alike(several_nodes, devices):
     ends = results.nics([CARDS + LOGS[0].partition("\n")[2] + end(2, 3, 0, "receive", 0), *LOGS[1:]])
-    rows = show_bench._nic_rows(benches.crossings(ends))
+    rows = show_bench._nic_rows(bench_conclusions.crossings(ends))
     assert ("0", "1", "2", "ring", "mlx5_1", "mlx5_0", "yes") in rows
     assert ("1", "2", "1", "ring", "mlx5_0", "mlx5_1", "one end") in rows

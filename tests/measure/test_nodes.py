@@ -11,10 +11,10 @@ import torch
 from msgspec.structs import replace as replaced
 
 from resnetx import record
-from resnetx.api import obstacles, train
+from resnetx.api import doctor, train
 from resnetx.cli import ranks
 from resnetx.interconnect.systems import system
-from resnetx.interconnect.systems.lab import lab_network
+from resnetx.interconnect.systems.lab_network import lab_network
 from resnetx.measure.machine.environment import environment
 from resnetx.measure.rank import nodes
 from resnetx.measure.rank.distributed import Ranks
@@ -45,7 +45,7 @@ BENCH = BenchRequest(
 
 @pytest.fixture
 def eight_gpus(monkeypatch):
-    monkeypatch.setattr("resnetx.measure.machine.visible_gpus.gpus_here", lambda: 8)
+    monkeypatch.setattr("resnetx.measure.machine.nvidia.gpus_here", lambda: 8)
 
 
 @pytest.mark.parametrize(("here", "fits"), [(8, True), (9, False)])
@@ -62,17 +62,17 @@ def test_the_ranks_of_this_node_are_compared_with_its_gpus(eight_gpus, monkeypat
 
 
 def test_the_ranks_of_this_node_are_compared_with_its_cores_where_it_has_no_gpu(monkeypatch):
-    monkeypatch.setattr("resnetx.measure.machine.visible_gpus.gpus_here", lambda: 0)
-    monkeypatch.setattr(obstacles, "cores", lambda: 4)
-    assert obstacles.too_many_ranks(8, None, False, here=4) == ""
-    assert obstacles.too_many_ranks(8, None, False, here=5).startswith("gpus=8 (5 on this node): more ranks than")
-    assert obstacles.too_many_ranks(8, None, True, here=5) == ""
+    monkeypatch.setattr("resnetx.measure.machine.nvidia.gpus_here", lambda: 0)
+    monkeypatch.setattr(doctor, "cores", lambda: 4)
+    assert doctor.too_many_ranks(8, None, False, here=4) == ""
+    assert doctor.too_many_ranks(8, None, False, here=5).startswith("gpus=8 (5 on this node): more ranks than")
+    assert doctor.too_many_ranks(8, None, True, here=5) == ""
 
 
 def test_ranks_may_share_gpus_where_that_is_asked_for(eight_gpus):
-    assert "oversubscribe=true" in obstacles.too_many_ranks(9, None, False)
-    assert obstacles.too_many_ranks(9, None, True) == ""
-    assert obstacles.too_many_ranks(2, [0, 8], True).startswith("devices=[0, 8]: this machine shows 8 GPUs")
+    assert "oversubscribe=true" in doctor.too_many_ranks(9, None, False)
+    assert doctor.too_many_ranks(9, None, True) == ""
+    assert doctor.too_many_ranks(2, [0, 8], True).startswith("devices=[0, 8]: this machine shows 8 GPUs")
 
 
 def test_the_cores_of_a_node_are_shared_by_its_own_ranks(monkeypatch):
@@ -83,9 +83,9 @@ def test_the_cores_of_a_node_are_shared_by_its_own_ranks(monkeypatch):
 
 
 def test_a_limit_of_gpu_memory_is_refused_where_there_is_no_gpu(monkeypatch, request_of):
-    monkeypatch.setattr("resnetx.measure.machine.visible_gpus.gpus_here", lambda: 0)
-    assert obstacles.obstacle_to(request_of(memory_limit="16GB")).startswith("memory_limit: ")
-    assert obstacles.obstacle_to(request_of(graph=True)).startswith("graph=true: CUDA graphs need a GPU")
+    monkeypatch.setattr("resnetx.measure.machine.nvidia.gpus_here", lambda: 0)
+    assert doctor.obstacle_to(request_of(memory_limit="16GB")).startswith("memory_limit: ")
+    assert doctor.obstacle_to(request_of(graph=True)).startswith("graph=true: CUDA graphs need a GPU")
 
 
 # ---- what is recorded of nodes --------------------------------------------------------------------------------------

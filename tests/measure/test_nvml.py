@@ -3,8 +3,7 @@
 import pynvml
 import pytest
 
-from resnetx.measure.machine.nvidia import open_nvml
-from resnetx.measure.machine.visible_gpus import gpus_here, hidden_by_mistake
+from resnetx.measure.machine.nvidia import gpus_here, hidden_by_mistake, open_nvml
 from resnetx.record import Unknown
 
 

@@ -12,7 +12,7 @@ import resnetx
 from resnetx.cli import main
 from resnetx.measure.observe import TRACED, WARMUP
 from resnetx.record import write
-from resnetx.record.observation import observations, rank_folder
+from resnetx.record.traces import observations, rank_folder
 from tests.documentation import ROOT, blocks
 from tests.measure.starting import run_ranks
 

@@ -14,7 +14,7 @@ from resnetx.measure.rank import device, phases
 from resnetx.measure.rank.distributed import Ranks
 from resnetx.measure.rank.phases import SentMessage, StepParts, Watch
 from resnetx.measure.rank.strategies import replicate
-from resnetx.measure.rank.train import build, training_step
+from resnetx.measure.rank.training import build, training_step
 from resnetx.record import RunFolder, Unknown
 
 CPU = torch.device("cpu")
@@ -202,8 +202,8 @@ def test_the_input_alone_is_timed_without_a_model(tmp_path, task_of, made, prelo
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
     """12 real images in 3 classes."""
-    from resnetx.inputs import images
+    from resnetx.inputs import image_tree
 
     root = tmp_path_factory.mktemp("images")
-    images.make(root, classes=3, per_class=4, size="256", seed=0, workers=1)
+    image_tree.make(root, classes=3, per_class=4, size="256", seed=0, workers=1)
     return root

@@ -12,8 +12,7 @@ import pytest
 
 from resnetx.host import exit_status
 from resnetx.measure.launch import scratch
-from resnetx.measure.launch.scratch import Unbegun, show_beginning
-from resnetx.measure.launch.torchrun import FOLDER_VARIABLE, SCRATCH_VARIABLE
+from resnetx.measure.launch.scratch import FOLDER_VARIABLE, SCRATCH_VARIABLE, Unbegun, show_beginning
 from resnetx.record import Failure, RunFolder
 from tests.patience import PATIENCE_S, until
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from resnetx.api.obstacles import too_large_record
+from resnetx.api.doctor import too_large_record
 
 
 @pytest.mark.parametrize(

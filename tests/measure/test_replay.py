@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from resnetx.measure.rank.strategies import layers
-from resnetx.measure.rank.train import HostTimeline, ReplayedModel
+from resnetx.measure.rank.training import HostTimeline, ReplayedModel
 from resnetx.record import ReplayedLayer, ReplayedStep
 
 STEP = ReplayedStep(
@@ -37,7 +37,7 @@ class Waits(HostTimeline):
 
 @pytest.fixture
 def model(monkeypatch):
-    monkeypatch.setattr("resnetx.measure.rank.train.HostTimeline", Waits)
+    monkeypatch.setattr("resnetx.measure.rank.training.HostTimeline", Waits)
     return ReplayedModel(STEP, torch.device("cpu"))
 
 
@@ -48,7 +48,7 @@ def test_each_part_is_waited_out_in_its_order(model):
 
 
 def test_steps_vary_on_each_rank_by_itself(monkeypatch):
-    monkeypatch.setattr("resnetx.measure.rank.train.HostTimeline", Waits)
+    monkeypatch.setattr("resnetx.measure.rank.training.HostTimeline", Waits)
     step = msgspec.structs.replace(STEP, jitter=0.1)
     paces = []
     for drawn_by in ("0 0", "0 1", "0 1"):

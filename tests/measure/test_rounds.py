@@ -4,7 +4,7 @@ from itertools import combinations
 
 import pytest
 
-from resnetx.fleet.runs import rounds
+from resnetx.fleet.check_runs import rounds
 
 
 @pytest.mark.parametrize("count", range(12))

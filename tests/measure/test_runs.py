@@ -18,7 +18,7 @@ import resnetx
 from resnetx import record
 from resnetx.measure.launch import executor, launcher
 from resnetx.measure.launch.executor import Command, one_node
-from resnetx.measure.launch.torchrun import FOLDER_VARIABLE
+from resnetx.measure.launch.scratch import FOLDER_VARIABLE
 from resnetx.record import RunFile, RunFolder, RunRecord
 from tests.measure.listening import foreign, listening
 from tests.patience import PATIENCE_S, until
@@ -297,7 +297,7 @@ if place == "before it begins":
     leaving(lambda: None)()
 from resnetx.cli import worker
 if place != "before it begins":
-    from resnetx.measure.rank import main, train
+    from resnetx.measure.rank import main, training as train
     if place == "before the ranks meet":
         main.prepare = leaving(main.prepare)
     else:

@@ -8,11 +8,11 @@ from datetime import datetime, timedelta
 import msgspec
 import pytest
 
-from resnetx.api.obstacles import obstacle_to_launch
+from resnetx.api.doctor import obstacle_to_launch
 from resnetx.api.sweep import submission
 from resnetx.errors import ConfigError
 from resnetx.launching import Container, Launch, Site
-from resnetx.measure.launch import ending, on_node, slurm
+from resnetx.measure.launch import ending, executor, slurm
 from resnetx.measure.launch.executor import TEMPLATES, executor_of, job_script
 from resnetx.record import Failure, RunFolder, write
 
@@ -41,7 +41,7 @@ def test_srun_starts_one_process_on_each_node(command):
     made = command(SLURM)
     assert made.words[0] == "srun"
     assert {"--export=ALL", "--nodes=2", "--ntasks=2", "--ntasks-per-node=1"} < set(made.words)
-    place = made.words.index("resnetx.measure.launch.on_node")
+    place = made.words.index("resnetx.measure.launch.executor")
     assert made.words[place + 1 : place + 5] == ["2", "8", "FIRST_NODE:PORT", "c10d"]
     assert made.variables == {"GLOO_SOCKET_IFNAME": "ib0", "NCCL_SOCKET_IFNAME": "ib0"}
     assert made.words[place - 2 : place] == ["-P", "-m"]
@@ -54,7 +54,7 @@ def test_srun_starts_on_the_nodes_that_are_named_and_the_first_of_them_is_where_
     task = msgspec.structs.replace(task, launch=launch, request=msgspec.structs.replace(task.request, nodes=2))
     words = executor_of(task)(task, RunFolder(tmp_path), tmp_path).words
     assert "--nodelist=n3,n7" in words and "--relative=0" not in words
-    meeting = words[words.index("resnetx.measure.launch.on_node") + 3]
+    meeting = words[words.index("resnetx.measure.launch.executor") + 3]
     assert meeting.startswith("n3:")
 
 
@@ -80,10 +80,10 @@ def test_torchrun_by_hand_has_the_number_of_its_node(command):
 @pytest.mark.parametrize("place", ["0", "1"])
 def test_the_first_node_alone_serves_the_rendezvous(place, monkeypatch, tmp_path):
     monkeypatch.setenv("SLURM_PROCID", place)
-    c10d = on_node.torchrun_here(2, 8, "n1:4000", "c10d", ["-m", "x"], tmp_path).words
+    c10d = executor.torchrun_here(2, 8, "n1:4000", "c10d", ["-m", "x"], tmp_path).words
     assert f"--rdzv-conf=is_host={int(place == '0')}" in c10d and c10d[-2:] == ["-m", "x"]
-    assert f"--node-rank={place}" in on_node.torchrun_here(2, 8, "n1:4000", "static", [], tmp_path).words
-    assert "--rdzv-conf=store_type=file" in on_node.torchrun_here(1, 8, "", "c10d", [], tmp_path).words
+    assert f"--node-rank={place}" in executor.torchrun_here(2, 8, "n1:4000", "static", [], tmp_path).words
+    assert "--rdzv-conf=store_type=file" in executor.torchrun_here(1, 8, "", "c10d", [], tmp_path).words
 
 
 # ---- job scripts ----------------------------------------------------------------------------------------------------

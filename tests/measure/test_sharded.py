@@ -9,9 +9,8 @@ import torch
 import torch.distributed as dist
 
 from resnetx.cli import main
-from resnetx.measure.rank import streams
-from resnetx.measure.rank.sharded import _dividing, padded_elements
-from resnetx.measure.rank.streams import EmulatedStream
+from resnetx.measure.rank import sharded
+from resnetx.measure.rank.sharded import EmulatedStream, _dividing, padded_elements
 
 SMALL = ["model=gptx", "model.x=3", "model.width=16", "model.heads=2", "model.seq=8", "model.vocabulary=11"]
 
@@ -61,8 +60,8 @@ def test_a_stream_goes_on_from_what_it_waits_for():
     first, second = EmulatedStream(), EmulatedStream()
     begin = time.perf_counter()
     for stream, seconds in ((first, 0.02), (second, 0.01)):
-        stream.queue(streams._now)
-        stream.queue(partial(streams._computed, seconds))
+        stream.queue(sharded._now)
+        stream.queue(partial(sharded._computed, seconds))
     alone = second.moment()
     second.wait_stream(first)
     together = second.moment()

@@ -15,7 +15,7 @@ from resnetx.measure.machine.environment import missing_feature
 from resnetx.measure.rank.distributed import Ranks
 from resnetx.measure.rank.strategies import _Buckets, _Flat, called, layers, replicate
 from resnetx.record import Unknown
-from resnetx.workloads.buckets import messages
+from resnetx.workloads.counts import messages
 from resnetx.workloads.layers import without_elements
 from tests.measure.starting import run_ranks
 

@@ -8,19 +8,19 @@ from resnetx.api.bench import benches_beside, benches_of
 from resnetx.api.train import asked_run
 from resnetx.api.train import execute_verification as verify
 from resnetx.errors import ConfigError
-from resnetx.fleet.settings import asked_check
+from resnetx.fleet.check_runs import asked_check
 from resnetx.measure.launch import launcher
 from resnetx.measure.machine.environment import has_changes
-from resnetx.measure.study.plan import (
+from resnetx.measure.study_runs import (
     _alike,
     check_known_code,
     check_same_machine,
     definition,
     keep_unreadable,
-    plan,
+    planned_runs,
     split_settled,
 )
-from resnetx.measure.study.sweep import Budget, given_up, in_order, key_of, sweep
+from resnetx.measure.study_sweep import Budget, given_up, in_order, key_of, sweep
 from resnetx.record import BenchFile, NewerRecordError, StudyFolder, StudyRecord, Unknown
 
 
@@ -34,7 +34,7 @@ def tasks(task_of):
 
 
 def planned(points, folder, repeats=1, twins=0, seed=0):
-    return plan(points, repeats=repeats, twins=twins, folder=folder, seed=seed)
+    return planned_runs(points, repeats=repeats, twins=twins, folder=folder, seed=seed)
 
 
 def good(run):
@@ -84,7 +84,7 @@ def test_benches_run_between_the_points_as_often_and_are_kept(task_of, folder):
         task.request.warmup for task, _ in beside
     } == {5}
     able = [(task, "") for task, _ in beside]
-    runs = plan([(task_of(), "")], repeats=2, twins=0, folder=folder, seed=0, benches=able)
+    runs = planned_runs([(task_of(), "")], repeats=2, twins=0, folder=folder, seed=0, benches=able)
     assert [run.repeat for run in runs] == [1] * 4 + [2] * 4
     bench = next(run for run in runs if isinstance(run.task, BenchFile))
     assert bench.folder.path.parent == folder.path / "benches"
@@ -108,12 +108,12 @@ def test_a_twin_that_is_a_point_itself_runs_as_that_point(task_of, folder):
 
 
 def test_uncommitted_changes_are_refused_unless_they_are_wanted(monkeypatch):
-    monkeypatch.setattr("resnetx.measure.study.plan.has_changes", has_changes)
-    monkeypatch.setattr("resnetx.measure.study.plan.revision", lambda: "abc+changes-12345678")
+    monkeypatch.setattr("resnetx.measure.study_runs.has_changes", has_changes)
+    monkeypatch.setattr("resnetx.measure.study_runs.revision", lambda: "abc+changes-12345678")
     with pytest.raises(ConfigError, match=r"uncommitted changes \(abc\+changes-12345678\).* set dirty=true"):
         check_known_code(dirty=False)
     check_known_code(dirty=True)
-    monkeypatch.setattr("resnetx.measure.study.plan.revision", lambda: Unknown("installed from a wheel"))
+    monkeypatch.setattr("resnetx.measure.study_runs.revision", lambda: Unknown("installed from a wheel"))
     check_known_code(dirty=False)
 
 
@@ -130,8 +130,8 @@ def asked_verify(settings):
 
 @pytest.mark.parametrize("ask", [partial(asked_run, None), benches_of, asked_check, asked_verify])
 def test_a_single_run_is_refused_with_uncommitted_changes_only_where_that_is_asked_for(monkeypatch, ask):
-    monkeypatch.setattr("resnetx.measure.study.plan.has_changes", has_changes)
-    monkeypatch.setattr("resnetx.measure.study.plan.revision", lambda: "abc+changes-12345678")
+    monkeypatch.setattr("resnetx.measure.study_runs.has_changes", has_changes)
+    monkeypatch.setattr("resnetx.measure.study_runs.revision", lambda: "abc+changes-12345678")
     ask({"gpus": 2})
     ask({"gpus": 2, "dirty": True})
     with pytest.raises(ConfigError, match=r"uncommitted changes \(abc\+changes-12345678\)"):

@@ -6,10 +6,10 @@ import pynvml
 import pytest
 
 from resnetx import host
-from resnetx.interconnect.survey.file import written_system
-from resnetx.interconnect.survey.parts import PartSettings
+from resnetx.interconnect.survey.survey import PartSettings
+from resnetx.interconnect.survey.system_text import written_system
 from resnetx.interconnect.systems import paths, system
-from resnetx.measure.machine import amd, pci_devices, this_machine
+from resnetx.measure.machine import amd, pci_devices
 from tests.formats.test_topology_xml import NCCL
 from tests.measure.test_graphics import FakeNvml
 
@@ -32,7 +32,7 @@ def kernel(tmp_path, monkeypatch):
     """Writes the kernel's files of a machine, which are then read instead of this one's."""
     monkeypatch.setattr(host, "_ROOT", tmp_path)
     monkeypatch.delenv("NCCL_TOPO_FILE", raising=False)
-    monkeypatch.setattr(this_machine.shutil, "which", lambda _: None)  # no lstopo
+    monkeypatch.setattr(pci_devices.shutil, "which", lambda _: None)  # no lstopo
 
     def put(path, text):
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
@@ -92,7 +92,7 @@ def made(survey, tmp_path):
 
 def test_the_tree_of_the_kernel_is_that_of_the_system(kernel, tmp_path):
     nvml = Driver([[0] * 4] * 4, buses=four_gpus(kernel))
-    survey, devices = this_machine.survey_here(module=nvml)
+    survey, devices = pci_devices.survey_here(module=nvml)
     machine = made(survey, tmp_path)
     assert paths.connectivity(machine)[0] == ["X", "PIX", "NODE", "SYS"]
     assert paths.peers(machine)[0] == [True, True, False, False]
@@ -107,7 +107,7 @@ def test_the_tree_of_the_kernel_is_that_of_the_system(kernel, tmp_path):
 
 def test_nvlinks_of_the_driver_are_joined_with_the_tree(kernel, tmp_path):
     direct = [[0, 2, 0, 0], [2, 0, 0, 0], [0, 0, 0, 0], [0, 0, 0, 0]]
-    survey, _ = this_machine.survey_here(module=Driver(direct, buses=four_gpus(kernel)))
+    survey, _ = pci_devices.survey_here(module=Driver(direct, buses=four_gpus(kernel)))
     assert paths.connectivity(made(survey, tmp_path))[0] == ["X", "NV2", "NODE", "SYS"]
 
 
@@ -115,20 +115,20 @@ def test_the_topology_of_nccl_wins_as_clouds_set_it(kernel, tmp_path, monkeypatc
     (tmp_path / "nccl.xml").write_text(NCCL)
     monkeypatch.setenv("NCCL_TOPO_FILE", str(tmp_path / "nccl.xml"))
     buses = ["00000000:06:00.0", "00000000:07:00.0", "00000000:85:00.0"]
-    survey, _ = this_machine.survey_here(module=Driver([[0] * 3] * 3, buses=buses))
+    survey, _ = pci_devices.survey_here(module=Driver([[0] * 3] * 3, buses=buses))
     assert paths.connectivity(made(survey, tmp_path))[0] == ["X", "NV1", "SYS"]
 
 
 def test_a_topology_of_nccl_for_other_gpus_is_left_out(kernel, tmp_path, monkeypatch):
     (tmp_path / "nccl.xml").write_text(NCCL)
     monkeypatch.setenv("NCCL_TOPO_FILE", str(tmp_path / "nccl.xml"))
-    survey, _ = this_machine.survey_here(module=Driver([[0] * 4] * 4, buses=four_gpus(kernel)))
+    survey, _ = pci_devices.survey_here(module=Driver([[0] * 4] * 4, buses=four_gpus(kernel)))
     assert survey.source == "the PCI tree of /sys; NVML"
 
 
 def test_a_gpu_that_the_kernel_does_not_show_leaves_the_distances_of_the_driver(kernel, tmp_path):
     levels = [[0, 10, 50], [10, 0, 50], [50, 50, 0]]
-    survey, _ = this_machine.survey_here(module=Driver([[0] * 3] * 3, levels=levels))
+    survey, _ = pci_devices.survey_here(module=Driver([[0] * 3] * 3, levels=levels))
     assert paths.connectivity(made(survey, tmp_path))[0] == ["X", "PIX", "SYS"]
 
 
@@ -136,7 +136,7 @@ def test_without_gpus_there_are_cpus_and_cards_with_their_speed(kernel, tmp_path
     kernel.pci(("0000:00", "0000:00:03.0"), "0x020000", **{"net/eth0/speed": "25000"})
     kernel.pci(("0000:80", "0000:80:03.0"), "0x020000", numa=1, **{"virtio3/net/eth1/speed": "-1"})
     nvml = Driver([])
-    survey, devices = this_machine.survey_here(ranks=4, module=nvml)
+    survey, devices = pci_devices.survey_here(ranks=4, module=nvml)
     machine = made(survey, tmp_path)
     assert [gpu.part_name for gpu in machine.gpus] == ["cpu-rank"] * 4
     assert machine.library == "gloo"

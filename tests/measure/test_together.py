@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from resnetx import record
-from resnetx.fleet.runs import Placed, together
+from resnetx.fleet.check_runs import Placed, together
 from resnetx.launching import Launch, Site
 from resnetx.record import RunFolder, RunRecord
 

@@ -11,12 +11,12 @@ from resnetx.choices import image_sample
 from resnetx.config import check
 from resnetx.errors import ConfigError
 from resnetx.measure.launch import launcher
-from resnetx.measure.rank import device, trace
+from resnetx.measure.rank import device, layer_trace
 from resnetx.measure.rank.distributed import Ranks
+from resnetx.measure.rank.layer_trace import LOSS, LayerWatch
 from resnetx.measure.rank.phases import clock_of
 from resnetx.measure.rank.strategies import replicate
-from resnetx.measure.rank.trace import LOSS, LayerWatch
-from resnetx.measure.rank.train import build, training_step
+from resnetx.measure.rank.training import build, training_step
 from resnetx.record import RunFolder, Unknown
 from tests.measure.simulated_gpu import SimulatedGpu
 
@@ -237,37 +237,37 @@ def test_the_input_alone_is_timed_when_what_lay_ready_is_used_up(monkeypatch, re
             work()
         return 6.0
 
-    monkeypatch.setattr(trace, "timed", timed)
+    monkeypatch.setattr(layer_trace, "timed", timed)
     read = iter(range(10**6))
     request = request_of({**SHORT, "input": "torchvision", "input.root": "x", "input.prefetch": 4, "input.threads": 1})
-    assert trace.pipeline_s(read, request, CPU, []) == [3.0] * trace.REPEATS
-    assert asked == [4 + 3, *[2] * trace.REPEATS]
-    assert next(read) == 4 + 3 + 2 * trace.REPEATS
+    assert layer_trace.pipeline_s(read, request, CPU, []) == [3.0] * layer_trace.REPEATS
+    assert asked == [4 + 3, *[2] * layer_trace.REPEATS]
+    assert next(read) == 4 + 3 + 2 * layer_trace.REPEATS
 
 
 def test_gradients_are_copied_at_their_bytes_over_the_median_time(monkeypatch):
-    times = iter([99.0, *[1.0, 2.0] * (trace.REPEATS // 2)])
+    times = iter([99.0, *[1.0, 2.0] * (layer_trace.REPEATS // 2)])
 
     def timed(work, *_):
         work()
         return next(times)
 
-    monkeypatch.setattr(trace, "timed_on_device", timed)
-    assert trace.copy_rate_Bps(Branches().parameters(), CPU) == 4 * (3 * 4 + 4 + 4 * 2 + 2) / 1.5
+    monkeypatch.setattr(layer_trace, "timed_on_device", timed)
+    assert layer_trace.copy_rate_Bps(Branches().parameters(), CPU) == 4 * (3 * 4 + 4 + 4 * 2 + 2) / 1.5
 
 
 @pytest.mark.parametrize("layers", [2, 1000])
 def test_on_a_gpu_gradients_are_copied_at_the_devices_rate_and_not_the_hosts(monkeypatch, layers):
     gpu = SimulatedGpu(monkeypatch)
-    monkeypatch.setattr(trace, "copy_scaled", lambda gradient, *_: gpu.launch(gradient.nbytes / 1e9))
+    monkeypatch.setattr(layer_trace, "copy_scaled", lambda gradient, *_: gpu.launch(gradient.nbytes / 1e9))
     parameters = [nn.Parameter(torch.zeros(10)) for _ in range(layers)]
-    assert trace.copy_rate_Bps(parameters, torch.device("cuda")) == pytest.approx(1e9)
+    assert layer_trace.copy_rate_Bps(parameters, torch.device("cuda")) == pytest.approx(1e9)
 
 
 def test_a_copy_that_waits_for_the_device_has_no_rate(monkeypatch):
     gpu = SimulatedGpu(monkeypatch)
-    monkeypatch.setattr(trace, "copy_scaled", lambda *_: gpu.wait())
-    assert isinstance(trace.copy_rate_Bps(Branches().parameters(), torch.device("cuda")), Unknown)
+    monkeypatch.setattr(layer_trace, "copy_scaled", lambda *_: gpu.wait())
+    assert isinstance(layer_trace.copy_rate_Bps(Branches().parameters(), torch.device("cuda")), Unknown)
 
 
 def test_the_device_is_busy_while_any_kernel_runs():
@@ -281,17 +281,20 @@ def test_the_device_is_busy_while_any_kernel_runs():
 
 @pytest.mark.parametrize(("busy_s", "share", "bound"), [(0.5, 0.5, True), (0.95, 0.95, False), (1.1, 1.0, False)])
 def test_a_device_that_idles_for_more_than_a_tenth_of_a_step_waits_for_its_host(monkeypatch, busy_s, share, bound):
-    monkeypatch.setattr(trace, "kernels_s", lambda *_: busy_s)
+    monkeypatch.setattr(layer_trace, "kernels_s", lambda *_: busy_s)
     gpu = torch.device("cuda")
-    assert trace.device_busy(lambda: None, 1.0, gpu) == share
-    assert trace.host_bound(share, gpu) is bound
+    assert layer_trace.device_busy(lambda: None, 1.0, gpu) == share
+    assert layer_trace.host_bound(share, gpu) is bound
 
 
 def test_a_cpu_rank_waits_for_no_host():
-    busy = trace.device_busy(lambda: None, 1.0, CPU)
+    busy = layer_trace.device_busy(lambda: None, 1.0, CPU)
     assert isinstance(busy, Unknown)
-    assert trace.host_bound(busy, CPU) is False
-    assert trace.host_bound(Unknown("the profiler saw no kernel"), torch.device("cuda")) == "the profiler saw no kernel"
+    assert layer_trace.host_bound(busy, CPU) is False
+    assert (
+        layer_trace.host_bound(Unknown("the profiler saw no kernel"), torch.device("cuda"))
+        == "the profiler saw no kernel"
+    )
 
 
 # ---- runs -----------------------------------------------------------------------------------------------------------
@@ -305,16 +308,16 @@ def test_layers_are_those_of_one_rank(request_of):
 
 @pytest.mark.dist
 def test_a_run_with_real_images_records_the_input_alone(tmp_path, task_of, preloaded):
-    from resnetx.inputs import images
+    from resnetx.inputs import image_tree
 
-    images.make(tmp_path / "images", classes=2, per_class=4, size="256", seed=0, workers=1)
+    image_tree.make(tmp_path / "images", classes=2, per_class=4, size="256", seed=0, workers=1)
     input = {"input": "torchvision", "input.root": str(tmp_path / "images"), "input.threads": 1}
     ended = launcher.execute(task_of({**SHORT, **input, "measure": "layers"}, gpus=1), RunFolder(tmp_path / "run"))
     assert ended.outcome == "ok", ended.reason
     times = ended.layers
     assert (times.clock, times.host_bound, times.device_busy) == ("host", False, None)
     assert ended.unknown["layers.device_busy"] == "a CPU rank has no device beside its host"
-    assert len(times.input_s) == trace.REPEATS
+    assert len(times.input_s) == layer_trace.REPEATS
     assert len(times.clean_step_s) == 3
     assert [window / ended.window_steps for window in ended.windows_s[0]] == times.clean_step_s
     for times_s in (times.input_wait_s, times.host_to_device_s, times.update_s, times.step_s):

@@ -16,8 +16,8 @@ import pytest
 
 from resnetx import workloads
 from resnetx.choices import NoTracker, Wandb
-from resnetx.measure.study import trackers
-from resnetx.measure.study.trackers import Finished, TrackedCopies
+from resnetx.measure import trackers
+from resnetx.measure.trackers import Finished, TrackedCopies
 from resnetx.record import Phases, RunFolder, Unknown
 from tests.patience import until
 
@@ -251,7 +251,7 @@ def test_what_cannot_be_reached_costs_seconds_once_and_is_then_logged_offline(ra
 def test_a_process_that_could_not_reach_wandb_ends_at_once(tmp_path, unreachable):
     """wandb's own process goes on trying after its caller's end, where it was once asked to."""
     program = (
-        "import sys; from pathlib import Path; from resnetx.measure.study import trackers\n"
+        "import sys; from pathlib import Path; from resnetx.measure import trackers\n"
         "here = lambda wandb, mode: trackers._where(wandb, mode, Path(sys.argv[1]))\n"
         "log = lambda wandb, project, mode: wandb.init(project=project, **here(wandb, mode)).finish()\n"
         "print(trackers.TrackedCopies(trackers.Wandb(project='test'))._log(log, 'kept'))\n"

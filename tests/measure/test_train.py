@@ -7,7 +7,7 @@ import torch
 
 from resnetx import inputs
 from resnetx.errors import ConfigError
-from resnetx.measure.rank import train, windows
+from resnetx.measure.rank import training, windows
 from resnetx.measure.rank.distributed import Ranks
 from resnetx.measure.rank.strategies import replicate
 from resnetx.measure.rank_process import _failure
@@ -76,7 +76,7 @@ def test_windows_have_more_steps_where_they_would_be_too_short(request_of, step_
 @pytest.mark.parametrize("channels_last", [True, False])
 def test_weights_lie_in_memory_as_asked(request_of, channels_last):
     request = request_of({"model.x": 1, "image_size": 32, "channels_last": channels_last})
-    weights = [parameter for parameter in train.build(request, ALONE).parameters() if parameter.dim() == 4]
+    weights = [parameter for parameter in training.build(request, ALONE).parameters() if parameter.dim() == 4]
     kind = inputs.memory_format(channels_last)
     assert all(each.is_contiguous(memory_format=kind) for each in weights if each.shape[1] > 1)
 
@@ -85,8 +85,8 @@ def test_weights_lie_in_memory_as_asked(request_of, channels_last):
 def test_a_step_trains(request_of):
     request = request_of({"model.x": 1, "model.width": 8, "model.classes": 2, "image_size": 32, "batch_size": 8})
     torch.manual_seed(0)
-    replica = replicate(train.build(request, ALONE), request, ALONE)
-    step, progress = train.training_step(replica, inputs.open_for(request, 0, ALONE.device), request, ALONE)
+    replica = replicate(training.build(request, ALONE), request, ALONE)
+    step, progress = training.training_step(replica, inputs.open_for(request, 0, ALONE.device), request, ALONE)
     for _ in range(30):
         step()
         progress.note()
@@ -95,12 +95,12 @@ def test_a_step_trains(request_of):
 
 def test_the_weights_of_uneven_shares_make_the_mean_over_ranks_that_over_images(request_of):
     request = request_of(batch_size=11, gpus=4, split="uneven")
-    weights = [train.loss_weight(request, rank) for rank in range(4)]
+    weights = [training.loss_weight(request, rank) for rank in range(4)]
     of_image = torch.arange(11.0)
     means = [share.mean() for share in of_image.split([request.share(rank) for rank in range(4)])]
     assert sum(weight * mean for weight, mean in zip(weights, means, strict=True)) / 4 == of_image.mean()
     even = request_of(batch_size=12, gpus=4)
-    assert [train.loss_weight(even, rank) for rank in range(4)] == [1.0] * 4
+    assert [training.loss_weight(even, rank) for rank in range(4)] == [1.0] * 4
 
 
 class Scaler:
@@ -114,7 +114,7 @@ class Scaler:
 
 
 def test_skipped_updates_are_counted_from_what_they_do_to_the_scale():
-    progress = train.LossHistory(Scaler([65536.0, 65536.0, 16384.0, 32768.0, 16384.0]))
+    progress = training.LossHistory(Scaler([65536.0, 65536.0, 16384.0, 32768.0, 16384.0]))
     progress.loss = torch.tensor(1.0)
     for _ in range(5):
         progress.note()
@@ -152,8 +152,8 @@ def test_a_users_own_batch_in_parts_trains_as_the_whole(request_of, tmp_path):
     for parts in (1, 2):
         request = request_of({"model": "python", "model.file": str(ours), "batch_size": 4, "accumulate": parts})
         torch.manual_seed(0)
-        replica = replicate(train.build(request, ALONE), request, ALONE)
-        step, progress = train.training_step(replica, train.open_batches(request, ALONE), request, ALONE)
+        replica = replicate(training.build(request, ALONE), request, ALONE)
+        step, progress = training.training_step(replica, training.open_batches(request, ALONE), request, ALONE)
         step()
         progress.note()
         trained.append(([each.detach() for each in replica.module.parameters()], progress.losses))

@@ -11,8 +11,8 @@ import pytest
 
 import resnetx
 from resnetx.errors import ConfigError
-from resnetx.measure.clocks import lock
-from resnetx.measure.clocks.lock import Lock
+from resnetx.measure import locked_clock
+from resnetx.measure.locked_clock import Lock
 from tests.gpu.conftest import ON_NULL_GPUS, _on_null_gpus  # noqa: F401  (a fixture)
 from tests.patience import PATIENCE_S, until
 
@@ -27,7 +27,7 @@ def clocks(tmp_path, monkeypatch):
     """The changes of clocks so far: (GPU, MHz), 0 where one was unlocked."""
     file = tmp_path / "clocks.txt"
     monkeypatch.setenv("MOCK_NVML_CLOCKS", str(file))
-    monkeypatch.setattr(lock, "PATH", tmp_path / "note.json")
+    monkeypatch.setattr(locked_clock, "PATH", tmp_path / "note.json")
     monkeypatch.chdir(tmp_path)
 
     def read():
@@ -43,7 +43,7 @@ def test_a_run_holds_its_clock_in_every_window_and_puts_it_back(clocks):
     assert (ended.clock.clock_Hz, ended.clock.why_not) == (1.5e9, "")
     assert ended.clock.lowest_Hz == ended.clock.highest_Hz == [[1.5e9, 1.5e9]]
     assert clocks() == [(0, 1500), (0, 0)]
-    assert not lock.PATH.exists()
+    assert not locked_clock.PATH.exists()
 
 
 def test_a_run_whose_gpus_do_not_hold_the_clock_says_so(clocks, monkeypatch):
@@ -78,7 +78,7 @@ TRAIN = """
 import sys
 from pathlib import Path
 from resnetx.cli import main
-from resnetx.measure.clocks import lock
+from resnetx.measure import locked_clock as lock
 lock.PATH = Path("note.json")
 sys.exit(main(["train", *sys.argv[1:]]))
 """

@@ -16,12 +16,12 @@ from resnetx import record
 from resnetx.api.load import explain
 from resnetx.api.train import asked_run
 from resnetx.choices import Bucket, DaliInput
-from resnetx.cli.tables import show_run
+from resnetx.cli.verbs import show_train
 from resnetx.copies import COPIES, Flow
 from resnetx.host import cores
-from resnetx.inputs import Share, images
+from resnetx.inputs import Share, image_tree
 from resnetx.measure.launch import launcher
-from resnetx.measure.rank import ddp
+from resnetx.measure.rank import replicas
 from resnetx.measure.rank.distributed import Ranks, RegisteredMemory
 from resnetx.measure.rank.strategies import _Buckets
 from resnetx.record import BenchRecord, RunFolder
@@ -137,7 +137,7 @@ def test_copies_of_a_step_are_told_apart_by_direction(name, executed, task_of, t
     ranks, copied = COPIED[name]
     settings = {"strategy": "server", "strategy.device": "cpu" if name.endswith("host") else "gpu"}
     if name == "torchvision":
-        images.make(tmp_path / "images", classes=3, per_class=16, size="256", seed=0, workers=1)
+        image_tree.make(tmp_path / "images", classes=3, per_class=16, size="256", seed=0, workers=1)
         settings = {"input": "torchvision", "input.root": str(tmp_path / "images"), "input.threads": 1}
     ended, files = executed(task_of({**IN_WINDOWS, **settings, "gpus": ranks, "measure": "phases"}))
     assert ended.outcome == "ok", ended.reason
@@ -153,7 +153,7 @@ def test_copies_of_a_step_are_told_apart_by_direction(name, executed, task_of, t
     calls = {"torchvision": 2, "a server on the host": ranks * len(parameters), "a server on a GPU": 0}[name]
     assert found.host_to_device_calls == calls
     assert found.host_to_device_s is None
-    show_run.run(ended, RunFolder(tmp_path / "run"))
+    show_train.run(ended, RunFolder(tmp_path / "run"))
     (line,) = explain(tmp_path / "run")[0].evidence
     assert line.startswith("copies of a step: ") and " ".join(line.split()) in " ".join(capsys.readouterr().out.split())
     assert found.host_to_device_bytes == 0 or f"{si(found.host_to_device_bytes, 'B')} to the GPU in {calls}" in line
@@ -282,7 +282,7 @@ def test_registered_buckets_lie_in_the_memory_of_nccl_once_ddp_has_made_them_ane
             torch.nn.Sequential(*[torch.nn.Linear(64, 64) for _ in range(4)]).cuda(),
         )
         with memory.allocating():
-            wrapped = ddp.data_parallel(
+            wrapped = replicas.data_parallel(
                 model, Bucket(bucket_cap_mb=None, first_bucket_mb=None, gradient_as_bucket_view=True), alone
             )
         replica = _Buckets(wrapped, "none", memory)
@@ -397,7 +397,7 @@ class LikeDali:
 def test_dali_does_not_write_into_a_batch_that_a_step_still_reads(kept, tmp_path, monkeypatch):
     """Unless batches are not kept until an event behind their step has happened: then the detector finds that."""
     dali = pytest.importorskip("resnetx.inputs.dali")
-    images.make(tmp_path / "images", classes=1, per_class=4, size="256", seed=0, workers=1)
+    image_tree.make(tmp_path / "images", classes=1, per_class=4, size="256", seed=0, workers=1)
     pipeline = LikeDali()
     monkeypatch.setattr(dali, "_pipeline", lambda *_: pipeline)
     monkeypatch.setattr(dali, "from_dlpack", lambda tensor: tensor)

@@ -24,7 +24,7 @@ import time
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
-from resnetx.measure.clocks import lock, trial
+from resnetx.measure import locked_clock as lock, held_clock as trial
 from resnetx.cli import main
 from resnetx.api import doctor
 
@@ -53,7 +53,7 @@ lock.PATH = Path("note.json")
 """
 # Another process would look for the note where root has it.
 PROBED_HERE = """
-from resnetx.measure.doctor import examination
+from resnetx.measure import examination
 examination.apart = lambda probes, *_: {name: probe() for name, probe in probes.items()}
 """
 RUN = "sys.exit(main(['doctor', *sys.argv[1:]]))"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from resnetx.measure.doctor import examination
+from resnetx.measure import examination
 from resnetx.measure.launch import ending
 from resnetx.measure.launch.ending import Ending
 from resnetx.record import RunFolder
@@ -175,7 +175,7 @@ def test_a_gpu_that_nvml_does_not_know_is_unknown_with_the_reason(on):
 FAILS = """
 import os, sys
 os.environ |= {"RANK": "0", "LOCAL_RANK": "0"}
-from resnetx.measure.launch.torchrun import FOLDER_VARIABLE
+from resnetx.measure.launch.scratch import FOLDER_VARIABLE
 os.environ[FOLDER_VARIABLE] = os.getcwd()
 from resnetx.measure import rank_process
 rank_process._orphaned = lambda: False  # no torchrun has started it
@@ -208,7 +208,7 @@ def test_a_machine_without_faults_and_one_without_a_driver_add_nothing_to_a_reas
 COUNTED = """
 import json
 from resnetx.measure.machine.nvidia import full_uuid
-from resnetx.measure.machine.visible_gpus import gpus_here, hidden_by_mistake
+from resnetx.measure.machine.nvidia import gpus_here, hidden_by_mistake
 print(json.dumps([gpus_here(), hidden_by_mistake(), full_uuid("11111111-0000-0000-0000-000000000001")]))
 """
 
@@ -246,7 +246,5 @@ def test_more_ranks_than_gpus_are_refused_and_those_of_the_scheduler_count(on, m
     assert (ended.returncode, "gpus=16: this machine shows 8 GPUs" in ended.stderr) == (2, True), ended.stderr
     played = MACHINES["8 x h200"]
     given = f"import os; os.environ['CUDA_VISIBLE_DEVICES'] = '{played.uuid(3)},{played.uuid(5)}'; "
-    ended = on(
-        "8 x h200", "-c", given + "from resnetx.measure.machine.visible_gpus import gpus_here; print(gpus_here())"
-    )
+    ended = on("8 x h200", "-c", given + "from resnetx.measure.machine.nvidia import gpus_here; print(gpus_here())")
     assert ended.stdout == "2\n", ended.stderr

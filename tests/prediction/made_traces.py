@@ -1,6 +1,6 @@
 """Hand-made traces: every number in them is chosen, so that what is predicted from them can be said beforehand."""
 
-from resnetx.record.trace import LayerTimes, Trace, TracedBatch, TracedLayer
+from resnetx.record.traces import LayerTimes, Trace, TracedBatch, TracedLayer
 
 
 def layer(name, forward_s, backward_s, gradient_bytes=0):

@@ -4,7 +4,7 @@ import pytest
 
 from resnetx.api.curves import sized
 from resnetx.errors import ConfigError
-from resnetx.record.trace import Trace
+from resnetx.record.traces import Trace
 from tests.prediction.made_traces import batch, layer, trace
 
 WHY = {"batches.0.times.layers.0.gradient_bytes": "the profile has no shapes"}

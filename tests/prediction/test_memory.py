@@ -11,7 +11,7 @@ from resnetx.interconnect.systems.system import parts_table
 from resnetx.prediction import memory
 from resnetx.prediction.memory import FRAMEWORK_BYTES, PLAIN, images_of_a_test, saved_bytes, step_bytes
 from resnetx.workloads import counts, tables
-from resnetx.workloads.buckets import parts_of, ready_order
+from resnetx.workloads.counts import parts_of, ready_order
 
 ALEXNET, GOOGLENET = choices.AlexNetSettings(classes=1000), choices.GoogLeNetSettings(classes=1000)
 WITHOUT_LRN = choices.AlexNetSettings(classes=1000, lrn=False)

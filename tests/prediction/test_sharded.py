@@ -10,7 +10,7 @@ from resnetx.prediction.memory import PLAIN, step_bytes
 from resnetx.prediction.roofline import fitted, update_s
 from resnetx.prediction.ssgd import iteration_s, timeline
 from resnetx.prediction.step import LayerTime, Overlap, RankClass, SimulatedJob, StepLayers, StepTimes, TimedMessage
-from resnetx.workloads.buckets import messages, parts_of, ready_order
+from resnetx.workloads.counts import messages, parts_of, ready_order
 
 GPT2 = choices.GptXSettings(x=12, width=768, heads=None, seq=1024, vocabulary=50257)
 TABLE = workloads.table(GPT2, 0)

@@ -9,8 +9,8 @@ import pytest
 
 from resnetx.literature.scaling_check import ScalingCase, cases
 from resnetx.prediction.scaling_errors import scaling_errors
-from resnetx.record.system_comparison import Estimate, SystemSide
-from resnetx.reporting.systems.rate_ratios import SHARED_SCALING, lead, ratio
+from resnetx.record.comparisons import Estimate, SystemSide
+from resnetx.reporting.compared_systems import SHARED_SCALING, lead, ratio
 
 PARTS = {"outcome": "ok", "reason": "", "images_per_s": None, "speedup": None, "limited_by": None, "limit_share": None}
 TIMES = (

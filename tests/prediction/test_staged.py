@@ -6,7 +6,7 @@ from math import log
 import pytest
 
 import resnetx
-from resnetx.cli.tables import show_predict
+from resnetx.cli.verbs import show_predict
 from resnetx.interconnect.collectives.measured import MeasuredCollective, MeasuredSize
 from resnetx.interconnect.systems.system import load
 from resnetx.literature.scaling_check import ScalingCase, staged_cases, staged_rates
@@ -15,10 +15,10 @@ from resnetx.prediction.predict import predict
 from resnetx.prediction.scaling_errors import scaling_errors
 from resnetx.prediction.scenario import Deployment
 from resnetx.prediction.staged import CLASSES, fastest, fitted, measured_paths
-from resnetx.record.files import read
 from resnetx.record.prediction import Prediction
+from resnetx.record.sealing import read
 from resnetx.reporting.predicted_answer import prediction_answer
-from resnetx.reporting.systems.answer import leader_counts
+from resnetx.reporting.systems_answer import leader_counts
 from resnetx.units import to_interval
 
 

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 from resnetx.formats import chrome
 from resnetx.record.prediction import PredictedTask
-from resnetx.record.trace import LayerTimes, TracedLayer
+from resnetx.record.traces import LayerTimes, TracedLayer
 
 
 def task(name: str, lane: str, start_s: float, end_s: float) -> PredictedTask:

@@ -12,8 +12,7 @@ import pytest
 import resnetx
 from resnetx.cli import main
 from resnetx.errors import ConfigError
-from resnetx.record.observation import Observation, observations
-from resnetx.record.trace import Trace
+from resnetx.record.traces import Observation, Trace, observations
 from resnetx.reporting.slow_rank import observed_answer, observed_ranks
 from tests.measure.starting import run_ranks
 from tests.record.profiled_job import PARTS, SHARDED, SIZES, TRANSFERS, RankFile, job, sharded_job

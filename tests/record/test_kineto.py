@@ -14,7 +14,7 @@ from torch.profiler import ProfilerActivity, profile, schedule
 
 from resnetx.errors import ConfigError
 from resnetx.formats import kineto
-from resnetx.record.trace import TracedLayer
+from resnetx.record.traces import TracedLayer
 
 STEPS = 3
 PROFILE = Path("profile.json")

@@ -7,7 +7,7 @@ import pytest
 from resnetx import choices, workloads
 from resnetx.errors import ConfigError
 from resnetx.formats import six_columns
-from resnetx.record.trace import LayerTimes, TracedLayer
+from resnetx.record.traces import LayerTimes, TracedLayer
 
 # S. Shi et al., A DAG Model of Synchronous Stochastic Gradient Descent in Distributed Deep Learning (2018), Table VI:
 # one iteration of AlexNet on a K80 (two GPUs, 1024 images on each).

@@ -11,8 +11,8 @@ from resnetx import record
 from resnetx.errors import ConfigError, FileError
 from resnetx.interconnect.systems.system import parts_table
 from resnetx.record import nulls
-from resnetx.record.trace import Trace, TracedCommunication, TracedMessage
-from resnetx.traces import files
+from resnetx.record.traces import Trace, TracedCommunication, TracedMessage
+from resnetx.traces import trace_files
 from tests.prediction.made_traces import batch, layer, trace
 
 COLUMNS = "id name forward backward comm size\n0 data 100 0 0 0\n1 conv1 200 300 50 1024\n2 loss 10 5 0 0\n"
@@ -63,7 +63,7 @@ def file(tmp_path: Path):
 
 def test_six_columns_become_a_trace_whose_gaps_have_reasons(file) -> None:
     path = file(COLUMNS)
-    trace = files.read(path, batch_size=1024, device="k80-562mhz")
+    trace = trace_files.read(path, batch_size=1024, device="k80-562mhz")
     assert (trace.how, trace.workload, trace.device, trace.source) == ("imported", "alexnet", "k80-562mhz", str(path))
     (batch,) = trace.batches
     assert batch.batch_size == 1024
@@ -75,7 +75,7 @@ def test_six_columns_become_a_trace_whose_gaps_have_reasons(file) -> None:
 @pytest.mark.parametrize("packed", [False, True])
 def test_a_profile_is_told_by_its_content_packed_or_not(file, packed: bool) -> None:
     path = file(gzip.compress(profile()) if packed else profile(), "whatever.txt")
-    trace = files.read(path, batch_size=8, device="v100-sxm2-16gb", workload="Linear")
+    trace = trace_files.read(path, batch_size=8, device="v100-sxm2-16gb", workload="Linear")
     (layer,) = trace.batches[0].times.layers
     assert (layer.name, layer.forward_s, layer.gradient_bytes) == ("linear", [7e-6], 160)
     assert (trace.workload, trace.measured_at) == ("Linear", "2017-07-14T02:40:00+00:00")
@@ -83,12 +83,12 @@ def test_a_profile_is_told_by_its_content_packed_or_not(file, packed: bool) -> N
 
 
 def test_a_profile_without_shapes_says_why_gradients_have_no_size(file) -> None:
-    trace = files.read(file(profile(shapes=False)), batch_size=8, device="v100-sxm2-16gb")
+    trace = trace_files.read(file(profile(shapes=False)), batch_size=8, device="v100-sxm2-16gb")
     (layer,) = trace.batches[0].times.layers
     assert layer.gradient_bytes is None
     assert "record_shapes=True" in trace.unknown["batches.0.times.layers.0.gradient_bytes"]
     with pytest.raises(FileError, match="its gradients have no known size, which six columns cannot say"):
-        files.export(trace, Path())
+        trace_files.export(trace, Path())
     (warning,) = trace.warnings
     assert "the gradients have no known size" in warning.message
     assert "parameters=" in warning.remedy
@@ -103,7 +103,7 @@ def test_a_profile_without_shapes_says_why_gradients_have_no_size(file) -> None:
 )
 def test_a_profile_of_the_host_is_none_of_a_gpu(file, kernels: bool, device: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        files.read(file(profile(kernels=kernels)), batch_size=8, device=device)
+        trace_files.read(file(profile(kernels=kernels)), batch_size=8, device=device)
 
 
 PARTS = {name: part.product_names for name, part in parts_table("gpus").items()}
@@ -122,10 +122,10 @@ PARTS = {name: part.product_names for name, part in parts_table("gpus").items()}
 def test_a_profile_names_its_gpu_and_another_one_is_refused(file, gpu: str, part: str) -> None:
     path = file(profile(gpu=gpu))
     for device in (None, part):
-        trace = files.read(path, batch_size=8, device=device, parts=PARTS)
+        trace = trace_files.read(path, batch_size=8, device=device, parts=PARTS)
         assert (trace.device, trace.warnings) == (part, [])
     with pytest.raises(ConfigError, match=rf"^device=h200-sxm5-141gb: {path} is of another GPU, {gpu} \({part}\); "):
-        files.read(path, batch_size=8, device="h200-sxm5-141gb", parts=PARTS)
+        trace_files.read(path, batch_size=8, device="h200-sxm5-141gb", parts=PARTS)
 
 
 def test_a_gpu_whose_name_is_not_described_is_what_device_states_if_it_may_be_that_model(file) -> None:
@@ -133,19 +133,19 @@ def test_a_gpu_whose_name_is_not_described_is_what_device_states_if_it_may_be_th
     with pytest.raises(
         ConfigError, match=r"NVIDIA A100-PG509-200, a name that no .* if it is a100-sxm4-40gb or .*device="
     ):
-        files.read(path, batch_size=8, device=None, parts=PARTS)
+        trace_files.read(path, batch_size=8, device=None, parts=PARTS)
     with pytest.raises(ConfigError, match=r"^device=h100-sxm5-80gb: .*is of the GPU NVIDIA A100-PG509-200"):
-        files.read(path, batch_size=8, device="h100-sxm5-80gb", parts=PARTS)
-    (warning,) = files.read(path, batch_size=8, device="a100-sxm4-40gb", parts=PARTS).warnings
+        trace_files.read(path, batch_size=8, device="h100-sxm5-80gb", parts=PARTS)
+    (warning,) = trace_files.read(path, batch_size=8, device="a100-sxm4-40gb", parts=PARTS).warnings
     assert "NVIDIA A100-PG509-200, taken for a100-sxm4-40gb as device= states" in warning.message
     other = file(profile(gpu="NVIDIA GeForce GTX 9999"))
     with pytest.raises(ConfigError, match="is of the GPU NVIDIA GeForce GTX 9999, a name that no described GPU has"):
-        files.read(other, batch_size=8, device="a100-sxm4-40gb", parts=PARTS)
+        trace_files.read(other, batch_size=8, device="a100-sxm4-40gb", parts=PARTS)
 
 
 def test_a_profile_that_names_no_gpu_needs_its_device(file) -> None:
     with pytest.raises(ConfigError, match="does not say on which GPU it was taken; expected device= one of a10"):
-        files.read(file(profile()), batch_size=8, device=None, parts=PARTS)
+        trace_files.read(file(profile()), batch_size=8, device=None, parts=PARTS)
 
 
 @pytest.mark.parametrize(
@@ -163,16 +163,16 @@ def test_kernels_that_another_makers_runtime_launched_are_of_none_of_these_gpus(
     content = profile().replace(b'"traceEvents": [', b'"traceEvents": [' + launch.encode(), 1)
     assert content != profile()
     with pytest.raises(ConfigError, match=f"^device={device}: the kernels of .* were launched on GPUs {maker}"):
-        files.read(file(content), batch_size=8, device=device, parts=PARTS)
+        trace_files.read(file(content), batch_size=8, device=device, parts=PARTS)
 
 
 def test_what_was_taken_for_an_iteration_is_a_warning_of_the_record(file, tmp_path: Path) -> None:
     path = kept(file(profile(marked=False)), tmp_path, 8)
-    (warning,) = files.read_trace(path).warnings
+    (warning,) = trace_files.read_trace(path).warnings
     assert warning.message.startswith("the profile has no step marks (ProfilerStep#n): each backward pass was taken")
     assert "prof.step()" in warning.remedy
     kept(file(profile(marked=False)), tmp_path, 16)
-    assert files.read_trace(path.parent.parent).warnings == [warning]  # of both batches
+    assert trace_files.read_trace(path.parent.parent).warnings == [warning]  # of both batches
 
 
 @pytest.mark.parametrize(
@@ -189,20 +189,20 @@ def test_what_was_taken_for_an_iteration_is_a_warning_of_the_record(file, tmp_pa
 def test_what_is_neither_is_refused_with_the_file_named(file, content: bytes, message: str) -> None:
     path = file(content)
     with pytest.raises(ConfigError, match=rf"^{path}.*{message}"):
-        files.read(path, batch_size=8, device="CPU")
+        trace_files.read(path, batch_size=8, device="CPU")
 
 
 def test_a_file_that_is_not_there_or_too_large_is_refused(tmp_path: Path, file, monkeypatch) -> None:
     with pytest.raises(ConfigError, match=r"none\.json: No such file"):
-        files.read(tmp_path / "none.json", batch_size=8, device="CPU")
-    monkeypatch.setattr(files, "MAX_BYTES", 1000)
+        trace_files.read(tmp_path / "none.json", batch_size=8, device="CPU")
+    monkeypatch.setattr(trace_files, "MAX_BYTES", 1000)
     with pytest.raises(ConfigError, match="larger than"):
-        files.read(file(gzip.compress(b" " * 10_000)), batch_size=8, device="CPU")
+        trace_files.read(file(gzip.compress(b" " * 10_000)), batch_size=8, device="CPU")
 
 
 @pytest.mark.slow
 def test_an_import_whose_record_would_be_too_large_is_refused_before_it_is_made(file, tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr("resnetx.record.files.MAX_BYTES", 100_000)
+    monkeypatch.setattr("resnetx.record.sealing.MAX_BYTES", 100_000)
     iteration = "".join(f"{index} l{index} 1 1 0 0\n" for index in range(100))
     path = file(gzip.compress(iteration.encode() * 50))
     assert path.stat().st_size < 2000
@@ -230,7 +230,7 @@ def test_a_profile_that_would_take_too_much_memory_is_refused_by_arithmetic(file
         monkeypatch.setattr(f"resnetx.formats.chrome.{name}", value)
     path = file(profile(kernels=False).replace(b"aten::linear", "aten::größe".encode()))
     with pytest.raises(FileError, match=message):
-        files.read(path, batch_size=8, device="CPU")
+        trace_files.read(path, batch_size=8, device="CPU")
 
 
 def test_a_profile_of_endless_iterations_is_refused(file) -> None:
@@ -238,19 +238,19 @@ def test_a_profile_of_endless_iterations_is_refused(file) -> None:
         {"ph": "X", "cat": "user_annotation", "name": f"ProfilerStep#{n}", "ts": n, "dur": 1} for n in range(10_001)
     ]
     with pytest.raises(FileError, match=r"has 10,001 iterations; expected at most 10,000"):
-        files.read(file(json.dumps(steps)), batch_size=8, device="CPU")
+        trace_files.read(file(json.dumps(steps)), batch_size=8, device="CPU")
 
 
 def test_what_no_device_can_have_measured_is_refused(file) -> None:
     with pytest.raises(FileError, match="layer conv1 has times that are negative or without end, so this is no trace"):
-        files.read(file(COLUMNS.replace("200", "2e18")), batch_size=8, device="CPU")
+        trace_files.read(file(COLUMNS.replace("200", "2e18")), batch_size=8, device="CPU")
 
 
 def test_the_name_of_a_file_leads_nowhere_else(file, tmp_path: Path) -> None:
     for name in ("..%2f..%2fpwned", "a" * 200, "\x1b[2J", "\udcff", "模型"):
         target = kept(file(COLUMNS, f"{name}.tsv"), tmp_path / "results", 64)
         assert target.relative_to(tmp_path / "results" / "imported" / "trace").parts[1:] == ("b64", "trace.json")
-        workload = files.read_trace(target).workload
+        workload = trace_files.read_trace(target).workload
         assert workload.isprintable()
     kept(file(COLUMNS), tmp_path / "results", 64, workload="../../../../pwned")
     assert {path.name for path in tmp_path.iterdir() if path.is_dir()} == {"results"}
@@ -260,22 +260,22 @@ def test_the_name_of_a_file_leads_nowhere_else(file, tmp_path: Path) -> None:
 
 
 def kept(path: Path, results: Path, batch_size: int, **more: str) -> Path:
-    return files.import_(path, batch_size=batch_size, device="k80-562mhz", results=results, **more)
+    return trace_files.import_(path, batch_size=batch_size, device="k80-562mhz", results=results, **more)
 
 
 def test_what_is_imported_is_read_as_it_was(file, tmp_path: Path) -> None:
     path = file(COLUMNS)
     target = kept(path, tmp_path, 64)
     assert target == tmp_path / "imported" / "trace" / "alexnet_k80-562mhz" / "b64" / "trace.json"
-    assert files.read_trace(target) == files.read(path, batch_size=64, device="k80-562mhz")
-    assert files.read_trace(target.parent) == files.read_trace(target.parent.parent)
+    assert trace_files.read_trace(target) == trace_files.read(path, batch_size=64, device="k80-562mhz")
+    assert trace_files.read_trace(target.parent) == trace_files.read_trace(target.parent.parent)
 
 
 def test_the_batches_of_a_workload_are_one_trace(file, tmp_path: Path) -> None:
     large = kept(file(COLUMNS, "alexnet.64"), tmp_path, 64)
     kept(file(COLUMNS.replace("200", "120"), "alexnet.32"), tmp_path, 32)
     kept(file(COLUMNS.replace("200", "130"), "alexnet.32"), tmp_path, 32)  # again: it replaces the first
-    trace: Trace = files.read_trace(large.parent.parent)
+    trace: Trace = trace_files.read_trace(large.parent.parent)
     assert [(each.batch_size, each.times.layers[0].forward_s) for each in trace.batches] == [
         (32, [pytest.approx(130e-6)]),
         (64, [pytest.approx(200e-6)]),
@@ -294,20 +294,20 @@ def test_other_layers_are_another_workload(file, tmp_path: Path) -> None:
 
 def test_files_of_others_need_their_batch_and_device(file, tmp_path: Path) -> None:
     path = file(COLUMNS)
-    assert files.read_trace(path, batch_size=8, device="k80-562mhz").batches[0].batch_size == 8
+    assert trace_files.read_trace(path, batch_size=8, device="k80-562mhz").batches[0].batch_size == 8
     with pytest.raises(ConfigError, match=r"import it with batch_size= and device= \(resnetx trace --import\)"):
-        files.read_trace(path)
+        trace_files.read_trace(path)
     with pytest.raises(ConfigError, match="import it with device= "):
-        files.read_trace(path, batch_size=8)
+        trace_files.read_trace(path, batch_size=8)
     with pytest.raises(ConfigError, match="holds neither traced runs nor imported traces"):
-        files.read_trace(tmp_path)
+        trace_files.read_trace(tmp_path)
 
 
 def test_a_trace_of_a_newer_resnetx_is_refused(file, tmp_path: Path) -> None:
     target = kept(file(COLUMNS), tmp_path, 64)
     target.write_text(target.read_text().replace(f'"schema": {record.SCHEMA}', f'"schema": {record.SCHEMA + 1}'))
     with pytest.raises(record.NewerRecordError, match="update resnetx"):
-        files.read_trace(target)
+        trace_files.read_trace(target)
 
 
 def test_layers_that_were_sent_one_by_one_have_what_that_took(tmp_path: Path) -> None:
@@ -325,8 +325,10 @@ def test_layers_that_were_sent_one_by_one_have_what_that_took(tmp_path: Path) ->
             TracedMessage(size_bytes=400, waiting_s=[9.0], transfer_s=[3e-6]),
         ],
     )
-    written = files.export(trace(batch(4, layers), communication=[sent]), tmp_path)
+    written = trace_files.export(trace(batch(4, layers), communication=[sent]), tmp_path)
     assert [file.name for file in written] == ["b4.tsv", "b4_g2.tsv", "timeline.json"]
-    alone, together = (files.read(file, batch_size=4, device="CPU").batches[0].times.layers for file in written[:2])
+    alone, together = (
+        trace_files.read(file, batch_size=4, device="CPU").batches[0].times.layers for file in written[:2]
+    )
     assert [each.communication_s for each in alone if each.name != "data"] == [[], [], []]
     assert [each.communication_s for each in together if each.name != "data"] == [[3e-6], [], [5e-6]]

@@ -7,7 +7,7 @@ import msgspec
 from resnetx.choices import NoTracker
 from resnetx.compose import compose
 from resnetx.config import request_from
-from resnetx.fleet.measured import Tried
+from resnetx.fleet.outliers import Tried
 from resnetx.record import (
     SCHEMA,
     BenchFile,

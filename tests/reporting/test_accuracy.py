@@ -3,9 +3,9 @@
 import msgspec
 import pytest
 
-from resnetx.cli.tables import show_accuracy
+from resnetx.cli.verbs import show_compare
 from resnetx.errors import ConfigError
-from resnetx.reporting.compare.accuracy import check
+from resnetx.reporting.accuracy import check
 
 AFTER = "2026-02-01T00:00:00.000+00:00"
 
@@ -62,7 +62,7 @@ def test_nothing_outside_of_the_stated_interval_is_within(checked, request_with,
     found = checked((request_with(), 0.25, (80.0, 125.0)))
     (point,) = found.points
     assert (point.covered, point.within, found.totals[0].within) == (False, False, 0)
-    show_accuracy.accuracy(found)
+    show_compare.accuracy(found)
     (row,) = (line for line in capsys.readouterr().out.splitlines() if line.startswith("ResNet/8") and "250.00" in line)
     assert row.split()[-3:-1] == ["+28.1%", "no"]  # in interval
 

@@ -7,13 +7,13 @@ import resnetx
 from resnetx import record
 from resnetx.api import pages
 from resnetx.cli import main
+from resnetx.interconnect.collectives.bench_reading import with_readings
 from resnetx.interconnect.collectives.imported import import_bench
-from resnetx.interconnect.collectives.reading import with_readings
 from resnetx.interconnect.pairs.costs import published
 from resnetx.interconnect.systems.system import load
 from resnetx.reporting.charts.benches import figures
 from resnetx.reporting.charts.figure import specification
-from resnetx.reporting.pages.parts import write_page
+from resnetx.reporting.page import write_page
 from tests.nccl_tables import table
 
 SIZES = [2**power for power in range(10, 27, 2)]

@@ -12,10 +12,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 import resnetx
 from resnetx.fleet.check import metrics_text
-from resnetx.fleet.measured import FLOOR, LEAST, SPREADS, checked, facts_of, fleet_limit
-from resnetx.fleet.outliers import against, outliers
+from resnetx.fleet.outliers import FLOOR, LEAST, SPREADS, against, checked, facts_of, fleet_limit, outliers
 from resnetx.record import SCHEMA, seal
-from resnetx.record.check import Cause, Check, Outlier
+from resnetx.record.node_check import Cause, Check, Outlier
 from tests.reporting.checked_fleet import all_reduce, machine, training
 
 WHY = "made by a test"

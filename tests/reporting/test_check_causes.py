@@ -3,8 +3,7 @@
 import msgspec
 import pytest
 
-from resnetx.fleet.measured import NodeFacts, causes, checked, facts_of, usual
-from resnetx.fleet.outliers import blamed, outliers
+from resnetx.fleet.outliers import NodeFacts, blamed, causes, checked, facts_of, outliers, usual
 from resnetx.record import GpuSamples, MemoryHealth, Warning
 from tests.reporting.checked_fleet import H100, all_reduce, gpu, machine, training
 

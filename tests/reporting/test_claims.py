@@ -6,8 +6,8 @@ from resnetx.literature.claim_checks import CHECKS, Claim, ClaimCase, Where
 from resnetx.literature.claim_items import Item, exact, of_collectives, of_copies, scaled
 from resnetx.literature.claims import check_claims, published
 from resnetx.literature.explanations import with_statements
-from resnetx.record.system_comparison import CollectivePoint, CopyPoint, Estimate
-from resnetx.reporting.systems.comparison import compare_systems, counted
+from resnetx.record.comparisons import CollectivePoint, CopyPoint, Estimate
+from resnetx.reporting.compared_systems import compare_systems, counted
 
 GIB = 2**30
 SYSTEMS = ("dgx1-p100", "gx8")

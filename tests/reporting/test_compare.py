@@ -5,8 +5,8 @@ import pytest
 
 from resnetx import record
 from resnetx.record import LockedClock
-from resnetx.record.comparison import Comparison, comparison_file
-from resnetx.reporting.compare.studies import compare, conclusion
+from resnetx.record.comparisons import Comparison, comparison_file
+from resnetx.reporting.compared_studies import compare, conclusion
 
 SIX = (0.99, 0.995, 1.0, 1.001, 1.005, 1.01)
 

@@ -1,6 +1,6 @@
 import pytest
 
-from resnetx.reporting.compare.studies import agreement
+from resnetx.reporting.compared_studies import agreement
 from resnetx.statistics import Summary
 
 

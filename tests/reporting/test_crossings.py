@@ -2,8 +2,8 @@
 
 import pytest
 
-from resnetx.record.system_comparison import CollectivePoint
-from resnetx.reporting.systems.comparison import compare_systems
+from resnetx.record.comparisons import CollectivePoint
+from resnetx.reporting.compared_systems import compare_systems
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import pytest
 
 from resnetx.literature.claims import Assumption, Option, published
 from resnetx.literature.explanations import UNEXPLAINED, all_combinations, explain, kept, sentence, with_causes
-from resnetx.record.system_comparison import CheckedClaim, Explanation
+from resnetx.record.comparisons import CheckedClaim, Explanation
 
 
 def checked(claim, outcome, **more):

@@ -2,8 +2,7 @@ import csv
 
 import pytest
 
-from resnetx.reporting.study.export import points_table, windows_table
-from resnetx.reporting.table import write_csv
+from resnetx.reporting.csv_tables import points_table, windows_table, write_csv
 from resnetx.table import Table
 
 

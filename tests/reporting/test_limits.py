@@ -4,7 +4,7 @@ import pytest
 
 from resnetx.measure.rank.phases import StepParts
 from resnetx.record import Device, Phases
-from resnetx.reporting.study.scaling import limits
+from resnetx.reporting.study_scaling import limits
 
 ON_GPU = {"devices": [Device(rank=0, node="n", index=0, name="H200", uuid="", pci_bus_id="")]}
 PHASES = Phases(clock="CUDA events", begin_s=[[0.0]], **{field.name: [0.1] for field in fields(StepParts)})

@@ -6,14 +6,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from resnetx.api.runs import run_file
+from resnetx.api.measuring import run_file
 from resnetx.compose import compose
 from resnetx.config import run_settings_from
-from resnetx.measure.study.plan import plan
+from resnetx.measure.study_runs import planned_runs
 from resnetx.record import StudyFolder
-from resnetx.reporting.study.points import study_answer, study_points
-from resnetx.reporting.study.results import load
-from resnetx.reporting.study.scaling import lost_time
+from resnetx.reporting.study_points import study_answer, study_points
+from resnetx.reporting.study_results import load
+from resnetx.reporting.study_scaling import lost_time
 
 QUICKSTART = Path(__file__).parents[2] / "results" / "cpu-2core" / "quickstart"
 
@@ -94,7 +94,10 @@ def test_a_study_runs_that_control_where_it_is_asked_for(quickstart, tmp_path):
     _, two = quickstart.points
     task = run_file(two.request, settings(), "study")
     planned = [
-        {run.twin for run in plan([(task, "")], repeats=1, twins=1, folder=StudyFolder(tmp_path), seed=0, solo=solo)}
+        {
+            run.twin
+            for run in planned_runs([(task, "")], repeats=1, twins=1, folder=StudyFolder(tmp_path), seed=0, solo=solo)
+        }
         for solo in (False, True)
     ]
     assert planned[1] - planned[0] == {"solo"}

@@ -1,7 +1,7 @@
 import pytest
 
 from resnetx.errors import ConfigError
-from resnetx.reporting.compare.matched_points import match
+from resnetx.reporting.study_points import match
 
 
 def pairs_of(matched):

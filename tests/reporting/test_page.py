@@ -11,10 +11,10 @@ import pytest
 from resnetx.choices import Torchvision
 from resnetx.compose import compose
 from resnetx.config import request_from
+from resnetx.errors import visible
 from resnetx.record import GradientBucket, Phases, Warning
-from resnetx.reporting.pages import study as page
-from resnetx.reporting.pages.parts import inline
-from resnetx.visible import visible
+from resnetx.reporting import page
+from resnetx.reporting.page import inline
 
 pytestmark = pytest.mark.slow  # draws the figures of pages
 

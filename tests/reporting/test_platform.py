@@ -3,7 +3,7 @@ import pytest
 
 from resnetx.record.machine import Gpu
 from resnetx.record.run import Transport
-from resnetx.reporting.study.platform import NOT_KNOWN, platform
+from resnetx.reporting.csv_tables import NOT_KNOWN, platform
 
 P100 = Gpu(
     index=0, name="Tesla P100-SXM2", uuid="", pci_bus_id="", compute_capability="6.0", memory_bytes=17_071_734_784,

@@ -5,13 +5,13 @@ import re
 import msgspec
 import pytest
 
+from resnetx.record.comparisons import CollectivePoint
 from resnetx.record.prediction import PredictedTask
-from resnetx.record.system_comparison import CollectivePoint
+from resnetx.reporting.accuracy import check
 from resnetx.reporting.charts.figure import COLUMN, specification
 from resnetx.reporting.charts.predictions import accuracy_figure, timelines
 from resnetx.reporting.charts.systems import _ticks, small_collectives, system_figures
-from resnetx.reporting.compare.accuracy import check
-from resnetx.reporting.systems.comparison import compare_systems
+from resnetx.reporting.compared_systems import compare_systems
 from tests.reporting.drawn_figures import drawn, lines, svg, texts
 
 pytestmark = pytest.mark.slow  # makes and draws many figures

@@ -8,7 +8,7 @@ from resnetx.api.report import report
 from resnetx.record.literature import KindScore, Score
 from resnetx.reporting.charts.figure import specification
 from resnetx.reporting.charts.records import check_figures, score_figures, trace_figures
-from resnetx.traces.runs import read_all
+from resnetx.traces.run_traces import read_all
 from tests.reporting.checked_fleet import all_reduce
 from tests.reporting.test_check import fleet, made_check
 

@@ -1,7 +1,7 @@
 import pytest
 
 from resnetx.record import Warning
-from resnetx.reporting.study.scaling import point_results
+from resnetx.reporting.study_scaling import point_results
 
 
 @pytest.fixture

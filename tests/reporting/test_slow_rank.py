@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from resnetx.record import Unknown, known, seal
-from resnetx.record.observation import Observation
+from resnetx.record.traces import Observation
 from resnetx.reporting.slow_rank import observed_answer, observed_ranks
 
 STEPS, NOISE = 64, 0.02  # of a step, for each rank by itself; all ranks are slow together by ten times that at times

@@ -8,9 +8,8 @@ import pytest
 import resnetx
 from resnetx.errors import ConfigError
 from resnetx.record.prediction import PredictedGpu
-from resnetx.reporting.systems.answer import leader_counts, loss_bands, simple_model_agreement
-from resnetx.reporting.systems.comparison import compare_systems
-from resnetx.reporting.systems.rate_ratios import over, simple_model
+from resnetx.reporting.compared_systems import compare_systems, over, simple_model
+from resnetx.reporting.systems_answer import leader_counts, loss_bands, simple_model_agreement
 
 SXM2 = PredictedGpu(part="p100-sxm2-16gb", chip="GP100", clock_Hz=1.227e9, memory_Bps=732e9)
 PCIE = PredictedGpu(part="p100-pcie-16gb", chip="GP100", clock_Hz=1.227e9, memory_Bps=732e9)

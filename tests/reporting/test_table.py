@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
-from resnetx.record.system_comparison import Estimate
-from resnetx.reporting.table import table_of
+from resnetx.record.comparisons import Estimate
+from resnetx.reporting.csv_tables import table_of
 from resnetx.statistics import Summary
 from resnetx.table import Column, Table, as_shown
 

@@ -14,8 +14,17 @@ from torch import Tensor, nn
 
 from resnetx import choices, workloads
 from resnetx.measure.machine.environment import missing_feature
-from resnetx.workloads.buckets import MIB, Gradient, Message, ddp_buckets, messages, ready_order
-from resnetx.workloads.counts import BYTES_PER_PARAMETER, Layer, gradient_bytes
+from resnetx.workloads.counts import (
+    BYTES_PER_PARAMETER,
+    MIB,
+    Gradient,
+    Layer,
+    Message,
+    ddp_buckets,
+    gradient_bytes,
+    messages,
+    ready_order,
+)
 from resnetx.workloads.layers import layers
 from tests.measure.starting import run_ranks
 

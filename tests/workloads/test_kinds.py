@@ -11,10 +11,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from resnetx import choices, config, inputs, workloads
-from resnetx.api import obstacles
+from resnetx.api import doctor
 from resnetx.errors import ConfigError
 from resnetx.inputs import empty_batch
-from resnetx.measure.rank import equality, train
+from resnetx.measure.rank import equality, training
 from resnetx.measure.rank.distributed import Ranks
 from resnetx.measure.rank.strategies import replicate
 from resnetx.request import Request
@@ -82,12 +82,12 @@ def test_a_new_kind_is_counted(request_of_pair):
 def test_a_new_kind_trains_with_its_own_loss(request_of_pair):
     request = request_of_pair()
     torch.manual_seed(0)
-    replica = replicate(train.build(request, ALONE), request, ALONE)
+    replica = replicate(training.build(request, ALONE), request, ALONE)
     batches = inputs.open_for(request, 0, CPU)
     with torch.no_grad():
         outputs, (_, labels) = replica(next(batches)[0]), next(batches)
         expected = sum(functional.cross_entropy(outputs[name], labels) for name in ("left", "right"))
-    step, progress = train.training_step(replica, batches, request, ALONE)
+    step, progress = training.training_step(replica, batches, request, ALONE)
     for _ in range(30):
         step()
         progress.note()
@@ -97,7 +97,7 @@ def test_a_new_kind_trains_with_its_own_loss(request_of_pair):
 
 def test_a_new_kind_is_verified(request_of_pair):
     request = request_of_pair()
-    model = train.build(request, ALONE).double()
+    model = training.build(request, ALONE).double()
     found = equality.compare(model, next(inputs.open_for(request, 0, CPU)), request, ALONE, 2, "none")
     assert max(found.loss, *found.layers.values()) <= equality.TOLERANCE
 
@@ -105,14 +105,14 @@ def test_a_new_kind_is_verified(request_of_pair):
 def test_a_new_kind_is_checked_before_any_run(request_of_pair, monkeypatch):
     fits = request_of_pair()
     config.check(fits)
-    assert obstacles.obstacle_to(fits) == ""
+    assert doctor.obstacle_to(fits) == ""
     odd = msgspec.structs.replace(fits, image_size=33)
-    assert obstacles.obstacle_to(odd) == "image_size=33: Pair expected an even number"
+    assert doctor.obstacle_to(odd) == "image_size=33: Pair expected an even number"
     small = msgspec.structs.replace(fits, image_size=2)
-    assert obstacles.obstacle_to(small) == "image_size=2: expected at least 4 for Pair"
+    assert doctor.obstacle_to(small) == "image_size=2: expected at least 4 for Pair"
     monkeypatch.setattr("resnetx.packages.installed", lambda module: module != "wandb")
     monkeypatch.setattr(PairKind, "packages", ("torch", "wandb"))
-    assert obstacles.obstacle_to(fits).startswith("wandb is not installed")
+    assert doctor.obstacle_to(fits).startswith("wandb is not installed")
 
 
 def test_a_new_kind_has_names_of_folders_and_keys(request_of_pair):

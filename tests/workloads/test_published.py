@@ -9,7 +9,7 @@ from resnetx import choices, inputs, workloads
 from resnetx.compose import compose
 from resnetx.config import request_from
 from resnetx.errors import ConfigError
-from resnetx.measure.rank import train
+from resnetx.measure.rank import training
 from resnetx.measure.rank.distributed import Ranks
 from resnetx.measure.rank.strategies import replicate
 from resnetx.workloads import counts
@@ -84,8 +84,8 @@ def test_it_learns(name: str) -> None:
     small = {"model.seq": 16} if name == "bert" else {"image_size": 32 if name == "nasnetmobile" else 16}
     request = request_from(compose({"model": name, "input": "synthetic", "gpus": 1, "batch_size": 4, **small}))
     torch.manual_seed(0)
-    replica = replicate(train.build(request, ALONE), request, ALONE)
-    step, progress = train.training_step(replica, inputs.open_for(request, 0, ALONE.device), request, ALONE)
+    replica = replicate(training.build(request, ALONE), request, ALONE)
+    step, progress = training.training_step(replica, inputs.open_for(request, 0, ALONE.device), request, ALONE)
     for _ in range(4):
         step()
         progress.note()
@@ -97,7 +97,7 @@ def built(name: str, **settings: int) -> tuple[torch.nn.Module, list[workloads.L
     words = {f"model.{key}": value for key, value in settings.items()}
     request = request_from(compose({"model": name, "input": "synthetic", "gpus": 1, "batch_size": 2, **words}))
     samples, _ = next(inputs.open_for(request, 0, ALONE.device))
-    return train.build(request, ALONE), workloads.table(request.model, request.image_size), samples
+    return training.build(request, ALONE), workloads.table(request.model, request.image_size), samples
 
 
 @pytest.mark.slow  # others pass, too, but take fvcore a minute

@@ -10,7 +10,6 @@ from resnetx import choices, workloads
 from resnetx.errors import ConfigError
 from resnetx.workloads import counts, tables
 from resnetx.workloads.kinds import installed_classifiers
-from resnetx.workloads.tables import classifiers
 
 pytestmark = pytest.mark.slow
 
@@ -65,32 +64,32 @@ def _refuse_deep(model: choices.Model) -> None:
 
 def test_the_kept_classifiers_are_those_of_the_torchvision_in_the_constraints() -> None:
     (pinned,) = re.findall(r"^torchvision==(\d+\.\d+)\.", CONSTRAINTS.read_text(), re.MULTILINE)
-    assert classifiers.kept().torchvision == pinned, "python -m resnetx.workloads.tables"
+    assert tables.kept_classifiers().torchvision == pinned, "python -m resnetx.workloads.tables"
 
 
 @pytest.mark.slow
 def test_the_installed_torchvision_is_known_by_two_numbers() -> None:
     import torchvision
 
-    assert torchvision.__version__.startswith(f"{classifiers.installed_version()}.")
-    assert classifiers.installed_version().count(".") == 1
+    assert torchvision.__version__.startswith(f"{tables.installed_version()}.")
+    assert tables.installed_version().count(".") == 1
 
 
 @pytest.mark.slow
 def test_the_kept_classifiers_are_those_that_are_installed() -> None:
-    if classifiers.installed_version() != classifiers.kept().torchvision:
+    if tables.installed_version() != tables.kept_classifiers().torchvision:
         pytest.skip("another torchvision is installed than the one whose classifiers are kept")
-    assert classifiers.kept().image_size == installed_classifiers(), "python -m resnetx.workloads.tables"
+    assert tables.kept_classifiers().image_size == installed_classifiers(), "python -m resnetx.workloads.tables"
 
 
 @pytest.mark.slow
 def test_another_torchvision_is_asked_itself(monkeypatch) -> None:
     model = choices.Torchvision(name="resnet51", classes=1000)
-    monkeypatch.setattr(classifiers.metadata, "version", lambda name: f"{classifiers.kept().torchvision}.7")
+    monkeypatch.setattr(tables.metadata, "version", lambda name: f"{tables.kept_classifiers().torchvision}.7")
     with pytest.raises(ConfigError, match=r"model\.name=resnet51: .*; did you mean resnet50\?"):
-        classifiers.check(model.name)
-    monkeypatch.setattr(classifiers.metadata, "version", lambda name: "0.99.1")
-    classifiers.check(model.name)
+        tables.check_classifier(model.name)
+    monkeypatch.setattr(tables.metadata, "version", lambda name: "0.99.1")
+    tables.check_classifier(model.name)
     with pytest.raises(ConfigError, match=r"model\.name=resnet51: .*; did you mean resnet50\?"):
         workloads.table(model, 224)
 

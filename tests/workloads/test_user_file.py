@@ -11,7 +11,7 @@ import torch
 import resnetx
 from resnetx import choices, workloads
 from resnetx.errors import ConfigError
-from resnetx.workloads import recorded, user_file, user_program
+from resnetx.workloads import layers, user_file, user_program
 from resnetx.workloads.counts import Layer
 
 TOKENS = """
@@ -85,10 +85,10 @@ def written(tmp_path):
 def test_watching_a_module_run_finds_what_torch_fx_finds(model, image_size):
     module = workloads.build(model, image_size)
     runs = []
-    for count in recorded.FEW:
+    for count in layers.FEW:
         images = torch.randn(count, 3, image_size, image_size)
-        runs.append(recorded.run_of(module, lambda images=images: module(images), images))
-    found = recorded.table(module, runs, [name for name, _ in module.named_parameters()])
+        runs.append(layers.run_of(module, lambda images=images: module(images), images))
+    found = layers.table(module, runs, [name for name, _ in module.named_parameters()])
     assert found.layers[1:] == workloads.traced(model, image_size)
     assert (found.layers[0].name, found.layers[0].output_shape) == ("data", (3, image_size, image_size))
     assert not found.unseen
@@ -129,7 +129,7 @@ def build():
 def test_recurrent_layers_have_flop_and_what_torch_counts_none_of_is_named(written, monkeypatch):
     _, lstm = user_program._count(written(RECURRENT), 0).layers
     assert lstm.multiply_adds == 5 * 4 * 16 * (8 + 16)
-    monkeypatch.setattr(recorded, "_flops_of_rnn", lambda _: 0)
+    monkeypatch.setattr(layers, "_flops_of_rnn", lambda _: 0)
     assert user_program._count(written(RECURRENT), 0).unseen == ["torch counts no FLOP of lstm (lstm)"]
 
 
@@ -139,13 +139,13 @@ UNSEEN = TOKENS.replace(
 
 
 def test_what_was_not_seen_is_named_and_its_gradients_are_sent(written, monkeypatch):
-    told = recorded.Recorder._tell
+    told = layers.Recorder._tell
 
     def deaf(self, name, *others):
         if name != "mm":  # as if C++ had called it
             told(self, name, *others)
 
-    monkeypatch.setattr(recorded.Recorder, "_tell", deaf)
+    monkeypatch.setattr(layers.Recorder, "_tell", deaf)
     found = user_program._count(written(UNSEEN), 0)
     assert found.layers[-1].parameters == (64,)
     assert found.layers[-1].name == "own"

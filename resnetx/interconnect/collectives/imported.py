@@ -7,9 +7,9 @@ from pathlib import Path
 
 import msgspec
 
-from resnetx.errors import ConfigError, FileError, shortened, unknown_name
-from resnetx.formats import copy_rows, logs, nvbandwidth, p2p_test
-from resnetx.formats import p2p_test as tartan_pairs
+from resnetx.errors import ConfigError, FileError, shortened, unknown_name, visible
+from resnetx.formats import copy_rows, copy_tests, logs
+from resnetx.formats import copy_tests as tartan_pairs
 from resnetx.formats.copy_rows import CopyRow, CopyTable, ListedGpu
 from resnetx.formats.nccl_table import Rank
 from resnetx.formats.nccl_tests import TimedSize
@@ -17,9 +17,7 @@ from resnetx.interconnect.collectives.measured import MAX_TABLE_BYTES, read_nccl
 from resnetx.loading import File, decode
 from resnetx.operations import OPERATIONS
 from resnetx.record import NOT_DESCRIBED, SCHEMA, BenchPoint, BenchRecord, Device, Unknown, Warning, known, seal
-from resnetx.record.bench import TEST_FAILED, WRONG_ELEMENTS
-from resnetx.record.copies import CopyCell
-from resnetx.visible import visible
+from resnetx.record.bench_record import TEST_FAILED, WRONG_ELEMENTS, CopyCell
 
 SILENT = Unknown("nccl-tests does not say")
 MEAN_OF_A_QUEUE = Unknown("`times_s` is the mean of a queue, as nccl-tests times them")
@@ -63,16 +61,16 @@ def import_bench(file: Path, collective: str | None, gpus: int | None, size_byte
 def _copies(file: File, content: bytearray, gpus: int | None, size_bytes: int | None) -> CopyTable | None:
     """What a file of another program than nccl-tests says; None where it is of none."""
     if file.path.suffix == ".json" or content.lstrip()[:1] == b"{":
-        return nvbandwidth.parse(file, content, size_bytes) if _is_nvbandwidth(file, content) else None
+        return copy_tests.parse_nvbandwidth(file, content, size_bytes) if _is_nvbandwidth(file, content) else None
     text = logs.plain(file.decoded(content))
-    if nvbandwidth.MARK.search(text):
-        if tartan_pairs.TARTAN_MARK.search(text) or p2p_test.MARK.search(text):
+    if copy_tests.NVBANDWIDTH_MARK.search(text):
+        if tartan_pairs.TARTAN_MARK.search(text) or copy_tests.P2P_TEST_MARK.search(text):
             raise file.error("holds the output of nvbandwidth and of another program; expected one program in a file")
-        return nvbandwidth.parse_text(file, text, size_bytes)
+        return copy_tests.parse_text(file, text, size_bytes)
     if tartan_pairs.TARTAN_MARK.search(text):
         return tartan_pairs.parse_tartan(file, text)
-    if p2p_test.MARK.search(text):
-        return p2p_test.parse(file, text, size_bytes)
+    if copy_tests.P2P_TEST_MARK.search(text):
+        return copy_tests.parse_p2p_test(file, text, size_bytes)
     return copy_rows.parse(file, text, gpus) if copy_rows.MARK.search(text) else None
 
 

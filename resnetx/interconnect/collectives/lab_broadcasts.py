@@ -21,7 +21,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
 
-from resnetx.interconnect.systems.lab import LabNetwork
+from resnetx.interconnect.systems.lab_network import LabNetwork
 
 THREADS = 2  # of a process group of gloo
 BUFFER_BYTES = 4 * 2**20  # net.ipv4.tcp_wmem, the most of a connection

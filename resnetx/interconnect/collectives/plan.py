@@ -25,7 +25,7 @@ The assumptions, and how much depends on each:
   part), far less than a copy engine. It decides how deep a DGX-1 falls at 5 GPUs: to 6.0 instead of 10.1 GB/s. NCCL 1
   is given the rates of copies there, for what it was measured at is above 6.0; why, is not known.
 - Latency = launch + base + steps x hop, with base and hop from the source of NCCL (`GENERATIONS`, `protocols`).
-- Inside one node, what NCCL takes beyond its source is fitted to published measurements (`library.Fitted`): 20 figures,
+- Inside one node, what NCCL takes beyond its source is fitted to published measurements (`Fitted`): 20 figures,
   such as 4.7 us for each GPU that one process starts, and that LL128 reaches 0.60 of the links' rate in an all-reduce
   (source: 0.92). `errors` has how far off predictions are of kinds of machines that were left out of the fit.
 - Who starts the GPUs decides what small sizes take (`algorithm.Algorithm.launch_s`); where nobody tells, it is open.
@@ -42,6 +42,7 @@ The assumptions, and how much depends on each:
 Bandwidths: algbw = size / time; busbw = algbw x `bus_factor`, as nccl-tests defines both (size: the whole array).
 """
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -51,13 +52,26 @@ from statistics import fmean
 from typing import get_args
 
 from resnetx.errors import ConfigError, unknown_name
-from resnetx.interconnect.collectives.algorithms import LAUNCH_SHARES, Algorithm, NcclAlgorithms
-from resnetx.interconnect.collectives.calibration import Calibration, ComparedTime, by_one_size, by_times
+from resnetx.interconnect.collectives.algorithms import LAUNCH_SHARES, Algorithm, NcclAlgorithms, fitted
 from resnetx.interconnect.collectives.internode import Groups, by_node, join_nodes, unlike_nodes
-from resnetx.interconnect.collectives.library import fitted
-from resnetx.interconnect.collectives.measured import MeasuredCollective, refuse_other_library
-from resnetx.interconnect.collectives.node_rings import Ring, join
-from resnetx.interconnect.collectives.rings import GENERATIONS, SOCKET, Lanes, SOCKET_Bps, directions, fractional
+from resnetx.interconnect.collectives.measured import (
+    Calibration,
+    ComparedTime,
+    MeasuredCollective,
+    by_one_size,
+    by_times,
+    refuse_other_library,
+)
+from resnetx.interconnect.collectives.rings import (
+    GENERATIONS,
+    SOCKET,
+    Lanes,
+    Ring,
+    SOCKET_Bps,
+    directions,
+    fractional,
+    join,
+)
 from resnetx.interconnect.collectives.sends import NcclSends, leaving
 from resnetx.interconnect.systems import paths
 from resnetx.interconnect.systems.paths import Transport
@@ -434,3 +448,9 @@ def socket_rate(system: System, groups: Groups, operation: Operation) -> tuple[f
         if between.bandwidth_Bps < SOCKET_Bps:
             return between.bandwidth_Bps, between.limit
     return SOCKET_Bps, "loopback sockets"
+
+
+def with_latency(plan: CollectivePlan, factor: float) -> CollectivePlan:
+    """The plan with that many times the time that no byte costs."""
+    slowed = tuple(algorithm.with_latency(factor) for algorithm in plan.algorithms)
+    return plan if factor == 1 else dataclasses.replace(plan, algorithms=slowed)

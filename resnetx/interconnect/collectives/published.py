@@ -12,8 +12,7 @@ from typing import Literal
 import msgspec
 
 from resnetx.interconnect.collectives.algorithms import LAUNCH_SHARES
-from resnetx.interconnect.collectives.calibration import Calibration, ComparedTime, by_times
-from resnetx.interconnect.collectives.measured import MeasuredSize
+from resnetx.interconnect.collectives.measured import Calibration, ComparedTime, MeasuredSize, by_times
 from resnetx.interconnect.collectives.plan import CollectivePlan
 from resnetx.interconnect.systems.system import LaunchMode, System, load
 from resnetx.loading import own_yaml

@@ -4,7 +4,7 @@
 
 Each message takes a path of its own: over NVLink where there is one, else over PCIe or staged in the host, as rings do;
 with 2.11 and later through a GPU that has NVLinks to both. What paths share is busy until all its bytes have passed
-(`link_search.seconds_per_byte`). A message alone has a few channels, and more only if it is large: on 8 GPUs, one of
+(`paths.seconds_per_byte`). A message alone has a few channels, and more only if it is large: on 8 GPUs, one of
 64 MiB moves at an eighth of the rate of 1 GiB (enqueue.cc: 16 MiB for each channel before they are doubled).
 
 Every figure below is from one published source; all other sources judge it (docs/method/collectives.md). Not known:
@@ -20,14 +20,12 @@ from functools import cached_property
 from itertools import permutations
 
 from resnetx.errors import ConfigError
-from resnetx.interconnect.collectives.algorithms import Algorithm, Channels
+from resnetx.interconnect.collectives.algorithms import Algorithm, Channels, Fitted
 from resnetx.interconnect.collectives.internode import Groups, nearest_cards
-from resnetx.interconnect.collectives.library import Fitted
 from resnetx.interconnect.collectives.rings import Generation
 from resnetx.interconnect.systems import paths
 from resnetx.interconnect.systems.graph import System
-from resnetx.interconnect.systems.link_search import LinkFlow, seconds_per_byte
-from resnetx.interconnect.systems.paths import Transport
+from resnetx.interconnect.systems.paths import LinkFlow, Transport, seconds_per_byte
 from resnetx.operations import Operation
 
 # The messages of an operation that is nothing but messages, by sender and receiver: all-to-all, gather and others.

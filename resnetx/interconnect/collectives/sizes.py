@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from resnetx.errors import ConfigError
 from resnetx.interconnect.collectives.measured import MeasuredCollective, MeasuredSize, telling_times
 from resnetx.record import BenchRecord
-from resnetx.record.copies import CopyCell, families
+from resnetx.record.bench_record import CopyCell, families
 
 MOST_BANDS = 3
 ROUNDING = 1e-6  # a share of the time that is no more than the rounding of a fit
@@ -178,12 +178,12 @@ def of_record(record: BenchRecord) -> Iterator[tuple[str, Knees]]:
     for name in dict.fromkeys(point.collective for point in right):
         points = [point for point in right if point.collective == name]
         timed = zip(points, telling_times(points), strict=True)
-        if found := knees({point.size_bytes: median(times_s) for point, times_s in timed}):
-            yield name, found
+        if fitted := knees({point.size_bytes: median(times_s) for point, times_s in timed}):
+            yield name, fitted
     for family, cells in families([cell for cell in record.cells if not cell.wrong]).items():
         for pair_class, times_s in _by_class(cells).items():
-            if found := knees(times_s):
-                yield f"{family.words}, {family.endpoint} memory, {pair_class}", found
+            if fitted := knees(times_s):
+                yield f"{family.words}, {family.endpoint} memory, {pair_class}", fitted
 
 
 def _by_class(cells: Sequence[CopyCell]) -> dict[str, dict[int, float]]:

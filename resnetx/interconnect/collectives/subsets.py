@@ -114,7 +114,7 @@ def _gpu_permutations(system: System, known: Sequence[int]) -> list[Mapping[int,
     graph = _Graph(system, known)
     places = {component.name: index for index, component in enumerate(system.components)}
     gpus = [places[gpu.name] for gpu in system.gpus]
-    devices = {place: device for device, place in enumerate(gpus)}
+    devices = {gpu: device for device, gpu in enumerate(gpus)}
     return [{device: devices[turned[gpus[device]]] for device in known} for turned in graph.generators(gpus)]
 
 

@@ -22,15 +22,23 @@ takes them as what links are to be arranged for.
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
+from resnetx.choices import Lab
 from resnetx.errors import ConfigError
-from resnetx.interconnect.collectives.plan import CollectivePlan
-from resnetx.interconnect.collectives.rings import directions
+from resnetx.interconnect.collectives.algorithms import Algorithm
+from resnetx.interconnect.collectives.internode import by_node
+from resnetx.interconnect.collectives.lab_broadcasts import tree
+from resnetx.interconnect.collectives.plan import CollectivePlan, socket_rate
+from resnetx.interconnect.collectives.rings import SOCKET, Ring, directions
+from resnetx.interconnect.collectives.sends import messages
 from resnetx.interconnect.systems import paths
-from resnetx.interconnect.systems.link_search import LinkFlow
-from resnetx.interconnect.systems.paths import Transport
+from resnetx.interconnect.systems.lab_network import LabNetwork, lab_network
+from resnetx.interconnect.systems.parts import SwitchSpec
+from resnetx.interconnect.systems.paths import LinkFlow, Transport, backward, fair_shares, host_steps, to_host
 from resnetx.interconnect.systems.system import System
+from resnetx.operations import OPERATIONS, Operation
 
 Matrix = tuple[tuple[float, ...], ...]  # [i][j]: bytes that GPU j sends to GPU i
 Links = dict[tuple[str, str], float]  # (from, to) -> bytes in this direction
@@ -166,3 +174,241 @@ def carried(loads: Iterable[tuple[LinkFlow, float]]) -> Links:
         for before, after, _ in flow.steps:
             links[before, after] = links.get((before, after), 0.0) + size_bytes
     return links
+
+
+# ---- hosts ----------------------------------------------------------------------------------------------------------
+# Copies between GPUs and one place that serves them all: a GPU, or the memory of a host.
+#
+#     copies = star(load("dgx1-p100"), range(8), on_host=True)
+#     copies.inward.time_s(4 * 25_557_032)    # every GPU copies so much to the host, all of them at once
+#
+# Each GPU's data takes its own path (`paths`), and where paths meet they share the links fairly (`paths`). A copy
+# to the host ends in the memory of the CPU that is nearest to the GPU, as `internode` has it; between nodes it goes
+# from there over the network to the host of the server. Nothing is added up on the way: where n copies meet, a link
+# carries n.
+#
+# The copy engines move the data, whichever library a framework has for collectives. Over sockets (`gloo`, or
+# `transport=socket`) all copies share the rate of `rings.SOCKET_Bps` into the process that serves.
+
+
+@dataclass(frozen=True)
+class HostCopies:
+    """One copy for each GPU, all of them at once."""
+
+    flows: tuple[LinkFlow, ...]  # none for what goes over sockets inside one process or host
+    fixed_s: float  # that no byte costs
+    bandwidth_Bps: float  # of the slowest copy
+    limit: str  # the link that sets it
+
+    def time_s(self, size_bytes: float) -> float:
+        """Until all of them are there, each of `size_bytes`."""
+        return self.fixed_s + size_bytes / self.bandwidth_Bps
+
+    def bytes_by_link(self, size_bytes: float) -> dict[tuple[str, str], float]:
+        """What each direction of a link carries: (from, to) -> bytes, where every copy has `size_bytes`."""
+        return carried((flow, size_bytes) for flow in self.flows)
+
+
+@dataclass(frozen=True)
+class Star:
+    """Copies from every GPU to the server, and from there to every GPU."""
+
+    inward: HostCopies
+    outward: HostCopies
+
+    def with_latency(self, factor: float) -> "Star":
+        """The same with fixed times `factor` times as long."""
+        inward, outward = (replace(copies, fixed_s=copies.fixed_s * factor) for copies in (self.inward, self.outward))
+        return Star(inward, outward)
+
+
+def star(
+    system: System, devices: Sequence[int], on_host: bool, library: str = "", transport: Transport = "auto"
+) -> Star:
+    """Copies between `devices` and the server: the first of them, or with `on_host` its host's memory."""
+    _refuse_peers_of_a_host(on_host, transport)
+    if library == "gloo" or transport == "socket":
+        return _over_sockets(system, devices, on_host)
+    server, *others = devices
+    if on_host:
+        flows = [_to_memory(system, device, server) for device in devices]
+        back = [replace(flow, steps=backward(flow.steps)) for flow in flows]
+        fixed_s = max(_latency_s(system, device, flow) for device, flow in zip(devices, flows, strict=True))
+        return Star(_copies(system, flows, fixed_s), _copies(system, back, fixed_s))
+    ways = [(device, server) for device in others]
+    flows = [paths.flow(system, *way, transport) for way in ways]
+    back = [paths.opposite_flow(system, *way, flow, transport) for way, flow in zip(ways, flows, strict=True)]
+    inward_s = max(paths.copy_path(system, *way, transport).latency_s for way in ways)
+    outward_s = inward_s
+    if system.uneven:
+        outward_s = max(paths.copy_path(system, server, device, transport).latency_s for device in others)
+    return Star(_copies(system, flows, inward_s), _copies(system, back, outward_s))
+
+
+def _copies(system: System, flows: Sequence[LinkFlow], fixed_s: float) -> HostCopies:
+    bandwidth_Bps, limit = min(fair_shares(system, flows))
+    return HostCopies(tuple(flows), fixed_s, bandwidth_Bps, limit)
+
+
+def _to_memory(system: System, device: int, server: int) -> LinkFlow:
+    """A copy from a GPU to memory of the host that serves."""
+    gpu, at = system.gpus[device], system.gpus[server]
+    up = to_host(system, gpu.name)
+    if not up:
+        raise ConfigError(
+            f"strategy.device=cpu: no CPU of {system.name} is described that {gpu.name} could copy to; use "
+            "strategy.device=gpu"
+        )
+    if gpu.node == at.node:
+        return LinkFlow(up, staged=False, from_host=True)
+    through = host_steps(system, gpu.name, at.name)
+    return LinkFlow(through[: -len(to_host(system, at.name))], staged=False, from_host=True)
+
+
+def _latency_s(system: System, device: int, flow: LinkFlow) -> float:
+    """Of a small copy to the host's memory, or from there."""
+    switches = (system.component(name).part for _, name, _ in flow.steps)
+    crossed = sum(link.wire.latency_s.value for _, _, link in flow.steps)
+    passed = sum(part.latency_s.value for part in switches if isinstance(part, SwitchSpec))
+    return system.gpu_part(device).copy_s.value + crossed + passed
+
+
+def _over_sockets(system: System, devices: Sequence[int], on_host: bool) -> Star:
+    """Processes that send to the one that serves, which receives them all at the rate of sockets."""
+    both_ways = OPERATIONS["allreduce"]  # as the server sends to some while others send to it
+    rate_Bps, limit = socket_rate(system, by_node(system, devices), both_ways)
+    sockets = HostCopies((), SOCKET.base_s + SOCKET.network_s, rate_Bps / (len(devices) - 1), limit)
+    if not on_host:
+        return Star(sockets, sockets)
+    own = [star(system, [device], on_host) for device in devices]  # each rank copies to memory of its own host
+    slowest = min(own, key=lambda each: each.inward.bandwidth_Bps)
+    return Star(_one_behind_the_other(slowest.inward, sockets), _one_behind_the_other(sockets, slowest.outward))
+
+
+def _one_behind_the_other(first: HostCopies, second: HostCopies) -> HostCopies:
+    return HostCopies(
+        (*first.flows, *second.flows),
+        first.fixed_s + second.fixed_s,
+        1 / (1 / first.bandwidth_Bps + 1 / second.bandwidth_Bps),
+        min(first, second, key=lambda copies: copies.bandwidth_Bps).limit,
+    )
+
+
+def _refuse_peers_of_a_host(on_host: bool, transport: Transport) -> None:
+    if on_host and transport in ("peer", "pcie"):
+        raise ConfigError(
+            f"transport={transport} with strategy.device=cpu: what goes to the host's memory is no traffic between "
+            "GPUs; use transport=auto, or strategy.device=gpu"
+        )
+
+
+# What gloo's messages cost over the links of the lab: rings in the order of ranks, and messages between any of them.
+#
+#     lab_plan(system, Lab(system="gx8", scale=100, transport="auto"), devices=range(4)).cost(64 * 2**20)
+#
+# Gloo all-reduces along one ring in the order of ranks, whatever joins them, in segments that keep every step busy
+# (gloo/allreduce.cc): it moves at the rate of the link that most steps of the ring share in one direction. All-to-all,
+# send-receive, gather and scatter are messages that start at once, as copies to one rank from all others are: they end
+# when the link with most to carry for its rate has carried it. A reduce-scatter is a whole all-reduce. An all-gather
+# passes parts along the same ring (gloo/allgather.cc), and takes half a part longer than they do: measured
+# (results/lab/links). A broadcast goes along a binomial tree (gloo/broadcast.cc), in which each rank sends to all whom
+# it reaches at once: what is measured there is within 2 % of that, but for four ranks behind one switch (19 %).
+
+Share = tuple[int, int, float]  # (source, target, bytes of it)
+
+# Measured: all-reduces of 8 bytes between 2, 4 and 8 namespaces, 0.12, 0.56 and 1.14 ms (two cores, SCHED_RR, torch
+# 2.15); of one step, of which there are two for each rank but one.
+STEP_S = 85e-6
+
+
+def lab_plan(system: System, lab: Lab, devices: Sequence[int], collective: str = "allreduce") -> CollectivePlan:
+    """How gloo runs a collective between these GPUs of a system in the lab."""
+    if not _modelled(OPERATIONS[collective]):
+        known = ", ".join(name for name, entry in OPERATIONS.items() if _modelled(entry))
+        raise ConfigError(f"collective={collective}: what gloo does for it in the lab is not modelled; use {known}")
+    operation, ranks = OPERATIONS[collective], len(devices)
+    rings: tuple[Ring, ...] = ()
+    network = lab_network(system, list(devices), ranks, lab.scale, lab.transport)
+    fixed_s, links = operation.steps(ranks) * STEP_S, f"over links 1/{lab.scale:g} as fast as described."
+    if operation.sends:
+        shares = [
+            (message.sender, message.receiver, message.share) for message in messages(operation, [tuple(range(ranks))])
+        ]
+        algorithm = Algorithm("sends", fixed_s, *together(network, shares))
+        note = f"{len(shares)} messages of processes at once, {links}"
+    elif collective == "broadcast":
+        levels = [together(network, shares) for shares in _levels(ranks)]
+        s_per_byte, limit = sum(level_s for level_s, _ in levels), max(levels)[1]
+        algorithm = Algorithm("tree", len(levels) * STEP_S, s_per_byte, limit)
+        note = f"A binomial tree of processes in the order of ranks, {links}"
+    else:
+        s_per_byte, limit = max(together(network, way) for way in _both_ways(ranks))
+        moved = operation.gloo_moves * operation.bus_factor(ranks) + (_WAITED_PART / ranks) * operation.own_part
+        algorithm = Algorithm("ring", fixed_s * operation.gloo_moves, moved * s_per_byte, limit)
+        rings = (Ring(tuple(devices), 1 / s_per_byte, tuple(network.ranks)),)
+        note = f"One ring of processes in the order of ranks, {links}"
+    return CollectivePlan(
+        system=system,
+        collective=collective,
+        devices=tuple(devices),
+        library="gloo",
+        algorithms=(algorithm,),
+        rings=rings,
+        chains=(),
+        lanes=None,
+        notes=(note,),
+        transport=lab.transport,
+    )
+
+
+_WAITED_PART = 0.5  # of a part, in an all-gather: 0.2 to 0.6 of one on 2, 4 and 8 ranks (results/lab/links)
+
+
+def _modelled(operation: Operation) -> bool:
+    return operation.name != "reduce"
+
+
+def _levels(ranks: int) -> list[list[Share]]:
+    """The messages of a broadcast by how many come before them."""
+    children = tree(ranks)
+    levels, senders = [], [0]
+    while level := [(sender, rank, 1.0) for sender in senders for rank in children[sender]]:
+        levels.append(level)
+        senders = [rank for _, rank, _ in level]
+    return levels
+
+
+def _both_ways(ranks: int) -> list[list[Share]]:
+    """The steps of a ring in the order of ranks, and those of the opposite one."""
+    places = directions(tuple(range(ranks)))
+    return [[(a, b, 1.0) for a, b in places], [(b, a, 1.0) for a, b in places]]
+
+
+def lab_star(system: System, lab: Lab, devices: Sequence[int]) -> Star:
+    """Copies between the ranks and the first of them."""
+    network = lab_network(system, list(devices), len(devices), lab.scale, lab.transport)
+    others = range(1, len(devices))
+    ways = ([(rank, 0, 1.0) for rank in others], [(0, rank, 1.0) for rank in others])
+    inward, outward = (
+        HostCopies((), STEP_S, 1 / s_per_byte, limit) for s_per_byte, limit in (together(network, way) for way in ways)
+    )
+    return Star(inward, outward)
+
+
+def together(network: LabNetwork, shares: Iterable[Share]) -> tuple[float, str]:
+    """(seconds, what limits it) until all have arrived, where each share is of one byte and all start at once."""
+    routes = {(route.source, route.target): route for route in network.routes}
+    load: dict[tuple[int, str], float] = {}
+    for source, target, share in shares:
+        route = routes[source, target]
+        for name, link in zip(route.passes, route.links, strict=False):
+            load[link, name] = load.get((link, name), 0.0) + share
+    return max(
+        (carried / network.links[link].from_Bps(name), f"{name} to {_far(network, link, name)}")
+        for (link, name), carried in load.items()
+    )
+
+
+def _far(network: LabNetwork, link: int, name: str) -> str:
+    a, b = network.links[link].a, network.links[link].b
+    return b if name == a else a

@@ -28,8 +28,7 @@ from typing import Literal
 import msgspec
 
 from resnetx.interconnect.systems.graph import Link, System
-from resnetx.interconnect.systems.link_search import to_host
-from resnetx.interconnect.systems.paths import Path, PathKind, Transport, copy_path
+from resnetx.interconnect.systems.paths import Path, PathKind, Transport, copy_path, to_host
 from resnetx.interconnect.systems.system import load
 from resnetx.loading import own_yaml
 from resnetx.settings.files import PUBLISHED

@@ -16,9 +16,20 @@ from typing import Any
 
 import msgspec
 
-from resnetx.interconnect.survey.parts import Chosen, Entry, PartSettings, assumed, beginning, entries, slug, the_only
-from resnetx.interconnect.survey.survey import DISTANCES, SeenNode, Survey
-from resnetx.interconnect.systems.file import LinedYaml, parts_of
+from resnetx.interconnect.survey.survey import (
+    DISTANCES,
+    Chosen,
+    Entry,
+    PartSettings,
+    SeenNode,
+    Survey,
+    assumed,
+    beginning,
+    entries,
+    slug,
+    the_only,
+)
+from resnetx.interconnect.systems.system_file import LinedYaml, parts_of
 from resnetx.loading import own_yaml
 from resnetx.settings.files import CONFIGS
 

@@ -12,11 +12,10 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 
 from resnetx.errors import ConfigError
-from resnetx.interconnect.survey.parts import PCIE_GBps, entries
-from resnetx.interconnect.survey.survey import Pair, SeenCpu, SeenNode, Survey
+from resnetx.interconnect.survey.survey import Pair, PCIE_GBps, SeenCpu, SeenNode, Survey, entries
 from resnetx.interconnect.systems import paths
-from resnetx.interconnect.systems.file import MAX_COMPONENTS
 from resnetx.interconnect.systems.graph import Link, System
+from resnetx.interconnect.systems.system_file import MAX_COMPONENTS
 
 _MEETING = {"PIX": "switch", "PXB": "switch", "PHB": "cpu", "NODE": "cpu", "SYS": "sockets"}
 

@@ -378,7 +378,7 @@ class System(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def found_paths(self) -> dict[tuple[Any, ...], Any]:
-        """The paths that were searched for (`link_search`), as every choice of GPUs needs them."""
+        """The paths that were searched for (`paths`), as every choice of GPUs needs them."""
         return {}
 
     @cached_property

@@ -11,7 +11,7 @@ links:
   - {between: [gpu0..3, gpu0..3], link: nvlink1}                 # every pair once
   - {between: [gpu0, plx0], link: pcie3, lanes: 16}
 
-Links between GPUs may have more lanes one way than the other, and go through a photonic switch (`file`).
+Links between GPUs may have more lanes one way than the other, and go through a photonic switch (`system_file`).
 Parts (`p100-sxm2-16gb`, `nvlink1`) are in `configs/system/parts`; a file may add its own under `parts:`. Several nodes:
 `load(name, nodes=4, ...)`, or as the file's `cluster:` says: `nodes`, `network`, the `nics` used of each node, which of
 them the library drives for given GPUs (`rails`), and whether they read GPU memory (`gpu_direct`). An NVSwitch fabric is
@@ -25,8 +25,7 @@ from typing import Any
 import msgspec
 
 from resnetx.errors import ConfigError, unknown_name
-from resnetx.interconnect.systems import file as system_file
-from resnetx.interconnect.systems.file import SystemFile
+from resnetx.interconnect.systems import system_file
 from resnetx.interconnect.systems.graph import FABRIC as FABRIC
 from resnetx.interconnect.systems.graph import Component as Component
 from resnetx.interconnect.systems.graph import EqualNodes
@@ -35,8 +34,9 @@ from resnetx.interconnect.systems.graph import Library as Library
 from resnetx.interconnect.systems.graph import Link as Link
 from resnetx.interconnect.systems.graph import System as System
 from resnetx.interconnect.systems.parts import NetworkSpec, WireSpec
+from resnetx.interconnect.systems.system_file import SystemFile
 from resnetx.loading import is_file, name_fault
-from resnetx.settings import bounds
+from resnetx.settings import setting_types
 from resnetx.settings.files import CONFIGS
 
 _shipped = cache(system_file.read)  # files that come with resnetx; the user's own may change from call to call
@@ -64,7 +64,7 @@ def load(
         cluster = msgspec.structs.replace(cluster, gpu_direct=gpu_direct)
         file = msgspec.structs.replace(file, cluster=cluster)
     nodes = cluster.nodes if nodes is None else nodes
-    bounds.check({"nodes": nodes})
+    setting_types.check({"nodes": nodes})
     if fault := system_file.nodes_fault(file.system, nodes):
         raise ConfigError(f"{name}: nodes={nodes}: {fault}")
     if nodes == 1:

@@ -15,13 +15,12 @@ import torch
 from resnetx.copies import Entry
 from resnetx.copies import Place as CopyPlace
 from resnetx.host import free_memory_bytes
-from resnetx.measure.launch.torchrun import ranks_here
+from resnetx.measure.launch.scratch import ranks_here
 from resnetx.measure.rank import distributed
 from resnetx.measure.rank.distributed import Ranks
 from resnetx.operations import ALL, OPERATIONS, Place
 from resnetx.record import SkippedArray, Unknown
-from resnetx.record.bench import ELEMENT_BYTES, DType
-from resnetx.record.copies import Endpoint
+from resnetx.record.bench_record import ELEMENT_BYTES, DType, Endpoint
 from resnetx.units import si, size_text
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}

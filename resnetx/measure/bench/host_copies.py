@@ -24,11 +24,11 @@ from resnetx.host import node_name
 from resnetx.inputs.folders import resident_share
 from resnetx.measure.bench import arrays
 from resnetx.measure.bench.arrays import CLEAR, Observed, data_of, ended_together
-from resnetx.measure.launch.torchrun import launched_folder
+from resnetx.measure.launch.scratch import launched_folder
 from resnetx.measure.rank import nodes, results
 from resnetx.measure.rank.distributed import DistributedWork, HostGroup, Ranks
 from resnetx.record import Unknown
-from resnetx.record.copies import Endpoint
+from resnetx.record.bench_record import Endpoint
 
 RELAYED_BYTES = 2**20  # of each piece that a relay passes on while it receives the next one
 _DATA, _READY, _BACK = 0, 1, 2  # tags
@@ -357,8 +357,8 @@ class StorageCopies:
         self._memory = torch.zeros(most_bytes if ranks.first else 0, dtype=torch.uint8)
 
     def observe(self, entry: Entry, warmups: int, timings: int) -> Observed:
-        found = self._read(entry, warmups, timings) if self._ranks.first else None
-        measured = self._ranks.gather(found)[0]
+        observed = self._read(entry, warmups, timings) if self._ranks.first else None
+        measured = self._ranks.gather(observed)[0]
         assert measured is not None, "rank 0 reads"
         return measured
 

@@ -26,7 +26,7 @@ import msgspec
 from resnetx.errors import FileError, shortened
 from resnetx.formats.logs import named
 from resnetx.loading import File, read_json
-from resnetx.measure.launch.torchrun import launched_folder, on_one_node, rank
+from resnetx.measure.launch.scratch import launched_folder, on_one_node, rank
 from resnetx.record import RunFolder
 
 LEAST_S = 60.0
@@ -239,7 +239,7 @@ def _sentence(notes: Sequence[Note], still_s: float) -> str:
     if len(behind) > 1:
         counts = [note.collectives for note in behind if note.collectives is not None]
         fewest = min(counts, default=None)
-        if silent := [note for note in behind if not note.answered and any(each.answered for each in notes)]:
+        if silent := [note for note in behind if not note.answered and any(other.answered for other in notes)]:
             behind = silent
         elif fewest is not None:
             behind = [note for note in behind if note.collectives in (None, fewest)]
@@ -311,11 +311,11 @@ def _note(folder: RunFolder, index: int) -> Note | None:
 def _used(process: int) -> tuple[float, int]:
     """CPU seconds of a process and all its living descendants so far, and the bytes that they have read."""
     ticks, read_bytes = 0, 0
-    for each in _with_descendants(process):
+    for descendant in _with_descendants(process):
         with suppress(OSError, ValueError, IndexError):
-            fields = Path(f"/proc/{each}/stat").read_text().rpartition(")")[2].split()
+            fields = Path(f"/proc/{descendant}/stat").read_text().rpartition(")")[2].split()
             ticks += int(fields[11]) + int(fields[12])  # utime and stime (proc_pid_stat(5))
-            read_bytes += int(Path(f"/proc/{each}/io").read_text().split()[1])  # rchar (proc_pid_io(5))
+            read_bytes += int(Path(f"/proc/{descendant}/io").read_text().split()[1])  # rchar (proc_pid_io(5))
     return ticks / os.sysconf("SC_CLK_TCK"), read_bytes
 
 

@@ -23,6 +23,11 @@ from resnetx.measure.launch.executor import Executor, executor_of
 from resnetx.measure.launch.hang import HangError, HangWatch, stopped
 from resnetx.measure.launch.scratch import (
     DYING_S,
+    FOLDER_VARIABLE,
+    SCRATCH_VARIABLE,
+    STARTED_VARIABLE,
+    TURN_VARIABLE,
+    Moment,
     Unbegun,
     scratch,
     set_aside,
@@ -31,7 +36,6 @@ from resnetx.measure.launch.scratch import (
     write,
     write_measured,
 )
-from resnetx.measure.launch.torchrun import FOLDER_VARIABLE, SCRATCH_VARIABLE, STARTED_VARIABLE, TURN_VARIABLE, Moment
 from resnetx.record import (
     Ended,
     Job,

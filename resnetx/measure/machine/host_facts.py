@@ -13,7 +13,7 @@ from pathlib import Path
 
 from resnetx.host import cores, cpu_numbers, kernel_file, kernel_text, memory_bytes, node_name
 from resnetx.measure.launch import slurm
-from resnetx.measure.launch.torchrun import launcher_pid
+from resnetx.measure.launch.scratch import launcher_pid
 from resnetx.record import HostLoad, Storage, Unknown, known
 
 
@@ -281,6 +281,6 @@ class HostGpus:
         """The UUID that a number or the beginning of a UUID stands for; None where it is none, or more than one."""
         if name.isdecimal():
             return self.uuids[int(name)] or name if int(name) < len(self.uuids) else None
-        known = [uuid for uuid in (*self.uuids, *(each for found in self.instances for each in found)) if uuid]
+        known = [uuid for uuid in (*self.uuids, *(each for instance in self.instances for each in instance)) if uuid]
         fitting = [uuid for uuid in known if uuid.startswith(name)] if name.startswith(("GPU-", "MIG-")) else []
         return fitting[0] if len(fitting) == 1 else None

@@ -217,8 +217,8 @@ def locked_clock(clock_MHz: int, seen: Sequence[Sequence[Sequence[Reading]]]) ->
     readings = [reading for windows in seen for window in windows for reading in window]
     return LockedClock(
         clock_Hz=clock_MHz * 1e6,
-        lowest_Hz=[[1e6 * min(each.clock_MHz for each in window) for window in windows] for windows in seen],
-        highest_Hz=[[1e6 * max(each.clock_MHz for each in window) for window in windows] for windows in seen],
+        lowest_Hz=[[1e6 * min(reading.clock_MHz for reading in window) for window in windows] for windows in seen],
+        highest_Hz=[[1e6 * max(reading.clock_MHz for reading in window) for window in windows] for windows in seen],
         why_not=shortfall(readings, clock_MHz).replace("GPU", "the GPU of rank", 1),
     )
 

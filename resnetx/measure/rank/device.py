@@ -18,10 +18,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from resnetx.errors import ConfigError
 from resnetx.host import cpus_text, node_name
 from resnetx.inputs import BESIDE_TORCH, nothing
-from resnetx.measure.launch.torchrun import local_rank, rank, ranks_here, world_size
+from resnetx.measure.launch.scratch import local_rank, rank, ranks_here, world_size
 from resnetx.measure.machine.capability import check_kernels
-from resnetx.measure.machine.nvidia import full_uuid
-from resnetx.measure.machine.visible_gpus import gpus_here, hidden_by_mistake
+from resnetx.measure.machine.nvidia import full_uuid, gpus_here, hidden_by_mistake
 from resnetx.packages import hip_version
 from resnetx.record import Copies, Device, Unknown, known
 

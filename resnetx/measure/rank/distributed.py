@@ -20,9 +20,9 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import FileStore
 
 from resnetx.errors import ConfigError
-from resnetx.measure.lab.namespaces import sending_first
-from resnetx.measure.launch import hang, nccl_log
-from resnetx.measure.launch.torchrun import (
+from resnetx.measure.lab_ranks import sending_first
+from resnetx.measure.launch import ending, hang
+from resnetx.measure.launch.scratch import (
     lab_network,
     launched_folder,
     local_rank,
@@ -94,7 +94,7 @@ class Ranks:
 
     def nccl_log(self) -> str:
         """What NCCL has logged in this rank; "" where it logged nothing, or elsewhere."""
-        return nccl_log.taken(self.log)
+        return ending.taken(self.log)
 
     def barrier(self) -> None:
         if self.world_size > 1:
@@ -279,8 +279,8 @@ def _join_by_nccl(ranks: Ranks, meeting: dict[str, Any], timed: bool, choices: M
     # reads here: by then the launcher would see a hang, and no error (ProcessGroupNCCL.cpp, `Watchdog::runLoop`).
     os.environ.setdefault("TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC", "500")
     os.environ.update({**ranks.way.nccl, **(choices or {})})  # stays, too: NCCL reads some when it first connects
-    log = nccl_log.new_log()
-    variables = nccl_log.variables(log, choices=choices is not None) if log else {}
+    log = ending.new_log()
+    variables = ending.variables(log, choices=choices is not None) if log else {}
     if (folder := launched_folder()) and ranks.first:
         variables["NCCL_TOPO_DUMP_FILE"] = str(folder.nccl_topology)
     if ranks.sharing:

@@ -42,14 +42,14 @@ from resnetx.errors import ConfigError
 from resnetx.measure.launch import hang
 from resnetx.measure.machine.environment import missing_feature
 from resnetx.measure.rank.distributed import Ranks
-from resnetx.measure.rank.process import StartUpTimer, peak_memory_bytes
 from resnetx.measure.rank.results import RankResults
 from resnetx.measure.rank.strategies import replicate
-from resnetx.measure.rank.train import OwnBatches, build, training_step
+from resnetx.measure.rank.training import OwnBatches, build, training_step
+from resnetx.measure.rank.windows import StartUpTimer, peak_memory_bytes
 from resnetx.record import Deviation, Equality, InputState, Unknown, known
 from resnetx.request import Request
 from resnetx.workloads import user_program
-from resnetx.workloads.buckets import CAP_BYTES, FIRST_BUCKET_BYTES, MIB, Gradient, ddp_buckets
+from resnetx.workloads.counts import CAP_BYTES, FIRST_BUCKET_BYTES, MIB, Gradient, ddp_buckets
 from resnetx.workloads.layers import tensors
 
 TOLERANCE = 1e-9
@@ -110,7 +110,9 @@ class ReplicaDeviations:
 
     def recorded(self) -> Deviation:
         """As a record can hold them."""
-        return Deviation(loss=_finite(self.loss), layers={layer: _finite(each) for layer, each in self.layers.items()})
+        return Deviation(
+            loss=_finite(self.loss), layers={layer: _finite(deviation) for layer, deviation in self.layers.items()}
+        )
 
 
 def _finite(deviation: float) -> float | None:
@@ -150,7 +152,7 @@ def compare(
         step()
         assert progress.loss is not None
         losses.append(_loss_deviation(progress.loss.item(), sequential, request, ranks))
-    layers = {layer: _largest(each[layer] for each in found) for layer in found[0]}
+    layers = {layer: _largest(deviations[layer] for deviations in found) for layer in found[0]}
     return ReplicaDeviations(_largest(losses), layers)
 
 

@@ -15,17 +15,16 @@ import torch
 from resnetx import inputs, workloads
 from resnetx.choices import Folders, NoExchange, Server, TokensInput
 from resnetx.host import node_name
-from resnetx.inputs import stage
+from resnetx.inputs import folders
 from resnetx.measure.launch import hang, slurm
-from resnetx.measure.launch.torchrun import Moment, run_started
+from resnetx.measure.launch.scratch import Moment, run_started
 from resnetx.measure.machine.capability import check_precision
-from resnetx.measure.rank import distributed, equality, nodes, results, trace, train
+from resnetx.measure.rank import distributed, equality, layer_trace, nodes, results, training
 from resnetx.measure.rank import nodes as numa
 from resnetx.measure.rank.device import choose_device, describe_device
 from resnetx.measure.rank.distributed import Ranks
-from resnetx.measure.rank.process import StartUpTimer, keep_freed_memory, limit_memory
 from resnetx.measure.rank.results import NOT_MEASURED, RankResults
-from resnetx.measure.rank.windows import measure_windows
+from resnetx.measure.rank.windows import StartUpTimer, keep_freed_memory, limit_memory, measure_windows
 from resnetx.record import Device, Environment, RunFile, RunRecord, Staging, Transport, Unknown, known, seal
 from resnetx.request import Request
 
@@ -52,9 +51,9 @@ T = TypeVar("T")
 ON_HOST = Server(device="cpu")  # gradients go through memory of the hosts, also where ranks compute on GPUs
 
 _MEASURES = {
-    "step": train.measure,
-    "phases": train.measure,
-    "layers": trace.measure,
+    "step": training.measure,
+    "phases": training.measure,
+    "layers": layer_trace.measure,
     "input": measure,
     "equality": equality.measure,
 }
@@ -81,7 +80,7 @@ def run(task: RunFile, started: Moment) -> RunRecord | None:
         clock.skip()
         if task.replay is not None:
             fewer = request.share(ranks.rank) < request.share(0)
-            measured = train.replay(task.replay_fewer if fewer else task.replay, request, ranks, clock)
+            measured = training.replay(task.replay_fewer if fewer else task.replay, request, ranks, clock)
         else:
             measured = _MEASURES[request.measure](reading, ranks, clock)
         devices = ranks.gather(describe_device(ranks.device))
@@ -215,7 +214,7 @@ def staged_images(request: Request, ranks: Ranks) -> tuple[Request, list[Staging
 
 def _here(input: Folders, rank: int) -> Staging:
     assert input.stage is not None, "nothing is to be staged"
-    found = stage.copied(Path(input.root), Path(input.stage))
+    found = folders.copied(Path(input.root), Path(input.stage))
     return Staging(
         node=node_name(),
         rank=rank,

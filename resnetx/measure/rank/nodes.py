@@ -16,8 +16,8 @@ import torch
 
 from resnetx.choices import Folders
 from resnetx.host import cores, cpu_numbers, kernel_file, kernel_text
-from resnetx.interconnect.systems.lab import LabNetwork
-from resnetx.measure.launch.torchrun import lab_network, ranks_here
+from resnetx.interconnect.systems.lab_network import LabNetwork
+from resnetx.measure.launch.scratch import lab_network, ranks_here
 from resnetx.measure.machine.environment import environment
 from resnetx.measure.rank.device import pci_address
 from resnetx.measure.rank.distributed import Ranks
@@ -37,7 +37,7 @@ def machines(storage: Path | None, ranks: Ranks) -> dict[int, Environment]:
     No rank goes on before all machines are known: what runs next would load them.
     """
     mine = environment(storage) if ranks.local_rank == 0 else None
-    return {rank: found for rank, found in enumerate(ranks.gather(mine)) if found is not None}
+    return {rank: machine for rank, machine in enumerate(ranks.gather(mine)) if machine is not None}
 
 
 def other_nodes(machines: Mapping[int, Environment], loads: Sequence[HostLoad | Unknown]) -> list[OtherNode]:

@@ -23,7 +23,7 @@ import torch
 
 from resnetx.measure.rank.device import mark, seconds_between
 from resnetx.measure.rank.distributed import DistributedWork, Ranks, Send
-from resnetx.measure.rank.server import Trip
+from resnetx.measure.rank.replicas import Trip
 
 Mark = Callable[[str], None]  # told of each phase as it begins, and of the "end" of the last one
 
@@ -165,11 +165,11 @@ def _parts(
     ends = [*(forward for forward, _ in passes[1:]), computed]  # of the backward passes
     waited = {"gather": 0.0, "reduce": 0.0}
     in_pass = {"forward": 0.0, "backward": 0.0}
-    for each, kind in zip(sent, blocking, strict=True):
+    for message, kind in zip(sent, blocking, strict=True):
         if kind:
-            wait_s = max(0.0, each.end_s - each.ready_s)
+            wait_s = max(0.0, message.end_s - message.ready_s)
             waited[kind] += wait_s
-            forward = any(begin <= each.ready_s < backward for begin, backward in passes)
+            forward = any(begin <= message.ready_s < backward for begin, backward in passes)
             in_pass["forward" if forward else "backward"] += wait_s
     updated = marks.get("gather", marks["end"])  # parameters come back from the ranks that updated them
     return StepParts(

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from resnetx.formats.nccl_log import network_ends, ring_steps
+from resnetx.formats.logs import network_ends, ring_steps
 from resnetx.inputs import Batches
-from resnetx.measure.launch import nccl_log
-from resnetx.measure.launch.torchrun import lab_network, on_one_node
+from resnetx.measure.launch import ending
+from resnetx.measure.launch.scratch import lab_network, on_one_node
 from resnetx.measure.machine.readings import NOT_LOCKED, clock_readings, clock_warnings, locked_clock, sensor_warnings
 from resnetx.measure.rank import distributed
 from resnetx.measure.rank.device import Profiled, RankCopies, summed
@@ -42,7 +42,7 @@ from resnetx.transports import AUTO, Way
 
 # How ranks exchanged data, as a record has it: what was asked for, what was used, and what shows it.
 #
-# gloo sends over TCP only. NCCL names each connection in its log (`nccl_log`); one that is not what was asked for is a
+# gloo sends over TCP only. NCCL names each connection in its log (`ending`); one that is not what was asked for is a
 # warning, and so is a log that names none. Between nodes it also names the network card at each end.
 
 
@@ -66,7 +66,7 @@ def used(ranks: Ranks, logs: list[str]) -> Transport:
     """How several ranks exchange gradients, with the evidence for it; `logs` are the NCCL logs of all ranks."""
     if distributed.backend(ranks.device) == "gloo":
         return over_sockets(ranks.way)
-    lines = nccl_log.channel_lines("\n".join(logs))
+    lines = ending.channel_lines("\n".join(logs))
     if not lines:
         return none(f"{distributed.backend(ranks.device).upper()}'s log names no connections", ranks.way)
     used = sorted({via for via, _ in lines})

@@ -29,10 +29,9 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.checkpoint import checkpoint
 
 from resnetx.choices import Bucket, Fsdp, Layerwise, NoExchange, Server, Zero1
-from resnetx.measure.rank import ddp
-from resnetx.measure.rank.ddp import MessageBuffer, copy_scaled, trainable
+from resnetx.measure.rank import replicas
 from resnetx.measure.rank.distributed import DistributedWork, Ranks, RegisteredMemory, Send, Watched, unchanged
-from resnetx.measure.rank.server import ServedModel
+from resnetx.measure.rank.replicas import MessageBuffer, ServedModel, copy_scaled, trainable
 from resnetx.measure.rank.sharded import FullySharded, blocks_of
 from resnetx.record import Unknown
 from resnetx.request import Request
@@ -77,12 +76,12 @@ def replicate(model: nn.Module, request: Request, ranks: Ranks, watched: Watched
     if isinstance(strategy, Bucket):
         send = None if watched is unchanged else watched(ranks.send)
         if request.compile != "none":
-            ddp.divide_like_buckets(strategy)
+            replicas.divide_like_buckets(strategy)
         if not request.registered:
-            return _Buckets(ddp.data_parallel(model, strategy, ranks, send), request.compile)
+            return _Buckets(replicas.data_parallel(model, strategy, ranks, send), request.compile)
         memory = RegisteredMemory(ranks)
         with memory.allocating():
-            wrapped = ddp.data_parallel(model, strategy, ranks, send)
+            wrapped = replicas.data_parallel(model, strategy, ranks, send)
         return _Buckets(wrapped, request.compile, memory)
     if isinstance(strategy, NoExchange):
         return _Alone(model, strategy.kind, request.compile)
@@ -90,7 +89,7 @@ def replicate(model: nn.Module, request: Request, ranks: Ranks, watched: Watched
         model = model.to(memory_format=torch.contiguous_format)
         usual = Bucket(bucket_cap_mb=None, first_bucket_mb=None, gradient_as_bucket_view=True)
         send = None if watched is unchanged else watched(ranks.send)
-        return ShardedUpdates(ddp.data_parallel(model, usual, ranks, send), request.compile)
+        return ShardedUpdates(replicas.data_parallel(model, usual, ranks, send), request.compile)
     if isinstance(strategy, Fsdp):
         return FullySharded(model, strategy, ranks, watched, request.accumulate)
     if isinstance(strategy, Server):
@@ -164,7 +163,7 @@ class _Buckets:
         """DDP has waited."""
 
     def sizes(self) -> list[int] | Unknown:
-        return ddp.bucket_sizes(self._wrapped)
+        return replicas.bucket_sizes(self._wrapped)
 
 
 class ShardedUpdates(_Buckets):
@@ -247,7 +246,7 @@ def layers(model: nn.Module) -> list[list[nn.Parameter]]:
     groups = []
     for module in model.modules():
         ready_made = type(module).__module__.startswith("torch.nn") and not isinstance(module, _CONTAINERS)
-        own = [each for each in trainable(module.parameters(recurse=ready_made)) if each not in seen]
+        own = [parameter for parameter in trainable(module.parameters(recurse=ready_made)) if parameter not in seen]
         seen.update(own)
         groups += [own] if own else []
     return groups

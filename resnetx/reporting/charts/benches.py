@@ -7,13 +7,13 @@ from statistics import median
 from resnetx.interconnect.collectives.measured import telling_times
 from resnetx.operations import OPERATIONS
 from resnetx.record import BenchRecord
-from resnetx.record.comparison import BenchComparison
-from resnetx.record.copies import CopyCell, Direction, families
+from resnetx.record.bench_record import CopyCell, Direction, families
+from resnetx.record.comparisons import BenchComparison
 from resnetx.record.machine import Unit, how_many
-from resnetx.record.topology import CollectiveCost, PairAtSize, PairCosts
+from resnetx.record.topologies import CollectiveCost, PairAtSize, PairCosts
 from resnetx.reporting.charts.figure import INK, Figure
 from resnetx.reporting.charts.grammar import ON_RAMPS, TINTS, Axis, Mark, Plot, Ramp, Scale, figure
-from resnetx.reporting.charts.system_rates import dash_looks, system_looks
+from resnetx.reporting.charts.workload_figures import dash_looks, system_looks
 from resnetx.table import Cell, Record, Table
 from resnetx.units import size_text
 

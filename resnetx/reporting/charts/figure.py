@@ -17,10 +17,9 @@ from altair.utils import schemapi
 from altair.vegalite.v6.api import ChartType
 
 from resnetx import packages
-from resnetx.errors import ConfigError, shortened
-from resnetx.reporting.table import write_csv
+from resnetx.errors import ConfigError, shortened, visible
+from resnetx.reporting.csv_tables import write_csv
 from resnetx.table import Cell, Record, Table
-from resnetx.visible import visible
 
 AnyChart = ChartType  # whatever Altair makes: single, layered or concatenated
 

@@ -4,10 +4,10 @@ and which pairs of GPUs a node's links are divided among."""
 from collections.abc import Iterator, Sequence
 from statistics import median
 
-from resnetx.record.check import Check, CheckedRun
 from resnetx.record.literature import Score
-from resnetx.record.steering import Steering
-from resnetx.record.trace import Trace, TracedBatch
+from resnetx.record.node_check import Check, CheckedRun
+from resnetx.record.topologies import Steering
+from resnetx.record.traces import Trace, TracedBatch
 from resnetx.reporting.charts.figure import BARS, INK, SYSTEMS, Figure
 from resnetx.reporting.charts.grammar import ON_RAMPS, Axis, Mark, Plot, Ramp, Scale, figure
 from resnetx.table import Cell, Table

@@ -22,14 +22,14 @@ from resnetx.reporting.charts.figure import (
     workload_colours,
 )
 from resnetx.reporting.charts.grammar import Axis, Mark, Plot, Scale, figure, shape_looks, table_of_records
-from resnetx.reporting.study.points import (
+from resnetx.reporting.study_points import (
     StudyPoint,
     batch_category,
     batches_in_order,
     unit_of_points,
     workloads_in_order,
 )
-from resnetx.reporting.study.scaling import PARTS, Limits, StepPart
+from resnetx.reporting.study_scaling import PARTS, Limits, StepPart
 from resnetx.statistics import Summary
 from resnetx.table import Record
 from resnetx.units import si

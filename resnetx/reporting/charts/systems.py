@@ -12,7 +12,7 @@ import altair as alt
 import msgspec
 import numpy as np
 
-from resnetx.record.system_comparison import CollectivePoint, CopyPoint, Estimate, SystemComparison, SystemPoint
+from resnetx.record.comparisons import CollectivePoint, CopyPoint, Estimate, SystemComparison, SystemPoint
 from resnetx.reporting.charts.figure import (
     BASELINE,
     COLUMN,
@@ -31,7 +31,7 @@ from resnetx.reporting.charts.figure import (
     styled,
 )
 from resnetx.reporting.charts.grammar import Axis, Mark, Plot, Scale, figure
-from resnetx.reporting.charts.system_rates import (
+from resnetx.reporting.charts.workload_figures import (
     Curves,
     MeasuredRate,
     dash_looks,
@@ -39,8 +39,8 @@ from resnetx.reporting.charts.system_rates import (
     rates_against_gpus,
     system_looks,
 )
-from resnetx.reporting.systems.rate_ratios import lead, over
-from resnetx.reporting.table import table_of
+from resnetx.reporting.compared_systems import lead, over
+from resnetx.reporting.csv_tables import table_of
 from resnetx.table import Cell, Record, Table
 from resnetx.units import size_text, to_interval
 

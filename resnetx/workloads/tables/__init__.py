@@ -7,15 +7,71 @@ Those of families, whatever their settings, are made by arithmetic (`families`) 
 """
 
 from collections.abc import Callable
+from functools import cache
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from resnetx import choices
+from resnetx.errors import prepared, unknown_name
 from resnetx.loading import File, read_json
 from resnetx.workloads.counts import Layer
 from resnetx.workloads.tables import families
+
+# ---- classifiers ----------------------------------------------------------------------------------------------------
+# torchvision's classifiers by name, as data: to know one takes no torch, whose import takes seconds.
+#
+# python -m resnetx.workloads.tables      # regenerates the file beside this one
+
+USUAL_SIZE = 224  # pixels of what is not set otherwise (`choices.Torchvision`)
+CLASSIFIERS = Path(__file__).with_name("classifiers.json")
+
+
+class Classifiers(msgspec.Struct, frozen=True):
+    """The classifiers of one version of torchvision."""
+
+    torchvision: str  # "0.29": without what changes with each build
+    image_size: dict[str, int]  # name -> pixels, as the published weights of that name take them
+
+
+@cache
+def kept_classifiers() -> Classifiers:
+    """Those that resnetx comes with."""
+    return msgspec.json.decode(CLASSIFIERS.read_bytes(), type=prepared(Classifiers))
+
+
+def check_classifier(name: str) -> None:
+    """Refuses a name that no classifier has; of another torchvision than the kept one, that one is asked."""
+    known = kept_classifiers().image_size
+    if name not in known and _is_kept_version():
+        raise unknown_name("torchvision classifier", name, known, "model.name")
+
+
+def image_size(name: str) -> int | None:
+    """The size of images that a classifier is made for, in pixels; None where that is not known."""
+    return kept_classifiers().image_size.get(name)
+
+
+def _is_kept_version() -> bool:
+    return installed_version() in (kept_classifiers().torchvision, "")
+
+
+def installed_version() -> str:
+    """The first two numbers of the version of torchvision, or "" where there is none."""
+    try:
+        return ".".join(metadata.version("torchvision").split(".")[:2])
+    except metadata.PackageNotFoundError:
+        return ""
+
+
+def write_classifiers(found: Classifiers) -> None:
+    """Keeps the classifiers of a torchvision."""
+    CLASSIFIERS.write_bytes(msgspec.json.format(msgspec.json.encode(found), indent=1) + b"\n")
+
+
+# ---- tables ---------------------------------------------------------------------------------------------------------
 
 FOLDER = Path(__file__).parent
 

@@ -3,11 +3,10 @@
 from resnetx import workloads
 from resnetx.workloads import tables
 from resnetx.workloads.kinds import installed_classifiers
-from resnetx.workloads.tables import classifiers
 
 for name, (model, image_size) in tables.KEPT.items():
     tables.write(name, workloads.traced(model, image_size))
     print(tables.file(name))
 
-classifiers.write(classifiers.Classifiers(classifiers.installed_version(), installed_classifiers()))
-print(classifiers.FILE)
+tables.write_classifiers(tables.Classifiers(tables.installed_version(), installed_classifiers()))
+print(tables.CLASSIFIERS)

@@ -12,7 +12,7 @@ from resnetx.errors import ConfigError
 from resnetx.interconnect.collectives.traffic import added_up
 from resnetx.interconnect.systems.paths import nvlink_lanes
 from resnetx.interconnect.systems.system import load
-from resnetx.steering.units import (
+from resnetx.steering.link_units import (
     PhaseChoice,
     Source,
     SteeringProblem,

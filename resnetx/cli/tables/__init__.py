@@ -1,1 +1,0 @@
-"""The screen of each kind of result."""

@@ -1,0 +1,494 @@
+"""`bench`: times collectives and pair copies, or imports what nccl-tests measured; and its screen."""
+
+import math
+from argparse import Namespace
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from statistics import median
+from typing import NamedTuple
+
+from resnetx.api.bench import benches_of, execute, export_bench
+from resnetx.api.bench_settings import import_bench
+from resnetx.api.measuring import KeptRecord, machine_name
+from resnetx.cli import show
+from resnetx.cli.verbs import show_train
+from resnetx.cli.verbs.show_train import left_to_others
+from resnetx.errors import ConfigError
+from resnetx.formats.copy_rows import LOAD, STAGED
+from resnetx.interconnect.collectives import sizes
+from resnetx.interconnect.collectives.measured import measured
+from resnetx.interconnect.collectives.sizes import Band, bands
+from resnetx.interconnect.pairs.pair_reading import counted
+from resnetx.measure.launch.executor import follow, follows
+from resnetx.record import BenchPoint, BenchRecord, BenchRequest, CopyCell, Device, NicUse, PatternPoint, RunFolder
+from resnetx.record.bench_record import WRONG_ELEMENTS, CopyEnd, CopyFamily
+from resnetx.reporting import bench_conclusions
+from resnetx.reporting.bench_conclusions import (
+    GBps,
+    bench_answer,
+    collective_columns,
+    copied_GBps,
+    pattern_columns,
+    timed,
+    us,
+)
+from resnetx.study import Point
+from resnetx.table import Column
+from resnetx.units import in_GBps, size_text
+
+# ---- bench ----------------------------------------------------------------------------------------------------------
+# `bench`: times collectives and pair copies, or imports what nccl-tests measured.
+
+
+def bench_(options: Namespace, paths: list[Path], asked: Point) -> int:
+    """Measures with each number of ranks, or imports; status 1 where a bench failed or elements were wrong."""
+    if getattr(options, "import"):
+        if len(paths) != 1:
+            raise ConfigError(f"--import: expected one file, got {len(paths)}")
+        return 0 if _shown(options, import_bench(paths[0], asked)) else 1
+    if options.export:
+        if len(paths) != 1 or asked:
+            raise ConfigError("--export: expected one bench (its folder or record.json), and no settings")
+        for path in export_bench(paths[0]):
+            show.line(f"{path}")
+        return 0
+    if paths:
+        raise ConfigError(f"{paths[0]}: `resnetx bench` measures; to import a file of another program, add --import")
+    benches = benches_of(asked)
+    launch, results = benches.tasks[0].launch, Path(benches.wanted.results)
+    planned = [
+        (task, RunFolder(results / machine_name(launch) / "bench" / task.request.slug)) for task in benches.tasks
+    ]
+    if left_to_others(options, "bench", asked, launch, results, planned):
+        return 0
+    if follows(benches.tasks[0]):
+        return follow(benches.tasks[0])
+    well = [_shown(options, kept) for kept in execute(asked)]
+    return 0 if all(well) else 1
+
+
+def _shown(options: Namespace, kept: KeptRecord[BenchRecord]) -> bool:
+    """Shows a bench; whether it went well."""
+    record = kept.record
+    show.conclude(
+        options,
+        bench_answer(record),
+        lambda: [record],
+        partial(bench, record, kept.folder),
+        record.outcome != "ok",
+    )
+    checked: list[BenchPoint | CopyCell | PatternPoint] = [*record.points, *record.cells, *record.patterns]
+    wrong = [each.wrong for each in checked]
+    said = any(warning.code == WRONG_ELEMENTS for warning in record.warnings)
+    return record.outcome == "ok" and not any(wrong) and not said
+
+
+# ---- show bench -----------------------------------------------------------------------------------------------------
+# A bench as a person sees it: nccl-tests' columns, and what the times say of latency and bandwidth.
+
+_BY = "the smallest and the largest"
+
+
+def bench(record: BenchRecord, folder: RunFolder) -> None:
+    """One record: a table and the fits of each collective, or why there are none."""
+    if record.outcome != "ok":
+        show_train.failure(record, folder)
+        return
+    show_train.warnings(record.warnings)
+    for name in sorted({point.collective for point in record.points}):
+        points = [point for point in record.points if point.collective == name]
+        title = f"{name}, {_ranks(record)}, {record.library} ({record.source}){_how(record.request)}"
+        show.listing(collective_columns(), timed(points, record.world_size), title, _note(points, record), by=_BY)
+        for sentence in _causes(points):
+            show.say(sentence)
+        for line in _fits(record, name):
+            show.say(line)
+    copies(record)
+    pairs(record)
+    if record.patterns:
+        title = f"Patterns, {_ranks(record)}, {record.library} ({record.source})"
+        note = (
+            "Medians over iterations, the slowest rank's. Computing is replaced by idle time. GB/s: one way, of the "
+            "busiest rank."
+        )
+        show.listing(pattern_columns(record.world_size or 1), record.patterns, title, note)
+    nics(record)
+    _knees(record)
+    for skipped in record.skipped:
+        show.say(f"not measured: {skipped.reason}")
+    show.line(f"record: {folder.record}")
+
+
+def _knees(record: BenchRecord) -> None:
+    """Where latency ends and bandwidth begins."""
+    if rows := list(sizes.of_record(record)):
+        note = f"Floor: the smallest size; ends: {sizes.RAISED} times as long. Half, 90 %: of the highest size / time."
+        show.listing(BENDS, rows, "Where latency ends and bandwidth begins", note, every=True, constant=True)
+
+
+def _size(size_bytes: float | None) -> str:
+    return "" if size_bytes is None else size_text(round(size_bytes))
+
+
+BENDS: list[Column[tuple[str, sizes.Knees]]] = [
+    Column("of", lambda row: row[0]),
+    Column(">floor us", lambda row: us(row[1].floor_s)),
+    Column(">ends at", lambda row: _size(row[1].floor_ends_bytes)),
+    Column(">half at", lambda row: _size(row[1].half_bytes)),
+    Column(">90 % at", lambda row: _size(row[1].ninety_bytes)),
+    Column(">highest GB/s", lambda row: GBps(row[1].highest_Bps / 1e9)),
+]
+
+
+def _ranks(record: BenchRecord) -> str:
+    request = record.request
+    devices = f" (devices={request.devices})" if request and request.devices else ""
+    return f"gpus={record.world_size or '?'}{devices}"
+
+
+def _how(request: BenchRequest | None) -> str:
+    """What was asked for besides sizes, for a title."""
+    if request is None:
+        return ""
+    words = [
+        "" if request.dtype == "fp32" else request.dtype,
+        f"{request.place} of place" if request.place == "out" else "in place" if request.place else "",
+        request.timing or "",
+        "" if request.transport == "auto" else f"transport={request.transport}",
+        f"algorithm={request.algorithm}" if request.algorithm else "",
+        f"protocol={request.protocol}" if request.protocol else "",
+        "registered buffers" if request.registered else "",
+    ]
+    return "".join(f", {word}" for word in words if word)
+
+
+def _causes(points: Sequence[BenchPoint]) -> list[str]:
+    """What to check of points that are not as expected, each set of causes once."""
+    sizes: dict[tuple[str, ...], list[str]] = {}
+    for point in points:
+        if point.causes:
+            sizes.setdefault((point.verdict, *point.causes), []).append(size_text(point.size_bytes))
+    return [
+        f"{verdict} ({', '.join(found)}); to check: {'; '.join(causes)}" for (verdict, *causes), found in sizes.items()
+    ]
+
+
+def _note(points: Sequence[BenchPoint], record: BenchRecord) -> str:
+    if record.source != "measured":
+        return "Means, as they were imported."
+    count = max(len(point.times_s) for point in points)
+    note = f"Medians of {count} operations, each the slowest rank's; GB is 1e9 bytes. #wrong: elements."
+    if all(point.queued_s for point in points):
+        fewest = min(point.queue_length for point in points)
+        fewer = f" ({fewest} where it takes long)" if fewest < (record.queue_length or 0) else ""
+        note += f" Queued: one of {record.queue_length}{fewer} that follow each other on the GPU"
+        note += "; bandwidths and the fit are of these."
+    if points[0].emulated:
+        note += f" Emulated: gloo makes it of {points[0].emulated}."
+    return note
+
+
+def _fits(record: BenchRecord, name: str) -> list[str]:
+    """What latency and bandwidth describe the points, band by band, and how well."""
+    try:
+        found, error = bands(measured(record, name, record.source, name))
+    except ConfigError:
+        return [f"{name}: too few sizes for a fit of latency and bandwidth"]
+    error_of_fit = (
+        "too few sizes to leave any out" if math.isnan(error) else f"{error:.1%} off sizes left out of the fit"
+    )
+    lines = [f"  from {size_text(round(band.from_bytes))}: {_line(band)}" for band in found]
+    return [f"time of {name} = latency + size / bandwidth, {error_of_fit}:", *lines]
+
+
+def _line(band: Band) -> str:
+    return f"{us(band.latency_s)} us + size / {in_GBps(band.bandwidth_Bps)}"
+
+
+# Pair copies as a person sees them: what stands out, then each class of pairs at each size.
+
+
+def pairs(record: BenchRecord) -> None:
+    """The copies of a record: verdicts, causes, and a table for each kind, direction and kind of memory."""
+    groups: dict[CopyFamily, list[CopyCell]] = defaultdict(list)
+    for cell in record.cells:
+        if cell.copy != LOAD:  # no copy: it has no bandwidth
+            groups[cell.family].append(cell)
+    for family, cells in groups.items():
+        said = _verdicts(cells)
+        title = f"{family.words}, {family.endpoint} memory ({record.source}){f': {said}' if said else ''}"
+        show.listing(CLASSES, _classes(cells), title, _NOTE + _EXPECTED * bool(said), every=True, constant=True)
+        for line in _pair_causes(cells):
+            show.say(line)
+
+
+_NOTE = "Medians over the pairs of a class; GB is 1e9 bytes, both directions summed."
+_EXPECTED = " expected: by the described topology."
+_CAUSES = 2  # that are shown of each copy; the record has all
+
+
+def _verdicts(cells: Sequence[CopyCell]) -> str:
+    """How many are as described, and how many are not; "" where nothing is described."""
+    if all(cell.expected_s is None for cell in cells):
+        return ""
+    return ", ".join(f"{count} {_WORDS.get(verdict, verdict)}" for verdict, count in counted(cells))
+
+
+_WORDS = {"not judged": "with no reference"}
+
+
+class CopyClass(NamedTuple):
+    """Copies of one size between pairs that are alike."""
+
+    name: str
+    cells: Sequence[CopyCell]
+
+    @property
+    def GBps(self) -> list[float]:
+        """Of each, in order."""
+        return sorted(copied_GBps(cell, median(cell.time_s)) for cell in self.cells)
+
+
+def _classes(cells: Sequence[CopyCell]) -> list[CopyClass]:
+    """Copies of one size between pairs that are alike, the fastest first."""
+    alike: dict[tuple[int, str], list[CopyCell]] = defaultdict(list)
+    for cell in cells:
+        alike[cell.size_bytes, cell.pair_class or ("beside others" if cell.together else "")].append(cell)
+    ordered = sorted(alike.items(), key=lambda each: (each[0][0], _time_s(each[1])))
+    return [CopyClass({"one class": "all alike"}.get(name, name), same) for (_, name), same in ordered]
+
+
+def _expected(row: CopyClass) -> str:
+    expected = [copied_GBps(cell, cell.expected_s) for cell in row.cells if cell.expected_s]
+    return _figure(median(expected)) if expected else ""
+
+
+CLASSES: list[Column[CopyClass]] = [
+    Column(">size", lambda row: size_text(row.cells[0].size_bytes)),
+    Column("class", lambda row: row.name),
+    Column(">copies", lambda row: f"{len(row.cells)}", 1),
+    Column(">time us", lambda row: f"{_time_s(row.cells) * 1e6:,.1f}"),
+    Column(">GB/s", lambda row: _figure(median(row.GBps))),
+    Column(">least", lambda row: _figure(row.GBps[0]), 2),
+    Column(">most", lambda row: _figure(row.GBps[-1]), 3),
+    Column(">expected", _expected),
+    Column("verdict", lambda row: _verdicts(row.cells)),
+]
+
+
+def _time_s(cells: Sequence[CopyCell]) -> float:
+    return median(median(cell.time_s) for cell in cells)
+
+
+def _figure(value: float) -> str:
+    return f"{value:.2f}" if value >= 0.1 else f"{value:.2g}"
+
+
+def _pair_causes(cells: Sequence[CopyCell]) -> list[str]:
+    """What to check, for each set of causes once."""
+    found: dict[tuple[str, tuple[str, ...]], int] = defaultdict(int)
+    for cell in cells:
+        if cell.causes:
+            found[cell.verdict, tuple(cell.causes[:_CAUSES])] += 1
+    return [f"{verdict}, {count} copies; to check: {'; '.join(causes)}" for (verdict, causes), count in found.items()]
+
+
+# Pair copies as a person sees them: matrices of the largest size, latencies of the smallest.
+#
+# A row sends and a column receives. Kinds whose places are not pairs of GPUs are lists.
+
+_MATRICES = ("device", "relay", STAGED)  # kinds that go from every GPU to every other one
+
+
+def copies(record: BenchRecord) -> None:
+    """The cells of a record, kind by kind."""
+    if record.devices and record.source != "measured":
+        names = Counter(device.name for device in record.devices)
+        show.say(f"GPUs: {', '.join(f'{count} x {name}' for name, count in names.items())}")
+    kinds: dict[tuple[CopyFamily, bool], list[CopyCell]] = {}
+    for cell in sorted(record.cells, key=lambda cell: cell.family):
+        beside_others = bool(cell.together) and cell.copy != "together"
+        kinds.setdefault((cell.family, beside_others), []).append(cell)
+    for (family, _), cells in kinds.items():
+        largest, smallest = (pick(cell.size_bytes for cell in cells) for pick in (max, min))
+        title = f"copy={family.copy}, {family.direction}{family.issued}, gpus={record.world_size}, {_paths(cells)}"
+        if family.copy == LOAD:
+            _matrix(f"{title}: ns of one access, to memory of the sender", cells, _ns)
+        elif family.copy in _MATRICES:
+            how = "in one direction" if family.direction == "one-way" else "both directions summed"
+            _matrix(f"{title}: GB/s of {size_text(largest)} {how}", _at(cells, largest), _copy_GBps)
+            if smallest < largest:
+                _matrix(f"us of {size_text(smallest)}", _at(cells, smallest), _us)
+        elif family.copy == "together":
+            _sharing(title, cells)
+        else:
+            _list(title, cells, smallest, largest)
+        _wrong(cells)
+
+
+def _matrix(title: str, cells: Sequence[CopyCell], text: Callable[[CopyCell], str]) -> None:
+    sources, targets = (sorted(ends, key=_order) for ends in ({c.source for c in cells}, {c.target for c in cells}))
+    if all(isinstance(place, int) for place in (*sources, *targets)):
+        sources = targets = sorted({*sources, *targets}, key=_order)
+    times = {(cell.source, cell.target): cell for cell in cells}
+    rows = {
+        f"{source}": [text(times[source, target]) if (source, target) in times else "" for target in targets]
+        for source in sources
+    }
+    show.matrix(title, ">from \\ to", rows, [f">{target}" for target in targets])
+
+
+def _order(place: CopyEnd) -> tuple[bool, int, str]:
+    """GPUs by their numbers, then places of hosts."""
+    return (True, 0, place) if isinstance(place, str) else (False, place, "")
+
+
+def _list(title: str, cells: Sequence[CopyCell], smallest: int, largest: int) -> None:
+    at_smallest = {(cell.source, cell.target): cell for cell in _at(cells, smallest)}
+    columns: list[Column[CopyCell]] = [
+        Column(">from", lambda cell: f"{cell.source}"),
+        Column(">to", lambda cell: f"{cell.target}"),
+        Column(f">us of {size_text(smallest)}", lambda cell: _us(at_smallest[cell.source, cell.target])),
+        Column(f">GB/s of {size_text(largest)}", _copy_GBps),
+    ]
+    rows = sorted(_at(cells, largest), key=lambda cell: (str(cell.source), str(cell.target)))
+    note = "All of them at once." if any(cell.together for cell in cells) else ""
+    show.listing(columns, rows, title, note, every=True, constant=True)
+
+
+def _sharing(title: str, cells: Sequence[CopyCell]) -> None:
+    """What a pair keeps of its bandwidth while another one copies, the least of all others first."""
+    alone = {(cell.source, cell.target): median(cell.time_s) for cell in cells if not cell.together}
+    kept = sorted(
+        (
+            alone[cell.source, cell.target] / median(cell.time_s),
+            f"{cell.source} to {cell.target}",
+            f"{other.source} to {other.target}",
+        )
+        for cell in cells
+        for other in cell.together
+        if (cell.source, cell.target) in alone
+    )
+    shown = show.first(kept, 12)
+    size = size_text(max(cell.size_bytes for cell in cells))
+    note = f"Share of its own bandwidth at {size}; the {len(shown)} that lose most of {len(kept)} (--all: all of them)."
+    show.listing(SHARING, shown, title, note, every=True, constant=True)
+
+
+SHARING: list[Column[tuple[float, str, str]]] = [
+    Column("pair", lambda row: row[1]),
+    Column("beside", lambda row: row[2]),
+    Column(">keeps", lambda row: f"{row[0]:.0%}"),
+]
+
+
+def _wrong(cells: Sequence[CopyCell]) -> None:
+    for cell in cells:
+        if cell.wrong:
+            bytes_are = "byte is" if cell.wrong == 1 else "bytes are"
+            place = f"{cell.source} to {cell.target}, {size_text(cell.size_bytes)}"
+            show.say(f"{place}: {cell.wrong:,} {bytes_are} wrong")
+
+
+def _at(cells: Sequence[CopyCell], size_bytes: int) -> list[CopyCell]:
+    return [cell for cell in cells if cell.size_bytes == size_bytes]
+
+
+def _paths(cells: Sequence[CopyCell]) -> str:
+    return " and ".join(sorted({cell.path or "path not known" for cell in cells}))
+
+
+def _copy_GBps(cell: CopyCell) -> str:
+    value = copied_GBps(cell, median(cell.time_s))
+    return f"{value:.2f}" if value < 100 else f"{value:.0f}"
+
+
+def _ns(cell: CopyCell) -> str:
+    return f"{median(cell.time_s) * 1e9:,.0f}"
+
+
+def _us(cell: CopyCell) -> str:
+    return f"{median(cell.time_s) * 1e6:,.1f}"
+
+
+# The network cards between nodes as a person sees them: by connection, and whether rings keep to rails.
+
+_ROWS = 16
+_LISTED = 4  # cards that a sentence names
+
+
+def nics(record: BenchRecord) -> None:
+    """What NCCL's log said of the cards of several nodes."""
+    ends = record.transport.nics if record.transport else None
+    if not ends:
+        return
+    crossings = bench_conclusions.crossings(ends)
+    rows = _nic_rows(crossings)
+    shown = show.first(rows, _ROWS)
+    left = f"; {len(rows) - len(shown)} more with --all" if len(shown) < len(rows) else ""
+    note = f"of: the ring of its channel, or its tree or single sends{left}."
+    show.listing(NICS, shown, "Between nodes, by NCCL's log", note, every=True, constant=True)
+    for sentence in _sentences(crossings, record.devices or []):
+        show.say(sentence)
+
+
+class NicRow(NamedTuple):
+    """Connections between two ranks that are alike but for their channel, in words."""
+
+    channels: str
+    source: str
+    target: str
+    of: str
+    sent: str
+    received: str
+    gpudirect: str
+
+
+NICS: list[Column[NicRow]] = [
+    Column("channels", lambda row: row.channels),
+    Column(">from", lambda row: row.source),
+    Column(">to", lambda row: row.target),
+    Column("of", lambda row: row.of),
+    Column("card of sender", lambda row: row.sent),
+    Column("of receiver", lambda row: row.received),
+    Column("GPUDirect", lambda row: row.gpudirect),
+]
+
+
+def _nic_rows(crossings: Sequence[bench_conclusions.SizeCrossing]) -> list[NicRow]:
+    """Connections that are alike but for their channel are one row."""
+    channels: dict[tuple[str, ...], list[int]] = defaultdict(list)
+    for crossing in crossings:
+        reached = {end.gpudirect for end in crossing.ends}
+        gpudirect = "one end" if len(reached) > 1 else "yes" if True in reached else "no"
+        words = (f"{crossing.source}", f"{crossing.target}", "ring" if crossing.ring else "other")
+        channels[*words, _card(crossing.sent), _card(crossing.received), gpudirect].append(crossing.channel)
+    return [NicRow(",".join(map(str, numbers)), *words) for words, numbers in channels.items()]
+
+
+def _card(end: NicUse | None) -> str:
+    return "?" if end is None else bench_conclusions.card_name(end)
+
+
+def _sentences(crossings: Sequence[bench_conclusions.SizeCrossing], devices: Sequence[Device]) -> list[str]:
+    """Whether rings keep to rails, and what shares a card."""
+    seen = bench_conclusions.rails(crossings, devices)
+    said = []
+    if seen.compared:
+        said.append(
+            f"Rails: {seen.kept} of {seen.compared} connections of rings leave and arrive by cards of one number; "
+            + "; ".join(f"GPU {gpu.gpu} by {' and '.join(gpu.cards)}" for gpu in seen.gpus)
+            + "."
+        )
+    shared = sorted(
+        (card for card in seen.cards if len(card.channels) > 1), key=lambda channels: -len(channels.channels)
+    )
+    if shared:
+        named = [f"{channels.card} of {channels.node} ({len(channels.channels)})" for channels in shared[:_LISTED]]
+        more = f" and {len(shared) - _LISTED} others" if len(shared) > _LISTED else ""
+        said.append(f"Cards that rings of several channels share: {', '.join(named)}{more}.")
+    elif seen.cards:
+        said.append("No two channels' rings share a card.")
+    return said

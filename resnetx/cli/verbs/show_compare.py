@@ -1,0 +1,521 @@
+"""`compare`: two studies or benches, systems, or a prediction and the study that checks it; and its screens."""
+
+from argparse import Namespace
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from pathlib import Path
+from statistics import median
+
+from resnetx.api.answers import accuracy_answer, benches_answer, papers_answer, score_answer
+from resnetx.api.compare import Compared, OfAccuracy, OfBenches, OfPapers, OfScore, OfStudies, OfSystems, compared
+from resnetx.cli import show
+from resnetx.cli.verbs import show_papers, show_predict
+from resnetx.cli.verbs import show_papers as show_claims
+from resnetx.cli.verbs import show_papers as show_score
+from resnetx.literature.claims import are_of_the_paper
+from resnetx.literature.explanations import Causes
+from resnetx.record.bench_record import CopyEnd
+from resnetx.record.comparisons import (
+    Accuracy,
+    BenchComparison,
+    BenchRatio,
+    CheckedPoint,
+    CollectivePoint,
+    ComparedPoint,
+    Comparison,
+    Crossing,
+    Difference,
+    Estimate,
+    SystemComparison,
+    SystemPoint,
+    SystemSide,
+    Unmatched,
+)
+from resnetx.record.machine import how_many, unit_by_library
+from resnetx.record.prediction import Prediction
+from resnetx.reporting.accuracy import ADVANTAGES, TOTALS, checked_columns
+from resnetx.reporting.compared_benches import DIFFERENCES, PAIR_RATIOS, RATIOS, PairRatios
+from resnetx.reporting.compared_studies import UNMATCHED_POINTS, compared_columns, conclusion, mean_columns
+from resnetx.reporting.systems_answer import (
+    LeaderCount,
+    LossBand,
+    case_columns,
+    compared_answer,
+    compared_cases,
+    leader_counts,
+    loss_bands,
+    simple_model_agreement,
+    telling_cases,
+)
+from resnetx.study import Point
+from resnetx.table import Column
+from resnetx.units import figure, si, size_text
+
+# ---- compare --------------------------------------------------------------------------------------------------------
+# `compare`: two studies or benches, systems, or a prediction and the study that checks it, side by side.
+
+
+def compare_(options: Namespace, paths: list[Path], asked: Point) -> int:
+    """Compares study B, the second path, with study A, the first; or what a prediction says, with whatever is given."""
+    comparison = compared(paths, asked)
+    answer, screen = _screen(comparison)
+    show.conclude(options, answer, lambda: [comparison.record], screen)
+    return 0
+
+
+def _screen(comparison: Compared) -> tuple[Sequence[str], Callable[[], None]]:
+    """What is answered, and the rest of the screen."""
+    match comparison:
+        case OfStudies(record):
+            return conclusion(record), partial(show_studies, record)
+        case OfBenches(record):
+            return benches_answer(record), partial(bench_comparison, record)
+        case OfAccuracy(record, prediction):
+            return accuracy_answer(record), partial(_accuracy, record, prediction)
+        case OfPapers(record):
+            return papers_answer(record), partial(show_papers.papers, record)
+        case OfScore(record):
+            return score_answer(record), partial(show_score.score, record)
+        case OfSystems(record, prediction, causes):
+            return compared_answer(record), partial(_systems, record, prediction, causes)
+
+
+def _systems(record: SystemComparison, prediction: Prediction, causes: Causes | None) -> None:
+    comparison(record)
+    if causes:
+        show_claims.causes(causes)
+    show_predict.sure_and_more(prediction, ratios=True)
+
+
+def _accuracy(record: Accuracy, prediction: Prediction) -> None:
+    accuracy(record)
+    if show.everything():
+        show_predict.sources(prediction)
+
+
+# ---- show comparison ------------------------------------------------------------------------------------------------
+# The screen of two studies compared: the conclusion, then points, means, and what else differs.
+
+
+def show_studies(compared: Comparison) -> None:
+    """Means, the cases that differ (--all: each), and what else differs between the studies."""
+    if compared.means:
+        show.listing(mean_columns(compared), compared.means, "Geometric means over the cases")
+        show.say()
+    points = compared.points
+    if len(points) > show.ROWS and not show.everything():
+        points = [point for point in points if point.verdict == "different"]
+    if points:
+        ranked = sorted(points, key=_from_equal, reverse=True) if len(points) > show.ROWS else points
+        show.listing(compared_columns(compared), show.first(ranked, show.ROWS), "B over A, case by case")
+    if compared.only_in_one:
+        _only_in_one(compared.only_in_one)
+    _machines(compared.machines)
+    for letter, study in (("A", compared.a), ("B", compared.b)):
+        show.line(f"{letter}: study {study.name} on {study.node} ({study.folder})")
+    if not show.everything():
+        show.say("more: every case, and what differs in each record: --all")
+
+
+def _from_equal(point: ComparedPoint) -> float:
+    """How far from equal a case is in both studies."""
+    return 0.0 if point.ratio is None else max(point.ratio.median, 1 / point.ratio.median)
+
+
+def _only_in_one(points: Sequence[Unmatched]) -> None:
+    """How many points one study lacks; --all: which."""
+    counts = Counter(point.study for point in points)
+    if not show.everything():
+        show.say(f"in one study only: {' and '.join(f'{count} cases of {study}' for study, count in counts.items())}.")
+        return
+    show.say()
+    show.listing(UNMATCHED_POINTS, points, "In one study only", every=True)
+    show.say()
+
+
+def _machines(machines: Sequence[Difference]) -> None:
+    if not machines:
+        show.say("Machines, software and environment: no difference in the records of the two studies.")
+        return
+    note = "From the runs of the cases above. unknown: not in any record."
+    title = "Other differences: machines, software and environment"
+    show.listing(DIFFERENCES, machines, title, note, every=True, constant=True)
+
+
+# The screen of two benches compared: the answer, then ratios by size, crossings, and what else differs.
+
+CELLS = 12  # pairs that are shown, those that differ most; --all shows all
+UNMATCHED = 6
+
+
+def bench_comparison(found: BenchComparison) -> None:
+    """B over A."""
+    for letter, bench in (("A", found.a), ("B", found.b)):
+        show.line(f"{letter}: {', '.join(bench.libraries) or 'a bench'} ({bench.path})")
+    _ratios("Collectives", found.collectives)
+    _ratios("Pair copies, by class", found.classes)
+    _cells(found.cells)
+    for words in show.first(found.only_in_one, UNMATCHED):
+        show.say(f"in one only: {words}")
+    if found.machines:
+        show.say()
+        show.listing(DIFFERENCES, found.machines, "Environments", every=True, constant=True)
+
+
+def _ratios(title: str, ratios: Sequence[BenchRatio]) -> None:
+    if not ratios:
+        return
+    lines: dict[tuple[str, int | None, str | None], list[BenchRatio]] = defaultdict(list)
+    for ratio in ratios:
+        lines[ratio.what, ratio.gpus, ratio.pair_class].append(ratio)
+    for (what, gpus, pair_class), line in lines.items():
+        where = ", ".join(filter(None, (f"{gpus} ranks" if gpus else "", pair_class)))
+        show.say()
+        of_line = f"{title}: {what} ({where})"
+        show.listing(RATIOS, line, of_line, by="the smallest and the largest", constant=True)
+
+
+def _cells(cells: Sequence[BenchRatio]) -> None:
+    """The pairs that differ most, by the median of their ratios over sizes."""
+    pairs: dict[tuple[str, CopyEnd | None, CopyEnd | None], list[float]] = defaultdict(list)
+    for cell in cells:
+        pairs[cell.what, cell.source, cell.target].append(cell.ratio)
+    if not pairs:
+        return
+    ordered = sorted(pairs.items(), key=lambda each: -abs(median(each[1]) - 1))
+    shown = [PairRatios(*key, ratios) for key, ratios in show.first(ordered, CELLS)]
+    show.say()
+    title = f"Pairs that differ most, {len(shown)} of {len(pairs)}"
+    show.listing(PAIR_RATIOS, shown, title, every=True, constant=True)
+
+
+# ---- show accuracy --------------------------------------------------------------------------------------------------
+# The screen of a prediction compared with the study that checks it.
+
+NAMED = 3  # systems, and cases that only one side has, by name; --all names all
+
+
+def accuracy(checked: Accuracy) -> None:
+    """The cases with the largest error, then how far off each system was; --all: every case."""
+    for warning in checked.warnings:
+        show.say(f"look: {warning}", indent=2)
+    ranked = (
+        sorted(checked.points, key=_from_measured, reverse=True) if len(checked.points) > show.ROWS else checked.points
+    )
+    shown = show.first(ranked, show.ROWS)
+    title = "Case by case" + f": the {len(shown)} with the largest error" * (len(shown) < len(ranked))
+    show.listing(checked_columns(checked.points), shown, title)
+    if show.everything():
+        show.say()
+        show.listing(TOTALS, checked.totals, "Prediction errors", every=True)
+    _advantages(checked)
+    if len(checked.totals) > 1 and not show.everything():
+        of_each = [
+            f"{total.system} with {total.library} {total.mean_absolute_error:.1%} ({total.covered} of {total.points})"
+            for total in checked.totals
+        ]
+        more = f", {len(of_each) - NAMED} more" * (len(of_each) > NAMED)
+        show.say(f"sure: mean error, and how many lie in the interval: {', '.join(of_each[:NAMED])}{more}.")
+    for what, points in (("not measured", checked.not_measured), ("not predicted", checked.not_predicted)):
+        if points:
+            named = show.first(points, NAMED)
+            more = f", and {len(points) - len(named)} more" * (len(named) < len(points))
+            show.say(f"{what}: {'; '.join(named)}{more}.")
+    digest = f" ({checked.prediction[:8]})" * show.everything()
+    made = f"predicted at {checked.made_at}{digest}; measured by study {checked.study} ({checked.folder})"
+    cases = f"; all {len(ranked)} cases: --all" * (len(shown) < len(ranked))
+    show.say(f"more: {made}{cases}; where it went: resnetx explain A B")
+
+
+def _from_measured(point: CheckedPoint) -> float:
+    return 0.0 if point.error is None else abs(point.error)
+
+
+def _advantages(checked: Accuracy) -> None:
+    """Which strategy is faster; without --all where that was predicted wrongly."""
+    shown = [advantage for advantage in checked.advantages if show.everything() or advantage.right is False]
+    if shown:
+        show.say()
+        show.listing(ADVANTAGES, shown, "One strategy over another: ratio of rates")
+    elif decided := sum(advantage.right is not None for advantage in checked.advantages):
+        show.say(f"one strategy over another: {decided} that the measurement decides, all predicted rightly: --all")
+
+
+# ---- show systems ---------------------------------------------------------------------------------------------------
+# The screen of systems side by side.
+
+SHOWN_BYTES = (500_000, 2_000_000, 6_000_000, 2**24, 2**26, 2**28)  # of collectives; the record has more sizes
+_AXES = {
+    "payload": "bytes of gradients",
+    "intensity": "activations/parameter/GPU",
+    "gpus": "GPUs",
+    "message": "bytes of a message",
+}
+
+
+def comparison(compared: SystemComparison) -> None:
+    """Who is faster where, by how much and how sure that is; --all: every point, and what else was predicted."""
+    _cases(compared)
+    _losses(compared)
+    refusals(compared.points)
+    if show.everything():
+        _leader_counts(compared)
+        _points(compared)
+        _crossings(compared.crossings)
+        _simple_model(compared.points)
+        _collectives(compared)
+    if are_of_the_paper(compared.points):
+        show_papers.claims(compared.claims)
+
+
+# ---- the cases that tell --------------------------------------------------------------------------------------------
+
+
+def _cases(compared: SystemComparison) -> None:
+    """The cases that tell, and how the others are."""
+    cases = [case for case in compared_cases(compared) if case.ratios]
+    listed = telling_cases(compared)
+    show.listing(case_columns(compared), listed)
+    rest = cases[len(listed) :]
+    more = sum(case.shown for case in rest)
+    words = [f"{more} more show a difference"] * bool(more)
+    if len(rest) > more:
+        apart = max(case.apart for case in rest if not case.shown)
+        words.append(f"{len(rest) - more} show none, 0 to {apart - 1:.0%} apart")
+    if lacking := len(compared_cases(compared)) - len(cases):
+        words.append(f"{lacking} do not fit into memory, or are known only between two ends, on one")
+    if words:
+        show.say(f"others: {'; '.join(words)}.")
+
+
+def _losses(compared: SystemComparison) -> None:
+    """By number of GPUs and settings, where the slower of two systems loses little, and where half."""
+    bands = loss_bands(compared)
+    if len({band.gpus for band in bands}) > 1:  # of one the answer has told it
+        title = f"Where {bands[0].slower} loses less than 5 % to {bands[0].faster}, and half or more"
+        note = (
+            "Activations per parameter on each GPU: from there on, and up to there, in every case that was predicted."
+        )
+        show.say()
+        show.listing(LOSSES, bands, title, note, every=True)
+
+
+LOSSES: list[Column[LossBand]] = [
+    Column(">GPUs", lambda band: f"{band.gpus}"),
+    Column("settings", lambda band: band.variant),
+    Column(">5 % from", lambda band: _work(band.little_from)),
+    Column(">half up to", lambda band: _work(band.half_up_to)),
+]
+
+
+def _work(value: float | None) -> str:
+    return "no case" if value is None else f"{value:,.1f}"
+
+
+# ---- every point ----------------------------------------------------------------------------------------------------
+
+
+def _leader_counts(compared: SystemComparison) -> None:
+    columns: list[Column[LeaderCount]] = [
+        Column("library", lambda count: count.library or "own"),
+        Column(">GPUs", lambda count: f"{count.gpus}"),
+        *(Column(f">{name}", partial(_ahead, name)) for name in compared.systems),
+        Column(">none shown", lambda count: f"{count.open + count.level}"),
+        Column(">missing", lambda count: f"{count.alone}", 2),
+        Column("~largest margin", lambda count: _largest(count.largest), 1),
+    ]
+    note = (
+        "Columns of systems: cases in which it is the faster. none shown: no difference is, or only both ends of a "
+        "system's rate are known. missing: fewer than two systems can run it."
+    )
+    show.say()
+    title = "The faster system, by number of cases"
+    show.listing(columns, list(leader_counts(compared.points)), title, note, every=True, constant=True)
+
+
+def _ahead(name: str, count: LeaderCount) -> str:
+    return f"{count.ahead.get(name, 0)}"
+
+
+def _largest(point: SystemPoint | None) -> str:
+    if point is None or point.margin is None or point.margin.lead == "level":
+        return ""
+    ratio = point.margin.ratio
+    return f"{point.margin.first} {_percent(ratio.value)} ({_interval(ratio)}), {_name(point)}"
+
+
+def _name(point: SystemPoint) -> str:
+    return ", ".join(filter(None, [point.workload, f"batch {point.batch_size}", point.variant]))
+
+
+def _percent(ratio: float) -> str:
+    return f"{ratio - 1:+.1%}"
+
+
+def _points(compared: SystemComparison) -> None:
+    show.say()
+    show.listing(
+        _point_columns(compared.systems), compared.points, "Case by case", _OF_POINTS, every=True, constant=True
+    )
+
+
+_OF_POINTS = (
+    "Columns of systems: iterations/s. by: the fastest over the next, with its interval. simple model: the same by "
+    "Tallent et al. 2017, section 4.4, communication share x all-reduce advantage. limits: and the share of the "
+    "iteration that would be saved without it."
+)
+
+
+def _point_columns(systems: Sequence[str]) -> list[Column[SystemPoint]]:
+    return [
+        Column("workload", lambda point: point.workload),
+        Column(">batch", lambda point: f"{point.batch_size}"),
+        Column("settings", lambda point: point.variant),
+        Column("library", lambda point: point.library or "own"),
+        Column(">GPUs", lambda point: f"{point.gpus}"),
+        Column(
+            ">act./param./GPU",
+            lambda point: "" if point.intensity_per_gpu is None else figure(point.intensity_per_gpu),
+            4,
+        ),
+        *(Column(f">{name}", partial(_rate, name)) for name in systems),
+        Column("faster", _faster),
+        Column(">by", lambda point: _percent(point.margin.ratio.value) if point.margin else ""),
+        Column(">interval", lambda point: _interval(point.margin.ratio) if point.margin else "", 5),
+        Column(">simple model", _by_simple_model, 3),
+        *(Column(f"limits {name}", partial(_limit, name), 1) for name in systems),
+    ]
+
+
+def _faster(point: SystemPoint) -> str:
+    margin = point.margin
+    return "" if margin is None else margin.first if margin.lead == "ahead" else "none shown"
+
+
+def _by_simple_model(point: SystemPoint) -> str:
+    model = point.margin.simple_model if point.margin else None
+    return "" if model is None else _percent(model.ratio)
+
+
+def _side(name: str, point: SystemPoint) -> SystemSide | None:
+    return next((side for side in point.sides if side.system == name), None)
+
+
+def _rate(name: str, point: SystemPoint) -> str:
+    side = _side(name, point)
+    if side is None:
+        return ""
+    if side.iterations_per_s:
+        return si(side.iterations_per_s.value)
+    return {"oom": "memory", "ok": "open"}.get(side.outcome, side.outcome)
+
+
+def _interval(estimate: Estimate) -> str:
+    return f"{_percent(estimate.low)} to {_percent(estimate.high)}"
+
+
+def _limit(name: str, point: SystemPoint) -> str:
+    side = _side(name, point)
+    if side is None or side.limited_by is None:
+        return ""
+    return side.limited_by if side.limit_share is None else f"{side.limited_by} {side.limit_share:.0%}"
+
+
+# ---- crossings ------------------------------------------------------------------------------------------------------
+
+
+def _crossings(crossings: Sequence[Crossing]) -> None:
+    show.say()
+    if not crossings:
+        show.say("Changes of the leader: none over payload, intensity, GPUs and message size.")
+        return
+    ordered = sorted(crossings, key=lambda each: not each.shown)  # what is beyond doubt comes first
+    never = [words for axis, words in _AXES.items() if not any(crossing.axis == axis for crossing in crossings)]
+    note = "at: interpolated between the two neighbouring cases. not shown: no difference is shown at one of them."
+    note += f" Never over {', '.join(never)}." * bool(never)
+    title = (
+        f"Changes of the leader: {len(crossings)}, {sum(bool(crossing.shown) for crossing in crossings)} of them shown"
+    )
+    show.listing(CROSSINGS, ordered, title, note, every=True, constant=True)
+
+
+CROSSINGS: list[Column[Crossing]] = [
+    Column("over", lambda each: _AXES[each.axis]),
+    Column("library", lambda each: each.library or "own", 1),
+    Column("with", lambda each: each.fixed),
+    Column(">at", lambda each: _at(each.axis, each.at)),
+    Column("between", lambda each: " and ".join(_at(each.axis, value) for value in each.between), 2),
+    Column("below", lambda each: each.below, 3),
+    Column("above", lambda each: each.above),
+    Column("verdict", lambda each: "" if each.shown is None else "shown" if each.shown else "not shown"),
+]
+
+
+def _at(axis: str, value: float) -> str:
+    return f"{value:.3g}" if axis == "gpus" else si(value, "B") if axis in ("payload", "message") else si(value)
+
+
+# ---- what the paper says --------------------------------------------------------------------------------------------
+
+
+def _simple_model(points: Sequence[SystemPoint]) -> None:
+    agreement = simple_model_agreement(points)
+    if agreement:
+        show.say()
+        show.say(
+            f"The simple model (communication share x all-reduce advantage) names the same leader at "
+            f"{agreement.same_leader} of {agreement.points} cases; its ratios differ from these by "
+            f"{agreement.mean_difference:.1%} on average, at most by {agreement.worst_difference:+.1%} "
+            f"({_name(agreement.worst)}, {agreement.worst.gpus} GPUs, {agreement.worst.library or 'own library'})."
+        )
+
+
+# ---- collectives ----------------------------------------------------------------------------------------------------
+
+
+def _collectives(compared: SystemComparison) -> None:
+    if not compared.collectives:
+        return
+    rates = {_place(collective): collective.algbw_Bps for collective in compared.collectives}
+    shown = [collective for collective in compared.collectives if collective.size_bytes in SHOWN_BYTES]
+    places = list(dict.fromkeys(_place(point)[1:] for point in shown))
+    columns: list[Column[tuple[str, str, int, int]]] = [
+        Column("collective", lambda place: place[0]),
+        Column("library", lambda place: place[1]),
+        Column(">GPUs", lambda place: f"{place[2]}"),
+        Column(">size", lambda place: size_text(place[3])),
+        *(Column(f">{name}", partial(_rate_of, name, rates)) for name in compared.systems),
+    ]
+    note = "GB/s: size / time, the effective bandwidth of the paper. By the systems' descriptions, not calibrated."
+    show.say()
+    show.listing(columns, places, "Collectives alone", note, every=True, constant=True)
+
+
+_Rates = dict[tuple[str, str, str, int, int], float]
+
+
+def _rate_of(name: str, rates: _Rates, place: tuple[str, str, int, int]) -> str:
+    rate_Bps = rates.get((name, *place))
+    return "" if rate_Bps is None else f"{rate_Bps / 1e9:.2f}"
+
+
+def _place(point: CollectivePoint) -> tuple[str, str, str, int, int]:
+    return point.system, point.collective, point.library, point.gpus, point.size_bytes
+
+
+# The screen of points that cannot be predicted: why, each reason once.
+
+
+def refusals(points: Iterable[SystemPoint]) -> None:
+    """A line for each system and reason."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for point in points:
+        for side in point.sides:
+            if side.outcome == "refused":
+                gpus = how_many(point.gpus, unit_by_library(point.library))
+                words = f"{point.workload}, batch {point.batch_size}, {gpus}"
+                found.setdefault((side.system, side.reason), []).append(words)
+    for (system, reason), which in found.items():
+        more = f" and {len(which) - 1} more" * (len(which) > 1)
+        show.say(f"refused: {which[0]}{more} on {system}: {reason}", indent=2)

@@ -1,0 +1,377 @@
+"""`predict`: what a workload would do on systems that you do not have; its screen, and that of `--validate`."""
+
+from argparse import Namespace
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from resnetx.api.predict import predict
+from resnetx.cli import show
+from resnetx.errors import ConfigError
+from resnetx.literature.validate import validate
+from resnetx.record.machine import how_many
+from resnetx.record.prediction import Domain, PartName, PredictedPoint, Prediction, PredictionInput, Sensitivity
+from resnetx.reporting.predicted_answer import (
+    PARTS,
+    SCALING,
+    PredictedCurve,
+    compute_source,
+    curve_columns,
+    curve_rows,
+    identity,
+    identity_columns,
+    is_scaling,
+    percents,
+    predicted_curves,
+    prediction_answer,
+    sure,
+    time_of_each,
+    unit_of_point,
+)
+from resnetx.reporting.worth import worth
+from resnetx.settings.setting_types import written
+from resnetx.study import Point
+from resnetx.table import Column
+
+if TYPE_CHECKING:
+    from resnetx.api.grid import PredictedGrid
+    from resnetx.literature.training import TrainingRow, TrainingSummary
+
+
+# ---- predict --------------------------------------------------------------------------------------------------------
+# `predict`: what a workload would do on systems that you do not have.
+
+
+def predict_(options: Namespace, paths: list[Path], asked: Point) -> int:
+    """Predicts and shows what is predicted."""
+    if options.validate:
+        return validate_(options, paths, asked, "predict", validation)
+    made = predict(*paths, **asked)
+    if not isinstance(made, Prediction):
+        show.conclude(options, [made.conclusion], lambda: [made], partial(grid, made))
+        return 0
+    stored = bool(asked.get("out")) or "results" in asked
+    screen = partial(prediction, made, stored)
+    show.conclude(options, prediction_answer(made), lambda: made.points, screen)
+    return 0
+
+
+# ---- show predict ---------------------------------------------------------------------------------------------------
+# The screen of predictions: the answer, the figures, where the time goes, how sure that is; and of validation.
+
+MOST_ROWS = 12  # of a table; of more curves, those that gain least and most
+LINEAR = 0.01  # exposed communication over the iteration, below which a prediction is linear scaling
+OF_THE_MODEL = (
+    "memory",
+    "launching a step",
+    "compute of",
+    "all-reduce ",
+    "all-gather ",
+    "parameter server",
+    SCALING,
+)  # assumed
+THINGS = 3  # inputs of the same origin and error, by name; --all lists each with its source
+
+
+def prediction(made: Prediction, stored: bool = True) -> None:
+    """The curves, where the time goes, how sure that is; --all: every figure and its source."""
+    if not made.points:
+        return
+    curves = predicted_curves(made.points)
+    every = show.everything()
+    columns = curve_columns(curves, every)
+    by = "those that gain least and most"
+    rows = curve_rows(curves, every)
+    note = "open: all that is known of a rate is both ends of its interval." if any(row[1].open for row in rows) else ""
+    show.listing(columns, rows, note=note, rank=lambda row: row[0].gain, by=by)
+    _reasons([point for curve in curves for point in curve.points])
+    _where(curves)
+    _worth(curves)
+    _sensitivity(curves)
+    sure_and_more(made, stored)
+
+
+def _worth(curves: Sequence[PredictedCurve]) -> None:
+    """How many GPUs are worth it, and what would change that; of several curves nothing."""
+    if len(curves) != 1:
+        return
+    (curve,) = curves
+    rates = {point.gpus: point.images_per_s for point in curve.able if point.images_per_s}
+    lost = {part.name: part.share for part in curve.last.parts if part.name != "useful"}
+    if told := worth(rates, lost, unit_of_point(curve.last)):
+        show.say(f"worth: {told}")
+
+
+def grid(made: "PredictedGrid") -> None:
+    """In how many cases of a grid each system is the fastest, and where its points are."""
+    if made.fastest_in:
+        show.listing(FASTEST, list(made.fastest_in.items()), by="the fastest in most and in fewest", constant=True)
+    others = ", ".join(f"{count:,} {_OUTCOMES[name]}" for name, count in made.outcomes.items() if name != "ok")
+    show.say(f"more: every case in {made.file}" + f"; {others}" * bool(others))
+
+
+FASTEST: list[Column[tuple[str, int]]] = [
+    Column("system", lambda row: row[0]),
+    Column(">fastest in", lambda row: f"{row[1]:,}"),
+]
+_OUTCOMES = {
+    "oom": "do not fit into memory",
+    "refused": "cannot be predicted",
+    "open": "are known between two ends only",
+}
+
+
+def sure_and_more(made: Prediction, stored: bool = True, ratios: bool = False) -> None:
+    """What is assumed, how sure it is, and what all points have in common; --all: every figure and its source."""
+    curves = predicted_curves(made.points)
+    if assumed := _assumed(made.inputs, named=ratios):
+        show.say(f"assumed: {'; '.join(assumed)}.")
+    show.say(f"sure: {'; '.join(sure(made, curves, ratios))}.")
+    if show.everything():
+        if linear := _linear(made.points):
+            show.say(linear)
+        sources(made)
+    rest = [] if show.everything() else ["--all"]
+    rest += [] if stored else ["out=FOLDER"]
+    groups = [", ".join(_common(made, curves)), ", ".join(rest)]
+    show.say(f"more: {'; '.join(filter(None, groups))}")
+
+
+def _assumed(inputs: Sequence[PredictionInput], named: bool = False) -> list[str]:
+    """What stands in place of what is described or recorded: any of it changes the answer. `named`: by name alone."""
+    found = [line for line in inputs if line.origin == "assumed" and not line.what.startswith(OF_THE_MODEL)]
+    brief = named and not show.everything()
+    texts = [_by_name(line) if brief else f"{line.what}: {line.value}" for line in found]
+    shown = list(show.first(texts, THINGS - named))
+    return [*shown, *([f"{len(texts) - len(shown)} more: --all"] if len(texts) > len(shown) else [])]
+
+
+def _by_name(line: PredictionInput) -> str:
+    """Its name alone; but each largest batch has its number, as it is of one system."""
+    return (
+        f"{line.what}: {line.value.partition(', by counted memory')[0]}" if line.what == "batch_size=max" else line.what
+    )
+
+
+def _common(made: Prediction, curves: Sequence[PredictedCurve]) -> Iterator[str]:
+    """What all points have in common."""
+    first, differs = curves[0], identity(curves)
+    if "batch" not in differs:
+        yield f"batch {first.batch}"
+    if len({point.precision for point in made.points}) == 1:
+        yield made.points[0].precision
+    if "strategy" not in differs:
+        yield f"strategy={first.strategy}"
+    unusual = [point.request.unusual if point.request is not None else [] for point in made.points]
+    yield from (word for word in unusual[0] if all(word in words for words in unusual))
+    if "library" not in differs:
+        libraries = {curve.system: curve.library for curve in curves}
+        same = len(set(libraries.values())) == 1
+        yield first.library if same else ", ".join(f"{name} on {system}" for system, name in libraries.items())
+    if any(point.scaling == "weak" for point in made.points):
+        yield "weak scaling: the batch grows with the GPUs"
+    if source := compute_source(made):
+        yield source
+
+
+def _linear(points: Sequence[PredictedPoint]) -> str:
+    """How many points test no interconnect; "" if all do."""
+    several = [
+        point for point in points if point.gpus > 1 and point.iteration_s and point.exposed_communication_s is not None
+    ]
+    linear = [point for point in several if (point.exposed_communication_s or 0) < LINEAR * (point.iteration_s or 0)]
+    if not linear:
+        return ""
+    which = "All cases" if len(linear) == len(several) else f"{len(linear)} of {len(several)} cases"
+    return (
+        f"{which} on several GPUs expose less than {LINEAR:.0%} of communication: such a prediction is linear scaling "
+        "less what ranks wait, and comparing it with a measurement tests no model of an interconnect."
+    )
+
+
+# ---- curves ---------------------------------------------------------------------------------------------------------
+
+
+def _reasons(points: Sequence[PredictedPoint]) -> None:
+    """Why points have no rate, each reason once."""
+    lacking = [point for point in points if point.outcome != "ok"]
+    reasons = list(dict.fromkeys(point.reason for point in lacking))
+    for reason in show.first(reasons, THINGS):
+        where = " and ".join(
+            dict.fromkeys(
+                f"{point.workload} on {how_many(point.gpus, unit_of_point(point))}"
+                for point in lacking
+                if point.reason == reason
+            )
+        )
+        show.say(f"not predicted: {where}: {reason}")
+    if (more := len(reasons) - THINGS) > 0 and not show.everything():
+        show.say(f"{more} more reason{'s' * (more > 1)} why cases are not predicted: --all")
+
+
+def part_column(name: PartName) -> Column[dict[PartName, int]]:
+    """One part of a step, in percent."""
+    return Column(
+        f">{PARTS[name].removeprefix('exposed ')}",
+        lambda shares: f"{shares[name]}" if shares[name] >= 0 else f"gains {-shares[name]}",
+    )
+
+
+def _where(curves: Sequence[PredictedCurve]) -> None:
+    """Where each GPU's time goes, on the most GPUs: in a line, or in a row for each curve."""
+    ends = [curve.last for curve in curves if curve.last.parts and curve.last.gpus != curve.last.baseline_gpus]
+    if len(curves) == 1:
+        for point in ends:
+            show.say(f"time of each of {point.gpus}: {time_of_each(point)}")
+        return
+    if not ends or len(curves) > MOST_ROWS:
+        return
+    rows = [(curve, percents(curve.last)) for curve in curves if curve.last in ends]
+    parts = [name for name in PARTS if name == "useful" or any(share[name] for _, share in rows)]
+    columns: list[Column[tuple[PredictedCurve, dict[PartName, int]]]] = [
+        *(column.of(lambda row: row[0]) for column in identity_columns(curves)),
+        Column(f">{unit_of_point(ends[0])}s", lambda row: f"{row[0].last.gpus}"),
+        *(part_column(name).of(lambda row: row[1]) for name in parts),
+    ]
+    show.say()
+    show.listing(columns, rows, note="Percent of the time of each.")
+
+
+# ---- what else is known ---------------------------------------------------------------------------------------------
+
+
+Gain = tuple[PredictedCurve, PredictedPoint, Sensitivity]
+
+
+def _sensitivity(curves: Sequence[PredictedCurve]) -> None:
+    """What each point gains by another link."""
+    rows = [(curve, point, gain) for curve in curves for point in curve.points for gain in point.sensitivity]
+    columns: list[Column[Gain]] = [
+        *(column.of(lambda row: row[0]) for column in identity_columns(curves)),
+        Column(f">{unit_of_point(curves[0].last)}s", lambda row: f"{row[1].gpus}"),
+        Column("what if", lambda row: row[2].what),
+        Column(">iteration saved", lambda row: f"{row[2].gain:+.1%}"),
+        Column("limited then by", lambda row: row[2].limited_by, 2),
+    ]
+    if rows:
+        note = "A CPU (xeon-..., epyc-...) stands for its PCIe root and memory, through which copies of GPUs go."
+        show.say()
+        by = "those that save most and least"
+        show.listing(columns, rows, "Link sensitivity", note, lambda row: -row[2].gain, by)
+
+
+def sources(made: Prediction) -> None:
+    """Inputs of predictions, and where such predictions were compared with measurements."""
+    _inputs(made)
+    _domains(made)
+
+
+def _inputs(made: Prediction) -> None:
+    """Inputs by origin and error, and in words what is assumed; with --all each thing with its source."""
+    by_origin: dict[tuple[str, str, str], list[str]] = {}
+    for prediction_input in made.inputs:
+        error = "unknown" if prediction_input.error is None else f"{prediction_input.error:.0%}"
+        assumed = prediction_input.value if prediction_input.origin == "assumed" else ""
+        source = f"{prediction_input.value} ({prediction_input.source})" if show.everything() else assumed
+        by_origin.setdefault((prediction_input.origin, error, source), []).append(prediction_input.what)
+    show.say()
+    title = "Inputs and uncertainty"
+    show.listing(INPUTS, [(*key, things) for key, things in by_origin.items()], title, every=True, constant=True)
+
+
+INPUTS: list[Column[tuple[str, str, str, list[str]]]] = [
+    Column("origin", lambda row: row[0]),
+    Column(">error", lambda row: row[1], help="relative, that nine of ten do not exceed."),
+    Column("~what", lambda row: _things(row[3]) + f": {row[2]}" * bool(row[2])),
+]
+
+
+def _things(things: Sequence[str]) -> str:
+    shown = show.first(things, THINGS)
+    return ", ".join(shown) + f" and {len(things) - len(shown)} more" * (len(things) > len(shown))
+
+
+def _is_of(domain: Domain, inputs: Sequence[PredictionInput]) -> bool:
+    """Whether a domain is of how these predictions scale, or not of scaling at all."""
+    kinds = [line.what.removeprefix(SCALING) for line in inputs if line.what.startswith(SCALING)]
+    return not is_scaling(domain) or any(domain.what.endswith(kind) for kind in kinds)
+
+
+def _domains(made: Prediction) -> None:
+    show.say()
+    if not made.domains:
+        show.say("Such predictions have not been compared with measurements yet.")
+        return
+    shown = [domain for domain in made.domains if show.everything() or _is_of(domain, made.inputs)]
+    note = "Nothing else has been compared with measurements: these errors say little about other systems."
+    show.listing(DOMAINS, shown, "Measurements that such predictions were compared with", note, every=True)
+
+
+ERROR_HELP = "|ln(predicted / measured)|; of copies, of gloo ranks and in the lab predicted / measured - 1."
+DOMAINS: list[Column[Domain]] = [
+    Column(">figures", lambda domain: f"{domain.points}"),
+    Column(">mean error", lambda domain: f"{domain.mean_error:.1%}", help=ERROR_HELP),
+    Column(">worst", lambda domain: f"{domain.worst_error:.1%}"),
+    Column("~of", lambda domain: f"{domain.what} ({domain.source})"),
+]
+
+
+# ---- validation -----------------------------------------------------------------------------------------------------
+
+
+def validation(rows: "Sequence[TrainingRow]", summaries: "Sequence[TrainingSummary]") -> None:
+    """How far off each group of published figures is, then the figures of the groups that are missed; --all: of all."""
+    from resnetx.literature.training import SUMMARIES
+
+    show.listing([*SUMMARIES, _GROUP], summaries, "Errors of predictions of published training rates", every=True)
+    shown = [summary for summary in summaries if show.everything() or not summary.holds]
+    if len(shown) < len(summaries):
+        show.say(f"--all lists all {len(rows)} figures beside what is predicted, each with its source.")
+    for summary in shown:
+        own = [row for row in rows if row.group == summary.group]
+        show.say()
+        show.listing(_VALIDATION, own, summary.about, every=True)
+        show.say(f"From: {'; '.join(dict.fromkeys(row.source for row in own))}")
+
+
+_GROUP: "Column[TrainingSummary]" = Column(
+    "~group",
+    lambda group: group.about + ("" if group.holds else f" (MISSED: at most {group.tolerance:.1%})"),
+)
+_VALIDATION: "list[Column[TrainingRow]]" = [
+    Column("figure", lambda row: row.what),
+    Column("system", lambda row: row.system),
+    Column(">GPUs", lambda row: f"{row.gpus}"),
+    Column(">measured", lambda row: _rate(row.measured)),
+    Column(">predicted", lambda row: "?" if row.predicted is None else _rate(row.predicted)),
+    Column(">interval", lambda row: " to ".join(_rate(end) for end in (row.low, row.high) if end is not None), 2),
+    Column("unit", lambda row: row.unit),
+    Column(">off by", lambda row: "" if row.error is None else f"{row.error:+.1%}"),
+    Column("given", lambda row: row.given, 1),
+]
+
+
+def _rate(value: float) -> str:
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
+
+
+# ---- validate -------------------------------------------------------------------------------------------------------
+# `--validate`: how far off a model is of what was published, and whether each group of figures is within its limit.
+
+
+class ShowTable(Protocol):
+    """Shows rows, group by group."""
+
+    def __call__(self, rows: Any, summaries: Any, /) -> None: ...
+
+
+def validate_(
+    options: Namespace, paths: list[Path], asked: Point, verb: Literal["predict", "topology"], table: ShowTable
+) -> int:
+    """Status 1 where a group of published figures is missed by more than it may."""
+    for word in (*map(str, paths), *written(asked)):
+        raise ConfigError(f"{word}: --validate takes no settings")
+    found = validate(verb)
+    show.conclude(options, [found.conclusion], lambda: [found.record], lambda: table(found, found.groups))
+    return 0 if found.holds else 1

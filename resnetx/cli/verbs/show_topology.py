@@ -1,0 +1,597 @@
+"""`topology`: described machines, the paths through them, and what a collective costs; and its screens."""
+
+from argparse import Namespace
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from functools import partial
+from itertools import combinations, permutations
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from resnetx.api.drawings import distinct, gpu_ids, rings_of
+from resnetx.api.found_system import NEW, YAML, Found, from_files, new_system, this_system
+from resnetx.api.topology import answers
+from resnetx.api.topology_answers import ALL_PAIRS_GPUS, Answer, Costed, Described, Listed, Paired, Ranked, Routed
+from resnetx.cli import show
+from resnetx.errors import ConfigError
+from resnetx.interconnect.collectives.collective_errors import error_of, table
+from resnetx.interconnect.collectives.plan import CollectivePlan
+from resnetx.interconnect.systems import paths
+from resnetx.interconnect.systems.parts import PhotonicSpec, SourcedValue, WireSpec
+from resnetx.interconnect.systems.paths import Path as SystemPath
+from resnetx.interconnect.systems.paths import Transport
+from resnetx.interconnect.systems.system import Component, System
+from resnetx.loading import is_file
+from resnetx.record.topologies import DeviceLink
+from resnetx.study import Point
+from resnetx.table import Column
+from resnetx.units import in_GBps, si, size_text
+
+if TYPE_CHECKING:
+    from resnetx.interconnect.collectives.collective_errors import ErrorTable, KindErrors
+    from resnetx.interconnect.collectives.subsets import GpuSubset
+    from resnetx.literature.collectives import CollectiveRow, CollectiveSummary
+    from resnetx.record.topologies import PairAtSize, PairCosts
+
+
+# ---- topology -------------------------------------------------------------------------------------------------------
+# `topology`: described machines, the paths through them, and what a collective costs.
+
+
+def topology_(options: Namespace, files: list[Path], asked: Point) -> int:
+    """Explains systems; without any word, names those that come with resnetx."""
+    if options.validate:
+        from resnetx.cli.verbs.show_predict import validate_
+
+        return validate_(options, files, asked, "topology", validation)
+    made = _made(options, files, asked)
+    for index, answer in enumerate(answers(files, asked) if made is None else [made]):
+        if index and not options.json and not options.quiet:
+            show.say()
+        show.conclude(options, answer.answer(), answer.records, partial(_show, answer))
+    return 0
+
+
+def _made(options: Namespace, files: list[Path], asked: Point) -> Found | None:
+    """A system that is read or planned; None where described ones are asked for."""
+    if getattr(options, "import"):
+        return from_files(files, asked)
+    if options.this:
+        if files:
+            raise ConfigError(f"{files[0]}: --this reads the machine at hand, no files; --import reads files")
+        return this_system(asked)
+    if files == [Path(NEW)]:
+        return new_system(asked)
+    if other := next((file for file in files if file.suffix not in YAML and is_file(file)), None):
+        raise ConfigError(f"{other}: not the YAML of a system; --import reads nvidia-smi topo, NCCL's XML and the like")
+    return None
+
+
+def _show(answer: Answer | Found) -> None:
+    match answer:
+        case Found():
+            show_found(answer)
+        case Listed(about):
+            systems(about)
+        case Described(machine, transport):
+            copies(machine, transport)
+            if show.everything():
+                show.say()
+                parts(machine)
+                matrix(machine)
+            else:
+                show.say("more: who is linked to whom, parts and their sources: --all; which GPUs for a job: pick=4")
+        case Paired(machine, transport, _):
+            pairs(machine.name, transport, list(answer.records()))
+        case Routed(routes):
+            for machine, machine_paths in routes:
+                show_routes(machine, machine_paths)
+        case Costed([plan], sizes):
+            costs(plan, sizes)
+        case Costed(plans, sizes):
+            side_by_side(plans, sizes)
+        case Ranked(machine, library, name, size_bytes, choices):
+            show_choices(machine, choices, f"{name} with library={library}", size_bytes)
+
+
+# The screen of a system that was read or made: its matrices, what is not known of it, and how to use it.
+
+
+def show_found(answer: Found) -> None:
+    """What copies reach on a system, and what its sources do not say; --all: its parts, matrices and devices."""
+    if answer.system.unit == "GPU" and len(answer.system.gpus) > 1:
+        copies(answer.system, "auto")
+        show.say()
+    if show.everything():
+        parts(answer.system)
+        matrix(answer.system)
+        _peers(answer.system)
+        show.say()
+    if answer.devices and (show.everything() or any(map(_looks_ill, answer.devices))):
+        _devices(answer.devices)
+    _listed("What was found", answer.findings)
+    _listed("What could not be learned", answer.unknown)
+    if not show.everything():
+        show.say("more: parts, links, who is linked to whom: --all")
+    if answer.file is None:
+        show.say("Nothing is written; out=mine.yaml writes its file, which every verb takes as systems=mine.yaml.")
+    else:
+        show.line(f"resnetx topology {answer.file} collective=allreduce")
+
+
+def _listed(title: str, sentences: Sequence[str]) -> None:
+    if sentences:
+        show.say(title, style="bold")
+        for sentence in sentences:
+            show.say(f"- {sentence}", indent=2)
+        show.say()
+
+
+def _devices(devices: Sequence[DeviceLink]) -> None:
+    """PCIe now against what is possible, and errors; a link that is narrower than it could be is pointed out."""
+    narrow = [device.device for device in devices if _is_narrow(device)]
+    note = "Current of maximum; an idle GPU lowers its PCIe generation."
+    if narrow:
+        verb = "has" if len(narrow) == 1 else "have"
+        note += f" {', '.join(narrow)} {verb} fewer lanes than possible: check the slot, and how the card sits in it."
+    show.listing(DEVICES, devices, "Links of devices", note, every=True, constant=True)
+    show.say()
+
+
+def _is_narrow(device: DeviceLink) -> bool:
+    return (device.pcie_width or 0) < (device.pcie_width_max or 0)
+
+
+def _looks_ill(device: DeviceLink) -> bool:
+    """Whether it has fewer lanes than it could, or counts errors."""
+    links = device.nvlinks or ()
+    counts = (count for link in links for count in (link.crc_flit, link.crc_data, link.replays, link.recoveries))
+    return _is_narrow(device) or bool(device.pcie_replays) or any(counts)
+
+
+def _of(now: int | None, possible: int | None, mark: str = "") -> str:
+    if possible is None:
+        return "" if now is None else f"{mark}{now}"
+    return f"{'?' if now is None else f'{mark}{now}'} of {mark}{possible}"
+
+
+def _count(number: int | None) -> str:
+    return "" if number is None else f"{number:,}"
+
+
+def _nvlink_errors(device: DeviceLink) -> str:
+    """The sum over links; with the links that have any."""
+    counted = {
+        nvlink.link: sum(filter(None, (nvlink.crc_flit, nvlink.crc_data, nvlink.replays, nvlink.recoveries)))
+        for nvlink in device.nvlinks or ()
+    }
+    bad = [f"{link}" for link, errors in counted.items() if errors]
+    return "" if not counted else f"{sum(counted.values()):,}" + f" (link {', '.join(bad[:3])})" * bool(bad)
+
+
+DEVICES: list[Column[DeviceLink]] = [
+    Column("device", lambda device: device.device),
+    Column("name", lambda device: device.name, 1),
+    Column("PCIe gen", lambda device: _of(device.pcie_generation, device.pcie_generation_max)),
+    Column("lanes", lambda device: _of(device.pcie_width, device.pcie_width_max, "x")),
+    Column(">replays", lambda device: _count(device.pcie_replays)),
+    Column(">NVLink errors", _nvlink_errors),
+    Column(">speed", lambda device: "" if device.speed_Bps is None else si(8 * device.speed_Bps, "b/s"), 2),
+]
+
+
+def _peers(system: System) -> None:
+    """Which GPU can reach whose memory."""
+    if system.unit == "rank" or not 1 < len(system.gpus) <= MATRIX_GPUS:
+        return
+    rows = {
+        f"GPU{gpu}": ["X" if gpu == other else "yes" if may else "-" for other, may in enumerate(row)]
+        for gpu, row in enumerate(paths.peers(system))
+    }
+    show.say()
+    note = "yes: one reaches the other's memory, by this description; else copies go through the host."
+    show.matrix("Peers", "", rows, list(rows), note)
+
+
+# ---- show topology --------------------------------------------------------------------------------------------------
+# The screen of systems: matrices, ways, costs and choices, as tables.
+
+MATRIX_GPUS = 16  # the widest matrix that is printed
+BEST, WORST = 6, 3  # choices that are shown of each
+
+
+def systems(about_by_name: Mapping[str, str]) -> None:
+    """The systems that come with resnetx."""
+    columns: list[Column[tuple[str, str]]] = [
+        Column("systems=", lambda row: row[0]),
+        Column("~what it is", lambda row: row[1]),
+    ]
+    show.listing(columns, list(about_by_name.items()), every=True)
+
+
+# ---- one system -----------------------------------------------------------------------------------------------------
+
+
+def parts(system: System, title: str = "Parts") -> None:
+    """What a system is built of, and what its links are said to give."""
+    counted = Counter[str]()
+    for component, count in system.counted_components():
+        counted[component.part.about] += count
+    show.listing(PARTS, list(counted.items()), title, every=True, constant=True)
+    show.say()
+    counts = Counter[tuple[str, int, str]]()
+    for link, count in system.counted_links():
+        for lanes in (link.lanes_from(link.a), link.lanes_from(link.b)) if link.uneven else (link.lanes,):
+            counts[link.part_name, lanes, ", one way" if link.uneven else ""] += count
+    wires = {link.part_name: link.wire for link, _ in system.counted_links()}
+    rows = [LinkRow(count, wires[name], way, lanes) for (name, lanes, way), count in counts.items() if lanes]
+    note = "Every figure's source is in the system's file and in configs/system/parts."
+    show.listing(LINKS, rows, "Links", note, every=True, constant=True)
+    for component, _ in system.counted_components():
+        if isinstance(component.part, PhotonicSpec):
+            show.say(_circuits(system, component, component.part))
+
+
+class LinkRow(NamedTuple):
+    """Links that are alike."""
+
+    links: int
+    wire: WireSpec
+    way: str  # ", one way" of those that differ by direction
+    lanes: int
+
+
+PARTS: list[Column[tuple[str, int]]] = [
+    Column(">count", lambda row: f"{row[1]}"),
+    Column("~part", lambda row: row[0]),
+]
+LINKS: list[Column[LinkRow]] = [
+    Column(">links", lambda row: f"{row.links}"),
+    Column("kind", lambda row: row.wire.about + row.way),
+    Column(">lanes", lambda row: f"{row.lanes}", 1),
+    Column(">GB/s each way", lambda row: f"{row.lanes * row.wire.bandwidth_Bps.value / 1e9:.4g}"),
+    Column(">of a large copy", lambda row: f"{row.lanes * row.wire.copy_Bps.value / 1e9:.4g}"),
+    Column("which is", lambda row: _origin(row.wire.copy_Bps), 2),
+]
+
+
+def _circuits(system: System, switch: Component, part: PhotonicSpec) -> str:
+    """What goes through a photonic switch, in a sentence."""
+    through = (link for link, _ in system.counted_links() if link.through == switch.name)
+    taken = sum(link.lanes_from(end) for link in through for end in (link.a, link.b))
+    return (
+        f"{switch.name}: {part.ports.value:g} ports, {taken} taken by lanes between GPUs, counted one way; other "
+        f"circuits after {part.reconfiguration_s.value * 1e6:,g} us ({part.reconfiguration_s.provenance})."
+    )
+
+
+def _origin(figure: SourcedValue) -> str:
+    """Where a figure is from; one that was measured, by whom: hardly ever on the machine that is looked at."""
+    by = figure.source.partition(":")[0]
+    return f"measured: {by[:_SHORT]}" if figure.provenance == "measured" else figure.provenance
+
+
+_SHORT = 30  # characters of a source, in a table
+
+
+def matrix(system: System) -> None:
+    """Who is linked to whom; nothing for a system too wide for a terminal."""
+    if len(system.gpus) > MATRIX_GPUS:
+        return
+    rows = {f"{system.unit}{gpu}": cells for gpu, cells in enumerate(paths.connectivity(system))}
+    note = (
+        "NV#: number of NVLinks (AMD: XGMI#); PIX: one PCIe switch; PXB: several; PHB: through a CPU; NODE: between "
+        "host bridges of one; SYS: from CPU to CPU; NET: over the network."
+    )
+    if system.uneven:
+        note += " Lanes are those from the GPU of the row to that of the column."
+    show.say()
+    title = "GPU topology" if system.unit == "GPU" else "How ranks on CPU cores are joined"
+    show.matrix(f"{title}, as nvidia-smi topo -m names it", "", rows, list(rows), note)
+
+
+def copies(system: System, transport: Transport) -> None:
+    """What copies get; pairs of GPUs that are alike share a row."""
+    count = len(system.gpus)
+    all_pairs = count <= ALL_PAIRS_GPUS
+    both = permutations(range(count), 2) if system.uneven else combinations(range(count), 2)
+    pairs = both if all_pairs else ((0, other) for other in range(1, count))
+    alike: dict[tuple[str, ...], list[SystemPath]] = defaultdict(list)
+    for a, b in pairs:
+        path = paths.copy_path(system, a, b, "auto" if transport == "peer" else transport)
+        cells = [column.cell(path) for column in WAYS[:4]]
+        alike[(*cells, *(system.component(name).kind for name in path.names))].append(path)
+    ways = sorted(alike.values(), key=lambda ways: (-ways[0].bandwidth_Bps, ways[0].latency_s))
+    columns: list[Column[list[SystemPath]]] = [
+        Column(">pairs", lambda same: f"{len(same)}"),
+        *(column.of(lambda same: same[0]) for column in WAYS),
+    ]
+    title = f"Copies between {'' if all_pairs else f'{system.unit} 0 and the other '}{system.unit}s"
+    title += f", transport={transport}" * (transport != "auto")
+    show.listing(columns, ways, title, "Large copies, alone or with one in the opposite direction; of one such pair.")
+
+
+def show_routes(system: System, alternatives: Sequence[SystemPath]) -> None:
+    """The ways between two GPUs that an application can choose from."""
+    title = f"{system.name}: paths from GPU {alternatives[0].source} to GPU {alternatives[0].target}"
+    show.listing(WAYS, alternatives, title)
+
+
+_KINDS = {"host": "through the host", "relay": "relayed by the application"}
+WAYS: list[Column[SystemPath]] = [
+    Column("kind", lambda way: _KINDS.get(way.kind, way.kind)),
+    Column(">GB/s one way", lambda way: f"{way.bandwidth_Bps / 1e9:.1f}"),
+    Column(">both ways", lambda way: f"{way.duplex_Bps / 1e9:.1f}", 3),
+    Column(">latency us", lambda way: f"{way.latency_s * 1e6:.1f}", 2),
+    Column("by way of", lambda way: " ".join(way.names), 1),
+    Column("limited by", lambda way: way.limit),
+]
+
+
+def pairs(name: str, transport: Transport, costs: "Sequence[PairCosts]") -> None:
+    """What copies of some sizes cost; pairs of GPUs that are alike share a row."""
+    rows = []
+    for cost in costs:
+        alike: dict[tuple[str, ...], list[PairAtSize]] = defaultdict(list)
+        for pair in cost.pairs:
+            told = (column.cell((cost.size_bytes, [pair])) for column in PAIRS if column.heading not in _OF_ONE_PAIR)
+            alike[tuple(told)].append(pair)
+        rows += [(cost.size_bytes, same) for same in sorted(alike.values(), key=lambda same: same[0].time_s)]
+    title = f"{name}: copies from GPU to GPU, predicted, transport={transport}"
+    show.listing(PAIRS, rows, title, every=True, constant=True)
+
+
+_OF_ONE_PAIR = (">pairs", "limited by")  # columns of which pairs that are alike may have another
+PAIRS: "list[Column[tuple[int, Sequence[PairAtSize]]]]" = [
+    Column(">size", lambda row: size_text(row[0])),
+    Column("pairs that are", lambda row: row[1][0].pair_class),
+    Column(">pairs", lambda row: f"{len(row[1])}", 3),
+    Column("over", lambda row: {"host": "the host"}.get(row[1][0].transport, row[1][0].transport), 2),
+    Column(">time us", lambda row: f"{row[1][0].time_s * 1e6:,.1f}"),
+    Column(">GB/s", lambda row: f"{row[1][0].bandwidth_Bps / 1e9:.2f}"),
+    Column(">both ways", lambda row: f"{row[1][0].bidirectional_Bps / 1e9:.2f}", help="with as large a copy back."),
+    Column(">off by", lambda row: _percent(row[1][0].error_q90), help="nine of ten published copies, at most."),
+    Column("limited by", lambda row: row[1][0].limiting_link, 1),
+]
+
+
+# ---- collectives ----------------------------------------------------------------------------------------------------
+
+
+def costs(plan: CollectivePlan, sizes: Sequence[int]) -> None:
+    """What a collective costs by size, why, and over which rings."""
+    rows = [(plan, size) for size in sizes]
+    show.listing([column for column in COSTS if column.heading not in _PLACES], rows, _what(plan), by=_BY_SIZE)
+    _explanation(plan, sizes[-1])
+
+
+def _explanation(plan: CollectivePlan, size_bytes: int) -> None:
+    for sentence in (*plan.explain(size_bytes), error_of(plan, size_bytes).text):
+        show.say(sentence)
+    for name, ring, rate_Bps in distinct(rings_of(plan, plan.cost(size_bytes))):
+        show.say(f"  {name}: {' '.join(map(str, ring.order))}, {in_GBps(rate_Bps)}", indent=2)
+
+
+def _what(plan: CollectivePlan) -> str:
+    return f"{plan.collective} on {plan.system.name}, {gpu_ids(plan.devices)}, library={plan.library}"
+
+
+def side_by_side(plans: Sequence[CollectivePlan], sizes: Sequence[int]) -> None:
+    """Several collectives, systems, numbers of GPUs or generations of the library: who is ahead, then a table.
+
+    In it the fastest is first; of many rows, of several collectives or numbers of GPUs, it has the largest size alone.
+    """
+    rows: list[SizedPlan] = []
+    verdicts = []
+    asked = {(plan.collective, plan.devices) for plan in plans}
+    many = len(asked) > 1 and len(plans) * len(sizes) > show.ROWS and not show.everything()
+    shown = sizes[-1:] if many else sizes
+    for size_bytes in shown:
+        rows += [(plan, size_bytes) for alike in _alike(plans) for plan in _ranked(alike, size_bytes)]
+        for name, gpus in dict.fromkeys((plan.collective, len(plan.devices)) for plan in plans):
+            same = [plan for plan in plans if (plan.collective, len(plan.devices)) == (name, gpus)]
+            ranks = [_ranked(alike, size_bytes) for alike in _alike(same)]
+            if len({rank[0].system.name for rank in ranks if len(rank) > 1}) > 1:
+                verdicts.append(_verdict(ranks, size_bytes))
+    for verdict in verdicts:
+        show.say(verdict)
+    if verdicts:
+        show.say()
+    first = plans[0]
+    title = f"{first.collective}, {gpu_ids(first.devices)}, side by side" if len(asked) == 1 else "Side by side"
+    show.listing(COSTS, rows, title, by=_BY_SIZE if len(shown) > 1 else "")
+    for plan in plans if len(plans) <= EXPLAINED or show.everything() else []:
+        if show.everything():
+            show.say()
+            show.say(_what(plan), style="bold")
+            _explanation(plan, sizes[-1])
+        else:
+            show.say(f"{_told_apart(plan, plans)}: {next(iter(plan.explain(sizes[-1])))}")
+            show.say(f"sure: to {error_of(plan, sizes[-1]).text.removeprefix('Off by ')}", indent=2)
+    if not show.everything():
+        show.say("more: rings, algorithms, what else it would take: --all")
+
+
+EXPLAINED = 4  # plans, of each of which a line says why
+
+
+def _told_apart(plan: CollectivePlan, plans: Sequence[CollectivePlan]) -> str:
+    """A plan by what differs among several: "8 GPUs of dgx1-v100 with nccl2"."""
+    collectives = f"{plan.collective} on " * (len({other.collective for other in plans}) > 1)
+    gpus = f"{len(plan.devices)} {plan.system.unit}s of " * (len({len(other.devices) for other in plans}) > 1)
+    transport = f", transport={plan.transport}" * (len({other.transport for other in plans}) > 1)
+    return f"{collectives}{gpus}{plan.system.name} with {plan.library}{transport}"
+
+
+def _ranked(plans: Sequence[CollectivePlan], size_bytes: int) -> list[CollectivePlan]:
+    return sorted(plans, key=lambda plan: plan.cost(size_bytes).time_s)
+
+
+def _alike(plans: Sequence[CollectivePlan]) -> list[list[CollectivePlan]]:
+    """The plans by collective, number of GPUs, library and transport: what a system can be ahead in."""
+    found: dict[object, list[CollectivePlan]] = defaultdict(list)
+    for plan in plans:
+        found[plan.collective, len(plan.devices), plan.library, plan.transport].append(plan)
+    return list(found.values())
+
+
+def _verdict(ranks: Sequence[Sequence[CollectivePlan]], size_bytes: int) -> str:
+    """Why one system is ahead with one generation of the library, and another one with another."""
+    said = []
+    for first, *_, last in (rank for rank in ranks if len(rank) > 1):
+        slow = last.cost(size_bytes)
+        ratio = slow.time_s / first.cost(size_bytes).time_s
+        said.append(
+            f"with {first.library}, {first.system.name} is {ratio:.2f} times as fast as {last.system.name} (which "
+            f"{slow.limiting_link} limits)"
+        )
+    return f"At {size_text(size_bytes)} the library's generation decides who is ahead: {'; '.join(said)}."
+
+
+def show_choices(system: System, subsets: "Sequence[GpuSubset]", collective: str, size_bytes: int) -> None:
+    """The best and the worst choices of GPUs, and the line that takes the best."""
+    shown: Sequence[GpuSubset | None] = subsets
+    if len(show.first(subsets, BEST + WORST)) < len(subsets):
+        shown = [*subsets[:BEST], None, *subsets[-WORST:]]
+    likes = {choice.like.devices: choice.like for choice in subsets}
+    without = {devices for devices, plan in likes.items() if plan.lanes is not None and _through_cpu(plan)}
+    ringless = sum(choice.like.devices in without for choice in subsets)
+    notes = [f"{ringless} of these choices have no NVLink ring."] if ringless else []
+    title = f"{system.name}: {len(subsets)} choices of {len(subsets[0].devices)} GPUs, by bus bandwidth of {collective}"
+    columns: list[Column[GpuSubset | None]] = [
+        Column("GPUs", lambda choice: " ".join(map(str, choice.devices)) if choice else "..."),
+        Column(">busbw GB/s", lambda choice: f"{choice.busbw_Bps / 1e9:.1f}" if choice else ""),
+        Column("limited by", lambda choice: choice.plan.cost(size_bytes).limiting_link if choice else ""),
+    ]
+    show.listing(columns, shown, f"{title}, {size_text(size_bytes)}", " ".join(notes), every=True, constant=True)
+    show.line(f"export {subsets[0].command}")
+
+
+def _through_cpu(plan: CollectivePlan) -> bool:
+    return any(plan.system.component(name).kind == "cpu" for ring in plan.rings for name in ring.walk)
+
+
+SizedPlan = tuple[CollectivePlan, int]  # at a size
+
+
+def _off_by(row: SizedPlan) -> str:
+    error = error_of(*row)
+    return _percent(error.mean) if error.known else "?"
+
+
+def _within(row: SizedPlan) -> str:
+    error = error_of(*row)
+    return _percent(error.q90) if error.points else "?"
+
+
+def _which(devices: Sequence[int]) -> str:
+    """Their ids, unless they are the first ones."""
+    return "" if list(devices) == list(range(len(devices))) else "+".join(map(str, devices))
+
+
+COSTS: list[Column[SizedPlan]] = [
+    Column(">size", lambda row: size_text(row[1])),
+    Column("collective", lambda row: row[0].collective),
+    Column("library", lambda row: row[0].library),
+    Column("transport", lambda row: row[0].transport),
+    Column("system", lambda row: row[0].system.name),
+    Column(">GPUs", lambda row: f"{len(row[0].devices)}", 5),
+    Column("which", lambda row: _which(row[0].devices), help="GPU ids; else the first ones."),
+    Column(">time us", lambda row: f"{row[0].cost(row[1]).time_s * 1e6:,.1f}"),
+    Column(">off by", _off_by, 6),
+    Column(">90 % within", _within, 6),
+    Column(">algbw GB/s", lambda row: f"{row[0].cost(row[1]).algbw_Bps / 1e9:.2f}", 2),
+    Column(">busbw GB/s", lambda row: f"{row[0].cost(row[1]).busbw_Bps / 1e9:.2f}"),
+    Column("algorithm", lambda row: row[0].cost(row[1]).algorithm, 1),
+    Column("limited by", lambda row: row[0].cost(row[1]).limiting_link, 3),
+]
+_PLACES = ("collective", "library", "transport", "system", ">GPUs")  # columns that the title of one plan has
+_BY_SIZE = "the first and the last sizes"
+
+
+# ---- the model's truth ----------------------------------------------------------------------------------------------
+
+
+def validation(rows: "Sequence[CollectiveRow]", summaries: "Sequence[CollectiveSummary]") -> None:
+    """How far off the model is of each group of published measurements, and of each kind that is left out.
+
+    Then the measurements of groups of which too few are within what is stated; with --all those of every group.
+    """
+    note = (
+        "Without the rows that are explained. calibrated: from measured points of other sizes; all else is from rates "
+        "of links and the library's source."
+    )
+    title = "How far off the model is of published measurements"
+    show.listing(_SUMMARIES, summaries, title, note, every=True)
+    show.say()
+    _left_out(table())
+    shown = [summary for summary in summaries if show.everything() or not summary.holds]
+    if len(shown) < len(summaries):
+        show.say(f"--all lists all {len(rows)} measurements beside what the model says, each with its source.")
+    for summary in shown:
+        own = [row for row in rows if row.group == summary.group]
+        show.say()
+        show.listing(_VALIDATION, own, summary.about, every=True)
+        show.say(f"From: {'; '.join(dict.fromkeys(row.source for row in own))}")
+
+
+def _left_out(errors: "ErrorTable") -> None:
+    """The mean error of each kind of machine, with all fitted and with itself left out, beside what is simpler."""
+    title = "Mean |ln(predicted / measured)| of each kind of machine, with it and without it in the fit"
+    show.listing(_KINDS_LEFT_OUT, errors.kinds, title, every=True)
+    everything = errors.bands[0]
+    for name, judged in everything.ways:
+        show.say(
+            f"{name}: {judged.within} of {everything.points} figures of rings and trees, {judged.within_by_kind:.0%} "
+            f"of each kind, within what the other kinds give for 90 %: {judged.half_width:.0%} in the mean."
+        )
+
+
+def _unit(row: "CollectiveRow") -> str:
+    quantity, _, unit = row.unit.partition("_")
+    return " ".join(filter(None, (quantity, {"GBps": "GB/s"}.get(unit, unit))))
+
+
+_SUMMARIES: "list[Column[CollectiveSummary]]" = [
+    Column("verdict", lambda group: "holds" if group.holds else "MISSED"),
+    Column(">rows", lambda group: f"{group.rows}", 2),
+    Column(">unseen", lambda group: f"{group.unseen}", 1, "figures that were not known while the model was written."),
+    Column(">mean", lambda group: _percent(group.mean_error)),
+    Column(">stated", lambda group: _percent(group.stated_error), help="the mean error that such plans are given."),
+    Column(">worst", lambda group: _percent(group.worst_error)),
+    Column(
+        ">inside",
+        lambda group: "" if group.within is None else f"{group.within:.0%}",
+        help="how many are within what is stated for 90 %.",
+    ),
+    Column("~group", lambda group: group.about),
+]
+_KINDS_LEFT_OUT: "list[Column[KindErrors]]" = [
+    Column("~kind of machine", lambda kind: kind.name),
+    Column(">figures", lambda kind: f"{kind.points}", 1),
+    Column(">fitted", lambda kind: _percent(kind.fitted)),
+    Column(">left out", lambda kind: _percent(kind.left_out)),
+    Column(">alpha-beta", lambda kind: _percent(kind.alpha_beta)),
+    Column(">power law", lambda kind: _percent(kind.power_law)),
+]
+_VALIDATION: "list[Column[CollectiveRow]]" = [
+    Column("system", lambda row: row.system),
+    Column("library", lambda row: row.library, 3),
+    Column("collective", lambda row: row.collective),
+    Column(">GPUs", lambda row: f"{row.gpus}"),
+    Column(">size", lambda row: size_text(row.size_bytes)),
+    Column(">measured", lambda row: _figure(row.measured)),
+    Column(">model", lambda row: _figure(row.predicted)),
+    Column("unit", _unit),
+    Column(">off by", lambda row: f"{100 * row.error:+.1f} %"),
+    Column("seen", lambda row: ", ".join(["seen" if row.seen else "unseen", *["calibrated"] * row.calibrated]), 1),
+    Column("~explained", lambda row: row.explained or "", 2),
+]
+
+
+def _figure(value: float) -> str:
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"
+
+
+def _percent(share: float | None) -> str:
+    return "-" if share is None else f"{100 * share:.1f} %"

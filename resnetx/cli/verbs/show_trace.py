@@ -1,0 +1,199 @@
+"""`trace`: layer times of workloads, measured or imported."""
+
+from argparse import Namespace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from statistics import median
+
+from resnetx.api.answers import trace_answer
+from resnetx.api.bench_settings import import_trace
+from resnetx.api.measuring import fed
+from resnetx.api.trace import execute, traces_of
+from resnetx.cli import show
+from resnetx.cli.verbs import show_train
+from resnetx.cli.verbs.show_explain import show_ranks
+from resnetx.cli.verbs.show_train import left_to_others
+from resnetx.errors import ConfigError
+from resnetx.record.traces import Trace, TracedBatch, TracedCommunication, TracedLayer, TracedMessage, observations
+from resnetx.reporting.slow_rank import ObservedRank, observed_answer, observed_ranks
+from resnetx.study import Point
+from resnetx.table import Column
+from resnetx.traces.run_traces import TraceSums, layer_s, slowest, sums
+from resnetx.units import si
+
+
+def trace_(options: Namespace, paths: list[Path], asked: Point) -> int:
+    """Measures what is not there yet, or imports; status 1 where a run failed."""
+    if getattr(options, "import"):
+        if not paths:
+            raise ConfigError(
+                "--import: expected a file (six columns, or a profile of PyTorch), or profiles of all ranks of a job"
+            )
+        trace, folder = import_trace(paths, asked)
+        if seen := observations(folder):
+            ranks = observed_ranks(seen)
+            show.conclude(
+                options, [*observed_answer(ranks), *trace_answer(trace)[:1]], partial(list, [trace]),
+                partial(show_job, ranks, trace, folder),
+            )  # fmt: skip
+        else:
+            _show(options, [trace])
+        return 0
+    if paths:
+        raise ConfigError(f"{paths[0]}: `resnetx trace` measures; to import a file, add --import")
+    wanted = traces_of(asked)
+    planned = [(run.task, run.folder) for run in wanted.runs]
+    if left_to_others(options, "trace", asked, wanted.settings.launch, wanted.settings.results, planned):
+        return 0
+    traces, failed = execute(fed(asked))
+    _show(options, traces)
+    if failed:
+        show.say(f"{len(failed)} run{'s' * (len(failed) > 1)} failed; the first: {failed[0].folder.path}", show.err)
+    return 1 if failed or not traces else 0
+
+
+def _show(options: Namespace, traces: Iterable[Trace]) -> None:
+    for trace in traces:
+        show.conclude(options, trace_answer(trace), partial(list, [trace]), partial(show_trace, trace))
+
+
+def show_job(ranks: Sequence[ObservedRank], trace: Trace, folder: Path) -> None:
+    """The phases of each rank, and its trace."""
+    show_ranks(ranks)
+    show.say()
+    show_trace(trace)
+    show.line(f"resnetx explain {folder}")
+    show.line(f"resnetx predict {folder} systems=")
+
+
+# The screen of a trace: the slowest layers of each batch, what they add up to, and what ranks sent.
+
+LAYERS = 10  # that are shown of each batch
+SHOWN_MESSAGES = 20  # of all strategies and GPUs
+
+
+def show_trace(traced: Trace) -> None:
+    """Tables over the batches, of the messages, and of the layers of the largest (--all: each)."""
+    show_train.warnings(traced.warnings)
+    _batches(traced)
+    if any(run.messages for run in traced.communication):
+        show.say()
+        _messages(traced)
+    largest = sorted(traced.batches, key=lambda batch: -batch.batch_size)
+    for batch in traced.batches if show.everything() else largest[:1]:
+        show.say()
+        _layers(traced, batch)
+    show.line(f"trace: {traced.source}")
+
+
+@dataclass(frozen=True)
+class LayersRow:
+    """A layer, or several, and their share of all."""
+
+    name: str
+    layers: Sequence[TracedLayer]
+    share: float
+
+    def median_s(self, way: str) -> float:
+        """Forward ("forward_s") or backward."""
+        columns: list[list[float]] = [getattr(layer, way) for layer in self.layers]
+        return sum(median(values) for values in columns if values)
+
+
+def _gradients(row: LayersRow) -> str:
+    sizes = [layer.gradient_bytes for layer in row.layers]
+    return "unknown" if None in sizes else si(sum(size or 0 for size in sizes), "B")
+
+
+SLOWEST: list[Column[LayersRow]] = [
+    Column("layer", lambda row: row.name),
+    Column(">forward ms", lambda row: _ms(row.median_s("forward_s"))),
+    Column(">backward ms", lambda row: _ms(row.median_s("backward_s"))),
+    Column(">of both", lambda row: f"{row.share:.1%}"),
+    Column(">gradients", _gradients),
+]
+
+
+def _layers(traced: Trace, batch: TracedBatch) -> None:
+    times = batch.times
+    shown = show.first(slowest(times.layers, len(times.layers)), LAYERS)
+    others = [layer for layer in times.layers if layer not in shown]
+    whole_s = sum(map(layer_s, times.layers))
+    together = [(f"{len(others)} more", others)] * bool(others) + [("all", times.layers)]
+    rows = [
+        LayersRow(name, layers, sum(map(layer_s, layers)) / whole_s if whole_s else 0.0)
+        for name, layers in [*((layer.name, [layer]) for layer in shown), *together]
+    ]
+    iterations = max((len(layer.forward_s) for layer in times.layers), default=0)
+    title = (
+        f"{traced.workload}, batch {batch.batch_size} on {traced.device or 'an unknown device'}: "
+        f"medians of {iterations} iterations, {times.clock} clock"
+    )
+    show.listing(SLOWEST, rows, title, every=True)
+
+
+def _batches(traced: Trace) -> None:
+    """The sums of each batch, beside the instrumented and the clean step."""
+    note = (
+        "Median ms of an iteration. clean: steps of the same process without the instrumentation; ratios are of "
+        "neighbouring windows."
+    )
+    if any(batch.times.host_s for batch in traced.batches):
+        note += " Layers are times of the device alone: it starts them once the host has queued all."
+    if any(batch.times.host_bound and not batch.times.host_s for batch in traced.batches):
+        note += " host-bound: the device waits for this host; these times do not hold for another host."
+    title = f"{traced.workload}: what a step is made of, by batch"
+    show.listing(BATCHES, [(batch, sums(batch.times)) for batch in traced.batches], title, note, every=True)
+
+
+def _busy(batch: TracedBatch) -> str:
+    busy, bound = batch.times.device_busy, batch.times.host_bound
+    return ("" if busy is None else f"{busy:.0%}") + ", host-bound" * bool(bound)
+
+
+BATCHES: list[Column[tuple[TracedBatch, TraceSums]]] = [
+    Column(">batch", lambda row: f"{row[0].batch_size}"),
+    Column(">forward", lambda row: _ms(row[1].forward_s)),
+    Column(">backward", lambda row: _ms(row[1].backward_s)),
+    Column(">update", lambda row: _ms(row[1].update_s), 6),
+    Column(">input wait", lambda row: _ms(row[1].input_wait_s), 3),
+    Column(">copy", lambda row: _ms(row[1].host_to_device_s), 1),
+    Column(">rest", lambda row: _ms(row[1].rest_s), 4, "the cost of the instrumentation itself."),
+    Column(">profiled step", lambda row: _ms(row[1].step_s), 7),
+    Column(">clean step", lambda row: _ms(row[1].clean_step_s)),
+    Column(">profiled/clean", lambda row: _ratio(row[1].instrumented_over_clean), 5),
+    Column(">parts/clean", lambda row: _ratio(row[1].parts_over_clean), help="all parts but the rest over that step."),
+    Column(">input alone", lambda row: _ms(row[1].input_s), 2, "a batch, when nothing else runs."),
+    Column(">host alone", lambda row: _ms(row[1].host_s) if row[0].times.host_s else "", 6,
+           "to queue a step, when the device has nothing else to do."),
+    Column("device busy", lambda row: _busy(row[0]), 4),
+]  # fmt: skip
+
+
+def _messages(traced: Trace) -> None:
+    rows = [(run, index, message) for run in traced.communication for index, message in enumerate(run.messages)]
+    shown = show.first(rows, SHOWN_MESSAGES)
+    note = f"{len(rows) - len(shown)} more: --all" * (len(shown) < len(rows))
+    show.listing(MESSAGES, shown, f"{traced.workload}: messages of gradients, medians", note)
+
+
+MESSAGES: list[Column[tuple[TracedCommunication, int, TracedMessage]]] = [
+    Column(">GPUs", lambda row: f"{row[0].gpus}"),
+    Column("strategy", lambda row: row[0].strategy),
+    Column(">batch", lambda row: f"{row[0].batch_size}"),
+    Column(">message", lambda row: f"{row[2].operation} {row[1]}".strip()),
+    Column(">size", lambda row: si(row[2].size_bytes, "B")),
+    Column(">waiting ms", lambda row: _ms(median(row[2].waiting_s)),
+           help="until the last rank is there, mean over the ranks."),
+    Column(">transfer ms", lambda row: _ms(median(row[2].transfer_s)), help="from then until the last rank has it."),
+]  # fmt: skip
+
+
+def _ms(seconds: float | None) -> str:
+    return "" if seconds is None else f"{seconds * 1e3:,.2f}"
+
+
+def _ratio(value: float | None) -> str:
+    return "" if value is None else f"{value:.3f}"

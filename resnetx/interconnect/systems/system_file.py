@@ -1,0 +1,456 @@
+"""Reading the file of a system, and the shared tables of parts; every refusal names the line."""
+
+import math
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from functools import cache
+from itertools import combinations, permutations, product
+from pathlib import Path
+from typing import Any, get_args
+
+import msgspec
+
+from resnetx.errors import FileError, sentence, shortened, unknown_name
+from resnetx.interconnect.systems.graph import Component, LaunchMode, Library, Link, Rails, System
+from resnetx.interconnect.systems.parts import (
+    COMPONENTS,
+    TABLES,
+    UNITS,
+    ComponentSpec,
+    Family,
+    NetworkSpec,
+    PhotonicSpec,
+    Provenance,
+    SourcedValue,
+    WireSpec,
+    in_base_units,
+)
+from resnetx.loading import YAML_BYTES, File, YamlFile, name_fault, steps
+from resnetx.settings.files import CONFIGS
+
+# The YAML of systems and parts: keys carry units, and a mistake is refused in the units of the file, with its line.
+
+MAX_COMPONENTS = 2**12  # of a file; found by arithmetic, as gpu0..999999999 would fill the memory
+SMALLEST, LARGEST = 1e-15, 1e21  # figures in base units: from below a nanosecond to above an exaFLOP/s
+
+
+class LinedYaml(YamlFile):
+    """The tree of such a file, and on which line each of its values stands."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(File(path, "a description of a system", YAML_BYTES))
+        if not isinstance(self.tree, dict):
+            raise self.file.error("expected a mapping of settings")
+
+    def mistake(self, error: msgspec.ValidationError, kind: Any, where: Sequence[str | int], value: Any) -> FileError:
+        """What msgspec refuses, with the values that are known and with keys as they are spelt in the file."""
+        path = [*where, *steps(error)]
+        said = sentence(str(error), value, kind, ".".join(map(str, where)))
+        said = said.replace("a list in brackets", "a list in brackets (a figure is [value, provenance, source])")
+        said = re.sub(r"`array` of length (\d)", r"a list of \1", said)
+        if said.endswith("not one of the known values") and (known := _known(path)):
+            said = f"{said} ({', '.join(known)})"
+        elif "unknown field" in said:
+            said = f"{said}; known: {', '.join(kind.__struct_fields__)}"
+        return self.error(in_file_units(path, self.tree), _keys_in_file_units(said))
+
+
+def _known(steps: Sequence[str | int]) -> tuple[str, ...]:
+    """The words that may stand at the end of a path."""
+    return get_args({"family": Family, "library": Library, 1: Provenance}.get(steps[-1]))
+
+
+def in_file_units(steps: Sequence[str | int], tree: Any) -> list[str | int]:
+    """A path whose keys are spelt as in the file: `latency_s` is looked for as `latency_us`."""
+    spelt: list[str | int] = []
+    for step in steps:
+        if isinstance(tree, dict) and step not in tree:
+            step = next((key for key in tree if in_base_units({key: [0]}).keys() == {step}), step)
+        spelt.append(step)
+        try:
+            tree = tree[step]
+        except (KeyError, IndexError, TypeError):
+            tree = None
+    return spelt
+
+
+def _keys_in_file_units(said: str) -> str:
+    """A sentence about keys in base units, with the first unit that a file may use for each."""
+    for suffix, (base, _) in UNITS.items():
+        said = re.sub(rf"(?<=\w){base}\b", suffix, said)
+    return said
+
+
+def expand(text: LinedYaml, where: Sequence[str | int], name: str) -> list[str]:
+    """The names in a range: "gpu0..3" is gpu0 gpu1 gpu2 gpu3; any other name is itself."""
+    check_name(text, where, name)
+    match = re.fullmatch(r"(.*?)([0-9]+)\.\.([0-9]+)", name)
+    if not match:
+        return [name]
+    first, last = int(match[2]), int(match[3])
+    if last < first or last - first >= MAX_COMPONENTS:
+        raise text.error(where, f"{name}: expected a range from low to high of at most {MAX_COMPONENTS}")
+    return [f"{match[1]}{number}" for number in range(first, last + 1)]
+
+
+def figure_fault(figure: SourcedValue, zero_allowed: bool = False) -> str:
+    """Why no machine has a figure, or ""."""
+    if figure.stated is None or (zero_allowed and figure.stated == 0):
+        return ""
+    if not figure.stated > 0:
+        return "expected more than 0"
+    if not SMALLEST <= figure.stated <= LARGEST:
+        return f"no figure of a machine; expected {SMALLEST:g} to {LARGEST:g} in base units"
+    return ""
+
+
+def check_name(text: LinedYaml, where: Sequence[str | int], name: str) -> None:
+    if fault := name_fault(name):
+        raise text.error(where, f"{shortened(name)}: {fault}")
+
+
+MAX_GPUS = 2**18  # of all nodes, as in the table of settings
+FARTHEST = 1e6  # place in a drawing
+
+
+class ClusterEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a file says of how many nodes its system has."""
+
+    nodes: int = 1
+    network: str | None = None
+    nics: int | None = None
+    rails: Rails = "nearest"
+    gpu_direct: bool | None = None  # may its network cards read GPU memory? null: as the network says
+
+
+class SystemFile(msgspec.Struct, frozen=True):
+    """A file: one node, what it says of several, and the networks that it knows."""
+
+    system: System
+    cluster: ClusterEntry
+    networks: dict[str, NetworkSpec]
+
+
+class _ComponentEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    gpu: str | None = None
+    switch: str | None = None
+    cpu: str | None = None
+    nic: str | None = None
+    storage: str | None = None
+    photonic: str | None = None
+    at: tuple[float, float] = (0, 0)
+    step: tuple[float, float] = (0, 0)  # from one component of a range to the next
+
+
+_FIELDS = {"about", "wiring", "library", "launch_mode", "components", "links", "parts", "cluster"}
+
+
+def read(path: Path) -> SystemFile:
+    text = LinedYaml(path)
+    tree = text.tree
+    if fault := name_fault(path.stem):
+        raise text.file.error(f"a system has the name of its file, {path.stem}: {fault}")
+    for key in tree:
+        if key not in _FIELDS:
+            raise text.error([key], f"{key}: not a setting of a system; known: {', '.join(sorted(_FIELDS))}")
+    for key in ("about", "wiring", "components", "links"):
+        if key not in tree:
+            raise text.error([], f"{key} is missing")
+    parts = {table: dict(shared_parts()[table]) for table in TABLES}
+    for table, added in parts_of(text, tree.get("parts", {}), ["parts"]).items():
+        parts[table] |= added
+    components = _components(text, parts)
+    links = links_of(text, parts["links"], components)
+    gpus = [component for component in components if component.kind == "gpu"]
+    if not gpus:
+        raise text.error(["components"], "components: expected at least one gpu")
+    others = [component for component in components if component.kind != "gpu"]
+    system = System(
+        name=path.stem,
+        about=text.convert(str, ["about"]),
+        library=text.convert(Library, ["library"], tree.get("library", "nccl2.4")),
+        components=(*gpus, *others),
+        links=links,
+        launch_mode=text.convert(LaunchMode, ["launch_mode"]) if "launch_mode" in tree else None,
+    )
+    cluster = text.convert(ClusterEntry, ["cluster"], tree.get("cluster", {}))
+    if fault := nodes_fault(system, cluster.nodes):
+        raise text.error(["cluster", "nodes"], f"cluster.nodes={cluster.nodes}: {fault}")
+    return SystemFile(system=system, cluster=cluster, networks=parts["networks"])
+
+
+def nodes_fault(system: System, nodes: int) -> str:
+    """Why a system cannot have so many nodes, as the end of a sentence; "" where it can."""
+    most = max(1, MAX_GPUS // len(system.gpus))
+    return "expected at least 1" if nodes < 1 else f"expected at most {most:,} of {system.name}" * (nodes > most)
+
+
+@cache
+def shared_parts() -> dict[str, dict[str, Any]]:
+    tables: dict[str, dict[str, Any]] = {}
+    for table in TABLES:
+        text = LinedYaml(CONFIGS / "system" / "parts" / f"{table}.yaml")
+        tables |= parts_of(text, {table: text.tree}, [])
+    return tables
+
+
+def parts_of(text: LinedYaml, tables: Any, where: list[str | int]) -> dict[str, dict[str, Any]]:
+    """The parts that a file states. A file of the shared tables is one table; a system file names its tables."""
+    if not isinstance(tables, Mapping):
+        raise text.error(where, "parts: expected tables of parts, as gpus or links")
+    found: dict[str, dict[str, Any]] = {}
+    for table, entries in tables.items():
+        at = [*where, table] if where else []
+        if table not in TABLES:
+            raise text.error(at, f"{table}: not a table of parts; known: {', '.join(TABLES)}")
+        if not isinstance(entries, Mapping):
+            raise text.error(at, f"{table}: expected parts by their names")
+        found[table] = {}
+        for name, entry in entries.items():
+            check_name(text, [*at, name], name)
+            given = in_base_units(entry) if isinstance(entry, Mapping) else entry
+            part = text.convert(TABLES[table], [*at, name], given)
+            _check_figures(text, [*at, name], part)
+            found[table][name] = part
+    return found
+
+
+def _check_figures(text: LinedYaml, where: list[str | int], part: Any) -> None:
+    for field in part.__struct_fields__:
+        figure = getattr(part, field)
+        if not isinstance(figure, SourcedValue):
+            continue
+        null = figure.stated is None and field not in part.may_be_null
+        if fault := "null; expected a number" if null else figure_fault(figure, zero_allowed=field.endswith("_s")):
+            steps = in_file_units([*where, field], text.tree)
+            raise text.error(steps, f"{'.'.join(map(str, steps))}: {fault}")
+
+
+def _components(text: LinedYaml, parts: Mapping[str, Mapping[str, ComponentSpec]]) -> list[Component]:
+    """The components that a file describes, ranges of names expanded, in its order."""
+    if not isinstance(text.tree["components"], Mapping):
+        raise text.error(["components"], "components: expected names with what each is, as gpu0: {gpu: p100-sxm2-16gb}")
+    tables = {kind: next(table for table, part in TABLES.items() if part is COMPONENTS[kind]) for kind in COMPONENTS}
+    components: dict[str, Component] = {}
+    for names_ in text.tree["components"]:
+        where = ["components", names_]
+        entry = text.convert(_ComponentEntry, where)
+        kinds = [kind for kind in COMPONENTS if getattr(entry, kind)]
+        if len(kinds) != 1:
+            raise text.error(where, f"{names_}: expected exactly one of {', '.join(COMPONENTS)}, with a part's name")
+        table, part_name = tables[kinds[0]], getattr(entry, kinds[0])
+        if part_name not in parts[table]:
+            error = unknown_name(kinds[0], part_name, parts[table], f"{names_}.{kinds[0]}")
+            raise text.error([*where, kinds[0]], str(error))
+        if any(abs(place) > FARTHEST for place in (*entry.at, *entry.step)):
+            raise text.error([*where, "at"], f"{names_}: expected places from {-FARTHEST:,.0f} to {FARTHEST:,.0f}")
+        names = expand(text, where, names_)
+        if len(components) + len(names) > MAX_COMPONENTS:
+            raise text.error(where, f"components: more than {MAX_COMPONENTS}; several machines are nodes of a cluster")
+        for index, name in enumerate(names):
+            if name in components:
+                raise text.error(where, f"{name}: described twice")
+            x, y = (entry.at[axis] + index * entry.step[axis] for axis in (0, 1))
+            components[name] = Component(name, part_name, parts[table][part_name], x, y)
+    return list(components.values())
+
+
+# The links of a system's file, one of each pair of components and kind.
+#
+# - {between: [gpu0, gpu1..3], link: nvlink2, lanes: 2}         # lanes that carry traffic both ways
+# - {each: [gpu0..7, plx0..3], link: pcie3, lanes: 16}          # likewise; the first range shared out over the second
+# - {one_way: [gpu0, gpu1], link: nvlink2, lanes: 3}            # lanes from gpu0 to gpu1 alone
+# - {one_way: [gpu1, gpu0], link: nvlink2, through: ocs0}       # one lane back, by a circuit of a photonic switch
+#
+# Lanes one way and both ways of one pair and kind add up. Only GPUs may send each other more one way than the other:
+# what they exchange with a host, a switch or a network card goes both ways over the same link.
+
+MAX_LINKS = 2**16
+MAX_LANES = 2**10
+
+Where = list[str | int]
+
+
+class _LinkEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    between: tuple[str, str] | None = None  # names or ranges: every one of the first with every one of the second
+    each: tuple[str, str] | None = None  # instead: the first range shared out evenly over the second
+    one_way: tuple[str, str] | None = None  # instead: as `between`, but from the first to the second alone
+    link: str
+    lanes: int = 1
+    peer: bool | None = None  # null: as the wire says
+    copy_GBps: SourcedValue | None = None  # of one lane, where this link differs from its kind
+    source: str | None = None  # null: the file's `wiring`
+    bridge: str | None = None  # the host bridge of a CPU that it goes into, where a CPU has several
+    through: str | None = None  # the photonic switch that joins its ends
+
+
+def links_of(text: LinedYaml, wires: Mapping[str, WireSpec], components: Sequence[Component]) -> tuple[Link, ...]:
+    """The links that a file describes, ranges expanded, each pair in the order of its components."""
+    if not isinstance(text.tree["links"], list):
+        raise text.error(["links"], "links: expected a list, as - {between: [gpu0, gpu1], link: nvlink1}")
+    places = {component.name: index for index, component in enumerate(components)}
+    kinds = {component.name: component.kind for component in components}
+    links: dict[tuple[str, str, str], Link] = {}
+    stated: set[tuple[str, ...]] = set()
+    for number in range(len(text.tree["links"])):
+        where: Where = ["links", number]
+        entry = _entry(text, where, wires)
+        for first, second in _pairs(text, where, entry, MAX_LINKS - len(links)):
+            _check_ends(text, where, entry, first, second, kinds)
+            link = _link(text, where, wires, entry, first, second, places[first] > places[second])
+            pair = (link.a, link.b, link.part_name)
+            key = (first, second, link.part_name, "one way") if entry.one_way else pair
+            if key in stated:
+                raise text.error(where, f"links.{number}: {first} and {second} are linked twice; use lanes")
+            stated.add(key)
+            links[pair] = _added(text, where, links[pair], link) if pair in links else link
+    found = tuple(links.values())
+    _check_connected(text, components, found)
+    _check_fabrics(text, kinds, found)
+    _check_ports(text, components, found)
+    return found
+
+
+def _entry(text: LinedYaml, where: Where, wires: Mapping[str, WireSpec]) -> _LinkEntry:
+    """One entry of `links`, with a known kind and a number of lanes that there may be."""
+    entry: _LinkEntry = text.convert(_LinkEntry, where)
+    name = ".".join(map(str, where))
+    if entry.link not in wires:
+        raise text.error(where, str(unknown_name("link", entry.link, wires, f"{name}.link")))
+    if not 1 <= entry.lanes <= MAX_LANES:
+        bound = "at least 1" if entry.lanes < 1 else f"at most {MAX_LANES}"
+        raise text.error(where, f"{name}.lanes={entry.lanes}: expected {bound}")
+    return entry
+
+
+def _pairs(text: LinedYaml, where: Where, entry: _LinkEntry, most: int) -> list[tuple[str, str]]:
+    """The pairs of components that one entry of `links` joins; `most`: as there may be."""
+    given = [ends for ends in (entry.between, entry.each, entry.one_way) if ends]
+    if len(given) != 1:
+        raise text.error(where, "links: expected one of `between`, `each` and `one_way`, with two names or ranges")
+    first, second = (expand(text, where, end) for end in given[0])
+    among = bool(entry.between) and first == second and len(first) > 1
+    joined = len(first) if entry.each else math.comb(len(first), 2) if among else len(first) * len(second)
+    if joined > most:
+        raise text.error(where, f"links: {joined:,} more links, of at most {MAX_LINKS} in all")
+    if not entry.each:
+        return list(combinations(first, 2) if among else product(first, second))
+    if len(first) % len(second):
+        raise text.error(where, f"{len(first)} components cannot be shared out evenly over {len(second)}")
+    share = len(first) // len(second)
+    return [(name, second[index // share]) for index, name in enumerate(first)]
+
+
+def _check_ends(
+    text: LinedYaml, where: Where, entry: _LinkEntry, first: str, second: str, kinds: Mapping[str, str]
+) -> None:
+    """Refuses ends that are not there, or that cannot be joined so."""
+    name = ".".join(map(str, where))
+    if stranger := next((end for end in (first, second, entry.through or first) if end not in kinds), None):
+        raise text.error(where, f"{name}: no component is called {stranger}")
+    if first == second:
+        raise text.error(where, f"{name}: {first} is linked to itself")
+    if entry.through and kinds[entry.through] != "photonic":
+        raise text.error(where, f"{name}.through={entry.through}: a {kinds[entry.through]}; expected a photonic switch")
+    if switch := next((end for end in (first, second) if kinds[end] == "photonic"), None):
+        what = f"{switch} is a photonic switch, which ends no link; expected two GPUs and through: {switch}"
+        raise text.error(where, f"{name}: {what}")
+    if (entry.one_way or entry.through) and {kinds[first], kinds[second]} != {"gpu"}:
+        setting = "one_way" if entry.one_way else "through"
+        raise text.error(where, f"{name}.{setting}: {first} and {second} are not both GPUs; expected two GPUs")
+
+
+def _link(
+    text: LinedYaml,
+    where: Where,
+    wires: Mapping[str, WireSpec],
+    entry: _LinkEntry,
+    first: str,
+    second: str,
+    turned: bool,
+) -> Link:
+    """What an entry says of two components; `turned`: the second one is described before the first."""
+    return Link(
+        a=second if turned else first,
+        b=first if turned else second,
+        part_name=entry.link,
+        wire=_wire(text, where, wires, entry),
+        lanes=0 if entry.one_way and turned else entry.lanes,
+        source=text.convert(str, ["wiring"]) if entry.source is None else entry.source,
+        bridge=entry.bridge or "",
+        lanes_back=None if not entry.one_way else entry.lanes if turned else 0,
+        through=entry.through or "",
+    )
+
+
+def _added(text: LinedYaml, where: Where, link: Link, more: Link) -> Link:
+    """A link with the lanes of another entry about it."""
+    alike = ("wire", "bridge", "through")
+    if any(getattr(link, field) != getattr(more, field) for field in alike):
+        name = ".".join(map(str, where))
+        what = f"{link.a} and {link.b} have another entry with another peer, copy_GBps, bridge or through"
+        raise text.error(where, f"{name}: {what}; expected the same in both")
+    lanes, back = (link.lanes_from(end) + more.lanes_from(end) for end in (link.a, link.b))
+    source = link.source if link.source == more.source else f"{link.source}; {more.source}"
+    return msgspec.structs.replace(link, lanes=lanes, lanes_back=None if back == lanes else back, source=source)
+
+
+def _wire(text: LinedYaml, where: Where, wires: Mapping[str, WireSpec], entry: _LinkEntry) -> WireSpec:
+    """The wire of one link: its kind's, with what this link's entry changes."""
+    wire = wires[entry.link]
+    if entry.peer is not None:
+        wire = msgspec.structs.replace(wire, peer=entry.peer)
+    if entry.copy_GBps is not None:
+        figure = msgspec.structs.replace(entry.copy_GBps, stated=entry.copy_GBps.value * 1e9)
+        if fault := figure_fault(figure):
+            raise text.error([*where, "copy_GBps"], f"copy_GBps: {fault}")
+        wire = msgspec.structs.replace(wire, copy_Bps=figure, duplex_Bps=None)
+    return wire
+
+
+# ---- all of them ----------------------------------------------------------------------------------------------------
+
+
+def _check_connected(text: LinedYaml, components: Sequence[Component], links: Sequence[Link]) -> None:
+    """Refuses components that no links connect to the first one."""
+    neighbours: dict[str, set[str]] = {component.name: set() for component in components}
+    for link in links:
+        for one, other in permutations({link.a, link.b, link.through} - {""}, 2):
+            neighbours[one].add(other)
+    seen: set[str] = set()
+    ahead = {components[0].name} if components else set()
+    while ahead:
+        seen |= ahead
+        ahead = {near for name in ahead for near in neighbours[name]} - seen
+    if alone := [component.name for component in components if component.name not in seen]:
+        raise text.error(
+            ["links"], f"links: nothing connects {', '.join(alone[:4])}{' ...' if len(alone) > 4 else ''} to the rest"
+        )
+
+
+def _check_fabrics(text: LinedYaml, kinds: Mapping[str, str], links: Sequence[Link]) -> None:
+    """Refuses the chips of one NVSwitch fabric as switches of their own: a path would take only one of them."""
+    joined: dict[str, set[str]] = {}
+    for link in links:
+        for switch, gpu in ((link.a, link.b), (link.b, link.a)):
+            if link.wire.family == "nvlink" and (kinds[switch], kinds[gpu]) == ("switch", "gpu"):
+                joined.setdefault(switch, set()).add(gpu)
+    for a, b in combinations(joined, 2):
+        if len(joined[a] & joined[b]) > 1:
+            what = (
+                f"{a} and {b} join the same GPUs over NVLink; describe a fabric as one switch, with all lanes into it"
+            )
+            raise text.error(["links"], f"links: {what}")
+
+
+def _check_ports(text: LinedYaml, components: Sequence[Component], links: Sequence[Link]) -> None:
+    """Refuses more circuits than a photonic switch has ports."""
+    circuits = Counter[str]()
+    for link in links:
+        circuits[link.through] += link.lanes_from(link.a) + link.lanes_from(link.b)
+    for component in components:
+        if isinstance(component.part, PhotonicSpec) and circuits[component.name] > component.part.ports.value:
+            what = f"{circuits[component.name]} lanes go through {component.name}, counted one way"
+            most = f"{component.part.ports.value:g}, as {component.part_name} has so many ports"
+            raise text.error(["links"], f"links: {what}; expected at most {most}")

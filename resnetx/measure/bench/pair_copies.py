@@ -1,0 +1,191 @@
+"""Pair copies of one set of ranks: everything that is planned, in random order, as cells of a record.
+
+Which way a kind is copied depends on the machine:
+
+    CPU ranks   by send and receive over sockets, or (transport=host, and whatever touches memory of the host) within
+                memory that the ranks share
+    GPUs        rank 0 copies between all GPUs of its node; between nodes, ranks send and receive
+    storage     rank 0 reads
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from resnetx.copies import COPIES, HOST, Entry, Flow, Place, planned, shuffled, timings, warmups
+from resnetx.measure.bench.arrays import Copier, Observed, usable_bytes
+from resnetx.measure.bench.gpu_copies import GpuCopies
+from resnetx.measure.bench.host_copies import MappedCopies, SentCopies, StorageCopies
+from resnetx.measure.launch import hang
+from resnetx.measure.launch.scratch import on_one_node
+from resnetx.measure.rank import results
+from resnetx.measure.rank.distributed import Ranks
+from resnetx.record import BenchRequest, CopyCell, NicUse, Pair, SkippedArray, Transport, Unknown, if_known, known
+from resnetx.transports import Way
+from resnetx.units import si, size_text
+
+# Why a field of a cell, by its name in JSON, may be null.
+_NULL = {
+    "through": "no GPU relays it",
+    "path": "nothing shows it; see the cell's evidence",
+    "expected_s": "no described system says what to expect",
+    "class": "pairs were not classified",
+}
+_FIELDS = dict(zip(CopyCell.__struct_encode_fields__, CopyCell.__struct_fields__, strict=True))
+
+
+@dataclass(frozen=True)
+class TimedCopies:
+    """What was asked for, timed."""
+
+    cells: list[CopyCell]  # in the order in which they were timed
+    skipped: list[SkippedArray]
+
+
+def measure(request: BenchRequest, ranks: Ranks) -> TimedCopies:
+    """Every kind of copy, every pair and size."""
+    sizes, skipped = _fitting(request, ranks)
+    entries = planned(
+        request.copies,
+        gpus=ranks.world_size,
+        sizes_bytes=sizes,
+        directions=request.directions,
+        through=request.through,
+    )
+    copiers = Copiers(request, max(sizes), ranks)
+    cells = []
+    for entry in shuffled(entries, request.seed):
+        hang.begin(f"copies of {entry.kind}, {size_text(entry.size_bytes)}")
+        before = warmups(entry, request.iterations, request.warmup)
+        observed = copiers.of(entry.kind).observe(entry, before, timings(entry, request.iterations))
+        cells += cells_of(entry, observed, request.numa)
+    return TimedCopies(cells, skipped)
+
+
+def cells_of(entry: Entry, observed: Observed, numa: int | None) -> list[CopyCell]:
+    """A cell for each flow; both ways at once are one."""
+    shown = entry.flows[:1] if entry.direction == "both-ways" else entry.flows
+    return [
+        CopyCell(
+            copy=entry.kind,
+            source=_place(flow.source, numa),
+            target=_place(flow.target, numa),
+            through=flow.through,
+            size_bytes=entry.size_bytes,
+            direction=entry.direction,
+            endpoint=observed.endpoint,
+            together=[_pair(other, numa) for other in shown if other is not flow],
+            time_s=observed.times_s[number],
+            wrong=observed.wrong[number] if len(shown) > 1 else sum(observed.wrong),
+            path=if_known(observed.path),
+            evidence=_evidence(observed),
+            expected_s=None,
+            verdict="not judged",
+            pair_class=None,
+        )
+        for number, flow in enumerate(shown)
+    ]
+
+
+def _evidence(observed: Observed) -> list[str]:
+    """With the reason where the path is not known."""
+    return [*observed.evidence, *([str(observed.path)] if isinstance(observed.path, Unknown) else [])]
+
+
+def reasons(cells: Sequence[CopyCell]) -> dict[str, str]:
+    """Why fields of cells are null, by their path in a record."""
+    return {
+        f"cells.{number}.{field}": reason
+        for number, cell in enumerate(cells)
+        for field, reason in _NULL.items()
+        if getattr(cell, _FIELDS[field]) is None
+    }
+
+
+def transport(cells: Sequence[CopyCell], way: Way, nics: list[NicUse] | Unknown) -> Transport:
+    """What the copies went over that a transport is chosen for; `nics`: the network cards that NCCL used."""
+    chosen = [cell for cell in cells if "transport" in COPIES[cell.copy].reads]
+    used = sorted({path for cell in chosen if (path := cell.path) is not None})
+    if not used:
+        why = "no counter shows what copies went over" if chosen else "copies within a host and a GPU have no transport"
+        return results.none(why, way)
+    evidence = dict.fromkeys(line for cell in chosen for line in cell.evidence)
+    return Transport(requested=way.transport, used=used, evidence=list(evidence), nics=known(nics))
+
+
+def _place(place: Place, numa: int | None) -> Place:
+    return f"numa{numa}" if place == HOST and numa is not None else place
+
+
+def _pair(flow: Flow, numa: int | None) -> Pair:
+    return Pair(source=_place(flow.source, numa), target=_place(flow.target, numa))
+
+
+WayName = Literal["storage", "by GPUs", "between nodes", "sent", "mapped"]
+
+# Arrays of the largest size that each rank has: what it sends, what it receives, its share of memory of the host.
+ARRAYS: dict[WayName, int] = {"storage": 1, "by GPUs": 2, "between nodes": 2, "sent": 2, "mapped": 3}
+
+
+def way_of(kind: str, request: BenchRequest, ranks: Ranks) -> WayName:
+    """How a kind of copy goes here."""
+    if COPIES[kind].touches_storage:
+        return "storage"
+    if ranks.device.type == "cuda":
+        return "by GPUs" if on_one_node() else "between nodes"
+    return "sent" if "transport" in COPIES[kind].reads and request.transport != "host" else "mapped"
+
+
+def _fitting(request: BenchRequest, ranks: Ranks) -> tuple[list[int], list[SkippedArray]]:
+    """The sizes that every rank has memory for, and the others with the reason."""
+    usable = usable_bytes(ranks)
+    arrays = sum(ARRAYS[way] for way in {way_of(kind, request, ranks) for kind in request.copies})
+    sizes = [size for size in request.copy_sizes_bytes if arrays * size <= usable]
+    skipped = [
+        SkippedArray(
+            ", ".join(request.copies),
+            size,
+            f"copies of {size_text(size)} take {size_text(arrays * size)} of memory for each rank, and "
+            f"{si(usable, 'B')} can be had",
+        )
+        for size in request.copy_sizes_bytes
+        if size not in sizes
+    ]
+    if not sizes:
+        raise MemoryError(f"{skipped[0].reason}; ask for smaller sizes with size=")
+    return sizes, skipped
+
+
+class Copiers:
+    """The ways to copy that a bench needs, each made when the first kind needs it."""
+
+    def __init__(self, request: BenchRequest, most_bytes: int, ranks: Ranks) -> None:
+        self._request, self._most_bytes, self._ranks = request, most_bytes, ranks
+        self._made: dict[WayName, Copier] = {}
+
+    def of(self, kind: str) -> Copier:
+        """The way that a kind of copy goes."""
+        way = way_of(kind, self._request, self._ranks)
+        if way not in self._made:
+            self._made[way] = self._make(way)
+        return self._made[way]
+
+    def _make(self, way: WayName) -> Copier:
+        request, most_bytes, ranks = self._request, self._most_bytes, self._ranks
+        match way:
+            case "storage":
+                return StorageCopies(most_bytes, ranks)
+            case "by GPUs":
+                return GpuCopies(
+                    most_bytes,
+                    ranks,
+                    endpoint=request.endpoint,
+                    transport=request.transport,
+                    numa_node=request.numa,
+                )
+            case "between nodes":
+                return SentCopies(most_bytes, ranks, request.endpoint or "device", ranks.host_group())
+            case "sent":
+                return SentCopies(most_bytes, ranks, "pageable")
+            case "mapped":
+                return MappedCopies(most_bytes, ranks, request.numa)

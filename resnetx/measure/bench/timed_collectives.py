@@ -1,0 +1,367 @@
+"""Collectives over sizes: one rank times them, checks what they make, and (rank 0) puts the record together.
+
+    torchrun --nproc-per-node=2 -m resnetx.collectives RUN.json
+
+As nccl-tests does it, with these differences: every operation is timed by itself, between two synchronisations and
+behind a barrier, and counts with the slowest rank's time; sizes come in random order; all is in place. So it takes the
+host's time to start one and to notice its end, which a step that trains on GPUs does not wait for: there, the host
+queues messages ahead. So operations on GPUs are also timed in queues, as nccl-tests does it, by the device's clock
+(`device`), and plans are calibrated by these.
+"""
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import product
+from statistics import median
+
+import msgspec
+import torch
+
+from resnetx.measure.bench import arrays, interference, nccl_interference, pair_copies, timed_patterns
+from resnetx.measure.bench import arrays as buffers
+from resnetx.measure.launch import ending, hang, slurm
+from resnetx.measure.launch.scratch import Moment, lab_network, on_one_node, run_started
+from resnetx.measure.machine.environment import nccl_version
+from resnetx.measure.machine.host_facts import cpu_times, host_load
+from resnetx.measure.machine.readings import NOT_LOCKED, foreign_load
+from resnetx.measure.rank import distributed, nodes, results
+from resnetx.measure.rank.device import describe_device, timed_on_device, timed_with_cpu
+from resnetx.measure.rank.distributed import Ranks
+from resnetx.measure.rank.windows import keep_freed_memory
+from resnetx.operations import OPERATIONS
+from resnetx.record import (
+    NOT_DESCRIBED,
+    QUEUES,
+    BenchFile,
+    BenchPoint,
+    BenchRecord,
+    BenchRequest,
+    CopyCell,
+    Environment,
+    HostLoad,
+    SkippedArray,
+    Transport,
+    Unknown,
+    Warning,
+    array_bytes,
+    known,
+    seal,
+)
+from resnetx.record.bench_record import ELEMENT_BYTES, QUEUE_LENGTH, Counts, Timing, counts
+from resnetx.units import size_text
+
+AT_ONCE = 2 * QUEUES * QUEUE_LENGTH  # operations, at most, in queues and beside what computes
+_IN_LAB = Unknown("in the lab ranks stand for GPUs, which do not compute on the cores of this host")
+_UNREAD = Unknown("NCCL's choice was not read: algorithm=auto, or a forced one, has it read")
+_NO_QUEUE = Unknown("CPU ranks have no queue: each operation has ended when its call returns")
+
+
+def run(task: BenchFile, started: Moment) -> BenchRecord | None:
+    """Executes one rank of the bench; rank 0 returns the record. `started`: when this process began."""
+    request = task.request
+    hang.begin("joining the process group", believed_s=hang.UNCERTAIN_S)
+    torch.set_num_threads(request.threads)
+    if not torch.cuda.is_available():
+        keep_freed_memory()  # as training ranks do: gloo, too, allocates and frees what it works in
+    sends = bool(request.collectives or request.patterns)  # by the library that is measured
+    joined = distributed.joined(
+        request.gpus,
+        request.devices,
+        task.timeout_s,
+        oversubscribe=task.oversubscribe,
+        way=request.way,
+        over_hosts=on_one_node() and (not sends or _polls(request)),
+        choices=forced(request, nccl_version()),
+    )
+    with joined as ranks:
+        machines = nodes.machines(None, ranks)
+        before = cpu_times()
+        crowd = _crowding(ranks) if request.collectives else Unknown("computing was not timed: no collective was")
+        timed = measure(request, ranks) if request.collectives else Timed([], [])
+        copied = pair_copies.measure(request, ranks) if request.copies else pair_copies.TimedCopies([], [])
+        patterned = timed_patterns.measure(request, ranks) if request.patterns else timed_patterns.TimedPatterns([], [])
+        loads = ranks.gather(host_load(before, cpu_times()))
+        devices = ranks.gather(describe_device(ranks.device))
+        logs = ranks.gather(ranks.nccl_log())
+        if not ranks.first:
+            return None
+        cells = copied.cells  # as measured: nothing is expected of them yet, and no pair has a class
+        transport = _transport(request, ranks, cells, logs)
+        return seal(
+            BenchRecord(
+                **task.opening(run_started(started).epoch_s),
+                outcome="ok",
+                reason="",
+                failures=[],
+                stderr_end="",
+                duration_s=started.elapsed_s,
+                library=_library(ranks, machines[0], copies_alone=not sends),
+                crowding=known(crowd),
+                queue_length=known(_queue_length(ranks)),
+                points=with_choices(timed.points, logs, request),
+                cells=cells,
+                patterns=patterned.points,
+                skipped=[*timed.skipped, *copied.skipped, *patterned.skipped],
+                transport=transport,
+                devices=devices,
+                host_load=known(loads[0]),
+                clock=known(NOT_LOCKED),  # read by who started the ranks, where it was
+                warnings=[
+                    *([] if lab_network() else nodes.oversubscribed(ranks)),
+                    *_disturbed(loads),
+                    *(results.warnings(transport, request.way) if sends else []),
+                    *results.unlike_gpudirect(transport, request.way),
+                    *nodes.warnings(machines, devices),
+                ],
+                environment=machines[0],
+                other_nodes=nodes.other_nodes(machines, loads),
+                job=known(slurm.job()),
+                unknown=pair_copies.reasons(cells),
+            )
+        )
+
+
+def _transport(request: BenchRequest, ranks: Ranks, cells: Sequence[CopyCell], logs: list[str]) -> Transport:
+    """What data went over; `logs`: NCCL's, by rank, which copies between GPUs of one node have none of."""
+    if request.collectives or request.patterns:
+        return results.used(ranks, logs)
+    sent_by_nccl = ranks.device.type == "cuda" and request.endpoint in (None, "device")
+    nics = results.nics(logs) if sent_by_nccl else Unknown("gloo does not say by which network card it sends")
+    return pair_copies.transport(cells, request.way, nics)
+
+
+def _polls(request: BenchRequest) -> bool:
+    """Whether ranks of the lab would keep each other off the cores, at their priority there, while they wait.
+
+    Gloo polls for what is sent from rank to rank by itself; what it waits for in other collectives wakes it.
+    """
+    return lab_network() is not None and ("sendrecv" in request.collectives or bool(request.patterns))
+
+
+@dataclass(frozen=True)
+class Timed:
+    """What was asked for, timed."""
+
+    points: list[BenchPoint]  # in the order in which they were timed
+    skipped: list[SkippedArray]
+
+
+def measure(request: BenchRequest, ranks: Ranks) -> Timed:
+    """Every collective at every size, in an order that is random and the same on all ranks."""
+    pairs = product(request.collectives, request.sizes_bytes)
+    asked = dict.fromkeys((name, array_bytes(name, size, ranks.world_size)) for name, size in pairs)
+    arrays, skipped = buffers.fitting(asked, ranks, request.place)
+    if not arrays:
+        raise MemoryError(f"{skipped[0].reason}; ask for smaller sizes with size=")
+    random.Random(request.seed).shuffle(arrays)
+    out = any(buffers.place_of(name, request.place) == "out" for name, _ in arrays)
+    largest = max(size_bytes for _, size_bytes in arrays)
+    made = [buffers.allocated(largest, request.registered, ranks, request.dtype) for _ in range(1 + out)]
+    element_bytes = ELEMENT_BYTES[request.dtype]
+    points = []
+    for name, size_bytes in arrays:
+        data, result = (made[place][0][: size_bytes // element_bytes] for place in (0, -1))
+        in_place = buffers.place_of(name, request.place) == "in"
+        points.append(_point(name, data, data if in_place else result, request, ranks))
+    return Timed(points, skipped)
+
+
+def _point(name: str, array: torch.Tensor, result: torch.Tensor, request: BenchRequest, ranks: Ranks) -> BenchPoint:
+    """Times one collective on one array, then checks it; in place, `result` is the array."""
+    array.zero_()
+    known_of = OPERATIONS[name]
+    given = ranks.part(array) if known_of.own_part else array
+    operation = ranks.collective(name, given, ranks.part(result) if known_of.gets_part else result)
+    what, expected_s = f"{name} of {size_text(array.nbytes)}", array.nbytes / hang.SLOWEST_BPS
+    hang.begin(f"the warm-up of {what}", is_step=True, expected_s=request.warmup * expected_s)
+    for _ in range(request.warmup):
+        operation()
+    call, operations = as_asked(operation, request.timing, ranks.device)
+    often = _counts(operation, array.nbytes, operations, request, ranks)
+    seen = []
+    for _ in range(often.iterations):
+        hang.begin(what, is_step=True, expected_s=operations * expected_s)
+        seen.append(timed_with_cpu(call, ranks.device, ranks.barrier))
+    hang.begin(f"queues of {what}", is_step=True, expected_s=AT_ONCE * max(wall for wall, _ in seen) / operations)
+    every = ranks.gather([(wall / operations, cpu / operations) for wall, cpu in seen])
+    queued_s = _queued_s(operation, ranks, often.queues, often.queue_length)
+    lost = _computing_lost(name, array, queued_s, every, ranks)
+    result.fill_(-1)
+    arrays.fill(array, name, ranks)
+    operation()
+    wrong = ranks.gather(arrays.wrong_elements(result, name, ranks))
+    return BenchPoint(
+        collective=name,
+        size_bytes=array.nbytes,
+        times_s=[max(wall for wall, _ in of_ranks) for of_ranks in zip(*every, strict=True)],
+        wrong=sum(wrong),
+        cpu_share=known(_cpu_share(every, ranks)),
+        computing_lost=known(lost),
+        queued_s=known(queued_s),
+        queue_length=often.queue_length,
+        expected_s=known(NOT_DESCRIBED),
+        emulated=known_of.gloo_makes_it_of if ranks.device.type == "cpu" else "",
+        algorithm=known(_UNREAD),
+        protocol=known(_UNREAD),
+    )
+
+
+def _queue_length(ranks: Ranks) -> int | Unknown:
+    return QUEUE_LENGTH if ranks.device.type == "cuda" else _NO_QUEUE
+
+
+def _counts(operation: Callable[[], object], size_bytes: int, row: int, request: BenchRequest, ranks: Ranks) -> Counts:
+    """How often an operation is timed: on GPUs by what it takes, of which one more is a sample."""
+    if ranks.device.type != "cuda":
+        return Counts(request.iterations, 0, QUEUE_LENGTH)
+    took_s = max(ranks.gather(timed_with_cpu(operation, ranks.device, ranks.barrier)[0]))
+    return counts(size_bytes, took_s, request.iterations, row)
+
+
+def _queued_s(
+    operation: Callable[[], object], ranks: Ranks, count: int = QUEUES, length: int = QUEUE_LENGTH
+) -> list[float] | Unknown:
+    """Seconds of one operation of each queue, the slowest rank's."""
+    if ranks.device.type != "cuda":
+        return _NO_QUEUE
+    points = []
+    for _ in range(count):
+        queue_s = timed_on_device(operation, length, ranks.device, everywhere=ranks.everywhere)
+        if isinstance(queue_s, Unknown):  # on all ranks alike
+            return queue_s
+        points.append(max(ranks.gather(queue_s)) / length)
+    return points
+
+
+def _cpu_share(every: Sequence[Sequence[tuple[float, float]]], ranks: Ranks) -> float | Unknown:
+    """CPU seconds over seconds while the operation runs, the mean of the ranks."""
+    if ranks.device.type == "cuda":
+        return Unknown("on GPUs, collectives take no CPU time that computing needs")
+    shares = [sum(cpu for _, cpu in times) / sum(wall for wall, _ in times) for times in every]
+    return sum(shares) / len(shares)
+
+
+def _crowding(ranks: Ranks) -> float | Unknown:
+    """What ranks on the cores of one host lose to each other."""
+    if ranks.device.type == "cuda":
+        return Unknown("GPUs do not compute on the cores of a host")
+    if lab_network():
+        return _IN_LAB
+    return float(ranks.gather(interference.crowding(ranks))[0])
+
+
+def _computing_lost(
+    name: str,
+    array: torch.Tensor,
+    queued_s: list[float] | Unknown,
+    every: Sequence[Sequence[tuple[float, float]]],
+    ranks: Ranks,
+) -> float | Unknown:
+    """What computing loses to the collective beside it, the mean of the ranks."""
+    if lab_network():
+        return _IN_LAB
+    of_device = nccl_interference if ranks.device.type == "cuda" else interference
+    if name != "allreduce" or array.nbytes < of_device.LEAST_BYTES:
+        return Unknown(f"measured of allreduce, from {of_device.LEAST_BYTES} bytes on")
+    if of_device is nccl_interference and isinstance(queued_s, Unknown):
+        return queued_s
+    alone_s = median((wall for wall, _ in every[0]) if isinstance(queued_s, Unknown) else queued_s)
+    array.zero_()
+    shares: list[float] = []
+    for share in ranks.gather(of_device.computing_lost(ranks.send, array, alone_s, ranks)):
+        if isinstance(share, Unknown):
+            return share
+        shares.append(share)
+    return sum(shares) / len(shares)
+
+
+def _library(ranks: Ranks, machine: Environment, *, copies_alone: bool) -> str:
+    if copies_alone and ranks.device.type == "cuda" and on_one_node():
+        return f"CUDA {machine.cuda}"
+    name = distributed.backend(ranks.device)
+    return f"gloo (torch {torch.__version__})" if name == "gloo" else f"{name.upper()} {machine.nccl}"
+
+
+def _disturbed(loads: Sequence[HostLoad | Unknown]) -> list[Warning]:
+    return foreign_load([load for load in loads if not isinstance(load, Unknown)])
+
+
+# How an operation is timed: by itself, in a row of twenty, or as a CUDA graph of twenty.
+#
+# A row is what nccl-tests times (`-n 20`): no barrier between the operations, so that ranks start the next one as soon
+# as they can. A graph is launched at once, without the host's time to start each operation (`-G` of nccl-tests).
+
+
+def as_asked(
+    operation: Callable[[], object], timing: Timing | None, device: torch.device
+) -> tuple[Callable[[], object], int]:
+    """What is to be called between two synchronisations, and how many operations that is."""
+    if timing in (None, "blocking"):
+        return operation, 1
+    if timing == "back-to-back":
+        return lambda: _row(operation), QUEUE_LENGTH
+    return _graph(operation, device), QUEUE_LENGTH
+
+
+def _row(operation: Callable[[], object]) -> None:
+    for _ in range(QUEUE_LENGTH):
+        operation()
+
+
+def _graph(operation: Callable[[], object], device: torch.device) -> Callable[[], object]:
+    """Launches a graph of operations; they have run before, as NCCL connects when it first has to."""
+    torch.cuda.synchronize(device)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        _row(operation)
+    graph.replay()  # the first launch uploads it
+    return graph.replay
+
+
+# The algorithm and protocol that NCCL ran each collective by, read from its log where a bench asks for them.
+
+PER_FUNCTION = (2, 24)  # the first NCCL that takes choices by function, and refuses an algorithm that a function lacks
+
+
+def forced(request: BenchRequest, nccl: str | Unknown) -> dict[str, str] | None:
+    """The variables that force the choices of NCCL, of this version, for what is measured.
+
+    None where nobody asks for these, nor to have them read. The all-gathers by which ranks agree meanwhile stay as they
+    are: they have no tree.
+    """
+    asked = {"NCCL_ALGO": request.algorithm, "NCCL_PROTO": request.protocol}
+    if not any(asked.values()):
+        return None
+    wanted = {name: value for name, value in asked.items() if value is not None and value != "auto"}
+    if not isinstance(nccl, Unknown) and tuple(map(int, nccl.split(".")[:2])) < PER_FUNCTION:
+        return wanted
+    functions = [_function(name) for name in request.collectives if OPERATIONS[name].sends is None]
+    return {name: ";".join(f"{function}:{value}" for function in functions) for name, value in wanted.items()}
+
+
+def _function(collective: str) -> str:
+    """What NCCL calls a collective, in small letters: as nccl-tests calls its program, less the underscore."""
+    return OPERATIONS[collective].program.replace("_", "")
+
+
+def with_choices(points: Sequence[BenchPoint], logs: Sequence[str], request: BenchRequest) -> list[BenchPoint]:
+    """The points with what NCCL's log says of their size, where that was asked for."""
+    if request.algorithm is None and request.protocol is None:
+        return list(points)
+    choices = ending.choices("\n".join(logs))
+    return [_with_choice(point, choices, request.gpus) for point in points]
+
+
+def _with_choice(point: BenchPoint, choices: Sequence[ending.NcclChoice], ranks: int) -> BenchPoint:
+    """NCCL logs the size of what a rank gives or gets, of each function; before it named functions, of the array."""
+    operation = OPERATIONS[point.collective]
+    of_rank = point.size_bytes // ranks if operation.own_part or operation.gets_part else point.size_bytes
+    logged = {("", point.size_bytes), (_function(point.collective), of_rank)}
+    mine = [choice for choice in choices if (choice.function.lower(), choice.size_bytes) in logged]
+    missing = Unknown("NCCL's log does not say")
+    return msgspec.structs.replace(
+        point,
+        algorithm=known(" and ".join(dict.fromkeys(choice.algorithm for choice in mine)) or missing),
+        protocol=known(" and ".join(dict.fromkeys(choice.protocol for choice in mine)) or missing),
+    )

@@ -1,1 +1,0 @@
-"""GPU clocks: locking one, keeping GPUs under load, and finding the highest clock that all sustain."""

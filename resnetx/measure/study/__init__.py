@@ -1,1 +1,0 @@
-"""Measuring a study: which run comes next, how long it takes, and experiment trackers."""

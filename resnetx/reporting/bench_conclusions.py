@@ -1,0 +1,308 @@
+"""What a bench of collectives answers, in sentences: how fast, from which size on, and whether results are right."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+import numpy as np
+
+from resnetx.formats.copy_rows import LOAD
+from resnetx.interconnect.collectives.measured import telling_times
+from resnetx.interconnect.collectives.sizes import knees
+from resnetx.operations import OPERATIONS
+from resnetx.record import BenchPoint, BenchRecord, Device, NicUse, PatternPoint
+from resnetx.record.bench_record import TEST_FAILED, WRONG_ELEMENTS, CopyCell, CopyFamily
+from resnetx.record.machine import how_many, on_cores
+from resnetx.table import ONLY_WITH_ALL, Answer, Column, as_shown
+from resnetx.units import size_text
+
+MOST = 3  # collectives, by name
+MOST_PATTERNS = 2  # each with its figures
+
+
+def bench_answer(record: BenchRecord) -> list[str]:
+    """Of each collective its highest bus bandwidth, where half of it is reached, and its time at the smallest size;
+    of copies what pairs get; of patterns what of an iteration is communication; then whether results are right."""
+    if record.outcome != "ok":
+        return [f"Not measured: {record.outcome}: {record.reason}."]
+    names = list(dict.fromkeys(point.collective for point in record.points))
+    where = "Measured" if record.source == "measured" else "Imported"
+    if record.environment and record.source == "measured":
+        where += f" on {record.environment.node}"
+    counted = f"{how_many(record.world_size or 0, record.unit)}{on_cores(record.unit)}"
+    ranks = counted if record.world_size else "an unknown number of ranks"
+    told = [_speed(record, name) for name in names[:MOST]] or list(_copies(record.cells)) or list(_patterns(record))
+    if not told:
+        return [f"{where}, {ranks}: nothing that was asked for could be measured."]
+    more = f"; {len(names) - MOST} more below" * (len(names) > MOST)
+    return [f"{where}, {ranks}, {record.library or 'library unknown'}: {'; '.join(told)}{more}.", *_right(record)]
+
+
+def _copies(cells: Sequence[CopyCell]) -> Iterator[str]:
+    """Of each kind of copy what the median pair gets at the largest size, and the slowest."""
+    kinds: dict[CopyFamily, list[CopyCell]] = {}
+    for cell in cells:
+        if not cell.together and cell.copy != LOAD and not cell.wrong:
+            kinds.setdefault(cell.family, []).append(cell)
+    for family, own in list(kinds.items())[:MOST]:
+        largest = max(cell.size_bytes for cell in own)
+        rates = sorted(copied_GBps(cell, median(cell.time_s)) for cell in own if cell.size_bytes == largest)
+        worst = f", at worst {rates[0]:.3g}" * (rates[0] < 0.95 * median(rates))
+        yield f"{family.words}: {median(rates):.3g} GB/s at {size_text(largest)}{worst}"
+
+
+def _patterns(record: BenchRecord) -> Iterator[str]:
+    """Of a pattern what an iteration takes at its largest size, and how much of that is communication; of more than
+    two, which scale best and worst."""
+    largest: dict[str, PatternPoint] = {}
+    for pattern in record.patterns:
+        if pattern.what not in largest or pattern.size_bytes > largest[pattern.what].size_bytes:
+            largest[pattern.what] = pattern
+    if len(largest) > MOST_PATTERNS:
+        ranks = record.world_size or 1
+        ordered = sorted(largest.values(), key=lambda each: each.speedup(ranks))
+        best, worst = (f"{each.what} ({each.speedup(ranks):.3g} times one rank)" for each in (ordered[-1], ordered[0]))
+        yield f"of {len(largest)} patterns {best} scales best, and {worst} worst"
+        return
+    for what, point in largest.items():
+        rate = point.bandwidth_Bps
+        moved = f" ({size_text(point.sent_bytes)} at {rate / 1e9:.3g} GB/s)" if rate else ""
+        took, size = _time(median(point.times_s)), size_text(point.size_bytes)
+        fast = f"{point.speedup(record.world_size or 1):.3g} times as fast as one rank"
+        told = f"{point.share:.0%} of it communication{moved}, {fast}"
+        yield f"{what}: {took} for an iteration of {size}, {told}"
+
+
+def pattern_columns(ranks: int) -> list[Column[PatternPoint]]:
+    """What an iteration takes, and what of it is communication."""
+    return [
+        Column("pattern", lambda point: point.pattern),
+        Column("scaling", lambda point: point.scaling),
+        Column(">size", lambda point: size_text(point.size_bytes)),
+        Column(">computing ms", lambda point: f"{point.compute_s * 1e3:.2f}", 2),
+        Column(">iteration ms", lambda point: f"{median(point.times_s) * 1e3:.2f}"),
+        Column(">communication", lambda point: f"{point.share:.0%}"),
+        Column(">moved kB", lambda point: f"{point.sent_bytes / 1e3:,.1f}", 4, _MOVED),
+        Column(">GB/s", lambda point: "" if (rate := point.bandwidth_Bps) is None else GBps(rate / 1e9), 6),
+        Column(">speed-up", lambda point: f"{point.speedup(ranks):.2f}", 5, "over one rank, which sends nothing."),
+        Column(">#wrong", lambda point: f"{point.wrong}", 3),
+    ]
+
+
+_MOVED = "over the rounds of an iteration, by the busiest rank of each, in one direction; GB/s are of it."
+
+
+def copied_GBps(cell: CopyCell, time_s: float) -> float:
+    """Both directions summed."""
+    return cell.size_bytes * (2 if cell.direction == "both-ways" else 1) / time_s / 1e9
+
+
+def _speed(record: BenchRecord, name: str) -> str:
+    """By results that are right alone: the time of a wrong one means nothing."""
+    own = [point for point in record.points if point.collective == name and not point.wrong]
+    if not own:
+        return f"{name}: no result is right"
+    points = sorted(own, key=lambda each: each.size_bytes)
+    times_s = {point.size_bytes: median(telling) for point, telling in zip(points, telling_times(points), strict=True)}
+    smallest, rates = points[0].size_bytes, {size: size / time_s for size, time_s in times_s.items()}
+    best = max(rates, key=lambda size: rates[size])
+    factor = OPERATIONS[name].bus_factor(record.world_size) if record.world_size else 1.0
+    found = knees(times_s)
+    half = f", half of it from {size_text(round(found.half_bytes))} on" if found and found.half_bytes else ""
+    kind = "GB/s bus bandwidth" if record.world_size else "GB/s (size / time)"
+    fast = f"{name} reaches {rates[best] * factor / 1e9:.3g} {kind} at {size_text(best)}{half}"
+    return fast + f"; {size_text(smallest)} take {_time(times_s[smallest])}" * (smallest != best)
+
+
+def _right(record: BenchRecord) -> Iterator[str]:
+    """Whether results are right, and how many are slower than described."""
+    results: list[BenchPoint | CopyCell | PatternPoint] = [*record.points, *record.cells, *record.patterns]
+    codes = {warning.code for warning in record.warnings}
+    if TEST_FAILED in codes:
+        yield "The test FAILED behind these measurements."
+    checked = [result for result in results if result.wrong is not None]
+    if wrong := [each for each in checked if each.wrong]:
+        yield f"WRONG results in {len(wrong)} of {len(checked)} measurements."
+    elif WRONG_ELEMENTS in codes:
+        yield "WRONG results."
+    elif checked and len(checked) == len(results) and TEST_FAILED not in codes:
+        yield "All results are right."
+    judged: list[BenchPoint | CopyCell] = [*record.points, *record.cells]
+    if slow := [each for each in judged if each.verdict == "low" and not each.wrong]:
+        yield f"Slower than described in {len(slow)} of {len(results)} measurements."
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds * 1e6:.3g} us" if seconds < 1e-3 else f"{seconds * 1e3:.3g} ms"
+
+
+# ---- columns --------------------------------------------------------------------------------------------------------
+
+SPREAD = (10, 90)  # percentiles
+TimedPoint = tuple[BenchPoint, float, int | None]  # with the time that bandwidths are of, and the ranks
+
+
+def timed(points: Sequence[BenchPoint], ranks: int | None) -> list[TimedPoint]:
+    """The points of one collective by size, each with the time that tells its bandwidth."""
+    ordered = sorted(points, key=lambda point: point.size_bytes)
+    telling = map(median, telling_times(ordered))
+    return [(point, time_s, ranks) for point, time_s in zip(ordered, telling, strict=True)]
+
+
+def _bus(row: TimedPoint) -> str:
+    point, time_s, ranks = row
+    return GBps(point.size_bytes / time_s / 1e9 * OPERATIONS[point.collective].bus_factor(ranks)) if ranks else "?"
+
+
+def collective_columns() -> list[Column[TimedPoint]]:
+    """A collective at each size: its time, bandwidths as nccl-tests has them, and what is described."""
+    return [
+        Column(">size", lambda row: size_text(row[0].size_bytes)),
+        Column(">bytes", lambda row: f"{row[0].size_bytes}", ONLY_WITH_ALL),
+        Column(">time us", lambda row: us(median(row[0].times_s))),
+        Column(f">{SPREAD[0]} % to {SPREAD[1]} %", _spread, 5),
+        Column(">queued us", lambda row: us(median(row[0].queued_s)) if row[0].queued_s else ""),
+        Column(">algbw GB/s", lambda row: GBps(row[0].size_bytes / row[1] / 1e9)),
+        Column(">busbw GB/s", _bus),
+        Column(">#wrong", lambda row: "N/A" if row[0].wrong is None else f"{row[0].wrong}"),
+        Column(">CPU/rank", lambda row: "" if row[0].cpu_share is None else f"{row[0].cpu_share:.2f}", 1, _OF_CPUS),
+        Column(">expected us", lambda row: "" if row[0].expected_s is None else us(row[0].expected_s)),
+        Column("verdict", lambda row: "" if row[0].expected_s is None else row[0].verdict),
+        Column("NCCL's", lambda row: f"{row[0].algorithm} {row[0].protocol}" if row[0].algorithm else "", 2),
+    ]
+
+
+_OF_CPUS = "CPU seconds per second of the operation."
+
+
+def shown_benches(records: Sequence[BenchRecord]) -> Answer:
+    """What each bench answers, and its collectives."""
+    rows = [
+        row
+        for record in records
+        for name in dict.fromkeys(point.collective for point in record.points)
+        for row in timed([point for point in record.points if point.collective == name], record.world_size)
+    ]
+    columns: list[Column[TimedPoint]] = [
+        Column("collective", lambda row: row[0].collective),
+        Column(">ranks", lambda row: f"{row[2] or '?'}"),
+        *collective_columns(),
+    ]
+    sentences = [sentence for record in records for sentence in bench_answer(record)]
+    return Answer(sentences, as_shown(columns, rows) if rows else None)
+
+
+def _spread(row: TimedPoint) -> str:
+    times_s = row[0].times_s
+    low_s, high_s = np.percentile(times_s, SPREAD)
+    return f"{us(low_s)} to {us(high_s)}" if len(times_s) > 1 else ""
+
+
+def us(time_s: float) -> str:
+    """A time in microseconds."""
+    return f"{time_s * 1e6:,.1f}"
+
+
+def GBps(value: float) -> str:
+    """A bandwidth in GB/s."""
+    return f"{value:.2f}" if value >= 0.1 else f"{value:.2g}"
+
+
+# Rails: by which network card the rings of NCCL leave each GPU and reach the next node.
+#
+# Where GPU i of every node sends and receives by card i, all traffic of a card stays on the switch that joins the cards
+# of this number: its rail. Two channels that share a card share its bandwidth.
+
+
+@dataclass(frozen=True)
+class SizeCrossing:
+    """A connection between nodes: what its sender and its receiver logged of it."""
+
+    channel: int
+    ring: bool  # a step of its channel's ring
+    source: int  # rank
+    target: int
+    sent: NicUse | None  # None: the log of this end says nothing
+    received: NicUse | None
+
+    @property
+    def ends(self) -> list[NicUse]:
+        return [end for end in (self.sent, self.received) if end is not None]
+
+    @property
+    def on_one_rail(self) -> bool | None:
+        """Whether it leaves and arrives by cards of one number; None: an end is not known."""
+        if self.sent is None or self.received is None:
+            return None
+        return self.sent.nic == self.received.nic
+
+
+@dataclass(frozen=True)
+class GpuCards:
+    """The cards that the rings of one GPU use, of the GPU of this number on every node."""
+
+    gpu: int
+    cards: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class CardChannels:
+    """The channels whose rings go by one card of one node."""
+
+    node: str
+    card: str
+    channels: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Rails:
+    """The rings of a record."""
+
+    kept: int  # connections of rings that leave and arrive by cards of one number
+    compared: int  # of so many
+    gpus: list[GpuCards]
+    cards: list[CardChannels]
+
+
+def crossings(ends: Sequence[NicUse]) -> list[SizeCrossing]:
+    """The connections, by channel; rings before others of a channel."""
+    found: dict[tuple[int, int, int, int], dict[str, NicUse]] = defaultdict(dict)
+    for end in ends:
+        found[end.channel, end.connection, end.source, end.target][end.end] = end
+    made = [
+        SizeCrossing(
+            channel,
+            next(iter(both.values())).ring,
+            source,
+            target,
+            both.get("send"),
+            both.get("receive"),
+        )
+        for (channel, _, source, target), both in found.items()
+    ]
+    return sorted(made, key=lambda crossing: (crossing.channel, not crossing.ring, crossing.source, crossing.target))
+
+
+def rails(found: Sequence[SizeCrossing], devices: Sequence[Device]) -> Rails:
+    """Whether rings keep to rails; `devices`: one for each rank."""
+    rings = [each for each in found if each.ring]
+    known = [ring.on_one_rail for ring in rings if ring.on_one_rail is not None]
+    by_gpu: dict[int, set[str]] = defaultdict(set)
+    by_card: dict[tuple[str, str], set[int]] = defaultdict(set)
+    for crossing in rings:
+        for end in crossing.ends:
+            here = devices[end.source if end.end == "send" else end.target]
+            by_gpu[here.index].add(card_name(end))
+            by_card[here.node, card_name(end)].add(crossing.channel)
+    return Rails(
+        kept=sum(known),
+        compared=len(known),
+        gpus=[GpuCards(gpu, tuple(sorted(cards))) for gpu, cards in sorted(by_gpu.items())],
+        cards=[CardChannels(*where, tuple(sorted(channels))) for where, channels in sorted(by_card.items())],
+    )
+
+
+def card_name(end: NicUse) -> str:
+    """ "mlx5_0", or "IB 0" where NCCL does not say what it is called."""
+    return end.name or f"{end.network} {end.nic}"

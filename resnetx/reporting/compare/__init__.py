@@ -1,1 +1,0 @@
-"""Two measurements side by side, or a prediction and the measurement that checks it."""

@@ -1,0 +1,380 @@
+"""HTML pages: of any records, a part for each, and of studies with all their figures and tables."""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from itertools import count
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
+from markupsafe import Markup
+
+from resnetx import __version__
+from resnetx.choices import Folders
+from resnetx.errors import visible
+from resnetx.record import Warning
+from resnetx.reporting.charts import studies as study_figures
+from resnetx.reporting.charts.figure import (
+    PAGE_TEXT,
+    AnyChart,
+    DrawnChart,
+    Figure,
+    dark_colours,
+    draw,
+    undrawn,
+    write_figure,
+)
+from resnetx.reporting.charts.studies import outcome
+from resnetx.reporting.csv_tables import messages_table, platform, points_table, windows_table, write_csv
+from resnetx.reporting.study_points import WORDS, StudyPoint, study_answer, study_points, unit_of_points, where_rows
+from resnetx.reporting.study_results import Results, study_labels
+from resnetx.reporting.study_scaling import PARTS, Limits
+from resnetx.request import Request
+from resnetx.statistics import MIN_RUNS, Summary
+from resnetx.table import Cell, Table
+from resnetx.units import si, whole
+
+# ---- parts ----------------------------------------------------------------------------------------------------------
+# One HTML page of anything: a part for each record, in which conclusions stand first, then figures, then tables.
+#
+# A page is complete in itself: drawings are inline, nothing is fetched, no script runs (its content policy forbids
+# both). Records may come from anywhere, so every word of theirs is escaped.
+#
+#     folder/index.html  lead.svg  lead.pdf  lead.vl.json  lead.csv ...
+#
+# Without vl-convert, which draws, the page shows the data of its figures instead.
+
+MOST_OPEN = 40  # rows of a table that a page of parts shows unfolded
+MOST_ROWS = 200  # of a table that a page shows; of longer ones it shows the first, and names the file with all
+
+
+# ---- what all pages share: how their templates are filled in, and how drawings become part of them ------------------
+
+
+@cache
+def template(file: Path, filters: tuple[Callable[..., Any], ...] = ()) -> Template:
+    """The template of a page; its folder is searched for what it includes. Filters go by their functions' names."""
+    environment = Environment(
+        loader=FileSystemLoader(file.parent),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=_shown,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update({function.__name__: function for function in filters})
+    return environment.get_template(file.name)
+
+
+def _shown(value: Any) -> Any:
+    """What the page says: no word of a record may hide behind controls. Drawings are as they are."""
+    return value if isinstance(value, Markup) else visible(str(value))
+
+
+_TAG = re.compile(r"<[^>]*>")  # what a drawing's texts have of these brackets is escaped
+_SAYING = re.compile(r'<path aria-label="([^"]*)"([^>]*)/>')
+_UNUSED = re.compile(r' (?:(?:aria-[a-z]+|role|class|pointer-events)="[^"]*"|opacity="1"|stroke-dasharray="1,0")')
+_UNSEEN = re.compile(r'<path class="(?:back|fore)ground"(?: aria-hidden="true")? d="[^"]*"(?: display="none")?/>')
+_DECIMALS = re.compile(r"(\d\.\d\d)\d+")
+_SIZE = re.compile(r'^<svg [^>]*?width="([^"]*)" height="[^"]*"')
+
+
+def inline(svg: str, text_size: float = PAGE_TEXT) -> Markup:
+    """A drawing as part of a page: so wide that its texts, which are of `text_size`, have 12 px, what a mark says as
+    its tooltip, and mute to screen readers, which have the table beside it. Its texts are escaped already.
+
+    It is half as long as the file: coordinates end at hundredths of a point, and what nobody sees is left out.
+    """
+    said = _SAYING.sub(r"<path\2><title>\1</title></path>", _UNSEEN.sub("", svg))
+    short = _TAG.sub(lambda tag: _UNUSED.sub("", _DECIMALS.sub(r"\1", tag[0])), said)
+
+    def sized(opening: re.Match[str]) -> str:
+        width = float(opening[1]) * PAGE_TEXT / text_size
+        most = "" if text_size < PAGE_TEXT else f";max-width:{width:.4g}px"
+        return f'<svg aria-hidden="true" style="min-width:{width:.4g}px{most}"'
+
+    return Markup(_SIZE.sub(sized, short))
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A figure, drawn, and as a part of a page."""
+
+    figure: Figure
+    chart: DrawnChart
+    inline: Markup
+
+
+def drawn(figure: Figure) -> Drawing:
+    """A figure as a page has it: a drawing for wide screens, and one for narrow ones and for print, or one for all."""
+    chart = draw(figure.chart)
+    if figure.wide is figure.narrow is None:
+        return Drawing(figure, chart, Markup('<div class="scroll">{}</div>').format(_sized(figure, None, chart)))
+    both = Markup('<div class="on-wide scroll">{}</div><div class="on-narrow scroll">{}</div>')
+    return Drawing(
+        figure, chart, both.format(*(_sized(figure, other, chart) for other in (figure.wide, figure.narrow)))
+    )
+
+
+def _sized(figure: Figure, shown: AnyChart | None, drawn: DrawnChart) -> Markup:
+    """One of the drawings of a figure, whose `chart` is drawn already."""
+    chart = shown or figure.chart
+    return inline(drawn.svg if chart is figure.chart else draw(chart).svg, chart.config.axis.labelFontSize)
+
+
+def partners(drawings: Iterable[Drawing]) -> dict[str, str]:
+    """Each colour that is in some drawings with its partner on a dark page."""
+    used = {colour for drawing in drawings for colour in _COLOUR.findall(drawing.inline)}
+    return {light: dark for light, dark in dark_colours().items() if light in used}
+
+
+_COLOUR = re.compile(r'"(#[0-9a-f]{6})"')
+
+
+def plain(value: Cell) -> str:
+    """A cell of a figure's table."""
+    if value is None:
+        return ""
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def kinds_of_files() -> list[str]:
+    """What a figure has files of."""
+    return [*["svg", "pdf"] * (not undrawn()), "vl.json", "csv"]
+
+
+# ---- a page of parts ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class PageTable:
+    """A table of a part: as the page shows it, and as its file has it."""
+
+    name: str  # of its file
+    title: str
+    shown: Table
+    whole: Table | None = None  # null: as it is shown
+    note: str = ""
+    only_file: bool = False  # the page names its file, and does not show it
+
+
+@dataclass(frozen=True)
+class Part:
+    """What a page says of one record, or of several that share their figures."""
+
+    title: str
+    answer: Sequence[str]  # sentences, of which the first stands alone
+    notes: Sequence[str] = ()  # who, where, when
+    alerts: Sequence[str] = ()  # what to know before relying on it
+    figures: Sequence[Figure] = ()
+    tables: Sequence[PageTable] = ()
+    page: str = ""  # a page of its own, with more of it
+
+
+def write_page(parts: Sequence[Part], folder: Path, title: str = "", left_out: Sequence[str] = ()) -> Path:
+    """Writes the page of some parts and all its files; returns the page.
+
+    `left_out`: a sentence for each thing that was given and is not in it.
+    """
+    parts = _with_own_names(parts)
+    drawings = [[drawn(figure) for figure in part.figures] for part in parts]
+    folder.mkdir(parents=True, exist_ok=True)
+    for drawing in (drawing for of_part in drawings for drawing in of_part):
+        write_figure(drawing.figure, drawing.chart, folder)
+    for table in (table for part in parts for table in part.tables):
+        write_csv(folder / f"{table.name}.csv", table.whole or table.shown)
+    html = template(Path(__file__).with_name("parts.html.j2"), (plain,)).render(
+        title=title or (parts[0].title if len(parts) == 1 else f"{len(parts)} results"),
+        parts=list(zip(parts, drawings, strict=True)),
+        left_out=left_out,
+        kinds=kinds_of_files(),
+        undrawn=undrawn(),
+        dark=partners(drawing for of_part in drawings for drawing in of_part),
+        most_rows=MOST_ROWS,
+        most_open=MOST_OPEN,
+        version=__version__,
+    )
+    page = folder / "index.html"
+    page.write_text(html, encoding="utf-8")
+    return page
+
+
+def _with_own_names(parts: Sequence[Part]) -> list[Part]:
+    """The parts, in which no two figures or tables would write the same file."""
+    taken: set[str] = set()
+
+    def own(name: str) -> str:
+        names = (f"{name}-{number}" if number > 1 else name for number in count(1))
+        taken.add(found := next(each for each in names if each not in taken))
+        return found
+
+    return [
+        replace(
+            part,
+            figures=[replace(figure, name=own(figure.name)) for figure in part.figures],
+            tables=[replace(table, name=own(table.name)) for table in part.tables],
+        )
+        for part in parts
+    ]
+
+
+# ---- study ----------------------------------------------------------------------------------------------------------
+# One HTML page of any number of studies, and beside it every figure and table as a file of its own.
+#
+# It has more than a part of `resnetx.reporting.page`, whose rules it keeps.
+#
+#     folder/index.html  points.csv  windows.csv  messages.csv  rate.svg  rate.pdf  rate.vl.json  rate.csv ...
+
+MOST_SKIPPED = 10  # files that were not read, named before the others are folded
+
+
+def write(
+    studies: Sequence[Results], folder: Path, baseline: int | None = None, unreadable: Sequence[str] = ()
+) -> Path:
+    """Writes the page of the studies and all its files; returns the page.
+
+    `baseline`: GPUs, see `scaling.point_results`. `unreadable`: a sentence for each study that is missing.
+    """
+    points = study_points(studies, baseline)
+    figures, said = study_figures.figures_and_sentences(points)
+    drawings = [drawn(figure) for figure in figures]
+    folder.mkdir(parents=True, exist_ok=True)
+    for drawing in drawings:
+        write_figure(drawing.figure, drawing.chart, folder)
+    write_csv(folder / "points.csv", points_table(points))
+    write_csv(folder / "windows.csv", windows_table(studies))
+    write_csv(folder / "messages.csv", messages_table(points))
+    page = folder / "index.html"
+    page.write_text(_html(studies, points, drawings, said, unreadable), encoding="utf-8")
+    return page
+
+
+# ---- the page -------------------------------------------------------------------------------------------------------
+
+
+def _html(
+    studies: Sequence[Results],
+    points: Sequence[StudyPoint],
+    drawings: Sequence[Drawing],
+    said: Sequence[str],
+    unreadable: Sequence[str],
+) -> str:
+    runs = [run for results in studies for run in results.runs]
+    where = where_rows(points)
+    return template(Path(__file__).with_name("study.html.j2"), (si, whole, plain, percent)).render(
+        title=_title(studies),
+        answers=[_answer(results, points) for results in studies],
+        where=where,
+        where_parts=[name for name in WORDS if any(name in cells for _, cells in where)],
+        studies=studies,
+        common=_common(studies),
+        skipped=[*unreadable, *(sentence for results in studies for sentence in results.skipped)],
+        points=points,
+        unit=unit_of_points(points),
+        drawings=drawings,
+        said=said,
+        undrawn=bool(undrawn()),
+        kinds=kinds_of_files(),
+        platform=platform(studies),
+        dark=partners(drawings),
+        conventions=sorted({point.counts.convention for point in points if point.counts}),
+        usual=_most_frequent(point.result.baseline for point in points if point.result.speedup),
+        noted=any(point.result.reason or point.result.notes for point in points),
+        shares=_shares,
+        instrumented=[point for point in points if point.result.limits and point.result.limits.phases],
+        mean_ms=lambda ranks: si(1000 * fmean(ranks)),
+        ends=_ends,
+        outcome=outcome,
+        outcomes=Counter(map(outcome, points)),
+        bad=[run for run in runs if run.outcome != "ok"],
+        runs=len(runs),
+        warned=_warned(studies),
+        began=min((run.started_at for run in runs), default=""),
+        ended=max((run.started_at for run in runs), default=""),
+        min_runs=MIN_RUNS,
+        most_rows=MOST_ROWS,
+        most_skipped=MOST_SKIPPED,
+        version=__version__,
+    )
+
+
+def _answer(results: Results, points: Sequence[StudyPoint]) -> str:
+    study = results.study
+    own = [point for point in points if (point.result.study, point.result.node) == (study.name, study.node)]
+    return study_answer(own, study.node)
+
+
+def _title(studies: Sequence[Results]) -> str:
+    names = ", ".join(f"{results.study.name} on {results.study.node}" for results in studies)
+    return f"How training scales: {names}"
+
+
+def _common(studies: Sequence[Results]) -> list[str]:
+    """The settings that all points of a study share, in a line; one for each study where they are not alike."""
+    lines = [", ".join([*_shared(results.study.points), _repeats(results)]) for results in studies]
+    if len(set(lines)) == 1:
+        return lines[:1]
+    return [f"{label}: {line}" for label, line in zip(study_labels(studies), lines, strict=True)]
+
+
+def _shared(requests: Sequence[Request]) -> list[str]:
+    """Each setting that has one value for all of the requests; the others are in the names of the points."""
+    words = ({in_words(request) for request in requests} for in_words in _SETTINGS)
+    return [next(iter(values)) for values in words if len(values) == 1 and values != {""}]
+
+
+_SETTINGS: tuple[Callable[[Request], str], ...] = (
+    lambda request: f"measure={request.measure}" * (request.measure != "step"),
+    lambda request: f"precision {request.precision}",
+    lambda request: f"input {request.input.kind}",
+    lambda request: f"recipe {request.input.recipe}" if isinstance(request.input, Folders) else "",
+    lambda request: f"strategy {request.strategy.kind}",
+    lambda request: ", ".join(request.unusual),
+    lambda request: f"{request.scaling} scaling",
+    lambda request: f"{_many(request.windows, 'window')} of at least {_many(request.steps, 'step')}",
+    lambda request: f"at least {_many(request.warmup, 'step')} of warm-up",
+    lambda request: f"{_many(request.threads, 'thread')} per rank",
+)
+
+
+def _repeats(results: Results) -> str:
+    study = results.study
+    return f"{_many(study.repeats, 'run')} of each point and {study.twins} of each twin asked for"
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count} {what}{'s' * (count != 1)}"
+
+
+def _most_frequent(words: Iterable[str]) -> str:
+    return max((counted := Counter(words)), key=lambda word: counted[word], default="")
+
+
+def percent(share: float) -> int:
+    return round(100 * share)
+
+
+def _shares(limits: Limits) -> str:
+    """The shares of a step, in per cent."""
+    return ", ".join(f"{part} {percent(limits.shares[part].median)}" for part in PARTS if part in limits.shares)
+
+
+def _ends(summary: Summary | None) -> str:
+    """The ends of an interval or range, where there is one."""
+    return f"{si(summary.low)} to {si(summary.high)}" if summary and summary.n > 1 else ""
+
+
+def _warned(studies: Sequence[Results]) -> list[tuple[Warning, int]]:
+    """Each kind of warning as the first run gave it, with the number of runs that did; the most frequent first."""
+    kinds: dict[str, Warning] = {}
+    counts: Counter[str] = Counter()
+    for results in studies:
+        for run in results.runs:
+            warnings = {warning.code: warning for warning in run.warnings}
+            counts.update(list(warnings))
+            kinds = warnings | kinds
+    return [(kinds[code], count) for code, count in counts.most_common()]

@@ -1,1 +1,0 @@
-"""Studies as pages, figures and tables: how they scale, and what limits each point."""

@@ -1,1 +1,0 @@
-"""Predicted systems side by side: who leads where, and which published statements hold."""
