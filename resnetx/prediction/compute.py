@@ -20,7 +20,7 @@ from functools import lru_cache
 from statistics import median
 
 from resnetx.choices import Lab
-from resnetx.errors import ConfigError
+from resnetx.errors import ConfigError, shortened
 from resnetx.interconnect.systems.parts import CpuSpec, GpuSpec
 from resnetx.interconnect.systems.system import System, parts_table
 from resnetx.prediction import host_step, roofline
@@ -461,8 +461,8 @@ def _part_of(trace: Trace) -> GpuSpec:
         if _is_of(trace, part, name):
             return part
     raise ConfigError(
-        f"{trace.source}: measured on {trace.device}, which is in no table of parts, so that it cannot be rescaled; "
-        "describe it in a system file, or predict for its own model"
+        f"{shortened(trace.source)}: measured on {shortened(trace.device)}, which is in no table of parts, so that it "
+        "cannot be rescaled; describe it in a system file, or predict for its own model"
     )
 
 

@@ -141,7 +141,7 @@ def _show_study(found: Results, path: Path) -> None:
     if seldom(path):
         show_sweep.show_study("a study", "", points)
         show_sweep.limits(points)
-        page._html([found], points, [], [])
+        page._html([found], points, [], [], [])
 
 
 def _studies() -> list[bytes]:
