@@ -101,9 +101,9 @@ def test_rings_need_scipy(without):
 
 
 def test_a_module_that_nobody_knows_stays_a_bug(without):
-    status, _, err = without(["resnetx.api.drawings"], "describe")
+    status, _, err = without(["resnetx.record.topologies"], "describe")
     assert status == 1
-    assert "a bug in resnetx (ModuleNotFoundError: No module named 'resnetx.api.drawings')" in err
+    assert "a bug in resnetx (ModuleNotFoundError: No module named 'resnetx.record.topologies')" in err
     assert "pip install" not in err
     kept = Path(err.split()[-1])
     assert "Traceback" in kept.read_text()
