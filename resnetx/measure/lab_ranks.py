@@ -201,7 +201,7 @@ def _threads() -> set[int]:
 
 
 # ---- the program ----------------------------------------------------------------------------------------------------
-# The parent of ranks in the lab: `python -m resnetx.measure.lab NETWORK.json MODULE RUN.json`.
+# The parent of ranks in the lab: `python -m resnetx.measure.lab_ranks NETWORK.json MODULE RUN.json`.
 #
 # It stands where torchrun stands otherwise, with the same variables for each rank: it builds the network, imports what
 # ranks need, forks a rank into each namespace, and ends when all have ended; where one fails, it ends the others, and

@@ -15,7 +15,7 @@ from typing import Literal
 import msgspec
 
 from resnetx import __version__
-from resnetx.choices import After, BertSettings, GptXSettings, MlpXSettings, Server, Strategy
+from resnetx.choices import After, Server, Strategy
 from resnetx.loading import own_yaml
 from resnetx.prediction import roofline
 from resnetx.prediction.iteration import CPU_RANKS_ERROR, Iteration
@@ -506,11 +506,12 @@ def _compared(point: Point) -> str:
     if paths is not None and strategy == "bucket":
         return paths.link
     model, nodes = None if request is None else request.model, kind.nodes.partition(",")[0]
-    if isinstance(model, GptXSettings | BertSettings) and strategy in _TRANSFORMERS:
+    like = "images" if model is None else model.like
+    if like == "transformers" and strategy in _TRANSFORMERS:
         return f"transformers, {_TRANSFORMERS[strategy]}, {nodes}"
     if strategy not in ("bucket", "server"):
         return f"strategy={strategy}, {nodes}"
-    if isinstance(model, GptXSettings | BertSettings | MlpXSettings):
+    if model is not None and like != "images":
         return f"{model.label} by strategy={strategy}, {nodes}"
     return kind.text
 

@@ -30,6 +30,7 @@ def test_topology_keeps_curves_and_matrices(tmp_path):
     names = {path.stem for path in tmp_path.glob("*.csv")}
     assert names == {
         "topology", "answers", "allreduce_time_by_size", "allreduce_busbw_by_size", "allreduce_busbw_by_gpus",
+        "dgx1-v100_allreduce_nccl2_0-1", "dgx1-v100_allreduce_nccl2_0-1-2-3",
     }  # fmt: skip
     lines = [json.loads(line) for line in (tmp_path / "topology.jsonl").read_text().splitlines()]
     assert [len(line["devices"]) for line in lines] == [2, 2, 4, 4]

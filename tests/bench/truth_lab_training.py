@@ -136,8 +136,8 @@ def measure(folder: Path, grid: dict[str, object], link: str) -> None:
         "GLOO_SOCKET_IFNAME": "lo",
         "OMP_NUM_THREADS": "1",
     }
-    print("+ python -m resnetx.measure.lab", *words, flush=True)
-    subprocess.run([sys.executable, "-m", "resnetx.measure.lab", *words], check=True, env=environment)
+    print("+ python -m resnetx.measure.lab_ranks", *words, flush=True)
+    subprocess.run([sys.executable, "-m", "resnetx.measure.lab_ranks", *words], check=True, env=environment)
 
 
 def two_ranks(folder: Path, grid: dict[str, object], link: str) -> Iterator[Request]:

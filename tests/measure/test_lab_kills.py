@@ -67,7 +67,7 @@ def outside():
 
 def holder(mark):
     """The process that makes the namespaces: the first that runs the lab."""
-    return min((each.pid for each in of_run(mark) if "resnetx.measure.lab" in each.words), default=None)
+    return min((each.pid for each in of_run(mark) if "resnetx.measure.lab_ranks" in each.words), default=None)
 
 
 def in_own_namespaces(mark):

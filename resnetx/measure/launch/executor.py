@@ -213,7 +213,7 @@ def in_namespaces(task: TaskFile[TaskRecord], folder: RunFolder, scratch: Path |
     if scratch is not None:
         described = system.load(request.lab.system)
         write(network, lab_network(described, request.devices, request.gpus, request.lab.scale, request.lab.transport))
-    words = [sys.executable, "-P", "-m", "resnetx.measure.lab", str(network), task.entry_module, str(folder.run)]
+    words = [sys.executable, "-P", "-m", "resnetx.measure.lab_ranks", str(network), task.entry_module, str(folder.run)]
     return Command(words, {LAB_VARIABLE: str(network), "GLOO_SOCKET_IFNAME": "lo", "CUDA_VISIBLE_DEVICES": ""})
 
 
