@@ -10,7 +10,7 @@ from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 from rich.console import Console as _RichConsole
@@ -230,6 +230,40 @@ def listing(
         [column.heading.lstrip(">~") for column in least],
         differing=not constant,
     )
+
+
+class _Figure(Protocol):
+    @property
+    def group(self) -> str: ...
+    @property
+    def source(self) -> str: ...
+
+
+class _Group(Protocol):
+    @property
+    def group(self) -> str: ...
+    @property
+    def about(self) -> str: ...
+    @property
+    def holds(self) -> bool: ...
+
+
+F = TypeVar("F", bound=_Figure)
+
+
+def figures_of_groups(groups: Sequence[_Group], columns: Sequence[Column[F]], rows: Sequence[F], what: str) -> None:
+    """Published figures beside what is said of them, of the groups that do not hold; with --all of every group.
+
+    `what`: of all rows, "figures beside what is predicted".
+    """
+    shown = [group for group in groups if everything() or not group.holds]
+    if len(shown) < len(groups):
+        say(f"--all lists all {len(rows)} {what}, each with its source.")
+    for group in shown:
+        own = [row for row in rows if row.group == group.group]
+        say()
+        listing(columns, own, group.about, every=True)
+        say(f"From: {'; '.join(dict.fromkeys(row.source for row in own))}")
 
 
 def tables(

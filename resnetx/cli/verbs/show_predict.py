@@ -325,14 +325,7 @@ def validation(rows: "Sequence[TrainingRow]", summaries: "Sequence[TrainingSumma
     from resnetx.literature.training import SUMMARIES
 
     show.listing([*SUMMARIES, _GROUP], summaries, "Errors of predictions of published training rates", every=True)
-    shown = [summary for summary in summaries if show.everything() or not summary.holds]
-    if len(shown) < len(summaries):
-        show.say(f"--all lists all {len(rows)} figures beside what is predicted, each with its source.")
-    for summary in shown:
-        own = [row for row in rows if row.group == summary.group]
-        show.say()
-        show.listing(_VALIDATION, own, summary.about, every=True)
-        show.say(f"From: {'; '.join(dict.fromkeys(row.source for row in own))}")
+    show.figures_of_groups(summaries, _VALIDATION, rows, "figures beside what is predicted")
 
 
 _GROUP: "Column[TrainingSummary]" = Column(

@@ -525,14 +525,7 @@ def validation(rows: "Sequence[CollectiveRow]", summaries: "Sequence[CollectiveS
     show.listing(_SUMMARIES, summaries, title, note, every=True)
     show.say()
     _left_out(table())
-    shown = [summary for summary in summaries if show.everything() or not summary.holds]
-    if len(shown) < len(summaries):
-        show.say(f"--all lists all {len(rows)} measurements beside what the model says, each with its source.")
-    for summary in shown:
-        own = [row for row in rows if row.group == summary.group]
-        show.say()
-        show.listing(_VALIDATION, own, summary.about, every=True)
-        show.say(f"From: {'; '.join(dict.fromkeys(row.source for row in own))}")
+    show.figures_of_groups(summaries, _VALIDATION, rows, "measurements beside what the model says")
 
 
 def _left_out(errors: "ErrorTable") -> None:
