@@ -53,7 +53,8 @@ class ModelChoice(Choice, frozen=True):
     # Images of a test in Caffe's own files of the net (BVLC/caffe: models/*/train_val.prototxt, examples/cifar10).
     # null: it has none, and as many as the global batch are assumed.
     tested_by_caffe: ClassVar[int | None] = None
-    like: ClassVar[Literal["images", "transformers", ""]] = "images"  # networks whose scaling is published; "": none
+    # Networks whose published scaling says how this one scales; "": none.
+    scales_like: ClassVar[Literal["images", "transformers", ""]] = "images"
 
     @property
     def label(self) -> str:
@@ -113,7 +114,7 @@ class GptXSettings(ModelChoice, frozen=True, tag="gptx"):
     seq: int  # tokens of a sequence
     vocabulary: int  # different tokens
     image_size: ClassVar[int] = 0
-    like: ClassVar[Literal["images", "transformers", ""]] = "transformers"
+    scales_like: ClassVar[Literal["images", "transformers", ""]] = "transformers"
     smallest_image_size: ClassVar[int] = 0
 
     def __post_init__(self) -> None:
@@ -154,7 +155,7 @@ class MlpXSettings(ModelChoice, frozen=True, tag="mlpx"):
     width: int
     classes: int
     image_size: ClassVar[int] = 32
-    like: ClassVar[Literal["images", "transformers", ""]] = ""
+    scales_like: ClassVar[Literal["images", "transformers", ""]] = ""
     smallest_image_size: ClassVar[int] = 1
 
     @property
@@ -274,7 +275,7 @@ class BertSettings(ModelChoice, frozen=True, tag="bert"):
 
     seq: int  # tokens of a sequence
     image_size: ClassVar[int] = 0
-    like: ClassVar[Literal["images", "transformers", ""]] = "transformers"
+    scales_like: ClassVar[Literal["images", "transformers", ""]] = "transformers"
     smallest_image_size: ClassVar[int] = 0
     classes: ClassVar[int] = 30522  # its vocabulary: every token is one
     places: ClassVar[int] = 512  # that it has embeddings of

@@ -369,15 +369,22 @@ def _of_accuracy(record: "Accuracy") -> Answer:
     return Answer(accuracy_answer(record), as_shown(checked_columns(record.points), record.points))
 
 
-def _explained(name: str) -> Callable[[Any], Answer]:
-    def answer(found: Any) -> Answer:
-        from resnetx.reporting import compared_benches, explain, slow_rank
+def _of_explained(records: Any) -> Answer:
+    from resnetx.reporting.explain import shown_explained
 
-        modules = {"shown_explained": explain, "shown_figures": compared_benches, "shown_ranks": slow_rank}
-        shown: Answer = getattr(modules[name], name)(found)
-        return shown
+    return shown_explained(records)
 
-    return answer
+
+def _of_figures(records: Any) -> Answer:
+    from resnetx.reporting.explain_benches import shown_figures
+
+    return shown_figures(records)
+
+
+def _of_ranks(records: Any) -> Answer:
+    from resnetx.reporting.slow_rank import shown_ranks
+
+    return shown_ranks(records)
 
 
 ANSWERS.update(
@@ -394,8 +401,8 @@ ANSWERS.update(
         "RunRecord": _sentences(verify_answer),
         "Steering": lambda made: Answer(steer_answer(made), as_shown(STEERED_GPUS, made.gpus)),
         "Records[Steering]": lambda made: Answer(steerings_answer(made), as_shown(steering_columns(made), made)),
-        "Records[Explained]": _explained("shown_explained"),
-        "Records[ExplainedFigure]": _explained("shown_figures"),
-        "Records[ObservedRank]": _explained("shown_ranks"),
+        "Records[Explained]": _of_explained,
+        "Records[ExplainedFigure]": _of_figures,
+        "Records[ObservedRank]": _of_ranks,
     }
 )

@@ -34,7 +34,6 @@ from resnetx.record.node_check import Check
 from resnetx.record.prediction import Prediction
 from resnetx.record.topologies import Steering
 from resnetx.record.traces import Observation, Trace, observations
-from resnetx.reporting.compared_benches import ExplainedFigure, bench_alone, explained_benches
 from resnetx.reporting.explain import (
     Explained,
     Side,
@@ -45,6 +44,7 @@ from resnetx.reporting.explain import (
     sides_of_prediction,
     sides_of_study,
 )
+from resnetx.reporting.explain_benches import ExplainedFigure, bench_alone, explained_benches
 from resnetx.reporting.slow_rank import ObservedRank, observed_ranks
 from resnetx.reporting.study_points import study_points
 from resnetx.reporting.study_results import Results, points

@@ -48,7 +48,7 @@ FITTED = """## What was fitted to what
 - What scaling costs beyond messages (`resnetx/prediction/scaling_errors.py`): two figures, to the rates of several
   GPUs of one node, and what half precision takes on several (`results/published/scaling.yaml`).
   `python -m resnetx.literature.scaling_fit` fits again.
-- What leaves a point open between two ends (`resnetx/prediction/result.py`): the long end of one process that
+- What leaves a point open between two ends (`resnetx/prediction/open_points.py`): the long end of one process that
   drives all GPUs of a node was chosen so that it holds the rates above; the long end of half precision on several nodes
   of other GPUs than V100s is twice what V100s take, which is assumed.
 - The host's part of a step (`resnetx/prediction/host_step.py`) is not fitted: its constants were chosen on the steps at

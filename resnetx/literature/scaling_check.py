@@ -26,8 +26,8 @@ from resnetx.literature.training_rates import (
 from resnetx.prediction import compute, host_step, predict, roofline
 from resnetx.prediction.host_step import GPU_PASS_s, LaunchedStep, PARALLEL_s, assumed
 from resnetx.prediction.iteration import Iteration
+from resnetx.prediction.open_points import left_open
 from resnetx.prediction.predict import calibrated, simulated, simulated_ends, slowest_of
-from resnetx.prediction.result import left_open
 from resnetx.prediction.scaling_errors import ScalingKind
 from resnetx.prediction.scenario import Deployment, Point, ScalingCosts, TrainingSetup, Workload
 from resnetx.prediction.ssgd import iteration_s

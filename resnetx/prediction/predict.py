@@ -26,16 +26,8 @@ from resnetx.prediction.host_step import ASSUMED, IMAGE_BYTES, cores_for_each, d
 from resnetx.prediction.iteration import LAB_BROADCASTS_ERROR, LAB_MESSAGES_ERROR, Iteration
 from resnetx.prediction.memory import memory_need
 from resnetx.prediction.messages import Exchange, more_message, traced_exchange
-from resnetx.prediction.result import (
-    SourcedPoint,
-    Undecided,
-    beyond_messages_s,
-    known_counts,
-    left_open,
-    missing,
-    opened,
-    predicted,
-)
+from resnetx.prediction.open_points import Undecided, beyond_messages_s, known_counts, left_open
+from resnetx.prediction.result import SourcedPoint, missing, opened, predicted
 from resnetx.prediction.scaling_errors import parallel_s, scaling_errors
 from resnetx.prediction.scenario import Deployment, Point, TrainingSetup, Workload
 from resnetx.prediction.ssgd import iteration_s

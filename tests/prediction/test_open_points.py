@@ -3,7 +3,7 @@
 import pytest
 
 import resnetx
-from resnetx.prediction.result import MOST_HALF, LAUNCH_s
+from resnetx.prediction.open_points import MOST_HALF, LAUNCH_s
 from resnetx.prediction.scaling_errors import scaling_errors
 
 pytestmark = pytest.mark.slow  # finds rings

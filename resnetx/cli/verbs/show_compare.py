@@ -35,8 +35,9 @@ from resnetx.record.comparisons import (
 from resnetx.record.machine import how_many, unit_by_library
 from resnetx.record.prediction import Prediction
 from resnetx.reporting.accuracy import ADVANTAGES, TOTALS, checked_columns
-from resnetx.reporting.compared_benches import DIFFERENCES, PAIR_RATIOS, RATIOS, PairRatios
+from resnetx.reporting.compared_benches import PAIR_RATIOS, RATIOS, PairRatios
 from resnetx.reporting.compared_studies import UNMATCHED_POINTS, compared_columns, conclusion, mean_columns
+from resnetx.reporting.machine_differences import DIFFERENCES
 from resnetx.reporting.systems_answer import (
     LeaderCount,
     LossBand,

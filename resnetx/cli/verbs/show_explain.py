@@ -10,7 +10,6 @@ from typing import TypeVar
 from resnetx.api.load import explain
 from resnetx.cli import show
 from resnetx.errors import ConfigError
-from resnetx.reporting.compared_benches import ExplainedFigure, figure_columns, figures_answer, told_figures
 from resnetx.reporting.explain import (
     Explained,
     case_columns,
@@ -21,6 +20,7 @@ from resnetx.reporting.explain import (
     same_results,
     weight,
 )
+from resnetx.reporting.explain_benches import ExplainedFigure, figure_columns, figures_answer, told_figures
 from resnetx.reporting.slow_rank import RANKS, ObservedRank, observed_answer
 from resnetx.study import Point
 from resnetx.table import Column
