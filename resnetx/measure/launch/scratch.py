@@ -258,18 +258,10 @@ def wait_for_ranks(path: Path, limit_s: float = DYING_S) -> None:
     with suppress(OSError):
         lock = os.open(path / _RANKS, os.O_RDWR | os.O_CREAT, 0o600)
         try:
-            while not _free(lock) and time.monotonic() < end:
+            while not _locked(lock) and time.monotonic() < end:
                 time.sleep(0.01)
         finally:
             os.close(lock)
-
-
-def _free(lock: int) -> bool:
-    try:
-        flock(lock, wait=False)
-    except BlockingIOError:
-        return False
-    return True
 
 
 # Writes records into the results folder, or says in one sentence why that cannot be done.
@@ -361,6 +353,7 @@ def wait_for_turn(look_up: Callable[[], None] = lambda: None, folder: Path | Non
 
 
 def _locked(lock: int) -> bool:
+    """Whether this process has the lock of an open file now, which no other one has."""
     try:
         flock(lock, wait=False)
     except BlockingIOError:
