@@ -54,8 +54,7 @@ from resnetx.reporting.study_results import Results
 from resnetx.settings.files import CONFIGS
 from resnetx.traces.run_traces import read_all
 from resnetx.traces.trace_files import export
-from resnetx.workloads import counts, user_file
-from resnetx.workloads.tables import families
+from resnetx.workloads import counts, tables, user_file
 from tests.fuzz.harness import Target, of_two, seldom
 from tests.fuzz.of_yaml import use_calibration
 
@@ -80,7 +79,7 @@ def _own_layers() -> list[bytes]:
     read = counts.Layer(
         name="data", kind="data", inputs=(), output_shape=(48,), in_place=True, parameters=(), multiply_adds=0
     )
-    layers = [read, *families.mlpx(MlpXSettings(x=1, width=8, classes=3), 4)]
+    layers = [read, *tables.mlpx(MlpXSettings(x=1, width=8, classes=3), 4)]
     return [msgspec.json.encode(user_file.Saved(layers, ["it has a part in C++"], {"ours.py": "0" * 64}))]
 
 
