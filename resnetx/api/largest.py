@@ -16,10 +16,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from resnetx import progress, workloads
-from resnetx.api.curves import composed_alike
 from resnetx.api.doctor import obstacle_to
 from resnetx.api.measuring import run_file
-from resnetx.api.predict_settings import PredictSettings, split
+from resnetx.api.predict_settings import PredictSettings, composed_alike, split
 from resnetx.api.systems import load_systems
 from resnetx.choices import NoExchange, Strategy
 from resnetx.config import RunSettings, request_from, run_settings_from

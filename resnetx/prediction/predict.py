@@ -308,6 +308,11 @@ class Curve:
         return {self.baseline: Point(self.workload, self.deployment, *self.baseline, plain), **points}
 
 
+def sending_counts(curves: Sequence[Curve]) -> list[int]:
+    """The numbers of GPUs that send anything."""
+    return sorted({len(devices) for curve in curves for devices, _ in curve.placements if len(devices) > 1})
+
+
 def predict_curve(curve: Curve) -> list[SourcedPoint]:
     """A point for each placement; speed-ups are over `baseline`, or else over the smallest point that can run."""
     made: dict[Placement, SourcedPoint] = {}

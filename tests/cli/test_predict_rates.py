@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 import resnetx
-from resnetx.api.predict_settings import KnownRates
+from resnetx.api.known_rates import KnownRates
 from resnetx.cli import main
 from resnetx.errors import ConfigError
 from resnetx.prediction.predict import slowest_of

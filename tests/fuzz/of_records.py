@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 
 from resnetx import record
-from resnetx.api.curves import sized, traces
 from resnetx.api.load import load as load_
 from resnetx.api.stored import read as read_prediction
+from resnetx.api.traced_workloads import sized, traces
 from resnetx.choices import Bucket, MlpXSettings, NoExchange
 from resnetx.cli.verbs import show_compare, show_predict, show_sweep, show_trace
 from resnetx.config import check, check_ranks
