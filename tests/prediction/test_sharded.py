@@ -1,12 +1,15 @@
 """ZeRO-1 and FSDP in predictions: what is sent, when, and who waits for it."""
 
+import msgspec
 import pytest
 
 import resnetx
 from resnetx import choices, workloads
+from resnetx.compose import compose
+from resnetx.config import request_from
 from resnetx.interconnect.systems.system import parts_table
 from resnetx.prediction import sharded
-from resnetx.prediction.memory import PLAIN, step_bytes
+from resnetx.prediction.memory import step_bytes
 from resnetx.prediction.roofline import fitted, update_s
 from resnetx.prediction.ssgd import iteration_s, timeline
 from resnetx.prediction.step import LayerTime, Overlap, RankClass, SimulatedJob, StepLayers, StepTimes, TimedMessage
@@ -93,9 +96,10 @@ def test_what_an_optimizer_keeps_is_read_and_written():
 
 def test_what_ranks_share_out_they_need_not_keep():
     bucket = choices.Bucket(bucket_cap_mb=None, first_bucket_mb=None, gradient_as_bucket_view=True)
+    request = msgspec.structs.replace(request_from(compose({"gpus": 1})), model=GPT2, image_size=0)
 
     def needed(strategy):
-        return step_bytes(TABLE, 0, 1, "fp32", strategy, "torch", gpus=8, how=PLAIN)
+        return step_bytes(request, TABLE, 1, strategy, gpus=8)
 
     whole, own = 497_759_232, max(parts_of(READY, 8))
     assert needed(bucket) - needed(choices.Zero1()) == whole - own
