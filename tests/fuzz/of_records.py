@@ -130,8 +130,9 @@ def _use_run(path: Path) -> None:
     record.read(path, RunRecord)
     study = _results(path.parent)
     _show_study(study, path)
-    of_two(lambda: compare(study, study))
-    of_two(lambda: compare(study, _measured()))
+    if seldom(path, 4):
+        of_two(lambda: compare(study, study))
+        of_two(lambda: compare(study, _measured()))
 
 
 def _show_study(found: Results, path: Path) -> None:
