@@ -9,7 +9,7 @@ and on one host they slow each other down. The interval is the same simulation w
 bad as they may be (`result`).
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from statistics import NormalDist
@@ -32,7 +32,7 @@ from resnetx.prediction.scaling_errors import parallel_s, scaling_errors
 from resnetx.prediction.scenario import Deployment, Point, TrainingSetup, Workload
 from resnetx.prediction.ssgd import iteration_s
 from resnetx.prediction.staged import SHOWN_BY, SHOWN_BY_RATES
-from resnetx.prediction.stated_rates import Beyond
+from resnetx.prediction.stated_rates import Beyond, ModelledStep
 from resnetx.prediction.step import HostShare, RankClass, SimulatedJob, StepTimes, Stretch
 from resnetx.record.prediction import PredictionInput, Sensitivity
 from resnetx.workloads.counts import BYTES_PER_PARAMETER, parts_of
@@ -184,15 +184,23 @@ def calibrated(workload: Workload, deployment: Deployment, setting: TrainingSetu
     scaled = workload.scaled
     assert scaled is not None
 
-    def step_s(gpus: int, images: int) -> Callable[[Beyond], float]:
+    def modelled(gpus: int, images: int) -> ModelledStep:
         job = simulated(Point(workload, on, tuple(range(gpus)), images, plain)).job
         first = job.classes[0].step.layers.names[0]
-        return lambda beyond: iteration_s(
-            job.with_message(more_message(first, beyond.message_s)) if beyond.message_s else job,
-            Stretch(compute=beyond.factor, host=beyond.factor, queueing=beyond.factor),
+        return ModelledStep(
+            lambda beyond: iteration_s(
+                job.with_message(more_message(first, beyond.message_s)) if beyond.message_s else job,
+                _longer(beyond.factor),
+            ),
+            lambda factor: iteration_s(job.without_messages(), _longer(factor)),
         )
 
-    return replace(setting, residual=scaled.residual(step_s, on.node_gpus))
+    return replace(setting, residual=scaled.residual(modelled, on.node_gpus))
+
+
+def _longer(factor: float) -> Stretch:
+    """Each rank's step so many times as long."""
+    return Stretch(compute=factor, host=factor, queueing=factor)
 
 
 def _crowding(point: Point) -> float:
