@@ -110,7 +110,8 @@ def collective_bandwidth(
     """Effective bandwidth over size, a panel for each library."""
     caption = (
         "Effective bandwidth: the bytes that each GPU has, over the time. By the descriptions of the systems, not "
-        f"calibrated. After Tallent et al. 2017, Fig. {_PAPERS_FIGURES.get(name, 11)} (in GiB/s).{_BLACK * bool(measured)}"
+        f"calibrated. After Tallent et al. 2017, Fig. {_PAPERS_FIGURES.get(name, 11)} (in GiB/s)."
+        f"{_BLACK * bool(measured)}"
     )
     sizes = Axis("size_bytes", "bytes", "log", "si")
     return _bandwidths(name, f"{name.capitalize()} alone, by system and GPUs", caption, points, measured, sizes)
