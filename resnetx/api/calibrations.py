@@ -11,8 +11,6 @@ from pathlib import Path
 from statistics import median
 from typing import Literal
 
-import msgspec
-
 from resnetx.api.predict_settings import (
     Known,
     KnownScaling,
@@ -29,7 +27,7 @@ from resnetx.interconnect.collectives.measured import MeasuredCollective, refuse
 from resnetx.interconnect.systems.graph import MOST_OF_A_HOST, System
 from resnetx.loading import is_file, is_folder
 from resnetx.prediction.host_step import DecodingRate
-from resnetx.record import RunFolder, RunSummary, RunSummaryReader, StudyFolder, read
+from resnetx.record import Kind, RunFolder, RunSummary, RunSummaryReader, StudyFolder, read
 from resnetx.record.prediction import measured_on
 
 
@@ -103,10 +101,6 @@ def _other_names(listed: Sequence[str], names: Collection[str]) -> list[str]:
 # ---- runs -----------------------------------------------------------------------------------------------------------
 
 
-class _Kind(msgspec.Struct):
-    kind: str = ""
-
-
 def _runs(path: str) -> list[RunSummary] | None:
     """The runs at a path that know something; None where it has no runs, but something else."""
     folder = Path(path)
@@ -139,7 +133,7 @@ def _is_run(file: Path) -> bool:
     if file.name != RunFolder(file).record.name or not is_file(file):
         return False
     try:
-        kind: _Kind = read(file, _Kind)
+        kind: Kind = read(file, Kind)
     except FileError:  # what is wrong with it, its reader says
         return False
     return kind.kind == "run"
