@@ -107,7 +107,7 @@ def closed_form_s(job: SimulatedJob, by: Stretch) -> float:
     forward_s = _fetching_s(job, by, begin_s) if job.fetched else step.forward_s * slowness
     forward_s += step.earlier_s * slowness
     # The backward pass: each message starts when its layers are done, and the message before it has arrived.
-    ends_s = step.backward_ends_s
+    ends_s = step.layers.backward_ends_s
     sent_s, free_s = 0.0, forward_s + ends_s[-1] * slowness
     for message, cut in zip(messages, job.cuts, strict=True):  # for every message of a hundred thousand points
         ready_s = forward_s + ends_s[cut] * slowness

@@ -116,30 +116,25 @@ class StepTimes:
     parts: int = 1  # passes forward and backward; only gradients of the last one are sent
     pace: float = 1.0  # how many times as long its layers take as the device needs, as the host launches no faster
 
-    @property
+    @cached_property
     def forward_s(self) -> float:
         return self.layers.forward_sum_s
 
-    @property
-    def backward_ends_s(self) -> list[float]:
-        """Seconds into the backward pass when so many of its layers are done: none, the last one, and so on."""
-        return self.layers.backward_ends_s
-
-    @property
+    @cached_property
     def backward_s(self) -> float:
-        return self.backward_ends_s[-1]
+        return self.layers.backward_ends_s[-1]
 
-    @property
+    @cached_property
     def compute_s(self) -> float:
         """All passes forward and backward, and the update, at the pace of the host."""
         return self.parts * (self.forward_s + self.backward_s) + self.update_s
 
-    @property
+    @cached_property
     def earlier_s(self) -> float:
         """The passes before the last one."""
         return (self.parts - 1) * (self.forward_s + self.backward_s)
 
-    @property
+    @cached_property
     def device_s(self) -> float:
         """The same as long as the device needs."""
         return self.compute_s / self.pace
@@ -302,7 +297,7 @@ class SimulatedJob:
     contention: float = 0.0
     fetched: tuple[TimedMessage, ...] = ()  # parameters that come while the forward pass runs, in its order
 
-    @property
+    @cached_property
     def parts(self) -> int:
         """Passes forward and backward of a step."""
         return self.classes[0].step.parts
@@ -318,7 +313,7 @@ class SimulatedJob:
         middle = replace(self, messages=messages, fetched=fetched)
         return [replace(self, messages=messages), *[middle] * (self.parts - 2), replace(self, fetched=fetched)]
 
-    @property
+    @cached_property
     def sends_in_each_part(self) -> bool:
         """Whether passes before the last one send something, too."""
         return self.parts > 1 and any(message.each_part for message in (*self.messages, *self.fetched))

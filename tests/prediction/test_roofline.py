@@ -200,7 +200,7 @@ def test_nine_of_ten_rates_are_within_the_error_that_intervals_have(all_rows):
     for row in all_rows:
         entry = row.rate.entry
         model = fitted_without(entry.part, entry.publisher)
-        error = abs(np.log1p(row.error(model.parameters)))
+        error = abs(np.log1p(row.error(model)))
         inside.append(error <= roofline_error(model, entry.part, entry.precision))
     assert 0.85 <= np.mean(inside) <= 0.95
 
@@ -209,7 +209,7 @@ def test_without_its_only_publisher_a_generation_is_one_that_nobody_measured():
     assert fitted(P100).publishers == ["tensorflow/tensorflow"]
     left = fitted_without(P100, "tensorflow/tensorflow")
     assert left.generation == ALL
-    assert left.parameters != fitted().parameters
+    assert left.matmul_efficiency != fitted().matmul_efficiency
     assert fitted_without(P100, "somebody") is fitted(P100)
     assert roofline_error(left, P100, "fp32") == fitted().unseen_gpu_90
 
