@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Iterable
 from statistics import median
-from typing import Annotated, ClassVar, Literal, NamedTuple, TypedDict
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import msgspec
 
@@ -205,7 +205,7 @@ class BenchFile(RecordPart, frozen=True):
     def record_type(self) -> "type[BenchRecord]":
         return BenchRecord
 
-    def opening(self, started: float) -> "BenchOpening":
+    def opening(self, started: float) -> dict[str, Any]:
         """What its record has before anything has run. `started`: seconds since the epoch."""
         return {
             "kind": "bench",
@@ -215,17 +215,6 @@ class BenchFile(RecordPart, frozen=True):
             "started_at": timestamp(started),
             "world_size": self.request.gpus,
         }
-
-
-class BenchOpening(TypedDict):
-    """The fields of a bench record that are known before anything has run."""
-
-    kind: Literal["bench"]
-    schema: int
-    request: BenchRequest
-    source: str
-    started_at: str
-    world_size: int
 
 
 class BenchPoint(RecordPart, frozen=True):

@@ -180,7 +180,7 @@ def test_what_a_transformer_saves_is_counted_to_the_byte(x, s, d, h, v, batch, p
     import torch
     from torch.nn import functional
 
-    from resnetx.workloads.gptx import GptX
+    from resnetx.workloads.language_models import GptX
 
     network = GptX(x, d, h, s, v)
     own, storages = {tensor.untyped_storage()._cdata for tensor in network.parameters()}, {}
@@ -202,7 +202,7 @@ def test_what_a_transformer_saves_is_counted_to_the_byte(x, s, d, h, v, batch, p
     if precision == "bf16":  # autocast keeps its copies of the weights, once for the whole batch
         block, ends, of_batch = block - 28 * s * d, ends - 2 * s * d, of_batch + 24 * x * d**2 + 2 * v * d
     assert really == batch * (x * block + ends) + of_batch
-    table = tables.families.gptx(choices.GptXSettings(x=x, width=d, heads=h, seq=s, vocabulary=v), 0)
+    table = tables.gptx(choices.GptXSettings(x=x, width=d, heads=h, seq=s, vocabulary=v), 0)
     assert saved_bytes(table, 0, batch, precision) == batch * (x * block + ends)
 
 

@@ -13,14 +13,14 @@ from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from resnetx.errors import FileError, shortened
 from resnetx.formats import logs
 from resnetx.host import node_name
 from resnetx.loading import File, read_json
 from resnetx.measure.launch import slurm
-from resnetx.measure.launch.scratch import Moment
+from resnetx.measure.launch.scratch import Moment, rank
 from resnetx.record import MAX_BYTES, Failure, Outcome, RunFolder, Warning, write
 
 # ---- nccl log -------------------------------------------------------------------------------------------------------
@@ -215,20 +215,28 @@ def interrupted(stop: BaseException, by_slurm: str) -> Ending:
     return Ending(stopped="failed", reason=reason, by_slurm=by_slurm)
 
 
+FailureKind = Literal["oom", "config", "peer", "error"]
+_TRACEBACK_END = 8000  # characters of a traceback that a record keeps: its end, where the failure is
+
+
+def failure(kind: FailureKind, message: str, trace: str = "", of_rank: int | None = None) -> Failure:
+    """What went wrong now, on this node; `of_rank`: in which rank, None: in this process's own."""
+    now = Moment.now()
+    return Failure(
+        rank=rank() if of_rank is None else of_rank,
+        node=node_name(),
+        kind=kind,
+        time_s=now.epoch_s,
+        monotonic_s=now.monotonic_s,
+        message=message,
+        traceback=trace[-_TRACEBACK_END:],
+    )
+
+
 def report_unbegun(rank: int, folder: RunFolder) -> None:
     """Says for a rank that it has left with status 0 before it could say anything."""
-    now, left = Moment.now(), "left with exit status 0 before it had begun"
-    failure = Failure(
-        rank=rank,
-        kind="error",
-        time_s=now.epoch_s,
-        message=left,
-        traceback="",
-        monotonic_s=now.monotonic_s,
-        node=node_name(),
-    )
     with suppress(OSError):  # a full disk, say
-        write(folder.failure(rank), failure)
+        write(folder.failure(rank), failure("error", "left with exit status 0 before it had begun", of_rank=rank))
 
 
 # ---- what is left behind --------------------------------------------------------------------------------------------
