@@ -199,8 +199,9 @@ class Curve:
     setting: TrainingSetup
     placements: Sequence[Placement]
     baseline: Placement
-    assumed: tuple[PredictionInput, ...] = ()  # what nobody asked for, and its trace does not say
+    assumed: tuple[PredictionInput, ...] = ()  # what stands in place of what is described, or what a trace says
     varied: Mapping[str, str] = field(default_factory=dict)  # settings of its machine that tell it from other curves
+    note: str = ""  # on what was taken that nobody has asked for
 
     def on(self, deployment: Deployment, varied: Mapping[str, str]) -> "Curve":
         """The same on another deployment, which `varied` tells from others; in the lab it is trained there."""
@@ -217,6 +218,11 @@ class Curve:
             return points
         plain = replace(setting, sensitivity=False, timeline=False)
         return {self.baseline: Point(self.workload, self.deployment, *self.baseline, plain), **points}
+
+
+def points_in(curves: Sequence[Curve]) -> int:
+    """How many points these have."""
+    return sum(len(curve.placements) for curve in curves)
 
 
 def sending_counts(curves: Sequence[Curve]) -> list[int]:

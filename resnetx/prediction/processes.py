@@ -35,6 +35,7 @@ from resnetx.prediction.predict import (
     Placement,
     calibrated,
     obstacle_of,
+    points_in,
     predict_curve,
     simulated,
     simulated_ends,
@@ -65,7 +66,7 @@ def predicted_curves(curves: Sequence[Curve], processes: int | None = None) -> l
 
 def _useful(curves: Sequence[Curve]) -> int:
     """How many processes are worth starting."""
-    shares = min(sum(len(curve.placements) for curve in curves) // POINTS_EACH, len(curves))
+    shares = min(points_in(curves) // POINTS_EACH, len(curves))
     return min(host.cores(), shares) if shares > 1 and sys.executable else 1
 
 

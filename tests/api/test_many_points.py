@@ -83,8 +83,7 @@ def test_a_grid_has_the_figures_of_predictions_and_its_answer_alone_is_kept(tmp_
 
 
 def test_shares_of_a_grid_are_the_same_by_processes_of_their_own(monkeypatch):
-    asked = questions([], settings_asked("predict", {key: GRID[key] for key in ("systems", "model", "batch_size")}))
-    curves = [curve for each in asked for curve in each.curves]
+    curves = questions([], settings_asked("predict", {key: GRID[key] for key in ("systems", "model", "batch_size")}))
     monkeypatch.setattr(many, "SHARE_POINTS", 12)
     here, there = ([*many.grid_columns(curves, processes=count)] for count in (1, 2))
     assert len(here) == 3 and here == there
