@@ -4,7 +4,7 @@
     predict(Point(Workload.of(request, table, "caffe"), deployment, (0, 1, 2, 3), 256, TrainingSetup()))
 
 A prediction is the simulated iteration of `ssgd` with three things put in: what one rank computes (`compute`), what
-the ranks send each other (`messages`) and their input (`iteration`). Several ranks also wait for the slowest of them,
+the ranks send each other (`messages`) and their input (`compute`). Several ranks also wait for the slowest of them,
 and on one host they slow each other down. The interval is the same simulation with compute and messages as good and as
 bad as they may be (`result`).
 """
@@ -18,8 +18,7 @@ import msgspec
 from resnetx.choices import Fsdp, Server, SyntheticInput, Zero1
 from resnetx.errors import ConfigError
 from resnetx.interconnect.systems.altered import link_kinds
-from resnetx.prediction import compute, iteration, messages
-from resnetx.prediction.compute import Compute
+from resnetx.prediction import compute, messages
 from resnetx.prediction.iteration import LAB_BROADCASTS_ERROR, LAB_MESSAGES_ERROR, Iteration
 from resnetx.prediction.memory import memory_need
 from resnetx.prediction.messages import Exchange, more_message
@@ -28,7 +27,7 @@ from resnetx.prediction.scaling import Undecided, beyond_messages_s, host_share,
 from resnetx.prediction.scenario import Deployment, Point, TrainingSetup, Workload
 from resnetx.prediction.ssgd import iteration_s
 from resnetx.prediction.stated_rates import Beyond
-from resnetx.prediction.step import RankClass, SimulatedJob, Stretch
+from resnetx.prediction.step import Compute, RankClass, SimulatedJob, Stretch
 from resnetx.record.prediction import PredictionInput, Sensitivity
 from resnetx.workloads.counts import parts_of
 
@@ -59,7 +58,7 @@ def simulated_ends(undecided: Undecided) -> tuple[Iteration, Iteration]:
 
 def simulated(point: Point) -> Iteration:
     """An iteration, from what each kind of rank computes, sends and reads."""
-    steps = tuple(iteration.fed(compute.of_point(point, images), point, images) for images, _ in point.shares)
+    steps = tuple(compute.fed(compute.of_point(point, images), point, images) for images, _ in point.shares)
     exchange = messages.of_point(point, steps[0])
     if point.deployment.lab is not None:
         exchange = replace(exchange, error=_lab_error(point, exchange))

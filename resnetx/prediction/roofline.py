@@ -100,6 +100,18 @@ class Roofline(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             f"{unseen}"
         )
 
+    def error_on(self, gpu: GpuSpec, precision: str) -> float:
+        """What nine of ten published rates stay within where the fit had not seen their network or publisher.
+
+        For a GPU of another generation: their generation. In half precision: never less than all half rates there are.
+        """
+        if self.generation != generation(gpu):
+            assert self.unseen_gpu_90 is not None, "the fit to all GPUs has seen several generations"
+            return self.unseen_gpu_90
+        if precision not in HALF:
+            return self.error_90
+        return max(self.error_90, self.half_error_90 or fitted().half_error_90 or 0.0)
+
     def left_out(self, publisher: str) -> "Roofline | None":
         """As fitted to the rates of all other publishers; None where there are none."""
         if publisher not in self.publishers:
@@ -238,6 +250,11 @@ def ratios(
     have, want = (least_times(layers, batch_size, on).duration_s(roofline) for on in (measured_on, wanted_on))
     forward, backward = (want / have).tolist()
     return [Ratio(layer.name, *each) for layer, *each in zip(table, forward, backward, strict=True)]
+
+
+def at_clock(clock_Hz: float | None) -> str:
+    """The clock that times are said for, in words; "" where it is the described one."""
+    return "" if clock_Hz is None else f" at {clock_Hz / 1e6:.0f} MHz"
 
 
 def peak(gpu: GpuSpec, precision: str) -> SourcedValue | None:

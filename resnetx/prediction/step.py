@@ -7,12 +7,17 @@ from itertools import accumulate
 from math import exp, hypot
 from typing import Any, Literal, NamedTuple, TypeVar
 
+from resnetx.prediction.host_step import HostStep
+from resnetx.record.prediction import ComputeSource, Origin, PredictionInput
+
 # A tuple that is a key of many caches: its hash is computed once.
 #
 # A network's layers, or its gradients, are a hundred structs each, and a comparison asks for what follows from the same
 # ones at every point.
 
 T = TypeVar("T", covariant=True)
+# Of a GPU's memory rate, what scaling gradients into another buffer reaches: each byte is read once and written once.
+COPY_SHARE = 0.5 * 0.8
 
 
 class HashedTuple(tuple[T, ...]):
@@ -157,6 +162,45 @@ class StepTimes:
         if not s_per_byte:
             return self
         return replace(self, layers=self.layers.copying_gradients(s_per_byte))
+
+
+@dataclass(frozen=True)
+class Compute:
+    """One rank's step on one GPU."""
+
+    step: StepTimes
+    source: ComputeSource
+    origin: Origin
+    where: str  # the trace, or what the roofline was fitted to
+    note: str  # in a sentence
+    error: float  # relative: how far from the truth the step may be
+    gradient_copy_Bps: float
+    clock_Hz: float | None  # of the multiprocessors, in effect; null: the trace does not say
+    jitter: float | None = None  # standard deviation of one step from the next over their mean; null: not measured
+    queue_error: float = 0.0  # relative, of the host's time to queue a step
+    faster: float | None = None  # how much shorter the step may be, relative; null: as much as longer (`error`)
+    # (shorter, longer) by each thing that is not known; `error` and `faster` have all of them. (): there is but one
+    causes: tuple[tuple[float, float], ...] = ()
+    whole_step: bool = False  # `error` is that of the step with the host's part, not of the GPU's alone
+    reading_error: float = 0.0  # relative, of what its share of a batch takes to be read
+    copying_error: float = 0.0  # and to be copied to the device
+    inputs: tuple[PredictionInput, ...] = ()  # what these are known from
+    device: "Compute | None" = None  # the GPU's part alone, where the source says nothing of the host's
+    launch: HostStep | None = None  # the host's part then
+    again_error: float | None = None  # a logarithm: of computing blocks again, where the rate is of steps that do not
+
+    @property
+    def best(self) -> float:
+        """How much shorter the step may be, relative."""
+        return self.error if self.faster is None else self.faster
+
+    def input_error(self, at_once: bool) -> float:
+        """Of reading and copying; `at_once`: one goes on while the other does: of the longer; else of both in turn."""
+        parts = ((self.step.input_s, self.reading_error), (self.step.host_to_device_s, self.copying_error))
+        if at_once:
+            return max(parts)[1]
+        whole_s = sum(part_s for part_s, _ in parts)
+        return sum(part_s * error for part_s, error in parts) / whole_s if whole_s else 0.0
 
 
 @dataclass(frozen=True)

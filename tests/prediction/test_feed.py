@@ -11,7 +11,7 @@ from resnetx.config import request_from
 from resnetx.interconnect.collectives.internode import from_host, from_storage
 from resnetx.interconnect.systems.system import load, parts_table
 from resnetx.prediction import messages
-from resnetx.prediction.iteration import RATE_ERRORS, STORED
+from resnetx.prediction.compute import RATE_ERRORS, STORED
 from resnetx.prediction.predict import predict
 from resnetx.prediction.scaling import ScalingKind, scaling_errors
 from resnetx.prediction.scenario import Deployment, Point, TrainingSetup, Workload
