@@ -1,6 +1,6 @@
 """Predicted points as records: of a simulated iteration, or of a point that cannot run, with the reason.
 
-    sealed(predict_curve(curve), [], {"words": "gx8 alexnet"})     # a `Prediction`: its inputs, and when it was made
+    prediction(predicted_curves([curve]), [], {"words": "gx8 alexnet"})    # the record: with its inputs, and its date
 
 What cannot be known is an `Unknown` in a point until it is sealed (`record.sealing`).
 """

@@ -1,10 +1,11 @@
-"""Many curves at once: each process predicts a share of them, and the order of the answer is that of the question.
+"""Points that share a baseline: one workload on several numbers of GPUs of one system, and their speed-ups.
 
     predicted_curves([Curve(workload, deployment, setting, placements, baseline), ...])
     for columns in grid_columns(curves):         # of some thousand points each, in the order of the curves
         columns["images_per_s"]
 
-A process is a fresh interpreter that reads its share from standard input: nothing of the caller is forked (a notebook
+Of many curves each process predicts a share, and the order of the answer is that of the question. A process is a fresh
+interpreter that reads its share from standard input: nothing of the caller is forked (a notebook
 has threads) or run again (a script without a guard is not imported). Few points are predicted right here, as a process
 takes as long to start as a thousand points. The points are the same either way.
 
@@ -19,49 +20,113 @@ import os
 import pickle
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
+
+import msgspec
 
 from resnetx import host
 from resnetx.errors import ConfigError
 from resnetx.prediction.iteration import Iteration
 from resnetx.prediction.memory import memory_need
-from resnetx.prediction.predict import (
-    Curve,
-    Placement,
-    calibrated,
-    obstacle_of,
-    points_in,
-    predict_curve,
-    simulated,
-    simulated_ends,
-)
-from resnetx.prediction.result import SourcedPoint, speedup_over
+from resnetx.prediction.predict import calibrated, obstacle_of, predict, simulated, simulated_ends
+from resnetx.prediction.result import SourcedPoint, missing, speedup_over
 from resnetx.prediction.scaling import Undecided, left_open
-from resnetx.prediction.scenario import Point, Workload
+from resnetx.prediction.scenario import Deployment, Point, TrainingSetup, Workload
 from resnetx.prediction.ssgd import iteration_s
 from resnetx.record import Unknown
 from resnetx.record.prediction import PredictionInput
 
-_HERE = "resnetx.prediction.processes"  # what a process runs
+_HERE = "resnetx.prediction.curves"  # what a process runs
 POINTS_EACH = 2000  # of a process, at least: about a second of work, of which starting takes another half
 GRID_POINTS = 100_000  # of a prediction; of more, no more is kept than a table on disk (`grid`)
 SHARE_POINTS = 25_000  # of a grid, of a process: more than ten seconds of work, of which starting takes a half
 
 
+class Placement(NamedTuple):
+    """Where a point runs, and with which batch."""
+
+    devices: tuple[int, ...]  # GPU ids
+    batch_size: int  # global
+
+    @property
+    def images(self) -> int:
+        """Of each step, on the GPU that has most."""
+        return -(-self.batch_size // len(self.devices))
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A workload on several numbers of GPUs of one deployment, and the point that speed-ups are over."""
+
+    workload: Workload
+    deployment: Deployment
+    setting: TrainingSetup
+    placements: Sequence[Placement]
+    baseline: Placement
+    assumed: tuple[PredictionInput, ...] = ()  # what stands in place of what is described, or what a trace says
+    varied: Mapping[str, str] = field(default_factory=dict)  # settings of its machine that tell it from other curves
+    note: str = ""  # on what was taken that nobody has asked for
+
+    def on(self, deployment: Deployment, varied: Mapping[str, str]) -> "Curve":
+        """The same on another deployment, which `varied` tells from others; in the lab it is trained there."""
+        workload = self.workload
+        if deployment.lab is not None and workload.request is not None:
+            workload = replace(workload, request=msgspec.structs.replace(workload.request, lab=deployment.lab))
+        return replace(self, workload=workload, deployment=deployment, varied=varied)
+
+    def points(self, setting: TrainingSetup) -> dict[Placement, Point]:
+        """Its points in the order in which they are predicted: the baseline first, which perhaps nobody asked for."""
+        order = sorted(self.placements, key=lambda each: (each != self.baseline, len(each.devices)))
+        points = {each: Point(self.workload, self.deployment, *each, setting) for each in order}
+        if self.baseline in points:
+            return points
+        plain = replace(setting, sensitivity=False, timeline=False)
+        return {self.baseline: Point(self.workload, self.deployment, *self.baseline, plain), **points}
+
+
+def points_in(curves: Sequence[Curve]) -> int:
+    """How many points these have."""
+    return sum(len(curve.placements) for curve in curves)
+
+
+def sending_counts(curves: Sequence[Curve]) -> list[int]:
+    """The numbers of GPUs that send anything."""
+    return sorted({len(devices) for curve in curves for devices, _ in curve.placements if len(devices) > 1})
+
+
 def predicted_curves(curves: Sequence[Curve], processes: int | None = None) -> list[SourcedPoint]:
-    """The points of all curves; `processes`: how many predict them; unless set, by the points and the host's cores."""
+    """A point for each placement of each curve; speed-ups are over the baseline, or the smallest point that can run.
+
+    `processes`: how many predict them; unless set, by the points and the host's cores.
+    """
     count = _useful(curves) if processes is None else processes
-    if count <= 1:
-        return [point for curve in curves for point in predict_curve(curve)]
-    shares = [curves[first::count] for first in range(count)]  # neighbours cost alike: each takes every nth
-    with ThreadPoolExecutor(count) as waiting:
-        answers = list(waiting.map(_by_a_process, shares))
-    return [point for index in range(len(curves)) for point in answers[index % count][index // count]]
+    if count > 1:
+        return _by_processes(curves, count)
+    points: list[SourcedPoint] = []
+    for curve in curves:
+        try:
+            setting = calibrated(curve.workload, curve.deployment, curve.setting)
+        except ConfigError as error:
+            made = {each: missing(point, "refused", str(error)) for each, point in curve.points(curve.setting).items()}
+        else:
+            made = {}
+            base: Iteration | Undecided | None = None
+            for placement, point in curve.points(setting).items():
+                try:
+                    made[placement] = predict(point, base)
+                except ConfigError as error:
+                    made[placement] = missing(point, "refused", str(error))
+                base = base or made[placement].iteration
+        points += (made[placement].of_curve(curve.varied) for placement in curve.placements)
+    return points
+
+
+# ---- by processes ---------------------------------------------------------------------------------------------------
 
 
 def _useful(curves: Sequence[Curve]) -> int:
@@ -70,8 +135,18 @@ def _useful(curves: Sequence[Curve]) -> int:
     return min(host.cores(), shares) if shares > 1 and sys.executable else 1
 
 
-def _by_a_process(share: Sequence[Curve]) -> list[list[SourcedPoint]]:
-    answer: list[list[SourcedPoint]] = answered_by_a_process(_HERE, ("points", share))
+def _by_processes(curves: Sequence[Curve], count: int) -> list[SourcedPoint]:
+    """The same by so many processes."""
+    shares = [curves[first::count] for first in range(count)]  # neighbours cost alike: each takes every nth
+    with ThreadPoolExecutor(count) as waiting:
+        answers = [iter(points) for points in waiting.map(_by_a_process, shares)]  # of each share in its order
+    return [
+        point for index, curve in enumerate(curves) for point in islice(answers[index % count], len(curve.placements))
+    ]
+
+
+def _by_a_process(share: Sequence[Curve]) -> list[SourcedPoint]:
+    answer: list[SourcedPoint] = answered_by_a_process(_HERE, ("points", share))
     return answer
 
 
@@ -100,7 +175,7 @@ def main() -> None:
         answer: Any = columns_of(share)
     else:
         inputs: dict[PredictionInput, PredictionInput] = {}
-        answer = [[_sharing(inputs, point) for point in predict_curve(curve)] for curve in share]
+        answer = [_sharing(inputs, point) for point in predicted_curves(share, 1)]
     pickle.dump(answer, sys.stdout.buffer, pickle.HIGHEST_PROTOCOL)
 
 
@@ -181,7 +256,7 @@ def columns_of(curves: Sequence[Curve]) -> Columns:
 
 
 def _rows(curve: Curve) -> list[GridRow]:
-    """A row for each placement, as `predict_curve` has a point for each."""
+    """A row for each placement, as `predicted_curves` has a point for each."""
     varied = ", ".join(f"{name}={value}" for name, value in {**_trained(curve.workload), **curve.varied}.items())
     try:
         setting = calibrated(curve.workload, curve.deployment, curve.setting)
