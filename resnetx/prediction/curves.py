@@ -31,13 +31,12 @@ import msgspec
 
 from resnetx import host
 from resnetx.errors import ConfigError
-from resnetx.prediction.iteration import Iteration
+from resnetx.prediction.iteration import Iteration, iteration_s
 from resnetx.prediction.memory import memory_need
 from resnetx.prediction.predict import calibrated, obstacle_of, predict, simulated, simulated_ends
 from resnetx.prediction.result import SourcedPoint, missing, speedup_over
 from resnetx.prediction.scaling import Undecided, left_open
 from resnetx.prediction.scenario import Deployment, Point, TrainingSetup, Workload
-from resnetx.prediction.ssgd import iteration_s
 from resnetx.record import Unknown
 from resnetx.record.prediction import PredictionInput
 

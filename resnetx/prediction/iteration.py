@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from math import exp, hypot, log, log1p
+from typing import NamedTuple
 
 from resnetx.choices import Server
 from resnetx.prediction.compute import RATE_ERRORS
@@ -12,9 +13,18 @@ from resnetx.prediction.host_step import PARALLEL_SPREAD
 from resnetx.prediction.messages import Exchange
 from resnetx.prediction.scaling import KindError, parallel_s, scaling_errors
 from resnetx.prediction.scenario import Point
-from resnetx.prediction.ssgd import SAME, Seconds, ever_less, iteration_s, seconds, timeline
-from resnetx.prediction.step import AS_IT_IS, Compute, Deviations, SimulatedJob, StepTimes, Stretch, best_and_worst
-from resnetx.prediction.task_graph import ALL_RANKS
+from resnetx.prediction.step import (
+    AS_IT_IS,
+    SAME,
+    Compute,
+    Deviations,
+    SimulatedJob,
+    StepTimes,
+    Stretch,
+    best_and_worst,
+    closed_form_s,
+    hidden_behind_s,
+)
 from resnetx.record.prediction import Limit, PartName, PredictedTask, TimePart
 
 DIGITS = 3  # of a saved share; of parts that save alike, the one that takes longest alone is named
@@ -32,6 +42,71 @@ LAB_SERVER_ERROR = 0.035  # of a whole one with a parameter server: 0.025 held 1
 # more than 2 % above that, both of VGG-16 on one box. No interval of what scaling costs reaches further.
 ABOVE_LINEAR = 0.02
 HOST_ERROR = RATE_ERRORS["assumed"]  # `host_time` is a figure that the user sets, like a rate that is assumed
+
+
+def iteration_s(job: SimulatedJob, by: Stretch = AS_IT_IS) -> float:
+    """Seconds from one update to the next, once the pipeline is full: by a formula where there is one."""
+    step, runs_ahead = job.classes[0].step, job.overlap.input and job.overlap.host_to_device
+    queued = not step.queue_s or bool(step.host_s * by.host) or runs_ahead
+    simple = len(job.classes) == 1 and job.host is None and job.at_once == 1 and queued and not job.gates
+    if simple and not job.sends_in_each_part:
+        return closed_form_s(job, by)
+    from resnetx.prediction.task_graph import simulated_s
+
+    alone_s, contention = simulated_s(job, by), job.contention if by.contention is None else by.contention
+    if not contention or not job.messages:
+        return alone_s
+    sent = [message for part in job.by_part for message in part.messages]
+    hidden_s = hidden_behind_s(sent, by, alone_s - simulated_s(job.without_messages(), by))
+    return simulated_s(job.computing_longer(contention * hidden_s), by)
+
+
+# Where the scaling went: the time of a step in parts, each of which is what the step is shorter without it.
+#
+#     seconds(ever_less(iteration.job))
+#
+# They are taken out one after the other, in the order of `Seconds`, so that they sum to the step exactly; what two
+# parts save only together is in the first of them. What is left when all are out is the computing of one GPU on its
+# share of the batch.
+
+
+class Seconds(NamedTuple):
+    """What each part of a step takes."""
+
+    communication: float  # that computing does not hide, with what computing loses beside messages
+    unexplained: float  # beyond the model, where rates of several GPUs are known
+    waiting: float  # for the slowest rank
+    host: float  # what the host does once a step, and sharing its cores
+    input: float  # that computing does not hide
+    launching: float  # the GPU waits for its host to launch layers
+    computing: float
+
+    @property
+    def total(self) -> float:
+        return sum(self)
+
+
+def ever_less(job: SimulatedJob) -> tuple[SimulatedJob, ...]:
+    """The job, and without one part more each time.
+
+    The last one is a rank by itself: no messages, nobody to wait for, a host that launches in no time.
+    """
+    silent = job.without_messages()
+    explained = silent.relieved("beyond")
+    alike = explained.relieved("waits")
+    alone = alike.relieved("shares")
+    steps = (replace(ranks.step, host_s=0.0, queue_s=0.0) for ranks in alone.classes)
+    classes = (replace(ranks, step=step) for ranks, step in zip(alone.classes, steps, strict=True))
+    return job, silent, explained, alike, replace(alone, host=None, classes=tuple(classes))
+
+
+def seconds(jobs: Sequence[SimulatedJob], by: Stretch = AS_IT_IS) -> Seconds:
+    """The parts of a step, by its jobs with ever less in them."""
+    unread, pace = replace(by, reading=0.0, copying=0.0), jobs[-1].classes[0].step.pace
+    times_s = [iteration_s(job, by) for job in jobs]
+    times_s.append(iteration_s(jobs[-1], unread))
+    times_s.append(times_s[-1] / pace)  # computing alone is left, which is as long as it is stretched
+    return Seconds._make([*(before - after for before, after in pairwise(times_s)), times_s[-1]])
 
 
 @dataclass(frozen=True)
@@ -260,6 +335,8 @@ class Iteration:
 
     def timeline(self) -> list[PredictedTask]:
         """The tasks of the slowest class of ranks, and of what all ranks share."""
+        from resnetx.prediction.task_graph import ALL_RANKS, timeline
+
         classes = self.job.classes
         slowest = max(range(len(classes)), key=lambda index: classes[index].step.compute_s)
         return [

@@ -3,10 +3,10 @@
     deployment = Deployment(load("dgx1-p100"), "nccl2")
     predict(Point(Workload.of(request, table, "caffe"), deployment, (0, 1, 2, 3), 256, TrainingSetup()))
 
-A prediction is the simulated iteration of `ssgd` with three things put in: what one rank computes (`compute`), what
-the ranks send each other (`messages`) and their input (`compute`). Several ranks also wait for the slowest of them,
-and on one host they slow each other down. The interval is the same simulation with compute and messages as good and as
-bad as they may be (`result`).
+A prediction is an iteration of synchronous SGD (`iteration`) with three things put in: what one rank computes and how
+its input arrives (`compute`), what the ranks send each other (`messages`), and what scaling costs beside (`scaling`):
+ranks wait for the slowest of them, and on one host they slow each other down. The interval is the same iteration with
+compute and messages as good and as bad as they may be (`result`).
 """
 
 from collections.abc import Callable, Sequence
@@ -18,13 +18,12 @@ from resnetx.choices import Fsdp, Server, SyntheticInput, Zero1
 from resnetx.errors import ConfigError
 from resnetx.interconnect.systems.altered import link_kinds
 from resnetx.prediction import compute, messages
-from resnetx.prediction.iteration import LAB_BROADCASTS_ERROR, LAB_MESSAGES_ERROR, Iteration
+from resnetx.prediction.iteration import LAB_BROADCASTS_ERROR, LAB_MESSAGES_ERROR, Iteration, iteration_s
 from resnetx.prediction.memory import memory_need
 from resnetx.prediction.messages import Exchange, more_message
 from resnetx.prediction.result import SourcedPoint, missing, opened, predicted
 from resnetx.prediction.scaling import Undecided, beyond_messages_s, host_share, left_open, parallel_s, sharing, waiting
 from resnetx.prediction.scenario import Deployment, Point, TrainingSetup, Workload
-from resnetx.prediction.ssgd import iteration_s
 from resnetx.prediction.stated_rates import Beyond
 from resnetx.prediction.step import Compute, RankClass, SimulatedJob, Stretch
 from resnetx.record.prediction import Sensitivity
