@@ -365,7 +365,7 @@ def _decoded(before: Compute, point: Point, images: int, request: Request) -> Co
         value = "left out: how fast its GPUs decode is not known (calibration= takes a run with measure=input)"
         if decoding_unit(request.input) == "core":
             value = "left out: the cores of its host are not described"
-        return replace(before, inputs=(PredictionInput(what, value, "assumed", "prediction/input.py", UNCHECKED),))
+        return replace(before, inputs=(PredictionInput(what, value, "assumed", "prediction/compute.py", UNCHECKED),))
     stored, _ = _stored(point, request)
     rate, error = found.rate, math.hypot(_rate_error(found.rate, point), stored.error)
     by = "by each GPU" if found.cores is None else f"by {found.cores:g} cores for each GPU"
@@ -446,4 +446,4 @@ def _traced(computed: Compute, point: Point) -> PredictionInput:
     if computed.step.input_s:
         return PredictionInput(what, "as traced on its host", computed.origin, computed.where, computed.error)
     value = "left out: only a trace of the same host has it"
-    return PredictionInput(what, value, "assumed", "prediction/input.py", UNCHECKED)
+    return PredictionInput(what, value, "assumed", "prediction/compute.py", UNCHECKED)
