@@ -15,13 +15,12 @@ from resnetx.prediction.scaling import KindError, parallel_s, scaling_errors
 from resnetx.prediction.scenario import Point
 from resnetx.prediction.step import (
     AS_IT_IS,
+    LEAST_COMPUTE,
     SAME,
     Compute,
-    Deviations,
     SimulatedJob,
     StepTimes,
     Stretch,
-    best_and_worst,
     closed_form_s,
     hidden_behind_s,
 )
@@ -107,6 +106,54 @@ def seconds(jobs: Sequence[SimulatedJob], by: Stretch = AS_IT_IS) -> Seconds:
     times_s.append(iteration_s(jobs[-1], unread))
     times_s.append(times_s[-1] / pace)  # computing alone is left, which is as long as it is stretched
     return Seconds._make([*(before - after for before, after in pairwise(times_s)), times_s[-1]])
+
+
+def best_and_worst(
+    compute: tuple[float, float] = (0.0, 0.0),
+    messages: tuple[float, float] = (0.0, 0.0),
+    reading: float = 0.0,
+    copying: float = 0.0,
+    host: float | None = 0.0,
+    queueing: float | None = 0.0,
+) -> tuple[Stretch, Stretch]:
+    """All parts of an iteration at their best, and at their worst, by how far off each may be, relative.
+
+    `compute`: how much shorter, and longer. `messages`: ln of how many times as short, and as long. `host`, `queueing`:
+    null: as far off as computing is, together with it.
+    """
+    shorter, longer = compute
+    ends = []
+    for sign, times in ((-1, max(LEAST_COMPUTE, 1 - shorter)), (1, max(LEAST_COMPUTE, 1 + longer))):
+        ends.append(
+            Stretch(
+                times,
+                exp(-messages[0] if sign < 0 else messages[1]),
+                max(0.0, 1 + sign * reading),
+                max(0.0, 1 + sign * copying),
+                times if host is None else max(0.0, 1 + sign * host),
+                times if queueing is None else max(0.0, 1 + sign * queueing),
+            )
+        )
+    best, worst = ends
+    return best, worst
+
+
+@dataclass(frozen=True)
+class Deviations:
+    """ln of the shortest and the longest iteration over the predicted one, by each thing that is not known."""
+
+    parts: tuple[tuple[float, float], ...]  # of computing, messages and the rest: they are as wrong in other points
+    scaling: tuple[float, float]  # each number of GPUs has its own
+
+    def of_ratio(self, other: "Deviations") -> tuple[float, float]:
+        """ln of the least and the greatest of (this time / the other) over what is predicted."""
+        shared = (
+            [own_end - end for own_end, end in zip(part, each, strict=True)]
+            for part, each in zip(self.parts, other.parts, strict=True)
+        )
+        (low, high), (other_low, other_high) = self.scaling, other.scaling
+        lower, higher = zip(*((min(0.0, *ends), max(0.0, *ends)) for ends in shared), strict=True)
+        return -hypot(*lower, low, other_high), hypot(*higher, high, other_low)
 
 
 @dataclass(frozen=True)

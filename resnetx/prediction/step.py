@@ -4,7 +4,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import accumulate
-from math import exp, hypot
 from typing import Any, Literal, NamedTuple, TypeVar
 
 from resnetx.prediction.host_step import HostStep
@@ -230,54 +229,6 @@ class Stretch:
 
 SAME = 1e-6  # relative: what differs by no more is one time
 LEAST_COMPUTE = 0.01  # of the predicted time, at best: of no time at all there is no ratio
-
-
-def best_and_worst(
-    compute: tuple[float, float] = (0.0, 0.0),
-    messages: tuple[float, float] = (0.0, 0.0),
-    reading: float = 0.0,
-    copying: float = 0.0,
-    host: float | None = 0.0,
-    queueing: float | None = 0.0,
-) -> tuple[Stretch, Stretch]:
-    """All parts of an iteration at their best, and at their worst, by how far off each may be, relative.
-
-    `compute`: how much shorter, and longer. `messages`: ln of how many times as short, and as long. `host`, `queueing`:
-    null: as far off as computing is, together with it.
-    """
-    shorter, longer = compute
-    ends = []
-    for sign, times in ((-1, max(LEAST_COMPUTE, 1 - shorter)), (1, max(LEAST_COMPUTE, 1 + longer))):
-        ends.append(
-            Stretch(
-                times,
-                exp(-messages[0] if sign < 0 else messages[1]),
-                max(0.0, 1 + sign * reading),
-                max(0.0, 1 + sign * copying),
-                times if host is None else max(0.0, 1 + sign * host),
-                times if queueing is None else max(0.0, 1 + sign * queueing),
-            )
-        )
-    best, worst = ends
-    return best, worst
-
-
-@dataclass(frozen=True)
-class Deviations:
-    """ln of the shortest and the longest iteration over the predicted one, by each thing that is not known."""
-
-    parts: tuple[tuple[float, float], ...]  # of computing, messages and the rest: they are as wrong in other points
-    scaling: tuple[float, float]  # each number of GPUs has its own
-
-    def of_ratio(self, other: "Deviations") -> tuple[float, float]:
-        """ln of the least and the greatest of (this time / the other) over what is predicted."""
-        shared = (
-            [own_end - end for own_end, end in zip(part, each, strict=True)]
-            for part, each in zip(self.parts, other.parts, strict=True)
-        )
-        (low, high), (other_low, other_high) = self.scaling, other.scaling
-        lower, higher = zip(*((min(0.0, *ends), max(0.0, *ends)) for ends in shared), strict=True)
-        return -hypot(*lower, low, other_high), hypot(*higher, high, other_low)
 
 
 AS_IT_IS = Stretch()
