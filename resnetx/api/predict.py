@@ -287,7 +287,7 @@ def _set_by_the_user(given: Point) -> Iterator[PredictionInput]:
 
 
 def _refuse_unsaid_messages(settings: PredictSettings, wanted: Sequence[Curve]) -> None:
-    """The same of the messages of traces."""
+    """Messages on an unknown number of GPUs can be those of one number, not of several."""
     if settings.communication != "trace" or len(sending_counts(wanted)) < 2:
         return
     for trace in (curve.workload.trace for curve in wanted):
