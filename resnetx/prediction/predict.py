@@ -9,7 +9,7 @@ ranks wait for the slowest of them, and on one host they slow each other down. T
 compute and messages as good and as bad as they may be (`result`).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import msgspec
@@ -24,7 +24,7 @@ from resnetx.prediction.messages import Exchange, more_message
 from resnetx.prediction.result import SourcedPoint, missing, opened, predicted
 from resnetx.prediction.scaling import Undecided, beyond_messages_s, host_share, left_open, parallel_s, sharing, waiting
 from resnetx.prediction.scenario import Deployment, Point, TrainingSetup, Workload
-from resnetx.prediction.stated_rates import Beyond
+from resnetx.prediction.stated_rates import Beyond, ModelledStep
 from resnetx.prediction.step import Compute, RankClass, SimulatedJob, Stretch
 from resnetx.record.prediction import Sensitivity
 from resnetx.workloads.counts import parts_of
@@ -131,15 +131,23 @@ def calibrated(workload: Workload, deployment: Deployment, setting: TrainingSetu
     scaled = workload.scaled
     assert scaled is not None
 
-    def step_s(gpus: int, images: int) -> Callable[[Beyond], float]:
+    def modelled(gpus: int, images: int) -> ModelledStep:
         job = simulated(Point(workload, on, tuple(range(gpus)), images, plain)).job
         first = job.classes[0].step.layers.names[0]
-        return lambda beyond: iteration_s(
-            job.with_message(more_message(first, beyond.message_s)) if beyond.message_s else job,
-            Stretch(compute=beyond.factor, host=beyond.factor, queueing=beyond.factor),
+        return ModelledStep(
+            lambda beyond: iteration_s(
+                job.with_message(more_message(first, beyond.message_s)) if beyond.message_s else job,
+                _longer(beyond.factor),
+            ),
+            lambda factor: iteration_s(job.without_messages(), _longer(factor)),
         )
 
-    return replace(setting, residual=scaled.residual(step_s, on.node_gpus))
+    return replace(setting, residual=scaled.residual(modelled, on.node_gpus))
+
+
+def _longer(factor: float) -> Stretch:
+    """Each rank's step so many times as long."""
+    return Stretch(compute=factor, host=factor, queueing=factor)
 
 
 def _with_straggler(classes: list[RankClass], slowness: float) -> list[RankClass]:
