@@ -106,7 +106,8 @@ def collective_lines(records: Sequence[BenchRecord], collective: str) -> list[Fi
     unit: Unit = "rank" if {record.unit for record in records} == {"rank"} else "GPU"
     caption = f"By number of {unit}s. " + _DASHED
     tallent = (
-        f"Payload over time, by number of {unit}s; after Tallent et al. 2017, Fig. 10 and 11 (in GiB/s). " + _DASHED
+        f"Payload over time, by number of {unit}s; after Tallent et al. 2017, Fig. 10 and 11 (theirs: GiB/s). "
+        + _DASHED
     )
     of = f"{collective.capitalize()}"
     found = [

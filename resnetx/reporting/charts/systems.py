@@ -110,7 +110,7 @@ def collective_bandwidth(
     """Effective bandwidth over size, a panel for each library."""
     caption = (
         "Effective bandwidth: the bytes that each GPU has, over the time. By the descriptions of the systems, not "
-        f"calibrated. After Tallent et al. 2017, Fig. {_PAPERS_FIGURES.get(name, 11)} (in GiB/s)."
+        f"calibrated. After Tallent et al. 2017, Fig. {_PAPERS_FIGURES.get(name, 11)} (theirs: GiB/s)."
         f"{_BLACK * bool(measured)}"
     )
     sizes = Axis("size_bytes", "bytes", "log", "si")
