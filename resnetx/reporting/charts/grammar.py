@@ -20,6 +20,7 @@ import altair as alt
 from resnetx.reporting.charts.figure import (
     COLUMN,
     INK,
+    MOST_PANELS,
     PAGE_TEXT,
     PAPER,
     PHONE_TEXT,
@@ -185,7 +186,9 @@ def _drawn(plot: Plot, table: Table, size: _Size) -> AnyChart:
     else:
         longest = max(len(part) for name in names for part in name.split(", "))
         fitting = int((size.width - room) // (longest * CHARACTER * size.text + 10))
-        columns = max(1, min(plot.columns, len(names), size.columns, fitting))
+        most = max(1, min(plot.columns, len(names), size.columns, fitting))
+        count = min(len(names), MOST_PANELS)  # in full rows, where that takes few columns less
+        columns = next((some for some in range(most, most // 2, -1) if count % some == 0), most)
         width = (size.width - room - legend_room - 10 * columns) / columns
     height = plot.height * (width / (size.width - room)) ** 0.3 * (size.width / COLUMN) ** 0.72
     if plot.y.kind in ("names", "steps"):
