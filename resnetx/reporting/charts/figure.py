@@ -111,6 +111,7 @@ def panel_grid(
         facet = alt.Facet(f"{by}:N", sort=list(drawn), header=header)
         whole: AnyChart = _Facets(data=alt.NamedData("all"), spec=spec, facet=facet, columns=columns, spacing=7)
         whole = styled(whole, {"all": [record for name in drawn for record in rows[name]]}, text_size)
+        whole.config.axis.domain = False  # beside the frame of a panel
     else:
         charts, tables = [], {}
         for index, name in enumerate(drawn):

@@ -20,6 +20,7 @@ import altair as alt
 
 from resnetx.reporting.charts.figure import (
     COLUMN,
+    DASHES,
     INK,
     MOST_PANELS,
     PAGE_TEXT,
@@ -28,8 +29,10 @@ from resnetx.reporting.charts.figure import (
     PRINT_TEXT,
     QUIET,
     SHAPES,
+    SYSTEMS,
     AnyChart,
     Figure,
+    family_colours,
     grid,
     layered,
     legend_of,
@@ -126,7 +129,7 @@ class Plot:
     marks: Sequence[Mark]
     colour: Scale | Ramp | None = None
     dash: Scale | None = None
-    fill: Scale | None = None  # of dots: hollow where it is the ground
+    fill: Scale | None = None  # of dots: hollow where it is the ground; without looks the values are colours
     shape: Scale | None = None  # of dots
     size: Scale | None = None  # of dots: areas in print
     detail: Sequence[str] = ()  # columns that lines are apart in besides
@@ -163,6 +166,18 @@ def figure(name: str, title: str, caption: str, table: Table, plot: Plot, shown:
 def table_of_records(rows: Sequence[Record]) -> Table:
     """Rows as they are made for a figure, all with the same columns."""
     return Table(list(rows[0]), [list(row.values()) for row in rows])
+
+
+def system_looks(systems: Sequence[str]) -> dict[str, str]:
+    return {name: SYSTEMS[index % len(SYSTEMS)] for index, name in enumerate(systems)}
+
+
+def line_looks(lines: Sequence[str]) -> dict[str, str]:
+    return dict(zip(lines, family_colours(len(lines)), strict=True))
+
+
+def dash_looks(names: Sequence[str]) -> dict[str, list[float]]:
+    return {name: list(DASHES[index % len(DASHES)]) for index, name in enumerate(names)}
 
 
 def shape_looks(names: Sequence[str]) -> dict[str, str]:
@@ -333,6 +348,7 @@ def _encodings(
             else {}
         )
         symbol |= {"symbolType": "square"} if any(mark.kind in ("bars", "spans") for mark in plot.marks) else {}
+        symbol |= {"symbolFillColor": PAPER} if plot.fill and not plot.fill.looks else {}
         yield "color", _scaled(alt.Color, plot.colour, size, **symbol)
         if plot.shape and plot.shape.column == plot.colour.column:
             yield "shape", _scaled(alt.Shape, plot.shape, size, **symbol)
@@ -347,7 +363,9 @@ def _encodings(
             plot.size.column, {value: area * size.mark**2 for value, area in plot.size.looks.items()}, plot.size.title
         )
         yield "size", _scaled(alt.Size, larger, size, orient="top", symbolFillColor=QUIET, symbolStrokeColor=QUIET)
-    if plot.fill:
+    if plot.fill and not plot.fill.looks:
+        yield "fill", alt.Fill(f"{plot.fill.column}:N", scale=None, legend=None)
+    elif plot.fill:
         yield "fill", _scaled(alt.Fill, plot.fill, size, orient="top", symbolStrokeColor=INK, symbolType="circle")
     if plot.tips:
         numbers = {column for column in plot.tips if any(isinstance(record[column], float) for record in records)}
