@@ -221,27 +221,33 @@ def time_text(time_s: float) -> str:
 
 
 def benches_answer(found: "BenchComparison") -> list[str]:
-    """By how much bench B is faster than bench A, for each operation."""
-    if not (found.collectives or found.cells):
+    """By how much bench B is faster than bench A, in the operation where they are furthest apart."""
+    from resnetx.reporting.compared_benches import ratio_lines, sizes_text
+
+    if not (lines := ratio_lines(found)):
         return ["The two have no operation at the same size, so that nothing can be compared."]
-    return list(_of_benches(found))
-
-
-def _of_benches(comparison: "BenchComparison") -> Iterator[str]:
-    least, most = (size_text(size) for size in comparison.band_bytes)
-    for mean in comparison.means:
-        where = _where(mean.gpus, mean.pair_class)
-        said = f"{mean.what}{where}: B is {mean.ratio:.2f} times as fast as A from {least} to {most}"
-        yield f"{said}, the geometric mean of {mean.sizes} sizes."
-    for crossing in comparison.crossings:
-        at = size_text(round(crossing.at_bytes))
-        where = _where(crossing.gpus, crossing.pair_class)
-        yield f"{crossing.what}{where}: {crossing.ahead_above} is ahead from about {at} on."
-
-
-def _where(gpus: int | None, pair_class: str | None) -> str:
-    found = ", ".join(filter(None, (f"{gpus} ranks" if gpus else "", pair_class)))
-    return f" ({found})" if found else ""
+    if all(ratio.ratio == 1 for line in lines for ratio in line.ratios):
+        return [f"A and B hold the same figures: each of {len(lines)} operations takes exactly as long in both."]
+    first, band = lines[0], found.band_bytes
+    means = {(mean.what, mean.gpus, mean.pair_class): mean for mean in found.means}
+    one = first.ratios[0]
+    if mean := means.get((one.what, one.gpus, one.pair_class)):
+        value, sizes, count = mean.ratio, sizes_text(band), mean.sizes
+    else:
+        value, sizes, count = first.mean, sizes_text([each.size_bytes for each in first.ratios]), len(first.ratios)
+    what = f"{first.what}{f' ({first.where})' * bool(first.where)}"
+    over = f", the geometric mean of {count} sizes" * (count > 1)
+    apart = f"; the furthest apart of {len(lines)} operations" * (len(lines) > 1)
+    at = f"from {sizes}" if " to " in sizes else f"at {sizes}"
+    return [
+        f"{what}: B is {value:.2f} times as fast as A {at}{over}{apart}.",
+        *(
+            f"{crossing.what}{f' ({crossing.gpus} ranks)' if crossing.gpus else ''}: {crossing.ahead_above} is ahead "
+            f"from about {size_text(round(crossing.at_bytes))} on."
+            for crossing in found.crossings
+            if (crossing.what, crossing.gpus, crossing.pair_class) == (one.what, one.gpus, one.pair_class)
+        ),
+    ]
 
 
 def accuracy_answer(checked: "Accuracy") -> list[str]:
@@ -358,9 +364,9 @@ def _of_systems(record: Any) -> Answer:
 
 
 def _of_benches_compared(record: "BenchComparison") -> Answer:
-    from resnetx.reporting.compared_benches import OF_ONE, RATIOS
+    from resnetx.reporting.compared_benches import LINE_RATIOS, ratio_lines
 
-    return Answer(benches_answer(record), as_shown([*OF_ONE, *RATIOS], [*record.collectives, *record.classes]))
+    return Answer(benches_answer(record), as_shown(LINE_RATIOS, ratio_lines(record)))
 
 
 def _of_accuracy(record: "Accuracy") -> Answer:

@@ -309,6 +309,7 @@ def _of_shown(note: str, left_out: Sequence[str]) -> str:
 
 
 BETWEEN_LINES_s = 10.0
+FORETELLING = 50  # of as many tasks one tells how long all take
 
 
 class _Progress(Progress):
@@ -351,7 +352,8 @@ def progress(what: str, total: int, where: object = "") -> Iterator[Counter]:
                 say(line, err, indent=4)
             elif bar.disable and not _screen.quiet and now_s - told_s >= BETWEEN_LINES_s and 0 < count < total:
                 left_s = (now_s - began_s) * (total - count) / count
-                say(f"[{count:,.0f}/{total:,}] {what}; {duration(left_s)} left", err)
+                told = f"; {duration(left_s)} left" * (count > total / FORETELLING)
+                say(f"[{count:,.0f}/{total:,}] {what}{told}", err)
                 told_s = now_s
 
         yield advance
