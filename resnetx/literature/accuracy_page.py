@@ -53,6 +53,7 @@ FITTED = """## What was fitted to what
   of other GPUs than V100s is twice what V100s take, which is assumed.
 - The host's part of a step (`resnetx/prediction/host_step.py`) is not fitted: its constants were chosen on the steps at
   batch 1 of milabench on an H100 (`results/published/steps.yaml`), whose rows above are therefore no evidence for them.
+  Those of resnetx's own loop were chosen on four networks that one H100 trained (`results/h100/one-gpu`).
 - What computing loses to messages beside it is assumed, not fitted; the interval reaches from nothing to all.
 - Collectives ([interconnect.md](interconnect.md)): the figures of `results/published/collectives-fit.yaml`, to
   published times (`results/published/collectives.yaml`). `python -m resnetx.literature.collectives_fit` fits again.
