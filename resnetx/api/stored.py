@@ -94,7 +94,7 @@ def own_records(folder: Path, files: Collection[str]) -> list[Stored]:
 def _kind(file: Path, given: bool = False) -> str:
     """What a file says that it is; "" where it cannot be read, which is said unless this very file was `given`."""
     try:
-        kind: record.Kind = record.read(file, record.Kind, "a record of resnetx")
+        kind: record.RecordKind = record.read(file, record.RecordKind, "a record of resnetx")
     except FileError as error:
         if not given:
             progress.skipped(str(error))

@@ -162,7 +162,9 @@ def _launch(point: Point, layers: int) -> HostStep:
         return stated
     if request is not None and request.graph:  # launched as one
         return NO_HOST
-    return host_step.assumed(layers, point.setting.loop, point.workload.precision)
+    rates = point.workload.rates
+    own_loop = rates is None or rates.source == "measured"  # a stated rate may be of any program
+    return host_step.assumed(layers, point.setting.loop, point.workload.precision, own_loop)
 
 
 def _stated_launch(point: Point) -> HostStep | None:

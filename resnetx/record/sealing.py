@@ -141,7 +141,7 @@ class _Versioned(msgspec.Struct):
     schema: int
 
 
-class Kind(msgspec.Struct):
+class RecordKind(msgspec.Struct):
     """What a file says that it is; "": nothing."""
 
     kind: str = ""
