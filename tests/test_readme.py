@@ -93,7 +93,7 @@ def test_the_study_that_is_explained_is_one(capsys, here):
 def test_a_predicting_command_runs(command, capsys, here):
     assert run(command) == 0
     out = capsys.readouterr().out
-    told = {"--validate": "inside", "papers=": "What papers state"}
+    told = {"--validate": "inside", "papers=": "agree with what is predicted"}
     told_of = [word for setting, word in told.items() if setting in command] or [
         "dgx1-p100",
         "gx8",
@@ -183,7 +183,7 @@ def test_a_measuring_command_describes_runs(command, capsys, tmp_path):
         status, said = main(["sweep", "--dry-run", *settings]), capsys.readouterr()
         told = "#SBATCH " if "launcher=slurm" in settings else "torchrun "
         if status:  # this machine has too few cores
-            assert (status, "none of" in said.err, " can run here: gpus=4: " in said.err) == (2, True, True)
+            assert (status, "None of" in said.err, " can run here: gpus=4: " in said.err) == (2, True, True)
         else:
             assert told in said.out
     else:

@@ -1,27 +1,30 @@
 """What a workload would do on systems that you do not have: from traces of one GPU, or from published rates."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
 import msgspec
 
 from resnetx import progress
-from resnetx.api.curves import curves
-from resnetx.api.predict_settings import Known, PredictSettings, by_framework, deployments, split
+from resnetx.api.predict_settings import (
+    PredictSettings,
+    by_framework,
+    deployments,
+    named_workloads,
+    split,
+    training_setup,
+)
 from resnetx.choices import Folders, Server
 from resnetx.compose import asked as settings_asked
 from resnetx.compose import each_of
 from resnetx.errors import ConfigError
 from resnetx.host import node_name
-from resnetx.interconnect.collectives.measured import MeasuredCollective, refuse_other_library
-from resnetx.interconnect.systems.system import System
 from resnetx.prediction import result
-from resnetx.prediction.host_step import STATED, decoding_unit
+from resnetx.prediction.curves import GRID_POINTS, Curve, points_in, predicted_curves, sending_counts
+from resnetx.prediction.host_step import STATED
 from resnetx.prediction.iteration import HOST_ERROR
-from resnetx.prediction.predict import Curve
-from resnetx.prediction.processes import GRID_POINTS, predicted_curves
 from resnetx.prediction.scenario import Deployment
 from resnetx.record.machine import how_many
 from resnetx.record.prediction import UNCHECKED, PredictedPoint, Prediction, PredictionInput, digest
@@ -35,8 +38,8 @@ from resnetx.settings.verbs import group_of
 from resnetx.study import Point, load
 
 if TYPE_CHECKING:
+    from resnetx.api.calibrations import Known
     from resnetx.api.grid import PredictedGrid
-    from resnetx.api.predict_settings import KnownRates, KnownScaling
 
 # Of settings that stand in place of what is described, relative; of others it is not known.
 _STATED_ERRORS = {"host_time": HOST_ERROR, "host_step": STATED - 1}
@@ -58,17 +61,19 @@ def predict(*traces: keywords.Text, **settings: Unpack[keywords.PredictKeywords]
     given = settings_asked("predict", settings)
     paths, folder = list(map(given_path, traces)), kept_in(given)
     asked, words = questions(paths, given), words_of(paths, given)
-    if sum(each.points for each in asked) > GRID_POINTS:
+    if points_in(asked) > GRID_POINTS:
         from resnetx.api.grid import stream
 
         _note(asked)
-        return stream(_curves(asked), folder, words)
-    prediction = _priced(_record(asked, predicted_curves(_curves(asked)), words), given)
+        return stream(asked, folder, words)
+    prediction = _priced(_record(asked, predicted_curves(asked), words), given)
     return store(prediction, folder) if folder else prediction
 
 
 def _priced(prediction: Prediction, given: Point) -> Prediction:
     """With the sentence on what costs least, where a price is given."""
+    if not {"price", "deadline"} & set(map(group_of, given)):
+        return prediction
     settings, _ = split(dict(each_of("predict", given)[0][0]))
     deadline_s = None if settings.deadline is None else seconds_of("deadline", settings.deadline)
     if settings.price is None:
@@ -129,7 +134,7 @@ def _name(point: PredictedPoint) -> str:
 def predicted(paths: Sequence[Path], given: Point) -> Prediction:
     """The predictions that settings ask for; the traces are at `paths`."""
     asked = questions(paths, given)
-    return _record(asked, predicted_curves(_curves(asked)), words_of(paths, given))
+    return _record(asked, predicted_curves(asked), words_of(paths, given))
 
 
 def words_of(paths: Sequence[Path], given: Point) -> str:
@@ -137,21 +142,7 @@ def words_of(paths: Sequence[Path], given: Point) -> str:
     return " ".join([*map(str, paths), *written(given)])
 
 
-@dataclass(frozen=True)
-class Asked:
-    """What is predicted with one value of each setting of the machine."""
-
-    curves: Sequence[Curve]  # of each system and library in turn
-    assumed: Sequence[PredictionInput]
-    note: str = ""  # on what was taken that nobody has asked for
-
-    @property
-    def points(self) -> int:
-        """How many."""
-        return sum(len(curve.placements) for curve in self.curves)
-
-
-def questions(paths: Sequence[Path], given: Point) -> list[Asked]:
+def questions(paths: Sequence[Path], given: Point) -> list[Curve]:
     """Everything that is asked, checked; values of a setting of which nothing can be predicted are left out, and said.
 
     Where it is so of all, that is an error.
@@ -159,11 +150,11 @@ def questions(paths: Sequence[Path], given: Point) -> list[Asked]:
     if given.get("batch_size") == "max":
         return _with_largest(paths, given)
     every = each_of("predict", given)
-    found: list[Asked] = []
+    found: list[Curve] = []
     refused: ConfigError | None = None
     for own, varied in every:
         try:
-            found.append(_asked(paths, own, varied))
+            found += _asked(paths, own, varied)
         except ConfigError as error:
             if len(every) == 1:
                 raise
@@ -172,7 +163,7 @@ def questions(paths: Sequence[Path], given: Point) -> list[Asked]:
         raise refused
     if refused is not None:
         progress.note(f"Left out: {refused}")
-    points = sum(each.points for each in found)
+    points = points_in(found)
     if ("out" in given or "results" in given) and points <= GRID_POINTS:
         from resnetx.api.stored import refuse_unwritable
 
@@ -180,7 +171,7 @@ def questions(paths: Sequence[Path], given: Point) -> list[Asked]:
     return found
 
 
-def _with_largest(paths: Sequence[Path], given: Point) -> list[Asked]:
+def _with_largest(paths: Sequence[Path], given: Point) -> list[Curve]:
     """The same where the batch is the largest that fits, on each system by itself."""
     from resnetx.api import largest
 
@@ -189,81 +180,71 @@ def _with_largest(paths: Sequence[Path], given: Point) -> list[Asked]:
     found = []
     for own, said in largest.predicted(given):
         line = PredictionInput("batch_size=max", said.partition(": ")[2], "assumed", "counted", UNCHECKED)
-        found += [replace(question, assumed=[*question.assumed, line], note=said) for question in questions([], own)]
+        found += [replace(curve, assumed=(*curve.assumed, line), note=said) for curve in questions([], own)]
     return found
 
 
-def _curves(asked: Sequence[Asked]) -> list[Curve]:
-    return [curve for each in asked for curve in each.curves]
-
-
-def _record(asked: Sequence[Asked], points: Sequence[result.SourcedPoint], words: str) -> Prediction:
+def _record(asked: Sequence[Curve], points: Sequence[result.SourcedPoint], words: str) -> Prediction:
     if not any(sourced.point.outcome == "ok" for sourced in points):
         raise ConfigError(_none_is_predicted([sourced.point for sourced in points]))
     _note(asked)
-    assumed = dict.fromkeys(line for each in asked for line in each.assumed)
+    assumed = dict.fromkeys(line for curve in asked for line in curve.assumed)
     return result.prediction(points, list(assumed), {"words": words})
 
 
-def _note(asked: Sequence[Asked]) -> None:
-    for said in dict.fromkeys(each.note for each in asked if each.note):
+def _note(asked: Sequence[Curve]) -> None:
+    for said in dict.fromkeys(curve.note for curve in asked if curve.note):
         progress.note(said)
 
 
-def _asked(paths: Sequence[Path], given: Point, varied: dict[str, str]) -> Asked:
-    """What settings ask for of which each of the machine has one value."""
+def _asked(paths: Sequence[Path], given: Point, varied: dict[str, str]) -> list[Curve]:
+    """What settings ask for of which each of the machine has one value: the curves of each system and library."""
     settings, workload = split({**_counted_as(given), **given})
-    known = _known(settings)
-    if read := known.rates.inputs_for(workload) if known.rates else []:
-        workload = {**workload, "input": read}
+    known, said = None, ""
+    if settings.calibration_files or settings.rate is not None or settings.rate_error is not None:
+        from resnetx.api.calibrations import known_of
+
+        known = known_of(settings.calibration_files, settings.rate, settings.rate_error)
+        if known.rates and (read := known.rates.inputs_for(workload)):
+            workload = {**workload, "input": read}
+            inputs = ",".join(read)
+            said = f"{known.rates.where}: predicted with input={inputs}, as its runs were; input= sets another"
     on = deployments(settings, known)
-    _refuse_other_measurements(settings, known, on)
+    if known is not None:
+        known.refuse_other_machines(on, settings.devices)
     asked = [
         curve
         for framework_settings in by_framework(settings, workload.get("strategy"))
         for curve in curves(paths, workload, framework_settings, known, on[0])
     ]
-    _refuse_other_rates(known.rates, asked, on)
-    _refuse_unsaid(on[0].measured, asked, ",".join(settings.calibration_files))
-    _refuse_other_counts(on, asked, ",".join(settings.calibration_files))
-    _refuse_other_scaling(known.scaling, asked, on[0].described)
-    _refuse_other_loaders(on, asked)
+    if known is not None:
+        known.refuse_other_cases(asked, on, ",".join(settings.calibration_files))
     _refuse_unsaid_messages(settings, asked)
     _refuse_unread(settings.image_bytes, asked)
     _refuse_computing_in_lab(on, asked, settings)
     _refuse_no_server(settings.overlap.parameters, asked)
-    said = (
-        f"{known.rates.where}: predicted with input={','.join(read)}, as its runs were; input= sets another"
-        if known.rates and read
-        else ""
-    )
-    assumed = dict.fromkeys(line for curve in asked for line in curve.assumed)  # of imported traces, each thing once
-    on_each = [curve.on(deployment, varied) for deployment in on for curve in asked]
-    return Asked(on_each, [*assumed, *_set_by_the_user(given)], said)
+    lines = dict.fromkeys(line for curve in asked for line in curve.assumed)  # of imported traces, each thing once
+    assumed = (*lines, *_set_by_the_user(given))
+    on_each = (curve.on(deployment, varied) for deployment in on for curve in asked)
+    return [replace(curve, assumed=assumed, note=said) for curve in on_each]
 
 
-def _known(settings: PredictSettings) -> Known:
-    """What files of `calibration` and the value of `rate` say."""
-    files = settings.calibration_files
-    if not files and settings.rate is None and settings.rate_error is None:
-        return Known()
-    from resnetx.api.calibrations import calibrations
-    from resnetx.api.predict_settings import known_rates
+def curves(
+    paths: Sequence[Path], given: Point, settings: PredictSettings, known: "Known | None", deployment: Deployment
+) -> Iterator[Curve]:
+    """The curves of the workloads that are given, on a deployment; with traces, those of each trace.
 
-    return replace(calibrations(files), rates=known_rates(settings.rate, settings.rate_error))
+    `settings`: with one framework.
+    """
+    setting = training_setup(settings, given)
+    if paths:
+        from resnetx.api.traced_workloads import traced_workloads
 
-
-def _refuse_other_measurements(settings: PredictSettings, known: Known, on: Sequence[Deployment]) -> None:
-    """Measured collectives are of one machine and library."""
-    if not known.collectives:
-        return
-    from resnetx.api.calibrations import refuse_other_machine
-
-    for deployment in on:
-        for measured in deployment.measured.values():
-            refuse_other_machine(measured, deployment.described, deployment.library, settings.devices)
-    for measured in known.collectives.values():
-        refuse_other_library(measured, on[0].library)
+        found = traced_workloads(paths, given, settings, known)
+    else:
+        found = named_workloads(given, settings, known)
+    for workload, placements, baseline, assumed in found:
+        yield Curve(workload, deployment, setting, placements, baseline, assumed)
 
 
 def _counted_as(given: Point) -> Point:
@@ -305,93 +286,16 @@ def _set_by_the_user(given: Point) -> Iterator[PredictionInput]:
 # ---- what cannot be predicted ----------------------------------------------------------------------------------------
 
 
-def _refuse_other_rates(rates: "KnownRates | None", wanted: Sequence[Curve], on: Sequence[Deployment]) -> None:
-    """A known rate is of one model of GPU, and a stated one of one workload."""
-    if rates is not None:
-        requests = [curve.workload.request for curve in wanted if curve.workload.request is not None]
-        batches = {
-            placement.images // (curve.workload.request.accumulate if curve.workload.request else 1)
-            for curve in wanted
-            for placement in curve.placements
-        }
-        rates.check(requests, batches, [deployment.described for deployment in on])
-
-
-def _refuse_unsaid(
-    collectives: Mapping[int | None, MeasuredCollective], wanted: Sequence[Curve], calibration: str
-) -> None:
-    """All-reduces on an unknown number of GPUs can be those of one number, not of several."""
-    counts = _counts(wanted)
-    if None in collectives and len(counts) > 1:
-        raise ConfigError(
-            f"calibration={calibration}: does not state its number of GPUs, and several are requested: "
-            f"gpus={counts}; request one of them, or add it (`gpus: 8` in YAML, `resnetx bench --import ... gpus=8`)"
-        )
-
-
-def _refuse_other_counts(on: Sequence[Deployment], wanted: Sequence[Curve], calibration: str) -> None:
-    """All-reduces on other numbers of GPUs than any point has say something only of paths staged in the host."""
-    counts = _counts(wanted)
-    for deployment in on:
-        known = [gpus for gpus in deployment.measured if gpus is not None]
-        if (
-            known
-            and counts
-            and None not in deployment.measured
-            and not {*known} & {*counts}
-            and not deployment.no_peers
-        ):
-            raise ConfigError(
-                f"calibration={calibration}: measured on {' and '.join(map(str, sorted(known)))} GPUs, and no point "
-                f"has as many: gpus={counts}; predict for one of these, or leave it out"
-            )
-
-
-def _refuse_other_scaling(scaling: "KnownScaling | None", wanted: Sequence[Curve], machine: System) -> None:
-    """Rates of several GPUs say something only of points on their curve, whose rate on one GPU is known."""
-    if scaling is None:
-        return
-    requests = [curve.workload.request for curve in wanted if curve.workload.scaled and curve.workload.request]
-    if requests:
-        scaling.check(requests, machine)
-    elif not scaling.runs_of_input:
-        lacking = [curve for curve in wanted if curve.workload.rates is None and curve.workload.trace is None]
-        raise ConfigError(
-            f"calibration={scaling.where}: rates of several GPUs, of which that of one must be known; add rate="
-            if lacking
-            else f"calibration={scaling.where}: has no run on several GPUs of the model, batch, image size, precision, "
-            "input and strategy of any case"
-        )
-
-
-def _refuse_other_loaders(on: Sequence[Deployment], wanted: Sequence[Curve]) -> None:
-    """A measured rate of decoding says something only where images are decoded by the same means."""
-    inputs = [curve.workload.request.input for curve in wanted if curve.workload.request is not None]
-    used = {curve.workload.scaled.where for curve in wanted if curve.workload.scaled}  # files that are of use otherwise
-    for rate in (rate for deployment in on for rate in deployment.decoding if rate.source not in used):
-        if not any((rate.loader, rate.unit) == (each.kind, decoding_unit(each)) for each in inputs):
-            cpu = " input.decoder=cpu" * (rate.loader == "dali" and rate.unit == "core")
-            raise ConfigError(
-                f"calibration={rate.source}: has how fast {rate.loader} decodes with one {rate.unit}, which no point "
-                f"does; add input={rate.loader}{cpu}"
-            )
-
-
 def _refuse_unsaid_messages(settings: PredictSettings, wanted: Sequence[Curve]) -> None:
-    """The same of the messages of traces."""
-    if settings.communication != "trace" or len(_counts(wanted)) < 2:
+    """Messages on an unknown number of GPUs can be those of one number, not of several."""
+    if settings.communication != "trace" or len(sending_counts(wanted)) < 2:
         return
     for trace in (curve.workload.trace for curve in wanted):
         if trace is not None and not all(batch.communication_gpus for batch in trace.batches):
             raise ConfigError(
                 f"communication=trace: {trace.source} does not state its number of GPUs, and several are requested: "
-                f"gpus={_counts(wanted)}; request one of them, or state it (`resnetx trace --import ... gpus=2`)"
+                f"gpus={sending_counts(wanted)}; request one of them, or state it (`resnetx trace --import ... gpus=2`)"
             )
-
-
-def _counts(wanted: Sequence[Curve]) -> list[int]:
-    """The numbers of GPUs that send anything."""
-    return sorted({len(devices) for curve in wanted for devices, _ in curve.placements if len(devices) > 1})
 
 
 def _refuse_computing_in_lab(on: Sequence[Deployment], wanted: Sequence[Curve], settings: PredictSettings) -> None:
