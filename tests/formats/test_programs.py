@@ -58,6 +58,16 @@ def written(content):
             "amd-smi topology --json",
         ),
         ("grind.txt", b"Host/Device Bandwidth Matrix (GB/s), memory=Pinned\n   Dir\\D       0\n", "busGrind"),
+        (
+            "stacks.txt",
+            b"train.py(12): step;torch/nn/modules/conv.py(460): forward;aten::conv2d 1234\n",
+            "export_stacks",
+        ),
+        (
+            "old.json",
+            b'[{"name": "conv2d", "ph": "X", "ts": 1, "dur": 2, "tid": 1, "pid": "CPU functions"}]',
+            "before 1.8",
+        ),
         ("report.nsys-rep", b"\x00\x01\xfe", "Nsight Systems .nsys stats"),
         ("weights.pt", b"PK\x03\x04\x00\x00", "a ZIP archive"),
         ("events.out", b"\x18\0\0\0\0\0\0\0\xa3\x7f\x4b\x22\x09\x1a\x0dbrain.Event:2", "TensorBoard"),
