@@ -523,18 +523,3 @@ def _merge(file: File, value: dict[Any, Any], lines: dict[Any, int], line: int) 
 #     tree = YamlFile(File(path, "a study", YAML_BYTES)).tree
 #
 # Also here: which words from files may name a file or a folder (`name_fault`).
-
-__all__ = [
-    "YAML_BYTES",
-    "File",
-    "UnboundedError",
-    "YamlFile",
-    "decode",
-    "is_bare_text",
-    "is_file",
-    "is_folder",
-    "name_fault",
-    "own_yaml",
-    "read_json",
-    "refuse_unbounded",
-]

@@ -118,7 +118,13 @@ def open_input(
 ) -> Batches:
     """The batches of one rank; see `Share` for what they depend on."""
     share = Share(batch_size, sample, classes, rank, world_size, device, seed, arrived, channels_last, rounded)
-    return _PIPELINES[input.kind](input, share)
+    try:
+        return _PIPELINES[input.kind](input, share)
+    except ImportError as error:  # a package that is here, and not whole
+        raise ConfigError(
+            f"input={input.kind}: {_NEEDED[input.kind]} cannot be imported ({error}); expected a whole installation: "
+            f"{packages.install(packages.TRAIN)}, or input=synthetic"
+        ) from error
 
 
 def empty_batch(request: Request, device: "torch.device") -> "tuple[torch.Tensor, torch.Tensor]":

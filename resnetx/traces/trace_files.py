@@ -333,17 +333,13 @@ def slug(text: str) -> str:
 # ---- content --------------------------------------------------------------------------------------------------------
 
 
-class _Kind(msgspec.Struct):
-    kind: str = ""
-
-
 def _is_ours(path: Path) -> bool:
     """Whether it is a small JSON object that calls itself a trace; refused where there is no such file."""
     file = File(path, "a trace", limits.MAX_BYTES)
     if not is_file(path):
         file.content()
     try:
-        kind: _Kind = decode(file, file.content(), _Kind)
+        kind: sealing.RecordKind = decode(file, file.content(), sealing.RecordKind)
         return kind.kind == "trace"
     except FileError:  # what it is instead, its reader says
         return False

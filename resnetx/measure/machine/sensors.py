@@ -35,9 +35,9 @@ class GpuTraffic:
     pcie: tuple[int, int] | Unknown
 
 
-def gpu_traffic(gpu: int, module: Any = None) -> GpuTraffic | Unknown:
-    """The byte counters of the GPU that torch gives this number; `module`: a stand-in for pynvml."""
-    found = _find_gpu([gpu], module)
+def gpu_traffic(gpu: int) -> GpuTraffic | Unknown:
+    """The byte counters of the GPU that torch gives this number."""
+    found = _find_gpu([gpu])
     if isinstance(found, NvmlGpu):
         return found.traffic()
     return found if isinstance(found, Unknown) else Unknown("traffic of AMD GPUs is not counted")
@@ -195,7 +195,7 @@ def pair(sent: int | Unknown, received: int | Unknown) -> tuple[int, int] | Unkn
     return received if isinstance(received, Unknown) else (sent, received)
 
 
-def _find_gpu(devices: list[int] | None, module: Any) -> NvmlGpu | AmdGpu | Unknown:
+def _find_gpu(devices: list[int] | None, module: Any = None) -> NvmlGpu | AmdGpu | Unknown:
     """The GPU that torch calls `devices[0]`. NVML numbers GPUs in its own way and does not see CUDA_VISIBLE_DEVICES."""
     if devices is None:
         return Unknown("the run uses no GPU")

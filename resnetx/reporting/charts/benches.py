@@ -49,9 +49,8 @@ def figures(records: Sequence[BenchRecord]) -> list[Figure]:
 #
 # Pair copies: time and bandwidth by class of pairs (Li et al. 2019, Fig. 8, 9, 15 to 17). Collectives: bus bandwidth
 # and time over size by number of GPUs, and over GPUs (Fig. 10, 11 and 19 to 27); effective bandwidth, payload over time
-# in GiB/s, as Tallent et al. 2017 draw it (Fig. 10 and 11).
+# as Tallent et al. 2017 draw it (Fig. 10 and 11; theirs is in GiB/s).
 
-GIB = 2**30
 MOST_SIZES = 5  # lines over GPUs
 
 
@@ -101,7 +100,7 @@ def _mark(
         "size_bytes": size,
         "time_us": time_s * 1e6,
         "GBps": size * bus_factor / time_s / 1e9,  # of copies both directions summed; of collectives bus bandwidth
-        "GiBps": size * payload / time_s / GIB,  # payload over time
+        "payload_GBps": size * payload / time_s / 1e9,  # payload over time
     }
 
 
@@ -120,12 +119,15 @@ def collective_lines(records: Sequence[BenchRecord], collective: str) -> list[Fi
         return []
     unit: Unit = "rank" if {record.unit for record in records} == {"rank"} else "GPU"
     caption = f"By number of {unit}s. " + _DASHED
-    tallent = f"Payload over time, by number of {unit}s; after Tallent et al. 2017, Fig. 10 and 11. " + _DASHED
+    tallent = (
+        f"Payload over time, by number of {unit}s; after Tallent et al. 2017, Fig. 10 and 11 (theirs: GiB/s). "
+        + _DASHED
+    )
     of = f"{collective.capitalize()}"
     found = [
         _over_size(marks, f"{collective}_time_by_size", f"{of}: time by size", "time_us", "us", caption),
         _over_size(marks, f"{collective}_busbw_by_size", f"{of}: bus bandwidth by size", "GBps", "GB/s", caption),
-        _over_size(marks, f"{collective}_effective", f"{of}: effective bandwidth", "GiBps", "GiB/s", tallent),
+        _over_size(marks, f"{collective}_effective", f"{of}: effective bandwidth", "payload_GBps", "GB/s", tallent),
     ]
     if len({mark["gpus"] for mark in marks}) > 1:
         found.append(_over_gpus(marks, collective, unit))
@@ -217,12 +219,12 @@ def compared_lines(found: BenchComparison) -> list[Figure]:
     for ratio in (*found.collectives, *found.classes):
         line = ratio.pair_class or (f"{ratio.gpus} ranks" if ratio.gpus else "GPUs not known")
         for kind, time_s, rate in (("A", ratio.a_s, ratio.a_GiBps), ("B", ratio.b_s, ratio.b_GiBps)):
-            payload = rate * GIB * time_s / ratio.size_bytes
+            payload = rate * 2**30 * time_s / ratio.size_bytes
             mark = _mark(line, kind, ratio.gpus, ratio.size_bytes, time_s, payload, payload)
             lines.setdefault(ratio.what, []).append(mark)
     caption = f"A: {found.a.path}. B: {found.b.path}. Payload over time, as Tallent et al. 2017 draw it."
     return [
-        _over_size(marks, "compared_" + re.sub(r"\W+", "_", what), f"{what}: A and B", "GiBps", "GiB/s", caption)
+        _over_size(marks, "compared_" + re.sub(r"\W+", "_", what), f"{what}: A and B", "payload_GBps", "GB/s", caption)
         for what, marks in lines.items()
         if len(_whole(marks, "size_bytes")) > 1
     ]
@@ -339,7 +341,7 @@ _BANDWIDTHS = [
     "gpus",
     "size_bytes",
     "time_s",
-    "algbw_GiBps",
+    "algbw_GBps",
     "origin",
     "description",
 ]
@@ -351,7 +353,8 @@ def collective_bandwidth(
     """Effective bandwidth over size, a panel for each library."""
     caption = (
         "Effective bandwidth: the bytes that each GPU has, over the time. By the descriptions of the systems, not "
-        f"calibrated. After Tallent et al. 2017, Fig. {_PAPERS_FIGURES.get(name, 11)}.{_BLACK * bool(measured)}"
+        f"calibrated. After Tallent et al. 2017, Fig. {_PAPERS_FIGURES.get(name, 11)} (theirs: GiB/s)."
+        f"{_BLACK * bool(measured)}"
     )
     sizes = Axis("size_bytes", "bytes", "log", "si")
     return _bandwidths(name, f"{name.capitalize()} alone, by system and GPUs", caption, points, measured, sizes)
@@ -387,7 +390,7 @@ def _bandwidths(
     rows += [_bandwidth_row(point, library, "measured") for point, library in beside if point.system in systems]
     plot = Plot(
         x=sizes,
-        y=Axis("algbw_GiBps", "size / time, GiB/s"),
+        y=Axis("algbw_GBps", "size / time, GB/s"),
         marks=(
             Mark("line", "datum.origin == 'predicted'"),
             Mark("dots", "datum.origin == 'predicted'", look={"opacity": 0, "size": 60}),
@@ -407,8 +410,8 @@ _BLACK = " Black: measured on what stands for them."
 
 
 def _bandwidth_row(point: CollectivePoint, library: str, origin: str) -> list[Cell]:
-    gpus, rate = f"{point.gpus} GPUs", point.algbw_Bps / GIB
-    words = f"{size_text(point.size_bytes)} on {gpus}, {point.system}, {origin}: {rate:.3g} GiB/s"
+    gpus, rate = f"{point.gpus} GPUs", point.algbw_Bps / 1e9
+    words = f"{size_text(point.size_bytes)} on {gpus}, {point.system}, {origin}: {rate:.3g} GB/s"
     return [point.system, library, point.collective, gpus, point.size_bytes, point.time_s, rate, origin, words]
 
 

@@ -356,7 +356,7 @@ def _reading(points: Iterable[StudyPoint], curves: _Curves) -> str:
     fewest, most = min(value.n for value in values), max(value.n for value in values)
     runs = f"{fewest}" if fewest == most else f"{fewest} to {most}"
     kinds = {value.kind for value in values if value.n > 1}
-    parts = [f"Points: median of {runs} run{'s' * (most > 1)}"]
+    parts = [f"Dots: median of {runs} run{'s' * (most > 1)}"]
     parts += [whiskers for kind, whiskers in _WHISKERS.items() if kind in kinds]
     return "; ".join(parts) + "."
 
@@ -578,7 +578,7 @@ LEAST_DRAWN = 0.001
 def step_shares(points: Sequence[StudyPoint], styles: SeriesStyles) -> Figure | str:
     """What the step of every point is spent on; a sentence, where it is the same of all."""
     rows = [row for point in styles.in_order(points) for row in _bars(point)]
-    title = f"What limits the points: {_verdicts(points)}"
+    title = f"What limits the cases: {_verdicts(points)}"
     if len({(row["part"], row["share"], row["word"]) for row in rows}) == 1:
         return f"{title}.{_not_separate(points)}{meanings(points)}"
     words = Mark("words", "isValid(datum.word)", "word", look={"angle": 270, "align": "left", "dx": 2}, at="zero")
