@@ -30,11 +30,12 @@ from resnetx.interconnect.collectives import measured
 from resnetx.interconnect.collectives.measured import MeasuredCollective, refuse_other_library
 from resnetx.interconnect.systems.graph import MOST_OF_A_HOST, System
 from resnetx.loading import is_file, is_folder
+from resnetx.prediction.curves import Curve, sending_counts
 from resnetx.prediction.host_step import DecodingRate, decoding_unit
-from resnetx.prediction.predict import Curve, sending_counts
 from resnetx.prediction.scenario import Deployment, Workload
 from resnetx.record import RecordKind, RunFolder, RunSummary, RunSummaryReader, StudyFolder, read
 from resnetx.record.prediction import PredictionInput, measured_on
+from resnetx.reporting.study_results import Results
 from resnetx.request import Request
 
 
@@ -94,8 +95,9 @@ def calibrations(paths: Sequence[str]) -> Known:
     scaling: KnownScaling | None = None
     known_by: dict[str, str] = {}  # what is known -> the file that knows it
     for path in paths:
-        runs = _runs(path)
-        if (own := typed_scaling(path) if runs is None else _scaling(runs, path)) is not None:
+        study = _study(path)
+        runs = _runs(path, study)
+        if (own := typed_scaling(path) if runs is None else _scaling(runs, path, study)) is not None:
             _refuse_second(known_by, "rates of several GPUs", path)
             scaling = own
         if runs is None and own is None:
@@ -157,11 +159,17 @@ def _other_names(listed: Sequence[str], names: Collection[str]) -> list[str]:
 # ---- runs -----------------------------------------------------------------------------------------------------------
 
 
-def _runs(path: str) -> list[RunSummary] | None:
+def _study(path: str) -> Results | None:
+    """The study in a folder; None where it is none."""
+    folder = Path(path)
+    return loaded_study(StudyFolder(folder)) if is_folder(folder) and is_file(StudyFolder(folder).study) else None
+
+
+def _runs(path: str, study: Results | None) -> list[RunSummary] | None:
     """The runs at a path that know something; None where it has no runs, but something else."""
     folder = Path(path)
-    if is_folder(folder) and is_file(StudyFolder(folder).study):
-        runs = list(loaded_study(StudyFolder(folder)).runs)
+    if study is not None:
+        runs = list(study.runs)
     else:
         file = RunFolder(folder).record if is_folder(folder) else folder
         if not _is_run(file):
@@ -180,9 +188,21 @@ def _scales(run: RunSummary) -> bool:
     return run.request.measure == "step" and run.request.gpus > 1
 
 
-def _scaling(runs: Sequence[RunSummary], path: str) -> KnownScaling | None:
+def _scaling(runs: Sequence[RunSummary], path: str, study: Results | None) -> KnownScaling | None:
     scaled = tuple(filter(_scales, runs))
-    return KnownScaling(path, runs=scaled, runs_of_input=len(scaled) < len(runs)) if scaled else None
+    exchange_s = tuple(_exchange_s(study)) if study else ()
+    return KnownScaling(path, None, scaled, len(scaled) < len(runs), exchange_s) if scaled else None
+
+
+def _exchange_s(study: Results) -> Iterator[tuple[Request, float]]:
+    """What messages cost of the steps of a study whose controls tell."""
+    from resnetx.reporting.study_scaling import point_results
+
+    for point in point_results(study):
+        of_messages = ("communication", "communication and waiting")
+        parts = [part.time_s for part in (point.lost.parts if point.lost else []) if part.name in of_messages]
+        if parts and point.request.gpus > 1:
+            yield point.request, sum(parts)
 
 
 def _is_run(file: Path) -> bool:

@@ -222,6 +222,7 @@ class KnownScaling:
     stated: Mapping[int, float] | None = None  # images/s by GPUs
     runs: tuple[RunSummary, ...] = ()
     runs_of_input: bool = False  # whether the same file also knows how fast a loader decodes
+    exchange_s: tuple[tuple[Request, float], ...] = ()  # what messages cost of steps, by runs without exchange
 
     def of(self, one: Request, input: str) -> ScaledRates | None:
         """The rates of a workload, which is requested on one GPU, of runs that read this; None where there are none."""
@@ -238,7 +239,10 @@ class KnownScaling:
         source: Literal["measured", "stated"] = "measured" if self.stated is None else "stated"
         synthetic = bool(alike) and input == SYNTHETIC != one.input.kind
         nodes = frozenset(nodes_of_runs(alike))
-        return ScaledRates(by_gpus, source, self.where, nodes, synthetic) if by_gpus else None
+        cost_s = tuple(
+            (request.gpus, exchange_s) for request, exchange_s in self.exchange_s if _is_scaling_of(request, one)
+        )
+        return ScaledRates(by_gpus, source, self.where, nodes, synthetic, cost_s) if by_gpus else None
 
     def check(self, requests: Sequence[Request], machine: System) -> None:
         """Refuses what rates cannot be of: another GPU, or more than are described; stated ones are of one curve."""

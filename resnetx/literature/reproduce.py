@@ -81,8 +81,9 @@ def _store(papers: CheckedPapers, figures: "Sequence[Figure]", folder: Path) -> 
 
 def _figures(name: str, found: Beside, there: Measured | None, number: object) -> "list[Figure]":
     """In the order of the papers: collectives, then training; or those of one number."""
+    from resnetx.reporting.charts.benches import collective_bandwidth
     from resnetx.reporting.charts.predictions import prediction_figures
-    from resnetx.reporting.charts.systems import collective_bandwidth, system_figures
+    from resnetx.reporting.charts.systems import system_figures
 
     rates, messages = (there.drawn, (there.collectives, there.copies)) if there else ([], ([], []))
     if found.comparison:
@@ -108,7 +109,7 @@ def _figures(name: str, found: Beside, there: Measured | None, number: object) -
 def _workloads(found: Beside, paper: str) -> "list[Figure]":
     """What the workloads of a comparison amount to, which no machine changes."""
     from resnetx.api.describe import Workloads, describe
-    from resnetx.reporting.charts.workload_figures import counted_figures
+    from resnetx.reporting.charts.records import counted_figures
 
     if not found.comparison:
         return []

@@ -14,6 +14,7 @@ from resnetx.patterns import Scaling
 from resnetx.record.machine import Device, Environment, HostLoad, Job, LockedClock, OtherNode, Transport, Unit, unit_of
 from resnetx.record.sealing import SCHEMA, Failure, Outcome, RecordPart, Unknown, Warning, timestamp
 from resnetx.request import leave_out_defaults
+from resnetx.table import Record, Tabular, row
 from resnetx.transports import TransportName, Way
 
 # ---- copies ---------------------------------------------------------------------------------------------------------
@@ -286,7 +287,7 @@ WRONG_ELEMENTS = "wrong-elements"  # the code of a warning: an imported table sa
 TEST_FAILED = "test-failed"  # of an imported one: that the program ended before its last size
 
 
-class BenchRecord(RecordPart, frozen=True, kw_only=True):
+class BenchRecord(Tabular, RecordPart, frozen=True, kw_only=True):
     """`record.json` of a bench."""
 
     kind: Literal["bench"]
@@ -325,6 +326,10 @@ class BenchRecord(RecordPart, frozen=True, kw_only=True):
         if not self.devices and (self.library or "").startswith("gloo"):
             return "rank"
         return unit_of(self.devices or ())
+
+    def rows(self) -> list[Record]:
+        """A row for each size of a collective, copy and pattern."""
+        return [row(each) for each in (*self.points, *self.cells, *self.patterns)]
 
 
 class Counts(NamedTuple):

@@ -343,7 +343,7 @@ _SETTINGS: tuple[Callable[[Request], str], ...] = (
 
 def _repeats(results: Results) -> str:
     study = results.study
-    return f"{_many(study.repeats, 'run')} of each point and {study.twins} of each twin asked for"
+    return f"{_many(study.repeats, 'run')} of each case and {study.twins} of each control asked for"
 
 
 def _many(count: int, what: str) -> str:

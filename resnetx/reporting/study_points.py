@@ -146,9 +146,16 @@ def _batch_order(request: Request) -> tuple[int, str]:
     return request.batch_size // request.gpus if weak else request.batch_size, request.scaling
 
 
-def batch_category(point: StudyPoint, points: Iterable[StudyPoint]) -> int:
-    """Which of its workload's batches this is, from 1: the batch category of Tallent et al. 2017, Fig. 5."""
-    return batches_in_order(other for other in points if other.workload == point.workload).index(point.batch) + 1
+def batch_categories(points: Iterable[StudyPoint]) -> dict[tuple[str, str], int]:
+    """Which of its workload's batches each is, from 1: the batch category of Tallent et al. 2017, Fig. 5."""
+    of_workload: dict[str, list[StudyPoint]] = defaultdict(list)
+    for point in points:
+        of_workload[point.workload].append(point)
+    return {
+        (workload, batch): category
+        for workload, same in of_workload.items()
+        for category, batch in enumerate(batches_in_order(same), 1)
+    }
 
 
 # What a study answers, in a sentence: how far its workloads scale, and where the rest went.

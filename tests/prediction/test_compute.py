@@ -9,9 +9,9 @@ from resnetx.config import request_from
 from resnetx.errors import ConfigError
 from resnetx.interconnect.systems.system import load, parts_table
 from resnetx.prediction import roofline
-from resnetx.prediction.compute import of_point, of_roofline, of_trace
+from resnetx.prediction.compute import of_point, of_roofline
 from resnetx.prediction.scenario import Deployment, Point, TrainingSetup, Workload
-from resnetx.prediction.traced_step import jitter_of
+from resnetx.prediction.traced_step import jitter_of, of_trace
 from tests.prediction.made_traces import batch, layer, trace
 
 H200, DGX1 = load("dgx-h200"), load("dgx1-p100")

@@ -8,9 +8,10 @@ import pytest
 from resnetx.record.comparisons import CollectivePoint
 from resnetx.record.prediction import PredictedTask
 from resnetx.reporting.accuracy import check
+from resnetx.reporting.charts.benches import small_collectives
 from resnetx.reporting.charts.figure import COLUMN, specification
 from resnetx.reporting.charts.predictions import accuracy_figure, timelines
-from resnetx.reporting.charts.systems import _ticks, small_collectives, system_figures
+from resnetx.reporting.charts.systems import _ticks, system_figures
 from resnetx.reporting.compared_systems import compare_systems
 from tests.reporting.drawn_figures import drawn, lines, svg, texts
 
@@ -101,7 +102,7 @@ def test_collectives_are_shown_whole_and_close(figures_of):
     assert len(lines(figure)) == 4
     dashes = set(re.findall(r'stroke-dasharray="([^"]+)"', svg(figure)))
     assert len(dashes) >= 1  # 8 GPUs are told from 4
-    assert {row["algbw_GiBps"] for row in figure.table.records() if row["size_bytes"] == 1_000_000} == {1e9 / 2**30}
+    assert {row["algbw_GBps"] for row in figure.table.records() if row["size_bytes"] == 1_000_000} == {1.0}
 
 
 def test_who_leads_is_told_by_colour_and_one_gpu_is_left_out(figures_of):

@@ -58,13 +58,13 @@ from resnetx.units import figure, si, size_text
 def compare_(options: Namespace, paths: list[Path], asked: Point) -> int:
     """Compares study B, the second path, with study A, the first; or what a prediction says, with whatever is given."""
     comparison = compared(paths, asked)
-    answer, screen = _screen(comparison)
+    answer, screen = _screen(comparison, "study" in asked or "systems" not in asked)
     show.conclude(options, answer, lambda: [comparison.record], screen)
     return 0
 
 
-def _screen(comparison: Compared) -> tuple[Sequence[str], Callable[[], None]]:
-    """What is answered, and the rest of the screen."""
+def _screen(comparison: Compared, of_study: bool) -> tuple[Sequence[str], Callable[[], None]]:
+    """What is answered, and the rest of the screen; of systems by a study what its paper says, too."""
     match comparison:
         case OfStudies(record):
             return conclusion(record), partial(show_studies, record)
@@ -77,11 +77,13 @@ def _screen(comparison: Compared) -> tuple[Sequence[str], Callable[[], None]]:
         case OfScore(record):
             return score_answer(record), partial(show_score.score, record)
         case OfSystems(record, prediction, causes):
-            return compared_answer(record), partial(_systems, record, prediction, causes)
+            return compared_answer(record), partial(_systems, record, prediction, causes, of_study)
 
 
-def _systems(record: SystemComparison, prediction: Prediction, causes: Causes | None) -> None:
+def _systems(record: SystemComparison, prediction: Prediction, causes: Causes | None, of_study: bool) -> None:
     comparison(record)
+    if (of_study or show.everything()) and are_of_the_paper(record.points):
+        show_papers.claims(record.claims)
     if causes:
         show_claims.causes(causes)
     show_predict.sure_and_more(prediction, ratios=True)
@@ -293,8 +295,6 @@ def comparison(compared: SystemComparison) -> None:
         _crossings(compared.crossings)
         _simple_model(compared.points)
         _collectives(compared)
-    if are_of_the_paper(compared.points):
-        show_papers.claims(compared.claims)
 
 
 # ---- the cases that tell --------------------------------------------------------------------------------------------

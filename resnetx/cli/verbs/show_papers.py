@@ -27,10 +27,10 @@ def claims(checked: Sequence[CheckedClaim]) -> None:
         return
     show.say()
     _claim_counts(checked)
-    if not show.everything():
-        return
     for supposed in kept().supposed[-1:]:
         show.say(advantage(supposed, published("tallent2017")))
+    if not show.everything():
+        return
     show.say("Settings as the paper has them, unless others are set:")
     show.entries(
         ((key, f"{setting.value} ({setting.why})") for key, setting in published("tallent2017").settings.items()), 2

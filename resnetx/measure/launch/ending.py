@@ -22,6 +22,7 @@ from resnetx.loading import File, read_json
 from resnetx.measure.launch import slurm
 from resnetx.measure.launch.scratch import Moment, rank
 from resnetx.record import MAX_BYTES, Failure, Outcome, RunFolder, Warning, write
+from resnetx.units import si
 
 # ---- nccl log -------------------------------------------------------------------------------------------------------
 # NCCL's log: the only place in which it says which way each connection goes, and where it complains.
@@ -203,9 +204,14 @@ class Ending:
         return self.stderr if len(self.stderr) <= STDERR_END else self.stderr[-STDERR_END:].partition("\n")[2]
 
 
+_REFUSED = re.compile(r"DefaultCPUAllocator: .* (\d+) bytes")  # as torch says that the host has no memory
+
+
 def sentence(error: BaseException) -> str:
     """An exception in one line of bounded length."""
     text = str(error).strip().partition("\n")[0]
+    if refused := _REFUSED.search(text):
+        return f"out of memory: {si(int(refused[1]), 'B')} at once; use a smaller batch_size"
     return shortened(f"{type(error).__name__}: {text}" if text else type(error).__name__, _SENTENCE)
 
 

@@ -24,7 +24,7 @@ from resnetx.reporting.charts.figure import (
 from resnetx.reporting.charts.grammar import Axis, Mark, Plot, Scale, figure, shape_looks, table_of_records
 from resnetx.reporting.study_points import (
     StudyPoint,
-    batch_category,
+    batch_categories,
     batches_in_order,
     unit_of_points,
     workloads_in_order,
@@ -252,6 +252,9 @@ def _curves(
     rows.sort(key=lambda row: panels.index(str(row["panel"])))  # stable: lines are in the order of the points
     known = f"isValid(datum.{curves.column})"
     names = {"align": "center", "baseline": "bottom"}
+    shared = {bool(row["word_shared"]) for row in rows if row["word"]}
+    words = [(f"isValid(datum.word) && {'!' * alone}datum.word_shared", alone) for alone in (False, True)]
+    words = [(where, alone) for where, alone in words if (not alone) in shared]
     plot = Plot(
         x=Axis("gpus", f"{unit_of_points(points)}s", "log2", ticks=sorted({point.gpus for point in points})),
         y=Axis(y.column, y.title, y.kind, y.labels, domain=(domain[0], domain[1])),
@@ -261,10 +264,10 @@ def _curves(
             *(
                 Mark("whiskers", f"datum.{curves.column}_ends == '{kind}' && datum.runs > 1", look={"opacity": opacity})
                 for kind, opacity in (("interval", 1.0), ("range", 0.45))
+                if any(row[f"{curves.column}_ends"] == kind for row in rows)
             ),
             Mark("dots", known, look={"size": 14}),
-            Mark("words", "isValid(datum.word) && datum.word_shared", "word", look=names, at="foot"),
-            Mark("words", "isValid(datum.word) && !datum.word_shared", "word", look=names, at="foot", by_scale=True),
+            *(Mark("words", where, "word", look=names, at="foot", by_scale=by_scale) for where, by_scale in words),
         ),
         colour=Scale(styles.line, styles.colours),
         shape=Scale(styles.line, shape_looks(list(styles.colours))),
@@ -318,7 +321,7 @@ def _reading(points: Iterable[StudyPoint], curves: _Curves) -> str:
     fewest, most = min(value.n for value in values), max(value.n for value in values)
     runs = f"{fewest}" if fewest == most else f"{fewest} to {most}"
     kinds = {value.kind for value in values if value.n > 1}
-    parts = [f"Points: median of {runs} run{'s' * (most > 1)}"]
+    parts = [f"Dots: median of {runs} run{'s' * (most > 1)}"]
     parts += [whiskers for kind, whiskers in _WHISKERS.items() if kind in kinds]
     return "; ".join(parts) + "."
 
@@ -366,13 +369,13 @@ def _batches(counted: Counted) -> Iterator[Record]:
     points = [point for point, _ in counted]
     most_gpus_first = sorted(counted, key=lambda pair: pair[0].gpus, reverse=True)
     distinct = {(point.workload, point.batch): (point, counts) for point, counts in most_gpus_first}
-    order = workloads_in_order(points)
+    order, categories = workloads_in_order(points), batch_categories(points)
     for point, counts in sorted(distinct.values(), key=lambda pair: order.index(pair[0].workload)):
         work, intensity = si(counts.activations_per_batch), si(counts.intensity)
         yield {
             "workload": point.workload,
             "batch": point.batch,
-            "batch_category": batch_category(point, points),
+            "batch_category": categories[point.workload, point.batch],
             _WORK: counts.activations_per_batch,
             _INTENSITY: counts.intensity,
             "description": f"{point.workload}, {point.batch}: {work} activations, {intensity} per parameter",
@@ -394,11 +397,16 @@ def located(counted: Counted, convention: str, suffix: str) -> Figure | str:
     sizes = {count: 14 + 12 * place for place, count in enumerate(sorted({point.gpus for point in points}))}
     missing = sum(row["shown_as"] == "not measured" for row in rows)
     largest = max(float(row["efficiency"] or 0) for row in drawn)
-    marks = (
-        Mark("whiskers", "datum.shown_as == 'interval'", look={"opacity": 0.35}),
-        Mark("dots", "datum.shown_as == 'interval'", look={"opacity": 0.85}),
-        Mark("dots", "datum.shown_as == 'no interval'", look={"filled": False}),
-    )
+    shown = {
+        "interval": [
+            Mark("whiskers", "datum.shown_as == 'interval'", look={"opacity": 0.35}),
+            Mark("dots", "datum.shown_as == 'interval'", look={"opacity": 0.85}),
+        ],
+        "no interval": [Mark("dots", "datum.shown_as == 'no interval'", look={"filled": False})],
+    }
+    marks = [
+        mark for kind, of_kind in shown.items() if any(row["shown_as"] == kind for row in rows) for mark in of_kind
+    ]
     plot = Plot(
         x=Axis(_ON_EACH, f"{each} ({convention})", "log", "si"),
         y=Axis("efficiency", "parallel efficiency", labels="percent", domain=(0.0, max(1.0, 1.02 * largest))),
@@ -451,16 +459,14 @@ def _located_row(point: StudyPoint, counts: Workload) -> Record:
 def step_shares(points: Sequence[StudyPoint], styles: SeriesStyles) -> Figure | str:
     """What the step of every point is spent on; a sentence, where it is the same of all."""
     rows = [row for point in styles.in_order(points) for row in _bars(point)]
-    title = f"What limits the points: {_verdicts(points)}"
+    title = f"What limits the cases: {_verdicts(points)}"
     if len({(row["part"], row["share"], row["word"]) for row in rows}) == 1:
         return f"{title}.{_not_separate(points)}{meanings(points)}"
+    words = Mark("words", "isValid(datum.word)", "word", look={"angle": 270, "align": "left", "dx": 2}, at="zero")
     plot = Plot(
         x=Axis("gpus", f"{unit_of_points(points)}s", "steps", order=sorted({point.gpus for point in points})),
         y=Axis("share", "share of\nthe step", labels="percent", ticks=(0, 0.5, 1), domain=(0, 1)),
-        marks=(
-            Mark("bars", "isValid(datum.share)"),
-            Mark("words", "isValid(datum.word)", "word", look={"angle": 270, "align": "left", "dx": 2}, at="zero"),
-        ),
+        marks=(Mark("bars", "isValid(datum.share)"), *[words] * any(row["word"] for row in rows)),
         colour=Scale(
             "part", {name: of for name, of in PART_COLOURS.items() if any(row["part"] == name for row in rows)}
         ),
