@@ -145,30 +145,26 @@ _ROUNDED: dict[str, Literal["fp16", "bf16"]] = {"fp16": "fp16", "bf16": "bf16"} 
 def open_input(input: Input, share: Share) -> Batches:
     """The batches of one rank."""
     try:
-        return _opened(input, share)
+        match input:
+            case SyntheticInput():
+                return SyntheticBatches(share)
+            case TokensInput():
+                from resnetx.inputs.tokens import TokenBatches
+
+                return TokenBatches(input, share)
+            case DaliInput():
+                from resnetx.inputs.dali import DaliBatches
+
+                return DaliBatches(input, share)
+            case TorchvisionInput():
+                from resnetx.inputs.torchvision import TorchvisionBatches
+
+                return TorchvisionBatches(input, share)
     except ImportError as error:  # a package that is here, and not whole
         raise ConfigError(
-            f"input={input.kind}: {_NEEDED[input.kind]} cannot be imported ({error}); expected a whole installation: "
-            f"{packages.install(packages.TRAIN)}, or input=synthetic"
+            f"input={input.kind}: {_NEEDED.get(input.kind, 'its package')} cannot be imported ({error}); expected a "
+            f"whole installation: {packages.install(packages.TRAIN)}, or input=synthetic"
         ) from error
-
-
-def _opened(input: Input, share: Share) -> Batches:
-    match input:
-        case SyntheticInput():
-            return SyntheticBatches(share)
-        case TokensInput():
-            from resnetx.inputs.tokens import TokenBatches
-
-            return TokenBatches(input, share)
-        case DaliInput():
-            from resnetx.inputs.dali import DaliBatches
-
-            return DaliBatches(input, share)
-        case TorchvisionInput():
-            from resnetx.inputs.torchvision import TorchvisionBatches
-
-            return TorchvisionBatches(input, share)
 
 
 def empty_batch(request: Request, device: "torch.device") -> "tuple[torch.Tensor, torch.Tensor]":
