@@ -25,8 +25,9 @@ from resnetx.literature import measured
 from resnetx.literature.claims import PAPERS, published
 from resnetx.literature.measured import Measured
 from resnetx.literature.papers import Beside, predicted_beside, record_of
+from resnetx.record import record_file
 from resnetx.record.comparisons import CollectivePoint
-from resnetx.record.literature import CheckedPapers, checked_papers_file
+from resnetx.record.literature import CheckedPapers
 from resnetx.settings import keywords
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ def reproduce(*papers: keywords.Text, **settings: Unpack[keywords.ReproduceKeywo
 def _store(papers: CheckedPapers, figures: "Sequence[Figure]", folder: Path) -> None:
     from resnetx.api import pages
 
-    drawings.store_record(folder, checked_papers_file(folder), papers)
+    drawings.store_record(folder, record_file("checked papers", folder), papers)
     pages.store(replace(pages.of_papers(papers), figures=figures), folder)
 
 

@@ -47,14 +47,16 @@ def open_cpu(
 ):
     return inputs.open_input(
         input,
-        batch_size=batch_size,
-        sample=image_sample(image_size),
-        classes=classes,
-        rank=rank,
-        world_size=ranks,
-        device=CPU,
-        seed=seed,
-        channels_last=channels_last,
+        inputs.Share(
+            batch_size=batch_size,
+            sample=image_sample(image_size),
+            classes=classes,
+            rank=rank,
+            world_size=ranks,
+            device=CPU,
+            seed=seed,
+            channels_last=channels_last,
+        ),
     )
 
 
