@@ -60,6 +60,8 @@ _MARKS = (
     (r"^\s*Name\s+Self CPU %\s+Self CPU\b",
      "the table of a PyTorch profile (key_averages), which has no steps; export_chrome_trace writes one that "
      "`trace --import` reads"),
+    (r"^[^;\n]{1,300}\(\d{1,7}\): [^;\n]{1,200};.{0,9999} \d{1,18}$",
+     "PyTorch's stacks (export_stacks), which have no steps; export_chrome_trace writes what `trace --import` reads"),
     (r"^==\d+== (?:NVPROF|Profiling) ", "nvprof: how long kernels took in all"),
     (r"DeepSpeed Flops Profiler", "DeepSpeed's flops profiler, which has no steps"),
     (
@@ -85,6 +87,11 @@ _JSON = (
         r'|"/(?:device|job):[^"\n]{0,80}(?:GPU|TPU)',
         "the profiler of TensorFlow and JAX, without PyTorch's layers; give images/s as rate=BATCH:RATE, or times of "
         "layers in six columns",
+        "",
+    ),
+    (
+        r'"pid"\s*:\s*"(?:CPU|CUDA) functions"',
+        "PyTorch's profiler before 1.8, which names no kinds of events; profile with torch.profiler",
         "",
     ),
     (r'"NEGOTIATE_(?:ALL|BROAD)', "Horovod's timeline: when ranks met, and no layers", ""),

@@ -162,8 +162,8 @@ def open_input(input: Input, share: Share) -> Batches:
                 return TorchvisionBatches(input, share)
     except ImportError as error:  # a package that is here, and not whole
         raise ConfigError(
-            f"input={input.kind}: {_NEEDED[input.kind]} cannot be imported ({error}); expected a whole installation: "
-            f"{packages.install(packages.TRAIN)}, or input=synthetic"
+            f"input={input.kind}: {_NEEDED.get(input.kind, 'its package')} cannot be imported ({error}); expected a "
+            f"whole installation: {packages.install(packages.TRAIN)}, or input=synthetic"
         ) from error
 
 

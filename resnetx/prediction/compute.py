@@ -16,6 +16,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import accumulate, pairwise
 
 from resnetx.choices import Folders, Lab
 from resnetx.errors import ConfigError
@@ -198,11 +199,12 @@ def _of_rates(
 
 def _at_pace(modelled: Compute, known: LaunchedStep) -> Compute:
     """The step at the pace at which its host launches its layers, and with its length."""
-    device_s = min(known.device_s, known.time_s)
-    layers_s = known.time_s - known.host.time_s if known.host.waits else known.time_s
-    step = modelled.step.slowed(layers_s / modelled.step.compute_s)
-    if not known.host.waits:
-        step = replace(step, pace=layers_s / device_s)
+    if known.host.waits:
+        step = modelled.step.slowed((known.time_s - known.host.time_s) / modelled.step.compute_s)
+    else:
+        device = modelled.step.slowed(min(known.device_s, known.time_s) / modelled.step.compute_s)
+        step = _launched_evenly(device, known.host)
+        step = replace(step.slowed(known.time_s / step.compute_s), pace=known.time_s / device.compute_s)
     return replace(
         modelled,
         step=_launched_by(step, known.host),
@@ -212,6 +214,24 @@ def _at_pace(modelled: Compute, known: LaunchedStep) -> Compute:
         causes=(known.by_device, known.by_host),
         whole_step=True,
     )
+
+
+def _launched_evenly(device: StepTimes, host: HostStep) -> StepTimes:
+    """A step whose passes end no sooner than the host, which takes as long for each, has launched them.
+
+    The update is launched while gradients are on their way. So fewer images make no gradient ready later, whatever
+    share of the step its layer has, and no update longer.
+    """
+    layers = device.layers
+    passes_s = [*layers.forward_s, *reversed(layers.backward_s)]
+    launched_s = host.time_s / len(passes_s)
+    ends_s = [
+        host_step.longer_s(launched_s * count, done_s) for count, done_s in enumerate(accumulate(passes_s, initial=0.0))
+    ]
+    share = (host_step.longer_s(host.time_s, device.compute_s) - device.update_s) / ends_s[-1]
+    times_s = [share * (after_s - before_s) for before_s, after_s in pairwise(ends_s)]
+    backward_s = times_s[: len(layers) - 1 : -1]
+    return replace(device, layers=StepLayers(layers.names, times_s[: len(layers)], backward_s, layers.gradient_bytes))
 
 
 def _launched_by(step: StepTimes, launch: HostStep) -> StepTimes:

@@ -5,9 +5,9 @@
         columns["images_per_s"]
 
 Of many curves each process predicts a share, and the order of the answer is that of the question. A process is a fresh
-interpreter that reads its share from standard input: nothing of the caller is forked (a notebook
-has threads) or run again (a script without a guard is not imported). Few points are predicted right here, as a process
-takes as long to start as a thousand points. The points are the same either way.
+interpreter that reads its share from standard input: nothing of the caller is forked (a notebook has threads) or run
+again (a script without a guard is not imported). Few points are predicted right here, as a process takes as long to
+start as a thousand points. The points are the same either way.
 
 Points by the million are columns: of each what a table of a grid has, and nothing that is kept of few points. The
 figures are those of `predict`, to the last digit; parts of the step, their intervals, where each figure is from and
@@ -42,7 +42,7 @@ from resnetx.record.prediction import PredictionInput
 
 _HERE = "resnetx.prediction.curves"  # what a process runs
 POINTS_EACH = 2000  # of a process, at least: about a second of work, of which starting takes another half
-GRID_POINTS = 100_000  # of a prediction; of more, no more is kept than a table on disk (`grid`)
+GRID_POINTS = 100_000  # of a prediction; of more, no more is kept than a table on disk (`api.grid`)
 SHARE_POINTS = 25_000  # of a grid, of a process: more than ten seconds of work, of which starting takes a half
 
 

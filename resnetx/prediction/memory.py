@@ -79,15 +79,6 @@ def received_bytes(table: Sequence[Layer], ranks: int) -> int:
     return ranks * BYTES_PER_PARAMETER * max((elements for layer in table for elements in layer.parameters), default=0)
 
 
-def saved_bytes(
-    table: Sequence[Layer], image_size: int, batch_size: int, precision: str, checkpointing: bool = False
-) -> int:
-    """What the forward pass in PyTorch keeps for the backward pass, without parameters."""
-    kept = counts.kept_outside if checkpointing else counts.kept
-    widths = counts.widths(table, PRECISION_BYTES[precision])
-    return sum(batch_size * kept_bytes.bytes_per_image for kept_bytes in kept(table, image_size, widths))
-
-
 def _caffe_bytes(table: Sequence[Layer], image_size: int, batch_size: int, tested: int) -> int:
     activations, parameters = _caffe_counts(HashedTuple(table), image_size)
     return BYTES_PER_PARAMETER * ((2 * batch_size + tested) * activations + 3 * parameters)

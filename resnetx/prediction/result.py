@@ -457,7 +457,7 @@ def _scaling_domain(error: KindError) -> Domain:
 def _one_gpu_domain() -> Domain:
     fit = roofline.fitted()
     return Domain(
-        what="published rates of one GPU by the roofline of all GPUs, each predicted by a fit to the others",
+        what="published rates of one GPU, programs of others, by the roofline of all GPUs, each by a fit to the others",
         points=fit.rows,
         mean_error=fit.error,
         worst_error=fit.worst_error,

@@ -229,8 +229,6 @@ class Stretch:
 
 SAME = 1e-6  # relative: what differs by no more is one time
 LEAST_COMPUTE = 0.01  # of the predicted time, at best: of no time at all there is no ratio
-
-
 AS_IT_IS = Stretch()
 
 

@@ -11,7 +11,8 @@ from resnetx.compose import compose
 from resnetx.config import request_from
 from resnetx.errors import ConfigError
 from resnetx.interconnect.systems.system import parts_table
-from resnetx.prediction.memory import FRAMEWORK_BYTES, images_of_a_test, saved_bytes, step_bytes
+from resnetx.prediction.memory import FRAMEWORK_BYTES, images_of_a_test, step_bytes
+from resnetx.prediction.roofline import PRECISION_BYTES
 from resnetx.workloads import counts, tables
 from resnetx.workloads.counts import parts_of, ready_order
 
@@ -39,6 +40,13 @@ def requested(model, **changed):
     """A request of this model, whatever else it has."""
     fields = {"image_size": size_of(model), **changed}
     return msgspec.structs.replace(request_from(compose({"gpus": 1})), model=model, **fields)
+
+
+def saved_bytes(table, image_size, batch_size, precision, checkpointing=False):
+    """What the forward pass in PyTorch keeps for the backward pass, as it is counted, without parameters."""
+    kept = counts.kept_outside if checkpointing else counts.kept
+    widths = counts.widths(table, PRECISION_BYTES[precision])
+    return sum(batch_size * kept_bytes.bytes_per_image for kept_bytes in kept(table, image_size, widths))
 
 
 # ---- PyTorch

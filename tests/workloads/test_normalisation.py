@@ -19,7 +19,13 @@ def test_images_and_gradients_are_torchs_in_either_layout(size, alpha, layout):
     assert normalised.is_contiguous(memory_format=layout)
 
 
-def test_it_runs_in_half_precision_where_torchs_does_not():
-    images = torch.rand(2, 8, 3, 3, dtype=torch.bfloat16, requires_grad=True)
-    LocalResponseNorm(5)(images).sum().backward()
-    assert images.grad.dtype == torch.bfloat16
+@pytest.mark.parametrize("layout", [torch.channels_last, torch.contiguous_format])
+def test_under_autocast_on_cpus_it_is_torchs_to_the_bit(layout):
+    images = (30 * torch.rand(2, 12, 7, 5)).bfloat16().contiguous(memory_format=layout)
+    theirs, ours = images.clone().requires_grad_(), images.clone().requires_grad_()
+    with torch.autocast("cpu", torch.bfloat16):
+        expected, normalised = nn.LocalResponseNorm(5, 1e-4)(theirs), LocalResponseNorm(5, 1e-4)(ours)
+    assert (normalised.dtype, normalised.tolist()) == (torch.float32, expected.tolist())
+    expected.sum().backward()
+    normalised.sum().backward()
+    torch.testing.assert_close(ours.grad, theirs.grad)

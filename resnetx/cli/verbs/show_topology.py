@@ -461,7 +461,7 @@ def show_choices(system: System, subsets: "Sequence[GpuSubset]", collective: str
     columns: list[Column[GpuSubset | None]] = [
         Column("GPUs", lambda choice: " ".join(map(str, choice.devices)) if choice else "..."),
         Column(">busbw GB/s", lambda choice: f"{choice.busbw_Bps / 1e9:.1f}" if choice else ""),
-        Column("limited by", lambda choice: choice.plan.cost(size_bytes).limiting_link if choice else ""),
+        Column("~limited by", lambda choice: choice.plan.cost(size_bytes).limiting_link if choice else ""),
     ]
     show.listing(columns, shown, f"{title}, {size_text(size_bytes)}", " ".join(notes), every=True, constant=True)
     show.line(f"export {subsets[0].command}")

@@ -10,7 +10,7 @@ all rows over another y axis.
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import cycle
@@ -42,6 +42,7 @@ from resnetx.reporting.charts.figure import (
     unchecked,
 )
 from resnetx.table import Cell, Record, Table
+from resnetx.units import si
 
 # Of squares by class: pale, so that what is written in them can be read; and the ink on a ramp, whose colours are the
 # same on light and dark pages.
@@ -113,6 +114,7 @@ class Mark:
     colour: str = ""  # of all of them, in place of the scale's
     look: Mapping[str, Any] = field(default_factory=dict)  # further properties, in print
     at: str = ""  # of words: the column of their y, if it is not the axis's
+    along: str = ""  # of words: the column of their x, likewise
     within: str = ""  # of words: the column of the end of their span; they are left out where it is too short for them
     by_scale: bool = False  # words have the colours of the scale
     scale: Scale | None = None  # in place of the plot's; without looks, the values of its column are colours
@@ -166,6 +168,12 @@ def figure(name: str, title: str, caption: str, table: Table, plot: Plot, shown:
 def table_of_records(rows: Sequence[Record]) -> Table:
     """Rows as they are made for a figure, all with the same columns."""
     return Table(list(rows[0]), [list(row.values()) for row in rows])
+
+
+def span(values: Iterable[float]) -> str:
+    """The least and the greatest value, to three digits."""
+    values = list(values)
+    return " to ".join(dict.fromkeys([si(min(values)), si(max(values))]))
 
 
 def system_looks(systems: Sequence[str]) -> dict[str, str]:
@@ -523,6 +531,7 @@ def _layer(chart: alt.Chart, mark: Mark, plot: Plot, encodings: Mapping[str, Any
         x = alt.X("middle:Q")
     text = chart.mark_text(**{"fontSize": size.text, "color": INK, "aria": False, **fixed})
     at = alt.Y(f"{mark.at}:Q") if mark.at else y
+    x = alt.X(f"{mark.along}:Q") if mark.along else x
     coloured = colour if mark.by_scale or mark.scale else alt.Undefined
     return text.encode(x=x, y=at, text=alt.Text(f"{mark.column}:N"), color=coloured)
 

@@ -1,9 +1,11 @@
-"""Figures of traces, checks, scores, steerings and workloads: which layers take the time, which node is slow, who
-predicts best, which pairs of GPUs a node's links are divided among, and how much work there is per parameter."""
+"""Figures of traces, messages, checks, scores, steerings and workloads: which layers take the time, when messages
+travel, which node is slow, who predicts best, which pairs of GPUs a node's links are divided among, and how much work
+there is per parameter."""
 
 import re
 from collections.abc import Iterator, Sequence
-from statistics import median
+from itertools import accumulate
+from statistics import fmean, median
 from typing import Any, Protocol
 
 from resnetx.record import Workload
@@ -11,7 +13,7 @@ from resnetx.record.literature import Score
 from resnetx.record.node_check import Check, CheckedRun
 from resnetx.record.topologies import Steering
 from resnetx.record.traces import Trace, TracedBatch
-from resnetx.reporting.charts.figure import BARS, INK, SYSTEMS, Figure, workload_colours
+from resnetx.reporting.charts.figure import BARS, INK, PAPER, SYSTEMS, Figure, workload_colours
 from resnetx.reporting.charts.grammar import (
     ON_RAMPS,
     Axis,
@@ -21,10 +23,11 @@ from resnetx.reporting.charts.grammar import (
     Scale,
     figure,
     shape_looks,
+    span,
     system_looks,
     table_of_records,
 )
-from resnetx.reporting.charts.studies import span
+from resnetx.reporting.study_points import StudyPoint
 from resnetx.table import Cell, Record, Table
 from resnetx.units import si
 
@@ -76,6 +79,78 @@ def _layers(trace: Trace, batch: TracedBatch) -> Figure:
 
 
 _PASSES = ("forward", "backward")
+
+
+# ---- the messages of a step, against what ranks compute -------------------------------------------------------------
+
+MOST_RANKS = 4  # whose messages are drawn
+_DOES = {
+    "input": ("input_wait_s", "host_to_device_s"),
+    "forward": ("forward_s",),
+    "backward": ("backward_s",),
+    "waits for messages": ("exposed_communication_s",),
+    "update": ("optimizer_s",),
+}
+_DOING = {part: BARS.get(part, "#c3c9d0") for part in _DOES} | {"message": BARS["collectives"]}
+
+
+def message_timeline(point: StudyPoint) -> Figure | None:
+    """When the messages of an instrumented step travel, and what each rank does meanwhile; null where none is timed."""
+    limits = point.result.limits
+    phases = limits.phases if limits else None
+    sent = [(message, message.start_s, message.end_s) for message in (limits.messages if limits else [])]
+    timed = [(message, start_s, end_s) for message, start_s, end_s in sent if start_s and end_s and all(end_s)]
+    if phases is None or not timed:
+        return None
+    rows: list[Record] = []
+    for rank in range(min(len(phases.step_s), MOST_RANKS)):
+        sends = [
+            _during(f"rank {rank} sends", "message", f"{message.index}: {si(message.size_bytes, 'B')}", *ends_s)
+            for message, *times_s in timed
+            for ends_s in [[fmean(of_ranks[rank]) for of_ranks in times_s]]
+        ]
+        ready_s = max(fmean((message.ready_s or start_s)[rank]) for message, start_s, _ in timed)
+        lengths_s = [sum(getattr(phases, name)[rank] for name in names) for names in _DOES.values()]
+        stretch = ready_s / sum(lengths_s[:-2])  # from all windows to the last, of which the messages are
+        waits_s = max(0.0, max(float(row["end_ms"] or 0) for row in sends) / 1e3 - ready_s)
+        ends = list(accumulate([*(stretch * length_s for length_s in lengths_s[:-2]), waits_s, lengths_s[-1]]))
+        spans = zip(_DOES, [0.0, *ends], ends, strict=False)
+        rows += [_during(f"rank {rank} computes", part, part, *both) for part, *both in spans]
+        rows += sends
+    rows = [row for row in rows if row["end_ms"] != row["start_ms"]]
+    plot = Plot(
+        x=Axis("start_ms", "ms of one step", domain=(0.0, max(float(row["end_ms"] or 0) for row in rows))),
+        y=Axis("lane", "", "names"),
+        marks=(
+            Mark("spans", column="end_ms"),
+            Mark("words", "datum.part == 'message'", "what", within="end_ms", look={"color": PAPER}),
+        ),
+        colour=Scale(
+            "part", {part: colour for part, colour in _DOING.items() if part in {row["part"] for row in rows}}
+        ),
+        chart_only=("description",),
+    )
+    exposed_ms, longest_ms = 1e3 * max(phases.exposed_communication_s), 1e3 * max(phases.step_s)
+    return figure(
+        "step-messages",
+        f"Messages of a step of {point.words}: ranks wait for them for {exposed_ms:.3g} of {longest_ms:.3g} ms at most",
+        "An instrumented step, which is longer than a clean one: means over a window. A message: from when it is "
+        f"handed over until its sums are there{f'; the first {MOST_RANKS} ranks' * (len(phases.step_s) > MOST_RANKS)}.",
+        table_of_records(rows),
+        plot,
+    )
+
+
+def _during(lane: str, part: str, what: str, start_s: float, end_s: float) -> Record:
+    words = f"{lane.partition(' ')[0]} {lane.split()[1]}, {what}: {si(1e3 * start_s)} to {si(1e3 * end_s)} ms"
+    return {
+        "lane": lane,
+        "part": part,
+        "what": what,
+        "start_ms": 1e3 * start_s,
+        "end_ms": 1e3 * end_s,
+        "description": words,
+    }
 
 
 # ---- checks ---------------------------------------------------------------------------------------------------------

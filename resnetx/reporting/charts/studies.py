@@ -5,14 +5,17 @@ gap where a point is missing, and a word at the foot of the panel says why. What
 one value, is a sentence instead of a figure.
 """
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice, pairwise
 
 from resnetx.record import Workload
 from resnetx.record.machine import how_many
 from resnetx.reporting.charts.figure import (
     DASHES,
+    PAPER,
     PART_COLOURS,
     QUIET,
     SYSTEMS,
@@ -21,8 +24,10 @@ from resnetx.reporting.charts.figure import (
     family_colours,
     workload_colours,
 )
-from resnetx.reporting.charts.grammar import Axis, Mark, Plot, Scale, figure, shape_looks, table_of_records
+from resnetx.reporting.charts.grammar import Axis, Mark, Plot, Scale, figure, shape_looks, span, table_of_records
+from resnetx.reporting.charts.records import message_timeline
 from resnetx.reporting.study_points import (
+    WORDS,
     StudyPoint,
     batch_categories,
     batches_in_order,
@@ -32,7 +37,7 @@ from resnetx.reporting.study_points import (
 from resnetx.reporting.study_scaling import PARTS, Limits, StepPart
 from resnetx.statistics import Summary
 from resnetx.table import Record
-from resnetx.units import si
+from resnetx.units import si, to_interval
 
 HEIGHT = 105
 MOST_SAID = 6  # values that a sentence has in place of a figure
@@ -52,10 +57,14 @@ def figures_and_sentences(points: Sequence[StudyPoint]) -> tuple[list[Figure], l
 def _all(points: Sequence[StudyPoint]) -> Iterator[Figure | str]:
     styles = SeriesStyles(points)
     if any(point.result.images_per_s for point in points):
+        if lost := lost_bars(points, styles):
+            yield lost
         yield step_shares(points, styles)
         if any(map(has_speedup, points)):
             yield speedups(points, styles)
         yield rates(points, styles)
+        timed = (message_timeline(point) for point in sorted(points, key=lambda point: -point.gpus))
+        yield from islice(filter(None, timed), 1)
     # An old study may hold an empty batch, which has no place on a log axis.
     working = [(point, point.counts) for point in points if point.counts and point.counts.activations_per_batch > 0]
     conventions = sorted({counts.convention for _, counts in working})
@@ -118,12 +127,6 @@ class SeriesStyles:
 def _cells(point: StudyPoint) -> Record:
     """What tells a point apart, in every table of a figure."""
     return {"workload": point.workload, "batch": point.batch, "variant": point.variant, "gpus": point.gpus}
-
-
-def span(values: Iterable[float]) -> str:
-    """The least and the greatest value, to three digits."""
-    values = list(values)
-    return " to ".join(dict.fromkeys([si(min(values)), si(max(values))]))
 
 
 # ---- points without a rate: the words that stand at the foot of a panel in their place, and what these mean ---------
@@ -249,6 +252,7 @@ def _curves(
     domain, step = domain_with_foot(ends, depth, HEIGHT)
     for row in rows:
         row["foot"] = None if row["foot"] is None else domain[0] * step ** (float(row["foot"]) + 0.15)
+    _label_ends(rows, styles.line, curves.column, domain)
     rows.sort(key=lambda row: panels.index(str(row["panel"])))  # stable: lines are in the order of the points
     known = f"isValid(datum.{curves.column})"
     names = {"align": "center", "baseline": "bottom"}
@@ -268,6 +272,17 @@ def _curves(
             ),
             Mark("dots", known, look={"size": 14}),
             *(Mark("words", where, "word", look=names, at="foot", by_scale=by_scale) for where, by_scale in words),
+            *[
+                Mark(
+                    "words",
+                    "isValid(datum.label)",
+                    "label",
+                    by_scale=True,
+                    on_pages=True,
+                    look={"align": "right", "dx": -4, "dy": -9},
+                )
+            ]
+            * any(row["label"] for row in rows),
         ),
         colour=Scale(styles.line, styles.colours),
         shape=Scale(styles.line, shape_looks(list(styles.colours))),
@@ -281,7 +296,26 @@ def _curves(
     return figure(name, title, f"{_reading(points, curves)}{meanings(points)}{caption}", table_of_records(rows), plot)
 
 
-_OF_CURVES = ("system", "settings", "panel", "word", "word_shared", "foot", "description")
+_OF_CURVES = ("system", "settings", "panel", "word", "word_shared", "foot", "label", "description")
+_MOST_LABELLED = 4  # lines of a panel with labels
+_LINES_APART = 0.09  # of an axis: ends of lines whose labels do not touch
+
+
+def _label_ends(rows: Sequence[Record], line: str, column: str, domain: Sequence[float]) -> None:
+    """Writes at the end of each line what it is and reaches; where lines end too close to each other, at none."""
+    ends: dict[str, dict[tuple[object, ...], Record]] = defaultdict(dict)
+    for row in rows:
+        if row[column] is not None:
+            same = ends[str(row["panel"])].setdefault((row["workload"], row["batch"], row["variant"]), row)
+            if int(str(row["gpus"])) >= int(str(same["gpus"])):
+                ends[str(row["panel"])][row["workload"], row["batch"], row["variant"]] = row
+    length = math.log(domain[1] / domain[0])
+    for of_panel in ends.values():
+        heights = sorted(math.log(float(row[column] or 1)) / length for row in of_panel.values())
+        apart = all(above - below > _LINES_APART for below, above in pairwise(heights))
+        if apart and len(heights) <= _MOST_LABELLED:
+            for row in of_panel.values():
+                row["label"] = f"{row[line]}: {si(float(row[column] or 0))}"
 
 
 def _curve_row(point: StudyPoint, styles: SeriesStyles, curves: _Curves, missing: Sequence[StudyPoint]) -> Record:
@@ -300,6 +334,7 @@ def _curve_row(point: StudyPoint, styles: SeriesStyles, curves: _Curves, missing
         "settings": point.settings,
         "panel": styles.panel(point),
         **_foot_word(point, missing),
+        "label": None,
         "description": f"{point.words}: {_value_words(value, curves.unit) if value else outcome(point)}",
     }
 
@@ -451,6 +486,90 @@ def _located_row(point: StudyPoint, counts: Workload) -> Record:
         "settings": point.settings,
         "description": f"{point.words}, {si(counts.intensity / point.gpus)} activations per parameter: {words}",
     }
+
+
+# ---- where the scaling went: the parts of each step, beside its efficiency ------------------------------------------
+
+_LOST = {
+    "useful": PART_COLOURS["compute"],
+    "communication": PART_COLOURS["communication"],
+    "communication and waiting": PART_COLOURS["communication"],
+    "waiting": "#6b747d",
+    "smaller batches": "#b07a00",
+    "input": PART_COLOURS["input"],
+    "the rest": PART_COLOURS["host"],
+    "not resolved": "#c3c9d0",
+}
+_ROOM = 1.75  # of the axis of shares: right of the bars stands the speed-up
+
+
+def lost_bars(points: Sequence[StudyPoint], styles: SeriesStyles) -> Figure | None:
+    """A bar for each point whose parts are known, with its efficiency in it and its speed-up beside it."""
+    known = [point for point in styles.in_order(points) if point.result.lost and point.result.lost.parts]
+    if not any(map(has_speedup, known)):
+        return None
+    rows = [row for point in known for row in _lost_rows(point)]
+    there = {row["part"] for row in rows}
+    ranks = [how_many(count, unit_of_points(points)) for count in sorted({point.gpus for point in known})]
+    plot = Plot(
+        x=Axis("share", "share of the step", labels="percent", ticks=(0, 0.5, 1), domain=(0, _ROOM)),
+        y=Axis("ranks", "", "names", order=ranks),
+        marks=(
+            Mark("bars"),
+            Mark("words", "isValid(datum.efficiency)", "efficiency", look={"color": PAPER, "align": "left", "dx": 3},
+                 along="zero"),
+            Mark("words", "isValid(datum.speedup)", "speedup", look={"align": "left"}, along="beside"),
+        ),
+        colour=Scale("part", {_PART_WORDS.get(name, name): colour for name, colour in _LOST.items()
+                              if _PART_WORDS.get(name, name) in there}),
+        stacked="place",
+        panel="panel",
+        columns=2,
+        chart_only=("panel", "place", "zero", "beside", "efficiency", "speedup", "description"),
+    )  # fmt: skip
+    return figure(
+        "lost",
+        "Where the time goes, and what is left of linear scaling",
+        "Parts of a step, over the baseline's; in the bar its efficiency, at its end the speed-up with its interval. "
+        "Not resolved: parts that the runs do not show, together.",
+        table_of_records(rows),
+        plot,
+    )
+
+
+_PART_WORDS: dict[str, str] = {str(name): words for name, words in WORDS.items()} | {"the rest": "the rest"}
+
+
+def _lost_rows(point: StudyPoint) -> Iterator[Record]:
+    """The parts that are shown, and all others as one; they fill the step."""
+    lost, result = point.result.lost, point.result
+    shown = {part.name: part.share.median for part in lost.parts if part.name == "useful" or part.shown} if lost else {}
+    shares = {str(name): share for name, share in shown.items() if share > 0}
+    whole = max(1.0, sum(shares.values()))
+    shares = {name: share / whole for name, share in shares.items()}
+    if (open_ := 1 - sum(shares.values())) > LEAST_DRAWN:
+        shares["not resolved"] = open_
+    speedup = result.speedup if has_speedup(point) else None
+    value, low, high = to_interval(speedup.median, speedup.low, speedup.high) if speedup else ("", "", "")
+    ends = f" ({low} to {high})" if speedup and speedup.n > 1 else ""
+    for name, share in shares.items():
+        first, words = name == "useful", _PART_WORDS.get(name, name)
+        yield {
+            **_cells(point),
+            "part": words,
+            "share": share,
+            "panel": point.line_words,
+            "ranks": how_many(point.gpus, result.unit),
+            "place": list(_LOST).index(name),
+            "zero": 0,
+            "beside": 1.03,
+            "efficiency": f"{result.efficiency.median:.0%}" if first and result.efficiency else None,
+            "speedup": f"\u00d7{value}{ends}" if first and speedup else None,
+            "description": f"{point.words}: {words} {share:.0%}",
+        }
+
+
+LEAST_DRAWN = 0.001
 
 
 # ---- what limits points: how much of its step each part of the work takes -------------------------------------------
