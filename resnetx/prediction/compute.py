@@ -4,7 +4,8 @@
                 CPUs, which have none, their share of the FLOP
     measured    a trace of this very GPU model (on CPUs: of this host), at this per-GPU batch or between two traced
                 ones; or the rate that a run measured, divided into layers in the same way
-    rescaled    a trace of another GPU model, or clock: each layer by the ratio of the roofline's times on the two
+    rescaled    a trace of another GPU model, or clock: each layer by the ratio of the roofline's times on the two; of
+                an imported one, whose layers no table describes, by the kinds of its kernels (`other_gpu`)
     roofline    no trace: the layer table and the roofline that is fitted to published rates of one GPU
 
 Where a trace is not used as it was measured, the note says what was done. What the host takes to queue a step is taken
@@ -23,7 +24,7 @@ from resnetx.choices import Lab
 from resnetx.errors import ConfigError, shortened
 from resnetx.interconnect.systems.parts import CpuSpec, GpuSpec
 from resnetx.interconnect.systems.system import System, parts_table
-from resnetx.prediction import host_step, roofline
+from resnetx.prediction import host_step, other_gpu, roofline
 from resnetx.prediction.host_step import NO_HOST, HostStep, LaunchedStep, launched
 from resnetx.prediction.scenario import CPU, Point
 from resnetx.prediction.stated_rates import StatedRates
@@ -297,6 +298,11 @@ def _queued_elsewhere(trace: Trace, step: StepTimes) -> str:
     """The caveat on the host's time to queue a step, where that may be longer than what the device takes."""
     if step.queue_s * (1 + OTHER_HOST) < step.compute_s:
         return ""
+    if trace.cpu is None:  # of a profile, which lengthens it
+        return (
+            f"; its host took {2 * step.queue_s * 1e3:,.2f} ms to launch a profiled step, and this host is assumed to "
+            "take between nothing and that"
+        )
     return (
         f"; its host ({trace.cpu}) took {step.queue_s * 1e3:,.2f} ms to queue a step, and this host is assumed to "
         "take between nothing and twice that"
@@ -335,10 +341,7 @@ def of_trace(
     _refuse_rescaling_to_cpus(trace, gpu)
     source = _part_of(trace)
     if layers is None:
-        raise ConfigError(
-            f"{trace.source}: measured on {trace.device}, and an imported trace has no layer table to rescale it by; "
-            f"predict for systems of {trace.device}, at its clock"
-        )
+        return _by_kinds(trace, traced, source, gpu, part_name, clock_Hz)
     model = roofline.fitted()
     step = _rescaled(traced.step, layers, batch_size, trace, (source, gpu), clock_Hz, model)
     assert trace.request is not None, "a trace with a layer table has a request"
@@ -359,6 +362,28 @@ def of_trace(
         gradient_copy_Bps=gpu.memory_Bps.value * COPY_SHARE,
         clock_Hz=clock_Hz or gpu.clock_Hz.stated,
         queue_error=traced.queue_error,
+    )
+
+
+def _by_kinds(
+    trace: Trace, traced: TracedStep, source: GpuSpec, gpu: GpuSpec, part_name: str, clock_Hz: float | None
+) -> Compute:
+    """A step that was traced on another GPU, or clock, and of which no layer table is known."""
+    by_kinds = other_gpu.scaled(traced.step, traced.batches[0], trace, source, gpu, clock_Hz)
+    measured = math.log1p(traced.error)
+    slower, faster = math.hypot(math.log(by_kinds.most), measured), math.hypot(math.log(by_kinds.least), measured)
+    return Compute(
+        step=by_kinds.step,
+        source="rescaled",
+        origin="assumed",
+        where=trace.source,
+        note=f"taken from {trace.device}{_clock(trace, source)} to {part_name}{_at_clock(clock_Hz)}: {by_kinds.note}"
+        f"{traced.note}",
+        error=math.expm1(slower),
+        faster=-math.expm1(-faster),
+        gradient_copy_Bps=gpu.memory_Bps.value * COPY_SHARE,
+        clock_Hz=clock_Hz or gpu.clock_Hz.stated,
+        queue_error=OTHER_HOST,
     )
 
 
