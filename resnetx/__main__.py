@@ -1,6 +1,8 @@
 """The entry point of `resnetx` and `python -m resnetx`: Ctrl-C is answered from the first import on.
 
-Before that is the start of Python itself, some 10 ms on an idle machine, whose traceback no program of its can replace.
+Before that is the start of Python itself, whose traceback no program of its can replace: 7 of 200 Ctrl-C spread over
+the first 150 ms fell there, and 144 of 400 from 2 to 22 ms; of as many to an empty program of Python 97, and what is
+between the two is the search for this package. All others ended with the sentence, or silently (two busy cores).
 """
 
 

@@ -183,14 +183,18 @@ def _control_groups(controller: str) -> Iterator[Path]:
 # ---- the kernel's locks ---------------------------------------------------------------------------------------------
 
 
-def flock(file: int | IO[Any], *, shared: bool = False, wait: bool = True) -> None:
+def flock(file: int | IO[Any], *, shared: bool = False, wait: bool = True) -> bool:
     """Takes the kernel's lock on an open file, which ends with the process that holds it. Windows has none.
 
-    Without `wait`, a lock that another process holds is a `BlockingIOError`.
+    False, without `wait`, where another process holds it; an `OSError` on a file system without locks.
     """
     import fcntl
 
-    fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB * (not wait))
+    try:
+        fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB * (not wait))
+    except BlockingIOError:
+        return False
+    return True
 
 
 # ---- the kernel's files ---------------------------------------------------------------------------------------------

@@ -25,10 +25,24 @@ MOST_UNPACKED = 100
 SMALL_UNPACKED_BYTES = 2**24
 GZIP = b"\x1f\x8b"
 _OF_UTF16 = 4  # of so many bytes more than one is 0, where text is UTF-16: no text of ours has any
-_NO_TEXT = (
-    (re.compile(rb"\x80[\2-\5]"), "a pickle of Python, which may run code and is not read"),
-    (re.compile(rb"SQLite format 3\0"), "an SQLite database, as Nsight Systems exports"),
+FLIGHT_RECORDER = "PyTorch's flight recorder: which collective each rank was in; `torchfrtrace FOLDER` compares ranks"
+MEMORY = "PyTorch's snapshot of CUDA memory, without times; `python -m torch.cuda._memory_viz trace_plot FILE` draws it"
+_PICKLE = rb"\x80[\2-\5]"
+_NO_TEXT = (  # how content begins, and what it is; keys of PyTorch's dumps stand near their beginning
+    (_PICKLE + rb"(?s:.{0,65536}?)(?:profiling_name|pg_config|nccl_comm_state)", f"is of {FLIGHT_RECORDER}"),
+    (_PICKLE + rb"(?s:.{0,65536}?)(?:device_traces|segment_type)", f"is of {MEMORY}"),
+    (_PICKLE, "a pickle of Python, which may run code and is not read"),
+    (rb"SQLite format 3\0", "an SQLite database, as Nsight Systems exports"),
+    (rb"PK\x03\x04", "a ZIP archive, as torch.save writes weights"),
+    (rb"(?s:.{9,64}?)brain\.Event:", "an event file of TensorBoard"),
+    (GZIP, "compressed by gzip; unpack it first (gunzip)"),
+    (rb"\n[\x80-\xff](?s:.{0,4096}?)/(?:host|device):", "a profile of TensorFlow or JAX (XPlane)"),
 )
+_REPORTS = {
+    ".nsys-rep": "a report of Nsight Systems (nsys stats prints it)",
+    ".qdrep": "a report of Nsight Systems (nsys stats prints it)",
+    ".ncu-rep": "a report of Nsight Compute (ncu --import prints it)",
+}
 
 _KINDS = {
     stat.S_IFDIR: "a folder",
@@ -82,8 +96,7 @@ class File:
 
     def decoded(self, data: bytes | bytearray) -> str:
         """Bytes of this file as text."""
-        if other := next((what for begin, what in _NO_TEXT if begin.match(data)), ""):
-            raise self.error(f"{other}; expected {self.what}")
+        self.refuse_binary(data)
         if data[:2] in (b"\xff\xfe", b"\xfe\xff") or data.count(0) > max(1, len(data) // _OF_UTF16):
             raise self.error("is UTF-16, as the > of PowerShell writes it, or no text; save it as UTF-8")
         try:
@@ -91,6 +104,12 @@ class File:
         except UnicodeDecodeError as error:
             line = data.count(b"\n", 0, error.start) + 1
             raise self.error(f"byte 0x{data[error.start]:02x} is not UTF-8; expected {self.what}", line) from None
+
+    def refuse_binary(self, data: bytes | bytearray) -> None:
+        """Refuses what is no text, as far as its beginning or its name says what it is."""
+        report = _REPORTS.get(self.path.suffix, "")
+        if other := report or next((what for begin, what in _NO_TEXT if re.match(begin, data)), ""):
+            raise self.error(f"{other}; expected {self.what}")
 
     @contextmanager
     def _opened(self) -> Iterator[BinaryIO]:
@@ -504,18 +523,3 @@ def _merge(file: File, value: dict[Any, Any], lines: dict[Any, int], line: int) 
 #     tree = YamlFile(File(path, "a study", YAML_BYTES)).tree
 #
 # Also here: which words from files may name a file or a folder (`name_fault`).
-
-__all__ = [
-    "YAML_BYTES",
-    "File",
-    "UnboundedError",
-    "YamlFile",
-    "decode",
-    "is_bare_text",
-    "is_file",
-    "is_folder",
-    "name_fault",
-    "own_yaml",
-    "read_json",
-    "refuse_unbounded",
-]

@@ -111,21 +111,41 @@ class Answer:
     table: Table | None = None
 
 
-def as_shown(columns: Sequence[Column[T]], rows: Iterable[T]) -> Table:
-    """The columns that a screen shows of rows, as it words them; those that say the same of all rows become its note.
+def alike_columns(rows: Sequence[Sequence[str]]) -> list[int]:
+    """The places of the columns that say the same in all of several rows: a sentence says it once."""
+    if len(rows) < 2:
+        return []
+    return [place for place, cell in enumerate(rows[0]) if all(row[place] == cell for row in rows)]
 
-    Where names alone, the first column, tell rows apart, there is nothing to tell of each, and the note is all.
+
+def in_all_rows(headings: Sequence[str], rows: Sequence[Sequence[str]], alike: Sequence[int]) -> str:
+    """What these columns say in all rows, in a sentence; "" where there is none."""
+    said = [f"{headings[place].lstrip('>~')} {rows[0][place]}" for place in alike if rows[0][place]]
+    return f"In all rows: {', '.join(said)}." if said else ""
+
+
+def parted(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> tuple[list[int], str]:
+    """The places of the columns that tell rows apart, and what the others say of all, in a sentence.
+
+    Where names alone, the first column, tell rows apart, there is nothing to tell of each, and the sentence is all.
     """
-    rows = list(rows)
-    cells = {column: [column.cell(row) for row in rows] for column in columns if column.importance > ONLY_WITH_ALL}
-    telling = [column for column in cells if len(rows) < 2 or len(set(cells[column])) > 1]
-    alike = [f"{column.heading.lstrip('>~')} {cells[column][0]}" for column in cells if column not in telling]
-    alike = [clause for clause in alike if not clause.endswith(" ")]
-    note = f"In all {len(rows)} rows: {', '.join(alike)}." if alike else ""
-    if telling == list(cells)[:1] and len(alike) > 1:
-        telling = []
-    headings = [column.heading.lstrip(">~") for column in telling]
-    return Table(headings, [list(row) for row in zip(*(cells[column] for column in telling), strict=True)], note)
+    alike = alike_columns(rows)
+    telling = [place for place in range(len(headings)) if place not in alike]
+    names_alone = telling == [0] and sum(bool(rows[0][place]) for place in alike) > 1
+    return [] if names_alone else telling, in_all_rows(headings, rows, alike)
+
+
+def as_shown(columns: Sequence[Column[T]], rows: Iterable[T]) -> Table:
+    """The columns that a screen shows of rows, as it words them; `parted` columns, whose sentence is the note."""
+    shown = [column for column in columns if column.importance > ONLY_WITH_ALL]
+    headings = [column.heading for column in shown]
+    cells = [[column.cell(row) for column in shown] for row in rows]
+    telling, note = parted(headings, cells)
+    return Table(
+        [headings[place].lstrip(">~") for place in telling],
+        [[row[place] for place in telling] for row in cells if telling],
+        note,
+    )
 
 
 # What says what a record answers, its class by name: `resnetx.api.answers` fills it, and loads each when it is asked.

@@ -93,7 +93,7 @@ def test_the_study_that_is_explained_is_one(capsys, here):
 def test_a_predicting_command_runs(command, capsys, here):
     assert run(command) == 0
     out = capsys.readouterr().out
-    told = {"--validate": "inside", "papers=": "What papers state"}
+    told = {"--validate": "inside", "papers=": "agree with what is predicted"}
     told_of = [word for setting, word in told.items() if setting in command] or [
         "dgx1-p100",
         "gx8",

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from resnetx.record.node_check import Check
     from resnetx.record.topologies import SteeredGpu, Steering
     from resnetx.record.traces import Trace, TracedBatch
+    from resnetx.traces.run_traces import TraceSums
 
 # ---- what is measured -----------------------------------------------------------------------------------------------
 
@@ -88,6 +89,50 @@ def trace_answer(traced: "Trace") -> list[str]:
         longest = (f"{layer.name} {layer_s(layer) / whole_s:.0%}" for layer in slowest(layers, 3))
         sentences.append(f"Longest: {', '.join(longest)}")
     return [f"{sentence}." for sentence in sentences]
+
+
+def shown_traces(traces: "Sequence[Trace]") -> Answer:
+    """What each trace answers, and its batches."""
+    from resnetx.traces.run_traces import sums
+
+    sentences = [sentence for each in traces for sentence in trace_answer(each)]
+    return Answer(
+        sentences, as_shown(traced_batches(), [(batch, sums(batch.times)) for each in traces for batch in each.batches])
+    )
+
+
+def _busy(batch: "TracedBatch") -> str:
+    busy, bound = batch.times.device_busy, batch.times.host_bound
+    return ("" if busy is None else f"{busy:.0%}") + ", host-bound" * bool(bound)
+
+
+def traced_batches() -> "list[Column[tuple[TracedBatch, TraceSums]]]":
+    """The columns of a batch and what it adds up to."""
+    return [
+        Column(">batch", lambda row: f"{row[0].batch_size}"),
+        Column(">forward", lambda row: _ms(row[1].forward_s)),
+        Column(">backward", lambda row: _ms(row[1].backward_s)),
+        Column(">update", lambda row: _ms(row[1].update_s), 6),
+        Column(">input wait", lambda row: _ms(row[1].input_wait_s), 3),
+        Column(">copy", lambda row: _ms(row[1].host_to_device_s), 1),
+        Column(">rest", lambda row: _ms(row[1].rest_s), 4, "the cost of the instrumentation itself."),
+        Column(">profiled step", lambda row: _ms(row[1].step_s), 7),
+        Column(">clean step", lambda row: _ms(row[1].clean_step_s)),
+        Column(">profiled/clean", lambda row: _ratio(row[1].instrumented_over_clean), 5),
+        Column(">parts/clean", lambda row: _ratio(row[1].parts_over_clean), help="parts but the rest over that step."),
+        Column(">input alone", lambda row: _ms(row[1].input_s), 2, "a batch, when nothing else runs."),
+        Column(">host alone", lambda row: _ms(row[1].host_s) if row[0].times.host_s else "", 6,
+               "to queue a step, when the device has nothing else to do."),
+        Column("device busy", lambda row: _busy(row[0]), 4),
+    ]  # fmt: skip
+
+
+def _ms(seconds: float | None) -> str:
+    return "" if seconds is None else f"{seconds * 1e3:,.2f}"
+
+
+def _ratio(value: float | None) -> str:
+    return "" if value is None else f"{value:.3f}"
 
 
 def _step_s(batch: "TracedBatch") -> float:
@@ -221,27 +266,33 @@ def time_text(time_s: float) -> str:
 
 
 def benches_answer(found: "BenchComparison") -> list[str]:
-    """By how much bench B is faster than bench A, for each operation."""
-    if not (found.collectives or found.cells):
+    """By how much bench B is faster than bench A, in the operation where they are furthest apart."""
+    from resnetx.reporting.compared_benches import ratio_lines, sizes_text
+
+    if not (lines := ratio_lines(found)):
         return ["The two have no operation at the same size, so that nothing can be compared."]
-    return list(_of_benches(found))
-
-
-def _of_benches(comparison: "BenchComparison") -> Iterator[str]:
-    least, most = (size_text(size) for size in comparison.band_bytes)
-    for mean in comparison.means:
-        where = _where(mean.gpus, mean.pair_class)
-        said = f"{mean.what}{where}: B is {mean.ratio:.2f} times as fast as A from {least} to {most}"
-        yield f"{said}, the geometric mean of {mean.sizes} sizes."
-    for crossing in comparison.crossings:
-        at = size_text(round(crossing.at_bytes))
-        where = _where(crossing.gpus, crossing.pair_class)
-        yield f"{crossing.what}{where}: {crossing.ahead_above} is ahead from about {at} on."
-
-
-def _where(gpus: int | None, pair_class: str | None) -> str:
-    found = ", ".join(filter(None, (f"{gpus} ranks" if gpus else "", pair_class)))
-    return f" ({found})" if found else ""
+    if all(ratio.ratio == 1 for line in lines for ratio in line.ratios):
+        return [f"A and B hold the same figures: each of {len(lines)} operations takes exactly as long in both."]
+    first, band = lines[0], found.band_bytes
+    means = {(mean.what, mean.gpus, mean.pair_class): mean for mean in found.means}
+    one = first.ratios[0]
+    if mean := means.get((one.what, one.gpus, one.pair_class)):
+        value, sizes, count = mean.ratio, sizes_text(band), mean.sizes
+    else:
+        value, sizes, count = first.mean, sizes_text([each.size_bytes for each in first.ratios]), len(first.ratios)
+    what = f"{first.what}{f' ({first.where})' * bool(first.where)}"
+    over = f", the geometric mean of {count} sizes" * (count > 1)
+    apart = f"; the furthest apart of {len(lines)} operations" * (len(lines) > 1)
+    at = f"from {sizes}" if " to " in sizes else f"at {sizes}"
+    return [
+        f"{what}: B is {value:.2f} times as fast as A {at}{over}{apart}.",
+        *(
+            f"{crossing.what}{f' ({crossing.gpus} ranks)' if crossing.gpus else ''}: {crossing.ahead_above} is ahead "
+            f"from about {size_text(round(crossing.at_bytes))} on."
+            for crossing in found.crossings
+            if (crossing.what, crossing.gpus, crossing.pair_class) == (one.what, one.gpus, one.pair_class)
+        ),
+    ]
 
 
 def accuracy_answer(checked: "Accuracy") -> list[str]:
@@ -358,9 +409,15 @@ def _of_systems(record: Any) -> Answer:
 
 
 def _of_benches_compared(record: "BenchComparison") -> Answer:
-    from resnetx.reporting.compared_benches import OF_ONE, RATIOS
+    from resnetx.reporting.compared_benches import LINE_RATIOS, ratio_lines
 
-    return Answer(benches_answer(record), as_shown([*OF_ONE, *RATIOS], [*record.collectives, *record.classes]))
+    return Answer(benches_answer(record), as_shown(LINE_RATIOS, ratio_lines(record)))
+
+
+def _of_bench(record: Any) -> Answer:
+    from resnetx.reporting.bench_conclusions import shown_benches
+
+    return shown_benches([record])
 
 
 def _of_accuracy(record: "Accuracy") -> Answer:
@@ -398,6 +455,8 @@ ANSWERS.update(
         "CheckedPapers": _sentences(papers_answer),
         "Score": _sentences(score_answer),
         "Check": _sentences(check_answer),
+        "BenchRecord": _of_bench,
+        "Trace": lambda record: shown_traces([record]),
         "RunRecord": _sentences(verify_answer),
         "Steering": lambda made: Answer(steer_answer(made), as_shown(STEERED_GPUS, made.gpus)),
         "Records[Steering]": lambda made: Answer(steerings_answer(made), as_shown(steering_columns(made), made)),

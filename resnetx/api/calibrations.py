@@ -6,17 +6,19 @@ runs on several GPUs, or their rates typed in YAML   what steps take longer ther
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
 from typing import Literal
 
-import msgspec
-
-from resnetx.api.predict_settings import (
-    Known,
+from resnetx.api.known_rates import (
+    KnownRates,
     KnownScaling,
+    Rate,
+    known_rates,
     nodes_of_runs,
+    rates_of_both,
     refuse_several_machines,
     spread,
     typed_scaling,
@@ -28,9 +30,62 @@ from resnetx.interconnect.collectives import measured
 from resnetx.interconnect.collectives.measured import MeasuredCollective, refuse_other_library
 from resnetx.interconnect.systems.graph import MOST_OF_A_HOST, System
 from resnetx.loading import is_file, is_folder
-from resnetx.prediction.host_step import DecodingRate
-from resnetx.record import RunFolder, RunSummary, RunSummaryReader, StudyFolder, read
-from resnetx.record.prediction import measured_on
+from resnetx.prediction.host_step import DecodingRate, decoding_unit
+from resnetx.prediction.predict import Curve, sending_counts
+from resnetx.prediction.scenario import Deployment, Workload
+from resnetx.record import Kind, RunFolder, RunSummary, RunSummaryReader, StudyFolder, read
+from resnetx.record.prediction import PredictionInput, measured_on
+from resnetx.reporting.study_results import Results
+from resnetx.request import Request
+
+
+@dataclass(frozen=True)
+class Known:
+    """What stands in place of what is described or modelled: files of `calibration`, and the value of `rate`."""
+
+    collectives: Mapping[int | None, MeasuredCollective] = field(default_factory=dict)  # all-reduces, by GPUs
+    decoding: tuple[DecodingRate, ...] = ()
+    scaling: KnownScaling | None = None  # rates of several GPUs
+    rates: KnownRates | None = None  # of one GPU
+
+    def of(self, workload: Workload, one: Request, images: int) -> tuple[Workload, tuple[PredictionInput, ...]]:
+        """The workload with its rates, and what is to be said of them.
+
+        `one`: its request on one GPU; `images`: the most of a step there.
+        """
+        if self.rates is not None and self.scaling is not None:
+            rates, scaled, said = rates_of_both(self.rates, self.scaling, one, images)
+            return replace(workload, rates=rates, scaled=scaled), said
+        if self.rates is not None:
+            workload = replace(workload, rates=self.rates.of(one, images))
+        elif self.scaling is not None and workload.trace is not None:
+            workload = replace(workload, scaled=self.scaling.of(one, one.input.kind))
+        return workload, ()
+
+    def refuse_other_machines(self, on: Sequence[Deployment], devices: Sequence[int] | None) -> None:
+        """Measured collectives are of one machine and library."""
+        for deployment in on:
+            for collective in deployment.measured.values():
+                refuse_other_machine(collective, deployment.described, deployment.library, devices)
+        for collective in self.collectives.values():
+            refuse_other_library(collective, on[0].library)
+
+    def refuse_other_cases(self, wanted: Sequence[Curve], on: Sequence[Deployment], calibration: str) -> None:
+        """Refuses what is known of other workloads, numbers of GPUs or loaders than any curve has.
+
+        `calibration`: the files, as they are given.
+        """
+        if self.rates is not None:
+            _refuse_other_rates(self.rates, wanted, on)
+        _refuse_other_counts(on, sending_counts(wanted), calibration)
+        if self.scaling is not None:
+            _refuse_other_scaling(self.scaling, wanted, on[0].described)
+        _refuse_other_loaders(on, wanted)
+
+
+def known_of(files: Sequence[str], rate: Rate | None, rate_error: float | None) -> Known:
+    """What files of `calibration` and the value of `rate` say."""
+    return replace(calibrations(files), rates=known_rates(rate, rate_error))
 
 
 def calibrations(paths: Sequence[str]) -> Known:
@@ -40,8 +95,9 @@ def calibrations(paths: Sequence[str]) -> Known:
     scaling: KnownScaling | None = None
     known_by: dict[str, str] = {}  # what is known -> the file that knows it
     for path in paths:
-        runs = _runs(path)
-        if (own := typed_scaling(path) if runs is None else _scaling(runs, path)) is not None:
+        study = _study(path)
+        runs = _runs(path, study)
+        if (own := typed_scaling(path) if runs is None else _scaling(runs, path, study)) is not None:
             _refuse_second(known_by, "rates of several GPUs", path)
             scaling = own
         if runs is None and own is None:
@@ -103,15 +159,17 @@ def _other_names(listed: Sequence[str], names: Collection[str]) -> list[str]:
 # ---- runs -----------------------------------------------------------------------------------------------------------
 
 
-class _Kind(msgspec.Struct):
-    kind: str = ""
+def _study(path: str) -> Results | None:
+    """The study in a folder; None where it is none."""
+    folder = Path(path)
+    return loaded_study(StudyFolder(folder)) if is_folder(folder) and is_file(StudyFolder(folder).study) else None
 
 
-def _runs(path: str) -> list[RunSummary] | None:
+def _runs(path: str, study: Results | None) -> list[RunSummary] | None:
     """The runs at a path that know something; None where it has no runs, but something else."""
     folder = Path(path)
-    if is_folder(folder) and is_file(StudyFolder(folder).study):
-        runs = list(loaded_study(StudyFolder(folder)).runs)
+    if study is not None:
+        runs = list(study.runs)
     else:
         file = RunFolder(folder).record if is_folder(folder) else folder
         if not _is_run(file):
@@ -130,16 +188,28 @@ def _scales(run: RunSummary) -> bool:
     return run.request.measure == "step" and run.request.gpus > 1
 
 
-def _scaling(runs: Sequence[RunSummary], path: str) -> KnownScaling | None:
+def _scaling(runs: Sequence[RunSummary], path: str, study: Results | None) -> KnownScaling | None:
     scaled = tuple(filter(_scales, runs))
-    return KnownScaling(path, runs=scaled, runs_of_input=len(scaled) < len(runs)) if scaled else None
+    exchange_s = tuple(_exchange_s(study)) if study else ()
+    return KnownScaling(path, None, scaled, len(scaled) < len(runs), exchange_s) if scaled else None
+
+
+def _exchange_s(study: Results) -> Iterator[tuple[Request, float]]:
+    """What messages cost of the steps of a study whose controls tell."""
+    from resnetx.reporting.study_scaling import point_results
+
+    for point in point_results(study):
+        of_messages = ("communication", "communication and waiting")
+        parts = [part.time_s for part in (point.lost.parts if point.lost else []) if part.name in of_messages]
+        if parts and point.request.gpus > 1:
+            yield point.request, sum(parts)
 
 
 def _is_run(file: Path) -> bool:
     if file.name != RunFolder(file).record.name or not is_file(file):
         return False
     try:
-        kind: _Kind = read(file, _Kind)
+        kind: Kind = read(file, Kind)
     except FileError:  # what is wrong with it, its reader says
         return False
     return kind.kind == "run"
@@ -185,3 +255,65 @@ def _machine(run: RunSummary, unit: Literal["core", "GPU"]) -> str:
     if unit == "GPU":
         return run.devices[0].name if run.devices else ""
     return (run.environment and run.environment.cpu) or ""
+
+
+# ---- cases of which none of it says anything -------------------------------------------------------------------------
+
+
+def _refuse_other_rates(rates: KnownRates, wanted: Sequence[Curve], on: Sequence[Deployment]) -> None:
+    """A known rate is of one model of GPU, and a stated one of one workload."""
+    requests = [curve.workload.request for curve in wanted if curve.workload.request is not None]
+    batches = {
+        placement.images // (curve.workload.request.accumulate if curve.workload.request else 1)
+        for curve in wanted
+        for placement in curve.placements
+    }
+    rates.check(requests, batches, [deployment.described for deployment in on])
+
+
+def _refuse_other_counts(on: Sequence[Deployment], counts: Sequence[int], calibration: str) -> None:
+    """All-reduces on other numbers of GPUs than any point has say something only of paths staged in the host.
+
+    Those on an unknown number can be of one number, not of several.
+    """
+    if None in on[0].measured and len(counts) > 1:
+        raise ConfigError(
+            f"calibration={calibration}: does not state its number of GPUs, and several are requested: "
+            f"gpus={counts}; request one of them, or add it (`gpus: 8` in YAML, `resnetx bench --import ... gpus=8`)"
+        )
+    for deployment in on:
+        measured = [gpus for gpus in deployment.measured if gpus is not None]
+        others = measured and counts and None not in deployment.measured and not {*measured} & {*counts}
+        if others and not deployment.no_peers:
+            raise ConfigError(
+                f"calibration={calibration}: measured on {' and '.join(map(str, sorted(measured)))} GPUs, and no point "
+                f"has as many: gpus={counts}; predict for one of these, or leave it out"
+            )
+
+
+def _refuse_other_scaling(scaling: KnownScaling, wanted: Sequence[Curve], machine: System) -> None:
+    """Rates of several GPUs say something only of points on their curve, whose rate on one GPU is known."""
+    requests = [curve.workload.request for curve in wanted if curve.workload.scaled and curve.workload.request]
+    if requests:
+        scaling.check(requests, machine)
+    elif not scaling.runs_of_input:
+        lacking = [curve for curve in wanted if curve.workload.rates is None and curve.workload.trace is None]
+        raise ConfigError(
+            f"calibration={scaling.where}: rates of several GPUs, of which that of one must be known; add rate="
+            if lacking
+            else f"calibration={scaling.where}: has no run on several GPUs of the model, batch, image size, precision, "
+            "input and strategy of any case"
+        )
+
+
+def _refuse_other_loaders(on: Sequence[Deployment], wanted: Sequence[Curve]) -> None:
+    """A measured rate of decoding says something only where images are decoded by the same means."""
+    inputs = [curve.workload.request.input for curve in wanted if curve.workload.request is not None]
+    used = {curve.workload.scaled.where for curve in wanted if curve.workload.scaled}  # files that are of use otherwise
+    for rate in (rate for deployment in on for rate in deployment.decoding if rate.source not in used):
+        if not any((rate.loader, rate.unit) == (each.kind, decoding_unit(each)) for each in inputs):
+            cpu = " input.decoder=cpu" * (rate.loader == "dali" and rate.unit == "core")
+            raise ConfigError(
+                f"calibration={rate.source}: has how fast {rate.loader} decodes with one {rate.unit}, which no point "
+                f"does; add input={rate.loader}{cpu}"
+            )

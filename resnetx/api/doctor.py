@@ -3,6 +3,7 @@
 import socket
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 from shutil import which
 from typing import TYPE_CHECKING, Any, Unpack
@@ -15,7 +16,7 @@ from resnetx.compose import asked, compose, one_point, struct_of
 from resnetx.compose import asked as settings_asked
 from resnetx.config import FIND, check, check_ranks, clock_from, request_from, run_settings_from
 from resnetx.errors import ConfigError
-from resnetx.host import cores, node_name
+from resnetx.host import cores, memory_bytes, node_name
 from resnetx.launching import Launch
 from resnetx.measure import held_clock
 from resnetx.measure import locked_clock as journal
@@ -42,6 +43,7 @@ from resnetx.settings.verbs import VERBS, group_of
 from resnetx.study import Point
 from resnetx.table import ANSWERS, Answer, Column, Records, as_shown
 from resnetx.transports import Way
+from resnetx.units import si
 from resnetx.workloads.counts import messages
 
 if TYPE_CHECKING:
@@ -111,7 +113,11 @@ def obstacle_to(request: Request, oversubscribe: bool = False, here: int | None 
         return "graph=true: CUDA graphs need a GPU, and this machine has none; leave it out"
     if request.compile != "none" and (missing := packages.no_compiler(on_gpus=present > 0)):
         return f"compile={request.compile}: {missing}"
-    return too_large_record(request) or too_many_ranks(request.gpus, request.devices, oversubscribe, here)
+    return (
+        too_large_record(request)
+        or too_many_ranks(request.gpus, request.devices, oversubscribe, here)
+        or too_large_batch(request, here)
+    )
 
 
 def obstacle_to_clock(clock_MHz: int | None, devices: Sequence[int]) -> str:
@@ -224,6 +230,24 @@ def too_many_ranks(gpus: int, devices: list[int] | None, oversubscribe: bool, he
         )
     return ""
 
+
+def too_large_batch(request: Request, here: int | None = None) -> str:
+    """Why the host's memory cannot hold what CPU ranks read at once, in one sentence; "" where it may.
+
+    Activations need more: a run without enough memory for them ends as one that has none.
+    """
+    ranks = request.gpus if here is None else here
+    values = prod(request.model.sample(request.image_size).shape)
+    needed, memory = ranks * request.micro_batch * values * _LEAST_VALUE_BYTES, memory_bytes()
+    if gpus_here() or needed <= memory:
+        return ""
+    return (
+        f"batch_size={request.batch_size}: a step would read {si(needed, 'B')} at once, and this machine has "
+        f"{si(memory, 'B')} of memory; use a smaller batch_size, or accumulate="
+    )
+
+
+_LEAST_VALUE_BYTES = 2  # of one value of an image, or a token
 
 # How large the record of a run will be, which is known before anything is measured.
 #

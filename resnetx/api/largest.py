@@ -16,16 +16,15 @@ from pathlib import Path
 from typing import Any, Literal
 
 from resnetx import progress, workloads
-from resnetx.api.curves import composed_alike
 from resnetx.api.doctor import obstacle_to
 from resnetx.api.measuring import run_file
-from resnetx.api.predict_settings import PredictSettings, split
+from resnetx.api.predict_settings import PredictSettings, composed_alike, split
 from resnetx.api.systems import load_systems
 from resnetx.choices import NoExchange, Strategy
 from resnetx.config import RunSettings, request_from, run_settings_from
 from resnetx.errors import ConfigError
 from resnetx.host import free_memory_bytes
-from resnetx.prediction.memory import FRAMEWORK_BYTES, Training, images_of_a_test, step_bytes
+from resnetx.prediction.memory import FRAMEWORK_BYTES, images_of_a_test, step_bytes
 from resnetx.prediction.scenario import CPU
 from resnetx.record import LargestBatch, RunFolder, RunRecord
 from resnetx.request import Request
@@ -216,13 +215,11 @@ def counted(request: Request, gpus: int, room_bytes: int, memory_model: str = "t
     """The most samples of a GPU whose counted memory is there, in parts of one size; 0 where not even the least are."""
     table = workloads.table(request.model, request.image_size)
     strategy: Strategy = request.strategy if gpus > 1 else NoExchange()
-    how = Training.of(request)
 
     def fits(units: int) -> bool:
         images = units * request.accumulate
         tested = images_of_a_test(request.model, images * gpus)
-        options = (request.precision, strategy, memory_model, tested, gpus)
-        return step_bytes(table, request.image_size, images, *options, how=how) <= room_bytes
+        return step_bytes(request, table, images, strategy, memory_model, tested, gpus) <= room_bytes
 
     if not fits(1):
         return 0

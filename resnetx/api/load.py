@@ -6,8 +6,6 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Unpack
 
-import msgspec
-
 from resnetx import progress, record
 from resnetx.api import stored as predictions
 from resnetx.api.drawings import kept_answer
@@ -128,13 +126,9 @@ def _of_folder(folder: Path) -> Loaded:
 _DERIVED = ("system comparison", "comparison", "accuracy", "bench comparison")
 
 
-class _Kind(msgspec.Struct):
-    kind: str = ""
-
-
 def read_record(file: Path) -> Loaded:
     """The record in a file, as what it says that it is."""
-    kind = record.read(file, _Kind, "a record of resnetx").kind
+    kind = record.read(file, record.Kind, "a record of resnetx").kind
     if kind == "study":
         return measured_study(StudyFolder(file.parent))
     if kind not in KINDS:

@@ -1,6 +1,6 @@
 """What a workload would do on systems that you do not have: from traces of one GPU, or from published rates."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
@@ -8,19 +8,23 @@ from typing import TYPE_CHECKING, Unpack
 import msgspec
 
 from resnetx import progress
-from resnetx.api.curves import curves
-from resnetx.api.predict_settings import Known, PredictSettings, by_framework, deployments, split
+from resnetx.api.predict_settings import (
+    PredictSettings,
+    by_framework,
+    deployments,
+    named_workloads,
+    split,
+    training_setup,
+)
 from resnetx.choices import Folders, Server
 from resnetx.compose import asked as settings_asked
 from resnetx.compose import each_of
 from resnetx.errors import ConfigError
 from resnetx.host import node_name
-from resnetx.interconnect.collectives.measured import MeasuredCollective, refuse_other_library
-from resnetx.interconnect.systems.system import System
 from resnetx.prediction import result
-from resnetx.prediction.host_step import STATED, decoding_unit
+from resnetx.prediction.host_step import STATED
 from resnetx.prediction.iteration import HOST_ERROR
-from resnetx.prediction.predict import Curve
+from resnetx.prediction.predict import Curve, sending_counts
 from resnetx.prediction.processes import GRID_POINTS, predicted_curves
 from resnetx.prediction.scenario import Deployment
 from resnetx.record.machine import how_many
@@ -35,8 +39,8 @@ from resnetx.settings.verbs import group_of
 from resnetx.study import Point, load
 
 if TYPE_CHECKING:
+    from resnetx.api.calibrations import Known
     from resnetx.api.grid import PredictedGrid
-    from resnetx.api.predict_settings import KnownRates, KnownScaling
 
 # Of settings that stand in place of what is described, relative; of others it is not known.
 _STATED_ERRORS = {"host_time": HOST_ERROR, "host_step": STATED - 1}
@@ -213,57 +217,50 @@ def _note(asked: Sequence[Asked]) -> None:
 def _asked(paths: Sequence[Path], given: Point, varied: dict[str, str]) -> Asked:
     """What settings ask for of which each of the machine has one value."""
     settings, workload = split({**_counted_as(given), **given})
-    known = _known(settings)
-    if read := known.rates.inputs_for(workload) if known.rates else []:
-        workload = {**workload, "input": read}
+    known, said = None, ""
+    if settings.calibration_files or settings.rate is not None or settings.rate_error is not None:
+        from resnetx.api.calibrations import known_of
+
+        known = known_of(settings.calibration_files, settings.rate, settings.rate_error)
+        if known.rates and (read := known.rates.inputs_for(workload)):
+            workload = {**workload, "input": read}
+            inputs = ",".join(read)
+            said = f"{known.rates.where}: predicted with input={inputs}, as its runs were; input= sets another"
     on = deployments(settings, known)
-    _refuse_other_measurements(settings, known, on)
+    if known is not None:
+        known.refuse_other_machines(on, settings.devices)
     asked = [
         curve
         for framework_settings in by_framework(settings, workload.get("strategy"))
         for curve in curves(paths, workload, framework_settings, known, on[0])
     ]
-    _refuse_other_rates(known.rates, asked, on)
-    _refuse_unsaid(on[0].measured, asked, ",".join(settings.calibration_files))
-    _refuse_other_counts(on, asked, ",".join(settings.calibration_files))
-    _refuse_other_scaling(known.scaling, asked, on[0].described)
-    _refuse_other_loaders(on, asked)
+    if known is not None:
+        known.refuse_other_cases(asked, on, ",".join(settings.calibration_files))
     _refuse_unsaid_messages(settings, asked)
     _refuse_unread(settings.image_bytes, asked)
     _refuse_computing_in_lab(on, asked, settings)
     _refuse_no_server(settings.overlap.parameters, asked)
-    said = (
-        f"{known.rates.where}: predicted with input={','.join(read)}, as its runs were; input= sets another"
-        if known.rates and read
-        else ""
-    )
     assumed = dict.fromkeys(line for curve in asked for line in curve.assumed)  # of imported traces, each thing once
     on_each = [curve.on(deployment, varied) for deployment in on for curve in asked]
     return Asked(on_each, [*assumed, *_set_by_the_user(given)], said)
 
 
-def _known(settings: PredictSettings) -> Known:
-    """What files of `calibration` and the value of `rate` say."""
-    files = settings.calibration_files
-    if not files and settings.rate is None and settings.rate_error is None:
-        return Known()
-    from resnetx.api.calibrations import calibrations
-    from resnetx.api.predict_settings import known_rates
+def curves(
+    paths: Sequence[Path], given: Point, settings: PredictSettings, known: "Known | None", deployment: Deployment
+) -> Iterator[Curve]:
+    """The curves of the workloads that are given, on a deployment; with traces, those of each trace.
 
-    return replace(calibrations(files), rates=known_rates(settings.rate, settings.rate_error))
+    `settings`: with one framework.
+    """
+    setting = training_setup(settings, given)
+    if paths:
+        from resnetx.api.traced_workloads import traced_workloads
 
-
-def _refuse_other_measurements(settings: PredictSettings, known: Known, on: Sequence[Deployment]) -> None:
-    """Measured collectives are of one machine and library."""
-    if not known.collectives:
-        return
-    from resnetx.api.calibrations import refuse_other_machine
-
-    for deployment in on:
-        for measured in deployment.measured.values():
-            refuse_other_machine(measured, deployment.described, deployment.library, settings.devices)
-    for measured in known.collectives.values():
-        refuse_other_library(measured, on[0].library)
+        found = traced_workloads(paths, given, settings, known)
+    else:
+        found = named_workloads(given, settings, known)
+    for workload, placements, baseline, assumed in found:
+        yield Curve(workload, deployment, setting, placements, baseline, assumed)
 
 
 def _counted_as(given: Point) -> Point:
@@ -305,93 +302,16 @@ def _set_by_the_user(given: Point) -> Iterator[PredictionInput]:
 # ---- what cannot be predicted ----------------------------------------------------------------------------------------
 
 
-def _refuse_other_rates(rates: "KnownRates | None", wanted: Sequence[Curve], on: Sequence[Deployment]) -> None:
-    """A known rate is of one model of GPU, and a stated one of one workload."""
-    if rates is not None:
-        requests = [curve.workload.request for curve in wanted if curve.workload.request is not None]
-        batches = {
-            placement.images // (curve.workload.request.accumulate if curve.workload.request else 1)
-            for curve in wanted
-            for placement in curve.placements
-        }
-        rates.check(requests, batches, [deployment.described for deployment in on])
-
-
-def _refuse_unsaid(
-    collectives: Mapping[int | None, MeasuredCollective], wanted: Sequence[Curve], calibration: str
-) -> None:
-    """All-reduces on an unknown number of GPUs can be those of one number, not of several."""
-    counts = _counts(wanted)
-    if None in collectives and len(counts) > 1:
-        raise ConfigError(
-            f"calibration={calibration}: does not state its number of GPUs, and several are requested: "
-            f"gpus={counts}; request one of them, or add it (`gpus: 8` in YAML, `resnetx bench --import ... gpus=8`)"
-        )
-
-
-def _refuse_other_counts(on: Sequence[Deployment], wanted: Sequence[Curve], calibration: str) -> None:
-    """All-reduces on other numbers of GPUs than any point has say something only of paths staged in the host."""
-    counts = _counts(wanted)
-    for deployment in on:
-        known = [gpus for gpus in deployment.measured if gpus is not None]
-        if (
-            known
-            and counts
-            and None not in deployment.measured
-            and not {*known} & {*counts}
-            and not deployment.no_peers
-        ):
-            raise ConfigError(
-                f"calibration={calibration}: measured on {' and '.join(map(str, sorted(known)))} GPUs, and no point "
-                f"has as many: gpus={counts}; predict for one of these, or leave it out"
-            )
-
-
-def _refuse_other_scaling(scaling: "KnownScaling | None", wanted: Sequence[Curve], machine: System) -> None:
-    """Rates of several GPUs say something only of points on their curve, whose rate on one GPU is known."""
-    if scaling is None:
-        return
-    requests = [curve.workload.request for curve in wanted if curve.workload.scaled and curve.workload.request]
-    if requests:
-        scaling.check(requests, machine)
-    elif not scaling.runs_of_input:
-        lacking = [curve for curve in wanted if curve.workload.rates is None and curve.workload.trace is None]
-        raise ConfigError(
-            f"calibration={scaling.where}: rates of several GPUs, of which that of one must be known; add rate="
-            if lacking
-            else f"calibration={scaling.where}: has no run on several GPUs of the model, batch, image size, precision, "
-            "input and strategy of any case"
-        )
-
-
-def _refuse_other_loaders(on: Sequence[Deployment], wanted: Sequence[Curve]) -> None:
-    """A measured rate of decoding says something only where images are decoded by the same means."""
-    inputs = [curve.workload.request.input for curve in wanted if curve.workload.request is not None]
-    used = {curve.workload.scaled.where for curve in wanted if curve.workload.scaled}  # files that are of use otherwise
-    for rate in (rate for deployment in on for rate in deployment.decoding if rate.source not in used):
-        if not any((rate.loader, rate.unit) == (each.kind, decoding_unit(each)) for each in inputs):
-            cpu = " input.decoder=cpu" * (rate.loader == "dali" and rate.unit == "core")
-            raise ConfigError(
-                f"calibration={rate.source}: has how fast {rate.loader} decodes with one {rate.unit}, which no point "
-                f"does; add input={rate.loader}{cpu}"
-            )
-
-
 def _refuse_unsaid_messages(settings: PredictSettings, wanted: Sequence[Curve]) -> None:
     """The same of the messages of traces."""
-    if settings.communication != "trace" or len(_counts(wanted)) < 2:
+    if settings.communication != "trace" or len(sending_counts(wanted)) < 2:
         return
     for trace in (curve.workload.trace for curve in wanted):
         if trace is not None and not all(batch.communication_gpus for batch in trace.batches):
             raise ConfigError(
                 f"communication=trace: {trace.source} does not state its number of GPUs, and several are requested: "
-                f"gpus={_counts(wanted)}; request one of them, or state it (`resnetx trace --import ... gpus=2`)"
+                f"gpus={sending_counts(wanted)}; request one of them, or state it (`resnetx trace --import ... gpus=2`)"
             )
-
-
-def _counts(wanted: Sequence[Curve]) -> list[int]:
-    """The numbers of GPUs that send anything."""
-    return sorted({len(devices) for curve in wanted for devices, _ in curve.placements if len(devices) > 1})
 
 
 def _refuse_computing_in_lab(on: Sequence[Deployment], wanted: Sequence[Curve], settings: PredictSettings) -> None:

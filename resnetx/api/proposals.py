@@ -21,7 +21,7 @@ from resnetx.choices import ModelChoice
 from resnetx.compose import compose, one_point
 from resnetx.config import check, request_from
 from resnetx.errors import ConfigError, convert
-from resnetx.prediction.memory import Training, step_bytes
+from resnetx.prediction.memory import step_bytes
 from resnetx.record import DescribedWorkload
 from resnetx.request import Request
 from resnetx.settings import setting_types
@@ -203,8 +203,7 @@ class _Asked:
         return 1 + int((self.memory - one) / (whole - one) * (images - 1))
 
     def _needed(self, table: Sequence[workloads.Layer], request: Request, samples: int) -> int:
-        options = (request.precision, request.strategy, "torch")
-        return step_bytes(table, request.image_size, samples, *options, gpus=self.gpus, how=Training.of(request))
+        return step_bytes(request, table, samples, request.strategy, gpus=self.gpus)
 
     def _made(self, family: str, model: ModelChoice, images: int, limit: str) -> Proposal:
         dials = {name: value for name, value in msgspec.structs.asdict(model).items() if name in ("x", "width", "seq")}

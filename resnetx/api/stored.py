@@ -91,14 +91,10 @@ def own_records(folder: Path, files: Collection[str]) -> list[Stored]:
     return found
 
 
-class _Kind(msgspec.Struct):
-    kind: str = ""
-
-
 def _kind(file: Path, given: bool = False) -> str:
     """What a file says that it is; "" where it cannot be read, which is said unless this very file was `given`."""
     try:
-        kind: _Kind = record.read(file, _Kind, "a record of resnetx")
+        kind: record.Kind = record.read(file, record.Kind, "a record of resnetx")
     except FileError as error:
         if not given:
             progress.skipped(str(error))

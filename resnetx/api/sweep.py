@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -56,7 +56,7 @@ from resnetx.request import Request
 from resnetx.settings import keywords
 from resnetx.settings.setting_types import written
 from resnetx.study import Point
-from resnetx.table import Record, Tabular
+from resnetx.table import Answer, Cell, Column, Record, Tabular, as_shown
 from resnetx.units import duration
 
 MANY = 500  # points; their progress is shown
@@ -403,9 +403,60 @@ class Plan(Tabular):
     basis: str  # of the estimate
     budget_s: float | None
 
+    def answer(self) -> Answer:
+        """How many runs of what it would take, and for how long, as `sweep --dry-run` says; a row for each kind."""
+        kinds = Counter(
+            tuple(_row(run).get("twin" if name == "control" else name) for name in _KIND) for run in self.left
+        )
+        columns: list[Column[tuple[tuple[Cell, ...], int]]] = [
+            *(Column(name.replace("_", " "), partial(_kind_cell, index)) for index, name in enumerate(_KIND)),
+            Column(">runs", lambda kind: f"{kind[1]}"),
+        ]
+        sentences = [f"{self.sentence}."] if self.able else []
+        return Answer([*sentences, *self.obstacle_words], as_shown(columns, sorted(kinds.items(), key=str)))
+
+    @property
+    def able_runs(self) -> list[PlannedRun]:
+        """Those that are left and can run here."""
+        return [run for run in self.left if not run.obstacle]
+
+    @property
+    def cases(self) -> str:
+        return f"{self.points} case{'s' * (self.points != 1)}"
+
+    @property
+    def sentence(self) -> str:
+        """What would run here, and for how long."""
+        able = self.able_runs
+        controls = sum(run.twin is not None for run in able)
+        reused = f", {self.reused} more are there already" * bool(self.reused)
+        takes = f", about {duration(self.duration_s)} ({self.basis})" * bool(able)
+        benches = sum(isinstance(run.task, BenchFile) for run in able)
+        beside = f" and {benches} of them benches" * bool(benches)
+        runs = f"{len(able)} run{'s' * (len(able) != 1)} of {self.cases}"
+        return f"{runs}, {controls} of them control runs{beside}{reused}{takes}"
+
+    @property
+    def obstacle_words(self) -> list[str]:
+        """What cannot run here, and why."""
+        if self.able:
+            return [f"{count} of {self.cases} cannot run here: {why}" for why, count in self.obstacles.items()]
+        several = len(self.obstacles) > 1
+        why = "; ".join(f"({count}) {obstacle}" if several else obstacle for obstacle, count in self.obstacles.items())
+        return [f"None of {self.cases} can run here: {why}"]
+
     def rows(self) -> list[Record]:
         """A row for each run that is left, in their order. `obstacle`: why it cannot run here."""
         return [_row(run) for run in self.left]
+
+
+# What tells kinds of runs apart.
+_KIND = ("workload", "batch_size", "gpus", "precision", "strategy", "input", "measure", "control")
+
+
+def _kind_cell(index: int, kind: tuple[tuple[Cell, ...], int]) -> str:
+    value = kind[0][index]
+    return "" if value is None else str(value)
 
 
 def plan(**settings: Unpack[keywords.SweepKeywords]) -> Plan:

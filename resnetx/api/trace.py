@@ -5,13 +5,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from statistics import median
 from typing import Any, Unpack
 
 import msgspec
 
 from resnetx import progress
-from resnetx.api.answers import trace_answer
+from resnetx.api.answers import shown_traces
 from resnetx.api.doctor import obstacle_to, obstacle_to_launch
 from resnetx.api.measuring import announce, fed, machine_name, note_copies, note_fed, page, run_file
 from resnetx.api.sweep import one_for_all, requests_of, run_planned, skip
@@ -25,7 +24,7 @@ from resnetx.measure import trackers
 from resnetx.measure.study_runs import PlannedRun, check_known_code, check_same_machine, split_settled
 from resnetx.measure.study_sweep import locked
 from resnetx.record import RunFolder, StudyFolder
-from resnetx.record.traces import Trace, TracedBatch, TracedLayer
+from resnetx.record.traces import Trace
 from resnetx.request import Request
 from resnetx.settings import keywords, setting_types
 from resnetx.settings.files import given_path
@@ -61,24 +60,12 @@ class Traces(Records[Trace]):
     """Traces, each of one workload on one device."""
 
     def answer(self) -> Answer:
-        """What each says of a step, as `trace` shows it, and its layers."""
-        return Answer([sentence for each in self for sentence in trace_answer(each)], self.table())
+        """What each says of a step, and its batches, as `trace` shows them."""
+        return shown_traces(list(self))
 
     def rows(self) -> list[Record]:
         """A row for each layer of each batch: medians over the iterations."""
-        return [_row(trace, batch, layer) for trace in self for batch in trace.batches for layer in batch.times.layers]
-
-
-def _row(trace: Trace, batch: TracedBatch, layer: TracedLayer) -> Record:
-    return {
-        "workload": trace.workload,
-        "device": trace.device,
-        "batch_size": batch.batch_size,
-        "layer": layer.name,
-        "forward_s": median(layer.forward_s) if layer.forward_s else None,
-        "backward_s": median(layer.backward_s) if layer.backward_s else None,
-        "gradient_bytes": layer.gradient_bytes,
-    }
+        return [row for trace in self for row in trace.rows()]
 
 
 def trace(

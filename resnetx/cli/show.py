@@ -31,7 +31,7 @@ from rich.text import Text
 from resnetx.cli.table_layout import beside, lay_out, width_of, wrapped
 from resnetx.errors import UNSHOWN, on_one_line, visible
 from resnetx.progress import Counter
-from resnetx.table import ALWAYS, ONLY_WITH_ALL, Column
+from resnetx.table import ALWAYS, ONLY_WITH_ALL, Column, parted
 from resnetx.units import duration
 
 # The console for all output that is not JSON: it shows control characters instead of executing them.
@@ -211,24 +211,26 @@ def listing(
         (column for column in shown_columns if column.importance < ALWAYS), key=lambda column: column.importance
     )
     cells = [[column.cell(row) for column in shown_columns] for row in shown]
-    filled = [column for index, column in enumerate(shown_columns) if any(row[index] for row in cells)]
-    telling = {index for row in cells for index, cell in enumerate(row) if cell != cells[0][index]}
-    told = [shown_columns[index] for index in sorted(telling)] if len(cells) > 1 and not constant else filled
-    legend = [f"{column.heading.lstrip('>~')}: {column.help}" for column in told if column.help]
-    # A column of names, and nothing to tell of each.
-    if not constant and len(cells) > 1 and len(telling) == 1 < len(filled) - 1:
-        names = [column.heading.lstrip(">~") for column in shown_columns]
+    headings = [column.heading for column in shown_columns]
+    telling, same = list(range(len(headings))), ""
+    if not constant and not _screen.everything:
+        telling, same = parted(headings, cells)
+    told = [shown_columns[place] for place in telling]
+    legend = [
+        f"{column.heading.lstrip('>~')}: {column.help}"
+        for place, column in zip(telling, told, strict=True)
+        if column.help and any(row[place] for row in cells)
+    ]
+    if not told:  # names alone
         if title:
             say(title, style="bold")
-        same = [f"{names[index]} {cell}" for index, cell in enumerate(cells[0]) if cell and index not in telling]
-        say(" ".join(filter(None, [f"In all {len(cells)} rows: {', '.join(same)}.", *legend, note])))
+        say(" ".join(filter(None, [same, note])))
         return
     tables(
-        [column.heading for column in shown_columns],
-        {title: cells},
-        [" ".join([*legend, note]).strip()],
-        [column.heading.lstrip(">~") for column in least],
-        differing=not constant,
+        [column.heading for column in told],
+        {title: [[row[place] for place in telling] for row in cells]},
+        [same, " ".join([*legend, note]).strip()],
+        [column.heading.lstrip(">~") for column in least if column in told],
     )
 
 
@@ -271,14 +273,10 @@ def tables(
     found: Mapping[str, Sequence[Sequence[str]]],
     note: str | Sequence[str] = "",
     least: Sequence[str] = (),
-    differing: bool = False,
 ) -> None:
-    """Prints tables with the same columns, each under its title, and a note or several below them all.
-
-    `differing`: a column that says the same in all rows is none, whatever room there is.
-    """
+    """Prints tables with the same columns, each under its title, and a note or several below them all."""
     shown = {title: [list(map(on_one_line, row)) for row in rows] for title, rows in found.items()}
-    laid = lay_out(columns, shown, _width(out), least, whole=_screen.everything, differing=differing)
+    laid = lay_out(columns, shown, _width(out), least, whole=_screen.everything)
     for index, title in enumerate(shown):
         if index:
             say()
@@ -288,8 +286,8 @@ def tables(
             out.print(block.heading, style="bold", soft_wrap=True)
             for row in block.lines[title]:
                 lines(row)  # of which a column of prose goes on below itself
-    if laid.alike:
-        say(f"In all rows: {', '.join(f'{heading} {cell}' for heading, cell in laid.alike.items())}.")
+    if laid.same:
+        say(laid.same)
     for sentence in [note] if isinstance(note, str) else note:
         if sentence:
             say(_of_shown(sentence, laid.left_out))
@@ -309,6 +307,7 @@ def _of_shown(note: str, left_out: Sequence[str]) -> str:
 
 
 BETWEEN_LINES_s = 10.0
+FORETELLING = 50  # of as many tasks one tells how long all take
 
 
 class _Progress(Progress):
@@ -351,7 +350,8 @@ def progress(what: str, total: int, where: object = "") -> Iterator[Counter]:
                 say(line, err, indent=4)
             elif bar.disable and not _screen.quiet and now_s - told_s >= BETWEEN_LINES_s and 0 < count < total:
                 left_s = (now_s - began_s) * (total - count) / count
-                say(f"[{count:,.0f}/{total:,}] {what}; {duration(left_s)} left", err)
+                told = f"; {duration(left_s)} left" * (count > total / FORETELLING)
+                say(f"[{count:,.0f}/{total:,}] {what}{told}", err)
                 told_s = now_s
 
         yield advance

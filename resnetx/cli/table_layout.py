@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import IO
 
+from resnetx.table import alike_columns, in_all_rows
 from resnetx.units import whole
 
 _GAP = "  "
@@ -39,7 +40,7 @@ class TableLayout:
     """Tables with the same columns, laid out in blocks, each below the one before."""
 
     blocks: list[TableBlock]
-    alike: dict[str, str]  # headings of columns that say the same in all rows, and have no place -> what they say
+    same: str  # what columns say that say the same in all rows, and have no place
     left_out: list[str]  # headings of others that have none
 
 
@@ -49,15 +50,13 @@ def lay_out(
     width: int | None = None,
     least: Sequence[str] = (),
     whole: bool = False,
-    differing: bool = False,
 ) -> TableLayout:
     """Tables (title -> rows) of which the columns stand below each other, in a width; None: there is no limit.
 
     A heading that starts with ">" is that of a right-aligned column, one with "~" that of prose: the last one, or long
     names in the first one, which leaves the others their room.
     `least`: headings of columns that may be left out, the least important one first; columns of the same heading go
-    together. `whole`: none is left out, and lines may be wider. `differing`: a column that says the same in all rows
-    has no place even where there is room. A column without any cell is no column.
+    together. `whole`: none is left out, and lines may be wider. A column without any cell is no column.
     """
     headings = [column.lstrip(">~") for column in columns]
     rows = [row for table in tables.values() for row in table]
@@ -76,7 +75,10 @@ def lay_out(
             cell_len(word) for cell in [headings[0], *(row[0] for row in rows)] for word in [*cell.split(), ""]
         )
         widths[0] = min(widths[0], max(longest + 2, min(_PROSE, room // 2), room - others))
-    places, alike = _differing(filled, rows, widths, 0 if differing and not whole else room)
+    alike = [] if _fits(filled, widths, room) else [place for place in alike_columns(rows) if place in filled]
+    if len(alike) == len(filled):
+        alike = []
+    places = [place for place in filled if place not in alike]
     kept = _fitting(places, headings, widths, room, least)
 
     def line(chosen: Sequence[int], cells: Sequence[str]) -> str:
@@ -97,7 +99,7 @@ def lay_out(
         for chosen in _blocks(kept, rows, widths, room)
     ]
     left_out = dict.fromkeys(headings[place] for place in places if place not in kept)
-    return TableLayout(blocks, {headings[place]: rows[0][place] for place in alike}, list(left_out))
+    return TableLayout(blocks, in_all_rows(headings, rows, alike), list(left_out))
 
 
 def _aligned(cell: str, width: int, column: str) -> str:
@@ -107,16 +109,6 @@ def _aligned(cell: str, width: int, column: str) -> str:
 
 def _fits(places: Sequence[int], widths: Sequence[int], width: int | None) -> bool:
     return width is None or sum(widths[index] + len(_GAP) for index in places) - len(_GAP) <= width
-
-
-def _differing(
-    places: Sequence[int], rows: Sequence[Sequence[str]], widths: Sequence[int], width: int | None
-) -> tuple[Sequence[int], Sequence[int]]:
-    """The columns that tell rows apart, and those that say the same in all, which go where there is no room for all."""
-    alike = [index for index in places if len(rows) > 1 and len({row[index] for row in rows}) == 1]
-    if _fits(places, widths, width) or len(alike) == len(places):
-        return places, []
-    return [index for index in places if index not in alike], alike
 
 
 def _fitting(

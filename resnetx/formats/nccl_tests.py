@@ -14,7 +14,7 @@ from typing import Any, Literal
 import msgspec
 
 from resnetx.errors import FileError, shortened, visible
-from resnetx.formats import logs, nccl_table
+from resnetx.formats import logs, nccl_table, programs
 from resnetx.formats.nccl_rows import MOST_RANKS, Half, Interval, Row, RowReading, printed, reading
 from resnetx.formats.nccl_table import CPU_TIME, NOT_SAID, NcclTable, Rank, RankList, tables_of
 from resnetx.loading import File, decode
@@ -110,7 +110,7 @@ def _without_results(file: File, content: bytearray) -> FileError:
         return file.error("its rows are broken into several lines, as by a narrow terminal; expected one line for each")
     if any(map(_HEADS.match, lines)):
         return file.error(_NO_RESULT)
-    if other := refused(printed_text):
+    if other := programs.refused(printed_text):
         return file.error(f"{other}; expected results of nccl-tests")
     if _SEPARATED.search(text):
         return file.error("its columns have commas or semicolons between them; expected blanks, as nccl-tests prints")
@@ -170,6 +170,8 @@ class _Written(msgspec.Struct):
 
 
 def _of_json(file: File, content: bytearray) -> list[NcclTable]:
+    if other := programs.of_json(content, "bench"):
+        raise file.error(f"is of {other}; expected results of nccl-tests")
     written: _Written = decode(replace(file, what="the JSON of nccl-tests"), content, _Written)
     if any(
         half and half.cpu_time is not None
@@ -394,68 +396,3 @@ def _devices(record: BenchRecord) -> list[dict[str, Any]]:
         {"rank": device.rank, "hostname": device.node, "device": device.index, "device_info": device.name}
         for device in record.devices
     ]
-
-
-# Programs whose output is given to a verb that does not read it: named, with the verb that does.
-#
-# refused("RDMA_Write BW Test ...")      # "is of perftest (ib_write_bw, ...): copies from one network card to another"
-
-_PAIRS = "copies between pairs of GPUs, which `bench --import` reads"
-_MARKS = (
-    (
-        r"^\s*(?:RDMA_Write|RDMA_Read|Send|Write_imm|Atomic\w*)\s+(?:Bidirectional )?(?:BW|Latency)\b.{0,40}Test"
-        r"|^\s*#?bytes\s+(?:#\w{1,9}\s+)?#?iterations\s+(?:BW peak|t_min|t_avg)",
-        "perftest (ib_write_bw, ib_send_bw, ib_read_lat, ...): copies from one network card to another",
-    ),
-    (
-        r"^\[ *ID\]\s+Interval\s+Transfer\s+(?:Bandwidth|Bitrate)|^iperf \d",
-        "iperf: one or more sockets between two hosts",
-    ),
-    (r"^MIGRATED \w+ STREAM TEST|^MIGRATED \w+ REQUEST/RESPONSE TEST", "netperf: sockets between two hosts"),
-    (r"^(?:tcp|rc|uc|ud|rds|sdp)_\w{1,30}:\s*$", "qperf: sockets or network cards of two hosts"),
-    (r"^\|.{0,80}overhead \(usec\)", "ucx_perftest: messages of UCX between two processes"),
-    (r"^#\s*Intel(?:\(R\))? MPI Benchmark|^\s*#bytes\s+#repetitions\s+t", "the Intel MPI Benchmarks"),
-    (r"^\[CUDA Bandwidth Test\]", "bandwidthTest of the CUDA samples: copies between one GPU and the host"),
-    (r"RocmBandwidthTest Version|^\s*Inter-Device Access\s*$", "rocm-bandwidth-test"),
-    (r"^[= ]{0,80}TransferBench v", "TransferBench"),
-    (r"^\s*nvbandwidth Version:|^\s*SUM (?:device|host|all)_\w+_(?:ce|sm) ", f"nvbandwidth: {_PAIRS}"),
-    (r"P2P.{0,40}Bandwidth Latency Test|directional P2P=", f"p2pBandwidthLatencyTest: {_PAIRS}"),
-    (r"^(?:Uni|Bi)-(?:PCIe|NVLink)-Bandwidth\s*$", f"Tartan: {_PAIRS}"),
-    (r"^\s*#?\s*OSU \w", "the OSU micro-benchmarks, which `bench --import` reads"),
-    (
-        r"^[ \t]{0,80}#?[ \t]{0,80}size[ \t]{1,80}count[ \t]{1,80}type\b",
-        "nccl-tests: collectives, which `bench --import` reads",
-    ),
-    (r"^Function\s+Best Rate MB/s\s+Avg time", "STREAM: the memory of one host"),
-    (r"^\s*GPU0\s+(?:GPU1|CPU Affinity|.{0,200}NUMA Affinity)", "nvidia-smi topo -m, which `topology --import` reads"),
-    (r"^\s*Link \d{1,3}: (?:[\d.]+ GB/s|<inactive>)", "nvidia-smi nvlink -s, which `topology --import` reads"),
-    (r"^\| NVIDIA-SMI \d", "nvidia-smi: names of GPUs, not their wiring"),
-    (r"\(Topology\) |between two GPUs", "rocm-smi --showtopo, which `topology --import` reads"),
-    (r"^\s*<(?:system|graphs|topology)\b", "a topology in XML, of NCCL or lstopo, which `topology --import` reads"),
-    (
-        r"^\s*Machine\b.{0,80}\n\s*(?:Package|NUMANode|Group|HostBridge)|^\s*Package L#\d",
-        "lstopo's text, of whose forms `topology --import` reads XML (lstopo --of xml)",
-    ),
-    (r"^available: \d+ nodes? \(", "numactl: the nodes of one host"),
-    (r"^CA '\w+'\s*$|^hca_id:", "ibstat or ibv_devinfo: network cards alone"),
-    (r"^\s*-\+?-?\[[0-9a-f]{4}:[0-9a-f]{2}\]-|^[0-9a-f:]{2,10}\.\d [\w ]{1,40}: ", "lspci: devices of a host"),
-    (r"^\s*\[?\{?\s*\"?(?:schemaVersion|traceEvents)\"", "a profile of PyTorch, which `trace --import` reads"),
-    (r"^Collective:\s+\w+\s*\nMemory type:", "ucc_perftest: collectives of UCC"),
-    (r"^\s*COMMS-RES-", "PARAM's benchmark of communication"),
-    (r"^\s*Time ?\(%\)\s+Total Time\b", "Nsight Systems (nsys stats): how long kernels took in all"),
-    (r"^\s*Name\s+Self CPU %\s+Self CPU\b",
-     "the table of a PyTorch profile (key_averages), which has no steps; export_chrome_trace writes one that "
-     "`trace --import` reads"),
-    (r"NCCL INFO ", "a log of NCCL (NCCL_DEBUG=INFO) without a table of nccl-tests"),
-)  # fmt: skip
-_KNOWN = tuple((re.compile(mark, re.MULTILINE), name) for mark, name in _MARKS)
-
-
-def named(text: str) -> str:
-    """The program that a text is of, and what that does; "" for none that is known."""
-    return next((name for mark, name in _KNOWN if mark.search(text)), "")
-
-
-def refused(text: str) -> str:
-    """What a pasted text is instead, in words that go on after the name of its file; "" for none that is known."""
-    return logs.says(text) or (f"is of {program}" if (program := named(logs.plain(text))) else "")

@@ -258,7 +258,7 @@ COPIERS = 8  # threads: files of 100 kB on shared storage take as long to open a
 
 @dataclass(frozen=True)
 class Staged:
-    """What is in a stage, and what it took to have it there."""
+    """What is in a stage, and what it took to have it there, by the names of `record.Staging`."""
 
     folder: Path  # in place of the root
     images: int

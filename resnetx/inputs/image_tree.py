@@ -222,8 +222,9 @@ def _squashed(rng: np.random.Generator) -> _Shape:
     return _Shape(256, 256, 256 * 256 / 8 * _bits_per_pixel(rng, mean=3.9))
 
 
-def _bits_per_pixel(rng: np.random.Generator, mean: float, sigma: float = 0.35) -> float:
-    return float(mean * np.exp(rng.normal(-sigma * sigma / 2, sigma)))
+def _bits_per_pixel(rng: np.random.Generator, mean: float) -> float:
+    spread = 0.35  # of its logarithm
+    return float(mean * np.exp(rng.normal(-spread * spread / 2, spread)))
 
 
 _SHAPES = {"imagenet": _imagenet, "256": _squashed}

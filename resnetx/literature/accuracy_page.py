@@ -14,7 +14,7 @@ from resnetx.literature.training_rates import series
 from resnetx.prediction import roofline
 from resnetx.prediction.messages import CONTENTION
 from resnetx.prediction.result import domains
-from resnetx.prediction.scaling_errors import KindError, scaling_errors
+from resnetx.prediction.scaling import KindError, scaling_errors
 from resnetx.table import GENERATED, table
 
 LOST = 0.9  # of linear scaling: what is below it loses
@@ -45,10 +45,10 @@ FITTED = """## What was fitted to what
 - Rooflines (`resnetx/prediction/roofline.py`): three figures for each generation of GPUs, to published rates of one
   GPU (`results/published/training.yaml`). A generation's own fit is regularised towards the fit to all: what its few
   rates do not determine stays that of all. `python -m resnetx.literature.training_fit` fits again.
-- What scaling costs beyond messages (`resnetx/prediction/scaling_errors.py`): two figures, to the rates of several
+- What scaling costs beyond messages (`resnetx/prediction/scaling.py`): two figures, to the rates of several
   GPUs of one node, and what half precision takes on several (`results/published/scaling.yaml`).
   `python -m resnetx.literature.scaling_fit` fits again.
-- What leaves a point open between two ends (`resnetx/prediction/open_points.py`): the long end of one process that
+- What leaves a point open between two ends (`resnetx/prediction/scaling.py`): the long end of one process that
   drives all GPUs of a node was chosen so that it holds the rates above; the long end of half precision on several nodes
   of other GPUs than V100s is twice what V100s take, which is assumed.
 - The host's part of a step (`resnetx/prediction/host_step.py`) is not fitted: its constants were chosen on the steps at

@@ -9,7 +9,7 @@ the same others.
 """
 
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from math import log
@@ -318,14 +318,48 @@ def fit(points: Iterable[PublishedTime]) -> Fitted:
     from scipy.optimize import least_squares  # type: ignore[import-untyped]
 
     inside = _told([point for point in points if point.entry.cluster is None])
-    start = _vector(UNFITTED)
+    start, errors_of = _vector(UNFITTED), _remembered(inside)
 
     def misses(vector: Floats) -> Floats:
-        errors = log_errors(inside, Fitted(*(vector * _STEP).tolist()))
+        errors = errors_of(Fitted(*(vector * _STEP).tolist()))
         return np.concatenate([errors, _HOLD * _ANCHOR * (vector - start), _HOLD * (_TIED @ vector)])
 
     found = least_squares(misses, start, bounds=(_LEAST / _STEP, _MOST / _STEP), loss="soft_l1", f_scale=_ROBUST)
     return Fitted(*(float(f"{value:.{_DIGITS}g}") for value in found.x * _STEP))
+
+
+def _remembered(points: Sequence[PublishedTime]) -> Callable[[Fitted], Floats]:
+    """`log_errors` of points for one set of figures after another: a plan is made again if a figure of its own changes.
+
+    Slopes change one figure at a time, and a plan has few of the figures.
+    """
+    plans: dict[PlanKey, list[int]] = {}
+    for index, point in enumerate(points):
+        plans.setdefault(point.plan_key, []).append(index)
+    of_plan = [([points[index] for index in indexes], _told_by(points[indexes[0]])) for indexes in plans.values()]
+    order = np.argsort(np.concatenate([*plans.values()]))
+    known: dict[tuple[object, ...], Floats] = {}
+
+    def errors_of(figures: Fitted) -> Floats:
+        parts = []
+        for number, (of, names) in enumerate(of_plan):
+            key = (number, *(getattr(figures, name) for name in names))
+            if key not in known:
+                known[key] = log_errors(of, figures)
+            parts.append(known[key])
+        return np.concatenate(parts)[order]
+
+    return errors_of
+
+
+def _told_by(point: PublishedTime) -> list[str]:
+    """The figures that change what the library tries; each does it one way only, up or down."""
+
+    def tried(name: str, value: float) -> tuple[Algorithm, ...]:
+        return _tried(point, msgspec.structs.replace(UNFITTED, **{name: value}))
+
+    ends = zip(_NAMES, _LEAST.tolist(), _MOST.tolist(), strict=True)
+    return [name for name, least, most in ends if tried(name, least) != tried(name, most)]
 
 
 def _vector(figures: Fitted) -> Floats:

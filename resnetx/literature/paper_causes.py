@@ -16,9 +16,9 @@ import yaml
 
 from resnetx import progress
 from resnetx.api import systems
-from resnetx.api.calibrations import calibrations
-from resnetx.api.curves import curves
-from resnetx.api.predict_settings import Known, by_framework, deployments, split, training_setup
+from resnetx.api.calibrations import Known, calibrations
+from resnetx.api.predict import curves
+from resnetx.api.predict_settings import by_framework, deployments, split, training_setup
 from resnetx.errors import ConfigError
 from resnetx.interconnect.collectives.measured import MeasuredCollective, MeasuredSize
 from resnetx.interconnect.collectives.plan import plan
@@ -103,7 +103,7 @@ def _checked(asked: Point, settings: Point, memory: _Memory) -> list[CheckedClai
     for of_framework in by_framework(predict_settings):
         name = f"{key} {of_framework.framework}"
         if name not in memory.curves:
-            memory.curves[name] = list(curves([], workload, of_framework, Known(), on[0]))
+            memory.curves[name] = list(curves([], workload, of_framework, None, on[0]))
         setting = training_setup(of_framework, workload)
         trained += [replace(curve, setting=setting) for curve in memory.curves[name]]
     points = sealed_points(predicted_curves([curve.on(deployment, {}) for deployment in on for curve in trained]))
@@ -135,8 +135,8 @@ def _supposed(stated: Claims) -> Iterator[Supposed]:
     for batch_size in (256, 512):
         given = {"model": "alexnet", "batch_size": batch_size, "gpus": 8, "input": "synthetic", "library": "nccl1"}
         settings, workload = split({**given, **of_paper, "systems": stated.systems})
-        known = [*deployments(settings, Known()), *deployments(settings, Known(of_four))[:1]]
-        (curve,) = curves([], workload, settings, Known(), known[0])
+        known = [*deployments(settings, None), *deployments(settings, Known(of_four))[:1]]
+        (curve,) = curves([], workload, settings, None, known[0])
         on_each = predicted_curves([curve.on(deployment, {}) for deployment in known])
         described, other, supposed = sealed_points(on_each)
         ((plain,), (assumed,)) = (side_by_side([one, other], stated.systems) for one in (described, supposed))

@@ -21,7 +21,7 @@ from resnetx.interconnect.collectives.sizes import Floats
 from resnetx.interconnect.systems import paths
 from resnetx.literature.scaling_check import ScalingCase
 from resnetx.operations import OPERATIONS
-from resnetx.prediction.scaling_errors import FEWEST_POINTS, LEVEL, ScalingKind
+from resnetx.prediction.scaling import FEWEST_POINTS, LEVEL, ScalingKind
 
 
 @dataclass(frozen=True)

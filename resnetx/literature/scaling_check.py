@@ -23,12 +23,11 @@ from resnetx.literature.training_rates import (
     staged_series,
     steps_series,
 )
-from resnetx.prediction import compute, host_step, predict, roofline
+from resnetx.prediction import compute, host_step, roofline
 from resnetx.prediction.host_step import GPU_PASS_s, LaunchedStep, PARALLEL_s, assumed
 from resnetx.prediction.iteration import Iteration
-from resnetx.prediction.open_points import left_open
-from resnetx.prediction.predict import calibrated, simulated, simulated_ends, slowest_of
-from resnetx.prediction.scaling_errors import ScalingKind
+from resnetx.prediction.predict import calibrated, simulated, simulated_ends
+from resnetx.prediction.scaling import ScalingKind, busy, left_open, slowest_of
 from resnetx.prediction.scenario import Deployment, Point, ScalingCosts, TrainingSetup, Workload
 from resnetx.prediction.ssgd import iteration_s
 from resnetx.prediction.staged import CLASSES, StagedClass, StagedRate, fitted
@@ -153,7 +152,7 @@ class ScalingCase:
         step = iteration.steps[0].step
         copying = 0.0 if iteration.job.overlap.host_to_device else 1.0
         fed_s = iteration_s(iteration.job, Stretch(reading=0.0, copying=copying))
-        return iteration.time_s, fed_s, step.compute_s, predict.busy(self.point, step)
+        return iteration.time_s, fed_s, step.compute_s, busy(self.point, step)
 
     def nearly(self, variation: Floats, host_load: Floats) -> Floats:
         """The predicted rate for each pair of costs by one sum, to fit with.

@@ -20,7 +20,7 @@ import numpy as np
 
 from resnetx.literature.scaling_check import Floats, ScalingCase, cases
 from resnetx.prediction.host_step import PARALLEL_s
-from resnetx.prediction.scaling_errors import ANY, FEWEST_POINTS, FILE, LEVEL, KindError, ScalingErrors
+from resnetx.prediction.scaling import ANY, FEWEST_POINTS, FILE, LEVEL, KindError, ScalingErrors
 from resnetx.prediction.scenario import ScalingCosts
 
 # What is searched: variation to 5 %, in steps of 0.05 %, and host load to 50 % in steps of 1 %.

@@ -29,7 +29,7 @@ from resnetx.literature.training_rates import Iterations, LayerwiseTime, Series,
 from resnetx.prediction import compute, host_step, roofline
 from resnetx.prediction.host_step import CHOSEN_ON
 from resnetx.prediction.predict import simulated
-from resnetx.prediction.scaling_errors import scaling_errors
+from resnetx.prediction.scaling import scaling_errors
 from resnetx.prediction.scenario import Deployment, Point, TrainingSetup, Workload
 from resnetx.record.machine import how_many
 from resnetx.table import Column

@@ -26,7 +26,7 @@ from resnetx.literature.training_rates import Precision, RatedCluster, ScalingSo
 from resnetx.loading import own_yaml
 from resnetx.prediction.iteration import Iteration
 from resnetx.prediction.predict import simulated
-from resnetx.prediction.scaling_errors import LEVEL
+from resnetx.prediction.scaling import LEVEL
 from resnetx.prediction.scenario import Deployment, Point, TrainingSetup, Workload
 from resnetx.prediction.stated_rates import StatedRates
 from resnetx.settings.files import PUBLISHED

@@ -51,7 +51,11 @@ class Journal:
         """Notes what to put back; the lock on the file is kept until `close`."""
         with suppress(OSError):
             if self._file is None:
-                self._file = _locked(os.open(PATH, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644))
+                file = os.open(PATH, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
+                if not flock(file, wait=False):  # another process has just locked it: that one's note stays
+                    os.close(file)
+                    return
+                self._file = file
             os.ftruncate(self._file, 0)
             os.pwrite(self._file, msgspec.json.encode(before), 0)
 
@@ -63,16 +67,6 @@ class Journal:
             clear()
         os.close(self._file)
         self._file = None
-
-
-def _locked(file: int) -> int:
-    """The same file, which is closed again where another process has just locked it: that one's note stays."""
-    try:
-        flock(file, wait=False)
-    except OSError:
-        os.close(file)
-        raise
-    return file
 
 
 def clear() -> None:
@@ -96,9 +90,7 @@ def _writer_lives() -> bool:
     with suppress(OSError):
         file = os.open(PATH, os.O_RDONLY)
         try:
-            flock(file, shared=True, wait=False)
-        except BlockingIOError:
-            return True
+            return not flock(file, shared=True, wait=False)
         finally:
             os.close(file)
     return False

@@ -342,7 +342,7 @@ def rounds(count: int) -> list[list[tuple[int, int]]]:
     return found
 
 
-def failures(groups: Sequence[Sequence[int]], backend: str, limit_s: float = _RANKS_S) -> list[str]:
+def failures(groups: Sequence[Sequence[int]], backend: str) -> list[str]:
     """Of each group of devices, why ranks on them did not reduce a tensor; "" where they did. All groups at once."""
     with tempfile.TemporaryDirectory() as folder:
         ranks = [
@@ -350,7 +350,7 @@ def failures(groups: Sequence[Sequence[int]], backend: str, limit_s: float = _RA
             for number, group in enumerate(groups)
             for rank, device in enumerate(group)
         ]
-        results = iter(at_once(ranks, limit_s))
+        results = iter(at_once(ranks, _RANKS_S))
         return [_failure(group, [next(results) for _ in group]) for group in groups]
 
 

@@ -15,14 +15,13 @@ import threading
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from resnetx import packages, record
 from resnetx.errors import ConfigError, shortened
-from resnetx.host import dying_with, kernel_text, node_name
+from resnetx.host import dying_with, kernel_text
 from resnetx.measure.launch import ending, hang, slurm
-from resnetx.measure.launch.ending import no_memory, sentence
+from resnetx.measure.launch.ending import FailureKind, failure, no_memory, sentence
 from resnetx.measure.launch.scratch import (
     FOLDER_VARIABLE,
     LAUNCHER_VARIABLE,
@@ -34,6 +33,7 @@ from resnetx.measure.launch.scratch import (
     rank,
     show_beginning,
     show_life,
+    variables_of,
     write_measured,
 )
 from resnetx.record import Ended, Failure, RunFolder, TaskFile
@@ -43,9 +43,6 @@ if TYPE_CHECKING:
 
 LOST_PEER = "gloo.*([Pp]eer|[Cc]onnection|[Bb]roken pipe|[Tt]imed out|timeout)"  # how gloo says it, in any of its files
 _SAYING_S = 0.5  # torchrun asks the rank, too, which may be writing that down
-_TRACEBACK = 8000  # characters of a traceback that a record keeps: its end, where the failure is
-
-FailureKind = Literal["oom", "config", "peer", "error"]
 
 
 def die_with_parent() -> None:
@@ -68,10 +65,9 @@ def _orphaned() -> bool:
     if folder is None:  # by hand, any process may be the parent
         return False
     try:
-        variables = Path(f"/proc/{os.getppid()}/environ").read_bytes().split(b"\0")
+        return variables_of(os.getppid()).get(FOLDER_VARIABLE.encode()) != str(folder.path).encode()
     except OSError:
         return True
-    return f"{FOLDER_VARIABLE}={folder.path}".encode() not in variables
 
 
 class _Attendant:
@@ -151,7 +147,7 @@ def _end_as(status: int, told: int, watch: "ErrorWatch | None") -> NoReturn:
     if status != 0:
         _finish(watch)
     if status == 0 and not _has_told(told):
-        left = _said("error", "left with exit status 0 before it had finished, as by exit() in the code that it runs")
+        left = failure("error", "left with exit status 0 before it had finished, as by exit() in the code that it runs")
         print(f"resnetx: rank {left.rank} {left.message}", file=sys.stderr, flush=True)
         _report(left)
         os._exit(1)
@@ -201,19 +197,19 @@ def _ends() -> set[signal.Signals]:
 def _asked_to_end(by: "signal.struct_siginfo") -> Failure:
     """What a rank says that was sent a signal."""
     if by.si_pid == launcher_pid():
-        return _said("peer", "ended by torchrun, because another rank was lost")
+        return failure("peer", "ended by torchrun, because another rank was lost")
     name = kernel_text(f"proc/{by.si_pid}/comm")
     # Slurm ends the whole step with it, where a task on another node has failed.
     kind: FailureKind = "peer" if name.startswith("slurmstepd") else "error"
     number = signal.Signals(by.si_signo).name
-    return _said(kind, f"ended ({number}) by process {by.si_pid}" + f" ({name})" * bool(name))
+    return failure(kind, f"ended ({number}) by process {by.si_pid}" + f" ({name})" * bool(name))
 
 
-def _report(failure: Failure) -> None:
+def _report(own: Failure) -> None:
     """Leaves a failure in the folder of a launched run."""
     if folder := launched_folder():
         with suppress(OSError):  # a full disk, say: there is nobody left to tell
-            record.write(folder.failure(failure.rank), failure)
+            record.write(folder.failure(own.rank), own)
 
 
 def serve(
@@ -240,37 +236,24 @@ def serve(
         return ended
     except (Exception, SystemExit) as error:
         print(ending.warnings_left(), end="", file=sys.stderr, flush=True)
-        failure = _failure(error)
-        if failure.kind != "config":
-            print(failure.traceback, file=sys.stderr, flush=True)
-        elif failure.rank == 0:  # all ranks make the same mistake
-            print(f"resnetx: {failure.message}", file=sys.stderr, flush=True)
+        own = _failure(error)
+        if own.kind != "config":
+            print(own.traceback, file=sys.stderr, flush=True)
+        elif own.rank == 0:  # all ranks make the same mistake
+            print(f"resnetx: {own.message}", file=sys.stderr, flush=True)
         if folder is not None:
-            _leave(failure, task, folder, started)
+            _leave(own, task, folder, started)
         # Not sys.exit: destroying communicators and pipelines would wait for ranks that will never answer.
-        os._exit(2 if failure.kind == "config" else 1)
+        os._exit(2 if own.kind == "config" else 1)
 
 
 def _failure(error: Exception | SystemExit) -> Failure:
     if isinstance(error, SystemExit):
-        return _said("error", f"left by exit({error.code}) before it had finished", traceback.format_exc())
+        return failure("error", f"left by exit({error.code}) before it had finished", traceback.format_exc())
     if isinstance(error, ModuleNotFoundError) and (missing := packages.missing(error)):
         error = ConfigError(missing)
     kind = _kind(error)
-    return _said(kind, shortened(str(error)) if kind == "config" else sentence(error), traceback.format_exc())
-
-
-def _said(kind: FailureKind, message: str, trace: str = "") -> Failure:
-    now = Moment.now()
-    return Failure(
-        rank=rank(),
-        node=node_name(),
-        kind=kind,
-        time_s=now.epoch_s,
-        monotonic_s=now.monotonic_s,
-        message=message,
-        traceback=trace[-_TRACEBACK:],
-    )
+    return failure(kind, shortened(str(error)) if kind == "config" else sentence(error), traceback.format_exc())
 
 
 def _kind(error: Exception) -> FailureKind:
@@ -285,17 +268,17 @@ def _kind(error: Exception) -> FailureKind:
     return "error"
 
 
-def _leave(failure: Failure, task: TaskFile[Ended], folder: RunFolder, started: Moment) -> None:
+def _leave(own: Failure, task: TaskFile[Ended], folder: RunFolder, started: Moment) -> None:
     """Keeps the failure where it is looked for: in a file of its own, or by hand in the record.
 
     By hand only rank 0 has a folder, and its own failures come before it has written what was measured.
     """
     try:
         if launched_folder():
-            record.write(folder.failure(failure.rank), failure)
+            record.write(folder.failure(own.rank), own)
             return
-        outcome: record.Outcome = "oom" if failure.kind == "oom" else "failed"
-        known = {"failures": [failure], "duration_s": started.elapsed_s, "job": record.known(slurm.job())}
-        record.write(folder.record, record.cut_short(task, started.epoch_s, outcome, failure.message, **known))
+        outcome: record.Outcome = "oom" if own.kind == "oom" else "failed"
+        known = {"failures": [own], "duration_s": started.elapsed_s, "job": record.known(slurm.job())}
+        record.write(folder.record, record.cut_short(task, started.epoch_s, outcome, own.message, **known))
     except OSError as error:
         print(f"{folder.path}: {error.strerror}", file=sys.stderr, flush=True)

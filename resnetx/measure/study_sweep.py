@@ -99,12 +99,10 @@ def locked(folder: StudyFolder) -> Iterator[None]:
     except OSError as error:
         raise not_writable(folder.path, error) from None
     with opened as lock:
-        try:
-            flock(lock, wait=False)
-        except BlockingIOError:
+        if not flock(lock, wait=False):
             raise ConfigError(
                 f"another sweep is running in {folder.path}: wait for it, or set results=FOLDER to another folder"
-            ) from None
+            )
         yield
 
 

@@ -20,10 +20,10 @@ from resnetx import host
 from resnetx.errors import ConfigError
 from resnetx.prediction.iteration import Iteration
 from resnetx.prediction.memory import memory_need
-from resnetx.prediction.open_points import Undecided, left_open
 from resnetx.prediction.predict import Curve, Placement, calibrated, obstacle_of, simulated, simulated_ends
 from resnetx.prediction.processes import answered_by_a_process
 from resnetx.prediction.result import speedup_over
+from resnetx.prediction.scaling import Undecided, left_open
 from resnetx.prediction.scenario import Point, Workload
 from resnetx.prediction.ssgd import iteration_s
 from resnetx.record import Unknown

@@ -13,7 +13,7 @@ from resnetx.interconnect.systems.parts import Provenance
 from resnetx.prediction.compute import Compute, is_cpu_of
 from resnetx.prediction.host_step import OTHER_CORES, PARALLEL_SPREAD, DecodingRate, decoding, decoding_unit
 from resnetx.prediction.messages import Exchange
-from resnetx.prediction.scaling_errors import KindError, parallel_s, scaling_errors
+from resnetx.prediction.scaling import KindError, parallel_s, scaling_errors
 from resnetx.prediction.scenario import Point
 from resnetx.prediction.ssgd import SAME, Seconds, ever_less, iteration_s, seconds, timeline
 from resnetx.prediction.step import AS_IT_IS, Deviations, SimulatedJob, StepTimes, Stretch, best_and_worst

@@ -1,6 +1,6 @@
 """How much memory a training step needs on one GPU, from the layer table: what does not fit is not predicted.
 
-    needed_bytes(table, 224, batch_size=64, precision="fp32", strategy=request.strategy, convention="torch")
+    step_bytes(request, table, images=64, strategy=request.strategy)
 
 `torch` is our own training. Weights and momenta stay; the forward pass keeps what the backward pass will read, which
 goes again layer by layer while gradients of parameters come; with them, the gradients of one layer's output and
@@ -23,7 +23,7 @@ Neither counts workspaces that convolutions ask for while memory is left; those 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from resnetx.choices import Bucket, Fsdp, ModelChoice, NoExchange, Server, Strategy, Zero1
 from resnetx.errors import ConfigError, unknown_name
@@ -42,48 +42,30 @@ CONVENTIONS: tuple[Convention, ...] = ("torch", "caffe")
 FRAMEWORK_BYTES = 600_000_000  # assumed: CUDA's context with the kernels of cuDNN and NCCL
 
 
-class Training(NamedTuple):
-    """How a step is taken."""
-
-    accumulate: int = 1  # parts in which the images are taken
-    states: int = 1  # numbers that the optimizer keeps of each parameter
-    checkpointing: bool = False
-
-    @classmethod
-    def of(cls, request: Request) -> "Training":
-        return cls(request.accumulate, request.optimizer.states, request.checkpointing)
-
-
-PLAIN = Training()
-
-
 def step_bytes(
+    request: Request,
     table: Sequence[Layer],
-    image_size: int,
-    batch_size: int,
-    precision: str,
+    images: int,
     strategy: Strategy,
-    convention: str,
+    convention: str = "torch",
     tested: int = 0,
     gpus: int = 1,
-    *,
-    how: Training,
 ) -> int:
-    """The most that a step of `batch_size` images on this GPU takes at once; `strategy` is `none` on a single GPU.
+    """The most that a step of so many images on this GPU takes at once; `strategy` is `none` on a single GPU.
 
     `tested`: the images of a test, which Caffe's first GPU holds, too (`images_of_a_test`). `gpus`: over which `zero1`
     and `fsdp` share parameters out.
     """
     match convention:
         case "torch":
-            return FRAMEWORK_BYTES + _torch_bytes(table, image_size, batch_size, precision, strategy, gpus, how)
+            return FRAMEWORK_BYTES + _torch_bytes(request, table, images, strategy, gpus)
         case "caffe":
-            if how != PLAIN:
+            if request.accumulate > 1 or request.optimizer.states > 1 or request.checkpointing:
                 raise ConfigError(
                     "memory_model=caffe: what Caffe needs for accumulate=, checkpointing= and optimizer=adamw is not "
                     "known; leave it out"
                 )
-            return FRAMEWORK_BYTES + _caffe_bytes(table, image_size, batch_size, tested)
+            return FRAMEWORK_BYTES + _caffe_bytes(table, request.image_size, images, tested)
     raise unknown_name("memory model", convention, CONVENTIONS, "memory_model")
 
 
@@ -124,78 +106,59 @@ def _torch_parameters(table: HashedTuple[Layer]) -> int:
     return counts.parameters(table, "torch")
 
 
-def _torch_bytes(
-    table: Sequence[Layer],
-    image_size: int,
-    batch_size: int,
-    precision: str,
-    strategy: Strategy,
-    gpus: int,
-    how: Training,
-) -> int:
+def _torch_bytes(request: Request, table: Sequence[Layer], images: int, strategy: Strategy, gpus: int) -> int:
     """What stays, and the peak of what comes and goes in the backward pass."""
-    width = PRECISION_BYTES[precision]
-    parameters = _torch_parameters(HashedTuple(table))
     if isinstance(strategy, Zero1 | Fsdp):
-        return _sharded_bytes(table, image_size, batch_size, precision, strategy, gpus, how)
+        return _sharded_bytes(request, table, images, strategy, gpus)
+    width = PRECISION_BYTES[request.precision]
+    parameters = _torch_parameters(HashedTuple(table))
     staying = BYTES_PER_PARAMETER * parameters  # weights
     if strategy != Server(device="cpu"):  # on the host a server keeps momenta there
-        staying += BYTES_PER_PARAMETER * how.states * parameters
+        staying += BYTES_PER_PARAMETER * request.optimizer.states * parameters
     if width < BYTES_PER_PARAMETER:
         staying += width * parameters  # autocast keeps its copies of the weights for the step
-    staying += _waiting_bytes(table, image_size, batch_size, how)
+    staying += _waiting_bytes(request, table, images)
     gradients_stay = not isinstance(strategy, NoExchange)  # in buffers, which are there from the beginning
     copied = isinstance(strategy, Bucket) and not strategy.gradient_as_bucket_view
     growing = copied or not gradients_stay
     if gradients_stay:
         staying += BYTES_PER_PARAMETER * parameters
-    if how.accumulate > 1:  # from the first part of the batch on
+    if request.accumulate > 1:  # from the first part of the batch on
         staying += BYTES_PER_PARAMETER * parameters
         growing = False
-    peak = _peak_bytes(table, image_size, batch_size // how.accumulate, precision, growing, how)
     at_update = BYTES_PER_PARAMETER * parameters if growing else 0
-    return staying + max(peak, at_update)
+    return staying + max(_peak_bytes(request, table, images, growing), at_update)
 
 
-def _waiting_bytes(table: Sequence[Layer], image_size: int, batch_size: int, how: Training) -> int:
-    """The next batch, and the parts of this one that are not computed on."""
-    images = 2 * batch_size - batch_size // how.accumulate
-    return images * BYTES_PER_PARAMETER * counts.elements(table, image_size)[DATA]
-
-
-def _peak_bytes(
-    table: Sequence[Layer], image_size: int, images: int, precision: str, growing: bool, how: Training
-) -> int:
-    """The most that comes and goes in the backward pass."""
-    moments = _backward_moments(HashedTuple(table), image_size, precision, growing, how.checkpointing)
-    return max((images * per_image + fixed for per_image, fixed in moments), default=0)
-
-
-def _sharded_bytes(
-    table: Sequence[Layer],
-    image_size: int,
-    batch_size: int,
-    precision: str,
-    strategy: Zero1 | Fsdp,
-    gpus: int,
-    how: Training,
-) -> int:
+def _sharded_bytes(request: Request, table: Sequence[Layer], images: int, strategy: Zero1 | Fsdp, gpus: int) -> int:
     """The same where ranks keep parts: of momenta by `zero1`, of weights, gradients and momenta by `fsdp`."""
-    width, gradients = PRECISION_BYTES[precision], ready_order(table, precision)
-    whole = sum(gradient.size_bytes for gradient in gradients)
+    width, gradients = PRECISION_BYTES[request.precision], ready_order(table, request.precision)
+    states, whole = request.optimizer.states, sum(gradient.size_bytes for gradient in gradients)
     if isinstance(strategy, Zero1):
-        staying = 2 * whole + how.states * max(parts_of(gradients, gpus))  # weights and buckets of gradients
+        staying = 2 * whole + states * max(parts_of(gradients, gpus))  # weights and buckets of gradients
     else:
         *blocks, rest = (message.size_bytes for message in grouped(gradients, strategy))
         kept = max(blocks, default=0) * min(2, len(blocks)) if strategy.reshard else sum(blocks)
         # The weights that are gathered, and one message of gradients with the copy that is reduced.
-        staying = (2 + how.states) * -(-whole // gpus) + rest + kept + 2 * max([rest, *blocks])
+        staying = (2 + states) * -(-whole // gpus) + rest + kept + 2 * max([rest, *blocks])
     if width < BYTES_PER_PARAMETER:
         staying += width * whole // BYTES_PER_PARAMETER
-    if how.accumulate > 1:
+    if request.accumulate > 1:
         staying += whole  # gradients that are not reduced yet
-    staying += _waiting_bytes(table, image_size, batch_size, how)
-    return staying + _peak_bytes(table, image_size, batch_size // how.accumulate, precision, False, how)
+    return staying + _waiting_bytes(request, table, images) + _peak_bytes(request, table, images, growing=False)
+
+
+def _waiting_bytes(request: Request, table: Sequence[Layer], images: int) -> int:
+    """The next batch, and the parts of this one that are not computed on."""
+    waiting = 2 * images - images // request.accumulate
+    return waiting * BYTES_PER_PARAMETER * counts.elements(table, request.image_size)[DATA]
+
+
+def _peak_bytes(request: Request, table: Sequence[Layer], images: int, growing: bool) -> int:
+    """The most that comes and goes in the backward pass of a part of the images."""
+    how = (request.image_size, request.precision, growing, request.checkpointing)
+    moments = _backward_moments(HashedTuple(table), *how)
+    return max((images // request.accumulate * per_image + fixed for per_image, fixed in moments), default=0)
 
 
 @lru_cache(maxsize=256)  # they are the same for every batch and system
@@ -277,16 +240,9 @@ def _needed_bytes(point: Point) -> int | Unknown:
         return Unknown("an imported trace has no activations")
     images, _ = point.shares[0]
     strategy = workload.strategy if point.gpus > 1 else NoExchange()
+    tested = images_of_a_test(workload.request.model, point.batch_size)
     needed_bytes = step_bytes(
-        workload.layers,
-        workload.request.image_size,
-        images,
-        workload.precision,
-        strategy,
-        point.setting.memory_model,
-        images_of_a_test(workload.request.model, point.batch_size),
-        point.gpus,
-        how=Training.of(workload.request),
+        workload.request, workload.layers, images, strategy, point.setting.memory_model, tested, point.gpus
     )
     serves = strategy == Server(device="gpu") and point.setting.memory_model == "torch"
     return needed_bytes + received_bytes(workload.layers, point.gpus) if serves else needed_bytes

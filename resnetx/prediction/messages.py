@@ -7,19 +7,19 @@ from itertools import groupby
 from statistics import median
 from typing import TYPE_CHECKING
 
-from resnetx import choices
-from resnetx.choices import After, Fsdp, Layerwise, Server, Strategy, Zero1
+from resnetx.choices import After, Bucket, Fsdp, Layerwise, Server, Strategy, Zero1
 from resnetx.errors import ConfigError
 from resnetx.interconnect.collectives import collective_errors
 from resnetx.interconnect.collectives.plan import CollectivePlan
 from resnetx.prediction.compute import COPY_SHARE, Compute
+from resnetx.prediction.scaling import known_counts
 from resnetx.prediction.scenario import Point
-from resnetx.prediction.staged import StagedPaths
+from resnetx.prediction.staged import SHOWN_BY, SHOWN_BY_RATES, StagedPaths
 from resnetx.prediction.step import HashedTuple, TimedMessage
 from resnetx.prediction.traced_step import spread_over
 from resnetx.record.traces import Trace, TracedBatch, TracedLayer
 from resnetx.workloads import counts
-from resnetx.workloads.counts import BYTES_PER_PARAMETER, Gradient
+from resnetx.workloads.counts import BYTES_PER_PARAMETER, Gradient, parts_of
 
 if TYPE_CHECKING:
     from resnetx.interconnect.collectives.traffic import Star
@@ -33,6 +33,7 @@ BETWEEN_NODES = 0.21
 # reaches from nothing to all. On CPUs `job.HostShare` has it.
 CONTENTION = {"nccl1": 0.2, "nccl2": 0.2, "nccl2.4": 0.2, "nvls": 0.1}
 LARGE_BYTES = 2**30  # a size at which only bandwidth counts
+_BYTES_EACH = {"fp32": 4, "bf16": 2, "fp16": 2}  # of an element of the gradients that are sent
 
 
 @dataclass(frozen=True)
@@ -80,10 +81,42 @@ def more_message(first_layer: str, more_s: float) -> TimedMessage:
 NOTHING_SENT = Exchange((), (), "none", 0.0, "", None, None)
 
 
+def of_point(point: Point, computed: Compute) -> Exchange:
+    """All messages of a step of a point, whose ranks compute so."""
+    if point.gpus == 1:
+        return NOTHING_SENT
+    workload, deployment, strategy = point.workload, point.deployment, point.workload.strategy
+    if point.setting.communication == "trace":
+        assert workload.trace is not None, "communication=trace without a trace"
+        return traced_exchange(workload.trace, point.shares[0][0] // point.parts, point.gpus, strategy)
+    bytes_each = _BYTES_EACH[point.setting.gradients]
+    if isinstance(strategy, Server):
+        return server_exchange(point, computed, bytes_each)
+    if isinstance(strategy, Zero1 | Fsdp):
+        return sharded_exchange(point, computed, bytes_each, _BYTES_EACH[point.setting.gathered])
+    paths = deployment.staged_on(point.gpus)
+    if paths is None and deployment.no_peers and len(known_counts(point)) >= len(SHOWN_BY):
+        paths = SHOWN_BY_RATES
+    if paths is not None:
+        if deployment.bandwidth or deployment.latency != 1:
+            raise ConfigError(
+                "what_if: changes described links, and between GPUs that are no peers published or measured rates of "
+                "paths through the host are used; leave it out"
+            )
+        sent_bytes = workload.gradient_bytes * bytes_each // BYTES_PER_PARAMETER
+        return staged(paths, sent_bytes, point.gpus, deployment.library, computed.step.layers.names[0])
+    arguments = (workload.gradients, strategy, bytes_each, computed.gradient_copy_Bps)
+    made = deployment.exchanges.get((point.devices, *arguments))
+    if made is None:
+        made = exchange(deployment.plan(point.devices), *arguments)
+        deployment.exchanges[point.devices, *arguments] = made
+    return made
+
+
 def exchange(
     made: CollectivePlan,
     gradients: Sequence[Gradient],
-    strategy: choices.Strategy,
+    strategy: Strategy,
     bytes_each: int,
     gradient_copy_Bps: float,
 ) -> Exchange:
@@ -91,7 +124,7 @@ def exchange(
     sent = counts.grouped(gradients, strategy)
     sizes = tuple(message.size_bytes * bytes_each // BYTES_PER_PARAMETER for message in sent)
     costs = [made.cost(size_bytes) for size_bytes in sizes]
-    unpacked = isinstance(strategy, choices.Bucket) and not strategy.gradient_as_bucket_view
+    unpacked = isinstance(strategy, Bucket) and not strategy.gradient_as_bucket_view
     messages = HashedTuple(
         TimedMessage(message.layers, cost.time_s, message.size_bytes / gradient_copy_Bps if unpacked else 0.0)
         for message, cost in zip(sent, costs, strict=True)
@@ -306,3 +339,114 @@ def _copies(point: Point) -> "Star":
             "it out"
         )
     return deployment.star(point.devices, _on_host(point))
+
+
+# What ZeRO-1 and FSDP send on GPUs, and when: their collectives as the costs of a system's plans say.
+#
+# `zero1` sends gradients as DDP does. Each rank then updates its own tensors, the largest first, each given to the
+# rank that has least (torch's ZeroRedundancyOptimizer), so that an embedding that is a third of the parameters stays
+# with one; then each rank in turn broadcasts its own, and the next forward pass waits for all of them.
+#
+# `fsdp` gathers, as `measure.rank.sharded` trains it: what is outside of blocks and then block by block while the
+# forward pass runs, each block waiting for its own; with `reshard` in the backward pass again, for the block behind
+# the one that is being undone (none for the last block, which is kept). Behind the backward pass of a block its
+# gradients are reduced to their ranks, and last those outside of blocks. All that shares one communicator, and goes
+# in this order. Of a batch that is taken in parts, each part gathers, and the last one's gradients are reduced. The
+# host is taken to run ahead; rows that padding adds (0.02 % of GPT-2 on eight GPUs) are left out.
+#
+# On CPUs torch waits for each of these, and what gloo takes for them is in no description: that is refused. In the
+# lab, what is replayed goes on (`measure.rank.sharded`), and gloo's collectives are known (`collectives.traffic`).
+
+
+def sharded_exchange(point: Point, computed: Compute, bytes_each: int, gathered_bytes: int) -> Exchange:
+    """All messages of a step; of an element of the gradients that are sent, and of the parameters that are gathered."""
+    strategy = point.workload.strategy
+    if point.deployment.on_cpus and point.deployment.lab is None:
+        raise ConfigError(
+            f"strategy={strategy.kind}: what gloo takes for its collectives between processes is not known; measure it "
+            "with train, or predict it for GPUs"
+        )
+    if point.deployment.staged_on(point.gpus) is not None or point.deployment.no_peers:
+        raise ConfigError(
+            f"strategy={strategy.kind} on {point.deployment.described.name}, whose GPUs are no peers: only all-reduce "
+            "is known through the host; use strategy=bucket"
+        )
+    if isinstance(strategy, Zero1):
+        return _zero1(point, strategy, computed, bytes_each)
+    assert isinstance(strategy, Fsdp), strategy
+    return _fsdp(point, strategy, computed, bytes_each, gathered_bytes)
+
+
+def _zero1(point: Point, strategy: Zero1, computed: Compute, bytes_each: int) -> Exchange:
+    reduced = exchange(
+        point.deployment.plan(point.devices), point.workload.gradients, strategy, bytes_each, computed.gradient_copy_Bps
+    )
+    broadcast, parts = point.deployment.plan(point.devices, "broadcast"), parts_of(point.workload.gradients, point.gpus)
+    if (lab := point.deployment.lab) is not None:
+        from resnetx.interconnect.collectives.lab_broadcasts import broadcasts_s
+        from resnetx.interconnect.systems.lab_network import lab_network
+
+        network = lab_network(point.deployment.system, point.devices, point.gpus, lab.scale, lab.transport)
+        begin_s = [computed.step.update_s * part / sum(parts) for part in parts]  # each has updated its own by then
+        back_s = broadcasts_s(network, parts, begin_s)
+    else:
+        back_s = sum(broadcast.cost(size).time_s for size in parts if size)
+    back = TimedMessage((computed.step.layers.names[0],), back_s, name="parameters")
+    error = max(reduced.error, error_of(broadcast, [size for size in parts if size]))
+    return replace(reduced, fetched=(back,), sizes_bytes=(*reduced.sizes_bytes, *parts), error=error)
+
+
+def _fsdp(point: Point, strategy: Fsdp, computed: Compute, bytes_each: int, gathered_bytes: int) -> Exchange:
+    gather, reduce = (point.deployment.plan(point.devices, name) for name in ("allgather", "reduce_scatter"))
+    *blocks, message = counts.grouped(point.workload.gradients, strategy)  # from the last block to the first
+    order = computed.step.layers.names
+    places = {name: index for index, name in enumerate(order)}
+    forward = [
+        _gathered(gather.cost(_block_bytes(message, gathered_bytes)).time_s, order[0]),
+        *(
+            _gathered(gather.cost(_block_bytes(block, gathered_bytes)).time_s, _first_layer(block, places))
+            for block in reversed(blocks)
+        ),
+    ]
+    backward: list[TimedMessage] = []
+    done: tuple[str, ...] = ()
+    for index, block in enumerate(blocks):
+        if strategy.reshard and index + 1 < len(blocks):
+            again_s = gather.cost(_block_bytes(blocks[index + 1], gathered_bytes)).time_s
+            before = order[places[_first_layer(block, places)] - 1]  # the last layer of the block behind this one
+            backward.append(TimedMessage(done, again_s, name="gather", gates=before, each_part=True))
+        done = (_first_layer(block, places),)
+        backward.append(TimedMessage(done, reduce.cost(_block_bytes(block, bytes_each)).time_s, name="reduce-scatter"))
+    backward.append(
+        TimedMessage((order[0],), reduce.cost(_block_bytes(message, bytes_each)).time_s, name="reduce-scatter")
+    )
+    again = blocks[1:] if strategy.reshard else []  # all but the last, which is kept
+    gathered = [_block_bytes(each, gathered_bytes) for each in (message, *blocks, *again)] * point.parts
+    reduced = [_block_bytes(each, bytes_each) for each in (*blocks, message)]
+    costs = [*(gather.cost(size) for size in gathered), *(reduce.cost(size) for size in reduced)]
+    moved_s = sum(gathered) / gather.cost(LARGE_BYTES).algbw_Bps + sum(reduced) / reduce.cost(LARGE_BYTES).algbw_Bps
+    return Exchange(
+        messages=HashedTuple(backward),
+        sizes_bytes=(*gathered, *reduced),
+        library=reduce.library,
+        error=max(error_of(gather, gathered), error_of(reduce, reduced)),
+        calibrated="" if reduce.calibration is None else reduce.calibration.source,
+        limiting_link=max(costs, key=lambda cost: cost.time_s).limiting_link,
+        link_share=moved_s / sum(cost.time_s for cost in costs),
+        contention=CONTENTION.get(reduce.library, 0.0),
+        fetched=HashedTuple(forward),
+        parts=point.parts,
+    )
+
+
+def _gathered(time_s: float, layer: str) -> TimedMessage:
+    return TimedMessage((layer,), time_s, name="gather", each_part=True)
+
+
+def _first_layer(block: counts.Message, places: dict[str, int]) -> str:
+    """The layer of a block that the forward pass comes to first, of those that have parameters."""
+    return min(block.layers, key=lambda name: places[name])
+
+
+def _block_bytes(block: counts.Message, bytes_each: int) -> int:
+    return block.size_bytes * bytes_each // BYTES_PER_PARAMETER

@@ -9,37 +9,31 @@ and on one host they slow each other down. The interval is the same simulation w
 bad as they may be (`result`).
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
-from statistics import NormalDist
 from typing import NamedTuple
 
 import msgspec
 
-from resnetx.choices import Folders, Fsdp, Server, SyntheticInput, Zero1
+from resnetx.choices import Fsdp, Server, SyntheticInput, Zero1
 from resnetx.errors import ConfigError
 from resnetx.interconnect.systems.altered import link_kinds
 from resnetx.prediction import compute, iteration, messages
 from resnetx.prediction.compute import Compute
-from resnetx.prediction.host_step import ASSUMED, IMAGE_BYTES, cores_for_each, decoding_unit
 from resnetx.prediction.iteration import LAB_BROADCASTS_ERROR, LAB_MESSAGES_ERROR, Iteration
 from resnetx.prediction.memory import memory_need
-from resnetx.prediction.messages import Exchange, more_message, traced_exchange
-from resnetx.prediction.open_points import Undecided, beyond_messages_s, known_counts, left_open
+from resnetx.prediction.messages import Exchange, more_message
 from resnetx.prediction.result import SourcedPoint, missing, opened, predicted
-from resnetx.prediction.scaling_errors import parallel_s, scaling_errors
+from resnetx.prediction.scaling import Undecided, beyond_messages_s, host_share, left_open, parallel_s, sharing, waiting
 from resnetx.prediction.scenario import Deployment, Point, TrainingSetup, Workload
 from resnetx.prediction.ssgd import iteration_s
-from resnetx.prediction.staged import SHOWN_BY, SHOWN_BY_RATES
-from resnetx.prediction.stated_rates import Beyond
-from resnetx.prediction.step import HostShare, RankClass, SimulatedJob, StepTimes, Stretch
+from resnetx.prediction.stated_rates import Beyond, ModelledStep
+from resnetx.prediction.step import RankClass, SimulatedJob, Stretch
 from resnetx.record.prediction import PredictionInput, Sensitivity
-from resnetx.workloads.counts import BYTES_PER_PARAMETER, parts_of
+from resnetx.workloads.counts import parts_of
 
 GLOO_AT_ONCE = 2  # all-reduces: a process group has two threads that run them (torch, ProcessGroupGloo.hpp)
 BETTER = 2.0  # how much better each thing is made to see what it is worth
-_BYTES_EACH = {"fp32": 4, "bf16": 2, "fp16": 2}  # of an element of the gradients that are sent
 
 
 def predict(point: Point, base: Iteration | Undecided | None = None) -> SourcedPoint:
@@ -66,7 +60,7 @@ def simulated_ends(undecided: Undecided) -> tuple[Iteration, Iteration]:
 def simulated(point: Point) -> Iteration:
     """An iteration, from what each kind of rank computes, sends and reads."""
     steps = tuple(iteration.fed(compute.of_point(point, images), point, images) for images, _ in point.shares)
-    exchange = _exchange(point, steps[0])
+    exchange = messages.of_point(point, steps[0])
     if point.deployment.lab is not None:
         exchange = replace(exchange, error=_lab_error(point, exchange))
     if (more_s := _beyond(point).message_s + beyond_messages_s(point)) > 0 and point.gpus > 1:
@@ -82,42 +76,10 @@ def _lab_error(point: Point, exchange: Exchange) -> float:
     return LAB_MESSAGES_ERROR + (LAB_BROADCASTS_ERROR - LAB_MESSAGES_ERROR) * broadcast_s / exchange.time_s
 
 
-def _exchange(point: Point, computed: Compute) -> Exchange:
-    if point.gpus == 1:
-        return messages.NOTHING_SENT
-    workload, known = point.workload, point.deployment.exchanges
-    if point.setting.communication == "trace":
-        assert workload.trace is not None, "communication=trace without a trace"
-        return traced_exchange(workload.trace, point.shares[0][0] // point.parts, point.gpus, workload.strategy)
-    bytes_each = _BYTES_EACH[point.setting.gradients]
-    if isinstance(point.workload.strategy, Server):
-        return messages.server_exchange(point, computed, bytes_each)
-    if isinstance(point.workload.strategy, Zero1 | Fsdp):
-        from resnetx.prediction import sharded
-
-        return sharded.exchange(point, computed, bytes_each, _BYTES_EACH[point.setting.gathered])
-    paths = point.deployment.staged_on(point.gpus)
-    if paths is None and point.deployment.no_peers and len(known_counts(point)) >= len(SHOWN_BY):
-        paths = SHOWN_BY_RATES
-    if paths is not None:
-        if point.deployment.bandwidth or point.deployment.latency != 1:
-            raise ConfigError(
-                "what_if: changes described links, and between GPUs that are no peers published or measured rates of "
-                "paths through the host are used; leave it out"
-            )
-        sent_bytes = workload.gradient_bytes * bytes_each // BYTES_PER_PARAMETER
-        return messages.staged(paths, sent_bytes, point.gpus, point.deployment.library, computed.step.layers.names[0])
-    arguments = (workload.gradients, workload.strategy, bytes_each, computed.gradient_copy_Bps)
-    made = known.get((point.devices, *arguments))
-    if made is None:
-        made = known[point.devices, *arguments] = messages.exchange(point.deployment.plan(point.devices), *arguments)
-    return made
-
-
 def _job(point: Point, steps: Sequence[Compute], exchange: Exchange) -> SimulatedJob:
     classes = []
     for (_, ranks), computed in zip(point.shares, steps, strict=True):
-        waits, shares, beyond = _waiting(point, computed), _sharing(point, computed), _beyond(point).factor
+        waits, shares, beyond = waiting(point, computed), sharing(point, computed), _beyond(point).factor
         step = computed.step.slowed(shares * waits)
         if point.setting.communication == "model" and point.deployment.lab is None:
             step = step.copying_gradients(_copies(point, exchange) / computed.gradient_copy_Bps)
@@ -135,7 +97,7 @@ def _job(point: Point, steps: Sequence[Compute], exchange: Exchange) -> Simulate
         exchange.messages,
         point.setting.overlap,
         at_once,
-        _host(point),
+        host_share(point),
         shared_links=point.deployment.lab is not None,
         fetched=exchange.fetched,
         contention=exchange.contention,
@@ -157,18 +119,6 @@ def _updated_share(point: Point) -> float:
     return max(parts_of(point.workload.gradients, point.gpus)) / point.workload.gradient_bytes
 
 
-def _waiting(point: Point, computed: Compute) -> float:
-    """How many times as long a step takes because ranks wait for the slowest."""
-    costs = point.setting.costs or scaling_errors().costs
-    return slowest_of(point.gpus, costs.variation if computed.jitter is None else computed.jitter)
-
-
-def _sharing(point: Point, computed: Compute) -> float:
-    """How many times as long a step takes because the host is busy decoding, and other ranks compute on it, too."""
-    costs = point.setting.costs or scaling_errors().costs
-    return _crowding(point) * (1 + costs.host_load * busy(point, computed.step))
-
-
 def _beyond(point: Point) -> Beyond:
     """What a step takes beyond what is modelled, where rates of several GPUs are known."""
     return Beyond() if point.setting.residual is None else point.setting.residual.at(point.gpus)
@@ -184,35 +134,23 @@ def calibrated(workload: Workload, deployment: Deployment, setting: TrainingSetu
     scaled = workload.scaled
     assert scaled is not None
 
-    def step_s(gpus: int, images: int) -> Callable[[Beyond], float]:
+    def modelled(gpus: int, images: int) -> ModelledStep:
         job = simulated(Point(workload, on, tuple(range(gpus)), images, plain)).job
         first = job.classes[0].step.layers.names[0]
-        return lambda beyond: iteration_s(
-            job.with_message(more_message(first, beyond.message_s)) if beyond.message_s else job,
-            Stretch(compute=beyond.factor, host=beyond.factor, queueing=beyond.factor),
+        return ModelledStep(
+            lambda beyond: iteration_s(
+                job.with_message(more_message(first, beyond.message_s)) if beyond.message_s else job,
+                _longer(beyond.factor),
+            ),
+            lambda factor: iteration_s(job.without_messages(), _longer(factor)),
         )
 
-    return replace(setting, residual=scaled.residual(step_s, on.node_gpus))
+    return replace(setting, residual=scaled.residual(modelled, on.node_gpus))
 
 
-def _crowding(point: Point) -> float:
-    """How many times as long ranks on one host compute because others compute too, as the bench measured it."""
-    collective = point.deployment.measured_on(point.gpus) if point.deployment.on_cpus and point.gpus > 1 else None
-    return 1.0 if collective is None or collective.crowding is None else max(1.0, collective.crowding)
-
-
-def slowest_of(ranks: int, jitter: float) -> float:
-    """The expected time of the slowest of so many ranks, whose steps vary by themselves, over that of one of them."""
-    return 1.0 if ranks == 1 else 1 + jitter * _largest_of(ranks)
-
-
-@cache
-def _largest_of(count: int) -> float:
-    """The expected largest of so many standard normal values.
-
-    By Blom's approximation (Statistical Estimates and Transformed Beta-Variables, 1958).
-    """
-    return NormalDist().inv_cdf((count - 0.375) / (count + 0.25))
+def _longer(factor: float) -> Stretch:
+    """Each rank's step so many times as long."""
+    return Stretch(compute=factor, host=factor, queueing=factor)
 
 
 def _with_straggler(classes: list[RankClass], slowness: float) -> list[RankClass]:
@@ -221,25 +159,6 @@ def _with_straggler(classes: list[RankClass], slowness: float) -> list[RankClass
     slow = replace(first, ranks=1, step=first.step.slowed(slowness), waits=first.waits * slowness)
     rest = [replace(first, ranks=first.ranks - 1)] if first.ranks > 1 else []
     return [slow, *rest, *others]
-
-
-def _host(point: Point) -> HostShare | None:
-    """Ranks on CPUs share their host's cores with the threads that move gradients."""
-    trace = point.workload.trace
-    if not point.deployment.on_cpus or trace is None or trace.cpus is None:
-        return None
-    threads = trace.request.threads if trace.request else 1
-    return HostShare(cores=trace.cpus, computing=threads, sending=_cores_of_a_message(point))
-
-
-def _cores_of_a_message(point: Point) -> float:
-    """What a message on its way takes from computing, in cores: as the bench measured it, or one for each rank."""
-    collective = point.deployment.measured_on(point.gpus)
-    if collective is None:
-        return 1.0
-    if collective.computing_lost is not None:
-        return collective.computing_lost
-    return 1.0 if collective.cpu_share is None else collective.cpu_share
 
 
 def _sensitivity(iteration: Iteration) -> list[Sensitivity]:
@@ -308,6 +227,11 @@ class Curve:
         return {self.baseline: Point(self.workload, self.deployment, *self.baseline, plain), **points}
 
 
+def sending_counts(curves: Sequence[Curve]) -> list[int]:
+    """The numbers of GPUs that send anything."""
+    return sorted({len(devices) for curve in curves for devices, _ in curve.placements if len(devices) > 1})
+
+
 def predict_curve(curve: Curve) -> list[SourcedPoint]:
     """A point for each placement; speed-ups are over `baseline`, or else over the smallest point that can run."""
     made: dict[Placement, SourcedPoint] = {}
@@ -348,31 +272,3 @@ def obstacle_of(point: Point) -> str:
             f"its GPUs {list(point.devices)} are {' and '.join(sorted(kinds))}: only like GPUs are predicted together"
         )
     return ""
-
-
-# What decoding images costs the GPUs of a host, before it cannot keep up: its threads compete for the cores.
-#
-# The more of a host's cores decode, the later its other threads queue the work of the GPUs. A step takes
-# `1 + host_load x busy` times as long, where `busy` is the share of a node's cores that decode for the other GPUs of a
-# point, at the rate at which these compute; `host_load` is fitted to published rates (`scaling_errors`). Only where
-# images are read and the cores of the system's CPUs are described. A trace of CPU ranks has it already.
-
-# Images a second that DALI leaves one core of, where the GPU decodes: entropy decoding of each image, assumed.
-GPU_DECODING_RATE = 1_400.0
-
-
-def busy(point: Point, step: StepTimes) -> float:
-    """The share of a node's cores that decode for the point's other GPUs; 0 where nothing is decoded, or known.
-
-    The rate of one GPU, stated or published, has the load of its own images in it.
-    """
-    request, system = point.workload.request, point.deployment.described
-    if request is None or not isinstance(request.input, Folders) or point.deployment.on_cpus:
-        return 0.0
-    cores = cores_for_each(system, point.devices)
-    if cores is None:
-        return 0.0
-    by_core = decoding_unit(request.input) == "core"
-    rate = ASSUMED[request.input.kind].rate_Bps / IMAGE_BYTES if by_core else GPU_DECODING_RATE
-    ranks = min(point.gpus, len(system.gpus) // system.nodes)
-    return (1 - 1 / ranks) * point.batch_size / point.gpus / step.compute_s / (cores * rate)

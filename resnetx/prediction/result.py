@@ -21,8 +21,7 @@ from resnetx.prediction import roofline
 from resnetx.prediction.iteration import CPU_RANKS_ERROR, Iteration
 from resnetx.prediction.memory import MemoryNeed
 from resnetx.prediction.messages import NO_LINK, Exchange
-from resnetx.prediction.open_points import Undecided
-from resnetx.prediction.scaling_errors import ANY, LEVEL, KindError, ScalingKind, scaling_errors
+from resnetx.prediction.scaling import ANY, LEVEL, KindError, ScalingKind, Undecided, scaling_errors
 from resnetx.prediction.scenario import Point
 from resnetx.prediction.staged import SHOWN_BY_RATES
 from resnetx.record import SCHEMA, Unknown, known, seal

@@ -11,9 +11,10 @@ on the curve of these parts through both where the smaller is the host's and the
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 from math import exp, inf, log, log2
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from resnetx.errors import ConfigError
 from resnetx.interconnect.collectives.measured import SizeCurve
@@ -156,7 +157,8 @@ def _on_line(low: int, low_s: float, high: int, high_s: float, images: int) -> f
 # GPU sends, with 2(n-1)/n. Where two counts of one node have such a message, and each byte of the second costs more
 # than of the first, this goes on as a power of the number of GPUs up to those of the node: so grows what shares one
 # path in the host. Any other difference is a factor on every rank's step, which stays beyond the largest known count.
-# Below the smallest one both are interpolated from none on one GPU.
+# Below the smallest one both are interpolated from none on one GPU. Where runs without exchange tell what messages
+# cost, the factor is that with which a step without them takes the rest, and messages get what they cost.
 #
 # A rate says nothing of other
 # batches per GPU, precisions or models: it would make them worse.
@@ -175,6 +177,13 @@ class Beyond:
     factor: float = 1.0  # times as long as each rank's step is modelled
 
 
+class ModelledStep(NamedTuple):
+    """A step on several GPUs, with what it takes beyond what is modelled."""
+
+    step_s: Callable[[Beyond], float]
+    silent_s: Callable[[float], float]  # by the factor: of the same without messages
+
+
 @dataclass(frozen=True)
 class ScaledRates:
     """Images/s of several GPUs, of points on one scaling curve."""
@@ -184,12 +193,13 @@ class ScaledRates:
     where: str
     nodes: frozenset[str] = frozenset()  # that they were measured on
     synthetic: bool = False  # of the same with synthetic input, which is not the one that is predicted
+    exchange_s: tuple[tuple[int, float], ...] = ()  # GPUs, and what messages cost of a step, by runs without exchange
 
-    def residual(self, step_s: Callable[[int, int], Callable[[Beyond], float]], node_gpus: int) -> "Residual":
-        """`step_s`: by GPUs and images, the modelled step with something beyond. `node_gpus`: GPUs of a node."""
-        found = []
+    def residual(self, modelled: Callable[[int, int], ModelledStep], node_gpus: int) -> "Residual":
+        """`modelled`: by GPUs and images, the step with something beyond. `node_gpus`: GPUs of a node."""
+        found, exchange_s = [], dict(self.exchange_s)
         for gpus, images, rate in self.by_gpus:
-            beyond = _beyond(step_s(gpus, images), images / rate)
+            beyond = _beyond(modelled(gpus, images), images / rate, exchange_s.get(gpus))
             if beyond is None:
                 raise ConfigError(
                     f"calibration={self.where}: {rate:,.5g} images/s on {gpus} GPUs is more than {LARGEST:g} times off "
@@ -231,6 +241,8 @@ class Residual:
             parts.append(f"steps take {beyond.factor:.3f} times as long as modelled")
         known = " and ".join(f"{rate:,.5g} images/s on {count}" for count, _, rate in self.rates.by_gpus)
         source = f"as {self.rates.source}{' with synthetic input' * self.rates.synthetic}"
+        if exchange_s := [f"{max(cost_s, 0.0) * 1e3:.2g} ms on {count}" for count, cost_s in self.rates.exchange_s]:
+            source += f"; messages cost {' and '.join(exchange_s)} by runs without exchange"
         return f"{', '.join(parts) or 'steps take as long as modelled'}, by {known} {unit}s, {source}"
 
 
@@ -247,18 +259,42 @@ def _growth(counts: tuple[float, ...], each_s: tuple[float, ...]) -> float:
     return min(MOST_GROWTH, max(0.0, power))
 
 
-def _beyond(step_s: Callable[[Beyond], float], measured_s: float) -> Beyond | None:
-    """With what a step takes what was measured; None: with nothing."""
-    from scipy.optimize import brentq
-
-    modelled_s, most = step_s(Beyond()), log(LARGEST)
+def _beyond(modelled: ModelledStep, measured_s: float, exchange_s: float | None) -> Beyond | None:
+    """With what a step takes what was measured; None: with nothing. `exchange_s`: of which messages are known to."""
+    step_s = modelled.step_s
+    modelled_s = step_s(Beyond())
     if abs(modelled_s - measured_s) <= EXACT * measured_s:
         return Beyond()
-    if measured_s - modelled_s > CLEAR * measured_s:
-        if measured_s > LARGEST * modelled_s:
-            return None
-        return Beyond(brentq(lambda s: step_s(Beyond(message_s=s)) - measured_s, 0.0, measured_s, rtol=EXACT))
-    if not step_s(Beyond(factor=1 / LARGEST)) < measured_s < step_s(Beyond(factor=LARGEST)):
+    if measured_s > LARGEST * modelled_s:
         return None
-    found = brentq(lambda power: step_s(Beyond(factor=exp(power))) - measured_s, -most, most, xtol=EXACT)
-    return Beyond(factor=exp(found))
+    if exchange_s is not None:
+        factor = _factor(modelled.silent_s, measured_s - max(exchange_s, 0.0))
+        if factor is not None and step_s(Beyond(factor=factor)) <= measured_s:
+            return Beyond(_message_s(partial(_step_with, step_s, factor), measured_s), factor)
+    elif measured_s - modelled_s > CLEAR * measured_s:
+        return Beyond(_message_s(partial(_step_with, step_s, 1.0), measured_s))
+    factor = _factor(lambda factor: step_s(Beyond(factor=factor)), measured_s)
+    return None if factor is None else Beyond(factor=factor)
+
+
+def _step_with(step_s: Callable[[Beyond], float], factor: float, message_s: float) -> float:
+    return step_s(Beyond(message_s, factor))
+
+
+def _message_s(step_s: Callable[[float], float], measured_s: float) -> float:
+    """The message with which a step takes what was measured."""
+    from scipy.optimize import brentq
+
+    if step_s(0.0) >= measured_s * (1 - EXACT):
+        return 0.0
+    return float(brentq(lambda message_s: step_s(message_s) - measured_s, 0.0, measured_s, rtol=EXACT))
+
+
+def _factor(step_s: Callable[[float], float], measured_s: float) -> float | None:
+    """The factor with which a step takes what was measured; None: with none."""
+    from scipy.optimize import brentq
+
+    if not step_s(1 / LARGEST) < measured_s < step_s(LARGEST):
+        return None
+    most = log(LARGEST)
+    return exp(brentq(lambda power: step_s(exp(power)) - measured_s, -most, most, xtol=EXACT))

@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Iterable
 from statistics import median
-from typing import Annotated, ClassVar, Literal, NamedTuple, TypedDict
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import msgspec
 
@@ -14,6 +14,7 @@ from resnetx.patterns import Scaling
 from resnetx.record.machine import Device, Environment, HostLoad, Job, LockedClock, OtherNode, Transport, Unit, unit_of
 from resnetx.record.sealing import SCHEMA, Failure, Outcome, RecordPart, Unknown, Warning, timestamp
 from resnetx.request import leave_out_defaults
+from resnetx.table import Record, Tabular, row
 from resnetx.transports import TransportName, Way
 
 # ---- copies ---------------------------------------------------------------------------------------------------------
@@ -205,7 +206,7 @@ class BenchFile(RecordPart, frozen=True):
     def record_type(self) -> "type[BenchRecord]":
         return BenchRecord
 
-    def opening(self, started: float) -> "BenchOpening":
+    def opening(self, started: float) -> dict[str, Any]:
         """What its record has before anything has run. `started`: seconds since the epoch."""
         return {
             "kind": "bench",
@@ -215,17 +216,6 @@ class BenchFile(RecordPart, frozen=True):
             "started_at": timestamp(started),
             "world_size": self.request.gpus,
         }
-
-
-class BenchOpening(TypedDict):
-    """The fields of a bench record that are known before anything has run."""
-
-    kind: Literal["bench"]
-    schema: int
-    request: BenchRequest
-    source: str
-    started_at: str
-    world_size: int
 
 
 class BenchPoint(RecordPart, frozen=True):
@@ -297,7 +287,7 @@ WRONG_ELEMENTS = "wrong-elements"  # the code of a warning: an imported table sa
 TEST_FAILED = "test-failed"  # of an imported one: that the program ended before its last size
 
 
-class BenchRecord(RecordPart, frozen=True, kw_only=True):
+class BenchRecord(Tabular, RecordPart, frozen=True, kw_only=True):
     """`record.json` of a bench."""
 
     kind: Literal["bench"]
@@ -336,6 +326,10 @@ class BenchRecord(RecordPart, frozen=True, kw_only=True):
         if not self.devices and (self.library or "").startswith("gloo"):
             return "rank"
         return unit_of(self.devices or ())
+
+    def rows(self) -> list[Record]:
+        """A row for each size of a collective, copy and pattern."""
+        return [row(each) for each in (*self.points, *self.cells, *self.patterns)]
 
 
 class Counts(NamedTuple):

@@ -1,6 +1,6 @@
 """The record of one run, and the file from which a run can be repeated."""
 
-from typing import Annotated, Any, ClassVar, Literal, TypedDict
+from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
 
@@ -263,7 +263,7 @@ class RunFile(RecordPart, frozen=True):
     def record_type(self) -> "type[RunRecord]":
         return RunRecord
 
-    def opening(self, started: float) -> "RunOpening":
+    def opening(self, started: float) -> dict[str, Any]:
         """What its record has before anything has run. `started`: seconds since the epoch."""
         return {
             "kind": "run",
@@ -278,22 +278,6 @@ class RunFile(RecordPart, frozen=True):
             "world_size": self.request.gpus,
             "largest_batch": known(self.largest_batch or Unknown("the batch size was given")),
         }
-
-
-class RunOpening(TypedDict):
-    """The fields of a run record that are known before anything has run."""
-
-    kind: Literal["run"]
-    schema: int
-    request: Request
-    request_key: str
-    baseline_key: str
-    study: str | None
-    repeat: int
-    timeout_s: float
-    started_at: str
-    world_size: int
-    largest_batch: LargestBatch | None
 
 
 class RunRecord(Tabular, RecordPart, frozen=True, kw_only=True):

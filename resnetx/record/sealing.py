@@ -141,6 +141,12 @@ class _Versioned(msgspec.Struct):
     schema: int
 
 
+class Kind(msgspec.Struct):
+    """What a file says that it is; "": nothing."""
+
+    kind: str = ""
+
+
 # What all records share: the version of their schema, their kind of struct, and how they state a moment.
 
 SCHEMA = 1

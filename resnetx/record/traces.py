@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from statistics import median
 from typing import Annotated, Literal
 
 import msgspec
@@ -10,6 +11,7 @@ from resnetx.errors import ConfigError, FileError
 from resnetx.loading import is_folder
 from resnetx.record.sealing import LONGEST_s, RecordError, RecordPart, RunFolder, Warning, read
 from resnetx.request import Request
+from resnetx.table import Record, Tabular
 
 # ---- trace ----------------------------------------------------------------------------------------------------------
 # Traces: how long each layer of a workload took on one device, at one or several batch sizes.
@@ -95,7 +97,7 @@ class TracedCommunication(RecordPart, frozen=True, kw_only=True):
     messages: list[TracedMessage]
 
 
-class Trace(RecordPart, frozen=True):
+class Trace(Tabular, RecordPart, frozen=True):
     """The layer times of one workload on one device."""
 
     kind: Literal["trace"]
@@ -116,6 +118,22 @@ class Trace(RecordPart, frozen=True):
     node: str = ""  # the host of the runs; "": imported, or the records do not say
     # Of an import: what is not known, or was taken for granted, and changes every figure.
     warnings: list[Warning] = msgspec.field(default_factory=list)
+
+    def rows(self) -> list[Record]:
+        """A row for each layer of each batch: medians over the iterations."""
+        return [
+            {
+                "workload": self.workload,
+                "device": self.device,
+                "batch_size": batch.batch_size,
+                "layer": layer.name,
+                "forward_s": median(layer.forward_s) if layer.forward_s else None,
+                "backward_s": median(layer.backward_s) if layer.backward_s else None,
+                "gradient_bytes": layer.gradient_bytes,
+            }
+            for batch in self.batches
+            for layer in batch.times.layers
+        ]
 
 
 # ---- observation ----------------------------------------------------------------------------------------------------

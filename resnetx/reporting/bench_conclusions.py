@@ -4,12 +4,14 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
+from typing import NamedTuple
 
 import numpy as np
 
 from resnetx.formats.copy_rows import LOAD
 from resnetx.interconnect.collectives.measured import telling_times
 from resnetx.interconnect.collectives.sizes import knees
+from resnetx.interconnect.pairs.pair_reading import counted
 from resnetx.operations import OPERATIONS
 from resnetx.record import BenchPoint, BenchRecord, Device, NicUse, PatternPoint
 from resnetx.record.bench_record import TEST_FAILED, WRONG_ELEMENTS, CopyCell, CopyFamily
@@ -190,7 +192,76 @@ def shown_benches(records: Sequence[BenchRecord]) -> Answer:
         *collective_columns(),
     ]
     sentences = [sentence for record in records for sentence in bench_answer(record)]
-    return Answer(sentences, as_shown(columns, rows) if rows else None)
+    if rows:
+        return Answer(sentences, as_shown(columns, rows))
+    groups: dict[CopyFamily, list[CopyCell]] = defaultdict(list)
+    for cell in (cell for record in records for cell in record.cells if cell.copy != LOAD):
+        groups[cell.family].append(cell)
+    classes = [(family, row) for family, cells in groups.items() for row in copy_classes(cells)]
+    families: Column[tuple[CopyFamily, CopyClass]] = Column("what", lambda row: row[0].words)
+    of_classes = [column.of(_of_class) for column in CLASSES]
+    return Answer(sentences, as_shown([families, *of_classes], classes) if classes else None)
+
+
+def _of_class(row: tuple[CopyFamily, "CopyClass"]) -> "CopyClass":
+    return row[1]
+
+
+def copy_verdicts(cells: Sequence[CopyCell]) -> str:
+    """How many are as described, and how many are not; "" where nothing is described."""
+    if all(cell.expected_s is None for cell in cells):
+        return ""
+    return ", ".join(f"{count} {_VERDICTS.get(verdict, verdict)}" for verdict, count in counted(cells))
+
+
+_VERDICTS = {"not judged": "with no reference"}
+
+
+class CopyClass(NamedTuple):
+    """Copies of one size between pairs that are alike."""
+
+    name: str
+    cells: Sequence[CopyCell]
+
+    @property
+    def GBps(self) -> list[float]:
+        """Of each, in order."""
+        return sorted(copied_GBps(cell, median(cell.time_s)) for cell in self.cells)
+
+
+def copy_classes(cells: Sequence[CopyCell]) -> list[CopyClass]:
+    """Copies of one size between pairs that are alike, the fastest first."""
+    alike: dict[tuple[int, str], list[CopyCell]] = defaultdict(list)
+    for cell in cells:
+        alike[cell.size_bytes, cell.pair_class or ("beside others" if cell.together else "")].append(cell)
+    ordered = sorted(alike.items(), key=lambda each: (each[0][0], _time_s(each[1])))
+    return [CopyClass({"one class": "all alike"}.get(name, name), same) for (_, name), same in ordered]
+
+
+def _expected(row: CopyClass) -> str:
+    expected = [copied_GBps(cell, cell.expected_s) for cell in row.cells if cell.expected_s]
+    return _figure(median(expected)) if expected else ""
+
+
+CLASSES: list[Column[CopyClass]] = [
+    Column(">size", lambda row: size_text(row.cells[0].size_bytes)),
+    Column("class", lambda row: row.name),
+    Column(">copies", lambda row: f"{len(row.cells)}", 1),
+    Column(">time us", lambda row: f"{_time_s(row.cells) * 1e6:,.1f}"),
+    Column(">GB/s", lambda row: _figure(median(row.GBps))),
+    Column(">least", lambda row: _figure(row.GBps[0]), 2),
+    Column(">most", lambda row: _figure(row.GBps[-1]), 3),
+    Column(">expected", _expected),
+    Column("verdict", lambda row: copy_verdicts(row.cells)),
+]
+
+
+def _time_s(cells: Sequence[CopyCell]) -> float:
+    return median(median(cell.time_s) for cell in cells)
+
+
+def _figure(value: float) -> str:
+    return f"{value:.2f}" if value >= 0.1 else f"{value:.2g}"
 
 
 def _spread(row: TimedPoint) -> str:

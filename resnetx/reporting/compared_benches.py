@@ -8,8 +8,9 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from math import log
 from pathlib import Path
-from statistics import median
+from statistics import fmean, median
 from typing import NamedTuple
 
 from resnetx import __version__
@@ -222,12 +223,42 @@ def _rate(size_bytes: int, time_s: float) -> str:
     return f"{size_bytes / time_s / 1e9:.3g}" if time_s else "?"
 
 
-# What tells ratios apart where all of them are in one table.
-OF_ONE: list[Column[BenchRatio]] = [
-    Column("what", lambda ratio: ratio.what),
-    Column(">ranks", lambda ratio: f"{ratio.gpus or ''}"),
-    Column("class", lambda ratio: ratio.pair_class or ""),
+class LineRatios(NamedTuple):
+    """An operation on a number of GPUs, or a copy within a class of pairs or between two places, over sizes."""
+
+    what: str
+    where: str
+    ratios: Sequence[BenchRatio]
+
+    @property
+    def mean(self) -> float:
+        """The geometric mean."""
+        return math.exp(fmean(math.log(ratio.ratio) for ratio in self.ratios))
+
+
+def ratio_lines(found: BenchComparison) -> list[LineRatios]:
+    """The operations and classes of pairs that both have, the furthest apart first; else their pairs."""
+    lines: dict[tuple[str, str], list[BenchRatio]] = {}
+    for ratio in [*found.collectives, *found.classes] or found.cells:
+        pair = "" if ratio.source is None else f"{ratio.source} to {ratio.target}"
+        where = f"{ratio.gpus} ranks" if ratio.gpus else ratio.pair_class or pair
+        lines.setdefault((ratio.what, where), []).append(ratio)
+    return sorted((LineRatios(*key, ratios) for key, ratios in lines.items()), key=lambda line: -abs(log(line.mean)))
+
+
+LINE_RATIOS: list[Column[LineRatios]] = [
+    Column("~what", lambda line: line.what),
+    Column("where", lambda line: line.where),
+    Column("sizes", lambda line: sizes_text([ratio.size_bytes for ratio in line.ratios])),
+    Column(">B / A", lambda line: f"{line.mean:.3g}"),
+    Column(">least", lambda line: f"{min(ratio.ratio for ratio in line.ratios):.3g}", 5),
+    Column(">most", lambda line: f"{max(ratio.ratio for ratio in line.ratios):.3g}", 5),
 ]
+
+
+def sizes_text(sizes_bytes: Sequence[int]) -> str:
+    """ "256 KiB to 4 MiB"."""
+    return " to ".join(dict.fromkeys(size_text(size) for size in (min(sizes_bytes), max(sizes_bytes))))
 
 
 class PairRatios(NamedTuple):

@@ -22,6 +22,7 @@ from resnetx.reporting.predicted_answer import identity, predicted_curves, ranks
 from resnetx.reporting.study_points import StudyPoint, alike_requests
 from resnetx.reporting.study_scaling import MeasuredPartName
 from resnetx.request import Request
+from resnetx.statistics import MIN_RUNS_FOR_T, TTest, shown_differences, t_test
 from resnetx.table import Answer, Column, as_shown
 from resnetx.units import percents, si, to_interval
 
@@ -55,6 +56,7 @@ class Side:
     unresolved: frozenset[MeasuredPartName] = frozenset()  # parts that the runs do not show to be there
     runs: tuple[RunSummary, ...] = ()  # that were measured
     copies: Copies | None = None  # of a step of an instrumented run, where one was measured on GPUs
+    steps_s: tuple[float, ...] = ()  # that were measured, one of each run
 
 
 class ExplainedPart(msgspec.Struct, frozen=True):
@@ -81,7 +83,10 @@ class Explained(msgspec.Struct, frozen=True, kw_only=True):
     b_step_s: float | None
     a_interval_s: list[float] | None
     b_interval_s: list[float] | None
-    outside: bool  # a measurement lies outside of a prediction, or each of two outside of the other
+    # A measurement lies outside of a prediction; or the runs of two measurements differ (`statistics.t_test`), which 1
+    # in 20 answers or fewer say by chance, however many cases they have.
+    outside: bool
+    longer: list[float] | None = None  # between which B / A lies, of two measurements of three runs or more
     parts: list[ExplainedPart]  # of each side they sum to its step; [] where a side has none
     why: str  # parts are not known
     differs: list[str]  # settings in which the sides differ: "input: synthetic in A, dali in B"
@@ -135,7 +140,10 @@ def _measured(point: StudyPoint) -> Side:
     limits = point.result.limits
     copies = (limits and limits.copies) or next((run.copies for run in reversed(runs) if run.copies), None)
     late = _late(point)
-    return Side("measured", point.words, point.request, step_s, ends, dict(parts), why, late, open_parts, runs, copies)
+    steps_s = tuple(batch / run.images_per_s for run in runs if run.images_per_s)
+    return Side(
+        "measured", point.words, point.request, step_s, ends, dict(parts), why, late, open_parts, runs, copies, steps_s
+    )
 
 
 def _late(point: StudyPoint) -> str:
@@ -185,12 +193,15 @@ def explained(a: Sequence[Side], b: Sequence[Side]) -> list[Explained]:
     """Every case that both have, in the order of A: cases that `compare` finds alike, too."""
     if {side.kind for side in (*a, *b)} == {"measured"}:
         alike = alike_requests([side.request for side in a], [side.request for side in b])
-        return [_explained(one, other) for one in a for other in b if (one.request.key, other.request.key) in alike]
+        pairs = [(one, other) for one in a for other in b if (one.request.key, other.request.key) in alike]
+        tests = [t_test(one.steps_s, other.steps_s) for one, other in pairs]
+        judged = zip(pairs, shown_differences(tests), tests, strict=True)
+        return [_explained(one, other, differs, test) for (one, other), differs, test in judged]
     cases = AlikeCases((side.request, side) for side in b)
-    return [_explained(one, other) for one in a for other in cases.of(one.request)]
+    return [_explained(one, other, _outside(one, other)) for one in a for other in cases.of(one.request)]
 
 
-def _explained(a: Side, b: Side) -> Explained:
+def _explained(a: Side, b: Side, outside: bool, test: TTest | None = None) -> Explained:
     merged = any(BOTH in side.parts_s for side in (a, b))
     known = bool(a.parts_s and b.parts_s)
     of_a, of_b = (_merged(side.parts_s) if merged else side.parts_s for side in (a, b))
@@ -205,7 +216,8 @@ def _explained(a: Side, b: Side) -> Explained:
         b_step_s=b.step_s,
         a_interval_s=list(a.interval_s) if a.interval_s else None,
         b_interval_s=list(b.interval_s) if b.interval_s else None,
-        outside=_outside(a, b),
+        outside=outside,
+        longer=[test.low, test.high] if test else None,
         parts=[ExplainedPart(name, of_a.get(name, 0.0), of_b.get(name, 0.0), _of_part(name, a, b)) for name in names],
         why="" if known else a.why or b.why or "one of them has no parts",
         differs=_differences(a.request, b.request),
@@ -221,7 +233,8 @@ def _of_part(name: MeasuredPartName, a: Side, b: Side) -> str:
         if kinds[0] != kinds[1]:
             return f"A: {kinds[0]}, B: {kinds[1]}"
     open_in = [letter for letter, side in (("A", a), ("B", b)) if name in side.unresolved]
-    return f"not resolved in {' and '.join(open_in)}" if open_in else ""
+    where = f" in {open_in[0]}" if len(open_in) == 1 else ""  # else in both
+    return f"not resolved{where}" if open_in else ""
 
 
 def _evidence(a: Side, b: Side) -> list[str]:
@@ -275,7 +288,7 @@ def _without_small(parts_s: dict[MeasuredPartName, float]) -> dict[MeasuredPartN
 
 
 def _outside(a: Side, b: Side) -> bool:
-    """Whether the intervals say that the two differ: a measurement lies outside of a prediction, or each of the other.
+    """Whether one lies outside of the other, which is a prediction; of two predictions, each outside of the other.
 
     Without any interval, steps that are not equal differ.
     """
@@ -318,14 +331,44 @@ NAMED = 0.1  # of the whole difference: parts with as much are named in the sent
 def explained_answer(found: Sequence[Explained]) -> list[str]:
     """The case that differs most, or of one side loses most; and how many there are."""
     first = max(found, key=weight)
-    outside = sum(case.outside for case in found)
     if same_results(found):
         return [f"A and B hold the same results: a step of each of {len(found)} cases takes exactly as long in both."]
-    of_these = f"{outside} lie outside of their intervals"
-    if outside < 2:
-        of_these = f"{'1' if outside else 'none'} lies outside of its interval"
-    more = f"Of {len(found)} cases, this one differs most; {of_these}."
-    return [explained_case(first), *[more] * (len(found) > 1 and first.b_step_s is not None)]
+    if len(found) == 1 or first.b_step_s is None:
+        return [explained_case(first)]
+    return [explained_case(first), f"Of {len(found)} cases, this one {_of_these(found, first)}."]
+
+
+def _of_these(found: Sequence[Explained], first: Explained) -> str:
+    """In how far the first case stands for all."""
+    outside = sum(case.outside for case in found)
+    if not _measured_twice(first):
+        lie = f"{outside} lie outside of their intervals"
+        if outside < 2:
+            lie = f"{'1' if outside else 'none'} lies outside of its interval"
+        return f"differs most; {lie}"
+    few = sum(case.longer is None for case in found)
+    differ = "none differs" if not outside else "no other differs" if outside == 1 else f"{outside} differ"
+    undecided = f", {few} have too few runs" * bool(0 < few < len(found))
+    return f"is the furthest apart{'' if few == len(found) else f'; {differ}'}{undecided}"
+
+
+def certainty(each: Explained) -> str:
+    """What the verdict on a case is worth."""
+    if each.b_step_s is None:
+        return "95 % intervals by repeats" if each.a == "measured" else "9 of 10 measurements should lie inside"
+    if not _measured_twice(each):
+        return "a measurement that agrees lies in what is predicted, as 9 of 10 should"
+    if each.longer is None:
+        return f"the scatter of runs is known from {MIN_RUNS_FOR_T} of each; with fewer nothing is said to differ"
+    low, high = each.longer
+    resolved = (high / low) ** 0.5 - 1
+    return (
+        f"such runs resolve differences of {resolved:.1%}; of equal ones, 1 in 20 answers or fewer say that they differ"
+    )
+
+
+def _measured_twice(each: Explained) -> bool:
+    return (each.a, each.b) == ("measured", "measured")
 
 
 def same_results(found: Sequence[Explained]) -> bool:
@@ -360,9 +403,8 @@ def useful_share(each: Explained) -> float | None:
 def _beside(each: Explained, b_step_s: float) -> str:
     """ "A step of ...: 165 ms (151 to 180) predicted in A, 204 ms (194 to 234) measured in B: ..."."""
     a, b = (_step(*side) for side in ((each.a_step_s, each.a_interval_s), (b_step_s, each.b_interval_s)))
-    within = "outside of that" if each.outside else "they agree"
     more_s = b_step_s - each.a_step_s
-    sentence = f"A step of {each.case}: {a} {each.a} in A, {b} {each.b} in B: {within}."
+    sentence = f"A step of {each.case}: {a} {each.a} in A, {b} {each.b} in B: {_verdict(each, more_s)}."
     parts = [part for part in each.parts if part.more_s is not None and part.more_s * more_s > NAMED * more_s**2]
     if each.outside and parts:
         named = ", ".join(
@@ -373,6 +415,19 @@ def _beside(each: Explained, b_step_s: float) -> str:
         named += f", {ms_text(rest_s)} in other parts" * (rest_s >= LEAST_s)
         sentence += f" Of the {ms_text(abs(more_s))} ms that it is {'longer' if more_s > 0 else 'shorter'}: {named}."
     return sentence
+
+
+def _verdict(each: Explained, more_s: float) -> str:
+    """What the two are to each other, and of what runs do not show how large it may be."""
+    if not _measured_twice(each):
+        return "outside of that" if each.outside else "they agree"
+    if each.longer is None:
+        return f"not decided, from fewer than {MIN_RUNS_FOR_T} runs of A or of B (repeats={MIN_RUNS_FOR_T} tells)"
+    low, high = (f"{end:.3g}" for end in each.longer)
+    times = f"{low} to {high} times as long"
+    if each.outside:
+        return f"B takes {'longer' if more_s > 0 else 'less'}, {times}"
+    return f"no difference is shown; B may take {times}"
 
 
 def _step(step_s: float, interval_s: Sequence[float] | None) -> str:
@@ -391,9 +446,9 @@ def signed_ms(time_s: float) -> str:
 
 
 def weight(each: Explained) -> float:
-    """How much of the step differs; of one side alone, how much of it is lost."""
+    """How much of the step differs, of what does first; of one side alone, how much of it is lost."""
     if each.b_step_s is not None:
-        return abs(each.b_step_s - each.a_step_s) / each.a_step_s
+        return each.outside + abs(each.b_step_s - each.a_step_s) / max(each.a_step_s, each.b_step_s)
     return sum(part.a_s or 0.0 for part in each.parts if part.name != "useful") / each.a_step_s
 
 
@@ -447,8 +502,13 @@ def case_columns(found: Sequence[Explained]) -> list[Column[Explained]]:
         *steps,
         Column(">B, ms", lambda each: ms_text(each.b_step_s)),
         Column(">B / A", lambda each: f"{(each.b_step_s or 0.0) / each.a_step_s:.2f}"),
-        Column("outside", lambda each: "yes" if each.outside else "no"),
+        Column("differs" if _measured_twice(found[0]) else "outside", _differs),
     ]
+
+
+def _differs(each: Explained) -> str:
+    open_case = _measured_twice(each) and each.longer is None
+    return "?" if open_case else "yes" if each.outside else "no"
 
 
 def _useful(each: Explained) -> str:

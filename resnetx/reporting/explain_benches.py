@@ -3,9 +3,9 @@
     explained_benches(benches_of_a, benches_of_b)
 
 A figure is a collective or a pattern on a number of GPUs, or a copy between two of them, at one size. It has changed
-where the median of each side lies outside of what nine of ten timings of the other side are within; a figure of a
-single time has no such range, and is never said to have changed. Of one bench alone: what is slower than its system
-is described, and what may be why.
+where the median of each side lies outside of what nine of ten timings of the other side are within, and Student's test
+of them says so; a figure of one or two times is never said to have changed. Of one bench alone: what is slower than its
+system is described, and what may be why.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,6 +18,7 @@ from resnetx.interconnect.collectives.measured import telling_times
 from resnetx.record import BenchRecord
 from resnetx.record.bench_record import CopyEnd, Times
 from resnetx.reporting.machine_differences import environment_differences
+from resnetx.statistics import MIN_RUNS_FOR_T, shown_differences, t_test
 from resnetx.table import Answer, Column, as_shown
 from resnetx.units import si, size_text
 
@@ -35,10 +36,10 @@ class ExplainedFigure(msgspec.Struct, frozen=True, kw_only=True):
     size_bytes: int
     a_s: float  # median
     b_s: float | None
-    a_interval_s: list[float] | None  # that nine of ten timings are within; null: of one timing
+    a_interval_s: list[float] | None  # that nine of ten timings are within; null: of one or two
     b_interval_s: list[float] | None
     expected_s: float | None  # as the system is described; null: none is
-    outside: bool  # each lies outside of what the other's timings are within
+    outside: bool  # each lies outside of what the other's timings are within, and a test of all figures shows it
     low: bool  # slower than described
     evidence: list[str]  # in what else the two differ, or what may be why this is slow
 
@@ -64,8 +65,13 @@ _Measure = tuple[str, int | None, CopyEnd | None, CopyEnd | None, int]
 def explained_benches(a: Sequence[BenchRecord], b: Sequence[BenchRecord]) -> list[ExplainedFigure]:
     """Every figure that both have, in the order of A."""
     of_a, of_b = _timed(a), _timed(b)
-    shared = _shared_evidence(a, b)
-    return [_beside(key, of_a[key], of_b[key], shared) for key in of_a if key in of_b]
+    shared, keys = _shared_evidence(a, b), [key for key in of_a if key in of_b]
+    shown = shown_differences([t_test(of_a[key].times_s, of_b[key].times_s) for key in keys])
+    figures = [_beside(key, of_a[key], of_b[key], shared) for key in keys]
+    return [
+        msgspec.structs.replace(figure, outside=figure.outside and differs)
+        for figure, differs in zip(figures, shown, strict=True)
+    ]
 
 
 def bench_alone(records: Sequence[BenchRecord]) -> list[ExplainedFigure]:
@@ -141,7 +147,7 @@ def _within(ends_s: Sequence[float] | None, time_s: float | None) -> bool:
 
 
 def _interval(times_s: Sequence[float]) -> list[float] | None:
-    return [float(end) for end in np.quantile(times_s, WITHIN)] if len(times_s) > 1 else None
+    return [float(end) for end in np.quantile(times_s, WITHIN)] if len(times_s) >= MIN_RUNS_FOR_T else None
 
 
 def _shared_evidence(a: Sequence[BenchRecord], b: Sequence[BenchRecord]) -> list[str]:
@@ -174,6 +180,11 @@ def _readings(records: Sequence[BenchRecord]) -> Iterator[tuple[str, str]]:
         yield "locked clock", si(max(clocks), "Hz")
 
 
+FIGURES_CERTAINTY = (
+    "by Student's test of timings, 1 in 20 answers about equal benches or fewer say that they differ; what varies from "
+    "one start to the next is not in one bench"
+)
+
 # ---- the answer -----------------------------------------------------------------------------------------------------
 
 
@@ -194,7 +205,7 @@ def _changed(figures: Sequence[ExplainedFigure], told: Sequence[ExplainedFigure]
     if not told:
         unknown = sum(figure.a_interval_s is None or figure.b_interval_s is None for figure in figures)
         most = max(max(figure.longer, 1 / figure.longer) for figure in figures)
-        more = f"; {unknown} have one timing, which tells nothing" if unknown else ""
+        more = f"; {unknown} have fewer than {MIN_RUNS_FOR_T} timings, which tell nothing" if unknown else ""
         return f"No difference is shown {beyond}: {len(figures)} figures, at most {most:.2f} times apart{more}."
     slower = [figure for figure in told if figure.longer > 1]
     words = "slower" if len(slower) == len(told) else "faster" if not slower else "other"

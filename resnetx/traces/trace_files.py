@@ -14,7 +14,7 @@ from statistics import median
 import msgspec
 
 from resnetx.errors import ConfigError, FileError, shortened, visible
-from resnetx.formats import chrome, kineto, nccl_tests, six_columns
+from resnetx.formats import chrome, kineto, programs, six_columns
 from resnetx.formats.chrome import MAX_BYTES, is_json
 from resnetx.formats.kineto import Profile
 from resnetx.formats.kineto_ranks import RankProfile, blocked_s
@@ -83,9 +83,13 @@ def read(
 
 def unpacked(path: Path) -> bytearray:
     """The content of a file that may be a trace or a profile; refused where it is of another program."""
-    data = File(path, "a trace or a profile, of fewer iterations", MAX_BYTES).unpacked()
-    text = "" if _JSON.match(data) else data[:_LOG_BYTES].decode(errors="replace")
-    if other := nccl_tests.refused(text):
+    file = File(path, "a trace or a profile, of fewer iterations", MAX_BYTES)
+    data = file.unpacked()
+    replace(file, what="a profile of PyTorch, or six columns of times").refuse_binary(data)
+    json = _JSON.match(data)
+    program = programs.of_json(data, "trace") if json else ""
+    text = "" if json else data[:_LOG_BYTES].decode(errors="replace")
+    if other := f"is of {program}" if program else programs.refused(text):
         raise FileError(f"{path}: {other}; expected a profile of PyTorch, or six columns of times")
     return data
 
@@ -329,17 +333,13 @@ def slug(text: str) -> str:
 # ---- content --------------------------------------------------------------------------------------------------------
 
 
-class _Kind(msgspec.Struct):
-    kind: str = ""
-
-
 def _is_ours(path: Path) -> bool:
     """Whether it is a small JSON object that calls itself a trace; refused where there is no such file."""
     file = File(path, "a trace", limits.MAX_BYTES)
     if not is_file(path):
         file.content()
     try:
-        kind: _Kind = decode(file, file.content(), _Kind)
+        kind: sealing.Kind = decode(file, file.content(), sealing.Kind)
         return kind.kind == "trace"
     except FileError:  # what it is instead, its reader says
         return False

@@ -24,22 +24,6 @@ if TYPE_CHECKING:
 
     from resnetx.workloads.user_program import BatchPart
 
-__all__ = [
-    "Layer",
-    "build",
-    "call",
-    "check",
-    "described",
-    "intensity",
-    "loss",
-    "own_batch",
-    "own_parts",
-    "packages",
-    "table",
-    "traced",
-    "workload",
-]
-
 
 def packages(model: choices.Model) -> tuple[str, ...]:
     """The modules that must be installed to train the model."""

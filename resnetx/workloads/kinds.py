@@ -131,16 +131,16 @@ def differs_from_paper(model: ModelChoice, image_size: int, what: str) -> list[s
     ]
 
 
-# Caffe's AlexNet; the network itself is `workloads.alexnet`.
+# Caffe's AlexNet; the network itself is in `workloads.caffe`.
 
 
 class AlexNetKind(Kind[AlexNetSettings]):
     checked_by_table = False
 
     def build(self, model: AlexNetSettings, image_size: int) -> "nn.Module":
-        from resnetx.workloads import alexnet
+        from resnetx.workloads import caffe
 
-        return alexnet.AlexNet(model.classes, image_size, model.lrn)
+        return caffe.AlexNet(model.classes, image_size, model.lrn)
 
     def stated(self, model: AlexNetSettings, batch_size: int) -> dict[str, float]:
         """Section 3, of the network with its normalisations."""
@@ -153,26 +153,26 @@ class AlexNetKind(Kind[AlexNetSettings]):
         return differs_from_paper(model, image_size, "first classifier layer, fc6,")
 
 
-# Caffe's network for CIFAR-10; the network itself is `workloads.cifarnet`.
+# Caffe's network for CIFAR-10; the network itself is in `workloads.caffe`.
 
 
 class CifarNetKind(Kind[CifarNetSettings]):
     checked_by_table = False
 
     def build(self, model: CifarNetSettings, image_size: int) -> "nn.Module":
-        from resnetx.workloads import cifarnet
+        from resnetx.workloads import caffe
 
-        return cifarnet.CifarNet(model.classes, image_size)
+        return caffe.CifarNet(model.classes, image_size)
 
 
-# Networks for CIFAR-10 that Anderson et al. 2018 trained; the networks themselves are `workloads.cifar` and `nasnet`.
+# Networks for CIFAR-10 that Anderson et al. 2018 trained; the networks themselves are in `workloads.cifar`.
 
 
 class PublishedCifarKind(Kind[CifarNetwork]):
     checked_by_table = False
 
     def build(self, model: CifarNetwork, image_size: int) -> "nn.Module":
-        from resnetx.workloads import cifar, nasnet
+        from resnetx.workloads import cifar
 
         match model:
             case ResNetSettings():
@@ -180,11 +180,11 @@ class PublishedCifarKind(Kind[CifarNetwork]):
             case DenseNetSettings():
                 return cifar.DenseNet(model.layers, model.k, model.classes)
             case NasNetSettings():
-                return nasnet.NasNet(*model.cells, model.classes)
+                return cifar.NasNet(*model.cells, model.classes)
         return cifar.AlexNet(model.classes, image_size)
 
 
-# Caffe's GoogLeNet, which trains with two auxiliary classifiers; the network itself is `workloads.googlenet`.
+# Caffe's GoogLeNet, which trains with two auxiliary classifiers; the network itself is in `workloads.caffe`.
 
 PARAMETERS = (
     "the paper states 5.5 M parameters, which no version of GoogLeNet has: with 1000 classes it has "
@@ -196,9 +196,9 @@ class GoogLeNetKind(Kind[GoogLeNetSettings]):
     checked_by_table = False
 
     def build(self, model: GoogLeNetSettings, image_size: int) -> "nn.Module":
-        from resnetx.workloads import googlenet
+        from resnetx.workloads import caffe
 
-        return googlenet.GoogLeNet(model.classes, image_size)
+        return caffe.GoogLeNet(model.classes, image_size)
 
     def loss(self, model: GoogLeNetSettings, outputs: Any, labels_N: "Tensor") -> "Tensor":
         return with_auxiliary_classifiers(outputs, labels_N)
@@ -214,8 +214,8 @@ class GoogLeNetKind(Kind[GoogLeNetSettings]):
 
 # Families: models of a stem, x blocks that are alike, and a head, whose counts are arithmetic for any x.
 #
-# A family's settings have `x`; its table is `workloads.tables.families`. What each dial does to the work per parameter
-# is in docs/families.md.
+# A family's settings have `x`; its table is `workloads.tables`. What each dial does to the work per parameter is in
+# docs/families.md.
 
 Member = TypeVar("Member", ResNetXSettings, GptXSettings, MlpXSettings)
 
@@ -236,9 +236,9 @@ NOT_IN_CAFFE = "Caffe has neither attention nor GELU: compare with other network
 
 class GptXKind(Family[GptXSettings]):
     def build(self, model: GptXSettings, image_size: int) -> "nn.Module":
-        from resnetx.workloads import gptx
+        from resnetx.workloads import language_models
 
-        return gptx.GptX(model.x, model.width, model.attention_heads, model.seq, model.vocabulary)
+        return language_models.GptX(model.x, model.width, model.attention_heads, model.seq, model.vocabulary)
 
     def loss(self, model: GptXSettings, outputs: Any, labels_N: "Tensor") -> "Tensor":
         return of_tokens(outputs, labels_N)
@@ -253,21 +253,21 @@ class GptXKind(Family[GptXSettings]):
 
 class MlpXKind(Family[MlpXSettings]):
     def build(self, model: MlpXSettings, image_size: int) -> "nn.Module":
-        from resnetx.workloads import mlpx
+        from resnetx.workloads import resnetx
 
-        return mlpx.MlpX(model.x, model.width, model.classes, image_size)
+        return resnetx.MlpX(model.x, model.width, model.classes, image_size)
 
 
-# BERT-base; the network itself is `workloads.bert`.
+# BERT-base; the network itself is in `workloads.language_models`.
 
 
 class BertKind(Kind[BertSettings]):
     checked_by_table = False
 
     def build(self, model: BertSettings, image_size: int) -> "nn.Module":
-        from resnetx.workloads import bert
+        from resnetx.workloads import language_models
 
-        return bert.Bert(model.seq)
+        return language_models.Bert(model.seq)
 
     def loss(self, model: BertSettings, outputs: Any, labels_N: "Tensor") -> "Tensor":
         return of_tokens(outputs, labels_N)
@@ -280,7 +280,7 @@ class BertKind(Kind[BertSettings]):
         ]
 
 
-# ResNet/x (Tallent et al. 2017), the family of the paper; the network itself is `workloads.resnetx`.
+# ResNet/x (Tallent et al. 2017), the family of the paper; the network itself is in `workloads.resnetx`.
 
 
 class ResNetXKind(Family[ResNetXSettings]):

@@ -9,7 +9,7 @@ import pytest
 
 import resnetx
 from resnetx.cli import main
-from resnetx.reporting.explain import explained, explained_answer, sides_of_study
+from resnetx.reporting.explain import certainty, explained, explained_answer, sides_of_study
 
 ROOT = Path(__file__).parents[2]
 QUICKSTART = str(ROOT / "results" / "cpu-2core" / "quickstart")
@@ -118,6 +118,36 @@ def test_runs_are_explained_by_their_clock_machine_and_messages():
     (side,) = (each for each in sides_of_study(study.points) if each.request.gpus == 2)
     (made,) = explained([side], [replace(side, runs=(later,))])
     assert "sm_clock_Hz (median): unknown in A, 1.20 GHz in B" in made.evidence
+
+
+def test_two_nights_differ_where_three_runs_of_each_resolve_it():
+    (side,) = (each for each in sides_of_study(resnetx.load(QUICKSTART).points) if each.request.gpus == 2)
+    night = replace(side, steps_s=(0.200, 0.202, 0.198))
+    nights = {"equal": (0.203, 0.199, 0.207), "slower": (0.210, 0.212, 0.208), "few": (0.3, 0.31)}
+    found = {name: explained([night], [replace(side, steps_s=steps_s)])[0] for name, steps_s in nights.items()}
+    assert {name: each.outside for name, each in found.items()} == {"equal": False, "slower": True, "few": False}
+    assert found["slower"].longer[0] > 1 > found["equal"].longer[0] and found["few"].longer is None
+    told = {name: " ".join([*explained_answer([each]), certainty(each)]) for name, each in found.items()}
+    assert "no difference is shown; B may take 0." in told["equal"] and "resolve differences of " in told["equal"]
+    assert "not decided, from fewer than 3 runs of A or of B" in told["few"]
+
+
+@pytest.mark.parametrize(
+    "paths",
+    [
+        [QUICKSTART],
+        ["results/lab/truth/prediction", "results/lab/truth/study"],
+        ["results/lab/sharded/prediction", "results/lab/sharded/study"],
+        ["results/lab/degraded"],
+    ],
+)
+def test_an_explanation_is_one_table_of_twenty_lines_at_most(paths, capsys, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setenv("COLUMNS", "80")
+    main(["explain", *paths])
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) <= 22 and max(map(len, lines)) <= 80 and not [line for line in lines if line.startswith("Left")]
+    assert sum(line.startswith("more: ") for line in lines) == 1
 
 
 def test_runs_below_a_folder_are_explained_as_report_takes_them(tmp_path):

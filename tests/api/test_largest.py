@@ -10,7 +10,7 @@ from resnetx.api import largest
 from resnetx.compose import compose
 from resnetx.config import request_from
 from resnetx.errors import ConfigError
-from resnetx.prediction.memory import PLAIN, step_bytes
+from resnetx.prediction.memory import step_bytes
 from resnetx.record import RunRecord, cut_short
 from resnetx.workloads import table
 
@@ -89,7 +89,7 @@ def test_a_prediction_takes_the_most_that_counted_memory_holds():
         assert point.outcome == "ok"
         images, room = point.batch_size // point.gpus, {"dgx1-v100": 16 * 10**9, "gx8": 16 * 2**30}[point.system]
         needed = [
-            step_bytes(table(request.model, 224), 224, each, "fp32", request.strategy, "torch", 0, 4, how=PLAIN)
+            step_bytes(request, table(request.model, 224), each, request.strategy, gpus=4)
             for each in (images, images + 1)
         ]
         assert needed[0] <= room < needed[1]

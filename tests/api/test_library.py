@@ -122,6 +122,20 @@ def test_a_mistake_is_a_sentence(ask, sentence):
     assert str(refusal.value).startswith(sentence)
 
 
+def test_a_loaded_bench_a_trace_and_a_plan_show_their_answer_and_the_columns_of_the_screen(tmp_path):
+    bench = resnetx.load(ROOT / "results/cpu-2core/bench/collectives_g2")
+    assert repr(bench).startswith("Measured on cpu-2core, 2 ranks on CPU cores, gloo")
+    assert "busbw GB/s" in repr(bench) and "In all rows: ranks 2, #wrong 0." in bench._repr_html_()
+    copies = repr(resnetx.load(ROOT / "results/lab/degraded"))
+    assert "same switch, slowest" in copies and "device copies, one way" in copies
+    trace = read_all(ROOT / "results/cpu-2core/truth/trace")[0]
+    assert repr(trace).startswith("Measured: a step of AlexNet takes ") and "clean step" in repr(trace)
+    assert len(trace.rows()) == sum(len(batch.times.layers) for batch in trace.batches)
+    plan = resnetx.plan(batch_size=16, gpus=[1, 2], repeats=3, twins=0, input="synthetic", results=tmp_path)
+    assert repr(plan).startswith("6 runs of 2 cases, 0 of them control runs, about ")
+    assert "gpus" in plan._repr_html_() and "runs 3." in repr(plan)
+
+
 def test_a_plan_is_what_would_run(tmp_path):
     plan = resnetx.plan(batch_size=16, gpus=[1, 2], repeats=3, twins=0, input="synthetic", results=tmp_path)
     assert (plan.points, plan.reused, len(plan.rows())) == (2, 0, 6)

@@ -130,7 +130,7 @@ def test_baselines_have_the_figures_that_somebody_predicts(predictions):
 def test_own_predictions_come_back_in_the_form_that_is_read(tmp_path, capsys):
     """By the command of docs/dataset.md."""
     assert main(["compare", f"score={OWN}", f"out={tmp_path / 'scored'}"]) == 0
-    assert "predictions of published figures" in capsys.readouterr().out
+    assert "kinds of published figures, nearest are" in capsys.readouterr().out
     found = resnetx.load(tmp_path / "scored")
     again = resnetx.compare(score=tmp_path / "scored" / f"{OWN}.csv")
     mine = {each.kind: each for each in found.scores if each.predictor == OWN}

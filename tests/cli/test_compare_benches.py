@@ -77,7 +77,7 @@ def test_both_are_drawn_on_one_scale(two, tmp_path):
     rows = figure.table.records()
     assert {(row["line"], row["kind"]) for row in rows} == {("8 ranks", "A"), ("8 ranks", "B")}
     row = rows[0]
-    assert row["GiBps"] == pytest.approx(row["size_bytes"] / row["time_us"] * 1e6 / 2**30)
+    assert row["payload_GBps"] == pytest.approx(row["size_bytes"] / row["time_us"] * 1e6 / 1e9)
 
 
 def test_the_answer_comes_first_and_the_band_may_be_chosen(run, two):
@@ -101,9 +101,11 @@ def test_pairs_are_compared_one_by_one_and_by_class(run, bench, tmp_path):
     assert len(found.rows()) == len(found.cells) == 14  # local copies are in the file twice
     assert resnetx.load("kept/bench_comparison.json") == found
     assert (tmp_path / "kept" / "bench_ratios.csv").is_file()
-    status, out, _ = run("a", "b")
+    status, out, _ = run("a", "b", "--all")
     assert status == 0
-    assert "Pairs that differ most" in out
+    assert "Pairs, those that differ most first" in out
+    _, out, _ = run("a", "b")
+    assert len(out.splitlines()) <= 20 and "10 pairs: --all" in out
 
 
 def test_a_bench_is_compared_with_a_bench_only(run, two, tmp_path):

@@ -8,12 +8,11 @@ import msgspec
 import pytest
 
 import resnetx
-from resnetx.api.predict_settings import KnownRates
+from resnetx.api.known_rates import KnownRates
 from resnetx.cli import main
 from resnetx.errors import ConfigError
-from resnetx.prediction.predict import slowest_of
 from resnetx.prediction.result import domains
-from resnetx.prediction.scaling_errors import scaling_errors
+from resnetx.prediction.scaling import scaling_errors, slowest_of
 from resnetx.record import RunFolder, RunSummaryReader, StudyFolder
 from resnetx.reporting.predicted_answer import compute_source, predicted_curves, sure
 

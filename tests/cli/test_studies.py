@@ -39,7 +39,7 @@ def test_a_dry_run_of_which_no_case_can_run_here_ends_as_the_sweep_does(capsys, 
     words = [*SMALL, "gpus=4", f"results={tmp_path}"]
     status, out, err = run(capsys, "sweep", "--dry-run", *words, "batch_size=8,6")
     assert (status, out) == (2, "")
-    assert "none of 2 cases can run here: (1) gpus=4: more ranks than this machine has cores (2" in err
+    assert "None of 2 cases can run here: (1) gpus=4: more ranks than this machine has cores (2" in err
     assert "; (1) batch_size=6 does not divide over gpus=4" in err
     assert run(capsys, "sweep", *words, "batch_size=8,6")[0] == 2
     status, out, _ = run(capsys, "sweep", "--dry-run", "--all", *words, "batch_size=8")

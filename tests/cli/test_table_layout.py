@@ -130,8 +130,8 @@ FIVE = ["workload", ">batch", ">predicted ms", ">measured ms", ">error"]
 def test_columns_that_say_the_same_in_all_rows_go_first_and_are_said():
     laid = lay_out(FIVE, {"": TWO}, 40)
     assert [block.heading for block in laid.blocks] == ["predicted ms  measured ms  error"]
-    assert laid.alike == {"workload": "AlexNet", "batch": "256"}
-    assert lay_out(FIVE, {"": TWO}, 80).alike == {}
+    assert laid.same == "In all rows: workload AlexNet, batch 256."
+    assert lay_out(FIVE, {"": TWO}, 80).same == ""
 
 
 def test_a_column_that_has_to_be_shown_goes_on_in_a_block_below_whose_rows_begin_alike():

@@ -7,7 +7,9 @@ JSON document (which is YAML, too); `fields` keeps its shape, and so comes furth
 import json
 import re
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from copy import deepcopy
+from functools import lru_cache
 from random import Random
 from typing import Any
 
@@ -79,12 +81,9 @@ def insert(random: Random, data: bytes, _: Sequence[bytes]) -> bytes:
 
 
 def _replaced(random: Random, data: bytes, pattern: bytes, what: bytes) -> bytes:
-    """The content with one of the places that a pattern has in it replaced."""
-    found = list(re.finditer(pattern, data))
-    if not found:
-        return data + what
-    place = random.choice(found)
-    return data[: place.start()] + what + data[place.end() :]
+    """The content with one of the places that a pattern has in it replaced: the first from anywhere on."""
+    place = re.compile(pattern).search(data, _place(random, data)) or re.search(pattern, data)
+    return data[: place.start()] + what + data[place.end() :] if place else data + what
 
 
 def another_number(random: Random, data: bytes, _: Sequence[bytes]) -> bytes:
@@ -141,15 +140,16 @@ def tree(random: Random, data: bytes, others: Sequence[bytes]) -> bytes:
     """A JSON document with some of its values changed, moved, repeated or left out."""
     document = json.loads(data)
     for _ in range(random.choice((1, 1, 1, 2, 3, 8))):
-        document = _change(random, document, json.loads(random.choice(others)))
+        document = _change(random, document, others)
     lines = random.choice((None, (",\n", ": ")))  # not `indent`, with which Python's own encoder is ten times slower
     return json.dumps(document, separators=lines).encode()
 
 
-def _change(random: Random, document: Any, other: Any) -> Any:
-    above = random.choice(_containers(document)) if _containers(document) else None
-    if not above:
+def _change(random: Random, document: Any, others: Sequence[bytes]) -> Any:
+    containers = _containers(document)
+    if not containers:
         return _value(random)
+    above = random.choice(containers)
     key = random.choice(list(above)) if isinstance(above, dict) else random.randrange(len(above))
     match random.choice((0, 1, 2, 3, 3, 3, 3, 3, 3, 4, 5, 5, 6, 6, 7, 7)):
         case 0:
@@ -159,6 +159,7 @@ def _change(random: Random, document: Any, other: Any) -> Any:
         case 3:
             above[key] = _extreme(random, above[key])
         case 4:
+            other = json.loads(random.choice(others))
             above[key] = random.choice(_containers(other) or [other])
         case 5 if isinstance(above, list):
             above.insert(key, deepcopy(above[key]))
@@ -208,7 +209,7 @@ def _containers(document: Any) -> list[Any]:
 
 # ---- fields ---------------------------------------------------------------------------------------------------------
 
-Place = tuple[Any, str | int]  # a container, and a key or an index of it
+Keys = tuple[str | int, ...]  # the way to a value: keys, and places in lists
 
 
 def fields(random: Random, data: bytes) -> bytes:
@@ -216,30 +217,37 @@ def fields(random: Random, data: bytes) -> bytes:
 
     A field is drawn by its name, however often it is there, and changed in one place or in all.
     """
-    document = json.loads(data)
-    for _ in range(random.choice((1, 1, 1, 2, 4))):
-        known = _fields(document)
-        if not known:
-            break
-        places = known[random.choice(list(known))]
+    document, known = json.loads(data), _fields(bytes(data))
+    names = list(known)
+    for _ in range(random.choice((1, 1, 1, 2, 4)) if names else 0):
+        places = known[random.choice(names)]
         some = places if random.random() < 0.4 else [random.choice(places)]
         choice = random.random()
-        for above, key in some:
-            above[key] = other_value(choice, above[key])
+        for keys in some:
+            with suppress(KeyError, IndexError, TypeError):  # an earlier change has taken it away
+                above = _value_at(document, keys[:-1])
+                above[keys[-1]] = other_value(choice, above[keys[-1]])
     return json.dumps(document).encode()
 
 
-def _fields(document: Any) -> dict[tuple[str, ...], list[Place]]:
+def _value_at(document: Any, keys: Keys) -> Any:
+    for key in keys:
+        document = document[key]
+    return document
+
+
+@lru_cache(maxsize=64)
+def _fields(data: bytes) -> dict[tuple[str, ...], list[Keys]]:
     """The places of each field, by the names on the way to it; those of a list have one."""
-    found: dict[tuple[str, ...], list[Place]] = {}
-    ahead: list[tuple[tuple[str, ...], Any]] = [((), document)]
+    found: dict[tuple[str, ...], list[Keys]] = {}
+    ahead: list[tuple[tuple[str, ...], Keys, Any]] = [((), (), json.loads(data))]
     while ahead:
-        names, above = ahead.pop()
+        names, keys, above = ahead.pop()
         items = above.items() if isinstance(above, dict) else enumerate(above) if isinstance(above, list) else ()
         for key, value in items:
             path = (*names, key if isinstance(key, str) else "[]")
-            found.setdefault(path, []).append((above, key))
-            ahead.append((path, value))
+            found.setdefault(path, []).append((*keys, key))
+            ahead.append((path, (*keys, key), value))
     return found
 
 

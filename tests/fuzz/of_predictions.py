@@ -146,7 +146,7 @@ def _trees() -> tuple[dict[str, Any], ...]:
 def _use(path: Path) -> None:
     """Predicts what one of the questions asks of a trace that is changed as the content, a seed, says."""
     random = Random(zlib.crc32(path.read_bytes()))
-    path.write_text(json.dumps(_changed(random, random.choices(_trees(), (1, 4))[0])))
+    path.write_text(json.dumps(_changed(random, random.choices(_trees(), (1, 9))[0])))
     made = predicted([path], random.choice(ASKED))
     if random.random() < 0.05:
         show_predict.prediction(made)

@@ -52,11 +52,11 @@ SHOWN: dict[type, Callable[[Any], None]] = {
 
 
 def _shown(path: Path) -> Any:
-    """What `resnetx.load` makes of a record or a folder: as rows, and on the screen."""
+    """What `resnetx.load` makes of a record or a folder: as rows, and of one in four on the screen."""
     found = resnetx.load(path)
     if isinstance(found, Tabular):
         found.table()
-    if show := SHOWN.get(type(found)):
+    if (show := SHOWN.get(type(found))) and seldom(path, 4):
         show(found)
     return found
 
@@ -79,7 +79,8 @@ def _use_study_of_runs(path: Path) -> None:
     study = _shown(folder.path)
     show_sweep.show_study("a study", "", study.points)
     show_sweep.limits(study.points)
-    of_two(lambda: resnetx.steer(path, systems="dgx1-v100"))
+    if seldom(path, 4):
+        of_two(lambda: resnetx.steer(path, systems="dgx1-v100"))
     if seldom(path):
         of_two(lambda: resnetx.compare(folder.path, of_records.QUICKSTART))
     if seldom(path, 512):
@@ -115,7 +116,8 @@ def _use_bench(path: Path) -> None:
     of_two(lambda: export_bench(path))
     of_two(lambda: resnetx.topology("dgx1-p100", collective="allreduce", devices=[0, 1], calibration=str(path)))
     of_two(lambda: resnetx.steer(path, systems="dgx1-v100"))
-    of_two(lambda: show_bench_comparison.bench_comparison(resnetx.compare(path, path)))
+    if seldom(path, 4):
+        of_two(lambda: show_bench_comparison.bench_comparison(resnetx.compare(path, path)))
     if seldom(path, 512):
         _reported(path.parent)
 
@@ -141,7 +143,7 @@ def _use_prediction(path: Path) -> None:
 
 def _use_steering(path: Path) -> None:
     _shown(path)
-    if seldom(path, 64):
+    if seldom(path, 512):
         _reported(path.parent)
 
 

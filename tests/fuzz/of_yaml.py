@@ -7,7 +7,7 @@ from pathlib import Path
 import yaml
 
 from resnetx import study
-from resnetx.api.predict_settings import typed_scaling
+from resnetx.api.known_rates import typed_scaling
 from resnetx.cli.verbs import show_topology
 from resnetx.compose import _choice, _own_choice, compose
 from resnetx.config import check, request_from

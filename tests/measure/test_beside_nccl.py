@@ -5,8 +5,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from resnetx.measure.bench import nccl_interference
-from resnetx.measure.bench.nccl_interference import MOST_CHUNKS, computing_lost
+from resnetx.measure.bench import interference
+from resnetx.measure.bench.interference import MOST_CHUNKS, computing_lost_on_gpus
 from resnetx.record import Unknown
 from tests.measure.simulated_gpu import SimulatedGpu
 
@@ -46,22 +46,22 @@ class Ranks:
 @pytest.fixture
 def ranks(monkeypatch):
     ranks = Ranks(SimulatedGpu(monkeypatch))
-    monkeypatch.setattr(nccl_interference, "_computing", lambda _: ranks.compute)
+    monkeypatch.setattr(interference, "_computing_on_gpu", lambda _: ranks.compute)
     return ranks
 
 
 def test_what_is_lost_is_a_share_of_the_time_that_the_message_takes_alone(ranks):
-    found = computing_lost(ranks.send, torch.zeros(8), ALONE_s, ranks)
+    found = computing_lost_on_gpus(ranks.send, torch.zeros(8), ALONE_s, ranks)
     assert found == pytest.approx(LOST, abs=1e-3)  # the host's launches behind the message are not quite free
 
 
 def test_a_message_that_takes_longer_than_the_computing_that_can_be_queued_is_not_judged(ranks):
     longer_s = MOST_CHUNKS * CHUNK_s
-    found = computing_lost(ranks.send, torch.zeros(8), longer_s, ranks)
+    found = computing_lost_on_gpus(ranks.send, torch.zeros(8), longer_s, ranks)
     assert isinstance(found, Unknown)
     assert ranks.end_s == 0.0
 
 
 def test_computing_that_waits_for_its_device_has_no_such_share(ranks, monkeypatch):
-    monkeypatch.setattr(nccl_interference, "_computing", lambda _: ranks.gpu.wait)
-    assert isinstance(computing_lost(ranks.send, torch.zeros(8), ALONE_s, ranks), Unknown)
+    monkeypatch.setattr(interference, "_computing_on_gpu", lambda _: ranks.gpu.wait)
+    assert isinstance(computing_lost_on_gpus(ranks.send, torch.zeros(8), ALONE_s, ranks), Unknown)

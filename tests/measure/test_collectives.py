@@ -6,7 +6,7 @@ import pytest
 import torch
 from msgspec.structs import replace
 
-from resnetx.measure.bench import arrays, nccl_interference, timed_collectives
+from resnetx.measure.bench import arrays, interference, timed_collectives
 from resnetx.measure.bench import arrays as checks
 from resnetx.measure.bench import timed_collectives as nccl_choices
 from resnetx.measure.rank.distributed import Ranks
@@ -356,7 +356,9 @@ GPU = torch.device("cuda", 0)
 
 def test_on_gpus_operations_are_timed_in_queues_too_without_the_hosts_time_to_start_them(alone, monkeypatch):
     gpu = SimulatedGpu(monkeypatch)
-    of_queues = timed_collectives._queued_s(lambda: gpu.launch(1e-6), dataclasses.replace(alone, device=GPU))
+    of_queues = timed_collectives._queued_s(
+        lambda: gpu.launch(1e-6), dataclasses.replace(alone, device=GPU), QUEUES, 20
+    )
     assert of_queues == pytest.approx([1e-6] * QUEUES)
 
 
@@ -391,12 +393,14 @@ def test_a_queue_counts_with_its_slowest_rank(alone, monkeypatch):
 
     gpu = SimulatedGpu(monkeypatch)
     ranks = Slower(**dataclasses.asdict(dataclasses.replace(alone, device=GPU)))
-    assert timed_collectives._queued_s(lambda: gpu.launch(1e-6), ranks) == pytest.approx([2e-6] * QUEUES)
+    assert timed_collectives._queued_s(lambda: gpu.launch(1e-6), ranks, QUEUES, 20) == pytest.approx([2e-6] * QUEUES)
 
 
 def test_operations_that_wait_for_the_device_have_no_queue(alone, monkeypatch):
     gpu = SimulatedGpu(monkeypatch)
-    assert isinstance(timed_collectives._queued_s(gpu.wait, dataclasses.replace(alone, device=GPU)), Unknown)
+    assert isinstance(
+        timed_collectives._queued_s(gpu.wait, dataclasses.replace(alone, device=GPU), QUEUES, 20), Unknown
+    )
 
 
 @pytest.mark.parametrize(
@@ -414,7 +418,7 @@ def test_on_gpus_computing_is_timed_beside_all_reduces_whose_own_time_is_known(
     def lost(_, array, alone_s, ranks):
         return Unknown(f"of {alone_s} s on {ranks.device}")
 
-    monkeypatch.setattr(nccl_interference, "computing_lost", lost)
+    monkeypatch.setattr(interference, "computing_lost_on_gpus", lost)
     ranks = dataclasses.replace(alone, device=GPU)
     assert timed_collectives._computing_lost(name, torch.zeros(elements), queued_s, [[(1.0, 1.0)]], ranks) == reason
 

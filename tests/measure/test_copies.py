@@ -248,19 +248,19 @@ def test_a_cold_read_says_whether_it_was_cold(kept, path, says, monkeypatch, tmp
 def test_all_pairs_and_sizes_become_cells(one_memory):
     request = replace(REQUEST, copies=["device", "local"], directions=["one-way", "both-ways"])
     timed = on_ranks(2, lambda ranks: pair_copies.measure(request, ranks))[0]
-    found = {(cell.copy, cell.source, cell.target, cell.size_bytes, cell.direction) for cell in timed.cells}
+    found = {(cell.copy, cell.source, cell.target, cell.size_bytes, cell.direction) for cell in timed.points}
     pairs = [(0, 1), (1, 0)]
     assert found == {
         ("device", *pair, size, way) for pair in pairs for size in (4, 1000) for way in ("one-way", "both-ways")
     } | {("local", rank, rank, size, "one-way") for rank in (0, 1) for size in (4, 1000)}
-    assert len(found) == len(timed.cells)
-    assert {(cell.path, cell.endpoint) for cell in timed.cells if cell.copy == "device"} == {("socket", "pageable")}
+    assert len(found) == len(timed.points)
+    assert {(cell.path, cell.endpoint) for cell in timed.points if cell.copy == "device"} == {("socket", "pageable")}
 
 
 def test_over_shared_memory_where_that_is_the_transport(one_memory):
     request = replace(REQUEST, transport="host")
     timed = on_ranks(2, lambda ranks: pair_copies.measure(request, ranks))[0]
-    assert {cell.path for cell in timed.cells} == {"shared memory"}
+    assert {cell.path for cell in timed.points} == {"shared memory"}
 
 
 def test_cells_of_what_ran_at_once_name_each_other():

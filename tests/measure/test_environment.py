@@ -7,7 +7,6 @@ import pytest
 import resnetx
 from resnetx import host
 from resnetx.measure.machine import environment, host_facts
-from resnetx.measure.machine import environment as software
 from resnetx.record import Storage, Unknown
 from tests.sealed_part import sealed_part
 
@@ -39,7 +38,7 @@ def test_variables_that_libraries_read_are_kept_and_secrets_without_their_values
         monkeypatch.setenv(name, "1")
     for name in ("WANDB_API_KEY", "CUDA_TOKEN", "NVIDIA_API_KEY", "SOME_PASSWORD", "HOME"):
         monkeypatch.setenv(name, "hidden")
-    variables = software.software().variables
+    variables = environment.environment(None).variables
     assert variables["NCCL_ALGO"] == variables["OMP_NUM_THREADS"] == variables["NVIDIA_TF32_OVERRIDE"] == "1"
     assert "hidden" not in variables.values()
     assert variables["CUDA_TOKEN"] == "(set)"  # one that libraries read, so that it may matter

@@ -3,7 +3,8 @@ import sys
 
 import pytest
 
-from resnetx.measure.launch.ending import no_memory
+from resnetx.cli import main
+from resnetx.measure.launch.ending import no_memory, sentence
 
 
 @pytest.mark.parametrize(
@@ -49,3 +50,18 @@ def test_what_may_have_other_causes_is_lack_of_memory_where_the_address_space_is
     limited = ["bash", "-c", 'ulimit -v 2000000; exec "$@"', "-", sys.executable, "-c", program]
     for text in ("RuntimeError: Resource temporarily unavailable", "RuntimeError: could not create a primitive"):
         assert subprocess.run([*limited, text], check=False).returncode == 0
+
+
+def test_a_batch_that_no_memory_of_the_host_holds_is_refused_in_a_sentence(capsys, tmp_path):
+    words = ["model.x=1", "batch_size=64000000", "image_size=64", "gpus=1", "input=synthetic"]
+    assert main(["train", *words, f"results={tmp_path}", "dirty=true"]) == 2
+    err = " ".join(capsys.readouterr().err.split())
+    assert "batch_size=64000000: a step would read 1.57 TB at once, and this machine has " in err
+    assert "use a smaller batch_size" in err and not list(tmp_path.iterdir())
+
+
+def test_what_torch_says_of_the_hosts_memory_is_one_sentence():
+    torchs = "[enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't allocate memory: you tried to "
+    found = sentence(RuntimeError(f"{torchs}allocate 3145728000000 bytes. Error code 12 (Cannot allocate memory)"))
+    assert found == "out of memory: 3.15 TB at once; use a smaller batch_size"
+    assert no_memory(found)

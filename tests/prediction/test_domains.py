@@ -13,7 +13,7 @@ from resnetx.literature import training as validation
 from resnetx.literature.training_rates import training
 from resnetx.prediction import messages, roofline
 from resnetx.prediction.result import domains
-from resnetx.prediction.scaling_errors import scaling_errors
+from resnetx.prediction.scaling import scaling_errors
 from tests.prediction.gloo_truth import judged
 
 pytestmark = pytest.mark.slow  # predicts what was published

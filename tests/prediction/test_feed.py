@@ -13,7 +13,7 @@ from resnetx.interconnect.systems.system import load, parts_table
 from resnetx.prediction import messages
 from resnetx.prediction.iteration import RATE_ERRORS, STORED
 from resnetx.prediction.predict import predict
-from resnetx.prediction.scaling_errors import ScalingKind, scaling_errors
+from resnetx.prediction.scaling import ScalingKind, scaling_errors
 from resnetx.prediction.scenario import Deployment, Point, TrainingSetup, Workload
 from resnetx.prediction.step import Overlap
 from resnetx.settings.files import CONFIGS

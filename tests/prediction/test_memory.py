@@ -2,14 +2,16 @@
 
 from importlib.metadata import version
 
+import msgspec
 import pytest
 
 from resnetx import choices, workloads
 from resnetx.choices import After, Bucket, Layerwise, NoExchange
+from resnetx.compose import compose
+from resnetx.config import request_from
 from resnetx.errors import ConfigError
 from resnetx.interconnect.systems.system import parts_table
-from resnetx.prediction import memory
-from resnetx.prediction.memory import FRAMEWORK_BYTES, PLAIN, images_of_a_test, saved_bytes, step_bytes
+from resnetx.prediction.memory import FRAMEWORK_BYTES, images_of_a_test, saved_bytes, step_bytes
 from resnetx.workloads import counts, tables
 from resnetx.workloads.counts import parts_of, ready_order
 
@@ -29,8 +31,14 @@ def size_of(model):
 
 
 def needed(model, batch_size, strategy=ALONE, convention="torch", precision="fp32", tested=0):
-    table = workloads.table(model, size_of(model))
-    return step_bytes(table, size_of(model), batch_size, precision, strategy, convention, tested, how=PLAIN)
+    request = requested(model, precision=precision)
+    return step_bytes(request, workloads.table(model, size_of(model)), batch_size, strategy, convention, tested)
+
+
+def requested(model, **changed):
+    """A request of this model, whatever else it has."""
+    fields = {"image_size": size_of(model), **changed}
+    return msgspec.structs.replace(request_from(compose({"gpus": 1})), model=model, **fields)
 
 
 # ---- PyTorch
@@ -172,7 +180,7 @@ def test_what_a_transformer_saves_is_counted_to_the_byte(x, s, d, h, v, batch, p
     import torch
     from torch.nn import functional
 
-    from resnetx.workloads.gptx import GptX
+    from resnetx.workloads.language_models import GptX
 
     network = GptX(x, d, h, s, v)
     own, storages = {tensor.untyped_storage()._cdata for tensor in network.parameters()}, {}
@@ -194,7 +202,7 @@ def test_what_a_transformer_saves_is_counted_to_the_byte(x, s, d, h, v, batch, p
     if precision == "bf16":  # autocast keeps its copies of the weights, once for the whole batch
         block, ends, of_batch = block - 28 * s * d, ends - 2 * s * d, of_batch + 24 * x * d**2 + 2 * v * d
     assert really == batch * (x * block + ends) + of_batch
-    table = tables.families.gptx(choices.GptXSettings(x=x, width=d, heads=h, seq=s, vocabulary=v), 0)
+    table = tables.gptx(choices.GptXSettings(x=x, width=d, heads=h, seq=s, vocabulary=v), 0)
     assert saved_bytes(table, 0, batch, precision) == batch * (x * block + ends)
 
 
@@ -253,7 +261,7 @@ def test_alexnet_of_1024_images_fits_into_a_k80_without_lrn(convention):
     """Shi et al. 2018, Table IV: a batch of 1,024 on each GPU of 12 GB, without LRN."""
     k80_bytes = parts_table("gpus")["k80-562mhz"].memory_bytes.value
     bare, whole = (
-        step_bytes(workloads.table(model, 227), 227, 1024, "fp32", DDP, convention, how=PLAIN)
+        step_bytes(requested(model, image_size=227), workloads.table(model, 227), 1024, DDP, convention)
         for model in (WITHOUT_LRN, ALEXNET)
     )
     assert bare < k80_bytes < whole
@@ -312,12 +320,13 @@ VIEWS = Bucket(bucket_cap_mb=None, first_bucket_mb=None, gradient_as_bucket_view
 @pytest.mark.parametrize("strategy", [VIEWS, choices.Zero1(), choices.Fsdp(reshard=True)], ids=lambda each: each.kind)
 def test_a_step_in_parts_keeps_gradients_and_fewer_activations(strategy):
     table, whole = workloads.table(GPT2, 0), 497_759_232
+    adamw = request_from(compose({"gpus": 1, "optimizer": "adamw"})).optimizer
 
     def needed(images, **how):
-        return step_bytes(table, 0, images, "fp32", strategy, "torch", gpus=8, how=memory.Training(**how))
+        return step_bytes(requested(GPT2, image_size=0, **how), table, images, strategy, gpus=8)
 
     assert needed(8, accumulate=4) - needed(2) == whole
     share = {"bucket": whole, "zero1": max(parts_of(ready_order(table, "fp32"), 8)), "fsdp": -(-whole // 8)}
-    assert needed(8, states=2) - needed(8) == share[strategy.kind]
+    assert needed(8, optimizer=adamw) - needed(8) == share[strategy.kind]
     saved = saved_bytes(table, 0, 8, "fp32") - saved_bytes(table, 0, 8, "fp32", checkpointing=True)
     assert needed(8) - needed(8, checkpointing=True) == saved

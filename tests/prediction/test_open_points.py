@@ -3,8 +3,7 @@
 import pytest
 
 import resnetx
-from resnetx.prediction.open_points import MOST_HALF, LAUNCH_s
-from resnetx.prediction.scaling_errors import scaling_errors
+from resnetx.prediction.scaling import MOST_HALF, LAUNCH_s, scaling_errors
 
 pytestmark = pytest.mark.slow  # finds rings
 

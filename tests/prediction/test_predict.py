@@ -12,8 +12,8 @@ from resnetx.config import request_from
 from resnetx.interconnect.collectives.measured import MeasuredCollective, MeasuredSize
 from resnetx.interconnect.systems.system import load
 from resnetx.prediction.messages import CONTENTION
-from resnetx.prediction.predict import Curve, Placement, predict, predict_curve, slowest_of
-from resnetx.prediction.scaling_errors import ScalingKind, scaling_errors
+from resnetx.prediction.predict import Curve, Placement, predict, predict_curve
+from resnetx.prediction.scaling import ScalingKind, scaling_errors, slowest_of
 from resnetx.prediction.scenario import Deployment, Point, ScalingCosts, TrainingSetup, Workload
 from resnetx.prediction.step import Deviations, Overlap
 from resnetx.record import Unknown

@@ -4,14 +4,20 @@ import pytest
 
 from resnetx.errors import ConfigError
 from resnetx.prediction.messages import Exchange
-from resnetx.prediction.stated_rates import Beyond, ScaledRates
+from resnetx.prediction.stated_rates import Beyond, ModelledStep, ScaledRates
 from resnetx.prediction.step import TimedMessage
 
 WAIT_S = 0.05  # that no factor on the step changes
 
 
+MESSAGES_S = 0.01  # of the modelled step
+
+
 def modelled(gpus, images):
-    return lambda beyond: WAIT_S + 0.1 * beyond.factor + beyond.message_s
+    return ModelledStep(
+        lambda beyond: WAIT_S + 0.1 * beyond.factor + beyond.message_s,
+        lambda factor: WAIT_S + 0.1 * factor - MESSAGES_S,
+    )
 
 
 def rates(*by_gpus):
@@ -29,8 +35,25 @@ def taking(node_gpus=16, **steps_s):
 @pytest.mark.parametrize("step_s", [0.1, 0.15, 0.25])
 def test_the_known_rate_comes_out(step_s):
     beyond = taking(of_16=step_s).at(16)
-    assert modelled(16, 1600)(beyond) == pytest.approx(step_s)
+    assert modelled(16, 1600).step_s(beyond) == pytest.approx(step_s)
     assert beyond.factor == 1 or beyond.message_s == 0
+
+
+@pytest.mark.parametrize(
+    ("exchange_s", "message_s", "factor"),
+    [
+        (0.01, 0.0, 1.2),  # as modelled: all of the difference is computing
+        (0.02, 0.01, 1.1),
+        (0.005, 0.0, 1.2),  # less than modelled, which nothing takes back
+        (0.03, 0.02, 1.0),
+        (-0.001, 0.0, 1.2),
+    ],
+)
+def test_of_a_longer_step_messages_get_what_runs_without_exchange_leave_to_them(exchange_s, message_s, factor):
+    known = ScaledRates(((2, 200, 200 / 0.17),), "measured", "mine", exchange_s=((2, exchange_s),))
+    found = known.residual(modelled, 16)
+    assert (found.at(2).message_s, found.at(2).factor) == pytest.approx((message_s, factor))
+    assert modelled(2, 200).step_s(found.at(2)) == pytest.approx(0.17)
 
 
 def test_what_steps_take_longer_grows_as_the_bytes_of_a_ring_and_one_gpu_is_as_modelled():

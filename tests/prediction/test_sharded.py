@@ -1,16 +1,20 @@
 """ZeRO-1 and FSDP in predictions: what is sent, when, and who waits for it."""
 
+import msgspec
 import pytest
 
 import resnetx
 from resnetx import choices, workloads
+from resnetx.compose import compose
+from resnetx.config import request_from
 from resnetx.interconnect.systems.system import parts_table
-from resnetx.prediction import sharded
-from resnetx.prediction.memory import PLAIN, step_bytes
+from resnetx.prediction import messages
+from resnetx.prediction.memory import step_bytes
 from resnetx.prediction.roofline import fitted, update_s
 from resnetx.prediction.ssgd import iteration_s, timeline
 from resnetx.prediction.step import LayerTime, Overlap, RankClass, SimulatedJob, StepLayers, StepTimes, TimedMessage
-from resnetx.workloads.counts import messages, parts_of, ready_order
+from resnetx.workloads import counts
+from resnetx.workloads.counts import parts_of, ready_order
 
 GPT2 = choices.GptXSettings(x=12, width=768, heads=None, seq=1024, vocabulary=50257)
 TABLE = workloads.table(GPT2, 0)
@@ -25,7 +29,7 @@ def test_the_tied_embedding_leaves_one_rank_with_most_of_the_update():
 
 
 def test_blocks_are_reduced_by_themselves_and_all_else_at_the_end():
-    sent = messages(TABLE, choices.Fsdp(reshard=True), "bf16")
+    sent = counts.messages(TABLE, choices.Fsdp(reshard=True), "bf16")
     assert [message.size_bytes for message in sent] == [*[28_351_488] * 12, 157_541_376]
     assert {layer.split(".")[1] for layer in sent[0].layers} == {"11"}
 
@@ -93,9 +97,10 @@ def test_what_an_optimizer_keeps_is_read_and_written():
 
 def test_what_ranks_share_out_they_need_not_keep():
     bucket = choices.Bucket(bucket_cap_mb=None, first_bucket_mb=None, gradient_as_bucket_view=True)
+    request = msgspec.structs.replace(request_from(compose({"gpus": 1})), model=GPT2, image_size=0)
 
     def needed(strategy):
-        return step_bytes(TABLE, 0, 1, "fp32", strategy, "torch", gpus=8, how=PLAIN)
+        return step_bytes(request, TABLE, 1, strategy, gpus=8)
 
     whole, own = 497_759_232, max(parts_of(READY, 8))
     assert needed(bucket) - needed(choices.Zero1()) == whole - own
@@ -108,7 +113,7 @@ def test_what_ranks_share_out_they_need_not_keep():
 def test_what_is_gathered_again_counts_among_the_messages(monkeypatch, reshard):
     """As `measure.rank.sharded` lists what it sends: of four blocks three are gathered again, for each part."""
     found = []
-    monkeypatch.setattr(sharded, "_fsdp", lambda *given, kept=sharded._fsdp: found.append(kept(*given)) or found[-1])
+    monkeypatch.setattr(messages, "_fsdp", lambda *given, kept=messages._fsdp: found.append(kept(*given)) or found[-1])
     words = {"model": "gptx", "model.x": 4, "systems": "pcie-gen5", "gpus": 2, "batch_size": 4, "accumulate": 2}
     resnetx.predict(**words, strategy="fsdp", **{"strategy.reshard": reshard})
     block, rest = sorted(set(found[0].sizes_bytes))

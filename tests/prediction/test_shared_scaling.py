@@ -8,7 +8,7 @@ from itertools import combinations
 import pytest
 
 from resnetx.literature.scaling_check import ScalingCase, cases
-from resnetx.prediction.scaling_errors import scaling_errors
+from resnetx.prediction.scaling import scaling_errors
 from resnetx.record.comparisons import Estimate, SystemSide
 from resnetx.reporting.compared_systems import SHARED_SCALING, lead, ratio
 

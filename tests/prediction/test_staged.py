@@ -12,7 +12,7 @@ from resnetx.interconnect.systems.system import load
 from resnetx.literature.scaling_check import ScalingCase, staged_cases, staged_rates
 from resnetx.literature.training_rates import staged_series
 from resnetx.prediction.predict import predict
-from resnetx.prediction.scaling_errors import scaling_errors
+from resnetx.prediction.scaling import scaling_errors
 from resnetx.prediction.scenario import Deployment
 from resnetx.prediction.staged import CLASSES, fastest, fitted, measured_paths
 from resnetx.record.prediction import Prediction

@@ -21,7 +21,7 @@ from resnetx.operations import OPERATIONS
 from resnetx.prediction import compute
 from resnetx.prediction.host_step import PARALLEL_s
 from resnetx.prediction.predict import predict
-from resnetx.prediction.scaling_errors import ScalingKind, scaling_errors
+from resnetx.prediction.scaling import ScalingKind, scaling_errors
 from resnetx.prediction.scenario import Deployment, Point, ScalingCosts, TrainingSetup, Workload
 
 pytestmark = pytest.mark.slow  # predicts what was published

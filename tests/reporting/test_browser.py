@@ -64,7 +64,7 @@ PAGES = {
 
 @pytest.fixture(scope="module")
 def browser():
-    api = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed: pip install playwright")
+    api = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed (extra `dev`)")
     if CHROMIUM is None:
         pytest.skip("no Chromium on this machine (Debian: apt-get install chromium)")
     with api.sync_playwright() as playwright:

@@ -70,5 +70,6 @@ def test_the_difference_of_two_nights_of_one_study_is_the_sum_of_its_parts(tmp_p
     found = resnetx.explain(*nights)
     assert [each.case for each in found] == ["ResNet/1, batch 16, 1 rank", "ResNet/1, batch 16, 2 ranks"]
     for each in found:
+        assert not each.outside
         more_s = [part.more_s for part in each.parts]
         assert sum(more_s) == pytest.approx(each.b_step_s - each.a_step_s)

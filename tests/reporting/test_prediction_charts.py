@@ -101,7 +101,7 @@ def test_collectives_are_shown_whole_and_close(figures_of):
     assert len(lines(figure)) == 4
     dashes = set(re.findall(r'stroke-dasharray="([^"]+)"', svg(figure)))
     assert len(dashes) >= 1  # 8 GPUs are told from 4
-    assert {row["algbw_GiBps"] for row in figure.table.records() if row["size_bytes"] == 1_000_000} == {1e9 / 2**30}
+    assert {row["algbw_GBps"] for row in figure.table.records() if row["size_bytes"] == 1_000_000} == {1.0}
 
 
 def test_who_leads_is_told_by_colour_and_one_gpu_is_left_out(figures_of):

@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from resnetx import choices, workloads
-from resnetx.workloads.alexnet import AlexNet
+from resnetx.workloads.caffe import AlexNet
 from resnetx.workloads.layers import without_elements
 
 pytestmark = pytest.mark.slow  # builds and runs whole networks

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from resnetx.workloads.googlenet import GoogLeNet
+from resnetx.workloads.caffe import GoogLeNet
 from resnetx.workloads.layers import without_elements
 
 pytestmark = pytest.mark.slow  # builds and runs whole networks

@@ -20,16 +20,18 @@ from resnetx.formats.copy_rows import LOAD, STAGED
 from resnetx.interconnect.collectives import sizes
 from resnetx.interconnect.collectives.measured import measured
 from resnetx.interconnect.collectives.sizes import Band, bands
-from resnetx.interconnect.pairs.pair_reading import counted
 from resnetx.measure.launch.executor import follow, follows
 from resnetx.record import BenchPoint, BenchRecord, BenchRequest, CopyCell, Device, NicUse, PatternPoint, RunFolder
 from resnetx.record.bench_record import WRONG_ELEMENTS, CopyEnd, CopyFamily
 from resnetx.reporting import bench_conclusions
 from resnetx.reporting.bench_conclusions import (
+    CLASSES,
     GBps,
     bench_answer,
     collective_columns,
     copied_GBps,
+    copy_classes,
+    copy_verdicts,
     pattern_columns,
     timed,
     us,
@@ -217,9 +219,9 @@ def pairs(record: BenchRecord) -> None:
         if cell.copy != LOAD:  # no copy: it has no bandwidth
             groups[cell.family].append(cell)
     for family, cells in groups.items():
-        said = _verdicts(cells)
+        said = copy_verdicts(cells)
         title = f"{family.words}, {family.endpoint} memory ({record.source}){f': {said}' if said else ''}"
-        show.listing(CLASSES, _classes(cells), title, _NOTE + _EXPECTED * bool(said), every=True, constant=True)
+        show.listing(CLASSES, copy_classes(cells), title, _NOTE + _EXPECTED * bool(said), every=True, constant=True)
         for line in _pair_causes(cells):
             show.say(line)
 
@@ -227,63 +229,6 @@ def pairs(record: BenchRecord) -> None:
 _NOTE = "Medians over the pairs of a class; GB is 1e9 bytes, both directions summed."
 _EXPECTED = " expected: by the described topology."
 _CAUSES = 2  # that are shown of each copy; the record has all
-
-
-def _verdicts(cells: Sequence[CopyCell]) -> str:
-    """How many are as described, and how many are not; "" where nothing is described."""
-    if all(cell.expected_s is None for cell in cells):
-        return ""
-    return ", ".join(f"{count} {_WORDS.get(verdict, verdict)}" for verdict, count in counted(cells))
-
-
-_WORDS = {"not judged": "with no reference"}
-
-
-class CopyClass(NamedTuple):
-    """Copies of one size between pairs that are alike."""
-
-    name: str
-    cells: Sequence[CopyCell]
-
-    @property
-    def GBps(self) -> list[float]:
-        """Of each, in order."""
-        return sorted(copied_GBps(cell, median(cell.time_s)) for cell in self.cells)
-
-
-def _classes(cells: Sequence[CopyCell]) -> list[CopyClass]:
-    """Copies of one size between pairs that are alike, the fastest first."""
-    alike: dict[tuple[int, str], list[CopyCell]] = defaultdict(list)
-    for cell in cells:
-        alike[cell.size_bytes, cell.pair_class or ("beside others" if cell.together else "")].append(cell)
-    ordered = sorted(alike.items(), key=lambda each: (each[0][0], _time_s(each[1])))
-    return [CopyClass({"one class": "all alike"}.get(name, name), same) for (_, name), same in ordered]
-
-
-def _expected(row: CopyClass) -> str:
-    expected = [copied_GBps(cell, cell.expected_s) for cell in row.cells if cell.expected_s]
-    return _figure(median(expected)) if expected else ""
-
-
-CLASSES: list[Column[CopyClass]] = [
-    Column(">size", lambda row: size_text(row.cells[0].size_bytes)),
-    Column("class", lambda row: row.name),
-    Column(">copies", lambda row: f"{len(row.cells)}", 1),
-    Column(">time us", lambda row: f"{_time_s(row.cells) * 1e6:,.1f}"),
-    Column(">GB/s", lambda row: _figure(median(row.GBps))),
-    Column(">least", lambda row: _figure(row.GBps[0]), 2),
-    Column(">most", lambda row: _figure(row.GBps[-1]), 3),
-    Column(">expected", _expected),
-    Column("verdict", lambda row: _verdicts(row.cells)),
-]
-
-
-def _time_s(cells: Sequence[CopyCell]) -> float:
-    return median(median(cell.time_s) for cell in cells)
-
-
-def _figure(value: float) -> str:
-    return f"{value:.2f}" if value >= 0.1 else f"{value:.2g}"
 
 
 def _pair_causes(cells: Sequence[CopyCell]) -> list[str]:

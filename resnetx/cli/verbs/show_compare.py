@@ -22,7 +22,6 @@ from resnetx.record.comparisons import (
     BenchRatio,
     CheckedPoint,
     CollectivePoint,
-    ComparedPoint,
     Comparison,
     Crossing,
     Difference,
@@ -30,12 +29,11 @@ from resnetx.record.comparisons import (
     SystemComparison,
     SystemPoint,
     SystemSide,
-    Unmatched,
 )
 from resnetx.record.machine import how_many, unit_by_library
 from resnetx.record.prediction import Prediction
 from resnetx.reporting.accuracy import ADVANTAGES, TOTALS, checked_columns
-from resnetx.reporting.compared_benches import PAIR_RATIOS, RATIOS, PairRatios
+from resnetx.reporting.compared_benches import LINE_RATIOS, PAIR_RATIOS, RATIOS, PairRatios, ratio_lines
 from resnetx.reporting.compared_studies import UNMATCHED_POINTS, compared_columns, conclusion, mean_columns
 from resnetx.reporting.machine_differences import DIFFERENCES
 from resnetx.reporting.systems_answer import (
@@ -60,13 +58,13 @@ from resnetx.units import figure, si, size_text
 def compare_(options: Namespace, paths: list[Path], asked: Point) -> int:
     """Compares study B, the second path, with study A, the first; or what a prediction says, with whatever is given."""
     comparison = compared(paths, asked)
-    answer, screen = _screen(comparison)
+    answer, screen = _screen(comparison, "study" in asked or "systems" not in asked)
     show.conclude(options, answer, lambda: [comparison.record], screen)
     return 0
 
 
-def _screen(comparison: Compared) -> tuple[Sequence[str], Callable[[], None]]:
-    """What is answered, and the rest of the screen."""
+def _screen(comparison: Compared, of_study: bool) -> tuple[Sequence[str], Callable[[], None]]:
+    """What is answered, and the rest of the screen; of systems by a study what its paper says, too."""
     match comparison:
         case OfStudies(record):
             return conclusion(record), partial(show_studies, record)
@@ -79,11 +77,13 @@ def _screen(comparison: Compared) -> tuple[Sequence[str], Callable[[], None]]:
         case OfScore(record):
             return score_answer(record), partial(show_score.score, record)
         case OfSystems(record, prediction, causes):
-            return compared_answer(record), partial(_systems, record, prediction, causes)
+            return compared_answer(record), partial(_systems, record, prediction, causes, of_study)
 
 
-def _systems(record: SystemComparison, prediction: Prediction, causes: Causes | None) -> None:
+def _systems(record: SystemComparison, prediction: Prediction, causes: Causes | None, of_study: bool) -> None:
     comparison(record)
+    if (of_study or show.everything()) and are_of_the_paper(record.points):
+        show_papers.claims(record.claims)
     if causes:
         show_claims.causes(causes)
     show_predict.sure_and_more(prediction, ratios=True)
@@ -100,68 +100,95 @@ def _accuracy(record: Accuracy, prediction: Prediction) -> None:
 
 
 def show_studies(compared: Comparison) -> None:
-    """Means, the cases that differ (--all: each), and what else differs between the studies."""
-    if compared.means:
+    """The means, or of few cases each; what else differs between the studies. --all: every case and fact."""
+    hidden = []
+    if show.everything():
         show.listing(mean_columns(compared), compared.means, "Geometric means over the cases")
         show.say()
-    points = compared.points
-    if len(points) > show.ROWS and not show.everything():
-        points = [point for point in points if point.verdict == "different"]
-    if points:
-        ranked = sorted(points, key=_from_equal, reverse=True) if len(points) > show.ROWS else points
-        show.listing(compared_columns(compared), show.first(ranked, show.ROWS), "B over A, case by case")
-    if compared.only_in_one:
-        _only_in_one(compared.only_in_one)
-    _machines(compared.machines)
-    for letter, study in (("A", compared.a), ("B", compared.b)):
-        show.line(f"{letter}: study {study.name} on {study.node} ({study.folder})")
-    if not show.everything():
-        show.say("more: every case, and what differs in each record: --all")
-
-
-def _from_equal(point: ComparedPoint) -> float:
-    """How far from equal a case is in both studies."""
-    return 0.0 if point.ratio is None else max(point.ratio.median, 1 / point.ratio.median)
-
-
-def _only_in_one(points: Sequence[Unmatched]) -> None:
-    """How many points one study lacks; --all: which."""
-    counts = Counter(point.study for point in points)
-    if not show.everything():
+        show.listing(compared_columns(compared), compared.points, "B over A, case by case")
+        if compared.only_in_one:
+            show.say()
+            show.listing(UNMATCHED_POINTS, compared.only_in_one, "In one study only", every=True)
+        show.say()
+    elif len(compared.means) < len(compared.points):
+        show.listing(mean_columns(compared), compared.means, note="means: geometric, over the cases.")
+        hidden.append(f"all {len(compared.points)} cases")
+    else:
+        show.listing(compared_columns(compared), compared.points)
+    hidden += _differing(compared.machines)
+    counts = Counter(point.study for point in compared.only_in_one)
+    if counts and not show.everything():
         show.say(f"in one study only: {' and '.join(f'{count} cases of {study}' for study, count in counts.items())}.")
-        return
-    show.say()
-    show.listing(UNMATCHED_POINTS, points, "In one study only", every=True)
-    show.say()
+    few = sum(point.verdict == "too few runs to decide" for point in compared.points)
+    tested = len(compared.points) - few
+    show.say(
+        f"sure: permutation tests of {tested} of {len(compared.points)} cases, at most 5 % of differences false."
+        if tested
+        else "sure: nothing is tested, from too few runs; ends are those of single runs."
+    )
+    _rest(hidden, "where it went: resnetx explain A B")
+    if show.everything():
+        for letter, study in (("A", compared.a), ("B", compared.b)):
+            show.line(f"{letter}: study {study.name} on {study.node} ({study.folder})")
 
 
-def _machines(machines: Sequence[Difference]) -> None:
+def _rest(hidden: Sequence[str], then: str = "") -> None:
+    """The line for what is not shown."""
+    behind = f"{', '.join(hidden)}: --all" if hidden and not show.everything() else ""
+    show.say(f"more: {'; '.join(filter(None, [behind, then, 'page: out=FOLDER']))}")
+
+
+DIFFERING = 3  # facts; --all lists all
+
+
+def _differing(machines: Sequence[Difference]) -> list[str]:
+    """What differs in the records, the first of it; how much is left out."""
     if not machines:
-        show.say("Machines, software and environment: no difference in the records of the two studies.")
-        return
-    note = "From the runs of the cases above. unknown: not in any record."
-    title = "Other differences: machines, software and environment"
-    show.listing(DIFFERENCES, machines, title, note, every=True, constant=True)
+        show.say("differs: nothing else in the records (machines, software, environment).")
+        return []
+    if show.everything():
+        note = "From the runs of the cases above. unknown: not in any record."
+        title = "Other differences: machines, software and environment"
+        show.listing(DIFFERENCES, machines, title, note, every=True, constant=True)
+        return []
+    for index, each in enumerate(machines[:DIFFERING]):
+        values = f"{' | '.join(each.a)} in A, {' | '.join(each.b)} in B"
+        if set(each.a) == set(each.b):
+            values = f"{' | '.join(each.a)}, within {' and '.join(each.varies_in)}"
+        show.say(f"{'also' if index else 'differs'}: {each.name}: {values}")
+    return [f"{len(machines) - DIFFERING} more that differ"] * (len(machines) > DIFFERING)
 
 
-# The screen of two benches compared: the answer, then ratios by size, crossings, and what else differs.
-
-CELLS = 12  # pairs that are shown, those that differ most; --all shows all
-UNMATCHED = 6
+# The screen of two benches compared: the answer, then ratios by operation, or by size of one; --all: each.
 
 
 def bench_comparison(found: BenchComparison) -> None:
     """B over A."""
-    for letter, bench in (("A", found.a), ("B", found.b)):
-        show.line(f"{letter}: {', '.join(bench.libraries) or 'a bench'} ({bench.path})")
-    _ratios("Collectives", found.collectives)
-    _ratios("Pair copies, by class", found.classes)
-    _cells(found.cells)
-    for words in show.first(found.only_in_one, UNMATCHED):
-        show.say(f"in one only: {words}")
-    if found.machines:
-        show.say()
-        show.listing(DIFFERENCES, found.machines, "Environments", every=True, constant=True)
+    lines, hidden = ratio_lines(found), []
+    if show.everything():
+        for letter, bench in (("A", found.a), ("B", found.b)):
+            show.line(f"{letter}: {', '.join(bench.libraries) or 'a bench'} ({bench.path})")
+        _ratios("Collectives", found.collectives)
+        _ratios("Pair copies, by class", found.classes)
+        _cells(found.cells)
+        for words in found.only_in_one:
+            show.say(f"in one only: {words}")
+    elif all(ratio.ratio == 1 for line in lines for ratio in line.ratios):
+        pass  # the answer says so
+    elif len(lines) == 1:
+        show.listing(RATIOS, lines[0].ratios, by="the smallest and the largest", constant=True)
+    elif lines:
+        show.listing(LINE_RATIOS, lines[: show.ROWS], constant=True, note="B / A: of speed, above 1 B is faster.")
+        hidden.append("each size")
+    if not show.everything():
+        pairs = len({(cell.what, cell.source, cell.target) for cell in found.cells})
+        hidden += [f"{pairs} pairs"] * bool(pairs)
+        hidden += [f"in one only: {'; '.join(found.only_in_one[:NAMED])}"] * (0 < len(found.only_in_one) <= NAMED)
+        hidden += [f"{len(found.only_in_one)} operations in one only"] * (len(found.only_in_one) > NAMED)
+    if lines:
+        hidden += _differing(found.machines)
+        show.say("sure: medians of timings; whether they differ by chance: resnetx explain A B.")
+    _rest(hidden)
 
 
 def _ratios(title: str, ratios: Sequence[BenchRatio]) -> None:
@@ -178,17 +205,16 @@ def _ratios(title: str, ratios: Sequence[BenchRatio]) -> None:
 
 
 def _cells(cells: Sequence[BenchRatio]) -> None:
-    """The pairs that differ most, by the median of their ratios over sizes."""
+    """The pairs, by the median of their ratios over sizes."""
     pairs: dict[tuple[str, CopyEnd | None, CopyEnd | None], list[float]] = defaultdict(list)
     for cell in cells:
         pairs[cell.what, cell.source, cell.target].append(cell.ratio)
     if not pairs:
         return
     ordered = sorted(pairs.items(), key=lambda each: -abs(median(each[1]) - 1))
-    shown = [PairRatios(*key, ratios) for key, ratios in show.first(ordered, CELLS)]
     show.say()
-    title = f"Pairs that differ most, {len(shown)} of {len(pairs)}"
-    show.listing(PAIR_RATIOS, shown, title, every=True, constant=True)
+    pair_ratios = [PairRatios(*key, ratios) for key, ratios in ordered]
+    show.listing(PAIR_RATIOS, pair_ratios, "Pairs, those that differ most first", every=True, constant=True)
 
 
 # ---- show accuracy --------------------------------------------------------------------------------------------------
@@ -211,7 +237,7 @@ def accuracy(checked: Accuracy) -> None:
         show.say()
         show.listing(TOTALS, checked.totals, "Prediction errors", every=True)
     _advantages(checked)
-    if len(checked.totals) > 1 and not show.everything():
+    if checked.totals and not show.everything():
         of_each = [
             f"{total.system} with {total.library} {total.mean_absolute_error:.1%} ({total.covered} of {total.points})"
             for total in checked.totals
@@ -223,10 +249,13 @@ def accuracy(checked: Accuracy) -> None:
             named = show.first(points, NAMED)
             more = f", and {len(points) - len(named)} more" * (len(named) < len(points))
             show.say(f"{what}: {'; '.join(named)}{more}.")
-    digest = f" ({checked.prediction[:8]})" * show.everything()
-    made = f"predicted at {checked.made_at}{digest}; measured by study {checked.study} ({checked.folder})"
-    cases = f"; all {len(ranked)} cases: --all" * (len(shown) < len(ranked))
-    show.say(f"more: {made}{cases}; where it went: resnetx explain A B")
+    if show.everything():
+        show.say(
+            f"predicted at {checked.made_at} ({checked.prediction[:8]}); measured by study {checked.study} "
+            f"({checked.folder})"
+        )
+    hidden = [f"all {len(ranked)} cases"] * (len(shown) < len(ranked))
+    _rest(hidden, "where it went: resnetx explain A B")
 
 
 def _from_measured(point: CheckedPoint) -> float:
@@ -266,8 +295,6 @@ def comparison(compared: SystemComparison) -> None:
         _crossings(compared.crossings)
         _simple_model(compared.points)
         _collectives(compared)
-    if are_of_the_paper(compared.points):
-        show_papers.claims(compared.claims)
 
 
 # ---- the cases that tell --------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from resnetx.errors import ConfigError
 from resnetx.reporting.explain import (
     Explained,
     case_columns,
+    certainty,
     explained_answer,
     explained_case,
     part_columns,
@@ -20,7 +21,13 @@ from resnetx.reporting.explain import (
     same_results,
     weight,
 )
-from resnetx.reporting.explain_benches import ExplainedFigure, figure_columns, figures_answer, told_figures
+from resnetx.reporting.explain_benches import (
+    FIGURES_CERTAINTY,
+    ExplainedFigure,
+    figure_columns,
+    figures_answer,
+    told_figures,
+)
 from resnetx.reporting.slow_rank import RANKS, ObservedRank, observed_answer
 from resnetx.study import Point
 from resnetx.table import Column
@@ -47,57 +54,61 @@ def explain_(options: Namespace, paths: list[Path], asked: Point) -> int:
     return 1 if any(each.outside for each in found) else 0
 
 
-# The screen of `explain`: the largest difference first, part by part, and what else differs.
+# The screen of `explain`: the parts of the case that differs most, what else differs in it, and how sure that is.
 
-CASES = 3  # of which each has its table; of more, the one that differs most, and a row for each
+CASES, EVIDENCE = 6, 3  # rows and lines; --all has all
 
 
 def explanations(found: Sequence[Explained]) -> None:
-    """Each case, or of many a row for each and the one that differs most, or loses most."""
+    """The case that differs most, or loses most, part by part; a row for each where parts are not known. --all: all."""
     ranked = sorted(found, key=weight, reverse=True)
-    if same_results(found):
-        _most(case_columns(ranked), ranked)
-        return
-    shown = ranked if len(found) <= CASES or show.everything() else ranked[:1]
-    for index, explained in enumerate(shown):
-        if index:
+    hidden = []
+    if show.everything():
+        for each in ranked:
+            show.say(explained_case(each))
             show.say()
-            show.say(explained_case(explained))
+            _one(each)
             show.say()
-        _one(explained)
-    if len(shown) < len(found):
-        show.say()
-        _most(case_columns(ranked), ranked)
+    elif not same_results(found):
+        hidden = _one(ranked[0])
+    if len(found) > 1 and (show.everything() or not ranked[0].parts or same_results(found)):
+        hidden += _most(case_columns(ranked), ranked)
+    elif len(found) > 1:
+        hidden.append(f"{len(found) - 1:,} more case{'s' * (len(found) > 2)}")
+    show.say(f"sure: {certainty(ranked[0])}.")
+    _rest(hidden)
 
 
-def _most(columns: Sequence[Column[T]], ranked: Sequence[T]) -> None:
-    """The first rows, which differ most."""
-    shown = show.first(ranked, show.ROWS)
-    more = f"And {len(ranked) - len(shown):,} more: --all" * (len(shown) < len(ranked))
-    show.listing(columns, shown, note=more, every=True, constant=True)
+def _most(columns: Sequence[Column[T]], ranked: Sequence[T]) -> list[str]:
+    """The first rows, which differ most; how many are left out."""
+    shown = show.first(ranked, CASES)
+    show.listing(columns, shown, every=True, constant=True)
+    return [f"{len(ranked) - len(shown):,} more rows"] * (len(shown) < len(ranked))
 
 
-def _one(each: Explained) -> None:
+def _one(each: Explained) -> list[str]:
+    """Parts, settings and evidence of a case; what is left out of them."""
     if each.parts:
         show.listing(part_columns(each), part_rows(each), every=True, constant=True)
     elif each.why:
         show.say(f"where the time goes: {each.why}")
     if each.differs:
         show.say(f"differs: {'; '.join(each.differs)}")
-    _evidence(each.evidence)
     if each.late:
         show.say(f"look: {each.late}")
+    return _evidence(each.evidence)
 
 
-MOST_EVIDENCE = 6  # lines; of more, a count
-
-
-def _evidence(lines: Sequence[str]) -> None:
-    shown = show.first(lines, MOST_EVIDENCE)
+def _evidence(lines: Sequence[str]) -> list[str]:
+    shown = show.first(lines, EVIDENCE)
     for index, line in enumerate(shown):
         show.say(f"{'also' if index else 'evidence'}: {line}")
-    if len(shown) < len(lines):
-        show.say(f"and {len(lines) - len(shown)} more that differ: --all")
+    return [f"{len(lines) - len(shown)} more that differ"] * (len(shown) < len(lines))
+
+
+def _rest(hidden: Sequence[str]) -> None:
+    more = f"{', '.join(hidden)}: --all; " * bool(hidden and not show.everything())
+    show.say(f"more: {more}page: out=FOLDER")
 
 
 # ---- benches --------------------------------------------------------------------------------------------------------
@@ -108,9 +119,11 @@ def show_figures(found: Sequence[ExplainedFigure]) -> None:
     two = found[0].b_s is not None
     figures = told_figures(found)
     ranked = sorted(figures, key=lambda figure: -abs(log(figure.longer)))
-    if ranked:
-        _most(figure_columns(two), ranked)
-    _evidence(list(dict.fromkeys(line for figure in figures or found for line in figure.evidence)))
+    hidden = _most(figure_columns(two), ranked) if ranked else []
+    if two:
+        show.say(f"sure: {FIGURES_CERTAINTY}.")
+    hidden += _evidence(list(dict.fromkeys(line for figure in figures or found for line in figure.evidence)))
+    _rest(hidden)
 
 
 # ---- an observed job ------------------------------------------------------------------------------------------------

@@ -1,7 +1,8 @@
-"""The screen of papers' statements: how many hold, of what was known before and of what was not; and the misses."""
+"""The screen of papers' statements: how many hold, of what was known before and of what was not; --all: each."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import groupby
 from typing import NamedTuple
@@ -166,26 +167,29 @@ def _options() -> Iterable[str]:
         yield f"  {name}: {assumption.about}. {options}."
 
 
-MISSES = 3  # that are listed; --all lists every statement
-
-
 def papers(checked: CheckedPapers) -> None:
-    """The counts by paper; then misses with their reasons, or with --all every statement."""
+    """The counts by paper; with --all every statement."""
     _counts(checked)
+    if not show.everything():
+        _certainty(checked)
+        show.say("more: every statement, why it disagrees, what is not checked: --all; figures and a page: out=FOLDER")
+        return
+    show.say()
     if checked.machines:
         _measured(checked)
-        return
-    misses = [claim for claim in counted(checked.claims) if claim.outcome == "miss"]
-    misses.sort(key=lambda claim: bool(claim.seen))  # what nobody knew says most
-    listed = checked.claims if show.everything() else show.first(misses, MISSES)
-    show.say()
-    for _, same in groupby(listed, lambda claim: (claim.paper, claim.claim)):
-        statement(list(same))
-    if show.everything():
-        _left_out(checked)
-    elif checked.claims:
-        more = len(misses) - len(listed)
-        show.say(f"{f'{more} more disagree: ' if more else ''}--all lists every statement; out=FOLDER writes a table.")
+    else:
+        for _, same in groupby(checked.claims, lambda claim: (claim.paper, claim.claim)):
+            statement(list(same))
+    _left_out(checked)
+
+
+def _certainty(checked: CheckedPapers) -> None:
+    """How much the counts are worth: which statements were known as the model was written."""
+    of_all = counted(checked.claims)
+    known, others = (_share(of_all, seen) for seen in (True, False))
+    told = [f"{known} were known as the model was written" * bool(known), f"{others} were not" * bool(others)]
+    if any(told):
+        show.say(f"sure: of the decided that agree, {', '.join(filter(None, told))}.")
 
 
 def _counts(checked: CheckedPapers) -> None:
@@ -199,31 +203,28 @@ def _counts(checked: CheckedPapers) -> None:
             rows.append(CountedClaims(paper, library, own, left_out))
         if checked.machines:
             rows.append(CountedClaims(paper, "measured", counted(checked.measured), left_out))
-    repeated = sum(bool(claim.repeats) for claim in checked.claims)
-    note = f"{repeated} checks repeat others by arithmetic, and are not counted." * bool(repeated)
-    show.listing(COUNTS, rows, "What papers state, and what is predicted here", note, every=True)
+    if show.everything():
+        repeated = sum(bool(claim.repeats) for claim in checked.claims)
+        note = f"{repeated} checks repeat others by arithmetic, and are not counted." * bool(repeated)
+        show.listing(COUNTS, rows, "What papers state, and what is predicted here", note, every=True)
+    else:
+        plain = [replace(column, help="") for column in COUNTS if column.heading not in _OF_ALL]
+        show.listing(plain, rows, note="agree, disagree: all of the predicted interval does.", every=True)
+
+
+_OF_ALL = (">known", ">not known", ">unpredicted", ">unchecked")
 
 
 def _measured(checked: CheckedPapers) -> None:
     """What was measured on, and each statement that it says something of, beside what is predicted of the same."""
-    show.say()
     for machine in checked.machines:
         lab = f", in the lab: links / {machine.lab_scale:g}, times / {machine.lab_scale:g}" * bool(machine.lab_scale)
         show.say(f"{machine.system}: measured in {machine.path}{lab}", indent=2)
     show.say()
     its = {(claim.claim, claim.where) for claim in checked.measured}
-    told = [claim for claim in checked.measured if not claim.repeats or show.everything()]
-    listed = told if show.everything() else show.first(told, MISSES)
-    for name, same in groupby(listed, lambda claim: claim.claim):
+    for name, same in groupby(checked.measured, lambda claim: claim.claim):
         predicted = [claim for claim in checked.claims if claim.claim == name and (name, claim.where) in its]
         statement([*same, *predicted])
-    if not show.everything():
-        more = len(told) - len(listed)
-        show.say(
-            f"{f'{more} more were measured: ' if more else ''}--all lists every statement; out=FOLDER writes a page."
-        )
-    else:
-        _left_out(checked)
 
 
 def _library(claim: CheckedClaim) -> str:
@@ -289,8 +290,8 @@ def score(found: Score) -> None:
         "over the described links, latency and bytes over the slowest rate. Baselines: on all figures that any file "
         "predicts."
     )
-    title = "How far off predictions of published figures are, in the mean"
     if show.everything():
+        title = "How far off predictions of published figures are, in the mean"
         show.listing(SCORES, rows, title, note, every=True, constant=True)
         return
     kinds: dict[str, dict[str, KindScore]] = {}
@@ -302,9 +303,18 @@ def score(found: Score) -> None:
         *(Column(f">{name}", partial(_mean_error, name)) for name in predictors),
         Column("~kind", lambda kind: next(iter(kind.values())).kind),
     ]
+    ranked = sorted(kinds.values(), key=lambda kind: -next(iter(kind.values())).figures)
+    shown = ranked[: show.ROWS]
     note = "linear: one GPU's rate times GPUs. alpha-beta: one ring over the described links. *: of some of them only."
-    show.listing(columns, list(kinds.values()), title, note, every=True, constant=True)
-    show.say("more: how many lie in the intervals, worst errors, figures that were not known to the model: --all")
+    show.listing(columns, shown, note=note, every=True, constant=True)
+    whole = [each for each in found.scores if each.kind == "all"] or found.scores
+    for each in whole:
+        if each.covered is not None:
+            others = f"; off by {each.unseen_error:.1%} in the mean where they were not known to its model"
+            held = f"{each.covered:.0%} of {each.intervals:,} figures lie in the intervals of {each.predictor}"
+            show.say(f"sure: {held}{others * (each.unseen_error is not None)}.")
+    more = f"{len(ranked) - len(shown)} kinds of fewer figures, " * (len(shown) < len(ranked))
+    show.say(f"more: {more}worst errors: --all; record and tables: out=FOLDER")
 
 
 def _mean_error(name: str, kind: dict[str, KindScore]) -> str:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 from resnetx.api.predict import predict
 from resnetx.cli import show
 from resnetx.errors import ConfigError
-from resnetx.literature.validate import validate
 from resnetx.record.machine import how_many
 from resnetx.record.prediction import Domain, PartName, PredictedPoint, Prediction, PredictionInput, Sensitivity
 from resnetx.reporting.predicted_answer import (
@@ -365,6 +364,8 @@ def validate_(
     """Status 1 where a group of published figures is missed by more than it may."""
     for word in (*map(str, paths), *written(asked)):
         raise ConfigError(f"{word}: --validate takes no settings")
+    from resnetx.literature.validate import validate
+
     found = validate(verb)
     show.conclude(options, [found.conclusion], lambda: [found.record], lambda: table(found, found.groups))
     return 0 if found.holds else 1

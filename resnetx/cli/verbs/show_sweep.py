@@ -13,7 +13,7 @@ from resnetx.api.sweep import AskedStudy, Plan, execute, planned, study_of
 from resnetx.cli import show
 from resnetx.cli.verbs.show_train import PHASES, ms, parts, show_commands, submitted
 from resnetx.errors import ConfigError
-from resnetx.record import BenchFile, Phases
+from resnetx.record import Phases
 from resnetx.reporting.study_points import (
     WORDS,
     StudyPoint,
@@ -68,29 +68,20 @@ def _conclude(options: Namespace, study: AskedStudy, measured: MeasuredStudy) ->
 
 def _show_plan(plan: Plan) -> None:
     """The commands of a sweep, the time that they may take, and what cannot run; refuses a sweep that cannot begin."""
-    able = [run for run in plan.left if not run.obstacle]
-    cases = f"{plan.points} case{'s' * (plan.points != 1)}"
-    controls = sum(run.twin is not None for run in able)
+    able = plan.able_runs
     if able or plan.reused:
-        reused = f", {plan.reused} more are there already" * bool(plan.reused)
-        takes = f", about {duration(plan.duration_s)} ({plan.basis})" * bool(able)
-        runs = f"{len(able)} run{'s' * (len(able) != 1)} of {cases}"
-        benches = sum(isinstance(run.task, BenchFile) for run in able)
-        beside = f" and {benches} of them benches" * bool(benches)
-        show.comment(f"{runs}, {controls} of them control runs{beside}{reused}{takes}")
+        show.comment(plan.sentence)
     if plan.budget_s is not None:
         show.comment(f"budget={duration(plan.budget_s)}: runs are chosen as results arrive, until the budget is spent")
-    for obstacle, count in plan.obstacles.items() if plan.able else ():
-        show.comment(f"{count} of {cases} cannot run here: {obstacle}")
+    for words in plan.obstacle_words if plan.able else ():
+        show.comment(words)
     if not show.everything():
         show_commands([(run.task, run.folder) for run in able])
     else:
         for hidden, alike in groupby(plan.left, lambda run: bool(run.obstacle)):
             show_commands([(run.task, run.folder) for run in alike], "# " * hidden)
     if not plan.able:
-        several = len(plan.obstacles) > 1
-        why = "; ".join(f"({count}) {obstacle}" if several else obstacle for obstacle, count in plan.obstacles.items())
-        raise ConfigError(f"none of {cases} can run here: {why}")
+        raise ConfigError(*plan.obstacle_words)
 
 
 # The screen of a study: each point's rate, speed-up, efficiency and limit, and where the time goes.

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from statistics import median
 
-from resnetx.api.answers import trace_answer
+from resnetx.api.answers import trace_answer, traced_batches
 from resnetx.api.bench_settings import import_trace
 from resnetx.api.measuring import fed
 from resnetx.api.trace import execute, traces_of
@@ -20,7 +20,7 @@ from resnetx.record.traces import Trace, TracedBatch, TracedCommunication, Trace
 from resnetx.reporting.slow_rank import ObservedRank, observed_answer, observed_ranks
 from resnetx.study import Point
 from resnetx.table import Column
-from resnetx.traces.run_traces import TraceSums, layer_s, slowest, sums
+from resnetx.traces.run_traces import layer_s, slowest, sums
 from resnetx.units import si
 
 
@@ -145,31 +145,7 @@ def _batches(traced: Trace) -> None:
     if any(batch.times.host_bound and not batch.times.host_s for batch in traced.batches):
         note += " host-bound: the device waits for this host; these times do not hold for another host."
     title = f"{traced.workload}: what a step is made of, by batch"
-    show.listing(BATCHES, [(batch, sums(batch.times)) for batch in traced.batches], title, note, every=True)
-
-
-def _busy(batch: TracedBatch) -> str:
-    busy, bound = batch.times.device_busy, batch.times.host_bound
-    return ("" if busy is None else f"{busy:.0%}") + ", host-bound" * bool(bound)
-
-
-BATCHES: list[Column[tuple[TracedBatch, TraceSums]]] = [
-    Column(">batch", lambda row: f"{row[0].batch_size}"),
-    Column(">forward", lambda row: _ms(row[1].forward_s)),
-    Column(">backward", lambda row: _ms(row[1].backward_s)),
-    Column(">update", lambda row: _ms(row[1].update_s), 6),
-    Column(">input wait", lambda row: _ms(row[1].input_wait_s), 3),
-    Column(">copy", lambda row: _ms(row[1].host_to_device_s), 1),
-    Column(">rest", lambda row: _ms(row[1].rest_s), 4, "the cost of the instrumentation itself."),
-    Column(">profiled step", lambda row: _ms(row[1].step_s), 7),
-    Column(">clean step", lambda row: _ms(row[1].clean_step_s)),
-    Column(">profiled/clean", lambda row: _ratio(row[1].instrumented_over_clean), 5),
-    Column(">parts/clean", lambda row: _ratio(row[1].parts_over_clean), help="all parts but the rest over that step."),
-    Column(">input alone", lambda row: _ms(row[1].input_s), 2, "a batch, when nothing else runs."),
-    Column(">host alone", lambda row: _ms(row[1].host_s) if row[0].times.host_s else "", 6,
-           "to queue a step, when the device has nothing else to do."),
-    Column("device busy", lambda row: _busy(row[0]), 4),
-]  # fmt: skip
+    show.listing(traced_batches(), [(batch, sums(batch.times)) for batch in traced.batches], title, note, every=True)
 
 
 def _messages(traced: Trace) -> None:

@@ -118,12 +118,12 @@ def _device_links(path: Path) -> list[Link]:
     return [link for _, _, link in path.steps if link.wire.family not in ("smp", "network")]
 
 
-def host_path(system: System, device: int, fit: PairFit | None = None) -> Path | None:
+def host_path(system: System, device: int) -> Path | None:
     """The path between a GPU and the nearest host memory, pinned; None where no CPU is described."""
     steps = to_host(system, system.gpus[device].name)
     if not steps:
         return None
-    share = (fit or fitted()).stage_share
+    share = fitted().stage_share
     slowest = min((link for _, _, link in steps), key=lambda link: link.copy_Bps)
     rate_Bps = share * slowest.copy_Bps
     latency_s = system.gpu_part(device).copy_s.value + sum(link.wire.latency_s.value for _, _, link in steps)

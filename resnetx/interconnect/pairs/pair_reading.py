@@ -103,14 +103,6 @@ def _placed(cell: CopyCell, devices: Sequence[int]) -> CopyCell:
     )
 
 
-def classes_of(
-    cells: Sequence[CopyCell], system: System | None, transport: Transport = "auto"
-) -> dict[CopyFamily, dict[int, list[PairClass]]]:
-    """The classes of copies that ran alone: for each family, at each size, the fastest first."""
-    families = _families(cells)
-    return {family: _classified(cells, members, system, transport) for family, members in families.items()}
-
-
 def findings_of(
     cells: Sequence[CopyCell],
     system: System | None,

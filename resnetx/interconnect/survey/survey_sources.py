@@ -8,7 +8,7 @@ from itertools import combinations
 from pathlib import Path
 
 from resnetx.errors import ConfigError, FileError, shortened, visible
-from resnetx.formats import device_matrix, logs, nccl_system, nccl_tests, nvidia_smi_topo, topology_xml
+from resnetx.formats import device_matrix, logs, nccl_system, nvidia_smi_topo, programs, topology_xml
 from resnetx.formats.device_matrix import RocmTopo
 from resnetx.formats.nvidia_smi_topo import FARTHER, NvidiaSmi, NvlinkPorts, TopoMatrix
 from resnetx.formats.topology_xml import C2c, PciNode, PciTree
@@ -336,7 +336,7 @@ def _recognised(file: File, text: str, gpus: int | None, nvlinks: int) -> Survey
         raise nccl_system.no_tree(file, text)
     if nvidia_smi_topo.recognised(text):
         return of_nvidia_smi(nvidia_smi_topo.parse(file, text), nvlinks)
-    other = nccl_tests.refused(as_it_is)
+    other = programs.refused(as_it_is)
     raise file.error(f"{other}; expected {WHAT}" if other else f"expected {WHAT}")
 
 

@@ -1,14 +1,13 @@
 """The arrays that collectives work on, and which sizes of them there is memory for.
 
 One array serves all collectives and sizes, of which each uses the beginning; results that do not go where the data was
-go to a second one. A size that would not fit is left out,
-with the reason, and the others are measured all the same: what is free is asked for before anything is allocated, as a
-rank that runs out of memory ends them all.
+go to a second one. A size that would not fit is left out, with the reason, and the others are measured all the same:
+what is free is asked for before anything is allocated, as a rank that runs out of memory ends them all.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
 import torch
 
@@ -23,12 +22,22 @@ from resnetx.record import SkippedArray, Unknown
 from resnetx.record.bench_record import ELEMENT_BYTES, DType, Endpoint
 from resnetx.units import si, size_text
 
+Point = TypeVar("Point")
+
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 # Of the free memory, for all but the array: buffers of NCCL and gloo, the check, the computing beside a collective.
 RESERVED_BYTES, RESERVED_SHARE = 2**30, 1 / 4  # the smaller of the two
 # gloo gathers into a second array, and scatters what it has reduced in one (torch, ProcessGroupGloo.cpp); NCCL works in
 # the array itself.
 ARRAYS = {"cuda": 1, "cpu": 2}
+
+
+@dataclass(frozen=True)
+class Timed(Generic[Point]):
+    """What was asked for, timed."""
+
+    points: list[Point] = field(default_factory=list)  # in the order in which they were timed
+    skipped: list[SkippedArray] = field(default_factory=list)
 
 
 def place_of(collective: str, asked: Place | None) -> Place:
@@ -182,6 +191,13 @@ class Copier(Protocol):
     """A way to copy, which all ranks call for the same entries in the same order."""
 
     def observe(self, entry: Entry, warmups: int, timings: int) -> Observed: ...
+
+
+def by_first(ranks: Ranks, observe: Callable[[], Observed]) -> Observed:
+    """What rank 0 observes of an entry that it copies alone, on every rank."""
+    observed = ranks.gather(observe() if ranks.first else None)[0]
+    assert observed is not None, "rank 0 copies"
+    return observed
 
 
 def data_of(place: CopyPlace) -> torch.Tensor:

@@ -28,8 +28,9 @@ from resnetx.copies import HOST, Entry, Flow, Place
 from resnetx.errors import ConfigError
 from resnetx.inputs import nothing
 from resnetx.measure.bench import arrays
-from resnetx.measure.bench.arrays import CLEAR, Observed, data_of
-from resnetx.measure.machine.sensors import GpuTraffic, gpu_traffic
+from resnetx.measure.bench.arrays import CLEAR, Observed, by_first, data_of
+from resnetx.measure.machine.readings import increase
+from resnetx.measure.machine.sensors import GpuTraffic, gpu_traffic, pair
 from resnetx.measure.rank import nodes
 from resnetx.measure.rank.device import MOST_LAUNCHES, held_back, mark, seconds_between, timed
 from resnetx.measure.rank.distributed import Ranks
@@ -216,9 +217,7 @@ def _both(after: tuple[int, int] | Unknown, before: tuple[int, int] | Unknown) -
         return after
     if isinstance(before, Unknown):
         return before
-    if after[0] < before[0] or after[1] < before[1]:
-        return Unknown("the counter started again in between")
-    return after[0] - before[0], after[1] - before[1]
+    return pair(increase(after[0], before[0]), increase(after[1], before[1]))
 
 
 # ---- gpu copies -----------------------------------------------------------------------------------------------------
@@ -277,10 +276,7 @@ class GpuCopies:
             }
 
     def observe(self, entry: Entry, warmups: int, timings: int) -> Observed:
-        observed = self._observe(entry, warmups, timings) if self._ranks.first else None
-        measured = self._ranks.gather(observed)[0]
-        assert measured is not None, "rank 0 drives the GPUs"
-        return measured
+        return by_first(self._ranks, lambda: self._observe(entry, warmups, timings))
 
     def _observe(self, entry: Entry, warmups: int, timings: int) -> Observed:
         self._connect(entry.flows)

@@ -23,7 +23,7 @@ from resnetx.copies import HOST, Entry, Flow, Place
 from resnetx.host import node_name
 from resnetx.inputs.folders import resident_share
 from resnetx.measure.bench import arrays
-from resnetx.measure.bench.arrays import CLEAR, Observed, data_of, ended_together
+from resnetx.measure.bench.arrays import CLEAR, Observed, by_first, data_of, ended_together
 from resnetx.measure.launch.scratch import launched_folder
 from resnetx.measure.rank import nodes, results
 from resnetx.measure.rank.distributed import DistributedWork, HostGroup, Ranks
@@ -357,10 +357,7 @@ class StorageCopies:
         self._memory = torch.zeros(most_bytes if ranks.first else 0, dtype=torch.uint8)
 
     def observe(self, entry: Entry, warmups: int, timings: int) -> Observed:
-        observed = self._read(entry, warmups, timings) if self._ranks.first else None
-        measured = self._ranks.gather(observed)[0]
-        assert measured is not None, "rank 0 reads"
-        return measured
+        return by_first(self._ranks, lambda: self._read(entry, warmups, timings))
 
     def _read(self, entry: Entry, warmups: int, timings: int) -> Observed:
         cold = entry.kind == "storage-cold"
@@ -377,11 +374,12 @@ class StorageCopies:
                 start_s = time.perf_counter()
                 _read_all(file.fileno(), target)
                 times_s.append(time.perf_counter() - start_s)
+        warm = not cold or any(isinstance(share, Unknown) or share > KEPT_SHARE for share in kept)
         return Observed(
             times_s=[times_s[-timings:]],
             wrong=[arrays.unlike(target, data_of(entry.flows[0].source))],
             endpoint="pageable",
-            path="storage" if cold and not _still_warm(kept) else "page cache",
+            path="page cache" if warm else "storage",
             evidence=_evidence(kept) if cold else ["read before, so that it is in memory"],
         )
 
@@ -418,10 +416,6 @@ def _dropped(path: Path, handle: int) -> float | Unknown:
         return Unknown("this system cannot be asked to drop a file's pages")
     os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)
     return resident_share([path])
-
-
-def _still_warm(kept: list[float | Unknown]) -> bool:
-    return any(isinstance(share, Unknown) or share > KEPT_SHARE for share in kept)
 
 
 def _evidence(kept: list[float | Unknown]) -> list[str]:

@@ -9,11 +9,10 @@ Which way a kind is copied depends on the machine:
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 from resnetx.copies import COPIES, HOST, Entry, Flow, Place, planned, shuffled, timings, warmups
-from resnetx.measure.bench.arrays import Copier, Observed, usable_bytes
+from resnetx.measure.bench.arrays import Copier, Observed, Timed, usable_bytes
 from resnetx.measure.bench.gpu_copies import GpuCopies
 from resnetx.measure.bench.host_copies import MappedCopies, SentCopies, StorageCopies
 from resnetx.measure.launch import hang
@@ -34,15 +33,7 @@ _NULL = {
 _FIELDS = dict(zip(CopyCell.__struct_encode_fields__, CopyCell.__struct_fields__, strict=True))
 
 
-@dataclass(frozen=True)
-class TimedCopies:
-    """What was asked for, timed."""
-
-    cells: list[CopyCell]  # in the order in which they were timed
-    skipped: list[SkippedArray]
-
-
-def measure(request: BenchRequest, ranks: Ranks) -> TimedCopies:
+def measure(request: BenchRequest, ranks: Ranks) -> Timed[CopyCell]:
     """Every kind of copy, every pair and size."""
     sizes, skipped = _fitting(request, ranks)
     entries = planned(
@@ -59,7 +50,7 @@ def measure(request: BenchRequest, ranks: Ranks) -> TimedCopies:
         before = warmups(entry, request.iterations, request.warmup)
         observed = copiers.of(entry.kind).observe(entry, before, timings(entry, request.iterations))
         cells += cells_of(entry, observed, request.numa)
-    return TimedCopies(cells, skipped)
+    return Timed(cells, skipped)
 
 
 def cells_of(entry: Entry, observed: Observed, numa: int | None) -> list[CopyCell]:

@@ -11,15 +11,14 @@ queues messages ahead. So operations on GPUs are also timed in queues, as nccl-t
 
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import product
 from statistics import median
 
 import msgspec
 import torch
 
-from resnetx.measure.bench import arrays, interference, nccl_interference, pair_copies, timed_patterns
-from resnetx.measure.bench import arrays as buffers
+from resnetx.measure.bench import arrays, interference, pair_copies, timed_patterns
+from resnetx.measure.bench.arrays import Timed
 from resnetx.measure.launch import ending, hang, slurm
 from resnetx.measure.launch.scratch import Moment, lab_network, on_one_node, run_started
 from resnetx.measure.machine.environment import nccl_version
@@ -40,7 +39,6 @@ from resnetx.record import (
     CopyCell,
     Environment,
     HostLoad,
-    SkippedArray,
     Transport,
     Unknown,
     Warning,
@@ -78,15 +76,15 @@ def run(task: BenchFile, started: Moment) -> BenchRecord | None:
         machines = nodes.machines(None, ranks)
         before = cpu_times()
         crowd = _crowding(ranks) if request.collectives else Unknown("computing was not timed: no collective was")
-        timed = measure(request, ranks) if request.collectives else Timed([], [])
-        copied = pair_copies.measure(request, ranks) if request.copies else pair_copies.TimedCopies([], [])
-        patterned = timed_patterns.measure(request, ranks) if request.patterns else timed_patterns.TimedPatterns([], [])
+        timed = measure(request, ranks) if request.collectives else Timed()
+        copied = pair_copies.measure(request, ranks) if request.copies else Timed()
+        patterned = timed_patterns.measure(request, ranks) if request.patterns else Timed()
         loads = ranks.gather(host_load(before, cpu_times()))
         devices = ranks.gather(describe_device(ranks.device))
         logs = ranks.gather(ranks.nccl_log())
         if not ranks.first:
             return None
-        cells = copied.cells  # as measured: nothing is expected of them yet, and no pair has a class
+        cells = copied.points  # as measured: nothing is expected of them yet, and no pair has a class
         transport = _transport(request, ranks, cells, logs)
         return seal(
             BenchRecord(
@@ -139,30 +137,22 @@ def _polls(request: BenchRequest) -> bool:
     return lab_network() is not None and ("sendrecv" in request.collectives or bool(request.patterns))
 
 
-@dataclass(frozen=True)
-class Timed:
-    """What was asked for, timed."""
-
-    points: list[BenchPoint]  # in the order in which they were timed
-    skipped: list[SkippedArray]
-
-
-def measure(request: BenchRequest, ranks: Ranks) -> Timed:
+def measure(request: BenchRequest, ranks: Ranks) -> Timed[BenchPoint]:
     """Every collective at every size, in an order that is random and the same on all ranks."""
     pairs = product(request.collectives, request.sizes_bytes)
     asked = dict.fromkeys((name, array_bytes(name, size, ranks.world_size)) for name, size in pairs)
-    arrays, skipped = buffers.fitting(asked, ranks, request.place)
-    if not arrays:
+    fitting, skipped = arrays.fitting(asked, ranks, request.place)
+    if not fitting:
         raise MemoryError(f"{skipped[0].reason}; ask for smaller sizes with size=")
-    random.Random(request.seed).shuffle(arrays)
-    out = any(buffers.place_of(name, request.place) == "out" for name, _ in arrays)
-    largest = max(size_bytes for _, size_bytes in arrays)
-    made = [buffers.allocated(largest, request.registered, ranks, request.dtype) for _ in range(1 + out)]
+    random.Random(request.seed).shuffle(fitting)
+    out = any(arrays.place_of(name, request.place) == "out" for name, _ in fitting)
+    largest = max(size_bytes for _, size_bytes in fitting)
+    made = [arrays.allocated(largest, request.registered, ranks, request.dtype) for _ in range(1 + out)]
     element_bytes = ELEMENT_BYTES[request.dtype]
     points = []
-    for name, size_bytes in arrays:
+    for name, size_bytes in fitting:
         data, result = (made[place][0][: size_bytes // element_bytes] for place in (0, -1))
-        in_place = buffers.place_of(name, request.place) == "in"
+        in_place = arrays.place_of(name, request.place) == "in"
         points.append(_point(name, data, data if in_place else result, request, ranks))
     return Timed(points, skipped)
 
@@ -219,9 +209,7 @@ def _counts(operation: Callable[[], object], size_bytes: int, row: int, request:
     return counts(size_bytes, took_s, request.iterations, row)
 
 
-def _queued_s(
-    operation: Callable[[], object], ranks: Ranks, count: int = QUEUES, length: int = QUEUE_LENGTH
-) -> list[float] | Unknown:
+def _queued_s(operation: Callable[[], object], ranks: Ranks, count: int, length: int) -> list[float] | Unknown:
     """Seconds of one operation of each queue, the slowest rank's."""
     if ranks.device.type != "cuda":
         return _NO_QUEUE
@@ -261,15 +249,16 @@ def _computing_lost(
     """What computing loses to the collective beside it, the mean of the ranks."""
     if lab_network():
         return _IN_LAB
-    of_device = nccl_interference if ranks.device.type == "cuda" else interference
-    if name != "allreduce" or array.nbytes < of_device.LEAST_BYTES:
-        return Unknown(f"measured of allreduce, from {of_device.LEAST_BYTES} bytes on")
-    if of_device is nccl_interference and isinstance(queued_s, Unknown):
+    on_gpus, least_bytes = ranks.device.type == "cuda", interference.LEAST_BYTES[ranks.device.type]
+    if name != "allreduce" or array.nbytes < least_bytes:
+        return Unknown(f"measured of allreduce, from {least_bytes} bytes on")
+    if on_gpus and isinstance(queued_s, Unknown):
         return queued_s
     alone_s = median((wall for wall, _ in every[0]) if isinstance(queued_s, Unknown) else queued_s)
     array.zero_()
     shares: list[float] = []
-    for share in ranks.gather(of_device.computing_lost(ranks.send, array, alone_s, ranks)):
+    lost = interference.computing_lost_on_gpus if on_gpus else interference.computing_lost
+    for share in ranks.gather(lost(ranks.send, array, alone_s, ranks)):
         if isinstance(share, Unknown):
             return share
         shares.append(share)

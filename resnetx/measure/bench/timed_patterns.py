@@ -7,13 +7,13 @@ the wait is communication. What was received is checked byte by byte, in an iter
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import product
 
 import torch
 
 from resnetx import patterns
 from resnetx.measure.bench import arrays
+from resnetx.measure.bench.arrays import Timed
 from resnetx.measure.launch import hang
 from resnetx.measure.rank.distributed import Ranks
 from resnetx.patterns import HOST, PatternMessage, Round, Rounds
@@ -21,15 +21,7 @@ from resnetx.record import BenchRequest, PatternPoint, SkippedArray
 from resnetx.units import si, size_text
 
 
-@dataclass(frozen=True)
-class TimedPatterns:
-    """What was asked for, timed."""
-
-    points: list[PatternPoint]
-    skipped: list[SkippedArray]
-
-
-def measure(request: BenchRequest, ranks: Ranks) -> TimedPatterns:
+def measure(request: BenchRequest, ranks: Ranks) -> Timed[PatternPoint]:
     """Every pattern at every size of its problem, scaled in every way that is asked for."""
     usable = arrays.usable_bytes(ranks)
     points, skipped = [], []
@@ -64,7 +56,7 @@ def measure(request: BenchRequest, ranks: Ranks) -> TimedPatterns:
             )
     if not points:
         raise MemoryError(f"{skipped[0].reason}; ask for smaller sizes with size=")
-    return TimedPatterns(points, skipped)
+    return Timed(points, skipped)
 
 
 def _iteration(exchange: "PatternExchange", compute_s: float, ranks: Ranks) -> tuple[float, float]:

@@ -13,15 +13,16 @@ from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from resnetx.errors import FileError, shortened
 from resnetx.formats import logs
 from resnetx.host import node_name
 from resnetx.loading import File, read_json
 from resnetx.measure.launch import slurm
-from resnetx.measure.launch.scratch import Moment
+from resnetx.measure.launch.scratch import Moment, rank
 from resnetx.record import MAX_BYTES, Failure, Outcome, RunFolder, Warning, write
+from resnetx.units import si
 
 # ---- nccl log -------------------------------------------------------------------------------------------------------
 # NCCL's log: the only place in which it says which way each connection goes, and where it complains.
@@ -203,9 +204,14 @@ class Ending:
         return self.stderr if len(self.stderr) <= STDERR_END else self.stderr[-STDERR_END:].partition("\n")[2]
 
 
+_REFUSED = re.compile(r"DefaultCPUAllocator: .* (\d+) bytes")  # as torch says that the host has no memory
+
+
 def sentence(error: BaseException) -> str:
     """An exception in one line of bounded length."""
     text = str(error).strip().partition("\n")[0]
+    if refused := _REFUSED.search(text):
+        return f"out of memory: {si(int(refused[1]), 'B')} at once; use a smaller batch_size"
     return shortened(f"{type(error).__name__}: {text}" if text else type(error).__name__, _SENTENCE)
 
 
@@ -215,20 +221,28 @@ def interrupted(stop: BaseException, by_slurm: str) -> Ending:
     return Ending(stopped="failed", reason=reason, by_slurm=by_slurm)
 
 
+FailureKind = Literal["oom", "config", "peer", "error"]
+_TRACEBACK_END = 8000  # characters of a traceback that a record keeps: its end, where the failure is
+
+
+def failure(kind: FailureKind, message: str, trace: str = "", of_rank: int | None = None) -> Failure:
+    """What went wrong now, on this node; `of_rank`: in which rank, None: in this process's own."""
+    now = Moment.now()
+    return Failure(
+        rank=rank() if of_rank is None else of_rank,
+        node=node_name(),
+        kind=kind,
+        time_s=now.epoch_s,
+        monotonic_s=now.monotonic_s,
+        message=message,
+        traceback=trace[-_TRACEBACK_END:],
+    )
+
+
 def report_unbegun(rank: int, folder: RunFolder) -> None:
     """Says for a rank that it has left with status 0 before it could say anything."""
-    now, left = Moment.now(), "left with exit status 0 before it had begun"
-    failure = Failure(
-        rank=rank,
-        kind="error",
-        time_s=now.epoch_s,
-        message=left,
-        traceback="",
-        monotonic_s=now.monotonic_s,
-        node=node_name(),
-    )
     with suppress(OSError):  # a full disk, say
-        write(folder.failure(rank), failure)
+        write(folder.failure(rank), failure("error", "left with exit status 0 before it had begun", of_rank=rank))
 
 
 # ---- what is left behind --------------------------------------------------------------------------------------------

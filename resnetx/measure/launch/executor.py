@@ -31,10 +31,10 @@ from resnetx.measure.launch.scratch import (
     launched_folder,
     scratch,
     wait_for_ranks,
+    write,
 )
 from resnetx.measure.launch.scratch import scratch as own_scratch
-from resnetx.measure.launch.scratch import write as write_result
-from resnetx.record import RunFolder, TaskFile, TaskRecord, write
+from resnetx.record import RunFolder, TaskFile, TaskRecord
 from resnetx.settings.files import CONFIGS
 
 # The command that starts the ranks of a run.
@@ -103,9 +103,14 @@ def by_mpi(task: TaskFile[TaskRecord], folder: RunFolder, scratch: Path | None =
 
 
 def by_hand(task: TaskFile[TaskRecord], folder: RunFolder, scratch: Path | None = None) -> Command:
-    """torchrun of the first node; the others are started by hand, too, and wait for it (`of_other_node`)."""
+    """torchrun on one of several nodes, each of which has its own number; it unpickles nothing from others."""
     launch = _launch(task)
-    words = by_hand_words(launch, task.request.gpus, [task.entry_module, str(folder.run)])
+    host, _, port = (launch.rendezvous or UNKNOWN).rpartition(":")
+    words = [
+        "torchrun", f"--nnodes={launch.nodes}", f"--node-rank={launch.node_rank}", "--rdzv-backend=static",
+        f"--master-addr={host.strip('[]')}", f"--master-port={port}", "--max-restarts=0",
+        f"--nproc-per-node={task.request.gpus // launch.nodes}", "-m", task.entry_module, str(folder.run),
+    ]  # fmt: skip
     return Command(words, {**launch.site.variables, **task.request.env, **SAFE_PATH})
 
 
@@ -116,24 +121,12 @@ def follows(task: TaskFile[TaskRecord]) -> bool:
 
 def follow(task: TaskFile[TaskRecord]) -> int:
     """The ranks of a node apart from node 0; the exit status of their torchrun."""
-    launch = _launch(task)
-    variables = {**launch.site.variables, **task.request.env, "OMP_NUM_THREADS": str(task.request.threads)}
-    variables |= SAFE_PATH
     with own_scratch() as private:
-        file = private / "run.json"
-        write_result(file, task)
-        words = by_hand_words(launch, task.request.gpus, [task.entry_module, str(file)])
-        return subprocess.run([program(words[0]), *words[1:]], env={**os.environ, **variables}).returncode
-
-
-def by_hand_words(launch: Launch, gpus: int, program: list[str]) -> list[str]:
-    """torchrun on one of several nodes, each of which has its own number; it unpickles nothing from others."""
-    host, _, port = (launch.rendezvous or UNKNOWN).rpartition(":")
-    return [
-        "torchrun", f"--nnodes={launch.nodes}", f"--node-rank={launch.node_rank}", "--rdzv-backend=static",
-        f"--master-addr={host.strip('[]')}", f"--master-port={port}", "--max-restarts=0",
-        f"--nproc-per-node={gpus // launch.nodes}", "-m", *program,
-    ]  # fmt: skip
+        folder = RunFolder(private)
+        write(folder.run, task)
+        command = by_hand(task, folder)
+        variables = {**os.environ, **command.variables, "OMP_NUM_THREADS": str(task.request.threads)}
+        return subprocess.run(command.carrying({}), env=variables).returncode
 
 
 def _started_by(starter: list[str], task: TaskFile[TaskRecord], folder: RunFolder, meeting: str) -> Command:
@@ -324,7 +317,7 @@ def main(words: list[str]) -> int:
     with scratch() as private:
         command = torchrun_here(int(nodes), int(ranks), meeting, backend, rest, private)
         child = subprocess.Popen(
-            [program(command.words[0]), *command.words[1:]],
+            command.carrying({}),
             env={**os.environ, **_own_variables(private), **command.variables},
             preexec_fn=dying_with(os.getpid()),
         )

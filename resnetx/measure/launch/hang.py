@@ -26,7 +26,7 @@ import msgspec
 from resnetx.errors import FileError, shortened
 from resnetx.formats.logs import named
 from resnetx.loading import File, read_json
-from resnetx.measure.launch.scratch import launched_folder, on_one_node, rank
+from resnetx.measure.launch.scratch import children, launched_folder, on_one_node, rank, variables_of
 from resnetx.record import RunFolder
 
 LEAST_S = 60.0
@@ -270,7 +270,7 @@ def stopped(launched: int, folder: RunFolder, ranks: int) -> str:
     processes = {note.process: index for index, note in notes.items() if note.host == own}
     for process in _with_descendants(launched):  # a rank that has not begun, and what ranks have started
         with suppress(OSError, ValueError, KeyError):
-            processes.setdefault(process, _rank_of(process))
+            processes.setdefault(process, int(variables_of(process)[b"RANK"]))
     found = {index: by for process, index in processes.items() if (by := _stopped(process))}
     if not found:
         return ""
@@ -288,13 +288,6 @@ def _stopped(process: int) -> str:
 
 
 _STOPPED = {"T": "SIGSTOP", "t": "by a debugger"}  # proc_pid_stat(5)
-
-
-def _rank_of(process: int) -> int:
-    """The rank that a process belongs to, as torchrun or the lab has told it."""
-    content = Path(f"/proc/{process}/environ").read_bytes()
-    variables = dict(variable.partition(b"=")[::2] for variable in content.split(b"\0"))
-    return int(variables[b"RANK"])
 
 
 def _note(folder: RunFolder, index: int) -> Note | None:
@@ -321,10 +314,8 @@ def _used(process: int) -> tuple[float, int]:
 
 def _with_descendants(process: int) -> Iterator[int]:
     yield process
-    for task in Path(f"/proc/{process}/task").glob("*/children"):
-        with suppress(OSError):
-            for child in task.read_text().split():
-                yield from _with_descendants(int(child))
+    for child in children(process):
+        yield from _with_descendants(child)
 
 
 def _has_open(process: int, path: Path) -> bool:

@@ -158,8 +158,8 @@ def remove_abandoned() -> None:
                 continue
             lock = os.open(path / _LAUNCHER, os.O_RDWR)
             try:
-                flock(lock, wait=False)
-                shutil.rmtree(path, ignore_errors=True)
+                if flock(lock, wait=False):
+                    shutil.rmtree(path, ignore_errors=True)
             finally:
                 os.close(lock)
 
@@ -215,7 +215,7 @@ class Unbegun:
         if now < self._next_look:
             return None
         self._next_look = now + BETWEEN_LOOKS_S
-        living = self._children()
+        living = children(self._torchrun)
         for process in living - self._ranks.keys():
             if told := _ranks_of(process):
                 self._ranks[process] = told
@@ -235,19 +235,26 @@ class Unbegun:
         """Whether no rank of this node has begun."""
         return not any(_begun(self._path, local).exists() for local in range(self._count))
 
-    def _children(self) -> set[int]:
-        found: set[int] = set()
-        for task in Path(f"/proc/{self._torchrun}/task").glob("*/children"):
-            with suppress(OSError):
-                found |= set(map(int, task.read_text().split()))
-        return found
+
+def children(process: int) -> set[int]:
+    """The processes that a process has started and that live; Linux only."""
+    found: set[int] = set()
+    for task in Path(f"/proc/{process}/task").glob("*/children"):
+        with suppress(OSError):
+            found |= set(map(int, task.read_text().split()))
+    return found
+
+
+def variables_of(process: int) -> dict[bytes, bytes]:
+    """The environment variables that a process was started with; an `OSError` where it has ended."""
+    content = Path(f"/proc/{process}/environ").read_bytes()
+    return dict(variable.partition(b"=")[::2] for variable in content.split(b"\0"))
 
 
 def _ranks_of(process: int) -> tuple[int, int] | None:
     """The local and the global rank that torchrun has told a process; None: none, or not yet."""
     with suppress(OSError, KeyError):
-        content = Path(f"/proc/{process}/environ").read_bytes()
-        variables = dict(variable.partition(b"=")[::2] for variable in content.split(b"\0"))
+        variables = variables_of(process)
         return int(variables[b"LOCAL_RANK"]), int(variables[b"RANK"])
     return None
 
@@ -258,18 +265,10 @@ def wait_for_ranks(path: Path, limit_s: float = DYING_S) -> None:
     with suppress(OSError):
         lock = os.open(path / _RANKS, os.O_RDWR | os.O_CREAT, 0o600)
         try:
-            while not _free(lock) and time.monotonic() < end:
+            while not flock(lock, wait=False) and time.monotonic() < end:
                 time.sleep(0.01)
         finally:
             os.close(lock)
-
-
-def _free(lock: int) -> bool:
-    try:
-        flock(lock, wait=False)
-    except BlockingIOError:
-        return False
-    return True
 
 
 # Writes records into the results folder, or says in one sentence why that cannot be done.
@@ -335,7 +334,7 @@ def taken(folder: Path | None = None) -> bool:
     except OSError:  # none has been there yet, or it is not for us to know
         return False
     try:
-        return not _locked(lock)
+        return not flock(lock, wait=False)
     finally:
         os.close(lock)
 
@@ -348,7 +347,7 @@ def wait_for_turn(look_up: Callable[[], None] = lambda: None, folder: Path | Non
     lock = _opened(folder or FOLDER)
     try:
         waited = False
-        while not _locked(lock):
+        while not flock(lock, wait=False):
             if not waited:
                 progress.note("waiting for another run in the lab of this machine to end")
                 waited = True
@@ -358,14 +357,6 @@ def wait_for_turn(look_up: Callable[[], None] = lambda: None, folder: Path | Non
         os.close(lock)
         raise
     return lock
-
-
-def _locked(lock: int) -> bool:
-    try:
-        flock(lock, wait=False)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _opened(folder: Path) -> int:

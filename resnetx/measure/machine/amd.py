@@ -98,10 +98,6 @@ def _uuid(properties: str) -> str:
 
 
 # AMD's GPUs as `record.Environment` has them, who uses them, and how they are wired. All of it comes from AMD SMI.
-#
-# None of this has run on an AMD machine yet: names and units are those of amdsmi 7.0.2.
-#
-# Reference: AMD SMI Python API (ROCm documentation).
 
 _MB = 2**20  # AMD SMI's MB of memory
 _GENERATIONS = {2500: 1, 5000: 2, 8000: 3, 16000: 4, 32000: 5, 64000: 6}  # of PCIe, by million transfers in a second
@@ -222,10 +218,6 @@ def _text(answer: Any, otherwise: str) -> str:
 
 
 # AMD SMI's readings of one GPU during the windows, under the names of NVML's readings in `sensors`.
-#
-# None of this has run on an AMD machine yet: names and units are those of amdsmi 7.0.2.
-#
-# Reference: AMD SMI Python API (ROCm documentation).
 
 _NOT_NVML = Unknown("AMD SMI has nothing like NVML's clock event reasons")
 _NO_NVLINK = Unknown("AMD GPUs have no NVLink")
@@ -276,12 +268,10 @@ class AmdGpu:
 
 def amd_gpu(properties: Any, module: Any = None) -> AmdGpu | Unknown:
     """The GPU with these properties, as torch gives them; `module` stands in for amdsmi."""
-    smi = open_amdsmi(module)
-    if isinstance(smi, Unknown):
-        return smi
-    found = handles(smi)
-    if isinstance(found, Unknown):
-        return found
+    opened = gpus_by_amdsmi(module)
+    if isinstance(opened, Unknown):
+        return opened
+    smi, found = opened
     if not hasattr(properties, "pci_bus_id"):
         return Unknown("this torch does not report a GPU's PCI address, which AMD SMI needs")
     place = f"{properties.pci_domain_id:04x}:{properties.pci_bus_id:02x}:{properties.pci_device_id:02x}."

@@ -1,8 +1,7 @@
 """The machine and the software of a run, as far as they can change a figure.
 
-`environment` makes a `record.Environment` of three parts, each of which can be asked for on its own: the host
-(`host_facts`), the software (`software`, which loads torch) and the GPUs (`nvidia`, by NVML). What cannot be known is
-an `Unknown` with its reason.
+`environment` makes a `record.Environment` of three parts: the host (`host_facts`), the GPUs (`nvidia`, by NVML) and
+what is installed. What cannot be known is an `Unknown` with its reason.
 """
 
 import ctypes
@@ -13,7 +12,6 @@ import os
 import platform
 import re
 import subprocess
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -21,52 +19,37 @@ from typing import Any
 import resnetx
 from resnetx.choices import Bucket, Strategy
 from resnetx.measure.launch.executor import NO_STORE
-from resnetx.measure.machine.host_facts import Host, cpu_name, machine
-from resnetx.measure.machine.nvidia import Graphics, graphics_here
+from resnetx.measure.machine.host_facts import cpu_name, machine
+from resnetx.measure.machine.nvidia import graphics_here
 from resnetx.packages import hip_version
 from resnetx.record import Environment, Unknown, known
 from resnetx.variables import recorded
 
 
 def environment(storage_path: Path | None, nvml: Any = None) -> Environment:
-    """The machine and the software. `storage_path`: where the images are; `nvml` stands in for pynvml."""
-    return environment_of(machine(storage_path), software(), graphics_here(nvml))
+    """The machine and the software, yet to be sealed; loads torch.
 
+    `storage_path`: where the images are; `nvml` stands in for pynvml.
+    """
+    import torch
 
-def environment_of(host: "Host", installed: "Software", graphics: Graphics) -> Environment:
-    """What a record has of these; yet to be sealed."""
+    # By the names of the record's fields.
+    of_machine: dict[str, Any] = {**vars(machine(storage_path)), **vars(graphics_here(nvml))}
+    tuning = {name: value for name, value in os.environ.items() if name != NO_STORE}  # that tunes nothing
     return Environment(
-        node=host.node,
-        system=host.system,
-        container=known(host.container),
-        python=installed.python,
-        resnetx=installed.resnetx,
-        git_revision=known(installed.git_revision),
-        torch=installed.torch,
-        torchvision=known(installed.torchvision),
-        cuda=known(installed.cuda),
-        hip=known(installed.hip),
-        cudnn=known(installed.cudnn),
-        nccl=known(installed.nccl),
-        driver=known(graphics.driver),
-        dali=known(installed.dali),
-        cpu=host.cpu,
-        cpu_sockets=known(host.cpu_sockets),
-        cpu_cores=known(host.cpu_cores),
-        cpus_usable=host.cpus_usable,
-        cpu_governor=known(host.cpu_governor),
-        numa_nodes=known(host.numa_nodes),
-        host_memory_bytes=host.host_memory_bytes,
-        storage=known(host.storage),
-        network=host.network,
-        gpus=known(graphics.gpus),
-        gpu_processes=known(graphics.gpu_processes),
-        topology=known(graphics.topology),
-        topology_fingerprint=known(graphics.topology_fingerprint),
-        threads=installed.threads,
-        variables=installed.variables,
-        host=host.host,
-        switch=known(host.switch),
+        **of_machine,
+        python=f"{platform.python_implementation()} {platform.python_version()}",
+        resnetx=resnetx.__version__,
+        git_revision=known(revision()),
+        torch=str(torch.__version__),
+        torchvision=known(torchvision_version()),
+        cuda=known(torch.version.cuda or Unknown("this torch was built without CUDA")),
+        hip=known(hip_version() or Unknown("this torch was built without ROCm")),
+        cudnn=known(cudnn_version()),
+        nccl=known(nccl_version()),
+        dali=known(dali_version()),
+        threads={"intraop": torch.get_num_threads(), "interop": torch.get_num_interop_threads()},
+        variables=recorded(tuning),
     )
 
 
@@ -94,47 +77,7 @@ def identity(nvml: Any = None) -> dict[str, str | None]:
     return {name: None if isinstance(version, Unknown) else version for name, version in facts.items()}
 
 
-# What is installed and set, as far as it can change a figure: versions, thread pools, environment variables.
-
-
-@dataclass(frozen=True)
-class Software:
-    """The part of `record.Environment` that is installed or set."""
-
-    python: str
-    resnetx: str
-    git_revision: str | Unknown
-    torch: str
-    torchvision: str | Unknown
-    cuda: str | Unknown
-    hip: str | Unknown
-    cudnn: str | Unknown
-    nccl: str | Unknown
-    dali: str | Unknown
-    threads: dict[str, int]
-    variables: dict[str, str]
-
-
-def software() -> Software:
-    """Versions, thread pools and the environment variables that libraries read. Loads torch."""
-    import torch
-
-    return Software(
-        python=f"{platform.python_implementation()} {platform.python_version()}",
-        resnetx=resnetx.__version__,
-        git_revision=revision(),
-        torch=str(torch.__version__),
-        torchvision=torchvision_version(),
-        cuda=torch.version.cuda or Unknown("this torch was built without CUDA"),
-        hip=hip_version() or Unknown("this torch was built without ROCm"),
-        cudnn=cudnn_version(),
-        nccl=nccl_version(),
-        dali=dali_version(),
-        threads={"intraop": torch.get_num_threads(), "interop": torch.get_num_interop_threads()},
-        variables=recorded(
-            {name: value for name, value in os.environ.items() if name != NO_STORE}
-        ),  # that tunes nothing
-    )
+# What is installed: versions.
 
 
 def torchvision_version() -> str | Unknown:

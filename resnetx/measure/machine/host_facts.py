@@ -19,7 +19,7 @@ from resnetx.record import HostLoad, Storage, Unknown, known
 
 @dataclass(frozen=True)
 class Host:
-    """The kernel's part of `record.Environment`."""
+    """The kernel's part of `record.Environment`, by the names of its fields."""
 
     node: str
     system: str

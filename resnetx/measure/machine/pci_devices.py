@@ -317,12 +317,12 @@ class ErrorWatch:
     may use them, too. Where no NVIDIA driver answers, it does nothing.
     """
 
-    def __init__(self, path: Path, module: Any = None) -> None:
+    def __init__(self, path: Path) -> None:
         self._path, self._told = path, 0
         self._lock = threading.Lock()
         self._gpus: list[tuple[Any, Any]] = []  # number, handle
-        uuids = [] if hip_version() else uuids_here(module)
-        nvml = open_nvml(module) if uuids else Unknown("no GPU")
+        uuids = [] if hip_version() else uuids_here()
+        nvml = open_nvml() if uuids else Unknown("no GPU")
         if isinstance(nvml, Unknown):
             return
         self._nvml = nvml

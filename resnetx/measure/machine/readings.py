@@ -6,9 +6,12 @@ A reading that a GPU does not have is an `Unknown` with the reason.
 import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from resnetx.packages import hip_version
 from resnetx.record import GpuSamples, HostLoad, LinkCounters, LockedClock, Unknown, Warning, if_known
+
+Number = TypeVar("Number", int, float)
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,15 @@ class Readings:
 def times(factor: float, value: float | Unknown) -> float | Unknown:
     """A reading in another unit."""
     return value if isinstance(value, Unknown) else value * factor
+
+
+def increase(now: Number | Unknown, before: Number | Unknown) -> Number | Unknown:
+    """By how much a counter has risen."""
+    if isinstance(now, Unknown):
+        return now
+    if isinstance(before, Unknown):
+        return before
+    return now - before if now >= before else Unknown("the counter started again in between")
 
 
 # Warnings from sensor readings: what makes the figures less trustworthy, each with its remedy.

@@ -13,16 +13,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from itertools import chain, pairwise
-from typing import Any, TypeVar
+from typing import Any
 
 from resnetx.measure.machine.amd import AmdGpu, amd_gpu
 from resnetx.measure.machine.host_facts import cpu_times, host_load
 from resnetx.measure.machine.nvidia import Nvml, active_nvlinks, found_by, open_nvml
-from resnetx.measure.machine.readings import Counters, Readings, SensorSample, times
+from resnetx.measure.machine.readings import Counters, Number, Readings, SensorSample, increase, times
 from resnetx.packages import hip_version
 from resnetx.record import GpuSamples, LinkCounters, Unknown, known
-
-Number = TypeVar("Number", int, float)
 
 # NVML refreshes utilisation and power only every 0.02 to 1 s, depending on the GPU, and every call costs CPU time that
 # launching kernels may need: more often than this buys little.
@@ -37,9 +35,9 @@ class GpuTraffic:
     pcie: tuple[int, int] | Unknown
 
 
-def gpu_traffic(gpu: int, module: Any = None) -> GpuTraffic | Unknown:
-    """The byte counters of the GPU that torch gives this number; `module`: a stand-in for pynvml."""
-    found = _find_gpu([gpu], module)
+def gpu_traffic(gpu: int) -> GpuTraffic | Unknown:
+    """The byte counters of the GPU that torch gives this number."""
+    found = _find_gpu([gpu])
     if isinstance(found, NvmlGpu):
         return found.traffic()
     return found if isinstance(found, Unknown) else Unknown("traffic of AMD GPUs is not counted")
@@ -81,7 +79,7 @@ class Sensors:
         if isinstance(self._gpu, Unknown):
             return Readings(self._gpu, self._gpu, host_load(self._cpus, cpu_times()))
         taken = [*chain(*self._taken)] or [(time.perf_counter(), self._gpu.sample())]
-        energy_J = _increase(self._gpu.energy_J(), self._energy_J)
+        energy_J = increase(self._gpu.energy_J(), self._energy_J)
         duration_s, load = time.perf_counter() - self._started, host_load(self._cpus, cpu_times())
         samples = _gpu_samples(self._rank, taken, self._started, duration_s, energy_J)
         links = _link_counters(self._rank, self._gpu.counters(), self._counters)
@@ -160,8 +158,8 @@ class NvmlGpu:
     def traffic(self) -> GpuTraffic:
         """Bytes over all active NVLinks, and over PCIe."""
         return GpuTraffic(
-            nvlink=_pair(self._over_nvlinks(_NVLINK_SENT_BYTES), self._over_nvlinks(_NVLINK_RECEIVED_BYTES)),
-            pcie=_pair(self._field("PCIE_COUNT_TX_BYTES", 0), self._field("PCIE_COUNT_RX_BYTES", 0)),
+            nvlink=pair(self._over_nvlinks(_NVLINK_SENT_BYTES), self._over_nvlinks(_NVLINK_RECEIVED_BYTES)),
+            pcie=pair(self._field("PCIE_COUNT_TX_BYTES", 0), self._field("PCIE_COUNT_RX_BYTES", 0)),
         )
 
     def _over_nvlinks(self, choices: _Choices) -> int | Unknown:
@@ -190,13 +188,14 @@ class NvmlGpu:
         return int(getattr(answer[0].value, _VALUE_MEMBERS[answer[0].valueType]))
 
 
-def _pair(sent: int | Unknown, received: int | Unknown) -> tuple[int, int] | Unknown:
+def pair(sent: int | Unknown, received: int | Unknown) -> tuple[int, int] | Unknown:
+    """Both counts, or why one of them is not known."""
     if isinstance(sent, Unknown):
         return sent
     return received if isinstance(received, Unknown) else (sent, received)
 
 
-def _find_gpu(devices: list[int] | None, module: Any) -> NvmlGpu | AmdGpu | Unknown:
+def _find_gpu(devices: list[int] | None, module: Any = None) -> NvmlGpu | AmdGpu | Unknown:
     """The GPU that torch calls `devices[0]`. NVML numbers GPUs in its own way and does not see CUDA_VISIBLE_DEVICES."""
     if devices is None:
         return Unknown("the run uses no GPU")
@@ -258,10 +257,10 @@ def _gpu_samples(
 def _link_counters(rank: int, now: Counters, before: Counters) -> LinkCounters:
     return LinkCounters(
         rank=rank,
-        pcie_replays=known(_increase(now.pcie_replays, before.pcie_replays)),
-        nvlink_errors=known(_increase(now.nvlink_errors, before.nvlink_errors)),
-        nvlink_sent_bytes=known(_increase(now.nvlink_sent_bytes, before.nvlink_sent_bytes)),
-        nvlink_received_bytes=known(_increase(now.nvlink_received_bytes, before.nvlink_received_bytes)),
+        pcie_replays=known(increase(now.pcie_replays, before.pcie_replays)),
+        nvlink_errors=known(increase(now.nvlink_errors, before.nvlink_errors)),
+        nvlink_sent_bytes=known(increase(now.nvlink_sent_bytes, before.nvlink_sent_bytes)),
+        nvlink_received_bytes=known(increase(now.nvlink_received_bytes, before.nvlink_received_bytes)),
     )
 
 
@@ -280,11 +279,3 @@ def _integral(times_s: list[float], values: list[float], end_s: float) -> float:
     """The integral from 0 to `end_s` of values that each hold until the next one's time."""
     edges = pairwise([0.0, *times_s[1:], end_s])
     return sum(value * (after - before) for value, (before, after) in zip(values, edges, strict=True))
-
-
-def _increase(now: Number | Unknown, before: Number | Unknown) -> Number | Unknown:
-    if isinstance(now, Unknown):
-        return now
-    if isinstance(before, Unknown):
-        return before
-    return now - before if now >= before else Unknown("the counter started again in between")

@@ -435,11 +435,11 @@ def not_peers(gpu: int, others: Iterable[int]) -> list[int]:
     return [other for other in others if other != gpu and not torch.cuda.can_device_access_peer(gpu, other)]
 
 
-def has_nvlink(device: torch.device, module: Any = None) -> bool:
-    """Whether NVLinks of a GPU are up; False where nobody knows. `module`: a stand-in for pynvml."""
+def has_nvlink(device: torch.device) -> bool:
+    """Whether NVLinks of a GPU are up; False where nobody knows."""
     if hip_version():
         return False
-    nvml = open_nvml(module)
+    nvml = open_nvml()
     if isinstance(nvml, Unknown):
         return False
     gpu = found_by(str(torch.cuda.get_device_properties(device).uuid), nvml)

@@ -7,7 +7,7 @@ would).
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Any
 
 import msgspec
 import torch
@@ -20,7 +20,6 @@ from resnetx.measure.launch import hang, slurm
 from resnetx.measure.launch.scratch import Moment, run_started
 from resnetx.measure.machine.capability import check_precision
 from resnetx.measure.rank import distributed, equality, layer_trace, nodes, results, training
-from resnetx.measure.rank import nodes as numa
 from resnetx.measure.rank.device import choose_device, describe_device
 from resnetx.measure.rank.distributed import Ranks
 from resnetx.measure.rank.results import NOT_MEASURED, RankResults
@@ -45,8 +44,6 @@ def measure(request: Request, ranks: Ranks, clock: StartUpTimer) -> results.Rank
     batches.close()
     return measured
 
-
-T = TypeVar("T")
 
 ON_HOST = Server(device="cpu")  # gradients go through memory of the hosts, also where ranks compute on GPUs
 
@@ -76,7 +73,7 @@ def run(task: RunFile, started: Moment) -> RunRecord | None:
         clock.lap("process_group_s")
         reading, staged = staged_images(request, ranks)
         machines = nodes.machines(_storage(reading), ranks)
-        numa.bind(request, ranks)
+        nodes.bind(request, ranks)
         clock.skip()
         if task.replay is not None:
             fewer = request.share(ranks.rank) < request.share(0)
@@ -138,13 +135,15 @@ def _record(task: RunFile, ranks: Ranks, measured: RankResults, place: Place, st
     backend = "gloo" if request.strategy == ON_HOST else distributed.backend(ranks.device)
     transport = _transport(request, ranks, place.nccl_logs)
     loads = [no_part] * ranks.world_size if isinstance(measured.host_loads, Unknown) else measured.host_loads
-
-    def field(value: T | Unknown) -> T | None:
-        return known(no_part if value is NOT_MEASURED else value)
+    of_ranks: dict[str, Any] = {
+        name: no_part if value is NOT_MEASURED else value for name, value in vars(measured).items()
+    }
+    del of_ranks["host_loads"], of_ranks["warnings"]  # of which the record has more, or less
 
     return seal(
         RunRecord(
             **task.opening(run_started(started).epoch_s),
+            **of_ranks,
             workload=workloads.workload(request.model, request.image_size, request.batch_size, task.convention),
             outcome="ok",
             reason="",
@@ -152,29 +151,9 @@ def _record(task: RunFile, ranks: Ranks, measured: RankResults, place: Place, st
             stderr_end="",
             duration_s=started.elapsed_s,
             backend=known(Unknown("one rank joins no process group") if ranks.world_size == 1 else backend),
-            distributed=field(measured.distributed),
-            images_per_s=field(measured.images_per_s),
-            iterations_per_s=field(measured.iterations_per_s),
-            windows_s=field(measured.windows_s),
-            window_steps=field(measured.window_steps),
-            warmup_s=field(measured.warmup_s),
-            loss=field(measured.loss),
-            start_up=measured.start_up,
-            buckets=field(measured.buckets),
-            phases=field(measured.phases),
-            layers=field(measured.layers),
-            copies=field(measured.copies),
-            kernels_s=field(measured.kernels_s),
-            equality=field(measured.equality),
-            peak_memory_bytes=measured.peak_memory_bytes,
-            device_memory=field(measured.device_memory),
-            gpu_samples=field(measured.gpu_samples),
-            link_counters=field(measured.link_counters),
-            clock=field(measured.clock),
             host_load=known(loads[0]),
             transport=transport,
             devices=place.devices,
-            input_state=measured.input_state,
             staging=known(place.staged),
             warnings=[
                 *measured.warnings,
@@ -215,14 +194,4 @@ def staged_images(request: Request, ranks: Ranks) -> tuple[Request, list[Staging
 def _here(input: Folders, rank: int) -> Staging:
     assert input.stage is not None, "nothing is to be staged"
     found = folders.copied(Path(input.root), Path(input.stage))
-    return Staging(
-        node=node_name(),
-        rank=rank,
-        folder=str(found.folder),
-        images=found.images,
-        size_bytes=found.size_bytes,
-        copied_bytes=found.copied_bytes,
-        list_s=found.list_s,
-        wait_s=found.wait_s,
-        copy_s=found.copy_s,
-    )
+    return Staging(node=node_name(), rank=rank, **{**vars(found), "folder": str(found.folder)})

@@ -36,7 +36,7 @@ def unwatched(_: str) -> None:
 
 @dataclass(frozen=True)
 class StepParts:
-    """Seconds of a step and of its phases, which add up to it."""
+    """Seconds of a step and of its phases, which add up to it; `record.Phases` has them of all ranks."""
 
     step_s: float
     input_wait_s: float

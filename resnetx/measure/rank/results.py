@@ -4,7 +4,7 @@ import math
 import os
 import statistics
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import TypeVar
 
 from resnetx.formats.logs import network_ends, ring_steps
@@ -138,7 +138,10 @@ NOT_MEASURED = Unknown("no part of what was measured")  # the record names the m
 
 @dataclass(frozen=True)
 class RankResults:
-    """What rank 0 hands to the record; what a measure leaves out is `NOT_MEASURED`. Lists are by rank."""
+    """What rank 0 hands to the record, by the names of its fields; what a measure leaves out is `NOT_MEASURED`.
+
+    Lists are by rank.
+    """
 
     start_up: list[StartUp]
     peak_memory_bytes: list[int]
@@ -256,17 +259,9 @@ def _bucket(index: int, every: Sequence[Instrumented]) -> GradientBucket:
 
 
 def _phases(every: Sequence[Instrumented]) -> Phases:
-    parts: list[StepParts] = [rank.parts for rank in every]
     return Phases(
         clock=every[0].clock,
-        step_s=[rank.step_s for rank in parts],
-        input_wait_s=[rank.input_wait_s for rank in parts],
-        host_to_device_s=[rank.host_to_device_s for rank in parts],
-        forward_s=[rank.forward_s for rank in parts],
-        backward_s=[rank.backward_s for rank in parts],
-        exposed_communication_s=[rank.exposed_communication_s for rank in parts],
-        optimizer_s=[rank.optimizer_s for rank in parts],
-        gather_s=[rank.gather_s for rank in parts],
+        **{part.name: [getattr(rank.parts, part.name) for rank in every] for part in fields(StepParts)},
         begin_s=[[step.begin_s for step in rank.latest] for rank in every],
     )
 

@@ -21,7 +21,7 @@ from resnetx import record
 from resnetx.errors import ConfigError
 from resnetx.measure.launch import hang
 from resnetx.measure.launch.scratch import Moment
-from resnetx.measure.machine.readings import Readings
+from resnetx.measure.machine.readings import Readings, increase
 from resnetx.measure.machine.sensors import Sensors
 from resnetx.measure.rank.device import timed
 from resnetx.measure.rank.distributed import Ranks, limit_collectives
@@ -89,15 +89,7 @@ class StartUpTimer:
         self._last = time.monotonic()
 
     def parts(self, rank: int) -> record.StartUp:
-        laps = self._laps
-        return record.StartUp(
-            rank=rank,
-            imports_s=laps["imports_s"],
-            process_group_s=laps["process_group_s"],
-            model_s=laps["model_s"],
-            input_s=laps["input_s"],
-            first_step_s=laps["first_step_s"],
-        )
+        return record.StartUp(rank=rank, **self._laps)
 
 
 def peak_memory_bytes(device: torch.device) -> int:
@@ -129,12 +121,6 @@ def bytes_read() -> int | Unknown:
         return int(next(line.split()[1] for line in lines if line.startswith("read_bytes:")))
     except (OSError, StopIteration):
         return Unknown("this system does not count a process's reads")
-
-
-def difference(after: int | Unknown, before: int | Unknown) -> int | Unknown:
-    if isinstance(after, Unknown) or isinstance(before, Unknown):
-        return after if isinstance(after, Unknown) else before
-    return after - before
 
 
 # ---- windows --------------------------------------------------------------------------------------------------------
@@ -203,7 +189,7 @@ def measure_windows(
         readings=readings,
         peak_memory_bytes=peak_memory_bytes(ranks.device),
         device_memory=device_memory(ranks.device, ranks.rank),
-        reads_bytes=difference(bytes_read(), reads),
+        reads_bytes=increase(bytes_read(), reads),
     )
 
 

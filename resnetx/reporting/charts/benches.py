@@ -35,9 +35,8 @@ def figures(records: Sequence[BenchRecord]) -> list[Figure]:
 #
 # Pair copies: time and bandwidth by class of pairs (Li et al. 2019, Fig. 8, 9, 15 to 17). Collectives: bus bandwidth
 # and time over size by number of GPUs, and over GPUs (Fig. 10, 11 and 19 to 27); effective bandwidth, payload over time
-# in GiB/s, as Tallent et al. 2017 draw it (Fig. 10 and 11).
+# as Tallent et al. 2017 draw it (Fig. 10 and 11; theirs is in GiB/s).
 
-GIB = 2**30
 MOST_SIZES = 5  # lines over GPUs
 
 
@@ -87,7 +86,7 @@ def _mark(
         "size_bytes": size,
         "time_us": time_s * 1e6,
         "GBps": size * bus_factor / time_s / 1e9,  # of copies both directions summed; of collectives bus bandwidth
-        "GiBps": size * payload / time_s / GIB,  # payload over time
+        "payload_GBps": size * payload / time_s / 1e9,  # payload over time
     }
 
 
@@ -106,12 +105,14 @@ def collective_lines(records: Sequence[BenchRecord], collective: str) -> list[Fi
         return []
     unit: Unit = "rank" if {record.unit for record in records} == {"rank"} else "GPU"
     caption = f"By number of {unit}s. " + _DASHED
-    tallent = f"Payload over time, by number of {unit}s; after Tallent et al. 2017, Fig. 10 and 11. " + _DASHED
+    tallent = (
+        f"Payload over time, by number of {unit}s; after Tallent et al. 2017, Fig. 10 and 11 (in GiB/s). " + _DASHED
+    )
     of = f"{collective.capitalize()}"
     found = [
         _over_size(marks, f"{collective}_time_by_size", f"{of}: time by size", "time_us", "us", caption),
         _over_size(marks, f"{collective}_busbw_by_size", f"{of}: bus bandwidth by size", "GBps", "GB/s", caption),
-        _over_size(marks, f"{collective}_effective", f"{of}: effective bandwidth", "GiBps", "GiB/s", tallent),
+        _over_size(marks, f"{collective}_effective", f"{of}: effective bandwidth", "payload_GBps", "GB/s", tallent),
     ]
     if len({mark["gpus"] for mark in marks}) > 1:
         found.append(_over_gpus(marks, collective, unit))
@@ -203,12 +204,12 @@ def compared_lines(found: BenchComparison) -> list[Figure]:
     for ratio in (*found.collectives, *found.classes):
         line = ratio.pair_class or (f"{ratio.gpus} ranks" if ratio.gpus else "GPUs not known")
         for kind, time_s, rate in (("A", ratio.a_s, ratio.a_GiBps), ("B", ratio.b_s, ratio.b_GiBps)):
-            payload = rate * GIB * time_s / ratio.size_bytes
+            payload = rate * 2**30 * time_s / ratio.size_bytes
             mark = _mark(line, kind, ratio.gpus, ratio.size_bytes, time_s, payload, payload)
             lines.setdefault(ratio.what, []).append(mark)
     caption = f"A: {found.a.path}. B: {found.b.path}. Payload over time, as Tallent et al. 2017 draw it."
     return [
-        _over_size(marks, "compared_" + re.sub(r"\W+", "_", what), f"{what}: A and B", "GiBps", "GiB/s", caption)
+        _over_size(marks, "compared_" + re.sub(r"\W+", "_", what), f"{what}: A and B", "payload_GBps", "GB/s", caption)
         for what, marks in lines.items()
         if len(_whole(marks, "size_bytes")) > 1
     ]

@@ -97,12 +97,11 @@ def _file_word(label: str) -> str:
 #
 # The form is that of Tallent et al. 2017, Fig. 10 and 11.
 
-GIB = 2**30
 ZOOM_BYTES = (0.5e6, 6e6)  # ResNet/x's gradients
 _PAPERS_FIGURES = {"allreduce": 10}  # of the others, 11
 
 
-_COLUMNS = ["system", "library", "collective", "gpus", "size_bytes", "time_s", "algbw_GiBps", "origin", "description"]
+_COLUMNS = ["system", "library", "collective", "gpus", "size_bytes", "time_s", "algbw_GBps", "origin", "description"]
 
 
 def collective_bandwidth(
@@ -111,7 +110,8 @@ def collective_bandwidth(
     """Effective bandwidth over size, a panel for each library."""
     caption = (
         "Effective bandwidth: the bytes that each GPU has, over the time. By the descriptions of the systems, not "
-        f"calibrated. After Tallent et al. 2017, Fig. {_PAPERS_FIGURES.get(name, 11)}.{_BLACK * bool(measured)}"
+        f"calibrated. After Tallent et al. 2017, Fig. {_PAPERS_FIGURES.get(name, 11)} (in GiB/s)."
+        f"{_BLACK * bool(measured)}"
     )
     sizes = Axis("size_bytes", "bytes", "log", "si")
     return _bandwidths(name, f"{name.capitalize()} alone, by system and GPUs", caption, points, measured, sizes)
@@ -147,7 +147,7 @@ def _bandwidths(
     rows += [_bandwidth_row(point, library, "measured") for point, library in beside if point.system in systems]
     plot = Plot(
         x=sizes,
-        y=Axis("algbw_GiBps", "size / time, GiB/s"),
+        y=Axis("algbw_GBps", "size / time, GB/s"),
         marks=(
             Mark("line", "datum.origin == 'predicted'"),
             Mark("dots", "datum.origin == 'predicted'", look={"opacity": 0, "size": 60}),
@@ -167,8 +167,8 @@ _BLACK = " Black: measured on what stands for them."
 
 
 def _bandwidth_row(point: CollectivePoint, library: str, origin: str) -> list[Cell]:
-    gpus, rate = f"{point.gpus} GPUs", point.algbw_Bps / GIB
-    words = f"{size_text(point.size_bytes)} on {gpus}, {point.system}, {origin}: {rate:.3g} GiB/s"
+    gpus, rate = f"{point.gpus} GPUs", point.algbw_Bps / 1e9
+    words = f"{size_text(point.size_bytes)} on {gpus}, {point.system}, {origin}: {rate:.3g} GB/s"
     return [point.system, library, point.collective, gpus, point.size_bytes, point.time_s, rate, origin, words]
 
 

@@ -1,0 +1,337 @@
+"""Rates that stand in place of modelled times: of one GPU (`rate=`), and of several (`calibration=`)."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
+from math import inf
+from pathlib import Path
+from statistics import fmean, median, stdev
+from typing import Literal
+
+import msgspec
+
+from resnetx.api.stored import loaded_study, only_study
+from resnetx.choices import SyntheticInput
+from resnetx.errors import ConfigError
+from resnetx.interconnect.systems.parts import GpuSpec
+from resnetx.interconnect.systems.system import System
+from resnetx.loading import YAML_BYTES, File, YamlFile, is_file, is_folder
+from resnetx.prediction.stated_rates import RATE_ERROR, ScaledRates, StatedRates
+from resnetx.record import RunFolder, RunSummary, RunSummaryReader
+from resnetx.record.prediction import UNCHECKED, PredictionInput
+from resnetx.request import Request
+from resnetx.settings import setting_types
+from resnetx.settings.setting_types import value_word
+from resnetx.study import Point
+
+# ---- known rates ----------------------------------------------------------------------------------------------------
+# What one GPU is known to do: the value of `rate=`, as the rates that a prediction is given.
+#
+#     rate=219                    images/s, at the one per-GPU batch that all points have
+#     rate={32:195,64:219}        by per-GPU batch
+#     rate=results/node1/mystudy  a study, or one run: its runs of the same workload on one GPU, by batch
+#
+# Runs with synthetic images are preferred, as others may have waited for their input. Rates of one and of several GPUs
+# are of the same input (`rates_of_both`): else what input costs were counted as messages. The error of measured rates
+# is what nine of ten repeats, and nine of ten windows of them, are within.
+
+SYNTHETIC = "synthetic"  # the input that waits for nothing
+NINE_OF_TEN = 1.645  # standard deviations to either side that hold nine of ten normal values
+
+Rate = float | dict[str, float] | str  # as `rate=` is given
+
+
+@dataclass(frozen=True)
+class KnownRates:
+    """Rates of one GPU: stated ones, which are of one workload, or runs, which may be of several."""
+
+    where: str  # the setting with its value
+    error: float | None  # as the user states it
+    stated: float | tuple[tuple[int, float], ...] | None = None  # by per-GPU batch, or at the one that is asked for
+    runs: tuple[RunSummary, ...] = ()
+
+    def of(self, request: Request, images: int, input: str | None = None) -> StatedRates:
+        """The rates of a workload, of which each GPU has so many `images`; of runs that read `input`, if it is said."""
+        if self.stated is None:
+            return _measured(self, request, input)
+        by_batch = self.stated if isinstance(self.stated, tuple) else ((images, self.stated),)
+        return StatedRates(by_batch, "stated", self.where, RATE_ERROR if self.error is None else self.error)
+
+    def check(self, requests: Iterable[Request], batches: Set[int], machines: Sequence[System]) -> None:
+        """Refuses what rates cannot be of: they are of one workload, on one model of GPU; a number is of one batch."""
+        gpus = {gpu.part_name: machine.gpu_part(0) for machine in machines for gpu in machine.gpus[:1]}
+        if len(gpus) > 1:
+            raise ConfigError(
+                f"{self.where}: the rate of one GPU, and systems= has {' and '.join(sorted(gpus))}; predict systems "
+                "with one model of GPU at a time"
+            )
+        for run in self.runs:
+            for device in run.devices or []:
+                _refuse_other_gpu(self.where, device.name, gpus)
+        if isinstance(self.stated, float) and len(batches) > 1:
+            raise ConfigError(
+                f"{self.where}: the rate at one per-GPU batch, and cases have {', '.join(map(str, sorted(batches)))}; "
+                f"say of which it is, as rate={max(batches)}:{self.stated:g}"
+            )
+        labels = dict.fromkeys(map(_workload, requests))
+        if self.stated is not None and len(labels) > 1:
+            raise ConfigError(
+                f"{self.where}: the rate of one workload, and several are asked for ({'; '.join(labels)}); predict "
+                "them one by one, or give the folder of a study that has them all"
+            )
+
+    def inputs_for(self, workload: Point) -> list[str]:
+        """What its runs read that had real images; [] where there are none, or the workload says what is read."""
+        if "input" in workload or "study" in workload:
+            return []
+        inputs = (run.request.input for run in self.runs if run.rates and run.request.measure == "step")
+        return list(dict.fromkeys(each.kind for each in inputs if not isinstance(each, SyntheticInput)))
+
+
+def known_rates(rate: Rate | None, error: float | None) -> KnownRates | None:
+    """What `rate` and `rate_error` say; None where no rate is given."""
+    if rate is None:
+        if error is not None:
+            raise ConfigError(f"rate_error={error:g}: the error of a known rate; add rate=, or leave it out")
+        return None
+    where = f"rate={_written(rate)}"
+    if isinstance(rate, str):
+        return KnownRates(where, error, runs=tuple(_runs(Path(rate), where)))
+    return KnownRates(where, error, _by_batch(rate, where) if isinstance(rate, dict) else rate)
+
+
+def _written(rate: Rate) -> str:
+    if isinstance(rate, dict):
+        return ",".join(f"{batch}:{images_per_s:g}" for batch, images_per_s in rate.items())
+    return rate if isinstance(rate, str) else f"{rate:g}"
+
+
+def _by_batch(rates: Mapping[str, float], where: str) -> tuple[tuple[int, float], ...]:
+    if not rates or not all(batch.isdecimal() and int(batch) for batch in rates):
+        raise ConfigError(f"{where}: expected images/s by per-GPU batch, e.g. rate=32:195,64:219")
+    return tuple(sorted((int(batch), rate) for batch, rate in rates.items()))
+
+
+# ---- runs -----------------------------------------------------------------------------------------------------------
+
+
+def _runs(path: Path, where: str) -> Iterable[RunSummary]:
+    """The runs of a record, of its folder, or of a study."""
+    if where == "rate=":
+        raise ConfigError(f"{where}: is empty; expected a number of images/s, rates by batch, or a folder")
+    if is_file(path) and path.name != RunFolder(path).record.name:
+        raise ConfigError(f"{where}: expected a number, rates by batch, the record of a run, its folder, or a study's")
+    if not is_file(path) and not is_folder(path):
+        raise ConfigError(f"{where}: neither a number of images/s nor a file or folder; expected e.g. rate=219")
+    folder = RunFolder(path.parent if is_file(path) else path)
+    if is_file(folder.record):
+        return [RunSummaryReader()(folder)]
+    return loaded_study(only_study(path)).runs
+
+
+def _measured(rates: KnownRates, request: Request, input: str | None) -> StatedRates:
+    """The rates of a workload's runs on one GPU; with synthetic images where there are any, or with this input."""
+    fitting = [run for run in rates.runs if run.rates and _is_of(run.request, request)]
+    if not fitting:
+        raise ConfigError(
+            f"{rates.where}: has no run of {_workload(request)} on one GPU that ended well; it has "
+            f"{'; '.join(sorted({_workload(run.request) for run in rates.runs})) or 'no runs'}"
+        )
+    fitting = [run for run in fitting if run.request.input.kind == (input or SYNTHETIC)] or fitting
+    _refuse_mixed(rates, fitting)
+    batches = sorted({run.request.batch_size for run in fitting})
+    repeats = {batch: [run for run in fitting if run.request.batch_size == batch] for batch in batches}
+    return StatedRates(
+        tuple((batch, median(run.images_per_s or 0.0 for run in repeats[batch])) for batch in batches),
+        source="measured",
+        where=rates.where.partition("=")[2],
+        error=max(map(_spread, repeats.values())) if rates.error is None else rates.error,
+        nodes=frozenset(nodes_of_runs(fitting)),
+    )
+
+
+def _is_of(run: Request, request: Request) -> bool:
+    """Whether a run trained this on one GPU."""
+    if run.gpus != 1 or run.measure != "step" or run.graph != request.graph:
+        return False
+    if run.compile != request.compile or run.optimizer.kind != request.optimizer.kind:
+        return False
+    if run.accumulate > 1 or run.checkpointing:  # which predictions put in
+        return False
+    return (run.model, run.image_size, run.precision) == (request.model, request.image_size, request.precision)
+
+
+def _spread(runs: Sequence[RunSummary]) -> float:
+    """What nine of ten runs, and nine of ten of their windows, are within; where neither is known, what is assumed."""
+    known = [values for values in ([run.images_per_s or 0.0 for run in runs], *(run.rates for run in runs))
+             if len(values) > 1]  # fmt: skip
+    return max(map(spread, known), default=RATE_ERROR)
+
+
+def spread(values: Sequence[float]) -> float:
+    """What nine of ten values are within, relative; 0 for one value."""
+    return NINE_OF_TEN * stdev(values) / fmean(values) if len(values) > 1 else 0.0
+
+
+def _refuse_mixed(rates: KnownRates, runs: Sequence[RunSummary]) -> None:
+    """Refuses runs on several machines, or that differ in what their rate depends on."""
+    refuse_several_machines(rates.where, runs)
+    for name in ("channels_last", "env", "memory_limit"):
+        values = {value_word(getattr(run.request, name)) for run in runs}
+        if len(values) > 1:
+            raise ConfigError(
+                f"{rates.where}: its runs differ in {name} ({' and '.join(sorted(values))}); give the folder of one run"
+            )
+
+
+def nodes_of_runs(runs: Iterable[RunSummary]) -> Iterator[str]:
+    """The nodes that runs were measured on."""
+    yield from (device.node for run in runs for device in run.devices or [])
+
+
+def refuse_several_machines(where: str, runs: Sequence[RunSummary]) -> None:
+    """Refuses runs on several nodes, or on several models of GPU."""
+    machines = {f"{device.name} of {device.node}" for run in runs for device in run.devices or []}
+    if len(machines) > 1:
+        raise ConfigError(f"{where}: has runs on {' and on '.join(sorted(machines))}; give the runs of one")
+
+
+def _refuse_other_gpu(where: str, name: str, gpus: Mapping[str, GpuSpec]) -> None:
+    for part_name, part in gpus.items():
+        if name not in (*part.product_names, part_name):
+            raise ConfigError(
+                f"{where}: measured on {name}, and the systems have {part_name}; a rate is not rescaled: give a trace "
+                "of that GPU instead (resnetx trace), or predict for its own model"
+            )
+
+
+def _workload(request: Request) -> str:
+    return f"{request.model.label}, {request.image_size} pixels, {request.precision}"
+
+
+# What several GPUs are known to do: rates that calibrate what scaling costs on a system.
+#
+# calibration=results/node1/mystudy    its runs of the same workload on several GPUs, at the points' batches
+# calibration=rates.yaml               {source: my cluster, images_per_s: {16: 5758, 32: 11332}}, of one workload
+
+
+@dataclass(frozen=True)
+class KnownScaling:
+    """Rates of several GPUs: stated ones, which are of one workload, or runs, which may be of several."""
+
+    where: str
+    stated: Mapping[int, float] | None = None  # images/s by GPUs
+    runs: tuple[RunSummary, ...] = ()
+    runs_of_input: bool = False  # whether the same file also knows how fast a loader decodes
+    exchange_s: tuple[tuple[Request, float], ...] = ()  # what messages cost of steps, by runs without exchange
+
+    def of(self, one: Request, input: str) -> ScaledRates | None:
+        """The rates of a workload, which is requested on one GPU, of runs that read this; None where there are none."""
+        alike: list[RunSummary] = []
+        if self.stated is not None:
+            rates = dict(self.stated)
+        else:
+            alike = [run for run in self.runs if run.request.input.kind == input and _is_scaling_of(run.request, one)]
+            rates = {
+                gpus: median(run.images_per_s or 0.0 for run in alike if run.request.gpus == gpus)
+                for gpus in sorted({run.request.gpus for run in alike})
+            }
+        by_gpus = tuple((gpus, one.on(gpus).batch_size, rate) for gpus, rate in sorted(rates.items()))
+        source: Literal["measured", "stated"] = "measured" if self.stated is None else "stated"
+        synthetic = bool(alike) and input == SYNTHETIC != one.input.kind
+        nodes = frozenset(nodes_of_runs(alike))
+        cost_s = tuple(
+            (request.gpus, exchange_s) for request, exchange_s in self.exchange_s if _is_scaling_of(request, one)
+        )
+        return ScaledRates(by_gpus, source, self.where, nodes, synthetic, cost_s) if by_gpus else None
+
+    def check(self, requests: Sequence[Request], machine: System) -> None:
+        """Refuses what rates cannot be of: another GPU, or more than are described; stated ones are of one curve."""
+        if self.stated is not None and len({request.baseline_key for request in requests}) > 1:
+            raise ConfigError(
+                f"calibration={self.where}: rates of one workload at one batch, and several are asked for; predict "
+                "them one by one, or give the folder of a study that has them all"
+            )
+        part, described = machine.gpu_part(0), machine.gpus[0].part_name
+        for name in dict.fromkeys(device.name for run in self.runs for device in run.devices or []):
+            if name not in (*part.product_names, described):
+                raise ConfigError(
+                    f"calibration={self.where}: measured on {name}, and {machine.name} has {described}; "
+                    "give runs on the system that is predicted"
+                )
+        largest = max((*(self.stated or ()), *(run.request.gpus for run in self.runs)), default=0)
+        if largest > len(machine.gpus):
+            raise ConfigError(
+                f"calibration={self.where}: has the rate of {largest} GPUs, and {machine.name} has "
+                f"{len(machine.gpus)}; describe as many (nodes=, network=, nics=)"
+            )
+
+
+def _is_scaling_of(run: Request, request: Request) -> bool:
+    """Whether a run lies on the scaling curve of a point, whatever it reads."""
+    if run.measure != "step" or run.gpus < 2 or run.batch_size != request.on(run.gpus).batch_size:
+        return False
+
+    def told_apart(by: Request) -> tuple[object, ...]:
+        how = by.graph, by.compile, by.accumulate, by.checkpointing, by.optimizer.kind
+        return by.model, by.image_size, by.precision, by.strategy, *how
+
+    return told_apart(run) == told_apart(request)
+
+
+def rates_of_both(
+    rates: KnownRates, scaling: KnownScaling, one: Request, images: int
+) -> tuple[StatedRates, ScaledRates | None, tuple[PredictionInput, ...]]:
+    """The rates of a workload on one GPU and on several, of the same input: synthetic, else what is predicted.
+
+    And what is to be said of the rates with the predicted input, where those with synthetic images are taken.
+    """
+    if rates.stated is not None or scaling.stated is not None:
+        return rates.of(one, images), scaling.of(one, one.input.kind), ()
+    alone = {run.request.input.kind for run in rates.runs if run.rates and _is_of(run.request, one)}
+    several = {run.request.input.kind for run in scaling.runs if _is_scaling_of(run.request, one)}
+    inputs = [kind for kind in dict.fromkeys((SYNTHETIC, one.input.kind)) if kind in several]
+    both = next((kind for kind in inputs if kind in alone), None)
+    if both is None and inputs and alone:
+        raise ConfigError(
+            f"calibration={scaling.where}: its runs on several GPUs have input={' and '.join(inputs)}, and those on "
+            f"one of {rates.where} input={' and '.join(sorted(alone))}; give rates of the same input, as what another "
+            "costs would be counted as messages"
+        )
+    scaled = scaling.of(one, both) if both else None
+    said = (_left_out(scaling, one),) if scaled is not None and scaled.synthetic else ()
+    return rates.of(one, images, both), scaled, said
+
+
+def _left_out(scaling: KnownScaling, one: Request) -> PredictionInput:
+    """What becomes of the predicted input where what scaling costs is by runs without it."""
+    value, kind = "what scaling costs is that of runs with input=synthetic", one.input.kind
+    if (read := scaling.of(one, kind)) is not None:
+        value += (
+            f"; with {kind} {' and '.join(f'{rate:,.4g} {one.model.samples}/s on {n}' for n, _, rate in read.by_gpus)}"
+        )
+        value += " were measured"
+    return PredictionInput(f"input={kind}", value, "assumed", scaling.where, UNCHECKED)
+
+
+# ---- typed in -------------------------------------------------------------------------------------------------------
+
+
+class _Typed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    source: str
+    images_per_s: dict[int, float]
+
+
+def typed_scaling(path: str) -> KnownScaling | None:
+    """The rates that a YAML file has; None where it is no such file, or has something else."""
+    if Path(path).suffix not in (".yaml", ".yml"):
+        return None
+    text = YamlFile(File(Path(path), "rates of several GPUs", YAML_BYTES, f"calibration={path}"), whole_keys=True)
+    if not isinstance(text.tree, dict) or "images_per_s" not in text.tree:
+        return None
+    typed: _Typed = text.convert(_Typed)
+    rates = typed.images_per_s
+    if not rates or not all(gpus > 1 and 0 < rate < inf for gpus, rate in rates.items()):
+        raise text.error(["images_per_s"], "expected images/s by 2 GPUs or more, as {16: 5758}")
+    for gpus in rates:
+        setting_types.check({"gpus": gpus})
+    return KnownScaling(path, rates)

@@ -1,0 +1,395 @@
+"""What scaling costs beyond computing and messages, how far off predictions of it were, and what leaves it open.
+
+    errors = scaling_errors()
+    errors.costs.variation                 # standard deviation of a rank's step, over its mean, where no trace says
+    errors.of(ScalingKind("allreduce", "one node", "none"))
+
+Ranks wait for the slowest of them, and threads that decode images compete with those that queue the GPUs' work. How
+much that costs has two parameters, `variation` and `host_load`, fitted to `results/published/scaling.yaml`. In half
+precision over several nodes a step takes a time more, `between_half_s`, which is not that of its bytes. The system of
+a rate is left out of the fit that predicts it, whoever measured there; of several nodes, which one cluster alone has
+measured, the program. The errors of such predictions, by kind of case, are what the intervals are made of.
+`python -m resnetx.literature.scaling_fit` writes the file.
+"""
+
+from dataclasses import dataclass, replace
+from functools import cache
+from math import log2
+from statistics import NormalDist
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from resnetx.choices import After, Folders, Server, TorchvisionInput
+from resnetx.interconnect.systems.system import System
+from resnetx.loading import own_yaml
+from resnetx.prediction.compute import Compute
+from resnetx.prediction.host_step import (
+    ASSUMED,
+    IMAGE_BYTES,
+    PARALLEL_s,
+    PARALLEL_TENSORFLOW_s,
+    cores_for_each,
+    decoding_unit,
+)
+from resnetx.prediction.roofline import HALF
+from resnetx.prediction.scenario import Point, ScalingCosts
+from resnetx.prediction.staged import CLASSES, SHOWN_BY, closing_command, fastest
+from resnetx.prediction.step import HostShare, StepTimes
+from resnetx.settings.files import PUBLISHED
+
+FILE = PUBLISHED / "scaling-errors.yaml"
+HALF_MEASURED = 7.0  # compute capability of the GPUs whose half precision on several nodes is published: V100
+LEVEL = 0.90  # of intervals: the share of points that they should hold
+ANY = "any"  # in a group of several kinds
+FEWEST_POINTS = 8  # of a kind that has an error of its own: fewer do not show what one in ten exceeds
+
+
+Exchange = Literal["allreduce", "server"]
+Nodes = Literal["one node", "several nodes", "several nodes, half precision"]
+
+
+class ScalingKind(NamedTuple):
+    """Cases whose errors are counted together."""
+
+    exchange: Exchange
+    nodes: Nodes
+    input: Literal["none", "loader"]  # loader: decoded by a framework's own loader; DALI is counted with none
+
+    @classmethod
+    def of_point(cls, point: Point) -> "ScalingKind":
+        request = point.workload.request
+        loader = request is not None and isinstance(request.input, TorchvisionInput)
+        exchange: Exchange = "server" if point.workload.strategy.kind == "server" else "allreduce"
+        return cls(exchange, _nodes(point, point.gpus), "loader" if loader else "none")
+
+    @property
+    def text(self) -> str:
+        return group_text(*self)
+
+
+def _nodes(point: Point, gpus: int) -> Nodes:
+    if point.deployment.nodes_of(gpus) == 1:
+        return "one node"
+    half = point.workload.precision in HALF and has_half(point.deployment.described)
+    return "several nodes, half precision" if half else "several nodes"
+
+
+def has_half(system: System) -> bool:
+    """Whether what half precision takes on several nodes was published of its GPUs."""
+    return system.gpu_part(0).compute_capability.value == HALF_MEASURED
+
+
+def group_text(exchange: str, nodes: str, feed: str) -> str:
+    """A kind, or a group of kinds with "any" in places, for people."""
+    exchanges = {"server": "parameter server", "allreduce": "all-reduce", "any": "any exchange"}
+    feeds = {"loader": "a loader of JPEG files", "none": "synthetic or DALI", "any": "any input"}
+    return f"{exchanges[exchange]}, {'any nodes' if nodes == 'any' else nodes}, {feeds[feed]}"
+
+
+class KindError(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Errors of one kind of case, each system left out of the fit. Logarithms are of measured over predicted."""
+
+    exchange: str  # of a `Kind`, or "any"
+    nodes: str
+    input: str
+    points: int
+    systems: int  # or programs, of several nodes
+    mean: float  # of |ln(predicted / measured)|, of rates
+    worst: float
+    bias: float  # mean of ln(predicted / measured)
+    linear: float  # the mean error of "GPUs x one GPU's rate" on the same points
+    slower: float  # what one time in twenty exceeds the predicted one by, `widened` times, as a logarithm
+    faster: float  # what one in twenty falls short of it by, likewise
+    # Share of points within intervals that were made without their system; null: there is but one.
+    held: float | None
+
+    @property
+    def text(self) -> str:
+        return group_text(self.exchange, self.nodes, self.input)
+
+
+class ScalingErrors(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The fit, and its errors by kind of case; the last kind is all of them."""
+
+    costs: ScalingCosts
+    points: int  # rates that were fitted
+    systems: int
+    without: dict[str, ScalingCosts]  # as fitted to all other rates, by system, or by program of several nodes
+    widened: float  # times the quantiles, for nine of ten rates of an unseen system to lie within
+    kinds: list[KindError]
+    calibrated: list[
+        KindError
+    ]  # each rate by those of other counts of its series, some on as many nodes (one, several)
+
+    def of_point(self, point: Point) -> KindError:
+        """The errors of a point's kind; where rates on as many nodes (one, several) are known, of points like that."""
+        kind, residual = ScalingKind.of_point(point), point.setting.residual
+        known = [] if residual is None else [gpus for gpus, _, _ in residual.rates.by_gpus]
+        if residual is None or not any(_nodes(point, gpus) == kind.nodes for gpus in known):
+            return self.of(kind)
+        error = next(error for error in self.calibrated if kind.nodes.startswith(error.nodes))
+        further = residual.octaves(point.gpus) ** 0.5
+        return msgspec.structs.replace(error, slower=error.slower * further, faster=error.faster * further)
+
+    def of(self, kind: ScalingKind) -> KindError:
+        """The errors of a kind with enough points; else those of all on as many nodes (one, several), however few."""
+        by_names = {(error.exchange, error.nodes, error.input): error for error in self.kinds}
+        own = by_names.get((kind.exchange, kind.nodes, kind.input))
+        return own if own is not None and own.points >= FEWEST_POINTS else by_names[ANY, kind.nodes, ANY]
+
+
+@cache
+def scaling_errors() -> ScalingErrors:
+    return own_yaml(FILE, ScalingErrors)
+
+
+# ---- what ranks cost each other -------------------------------------------------------------------------------------
+
+
+def waiting(point: Point, computed: Compute) -> float:
+    """How many times as long a step takes because ranks wait for the slowest."""
+    costs = point.setting.costs or scaling_errors().costs
+    return slowest_of(point.gpus, costs.variation if computed.jitter is None else computed.jitter)
+
+
+def sharing(point: Point, computed: Compute) -> float:
+    """How many times as long a step takes because the host is busy decoding, and other ranks compute on it, too."""
+    costs = point.setting.costs or scaling_errors().costs
+    return _crowding(point) * (1 + costs.host_load * busy(point, computed.step))
+
+
+def _crowding(point: Point) -> float:
+    """How many times as long ranks on one host compute because others compute too, as the bench measured it."""
+    collective = point.deployment.measured_on(point.gpus) if point.deployment.on_cpus and point.gpus > 1 else None
+    return 1.0 if collective is None or collective.crowding is None else max(1.0, collective.crowding)
+
+
+def slowest_of(ranks: int, jitter: float) -> float:
+    """The expected time of the slowest of so many ranks, whose steps vary by themselves, over that of one of them."""
+    return 1.0 if ranks == 1 else 1 + jitter * _largest_of(ranks)
+
+
+@cache
+def _largest_of(count: int) -> float:
+    """The expected largest of so many standard normal values.
+
+    By Blom's approximation (Statistical Estimates and Transformed Beta-Variables, 1958).
+    """
+    return NormalDist().inv_cdf((count - 0.375) / (count + 0.25))
+
+
+# What decoding images costs the GPUs of a host, before it cannot keep up: its threads compete for the cores.
+#
+# The more of a host's cores decode, the later its other threads queue the work of the GPUs. A step takes
+# `1 + host_load x busy` times as long, where `busy` is the share of a node's cores that decode for the other GPUs of a
+# point, at the rate at which these compute; `host_load` is fitted to published rates (`scaling_errors`). Only where
+# images are read and the cores of the system's CPUs are described. A trace of CPU ranks has it already.
+
+# Images a second that DALI leaves one core of, where the GPU decodes: entropy decoding of each image, assumed.
+GPU_DECODING_RATE = 1_400.0
+
+
+def busy(point: Point, step: StepTimes) -> float:
+    """The share of a node's cores that decode for the point's other GPUs; 0 where nothing is decoded, or known.
+
+    The rate of one GPU, stated or published, has the load of its own images in it.
+    """
+    request, system = point.workload.request, point.deployment.described
+    if request is None or not isinstance(request.input, Folders) or point.deployment.on_cpus:
+        return 0.0
+    cores = cores_for_each(system, point.devices)
+    if cores is None:
+        return 0.0
+    by_core = decoding_unit(request.input) == "core"
+    rate = ASSUMED[request.input.kind].rate_Bps / IMAGE_BYTES if by_core else GPU_DECODING_RATE
+    ranks = min(point.gpus, len(system.gpus) // system.nodes)
+    return (1 - 1 / ranks) * point.batch_size / point.gpus / step.compute_s / (cores * rate)
+
+
+def host_share(point: Point) -> HostShare | None:
+    """Ranks on CPUs share their host's cores with the threads that move gradients."""
+    trace = point.workload.trace
+    if not point.deployment.on_cpus or trace is None or trace.cpus is None:
+        return None
+    threads = trace.request.threads if trace.request else 1
+    return HostShare(cores=trace.cpus, computing=threads, sending=_cores_of_a_message(point))
+
+
+def _cores_of_a_message(point: Point) -> float:
+    """What a message on its way takes from computing, in cores: as the bench measured it, or one for each rank."""
+    collective = point.deployment.measured_on(point.gpus)
+    if collective is None:
+        return 1.0
+    if collective.computing_lost is not None:
+        return collective.computing_lost
+    return 1.0 if collective.cpu_share is None else collective.cpu_share
+
+
+def parallel_s(point: Point) -> float:
+    """What the host of a rank takes in a step because it is one of several that exchange gradients by all-reduce."""
+    workload, deployment = point.workload, point.deployment
+    replayed = workload.request is not None and workload.request.replay is not None
+    if workload.strategy.kind == "server" or deployment.on_cpus or deployment.lab or replayed:
+        return 0.0
+    if point.setting.communication == "trace" or not workload.gradients:
+        return 0.0
+    each_s = (point.setting.costs or scaling_errors().costs).parallel_s
+    if point.setting.framework == "tensorflow":
+        each_s *= PARALLEL_TENSORFLOW_s / PARALLEL_s
+    return each_s * log2(point.gpus)
+
+
+# ---- open points ----------------------------------------------------------------------------------------------------
+# Points that nothing determines: what they lie between, and the measurement that closes them.
+#
+#     undecided = left_open(point)        # None: the point is determined
+#
+# Where no description tells what decides a point, a number would be a guess. Three are known:
+#
+# - GPUs that are no peers share the host's memory in one of two ways (`staged`).
+# - One process that drives all GPUs of a node, as replicas in one graph of TensorFlow or devices of MXNet, starts
+#   everything on each GPU in turn: published steps take from nothing to 40 us longer for each gradient tensor and GPU.
+# - Half precision over several nodes: published steps take a time more that is not that of their bytes
+#   (`between_half_s`, eight V100s and one EDR card a node). On GPUs of another generation nobody has shown it.
+#
+# Each has two ends. A rate that was measured there (`calibration=`) closes a point.
+
+# For each gradient tensor and GPU of one process, at most: chosen so that the two ends hold the rates of TensorFlow and
+# tensorpack in results/published/scaling.yaml (`launch_mode: one-process`), which show 3 to 40 us.
+LAUNCH_s = 40e-6
+MOST_HALF = 2.0  # times that of a V100, at the slow end of other generations: assumed; the most of a V100 is 1.7 times
+RATES = "resnetx predict calibration=rates.yaml"  # with the rate that the user's own program has
+
+
+@dataclass(frozen=True)
+class Undecided:
+    """Why a point is open, and its two ends."""
+
+    reason: str  # what is not known
+    ends: str  # what the short and the long end of the interval are, and what closes the point; for people
+    closing: str  # the command
+    fast: Point
+    slow: Point
+
+    @property
+    def point(self) -> Point:
+        """What is open; both ends have its GPUs and its batch."""
+        return self.slow
+
+
+def left_open(point: Point) -> Undecided | None:
+    """What leaves a point open; None: nothing does."""
+    setting = point.setting
+    modelled = setting.communication == "model" and not isinstance(point.workload.strategy, Server)
+    if (
+        point.gpus == 1
+        or not modelled
+        or point.deployment.on_cpus
+        or point.deployment.lab
+        or not point.workload.gradients
+    ):
+        return None
+    return _staged(point) if point.deployment.no_peers else _one_process(point) or _half(point)
+
+
+def known_counts(point: Point) -> list[int]:
+    """Numbers of GPUs of one node whose rates are known."""
+    rates = point.workload.scaled.by_gpus if point.workload.scaled else ()
+    return [count for count, _, _ in rates if count <= point.deployment.node_gpus]
+
+
+def _staged(point: Point) -> Undecided | None:
+    """GPUs that are no peers, of which neither the user nor a measurement says how they share the host."""
+    deployment, gpus, known = point.deployment, point.gpus, known_counts(point)
+    shown = gpus in known or len(known) >= len(SHOWN_BY)
+    if shown or deployment.measured_on(gpus) is not None or deployment.staged_on(gpus) is not None:
+        return None
+    boxes = (fastest(deployment.bus_Bps), CLASSES["shared"])
+    fast, slow = (replace(point, deployment=replace(deployment, told=box)) for box in boxes)
+    closing = closing_command(deployment.node_gpus)
+    return Undecided(
+        "whether the GPUs share one path through the host is neither told (staged=) nor measured",
+        "GPUs that are no peers send through the host: each by a path of its own (the short end of the interval), or "
+        "all by one (the long end). No description tells which. Say it (staged=per-gpu or staged=shared), or measure "
+        f"it there: `{closing}`, whose folder is calibration=.",
+        closing,
+        fast,
+        slow,
+    )
+
+
+def _one_process(point: Point) -> Undecided | None:
+    """One process that drives all GPUs of a node, where no rate of it on as many nodes (one, several) is known."""
+    if not point.setting.one_process or _is_shown(point):
+        return None
+    plain = replace(point.setting, one_process=False)
+    launching_s = LAUNCH_s * len(point.workload.gradients) * point.gpus
+    if point.deployment.nodes_of(point.gpus) > 1 and point.workload.precision in HALF:
+        launching_s += MOST_HALF * _half_s(point)
+    slow = replace(point.workload, strategy=After())
+    return Undecided(
+        "what one process that drives all GPUs of a node takes to start their work is not measured",
+        "One process drives all GPUs of a node (framework= or launch_mode=): to start their work takes nothing (the "
+        "short end of the interval), or 40 us for each gradient tensor and GPU, with all messages behind the backward "
+        f"pass (the long end). Measure its rate on several GPUs, and give it: `{RATES}`, a file with images_per_s by "
+        "GPUs.",
+        RATES,
+        replace(point, setting=plain),
+        replace(point, workload=slow, setting=replace(plain, beyond_s=launching_s)),
+    )
+
+
+def _half(point: Point) -> Undecided | None:
+    """Half precision on several nodes of GPUs of which nobody has shown what that takes."""
+    deployment = point.deployment
+    if not half_between(point) or _is_measured_half(point) or _is_shown(point):
+        return None
+    most_s = MOST_HALF * _half_s(point)
+    plain = replace(point.setting, beyond_s=0.0)
+    closing = (
+        f"resnetx sweep precision={point.workload.precision} gpus={2 * deployment.node_gpus} nodes=2 launcher=slurm"
+    )
+    return Undecided(
+        "what half precision takes on several nodes beyond its messages is measured of V100s alone",
+        "Half precision on several nodes: published steps of V100s take a time more that is not that of their bytes, "
+        "and of these GPUs none is published. It is nothing (the short end of the interval), or "
+        f"{most_s * 1e3:.0f} ms a step (the long end). Measure this workload on two nodes: `{closing}`, whose folder "
+        "is calibration=.",
+        closing,
+        replace(point, setting=plain),
+        replace(point, setting=replace(plain, beyond_s=most_s)),
+    )
+
+
+def half_between(point: Point) -> bool:
+    """Whether gradients of a step in half precision go between nodes by all-reduce, as they are modelled."""
+    deployment, setting = point.deployment, point.setting
+    if deployment.on_cpus or deployment.lab or deployment.library == "gloo" or setting.communication != "model":
+        return False
+    between = deployment.nodes_of(point.gpus) > 1 and not isinstance(point.workload.strategy, Server)
+    return between and point.workload.precision in HALF
+
+
+def beyond_messages_s(point: Point) -> float:
+    """What a step takes beyond computing and the messages that are modelled, seconds; known rates say it themselves."""
+    beyond_s = point.setting.beyond_s
+    if half_between(point) and _is_measured_half(point) and not _is_shown(point):
+        beyond_s += _half_s(point)
+    return beyond_s
+
+
+def _half_s(point: Point) -> float:
+    """Of a step in half precision on several nodes of V100s."""
+    return (point.setting.costs or scaling_errors().costs).between_half_s
+
+
+def _is_measured_half(point: Point) -> bool:
+    return has_half(point.deployment.described)
+
+
+def _is_shown(point: Point) -> bool:
+    """Whether a rate of several GPUs is known, on as many nodes (one, several) as the point's."""
+    deployment, rates = point.deployment, point.workload.scaled.by_gpus if point.workload.scaled else ()
+    several = deployment.nodes_of(point.gpus) > 1
+    return any((deployment.nodes_of(gpus) > 1) == several for gpus, _, _ in rates)

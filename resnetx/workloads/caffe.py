@@ -1,0 +1,221 @@
+"""AlexNet, CifarNet and GoogLeNet as Caffe defines them.
+
+Layer names, dropout and initialisation are those of BVLC/caffe: models/bvlc_alexnet/train_val.prototxt,
+examples/cifar10/cifar10_quick_train_test.prototxt and models/bvlc_googlenet/train_val.prototxt. Caffe rounds up when it
+pools: kernels of 3 at every other pixel leave ceil((n - 3) / 2) + 1 of n pixels, which is n // 2.
+
+Shapes: N images, C channels, H rows, W columns, K classes.
+"""
+
+from collections import OrderedDict
+
+import torch
+from torch import Tensor, nn
+
+
+class AlexNet(nn.Module):
+    """`bvlc_alexnet`, after Krizhevsky et al. 2012: five convolutions, three linear layers.
+
+    Not the net of `torchvision.models`, which is Krizhevsky's later "one weird trick" without normalisation. 58 of its
+    61 million parameters are in the linear layers, and fc6 reads what the convolutions leave of the image: another
+    image size is another workload.
+    """
+
+    def __init__(self, classes: int, image_size: int, lrn: bool = True) -> None:
+        super().__init__()
+        side = ((image_size - 11) // 4 + 1) // 2 // 2 // 2  # 227 pixels -> 55 -> 27 -> 13 -> 6
+        self.features = nn.Sequential(
+            OrderedDict(
+                conv1=nn.Conv2d(3, 96, kernel_size=11, stride=4),
+                relu1=nn.ReLU(inplace=True),
+                norm1=nn.LocalResponseNorm(5),
+                pool1=nn.MaxPool2d(kernel_size=3, stride=2, ceil_mode=True),
+                conv2=nn.Conv2d(96, 256, kernel_size=5, padding=2, groups=2),
+                relu2=nn.ReLU(inplace=True),
+                norm2=nn.LocalResponseNorm(5),
+                pool2=nn.MaxPool2d(kernel_size=3, stride=2, ceil_mode=True),
+                conv3=nn.Conv2d(256, 384, kernel_size=3, padding=1),
+                relu3=nn.ReLU(inplace=True),
+                conv4=nn.Conv2d(384, 384, kernel_size=3, padding=1, groups=2),
+                relu4=nn.ReLU(inplace=True),
+                conv5=nn.Conv2d(384, 256, kernel_size=3, padding=1, groups=2),
+                relu5=nn.ReLU(inplace=True),
+                pool5=nn.MaxPool2d(kernel_size=3, stride=2, ceil_mode=True),
+            )
+        )
+        if not lrn:
+            del self.features.norm1, self.features.norm2
+        self.classifier = nn.Sequential(
+            OrderedDict(
+                flatten=nn.Flatten(),
+                fc6=nn.Linear(256 * side * side, 4096),
+                relu6=nn.ReLU(inplace=True),
+                drop6=nn.Dropout(0.5),
+                fc7=nn.Linear(4096, 4096),
+                relu7=nn.ReLU(inplace=True),
+                drop7=nn.Dropout(0.5),
+                fc8=nn.Linear(4096, classes),
+            )
+        )
+        self._initialise()
+
+    def forward(self, images_N3HW: Tensor) -> Tensor:
+        x_NCHW = self.features(images_N3HW)
+        logits_NK: Tensor = self.classifier(x_NCHW)
+        return logits_NK
+
+    def _initialise(self) -> None:
+        for name, parameter in self.named_parameters():
+            _, layer, what = name.split(".")
+            if what == "weight":
+                nn.init.normal_(parameter, std=0.005 if layer in ("fc6", "fc7") else 0.01)
+            else:
+                nn.init.constant_(parameter, 0.0 if layer in ("conv1", "conv3", "fc8") else 0.1)
+
+
+CIFARNET_SPREAD = {"conv1": 0.0001, "conv2": 0.01, "conv3": 0.01, "ip1": 0.1, "ip2": 0.1}  # of the weights at the start
+
+
+class CifarNet(nn.Module):
+    """`cifar10_quick`: three convolutions, two linear layers, images of 32 pixels.
+
+    Fig. 1 of Tallent et al. 2017 has a CifarNet on CIFAR-10 and does not say which. Of the two nets that Caffe has for
+    these images this one has more parameters, 145,578 (`cifar10_full`: 89,578, and normalises).
+    """
+
+    def __init__(self, classes: int, image_size: int) -> None:
+        super().__init__()
+        side = image_size // 2 // 2 // 2  # 32 pixels -> 16 -> 8 -> 4
+        self.features = nn.Sequential(
+            OrderedDict(
+                conv1=nn.Conv2d(3, 32, kernel_size=5, padding=2),
+                pool1=nn.MaxPool2d(kernel_size=3, stride=2, ceil_mode=True),
+                relu1=nn.ReLU(inplace=True),
+                conv2=nn.Conv2d(32, 32, kernel_size=5, padding=2),
+                relu2=nn.ReLU(inplace=True),
+                pool2=nn.AvgPool2d(kernel_size=3, stride=2, ceil_mode=True),
+                conv3=nn.Conv2d(32, 64, kernel_size=5, padding=2),
+                relu3=nn.ReLU(inplace=True),
+                pool3=nn.AvgPool2d(kernel_size=3, stride=2, ceil_mode=True),
+            )
+        )
+        self.classifier = nn.Sequential(
+            OrderedDict(flatten=nn.Flatten(), ip1=nn.Linear(64 * side * side, 64), ip2=nn.Linear(64, classes))
+        )
+        for name, parameter in self.named_parameters():
+            _, layer, what = name.split(".")
+            if what == "weight":
+                nn.init.normal_(parameter, std=CIFARNET_SPREAD[layer])
+            else:
+                nn.init.zeros_(parameter)
+
+    def forward(self, images_N3HW: Tensor) -> Tensor:
+        x_NCHW = self.features(images_N3HW)
+        logits_NK: Tensor = self.classifier(x_NCHW)
+        return logits_NK
+
+
+class GoogLeNet(nn.Module):
+    """`bvlc_googlenet`, after Szegedy et al. 2014, with its two auxiliary classifiers.
+
+    In training the forward pass returns the logits of all three classifiers, main first; the auxiliary losses count
+    0.3. The auxiliary classifiers read what is left of the image, so another image size changes their parameters.
+    """
+
+    def __init__(self, classes: int, image_size: int) -> None:
+        super().__init__()
+        side = (image_size + 1) // 2 // 2 // 2 // 2  # 224 pixels -> 112 -> 56 -> 28 -> 14
+        self.stem = nn.Sequential(
+            *_convolution(3, 64, kernel_size=7, stride=2),
+            _halve(),
+            nn.LocalResponseNorm(5),
+            *_convolution(64, 64, kernel_size=1),
+            *_convolution(64, 192, kernel_size=3),
+            nn.LocalResponseNorm(5),
+            _halve(),
+        )
+        # ones, reduce -> threes, reduce -> fives, pooled
+        self.inception_3a = Inception(192, 64, 96, 128, 16, 32, 32)
+        self.inception_3b = Inception(256, 128, 128, 192, 32, 96, 64)
+        self.pool3 = _halve()
+        self.inception_4a = Inception(480, 192, 96, 208, 16, 48, 64)
+        self.inception_4b = Inception(512, 160, 112, 224, 24, 64, 64)
+        self.inception_4c = Inception(512, 128, 128, 256, 24, 64, 64)
+        self.inception_4d = Inception(512, 112, 144, 288, 32, 64, 64)
+        self.inception_4e = Inception(528, 256, 160, 320, 32, 128, 128)
+        self.pool4 = _halve()
+        self.inception_5a = Inception(832, 256, 160, 320, 32, 128, 128)
+        self.inception_5b = Inception(832, 384, 192, 384, 48, 128, 128)
+        self.pool5 = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Dropout(0.4))
+        self.classifier = nn.Linear(1024, classes)
+        self.auxiliary1 = _auxiliary(512, side, classes)
+        self.auxiliary2 = _auxiliary(528, side, classes)
+        self._initialise()
+
+    def forward(self, images_N3HW: Tensor) -> Tensor | tuple[Tensor, Tensor, Tensor]:
+        x_NCHW = self.stem(images_N3HW)
+        x_NCHW = self.pool3(self.inception_3b(self.inception_3a(x_NCHW)))
+        x4a_NCHW = self.inception_4a(x_NCHW)
+        x4d_NCHW = self.inception_4d(self.inception_4c(self.inception_4b(x4a_NCHW)))
+        x_NCHW = self.pool4(self.inception_4e(x4d_NCHW))
+        x_NCHW = self.inception_5b(self.inception_5a(x_NCHW))
+        logits_NK: Tensor = self.classifier(self.pool5(x_NCHW))
+        if not self.training:
+            return logits_NK
+        return logits_NK, self.auxiliary1(x4a_NCHW), self.auxiliary2(x4d_NCHW)
+
+    def _initialise(self) -> None:
+        for name, parameter in self.named_parameters():
+            if name.endswith("weight"):
+                # Caffe's "xavier" looks at the inputs alone: uniform, variance 1 / fan-in; PyTorch's kaiming, gain 1.
+                nn.init.kaiming_uniform_(parameter, nonlinearity="linear")
+            else:
+                nn.init.constant_(parameter, 0.0 if name.endswith("classifier.bias") else 0.2)
+
+
+class Inception(nn.Module):
+    """1x1, 3x3 and 5x5 convolutions and a pooling side by side, their channels concatenated."""
+
+    def __init__(
+        self, channels: int, ones: int, threes_reduce: int, threes: int, fives_reduce: int, fives: int, pooled: int
+    ) -> None:
+        super().__init__()
+        self.one = nn.Sequential(*_convolution(channels, ones, kernel_size=1))
+        self.three = nn.Sequential(
+            *_convolution(channels, threes_reduce, kernel_size=1), *_convolution(threes_reduce, threes, kernel_size=3)
+        )
+        self.five = nn.Sequential(
+            *_convolution(channels, fives_reduce, kernel_size=1), *_convolution(fives_reduce, fives, kernel_size=5)
+        )
+        self.pool = nn.Sequential(
+            nn.MaxPool2d(kernel_size=3, stride=1, padding=1), *_convolution(channels, pooled, kernel_size=1)
+        )
+
+    def forward(self, x_NCHW: Tensor) -> Tensor:
+        return torch.cat([self.one(x_NCHW), self.three(x_NCHW), self.five(x_NCHW), self.pool(x_NCHW)], dim=1)
+
+
+def _auxiliary(channels: int, side: int, classes: int) -> nn.Sequential:
+    """A classifier of `side` x `side` features half-way, which keeps the gradients of the early layers alive."""
+    pooled = side // 3  # rounded up again: ceil((n - 5) / 3) + 1
+    return nn.Sequential(
+        OrderedDict(
+            pool=nn.AvgPool2d(kernel_size=5, stride=3, ceil_mode=True),
+            conv=nn.Conv2d(channels, 128, kernel_size=1),
+            relu_conv=nn.ReLU(inplace=True),
+            flatten=nn.Flatten(),
+            fc=nn.Linear(128 * pooled * pooled, 1024),
+            relu_fc=nn.ReLU(inplace=True),
+            drop=nn.Dropout(0.7),
+            classifier=nn.Linear(1024, classes),
+        )
+    )
+
+
+def _convolution(channels_in: int, channels_out: int, kernel_size: int, stride: int = 1) -> tuple[nn.Conv2d, nn.ReLU]:
+    convolution = nn.Conv2d(channels_in, channels_out, kernel_size, stride, padding=kernel_size // 2)
+    return convolution, nn.ReLU(inplace=True)
+
+
+def _halve() -> nn.MaxPool2d:
+    return nn.MaxPool2d(kernel_size=3, stride=2, ceil_mode=True)
