@@ -18,6 +18,7 @@ import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
+from itertools import product
 from typing import Any, Literal
 
 import numpy as np
@@ -100,7 +101,7 @@ def derived(function: Callable[..., Floats], *sets: Runs) -> Summary:
         possible = [_resampled(runs, stream) for stream, runs in enumerate(distinct)]
         ends = [LEVEL / 2, 1 - LEVEL / 2]
     else:
-        possible = list(np.meshgrid(*map(_ends_and_middle, distinct)))
+        possible = list(np.array(list(product(*map(_ends_and_middle, distinct)))).T)
         ends = [0, 1]
     drawn = dict(zip(distinct, possible, strict=True))
     median = function(*(np.array([statistics.median(_rates(runs))]) for runs in measured))
@@ -117,7 +118,7 @@ def of_blocks(function: Callable[..., Floats], columns: Sequence[Sequence[float]
     """
     blocks = np.array(columns)
     count = blocks.shape[1]
-    medians = function(*np.median(blocks, axis=1, keepdims=True))[:, 0]
+    medians = function(*_medians(blocks.T)[:, np.newaxis])[:, 0]
     known = count >= MIN_RUNS
     possible = _medians(np.moveaxis(blocks[:, _drawn_runs(count, 0)[0]], 2, 0)) if known else blocks
     ends = [_quantiles(row, [LEVEL / 2, 1 - LEVEL / 2] if known else [0, 1]) for row in function(*possible)]
@@ -128,6 +129,8 @@ def of_blocks(function: Callable[..., Floats], columns: Sequence[Sequence[float]
 def _quantiles(values: Floats, shares: Sequence[float]) -> tuple[float, float]:
     """Two quantiles, to the bit those of `numpy.quantile`, which takes several times as long for each of thousands."""
     flat = values.ravel()
+    if list(shares) == [0, 1]:
+        return float(flat.min()), float(flat.max())
     places = [share * (flat.size - 1) for share in shares]
     below = [min(math.floor(place), flat.size - 1) for place in places]
     above = [min(index + 1, flat.size - 1) for index in below]
@@ -143,7 +146,7 @@ def _between(low: float, high: float, share: float) -> float:
 
 
 def _medians(values: Floats) -> Floats:
-    """The medians over the first axis, of few values each, an even number: sorted by exchanging neighbours."""
+    """The medians over the first axis, of few values each: sorted by exchanging neighbours."""
     if len(values) > 8:
         medians: Floats = np.median(values, axis=0)
         return medians
@@ -152,7 +155,7 @@ def _medians(values: Floats) -> Floats:
         for index in range(turn % 2, len(rows) - 1, 2):
             one, other = rows[index], rows[index + 1]
             rows[index], rows[index + 1] = np.minimum(one, other), np.maximum(one, other)
-    middle: Floats = (rows[len(rows) // 2 - 1] + rows[len(rows) // 2]) / 2
+    middle: Floats = (rows[(len(rows) - 1) // 2] + rows[len(rows) // 2]) / 2
     return middle
 
 
@@ -160,7 +163,7 @@ def _measured(runs: Runs) -> _Measured:
     """The same runs, every one as the rates of its windows, in a form that can be told apart and looked up."""
     measured = tuple(tuple(map(float, run)) if isinstance(run, Sequence) else (float(run),) for run in runs)
     assert measured, "no runs"
-    assert all(run and min(run) > 0 for run in measured), f"every run needs windows with rates above zero: {measured}"
+    assert all(measured) and min(map(min, measured)) > 0, f"every run needs windows with rates above zero: {measured}"
     return measured
 
 

@@ -131,3 +131,12 @@ def test_cores_are_read_once_where_many_points_ask(monkeypatch):
     assert read == ["cpu"]
     host.cores()
     assert read == ["cpu", "cpu"]
+
+
+def test_a_lock_is_taken_by_one_open_file_at_a_time_and_is_free_once_that_is_closed(tmp_path):
+    file = tmp_path / "lock"
+    with file.open("w") as one, file.open("w") as other:
+        assert host.flock(one, wait=False)
+        assert not host.flock(other, wait=False)
+        one.close()
+        assert host.flock(other, wait=False)

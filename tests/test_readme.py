@@ -183,7 +183,7 @@ def test_a_measuring_command_describes_runs(command, capsys, tmp_path):
         status, said = main(["sweep", "--dry-run", *settings]), capsys.readouterr()
         told = "#SBATCH " if "launcher=slurm" in settings else "torchrun "
         if status:  # this machine has too few cores
-            assert (status, "none of" in said.err, " can run here: gpus=4: " in said.err) == (2, True, True)
+            assert (status, "None of" in said.err, " can run here: gpus=4: " in said.err) == (2, True, True)
         else:
             assert told in said.out
     else:

@@ -30,10 +30,10 @@ from resnetx.interconnect.collectives import measured
 from resnetx.interconnect.collectives.measured import MeasuredCollective, refuse_other_library
 from resnetx.interconnect.systems.graph import MOST_OF_A_HOST, System
 from resnetx.loading import is_file, is_folder
+from resnetx.prediction.curves import Curve, sending_counts
 from resnetx.prediction.host_step import DecodingRate, decoding_unit
-from resnetx.prediction.predict import Curve, sending_counts
 from resnetx.prediction.scenario import Deployment, Workload
-from resnetx.record import Kind, RunFolder, RunSummary, RunSummaryReader, StudyFolder, read
+from resnetx.record import RecordKind, RunFolder, RunSummary, RunSummaryReader, StudyFolder, read
 from resnetx.record.prediction import PredictionInput, measured_on
 from resnetx.reporting.study_results import Results
 from resnetx.request import Request
@@ -209,7 +209,7 @@ def _is_run(file: Path) -> bool:
     if file.name != RunFolder(file).record.name or not is_file(file):
         return False
     try:
-        kind: Kind = read(file, Kind)
+        kind: RecordKind = read(file, RecordKind)
     except FileError:  # what is wrong with it, its reader says
         return False
     return kind.kind == "run"

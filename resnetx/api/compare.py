@@ -29,18 +29,10 @@ from resnetx.config import sizes_from
 from resnetx.errors import ConfigError
 from resnetx.interconnect.systems.system import System
 from resnetx.loading import is_file
-from resnetx.record.comparisons import (
-    Accuracy,
-    BenchComparison,
-    Comparison,
-    SystemComparison,
-    accuracy_file,
-    bench_comparison_file,
-    comparison_file,
-    system_comparison_file,
-)
-from resnetx.record.literature import CheckedPapers, Score, checked_papers_file, score_file
-from resnetx.record.prediction import Prediction, prediction_file
+from resnetx.record import record_file
+from resnetx.record.comparisons import Accuracy, BenchComparison, Comparison, SystemComparison
+from resnetx.record.literature import CheckedPapers, Score
+from resnetx.record.prediction import Prediction
 from resnetx.reporting.accuracy import check
 from resnetx.reporting.compared_benches import PAYLOADS_BYTES, compare_benches
 from resnetx.reporting.compared_studies import compare as compare_studies
@@ -166,7 +158,9 @@ def _is_prediction(side: Side) -> bool:
     """Whether it is a prediction, the path of one, or of its folder."""
     if not isinstance(side, Path):
         return isinstance(side, Prediction)
-    return is_file(prediction_file(side)) or (is_file(side) and side == prediction_file(side.parent))
+    return is_file(record_file("prediction", side)) or (
+        is_file(side) and side == record_file("prediction", side.parent)
+    )
 
 
 def _prediction_of(side: Side) -> Prediction:
@@ -189,7 +183,7 @@ def _studies(a: Side, b: Side, given: Point) -> OfStudies:
     out, baseline = out_and_baseline(given)
     comparison = compare_studies(_study_of(a), _study_of(b), baseline)
     if out:
-        drawings.store_record(out, comparison_file(out), comparison)
+        drawings.store_record(out, record_file("comparison", out), comparison)
         _store_page(comparison, out)
     return OfStudies(comparison)
 
@@ -209,7 +203,7 @@ def _benches(a: Path, b: Path, given: Point) -> OfBenches:
     comparison = compare_benches((a, read_benches(a)), (b, read_benches(b)), band)
     if out := given.get("out"):
         folder = Path(str(out))
-        drawings.store_record(folder, bench_comparison_file(folder), comparison)
+        drawings.store_record(folder, record_file("bench comparison", folder), comparison)
         _store_page(comparison, folder)
     return OfBenches(comparison)
 
@@ -221,7 +215,7 @@ def _accuracy(prediction: Side, study: Side, given: Point) -> OfAccuracy:
     made = _prediction_of(prediction)
     accuracy = check(made, _study_of(study))
     if out:
-        drawings.store_record(out, accuracy_file(out), accuracy)
+        drawings.store_record(out, record_file("accuracy", out), accuracy)
         _store_page(accuracy, out)
     return OfAccuracy(accuracy, made)
 
@@ -236,7 +230,7 @@ def _papers(sides: Sequence[Side], given: Point) -> OfPapers:
     papers = check_papers(_names("papers", given))
     if out := given.get("out"):
         folder = Path(str(out))
-        drawings.store_record(folder, checked_papers_file(folder), papers)
+        drawings.store_record(folder, record_file("checked papers", folder), papers)
         _store_page(papers, folder)
     return OfPapers(papers)
 
@@ -248,7 +242,7 @@ def _score(sides: Sequence[Side], given: Point) -> OfScore:
     found = score.score(_names("score", given))
     if out := given.get("out"):
         folder = Path(str(out))
-        drawings.store_record(folder, score_file(folder), found)
+        drawings.store_record(folder, record_file("score", folder), found)
         score.write_tables(found, folder)
         _store_page(found, folder)
     return OfScore(found)
@@ -286,7 +280,7 @@ def _systems(sides: Sequence[Side], given: Point) -> OfSystems:
     if job is not None:
         comparison = msgspec.structs.replace(comparison, job=compare_systems(job).points)
     if out:
-        drawings.store_record(out, system_comparison_file(out), comparison)
+        drawings.store_record(out, record_file("system comparison", out), comparison)
         _store_page(comparison, out, prediction)
     return OfSystems(comparison, prediction, causes)
 

@@ -144,7 +144,7 @@ def describe(**settings: Unpack[keywords.DescribeKeywords]) -> "Workloads | Prop
 def _store(workloads: Workloads, folder: Path) -> None:
     """Writes the records, a table of them, and the page with its figures."""
     from resnetx.api import pages
-    from resnetx.reporting.charts.workload_figures import counted_figures
+    from resnetx.reporting.charts.records import counted_figures
     from resnetx.reporting.page import PageTable, Part
 
     drawings.store_rows(folder, "workloads", list(workloads))

@@ -128,7 +128,7 @@ _DERIVED = ("system comparison", "comparison", "accuracy", "bench comparison")
 
 def read_record(file: Path) -> Loaded:
     """The record in a file, as what it says that it is."""
-    kind = record.read(file, record.Kind, "a record of resnetx").kind
+    kind = record.read(file, record.RecordKind, "a record of resnetx").kind
     if kind == "study":
         return measured_study(StudyFolder(file.parent))
     if kind not in KINDS:

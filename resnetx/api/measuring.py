@@ -26,6 +26,7 @@ from resnetx.record import (
     ReplayedStep,
     RunFile,
     RunFolder,
+    RunRecord,
     TaskFile,
     TaskRecord,
 )
@@ -189,6 +190,15 @@ def run_line(record: TaskRecord, twin: str | None = None) -> str:
     """One run in one line; `twin`: which of its point's twins it is."""
     if isinstance(record, BenchRecord):
         return _bench_line(record)
+    point = run_words(record, twin)
+    if record.images_per_s is None or record.iterations_per_s is None:
+        return f"{point}: {record.outcome}: {record.reason}"
+    rate = f"{si(record.images_per_s)} {record.request.model.samples}/s, {si(record.iterations_per_s)} iterations/s"
+    return f"{point}: {rate} ({duration(record.duration_s)} in all)"
+
+
+def run_words(record: RunRecord, twin: str | None = None) -> str:
+    """What a run was of; `twin`: which of its case's controls it is."""
     request = record.request
     point = f"{request.model.label}, batch {request.batch_size}, {request.precision}, gpus={request.gpus}"
     if record.devices and record.devices[0].name == "CPU":  # whose rate they decide
@@ -200,10 +210,7 @@ def run_line(record: TaskRecord, twin: str | None = None) -> str:
     point += "".join(f", {word}" for word in request.unusual)
     point += "".join(f", {name}={value}" for name, value in request.env.items())
     point += f", devices={request.devices}" * bool(request.devices) + f", control run {twin}" * bool(twin)
-    if record.images_per_s is None or record.iterations_per_s is None:
-        return f"{point}: {record.outcome}: {record.reason}"
-    rate = f"{si(record.images_per_s)} {record.request.model.samples}/s, {si(record.iterations_per_s)} iterations/s"
-    return f"{point}: {rate} ({duration(record.duration_s)} in all)"
+    return point
 
 
 def _bench_line(record: BenchRecord) -> str:

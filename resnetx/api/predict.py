@@ -1,7 +1,7 @@
 """What a workload would do on systems that you do not have: from traces of one GPU, or from published rates."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
@@ -22,10 +22,9 @@ from resnetx.compose import each_of
 from resnetx.errors import ConfigError
 from resnetx.host import node_name
 from resnetx.prediction import result
+from resnetx.prediction.curves import GRID_POINTS, Curve, points_in, predicted_curves, sending_counts
 from resnetx.prediction.host_step import STATED
 from resnetx.prediction.iteration import HOST_ERROR
-from resnetx.prediction.predict import Curve, sending_counts
-from resnetx.prediction.processes import GRID_POINTS, predicted_curves
 from resnetx.prediction.scenario import Deployment
 from resnetx.record.machine import how_many
 from resnetx.record.prediction import UNCHECKED, PredictedPoint, Prediction, PredictionInput, digest
@@ -62,17 +61,19 @@ def predict(*traces: keywords.Text, **settings: Unpack[keywords.PredictKeywords]
     given = settings_asked("predict", settings)
     paths, folder = list(map(given_path, traces)), kept_in(given)
     asked, words = questions(paths, given), words_of(paths, given)
-    if sum(each.points for each in asked) > GRID_POINTS:
+    if points_in(asked) > GRID_POINTS:
         from resnetx.api.grid import stream
 
         _note(asked)
-        return stream(_curves(asked), folder, words)
-    prediction = _priced(_record(asked, predicted_curves(_curves(asked)), words), given)
+        return stream(asked, folder, words)
+    prediction = _priced(_record(asked, predicted_curves(asked), words), given)
     return store(prediction, folder) if folder else prediction
 
 
 def _priced(prediction: Prediction, given: Point) -> Prediction:
     """With the sentence on what costs least, where a price is given."""
+    if not {"price", "deadline"} & set(map(group_of, given)):
+        return prediction
     settings, _ = split(dict(each_of("predict", given)[0][0]))
     deadline_s = None if settings.deadline is None else seconds_of("deadline", settings.deadline)
     if settings.price is None:
@@ -133,7 +134,7 @@ def _name(point: PredictedPoint) -> str:
 def predicted(paths: Sequence[Path], given: Point) -> Prediction:
     """The predictions that settings ask for; the traces are at `paths`."""
     asked = questions(paths, given)
-    return _record(asked, predicted_curves(_curves(asked)), words_of(paths, given))
+    return _record(asked, predicted_curves(asked), words_of(paths, given))
 
 
 def words_of(paths: Sequence[Path], given: Point) -> str:
@@ -141,21 +142,7 @@ def words_of(paths: Sequence[Path], given: Point) -> str:
     return " ".join([*map(str, paths), *written(given)])
 
 
-@dataclass(frozen=True)
-class Asked:
-    """What is predicted with one value of each setting of the machine."""
-
-    curves: Sequence[Curve]  # of each system and library in turn
-    assumed: Sequence[PredictionInput]
-    note: str = ""  # on what was taken that nobody has asked for
-
-    @property
-    def points(self) -> int:
-        """How many."""
-        return sum(len(curve.placements) for curve in self.curves)
-
-
-def questions(paths: Sequence[Path], given: Point) -> list[Asked]:
+def questions(paths: Sequence[Path], given: Point) -> list[Curve]:
     """Everything that is asked, checked; values of a setting of which nothing can be predicted are left out, and said.
 
     Where it is so of all, that is an error.
@@ -163,11 +150,11 @@ def questions(paths: Sequence[Path], given: Point) -> list[Asked]:
     if given.get("batch_size") == "max":
         return _with_largest(paths, given)
     every = each_of("predict", given)
-    found: list[Asked] = []
+    found: list[Curve] = []
     refused: ConfigError | None = None
     for own, varied in every:
         try:
-            found.append(_asked(paths, own, varied))
+            found += _asked(paths, own, varied)
         except ConfigError as error:
             if len(every) == 1:
                 raise
@@ -176,7 +163,7 @@ def questions(paths: Sequence[Path], given: Point) -> list[Asked]:
         raise refused
     if refused is not None:
         progress.note(f"Left out: {refused}")
-    points = sum(each.points for each in found)
+    points = points_in(found)
     if ("out" in given or "results" in given) and points <= GRID_POINTS:
         from resnetx.api.stored import refuse_unwritable
 
@@ -184,7 +171,7 @@ def questions(paths: Sequence[Path], given: Point) -> list[Asked]:
     return found
 
 
-def _with_largest(paths: Sequence[Path], given: Point) -> list[Asked]:
+def _with_largest(paths: Sequence[Path], given: Point) -> list[Curve]:
     """The same where the batch is the largest that fits, on each system by itself."""
     from resnetx.api import largest
 
@@ -193,29 +180,25 @@ def _with_largest(paths: Sequence[Path], given: Point) -> list[Asked]:
     found = []
     for own, said in largest.predicted(given):
         line = PredictionInput("batch_size=max", said.partition(": ")[2], "assumed", "counted", UNCHECKED)
-        found += [replace(question, assumed=[*question.assumed, line], note=said) for question in questions([], own)]
+        found += [replace(curve, assumed=(*curve.assumed, line), note=said) for curve in questions([], own)]
     return found
 
 
-def _curves(asked: Sequence[Asked]) -> list[Curve]:
-    return [curve for each in asked for curve in each.curves]
-
-
-def _record(asked: Sequence[Asked], points: Sequence[result.SourcedPoint], words: str) -> Prediction:
+def _record(asked: Sequence[Curve], points: Sequence[result.SourcedPoint], words: str) -> Prediction:
     if not any(sourced.point.outcome == "ok" for sourced in points):
         raise ConfigError(_none_is_predicted([sourced.point for sourced in points]))
     _note(asked)
-    assumed = dict.fromkeys(line for each in asked for line in each.assumed)
+    assumed = dict.fromkeys(line for curve in asked for line in curve.assumed)
     return result.prediction(points, list(assumed), {"words": words})
 
 
-def _note(asked: Sequence[Asked]) -> None:
-    for said in dict.fromkeys(each.note for each in asked if each.note):
+def _note(asked: Sequence[Curve]) -> None:
+    for said in dict.fromkeys(curve.note for curve in asked if curve.note):
         progress.note(said)
 
 
-def _asked(paths: Sequence[Path], given: Point, varied: dict[str, str]) -> Asked:
-    """What settings ask for of which each of the machine has one value."""
+def _asked(paths: Sequence[Path], given: Point, varied: dict[str, str]) -> list[Curve]:
+    """What settings ask for of which each of the machine has one value: the curves of each system and library."""
     settings, workload = split({**_counted_as(given), **given})
     known, said = None, ""
     if settings.calibration_files or settings.rate is not None or settings.rate_error is not None:
@@ -240,9 +223,10 @@ def _asked(paths: Sequence[Path], given: Point, varied: dict[str, str]) -> Asked
     _refuse_unread(settings.image_bytes, asked)
     _refuse_computing_in_lab(on, asked, settings)
     _refuse_no_server(settings.overlap.parameters, asked)
-    assumed = dict.fromkeys(line for curve in asked for line in curve.assumed)  # of imported traces, each thing once
-    on_each = [curve.on(deployment, varied) for deployment in on for curve in asked]
-    return Asked(on_each, [*assumed, *_set_by_the_user(given)], said)
+    lines = dict.fromkeys(line for curve in asked for line in curve.assumed)  # of imported traces, each thing once
+    assumed = (*lines, *_set_by_the_user(given))
+    on_each = (curve.on(deployment, varied) for deployment in on for curve in asked)
+    return [replace(curve, assumed=assumed, note=said) for curve in on_each]
 
 
 def curves(
@@ -303,7 +287,7 @@ def _set_by_the_user(given: Point) -> Iterator[PredictionInput]:
 
 
 def _refuse_unsaid_messages(settings: PredictSettings, wanted: Sequence[Curve]) -> None:
-    """The same of the messages of traces."""
+    """Messages on an unknown number of GPUs can be those of one number, not of several."""
     if settings.communication != "trace" or len(sending_counts(wanted)) < 2:
         return
     for trace in (curve.workload.trace for curve in wanted):

@@ -256,7 +256,7 @@ def _widths(family: str, around: int, steps: int) -> tuple[int, ...]:
 def _store(proposals: Proposals, asked: _Asked, folder: Path) -> None:
     """Writes the records, a table of them, and the page with the map."""
     from resnetx.api import pages
-    from resnetx.reporting.charts.workload_figures import counted_figures, intensity_map
+    from resnetx.reporting.charts.records import counted_figures, intensity_map
     from resnetx.reporting.page import PageTable, Part
 
     members = [

@@ -53,13 +53,15 @@ def report(*results: keywords.Text | MeasuredStudy, **settings: Unpack[keywords.
     target = given.pop("publish", None)
     out, baseline = out_and_baseline(given)
     paths = [given_path(result) for result in results if not isinstance(result, MeasuredStudy)]
-    left_out = [answer for path in paths if (answer := _answer_at(path))]
+    records = {path: stored(path) for path in paths if is_folder(path)}
+    answers = {path: kept_answer(path) for path, found in records.items() if not found}
+    left_out = list(filter(None, answers.values()))
     if left_out and len(left_out) == len(results):
         raise ConfigError(f"{left_out[0]}; expected what was measured or predicted, or a system")
     for sentence in left_out:
         progress.skipped(sentence)
-    paths = [path for path in paths if not _answer_at(path)]
-    found, systems = _found(paths)
+    paths = [path for path in paths if not answers.get(path)]  # no page of others takes in an answer alone
+    found, systems = _found(paths, records)
     found += [Stored("study", study.folder) for study in results if isinstance(study, MeasuredStudy)]
     if target:
         copied = publish([_folder_of(result) for result in results], str(target))
@@ -74,22 +76,17 @@ def report(*results: keywords.Text | MeasuredStudy, **settings: Unpack[keywords.
     return _of_all(found, systems, known, folder, baseline, left_out)
 
 
-def _answer_at(path: Path) -> str:
-    """Says that a path is the folder of an answer alone, which no page of others takes in."""
-    return kept_answer(path) if is_folder(path) and not stored(path) else ""
-
-
 def _plural(found: Sequence[Stored]) -> str:
     return counted([found[0], found[0]]).removeprefix("2 ") if found else "systems"
 
 
-def _found(paths: Sequence[Path]) -> tuple[list[Stored], list[System]]:
+def _found(paths: Sequence[Path], in_folders: Mapping[Path, list[Stored]]) -> tuple[list[Stored], list[System]]:
     """All records at the paths, each once, and the systems that paths are files or names of."""
     found: dict[Path, Stored] = {}
     systems: list[System] = []
     for path in paths:
         machine = _system(path)
-        records = [] if machine else stored(path)
+        records = [] if machine else in_folders[path] if path in in_folders else stored(path)
         if machine:
             systems.append(machine)
         elif not records:

@@ -7,7 +7,7 @@ parts of it.
 """
 
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -18,12 +18,8 @@ from resnetx import packages, progress, record
 from resnetx.api import drawings
 from resnetx.errors import ConfigError, FileError
 from resnetx.loading import is_file, is_folder
-from resnetx.record import BenchRecord, RunFolder, RunSummary, StudyFolder
-from resnetx.record.comparisons import accuracy_file, bench_comparison_file, comparison_file, system_comparison_file
-from resnetx.record.literature import checked_papers_file, score_file
-from resnetx.record.node_check import check_file
-from resnetx.record.prediction import Prediction, digest, prediction_file
-from resnetx.record.topologies import steering_file
+from resnetx.record import FILES, BenchRecord, RunFolder, RunSummary, StudyFolder, record_file
+from resnetx.record.prediction import Prediction, digest
 from resnetx.reporting import csv_tables, study_results
 from resnetx.reporting.study_points import StudyPoint, shown_study, study_points
 from resnetx.reporting.study_results import Results
@@ -31,17 +27,6 @@ from resnetx.settings import setting_types
 from resnetx.study import Point
 from resnetx.table import Answer, Record, Tabular
 
-_FILES: dict[str, Callable[[Path], Path]] = {
-    "check": check_file,
-    "prediction": prediction_file,
-    "system comparison": system_comparison_file,
-    "comparison": comparison_file,
-    "accuracy": accuracy_file,
-    "checked papers": checked_papers_file,
-    "score": score_file,
-    "steering": steering_file,
-    "bench comparison": bench_comparison_file,
-}
 _PLURALS = {"study": "studies", "bench": "benches", "accuracy": "accuracies", "checked papers": "checked papers"}
 _MOST_NAMED = 5  # paths, in a sentence
 
@@ -60,7 +45,7 @@ class Stored:
             return self.path
         if self.kind == "study":
             return StudyFolder(self.path).study
-        return _FILES[self.kind](self.path) if self.kind in _FILES else RunFolder(self.path).record
+        return record_file(self.kind, self.path) if self.kind in FILES else RunFolder(self.path).record
 
 
 def stored(path: Path) -> list[Stored]:
@@ -83,7 +68,7 @@ def stored(path: Path) -> list[Stored]:
 
 def own_records(folder: Path, files: Collection[str]) -> list[Stored]:
     """The records of a folder itself, of which these are the files."""
-    found = [Stored(kind, folder) for kind, file_of in _FILES.items() if file_of(folder).name in files]
+    found = [Stored(kind, folder) for kind, name in FILES.items() if name in files]
     if StudyFolder(folder).study.name in files:
         found.append(Stored("study", folder))
     if (file := RunFolder(folder).record).name in files and (kind := _kind(file)):
@@ -94,7 +79,7 @@ def own_records(folder: Path, files: Collection[str]) -> list[Stored]:
 def _kind(file: Path, given: bool = False) -> str:
     """What a file says that it is; "" where it cannot be read, which is said unless this very file was `given`."""
     try:
-        kind: record.Kind = record.read(file, record.Kind, "a record of resnetx")
+        kind: record.RecordKind = record.read(file, record.RecordKind, "a record of resnetx")
     except FileError as error:
         if not given:
             progress.skipped(str(error))
@@ -215,7 +200,7 @@ def store(made: Prediction, folder: Path) -> Prediction:
 
     if len(made.points) <= points_file.MANY_POINTS:
         made = msgspec.structs.replace(made, points_file=msgspec.UNSET)
-        drawings.store_record(folder, prediction_file(folder), made)
+        drawings.store_record(folder, record_file("prediction", folder), made)
         (folder / points_file.NAME).unlink(missing_ok=True)  # of a larger prediction that was here before
         return made
     refuse_unwritable(len(made.points))
@@ -224,7 +209,7 @@ def store(made: Prediction, folder: Path) -> Prediction:
     except OSError as error:
         raise ConfigError(f"out={folder}: cannot be written ({error.strerror})") from None
     stored = msgspec.structs.replace(stored, digest=digest(stored))
-    drawings.store_record(folder, prediction_file(folder), stored)
+    drawings.store_record(folder, record_file("prediction", folder), stored)
     progress.command(f"points: {folder / points_file.NAME}")
     return msgspec.structs.replace(stored, points=made.points, unknown=made.unknown)
 
@@ -233,7 +218,7 @@ def read(path: Path) -> Prediction:
     """The prediction at a path, or in a folder, with all its points; or a sentence saying why there is none."""
     from resnetx.record import points_file  # with what reads pages of Parquet
 
-    file = prediction_file(path) if is_folder(path) else path
+    file = record_file("prediction", path) if is_folder(path) else path
     prediction: Prediction = record.read(file, Prediction)
     if prediction.points_file is not msgspec.UNSET and (why := packages.obstacle("pyarrow")):
         raise ConfigError(f"{file}: its cases are in {points_file.NAME}, and {why}")

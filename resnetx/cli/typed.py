@@ -139,7 +139,7 @@ def _known_names(verb: str) -> list[str]:
 
 def near_name(verb: str, word: str) -> str:
     """The name of a system, model or study that the verb takes and a word may be meant for; "": none is near."""
-    return next(iter(difflib.get_close_matches(word.lower(), _known_names(verb), n=1, cutoff=0.75)), "")
+    return next(iter(difflib.get_close_matches(word.lower(), _known_names(verb), n=1, cutoff=0.65)), "")
 
 
 def _is_collective(word: str) -> bool:

@@ -98,13 +98,18 @@ def _bracketed(word: str, verb: str | None) -> str:
             return f"{key}={{{value}}}"
         return f"{key}=[{','.join(f'{{{each}}}' for each in maps)}]"
     if _is_text(key, verb):
-        return f"{key}='{value}'" if re.search("[,=^]", value) else word  # which Hydra takes in quotes only
+        return (
+            f"{key}='{value}'" if re.search(r"[,=^]|[^\x00-\x7f]", value) else word
+        )  # which Hydra takes in quotes only
     if setting_types.takes_sets(key) and "+" in value:
         sets = ",".join(f"[{','.join(item.split('+'))}]" for item in items)
         return f"{key}=[{sets}]"
     ranged = setting_types.takes_counts(key) and any(map(_RANGE.fullmatch, items))
     if setting_types.takes_sizes(key) and any(".." in item for item in items):
         return f"{key}=[{','.join(size for item in items for size in _doubled(word, item))}]"
+    if not value.isascii():  # which Hydra takes in quotes only: names of files
+        items = [item if item.isascii() else f"'{item}'" for item in items]
+        word = f"{key}={','.join(items)}"
     if len(items) == 1 and not ranged:
         return word
     if "" in (item.strip() for item in items):

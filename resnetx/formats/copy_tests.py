@@ -258,11 +258,16 @@ _LOCAL = re.compile(r"device_local_copy(?:_(sm|tma))?")
 _ENGINES: dict[str | None, Engine] = {"ce": "copy engine", "sm": "SM", "tma": "TMA", None: "copy engine"}
 
 
+MOST_OF_A_SUM = 0.01  # cells and sums are rounded to 0.01 GB/s
+MOST_NOTED = 5
+
+
 class _Test(msgspec.Struct):
     name: str
     status: str = ""
     bandwidth_description: str = ""
     bandwidth_matrix: list[list[str | float | None]] = []
+    printed_sum: float | None = None  # of the cells, below the matrix
 
 
 class _Results(msgspec.Struct):
@@ -293,6 +298,7 @@ def _table(file: File, results: _Results, size_bytes: int | None) -> CopyTable:
     size, notes = _size(results, size_bytes)
     rows = [row for test in results.testcases for row in _rows(test, size) if row.usable]
     read = {row.evidence[0].split()[1] for row in rows}
+    notes += list(filter(None, (_unlike_its_sum(test) for test in results.testcases if test.name in read)))[:MOST_NOTED]
     left_out = list(dict.fromkeys(test.name for test in results.testcases if test.name not in read))
     if left_out:
         notes.append(f"left out: {', '.join(left_out[:20])}")
@@ -349,7 +355,7 @@ def _gpu(line: str) -> ListedGpu | None:
 # ---- text
 
 _RUNNING = re.compile(r"\s*Running (\w{1,100})\.?\s*")
-_SUM = re.compile(r"\s*(?:SUM|&&&& PERF) (\w{1,100}?)(?:_(?:read|write)?[12]|_total)? \S+.*")
+_SUM = re.compile(r"\s*(?:SUM|&&&& PERF) (\w{1,100}?)(?:_(?:read|write)?[12]|_total)? (\S+).*")
 _DESCRIPTION = re.compile(r".*(?:\((?:row|column)\)|All Gpus).*\((?:GB/s|ns)\)\s*")
 _SAID = {
     "version": re.compile(r"\s*nvbandwidth Version: (\S{1,50})\s*"),
@@ -371,22 +377,34 @@ def _printed(file: File, lines: Sequence[str]) -> _Results:
             name, waiting = running[1], True
         elif _DESCRIPTION.fullmatch(line):
             matrix: list[list[str | float | None]] = [list(row) for row in matrix_below(file, lines, index)]
-            own = _summed_below(lines, index) or name or UNNAMED
+            below, total = _summed_below(lines, index)
+            own = below or name or UNNAMED
             results.testcases += [_Test(name)] * (waiting and own != name)
-            results.testcases.append(_Test(own, bandwidth_description=line.strip(), bandwidth_matrix=matrix))
+            results.testcases.append(_Test(own, "", line.strip(), matrix, total))
             waiting = False
     results.testcases += [_Test(name)] * waiting
     return results
 
 
-def _summed_below(lines: Sequence[str], title: int) -> str:
-    """The name of a test by the line of its sum below the matrix of a title; "": another title comes first."""
+def _summed_below(lines: Sequence[str], title: int) -> tuple[str, float | None]:
+    """The name of a test and its sum, by the line below the matrix of a title; "": another title comes first."""
     for line in lines[title + 1 : title + 2 * MOST_PLACES]:
         if match := _SUM.fullmatch(line):
-            return match[1]
+            return match[1], number(match[2]) or None
         if _DESCRIPTION.fullmatch(line) or _RUNNING.fullmatch(line):
             break
-    return ""
+    return "", None
+
+
+def _unlike_its_sum(test: _Test) -> str:
+    """That a test's cells do not add up to what is printed below them; "": they do, or nothing is."""
+    total = sum(figure for _, _, figure in _cells(test.bandwidth_matrix))
+    if test.printed_sum is None or abs(total / test.printed_sum - 1) <= MOST_OF_A_SUM:
+        return ""
+    return (
+        f"{test.name}: its cells add up to {total:.6g}, and its SUM is {test.printed_sum:.6g}; some are missing, or of "
+        "another test"
+    )
 
 
 # ---- figures

@@ -104,6 +104,9 @@ _SAME = {"SOC": "SYS", "PSB": "PIX"}  # what drivers before 2017 called them
 _WORD = re.compile(r"PIX|PXB|PHB|NODE|SYS|NV[1-9]\d{0,2}")
 _UNSAID = ("N/A", "?", "-", ".", "UNK", "X")  # X is checked against the diagonal where the matrix is read
 _AFFINITY = re.compile(r"\d{1,6}(?:-\d{1,6})?(?:,\d{1,6}(?:-\d{1,6})?)*")
+# One node of CPUs, and those of the memory of its GPUs, of which each may be divided into several: GB200 lists 0,2-17.
+_MEMORY_NODES = re.compile(r"\d{1,6},(\d{1,6})-(\d{1,6})")
+_LEAST_MEMORY_NODES = 4  # fewer may be of CPUs
 _LISTED = re.compile(r"^\s*GPU (\d{1,4}): (.{1,100}?)\s*(?:\(UUID: [^)]*(?:\)?\s*\Z|\).{0,200}\Z)|\Z)")
 # Of plain nvidia-smi: its number, name, persistence mode or driver model, and address; a long name ends in dots.
 _IN_TABLE = re.compile(
@@ -269,7 +272,9 @@ def _affinity(matrix: DeviceMatrix) -> tuple[dict[str, str], frozenset[str]]:
             found[gpu] = f"NUMA {numa}"
         elif _AFFINITY.fullmatch(cpus):
             found[gpu] = f"CPUs {cpus}"
-        if headed.endswith("GPU NUMA ID") and fields and fields[0].isdecimal():
+        own = headed.endswith("GPU NUMA ID") and bool(fields) and fields[0].isdecimal()
+        nodes = _MEMORY_NODES.fullmatch(numa)
+        if own or (nodes and int(nodes[2]) - int(nodes[1]) >= _LEAST_MEMORY_NODES - 1):
             in_numa.add(gpu)
     return found, frozenset(in_numa)
 

@@ -10,6 +10,7 @@ from resnetx.formats import logs
 from resnetx.loading import FLIGHT_RECORDER, MEMORY
 
 _PAIRS = "copies between pairs of GPUs, which `bench --import` reads"
+_RCCL_LINES = "rccl-tests -Z; run it without -Z, and `bench --import` reads what it prints"
 _MARKS = (
     (
         r"^\s*(?:RDMA_Write|RDMA_Read|Send|Write_imm|Atomic\w*)\s+(?:Bidirectional )?(?:BW|Latency)\b.{0,40}Test"
@@ -27,7 +28,12 @@ _MARKS = (
     (r"^\[CUDA Bandwidth Test\]", "bandwidthTest of the CUDA samples: copies between one GPU and the host"),
     (r"RocmBandwidthTest Version|^\s*Inter-Device Access\s*$", "rocm-bandwidth-test"),
     (r"^[= ]{0,80}TransferBench v", "TransferBench"),
-    (r"^\s*nvbandwidth Version:|^\s*SUM (?:device|host|all)_\w+_(?:ce|sm) ", f"nvbandwidth: {_PAIRS}"),
+    (
+        r"^\s*nvbandwidth Version:|^\s*SUM (?:device|host|all)_\w+_(?:ce|sm) |^\s*memcpy (?:CE|SM) [CG]PU\(row\) ",
+        f"nvbandwidth: {_PAIRS}",
+    ),
+    (r"Host/Device Bandwidth Matrix|^Test Description: Bus bandwidth", "busGrind of the CUDA samples"),
+    (r"^numCycle,name,", _RCCL_LINES),
     (r"P2P.{0,40}Bandwidth Latency Test|directional P2P=", f"p2pBandwidthLatencyTest: {_PAIRS}"),
     (r"^(?:Uni|Bi)-(?:PCIe|NVLink)-Bandwidth\s*$", f"Tartan: {_PAIRS}"),
     (r"^\s*#?\s*OSU \w", "the OSU micro-benchmarks, which `bench --import` reads"),
@@ -54,6 +60,8 @@ _MARKS = (
     (r"^\s*Name\s+Self CPU %\s+Self CPU\b",
      "the table of a PyTorch profile (key_averages), which has no steps; export_chrome_trace writes one that "
      "`trace --import` reads"),
+    (r"^[^;\n]{1,300}\(\d{1,7}\): [^;\n]{1,200};.{0,9999} \d{1,18}$",
+     "PyTorch's stacks (export_stacks), which have no steps; export_chrome_trace writes what `trace --import` reads"),
     (r"^==\d+== (?:NVPROF|Profiling) ", "nvprof: how long kernels took in all"),
     (r"DeepSpeed Flops Profiler", "DeepSpeed's flops profiler, which has no steps"),
     (
@@ -81,9 +89,17 @@ _JSON = (
         "layers in six columns",
         "",
     ),
+    (
+        r'"pid"\s*:\s*"(?:CPU|CUDA) functions"',
+        "PyTorch's profiler before 1.8, which names no kinds of events; profile with torch.profiler",
+        "",
+    ),
     (r'"NEGOTIATE_(?:ALL|BROAD)', "Horovod's timeline: when ranks met, and no layers", ""),
     (r'"schema"\s*:\s*"[\d.]{1,12}(?:-chakra|")',
      "PyTorch's execution trace (Chakra), without times of kernels; export_chrome_trace writes them", ""),
+    (r'"numCycle"\s*:', _RCCL_LINES, ""),
+    (r'"num_hops"\s*:', "amd-smi topology --json; without --json, `topology --import` reads it", ""),
+    (r'"\(Topology\) ', "rocm-smi --showtopo --json; without --json, `topology --import` reads it", ""),
     (r'"viztracer_metadata"\s*:', "VizTracer: functions of Python", ""),
     (r'"nvbandwidth"\s*:', f"nvbandwidth: {_PAIRS}", "bench"),
     (r'"(?:out_of_place|in_place)"\s*:', "nccl-tests: collectives, which `bench --import` reads", "bench"),

@@ -2,7 +2,7 @@
 
 `check` reports problems before any process is started; in each rank, `open_for` starts the pipeline. All pipelines
 implement one protocol (`Batches`), so training code does not depend on which one it has. A new pipeline is one file
-and one line in `_PIPELINES`.
+and one case of `open_input`.
 """
 
 from bisect import bisect_left
@@ -12,14 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from resnetx import packages
-from resnetx.choices import Input, Sample, SyntheticInput, TokensInput
+from resnetx.choices import DaliInput, Input, Sample, SyntheticInput, TokensInput, TorchvisionInput
 from resnetx.errors import ConfigError
+from resnetx.record import Unknown
 from resnetx.request import Request
 
 if TYPE_CHECKING:
     import torch
-
-    from resnetx.record import Unknown
 
 
 class Batches(Protocol):
@@ -38,7 +37,7 @@ class Batches(Protocol):
     def state(self) -> dict[str, Any]:
         """The fields of `record.InputState`, apart from `reads_bytes`."""
 
-    def beside_torch_bytes(self) -> "int | Unknown":
+    def beside_torch_bytes(self) -> int | Unknown:
         """Of a batch, what is copied to the device without an operator of torch."""
 
     def close(self) -> None:
@@ -81,10 +80,50 @@ def memory_format(channels_last: bool) -> "torch.memory_format":
     return torch.channels_last if channels_last else torch.contiguous_format
 
 
+class SyntheticBatches:
+    """One random batch, made once on the device and used for every step: training without any input work."""
+
+    def __init__(self, share: Share) -> None:
+        import torch
+
+        generator = torch.Generator(device=share.device)
+        generator.manual_seed(share.seed * share.world_size + share.rank)
+        size = (share.batch_size, *share.sample.shape)
+        if share.sample.vocabulary:
+            images = torch.randint(share.sample.vocabulary, size, generator=generator, device=share.device)
+        else:
+            images = torch.randn(size, generator=generator, device=share.device)
+            images = images.contiguous(memory_format=memory_format(share.channels_last))
+        labels_of = (share.batch_size, *share.sample.labels)
+        self._batch = images, torch.randint(share.classes, labels_of, generator=generator, device=share.device)
+
+    def __iter__(self) -> "SyntheticBatches":
+        return self
+
+    def __next__(self) -> "tuple[torch.Tensor, torch.Tensor]":
+        return self._batch
+
+    def state(self) -> dict[str, Any]:
+        none = Unknown("synthetic input reads no files")
+        return {
+            "images": none,
+            "classes": none,
+            "size_bytes": none,
+            "encoded": False,
+            "page_cache_share": none,
+            "decoder": none,
+        }
+
+    def beside_torch_bytes(self) -> int:
+        return 0
+
+    def close(self) -> None:
+        """Nothing to end."""
+
+
 def open_for(request: Request, rank: int, device: "torch.device", arrived: Callable[[], None] = nothing) -> Batches:
     """The batches of one rank of the request's run; `arrived`: see `Share`."""
-    return open_input(
-        request.input,
+    share = Share(
         batch_size=request.share(rank),
         sample=request.model.sample(request.image_size),
         classes=request.model.classes,
@@ -97,28 +136,35 @@ def open_for(request: Request, rank: int, device: "torch.device", arrived: Calla
         # verify computes in other precisions, too
         rounded=None if request.measure == "equality" else _ROUNDED.get(request.precision),
     )
+    return open_input(request.input, share)
 
 
 _ROUNDED: dict[str, Literal["fp16", "bf16"]] = {"fp16": "fp16", "bf16": "bf16"}  # by precision
 
 
-def open_input(
-    input: Input,
-    *,
-    batch_size: int,
-    sample: Sample,
-    classes: int,
-    rank: int,
-    world_size: int,
-    device: "torch.device",
-    seed: int,
-    arrived: Callable[[], None] = nothing,
-    channels_last: bool = True,
-    rounded: Literal["fp16", "bf16"] | None = None,
-) -> Batches:
-    """The batches of one rank; see `Share` for what they depend on."""
-    share = Share(batch_size, sample, classes, rank, world_size, device, seed, arrived, channels_last, rounded)
-    return _PIPELINES[input.kind](input, share)
+def open_input(input: Input, share: Share) -> Batches:
+    """The batches of one rank."""
+    try:
+        match input:
+            case SyntheticInput():
+                return SyntheticBatches(share)
+            case TokensInput():
+                from resnetx.inputs.tokens import TokenBatches
+
+                return TokenBatches(input, share)
+            case DaliInput():
+                from resnetx.inputs.dali import DaliBatches
+
+                return DaliBatches(input, share)
+            case TorchvisionInput():
+                from resnetx.inputs.torchvision import TorchvisionBatches
+
+                return TorchvisionBatches(input, share)
+    except ImportError as error:  # a package that is here, and not whole
+        raise ConfigError(
+            f"input={input.kind}: {_NEEDED.get(input.kind, 'its package')} cannot be imported ({error}); expected a "
+            f"whole installation: {packages.install(packages.TRAIN)}, or input=synthetic"
+        ) from error
 
 
 def empty_batch(request: Request, device: "torch.device") -> "tuple[torch.Tensor, torch.Tensor]":
@@ -177,35 +223,3 @@ def check(input: Input, *, batch_size: int, gpus: int, sample: Sample, classes: 
 
 
 _NEEDED = {"dali": "nvidia.dali", "torchvision": "torchvision"}  # the module that decodes the images of an input
-
-
-def _dali(input: Any, share: Share) -> Batches:
-    from resnetx.inputs.dali import DaliBatches
-
-    return DaliBatches(input, share)
-
-
-def _torchvision(input: Any, share: Share) -> Batches:
-    from resnetx.inputs.torchvision import TorchvisionBatches
-
-    return TorchvisionBatches(input, share)
-
-
-def _synthetic(input: Any, share: Share) -> Batches:
-    from resnetx.inputs.synthetic import SyntheticBatches
-
-    return SyntheticBatches(share)
-
-
-def _tokens(input: Any, share: Share) -> Batches:
-    from resnetx.inputs.tokens import TokenBatches
-
-    return TokenBatches(input, share)
-
-
-_PIPELINES: dict[str, Callable[[Any, Share], Batches]] = {
-    "dali": _dali,
-    "torchvision": _torchvision,
-    "synthetic": _synthetic,
-    "tokens": _tokens,
-}

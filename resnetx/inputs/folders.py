@@ -68,7 +68,10 @@ def read(root: Path) -> Tree:
 
 def class_folders(root: Path) -> list[str]:
     """The names of the class folders of `root`, in the order of their labels."""
-    hint = "make images with `resnetx images`, or point input.root to a folder of class folders of JPEG files"
+    hint = (
+        "make images with `resnetx images`, point input.root to a folder of class folders of JPEG files, or set "
+        "input=synthetic"
+    )
     if not root.exists():
         raise ConfigError(f"input.root={root}: no such folder; {hint}")
     if not root.is_dir():

@@ -53,6 +53,7 @@ FITTED = """## What was fitted to what
   of other GPUs than V100s is twice what V100s take, which is assumed.
 - The host's part of a step (`resnetx/prediction/host_step.py`) is not fitted: its constants were chosen on the steps at
   batch 1 of milabench on an H100 (`results/published/steps.yaml`), whose rows above are therefore no evidence for them.
+  Those of resnetx's own loop were chosen on four networks that one H100 trained (`results/h100/one-gpu`).
 - What computing loses to messages beside it is assumed, not fitted; the interval reaches from nothing to all.
 - Collectives ([interconnect.md](interconnect.md)): the figures of `results/published/collectives-fit.yaml`, to
   published times (`results/published/collectives.yaml`). `python -m resnetx.literature.collectives_fit` fits again.
@@ -105,8 +106,9 @@ published time calibrates a prediction here. Errors are |ln(predicted / measured
 
 - **in the fit**: by the model as it ships. **left out**: without the kind; this is the error that is stated.
 - **alpha-beta**, **power law**: two textbook forms (`resnetx/literature/rivals.py`), fitted to the same other kinds.
-- **half-width**: of the 90 % interval that all other kinds give, {widened:.2f} times as wide as theirs. Each kind
-  counts alike. **within**: the figures inside. A machine of a kind that nobody measured gets this interval.
+- **half-width**: of the 90 % interval that all other kinds (of one host: in one host) give, {widened:.2f} times as wide
+  as theirs. Each kind counts alike. **within**: the figures inside. A machine of a kind that nobody measured gets this
+  interval. Sizes are of one host, where nothing is said; three kinds of several hosts are too few to widen by.
 - Messages (all-to-all, send-receive, gather, scatter) have nothing fitted. Their constants
   (`resnetx/interconnect/collectives/sends.py`) are from SuperBench, li-plus/playground and MIT ORCD: no error of
   these three is of unseen figures; those of NVIDIA/nccl and MGHPCC are. Too few kinds were measured to give
@@ -298,11 +300,23 @@ def _roofline(fit: roofline.Roofline) -> list[str]:
     ]
 
 
+_KIND_HEADINGS = (
+    "kind of machine",
+    "figures",
+    "in the fit",
+    "left out",
+    "alpha-beta",
+    "power law",
+    "half-width",
+    "within",
+)
+
+
 def _collectives() -> Iterator[str]:
     measured = collective_errors.table()
     yield COLLECTIVES.format(figures=sum(kind.points for kind in measured.kinds), widened=measured.widened)
     yield from table(
-        ["kind of machine", "figures", "in the fit", "left out", "alpha-beta", "power law", "half-width", "within"],
+        [*_KIND_HEADINGS, "below 1 MiB within x 1.5"],
         (
             [
                 kind_errors.name,
@@ -311,7 +325,8 @@ def _collectives() -> Iterator[str]:
                     _percent, (kind_errors.fitted, kind_errors.left_out, kind_errors.alpha_beta, kind_errors.power_law)
                 ),
                 _percent(kind_errors.half_width),
-                "" if kind_errors.within is None else _percent(kind_errors.within / kind_errors.points),
+                _percent(None if kind_errors.within is None else kind_errors.within / kind_errors.points),
+                _percent(kind_errors.small_within_half),
             ]
             for kind_errors in measured.kinds
         ),
@@ -328,7 +343,7 @@ def _collectives() -> Iterator[str]:
         ["size", "figures", "without it", "with it", "90 % within"],
         (
             [
-                collective_errors.band_text(of_size.band),
+                collective_errors.sizes_text(of_size.place, of_size.band),
                 f"{of_size.points}",
                 *map(_percent, (of_size.uncalibrated, of_size.mean, of_size.q90)),
             ]

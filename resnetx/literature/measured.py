@@ -29,7 +29,7 @@ from resnetx.record.bench_record import families
 from resnetx.record.comparisons import CheckedClaim, CollectivePoint, CopyPoint, Estimate
 from resnetx.record.literature import MeasuredMachine
 from resnetx.record.machine import how_many
-from resnetx.reporting.charts.workload_figures import MeasuredRate
+from resnetx.reporting.charts.systems import MeasuredRate
 from resnetx.reporting.study_points import StudyPoint
 from resnetx.reporting.study_results import settings_label, varying_settings
 from resnetx.settings.files import given_path

@@ -25,8 +25,9 @@ from resnetx.literature import measured
 from resnetx.literature.claims import PAPERS, published
 from resnetx.literature.measured import Measured
 from resnetx.literature.papers import Beside, predicted_beside, record_of
+from resnetx.record import record_file
 from resnetx.record.comparisons import CollectivePoint
-from resnetx.record.literature import CheckedPapers, checked_papers_file
+from resnetx.record.literature import CheckedPapers
 from resnetx.settings import keywords
 
 if TYPE_CHECKING:
@@ -74,14 +75,15 @@ def reproduce(*papers: keywords.Text, **settings: Unpack[keywords.ReproduceKeywo
 def _store(papers: CheckedPapers, figures: "Sequence[Figure]", folder: Path) -> None:
     from resnetx.api import pages
 
-    drawings.store_record(folder, checked_papers_file(folder), papers)
+    drawings.store_record(folder, record_file("checked papers", folder), papers)
     pages.store(replace(pages.of_papers(papers), figures=figures), folder)
 
 
 def _figures(name: str, found: Beside, there: Measured | None, number: object) -> "list[Figure]":
     """In the order of the papers: collectives, then training; or those of one number."""
+    from resnetx.reporting.charts.benches import collective_bandwidth
     from resnetx.reporting.charts.predictions import prediction_figures
-    from resnetx.reporting.charts.systems import collective_bandwidth, system_figures
+    from resnetx.reporting.charts.systems import system_figures
 
     rates, messages = (there.drawn, (there.collectives, there.copies)) if there else ([], ([], []))
     if found.comparison:
@@ -107,7 +109,7 @@ def _figures(name: str, found: Beside, there: Measured | None, number: object) -
 def _workloads(found: Beside, paper: str) -> "list[Figure]":
     """What the workloads of a comparison amount to, which no machine changes."""
     from resnetx.api.describe import Workloads, describe
-    from resnetx.reporting.charts.workload_figures import counted_figures
+    from resnetx.reporting.charts.records import counted_figures
 
     if not found.comparison:
         return []

@@ -25,11 +25,10 @@ from resnetx.literature.training_rates import (
 )
 from resnetx.prediction import compute, host_step, roofline
 from resnetx.prediction.host_step import GPU_PASS_s, LaunchedStep, PARALLEL_s, assumed
-from resnetx.prediction.iteration import Iteration
+from resnetx.prediction.iteration import Iteration, iteration_s
 from resnetx.prediction.predict import calibrated, simulated, simulated_ends
 from resnetx.prediction.scaling import ScalingKind, busy, left_open, slowest_of
 from resnetx.prediction.scenario import Deployment, Point, ScalingCosts, TrainingSetup, Workload
-from resnetx.prediction.ssgd import iteration_s
 from resnetx.prediction.staged import CLASSES, StagedClass, StagedRate, fitted
 from resnetx.prediction.stated_rates import ScaledRates, StatedRates
 from resnetx.prediction.step import Overlap, Stretch

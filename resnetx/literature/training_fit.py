@@ -61,13 +61,13 @@ class RateToFit:
     def generation(self) -> str:
         return self.rate.entry.generation
 
-    def predicted_s(self, parameters: Parameters) -> float:
+    def predicted_s(self, fit: Parameters | Roofline) -> float:
         """Seconds of a step."""
-        return self.host.step_s(float(self.least.duration_s(parameters).sum()))
+        return self.host.step_s(float(self.least.duration_s(fit).sum()))
 
-    def error(self, parameters: Parameters) -> float:
+    def error(self, fit: Parameters | Roofline) -> float:
         """Predicted over measured step time, less one."""
-        return self.predicted_s(parameters) / self.rate.step_s - 1
+        return self.predicted_s(fit) / self.rate.step_s - 1
 
 
 def rows() -> list[RateToFit]:
@@ -258,9 +258,7 @@ def main() -> None:
     by_generation = {each.generation: each for each in found}
     for row in all_rows:
         errors = [
-            f"{name} {row.error(by_generation[name].parameters):+.0%}"
-            for name in (ALL, row.generation)
-            if name in by_generation
+            f"{name} {row.error(by_generation[name]):+.0%}" for name in (ALL, row.generation) if name in by_generation
         ]
         print(f"{row.rate.what}: {row.rate.images_per_s:g} images/s; error by the fits: {', '.join(errors)}")
     for each in found:

@@ -1,11 +1,10 @@
-"""The source of compute times: what one rank's step takes on a GPU, and where that is known from.
+"""What one rank computes in a step, how its input arrives, and where each is known from.
 
     stated      one GPU's rate, as the user knows it; the roofline divides the step into layers (`stated_rates`), and on
                 CPUs, which have none, their share of the FLOP
     measured    a trace of this very GPU model (on CPUs: of this host), at this per-GPU batch or between two traced
                 ones; or the rate that a run measured, divided into layers in the same way
-    rescaled    a trace of another GPU model, or clock: each layer by the ratio of the roofline's times on the two; of
-                an imported one, whose layers no table describes, by the kinds of its kernels (`other_gpu`)
+    rescaled    a trace of another GPU model, or clock: each layer by the ratio of the roofline's times on the two
     roofline    no trace: the layer table and the roofline that is fitted to published rates of one GPU
 
 Where a trace is not used as it was measured, the note says what was done. What the host takes to queue a step is taken
@@ -14,81 +13,40 @@ much. A trace that was bound by its host, and does not say what the device alone
 """
 
 import math
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from statistics import median
+from itertools import accumulate, pairwise
 
-from resnetx.choices import Lab
-from resnetx.errors import ConfigError, shortened
-from resnetx.interconnect.systems.parts import CpuSpec, GpuSpec
-from resnetx.interconnect.systems.system import System, parts_table
-from resnetx.prediction import host_step, other_gpu, roofline
-from resnetx.prediction.host_step import NO_HOST, HostStep, LaunchedStep, launched
+from resnetx.choices import Folders, Lab
+from resnetx.errors import ConfigError
+from resnetx.interconnect.collectives.internode import Supply
+from resnetx.interconnect.systems.parts import GpuSpec, Provenance
+from resnetx.prediction import host_step, roofline
+from resnetx.prediction.host_step import (
+    NO_HOST,
+    OTHER_CORES,
+    DecodingRate,
+    HostStep,
+    LaunchedStep,
+    decoding,
+    decoding_unit,
+    launched,
+)
 from resnetx.prediction.scenario import CPU, Point
 from resnetx.prediction.stated_rates import StatedRates
-from resnetx.prediction.step import LEAST_COMPUTE, LayerTime, StepLayers, StepTimes
-from resnetx.prediction.traced_step import TracedStep, recomputing, replayed_step_of, traced_step
+from resnetx.prediction.step import COPY_SHARE, LEAST_COMPUTE, Compute, LayerTime, StepLayers, StepTimes
+from resnetx.prediction.traced_step import elsewhere, is_cpu_of, is_own_host, of_trace, recomputing, replayed_step_of
 from resnetx.record.machine import Unit
-from resnetx.record.prediction import ComputeSource, Origin, PredictionInput, measured_on
-from resnetx.record.traces import Trace
+from resnetx.record.prediction import UNCHECKED, Origin, PredictionInput, measured_on
 from resnetx.request import Request
+from resnetx.units import si
 from resnetx.workloads.counts import BYTES_PER_PARAMETER, Layer
 
 PUBLISHED = "results/published/training.yaml"
-CLOCKS_AGREE = 0.02
-# Of a GPU's memory rate, what scaling gradients into another buffer reaches: each byte is read once and written once.
-COPY_SHARE = 0.5 * 0.8
 # Of one core of a host, in a copy between buffers of a DDP that are not views of each other: assumed.
 LAB_COPY_Bps = 2.5e9
 LAUNCHING_COUNTS = 0.5  # of a step: from this share on, the host's part is worth a word
-# Of the host's time to queue a step, on another host: assumed. One thread of the hosts that are described differs from
-# another's by less than a factor of two.
-OTHER_HOST = 1.0
-
-
-@dataclass(frozen=True)
-class Compute:
-    """One rank's step on one GPU."""
-
-    step: StepTimes
-    source: ComputeSource
-    origin: Origin
-    where: str  # the trace, or what the roofline was fitted to
-    note: str  # in a sentence
-    error: float  # relative: how far from the truth the step may be
-    gradient_copy_Bps: float
-    clock_Hz: float | None  # of the multiprocessors, in effect; null: the trace does not say
-    jitter: float | None = None  # standard deviation of one step from the next over their mean; null: not measured
-    queue_error: float = 0.0  # relative, of the host's time to queue a step
-    faster: float | None = None  # how much shorter the step may be, relative; null: as much as longer (`error`)
-    # (shorter, longer) by each thing that is not known; `error` and `faster` have all of them. (): there is but one
-    causes: tuple[tuple[float, float], ...] = ()
-    whole_step: bool = False  # `error` is that of the step with the host's part, not of the GPU's alone
-    reading_error: float = (
-        0.0  # relative, of what its share of a batch takes to be read, and to be copied (`iteration`)
-    )
-    copying_error: float = 0.0
-    inputs: tuple[PredictionInput, ...] = ()  # what these are known from
-    device: "Compute | None" = None  # the GPU's part alone, where the source says nothing of the host's
-    launch: HostStep | None = None  # the host's part then
-    again_error: float | None = (
-        None  # of computing blocks again where a rate is known of steps that do not, as logarithm
-    )
-
-    @property
-    def best(self) -> float:
-        """How much shorter the step may be, relative."""
-        return self.error if self.faster is None else self.faster
-
-    def input_error(self, at_once: bool) -> float:
-        """Of reading and copying; `at_once`: one goes on while the other does: of the longer; else of both in turn."""
-        parts = ((self.step.input_s, self.reading_error), (self.step.host_to_device_s, self.copying_error))
-        if at_once:
-            return max(parts)[1]
-        whole_s = sum(part_s for part_s, _ in parts)
-        return sum(part_s * error for part_s, error in parts) / whole_s if whole_s else 0.0
 
 
 def of_point(point: Point, images: int) -> Compute:
@@ -114,9 +72,7 @@ def of_point(point: Point, images: int) -> Compute:
     if own_host or workload.trace is None:
         return replace(computed, step=step)
     # How fast another host reads and copies says nothing of this one; how long it takes to queue a step, little.
-    step = replace(step, input_s=0.0, host_to_device_s=0.0)
-    note = computed.note + _queued_elsewhere(workload.trace, step)
-    return replace(computed, step=step, queue_error=OTHER_HOST, note=note)
+    return elsewhere(replace(computed, step=step), workload.trace)
 
 
 def _whole(computed: Compute, point: Point) -> Compute:
@@ -127,7 +83,7 @@ def _whole(computed: Compute, point: Point) -> Compute:
         longer = recomputing(computed.step, workload.layers, workload.request.precision)
         if workload.rates is not None:
             gpu = point.deployment.system.gpu_part(point.devices[0])
-            error = roofline_error(roofline.fitted(gpu), gpu, workload.precision)
+            error = roofline.fitted(gpu).error_on(gpu, workload.precision)
             computed = _less_sure(computed, 1 - computed.step.compute_s / longer.compute_s, error)
         computed = replace(computed, step=longer)
     if parts == 1:
@@ -207,7 +163,9 @@ def _launch(point: Point, layers: int) -> HostStep:
         return stated
     if request is not None and request.graph:  # launched as one
         return NO_HOST
-    return host_step.assumed(layers, point.setting.loop, point.workload.precision)
+    rates = point.workload.rates
+    own_loop = rates is None or rates.source == "measured"  # a stated rate may be of any program
+    return host_step.assumed(layers, point.setting.loop, point.workload.precision, own_loop)
 
 
 def _stated_launch(point: Point) -> HostStep | None:
@@ -241,11 +199,12 @@ def _of_rates(
 
 def _at_pace(modelled: Compute, known: LaunchedStep) -> Compute:
     """The step at the pace at which its host launches its layers, and with its length."""
-    device_s = min(known.device_s, known.time_s)
-    layers_s = known.time_s - known.host.time_s if known.host.waits else known.time_s
-    step = modelled.step.slowed(layers_s / modelled.step.compute_s)
-    if not known.host.waits:
-        step = replace(step, pace=layers_s / device_s)
+    if known.host.waits:
+        step = modelled.step.slowed((known.time_s - known.host.time_s) / modelled.step.compute_s)
+    else:
+        device = modelled.step.slowed(min(known.device_s, known.time_s) / modelled.step.compute_s)
+        step = _launched_evenly(device, known.host)
+        step = replace(step.slowed(known.time_s / step.compute_s), pace=known.time_s / device.compute_s)
     return replace(
         modelled,
         step=_launched_by(step, known.host),
@@ -255,6 +214,24 @@ def _at_pace(modelled: Compute, known: LaunchedStep) -> Compute:
         causes=(known.by_device, known.by_host),
         whole_step=True,
     )
+
+
+def _launched_evenly(device: StepTimes, host: HostStep) -> StepTimes:
+    """A step whose passes end no sooner than the host, which takes as long for each, has launched them.
+
+    The update is launched while gradients are on their way. So fewer images make no gradient ready later, whatever
+    share of the step its layer has, and no update longer.
+    """
+    layers = device.layers
+    passes_s = [*layers.forward_s, *reversed(layers.backward_s)]
+    launched_s = host.time_s / len(passes_s)
+    ends_s = [
+        host_step.longer_s(launched_s * count, done_s) for count, done_s in enumerate(accumulate(passes_s, initial=0.0))
+    ]
+    share = (host_step.longer_s(host.time_s, device.compute_s) - device.update_s) / ends_s[-1]
+    times_s = [share * (after_s - before_s) for before_s, after_s in pairwise(ends_s)]
+    backward_s = times_s[: len(layers) - 1 : -1]
+    return replace(device, layers=StepLayers(layers.names, times_s[: len(layers)], backward_s, layers.gradient_bytes))
 
 
 def _launched_by(step: StepTimes, launch: HostStep) -> StepTimes:
@@ -294,121 +271,6 @@ def _by_flop(layers: Sequence[Layer], image_size: int, images: int, gpu: GpuSpec
     )
 
 
-def _queued_elsewhere(trace: Trace, step: StepTimes) -> str:
-    """The caveat on the host's time to queue a step, where that may be longer than what the device takes."""
-    if step.queue_s * (1 + OTHER_HOST) < step.compute_s:
-        return ""
-    if trace.cpu is None:  # of a profile, which lengthens it
-        return (
-            f"; its host took {2 * step.queue_s * 1e3:,.2f} ms to launch a profiled step, and this host is assumed to "
-            "take between nothing and that"
-        )
-    return (
-        f"; its host ({trace.cpu}) took {step.queue_s * 1e3:,.2f} ms to queue a step, and this host is assumed to "
-        "take between nothing and twice that"
-    )
-
-
-def is_own_host(trace: Trace, system: System) -> bool:
-    """Whether a trace is of the host that the system has, as far as the names of their CPUs tell."""
-    return CPU in system.gpu_part(0).product_names or is_cpu_of(trace.cpu or "", system)
-
-
-def is_cpu_of(name: str, system: System) -> bool:
-    """Whether a CPU, as its host names it, is one that the system has."""
-    components = (component for component, _ in system.counted_components())
-    cpus = [component.part.about for component in components if isinstance(component.part, CpuSpec)]
-    return any(_same_cpu(name, about) for about in cpus)
-
-
-def of_trace(
-    trace: Trace,
-    batch_size: int,
-    system: System,
-    device: int,
-    layers: Sequence[Layer] | None,
-    clock_Hz: float | None = None,
-) -> Compute:
-    """What `batch_size` images take on a GPU of `system`, by a trace; `layers`: the workload's table, for rescaling.
-
-    `clock_Hz`: of its multiprocessors, where another one is wanted than the trace was taken at.
-    """
-    gpu, part_name = system.gpu_part(device), system.gpus[device].part_name
-    traced = traced_step(trace, batch_size)
-    _refuse_other_host(trace, system, traced)
-    if _is_of(trace, gpu, part_name) and _same_clock(trace, clock_Hz):
-        return _as_measured(trace, traced, gpu)
-    _refuse_rescaling_to_cpus(trace, gpu)
-    source = _part_of(trace)
-    if layers is None:
-        return _by_kinds(trace, traced, source, gpu, part_name, clock_Hz)
-    model = roofline.fitted()
-    step = _rescaled(traced.step, layers, batch_size, trace, (source, gpu), clock_Hz, model)
-    assert trace.request is not None, "a trace with a layer table has a request"
-    error = roofline_error(model, gpu, trace.request.precision)
-    off = math.hypot(math.log1p(traced.error), error)  # the roofline's is a logarithm
-    note = (
-        f"rescaled from {trace.device}{_clock(trace, source)} to {part_name}{_at_clock(clock_Hz)} layer by layer, by a "
-        f"roofline that nine of ten published one-GPU rates stay within {error:.0%} of{traced.note}"
-    )
-    return Compute(
-        step=step,
-        source="rescaled",
-        origin="assumed",
-        where=trace.source,
-        note=note,
-        error=math.expm1(off),
-        faster=-math.expm1(-off),
-        gradient_copy_Bps=gpu.memory_Bps.value * COPY_SHARE,
-        clock_Hz=clock_Hz or gpu.clock_Hz.stated,
-        queue_error=traced.queue_error,
-    )
-
-
-def _by_kinds(
-    trace: Trace, traced: TracedStep, source: GpuSpec, gpu: GpuSpec, part_name: str, clock_Hz: float | None
-) -> Compute:
-    """A step that was traced on another GPU, or clock, and of which no layer table is known."""
-    by_kinds = other_gpu.scaled(traced.step, traced.batches[0], trace, source, gpu, clock_Hz)
-    measured = math.log1p(traced.error)
-    slower, faster = math.hypot(math.log(by_kinds.most), measured), math.hypot(math.log(by_kinds.least), measured)
-    return Compute(
-        step=by_kinds.step,
-        source="rescaled",
-        origin="assumed",
-        where=trace.source,
-        note=f"taken from {trace.device}{_clock(trace, source)} to {part_name}{_at_clock(clock_Hz)}: {by_kinds.note}"
-        f"{traced.note}",
-        error=math.expm1(slower),
-        faster=-math.expm1(-faster),
-        gradient_copy_Bps=gpu.memory_Bps.value * COPY_SHARE,
-        clock_Hz=clock_Hz or gpu.clock_Hz.stated,
-        queue_error=OTHER_HOST,
-    )
-
-
-def _refuse_rescaling_to_cpus(trace: Trace, gpu: GpuSpec) -> None:
-    if CPU in gpu.product_names:
-        why = "whose clock was their host's own" if trace.device == CPU else "which says nothing of ranks on CPUs"
-        raise ConfigError(f"{trace.source}: measured on {trace.device}, {why}; predict for what was measured")
-
-
-def _as_measured(trace: Trace, traced: TracedStep, gpu: GpuSpec) -> Compute:
-    """A step on the GPU, and at the clock, that the trace was taken on."""
-    return Compute(
-        step=traced.step,
-        source="measured",
-        origin=_origin(trace),
-        where=trace.source,
-        note=f"measured on {trace.device}{_clock(trace, gpu)}{_host(trace)}{traced.note}",
-        error=traced.error,
-        gradient_copy_Bps=_median_copy_Bps(trace) or gpu.memory_Bps.value * COPY_SHARE,
-        clock_Hz=trace.sm_clock_Hz,
-        jitter=traced.jitter,
-        queue_error=traced.queue_error,
-    )
-
-
 @lru_cache(maxsize=1024)  # a comparison asks for the same step with each library, strategy and input
 def of_roofline(
     layers: tuple[Layer, ...],
@@ -443,131 +305,167 @@ def by_roofline(
         source="roofline",
         origin="published",
         where=PUBLISHED,
-        note=f"{gpu.about}{_at_clock(clock_Hz)}: {model.source}",
-        error=roofline_error(model, gpu, precision),
+        note=f"{gpu.about}{roofline.at_clock(clock_Hz)}: {model.source}",
+        error=model.error_on(gpu, precision),
         gradient_copy_Bps=gpu.memory_Bps.value * COPY_SHARE,
         clock_Hz=clock_Hz or gpu.clock_Hz.stated,
     )
 
 
-def _at_clock(clock_Hz: float | None) -> str:
-    return "" if clock_Hz is None else f" at {clock_Hz / 1e6:.0f} MHz"
+# ---- input ----------------------------------------------------------------------------------------------------------
+# How long input takes: a trace's input times, on its own host only, and the described storage and PCIe of a system.
+#
+# How far off that may be follows from where each rate is from (`RATE_ERRORS`), and from what is known of the size of an
+# image (`STORED`); both stand in the record's inputs, and enter the interval.
+
+BYTES_PER_VALUE = 4  # images are copied to the device as fp32, three channels
+
+# How much longer or shorter than its described rate says a copy may take, relative.
+RATE_ERRORS: dict[Provenance, float] = {
+    # The two copies from host memory whose rates are published (Tallent et al. 2017, section 4.4: 11.1 and 10.7 GiB/s
+    # to GPU 0) take 10 and 14 % longer than the described PCIe says.
+    "measured": 0.14,
+    # Of the links whose copies were measured, the slowest takes 20 % longer than its datasheet says (PCIe 3.0).
+    "datasheet": 0.20,
+    "assumed": 0.50,  # an assumption itself
+}
+_ORIGINS: dict[Provenance, Origin] = {"measured": "published", "datasheet": "datasheet", "assumed": "assumed"}
 
 
-def roofline_error(model: roofline.Roofline, gpu: GpuSpec, precision: str) -> float:
-    """What nine of ten published rates stay within where the fit had not seen their network or publisher.
+@dataclass(frozen=True)
+class StoredImages:
+    """The size of an image where it is read from, and how far off that may be."""
 
-    For a GPU of another generation: their generation. In half precision: never less than all half rates that there are.
+    size_bytes: float
+    error: float  # relative
+    origin: Origin
+    source: str
+
+
+STORED = {
+    "imagenet": StoredImages(110_000, 0.05, "published", "ILSVRC2012: 138 GB / 1.28 M files; 115 kB if these are GiB"),
+    "paper": StoredImages(
+        34_900,
+        RATE_ERRORS["assumed"],
+        "assumed",
+        "mean of the 512 files of 256x256 pixels that `resnetx images images.size=256` makes; of others it is assumed",
+    ),
+}
+
+
+def fed(computed: Compute, point: Point, images: int) -> Compute:
+    """The step with what its `images` take to arrive, while all GPUs of the point read and copy theirs.
+
+    Decoding takes what a trace of the same host says, else what is known of its loader (`decoding`); reading goes on
+    beside it. `input=synthetic` needs nothing; tokens, of 2 B each, as good as nothing.
     """
-    if model.generation != roofline.generation(gpu):
-        assert model.unseen_gpu_90 is not None, "the fit to all GPUs has seen several generations"
-        return model.unseen_gpu_90
-    if precision not in roofline.HALF:
-        return model.error_90
-    return max(model.error_90, model.half_error_90 or roofline.fitted().half_error_90 or 0.0)
-
-
-# ---- the trace's own device -----------------------------------------------------------------------------------------
-
-
-def _is_of(trace: Trace, gpu: GpuSpec, part_name: str) -> bool:
-    return trace.device is not None and trace.device in (*gpu.product_names, part_name)
-
-
-def _part_of(trace: Trace) -> GpuSpec:
-    """The described GPU that a trace was measured on."""
-    if trace.device == CPU:
-        raise ConfigError(
-            f"{trace.source}: measured on CPU ranks, which say nothing of a GPU; use systems=cpu-host, or leave the "
-            "trace out to predict by a roofline"
+    request, traced = (
+        point.workload.request,
+        replace(computed, reading_error=computed.error, copying_error=computed.error),
+    )
+    if request is None or not isinstance(request.input, Folders):
+        return traced
+    if computed.step.input_s or point.deployment.on_cpus:
+        traced = replace(
+            traced, step=_sharing_threads(computed.step, point, request), inputs=(_traced(computed, point),)
         )
-    table: dict[str, GpuSpec] = parts_table("gpus")
-    for name, part in table.items():
-        if _is_of(trace, part, name):
-            return part
-    raise ConfigError(
-        f"{shortened(trace.source)}: measured on {shortened(trace.device)}, which is in no table of parts, so that it "
-        "cannot be rescaled; describe it in a system file, or predict for its own model"
+    else:
+        traced = _decoded(traced, point, images, request)
+    if point.deployment.on_cpus:
+        return traced
+    return _copied(_read(traced, point, images, request), point, images, request)
+
+
+def _decoded(before: Compute, point: Point, images: int, request: Request) -> Compute:
+    """Decoded by the host's cores, which the GPUs of a node share, or by each GPU; left out where nothing is known."""
+    assert isinstance(request.input, Folders), "only images are decoded"
+    deployment, what = point.deployment, f"decoding on {point.deployment.described.name}"
+    found = decoding(
+        request.input, deployment.system, point.devices, deployment.decoding, point.setting.decoding_threads
+    )
+    if found is None:
+        value = "left out: how fast its GPUs decode is not known (calibration= takes a run with measure=input)"
+        if decoding_unit(request.input) == "core":
+            value = "left out: the cores of its host are not described"
+        return replace(before, inputs=(PredictionInput(what, value, "assumed", "prediction/compute.py", UNCHECKED),))
+    stored, _ = _stored(point, request)
+    rate, error = found.rate, math.hypot(_rate_error(found.rate, point), stored.error)
+    by = "by each GPU" if found.cores is None else f"by {found.cores:g} cores for each GPU"
+    one = f"one {rate.unit} {rate.rate_Bps / stored.size_bytes:,.3g} images/s with {rate.loader}"
+    return replace(
+        before,
+        step=replace(before.step, input_s=images * stored.size_bytes / found.rate_Bps),
+        reading_error=error,
+        inputs=(PredictionInput(what, f"{by}, {one}", rate.origin, rate.source, error),),
     )
 
 
-def _refuse_other_host(trace: Trace, system: System, traced: TracedStep) -> None:
-    """Layer times with gaps in which the device waited for its host hold for that host alone.
-
-    Where the device was held back until the host had queued its work (`host_s`), the times are the device's own.
-    """
-    bound = [batch.batch_size for batch in traced.batches if batch.times.host_bound and batch.times.host_s is None]
-    if bound and not is_own_host(trace, system):
-        raise ConfigError(
-            f"{trace.source}: its GPU waited for the host ({trace.cpu}) at per-GPU batch {', '.join(map(str, bound))}, "
-            f"and {system.name} has another one; trace larger batches, or on a faster host"
-        )
+def _rate_error(rate: DecodingRate, point: Point) -> float:
+    """How far off a rate may be here: cores of another CPU than it was measured on differ by more than its runs."""
+    known = rate.unit == "GPU" or is_cpu_of(rate.measured_on, point.deployment.system)
+    return rate.error if known else max(rate.error, OTHER_CORES)
 
 
-def _same_cpu(traced: str, about: str) -> bool:
-    """Whether both name one model: a word with three digits or more, as 8480C or E5-2698."""
-    words = [set(re.findall(r"[\w-]*\d{3}\w*", text.upper())) for text in (traced, about)]
-    return bool(words[0] & words[1])
+def _sharing_threads(step: StepTimes, point: Point, request: Request) -> StepTimes:
+    """The one rank of a trace had all threads of its input pipeline; ranks on one host share them."""
+    trace = point.workload.trace
+    if trace is None or not trace.cpus or not isinstance(request.input, Folders):
+        return step
+    ranks = point.gpus / point.deployment.described.nodes
+    return replace(step, input_s=step.input_s * max(1.0, ranks * request.input.threads / trace.cpus))
 
 
-def _origin(trace: Trace) -> Origin:
-    return measured_on([trace.node]) if trace.how == "measured" else "published"
+def _read(traced: Compute, point: Point, images: int, request: Request) -> Compute:
+    """Read from the described storage, where that takes longer than the trace says."""
+    disk, _ = point.deployment.supplies(point.devices)
+    stored, words = _stored(point, request)
+    if disk is None or images * stored.size_bytes / disk.rate_Bps <= traced.step.input_s:
+        return traced
+    inputs = (
+        PredictionInput("bytes of an image", words, stored.origin, stored.source, stored.error),
+        _rate(f"storage of {point.deployment.described.name}", f"{disk.through}, shared by the GPUs that read", disk),
+    )
+    return replace(
+        traced,
+        step=replace(traced.step, input_s=images * stored.size_bytes / disk.rate_Bps),
+        reading_error=math.hypot(stored.error, RATE_ERRORS[disk.provenance]),
+        inputs=(*traced.inputs, *inputs),
+    )
 
 
-def _same_clock(trace: Trace, wanted_Hz: float | None) -> bool:
-    if wanted_Hz is None or trace.sm_clock_Hz is None:
-        return wanted_Hz is None
-    return abs(trace.sm_clock_Hz / wanted_Hz - 1) <= CLOCKS_AGREE
+def _copied(read: Compute, point: Point, images: int, request: Request) -> Compute:
+    """Copied to the device over the described PCIe."""
+    _, bus = point.deployment.supplies(point.devices)
+    if bus is None:
+        return read
+    batch_bytes = images * 3 * request.image_size**2 * BYTES_PER_VALUE
+    line = _rate(f"copies from the host of {point.deployment.described.name}", f"as fp32, over {bus.through}", bus)
+    return replace(
+        read,
+        step=replace(read.step, host_to_device_s=batch_bytes / bus.rate_Bps),
+        copying_error=RATE_ERRORS[bus.provenance],
+        inputs=(*read.inputs, line),
+    )
 
 
-def _clock(trace: Trace, gpu: GpuSpec) -> str:
-    if trace.sm_clock_Hz is None:
-        return ""
-    described = "" if _same_clock(trace, gpu.clock_Hz.value) else f" (described: {gpu.clock_Hz.value / 1e6:.0f})"
-    return f" at {trace.sm_clock_Hz / 1e6:.0f} MHz{described}"
+def _stored(point: Point, request: Request) -> tuple[StoredImages, str]:
+    """The size of an image, and that in words."""
+    size_bytes = point.setting.image_bytes
+    if size_bytes is not None:
+        return StoredImages(size_bytes, 0.0, "assumed", "set by the user"), f"{si(size_bytes, 'B')} (image_bytes)"
+    assert isinstance(request.input, Folders), "only images are stored"
+    stored = STORED[request.input.recipe]
+    return stored, f"{si(stored.size_bytes, 'B')} (input.recipe={request.input.recipe})"
 
 
-def _median_copy_Bps(trace: Trace) -> float | None:
-    rates = [batch.times.gradient_copy_Bps for batch in trace.batches if batch.times.gradient_copy_Bps]
-    return median(rates) if rates else None
+def _rate(what: str, value: str, supply: Supply) -> PredictionInput:
+    return PredictionInput(what, value, _ORIGINS[supply.provenance], supply.source, RATE_ERRORS[supply.provenance])
 
 
-def _host(trace: Trace) -> str:
-    return "" if trace.cpu is None else f" under {trace.cpu}"
-
-
-# ---- another device -------------------------------------------------------------------------------------------------
-
-
-def _rescaled(
-    step: StepTimes,
-    layers: Sequence[Layer],
-    batch_size: int,
-    trace: Trace,
-    gpus: tuple[GpuSpec, GpuSpec],
-    clock_Hz: float | None,
-    model: roofline.Roofline,
-) -> StepTimes:
-    """Each layer's times by the ratio that the roofline has for it; what has no row in the table, by that of all."""
-    assert trace.request is not None, "a trace with a layer table has a request"
-    source, target = gpus
-    size, precision = trace.request.image_size, trace.request.precision
-    here = roofline.roofs(source, precision, trace.sm_clock_Hz)
-    there = roofline.roofs(target, precision, clock_Hz)
-    by_name = {ratio.name: ratio for ratio in roofline.ratios(model, layers, size, batch_size, here, there)}
-    known = [(layer, by_name[layer.name]) for layer in step.layers if layer.name in by_name]
-    before_s = sum(layer.forward_s + layer.backward_s for layer, _ in known)
-    after_s = sum(layer.forward_s * ratio.forward + layer.backward_s * ratio.backward for layer, ratio in known)
-    if not before_s:
-        raise ConfigError(
-            f"{trace.source}: the layers of {trace.workload} take no time in it, which rescales to nothing"
-        )
-    rest = roofline.Ratio("", after_s / before_s, after_s / before_s)
-    scaled = [_times(layer, by_name.get(layer.name, rest)) for layer in step.layers]
-    gradients = sum(step.layers.gradient_bytes)
-    update = roofline.update_s(model, gradients, target) / roofline.update_s(model, gradients, source)
-    return replace(step, layers=StepLayers.of(scaled), update_s=step.update_s * update)
-
-
-def _times(layer: LayerTime, ratio: roofline.Ratio) -> LayerTime:
-    return layer._replace(forward_s=layer.forward_s * ratio.forward, backward_s=layer.backward_s * ratio.backward)
+def _traced(computed: Compute, point: Point) -> PredictionInput:
+    """What a trace says of decoding images: ranks on CPUs have no other source."""
+    what = f"decoding on {point.deployment.described.name}"
+    if computed.step.input_s:
+        return PredictionInput(what, "as traced on its host", computed.origin, computed.where, computed.error)
+    value = "left out: only a trace of the same host has it"
+    return PredictionInput(what, value, "assumed", "prediction/compute.py", UNCHECKED)

@@ -1,187 +1,30 @@
 """The simulated iteration of a point: how long it takes, what limits it, and how far off it may be."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from math import exp, hypot, log, log1p
+from typing import NamedTuple
 
-from resnetx.choices import Folders, Server
-from resnetx.interconnect.collectives.internode import Supply
-from resnetx.interconnect.systems.parts import Provenance
-from resnetx.prediction.compute import Compute, is_cpu_of
-from resnetx.prediction.host_step import OTHER_CORES, PARALLEL_SPREAD, DecodingRate, decoding, decoding_unit
+from resnetx.choices import Server
+from resnetx.prediction.compute import RATE_ERRORS
+from resnetx.prediction.host_step import PARALLEL_SPREAD
 from resnetx.prediction.messages import Exchange
 from resnetx.prediction.scaling import KindError, parallel_s, scaling_errors
 from resnetx.prediction.scenario import Point
-from resnetx.prediction.ssgd import SAME, Seconds, ever_less, iteration_s, seconds, timeline
-from resnetx.prediction.step import AS_IT_IS, Deviations, SimulatedJob, StepTimes, Stretch, best_and_worst
-from resnetx.prediction.task_graph import ALL_RANKS
-from resnetx.record.prediction import UNCHECKED, Limit, Origin, PartName, PredictedTask, PredictionInput, TimePart
-from resnetx.request import Request
-from resnetx.units import si
-
-# ---- input ----------------------------------------------------------------------------------------------------------
-# How long input takes: a trace's input times, on its own host only, and the described storage and PCIe of a system.
-#
-# How far off that may be follows from where each rate is from (`RATE_ERRORS`), and from what is known of the size of an
-# image (`STORED`); both stand in the record's inputs, and enter the interval.
-
-BYTES_PER_VALUE = 4  # images are copied to the device as fp32, three channels
-
-# How much longer or shorter than its described rate says a copy may take, relative.
-RATE_ERRORS: dict[Provenance, float] = {
-    # The two copies from host memory whose rates are published (Tallent et al. 2017, section 4.4: 11.1 and 10.7 GiB/s
-    # to GPU 0) take 10 and 14 % longer than the described PCIe says.
-    "measured": 0.14,
-    # Of the links whose copies were measured, the slowest takes 20 % longer than its datasheet says (PCIe 3.0).
-    "datasheet": 0.20,
-    "assumed": 0.50,  # an assumption itself
-}
-_ORIGINS: dict[Provenance, Origin] = {"measured": "published", "datasheet": "datasheet", "assumed": "assumed"}
-
-
-@dataclass(frozen=True)
-class StoredImages:
-    """The size of an image where it is read from, and how far off that may be."""
-
-    size_bytes: float
-    error: float  # relative
-    origin: Origin
-    source: str
-
-
-STORED = {
-    "imagenet": StoredImages(110_000, 0.05, "published", "ILSVRC2012: 138 GB / 1.28 M files; 115 kB if these are GiB"),
-    "paper": StoredImages(
-        34_900,
-        RATE_ERRORS["assumed"],
-        "assumed",
-        "mean of the 512 files of 256x256 pixels that `resnetx images images.size=256` makes; of others it is assumed",
-    ),
-}
-
-
-def fed(computed: Compute, point: Point, images: int) -> Compute:
-    """The step with what its `images` take to arrive, while all GPUs of the point read and copy theirs.
-
-    Decoding takes what a trace of the same host says, else what is known of its loader (`decoding`); reading goes on
-    beside it. `input=synthetic` needs nothing; tokens, of 2 B each, as good as nothing.
-    """
-    request, traced = (
-        point.workload.request,
-        replace(computed, reading_error=computed.error, copying_error=computed.error),
-    )
-    if request is None or not isinstance(request.input, Folders):
-        return traced
-    if computed.step.input_s or point.deployment.on_cpus:
-        traced = replace(
-            traced, step=_sharing_threads(computed.step, point, request), inputs=(_traced(computed, point),)
-        )
-    else:
-        traced = _decoded(traced, point, images, request)
-    if point.deployment.on_cpus:
-        return traced
-    return _copied(_read(traced, point, images, request), point, images, request)
-
-
-def _decoded(before: Compute, point: Point, images: int, request: Request) -> Compute:
-    """Decoded by the host's cores, which the GPUs of a node share, or by each GPU; left out where nothing is known."""
-    assert isinstance(request.input, Folders), "only images are decoded"
-    deployment, what = point.deployment, f"decoding on {point.deployment.described.name}"
-    found = decoding(
-        request.input, deployment.system, point.devices, deployment.decoding, point.setting.decoding_threads
-    )
-    if found is None:
-        value = "left out: how fast its GPUs decode is not known (calibration= takes a run with measure=input)"
-        if decoding_unit(request.input) == "core":
-            value = "left out: the cores of its host are not described"
-        return replace(before, inputs=(PredictionInput(what, value, "assumed", "prediction/input.py", UNCHECKED),))
-    stored, _ = _stored(point, request)
-    rate, error = found.rate, math.hypot(_rate_error(found.rate, point), stored.error)
-    by = "by each GPU" if found.cores is None else f"by {found.cores:g} cores for each GPU"
-    one = f"one {rate.unit} {rate.rate_Bps / stored.size_bytes:,.3g} images/s with {rate.loader}"
-    return replace(
-        before,
-        step=replace(before.step, input_s=images * stored.size_bytes / found.rate_Bps),
-        reading_error=error,
-        inputs=(PredictionInput(what, f"{by}, {one}", rate.origin, rate.source, error),),
-    )
-
-
-def _rate_error(rate: DecodingRate, point: Point) -> float:
-    """How far off a rate may be here: cores of another CPU than it was measured on differ by more than its runs."""
-    known = rate.unit == "GPU" or is_cpu_of(rate.measured_on, point.deployment.system)
-    return rate.error if known else max(rate.error, OTHER_CORES)
-
-
-def _sharing_threads(step: StepTimes, point: Point, request: Request) -> StepTimes:
-    """The one rank of a trace had all threads of its input pipeline; ranks on one host share them."""
-    trace = point.workload.trace
-    if trace is None or not trace.cpus or not isinstance(request.input, Folders):
-        return step
-    ranks = point.gpus / point.deployment.described.nodes
-    return replace(step, input_s=step.input_s * max(1.0, ranks * request.input.threads / trace.cpus))
-
-
-def _read(traced: Compute, point: Point, images: int, request: Request) -> Compute:
-    """Read from the described storage, where that takes longer than the trace says."""
-    disk, _ = point.deployment.supplies(point.devices)
-    stored, words = _stored(point, request)
-    if disk is None or images * stored.size_bytes / disk.rate_Bps <= traced.step.input_s:
-        return traced
-    inputs = (
-        PredictionInput("bytes of an image", words, stored.origin, stored.source, stored.error),
-        _rate(f"storage of {point.deployment.described.name}", f"{disk.through}, shared by the GPUs that read", disk),
-    )
-    return replace(
-        traced,
-        step=replace(traced.step, input_s=images * stored.size_bytes / disk.rate_Bps),
-        reading_error=math.hypot(stored.error, RATE_ERRORS[disk.provenance]),
-        inputs=(*traced.inputs, *inputs),
-    )
-
-
-def _copied(read: Compute, point: Point, images: int, request: Request) -> Compute:
-    """Copied to the device over the described PCIe."""
-    _, bus = point.deployment.supplies(point.devices)
-    if bus is None:
-        return read
-    batch_bytes = images * 3 * request.image_size**2 * BYTES_PER_VALUE
-    line = _rate(f"copies from the host of {point.deployment.described.name}", f"as fp32, over {bus.through}", bus)
-    return replace(
-        read,
-        step=replace(read.step, host_to_device_s=batch_bytes / bus.rate_Bps),
-        copying_error=RATE_ERRORS[bus.provenance],
-        inputs=(*read.inputs, line),
-    )
-
-
-def _stored(point: Point, request: Request) -> tuple[StoredImages, str]:
-    """The size of an image, and that in words."""
-    size_bytes = point.setting.image_bytes
-    if size_bytes is not None:
-        return StoredImages(size_bytes, 0.0, "assumed", "set by the user"), f"{si(size_bytes, 'B')} (image_bytes)"
-    assert isinstance(request.input, Folders), "only images are stored"
-    stored = STORED[request.input.recipe]
-    return stored, f"{si(stored.size_bytes, 'B')} (input.recipe={request.input.recipe})"
-
-
-def _rate(what: str, value: str, supply: Supply) -> PredictionInput:
-    return PredictionInput(what, value, _ORIGINS[supply.provenance], supply.source, RATE_ERRORS[supply.provenance])
-
-
-def _traced(computed: Compute, point: Point) -> PredictionInput:
-    """What a trace says of decoding images: ranks on CPUs have no other source."""
-    what = f"decoding on {point.deployment.described.name}"
-    if computed.step.input_s:
-        return PredictionInput(what, "as traced on its host", computed.origin, computed.where, computed.error)
-    value = "left out: only a trace of the same host has it"
-    return PredictionInput(what, value, "assumed", "prediction/input.py", UNCHECKED)
-
-
-# ---- iteration ------------------------------------------------------------------------------------------------------
+from resnetx.prediction.step import (
+    AS_IT_IS,
+    LEAST_COMPUTE,
+    SAME,
+    Compute,
+    SimulatedJob,
+    StepTimes,
+    Stretch,
+    closed_form_s,
+    hidden_behind_s,
+)
+from resnetx.record.prediction import Limit, PartName, PredictedTask, TimePart
 
 DIGITS = 3  # of a saved share; of parts that save alike, the one that takes longest alone is named
 # Of two gloo ranks over one on one host, the worst of the 12 points of results/cpu-2core/truth.
@@ -198,6 +41,119 @@ LAB_SERVER_ERROR = 0.035  # of a whole one with a parameter server: 0.025 held 1
 # more than 2 % above that, both of VGG-16 on one box. No interval of what scaling costs reaches further.
 ABOVE_LINEAR = 0.02
 HOST_ERROR = RATE_ERRORS["assumed"]  # `host_time` is a figure that the user sets, like a rate that is assumed
+
+
+def iteration_s(job: SimulatedJob, by: Stretch = AS_IT_IS) -> float:
+    """Seconds from one update to the next, once the pipeline is full: by a formula where there is one."""
+    step, runs_ahead = job.classes[0].step, job.overlap.input and job.overlap.host_to_device
+    queued = not step.queue_s or bool(step.host_s * by.host) or runs_ahead
+    simple = len(job.classes) == 1 and job.host is None and job.at_once == 1 and queued and not job.gates
+    if simple and not job.sends_in_each_part:
+        return closed_form_s(job, by)
+    from resnetx.prediction.task_graph import simulated_s
+
+    alone_s, contention = simulated_s(job, by), job.contention if by.contention is None else by.contention
+    if not contention or not job.messages:
+        return alone_s
+    sent = [message for part in job.by_part for message in part.messages]
+    hidden_s = hidden_behind_s(sent, by, alone_s - simulated_s(job.without_messages(), by))
+    return simulated_s(job.computing_longer(contention * hidden_s), by)
+
+
+# Where the scaling went: the time of a step in parts, each of which is what the step is shorter without it.
+#
+#     seconds(ever_less(iteration.job))
+#
+# They are taken out one after the other, in the order of `Seconds`, so that they sum to the step exactly; what two
+# parts save only together is in the first of them. What is left when all are out is the computing of one GPU on its
+# share of the batch.
+
+
+class Seconds(NamedTuple):
+    """What each part of a step takes."""
+
+    communication: float  # that computing does not hide, with what computing loses beside messages
+    unexplained: float  # beyond the model, where rates of several GPUs are known
+    waiting: float  # for the slowest rank
+    host: float  # what the host does once a step, and sharing its cores
+    input: float  # that computing does not hide
+    launching: float  # the GPU waits for its host to launch layers
+    computing: float
+
+    @property
+    def total(self) -> float:
+        return sum(self)
+
+
+def ever_less(job: SimulatedJob) -> tuple[SimulatedJob, ...]:
+    """The job, and without one part more each time.
+
+    The last one is a rank by itself: no messages, nobody to wait for, a host that launches in no time.
+    """
+    silent = job.without_messages()
+    explained = silent.relieved("beyond")
+    alike = explained.relieved("waits")
+    alone = alike.relieved("shares")
+    steps = (replace(ranks.step, host_s=0.0, queue_s=0.0) for ranks in alone.classes)
+    classes = (replace(ranks, step=step) for ranks, step in zip(alone.classes, steps, strict=True))
+    return job, silent, explained, alike, replace(alone, host=None, classes=tuple(classes))
+
+
+def seconds(jobs: Sequence[SimulatedJob], by: Stretch = AS_IT_IS) -> Seconds:
+    """The parts of a step, by its jobs with ever less in them."""
+    unread, pace = replace(by, reading=0.0, copying=0.0), jobs[-1].classes[0].step.pace
+    times_s = [iteration_s(job, by) for job in jobs]
+    times_s.append(iteration_s(jobs[-1], unread))
+    times_s.append(times_s[-1] / pace)  # computing alone is left, which is as long as it is stretched
+    return Seconds._make([*(before - after for before, after in pairwise(times_s)), times_s[-1]])
+
+
+def best_and_worst(
+    compute: tuple[float, float] = (0.0, 0.0),
+    messages: tuple[float, float] = (0.0, 0.0),
+    reading: float = 0.0,
+    copying: float = 0.0,
+    host: float | None = 0.0,
+    queueing: float | None = 0.0,
+) -> tuple[Stretch, Stretch]:
+    """All parts of an iteration at their best, and at their worst, by how far off each may be, relative.
+
+    `compute`: how much shorter, and longer. `messages`: ln of how many times as short, and as long. `host`, `queueing`:
+    null: as far off as computing is, together with it.
+    """
+    shorter, longer = compute
+    ends = []
+    for sign, times in ((-1, max(LEAST_COMPUTE, 1 - shorter)), (1, max(LEAST_COMPUTE, 1 + longer))):
+        ends.append(
+            Stretch(
+                times,
+                exp(-messages[0] if sign < 0 else messages[1]),
+                max(0.0, 1 + sign * reading),
+                max(0.0, 1 + sign * copying),
+                times if host is None else max(0.0, 1 + sign * host),
+                times if queueing is None else max(0.0, 1 + sign * queueing),
+            )
+        )
+    best, worst = ends
+    return best, worst
+
+
+@dataclass(frozen=True)
+class Deviations:
+    """ln of the shortest and the longest iteration over the predicted one, by each thing that is not known."""
+
+    parts: tuple[tuple[float, float], ...]  # of computing, messages and the rest: they are as wrong in other points
+    scaling: tuple[float, float]  # each number of GPUs has its own
+
+    def of_ratio(self, other: "Deviations") -> tuple[float, float]:
+        """ln of the least and the greatest of (this time / the other) over what is predicted."""
+        shared = (
+            [own_end - end for own_end, end in zip(part, each, strict=True)]
+            for part, each in zip(self.parts, other.parts, strict=True)
+        )
+        (low, high), (other_low, other_high) = self.scaling, other.scaling
+        lower, higher = zip(*((min(0.0, *ends), max(0.0, *ends)) for ends in shared), strict=True)
+        return -hypot(*lower, low, other_high), hypot(*higher, high, other_low)
 
 
 @dataclass(frozen=True)
@@ -426,6 +382,8 @@ class Iteration:
 
     def timeline(self) -> list[PredictedTask]:
         """The tasks of the slowest class of ranks, and of what all ranks share."""
+        from resnetx.prediction.task_graph import ALL_RANKS, timeline
+
         classes = self.job.classes
         slowest = max(range(len(classes)), key=lambda index: classes[index].step.compute_s)
         return [

@@ -79,15 +79,6 @@ def received_bytes(table: Sequence[Layer], ranks: int) -> int:
     return ranks * BYTES_PER_PARAMETER * max((elements for layer in table for elements in layer.parameters), default=0)
 
 
-def saved_bytes(
-    table: Sequence[Layer], image_size: int, batch_size: int, precision: str, checkpointing: bool = False
-) -> int:
-    """What the forward pass in PyTorch keeps for the backward pass, without parameters."""
-    kept = counts.kept_outside if checkpointing else counts.kept
-    widths = counts.widths(table, PRECISION_BYTES[precision])
-    return sum(batch_size * kept_bytes.bytes_per_image for kept_bytes in kept(table, image_size, widths))
-
-
 def _caffe_bytes(table: Sequence[Layer], image_size: int, batch_size: int, tested: int) -> int:
     activations, parameters = _caffe_counts(HashedTuple(table), image_size)
     return BYTES_PER_PARAMETER * ((2 * batch_size + tested) * activations + 3 * parameters)
@@ -223,7 +214,16 @@ class MemoryNeed:
 
 def memory_need(point: Point) -> MemoryNeed:
     """The memory that a point needs and has."""
-    return MemoryNeed(_needed_bytes(point), _capacity_bytes(point))
+    workload, request, capacity = point.workload, point.workload.request, _capacity_bytes(point)
+    if workload.layers is None or request is None:
+        return MemoryNeed(Unknown("an imported trace has no activations"), capacity)
+    images, _ = point.shares[0]
+    strategy, convention = workload.strategy if point.gpus > 1 else NoExchange(), point.setting.memory_model
+    tested = images_of_a_test(request.model, point.batch_size)
+    needed_bytes = step_bytes(request, workload.layers, images, strategy, convention, tested, point.gpus)
+    if strategy == Server(device="gpu") and convention == "torch":
+        needed_bytes += received_bytes(workload.layers, point.gpus)
+    return MemoryNeed(needed_bytes, capacity)
 
 
 def _capacity_bytes(point: Point) -> int | Unknown:
@@ -232,17 +232,3 @@ def _capacity_bytes(point: Point) -> int | Unknown:
     if point.deployment.on_cpus:
         return Unknown("ranks share their host's")
     return round(point.deployment.described.gpu_part(point.devices[0]).memory_bytes.value)
-
-
-def _needed_bytes(point: Point) -> int | Unknown:
-    workload = point.workload
-    if workload.layers is None or workload.request is None:
-        return Unknown("an imported trace has no activations")
-    images, _ = point.shares[0]
-    strategy = workload.strategy if point.gpus > 1 else NoExchange()
-    tested = images_of_a_test(workload.request.model, point.batch_size)
-    needed_bytes = step_bytes(
-        workload.request, workload.layers, images, strategy, point.setting.memory_model, tested, point.gpus
-    )
-    serves = strategy == Server(device="gpu") and point.setting.memory_model == "torch"
-    return needed_bytes + received_bytes(workload.layers, point.gpus) if serves else needed_bytes

@@ -3,33 +3,30 @@
     deployment = Deployment(load("dgx1-p100"), "nccl2")
     predict(Point(Workload.of(request, table, "caffe"), deployment, (0, 1, 2, 3), 256, TrainingSetup()))
 
-A prediction is the simulated iteration of `ssgd` with three things put in: what one rank computes (`compute`), what
-the ranks send each other (`messages`) and their input (`iteration`). Several ranks also wait for the slowest of them,
-and on one host they slow each other down. The interval is the same simulation with compute and messages as good and as
-bad as they may be (`result`).
+A prediction is an iteration of synchronous SGD (`iteration`) with three things put in: what one rank computes and how
+its input arrives (`compute`), what the ranks send each other (`messages`), and what scaling costs beside (`scaling`):
+ranks wait for the slowest of them, and on one host they slow each other down. The interval is the same iteration with
+compute and messages as good and as bad as they may be (`result`).
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from collections.abc import Sequence
+from dataclasses import replace
 
 import msgspec
 
 from resnetx.choices import Fsdp, Server, SyntheticInput, Zero1
 from resnetx.errors import ConfigError
 from resnetx.interconnect.systems.altered import link_kinds
-from resnetx.prediction import compute, iteration, messages
-from resnetx.prediction.compute import Compute
-from resnetx.prediction.iteration import LAB_BROADCASTS_ERROR, LAB_MESSAGES_ERROR, Iteration
+from resnetx.prediction import compute, messages
+from resnetx.prediction.iteration import LAB_BROADCASTS_ERROR, LAB_MESSAGES_ERROR, Iteration, iteration_s
 from resnetx.prediction.memory import memory_need
 from resnetx.prediction.messages import Exchange, more_message
 from resnetx.prediction.result import SourcedPoint, missing, opened, predicted
 from resnetx.prediction.scaling import Undecided, beyond_messages_s, host_share, left_open, parallel_s, sharing, waiting
 from resnetx.prediction.scenario import Deployment, Point, TrainingSetup, Workload
-from resnetx.prediction.ssgd import iteration_s
 from resnetx.prediction.stated_rates import Beyond, ModelledStep
-from resnetx.prediction.step import RankClass, SimulatedJob, Stretch
-from resnetx.record.prediction import PredictionInput, Sensitivity
+from resnetx.prediction.step import Compute, RankClass, SimulatedJob, Stretch
+from resnetx.record.prediction import Sensitivity
 from resnetx.workloads.counts import parts_of
 
 GLOO_AT_ONCE = 2  # all-reduces: a process group has two threads that run them (torch, ProcessGroupGloo.hpp)
@@ -59,7 +56,7 @@ def simulated_ends(undecided: Undecided) -> tuple[Iteration, Iteration]:
 
 def simulated(point: Point) -> Iteration:
     """An iteration, from what each kind of rank computes, sends and reads."""
-    steps = tuple(iteration.fed(compute.of_point(point, images), point, images) for images, _ in point.shares)
+    steps = tuple(compute.fed(compute.of_point(point, images), point, images) for images, _ in point.shares)
     exchange = messages.of_point(point, steps[0])
     if point.deployment.lab is not None:
         exchange = replace(exchange, error=_lab_error(point, exchange))
@@ -181,73 +178,6 @@ def _gain(what: str, before: Iteration, deployment: Deployment) -> Sensitivity:
     link = f": {after.exchange.limiting_link}" if after.limited_by == "communication" else ""
     gain = 1 - after.time_s / before.time_s
     return Sensitivity(what=what, iteration_s=after.time_s, gain=gain, limited_by=f"{after.limited_by}{link}")
-
-
-# Points that share a baseline: one workload on several numbers of GPUs of one system, and their speed-ups.
-
-
-class Placement(NamedTuple):
-    """Where a point runs, and with which batch."""
-
-    devices: tuple[int, ...]  # GPU ids
-    batch_size: int  # global
-
-    @property
-    def images(self) -> int:
-        """Of each step, on the GPU that has most."""
-        return -(-self.batch_size // len(self.devices))
-
-
-@dataclass(frozen=True)
-class Curve:
-    """A workload on several numbers of GPUs of one deployment, and the point that speed-ups are over."""
-
-    workload: Workload
-    deployment: Deployment
-    setting: TrainingSetup
-    placements: Sequence[Placement]
-    baseline: Placement
-    assumed: tuple[PredictionInput, ...] = ()  # what nobody asked for, and its trace does not say
-    varied: Mapping[str, str] = field(default_factory=dict)  # settings of its machine that tell it from other curves
-
-    def on(self, deployment: Deployment, varied: Mapping[str, str]) -> "Curve":
-        """The same on another deployment, which `varied` tells from others; in the lab it is trained there."""
-        workload = self.workload
-        if deployment.lab is not None and workload.request is not None:
-            workload = replace(workload, request=msgspec.structs.replace(workload.request, lab=deployment.lab))
-        return replace(self, workload=workload, deployment=deployment, varied=varied)
-
-    def points(self, setting: TrainingSetup) -> dict[Placement, Point]:
-        """Its points in the order in which they are predicted: the baseline first, which perhaps nobody asked for."""
-        order = sorted(self.placements, key=lambda each: (each != self.baseline, len(each.devices)))
-        points = {each: Point(self.workload, self.deployment, *each, setting) for each in order}
-        if self.baseline in points:
-            return points
-        plain = replace(setting, sensitivity=False, timeline=False)
-        return {self.baseline: Point(self.workload, self.deployment, *self.baseline, plain), **points}
-
-
-def sending_counts(curves: Sequence[Curve]) -> list[int]:
-    """The numbers of GPUs that send anything."""
-    return sorted({len(devices) for curve in curves for devices, _ in curve.placements if len(devices) > 1})
-
-
-def predict_curve(curve: Curve) -> list[SourcedPoint]:
-    """A point for each placement; speed-ups are over `baseline`, or else over the smallest point that can run."""
-    made: dict[Placement, SourcedPoint] = {}
-    base: Iteration | Undecided | None = None
-    try:
-        setting = calibrated(curve.workload, curve.deployment, curve.setting)
-    except ConfigError as error:
-        points = curve.points(curve.setting)
-        return [missing(points[placement], "refused", str(error)) for placement in curve.placements]
-    for placement, point in curve.points(setting).items():
-        try:
-            made[placement] = predict(point, base)
-        except ConfigError as error:
-            made[placement] = missing(point, "refused", str(error))
-        base = base or made[placement].iteration
-    return [made[placement].of_curve(curve.varied) for placement in curve.placements]
 
 
 def _too_few(point: Point) -> str:

@@ -1,6 +1,6 @@
 """Predicted points as records: of a simulated iteration, or of a point that cannot run, with the reason.
 
-    sealed(predict_curve(curve), [], {"words": "gx8 alexnet"})     # a `Prediction`: its inputs, and when it was made
+    prediction(predicted_curves([curve]), [], {"words": "gx8 alexnet"})    # the record: with its inputs, and its date
 
 What cannot be known is an `Unknown` in a point until it is sealed (`record.sealing`).
 """
@@ -149,6 +149,9 @@ def predicted(
     of_linear = base.point.gpus / point.gpus
     efficiency = speedup if isinstance(speedup, Unknown) else speedup * of_linear
     ends = interval if isinstance(interval, Unknown) else [end * of_linear for end in interval]
+    parts: list[TimePart] = []  # none where the other's rate is not known, or it has more GPUs
+    if isinstance(base, Iteration) and of_linear <= 1 and isinstance(efficiency, float) and isinstance(ends, list):
+        parts = iteration.parts_over(base, efficiency, ends)
     no_messages = Unknown("one rank sends nothing" if point.gpus == 1 else "no gradients are exchanged")
     no_link = Unknown(NO_LINK) if exchange.messages else no_messages
     record = msgspec.structs.replace(
@@ -167,7 +170,7 @@ def predicted(
         communication_s=exchange.time_s,
         exposed_communication_s=iteration.saved_share["communication"] * iteration.time_s,
         input_s=iteration.input_s,
-        parts=_parts(iteration, base, efficiency, ends),
+        parts=parts,
         input_error=iteration.input_error if iteration.input_s else Unknown("nothing is read or copied"),
         limited_by=iteration.limited_by,
         limit_share=iteration.saved_share[iteration.limited_by],
@@ -186,18 +189,6 @@ def predicted(
     lines = (line for lines in inputs for line in lines(iteration))
     fed = (line for step in iteration.steps for line in step.inputs)
     return SourcedPoint(record, (*lines, *fed), iteration)
-
-
-def _parts(
-    iteration: Iteration,
-    base: Iteration | Undecided,
-    efficiency: float | Unknown,
-    ends: list[float] | Unknown,
-) -> list[TimePart]:
-    """Where its time goes; nothing where the other's rate is not known, or it has more GPUs."""
-    if isinstance(base, Undecided) or isinstance(efficiency, Unknown) or isinstance(ends, Unknown):
-        return []
-    return [] if base.point.gpus > iteration.point.gpus else iteration.parts_over(base, efficiency, ends)
 
 
 def speedup_over(base: Iteration | Undecided, iteration: Iteration) -> tuple[float | Unknown, list[float] | Unknown]:
@@ -446,11 +437,11 @@ def domains(in_lab: bool = False) -> tuple[Domain, ...]:
 
     In the lab only what was measured there tells anything: its computing is waited out, and its messages are gloo's.
     """
-    known = own_yaml(PUBLISHED / "domains.yaml", _Domains)
+    known = own_yaml(PUBLISHED / "domains.yaml", dict[str, list[Domain]])
     if in_lab:
-        return tuple(known.lab)
+        return tuple(known["lab"])
     kinds = [kind for kind in scaling_errors().kinds if kind.exchange != ANY]
-    return (*map(_scaling_domain, kinds), _one_gpu_domain(), *known.domains)
+    return (*map(_scaling_domain, kinds), _one_gpu_domain(), *known["domains"])
 
 
 def _scaling_domain(error: KindError) -> Domain:
@@ -466,14 +457,9 @@ def _scaling_domain(error: KindError) -> Domain:
 def _one_gpu_domain() -> Domain:
     fit = roofline.fitted()
     return Domain(
-        what="published rates of one GPU by the roofline of all GPUs, each predicted by a fit to the others",
+        what="published rates of one GPU, programs of others, by the roofline of all GPUs, each by a fit to the others",
         points=fit.rows,
         mean_error=fit.error,
         worst_error=fit.worst_error,
         source="results/published/roofline.yaml",
     )
-
-
-class _Domains(msgspec.Struct):
-    domains: list[Domain]
-    lab: list[Domain]

@@ -100,9 +100,17 @@ class Roofline(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             f"{unseen}"
         )
 
-    @property
-    def parameters(self) -> Parameters:
-        return Parameters(self.matmul_efficiency, self.square_speedup, self.depthwise_slowness, self.pass_s)
+    def error_on(self, gpu: GpuSpec, precision: str) -> float:
+        """What nine of ten published rates stay within where the fit had not seen their network or publisher.
+
+        For a GPU of another generation: their generation. In half precision: never less than all half rates there are.
+        """
+        if self.generation != generation(gpu):
+            assert self.unseen_gpu_90 is not None, "the fit to all GPUs has seen several generations"
+            return self.unseen_gpu_90
+        if precision not in HALF:
+            return self.error_90
+        return max(self.error_90, self.half_error_90 or fitted().half_error_90 or 0.0)
 
     def left_out(self, publisher: str) -> "Roofline | None":
         """As fitted to the rates of all other publishers; None where there are none."""
@@ -150,11 +158,11 @@ class LeastTimes:
     winograd: NDArray[np.bool_]  # the algorithm is used
     depthwise: NDArray[np.bool_]
 
-    def duration_s(self, parameters: Parameters) -> Floats:
+    def duration_s(self, fit: Parameters | Roofline) -> Floats:
         """Seconds of each pass."""
-        speed = np.where(self.winograd, parameters.square_speedup, 1.0) * parameters.matmul_efficiency
-        slowness = np.where(self.depthwise, parameters.depthwise_slowness, 1.0)
-        passes_s: Floats = slowness * np.maximum(self.computing_s / speed, self.moving_s) + parameters.pass_s
+        speed = np.where(self.winograd, fit.square_speedup, 1.0) * fit.matmul_efficiency
+        slowness = np.where(self.depthwise, fit.depthwise_slowness, 1.0)
+        passes_s: Floats = slowness * np.maximum(self.computing_s / speed, self.moving_s) + fit.pass_s
         return passes_s
 
 
@@ -199,7 +207,8 @@ def layer_times(
     clock_Hz: float | None = None,
 ) -> StepLayers:
     """Each layer's times at a per-GPU `batch_size`; `clock_Hz`: of the multiprocessors, its boost clock unless set."""
-    forward_s, backward_s = _times(roofline, table, image_size, batch_size, roofs(gpu, precision, clock_Hz))
+    least = least_times(work(table, image_size), batch_size, roofs(gpu, precision, clock_Hz))
+    forward_s, backward_s = least.duration_s(roofline)
     names, gradient_bytes = _gradients(HashedTuple(table))
     return StepLayers(names, forward_s.tolist(), backward_s.tolist(), gradient_bytes)
 
@@ -237,10 +246,15 @@ def ratios(
 
     Both sides are computed with the same efficiencies, so that an error that both share cancels.
     """
-    have = _times(roofline, table, image_size, batch_size, measured_on)
-    want = _times(roofline, table, image_size, batch_size, wanted_on)
+    layers = work(table, image_size)
+    have, want = (least_times(layers, batch_size, on).duration_s(roofline) for on in (measured_on, wanted_on))
     forward, backward = (want / have).tolist()
     return [Ratio(layer.name, *each) for layer, *each in zip(table, forward, backward, strict=True)]
+
+
+def at_clock(clock_Hz: float | None) -> str:
+    """The clock that times are said for, in words; "" where it is the described one."""
+    return "" if clock_Hz is None else f" at {clock_Hz / 1e6:.0f} MHz"
 
 
 def peak(gpu: GpuSpec, precision: str) -> SourcedValue | None:
@@ -286,10 +300,6 @@ def _work(table: HashedTuple[Layer], image_size: int) -> LayerWork:
     square = np.array([_is_square(layer, shapes) for layer in table], dtype=bool)
     depthwise = np.array([_is_depthwise(layer, shapes) for layer in table], dtype=bool)
     return LayerWork(flop, moved, parameters, square, depthwise)
-
-
-def _times(roofline: Roofline, table: Sequence[Layer], image_size: int, batch_size: int, on: Roofs) -> Floats:
-    return least_times(work(table, image_size), batch_size, on).duration_s(roofline.parameters)
 
 
 def _passes(layer: Layer, read: int, made: int) -> tuple[tuple[int, int], tuple[int, int], tuple[int, int]]:
@@ -340,14 +350,10 @@ def _is_depthwise(layer: Layer, shapes: dict[str, tuple[int, ...]]) -> bool:
 # ---- the file
 
 
-class _Fits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    fits: list[Roofline]
-
-
 FILE = PUBLISHED / "roofline.yaml"
 
 
 @cache
 def fits() -> dict[str, Roofline]:
     """The fit of each generation, and of all GPUs, in the order of the file."""
-    return {fit.generation: fit for fit in own_yaml(FILE, _Fits).fits}
+    return {fit.generation: fit for fit in own_yaml(FILE, dict[str, list[Roofline]])["fits"]}

@@ -23,7 +23,6 @@ import msgspec
 from resnetx.choices import After, Folders, Server, TorchvisionInput
 from resnetx.interconnect.systems.system import System
 from resnetx.loading import own_yaml
-from resnetx.prediction.compute import Compute
 from resnetx.prediction.host_step import (
     ASSUMED,
     IMAGE_BYTES,
@@ -35,7 +34,7 @@ from resnetx.prediction.host_step import (
 from resnetx.prediction.roofline import HALF
 from resnetx.prediction.scenario import Point, ScalingCosts
 from resnetx.prediction.staged import CLASSES, SHOWN_BY, closing_command, fastest
-from resnetx.prediction.step import HostShare, StepTimes
+from resnetx.prediction.step import Compute, HostShare, StepTimes
 from resnetx.settings.files import PUBLISHED
 
 FILE = PUBLISHED / "scaling-errors.yaml"

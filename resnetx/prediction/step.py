@@ -1,11 +1,13 @@
-"""What one rank does in a training step, and how long each part of it takes when nothing else runs."""
+"""What one rank does in a training step, what the ranks of a job send, and the formula of an iteration."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import accumulate
-from math import exp, hypot
 from typing import Any, Literal, NamedTuple, TypeVar
+
+from resnetx.prediction.host_step import HostStep
+from resnetx.record.prediction import ComputeSource, Origin, PredictionInput
 
 # A tuple that is a key of many caches: its hash is computed once.
 #
@@ -13,6 +15,8 @@ from typing import Any, Literal, NamedTuple, TypeVar
 # ones at every point.
 
 T = TypeVar("T", covariant=True)
+# Of a GPU's memory rate, what scaling gradients into another buffer reaches: each byte is read once and written once.
+COPY_SHARE = 0.5 * 0.8
 
 
 class HashedTuple(tuple[T, ...]):
@@ -116,30 +120,25 @@ class StepTimes:
     parts: int = 1  # passes forward and backward; only gradients of the last one are sent
     pace: float = 1.0  # how many times as long its layers take as the device needs, as the host launches no faster
 
-    @property
+    @cached_property
     def forward_s(self) -> float:
         return self.layers.forward_sum_s
 
-    @property
-    def backward_ends_s(self) -> list[float]:
-        """Seconds into the backward pass when so many of its layers are done: none, the last one, and so on."""
-        return self.layers.backward_ends_s
-
-    @property
+    @cached_property
     def backward_s(self) -> float:
-        return self.backward_ends_s[-1]
+        return self.layers.backward_ends_s[-1]
 
-    @property
+    @cached_property
     def compute_s(self) -> float:
         """All passes forward and backward, and the update, at the pace of the host."""
         return self.parts * (self.forward_s + self.backward_s) + self.update_s
 
-    @property
+    @cached_property
     def earlier_s(self) -> float:
         """The passes before the last one."""
         return (self.parts - 1) * (self.forward_s + self.backward_s)
 
-    @property
+    @cached_property
     def device_s(self) -> float:
         """The same as long as the device needs."""
         return self.compute_s / self.pace
@@ -162,6 +161,45 @@ class StepTimes:
         if not s_per_byte:
             return self
         return replace(self, layers=self.layers.copying_gradients(s_per_byte))
+
+
+@dataclass(frozen=True)
+class Compute:
+    """One rank's step on one GPU."""
+
+    step: StepTimes
+    source: ComputeSource
+    origin: Origin
+    where: str  # the trace, or what the roofline was fitted to
+    note: str  # in a sentence
+    error: float  # relative: how far from the truth the step may be
+    gradient_copy_Bps: float
+    clock_Hz: float | None  # of the multiprocessors, in effect; null: the trace does not say
+    jitter: float | None = None  # standard deviation of one step from the next over their mean; null: not measured
+    queue_error: float = 0.0  # relative, of the host's time to queue a step
+    faster: float | None = None  # how much shorter the step may be, relative; null: as much as longer (`error`)
+    # (shorter, longer) by each thing that is not known; `error` and `faster` have all of them. (): there is but one
+    causes: tuple[tuple[float, float], ...] = ()
+    whole_step: bool = False  # `error` is that of the step with the host's part, not of the GPU's alone
+    reading_error: float = 0.0  # relative, of what its share of a batch takes to be read
+    copying_error: float = 0.0  # and to be copied to the device
+    inputs: tuple[PredictionInput, ...] = ()  # what these are known from
+    device: "Compute | None" = None  # the GPU's part alone, where the source says nothing of the host's
+    launch: HostStep | None = None  # the host's part then
+    again_error: float | None = None  # a logarithm: of computing blocks again, where the rate is of steps that do not
+
+    @property
+    def best(self) -> float:
+        """How much shorter the step may be, relative."""
+        return self.error if self.faster is None else self.faster
+
+    def input_error(self, at_once: bool) -> float:
+        """Of reading and copying; `at_once`: one goes on while the other does: of the longer; else of both in turn."""
+        parts = ((self.step.input_s, self.reading_error), (self.step.host_to_device_s, self.copying_error))
+        if at_once:
+            return max(parts)[1]
+        whole_s = sum(part_s for part_s, _ in parts)
+        return sum(part_s * error for part_s, error in parts) / whole_s if whole_s else 0.0
 
 
 @dataclass(frozen=True)
@@ -189,57 +227,8 @@ class Stretch:
     contention: float | None = None  # in place of the job's; null: as the job has it
 
 
+SAME = 1e-6  # relative: what differs by no more is one time
 LEAST_COMPUTE = 0.01  # of the predicted time, at best: of no time at all there is no ratio
-
-
-def best_and_worst(
-    compute: tuple[float, float] = (0.0, 0.0),
-    messages: tuple[float, float] = (0.0, 0.0),
-    reading: float = 0.0,
-    copying: float = 0.0,
-    host: float | None = 0.0,
-    queueing: float | None = 0.0,
-) -> tuple[Stretch, Stretch]:
-    """All parts of an iteration at their best, and at their worst, by how far off each may be, relative.
-
-    `compute`: how much shorter, and longer. `messages`: ln of how many times as short, and as long. `host`, `queueing`:
-    null: as far off as computing is, together with it.
-    """
-    shorter, longer = compute
-    ends = []
-    for sign, times in ((-1, max(LEAST_COMPUTE, 1 - shorter)), (1, max(LEAST_COMPUTE, 1 + longer))):
-        ends.append(
-            Stretch(
-                times,
-                exp(-messages[0] if sign < 0 else messages[1]),
-                max(0.0, 1 + sign * reading),
-                max(0.0, 1 + sign * copying),
-                times if host is None else max(0.0, 1 + sign * host),
-                times if queueing is None else max(0.0, 1 + sign * queueing),
-            )
-        )
-    best, worst = ends
-    return best, worst
-
-
-@dataclass(frozen=True)
-class Deviations:
-    """ln of the shortest and the longest iteration over the predicted one, by each thing that is not known."""
-
-    parts: tuple[tuple[float, float], ...]  # of computing, messages and the rest: they are as wrong in other points
-    scaling: tuple[float, float]  # each number of GPUs has its own
-
-    def of_ratio(self, other: "Deviations") -> tuple[float, float]:
-        """ln of the least and the greatest of (this time / the other) over what is predicted."""
-        shared = (
-            [own_end - end for own_end, end in zip(part, each, strict=True)]
-            for part, each in zip(self.parts, other.parts, strict=True)
-        )
-        (low, high), (other_low, other_high) = self.scaling, other.scaling
-        lower, higher = zip(*((min(0.0, *ends), max(0.0, *ends)) for ends in shared), strict=True)
-        return -hypot(*lower, low, other_high), hypot(*higher, high, other_low)
-
-
 AS_IT_IS = Stretch()
 
 
@@ -302,7 +291,7 @@ class SimulatedJob:
     contention: float = 0.0
     fetched: tuple[TimedMessage, ...] = ()  # parameters that come while the forward pass runs, in its order
 
-    @property
+    @cached_property
     def parts(self) -> int:
         """Passes forward and backward of a step."""
         return self.classes[0].step.parts
@@ -318,7 +307,7 @@ class SimulatedJob:
         middle = replace(self, messages=messages, fetched=fetched)
         return [replace(self, messages=messages), *[middle] * (self.parts - 2), replace(self, fetched=fetched)]
 
-    @property
+    @cached_property
     def sends_in_each_part(self) -> bool:
         """Whether passes before the last one send something, too."""
         return self.parts > 1 and any(message.each_part for message in (*self.messages, *self.fetched))
@@ -368,3 +357,62 @@ def _cuts(names: HashedTuple[str], messages: HashedTuple[TimedMessage]) -> tuple
     for message in messages:
         cuts.append(max([*cuts[-1:], *(done[name] for name in message.layers)], default=0))
     return tuple(cuts)
+
+
+# What an iteration takes where a formula says it: `docs/ssgd.md`, equations 1 to 5.
+#
+# Simulating the task graph gives the same (tests hold it to that) in more time. No formula is known to us where ranks
+# take different times, share the cores of a host, send two messages at once, or wait in the backward pass for
+# parameters, or for those that are gathered for each part of a batch (FSDP): these are simulated. So is a host that
+# takes time to queue the work of a step (`queue_s`), unless all else of it runs ahead of the device.
+
+
+def closed_form_s(job: SimulatedJob, by: Stretch) -> float:
+    """Seconds from one update to the next, of ranks that all take the same times."""
+    step, messages, slowness, stretch = job.classes[0].step, job.messages, by.compute, by.messages
+    reading_s, copy_s = step.input_s * by.reading, step.host_to_device_s * by.copying
+    host_s, queueing_s = step.host_s * by.host, step.queue_s * by.queueing
+    reads_ahead, copies_ahead = job.overlap.input, job.overlap.host_to_device
+    # Between the update before and the forward pass: input that does not run ahead, and what the host does once.
+    waits_s = reading_s + copy_s if not reads_ahead else copy_s if not copies_ahead else 0.0
+    begin_s = waits_s + host_s
+    # The forward pass, behind those of earlier parts of the batch.
+    forward_s = _fetching_s(job, by, begin_s) if job.fetched else step.forward_s * slowness
+    forward_s += step.earlier_s * slowness
+    # The backward pass: each message starts when its layers are done, and the message before it has arrived.
+    ends_s = step.layers.backward_ends_s
+    sent_s, free_s = 0.0, forward_s + ends_s[-1] * slowness
+    for message, cut in zip(messages, job.cuts, strict=True):  # for every message of a hundred thousand points
+        ready_s = forward_s + ends_s[cut] * slowness
+        sent_s = (ready_s if ready_s > sent_s else sent_s) + message.time_s * stretch
+        if message.unpack_s:
+            free_s = max(free_s, sent_s) + message.unpack_s * slowness
+    passes_s = max(free_s, sent_s) + step.update_s * slowness
+    # What the passes lose to messages that are hidden behind them.
+    contention = job.contention if by.contention is None else by.contention
+    if contention and messages:
+        passes_s += contention * hidden_behind_s(messages, by, passes_s - step.compute_s * slowness)
+    if host_s and queueing_s:  # it queues behind what it does once in a step, and the update behind that
+        passes_s = max(passes_s, queueing_s + step.update_s * slowness)
+    if not reads_ahead:
+        return begin_s + passes_s
+    # Input that runs ahead comes no more often than it is read and copied, and no step is shorter than its queueing.
+    arriving_s = max(reading_s, copy_s) if copies_ahead else reading_s + copy_s
+    return max(arriving_s, begin_s + passes_s, 0.0 if host_s else queueing_s)
+
+
+def hidden_behind_s(messages: Sequence[TimedMessage], by: Stretch, exposed_s: float) -> float:
+    """How long messages are on their way while the ranks compute; `exposed_s`: while these wait."""
+    return max(0.0, by.messages * sum(message.time_s for message in messages) - exposed_s)
+
+
+def _fetching_s(job: SimulatedJob, by: Stretch, begin_s: float) -> float:
+    """The forward pass, in which layers wait for parameters that come one after the other from the update on."""
+    times_s = {message.layers[0]: message.time_s * by.messages for message in job.fetched}
+    done_s, arrived_s = 0.0, -begin_s
+    for layer in job.classes[0].step.layers:
+        if layer.name in times_s:
+            arrived_s += times_s[layer.name]
+            done_s = max(done_s, arrived_s)
+        done_s += layer.forward_s * by.compute
+    return done_s

@@ -30,7 +30,7 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import NamedTuple
 
-from resnetx.prediction.step import LayerTime, SimulatedJob, StepTimes, Stretch, TimedMessage
+from resnetx.prediction.step import AS_IT_IS, SAME, LayerTime, SimulatedJob, StepTimes, Stretch, TimedMessage
 
 # Tasks, resources and dependencies in; start and end times out. Knows nothing of what the tasks are.
 #
@@ -475,3 +475,62 @@ def _update(
             unpacked = graph.add("compute", number, f"unpack {index + 1}", unpack_s, [arrived, computed.latest])
             waits.append(unpacked)
     return graph.add("compute", number, "update", passes.update_s, waits)
+
+
+# ---- an iteration, and what happens in it ----------------------------------------------------------------------------
+
+ITERATIONS = 5  # simulated; the pipeline is full after two, and the last two give the time of one
+STEADY = 2
+# A host that queues ahead of its device fills the pipeline slowly: as many more until the time of one stays.
+MOST_ITERATIONS = 80
+
+
+@dataclass(frozen=True)
+class Bar:
+    """What one resource did in a steady iteration, since its beginning: the end of the update before."""
+
+    name: str
+    lane: str  # "compute", "copies", "input", "host", "collectives"
+    rank_class: int  # -1: of all ranks
+    start_s: float
+    end_s: float
+
+
+def simulated_s(job: SimulatedJob, by: Stretch = AS_IT_IS) -> float:
+    """The same by simulating some iterations."""
+    queues = any(ranks.step.queue_s for ranks in job.classes)
+    iterations, before_s, steady_s = ITERATIONS, 0.0, _simulated_s(job, by, ITERATIONS)
+    while queues and iterations < MOST_ITERATIONS and abs(steady_s - before_s) > SAME * steady_s:
+        iterations *= 2
+        before_s, steady_s = steady_s, _simulated_s(job, by, iterations)
+    return steady_s
+
+
+def _simulated_s(job: SimulatedJob, by: Stretch, iterations: int) -> float:
+    graph = task_graph(job, by, iterations, detailed=False)
+    return _steady_s(graph, simulate(graph.tasks, graph.resources, graph.capacities))
+
+
+def timeline(job: SimulatedJob) -> list[Bar]:
+    """Every task of one steady iteration, and the input of later ones that is read meanwhile."""
+    queues = any(ranks.step.queue_s for ranks in job.classes)
+    graph = task_graph(job, AS_IT_IS, MOST_ITERATIONS if queues else ITERATIONS + 1, detailed=True)
+    spans = simulate(graph.tasks, graph.resources, graph.capacities)
+    shown = len(graph.updates) - 4  # behind it, the input of three more is read
+    begin, end = _updated(graph, spans, shown - 1), _updated(graph, spans, shown)
+    return [
+        Bar(name, lane, rank_class, spans.start_s[index] - begin, spans.end_s[index] - begin)
+        for index, (name, lane, rank_class) in enumerate(graph.labels)
+        if begin <= spans.start_s[index] < end and spans.end_s[index] > spans.start_s[index]
+    ]
+
+
+def _updated(graph: TaskGraph, spans: Spans, iteration: int) -> float:
+    """When the last rank has ended its update."""
+    return max(spans.end_s[index] for index in graph.updates[iteration])
+
+
+def _steady_s(graph: TaskGraph, spans: Spans) -> float:
+    last = len(graph.updates) - 1
+    first = last - STEADY
+    return (_updated(graph, spans, last) - _updated(graph, spans, first)) / STEADY

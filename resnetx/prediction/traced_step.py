@@ -1,20 +1,25 @@
-"""One rank's step by a trace: at a traced per-GPU batch size, or on the line between two of them.
+"""One rank's step by a trace: at a traced per-GPU batch size, or on the line between two; there, or on another GPU.
 
 A step is the median of each layer over the iterations, stretched so that all layers together take as long as the clean
 steps, which were not instrumented. Its error follows from how much the clean steps differ.
 """
 
+import math
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import groupby, pairwise
 from pathlib import Path
 from statistics import fmean, median, stdev
 
-from resnetx.errors import ConfigError, unknown_name
-from resnetx.interconnect.systems.system import parts_table
+from resnetx.errors import ConfigError, shortened, unknown_name
+from resnetx.interconnect.systems.parts import CpuSpec, GpuSpec
+from resnetx.interconnect.systems.system import System, parts_table
 from resnetx.loading import is_folder
-from resnetx.prediction import roofline
-from resnetx.prediction.step import HashedTuple, LayerTime, StepLayers, StepTimes
+from resnetx.prediction import other_gpu, roofline
+from resnetx.prediction.scenario import CPU
+from resnetx.prediction.step import COPY_SHARE, Compute, HashedTuple, LayerTime, StepLayers, StepTimes
+from resnetx.record.prediction import measured_on
 from resnetx.record.run import ReplayedLayer, ReplayedStep
 from resnetx.record.traces import LayerTimes, Trace, TracedBatch, TracedLayer
 from resnetx.request import Request
@@ -24,39 +29,93 @@ from resnetx.workloads.counts import Layer, ready_order
 SPREAD = 2.0  # standard deviations of a step that the interval of a prediction reaches to either side
 LEAST_STEPS = 10  # from which a jitter is taken
 ONCE = 0.3  # assumed: relative error of a step that was measured once
+CLOCKS_AGREE = 0.02
+# Of the host's time to queue a step, on another host: assumed. One thread of the hosts that are described differs from
+# another's by less than a factor of two.
+OTHER_HOST = 1.0
 RECONCILED = 0.1  # layers that add up to more or less than this share of the clean step are noted
 
 
-@dataclass(frozen=True)
-class TracedStep:
-    """What a trace says of a step at one per-GPU batch size."""
-
-    step: StepTimes
-    error: float  # relative: how far from the truth the step may be
-    jitter: float  # standard deviation of one step from the next over their mean
-    queue_error: float  # relative, of the host's time to queue a step
-    batches: tuple[TracedBatch, ...]  # that it is taken from: one, or one to either side
-    note: str  # caveats, each behind a semicolon; "" if there are none
+def is_own_host(trace: Trace, system: System) -> bool:
+    """Whether a trace is of the host that the system has, as far as the names of their CPUs tell."""
+    return CPU in system.gpu_part(0).product_names or is_cpu_of(trace.cpu or "", system)
 
 
-def traced_step(trace: Trace, batch_size: int) -> TracedStep:
-    """The step of `batch_size` images; refused outside of the traced batches."""
-    batches, share = _around(trace, batch_size)
-    steps = [step_of(batch) for batch in batches]
-    step, note = steps[0], _caveats(batches)
-    if len(batches) > 1:
-        if steps[0].layers.names != steps[1].layers.names:
-            raise ConfigError(f"{trace.source}: its batches have different layers, so that nothing lies between them")
-        sizes = " and ".join(str(batch.batch_size) for batch in batches)
-        step, note = _between(steps[0], steps[1], share), f"; on the line between its batches {sizes}{note}"
-    return TracedStep(
-        step,
-        max(spread_of(batch.times) for batch in batches),
-        max(jitter_of(batch.times) for batch in batches),
-        max(_spread(batch.times.host_s) if batch.times.host_s else 0.0 for batch in batches),
-        tuple(batches),
-        note,
+def is_cpu_of(name: str, system: System) -> bool:
+    """Whether a CPU, as its host names it, is one that the system has."""
+    components = (component for component, _ in system.counted_components())
+    cpus = [component.part.about for component in components if isinstance(component.part, CpuSpec)]
+    return any(_same_cpu(name, about) for about in cpus)
+
+
+def of_trace(
+    trace: Trace,
+    batch_size: int,
+    system: System,
+    device: int,
+    layers: Sequence[Layer] | None,
+    clock_Hz: float | None = None,
+) -> Compute:
+    """What `batch_size` images take on a GPU of `system`, by a trace; `layers`: the workload's table, for rescaling.
+
+    `clock_Hz`: of its multiprocessors, where another one is wanted than the trace was taken at.
+    """
+    gpu, part_name = system.gpu_part(device), system.gpus[device].part_name
+    batches, _ = _around(trace, batch_size)
+    own_step, caveats = _step(trace, batch_size)
+    _refuse_other_host(trace, system, batches)
+    measured = Compute(
+        step=own_step,
+        source="measured",
+        origin=measured_on([trace.node]) if trace.how == "measured" else "published",
+        where=trace.source,
+        note=f"measured on {trace.device}{_clock(trace, gpu)}{_host(trace)}{caveats}",
+        error=max(spread_of(batch.times) for batch in batches),
+        gradient_copy_Bps=_median_copy_Bps(trace) or gpu.memory_Bps.value * COPY_SHARE,
+        clock_Hz=trace.sm_clock_Hz,
+        jitter=max(jitter_of(batch.times) for batch in batches),
+        queue_error=max(_spread(batch.times.host_s) if batch.times.host_s else 0.0 for batch in batches),
     )
+    if _is_of(trace, gpu, part_name) and _same_clock(trace, clock_Hz):
+        return measured
+    _refuse_rescaling_to_cpus(trace, gpu)
+    source = _part_of(trace)
+    if layers is None:
+        by_kinds = other_gpu.scaled(own_step, batches[0], trace, source, gpu, clock_Hz)
+        slower, faster = (
+            math.hypot(math.log(end), math.log1p(measured.error)) for end in (by_kinds.most, by_kinds.least)
+        )
+        step, note = by_kinds.step, f"taken from {trace.device}{_clock(trace, source)} to {part_name}"
+        note += f"{roofline.at_clock(clock_Hz)}: {by_kinds.note}{caveats}"
+    else:
+        assert trace.request is not None, "a trace with a layer table has a request"
+        model = roofline.fitted()
+        step = _rescaled(own_step, layers, batch_size, trace, (source, gpu), clock_Hz, model)
+        error = model.error_on(gpu, trace.request.precision)
+        slower = faster = math.hypot(math.log1p(measured.error), error)  # the roofline's is a logarithm
+        note = (
+            f"rescaled from {trace.device}{_clock(trace, source)} to {part_name}{roofline.at_clock(clock_Hz)} layer by "
+            f"layer, by a roofline that nine of ten published one-GPU rates stay within {error:.0%} of{caveats}"
+        )
+    return replace(
+        measured,
+        step=step,
+        source="rescaled",
+        origin="assumed",
+        note=note,
+        error=math.expm1(slower),
+        faster=-math.expm1(-faster),
+        gradient_copy_Bps=gpu.memory_Bps.value * COPY_SHARE,
+        clock_Hz=clock_Hz or gpu.clock_Hz.stated,
+        jitter=None,
+        queue_error=OTHER_HOST if layers is None else measured.queue_error,
+    )
+
+
+def _refuse_rescaling_to_cpus(trace: Trace, gpu: GpuSpec) -> None:
+    if CPU in gpu.product_names:
+        why = "whose clock was their host's own" if trace.device == CPU else "which says nothing of ranks on CPUs"
+        raise ConfigError(f"{trace.source}: measured on {trace.device}, {why}; predict for what was measured")
 
 
 def _around(trace: Trace, batch_size: int) -> tuple[list[TracedBatch], float]:
@@ -73,6 +132,18 @@ def _around(trace: Trace, batch_size: int) -> tuple[list[TracedBatch], float]:
             f"shrink in proportion, so trace it too (resnetx trace batch_size={batch_size})"
         )
     return [traced[below], traced[above]], (batch_size - below) / (above - below)
+
+
+def _step(trace: Trace, batch_size: int) -> tuple[StepTimes, str]:
+    """The step of so many images, and its caveats, each behind a semicolon; refused outside of the traced batches."""
+    batches, share = _around(trace, batch_size)
+    steps, note = [step_of(batch) for batch in batches], _caveats(batches)
+    if len(batches) == 1:
+        return steps[0], note
+    if steps[0].layers.names != steps[1].layers.names:
+        raise ConfigError(f"{trace.source}: its batches have different layers, so that nothing lies between them")
+    sizes = " and ".join(str(batch.batch_size) for batch in batches)
+    return _between(steps[0], steps[1], share), f"; on the line between its batches {sizes}{note}"
 
 
 def _caveats(batches: Sequence[TracedBatch]) -> str:
@@ -175,6 +246,118 @@ def _between(below: StepTimes, above: StepTimes, share: float) -> StepTimes:
     )
 
 
+# ---- on which device and host it was taken, and on another one ------------------------------------------------------
+
+
+def _is_of(trace: Trace, gpu: GpuSpec, part_name: str) -> bool:
+    return trace.device is not None and trace.device in (*gpu.product_names, part_name)
+
+
+def _part_of(trace: Trace) -> GpuSpec:
+    """The described GPU that a trace was measured on."""
+    if trace.device == CPU:
+        raise ConfigError(
+            f"{trace.source}: measured on CPU ranks, which say nothing of a GPU; use systems=cpu-host, or leave the "
+            "trace out to predict by a roofline"
+        )
+    table: dict[str, GpuSpec] = parts_table("gpus")
+    for name, part in table.items():
+        if _is_of(trace, part, name):
+            return part
+    raise ConfigError(
+        f"{shortened(trace.source)}: measured on {shortened(trace.device)}, which is in no table of parts, so that it "
+        "cannot be rescaled; describe it in a system file, or predict for its own model"
+    )
+
+
+def _refuse_other_host(trace: Trace, system: System, batches: Sequence[TracedBatch]) -> None:
+    """Layer times with gaps in which the device waited for its host hold for that host alone.
+
+    Where the device was held back until the host had queued its work (`host_s`), the times are the device's own.
+    """
+    bound = [batch.batch_size for batch in batches if batch.times.host_bound and batch.times.host_s is None]
+    if bound and not is_own_host(trace, system):
+        raise ConfigError(
+            f"{trace.source}: its GPU waited for the host ({trace.cpu}) at per-GPU batch {', '.join(map(str, bound))}, "
+            f"and {system.name} has another one; trace larger batches, or on a faster host"
+        )
+
+
+def _same_cpu(traced: str, about: str) -> bool:
+    """Whether both name one model: a word with three digits or more, as 8480C or E5-2698."""
+    words = [set(re.findall(r"[\w-]*\d{3}\w*", text.upper())) for text in (traced, about)]
+    return bool(words[0] & words[1])
+
+
+def _same_clock(trace: Trace, wanted_Hz: float | None) -> bool:
+    if wanted_Hz is None or trace.sm_clock_Hz is None:
+        return wanted_Hz is None
+    return abs(trace.sm_clock_Hz / wanted_Hz - 1) <= CLOCKS_AGREE
+
+
+def _clock(trace: Trace, gpu: GpuSpec) -> str:
+    if trace.sm_clock_Hz is None:
+        return ""
+    described = "" if _same_clock(trace, gpu.clock_Hz.value) else f" (described: {gpu.clock_Hz.value / 1e6:.0f})"
+    return f" at {trace.sm_clock_Hz / 1e6:.0f} MHz{described}"
+
+
+def _median_copy_Bps(trace: Trace) -> float | None:
+    rates = [batch.times.gradient_copy_Bps for batch in trace.batches if batch.times.gradient_copy_Bps]
+    return median(rates) if rates else None
+
+
+def _host(trace: Trace) -> str:
+    return "" if trace.cpu is None else f" under {trace.cpu}"
+
+
+def _rescaled(
+    step: StepTimes,
+    layers: Sequence[Layer],
+    batch_size: int,
+    trace: Trace,
+    gpus: tuple[GpuSpec, GpuSpec],
+    clock_Hz: float | None,
+    model: roofline.Roofline,
+) -> StepTimes:
+    """Each layer's times by the ratio that the roofline has for it; what has no row in the table, by that of all."""
+    assert trace.request is not None, "a trace with a layer table has a request"
+    source, target = gpus
+    size, precision = trace.request.image_size, trace.request.precision
+    here = roofline.roofs(source, precision, trace.sm_clock_Hz)
+    there = roofline.roofs(target, precision, clock_Hz)
+    by_name = {ratio.name: ratio for ratio in roofline.ratios(model, layers, size, batch_size, here, there)}
+    known = [(layer, by_name[layer.name]) for layer in step.layers if layer.name in by_name]
+    before_s = sum(layer.forward_s + layer.backward_s for layer, _ in known)
+    after_s = sum(layer.forward_s * ratio.forward + layer.backward_s * ratio.backward for layer, ratio in known)
+    if not before_s:
+        raise ConfigError(
+            f"{trace.source}: the layers of {trace.workload} take no time in it, which rescales to nothing"
+        )
+    rest = roofline.Ratio("", after_s / before_s, after_s / before_s)
+    scaled = [_rescaled_layer(layer, by_name.get(layer.name, rest)) for layer in step.layers]
+    gradients = sum(step.layers.gradient_bytes)
+    update = roofline.update_s(model, gradients, target) / roofline.update_s(model, gradients, source)
+    return replace(step, layers=StepLayers.of(scaled), update_s=step.update_s * update)
+
+
+def _rescaled_layer(layer: LayerTime, ratio: roofline.Ratio) -> LayerTime:
+    return layer._replace(forward_s=layer.forward_s * ratio.forward, backward_s=layer.backward_s * ratio.backward)
+
+
+def elsewhere(computed: Compute, trace: Trace) -> Compute:
+    """The step on another host than the trace's, of whose own reading and copying the trace says nothing."""
+    step = replace(computed.step, input_s=0.0, host_to_device_s=0.0)
+    note = computed.note
+    if step.queue_s * (1 + OTHER_HOST) >= step.compute_s:  # it may be longer than what the device takes
+        if trace.cpu is None:  # of a profile, which lengthens it
+            took = f"its host took {2 * step.queue_s * 1e3:,.2f} ms to launch a profiled step", "that"
+        else:
+            took = f"its host ({trace.cpu}) took {step.queue_s * 1e3:,.2f} ms to queue a step", "twice that"
+        note += f"; {took[0]}, and this host is assumed to take between nothing and {took[1]}"
+    return replace(computed, step=step, queue_error=OTHER_HOST, note=note)
+
+
 # What is replayed in place of computing: the layers of a trace, or of a GPU by its roofline.
 
 
@@ -217,7 +400,7 @@ def _replayed_plain(request: Request, table: Sequence[Layer], images: int) -> tu
     if path.exists():
         trace = _trace_at(path)
         _refuse_other_optimizer(trace, request)
-        return traced_step(trace, images).step, f"{trace.workload} on {trace.device}, {trace.source}"
+        return _step(trace, images)[0], f"{trace.workload} on {trace.device}, {trace.source}"
     gpus = parts_table("gpus")
     if request.replay not in gpus:
         raise unknown_name("GPU", request.replay, gpus, "replay")

@@ -55,13 +55,14 @@ from resnetx.record.run import (
     Workload,
 )
 from resnetx.record.sealing import (
+    FILES,
     MAX_BYTES,
     SCHEMA,
     Failure,
-    Kind,
     NewerRecordError,
     Outcome,
     RecordError,
+    RecordKind,
     RunFolder,
     Unknown,
     Warning,
@@ -69,6 +70,7 @@ from resnetx.record.sealing import (
     known,
     nulls,
     read,
+    record_file,
     seal,
     timestamp,
     write,

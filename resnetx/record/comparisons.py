@@ -1,6 +1,5 @@
 """The records of comparisons: study B over study A, and systems over each other."""
 
-from pathlib import Path
 from typing import Annotated, Literal
 
 import msgspec
@@ -21,11 +20,6 @@ from resnetx.table import Record, Tabular, row
 
 Letter = Literal["A", "B"]
 Agreement = Literal["agree", "differ", "open", "unknown"]  # open: the runs do not show it; unknown: nothing to go by
-
-
-def comparison_file(folder: Path) -> Path:
-    """Where the comparison of a folder is; nothing else in resnetx spells its name."""
-    return folder / "comparison.json"
 
 
 class ComparedStudy(RecordPart, frozen=True):
@@ -130,11 +124,6 @@ class Comparison(Tabular, RecordPart, frozen=True):
 # as Tallent et al. 2017 draw it; of copies both ways at once, the payload of both directions.
 
 
-def bench_comparison_file(folder: Path) -> Path:
-    """Where the comparison of a folder is; nothing else in resnetx spells its name."""
-    return folder / "bench_comparison.json"
-
-
 class ComparedBench(RecordPart, frozen=True):
     """One of the two."""
 
@@ -209,11 +198,6 @@ class BenchComparison(Tabular, RecordPart, frozen=True):
 # Errors are predicted / measured - 1 of the iteration's time: above zero, the prediction was too slow. What was
 # predicted or measured is null where that side has no time; outcome and reason of that side say why, and errors are
 # null with it.
-
-
-def accuracy_file(folder: Path) -> Path:
-    """Where the record of a folder is; nothing else in resnetx spells its name."""
-    return folder / "accuracy.json"
 
 
 class CheckedPoint(RecordPart, frozen=True):
@@ -311,11 +295,6 @@ Lead = Literal["ahead", "open", "level"]  # open: the interval of the margin hol
 Axis = Literal["payload", "intensity", "gpus", "message"]
 # open: errors of predictions could turn it either way. given: it went into descriptions or settings, and so holds.
 Outcome = Literal["hit", "miss", "open", "given", "not predicted"]
-
-
-def system_comparison_file(folder: Path) -> Path:
-    """Where the comparison of a folder is; nothing else in resnetx spells its name."""
-    return folder / "systems.json"
 
 
 class Estimate(RecordPart, frozen=True):

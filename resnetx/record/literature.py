@@ -3,7 +3,6 @@
 Figures are neutral: whatever predicts training or collectives can be judged by them, from a CSV of `id,predicted`.
 """
 
-from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
@@ -11,11 +10,6 @@ import msgspec
 from resnetx.record.comparisons import CheckedClaim
 from resnetx.record.sealing import RecordPart
 from resnetx.table import Record, Tabular, row
-
-
-def score_file(folder: Path) -> Path:
-    """Where the score of a folder is; nothing else in resnetx spells its name."""
-    return folder / "score.json"
 
 
 class PublishedFigure(RecordPart, frozen=True, kw_only=True):
@@ -94,11 +88,6 @@ class Score(Tabular, RecordPart, frozen=True, kw_only=True):
 
 
 # The record of papers' statements beside what is predicted: those that are checked, and those that are not.
-
-
-def checked_papers_file(folder: Path) -> Path:
-    """Where the checked statements of a folder are; nothing else in resnetx spells its name."""
-    return folder / "papers.json"
 
 
 class UncheckedStatement(RecordPart, frozen=True):

@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from resnetx.record.bench_record import Verdict
-from resnetx.record.sealing import Outcome, RecordPart, RunFolder
+from resnetx.record.sealing import Outcome, RecordPart, RunFolder, record_file
 from resnetx.table import Record, Tabular, row
 
 Measure = Literal["all-reduce", "training", "pair"]
@@ -38,7 +38,7 @@ class CheckFolder:
 
     @property
     def check(self) -> Path:
-        return self.path / "check.json"
+        return record_file("check", self.path)
 
     def run(self, measure: Measure, nodes: Sequence[str]) -> RunFolder:
         return RunFolder(self.path / "_".join([measure, *nodes]))
@@ -128,8 +128,3 @@ class Check(Tabular, RecordPart, frozen=True, kw_only=True):
     def rows(self) -> list[Record]:
         """A row for each run."""
         return [{"nodes": " - ".join(run.nodes), **row(run, leave_out=("nodes",))} for run in self.runs]
-
-
-def check_file(folder: Path) -> Path:
-    """Where the check of a folder is."""
-    return CheckFolder(folder).check

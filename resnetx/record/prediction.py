@@ -7,7 +7,6 @@ that a prediction can be shown to be older than the measurement that checks it.
 import hashlib
 import re
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import Annotated, Literal
 
 import msgspec
@@ -39,11 +38,6 @@ def measured_on(nodes: Iterable[str]) -> Origin:
         return "measured here"
     more = f" and {len(names) - MOST_NODES} more" * (len(names) > MOST_NODES)
     return f"measured on {', '.join(names[:MOST_NODES]) or 'a machine without a name'}{more}"
-
-
-def prediction_file(folder: Path) -> Path:
-    """Where the prediction of a folder is; nothing else in resnetx spells its name."""
-    return folder / "prediction.json"
 
 
 class PredictionInput(RecordPart, frozen=True):

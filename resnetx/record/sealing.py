@@ -85,6 +85,25 @@ class RunFolder:
         return [*self.notes(), *self.path.glob(".*.json.*")]
 
 
+# The file of each kind of record that verbs keep in a folder of its own.
+FILES = {
+    "check": "check.json",
+    "prediction": "prediction.json",
+    "system comparison": "systems.json",
+    "comparison": "comparison.json",
+    "accuracy": "accuracy.json",
+    "checked papers": "papers.json",
+    "score": "score.json",
+    "steering": "steering.json",
+    "bench comparison": "bench_comparison.json",
+}
+
+
+def record_file(kind: str, folder: Path) -> Path:
+    """Where a folder's record of a kind is; nothing else in resnetx spells the names."""
+    return folder / FILES[kind]
+
+
 def write(path: Path, content: msgspec.Struct) -> None:
     """Writes a struct as JSON: whole or not at all, also when the disk is full or the process is killed.
 
@@ -141,7 +160,7 @@ class _Versioned(msgspec.Struct):
     schema: int
 
 
-class Kind(msgspec.Struct):
+class RecordKind(msgspec.Struct):
     """What a file says that it is; "": nothing."""
 
     kind: str = ""

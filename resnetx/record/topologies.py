@@ -1,7 +1,6 @@
 """The records of described systems: what `topology` says of them, and what `steer` makes of their links."""
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Annotated, Literal
 
 import msgspec
@@ -161,11 +160,6 @@ TopologyRecord = KnownSystem | SystemLinks | PairCosts | Route | CollectiveCost 
 # bandwidth units.
 
 IterationTime = Annotated[float, msgspec.Meta(gt=0)]
-
-
-def steering_file(folder: Path) -> Path:
-    """Where the steering of a folder is; nothing else in resnetx spells its name."""
-    return folder / "steering.json"
 
 
 class SteeredGpu(RecordPart, frozen=True, kw_only=True):

@@ -94,10 +94,10 @@ _FORMULA = ("=", "+", "-", "@", "\t")  # begins one in a spreadsheet
 
 def _safe(cell: Cell) -> Cell:
     """A text that a spreadsheet would take for a formula gets an apostrophe before it; a number stays a number."""
-    if not isinstance(cell, str):
+    if type(cell) is not str:
         return cell
     text = cell if cell.isprintable() else on_one_line(cell)
-    return f"'{text}" if text[:1] in _FORMULA and text else text
+    return f"'{text}" if text.startswith(_FORMULA) else text
 
 
 # ---- export ---------------------------------------------------------------------------------------------------------
@@ -382,11 +382,22 @@ def _distinct(values: FactValues) -> set[str]:
     return set(values.values)
 
 
-def _fact_values(runs: Iterable[RunSummary], fact: _Fact) -> FactValues:
-    values = [fact(run, run.environment) for run in runs if run.environment]
-    return FactValues(
-        dict(Counter(NOT_KNOWN if value is None else value for value in values if value != "").most_common())
-    )
+def _fact_values(runs: Sequence[RunSummary], fact: _Fact) -> FactValues:
+    """Most facts are those of a machine, which many runs share: of such runs the first is asked."""
+    asked = {(id(run.environment), *_of_run(run, fact)): run for run in reversed(runs) if run.environment}
+    same = Counter((id(run.environment), *_of_run(run, fact)) for run in runs if run.environment)
+    counts: Counter[str] = Counter()
+    for key, count in same.items():
+        environment = asked[key].environment
+        assert environment, "only runs that have one"
+        if (value := fact(asked[key], environment)) != "":
+            counts[NOT_KNOWN if value is None else value] += count
+    return FactValues(dict(counts.most_common()))
+
+
+def _of_run(run: RunSummary, fact: _Fact) -> tuple[object, ...]:
+    """What a fact depends on besides the environment."""
+    return (run.sm_clock_Hz, run.request.gpus, id(run.transport)) if fact in (_clock, _transport) else ()
 
 
 # ---- the things -----------------------------------------------------------------------------------------------------

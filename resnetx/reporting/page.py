@@ -30,7 +30,15 @@ from resnetx.reporting.charts.figure import (
 )
 from resnetx.reporting.charts.studies import outcome
 from resnetx.reporting.csv_tables import messages_table, platform, points_table, windows_table, write_csv
-from resnetx.reporting.study_points import WORDS, StudyPoint, study_answer, study_points, unit_of_points, where_rows
+from resnetx.reporting.study_points import (
+    WORDS,
+    StudyPoint,
+    study_answer,
+    study_points,
+    unit_of_points,
+    where_rows,
+    worth_of_lines,
+)
 from resnetx.reporting.study_results import Results, study_labels
 from resnetx.reporting.study_scaling import PARTS, Limits
 from resnetx.request import Request
@@ -274,6 +282,8 @@ def _html(
         common=_common(studies),
         skipped=[*unreadable, *(sentence for results in studies for sentence in results.skipped)],
         points=points,
+        worth=worth_of_lines(points),
+        most_open=min(MOST_OPEN, MOST_ROWS),
         unit=unit_of_points(points),
         drawings=drawings,
         said=said,
@@ -343,7 +353,7 @@ _SETTINGS: tuple[Callable[[Request], str], ...] = (
 
 def _repeats(results: Results) -> str:
     study = results.study
-    return f"{_many(study.repeats, 'run')} of each point and {study.twins} of each twin asked for"
+    return f"{_many(study.repeats, 'run')} of each case and {study.twins} of each control asked for"
 
 
 def _many(count: int, what: str) -> str:

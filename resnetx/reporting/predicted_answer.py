@@ -459,7 +459,7 @@ def sure(made: Prediction, curves: Sequence[PredictedCurve], ratios: bool = Fals
     if not kinds and any(point.compute_source == "roofline" for curve in curves for point in curve.able):
         of_one = (domain for domain in made.domains if domain.what.startswith("published rates of one GPU"))
         sentences += [
-            f"{domain.points} rates of one GPU were predicted to {domain.mean_error:.1%}" for domain in of_one
+            f"{domain.points} rates of others' programs were predicted to {domain.mean_error:.1%}" for domain in of_one
         ]
     return sentences
 

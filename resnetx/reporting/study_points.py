@@ -14,6 +14,7 @@ from resnetx.record.comparisons import Difference
 from resnetx.record.machine import Unit, how_many, on_cores
 from resnetx.reporting.study_results import Results, settings_label, study_labels, varying_settings
 from resnetx.reporting.study_scaling import Limits, LostTime, MeasuredPartName, PointResult, point_results
+from resnetx.reporting.worth import worth
 from resnetx.request import Request
 from resnetx.statistics import MIN_RUNS, Runs, Summary, derived
 from resnetx.table import ONLY_WITH_ALL, Answer, Column, as_shown
@@ -146,9 +147,16 @@ def _batch_order(request: Request) -> tuple[int, str]:
     return request.batch_size // request.gpus if weak else request.batch_size, request.scaling
 
 
-def batch_category(point: StudyPoint, points: Iterable[StudyPoint]) -> int:
-    """Which of its workload's batches this is, from 1: the batch category of Tallent et al. 2017, Fig. 5."""
-    return batches_in_order(other for other in points if other.workload == point.workload).index(point.batch) + 1
+def batch_categories(points: Iterable[StudyPoint]) -> dict[tuple[str, str], int]:
+    """Which of its workload's batches each is, from 1: the batch category of Tallent et al. 2017, Fig. 5."""
+    of_workload: dict[str, list[StudyPoint]] = defaultdict(list)
+    for point in points:
+        of_workload[point.workload].append(point)
+    return {
+        (workload, batch): category
+        for workload, same in of_workload.items()
+        for category, batch in enumerate(batches_in_order(same), 1)
+    }
 
 
 # What a study answers, in a sentence: how far its workloads scale, and where the rest went.
@@ -229,6 +237,22 @@ def _lost(point: StudyPoint) -> str:
     takes = [f"{words[part.name]} takes {percent(part.share)}" for part in shown]
     left = len(shown) < len(time.parts) - 1
     return f"{lost} {', '.join(takes)}" + f"; the rest is not resolved by {runs} repeats" * left + "."
+
+
+def worth_of_lines(points: Sequence[StudyPoint]) -> list[tuple[str, str]]:
+    """Of each line, in words, how many GPUs are worth it, and what would change that; none of a line of one point."""
+    lines: dict[tuple[str, str, str], list[StudyPoint]] = defaultdict(list)
+    for point in points:
+        if point.result.images_per_s:
+            lines[point.line].append(point)
+    found = []
+    for line in lines.values():
+        rates = {point.gpus: point.result.images_per_s.median for point in line if point.result.images_per_s}
+        lost = max(line, key=lambda point: point.gpus).result.lost
+        parts = [part for part in (lost.parts if lost else []) if part.name != "useful" and part.shown]
+        told = worth(rates, {part.name: part.share.median for part in parts}, unit_of_points(line))
+        found.append((line[0].line_words, told))
+    return [(words, told) for words, told in found if told]
 
 
 def percent(share: Summary) -> str:

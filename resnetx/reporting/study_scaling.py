@@ -165,7 +165,7 @@ def _verdict(
 
 # Where the scaling of a measured point went: the time of its step in parts, each beyond what linear scaling leaves.
 #
-# The parts are those of predictions (`prediction/ssgd.py`), by the runs of a point and of its twins: T is the
+# The parts are those of predictions (`prediction/iteration.py`), by the runs of a point and of its twins: T is the
 # step, T_syn with synthetic input, A without exchange (the mean over ranks: the slowest of them still waits), and of
 # the point that the speed-up is over, on b of n GPUs, the same. With `scaling=weak`, read 1 for b / n.
 #

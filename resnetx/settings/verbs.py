@@ -129,7 +129,7 @@ _VERBS = (
     ),
     Verb(
         "train",
-        "train one point and record the run",
+        "train one case and record the run",
         "RUN.json",
         {"json": JSON, "all": ALL, "dry-run": DRY_RUN, CFG: "print the configuration and exit"},
         group="measure",
@@ -146,7 +146,7 @@ _VERBS = (
             "json": JSON,
             "all": ALL,
             "dry-run": "print the runs and their commands without starting them",
-            CFG: "print the configuration of every point and exit",
+            CFG: "print the configuration of every case and exit",
         },
         nothing={"study": "quickstart"},
         group="measure",

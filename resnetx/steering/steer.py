@@ -26,9 +26,9 @@ from resnetx.interconnect.survey.system_text import system_text
 from resnetx.interconnect.systems import altered
 from resnetx.interconnect.systems.system import System
 from resnetx.loading import name_fault
-from resnetx.record import SCHEMA, Unknown, known, seal
+from resnetx.record import SCHEMA, Unknown, known, record_file, seal
 from resnetx.record.prediction import PredictedPoint
-from resnetx.record.topologies import SteeredGpu, SteeredPhase, Steering, steering_file
+from resnetx.record.topologies import SteeredGpu, SteeredPhase, Steering
 from resnetx.request import Request
 from resnetx.settings import keywords
 from resnetx.settings.files import given_path
@@ -146,7 +146,7 @@ def _stored(made: Steering, before: Node, after: Node, out: Path) -> Steering:
     if file != out:
         from resnetx.api import pages
 
-        drawings.store_record(out, steering_file(out), made)
+        drawings.store_record(out, record_file("steering", out), made)
         pages.store(pages.part_of(made), out)
     return made
 

@@ -359,7 +359,7 @@ def of_file(path: Path, settings: SteerSettings, node: Node, devices: Sequence[i
 
 
 def _of_record(file: Path, settings: SteerSettings, node: Node, devices: Sequence[int]) -> PhaseTraffic:
-    kind = record.read(file, record.Kind, "a record of a run or a bench").kind
+    kind = record.read(file, record.RecordKind, "a record of a run or a bench").kind
     if kind == "run":
         return _of_run(file, record.read(file, RunRecord), settings, node, devices)
     if kind == "bench":

@@ -339,7 +339,7 @@ def _is_ours(path: Path) -> bool:
     if not is_file(path):
         file.content()
     try:
-        kind: sealing.Kind = decode(file, file.content(), sealing.Kind)
+        kind: sealing.RecordKind = decode(file, file.content(), sealing.RecordKind)
         return kind.kind == "trace"
     except FileError:  # what it is instead, its reader says
         return False

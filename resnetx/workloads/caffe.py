@@ -12,6 +12,8 @@ from collections import OrderedDict
 import torch
 from torch import Tensor, nn
 
+from resnetx.workloads.normalisation import LocalResponseNorm
+
 
 class AlexNet(nn.Module):
     """`bvlc_alexnet`, after Krizhevsky et al. 2012: five convolutions, three linear layers.
@@ -28,11 +30,11 @@ class AlexNet(nn.Module):
             OrderedDict(
                 conv1=nn.Conv2d(3, 96, kernel_size=11, stride=4),
                 relu1=nn.ReLU(inplace=True),
-                norm1=nn.LocalResponseNorm(5),
+                norm1=LocalResponseNorm(5),
                 pool1=nn.MaxPool2d(kernel_size=3, stride=2, ceil_mode=True),
                 conv2=nn.Conv2d(96, 256, kernel_size=5, padding=2, groups=2),
                 relu2=nn.ReLU(inplace=True),
-                norm2=nn.LocalResponseNorm(5),
+                norm2=LocalResponseNorm(5),
                 pool2=nn.MaxPool2d(kernel_size=3, stride=2, ceil_mode=True),
                 conv3=nn.Conv2d(256, 384, kernel_size=3, padding=1),
                 relu3=nn.ReLU(inplace=True),
@@ -128,10 +130,10 @@ class GoogLeNet(nn.Module):
         self.stem = nn.Sequential(
             *_convolution(3, 64, kernel_size=7, stride=2),
             _halve(),
-            nn.LocalResponseNorm(5),
+            LocalResponseNorm(5),
             *_convolution(64, 64, kernel_size=1),
             *_convolution(64, 192, kernel_size=3),
-            nn.LocalResponseNorm(5),
+            LocalResponseNorm(5),
             _halve(),
         )
         # ones, reduce -> threes, reduce -> fives, pooled

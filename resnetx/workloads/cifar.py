@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from resnetx.workloads.normalisation import LocalResponseNorm
 from resnetx.workloads.resnetx import initialise
 
 
@@ -107,10 +108,10 @@ class AlexNet(nn.Module):
             nn.Conv2d(3, 64, kernel_size=5, padding=2),
             nn.ReLU(inplace=True),
             nn.MaxPool2d(kernel_size=3, stride=2, padding=1),
-            nn.LocalResponseNorm(9, alpha=0.001, beta=0.75),
+            LocalResponseNorm(9, alpha=0.001, beta=0.75),
             nn.Conv2d(64, 64, kernel_size=5, padding=2),
             nn.ReLU(inplace=True),
-            nn.LocalResponseNorm(9, alpha=0.001, beta=0.75),
+            LocalResponseNorm(9, alpha=0.001, beta=0.75),
             nn.MaxPool2d(kernel_size=3, stride=2, padding=1),
         )
         self.classifier = nn.Sequential(

@@ -196,7 +196,7 @@ def intensity_per_gpu(per_batch: float, gpus: Iterable[int]) -> dict[str, float]
 #     GELU, SiLU, ReLU6 ...  its input; a copy of that where it works in place
 #     max pooling            its input, and the place of each maximum as int64
 #     average pooling        its input; adaptive to one pixel, which is a mean, nothing
-#     LRN                    its input, the squares padded by 4 channels, and two tensors like the output
+#     LRN                    its input, their squares, and two tensors like the output
 #     dropout                a mask of one byte
 #     sum, concatenation,    nothing
 #     padding, stochastic depth
@@ -214,7 +214,6 @@ def intensity_per_gpu(per_batch: float, gpus: Iterable[int]) -> dict[str, float]
 # next convolution or product. (PyTorch, "Automatic Mixed Precision", lists what runs in which precision on CUDA.)
 
 INDEX_BYTES = 8  # of an int64
-LRN_PADDING = 4  # channels: a window of 5, less one
 
 
 class KeptBytes(NamedTuple):
@@ -351,12 +350,7 @@ def _keeps_in_addition(layer: Layer, widths: Mapping[str, int]) -> int:
         case "pool":
             return INDEX_BYTES * layer.elements
         case "lrn":
-            channels, *_ = layer.output_shape
-            squares = layer.elements * (channels + LRN_PADDING) // channels
-            return (
-                widths[layer.inputs[0] if layer.inputs else layer.name] * squares
-                + widths[layer.name] * 2 * layer.elements
-            )
+            return layer.elements * (widths[layer.inputs[0] if layer.inputs else layer.name] + 2 * widths[layer.name])
         case "dropout":
             return layer.elements
         case "silu" | "relu6" | "hardtanh" | "hardswish" | "hardsigmoid":

@@ -162,6 +162,9 @@ class _Proxy(fx.Proxy):
 
 
 class _Tracer(fx.Tracer):
+    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
+        return isinstance(m, nn.LocalResponseNorm) or super().is_leaf_module(m, module_qualified_name)
+
     def proxy(self, node: fx.Node) -> fx.Proxy:
         return _Proxy(node, self)
 
@@ -385,8 +388,8 @@ class Recorder(TorchFunctionMode):
 
 
 def _is_leaf(module: nn.Module) -> bool:
-    """A module of torch that is one operation: attention's output projection is a part of it."""
-    own = type(module).__module__.startswith("torch.")
+    """A module of torch, or in its place, that is one operation: attention's output projection is a part of it."""
+    own = type(module).__module__.startswith("torch.") or isinstance(module, nn.LocalResponseNorm)
     return own and (isinstance(module, nn.MultiheadAttention) or not any(module.children()))
 
 

@@ -10,7 +10,7 @@ from resnetx.api import predict
 from resnetx.api.predict import questions
 from resnetx.compose import asked as settings_asked
 from resnetx.errors import ConfigError
-from resnetx.prediction import grid
+from resnetx.prediction import curves as many
 
 pytestmark = pytest.mark.slow
 
@@ -83,8 +83,7 @@ def test_a_grid_has_the_figures_of_predictions_and_its_answer_alone_is_kept(tmp_
 
 
 def test_shares_of_a_grid_are_the_same_by_processes_of_their_own(monkeypatch):
-    asked = questions([], settings_asked("predict", {key: GRID[key] for key in ("systems", "model", "batch_size")}))
-    curves = [curve for each in asked for curve in each.curves]
-    monkeypatch.setattr(grid, "SHARE_POINTS", 12)
-    here, there = ([*grid.grid_columns(curves, processes=count)] for count in (1, 2))
+    curves = questions([], settings_asked("predict", {key: GRID[key] for key in ("systems", "model", "batch_size")}))
+    monkeypatch.setattr(many, "SHARE_POINTS", 12)
+    here, there = ([*many.grid_columns(curves, processes=count)] for count in (1, 2))
     assert len(here) == 3 and here == there

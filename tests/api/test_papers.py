@@ -9,8 +9,9 @@ from resnetx.interconnect.systems.system import load
 from resnetx.literature import papers
 from resnetx.literature.claims import PAPERS, check_paper, of_messages, published
 from resnetx.literature.papers import check_papers
+from resnetx.record import record_file
 from resnetx.record.comparisons import CopyPoint
-from resnetx.record.literature import CheckedPapers, checked_papers_file
+from resnetx.record.literature import CheckedPapers
 
 pytestmark = pytest.mark.slow  # checks every statement
 
@@ -114,7 +115,7 @@ def test_the_library_checks_a_paper_and_keeps_the_record(tmp_path):
     found = resnetx.compare(papers="sth2017", out=tmp_path)
     assert isinstance(found, CheckedPapers)
     assert found.papers == ["sth2017"]
-    assert resnetx.load(tmp_path) == resnetx.load(checked_papers_file(tmp_path)) == found
+    assert resnetx.load(tmp_path) == resnetx.load(record_file("checked papers", tmp_path)) == found
     lines = (tmp_path / "claims.csv").read_text().splitlines()
     assert len(lines) == 1 + len(found.claims)
     assert lines[0].endswith(",paper,seen,repeats")

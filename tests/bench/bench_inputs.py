@@ -93,7 +93,7 @@ def _measure(root: Path, given: argparse.Namespace) -> None:
     for turn in range(given.rounds):
         for name, input in contestants.items():
             with _unchecked() if "unchecked" in name else contextlib.nullcontext():
-                batches = inputs.open_input(input, batch_size=given.batch_size, seed=turn, **share)
+                batches = inputs.open_input(input, inputs.Share(batch_size=given.batch_size, seed=turn, **share))
             for _ in range(_PREFETCH + 2):  # start, and what was made ahead
                 next(batches)
             start, cpu_start = time.perf_counter(), _cpu_s()

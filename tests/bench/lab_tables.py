@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, median
 
-from resnetx.record import RunRecord, read
-from resnetx.record.prediction import PredictedPoint, Prediction, prediction_file
+from resnetx.record import RunRecord, read, record_file
+from resnetx.record.prediction import PredictedPoint, Prediction
 from resnetx.request import Request
 from tests.bench.started import arguments
 
@@ -73,7 +73,7 @@ class Measured:
 
 def measured(folder: Path) -> list[Measured]:
     """Every point that has a run."""
-    made: Prediction = read(prediction_file(folder / "prediction"), Prediction)
+    made: Prediction = read(record_file("prediction", folder / "prediction"), Prediction)
     runs = [read(path, RunRecord) for path in sorted((folder / "study").glob("*/record.json"))]
     asked = {_asked(run.request): run for run in runs if run.outcome == "ok"}
     found = [(point, asked.get(_asked(point.request))) for point in made.points if point.request is not None]

@@ -23,7 +23,7 @@ from resnetx.compose import compose
 from resnetx.config import request_from
 from resnetx.host import node_name
 from resnetx.measure.launch import executor
-from resnetx.record.prediction import prediction_file
+from resnetx.record import record_file
 from resnetx.request import Request
 from resnetx.traces.run_traces import read_all
 from tests.bench.started import arguments
@@ -84,7 +84,7 @@ def keep(folder: Path, verb: str) -> None:
 
 
 def predict(folder: Path) -> None:
-    if not prediction_file(folder).is_file():
+    if not record_file("prediction", folder).is_file():
         words = ["systems=cpu-host", "scaling=weak", "gpus=[1,2]", f"strategy={listed(STRATEGIES)}"]
         run("predict", f"{folder}/trace", *words, f"calibration={folder}/bench", f"out={folder}")
 

@@ -38,7 +38,8 @@ from resnetx.interconnect.systems.lab_network import lab_network
 from resnetx.measure.launch.scratch import LAB_VARIABLE, SCRATCH_VARIABLE
 from resnetx.measure.machine.host_facts import cpu_times, host_load
 from resnetx.measure.machine.readings import FOREIGN_SHARE
-from resnetx.record.prediction import Prediction, prediction_file
+from resnetx.record import record_file
+from resnetx.record.prediction import Prediction
 from resnetx.request import Request
 from resnetx.traces.run_traces import read_all
 from tests.bench.started import arguments
@@ -100,7 +101,7 @@ def predict(folder: Path) -> None:
     machines = listed(machine_of(folder, link) for link in LINKS)
     for grid in GRIDS:
         out = folder / f"prediction-{name_of(grid)}"
-        if not prediction_file(out).is_file():
+        if not record_file("prediction", out).is_file():
             both = {**grid, "batch_size": 2 * int(str(grid["batch_size"]))}
             words = ["input=synthetic", *words_of(both), "gpus=2", f"strategy={listed(STRATEGIES)}"]
             words += [f"replay={traced(folder, grid)}", f"lab.system={machines}", "lab.scale=1"]
@@ -189,7 +190,7 @@ class Judged:
 
 def points(folder: Path, grid: dict[str, object], link: str):
     """The predicted points of a workload over a link."""
-    made = record.read(prediction_file(folder / f"prediction-{name_of(grid)}"), Prediction)
+    made = record.read(record_file("prediction", folder / f"prediction-{name_of(grid)}"), Prediction)
     return [point for point in made.points if point.system == machine_of(folder, link).stem]
 
 

@@ -760,10 +760,10 @@ def test_ranks_on_several_hosts_are_judged_on_as_many_nodes(capsys, tmp_path):
     found = json.loads(out)
     assert status == 0
     assert [(point["verdict"], round(point["expected_s"] * 1e6)) for point in found["points"]] == [
-        ("as expected", 4033), ("not judged", 31849),
+        ("as expected", 4029), ("not judged", 31822),
     ]  # fmt: skip
     assert (
-        "allreduce takes up to 8.73 times as long as expected, more than nine" in warned(out)["longer-than-elsewhere"]
+        "allreduce takes up to 8.74 times as long as expected, more than nine" in warned(out)["longer-than-elsewhere"]
     )
     assert "network cards do not reach GPU memory" in out
     assert [device["node"] for device in found["devices"]] == ["node-a"] * 8 + ["node-b"] * 8
@@ -840,16 +840,14 @@ def test_without_a_number_of_ranks_there_is_nothing_to_compare(capsys, tmp_path)
     assert "does not say how many ranks there were; expected gpus=N, to compare it with systems=" in err
 
 
-def test_hosts_of_one_rack_are_one_node_and_an_unknown_error_judges_nothing(capsys, tmp_path):
-    """The model is 25 % too fast for a rack that is published as a good one; nothing tells how far off it may be."""
+def test_hosts_of_one_rack_are_one_node_and_a_good_one_is_not_called_low(capsys, tmp_path):
+    """The model is 25 to 38 % too fast for a rack that is published as a good one."""
     file = pasted(tmp_path, {f"tray{tray}": 4 for tray in range(18)}, {8 * 2**30: 20299e-6})
     words = ["bench", "--import", str(file), "systems=gb200-nvl72", f"results={tmp_path}"]
     status, out, _ = run(capsys, *words)
     assert status == 0
-    assert "16,426.6 not judged" in " ".join(out.split())
+    assert "as expected" in " ".join(out.split())
     assert "to check" not in out
-    said = "allreduce is not judged, as the error of its expected times is not known: no times of rings or trees are"
-    assert said in " ".join(out.split())
 
 
 def test_the_answer_and_the_verdicts_are_of_results_that_are_right(capsys, tmp_path):

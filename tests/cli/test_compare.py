@@ -8,8 +8,8 @@ import pytest
 
 from resnetx import record
 from resnetx.cli import main
-from resnetx.record import SCHEMA, StudyFolder, StudyRecord
-from resnetx.record.comparisons import Comparison, comparison_file
+from resnetx.record import SCHEMA, StudyFolder, StudyRecord, record_file
+from resnetx.record.comparisons import Comparison
 
 
 @pytest.fixture
@@ -72,7 +72,7 @@ def test_a_folder_above_a_single_study_will_do(study_on_disk, capsys, tmp_path):
 def test_json_and_the_record_say_the_same(study_on_disk, capsys, tmp_path):
     studies = [study_on_disk("node1", 10.0, 15.0), study_on_disk("node2", 20.0, 30.0, precision="bf16")]
     status, out, err = run(capsys, *studies, "--json", f"out={tmp_path / 'out'}")
-    file = comparison_file(tmp_path / "out")
+    file = record_file("comparison", tmp_path / "out")
     assert (status, err) == (0, f"record: {file}\npage: {file.with_name('index.html')}\n")
     answer, *fields = json.loads(out).items()
     assert answer[1].startswith("B trains 2.000 times (1.994 to 2.006) as fast as A on 2 GPUs: ")

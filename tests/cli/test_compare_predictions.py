@@ -10,9 +10,8 @@ import pytest
 
 from resnetx import record
 from resnetx.cli import main, show
-from resnetx.record import SCHEMA, StudyFolder, StudyRecord
-from resnetx.record.comparisons import Accuracy, SystemComparison, accuracy_file, system_comparison_file
-from resnetx.record.prediction import prediction_file
+from resnetx.record import SCHEMA, StudyFolder, StudyRecord, record_file
+from resnetx.record.comparisons import Accuracy, SystemComparison
 from tests.documentation import ROOT
 
 
@@ -30,7 +29,7 @@ def stored(predicted_of, prediction_of, tmp_path):
         predicted_of(iteration_s, workload="AlexNet", batch_size=256, system=system, gpus=gpus)
         for (system, gpus), iteration_s in times.items()
     ]
-    record.write(prediction_file(tmp_path / "made"), prediction_of(*points))
+    record.write(record_file("prediction", tmp_path / "made"), prediction_of(*points))
     return tmp_path / "made"
 
 
@@ -44,7 +43,7 @@ def test_a_stored_prediction_is_shown_as_systems_side_by_side(stored, capsys):
     )
     assert any(line.startswith("8 ") and line.endswith(" 0.50 (0.43 to 0.58)") for line in lines)
     assert "In all rows: workload AlexNet, batch 256, act./param./GPU 10.0." in lines
-    assert run(capsys, prediction_file(stored))[1] == out
+    assert run(capsys, record_file("prediction", stored))[1] == out
     lines = [" ".join(line.split()) for line in run(capsys, stored, "--all")[1].splitlines()]
     assert "nccl1 8 0 1 0 0 gx8 +100.0% (+73.5% to +130.5%), AlexNet, batch 256" in lines
     assert any(line.startswith("AlexNet 256 nccl1 8 10.0 5.00 10.0 gx8 +100.0%") for line in lines)
@@ -82,10 +81,10 @@ def test_json_the_record_and_the_files_say_the_same(stored, capsys, tmp_path):
     folder = tmp_path / "out"
     status, out, err = run(capsys, stored, "--json", f"out={folder}")
     assert status == 0
-    found = record.read(system_comparison_file(folder), SystemComparison)
+    found = record.read(record_file("system comparison", folder), SystemComparison)
     answer, *fields = json.loads(out).items()
     assert answer[0] == "answer" and dict(fields) == msgspec.to_builtins(found)
-    assert f"record: {system_comparison_file(folder)}" in err
+    assert f"record: {record_file('system comparison', folder)}" in err
     with (folder / "points.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert [row["system"] for row in rows] == ["dgx1-p100", "gx8"] * 2
@@ -110,7 +109,7 @@ def test_systems_that_are_named_are_predicted_first(capsys):
 
 def test_a_system_that_nobody_knows_here_has_no_curves(predicted_of, prediction_of, capsys, tmp_path):
     points = [predicted_of(0.1, system=system) for system in ("gx8", "my-own")]
-    record.write(prediction_file(tmp_path), prediction_of(*points))
+    record.write(record_file("prediction", tmp_path), prediction_of(*points))
     status, out, err = run(capsys, tmp_path, "--json")
     assert status == 0
     assert err.startswith("no curves of collectives for my-own: ")
@@ -121,7 +120,7 @@ def test_a_refused_point_says_why(predicted_of, prediction_of, capsys, tmp_path)
     refused = {"outcome": "refused", "reason": "gpus=9: gx8 has 8 GPUs; use nodes=2", "interval_s": None}
     points = [predicted_of(0.1, system="dgx2", gpus=gpus) for gpus in (9, 16)]
     points += [predicted_of(None, system="gx8", gpus=gpus, **refused) for gpus in (9, 16)]
-    record.write(prediction_file(tmp_path), prediction_of(*points))
+    record.write(record_file("prediction", tmp_path), prediction_of(*points))
     status, out, _ = run(capsys, tmp_path)
     assert status == 0
     assert "refused: ResNet/1, batch 16, 9 GPUs and 1 more on gx8: gpus=9: gx8 has 8 GPUs; use nodes=2\n" in out
@@ -154,7 +153,7 @@ def study_of(record_of, tmp_path):
 @pytest.mark.slow
 def test_a_prediction_beside_the_study_that_checks_it(study_of, predicted_of, prediction_of, capsys, tmp_path):
     study, request = study_of(320.0)  # 0.1 s a step
-    record.write(prediction_file(tmp_path / "made"), prediction_of(predicted_of(0.12, request)))
+    record.write(record_file("prediction", tmp_path / "made"), prediction_of(predicted_of(0.12, request)))
     folder = tmp_path / "out"
     status, out, err = run(capsys, tmp_path / "made", study, f"out={folder}")
     assert status == 0
@@ -166,9 +165,9 @@ def test_a_prediction_beside_the_study_that_checks_it(study_of, predicted_of, pr
     assert any(line.startswith("one nccl1 1 19.6% +19.6% ResNet/1, batch 32, 2 GPUs +19.6%") for line in totals)
     assert lines[0].startswith("Predicted steps are 19.6% off those that ")
     assert (folder / "accuracy.svg").is_file()
-    (point,) = record.read(accuracy_file(folder), Accuracy).points
+    (point,) = record.read(record_file("accuracy", folder), Accuracy).points
     assert point.error == pytest.approx(0.196, abs=0.001)
-    assert f"record: {accuracy_file(folder)}" in err
+    assert f"record: {record_file('accuracy', folder)}" in err
     status, out, _ = run(capsys, tmp_path / "made", study, "--json")
     assert json.loads(out)["totals"][0]["points"] == 1
 
@@ -190,8 +189,8 @@ def test_a_prediction_beside_the_study_that_checks_it(study_of, predicted_of, pr
 )
 def test_a_mistake_is_one_sentence(stored, study_of, capsys, tmp_path, words, sentence):
     study_of(320.0)
-    prediction_file(tmp_path / "broken").parent.mkdir()
-    prediction_file(tmp_path / "broken").write_text("{")
+    record_file("prediction", tmp_path / "broken").parent.mkdir()
+    record_file("prediction", tmp_path / "broken").write_text("{")
     placed = [
         f"out={tmp_path / word[4:]}" if word.startswith("out=") else word if "=" in word else tmp_path / word
         for word in words
@@ -240,5 +239,5 @@ def test_the_points_with_the_largest_error_have_it_at_80_columns(monkeypatch, ca
 def test_the_largest_batch_of_each_system_is_named_with_its_number(capsys):
     words = ["systems=dgx1-v100,gx8", "model=alexnet", "batch_size=max", "memory=16GB", "gpus=8"]
     told = " ".join(run(capsys, *words)[1].split())
-    each = "batch_size=max: 1108 images of AlexNet on each GPU of"
-    assert f"assumed: {each} dgx1-v100; {each} gx8." in told
+    each, by = "batch_size=max: 1113 images of AlexNet on each GPU of", "by counted memory of 16.0 GB"
+    assert f"assumed: {each} dgx1-v100, {by}; {each} gx8, {by}." in told

@@ -12,7 +12,8 @@ from resnetx import record
 from resnetx.api.calibrations import calibrations
 from resnetx.cli import main
 from resnetx.prediction.host_step import ASSUMED, OTHER_CORES
-from resnetx.record.prediction import Prediction, prediction_file
+from resnetx.record import record_file
+from resnetx.record.prediction import Prediction
 
 QUICKSTART = Path(__file__).parents[2] / "results" / "cpu-2core" / "quickstart"  # has runs of the input pipeline
 TWO_RANKS = QUICKSTART / "resnet-1_b16_g2_input_880e44b5_r1"
@@ -51,7 +52,7 @@ def run_of_input(tmp_path):
 def decoding(predict, tmp_path, *words):
     """The line of the record that says what decoding is predicted from."""
     predict(*words, f"out={tmp_path / 'kept'}")
-    made = record.read(prediction_file(tmp_path / "kept"), Prediction)
+    made = record.read(record_file("prediction", tmp_path / "kept"), Prediction)
     (line,) = [each for each in made.inputs if each.what.startswith("decoding")]
     return line
 
@@ -196,7 +197,7 @@ def test_runs_of_a_study_on_several_ranks_calibrate_their_own_workload(predict, 
     ]
     _, (found,) = predict(*words, f"calibration={QUICKSTART}", f"out={tmp_path / 'kept'}")
     assert found["images_per_s"] == pytest.approx(median(wanted), rel=1e-3)
-    lines = record.read(prediction_file(tmp_path / "kept"), Prediction).inputs
+    lines = record.read(record_file("prediction", tmp_path / "kept"), Prediction).inputs
     (line,) = [line for line in lines if line.what.startswith("scaling by")]
     assert (line.origin, line.source) == ("measured on cpu-2core", str(QUICKSTART))
     # its runs without exchange leave 1 ms to messages, and 16 ms of the 17 to what is not explained

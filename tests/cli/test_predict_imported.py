@@ -10,7 +10,8 @@ from resnetx.cli import main
 from resnetx.compose import compose
 from resnetx.config import request_from
 from resnetx.host import node_name
-from resnetx.record.prediction import Prediction, measured_on, prediction_file
+from resnetx.record import record_file
+from resnetx.record.prediction import Prediction, measured_on
 from tests.prediction.made_traces import batch, layer, trace
 from tests.record.test_kineto_windows import Program
 
@@ -70,7 +71,7 @@ def test_stated_parameters_and_what_was_taken_are_inputs_that_are_shown(profile,
     assert "1,000,000 parameters of 4 B, shared among the layers in proportion to their backward times" in out
     assert "its 3 optimizer steps ended 3 iterations" in out
     assert "one GPU's step as the imported trace has it" in out
-    inputs = record.read(prediction_file(tmp_path / "kept"), Prediction).inputs
+    inputs = record.read(record_file("prediction", tmp_path / "kept"), Prediction).inputs
     assert {"gradients of net", "import of net"} <= {line.what for line in inputs if line.origin == "assumed"}
 
 

@@ -4,7 +4,8 @@ import pytest
 
 from resnetx import record
 from resnetx.cli import main
-from resnetx.record.prediction import Prediction, prediction_file
+from resnetx.record import record_file
+from resnetx.record.prediction import Prediction
 from tests.record.test_six_columns import TABLE_VI
 
 K80 = ["systems=k80-10gbe", "communication=trace"]
@@ -69,7 +70,7 @@ def test_no_link_changes_a_traced_message(predict, imported):
 
 def test_a_trace_that_does_not_say_its_gpus_is_taken_to_be_of_the_one_number_that_is_asked_for(imported, tmp_path):
     assert main(["predict", imported(), *K80, "gpus=[1,2]", f"out={tmp_path / 'kept'}"]) == 0
-    made = record.read(prediction_file(tmp_path / "kept"), Prediction)
+    made = record.read(record_file("prediction", tmp_path / "kept"), Prediction)
     (line,) = [each for each in made.inputs if each.what == "messages between 2 GPUs"]
     assert (line.origin, line.error) == ("assumed", 0.3)  # of a single iteration
     assert "does not say on how many GPUs" in line.value

@@ -169,6 +169,14 @@ def test_a_page_of_benches_goes_beside_the_folder_of_one_and_into_that_of_severa
     assert [file.name for file in two.iterdir()] == ["record.json"]
 
 
+def test_a_record_beside_a_study_that_cannot_be_read_is_said_once(study_on_disk, capsys):
+    broken = study_on_disk.path.parent / "broken" / "record.json"
+    broken.parent.mkdir()
+    broken.write_text("{")
+    assert main(["report", str(study_on_disk.path.parent)]) == 0
+    assert capsys.readouterr().err.count(f"skipped: {broken}") == 1
+
+
 def test_records_of_which_none_can_be_read_are_refused(tmp_path, capsys):
     (tmp_path / "score.json").write_text("{")
     assert main(["report", str(tmp_path)]) == 2

@@ -15,15 +15,18 @@ def test_the_screen_answers_first_and_fits_a_terminal(capsys, monkeypatch, tmp_p
     out = capsys.readouterr().out
     first, *others = out.splitlines()
     assert first == "dgx1-v100: with links divided for this traffic its relative transmission latency"
-    assert "iteration gets no faster: " in " ".join(
-        out.split()
-    )  # its host takes longer to launch it than it takes the GPUs
+    assert "iteration gets SLOWER by " in " ".join(out.split())
     assert "320 RTLs calculated" in out
     tables = [
         line for line in others if line[:1].isdigit() or line.startswith(("to ", "GPU ", "gradients to", "phase "))
     ]
     assert len(tables) > 30
     assert max(map(len, tables)) <= 80
+
+
+def test_a_step_that_its_host_limits_gets_no_faster(capsys):
+    assert main(["steer", "systems=dgx1-v100", "model.x=32", "batch_size=8"]) == 0
+    assert "iteration gets no faster: " in " ".join(capsys.readouterr().out.split())
 
 
 def test_json_has_the_names_that_scripts_read(capsys, tmp_path):

@@ -46,6 +46,28 @@ def written(content):
         ("host.xplane.pb", b"\n\x9c\x01\x08\x01\x12\x0d/device:GPU:0\xff", "a profile of TensorFlow or JAX"),
         ("timeline.json", written(HOROVOD), "Horovod"),
         ("et.json", written(CHAKRA), "execution trace.*export_chrome_trace"),
+        (
+            "all_reduce",
+            b'{"numCycle":0, "name":"AllReduce", "ranks":2, "size":8, "inPlace":0, "time":1}\n',
+            "rccl-tests -Z",
+        ),
+        ("all_reduce.csv", b"numCycle,name,nodes,ranks,size,time\n0,AllReduce,1,2,8,1\n", "rccl-tests -Z"),
+        (
+            "amd.json",
+            b'[{"gpu": 0, "links": [{"gpu": 1, "link_type": "XGMI", "num_hops": 1}]}]',
+            "amd-smi topology --json",
+        ),
+        ("grind.txt", b"Host/Device Bandwidth Matrix (GB/s), memory=Pinned\n   Dir\\D       0\n", "busGrind"),
+        (
+            "stacks.txt",
+            b"train.py(12): step;torch/nn/modules/conv.py(460): forward;aten::conv2d 1234\n",
+            "export_stacks",
+        ),
+        (
+            "old.json",
+            b'[{"name": "conv2d", "ph": "X", "ts": 1, "dur": 2, "tid": 1, "pid": "CPU functions"}]',
+            "before 1.8",
+        ),
         ("report.nsys-rep", b"\x00\x01\xfe", "Nsight Systems .nsys stats"),
         ("weights.pt", b"PK\x03\x04\x00\x00", "a ZIP archive"),
         ("events.out", b"\x18\0\0\0\0\0\0\0\xa3\x7f\x4b\x22\x09\x1a\x0dbrain.Event:2", "TensorBoard"),

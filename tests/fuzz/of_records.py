@@ -26,8 +26,8 @@ from resnetx.measure.launch import ending
 from resnetx.measure.launch.ending import Ending
 from resnetx.measure.launch.executor import one_node
 from resnetx.measure.study_runs import definition
+from resnetx.prediction.curves import Curve, Placement, predicted_curves
 from resnetx.prediction.memory import step_bytes
-from resnetx.prediction.predict import Curve, Placement, predict_curve
 from resnetx.prediction.roofline import work
 from resnetx.prediction.scenario import Deployment, TrainingSetup, Workload
 from resnetx.record import (
@@ -245,7 +245,7 @@ def _predict_from(trace: Trace) -> None:
     trace = sized(trace, None, sends=True)
     workload, batch_size = Workload.of_import(trace, bucket), max(each.batch_size for each in trace.batches)
     placements = [Placement((0, 1), 2 * batch_size)]
-    predict_curve(Curve(workload, _dgx1(), TrainingSetup(), placements, Placement((0,), batch_size)))
+    predicted_curves([Curve(workload, _dgx1(), TrainingSetup(), placements, Placement((0,), batch_size))])
 
 
 def _observations() -> list[bytes]:

@@ -32,13 +32,15 @@ def dali(root: Path, decoder: str = "auto") -> DaliInput:
 def opened(input, device: str, image_size: int = 256):
     return inputs.open_input(
         input,
-        batch_size=CLASSES,
-        sample=image_sample(image_size),
-        classes=CLASSES,
-        rank=0,
-        world_size=1,
-        device=torch.device(device),
-        seed=0,
+        inputs.Share(
+            batch_size=CLASSES,
+            sample=image_sample(image_size),
+            classes=CLASSES,
+            rank=0,
+            world_size=1,
+            device=torch.device(device),
+            seed=0,
+        ),
     )
 
 

@@ -47,14 +47,16 @@ def open_cpu(
 ):
     return inputs.open_input(
         input,
-        batch_size=batch_size,
-        sample=image_sample(image_size),
-        classes=classes,
-        rank=rank,
-        world_size=ranks,
-        device=CPU,
-        seed=seed,
-        channels_last=channels_last,
+        inputs.Share(
+            batch_size=batch_size,
+            sample=image_sample(image_size),
+            classes=classes,
+            rank=rank,
+            world_size=ranks,
+            device=CPU,
+            seed=seed,
+            channels_last=channels_last,
+        ),
     )
 
 
@@ -497,3 +499,19 @@ def test_the_sentence_for_a_damaged_file_fits_one_line(tmp_path: Path) -> None:
     assert jpeg.sentence("a.jpg: not an image", tmp_path) == (
         f"a.jpg: not an image; repair or delete it (`resnetx images --verify {tmp_path}` checks every file)"
     )
+
+
+@pytest.mark.parametrize("kind", ["dali", "torchvision"])
+def test_a_package_that_is_not_whole_is_named_in_one_sentence(kind, made, tmp_path):
+    """As DALI on a machine to which its own dependencies were not copied."""
+    broken = {"dali": tmp_path / "optree.py", "torchvision": tmp_path / "torchvision" / "__init__.py"}[kind]
+    broken.parent.mkdir(exist_ok=True)
+    broken.write_text("raise ModuleNotFoundError(\"No module named 'a_part'\")\n")
+    command = [sys.executable, "-m", "resnetx", "train", f"input={kind}", f"input.root={made}", "model.x=1"]
+    command += ["batch_size=4", "gpus=1", f"results={tmp_path / 'results'}", "model.classes=12"]
+    ended = subprocess.run(command, env=os.environ | {"PYTHONPATH": str(tmp_path)}, capture_output=True, text=True)
+    assert ended.returncode
+    assert "cannot be imported (No module named 'a_part'); expected a whole installation" in " ".join(
+        ended.stderr.split()
+    )
+    assert "Traceback" not in ended.stderr

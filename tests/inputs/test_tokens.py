@@ -24,9 +24,11 @@ def counted(tmp_path: Path) -> Path:
 def rank(file: Path, number: int, ranks: int, batch_size: int) -> inputs.Batches:
     return inputs.open_input(
         choices.TokensInput(file=str(file)),
-        **{"batch_size": batch_size, "sample": SAMPLE, "classes": VOCABULARY, "rank": number, "world_size": ranks},
-        device=torch.device("cpu"),
-        seed=1,
+        inputs.Share(
+            **{"batch_size": batch_size, "sample": SAMPLE, "classes": VOCABULARY, "rank": number, "world_size": ranks},
+            device=torch.device("cpu"),
+            seed=1,
+        ),
     )
 
 

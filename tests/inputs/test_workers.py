@@ -27,9 +27,10 @@ from resnetx.choices import TorchvisionInput, image_sample
 signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
 given = TorchvisionInput(root=sys.argv[1], format="folders", recipe="imagenet", threads=2, prefetch=1)
 batches_of._start_method = lambda device: sys.argv[2]
-batches = inputs.open_input(
-    given, batch_size=2, sample=image_sample(32), classes=3, rank=0, world_size=1, device=torch.device("cpu"), seed=0
+share = inputs.Share(
+    batch_size=2, sample=image_sample(32), classes=3, rank=0, world_size=1, device=torch.device("cpu"), seed=0
 )
+batches = inputs.open_input(given, share)
 next(iter(batches))
 print(*batches._reading._pids, flush=True)
 time.sleep(60)
@@ -87,7 +88,7 @@ def opened(root, method, monkeypatch, batch_size=2):
     monkeypatch.setattr(loader(), "_start_method", lambda _: method)
     given = TorchvisionInput(root=str(root), format="folders", recipe="imagenet", threads=1, prefetch=1)
     facts = {"batch_size": batch_size, "sample": image_sample(32), "classes": 3, "rank": 0, "world_size": 1, "seed": 0}
-    return inputs.open_input(given, device=torch.device("cpu"), **facts)
+    return inputs.open_input(given, inputs.Share(device=torch.device("cpu"), **facts))
 
 
 def test_workers_of_a_server_make_the_same_batches(made, monkeypatch):

@@ -57,13 +57,12 @@ def test_a_slow_small_collective_asks_for_the_host_first(read):
 
 
 def test_an_error_counted_on_other_machines_calls_nothing_low(tmp_path):
-    """GB200 NVL72, predicted at 1,042 GB/s and measured at 835 on a healthy rack; of its kind nothing is published."""
+    """Of eight A100 of 40 GB nothing is published."""
     file, size = tmp_path / "all_reduce.txt", 2**33
-    for system, busbw_GBps, gpus in (("gb200-nvl72", 400, 72), ("dgx-a100-40gb", 100, 8)):
-        file.write_text(table("allreduce", gpus, {size: size * 2 * (gpus - 1) / gpus / (busbw_GBps * 1e9)}))
-        read = bench_reading.with_readings(import_bench(file, "allreduce", gpus), load(system))
-        assert [point.verdict for point in read.points] == ["not judged"]
-        assert any("not called low" in warning.message or "not judged" in warning.message for warning in read.warnings)
+    file.write_text(table("allreduce", 8, {size: size * 1.75 / 100e9}))
+    read = bench_reading.with_readings(import_bench(file, "allreduce", 8), load("dgx-a100-40gb"))
+    assert [point.verdict for point in read.points] == ["not judged"]
+    assert any("not called low" in warning.message or "not judged" in warning.message for warning in read.warnings)
 
 
 @pytest.mark.parametrize(("gpus", "system"), [(8, None), (16, "dgx-h200")])

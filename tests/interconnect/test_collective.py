@@ -441,7 +441,28 @@ def test_a_ring_of_gloo_goes_by_way_of_the_host(name):
     assert all(frozenset(step) in linked for step in steps)
 
 
-def test_amds_library_is_taken_to_choose_what_takes_least():
+def test_amds_library_runs_all_pairs_on_eight_mi300_by_size_and_else_the_ring_that_takes_least():
+    """As tools/msccl-algorithms of RCCL names the sizes; an array of 512 bytes does not fill its chunks."""
     made = plan(load("mi300x"), "allreduce", library="nccl2.4")
-    for size_bytes in (2**20, 2**22, 2**25, 2**28):
-        assert made.cost(size_bytes).time_s == min(each.time_s(size_bytes) for each in made.algorithms)
+    taken = {size: made.fastest(size).label for size in (512, 2**10, 2**19 - 1, 2**19, 2**24, 2**24 + 1)}
+    assert list(taken.values()) == ["ring (LL)", *["all-pairs (LL)"] * 2, *["all-pairs (Simple)"] * 2, "ring (Simple)"]
+    rings = [algorithm for algorithm in made.algorithms if algorithm.name == "ring"]
+    for size_bytes in (512, 2**25, 2**28):
+        assert made.cost(size_bytes).time_s == min(each.time_s(size_bytes) for each in rings)
+    assert not any("all-pairs" in line for line in made.explain(2**25))
+
+
+@pytest.mark.parametrize(
+    ("system", "collective", "devices"),
+    [("mi300x", "allreduce", range(4)), ("mi300x", "allgather", None), ("mi250x", "allreduce", None)],
+)
+def test_other_machines_and_operations_of_amds_library_have_rings(system, collective, devices):
+    made = plan(load(system), collective, devices, library="nccl2.4")
+    assert "all-pairs" not in {algorithm.name for algorithm in made.algorithms}
+
+
+def test_what_amds_source_says_of_small_sizes_is_what_eight_mi300_take():
+    """Nothing of it is fitted: a ring in LL has 12 us and 14 steps of 0.8 us, all pairs 12 us and two."""
+    made = plan(load("mi300x"), "allreduce", library="nccl2.4").launched_by("process-per-gpu")
+    assert made.cost(512).time_s == pytest.approx(23.2e-6, rel=0.01)
+    assert made.cost(1024).time_s == pytest.approx(13.6e-6, rel=0.01)

@@ -29,10 +29,25 @@ def test_a_system_that_nobody_measured_has_the_errors_of_its_kind_but_not_as_its
     assert made.known and not made.own and "over NVLink 3 through switches" in made.source
 
 
+def test_figures_of_one_size_do_not_speak_for_others():
+    """Five B200 ladders' ends, all of 8 GiB, are off by less than 2 %."""
+    found = error_of(plan(load("hgx-b200")), 8 * 2**30)
+    assert "few times of rings or trees are published for NVLink 5 through switches" in found.text and found.q90 > 0.1
+
+
+def test_a_rack_is_no_kind_of_host():
+    """NVL72, an allreduce of 8 GiB on a healthy rack: 20.3 ms."""
+    rack = plan(load("gb200-nvl72"))
+    found = error_of(rack, 2**33)
+    assert found.own and abs(np.log(rack.cost(2**33).time_s / 20.299e-3)) < found.q90
+    kind = CollectiveResidual("", "NVLink 5 through switches of a rack", "", "allreduce", 2**33, "", 0.0)
+    assert (kind.place, KNOWN.place) == ("several hosts", "one host")
+    assert ("any", "one host", None, None, 3) not in kind.counted_in
+
+
 @pytest.mark.parametrize(
     ("system", "more", "kind"),
     [
-        ("gb200-nvl72", {}, "NVLink 5 through switches"),
         ("hgx-b200", {}, "NVLink 5 through switches"),
         ("dgx2", {}, "NVLink 2 through switches"),
         ("mi250x", {}, "AMD Infinity Fabric link of MI200 GPUs (XGMI) from GPU to GPU"),
@@ -42,7 +57,7 @@ def test_a_system_that_nobody_measured_has_the_errors_of_its_kind_but_not_as_its
 def test_a_kind_that_nobody_measured_is_said_and_has_the_width_of_all_others(system, more, kind):
     found = error_of(plan(load(system), **more), 64 * MIB)
     assert not found.known and not found.own
-    assert found.text.startswith(f"Error not known: no times of rings or trees are published for {kind}; counted on")
+    assert found.text.startswith("Error not known: ") and f"published for {kind}; counted on" in found.text
     assert (
         f"90 % within {found.q90:.0%}" in found.text
         and found.q90 > 1.5 * error_of(plan(load("dgx1-v100"), library="nccl2.4"), 64 * MIB).q90
@@ -56,7 +71,7 @@ def test_a_kind_that_nobody_measured_is_said_and_has_the_width_of_all_others(sys
 def test_sockets_do_not_get_the_errors_of_nccl(system, more):
     found = error_of(plan(load(system), **more), 64 * MIB)
     assert found.text == "Error not known: no times of rings or trees are published for gloo or NCCL over sockets."
-    assert found.q90 > max(cell.q90 for cell in table().cells)
+    assert found.q90 > max(cell.q90 for cell in table().cells if "several" not in (cell.of or ""))
 
 
 @pytest.mark.parametrize(
@@ -106,15 +121,16 @@ def test_a_kind_with_many_figures_does_not_speak_for_all():
     assert alike(errors, kinds, 2.0) == (pytest.approx((0.01 + 0.3 + 0.2 * 0.5) / 2.2), 0.6)
 
 
-def test_an_unknown_machine_is_inside_what_is_stated_nine_times_of_ten_and_rivals_need_twice_the_width():
-    everything, *bands = table().bands
+def test_an_unknown_machine_is_inside_what_is_stated_nine_times_of_ten_and_rivals_need_more_width():
+    everything, *bands, between = table().bands
+    assert between.place == "several hosts" and between.model.within < 0.8 * between.points  # three kinds: too few
     assert 0.85 <= everything.model.within_by_kind <= 0.95
     assert 0.85 <= everything.model.within / everything.points <= 0.95
     for band in (everything, *bands):
         assert band.model.mean < min(band.alpha_beta.mean, band.power_law.mean)
-        assert 1.5 * band.model.half_width < min(band.alpha_beta.half_width, band.power_law.half_width)
+        assert 1.4 * band.model.half_width < min(band.alpha_beta.half_width, band.power_law.half_width)
     small, middle, *large = bands
-    assert small.model.within_half >= 0.88 and middle.model.mean <= 0.18
+    assert small.model.within_half >= 0.9 and middle.model.mean <= 0.18
     assert all(band.model.mean <= 0.12 for band in large)
 
 

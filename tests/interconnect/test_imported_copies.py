@@ -90,11 +90,13 @@ def test_the_three_matrices_of_both_directions_are_one_in_json_and_the_sum_is_re
 # ---- nvbandwidth, as it prints
 
 
-def printed(name, title, rows):
-    """A test as nvbandwidth prints it, with the sum of its matrix."""
+def printed(name, title, rows, total=None):
+    """A test as nvbandwidth prints it, with the sum of its matrix, or another one."""
+    if total is None:
+        total = sum(float(cell) for row in rows for cell in row if cell.replace(".", "").isdecimal())
     heading = "".join(f"{place:>10}" for place in range(len(rows[0])))
     lines = [f"{place:>2}" + "".join(f"{cell:>10}" for cell in row) for place, row in enumerate(rows)]
-    return "\n".join([title, f"  {heading}", *lines, "", f"SUM {name} 1.00", ""])
+    return "\n".join([title, f"  {heading}", *lines, "", f"SUM {name} {total:.2f}", ""])
 
 
 def running(name, title, rows):
@@ -111,6 +113,18 @@ Device 0: NVIDIA RTX A6000 (00000000:01:00)
 Device 1: NVIDIA RTX A6000 (00000000:c1:00)
 
 """
+
+
+def test_cells_that_do_not_add_up_to_the_sum_below_them_are_said(imported):
+    title, cells = "memcpy CE CPU(row) -> GPU(column) bandwidth (GB/s)", [["337.55", "2142.40"]]
+    summed = imported((HEAD + "\n" + running("host_to_device_memcpy_ce", title, cells)).encode())
+    assert not any("SUM" in warning.message for warning in summed.warnings)
+    alone = printed("host_to_device_memcpy_ce", title, cells, 337.55)
+    (said,) = [warning.message for warning in imported((HEAD + alone).encode()).warnings if "SUM" in warning.message]
+    assert said == (
+        "host_to_device_memcpy_ce: its cells add up to 2479.95, and its SUM is 337.55; some are missing, or of another "
+        "test"
+    )
 
 
 def test_printed_reads_come_from_the_column_and_writes_go_there(imported):

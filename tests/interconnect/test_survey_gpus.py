@@ -295,6 +295,8 @@ def test_gpus_that_are_numa_nodes_of_the_host_are_beside_grace(made):
     named = "".join(f"\nGPU {gpu}: NVIDIA GB200 (UUID: GPU-{gpu})" for gpu in range(4))
     machine, _ = made(text([2, 10, 18, 26]) + named)
     assert {part.part_name for part in machine.gpus} == {"gb200-186gb"}
+    by_memory = text(["N/A"] * 4).replace("71\t0\t", "71\t0,2-17\t").replace("143\t1\t", "143\t1,18-33\t")
+    assert {part.part_name for part in made(by_memory)[0].components if part.kind == "cpu"} == {"grace"}
     plain, _ = made(text(["N/A"] * 4))
     assert {link.part_name for link in plain.links if link.a.startswith("gpu") and link.b.startswith("cpu")} == {
         "pcie5"

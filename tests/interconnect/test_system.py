@@ -195,6 +195,7 @@ def test_chips_of_one_fabric_are_refused(written):
         ("components: {? [1, 2] : x}", "line 1: expected a word as the key"),
         ("about: x\n1: y", "line 2: expected a word as the key"),
         ("about: x\non: y", "line 2: on: not a setting of a system"),
+        ("about: x\ngrids: []", "line 2: a study, not a system; expected it as study=, where a verb takes that"),
         ("x" * 2**20 + "x", "larger than 1 MiB"),
         ("!!python/object/apply:os.system [ls]", "YAML tags are not supported; expected plain values"),
     ],

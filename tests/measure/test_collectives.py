@@ -12,7 +12,7 @@ from resnetx.measure.bench import timed_collectives as nccl_choices
 from resnetx.measure.rank.distributed import Ranks
 from resnetx.operations import OPERATIONS
 from resnetx.record import QUEUES, BenchPoint, BenchRequest, HostLoad, Unknown, array_bytes
-from resnetx.record.bench_record import counts
+from resnetx.record.bench_record import QUEUE_LENGTH, counts
 from tests.measure.simulated_gpu import SimulatedGpu
 
 WORLD = 3
@@ -356,9 +356,8 @@ GPU = torch.device("cuda", 0)
 
 def test_on_gpus_operations_are_timed_in_queues_too_without_the_hosts_time_to_start_them(alone, monkeypatch):
     gpu = SimulatedGpu(monkeypatch)
-    of_queues = timed_collectives._queued_s(
-        lambda: gpu.launch(1e-6), dataclasses.replace(alone, device=GPU), QUEUES, 20
-    )
+    on_gpu = dataclasses.replace(alone, device=GPU)
+    of_queues = timed_collectives._queued_s(lambda: gpu.launch(1e-6), on_gpu, QUEUES, QUEUE_LENGTH)
     assert of_queues == pytest.approx([1e-6] * QUEUES)
 
 
@@ -393,14 +392,14 @@ def test_a_queue_counts_with_its_slowest_rank(alone, monkeypatch):
 
     gpu = SimulatedGpu(monkeypatch)
     ranks = Slower(**dataclasses.asdict(dataclasses.replace(alone, device=GPU)))
-    assert timed_collectives._queued_s(lambda: gpu.launch(1e-6), ranks, QUEUES, 20) == pytest.approx([2e-6] * QUEUES)
+    of_queues = timed_collectives._queued_s(lambda: gpu.launch(1e-6), ranks, QUEUES, QUEUE_LENGTH)
+    assert of_queues == pytest.approx([2e-6] * QUEUES)
 
 
 def test_operations_that_wait_for_the_device_have_no_queue(alone, monkeypatch):
     gpu = SimulatedGpu(monkeypatch)
-    assert isinstance(
-        timed_collectives._queued_s(gpu.wait, dataclasses.replace(alone, device=GPU), QUEUES, 20), Unknown
-    )
+    on_gpu = dataclasses.replace(alone, device=GPU)
+    assert isinstance(timed_collectives._queued_s(gpu.wait, on_gpu, QUEUES, QUEUE_LENGTH), Unknown)
 
 
 @pytest.mark.parametrize(

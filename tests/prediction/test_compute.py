@@ -3,15 +3,16 @@
 import msgspec
 import pytest
 
+import resnetx
 from resnetx import workloads
 from resnetx.compose import compose
 from resnetx.config import request_from
 from resnetx.errors import ConfigError
 from resnetx.interconnect.systems.system import load, parts_table
 from resnetx.prediction import roofline
-from resnetx.prediction.compute import of_point, of_roofline, of_trace
+from resnetx.prediction.compute import of_point, of_roofline
 from resnetx.prediction.scenario import Deployment, Point, TrainingSetup, Workload
-from resnetx.prediction.traced_step import jitter_of
+from resnetx.prediction.traced_step import jitter_of, of_trace
 from tests.prediction.made_traces import batch, layer, trace
 
 H200, DGX1 = load("dgx-h200"), load("dgx1-p100")
@@ -191,3 +192,19 @@ def test_jitter_is_how_steps_differ_from_the_next_and_not_how_they_drift():
 def test_ranks_on_cpus_have_no_roofline():
     with pytest.raises(ConfigError, match="needs a trace of that host"):
         of_roofline(tuple(TABLE), 227, 8, "fp32", load("cpu-host").gpu_part(0), None)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("changed", [{}, {"precision": "fp16"}, {"strategy": "server"}])
+@pytest.mark.parametrize("study", ["paper", "intensity"])
+@pytest.mark.parametrize("system", ["dgx1-v100", "gx8"])
+def test_fewer_images_never_take_a_step_longer(system, study, changed):
+    """Before, AlexNet on 8 V100 took 19.1 ms for 64 images and 17.8 ms for 192."""
+    steps_s = {}
+    for point in resnetx.predict(systems=system, study=study, **changed).points:
+        steps_s.setdefault((point.workload, point.gpus), {})[point.batch_size] = point.iteration_s
+    batches = [[by_batch[batch] for batch in sorted(by_batch)] for by_batch in steps_s.values()]
+    assert sum(map(len, batches)) > len(batches)
+    for known_s in batches:
+        times_s = [time_s for time_s in known_s if time_s is not None]
+        assert times_s == sorted(times_s)

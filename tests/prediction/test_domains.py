@@ -1,9 +1,12 @@
 """The table of where predictions were checked says what today's model says of the same measurements."""
 
+from math import log
+from pathlib import Path
 from statistics import fmean
 
 import pytest
 
+import resnetx
 from resnetx.interconnect.collectives.internode import from_host
 from resnetx.interconnect.collectives.plan import plan
 from resnetx.interconnect.systems import system
@@ -14,12 +17,15 @@ from resnetx.literature.training_rates import training
 from resnetx.prediction import messages, roofline
 from resnetx.prediction.result import domains
 from resnetx.prediction.scaling import scaling_errors
+from resnetx.record import RunRecord, known, read
+from resnetx.request import Request
 from tests.prediction.gloo_truth import judged
 
 pytestmark = pytest.mark.slow  # predicts what was published
 
 FROM_ONE, ONE_BOX = "rates of several GPUs from that of one, networks left out: ", "(one box, each network left out)"
 FROM_FEWEST = "rates of several GPUs from that of the fewest of their series: transformers, "
+H100 = Path(__file__).parents[2] / "results/h100"
 DIGIT = 0.0006  # the table is rounded to a thousandth
 
 
@@ -90,6 +96,22 @@ def test_the_roofline(table):
     domain, fit = of(table, "published rates of one GPU"), roofline.fitted()
     assert (domain.points, domain.mean_error) == (fit.rows, pytest.approx(fit.error, abs=DIGIT))
     assert domain.worst_error == pytest.approx(fit.worst_error, abs=DIGIT)
+
+
+def test_steps_of_one_h100(table):
+    made = resnetx.predict(systems="dgx-h100", study="one-gpu").points
+    predicted_s = {_case(point.request): point.iteration_s for point in made if isinstance(point.request, Request)}
+    records = [read(path, RunRecord) for path in sorted(H100.glob("*/*/record.json")) if path.parts[-3] != "bench"]
+    steps_s = {_case(run.request): 1 / run.iterations_per_s for run in records if known(run.iterations_per_s)}
+    errors = [abs(log(predicted_s[case] / step_s)) for case, step_s in steps_s.items()]
+    domain = of(table, "steps of resnetx on one H100")
+    assert domain.points == len(errors)
+    assert domain.mean_error == pytest.approx(fmean(errors), abs=DIGIT)
+    assert domain.worst_error == pytest.approx(max(errors), abs=DIGIT)
+
+
+def _case(request):
+    return request.model, request.batch_size, request.precision, request.graph
 
 
 def test_messages_between_nodes_are_as_uncertain_as_they_were_off(published):

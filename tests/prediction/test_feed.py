@@ -2,16 +2,18 @@
 
 import math
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+import resnetx
 from resnetx import workloads
 from resnetx.compose import compose
 from resnetx.config import request_from
 from resnetx.interconnect.collectives.internode import from_host, from_storage
 from resnetx.interconnect.systems.system import load, parts_table
 from resnetx.prediction import messages
-from resnetx.prediction.iteration import RATE_ERRORS, STORED
+from resnetx.prediction.compute import RATE_ERRORS, STORED
 from resnetx.prediction.predict import predict
 from resnetx.prediction.scaling import ScalingKind, scaling_errors
 from resnetx.prediction.scenario import Deployment, Point, TrainingSetup, Workload
@@ -55,6 +57,11 @@ def test_a_datasheet_is_as_far_off_as_the_links_whose_copies_were_measured():
 def test_a_figure_is_trusted_as_its_weakest_source():
     assert from_storage(GX8, range(8)).provenance == "assumed"
     assert from_host(GX8, range(8)).provenance == "measured"
+
+
+def test_an_input_that_is_from_the_code_names_a_file_that_is_there():
+    sources = [line.source for line in predict(point()).inputs if line.source.startswith("prediction/")]
+    assert sources and all((Path(resnetx.__file__).parent / source).is_file() for source in sources)
 
 
 def test_a_file_server_is_one_for_all_nodes():

@@ -11,9 +11,8 @@ from resnetx.errors import ConfigError
 from resnetx.interconnect.systems.system import load, parts_table
 from resnetx.literature.training_rates import rates
 from resnetx.prediction import other_gpu
-from resnetx.prediction.compute import of_trace
 from resnetx.prediction.other_gpu import OLDEST
-from resnetx.prediction.traced_step import step_of
+from resnetx.prediction.traced_step import of_trace, step_of
 from resnetx.settings.files import PUBLISHED
 from tests.prediction.made_traces import batch, layer, trace
 

@@ -11,11 +11,13 @@ from resnetx.compose import compose
 from resnetx.config import request_from
 from resnetx.interconnect.collectives.measured import MeasuredCollective, MeasuredSize
 from resnetx.interconnect.systems.system import load
+from resnetx.prediction.curves import Curve, Placement, predicted_curves
+from resnetx.prediction.iteration import Deviations
 from resnetx.prediction.messages import CONTENTION
-from resnetx.prediction.predict import Curve, Placement, predict, predict_curve
+from resnetx.prediction.predict import predict
 from resnetx.prediction.scaling import ScalingKind, scaling_errors, slowest_of
 from resnetx.prediction.scenario import Deployment, Point, ScalingCosts, TrainingSetup, Workload
-from resnetx.prediction.step import Deviations, Overlap
+from resnetx.prediction.step import Overlap
 from resnetx.record import Unknown
 from tests.prediction.made_traces import batch, layer, trace
 
@@ -189,9 +191,8 @@ GOOGLENET = Point(googlenet(64), FABRIC, tuple(range(8)), 64, TrainingSetup(sens
 def test_speedups_are_over_one_gpu_and_points_beyond_the_system_are_refused():
     workload, deployment = Workload.of_import(TINY, After()), Deployment(H200, "nccl2", measured=SECONDS)
     placements = [Placement(tuple(range(gpus)), 4 * gpus) for gpus in (2, 16)]
-    answers = predict_curve(
-        Curve(workload, deployment, TrainingSetup(Overlap(False, False), costs=FREE), placements, Placement((0,), 4))
-    )
+    setting = TrainingSetup(Overlap(False, False), costs=FREE)
+    answers = predicted_curves([Curve(workload, deployment, setting, placements, Placement((0,), 4))])
     two, sixteen = (answer.point for answer in answers)
     assert two.speedup == pytest.approx(2 * 7.0 / 7.5, rel=1e-6)
     assert two.baseline_gpus == 1
@@ -204,7 +205,7 @@ def test_speedups_are_over_one_gpu_and_points_beyond_the_system_are_refused():
 def paper(gpus, batch_size=512, **changed):
     placements, baseline = [Placement(tuple(range(count)), batch_size) for count in gpus], Placement((0,), batch_size)
     setting = TrainingSetup(memory_model="caffe", **changed)
-    answers = predict_curve(Curve(googlenet(batch_size), FABRIC, setting, placements, baseline))
+    answers = predicted_curves([Curve(googlenet(batch_size), FABRIC, setting, placements, baseline)])
     return [answer.point for answer in answers]
 
 
@@ -285,9 +286,8 @@ def test_a_speedup_has_an_interval_that_is_narrower_than_those_of_its_points():
     system = load("gx8")
     deployment = Deployment(system, system.library)
     placements = [Placement(tuple(range(gpus)), 512) for gpus in (1, 8)]
-    one, eight = (
-        each.point for each in predict_curve(Curve(workload, deployment, TrainingSetup(), placements, placements[0]))
-    )
+    curve = Curve(workload, deployment, TrainingSetup(), placements, placements[0])
+    one, eight = (each.point for each in predicted_curves([curve]))
     low, high = eight.speedup_interval
     assert low < eight.speedup < high
     assert eight.efficiency_interval == pytest.approx([low / 8, high / 8])

@@ -14,7 +14,6 @@ from resnetx.interconnect.systems.system import parts_table
 from resnetx.literature import training_fit
 from resnetx.literature.training_fit import held_out_errors, rooflines, rows
 from resnetx.literature.training_rates import rates, training
-from resnetx.prediction.compute import roofline_error
 from resnetx.prediction.roofline import (
     ALL,
     MEMORY_EFFICIENCY,
@@ -200,8 +199,8 @@ def test_nine_of_ten_rates_are_within_the_error_that_intervals_have(all_rows):
     for row in all_rows:
         entry = row.rate.entry
         model = fitted_without(entry.part, entry.publisher)
-        error = abs(np.log1p(row.error(model.parameters)))
-        inside.append(error <= roofline_error(model, entry.part, entry.precision))
+        error = abs(np.log1p(row.error(model)))
+        inside.append(error <= model.error_on(entry.part, entry.precision))
     assert 0.85 <= np.mean(inside) <= 0.95
 
 
@@ -209,14 +208,14 @@ def test_without_its_only_publisher_a_generation_is_one_that_nobody_measured():
     assert fitted(P100).publishers == ["tensorflow/tensorflow"]
     left = fitted_without(P100, "tensorflow/tensorflow")
     assert left.generation == ALL
-    assert left.parameters != fitted().parameters
+    assert left.matmul_efficiency != fitted().matmul_efficiency
     assert fitted_without(P100, "somebody") is fitted(P100)
-    assert roofline_error(left, P100, "fp32") == fitted().unseen_gpu_90
+    assert left.error_on(P100, "fp32") == fitted().unseen_gpu_90
 
 
 def test_half_precision_is_no_surer_than_all_its_rates():
-    assert roofline_error(fitted(P100), P100, "fp16") == fitted().half_error_90 > fitted(P100).error_90
-    assert roofline_error(fitted(V100), V100, "fp16") == fitted(V100).half_error_90 > fitted(V100).error_90
+    assert fitted(P100).error_on(P100, "fp16") == fitted().half_error_90 > fitted(P100).error_90
+    assert fitted(V100).error_on(V100, "fp16") == fitted(V100).half_error_90 > fitted(V100).error_90
 
 
 @pytest.mark.slow

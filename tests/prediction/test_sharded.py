@@ -9,10 +9,11 @@ from resnetx.compose import compose
 from resnetx.config import request_from
 from resnetx.interconnect.systems.system import parts_table
 from resnetx.prediction import messages
+from resnetx.prediction.iteration import iteration_s
 from resnetx.prediction.memory import step_bytes
 from resnetx.prediction.roofline import fitted, update_s
-from resnetx.prediction.ssgd import iteration_s, timeline
 from resnetx.prediction.step import LayerTime, Overlap, RankClass, SimulatedJob, StepLayers, StepTimes, TimedMessage
+from resnetx.prediction.task_graph import timeline
 from resnetx.workloads import counts
 from resnetx.workloads.counts import parts_of, ready_order
 

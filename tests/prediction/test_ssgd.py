@@ -8,9 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tests.drawn_examples  # noqa: F401
-from resnetx.prediction import ssgd
-from resnetx.prediction.ssgd import simulated_s as iteration_s
-from resnetx.prediction.ssgd import timeline
+from resnetx.prediction import iteration
 from resnetx.prediction.step import (
     HostShare,
     LayerTime,
@@ -22,6 +20,8 @@ from resnetx.prediction.step import (
     Stretch,
     TimedMessage,
 )
+from resnetx.prediction.task_graph import simulated_s as iteration_s
+from resnetx.prediction.task_graph import timeline
 
 NOTHING = Overlap(input=False, host_to_device=False)
 seconds = st.integers(0, 40).map(lambda eighths: eighths / 8)
@@ -91,7 +91,7 @@ def test_equation_3_overlapped_input(drawn):
 @pytest.mark.parametrize(("read", "copy"), [(9, 4), (4, 9)])
 def test_a_batch_is_read_while_another_is_copied(read, copy):
     fed = job(step([1], [1], input_s=read, host_to_device_s=copy), [TimedMessage(("a",), 0.5)], Overlap())
-    assert (iteration_s(fed), ssgd.iteration_s(fed)) == (9, 9)
+    assert (iteration_s(fed), iteration.iteration_s(fed)) == (9, 9)
 
 
 @given(steps())
@@ -121,7 +121,7 @@ def test_layers_wait_for_parameters_and_input_in_the_formula_as_in_the_simulatio
     overlap = Overlap(reading, copying)
     whole = replace(job(replace(each, host_s=host_s), layerwise(each, times), overlap), fetched=fetched)
     for by in (Stretch(), Stretch(compute=slowness, messages=0.5, reading=2, copying=0.5)):
-        assert ssgd.iteration_s(whole, by) == pytest.approx(iteration_s(whole, by))
+        assert iteration.iteration_s(whole, by) == pytest.approx(iteration_s(whole, by))
 
 
 def test_a_layer_waits_for_its_own_parameters_and_the_step_for_no_others():
@@ -129,7 +129,7 @@ def test_a_layer_waits_for_its_own_parameters_and_the_step_for_no_others():
     fetched = tuple(TimedMessage((name,), time_s, name="parameters") for name, time_s in (("a", 0.5), ("b", 2.0)))
     whole = replace(job(StepTimes(layers, 0.0)), fetched=fetched)
     assert iteration_s(whole) == 0.5 + 2.0 + 1.0  # both parameters, and then b
-    bars = {bar.name: (bar.start_s, bar.end_s) for bar in ssgd.timeline(whole)}
+    bars = {bar.name: (bar.start_s, bar.end_s) for bar in timeline(whole)}
     assert bars["parameters a"] == (0.0, 0.5) and bars["forward a"] == (0.5, 1.5)
     assert bars["parameters b"] == (0.5, 2.5) and bars["forward b"] == (2.5, 3.5)
 
@@ -158,7 +158,7 @@ def test_the_formula_that_predictions_use_says_what_is_simulated(
         Stretch(),
         Stretch(compute=slowness, messages=0.5, reading=2, copying=0, host=slowness, queueing=slowness),
     ):
-        assert ssgd.iteration_s(whole, by) == pytest.approx(iteration_s(whole, by))
+        assert iteration.iteration_s(whole, by) == pytest.approx(iteration_s(whole, by))
 
 
 # ---- what the formulas leave out
@@ -236,9 +236,9 @@ def test_a_host_that_queues_ahead_is_simulated_until_the_pipeline_is_full(drawn,
     each, times = drawn
     one = job(replace(each, queue_s=queue_s), layerwise(each, times), Overlap())
     alike = replace(one, classes=(*one.classes, *one.classes))  # of several classes only the simulation knows
-    assert ssgd.iteration_s(alike) == pytest.approx(ssgd.iteration_s(one), rel=1e-3)
+    assert iteration.iteration_s(alike) == pytest.approx(iteration.iteration_s(one), rel=1e-3)
     uneven = replace(one, classes=(*one.classes, RankClass(1, one.classes[0].step.slowed(1 + more))))
-    assert ssgd.iteration_s(uneven) >= ssgd.iteration_s(one) * (1 - 1e-3)
+    assert iteration.iteration_s(uneven) >= iteration.iteration_s(one) * (1 - 1e-3)
 
 
 @given(steps())

@@ -14,7 +14,8 @@ from itertools import combinations
 import pytest
 
 from resnetx import record
-from resnetx.record.prediction import Prediction, digest, prediction_file
+from resnetx.record import record_file
+from resnetx.record.prediction import Prediction, digest
 from tests.prediction.gloo_truth import TRUTH, allowed, by_point, judged
 
 pytestmark = pytest.mark.slow  # predicts what was measured
@@ -50,6 +51,6 @@ def test_the_better_strategy_is_predicted_wherever_the_measurement_shows_one(poi
 
 
 def test_the_stored_prediction_is_untouched():
-    stored = record.read(prediction_file(TRUTH), Prediction)
+    stored = record.read(record_file("prediction", TRUTH), Prediction)
     assert stored.digest == digest(stored)
     assert {each.workload for each in stored.points} == {workload for workload, _ in by_point()}

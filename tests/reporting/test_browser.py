@@ -15,12 +15,12 @@ CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", 
 LEAST_TEXT_PX = 11.85  # 12 but for rounding
 # Every text that is shown, with its size as it is seen, the smallest first: those of drawings are as large as these.
 SIZES = """() => {
-    const found = [], texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+    const found = [], factors = new Map(), texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
     while (texts.nextNode()) {
-        const holder = texts.currentNode.parentElement;
+        const holder = texts.currentNode.parentElement, drawing = holder.closest('svg');
         if (!texts.currentNode.data.trim() || holder.closest('title, style') || !holder.checkVisibility()) continue;
-        const drawn = holder.ownerSVGElement && holder.getScreenCTM();
-        const factor = drawn ? Math.hypot(drawn.a, drawn.b) : 1;
+        if (drawing && !factors.has(drawing)) factors.set(drawing, drawing.getScreenCTM().a);
+        const factor = drawing ? factors.get(drawing) : 1;
         const size = parseFloat(getComputedStyle(holder).fontSize) * factor;
         if (size > 0) found.push([size, texts.currentNode.data.trim()]);
     }
@@ -80,6 +80,7 @@ def test_nothing_overflows_and_no_text_is_small(browser, kind, tmp_path):
         context = browser.new_context(color_scheme=scheme)
         page = context.new_page()
         page.goto((tmp_path / "index.html").as_uri())
+        page.add_style_tag(content="figure { content-visibility: visible }")  # laid out once, not at each question
         page.eval_on_selector_all("details", "all => all.forEach(each => each.open = true)")
         assert (sum(page.evaluate(LUMA)) < 3 * 128) == (scheme == "dark")
         for width in (390, 1024, 1600):

@@ -1,3 +1,4 @@
+import re
 from dataclasses import replace
 
 import altair as alt
@@ -6,8 +7,18 @@ import pytest
 
 from resnetx.choices import Torchvision
 from resnetx.reporting.charts import studies
-from resnetx.reporting.charts.figure import COLUMN, DASHES, MOST_PANELS, dark_colours, panel_grid, specification
-from resnetx.reporting.charts.grammar import shape_looks
+from resnetx.reporting.charts.figure import (
+    COLUMN,
+    DASHES,
+    MOST_PANELS,
+    dark_colours,
+    draw,
+    panel_grid,
+    specification,
+    write_figure,
+)
+from resnetx.reporting.charts.grammar import MOST_DRAWN_APART, Axis, Mark, Plot, shape_looks
+from resnetx.reporting.charts.grammar import figure as grammar_figure
 from resnetx.reporting.charts.studies import SeriesStyles
 from resnetx.table import Table
 from tests.reporting.drawn_figures import drawn, lines, texts
@@ -137,17 +148,23 @@ def test_a_few_variants_are_dashes_more_are_colours_and_many_are_panels(invented
     assert all(specification(figure.chart) for figure in studies.figures(many))
 
 
+@pytest.mark.parametrize("columns", [3, 4])
 @pytest.mark.parametrize("count", [MOST_PANELS, MOST_PANELS + 1, 3 * MOST_PANELS + 2])
-def test_of_more_panels_than_fit_some_are_drawn_and_the_figure_says_so(count):
+def test_of_more_panels_than_fit_some_are_drawn_and_the_figure_says_so(count, columns):
     names = [f"panel {place}" for place in range(count)]
     data = Table(["panel", "value"], [[name, 1.0] for name in names])
-    chart = panel_grid(data, "panel", names, 4, lambda chart, *_: chart.mark_point().encode(x=alt.X("value:Q")))
+    chart = panel_grid(data, "panel", names, columns, lambda chart, *_: chart.mark_point().encode(x=alt.X("value:Q")))
     plain = specification(chart)
-    drawn_names = [part["title"]["text"][0] for part in plain["concat"]]
+    if "facet" in plain:  # which full rows are
+        drawn_names = plain["facet"]["sort"]
+        assert [row["panel"] for row in plain["datasets"]["all"]] == drawn_names
+    else:
+        drawn_names = [part["title"]["text"][0] for part in plain["concat"]]
+        assert [plain["datasets"][part["data"]["name"]][0]["panel"] for part in plain["concat"]] == drawn_names
+    assert ("facet" in plain) == (columns == 3)
     assert len(set(drawn_names)) == MOST_PANELS
     assert (drawn_names[0], drawn_names[-1]) == (names[0], names[-1])
     assert drawn_names == sorted(drawn_names, key=names.index)
-    assert [plain["datasets"][part["data"]["name"]][0]["panel"] for part in plain["concat"]] == drawn_names
     assert ("title" in plain) == (count > MOST_PANELS)
     if count > MOST_PANELS:
         assert plain["title"]["text"].startswith(f"{MOST_PANELS} of {count} panels")
@@ -201,7 +218,16 @@ def test_two_systems_are_in_one_panel_whatever_else_differs(grid, points_of, inv
     assert styles.dash == "system" and set(styles.dashes) == {"dgx1-p100", "gx8"}
     assert styles.line == "settings" and len(styles.colours) == 4
     rate = next(figure for figure in studies.figures(points) if figure.name == "rate")
-    assert len(specification(rate.chart)["concat"]) == 2
+    assert len(specification(rate.chart)["facet"]["sort"]) == 2
+
+
+def test_files_of_a_figure_are_for_print_also_where_it_is_drawn_for_pages_alone(tmp_path):
+    """Its text of 12 px is one of 7 points then, on both columns of a page."""
+    axes = Plot(x=Axis("a", "a"), y=Axis("b", "b"), marks=[Mark("dots")])
+    for rows, least, most in ((3, 200, 260), (MOST_DRAWN_APART + 1, 400, 500)):
+        drawn = grammar_figure("dots", "", "", Table(["a", "b"], [[float(row), 1.0] for row in range(rows)]), axes)
+        text = write_figure(drawn, draw(drawn.chart), tmp_path).read_text()
+        assert least < float(re.search(r' width="([^"]*)"', text)[1]) < most
 
 
 def test_shares_of_a_step_add_up(figures_of):

@@ -4,8 +4,8 @@ import msgspec
 import pytest
 
 from resnetx import record
-from resnetx.record import LockedClock
-from resnetx.record.comparisons import Comparison, comparison_file
+from resnetx.record import LockedClock, record_file
+from resnetx.record.comparisons import Comparison
 from resnetx.reporting.compared_studies import compare, conclusion
 
 SIX = (0.99, 0.995, 1.0, 1.001, 1.005, 1.01)
@@ -202,6 +202,6 @@ def test_studies_of_which_nothing_ran_well_in_both_say_so(study_of):
 
 def test_a_comparison_is_a_record_that_reads_as_it_was_written(study_of, tmp_path):
     found = compare(study_of({1: 10.0, 2: 15.0}), study_of({1: 20.0, 2: None}))
-    record.write(comparison_file(tmp_path), found)
-    assert record.read(comparison_file(tmp_path), Comparison) == found
-    assert msgspec.json.decode(comparison_file(tmp_path).read_bytes())["kind"] == "comparison"
+    record.write(record_file("comparison", tmp_path), found)
+    assert record.read(record_file("comparison", tmp_path), Comparison) == found
+    assert msgspec.json.decode(record_file("comparison", tmp_path).read_bytes())["kind"] == "comparison"

@@ -1,17 +1,21 @@
 """Figures of traces, checks and scores: what is drawn is what the record says, and colours begin at zero."""
 
+from itertools import pairwise
+
 import msgspec
 import pytest
 
 import resnetx
 from resnetx.api.report import report
 from resnetx.record.literature import KindScore, Score
-from resnetx.reporting.charts.figure import specification
+from resnetx.reporting.charts.figure import draw, specification
 from resnetx.reporting.charts.records import check_figures, score_figures, trace_figures
+from resnetx.reporting.charts.studies import figures
 from resnetx.traces.run_traces import read_all
 from tests.reporting.checked_fleet import all_reduce
 from tests.reporting.test_check import fleet, made_check
 
+QUICKSTART = "results/cpu-2core/quickstart"
 TRACE = "results/lab/training/trace/alexnet_67_fp32_eb6ea7e0"
 
 
@@ -46,3 +50,49 @@ def test_a_score_has_a_mark_for_each_predictor_of_a_kind():
     score = Score(kind="score", schema=1, resnetx="0", figures=[], predictors=[], scores=[own, linear])
     (figure,) = score_figures(score)
     assert [(row["predictor"], row["mean_error"]) for row in figure.table.records()] == [("mine", 0.1), ("linear", 0.3)]
+
+
+# ---- a study: where the time goes, messages, and what to do ---------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def quickstart():
+    return {figure.name: figure for figure in figures(resnetx.load(QUICKSTART).points)}
+
+
+def test_bars_of_lost_time_fill_the_step_and_name_only_what_the_runs_show(quickstart):
+    rows = quickstart["lost"].table.records()
+    shares = {(row["gpus"], row["part"]): row["share"] for row in rows}
+    for gpus in (1, 2):
+        assert sum(share for (of, _), share in shares.items() if of == gpus) == pytest.approx(1)
+    assert {part for gpus, part in shares if gpus == 2} == {"useful", "input", "not resolved"}
+    assert shares[2, "input"] == pytest.approx(0.097, abs=0.01)
+    words = [row for row in specification(quickstart["lost"].chart)["datasets"]["panel0"] if row["speedup"]]
+    assert [row["speedup"] for row in words] == ["\u00d71.64 (1.41 to 1.79)"]
+
+
+def test_messages_lie_beside_what_each_rank_computes(quickstart):
+    rows = quickstart["step-messages"].table.records()
+    assert list(dict.fromkeys(row["lane"] for row in rows)) == [
+        f"rank {rank} {does}" for rank in (0, 1) for does in ("computes", "sends")
+    ]
+    for rank in (0, 1):
+        spans = [row for row in rows if row["lane"] == f"rank {rank} computes"]
+        for before, after in pairwise(spans):
+            assert after["start_ms"] == pytest.approx(before["end_ms"])
+        backward, waits = (
+            next(row for row in spans if row["part"] == part) for part in ("backward", "waits for messages")
+        )
+        (message,) = (row for row in rows if row["lane"] == f"rank {rank} sends")
+        assert backward["end_ms"] <= message["start_ms"] < message["end_ms"]  # one message: of all gradients
+        assert waits["end_ms"] == pytest.approx(message["end_ms"])
+
+
+def test_lines_are_labelled_at_their_ends_where_there_is_room(quickstart):
+    figure, label = quickstart["speedup"], "ResNet/1: 1.64"
+    assert [label in draw(chart).svg for chart in (figure.wide, figure.chart, figure.narrow)] == [True, False, False]
+
+
+def test_a_page_says_how_many_ranks_are_worth_it(tmp_path):
+    text = report(QUICKSTART, out=str(tmp_path)).read_text()
+    assert "What to do" in text and "2 ranks or more: the last one adds 64% of one rank." in text

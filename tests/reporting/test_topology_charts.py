@@ -15,11 +15,9 @@ from resnetx.reporting.charts.figure import draw, specification
 from resnetx.reporting.charts.topology import Walk
 
 
-def drawing(chart, mark):
-    """The data of the layers of a chart with one kind of mark."""
-    tree = specification(chart)
-    layers = [layer for layer in tree["layer"] if layer["mark"]["type"] == mark]
-    return [row for layer in layers for row in tree["datasets"][layer["data"]["name"]]]
+def drawing(chart, *kinds):
+    """The rows of what is drawn of some kinds."""
+    return [row for row in specification(chart)["datasets"]["all"] if row["kind"] in kinds]
 
 
 def lines(rows):
@@ -47,11 +45,10 @@ def single(name):
 @pytest.mark.parametrize("name", names())
 def test_every_component_and_every_link_is_drawn(name):
     machine, chart = single(name)
-    boxes = drawing(chart, "rect")
-    assert len(boxes) == len(machine.components)
-    gpus = {row["label"] for row in boxes} & {str(gpu) for gpu in range(len(machine.gpus))}
+    assert len(drawing(chart, "box")) == len(machine.components)
+    gpus = {row["label"] for row in drawing(chart, "word")} & {str(gpu) for gpu in range(len(machine.gpus))}
     assert len(gpus) == len(machine.gpus)
-    drawn = {line.partition(".")[0] for line in lines(drawing(chart, "line"))}
+    drawn = {line.partition(".")[0] for line in lines(drawing(chart, "link", "lanes", "ring"))}
     assert len(drawn) == len(machine.links)
 
 
@@ -59,11 +56,12 @@ def test_every_component_and_every_link_is_drawn(name):
 @pytest.mark.parametrize("name", names())
 def test_no_link_runs_through_a_component_that_it_does_not_join(name):
     machine, chart = single(name)
-    boxes = {(row["middle"], row["height"]): row for row in drawing(chart, "rect")}
+    boxes = {((row["x"] + row["x2"]) / 2, (row["y"] + row["y2"]) / 2): row for row in drawing(chart, "box")}
     where = {component.name: (component.x, component.y) for component in machine.components}
-    for line, points in lines(drawing(chart, "line")).items():
+    for line, points in lines(drawing(chart, "link", "lanes", "ring")).items():
         link = machine.links[int(line.partition(".")[0])]
-        others = [box for at, box in boxes.items() if at not in (where[link.a], where[link.b])]
+        ends = where[link.a], where[link.b]
+        others = [box for at, box in boxes.items() if not any(at == pytest.approx(end) for end in ends)]
         for x, y in filled(points):
             assert not any(box["x"] < x < box["x2"] and box["y"] < y < box["y2"] for box in others), link.name
 
@@ -71,7 +69,7 @@ def test_no_link_runs_through_a_component_that_it_does_not_join(name):
 @pytest.mark.slow
 def test_boxes_do_not_overlap():
     for name in names():
-        rows = drawing(single(name)[1], "rect")
+        rows = drawing(single(name)[1], "box")
         for a, b in combinations(rows, 2):
             assert a["x2"] <= b["x"] or b["x2"] <= a["x"] or a["y2"] <= b["y"] or b["y2"] <= a["y"], (name, a, b)
 
@@ -79,7 +77,7 @@ def test_boxes_do_not_overlap():
 @pytest.mark.slow
 def test_two_links_are_two_lines_and_many_are_one_thick_line():
     mesh, switched_drawing = system.load("dgx1-v100"), topology.graph(system.load("dgx-h100")).chart
-    strands = lines(drawing(topology.graph(mesh).chart, "line"))
+    strands = lines(drawing(topology.graph(mesh).chart, "link"))
     doubled = [number for number, link in enumerate(mesh.links) if link.wire.family == "nvlink" and link.lanes == 2]
     assert len(doubled) == 8
     assert all({f"{number}.0", f"{number}.1"} <= strands.keys() for number in doubled)
@@ -117,23 +115,26 @@ def test_rings_lie_beside_each_other_and_point_along_their_way():
     machine = system.load("dgx1-v100")
     order = [f"gpu{gpu}" for gpu in (0, 3, 2, 1, 5, 6, 7, 4)]
     chart = topology.graph(machine, [Walk("out", order), Walk("back", order[::-1])]).chart
-    ways = lines([row for row in drawing(chart, "line") if "ring" in row])
+    ways = lines(drawing(chart, "ring"))
     assert len(ways) == 16
-    first = [(row["x"], row["y"]) for row in drawing(chart, "line") if row.get("line") == "out.0"]
-    back = [(row["x"], row["y"]) for row in drawing(chart, "line") if row.get("line") == "back.6"]  # 3 to 0
+    first = [(row["x"], row["y"]) for row in drawing(chart, "link", "lanes", "ring") if row.get("line") == "out.0"]
+    back = [
+        (row["x"], row["y"]) for row in drawing(chart, "link", "lanes", "ring") if row.get("line") == "back.6"
+    ]  # 3 to 0
     gaps = {round(math.dist(a, b), 3) for a, b in zip(first, reversed(back), strict=True)}
     assert len(gaps) == 1  # parallel all along
     assert gaps.pop() > 0.05
-    heads = drawing(chart, "point")
+    heads = drawing(chart, "ring head", "lane head")
     assert len(heads) == 16
-    head = next(row for row in heads if row["ring"] == "out")
+    head = heads[0]
     assert head["angle"] == pytest.approx(90)  # from GPU 0 to GPU 3 is to the right
 
 
 def test_gpus_that_take_no_part_are_pale():
     machine = system.load("dgx1-p100")
     chart = topology.graph(machine, [Walk("ring", ["gpu0", "gpu1", "gpu2", "gpu3"])]).chart
-    fills = {row["label"]: row["fill"] for row in drawing(chart, "rect") if row["label"].isdigit()}
+    boxes, words = drawing(chart, "box"), drawing(chart, "word")
+    fills = {word["label"]: box["fill"] for box, word in zip(boxes, words, strict=True) if word["label"].isdigit()}
     assert len({fills[str(gpu)] for gpu in range(4)}) == 1
     assert len({fills[str(gpu)] for gpu in range(4, 8)}) == 1
     assert fills["0"] != fills["4"]
@@ -142,7 +143,7 @@ def test_gpus_that_take_no_part_are_pale():
 def test_a_chain_is_not_closed():
     machine = system.load("dgx1-p100")
     chart = topology.graph(machine, [Walk("chain", ["gpu0", "gpu1", "gpu2"], closed=False)]).chart
-    assert len(lines([row for row in drawing(chart, "line") if "ring" in row])) == 2
+    assert len(lines(drawing(chart, "ring"))) == 2
 
 
 @pytest.mark.slow
@@ -159,10 +160,10 @@ def test_a_file_without_places_is_laid_out_in_rows_by_kind(name):
     piled = msgspec.structs.replace(
         placed, components=tuple(msgspec.structs.replace(each, x=0, y=0) for each in placed.components)
     )
-    rows = drawing(topology.graph(piled).chart, "rect")
+    rows = drawing(topology.graph(piled).chart, "box")
     for a, b in combinations(rows, 2):
         assert a["x2"] <= b["x"] or b["x2"] <= a["x"] or a["y2"] <= b["y"] or b["y2"] <= a["y"]
-    heights = {row["label"]: row["height"] for row in rows}
+    heights = {row["label"]: row["y"] for row in drawing(topology.graph(piled).chart, "word")}
     assert heights["0"] < heights["PCIe"] < heights["CPU 0"]
 
 
@@ -170,7 +171,7 @@ def test_of_many_nodes_one_can_be_drawn():
     one = topology.first_node(system.load("dgx-h100", nodes=16, network="ndr400", nics=8))
     assert len(one.gpus) == 8
     assert not any(link.wire.family == "network" for link in one.links)
-    assert len(drawing(topology.graph(one).chart, "rect")) == len(system.load("dgx-h100").components)
+    assert len(drawing(topology.graph(one).chart, "box")) == len(system.load("dgx-h100").components)
 
 
 # ---- directions -----------------------------------------------------------------------------------------------------
@@ -193,24 +194,25 @@ def steered_dgx1():
 @pytest.mark.slow
 def test_a_link_with_more_lanes_one_way_is_an_arrow_each_way_with_its_number(steered_dgx1):
     chart = topology.graph(steered_dgx1).chart
-    text, *_ = [rows for rows in texts(chart) if "lanes" in rows[0]]
-    assert sorted(row["lanes"] for row in text) == ["1", "1", "2", "2", "2", "2", "4"]
-    ways = {line for line in lines(drawing(chart, "line")) if " to " in line}
+    assert sorted(row["label"] for row in drawing(chart, "number")) == ["1", "1", "2", "2", "2", "2", "4"]
+    ways = {line for line in lines(drawing(chart, "link", "lanes", "ring")) if " to " in line}
     assert ways == {
         *(f"gpu{a} to gpu{b}" for a, b in ((0, 1), (1, 0), (0, 3), (3, 0), (1, 5), (5, 6), (6, 5))),
     }
-    assert len(drawing(chart, "point")) == len(ways)  # heads
+    assert len(drawing(chart, "ring head", "lane head")) == len(ways)  # heads
 
 
 @pytest.mark.slow
 def test_arrows_of_both_directions_lie_side_by_side_and_point_the_right_way(steered_dgx1):
     chart = topology.graph(steered_dgx1).chart
-    found = lines(drawing(chart, "line"))
+    found = lines(drawing(chart, "link", "lanes", "ring"))
     out, back = found["gpu5 to gpu6"], found["gpu6 to gpu5"]
     assert out[0][0] < out[-1][0] and back[0][0] > back[-1][0]  # GPU 5 is drawn left of GPU 6
     assert out[0][1] < back[0][1]  # each on the right of its way
     angles = {
-        round(row["angle"]) % 360 for row in drawing(chart, "point") if row["y"] == pytest.approx(out[0][1], abs=1e-3)
+        round(row["angle"]) % 360
+        for row in drawing(chart, "ring head", "lane head")
+        if row["y"] == pytest.approx(out[0][1], abs=1e-3)
     }
     assert angles == {90}
 
@@ -218,21 +220,17 @@ def test_arrows_of_both_directions_lie_side_by_side_and_point_the_right_way(stee
 @pytest.mark.slow
 def test_rings_over_arrows_leave_their_numbers_out(steered_dgx1):
     ring = Walk("ring", ["gpu0", "gpu1", "gpu2", "gpu3"])
-    assert not [rows for rows in texts(topology.graph(steered_dgx1, [ring]).chart) if "lanes" in rows[0]]
+    assert not drawing(topology.graph(steered_dgx1, [ring]).chart, "number")
 
 
 @pytest.mark.slow
 def test_before_and_after_stand_side_by_side_with_what_changes_in_colour(steered_dgx1):
-    chart = specification(topology.side_by_side(system.load("dgx1-v100"), steered_dgx1).chart)
-    assert [panel["title"] for panel in chart["concat"]] == ["before: dgx1-v100", "after: dgx1-v100-steered"]
+    figure = topology.side_by_side(system.load("dgx1-v100"), steered_dgx1)
+    panels = "before: dgx1-v100", "after: dgx1-v100-steered"
+    assert tuple(specification(figure.chart)["facet"]["sort"]) == panels
     before, after = (
-        {
-            row["line"]: (row["colour"], row["width"])
-            for layer in panel["layer"]
-            for row in chart["datasets"][layer["data"]["name"]]
-            if "line" in row
-        }
-        for panel in chart["concat"]
+        {row["line"]: (row["fill"], row["width"]) for row in drawing(figure.chart, "lanes") if row["panel"] == panel}
+        for panel in panels
     )
     assert (len(before), len(after)) == (32, 31)  # of 4 peers of each GPU, one has no unit left
     changed = {way: colour for way, (colour, _) in before.items() if colour != topology.STAYS}
@@ -243,10 +241,3 @@ def test_before_and_after_stand_side_by_side_with_what_changes_in_colour(steered
         "gpu5 to gpu6": topology.GAINS,
     }
     assert after["gpu5 to gpu6"][1] > before["gpu5 to gpu6"][1]
-
-
-def texts(chart):
-    """The rows of each layer of words."""
-    tree = specification(chart)
-    layers = [layer for layer in tree["layer"] if layer["mark"]["type"] == "text"]
-    return [tree["datasets"][layer["data"]["name"]] for layer in layers]

@@ -31,12 +31,15 @@ def steer_(options: Namespace, files: list[Path], asked: Point) -> int:
 
 def steering(made: Steering) -> None:
     """What the answer is made of."""
-    _gpus(made)
+    if show.everything() or made.connectivity_after != made.connectivity_before:
+        _gpus(made)
+        show.say()
     if show.everything():
         _matrices(made)
-    if made.phases:
         show.say()
+    if made.phases:
         _phases(made)
+        show.say()
     _sources(made)
 
 
@@ -51,7 +54,6 @@ def _gpus(made: Steering) -> None:
 
 
 def _matrices(made: Steering) -> None:
-    show.say()
     _matrix("Traffic, to (rows) from (columns)", made.traffic, "{:.2f}")
     show.say()
     _matrix("Units as built", made.connectivity_before, "{}")
@@ -91,7 +93,6 @@ PHASES: list[Column[SteeredPhase]] = [
 
 
 def _sources(made: Steering) -> None:
-    show.say()
     show.say(f"Traffic: {made.traffic_of}.")
     if made.left_out > 0:
         show.say(f"Left out: {made.left_out:.0%} of it, which no link between GPUs carries: it is staged in the host.")
@@ -101,7 +102,9 @@ def _sources(made: Steering) -> None:
     if made.exchange_s_before is not None and made.exchange_s_after is not None and show.everything():
         times = f"{time_text(made.exchange_s_before)} -> {time_text(made.exchange_s_after)}"
         show.say(f"Moving it over the links, all pairs at once: {times}.")
+    kept = ""
     if made.steered_file is None:
-        show.say("Not stored: add out=FOLDER for the steered system as YAML, the record and its figures.", show.err)
-    if not show.everything():
-        show.say("more: the matrices of traffic, and of links before and after: --all")
+        kept = "; the steered system, record and figures: out=FOLDER"
+    behind = "" if show.everything() else "every GPU, traffic, links before and after: --all"
+    if told := (behind + kept).lstrip("; "):
+        show.say(f"more: {told}")

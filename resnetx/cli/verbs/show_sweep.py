@@ -24,9 +24,9 @@ from resnetx.reporting.study_points import (
     study_answer,
     unit_of_points,
     where_rows,
+    worth_of_lines,
 )
 from resnetx.reporting.study_scaling import PARTS, Limits, MeasuredPartName, StepPart
-from resnetx.reporting.worth import worth
 from resnetx.study import Point
 from resnetx.table import ALWAYS, Column
 from resnetx.units import duration
@@ -131,20 +131,10 @@ def _part_column(name: MeasuredPartName) -> Column[dict[MeasuredPartName, str]]:
 
 def _worth(points: Sequence[StudyPoint]) -> None:
     """How many GPUs of each line are worth it, and what would change that."""
-    lines: dict[tuple[str, str, str], list[StudyPoint]] = defaultdict(list)
-    for point in points:
-        if point.result.images_per_s:
-            lines[point.line].append(point)
-    for line in show.first(list(lines.values()), 1):
-        rates = {point.gpus: point.result.images_per_s.median for point in line if point.result.images_per_s}
-        lost = max(line, key=lambda point: point.gpus).result.lost
-        shown = (
-            {part.name: part.share.median for part in lost.parts if part.name != "useful" and part.shown}
-            if lost
-            else {}
-        )
-        if told := worth(rates, dict(shown), unit_of_points(line)):
-            show.say(f"worth{f', {line[0].line_words}' if len(lines) > 1 else ''}: {told}")
+    told_of = worth_of_lines(points)
+    several = len({point.line for point in points if point.result.images_per_s}) > 1
+    for words, told in show.first(told_of, 1):
+        show.say(f"worth{f', {words}' if several else ''}: {told}")
 
 
 def _notes(points: Sequence[StudyPoint]) -> None:

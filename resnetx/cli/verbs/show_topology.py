@@ -461,7 +461,7 @@ def show_choices(system: System, subsets: "Sequence[GpuSubset]", collective: str
     columns: list[Column[GpuSubset | None]] = [
         Column("GPUs", lambda choice: " ".join(map(str, choice.devices)) if choice else "..."),
         Column(">busbw GB/s", lambda choice: f"{choice.busbw_Bps / 1e9:.1f}" if choice else ""),
-        Column("limited by", lambda choice: choice.plan.cost(size_bytes).limiting_link if choice else ""),
+        Column("~limited by", lambda choice: choice.plan.cost(size_bytes).limiting_link if choice else ""),
     ]
     show.listing(columns, shown, f"{title}, {size_text(size_bytes)}", " ".join(notes), every=True, constant=True)
     show.line(f"export {subsets[0].command}")
@@ -548,7 +548,9 @@ def _unit(row: "CollectiveRow") -> str:
 _SUMMARIES: "list[Column[CollectiveSummary]]" = [
     Column("verdict", lambda group: "holds" if group.holds else "MISSED"),
     Column(">rows", lambda group: f"{group.rows}", 2),
-    Column(">unseen", lambda group: f"{group.unseen}", 1, "figures that were not known while the model was written."),
+    Column(
+        ">not known", lambda group: f"{group.unseen}", 1, "figures that were not known while the model was written."
+    ),
     Column(">mean", lambda group: _percent(group.mean_error)),
     Column(">stated", lambda group: _percent(group.stated_error), help="the mean error that such plans are given."),
     Column(">worst", lambda group: _percent(group.worst_error)),
@@ -577,7 +579,7 @@ _VALIDATION: "list[Column[CollectiveRow]]" = [
     Column(">model", lambda row: _figure(row.predicted)),
     Column("unit", _unit),
     Column(">off by", lambda row: f"{100 * row.error:+.1f} %"),
-    Column("seen", lambda row: ", ".join(["seen" if row.seen else "unseen", *["calibrated"] * row.calibrated]), 1),
+    Column("known", lambda row: ", ".join(["known" if row.seen else "not known", *["calibrated"] * row.calibrated]), 1),
     Column("~explained", lambda row: row.explained or "", 2),
 ]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from statistics import fmean
 
 from resnetx.api.answers import run_answer, verify_answer
-from resnetx.api.measuring import fed, machine_name, run_line
+from resnetx.api.measuring import fed, machine_name, run_words
 from resnetx.api.sweep import submission
 from resnetx.api.train import asked_run, execute, execute_verification
 from resnetx.cli import show
@@ -27,12 +27,13 @@ from resnetx.record import (
     TaskRecord,
     Warning,
 )
+from resnetx.record.machine import how_many, unit_of
 from resnetx.reporting.explain import copies_text
 from resnetx.request import Request
 from resnetx.study import Point
 from resnetx.table import Column
 from resnetx.transports import FIRST_NCCL_BACKEND, NCCL_BACKEND_VARIABLE
-from resnetx.units import figure, si
+from resnetx.units import duration, figure, si
 
 # ---- train ----------------------------------------------------------------------------------------------------------
 # `train`: one point.
@@ -145,12 +146,13 @@ def run(record: RunRecord, folder: RunFolder) -> None:
         failure(record, folder)
         return
     warnings(record.warnings)
-    show.say(run_line(record))
     if record.workload:
         gpus = record.request.gpus
+        each = how_many(1, unit_of(record.devices or ())).partition(" ")[2]
         show.say(
-            f"{figure(record.workload.intensity)} activations per parameter and batch, "
-            f"{figure(record.workload.intensity / gpus)} per GPU (convention {record.workload.convention})"
+            f"{figure(record.workload.intensity)} activations per parameter"
+            + f", {figure(record.workload.intensity / gpus)} for each {each}" * (gpus > 1)
+            + f" (convention {record.workload.convention})"
         )
     if record.backend == "nccl" and (chosen := _nccl_backend(record)):
         show.say(chosen)
@@ -160,6 +162,7 @@ def run(record: RunRecord, folder: RunFolder) -> None:
         _inside_a_step(record.phases, record.buckets or [])
         copies = copies_text(record.copies) if record.copies else f"not known: {record.unknown.get('copies', '')}"
         show.say(f"copies of a step: {copies}")
+    show.say(f"more: {run_words(record)}; {duration(record.duration_s)} in all")
     show.line(f"record: {folder.record}")
 
 

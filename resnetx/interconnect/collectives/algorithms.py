@@ -7,6 +7,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import permutations
 from pathlib import Path
 from typing import Literal
 
@@ -22,6 +23,7 @@ from resnetx.interconnect.collectives.rings import (
     Hop,
     NodeRings,
 )
+from resnetx.interconnect.systems import paths
 from resnetx.interconnect.systems.graph import LaunchMode
 from resnetx.interconnect.systems.parts import GpuSpec, SwitchSpec
 from resnetx.interconnect.systems.system import System
@@ -98,6 +100,32 @@ PROTOCOLS = (
 )
 
 
+# AMD's RCCL, by its own tuning.cc (2.21, table 5, that of MI300X; hops of other chips: table 0), whose bases have the
+# launch in them (a step of LL alone would be 2.4 us more on eight MI300X than all of it took); it has no LL128 there.
+def _rccl(simple_hop_s: float) -> tuple[Protocol, ...]:
+    return (
+        Protocol("LL", Expectation(12e-6, 0.8e-6, 2.2e-6, _QUARTER), _TWICE_IN_ONE),
+        Protocol("Simple", Expectation(17e-6, simple_hop_s, 5.7e-6, _FULL), _TWICE_IN_SIMPLE),
+    )
+
+
+RCCL_MI300, RCCL = _rccl(2.1e-6), _rccl(3.6e-6)
+
+
+@dataclass(frozen=True)
+class AllPairs:
+    """All-reduce between GPUs that are all joined: each adds up its part of all others', and sends them the sum."""
+
+    protocol: Protocol
+    least_bytes: int
+    most_bytes: int
+
+
+# RCCL, tools/msccl-algorithms: what eight MI300X run, by size (ROCm 6.0 to 7.0); an array has to fill all chunks.
+ALL_PAIRS_GPUS = 8
+ALL_PAIRS = (AllPairs(RCCL_MI300[0], 2**10, 2**19 - 1), AllPairs(RCCL_MI300[1], 2**19, 2**24))
+
+
 # LL of NCCL 2.0 to 2.3, which do not say when they take it: tuning.cc of 2.5.6 is the oldest that does.
 BEFORE_TUNING = Expectation(3.6e-6, 0.47e-6, 1.0e-6, _QUARTER)
 
@@ -121,9 +149,8 @@ def shape(operation: Operation) -> Shape:
 
 
 class Fitted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Of NCCL 2.4 and later inside one node, but for the last four. Shares are of the rate of the links."""
+    """Of NCCL 2.4 and later inside one node, but for the last five. Shares are of the rate of the links."""
 
-    start_s: float = 0.0  # before the first step
     mesh_hop_s: float = 3.4e-6  # a step of Simple over direct NVLinks
     switch_hop_s: float = 3.4e-6  # and through NVSwitches
     last_step_share: float = 0.0  # of the last step of rings through NVSwitches that sends nothing while it adds up
@@ -136,20 +163,21 @@ class Fitted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ll_twice: float = 1 / 4
     ll_once: float = 1 / 4
     ll_chain: float = 1 / 4
-    pcie_ll_twice: float = 1 / 4  # over PCI Express
-    rccl_ll_twice: float = 1 / 4  # by AMD's library
+    pcie_ll_twice: float = 1 / 2  # over PCI Express, where flags beside data are all that it costs (tuning.cc of 2.21)
+    all_pairs_share: float = 1.0  # of Simple between all pairs at once, by AMD's library
     ll128_twice: float = 0.92
     ll128_once: float = 0.92
     ll128_chain: float = 0.92
     pcie_ring_share: float = 1.0  # of a copy's rate, as GPUs send and receive at once; NCCL 2.0 and later
     one_switch_share: float = 1.0  # the same of GPUs that are all below one PCIe switch
     launch_s: float = 4.5e-6  # of each GPU, where one process starts all of a node; NCCL 2.0 and later
+    rccl_launch_s: float = 4.5e-6  # the same of AMD's
     nccl1_adding_share: float = 1.0  # for what adds up on the way, with NCCL 1
 
-    def share(self, protocol: str, shape: Shape, where: Literal["nvlink", "pcie", "rccl"]) -> float:
-        """Of the links' rate, by protocol and operation; `where`: over which links, or by AMD's library."""
-        if where != "nvlink" and (protocol, shape) == ("LL", "twice"):
-            return self.pcie_ll_twice if where == "pcie" else self.rccl_ll_twice
+    def share(self, protocol: str, shape: Shape, on_nvlink: bool) -> float:
+        """Of the links' rate, by protocol and operation; `on_nvlink`: else over PCI Express."""
+        if not on_nvlink and (protocol, shape) == ("LL", "twice"):
+            return self.pcie_ll_twice
         share: float = getattr(self, f"{protocol.lower()}_{shape}") if protocol != "Simple" else 1.0
         return share
 
@@ -216,7 +244,7 @@ class Channels:
 class Algorithm:
     """Seconds = fixed + size x per byte + pieces that fill the ring + what NVSwitches take to reach their rate."""
 
-    name: str  # "ring", "tree", "nvls", "sends"
+    name: str  # "ring", "tree", "nvls", "all-pairs", "sends"
     fixed_s: float
     s_per_byte: float
     limit: str  # the link that sets the rate
@@ -229,6 +257,7 @@ class Algorithm:
     expected: tuple[float, float] | None = None  # (fixed s, s per byte) as the library expects; None: what it takes
     launch_s: float = 0.0  # until one process has started all GPUs of a node
     launch_share: float = 0.0  # 1: one process starts them; 0: each has its own; 1/2: not told
+    taken_bytes: tuple[int, int] | None = None  # from, to: the library always takes it there, and nowhere else
 
     @property
     def label(self) -> str:
@@ -261,6 +290,8 @@ class Algorithm:
 
     def expected_s(self, size_bytes: float) -> float:
         """What the library expects it to take, by which it chooses."""
+        if self.taken_bytes is not None:
+            return 0.0 if self.taken_bytes[0] <= size_bytes <= self.taken_bytes[1] else math.inf
         if self.expected is None:
             return self.time_s(size_bytes)
         fixed_s, s_per_byte = self.expected
@@ -304,11 +335,14 @@ class NcclAlgorithms:
         """All that the generation tries: rings; of an allreduce also trees and in-switch reduction."""
         tree = self.tree() if self.operation.name == "allreduce" else None
         in_switch = self.in_switch() if self.tries_switches else None
-        launch_s = max(map(len, self.groups)) * self.fitted.launch_s
+        each_s = self.fitted.rccl_launch_s if self._rccl else self.fitted.launch_s
+        launch_s = max(map(len, self.groups)) * each_s
         algorithms = [
-            replace(algorithm, launch_s=launch_s) for algorithm in (*self.rings(), tree, in_switch) if algorithm
+            replace(algorithm, launch_s=launch_s)
+            for algorithm in (*self.all_pairs(), *self.rings(), tree, in_switch)
+            if algorithm
         ]
-        # AMD's RCCL chooses by tables of its own for each GPU: it is taken to choose what takes least.
+        # AMD's RCCL chooses by tables of its own for each GPU: of rings it is taken to choose what takes least.
         return tuple(replace(algorithm, expected=None) if self._rccl else algorithm for algorithm in algorithms)
 
     @property
@@ -321,10 +355,33 @@ class NcclAlgorithms:
             return (self._ring(),)
         if not self.generation.protocols:
             return (self._ring_before_tuning(), self._ring())
-        return tuple(
-            self._ring_by(protocol)
-            for protocol in of_capability(self._gpu.compute_capability.value)
-            if self._on_nvlink or not protocol.nvlink_only
+        of_nccl = of_capability(self._gpu.compute_capability.value)
+        protocols = (RCCL_MI300 if self._mi300 else RCCL) if self._rccl else of_nccl
+        return tuple(self._ring_by(protocol) for protocol in protocols if self._on_nvlink or not protocol.nvlink_only)
+
+    def all_pairs(self) -> tuple[Algorithm, ...]:
+        """What RCCL runs on eight MI300 in place of rings, by size: parts to all others at once, and their sums back.
+
+        Simple's share of a link is fitted: the source does not say what receiving takes from sending.
+        """
+        gpus, lanes = self.groups[0], self.inside.lanes
+        wanted = self.generation.protocols and self.operation.name == "allreduce" and self.between is None
+        if not (wanted and self._mi300 and lanes and len(gpus) == ALL_PAIRS_GPUS):
+            return ()
+        fewest = min(lanes[a][b] for a, b in permutations(range(len(gpus)), 2))
+        link_Bps = fewest * paths.lane_Bps(self.system, gpus) if fewest else 0.0
+        return tuple(self._between_pairs(pairs, link_Bps) for pairs in ALL_PAIRS if fewest)
+
+    def _between_pairs(self, pairs: AllPairs, link_Bps: float) -> Algorithm:
+        source, simple = pairs.protocol.expected, pairs.protocol.name == "Simple"
+        share = self.fitted.all_pairs_share if simple else source.share["twice"]
+        return Algorithm(
+            "all-pairs",
+            source.base_s + 2 * source.nvlink_s,
+            2 / len(self.groups[0]) / (link_Bps * share),
+            f"the {paths.direct_links_name(self.system, self.groups[0])} between each two GPUs",
+            protocol=pairs.protocol.name,
+            taken_bytes=(pairs.least_bytes, pairs.most_bytes),
         )
 
     def _ring(self) -> Algorithm:
@@ -371,15 +428,15 @@ class NcclAlgorithms:
         steps = ranks if kind == "chain" else self.operation.rounds * (ranks - 1)
         source, factor = protocol.expected, self.operation.bus_factor(ranks)
         simple = protocol.name == "Simple"
-        where: Literal["nvlink", "pcie", "rccl"] = "rccl" if self._rccl else "nvlink" if self._on_nvlink else "pcie"
         settles = simple and self._switched
         idle = 1 + self.fitted.last_step_share / steps if settles and kind != "chain" else 1.0
         expected_hop_s = source.nvlink_s if self._on_nvlink else source.pcie_s
-        hop_s = self._simple_hop_s if simple and self._on_nvlink else expected_hop_s
+        fitted_hop = simple and self._on_nvlink and not self._rccl  # RCCL's own are taken as they are
+        hop_s = self._simple_hop_s if fitted_hop else expected_hop_s
         return Algorithm(
             "ring",
             self._start_s + source.base_s + protocol.handovers[kind] * steps * hop_s,
-            factor * idle / (self.ring_Bps * self.fitted.share(protocol.name, kind, where)),
+            factor * idle / (self.ring_Bps * self.fitted.share(protocol.name, kind, self._on_nvlink)),
             self._ring_limit,
             settling=Settling(self.fitted.rings_lost_s, self.fitted.rings_over_s) if settles else None,
             protocol=protocol.name,
@@ -394,7 +451,7 @@ class NcclAlgorithms:
     def tree(self) -> Algorithm | None:
         """A chain inside each node and a binary tree of nodes, up and down; None where the library has no trees."""
         hop = self.generation.tree
-        if hop is None or self.tree_Bps <= 0:
+        if hop is None or self.tree_Bps <= 0 or (self._mi300 and self.between is None):  # RCCL has none there
             return None
         ranks = sum(map(len, self.groups))
         depth_s = (ranks / self._nodes - 1) * self._step_s(hop) + math.log2(self._nodes) * self._crossing_s(hop)
@@ -440,6 +497,10 @@ class NcclAlgorithms:
         return "AMD" in self._gpu.about
 
     @property
+    def _mi300(self) -> bool:
+        return self._rccl and self._gpu.chip.startswith("MI300")
+
+    @property
     def _nodes(self) -> int:
         return len(self.groups)
 
@@ -468,8 +529,8 @@ class NcclAlgorithms:
 
     @property
     def _start_s(self) -> float:
-        """Before the first step; between nodes the fixed times of the source are taken as they are."""
-        return self._launch_s + (0.0 if self.between else self.fitted.start_s)
+        """Before the first step; inside one node RCCL's bases have it."""
+        return 0.0 if self._rccl and not self.between else self._launch_s
 
     @property
     def _on_nvlink(self) -> bool:

@@ -6,7 +6,7 @@ these of which there are enough:
 
     system   those of its own system, library and collective; with all fitted where that is worse
     kind     those of machines of its kind
-    any      those of all other kinds, each kind counting alike: wide, and of no machine like this one
+    any      those of all other kinds (of one host: in one host), each counting alike: wide, and of no machine like this
 
 A mean is never below that of the few which are closer. Rings and messages (all-to-all, send-receive, gather, scatter)
 never stand for each other. 90 % of what is left out lies within the third: it is widened until it does.
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 ERRORS_FILE = PUBLISHED / "collective-errors.yaml"
 BANDS_BYTES = (2**20, 2**23, 2**26)  # where the second band begins, the third and the fourth
-FEWEST = 5  # figures that make a cell by themselves
+FEWEST = 5  # figures that make a cell by themselves, of two sizes or more
 LEVEL = 0.9
 SENDS = "sends"  # stands for the collectives that are messages; None: for those that go around rings
 # What descriptions say of boxes whose GPUs are no peers, over what such boxes move: on eight GPUs published ones have
@@ -44,7 +44,10 @@ NO_PEERS_ERROR = log(6.9 / 0.8)
 SOCKET_ERROR = log(10) / 2  # `rings.SOCKET_Bps` is one figure of one machine: an order of magnitude, end to end
 
 Scope = Literal["system", "kind", "any"]  # whose figures an error is counted on
-Key = tuple[Scope, str | None, str | None, str | None, int]  # scope, its system or kind, library, collective, band
+Key = tuple[
+    Scope, str | None, str | None, str | None, int
+]  # scope, its system, kind or place, library, collective, band
+Place = Literal["one host", "several hosts"]
 
 
 @dataclass(frozen=True)
@@ -109,8 +112,18 @@ class CollectiveResidual:
         return (
             ("system", self.system, self.library, self.collective, self.band),
             ("kind", self.kind, None, self.sends, self.band),
-            ("any", None, None, self.sends, self.band),
+            ("any", self.place, None, self.sends, self.band),
         )
+
+    @property
+    def place(self) -> Place:
+        return place_of(self.kind)
+
+    @property
+    def counted_in(self) -> tuple[Key, ...]:
+        """All that it is counted in: what is said of several hosts has the figures of one, too."""
+        between: Key = ("any", "several hosts", None, self.sends, self.band)
+        return self.keys if between in self.keys else (*self.keys, between)
 
 
 class ErrorCell(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -120,9 +133,10 @@ class ErrorCell(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_
     mean: float
     q90: float
     points: int
+    sizes: int  # that differ
     sources: list[str]
     band: int  # index of `BANDS_BYTES`, one higher
-    of: str | None = None  # the system, or the kind
+    of: str | None = None  # the system, the kind or the place
     library: str | None = None
     collective: str | None = None
 
@@ -144,6 +158,7 @@ class Judged(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class BandErrors(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Figures of a band, each kind judged by all others alone: what is stated of a machine of a kind never seen."""
 
+    place: Place
     band: int | None  # index of `BANDS_BYTES`, one higher; null: all
     points: int
     kinds: int
@@ -154,7 +169,7 @@ class BandErrors(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def text(self) -> str:
         """The sizes, in words."""
-        return "all" if self.band is None else band_text(self.band)
+        return sizes_text(self.place, self.band)
 
     @property
     def ways(self) -> tuple[tuple[str, Judged], ...]:
@@ -175,6 +190,7 @@ class KindErrors(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     power_law: float
     half_width: float | None  # of the interval that the other kinds give; null: of messages, for which few others are
     within: int | None
+    small_within_half: float | None  # share of its figures below 1 MiB that are off by less than a factor of 1.5
 
     @property
     def name(self) -> str:
@@ -184,6 +200,7 @@ class KindErrors(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class OneSizeErrors(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Figures of ladders of rings and trees, each calibrated by its largest size and predicted without its kind."""
 
+    place: Place
     band: int
     points: int
     uncalibrated: float  # mean error without that size
@@ -208,7 +225,7 @@ def cells(residuals: Sequence[CollectiveResidual], widened: float) -> list[Error
     """One for each system, library, collective and band with figures, for each kind and band, and for each band."""
     grouped: dict[Key, list[CollectiveResidual]] = {}
     for residual in residuals:
-        for key in residual.keys:
+        for key in residual.counted_in:
             grouped.setdefault(key, []).append(residual)
     return [_cell(key, found, widened) for key, found in grouped.items()]
 
@@ -220,8 +237,9 @@ def _cell(key: Key, residuals: Sequence[CollectiveResidual], widened: float) -> 
     mean, q90 = (alike(errors, kinds, widened)) if scope == "any" else (sum(errors) / len(errors), _q90(errors))
     sources = sorted({residual.publication for residual in residuals})
     # rounded up, so that the figure that sets it is within
+    sizes = len({residual.size_bytes for residual in residuals})
     return ErrorCell(
-        scope, rounded(mean), rounded(q90 + 4.9e-5), len(residuals), sources, band, of, library, collective
+        scope, rounded(mean), rounded(q90 + 4.9e-5), len(residuals), sizes, sources, band, of, library, collective
     )
 
 
@@ -248,11 +266,12 @@ def weight(figures: int) -> float:
     return min(1.0, figures / FEWEST)
 
 
-def band_text(band: int) -> str:
-    """The sizes of a band, in words."""
+def sizes_text(place: Place, band: int | None) -> str:
+    """The sizes of a band (null: all), in words; of one host, where nothing is said."""
     ends = [size_text(size_bytes) for size_bytes in BANDS_BYTES]
     between = [f"{low} to {high}" for low, high in pairwise(ends)]
-    return [f"below {ends[0]}", *between, f"{ends[-1]} and more"][band]
+    sizes = "all" if band is None else [f"below {ends[0]}", *between, f"{ends[-1]} and more"][band]
+    return sizes if place == "one host" else f"{sizes}, {place}"
 
 
 def rounded(error: SupportsFloat) -> float:
@@ -288,7 +307,7 @@ def error_of(plan: "CollectivePlan", size_bytes: float) -> MeasuredError:
         return MeasuredError(NO_PEERS_ERROR, NO_PEERS_ERROR, 0, _NO_PEERS, "any")
     place = _place(plan)
     by_one = calibration is not None and calibration.points == 1 and place[1] != SOCKETS
-    error = _by_one_error(band) if by_one else _published_error(*place, band)
+    error = _by_one_error(place_of(place[1]), band) if by_one else _published_error(*place, band)
     spread = plan.launch_spread(size_bytes)
     return replace(error, mean=error.mean + spread / 2, q90=error.q90 + spread) if spread else error
 
@@ -313,9 +332,9 @@ _NO_PEERS = (
 
 
 @cache
-def _by_one_error(band: int) -> MeasuredError:
+def _by_one_error(place: Place, band: int) -> MeasuredError:
     """Of a plan that one large size calibrates: as published ladders, each by its largest size, without its kind."""
-    judged = table().by_one_size[band]
+    judged = next(of_size for of_size in table().by_one_size if (of_size.place, of_size.band) == (place, band))
     source = "times of published ladders, each calibrated by its largest size and predicted without its kind"
     return MeasuredError(judged.mean, judged.q90, judged.points, source, "kind")
 
@@ -330,13 +349,13 @@ def _published_error(system: str, kind: str, library: str, collective: str, band
     least_mean = least_q90 = 0.0
     known = [_by_key()[key] for key in residual.keys if key in _by_key()]
     if residual.sends:  # constants of messages are from their own figures: of an unknown kind they know less than rings
-        around_rings = _by_key()["any", None, None, None, band]
+        around_rings = _by_key()["any", residual.place, None, None, band]
         known[-1] = msgspec.structs.replace(
             known[-1], mean=max(known[-1].mean, around_rings.mean), q90=max(known[-1].q90, around_rings.q90)
         )
     for cell in known:
         least_mean, least_q90 = max(least_mean, cell.mean), max(least_q90, cell.q90)
-        if cell.points >= FEWEST:
+        if cell.points >= FEWEST and cell.sizes > 1:
             break
     source = _whose(cell)
     if cell.scope == "any":
@@ -358,12 +377,19 @@ def _whose(cell: ErrorCell) -> str:
 
 # Kinds of machines, by what carries a collective's data: errors of one kind say little of another.
 #
-# A kind is, inside one node, GPUs' own links (of one generation, directly or through switches), or PCI Express (of one
-# generation, from peer to peer or staged in host memory); between nodes the network, with or without access to GPU
-# memory; sockets; each of one maker's GPUs. An error is only ever counted with all machines of its kind left out of the
-# fit (`collectives_fit`), so that it is one of a machine that the model has not seen.
+# A kind is, inside one node, GPUs' own links (of one generation, directly or through switches; those of a rack of hosts
+# by themselves), or PCI Express (of one generation, from peer to peer or staged in host memory); between nodes the
+# network, with or without access to GPU memory; sockets; each of one maker's GPUs. An error is only ever counted with
+# all machines of its kind left out of the fit (`collectives_fit`), so that it is one of a machine that the model has
+# not seen.
 
 SOCKETS = "gloo or NCCL over sockets"
+_NODES, _RACK = "several nodes", " of a rack"
+
+
+def place_of(kind: str) -> Place:
+    """Between hosts more decides than in one: what errs there says nothing of a host by itself."""
+    return "several hosts" if kind.startswith(_NODES) or kind.endswith(_RACK) else "one host"
 
 
 def kind_of(system: System, staged: bool, over_links: bool = True) -> str:
@@ -372,15 +398,14 @@ def kind_of(system: System, staged: bool, over_links: bool = True) -> str:
     maker = next((maker for maker in ("NVIDIA", "AMD") if maker in about), "unknown")
     if system.nodes > 1:
         port = next(link.wire for link, _ in system.counted_links() if link.wire.family == "network")
-        return (
-            f"several nodes of {maker} GPUs, network cards {'reading' if port.peer else 'without access to'} GPU memory"
-        )
+        return f"{_NODES} of {maker} GPUs, network cards {'reading' if port.peer else 'without access to'} GPU memory"
     kinds = {component.name: component.kind for component in system.components}
     found = set()
     for link in system.links:
         ends = {kinds[link.a], kinds[link.b]}
         if over_links and link.wire.family == "nvlink" and ends in ({"gpu"}, {"gpu", "switch"}):
-            found.add(f"{link.wire.about} {'through switches' if 'switch' in ends else 'from GPU to GPU'}")
+            switches = f"through switches{_RACK * system.is_rack}"
+            found.add(f"{link.wire.about} {switches if 'switch' in ends else 'from GPU to GPU'}")
     how = "staged in host memory" if staged else "from peer to peer"
     generation = (system.gpu_part(0).bus or "").removeprefix("pcie")
     return " and ".join(sorted(found)) or f"{maker} GPUs over PCI Express {generation}, {how}"

@@ -13,7 +13,7 @@ import msgspec
 
 from resnetx.errors import ConfigError, FileError
 from resnetx.loading import YAML_BYTES, File, YamlFile, decode, is_file, is_folder
-from resnetx.record import MAX_BYTES, BenchPoint, BenchRecord, Kind, RunFolder
+from resnetx.record import MAX_BYTES, BenchPoint, BenchRecord, RecordKind, RunFolder
 from resnetx.record import read as read_record
 from resnetx.record.bench_record import WRONG_ELEMENTS
 from resnetx.record.sealing import MOST_BYTES, LONGEST_s, SHORTEST_s
@@ -269,7 +269,7 @@ def read_nccl_tests(path: str, collective: str | None, gpus: int | None, where: 
 
 def _is_bench_record(file: File, content: bytearray) -> bool:
     try:
-        return file.path.suffix == ".json" and decode(file, content, Kind).kind == "bench"
+        return file.path.suffix == ".json" and decode(file, content, RecordKind).kind == "bench"
     except FileError:  # what is wrong with it, its reader says
         return False
 

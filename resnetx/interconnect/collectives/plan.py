@@ -25,7 +25,7 @@ The assumptions, and how much depends on each:
   part), far less than a copy engine. It decides how deep a DGX-1 falls at 5 GPUs: to 6.0 instead of 10.1 GB/s. NCCL 1
   is given the rates of copies there, for what it was measured at is above 6.0; why, is not known.
 - Latency = launch + base + steps x hop, with base and hop from the source of NCCL (`GENERATIONS`, `protocols`).
-- Inside one node, what NCCL takes beyond its source is fitted to published measurements (`Fitted`): 20 figures,
+- Inside one node, what NCCL takes beyond its source is fitted to published measurements (`Fitted`): 22 figures,
   such as 4.7 us for each GPU that one process starts, and that LL128 reaches 0.60 of the links' rate in an all-reduce
   (source: 0.92). `errors` has how far off predictions are of kinds of machines that were left out of the fit.
 - Who starts the GPUs decides what small sizes take (`algorithm.Algorithm.launch_s`); where nobody tells, it is open.
@@ -47,7 +47,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
-from math import exp, log
+from math import exp, inf, log
 from statistics import fmean
 from typing import get_args
 
@@ -167,7 +167,7 @@ class CollectivePlan:
         others = [
             f"By {algorithm.label} it would take {_time(algorithm.time_s(size_bytes))}."
             for algorithm in self.algorithms
-            if algorithm is not fastest
+            if algorithm is not fastest and algorithm.expected_s(size_bytes) < inf
         ]
         return [
             *self.notes,

@@ -51,6 +51,7 @@ def system_text(file: SystemFile, comments: Sequence[str] = ()) -> str:
         f"about: {quoted(system.about)}",
         f"wiring: {quoted(wiring)}",
         f"library: {system.library}",
+        *([f"launch_mode: {system.launch_mode}"] if system.launch_mode else []),
         *_cluster_lines(file.cluster),
         "components:",
         *(

@@ -394,6 +394,11 @@ class System(msgspec.Struct, frozen=True, dict=True):
         return part
 
     @property
+    def is_rack(self) -> bool:
+        """Whether its nodes are racks of hosts that share one NVLink domain."""
+        return len(self.gpus) > MOST_OF_A_HOST * self.nodes
+
+    @property
     def unit(self) -> Unit:
         """What computes in it: GPUs, or where a host has none, ranks on its cores."""
         return "rank" if self.gpus and CPU in self.gpu_part(0).product_names else "GPU"

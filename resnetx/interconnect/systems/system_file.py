@@ -151,6 +151,8 @@ def read(path: Path) -> SystemFile:
     tree = text.tree
     if fault := name_fault(path.stem):
         raise text.file.error(f"a system has the name of its file, {path.stem}: {fault}")
+    if "grids" in tree:
+        raise text.error(["grids"], "a study, not a system; expected it as study=, where a verb takes that")
     for key in tree:
         if key not in _FIELDS:
             raise text.error([key], f"{key}: not a setting of a system; known: {', '.join(sorted(_FIELDS))}")

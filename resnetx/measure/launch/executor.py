@@ -316,9 +316,14 @@ def main(words: list[str]) -> int:
     os.environ.pop("TMPDIR", None)  # the launcher's scratch folder, on its own node
     with scratch() as private:
         command = torchrun_here(int(nodes), int(ranks), meeting, backend, rest, private)
+        own = {
+            "TMPDIR": str(private),
+            SCRATCH_VARIABLE: str(private),
+            ending.ERROR_FILE_VARIABLE: str(ending.error_file(private)),
+        }
         child = subprocess.Popen(
             command.carrying({}),
-            env={**os.environ, **_own_variables(private), **command.variables},
+            env={**os.environ, **own, **command.variables},
             preexec_fn=dying_with(os.getpid()),
         )
         unbegun = Unbegun(child.pid, private, int(ranks))
@@ -355,14 +360,6 @@ def torchrun_here(nodes: int, ranks: int, meeting: str, backend: str, rest: list
     }
     of_node = [f"--nnodes={nodes}", f"--nproc-per-node={ranks}", "--max-restarts=0", f"--rdzv-backend={backend}"]
     return Command(["torchrun", *of_node, *meet[backend], *rest], SAFE_PATH)
-
-
-def _own_variables(private: Path) -> dict[str, str]:
-    return {
-        "TMPDIR": str(private),
-        SCRATCH_VARIABLE: str(private),
-        ending.ERROR_FILE_VARIABLE: str(ending.error_file(private)),
-    }
 
 
 if __name__ == "__main__":

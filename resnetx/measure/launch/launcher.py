@@ -148,13 +148,14 @@ def _wait(
     command = (executor or executor_of(task))(task, folder, private)
     told = _told(task, folder, private, started) | command.variables
     told |= {TURN_VARIABLE: str(turn[0])} if turn else {}
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("PET_")}  # torchrun's options
     with folder.stdout.open("wb") as stdout, folder.stderr.open("wb") as stderr:
         child = subprocess.Popen(
             command.carrying(told),
             stdout=stdout,
             stderr=stderr,
             stdin=subprocess.DEVNULL,
-            env=_inherited() | told,
+            env=inherited | told,
             pass_fds=turn,
             start_new_session=True,  # Ctrl-C reaches this process alone, which then ends the child at once
             preexec_fn=dying_with(os.getpid(), command.gently),
@@ -200,10 +201,6 @@ def _end(child: subprocess.Popen[bytes], gently: bool) -> None:
             exit_status(child, DYING_S)
     child.kill()
     exit_status(child)
-
-
-def _inherited() -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if not name.startswith("PET_")}  # torchrun's options
 
 
 def _told(task: TaskFile[TaskRecord], folder: RunFolder, private: Path, started: Moment) -> dict[str, str]:

@@ -228,11 +228,6 @@ def _ticks_of_run(before: Mapping[_Process, _Ticks], after: Mapping[_Process, _T
     return own + max(0, ended - earlier)
 
 
-def _launcher_pid() -> int:
-    """The process that all others of this run on this host descend from: torchrun, or the lab; this one without."""
-    return launcher_pid() if "LOCAL_RANK" in os.environ else os.getpid()
-
-
 def run_pids() -> set[int]:
     """The processes of this run on this host."""
     return {pid for pid, _ in _run_times()}
@@ -248,7 +243,8 @@ def _run_times() -> dict[_Process, _Ticks]:
             own, ended = int(fields[11]) + int(fields[12]), int(fields[13]) + int(fields[14])
             every[pid] = ((pid, int(fields[19])), (own, ended))
             children.setdefault(parent, []).append(pid)
-    of_run = [_launcher_pid()]
+    # All of them descend from torchrun or the lab; without either, this process is the run.
+    of_run = [launcher_pid() if "LOCAL_RANK" in os.environ else os.getpid()]
     for pid in of_run:  # grows while it is read: descendants of descendants
         of_run += children.get(pid, [])
     return dict(every[pid] for pid in of_run if pid in every)

@@ -58,30 +58,15 @@ def choose_device(devices: list[int] | None, oversubscribe: bool = False) -> tor
 def describe_device(device: torch.device) -> Device:
     """Where this rank runs, as its record has it once it is sealed."""
     cpus = known(cpus_text() or Unknown("this system does not tell"))
+    here: dict[str, Any] = {"rank": rank(), "node": node_name(), "cpus": cpus}
     if device.type != "cuda":
         no_gpu = known(Unknown("a CPU rank has no GPU"))
-        return Device(
-            rank=rank(),
-            node=node_name(),
-            index=local_rank(),
-            name="CPU",
-            uuid=no_gpu,
-            pci_bus_id=no_gpu,
-            cpus=cpus,
-        )
+        return Device(**here, index=local_rank(), name="CPU", uuid=no_gpu, pci_bus_id=no_gpu)
     properties = torch.cuda.get_device_properties(device)
     address = pci_address(device)
     bus = f"0000{address}" if address else Unknown(f"torch {torch.__version__} does not tell it")  # as NVML writes it
     uuid = Unknown("HIP's UUIDs are not those of AMD SMI") if hip_version() else full_uuid(str(properties.uuid))
-    return Device(
-        rank=rank(),
-        node=node_name(),
-        index=device.index,
-        name=properties.name,
-        uuid=known(uuid),
-        pci_bus_id=known(bus),
-        cpus=cpus,
-    )
+    return Device(**here, index=device.index, name=properties.name, uuid=known(uuid), pci_bus_id=known(bus))
 
 
 def pci_address(device: torch.device) -> str:

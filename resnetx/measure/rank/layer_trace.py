@@ -38,7 +38,7 @@ from resnetx.workloads.layers import Operations, RecordedOperation, Recorder, op
 
 # A training step seen layer by layer: when each layer's forward and backward pass ended.
 #
-# A `LayerWatch` stands in for the model in the step that `train` measures, and is told of the step's phases. While it
+# A `LayerWatch` stands in for the model in the step that `training` measures, and is told of its phases. While it
 # watches, the forward pass is the module's graph (torch.fx) with a mark behind every operation that is a layer of the
 # table. For the backward pass, every autograd node says when it is about to run, and whose it is: it belongs to the
 # layer that made it. (Module hooks would miss functions, and full backward hooks raise on in-place operations.)

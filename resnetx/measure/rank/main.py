@@ -1,8 +1,8 @@
 """One rank of one run: join the others, measure what the request asks for, and (in rank 0) put the record together.
 
-`run` is the page to read first. What is measured is in `train` (steps, clean or instrumented), `trace` (one rank's
-steps, layer by layer), `input_only` (the input pipeline alone) and `equality` (whether ranks compute what one process
-would).
+`run` is the page to read first. What is measured is in `training` (steps, clean or instrumented), `layer_trace` (one
+rank's steps, layer by layer), `measure` here (the input pipeline alone) and `equality` (whether ranks compute what one
+process would).
 """
 
 from dataclasses import dataclass

@@ -18,7 +18,7 @@ from torch import nn
 
 from resnetx import inputs, workloads
 from resnetx.choices import Model, SyntheticInput
-from resnetx.inputs.synthetic import SyntheticBatches
+from resnetx.inputs import SyntheticBatches
 from resnetx.measure.rank import results
 from resnetx.measure.rank.device import mark, profiled, seconds_between
 from resnetx.measure.rank.distributed import Ranks, unchanged

@@ -1,19 +1,33 @@
-"""The figures of benches."""
+"""The figures of benches, and of collectives and copies as they are predicted of systems."""
 
+import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from statistics import median
+
+import msgspec
+import numpy as np
 
 from resnetx.interconnect.collectives.measured import telling_times
 from resnetx.operations import OPERATIONS
 from resnetx.record import BenchRecord
 from resnetx.record.bench_record import CopyCell, Direction, families
-from resnetx.record.comparisons import BenchComparison
+from resnetx.record.comparisons import BenchComparison, CollectivePoint, CopyPoint
 from resnetx.record.machine import Unit, how_many
 from resnetx.record.topologies import CollectiveCost, PairAtSize, PairCosts
 from resnetx.reporting.charts.figure import INK, Figure
-from resnetx.reporting.charts.grammar import ON_RAMPS, TINTS, Axis, Mark, Plot, Ramp, Scale, figure
-from resnetx.reporting.charts.workload_figures import dash_looks, system_looks
+from resnetx.reporting.charts.grammar import (
+    ON_RAMPS,
+    TINTS,
+    Axis,
+    Mark,
+    Plot,
+    Ramp,
+    Scale,
+    dash_looks,
+    figure,
+    system_looks,
+)
 from resnetx.table import Cell, Record, Table
 from resnetx.units import size_text
 
@@ -106,7 +120,8 @@ def collective_lines(records: Sequence[BenchRecord], collective: str) -> list[Fi
     unit: Unit = "rank" if {record.unit for record in records} == {"rank"} else "GPU"
     caption = f"By number of {unit}s. " + _DASHED
     tallent = (
-        f"Payload over time, by number of {unit}s; after Tallent et al. 2017, Fig. 10 and 11 (in GiB/s). " + _DASHED
+        f"Payload over time, by number of {unit}s; after Tallent et al. 2017, Fig. 10 and 11 (theirs: GiB/s). "
+        + _DASHED
     )
     of = f"{collective.capitalize()}"
     found = [
@@ -309,3 +324,157 @@ def _square(cell: CopyCell, latency: bool) -> list[Cell]:
     label = f"{time_s * 1e6 if latency else rate:.3g}"
     ends: list[Cell] = [str(cell.source), str(cell.target), cell.size_bytes]
     return [*ends, time_s * 1e6, rate, cell.pair_class or "", cell.verdict, label]
+
+
+# The figure of one collective alone: effective bandwidth over size, by system and GPUs.
+#
+# The form is that of Tallent et al. 2017, Fig. 10 and 11.
+
+ZOOM_BYTES = (0.5e6, 6e6)  # ResNet/x's gradients
+_PAPERS_FIGURES = {"allreduce": 10}  # of the others, 11
+
+
+_BANDWIDTHS = [
+    "system",
+    "library",
+    "collective",
+    "gpus",
+    "size_bytes",
+    "time_s",
+    "algbw_GBps",
+    "origin",
+    "description",
+]
+
+
+def collective_bandwidth(
+    points: Sequence[CollectivePoint], name: str, measured: Sequence[CollectivePoint] = ()
+) -> Figure:
+    """Effective bandwidth over size, a panel for each library."""
+    caption = (
+        "Effective bandwidth: the bytes that each GPU has, over the time. By the descriptions of the systems, not "
+        f"calibrated. After Tallent et al. 2017, Fig. {_PAPERS_FIGURES.get(name, 11)} (theirs: GiB/s)."
+        f"{_BLACK * bool(measured)}"
+    )
+    sizes = Axis("size_bytes", "bytes", "log", "si")
+    return _bandwidths(name, f"{name.capitalize()} alone, by system and GPUs", caption, points, measured, sizes)
+
+
+def small_collectives(
+    points: Sequence[CollectivePoint], name: str, measured: Sequence[CollectivePoint] = ()
+) -> Iterator[Figure]:
+    """The same, closely, of sizes as ResNet/x's gradients have; nothing where fewer than three are among them."""
+    near = [point for point in points if ZOOM_BYTES[0] <= point.size_bytes <= ZOOM_BYTES[1]]
+    if len({point.size_bytes for point in near}) > 2:
+        beside = [point for point in measured if ZOOM_BYTES[0] <= point.size_bytes <= ZOOM_BYTES[1]]
+        caption = f"The same, closely: sizes of ResNet/x's gradients.{_BLACK * bool(beside)}"
+        sizes = Axis("size_bytes", "bytes", labels="si", domain=ZOOM_BYTES)
+        yield _bandwidths(f"{name}-small", f"{name.capitalize()} of 0.5 to 6 MB", caption, near, beside, sizes)
+
+
+def _bandwidths(
+    name: str,
+    title: str,
+    caption: str,
+    points: Sequence[CollectivePoint],
+    measured: Sequence[CollectivePoint],
+    sizes: Axis,
+) -> Figure:
+    systems = list(dict.fromkeys(point.system for point in points))
+    counts = [f"{count} GPUs" for count in sorted({point.gpus for point in points})]
+    libraries = list(dict.fromkeys(point.library for point in points))
+    beside = [
+        (point, library) for point in measured if point.gpus in {each.gpus for each in points} for library in libraries
+    ]
+    rows = [_bandwidth_row(point, point.library, "predicted") for point in points]
+    rows += [_bandwidth_row(point, library, "measured") for point, library in beside if point.system in systems]
+    plot = Plot(
+        x=sizes,
+        y=Axis("algbw_GBps", "size / time, GB/s"),
+        marks=(
+            Mark("line", "datum.origin == 'predicted'"),
+            Mark("dots", "datum.origin == 'predicted'", look={"opacity": 0, "size": 60}),
+            Mark("dots", "datum.origin == 'measured'", colour=INK, look={"shape": "diamond"}),
+        ),
+        colour=Scale("system", system_looks(systems)),
+        dash=Scale("gpus", dash_looks(counts)),
+        panel="library",
+        columns=2,
+        height=95,
+        chart_only=("description",),
+    )
+    return figure(name, title, caption, Table(_BANDWIDTHS, rows), plot)
+
+
+_BLACK = " Black: measured on what stands for them."
+
+
+def _bandwidth_row(point: CollectivePoint, library: str, origin: str) -> list[Cell]:
+    gpus, rate = f"{point.gpus} GPUs", point.algbw_Bps / 1e9
+    words = f"{size_text(point.size_bytes)} on {gpus}, {point.system}, {origin}: {rate:.3g} GB/s"
+    return [point.system, library, point.collective, gpus, point.size_bytes, point.time_s, rate, origin, words]
+
+
+def copies_over_size(points: Sequence[CopyPoint], measured: Sequence[CopyPoint] = ()) -> list[Figure]:
+    """Copies to single GPUs: rate and time over size, a line for each pair."""
+    if not points:
+        return []
+    systems = list(dict.fromkeys(point.system for point in points))
+    pairs = {_pair(point) for point in points}
+    rows = [_copy_row(point, "predicted") for point in points]
+    rows += [_copy_row(point, "between") for point in _between(points)]
+    rows += [_copy_row(point, "measured") for point in measured if _pair(point) in pairs]
+    columns = ["system", "pair", "size_bytes", "GBps", "time_us", "origin", "description"]
+    black = _BLACK * any(_pair(point) in pairs for point in measured)
+    after = "By the descriptions of the systems. After Tallent et al. 2017, Fig. {}."
+    drawn = [
+        ("copies", "Copies from GPU 0, and from the host: bandwidth", Axis("GBps", "GB/s"), after.format(8)),
+        (
+            "copy-times",
+            "Copies from GPU 0, and from the host: time",
+            Axis("time_us", "us", "log", "si"),
+            after.format(9),
+        ),
+    ]
+    return [
+        figure(
+            name,
+            title,
+            f"A line for each pair; pointed at, it says which. {caption}{black}",
+            Table(columns, rows),
+            Plot(
+                x=Axis("size_bytes", "bytes", "log", "si"),
+                y=y,
+                marks=(
+                    Mark("line", "datum.origin != 'measured'"),
+                    Mark("dots", "datum.origin == 'predicted'"),
+                    Mark("dots", "datum.origin == 'measured'", colour=INK, look={"shape": "diamond"}),
+                ),
+                colour=Scale("system", system_looks(systems)),
+                detail=("pair",),
+                chart_only=("description",),
+            ),
+        )
+        for name, title, y, caption in drawn
+    ]
+
+
+def _between(points: Sequence[CopyPoint]) -> Iterator[CopyPoint]:
+    """Sizes between those of each pair, whose times lie on the straight line between theirs."""
+    for pair in dict.fromkeys(map(_pair, points)):
+        own = sorted((point for point in points if _pair(point) == pair), key=lambda point: point.size_bytes)
+        sizes, times_s = [point.size_bytes for point in own], [point.time_s for point in own]
+        for exponent in range(math.ceil(math.log2(sizes[0])), math.floor(math.log2(sizes[-1])) + 1):
+            time_s = float(np.interp(2**exponent, sizes, times_s))
+            yield msgspec.structs.replace(own[0], size_bytes=2**exponent, time_s=time_s)
+
+
+def _pair(point: CopyPoint) -> str:
+    way = ["host" if point.source is None else point.source, point.through, point.target]
+    return f"{point.system} {'-'.join(str(place) for place in way if place is not None)}"
+
+
+def _copy_row(point: CopyPoint, origin: str) -> list[Cell]:
+    rate, time_us = point.size_bytes / point.time_s / 1e9, point.time_s * 1e6
+    words = f"{_pair(point)}, {size_text(point.size_bytes)}, {origin}: {rate:.3g} GB/s, {time_us:.4g} us"
+    return [point.system, _pair(point), point.size_bytes, rate, time_us, origin, words]

@@ -4,12 +4,13 @@
          colour=Scale("system", {"gx8": "#d55e00"}))
 
 A plot is drawn three times: for print (8.5 cm, 7 points), for a page (800 px, 12 px) and for a phone (the same 12 px on
-360 px). Marks are lines, dots, whiskers, bars and their limits, spans of time, squares, words, rules and diagonals; a
-panel shows the rows that have one value in a column, or all rows over another y axis.
+360 px). Marks are lines, dots, whiskers, bars and their limits, spans of time, squares, words, rules and diagonals, and
+of graphs on a plane boxes, paths and the heads of arrows; a panel shows the rows that have one value in a column, or
+all rows over another y axis.
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import cycle
@@ -19,23 +20,29 @@ import altair as alt
 
 from resnetx.reporting.charts.figure import (
     COLUMN,
+    DASHES,
     INK,
+    MOST_PANELS,
     PAGE_TEXT,
     PAPER,
     PHONE_TEXT,
     PRINT_TEXT,
     QUIET,
     SHAPES,
+    SYSTEMS,
     AnyChart,
     Figure,
+    family_colours,
     grid,
     layered,
     legend_of,
     log_ticks,
     panel_grid,
+    styled,
     unchecked,
 )
 from resnetx.table import Cell, Record, Table
+from resnetx.units import si
 
 # Of squares by class: pale, so that what is written in them can be read; and the ink on a ramp, whose colours are the
 # same on light and dark pages.
@@ -45,7 +52,11 @@ CHARACTER = 0.49  # mean width of a character, over the size of the text
 LONG_TITLE = 24  # characters of the title of a y axis, which then may take two lines
 MOST_DRAWN_APART = 400  # rows: of more, which take long to draw, print and phones have the drawing for pages
 
-Kind = Literal["number", "log", "log2", "names", "steps"]  # steps: whole numbers that are names, as of GPUs
+UNIT_PIXELS = 96  # of one unit of a plane, where there is room
+LEAST_UNIT_PIXELS = 54  # of one, into whose boxes words of 12 px fit
+
+# steps: whole numbers that are names, as of GPUs; plane: positions, without an axis
+Kind = Literal["number", "log", "log2", "names", "steps", "plane"]
 Labels = Literal["", "si", "percent", "times"]
 _READ: Mapping[str, str] = {
     "": "format(datum.value, ',')",
@@ -93,8 +104,9 @@ class Mark:
     """What is drawn of each row."""
 
     kind: Literal[
-        "line", "dots", "whiskers", "across", "bars", "spans", "limits", "squares", "words", "rule", "diagonal"
-    ]
+        "line", "dots", "whiskers", "across", "bars", "spans", "limits", "squares", "words", "rule", "diagonal",
+        "path", "heads", "boxes",
+    ]  # fmt: skip
     where: str = ""  # of which rows: an expression of Vega
     # Other than the axis's: of the y of lines, the ends of whiskers (_low, _high; "across": along x) and of spans, the
     # text of words; of a rule its y, of a diagonal y / x.
@@ -102,8 +114,12 @@ class Mark:
     colour: str = ""  # of all of them, in place of the scale's
     look: Mapping[str, Any] = field(default_factory=dict)  # further properties, in print
     at: str = ""  # of words: the column of their y, if it is not the axis's
+    along: str = ""  # of words: the column of their x, likewise
     within: str = ""  # of words: the column of the end of their span; they are left out where it is too short for them
     by_scale: bool = False  # words have the colours of the scale
+    scale: Scale | None = None  # in place of the plot's; without looks, the values of its column are colours
+    width: str = ""  # of paths: the column of their widths, of dots that of their areas
+    on_pages: bool = False  # where there is room for it, alone
 
 
 @dataclass(frozen=True)
@@ -115,7 +131,7 @@ class Plot:
     marks: Sequence[Mark]
     colour: Scale | Ramp | None = None
     dash: Scale | None = None
-    fill: Scale | None = None  # of dots: hollow where it is the ground
+    fill: Scale | None = None  # of dots: hollow where it is the ground; without looks the values are colours
     shape: Scale | None = None  # of dots
     size: Scale | None = None  # of dots: areas in print
     detail: Sequence[str] = ()  # columns that lines are apart in besides
@@ -127,15 +143,24 @@ class Plot:
     height: float = 120.0  # of a panel in print, points
     stacked: str = ""  # column by which bars lie on each other in order
     chart_only: Sequence[str] = ()  # columns that the table of the figure does not show
+    subtitle: str | None = None  # of a plane: its file says the title of the figure and this
 
 
-def figure(name: str, title: str, caption: str, table: Table, plot: Plot) -> Figure:
-    """A plot of a table, at all widths."""
+def figure(name: str, title: str, caption: str, table: Table, plot: Plot, shown: Table | None = None) -> Figure:
+    """A plot of a table, at all widths. `shown`: the data of the figure, where `table` is how they are drawn."""
     places = [index for index, column in enumerate(table.columns) if column not in plot.chart_only]
-    shown = Table([table.columns[place] for place in places], [[row[place] for place in places] for row in table.rows])
+    columns = [table.columns[place] for place in places]
+    shown = shown or Table(columns, [[row[place] for place in places] for row in table.rows])
     sizes = [_PRINT, _PAGE, _PHONE] if len(table.rows) <= MOST_DRAWN_APART else [_PAGE]
+    if plot.x.kind == "plane":
+        sizes = [_PAGE, _PAGE, _SMALL_PLANE]
     with unchecked(False):
         chart, *others = (_drawn(plot, table, size) for size in sizes)
+    if plot.subtitle is not None:
+        chart.title = alt.Title(
+            title, subtitle=plot.subtitle, anchor="start", offset=12, fontSize=PAGE_TEXT + 1, subtitleFontSize=PAGE_TEXT
+        )
+        chart.config.title = alt.TitleConfig(color=INK, subtitleColor=INK, limit=_PAGE.width)
     wide, narrow = others or (None, None)
     return Figure(name=name, title=title, caption=caption, table=shown, chart=chart, wide=wide, narrow=narrow)
 
@@ -143,6 +168,24 @@ def figure(name: str, title: str, caption: str, table: Table, plot: Plot) -> Fig
 def table_of_records(rows: Sequence[Record]) -> Table:
     """Rows as they are made for a figure, all with the same columns."""
     return Table(list(rows[0]), [list(row.values()) for row in rows])
+
+
+def span(values: Iterable[float]) -> str:
+    """The least and the greatest value, to three digits."""
+    values = list(values)
+    return " to ".join(dict.fromkeys([si(min(values)), si(max(values))]))
+
+
+def system_looks(systems: Sequence[str]) -> dict[str, str]:
+    return {name: SYSTEMS[index % len(SYSTEMS)] for index, name in enumerate(systems)}
+
+
+def line_looks(lines: Sequence[str]) -> dict[str, str]:
+    return dict(zip(lines, family_colours(len(lines)), strict=True))
+
+
+def dash_looks(names: Sequence[str]) -> dict[str, list[float]]:
+    return {name: list(DASHES[index % len(DASHES)]) for index, name in enumerate(names)}
 
 
 def shape_looks(names: Sequence[str]) -> dict[str, str]:
@@ -169,12 +212,15 @@ class _Size:
 _PRINT = _Size(COLUMN, PRINT_TEXT, 1.0, 4)
 _PHONE = _Size(COLUMN, PHONE_TEXT, 1.05, 1)
 _PAGE = _Size(780, PAGE_TEXT, 1.7, 4)
+_SMALL_PLANE = _Size(345, PAGE_TEXT, 1.0, 1)
 
 
 # ---- drawn ----------------------------------------------------------------------------------------------------------
 
 
 def _drawn(plot: Plot, table: Table, size: _Size) -> AnyChart:
+    if plot.x.kind == "plane":
+        return _plane(plot, table, size)
     records = table.records()
     names = list(dict.fromkeys(str(record[plot.panel]) for record in records)) if plot.panel else [""]
     room = _label_room(plot, records, size)
@@ -185,7 +231,9 @@ def _drawn(plot: Plot, table: Table, size: _Size) -> AnyChart:
     else:
         longest = max(len(part) for name in names for part in name.split(", "))
         fitting = int((size.width - room) // (longest * CHARACTER * size.text + 10))
-        columns = max(1, min(plot.columns, len(names), size.columns, fitting))
+        most = max(1, min(plot.columns, len(names), size.columns, fitting))
+        count = min(len(names), MOST_PANELS)  # in full rows, where that takes few columns less
+        columns = next((some for some in range(most, most // 2, -1) if count % some == 0), most)
         width = (size.width - room - legend_room - 10 * columns) / columns
     height = plot.height * (width / (size.width - room)) ** 0.3 * (size.width / COLUMN) ** 0.72
     if plot.y.kind in ("names", "steps"):
@@ -201,7 +249,8 @@ def _drawn(plot: Plot, table: Table, size: _Size) -> AnyChart:
         chart = chart.properties(width=width, height=height)
         own = replace(plot, y=replace(y, title=_broken(y.title, height, size) if left else ""))
         encodings = dict(_encodings(own, records, size, width, left, last))
-        return layered([_layer(chart, mark, own, encodings, size, width) for mark in plot.marks], chart)
+        marks = [mark for mark in plot.marks if size is _PAGE or not mark.on_pages]
+        return layered([_layer(chart, mark, own, encodings, size, width) for mark in marks], chart)
 
     if plot.beside:
         axes = [plot.y, *plot.beside]
@@ -213,6 +262,33 @@ def _drawn(plot: Plot, table: Table, size: _Size) -> AnyChart:
     data = table if plot.panel else Table([*table.columns, ""], [[*row, ""] for row in table.rows])
     draw = partial(panel, y=plot.y)
     return panel_grid(data, plot.panel, names, columns, draw, text_size=size.text, width=size.width)
+
+
+def _plane(plot: Plot, table: Table, size: _Size) -> AnyChart:
+    """A graph on its plane, whose units are as large as its room allows, and its words fit in."""
+    columns = min(plot.columns, size.columns)
+    ends = [axis.domain or (0.0, 1.0) for axis in (plot.x, plot.y)]
+    across, up = (high - low for low, high in ends)
+    unit = min(UNIT_PIXELS, max(LEAST_UNIT_PIXELS, size.width / columns / across))
+    size = replace(size, mark=unit / UNIT_PIXELS)
+    records = table.records()
+    axes = ("x", alt.X, plot.x), ("y", alt.Y, plot.y)
+    encodings = {name: _axis(channel, axis, records, [], size, True, True) for name, channel, axis in axes}
+
+    def panel(chart: alt.Chart, *_: bool) -> AnyChart:
+        chart = chart.properties(width=across * unit, height=up * unit)
+        layers = layered([_layer(chart, mark, plot, encodings, size, 0.0) for mark in plot.marks], chart)
+        whole: AnyChart = layers.resolve_scale(color="independent")
+        return whole
+
+    if plot.panel:
+        names = list(dict.fromkeys(str(record[plot.panel]) for record in records))
+        whole = panel_grid(table, plot.panel, names, columns, panel, size.text, size.width)
+    else:
+        whole = styled(panel(alt.Chart(alt.NamedData("all"))), {"all": records}, size.text)
+    whole.config.legend.labelLimit = size.width - 30
+    whole.config.view = alt.ViewConfig(stroke=None)
+    return whole
 
 
 def _broken(title: str, height: float, size: _Size) -> str:
@@ -280,6 +356,7 @@ def _encodings(
             else {}
         )
         symbol |= {"symbolType": "square"} if any(mark.kind in ("bars", "spans") for mark in plot.marks) else {}
+        symbol |= {"symbolFillColor": PAPER} if plot.fill and not plot.fill.looks else {}
         yield "color", _scaled(alt.Color, plot.colour, size, **symbol)
         if plot.shape and plot.shape.column == plot.colour.column:
             yield "shape", _scaled(alt.Shape, plot.shape, size, **symbol)
@@ -294,7 +371,9 @@ def _encodings(
             plot.size.column, {value: area * size.mark**2 for value, area in plot.size.looks.items()}, plot.size.title
         )
         yield "size", _scaled(alt.Size, larger, size, orient="top", symbolFillColor=QUIET, symbolStrokeColor=QUIET)
-    if plot.fill:
+    if plot.fill and not plot.fill.looks:
+        yield "fill", alt.Fill(f"{plot.fill.column}:N", scale=None, legend=None)
+    elif plot.fill:
         yield "fill", _scaled(alt.Fill, plot.fill, size, orient="top", symbolStrokeColor=INK, symbolType="circle")
     if plot.tips:
         numbers = {column for column in plot.tips if any(isinstance(record[column], float) for record in records)}
@@ -339,6 +418,8 @@ def _axis(
         look = alt.Axis(labelAngle=-90 if upright else 0, grid=False, **room)
         kind = "N" if axis.kind == "names" else "O"
         return channel(f"{axis.column}:{kind}", title=title if titled else None, sort=order, axis=look)
+    if axis.kind == "plane":
+        return channel(f"{axis.column}:Q", axis=None, scale=alt.Scale(domain=list(axis.domain or (0, 1)), nice=False))
     values = [float(value) for record in records for column in columns if (value := record.get(column)) is not None]
     values = values or [1.0]
     log = axis.kind in ("log", "log2")
@@ -372,9 +453,16 @@ def _layer(chart: alt.Chart, mark: Mark, plot: Plot, encodings: Mapping[str, Any
     dash = alt.Undefined if "strokeDash" in mark.look else encodings.get("strokeDash", alt.Undefined)
     detail = encodings.get("detail", alt.Undefined)
     fixed |= {"aria": False} if mark.kind in ("line", "whiskers", "across", "rule", "diagonal") else {}
+    if mark.scale and mark.scale.looks:
+        columns = 1 if max(map(len, mark.scale.looks)) > LONG_TITLE else 3
+        symbol = {"symbolType": "stroke", "symbolStrokeWidth": 3, "symbolSize": 250}
+        colour = _scaled(alt.Color, mark.scale, size, columns=columns, **symbol)
+    elif mark.scale:
+        colour = alt.Color(f"{mark.scale.column}:N", scale=None, legend=None)
     if mark.colour:
         fixed, colour = {"color": mark.colour, **fixed}, alt.Undefined
     tips = encodings.get("tooltip", alt.Undefined)
+    width_of = alt.StrokeWidth(f"{mark.width}:Q", scale=None) if mark.width else alt.Undefined
     said = alt.Description("description:N") if "description" in plot.chart_only else alt.Undefined
     match mark.kind:
         case "line":
@@ -394,8 +482,9 @@ def _layer(chart: alt.Chart, mark: Mark, plot: Plot, encodings: Mapping[str, Any
             drawn = chart.mark_point(
                 **{"size": 16 * size.mark**2, "opacity": 1, "strokeWidth": 0.7 * size.mark, **filled, **fixed}
             )
-            more = {name: encodings[name] for name in ("fill", "shape", "size") if name in encodings}
+            more: dict[str, Any] = {name: encodings[name] for name in ("fill", "shape", "size") if name in encodings}
             more = {name: value for name, value in more.items() if name not in mark.look}
+            more |= {"size": alt.Size(f"{mark.width}:Q", scale=None)} if mark.width else {}
             return drawn.encode(x=x, y=other, color=colour, detail=detail, tooltip=tips, description=said, **more)
         case "bars":
             order = alt.Order(f"{plot.stacked}:Q") if plot.stacked else alt.Undefined
@@ -411,6 +500,18 @@ def _layer(chart: alt.Chart, mark: Mark, plot: Plot, encodings: Mapping[str, Any
         case "limits":  # of bars that lie: a line across each
             tick = chart.mark_tick(**{"thickness": 1.6 * size.mark, "size": 1.5 * size.text, "aria": False, **fixed})
             return tick.encode(x=alt.X(f"{mark.column}:Q"), y=y)
+        case "path":  # along the rows of a line, in their order
+            drawn = chart.mark_line(**fixed)
+            order, line = alt.Order("order:Q"), alt.Detail("line:N")
+            return drawn.encode(
+                x=x, y=y, color=colour, strokeWidth=width_of, order=order, detail=line, description=said
+            )
+        case "heads":
+            drawn = chart.mark_point(**{"shape": "triangle", "filled": True, "opacity": 1, "aria": False, **fixed})
+            return drawn.encode(x=x, y=y, angle=alt.Angle("angle:Q", scale=None), color=colour)
+        case "boxes":
+            drawn = chart.mark_rect(**fixed)
+            return drawn.encode(x=x, y=y, x2=alt.X2("x2:Q"), y2=alt.Y2("y2:Q"), color=colour, description=said)
         case "rule":
             rule = alt.Chart(alt.sequence(0, 1)).mark_rule(**{"stroke": QUIET, "strokeWidth": 0.7 * size.mark, **fixed})
             return rule.encode(y=alt.YDatum(float(mark.column)))
@@ -430,7 +531,9 @@ def _layer(chart: alt.Chart, mark: Mark, plot: Plot, encodings: Mapping[str, Any
         x = alt.X("middle:Q")
     text = chart.mark_text(**{"fontSize": size.text, "color": INK, "aria": False, **fixed})
     at = alt.Y(f"{mark.at}:Q") if mark.at else y
-    return text.encode(x=x, y=at, text=alt.Text(f"{mark.column}:N"), color=colour if mark.by_scale else alt.Undefined)
+    x = alt.X(f"{mark.along}:Q") if mark.along else x
+    coloured = colour if mark.by_scale or mark.scale else alt.Undefined
+    return text.encode(x=x, y=at, text=alt.Text(f"{mark.column}:N"), color=coloured)
 
 
 # What grows with the drawing, of the properties of a mark: areas by the square.
@@ -440,4 +543,5 @@ _LARGER: Mapping[str, Callable[[Any, float], Any]] = {
     "strokeDash": lambda dash, factor: [length * factor for length in dash],
     "thickness": lambda width, factor: width * factor,
     "dx": lambda shift, factor: shift * factor,
+    "cornerRadius": lambda radius, factor: radius * factor,
 }

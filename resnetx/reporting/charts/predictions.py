@@ -16,8 +16,17 @@ from resnetx.record.machine import how_many, unit_by_library
 from resnetx.record.prediction import PartName, PredictedPoint, PredictedTask
 from resnetx.reporting.accuracy import point_words
 from resnetx.reporting.charts.figure import BARS, INK, PAPER, PART_COLOURS, QUIET, Figure, workload_colours
-from resnetx.reporting.charts.grammar import Axis, Mark, Plot, Scale, figure, shape_looks, table_of_records
-from resnetx.reporting.charts.workload_figures import dash_looks, system_looks
+from resnetx.reporting.charts.grammar import (
+    Axis,
+    Mark,
+    Plot,
+    Scale,
+    dash_looks,
+    figure,
+    shape_looks,
+    system_looks,
+    table_of_records,
+)
 from resnetx.reporting.predicted_answer import PARTS, PredictedCurve, identity, predicted_curves
 from resnetx.table import Record
 from resnetx.units import si, to_interval

@@ -1,16 +1,35 @@
-"""Figures of traces, checks, scores and steerings: which layers take the time, which node is slow, who predicts best,
-and which pairs of GPUs a node's links are divided among."""
+"""Figures of traces, messages, checks, scores, steerings and workloads: which layers take the time, when messages
+travel, which node is slow, who predicts best, which pairs of GPUs a node's links are divided among, and how much work
+there is per parameter."""
 
+import re
 from collections.abc import Iterator, Sequence
-from statistics import median
+from itertools import accumulate
+from statistics import fmean, median
+from typing import Any, Protocol
 
+from resnetx.record import Workload
 from resnetx.record.literature import Score
 from resnetx.record.node_check import Check, CheckedRun
 from resnetx.record.topologies import Steering
 from resnetx.record.traces import Trace, TracedBatch
-from resnetx.reporting.charts.figure import BARS, INK, SYSTEMS, Figure
-from resnetx.reporting.charts.grammar import ON_RAMPS, Axis, Mark, Plot, Ramp, Scale, figure
-from resnetx.table import Cell, Table
+from resnetx.reporting.charts.figure import BARS, INK, PAPER, SYSTEMS, Figure, workload_colours
+from resnetx.reporting.charts.grammar import (
+    ON_RAMPS,
+    Axis,
+    Mark,
+    Plot,
+    Ramp,
+    Scale,
+    figure,
+    shape_looks,
+    span,
+    system_looks,
+    table_of_records,
+)
+from resnetx.reporting.study_points import StudyPoint
+from resnetx.table import Cell, Record, Table
+from resnetx.units import si
 
 MOST_LAYERS = 30  # that a figure names; the others together are one bar
 MOST_LABELLED = 12  # nodes, of which each square has its figure written in it
@@ -60,6 +79,78 @@ def _layers(trace: Trace, batch: TracedBatch) -> Figure:
 
 
 _PASSES = ("forward", "backward")
+
+
+# ---- the messages of a step, against what ranks compute -------------------------------------------------------------
+
+MOST_RANKS = 4  # whose messages are drawn
+_DOES = {
+    "input": ("input_wait_s", "host_to_device_s"),
+    "forward": ("forward_s",),
+    "backward": ("backward_s",),
+    "waits for messages": ("exposed_communication_s",),
+    "update": ("optimizer_s",),
+}
+_DOING = {part: BARS.get(part, "#c3c9d0") for part in _DOES} | {"message": BARS["collectives"]}
+
+
+def message_timeline(point: StudyPoint) -> Figure | None:
+    """When the messages of an instrumented step travel, and what each rank does meanwhile; null where none is timed."""
+    limits = point.result.limits
+    phases = limits.phases if limits else None
+    sent = [(message, message.start_s, message.end_s) for message in (limits.messages if limits else [])]
+    timed = [(message, start_s, end_s) for message, start_s, end_s in sent if start_s and end_s and all(end_s)]
+    if phases is None or not timed:
+        return None
+    rows: list[Record] = []
+    for rank in range(min(len(phases.step_s), MOST_RANKS)):
+        sends = [
+            _during(f"rank {rank} sends", "message", f"{message.index}: {si(message.size_bytes, 'B')}", *ends_s)
+            for message, *times_s in timed
+            for ends_s in [[fmean(of_ranks[rank]) for of_ranks in times_s]]
+        ]
+        ready_s = max(fmean((message.ready_s or start_s)[rank]) for message, start_s, _ in timed)
+        lengths_s = [sum(getattr(phases, name)[rank] for name in names) for names in _DOES.values()]
+        stretch = ready_s / sum(lengths_s[:-2])  # from all windows to the last, of which the messages are
+        waits_s = max(0.0, max(float(row["end_ms"] or 0) for row in sends) / 1e3 - ready_s)
+        ends = list(accumulate([*(stretch * length_s for length_s in lengths_s[:-2]), waits_s, lengths_s[-1]]))
+        spans = zip(_DOES, [0.0, *ends], ends, strict=False)
+        rows += [_during(f"rank {rank} computes", part, part, *both) for part, *both in spans]
+        rows += sends
+    rows = [row for row in rows if row["end_ms"] != row["start_ms"]]
+    plot = Plot(
+        x=Axis("start_ms", "ms of one step", domain=(0.0, max(float(row["end_ms"] or 0) for row in rows))),
+        y=Axis("lane", "", "names"),
+        marks=(
+            Mark("spans", column="end_ms"),
+            Mark("words", "datum.part == 'message'", "what", within="end_ms", look={"color": PAPER}),
+        ),
+        colour=Scale(
+            "part", {part: colour for part, colour in _DOING.items() if part in {row["part"] for row in rows}}
+        ),
+        chart_only=("description",),
+    )
+    exposed_ms, longest_ms = 1e3 * max(phases.exposed_communication_s), 1e3 * max(phases.step_s)
+    return figure(
+        "step-messages",
+        f"Messages of a step of {point.words}: ranks wait for them for {exposed_ms:.3g} of {longest_ms:.3g} ms at most",
+        "An instrumented step, which is longer than a clean one: means over a window. A message: from when it is "
+        f"handed over until its sums are there{f'; the first {MOST_RANKS} ranks' * (len(phases.step_s) > MOST_RANKS)}.",
+        table_of_records(rows),
+        plot,
+    )
+
+
+def _during(lane: str, part: str, what: str, start_s: float, end_s: float) -> Record:
+    words = f"{lane.partition(' ')[0]} {lane.split()[1]}, {what}: {si(1e3 * start_s)} to {si(1e3 * end_s)} ms"
+    return {
+        "lane": lane,
+        "part": part,
+        "what": what,
+        "start_ms": 1e3 * start_s,
+        "end_ms": 1e3 * end_s,
+        "description": words,
+    }
 
 
 # ---- checks ---------------------------------------------------------------------------------------------------------
@@ -213,3 +304,162 @@ def matrices(made: Steering) -> Figure:
 
 def _written(value: float) -> str:
     return f"{round(value, 2):g}" if value >= _LEAST_WRITTEN else ""
+
+
+# ---- workloads that are counted, not run: after Tallent et al. 2017, Fig. 4 to 7 ------------------------------------
+#
+# Activations of an image and parameters by workload (Fig. 4), work and work over communication by batch category
+# (Fig. 5 and 6), and activations per parameter on each GPU over GPUs (Fig. 7). One colour and shape for each workload.
+
+_AFTER = "After Tallent et al. 2017, Fig. {}. Counted by the {} convention."
+_ON_EACH = "activations_per_parameter_per_gpu"
+
+
+class PlacedWorkload(Protocol):
+    """A workload with a batch on some GPUs: a member of a family, or ("") the user's own."""
+
+    @property
+    def family(self) -> str: ...
+    @property
+    def workload(self) -> str: ...
+    @property
+    def model(self) -> dict[str, Any]: ...
+    @property
+    def convention(self) -> str: ...
+    @property
+    def batch_size(self) -> int: ...
+    @property
+    def flop_per_byte(self) -> float: ...
+    @property
+    def on_each(self) -> float: ...
+
+
+def counted_figures(workloads: Sequence[Workload], gpus: Sequence[int]) -> list[Figure]:
+    """The figures of workloads; those that a batch has no place in on a log axis are left out.
+
+    So is a figure along whose axis there is one value.
+    """
+    counted = [workload for workload in workloads if workload.activations_per_batch > 0 and workload.parameters > 0]
+    if not counted:
+        return []
+    batches: dict[str, list[int]] = {}
+    for workload in counted:
+        batches.setdefault(workload.workload, []).append(workload.batch_size)
+    names = sorted(batches, key=lambda name: ("/" not in name, _numbers(name), name))
+    counted.sort(key=lambda workload: names.index(workload.workload))
+    rows = [
+        _row(workload, count, sorted(set(batches[workload.workload])).index(workload.batch_size) + 1)
+        for workload in counted
+        for count in gpus
+    ]
+    by_batch = [row for row in rows if row["gpus"] == gpus[0]]
+    first = list({str(row["workload"]): row for row in by_batch}.values())
+    convention = counted[0].convention
+    faint, dots = Mark("line", look={"strokeWidth": 0.75, "opacity": 0.6}), Mark("dots", look={"size": 22})
+
+    def log(column: str) -> Axis:
+        return Axis(column, column.replace("_", " ").replace("gpu", "GPU"), "log", "si")
+
+    def plot(x: Axis, first: str, *others: str, marks: Sequence[Mark] = (faint, dots), height: float = 130) -> Plot:
+        return Plot(
+            x=x,
+            y=log(first),
+            beside=[log(column) for column in others],
+            marks=marks,
+            colour=Scale("workload", workload_colours(names)),
+            shape=Scale("workload", shape_looks(names)),
+            detail=() if others else ("batch_size",),
+            height=height,
+            chart_only=("description",),
+        )
+
+    categories = sorted({int(str(row["batch_category"])) for row in rows})
+    counts = plot(Axis("workload", "", "names", order=names), "activations_per_image", "parameters", marks=[dots])
+    across = Axis("batch_category", "batch category", "steps", order=categories)
+    intensity = plot(across, "activations_per_batch", "activations_per_parameter")
+    located = plot(Axis("gpus", "GPUs", "log2", ticks=sorted(set(gpus))), _ON_EACH, height=170)
+    of_batches = span(float(row["activations_per_parameter"] or 0) for row in by_batch)
+    of_points = span(float(row[_ON_EACH] or 0) for row in rows)
+    figures = [
+        ("counts", "The workloads: what an image takes, and what is exchanged", _AFTER.format("4", convention), first,
+         counts),
+        ("intensity", f"The workloads: {of_batches} activations per parameter", "By batch category: 1 is the smallest "
+         "batch of a workload. " + _AFTER.format("5 and 6", convention), by_batch, intensity),
+        ("located", f"The workloads on GPUs: {of_points} activations per parameter on each", "One line for each batch, "
+         "which is split over the GPUs. " + _AFTER.format("7", convention), rows, located),
+    ]  # fmt: skip
+    return [
+        figure(name, title, caption, table_of_records(shown), plot)
+        for name, title, caption, shown, plot in figures
+        if len({row[plot.x.column] for row in shown}) > 1
+    ]
+
+
+def _numbers(name: str) -> list[int]:
+    """Those of a member of a family, x first: "GPT/12 width 192"."""
+    return [int(number) for number in re.findall(r"\d+", name.partition("/")[2])]
+
+
+def _row(workload: Workload, gpus: int, category: int) -> Record:
+    """A workload with a batch, on a number of GPUs; its category is 1 where it is the smallest batch."""
+    on_each = workload.intensity / gpus
+    return {
+        "workload": workload.workload,
+        "batch_size": workload.batch_size,
+        "batch_category": category,
+        "gpus": gpus,
+        "activations_per_image": workload.activations_per_image,
+        "parameters": workload.parameters,
+        "activations_per_batch": workload.activations_per_batch,
+        "activations_per_parameter": workload.intensity,
+        _ON_EACH: on_each,
+        "description": f"{workload.workload}, batch {workload.batch_size}: {si(workload.activations_per_image)} "
+        f"activations of an image, {si(workload.parameters)} parameters; {si(workload.intensity)} activations per "
+        f"parameter, {si(on_each)} on each of {gpus} GPUs",
+    }
+
+
+def intensity_map(members: Sequence[PlacedWorkload], found: Sequence[PlacedWorkload], target: float) -> Figure:
+    """Members of all families by both measures of work for communication, and the ones that were found among them."""
+    rows = [_placed(member, "members") for member in members]
+    rows += [_placed(workload, "nearest" if workload.family else "yours") for workload in found]
+    plot = Plot(
+        x=Axis("flop_per_byte", "training FLOP per byte of gradients, on each GPU", "log", "si"),
+        y=Axis(_ON_EACH, "activations per parameter per GPU", "log", "si"),
+        marks=(
+            Mark("line", _MEMBERS, look={"strokeWidth": 0.6, "opacity": 0.5}),
+            Mark("dots", _MEMBERS, look={"size": 10, "opacity": 0.6}),
+            Mark("dots", "datum.place == 'nearest'", look={"size": 60, "shape": "diamond"}),
+            Mark("dots", "datum.place == 'yours'", look={"size": 90, "shape": "triangle-up"}),
+        ),
+        colour=Scale("family", system_looks(sorted({str(row["family"]) for row in rows}))),
+        detail=("width",),
+        height=190,
+        chart_only=("description",),
+    )
+    return figure(
+        "map",
+        f"Families in intensity space, and what comes nearest to {target:,.4g}",
+        "Lines: a width of a family by its batch. Diamonds: the nearest settings. Triangle: your own job. "
+        + _AFTER.format("6 and 7", found[0].convention),
+        table_of_records(rows),
+        plot,
+    )
+
+
+_MEMBERS = "datum.place == 'members'"
+
+
+def _placed(workload: PlacedWorkload, place: str) -> Record:
+    """The same as a row of the map: one of its "members", the "nearest", or "yours"."""
+    return {
+        "family": workload.family or workload.workload,
+        "workload": workload.workload,
+        "width": int(workload.model.get("width", 0)),
+        "batch_size": workload.batch_size,
+        "place": place,
+        "flop_per_byte": workload.flop_per_byte,
+        _ON_EACH: workload.on_each,
+        "description": f"{workload.workload}, batch {workload.batch_size}: {si(workload.on_each)} activations per "
+        f"parameter and {si(workload.flop_per_byte)} FLOP per byte on each GPU",
+    }

@@ -5,14 +5,17 @@ gap where a point is missing, and a word at the foot of the panel says why. What
 one value, is a sentence instead of a figure.
 """
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice, pairwise
 
 from resnetx.record import Workload
 from resnetx.record.machine import how_many
 from resnetx.reporting.charts.figure import (
     DASHES,
+    PAPER,
     PART_COLOURS,
     QUIET,
     SYSTEMS,
@@ -21,10 +24,12 @@ from resnetx.reporting.charts.figure import (
     family_colours,
     workload_colours,
 )
-from resnetx.reporting.charts.grammar import Axis, Mark, Plot, Scale, figure, shape_looks, table_of_records
+from resnetx.reporting.charts.grammar import Axis, Mark, Plot, Scale, figure, shape_looks, span, table_of_records
+from resnetx.reporting.charts.records import message_timeline
 from resnetx.reporting.study_points import (
+    WORDS,
     StudyPoint,
-    batch_category,
+    batch_categories,
     batches_in_order,
     unit_of_points,
     workloads_in_order,
@@ -32,7 +37,7 @@ from resnetx.reporting.study_points import (
 from resnetx.reporting.study_scaling import PARTS, Limits, StepPart
 from resnetx.statistics import Summary
 from resnetx.table import Record
-from resnetx.units import si
+from resnetx.units import si, to_interval
 
 HEIGHT = 105
 MOST_SAID = 6  # values that a sentence has in place of a figure
@@ -52,10 +57,14 @@ def figures_and_sentences(points: Sequence[StudyPoint]) -> tuple[list[Figure], l
 def _all(points: Sequence[StudyPoint]) -> Iterator[Figure | str]:
     styles = SeriesStyles(points)
     if any(point.result.images_per_s for point in points):
+        if lost := lost_bars(points, styles):
+            yield lost
         yield step_shares(points, styles)
         if any(map(has_speedup, points)):
             yield speedups(points, styles)
         yield rates(points, styles)
+        timed = (message_timeline(point) for point in sorted(points, key=lambda point: -point.gpus))
+        yield from islice(filter(None, timed), 1)
     # An old study may hold an empty batch, which has no place on a log axis.
     working = [(point, point.counts) for point in points if point.counts and point.counts.activations_per_batch > 0]
     conventions = sorted({counts.convention for _, counts in working})
@@ -118,12 +127,6 @@ class SeriesStyles:
 def _cells(point: StudyPoint) -> Record:
     """What tells a point apart, in every table of a figure."""
     return {"workload": point.workload, "batch": point.batch, "variant": point.variant, "gpus": point.gpus}
-
-
-def span(values: Iterable[float]) -> str:
-    """The least and the greatest value, to three digits."""
-    values = list(values)
-    return " to ".join(dict.fromkeys([si(min(values)), si(max(values))]))
 
 
 # ---- points without a rate: the words that stand at the foot of a panel in their place, and what these mean ---------
@@ -249,9 +252,13 @@ def _curves(
     domain, step = domain_with_foot(ends, depth, HEIGHT)
     for row in rows:
         row["foot"] = None if row["foot"] is None else domain[0] * step ** (float(row["foot"]) + 0.15)
+    _label_ends(rows, styles.line, curves.column, domain)
     rows.sort(key=lambda row: panels.index(str(row["panel"])))  # stable: lines are in the order of the points
     known = f"isValid(datum.{curves.column})"
     names = {"align": "center", "baseline": "bottom"}
+    shared = {bool(row["word_shared"]) for row in rows if row["word"]}
+    words = [(f"isValid(datum.word) && {'!' * alone}datum.word_shared", alone) for alone in (False, True)]
+    words = [(where, alone) for where, alone in words if (not alone) in shared]
     plot = Plot(
         x=Axis("gpus", f"{unit_of_points(points)}s", "log2", ticks=sorted({point.gpus for point in points})),
         y=Axis(y.column, y.title, y.kind, y.labels, domain=(domain[0], domain[1])),
@@ -261,10 +268,21 @@ def _curves(
             *(
                 Mark("whiskers", f"datum.{curves.column}_ends == '{kind}' && datum.runs > 1", look={"opacity": opacity})
                 for kind, opacity in (("interval", 1.0), ("range", 0.45))
+                if any(row[f"{curves.column}_ends"] == kind for row in rows)
             ),
             Mark("dots", known, look={"size": 14}),
-            Mark("words", "isValid(datum.word) && datum.word_shared", "word", look=names, at="foot"),
-            Mark("words", "isValid(datum.word) && !datum.word_shared", "word", look=names, at="foot", by_scale=True),
+            *(Mark("words", where, "word", look=names, at="foot", by_scale=by_scale) for where, by_scale in words),
+            *[
+                Mark(
+                    "words",
+                    "isValid(datum.label)",
+                    "label",
+                    by_scale=True,
+                    on_pages=True,
+                    look={"align": "right", "dx": -4, "dy": -9},
+                )
+            ]
+            * any(row["label"] for row in rows),
         ),
         colour=Scale(styles.line, styles.colours),
         shape=Scale(styles.line, shape_looks(list(styles.colours))),
@@ -278,7 +296,26 @@ def _curves(
     return figure(name, title, f"{_reading(points, curves)}{meanings(points)}{caption}", table_of_records(rows), plot)
 
 
-_OF_CURVES = ("system", "settings", "panel", "word", "word_shared", "foot", "description")
+_OF_CURVES = ("system", "settings", "panel", "word", "word_shared", "foot", "label", "description")
+_MOST_LABELLED = 4  # lines of a panel with labels
+_LINES_APART = 0.09  # of an axis: ends of lines whose labels do not touch
+
+
+def _label_ends(rows: Sequence[Record], line: str, column: str, domain: Sequence[float]) -> None:
+    """Writes at the end of each line what it is and reaches; where lines end too close to each other, at none."""
+    ends: dict[str, dict[tuple[object, ...], Record]] = defaultdict(dict)
+    for row in rows:
+        if row[column] is not None:
+            same = ends[str(row["panel"])].setdefault((row["workload"], row["batch"], row["variant"]), row)
+            if int(str(row["gpus"])) >= int(str(same["gpus"])):
+                ends[str(row["panel"])][row["workload"], row["batch"], row["variant"]] = row
+    length = math.log(domain[1] / domain[0])
+    for of_panel in ends.values():
+        heights = sorted(math.log(float(row[column] or 1)) / length for row in of_panel.values())
+        apart = all(above - below > _LINES_APART for below, above in pairwise(heights))
+        if apart and len(heights) <= _MOST_LABELLED:
+            for row in of_panel.values():
+                row["label"] = f"{row[line]}: {si(float(row[column] or 0))}"
 
 
 def _curve_row(point: StudyPoint, styles: SeriesStyles, curves: _Curves, missing: Sequence[StudyPoint]) -> Record:
@@ -297,6 +334,7 @@ def _curve_row(point: StudyPoint, styles: SeriesStyles, curves: _Curves, missing
         "settings": point.settings,
         "panel": styles.panel(point),
         **_foot_word(point, missing),
+        "label": None,
         "description": f"{point.words}: {_value_words(value, curves.unit) if value else outcome(point)}",
     }
 
@@ -318,7 +356,7 @@ def _reading(points: Iterable[StudyPoint], curves: _Curves) -> str:
     fewest, most = min(value.n for value in values), max(value.n for value in values)
     runs = f"{fewest}" if fewest == most else f"{fewest} to {most}"
     kinds = {value.kind for value in values if value.n > 1}
-    parts = [f"Points: median of {runs} run{'s' * (most > 1)}"]
+    parts = [f"Dots: median of {runs} run{'s' * (most > 1)}"]
     parts += [whiskers for kind, whiskers in _WHISKERS.items() if kind in kinds]
     return "; ".join(parts) + "."
 
@@ -366,13 +404,13 @@ def _batches(counted: Counted) -> Iterator[Record]:
     points = [point for point, _ in counted]
     most_gpus_first = sorted(counted, key=lambda pair: pair[0].gpus, reverse=True)
     distinct = {(point.workload, point.batch): (point, counts) for point, counts in most_gpus_first}
-    order = workloads_in_order(points)
+    order, categories = workloads_in_order(points), batch_categories(points)
     for point, counts in sorted(distinct.values(), key=lambda pair: order.index(pair[0].workload)):
         work, intensity = si(counts.activations_per_batch), si(counts.intensity)
         yield {
             "workload": point.workload,
             "batch": point.batch,
-            "batch_category": batch_category(point, points),
+            "batch_category": categories[point.workload, point.batch],
             _WORK: counts.activations_per_batch,
             _INTENSITY: counts.intensity,
             "description": f"{point.workload}, {point.batch}: {work} activations, {intensity} per parameter",
@@ -394,11 +432,16 @@ def located(counted: Counted, convention: str, suffix: str) -> Figure | str:
     sizes = {count: 14 + 12 * place for place, count in enumerate(sorted({point.gpus for point in points}))}
     missing = sum(row["shown_as"] == "not measured" for row in rows)
     largest = max(float(row["efficiency"] or 0) for row in drawn)
-    marks = (
-        Mark("whiskers", "datum.shown_as == 'interval'", look={"opacity": 0.35}),
-        Mark("dots", "datum.shown_as == 'interval'", look={"opacity": 0.85}),
-        Mark("dots", "datum.shown_as == 'no interval'", look={"filled": False}),
-    )
+    shown = {
+        "interval": [
+            Mark("whiskers", "datum.shown_as == 'interval'", look={"opacity": 0.35}),
+            Mark("dots", "datum.shown_as == 'interval'", look={"opacity": 0.85}),
+        ],
+        "no interval": [Mark("dots", "datum.shown_as == 'no interval'", look={"filled": False})],
+    }
+    marks = [
+        mark for kind, of_kind in shown.items() if any(row["shown_as"] == kind for row in rows) for mark in of_kind
+    ]
     plot = Plot(
         x=Axis(_ON_EACH, f"{each} ({convention})", "log", "si"),
         y=Axis("efficiency", "parallel efficiency", labels="percent", domain=(0.0, max(1.0, 1.02 * largest))),
@@ -445,22 +488,104 @@ def _located_row(point: StudyPoint, counts: Workload) -> Record:
     }
 
 
+# ---- where the scaling went: the parts of each step, beside its efficiency ------------------------------------------
+
+_LOST = {
+    "useful": PART_COLOURS["compute"],
+    "communication": PART_COLOURS["communication"],
+    "communication and waiting": PART_COLOURS["communication"],
+    "waiting": "#6b747d",
+    "smaller batches": "#b07a00",
+    "input": PART_COLOURS["input"],
+    "the rest": PART_COLOURS["host"],
+    "not resolved": "#c3c9d0",
+}
+_ROOM = 1.75  # of the axis of shares: right of the bars stands the speed-up
+
+
+def lost_bars(points: Sequence[StudyPoint], styles: SeriesStyles) -> Figure | None:
+    """A bar for each point whose parts are known, with its efficiency in it and its speed-up beside it."""
+    known = [point for point in styles.in_order(points) if point.result.lost and point.result.lost.parts]
+    if not any(map(has_speedup, known)):
+        return None
+    rows = [row for point in known for row in _lost_rows(point)]
+    there = {row["part"] for row in rows}
+    ranks = [how_many(count, unit_of_points(points)) for count in sorted({point.gpus for point in known})]
+    plot = Plot(
+        x=Axis("share", "share of the step", labels="percent", ticks=(0, 0.5, 1), domain=(0, _ROOM)),
+        y=Axis("ranks", "", "names", order=ranks),
+        marks=(
+            Mark("bars"),
+            Mark("words", "isValid(datum.efficiency)", "efficiency", look={"color": PAPER, "align": "left", "dx": 3},
+                 along="zero"),
+            Mark("words", "isValid(datum.speedup)", "speedup", look={"align": "left"}, along="beside"),
+        ),
+        colour=Scale("part", {_PART_WORDS.get(name, name): colour for name, colour in _LOST.items()
+                              if _PART_WORDS.get(name, name) in there}),
+        stacked="place",
+        panel="panel",
+        columns=2,
+        chart_only=("panel", "place", "zero", "beside", "efficiency", "speedup", "description"),
+    )  # fmt: skip
+    return figure(
+        "lost",
+        "Where the time goes, and what is left of linear scaling",
+        "Parts of a step, over the baseline's; in the bar its efficiency, at its end the speed-up with its interval. "
+        "Not resolved: parts that the runs do not show, together.",
+        table_of_records(rows),
+        plot,
+    )
+
+
+_PART_WORDS: dict[str, str] = {str(name): words for name, words in WORDS.items()} | {"the rest": "the rest"}
+
+
+def _lost_rows(point: StudyPoint) -> Iterator[Record]:
+    """The parts that are shown, and all others as one; they fill the step."""
+    lost, result = point.result.lost, point.result
+    shown = {part.name: part.share.median for part in lost.parts if part.name == "useful" or part.shown} if lost else {}
+    shares = {str(name): share for name, share in shown.items() if share > 0}
+    whole = max(1.0, sum(shares.values()))
+    shares = {name: share / whole for name, share in shares.items()}
+    if (open_ := 1 - sum(shares.values())) > LEAST_DRAWN:
+        shares["not resolved"] = open_
+    speedup = result.speedup if has_speedup(point) else None
+    value, low, high = to_interval(speedup.median, speedup.low, speedup.high) if speedup else ("", "", "")
+    ends = f" ({low} to {high})" if speedup and speedup.n > 1 else ""
+    for name, share in shares.items():
+        first, words = name == "useful", _PART_WORDS.get(name, name)
+        yield {
+            **_cells(point),
+            "part": words,
+            "share": share,
+            "panel": point.line_words,
+            "ranks": how_many(point.gpus, result.unit),
+            "place": list(_LOST).index(name),
+            "zero": 0,
+            "beside": 1.03,
+            "efficiency": f"{result.efficiency.median:.0%}" if first and result.efficiency else None,
+            "speedup": f"\u00d7{value}{ends}" if first and speedup else None,
+            "description": f"{point.words}: {words} {share:.0%}",
+        }
+
+
+LEAST_DRAWN = 0.001
+
+
 # ---- what limits points: how much of its step each part of the work takes -------------------------------------------
 
 
 def step_shares(points: Sequence[StudyPoint], styles: SeriesStyles) -> Figure | str:
     """What the step of every point is spent on; a sentence, where it is the same of all."""
     rows = [row for point in styles.in_order(points) for row in _bars(point)]
-    title = f"What limits the points: {_verdicts(points)}"
+    title = f"What limits the cases: {_verdicts(points)}"
     if len({(row["part"], row["share"], row["word"]) for row in rows}) == 1:
         return f"{title}.{_not_separate(points)}{meanings(points)}"
+    words = Mark("words", "isValid(datum.word)", "word", look={"angle": 270, "align": "left", "dx": 2}, at="zero")
     plot = Plot(
         x=Axis("gpus", f"{unit_of_points(points)}s", "steps", order=sorted({point.gpus for point in points})),
         y=Axis("share", "share of\nthe step", labels="percent", ticks=(0, 0.5, 1), domain=(0, 1)),
-        marks=(
-            Mark("bars", "isValid(datum.share)"),
-            Mark("words", "isValid(datum.word)", "word", look={"angle": 270, "align": "left", "dx": 2}, at="zero"),
-        ),
+        marks=(Mark("bars", "isValid(datum.share)"), *[words] * any(row["word"] for row in rows)),
         colour=Scale(
             "part", {name: of for name, of in PART_COLOURS.items() if any(row["part"] == name for row in rows)}
         ),

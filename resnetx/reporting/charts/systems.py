@@ -7,42 +7,33 @@ rates of its own.
 import math
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import cycle
 
-import altair as alt
 import msgspec
-import numpy as np
 
 from resnetx.record.comparisons import CollectivePoint, CopyPoint, Estimate, SystemComparison, SystemPoint
-from resnetx.reporting.charts.figure import (
-    BASELINE,
-    COLUMN,
-    FAMILIES,
-    INK,
-    PAPER,
-    QUIET,
-    SYSTEMS,
-    AnyChart,
-    Figure,
-    layered,
-    legend_of,
-    log_ticks,
-    panel_grid,
-    si_axis,
-    styled,
-)
-from resnetx.reporting.charts.grammar import Axis, Mark, Plot, Scale, figure
-from resnetx.reporting.charts.workload_figures import (
-    Curves,
-    MeasuredRate,
-    dash_looks,
-    point_words,
-    rates_against_gpus,
-    system_looks,
-)
+from resnetx.record.machine import how_many
+from resnetx.reporting.charts.benches import collective_bandwidth, copies_over_size, small_collectives
+from resnetx.reporting.charts.figure import FAMILIES, INK, PAPER, Figure, domain_with_foot
+from resnetx.reporting.charts.grammar import Axis, Mark, Plot, Scale, dash_looks, figure, line_looks, system_looks
 from resnetx.reporting.compared_systems import lead, over
 from resnetx.reporting.csv_tables import table_of
-from resnetx.table import Cell, Record, Table
-from resnetx.units import size_text, to_interval
+from resnetx.table import Record, Table
+from resnetx.units import si, to_interval
+
+
+@dataclass(frozen=True)
+class MeasuredRate:
+    """A case on a machine that stands for a system, which is drawn beside what is predicted of it."""
+
+    system: str
+    workload: str
+    batch_size: int
+    gpus: int
+    iterations_per_s: Estimate
+    runs: int
+
 
 Measured = tuple[Sequence[CollectivePoint], Sequence[CopyPoint]]  # beside what is predicted
 
@@ -93,153 +84,10 @@ def _file_word(label: str) -> str:
     return re.sub(r"[^\w.]+", "-", label).strip("-")
 
 
-# The figure of one collective alone: effective bandwidth over size, by system and GPUs.
-#
-# The form is that of Tallent et al. 2017, Fig. 10 and 11.
-
-ZOOM_BYTES = (0.5e6, 6e6)  # ResNet/x's gradients
-_PAPERS_FIGURES = {"allreduce": 10}  # of the others, 11
-
-
-_COLUMNS = ["system", "library", "collective", "gpus", "size_bytes", "time_s", "algbw_GBps", "origin", "description"]
-
-
-def collective_bandwidth(
-    points: Sequence[CollectivePoint], name: str, measured: Sequence[CollectivePoint] = ()
-) -> Figure:
-    """Effective bandwidth over size, a panel for each library."""
-    caption = (
-        "Effective bandwidth: the bytes that each GPU has, over the time. By the descriptions of the systems, not "
-        f"calibrated. After Tallent et al. 2017, Fig. {_PAPERS_FIGURES.get(name, 11)} (in GiB/s)."
-        f"{_BLACK * bool(measured)}"
-    )
-    sizes = Axis("size_bytes", "bytes", "log", "si")
-    return _bandwidths(name, f"{name.capitalize()} alone, by system and GPUs", caption, points, measured, sizes)
-
-
-def small_collectives(
-    points: Sequence[CollectivePoint], name: str, measured: Sequence[CollectivePoint] = ()
-) -> Iterator[Figure]:
-    """The same, closely, of sizes as ResNet/x's gradients have; nothing where fewer than three are among them."""
-    near = [point for point in points if ZOOM_BYTES[0] <= point.size_bytes <= ZOOM_BYTES[1]]
-    if len({point.size_bytes for point in near}) > 2:
-        beside = [point for point in measured if ZOOM_BYTES[0] <= point.size_bytes <= ZOOM_BYTES[1]]
-        caption = f"The same, closely: sizes of ResNet/x's gradients.{_BLACK * bool(beside)}"
-        sizes = Axis("size_bytes", "bytes", labels="si", domain=ZOOM_BYTES)
-        yield _bandwidths(f"{name}-small", f"{name.capitalize()} of 0.5 to 6 MB", caption, near, beside, sizes)
-
-
-def _bandwidths(
-    name: str,
-    title: str,
-    caption: str,
-    points: Sequence[CollectivePoint],
-    measured: Sequence[CollectivePoint],
-    sizes: Axis,
-) -> Figure:
-    systems = list(dict.fromkeys(point.system for point in points))
-    counts = [f"{count} GPUs" for count in sorted({point.gpus for point in points})]
-    libraries = list(dict.fromkeys(point.library for point in points))
-    beside = [
-        (point, library) for point in measured if point.gpus in {each.gpus for each in points} for library in libraries
-    ]
-    rows = [_bandwidth_row(point, point.library, "predicted") for point in points]
-    rows += [_bandwidth_row(point, library, "measured") for point, library in beside if point.system in systems]
-    plot = Plot(
-        x=sizes,
-        y=Axis("algbw_GBps", "size / time, GB/s"),
-        marks=(
-            Mark("line", "datum.origin == 'predicted'"),
-            Mark("dots", "datum.origin == 'predicted'", look={"opacity": 0, "size": 60}),
-            Mark("dots", "datum.origin == 'measured'", colour=INK, look={"shape": "diamond"}),
-        ),
-        colour=Scale("system", system_looks(systems)),
-        dash=Scale("gpus", dash_looks(counts)),
-        panel="library",
-        columns=2,
-        height=95,
-        chart_only=("description",),
-    )
-    return figure(name, title, caption, Table(_COLUMNS, rows), plot)
-
-
-_BLACK = " Black: measured on what stands for them."
-
-
-def _bandwidth_row(point: CollectivePoint, library: str, origin: str) -> list[Cell]:
-    gpus, rate = f"{point.gpus} GPUs", point.algbw_Bps / 1e9
-    words = f"{size_text(point.size_bytes)} on {gpus}, {point.system}, {origin}: {rate:.3g} GB/s"
-    return [point.system, library, point.collective, gpus, point.size_bytes, point.time_s, rate, origin, words]
-
-
-def copies_over_size(points: Sequence[CopyPoint], measured: Sequence[CopyPoint] = ()) -> list[Figure]:
-    """Copies to single GPUs: rate and time over size, a line for each pair."""
-    if not points:
-        return []
-    systems = list(dict.fromkeys(point.system for point in points))
-    pairs = {_pair(point) for point in points}
-    rows = [_copy_row(point, "predicted") for point in points]
-    rows += [_copy_row(point, "between") for point in _between(points)]
-    rows += [_copy_row(point, "measured") for point in measured if _pair(point) in pairs]
-    columns = ["system", "pair", "size_bytes", "GBps", "time_us", "origin", "description"]
-    black = _BLACK * any(_pair(point) in pairs for point in measured)
-    after = "By the descriptions of the systems. After Tallent et al. 2017, Fig. {}."
-    drawn = [
-        ("copies", "Copies from GPU 0, and from the host: bandwidth", Axis("GBps", "GB/s"), after.format(8)),
-        (
-            "copy-times",
-            "Copies from GPU 0, and from the host: time",
-            Axis("time_us", "us", "log", "si"),
-            after.format(9),
-        ),
-    ]
-    return [
-        figure(
-            name,
-            title,
-            f"A line for each pair; pointed at, it says which. {caption}{black}",
-            Table(columns, rows),
-            Plot(
-                x=Axis("size_bytes", "bytes", "log", "si"),
-                y=y,
-                marks=(
-                    Mark("line", "datum.origin != 'measured'"),
-                    Mark("dots", "datum.origin == 'predicted'"),
-                    Mark("dots", "datum.origin == 'measured'", colour=INK, look={"shape": "diamond"}),
-                ),
-                colour=Scale("system", system_looks(systems)),
-                detail=("pair",),
-                chart_only=("description",),
-            ),
-        )
-        for name, title, y, caption in drawn
-    ]
-
-
-def _between(points: Sequence[CopyPoint]) -> Iterator[CopyPoint]:
-    """Sizes between those of each pair, whose times lie on the straight line between theirs."""
-    for pair in dict.fromkeys(map(_pair, points)):
-        own = sorted((point for point in points if _pair(point) == pair), key=lambda point: point.size_bytes)
-        sizes, times_s = [point.size_bytes for point in own], [point.time_s for point in own]
-        for exponent in range(math.ceil(math.log2(sizes[0])), math.floor(math.log2(sizes[-1])) + 1):
-            time_s = float(np.interp(2**exponent, sizes, times_s))
-            yield msgspec.structs.replace(own[0], size_bytes=2**exponent, time_s=time_s)
-
-
-def _pair(point: CopyPoint) -> str:
-    way = ["host" if point.source is None else point.source, point.through, point.target]
-    return f"{point.system} {'-'.join(str(place) for place in way if place is not None)}"
-
-
-def _copy_row(point: CopyPoint, origin: str) -> list[Cell]:
-    rate, time_us = point.size_bytes / point.time_s / 1e9, point.time_s * 1e6
-    words = f"{_pair(point)}, {size_text(point.size_bytes)}, {origin}: {rate:.3g} GB/s, {time_us:.4g} us"
-    return [point.system, _pair(point), point.size_bytes, rate, time_us, origin, words]
-
-
 # The figure of who leads: the margin of one system over another at each point, over intensity.
 
 INTENSITY = "activations_per_parameter_per_gpu"
+MOST_TICKS = 9
 
 
 class _MarginRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -255,46 +103,65 @@ class _MarginRow(msgspec.Struct, frozen=True, kw_only=True):
 
 class _MarginMark(_MarginRow, frozen=True, kw_only=True):
     panel: str
+    family: str
     description: str
 
 
 def margins_over_intensity(points: Sequence[SystemPoint], a: str, b: str) -> Figure:
     """The margin of system `a` over system `b`; points on one GPU send nothing and are left out."""
     marks = [mark for point in points if (mark := _mark(point, a, b))]
+    families = list(dict.fromkeys(mark.family for mark in marks))
     panels = list(dict.fromkeys(mark.panel for mark in marks))
+    gpus = sorted({mark.gpus for mark in marks})
     ends = [end for mark in marks for end in (mark.margin.low, mark.margin.high)]
-    domain = [min(0.99, *ends) / 1.01, max(1.01, *ends) * 1.01]
+    domain = min(0.99, *ends) / 1.01, max(1.01, *ends) * 1.01
     intensities = [mark.activations_per_parameter_per_gpu for mark in marks]
-    x_domain = [min(intensities) / 1.5, max(intensities) * 1.5]
-    columns = min(2, len(panels))
-    fill, shape = _fill(a, b), _shape(sorted({mark.gpus for mark in marks}))
-
-    def panel(chart: alt.Chart, left: bool, last: bool) -> AnyChart:
-        chart = chart.properties(width=(COLUMN - 34 - 8 * columns) // columns, height=120)
-        x = alt.X(
-            f"{INTENSITY}:Q",
-            title="activations/parameter/GPU" if last else None,
-            scale=alt.Scale(type="log", domain=x_domain, nice=False),
-            axis=si_axis(log_ticks(x_domain, 10), last),
-        )
-        y = alt.Y(
-            "margin:Q",
-            title=f"{a} over {b}" if left else None,
-            scale=alt.Scale(type="log", domain=domain, nice=False),
-            axis=alt.Axis(values=_ticks(domain), labelExpr="format(datum.value - 1, '+.0%')", labels=left),
-        )
-        return layered(_layers(chart, x, y, fill, shape), chart)
-
-    return Figure(
-        name="lead",
-        title=f"{a} over {b}, by work over communication",
-        caption="How much faster, over intensity; whiskers: its interval. The larger a dot, the more GPUs (in print "
-        "they have shapes). White or hollow: the interval holds no "
-        "difference; light blue in print: less than half a percent. Points on one GPU send nothing and are left out.",
-        table=table_of(marks, _MarginRow),
-        chart=panel_grid(table_of(marks), "panel", panels, columns, panel),
-        wide=_wide(marks, x_domain, domain, f"{a} over {b}"),
-    )
+    labels = {id(mark): words for panel in panels for mark, words in _labels(marks, panel)}
+    middle = math.sqrt(min(intensities) * max(intensities))
+    colours = dict(zip(families, cycle(FAMILIES), strict=False))
+    drawn = [
+        [labels.get(id(mark)), "left" if mark.activations_per_parameter_per_gpu < middle else "right",
+         PAPER if mark.lead in ("open", "level") else colours[mark.family]]
+        for mark in marks
+    ]  # fmt: skip
+    table = table_of(marks)
+    bold = {"fontWeight": "bold", "dy": -10}
+    plot = Plot(
+        x=Axis(
+            INTENSITY, "activations per parameter on each GPU", "log", "si",
+            domain=(min(intensities) / 1.5, max(intensities) * 1.5),
+        ),
+        y=Axis("margin", f"{a} over {b}", "log", "times", ticks=_ticks(domain), domain=domain),
+        marks=(
+            Mark("rule", column="1"),
+            Mark("whiskers", look={"opacity": 0.35}),
+            Mark("dots"),
+            *(
+                Mark("words", f"isValid(datum.label) && datum.side == '{side}'", "label", by_scale=True, on_pages=True,
+                     look={**bold, "align": side, "dx": 6 if side == "left" else -6})
+                for side in ("left", "right")
+            ),
+        ),
+        colour=Scale("family", colours),
+        fill=Scale("fill", {}),
+        size=Scale("gpus", {count: 9 + 30 * place / max(1, len(gpus) - 1) for place, count in enumerate(gpus)}, "GPUs"),
+        panel="panel",
+        height=130,
+        chart_only=("panel", "family", "description", "label", "side", "fill"),
+    )  # fmt: skip
+    largest = "; ".join(dict.fromkeys(labels.values()))
+    return figure(
+        "lead",
+        f"{a} over {b}, by work over communication",
+        "How many times as fast, over intensity; whiskers: the interval. Hollow: it holds no difference, or there is "
+        f"less than half a percent. Largest of each family: {largest or 'no difference is shown'}. Points on one GPU "
+        "send nothing and are left out.",
+        Table(
+            [*table.columns, "label", "side", "fill"],
+            [[*row, *cells] for row, cells in zip(table.rows, drawn, strict=True)],
+        ),
+        plot,
+    )  # fmt: skip
 
 
 def _mark(point: SystemPoint, a: str, b: str) -> _MarginMark | None:
@@ -313,122 +180,27 @@ def _mark(point: SystemPoint, a: str, b: str) -> _MarginMark | None:
         margin=margin,
         lead=kind,
         panel=", ".join(filter(None, [point.library, point.variant])),
+        family=f"{point.workload.partition('/')[0]}/x" if "/" in point.workload else point.workload,
         description=f"{point_words(point)}: {margin.value - 1:+.1%} ({ends}), {kind}",
     )
 
 
-# ---- drawing --------------------------------------------------------------------------------------------------------
-
-
-def _layers(chart: alt.Chart, x: alt.X, y: alt.Y, fill: alt.Fill, shape: alt.Shape) -> Iterator[alt.Chart]:
-    """The line of no difference, whiskers, and a mark for each point."""
-    level = alt.Chart(alt.sequence(0, 1)).mark_rule(stroke=QUIET, strokeWidth=0.7, aria=False)
-    yield level.encode(y=alt.YDatum(1))
-    whisker = chart.mark_rule(strokeWidth=0.7, opacity=0.5, stroke=QUIET, aria=False)
-    yield whisker.encode(x=x, y=alt.Y("margin_low:Q"), y2=alt.Y2("margin_high:Q"))
-    dots = chart.mark_point(size=15, stroke=INK, strokeWidth=0.4, opacity=1)
-    yield dots.encode(x=x, y=y, fill=fill, shape=shape, description=alt.Description("description:N"))
-
-
-def _fill(a: str, b: str) -> alt.Fill:
-    kinds = [f"{a} ahead", f"{b} ahead", "open", "level"]
-    scale = alt.Scale(domain=kinds, range=[*SYSTEMS[:2], PAPER, BASELINE])
-    return alt.Fill("lead:N", scale=scale, legend=legend_of(kinds, symbolStrokeColor=INK, symbolType="circle"))
-
-
-def _shape(gpus: Sequence[int]) -> alt.Shape:
-    legend = legend_of(
-        [f"{count} GPUs" for count in gpus],
-        labelExpr="datum.label + ' GPUs'",
-        orient="top",
-        symbolFillColor=PAPER,
-        symbolStrokeColor=INK,
-    )
-    return alt.Shape("gpus:O", scale=alt.Scale(domain=list(gpus)), legend=legend)
-
-
-def _wide(marks: Sequence[_MarginMark], x_domain: list[float], domain: list[float], title: str) -> AnyChart:
-    """The figure for a page: a panel for each library below the other, with a label for each family of workloads."""
-    families = list(dict.fromkeys(_family(mark) for mark in marks))
-    colours = [FAMILIES[place % len(FAMILIES)] for place in range(len(families))]
-    colour = alt.Scale(domain=families, range=colours)
-    gpus = sorted({mark.gpus for mark in marks})
-    sizes = alt.Scale(domain=gpus, range=[25 + 90 * place / max(1, len(gpus) - 1) for place in range(len(gpus))])
-    round_ = (0.1, 0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 2.5, 3, 5, 10)
-    ticks = _both_sides([tick for tick in round_ if domain[0] <= tick <= domain[1]], domain)
-    panels = list(dict.fromkeys(mark.panel for mark in marks))
-    charts: list[AnyChart] = []
-    tables: dict[str, list[Record]] = {}
-    for index, name in enumerate(panels):
-        own = [mark for mark in marks if mark.panel == name]
-        rows = [{**cells, "family": _family(mark)} for mark, cells in zip(own, table_of(own).records(), strict=True)]
-        tables |= {f"wide{index}": rows, f"labels{index}": list(_labels(own))}
-        chart = alt.Chart(alt.NamedData(f"wide{index}"))
-        x = alt.X(
-            f"{INTENSITY}:Q",
-            title="activations per parameter on each GPU (work done for each number exchanged)",
-            scale=alt.Scale(type="log", domain=x_domain, nice=False),
-            axis=si_axis(log_ticks(x_domain, 10), True),
-        )
-        y = alt.Y(
-            "margin:Q",
-            title=f"{title}, {name}" if name else title,
-            scale=alt.Scale(type="log", domain=domain, nice=False),
-            axis=alt.Axis(values=ticks, labelExpr="datum.value == 1 ? 'equal' : '\u00d7' + datum.value"),
-        )
-        stroke = alt.Stroke("family:N", scale=colour, legend=None)
-        size = alt.Size("gpus:O", scale=sizes, legend=None)
-        level = alt.Chart(alt.sequence(0, 1)).mark_rule(stroke=QUIET, strokeWidth=1, aria=False).encode(y=alt.YDatum(1))
-        ends = {"y": alt.Y("margin_low:Q"), "y2": alt.Y2("margin_high:Q")}
-        whisker = chart.mark_rule(strokeWidth=1.2, opacity=0.35, aria=False).encode(x=x, stroke=stroke, **ends)
-        dots = chart.mark_point(strokeWidth=1.5, opacity=1).encode(
-            x=x, y=y, stroke=stroke, size=size, description=alt.Description("description:N"),
-            fill=alt.condition(_AHEAD, alt.Fill("family:N", scale=colour, legend=None), alt.value(PAPER)),
-        )  # fmt: skip
-        told = [
-            alt.Chart(alt.NamedData(f"labels{index}"))
-            .mark_text(align="left", dx=10, dy=-9, fontSize=13, fontWeight="bold", aria=False)
-            .encode(x=x, y=y, text="label:N", color=alt.Color("family:N", scale=colour, legend=None))
-        ]
-        unshown = [family for family in dict.fromkeys(map(_family, own)) if not _leading(own, family)]
-        for line, family in enumerate(reversed(unshown)):
-            text = alt.Chart(alt.InlineData([{"label": f"{family}: no difference shown"}])).mark_text(
-                align="left", fontSize=13, fontWeight="bold", color=colours[families.index(family)], aria=False
-            )
-            told.append(text.encode(x=alt.value(10), y=alt.value(308 - 18 * line), text="label:N"))
-        charts.append(alt.layer(level, whisker, dots, *told).properties(width=700, height=320))
-    return styled(alt.vconcat(*charts, spacing=24), tables, text_size=12)
-
-
-_AHEAD = "datum.lead != 'open' && datum.lead != 'level'"
-
-
-def _family(mark: _MarginMark) -> str:
-    return f"{mark.workload.partition('/')[0]}/x" if "/" in mark.workload else mark.workload
-
-
-def _leading(marks: Sequence[_MarginMark], family: str) -> list[_MarginMark]:
-    """Those of a family in which a difference is shown."""
-    return [mark for mark in marks if _family(mark) == family and mark.lead not in ("open", "level")]
-
-
-def _labels(marks: Sequence[_MarginMark]) -> Iterator[Record]:
-    """Of each family its largest difference that is shown, at its mark."""
-    for family in dict.fromkeys(map(_family, marks)):
-        if leading := _leading(marks, family):
-            most = max(leading, key=lambda mark: abs(math.log(mark.margin.value)))
-            value, low, high = to_interval(most.margin.value, most.margin.low, most.margin.high)
-            label = f"{most.workload}, batch {most.batch_size}, {most.gpus} GPUs: \u00d7{value} ({low} to {high})"
-            at = most.activations_per_parameter_per_gpu
-            yield {"family": family, "label": label, "margin": most.margin.value, INTENSITY: at}
+def _labels(marks: Sequence[_MarginMark], panel: str) -> Iterator[tuple[_MarginMark, str]]:
+    """Of each family in a panel its largest difference that is shown."""
+    shown = [mark for mark in marks if mark.panel == panel and mark.lead not in ("open", "level")]
+    for family in dict.fromkeys(mark.family for mark in shown):
+        most = max((mark for mark in shown if mark.family == family), key=lambda mark: abs(math.log(mark.margin.value)))
+        value, low, high = to_interval(most.margin.value, most.margin.low, most.margin.high)
+        batch = f"{most.workload}, batch {most.batch_size}, {how_many(most.gpus, 'GPU')}"
+        yield most, f"{batch}: \u00d7{value} ({low} to {high})"
 
 
 def _ticks(domain: Sequence[float]) -> list[float]:
-    """Ticks at round percentages: the finest step that leaves at most nine of them."""
+    """Round factors, of which as many as an axis has room for."""
     for step in (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0):
         first, last = math.ceil((domain[0] - 1) / step), math.floor((domain[1] - 1) / step)
-        ticks = [1 + step * index for index in range(first, last + 1)]
-        if len(ticks) <= 9:
+        ticks = [round(1 + step * index, 2) for index in range(first, last + 1)]
+        if len(ticks) <= MOST_TICKS:
             return _both_sides(ticks, domain)
     return [1.0]
 
@@ -439,3 +211,187 @@ def _both_sides(ticks: Sequence[float], domain: Sequence[float]) -> list[float]:
     above = [tick for tick in (2, 1.5, 1.2, 1.1, 1.05, 1.02) if tick <= domain[1]][:1]
     more = [*below * all(tick >= 1 for tick in ticks), *above * all(tick <= 1 for tick in ticks)]
     return sorted({*ticks, *more})
+
+
+# ---- system rates ---------------------------------------------------------------------------------------------------
+# Rates against GPUs, systems side by side: of single workloads, and of the ResNet/x family; predicted, and measured
+# where machines stand for the systems.
+#
+# The forms are those of Tallent et al. 2017, Fig. 12 and 13. A line has a gap where a point does not fit in memory, and
+# a word at the foot of the panel says so.
+
+OFFSET = 1.06  # factor between the systems' marks along the axis of GPUs, so that their whiskers can be told apart
+HEIGHT = 110
+
+
+@dataclass(frozen=True)
+class Curves:
+    """What one figure has: its name and title, the paper's figure, and what its panels are."""
+
+    name: str
+    title: str
+    papers_figure: int
+    by_workload: bool  # panels are workloads and lines batches; else the other way round
+
+    def panel(self, point: SystemPoint) -> str:
+        return point.workload if self.by_workload else batch_words(point)
+
+    def line(self, point: SystemPoint) -> str:
+        return batch_words(point) if self.by_workload else point.workload
+
+
+_RATE_COLUMNS = [
+    "workload", "batch_size", "gpus", "variant", "library", "system", "origin", "iterations_per_s",
+    "iterations_per_s_low", "iterations_per_s_high", "outcome", "panel", "line", "at", "word", "foot", "description",
+]  # fmt: skip
+_OF_CHART = ("panel", "line", "at", "word", "foot", "description")
+
+
+def rates_against_gpus(
+    points: Sequence[SystemPoint], systems: Sequence[str], curves: Curves, measured: Sequence[MeasuredRate] = ()
+) -> Figure:
+    """Iterations/s against GPUs; measured ones in black at the same place."""
+    points = sorted(points, key=lambda point: point.batch_size)
+    rows = [row for point in points for row in _rows(point, points, systems, curves, measured)]
+    known = [row for row in rows if row["iterations_per_s"] is not None]
+    ends = [float(row[end] or 0) for row in known for end in ("iterations_per_s_low", "iterations_per_s_high")]
+    missing = [row for row in rows if row["word"]]
+    depth = max((int(row["foot"] or 0) + 1 for row in missing), default=0)
+    domain, step = domain_with_foot(ends, depth, HEIGHT)
+    for row in missing:
+        row["foot"] = domain[0] * step ** (float(row["foot"] or 0) + 0.15)
+    lines = list(dict.fromkeys(str(row["line"]) for row in rows))
+    by_system, by_line = Scale("system", system_looks(systems)), Scale("line", line_looks(lines))
+    beside = any(row["origin"] == "measured" for row in rows)
+    plot = Plot(
+        x=Axis("at", "GPUs", "log2", ticks=sorted({point.gpus for point in points})),
+        y=Axis("iterations_per_s", "iterations/s", "log", "si", domain=(domain[0], domain[1])),
+        marks=(
+            Mark("line", _PREDICTED),
+            Mark("whiskers", _PREDICTED),
+            Mark("dots", _PREDICTED),
+            Mark("whiskers", _MEASURED, colour=INK),
+            Mark("dots", _MEASURED, colour=INK, look={"shape": "diamond"}),
+            Mark(
+                "words",
+                "isValid(datum.word)",
+                "word",
+                look={"align": "left", "dx": -7, "baseline": "bottom"},
+                at="foot",
+            ),
+        ),
+        colour=by_system if curves.by_workload else by_line,
+        dash=Scale("line", dash_looks(lines)) if curves.by_workload else Scale("system", dash_looks(systems)),
+        detail=("line", "system"),
+        panel="panel",
+        columns=min(3, len({row["panel"] for row in rows})),
+        height=HEIGHT,
+        chart_only=_OF_CHART,
+    )
+    caption = f"Whiskers: prediction interval. After Tallent et al. 2017, Fig. {curves.papers_figure}.{_meanings(rows)}"
+    caption += f" {_held(rows)}" * beside
+    table = Table(_RATE_COLUMNS, [[row[column] for column in _RATE_COLUMNS] for row in rows])
+    return figure(curves.name, curves.title, caption, table, plot)
+
+
+_PREDICTED = "datum.origin == 'predicted'"
+_MEASURED = "datum.origin == 'measured'"
+
+
+# ---- data -----------------------------------------------------------------------------------------------------------
+
+
+def _rows(
+    point: SystemPoint,
+    points: Sequence[SystemPoint],
+    systems: Sequence[str],
+    curves: Curves,
+    measured: Sequence[MeasuredRate],
+) -> Iterator[Record]:
+    """A row for each system, and for what is measured; the first one has the word that says which cannot run it."""
+    word = _missing_word(point, curves)
+    panel = curves.panel(point)
+    missing = [other for other in points if (curves.panel(other), other.gpus) == (panel, point.gpus) and _unable(other)]
+    case: Record = {
+        "workload": point.workload, "batch_size": point.batch_size, "gpus": point.gpus, "variant": point.variant,
+        "panel": panel, "line": curves.line(point), "word": None, "foot": None,
+    }  # fmt: skip
+    for index, side in enumerate(point.sides):
+        rate = side.iterations_per_s
+        beside = systems.index(side.system) - (len(systems) - 1) / 2
+        of_system = {**case, "library": side.library, "system": side.system, "at": point.gpus * OFFSET**beside}
+        words = f"{point_words(point)}, {side.system}, predicted: {_in_words(rate)}" if rate else None
+        own: Record = {"word": word, "foot": missing.index(point)} if word and index == 0 else {}
+        yield {**of_system, "origin": "predicted", **_ends(rate), "outcome": side.outcome, "description": words, **own}
+        for each in measured:
+            if (each.system, each.workload, each.batch_size, each.gpus) == (
+                side.system, point.workload, point.batch_size, point.gpus
+            ):  # fmt: skip
+                runs = f"{each.runs} run{'s' * (each.runs != 1)}"
+                words = f"{point_words(point)}, {side.system}, measured in {runs}: {_in_words(each.iterations_per_s)}"
+                yield {
+                    **of_system,
+                    "origin": "measured",
+                    **_ends(each.iterations_per_s),
+                    "outcome": "ok",
+                    "description": words,
+                }
+
+
+def _ends(rate: Estimate | None) -> Record:
+    low, value, high = (rate.low, rate.value, rate.high) if rate else (None, None, None)
+    return {"iterations_per_s": value, "iterations_per_s_low": low, "iterations_per_s_high": high}
+
+
+def _in_words(rate: Estimate) -> str:
+    if not rate.low < rate.high:
+        return f"{si(rate.value)} iterations/s"
+    value, low, high = to_interval(rate.value, rate.low, rate.high)
+    return f"{value} iterations/s ({low} to {high})"
+
+
+def _unable(point: SystemPoint) -> list[str]:
+    """The systems that cannot run a point."""
+    return [side.system for side in point.sides if side.iterations_per_s is None]
+
+
+def _missing_word(point: SystemPoint, curves: Curves) -> str | None:
+    """At the foot of a panel "no 256", where a point cannot run; with the systems, where others can run it."""
+    unable = _unable(point)
+    if not unable:
+        return None
+    line = curves.line(point).replace("ResNet", "").removeprefix("batch ")
+    systems = f" {', '.join(unable)}" if len(unable) < len(point.sides) else ""
+    return f"no {line}{systems}"
+
+
+def _meanings(rows: Sequence[Record]) -> str:
+    """What the words at the foot mean, where there are any."""
+    outcomes = sorted({str(row["outcome"]) for row in rows if row["iterations_per_s"] is None})
+    meanings = {"oom": "need more memory than a GPU has", "refused": "were refused"}
+    return f" Missing (no ...): points that {' or '.join(map(meanings.__getitem__, outcomes))}." if outcomes else ""
+
+
+def _held(rows: Sequence[Record]) -> str:
+    """How many measurements lie in the interval of what is predicted of the same."""
+    predicted = {_case(row): row for row in rows if row["origin"] == "predicted" and row["iterations_per_s"]}
+    measured = [row for row in rows if row["origin"] == "measured" and _case(row) in predicted]
+    inside = sum(
+        float(predicted[_case(row)]["iterations_per_s_low"] or 0)
+        <= float(row["iterations_per_s"] or 0)
+        <= float(predicted[_case(row)]["iterations_per_s_high"] or 0)
+        for row in measured
+    )
+    return f"Black: measured; {inside} of {len(measured)} lie in the predicted interval."
+
+
+def _case(row: Record) -> tuple[object, ...]:
+    return tuple(row[column] for column in ("workload", "batch_size", "gpus", "system"))
+
+
+def batch_words(point: SystemPoint) -> str:
+    return f"batch {point.batch_size}"
+
+
+def point_words(point: SystemPoint) -> str:
+    return ", ".join(filter(None, [point.workload, batch_words(point), point.variant, how_many(point.gpus, "GPU")]))

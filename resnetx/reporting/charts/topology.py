@@ -8,18 +8,18 @@ with its number of lanes. Rings keep to the right of the way they go
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-import altair as alt
 import msgspec
 
 from resnetx.interconnect.systems.altered import direct_links
 from resnetx.interconnect.systems.system import Component, Link, System
-from resnetx.reporting.charts.figure import INK, PAGE_TEXT, PAPER, AnyChart, Figure, layered, styled
-from resnetx.table import Cell, Table
+from resnetx.reporting.charts.figure import PAPER, Figure
+from resnetx.reporting.charts.grammar import Axis, Mark, Plot, Scale, figure
+from resnetx.table import Cell, Record, Table
 from resnetx.units import in_GBps
 
 # ---- topology layout ------------------------------------------------------------------------------------------------
@@ -152,83 +152,10 @@ def _curve(start: Position, end: Position, bend: float, offset: float = 0.0, *, 
     return points
 
 
-# ---- topology -------------------------------------------------------------------------------------------------------
-
-# The plane of a drawing of a system, and lines and arrow heads on it.
-
-PAGE_PIXELS, PHONE_PIXELS = 780, 345  # of a drawing, where its words leave it so narrow
-UNIT_PIXELS = 96  # of one unit of a system file's positions, where there is room
-LEAST_UNIT_PIXELS = 54  # of one, into whose boxes words of 12 px fit
-MARGIN = 0.15
-
-
-@dataclass(frozen=True)
-class Frame:
-    """The part of the plane that is drawn, and the pixels of one unit of it."""
-
-    left: float
-    right: float
-    bottom: float
-    top: float
-    room: float  # pixels that there are for it
-
-    @classmethod
-    def around(cls, drawn: Sequence[Box], room: float = PAGE_PIXELS) -> "Frame":
-        return cls(
-            min(box.at[0] - box.half[0] for box in drawn) - MARGIN,
-            max(box.at[0] + box.half[0] for box in drawn) + MARGIN,
-            min(box.at[1] - box.half[1] for box in drawn) - MARGIN,
-            max(box.at[1] + box.half[1] for box in drawn) + MARGIN,
-            room,
-        )
-
-    @property
-    def width(self) -> float:
-        return self.right - self.left
-
-    @property
-    def height(self) -> float:
-        return self.top - self.bottom
-
-    @property
-    def pixels(self) -> float:
-        return min(UNIT_PIXELS, max(LEAST_UNIT_PIXELS, self.room / self.width))
-
-    def x(self, field: str = "x") -> alt.X:
-        return alt.X(f"{field}:Q", axis=None, scale=alt.Scale(domain=(self.left, self.right), nice=False))
-
-    def y(self, field: str = "y") -> alt.Y:
-        return alt.Y(f"{field}:Q", axis=None, scale=alt.Scale(domain=(self.bottom, self.top), nice=False))
-
-
-def head(line: Sequence[Position]) -> dict[str, float]:
-    """An arrow head a little past the middle of a line; its angle is clockwise from upward."""
-    place = 0.62 * (len(line) - 1)
-    (x0, y0), (x1, y1) = line[int(place) : int(place) + 2]
-    share = place - int(place)
-    angle = 90 - math.degrees(math.atan2(y1 - y0, x1 - x0))
-    return {"x": x0 + share * (x1 - x0), "y": y0 + share * (y1 - y0), "angle": angle}
-
-
-def lines(rows: list[dict[str, Any]], frame: Frame, opacity: float = 1.0) -> alt.Chart:
-    chart = alt.Chart(alt.InlineData(values=rows)).mark_line(opacity=opacity)
-    encoded: alt.Chart = chart.encode(
-        frame.x(),
-        frame.y(),
-        order=alt.Order("order:Q"),
-        detail=alt.Detail("line:N"),
-        description=alt.Description("description:N"),
-    )
-    return encoded
-
-
-def rows_of(points: Sequence[Position], **fields: Any) -> list[dict[str, Any]]:
-    """The points of one line as data, each with the fields that all of them have."""
-    return [{"x": round(x, 4), "y": round(y, 4), "order": order, **fields} for order, (x, y) in enumerate(points)]
-
+# ---- drawn ----------------------------------------------------------------------------------------------------------
 
 STRAND_GAP = 0.06  # between parallel lines
-
+MARGIN = 0.15
 COMPONENT_COLOURS = {
     "gpu": "#2f6b4f",
     "idle": "#a9c0b4",
@@ -264,33 +191,60 @@ class Walk:
 
 def graph(system: System, rings: Sequence[Walk] = (), told: str = "", name: str = "") -> Figure:
     """A system, and rings over it if there are any; its table has every link. `told`: what its caption says of them."""
-
-    def drawn(room: float) -> AnyChart:
-        return _titled(_graph(system, rings, room), room)
-
-    page = drawn(PAGE_PIXELS)
-    return Figure(
-        name=name or system.name,
-        title=f"{system.name}: {system.about}",
-        caption=told or "A line for each link, two for two NVLinks; thick: more.",
-        table=_links(system.links),
-        chart=_titled(_graph(system, rings, PAGE_PIXELS), PAGE_PIXELS, f"{system.name}: {system.about}", told),
-        wide=page,
-        narrow=drawn(PHONE_PIXELS),
+    drawn = boxes(system)
+    routes = {link: route(link, drawn) for link in system.links}
+    legends = _legends(list(routes))
+    faint = {"opacity": 0.4 if rings else 1.0}
+    marks = [
+        Mark("path", "datum.kind == 'link'", scale=Scale("colour", dict(legends.values())), width="width", look=faint)
+    ]
+    rows = list(_link_rows(routes, legends))
+    if system.uneven:
+        uneven = [(link, way) for link, way in routes.items() if link.uneven]
+        lanes = [row for link, way in uneven for row in _lane_rows(link, way, {}, legends[link.wire.about][1])]
+        rows += [row for row in lanes if row["kind"] == "lanes" or not rings]
+        marks += _lane_marks(faint)
+    if rings:
+        rows += _ring_rows(rings, routes)
+        names = [walk.name for walk in rings]
+        shades = {name: RING_COLOURS[number % len(RING_COLOURS)] for number, name in enumerate(names)}
+        marks.append(Mark("path", "datum.kind == 'ring'", scale=Scale("colour", shades), look={"strokeWidth": 2.4}))
+        marks.append(Mark("heads", "datum.kind == 'ring head'", scale=Scale("fill", {}), look={"size": 75}))
+    active = {name for walk in rings for name in walk.components} or drawn.keys()
+    rows += _box_rows(drawn.values(), active)
+    title = f"{system.name}: {system.about}"
+    return figure(
+        name or system.name,
+        title,
+        told or "A line for each link, two for two NVLinks; thick: more.",
+        _table(rows),
+        _plane(drawn.values(), [*marks, *BOXES], subtitle=told),
+        _links(system.links),
     )
 
 
-def _titled(chart: AnyChart, room: float, title: str = "", subtitle: str = "") -> AnyChart:
-    """A drawing in the style of figures, whose legends are as wide as its room at most."""
-    drawn = styled(chart, {}, PAGE_TEXT)
-    drawn.datasets = alt.Undefined  # each layer has its own data
-    drawn.config.legend.labelLimit = room - 30
-    drawn.config.view = alt.ViewConfig(stroke=None)
-    if title:
-        size = PAGE_TEXT + 1
-        drawn.title = alt.Title(title, subtitle=subtitle, anchor="start", offset=12, fontSize=size, subtitleFontSize=12)
-        drawn.config.title = alt.TitleConfig(color=INK, subtitleColor=INK, limit=room)
-    return drawn
+# A box and its word, which both are of each component.
+BOXES = (
+    Mark("boxes", "datum.kind == 'box'", scale=Scale("fill", {}),
+         look={"cornerRadius": 5, "stroke": PAPER, "strokeWidth": 1.5}),
+    Mark("words", "datum.kind == 'word'", "label", colour="white", look={"fontWeight": 600}),
+)  # fmt: skip
+
+
+def _plane(drawn: Collection[Box], marks: Sequence[Mark], **more: Any) -> Plot:
+    """Marks on the part of the plane that boxes take."""
+    ends = [[(box.at[way] - box.half[way], box.at[way] + box.half[way]) for box in drawn] for way in (0, 1)]
+    domains = [(min(low for low, _ in both) - MARGIN, max(high for _, high in both) + MARGIN) for both in ends]
+    x, y = (Axis(column, "", "plane", domain=domain) for column, domain in zip("xy", domains, strict=True))
+    return Plot(x=x, y=y, marks=marks, chart_only=("description",), **more)
+
+
+_COLUMNS = ("kind", "x", "y", "x2", "y2", "line", "order", "width", "angle", "colour", "fill", "label", "description")
+
+
+def _table(rows: Iterable[Record], *more: str) -> Table:
+    columns = [*_COLUMNS, *more]
+    return Table(columns, [[row.get(column) for column in columns] for row in rows])
 
 
 def _links(links: Sequence[Link]) -> Table:
@@ -308,27 +262,6 @@ def _links(links: Sequence[Link]) -> Table:
     return Table(columns, rows)
 
 
-def _graph(system: System, rings: Sequence[Walk], room: float) -> alt.LayerChart:
-    drawn = boxes(system)
-    frame = Frame.around(list(drawn.values()), room)
-    routes = {link: route(link, drawn) for link in system.links}
-    layers = [_link_layer(routes, frame, faint=bool(rings))]
-    if system.uneven:
-        colours = {about: colour for about, (_, colour) in _legends(list(routes)).items()}
-        uneven = [Lanes.of(link, way, colours[link.wire.about]) for link, way in routes.items() if link.uneven]
-        layers += lane_layers([lanes for both in uneven for lanes in both], frame, faint=bool(rings))
-    if rings:
-        layers += _ring_layers(rings, routes, frame)
-    active = {name for walk in rings for name in walk.components} or drawn.keys()
-    layers += box_layers(list(drawn.values()), frame, active)
-    chart: alt.LayerChart = (
-        layered(layers)
-        .resolve_scale(color="independent", strokeWidth="independent")
-        .properties(width=frame.width * frame.pixels, height=frame.height * frame.pixels)
-    )
-    return chart
-
-
 def first_node(system: System) -> System:
     """The first of several nodes, without what joins them: enough to draw of many alike."""
     if system.equal is None:
@@ -337,29 +270,39 @@ def first_node(system: System) -> System:
     return msgspec.structs.replace(system, components=components, links=links, equal=None)
 
 
-def _link_layer(routes: Mapping[Link, DrawnLink], frame: Frame, faint: bool) -> alt.Chart:
-    legends = _legends(list(routes))
-    rows = []
+def _rows_of(points: Sequence[Position], **cells: Cell) -> list[Record]:
+    """The points of one line, each with the cells that all of them have."""
+    return [{"x": round(x, 4), "y": round(y, 4), "order": order, **cells} for order, (x, y) in enumerate(points)]
+
+
+def _head(line: Sequence[Position], kind: str, colour: str) -> Record:
+    """An arrow head a little past the middle of a line; its angle is clockwise from upward."""
+    place = int(0.62 * (len(line) - 1))
+    (x0, y0), (x1, y1) = line[place : place + 2]
+    x, y = _along(line, 0.62)
+    return {"kind": kind, "x": x, "y": y, "angle": 90 - math.degrees(math.atan2(y1 - y0, x1 - x0)), "fill": colour}
+
+
+def _along(line: Sequence[Position], share: float) -> Position:
+    """The point that is this share of the way along a line of equal steps."""
+    place = share * (len(line) - 1)
+    (x0, y0), (x1, y1) = line[int(place) : int(place) + 2]
+    rest = place - int(place)
+    return x0 + rest * (x1 - x0), y0 + rest * (y1 - y0)
+
+
+def _link_rows(routes: Mapping[Link, DrawnLink], legends: Mapping[str, tuple[str, str]]) -> Iterator[Record]:
     for number, (link, way) in enumerate(routes.items()):
         if link.uneven:
             continue  # drawn lane by lane
         strands = link.lanes if link.wire.family == "nvlink" and link.lanes <= 2 else 1
-        width = _width(link) * min(1, 2 * frame.pixels / UNIT_PIXELS)
         for strand in range(strands):
             line = way.line((strand - (strands - 1) / 2) * STRAND_GAP)
             words = f"{link.a} to {link.b}: {link.wire.about}, {in_GBps(link.bandwidth_Bps)} each way"
-            legend = legends[link.wire.about][0]
-            rows += rows_of(line, line=f"{number}.{strand}", legend=legend, width=width, description=words)
-    names, colours = zip(*legends.values(), strict=True)
-    colour = alt.Color(
-        "legend:N",
-        scale=alt.Scale(domain=names, range=colours),
-        legend=alt.Legend(
-            title=None, orient="bottom", columns=1, symbolType="stroke", symbolStrokeWidth=3, symbolSize=250
-        ),
-    )
-    width_of = alt.StrokeWidth("width:Q", scale=None)
-    return lines(rows, frame, 0.4 if faint else 1.0).encode(color=colour, strokeWidth=width_of)
+            yield from _rows_of(
+                line, kind="link", line=f"{number}.{strand}", width=_width(link), colour=legends[link.wire.about][0],
+                description=words,
+            )  # fmt: skip
 
 
 def _legends(links: Sequence[Link]) -> dict[str, tuple[str, str]]:
@@ -388,70 +331,34 @@ def _width(link: Link) -> float:
     return {"nvlink": 2.2, "pcie": 1.3, "smp": 2.0, "network": 1.6}[link.wire.family]
 
 
-def _ring_layers(rings: Sequence[Walk], routes: Mapping[Link, DrawnLink], frame: Frame) -> list[alt.Chart]:
+def _ring_rows(rings: Sequence[Walk], routes: Mapping[Link, DrawnLink]) -> Iterator[Record]:
     between = {(link.a, link.b): (way, False) for link, way in routes.items()}
     between |= {(link.b, link.a): (way, True) for link, way in routes.items()}
     crowd = Counter(step for walk in rings for step in walk.steps)
     gap = min(1.3 * STRAND_GAP, 0.34 / max(crowd.values()))
     used: Counter[tuple[str, str]] = Counter()
-    rows, heads = [], []
-    for walk in rings:
-        for number, step in enumerate(walk.steps):
+    for number, walk in enumerate(rings):
+        colour = RING_COLOURS[number % len(RING_COLOURS)]
+        for place, step in enumerate(walk.steps):
             way, backward = between[step]
             line = way.line((used[step] + 0.5) * gap, backward)
             used[step] += 1
-            rows += rows_of(
-                line, line=f"{walk.name}.{number}", ring=walk.name, description=f"{walk.name}: {' to '.join(step)}"
-            )
-            heads.append({**head(line), "ring": walk.name})
-    names = [walk.name for walk in rings]
-    shades = alt.Scale(domain=names, range=[RING_COLOURS[number % len(RING_COLOURS)] for number in range(len(names))])
-    legend = alt.Legend(
-        title=None, orient="bottom", columns=3, symbolType="stroke", symbolStrokeWidth=3, symbolSize=250
-    )
-    colour = alt.Color("ring:N", scale=shades, legend=legend)
-    ways = lines(rows, frame).encode(color=colour, strokeWidth=alt.value(2.4))
-    arrows = (
-        alt.Chart(alt.InlineData(values=heads))
-        .mark_point(shape="triangle", filled=True, size=75, opacity=1)
-        .encode(frame.x(), frame.y(), alt.Angle("angle:Q", scale=None), alt.Color("ring:N", scale=shades, legend=None))
-    )
-    return [ways, arrows]
+            words = f"{walk.name}: {' to '.join(step)}"
+            yield from _rows_of(line, kind="ring", line=f"{walk.name}.{place}", colour=walk.name, description=words)
+            yield _head(line, "ring head", colour)
 
 
-def box_layers(drawn: Sequence[Box], frame: Frame, active: Collection[str]) -> list[alt.Chart]:
+def _box_rows(drawn: Iterable[Box], active: Collection[str]) -> Iterator[Record]:
     """The components; GPUs that take no part are pale."""
-    rows = [
-        {
-            "x": box.at[0] - box.half[0],
-            "x2": box.at[0] + box.half[0],
-            "y": box.at[1] - box.half[1],
-            "y2": box.at[1] + box.half[1],
-            "middle": box.at[0],
-            "height": box.at[1],
-            "fill": COMPONENT_COLOURS[
-                "idle" if box.component.kind == "gpu" and box.component.name not in active else box.component.kind
-            ],
-            "label": box.label,
-            "description": f"{box.component.name} ({box.component.part_name})",
-        }
-        for box in drawn
-    ]
-    chart = alt.Chart(alt.InlineData(values=rows))
-    small = frame.pixels / UNIT_PIXELS
-    return [
-        chart.mark_rect(cornerRadius=5 * small, stroke=PAPER, strokeWidth=1.5 * small).encode(
-            frame.x(),
-            frame.y(),
-            alt.X2("x2:Q"),
-            alt.Y2("y2:Q"),
-            fill=alt.Fill("fill:N", scale=None),
-            description=alt.Description("description:N"),
-        ),
-        chart.mark_text(color="white", fontSize=PAGE_TEXT, fontWeight=600, aria=False).encode(
-            frame.x("middle"), frame.y("height"), text=alt.Text("label:N")
-        ),
-    ]
+    for box in drawn:
+        (x, y), (width, height), component = box.at, box.half, box.component
+        idle = component.kind == "gpu" and component.name not in active
+        fill = COMPONENT_COLOURS["idle" if idle else component.kind]
+        yield {
+            "kind": "box", "x": x - width, "x2": x + width, "y": y - height, "y2": y + height, "fill": fill,
+            "description": f"{component.name} ({component.part_name})",
+        }  # fmt: skip
+        yield {"kind": "word", "x": x, "y": y, "label": box.label}
 
 
 # Lanes drawn by their direction: an arrow for all lanes from one component to another, with their number on it.
@@ -460,72 +367,31 @@ def box_layers(drawn: Sequence[Box], frame: Frame, active: Collection[str]) -> l
 
 GAP = 0.065  # from the middle between two components to an arrow
 NUMBER_AT = 0.27  # of the way from the sender
+DISC = 170  # pixels below a number
 
 
-@dataclass(frozen=True)
-class Lanes:
-    """All lanes of a link in one direction."""
-
-    name: str  # "gpu0 to gpu3"
-    line: Sequence[Position]
-    count: int
-    colour: str
-
-    @classmethod
-    def of(cls, link: Link, way: DrawnLink, colour: str) -> "list[Lanes]":
-        """Both directions of a link, or the one that has lanes."""
-        ends = ((link.a, link.b, False), (link.b, link.a, True))
-        return [
-            cls(f"{first} to {second}", way.line(GAP, backward), lanes, colour)
-            for first, second, backward in ends
-            if (lanes := link.lanes_from(first))
-        ]
+def _lane_rows(link: Link, way: DrawnLink, colours: Mapping[str, str], usual: str) -> Iterator[Record]:
+    """An arrow as wide as it has lanes for each direction that has some, and its number."""
+    for first, second, backward in ((link.a, link.b, False), (link.b, link.a, True)):
+        if not (lanes := link.lanes_from(first)):
+            continue
+        name, line = f"{first} to {second}", way.line(GAP, backward)
+        colour = colours.get(name, usual)
+        words = f"{name}: {lanes}"
+        yield from _rows_of(line, kind="lanes", line=name, width=1.2 + 0.8 * lanes, fill=colour, description=words)
+        yield _head(line, "lane head", colour)
+        x, y = _along(line, NUMBER_AT)
+        yield {"kind": "number", "x": x, "y": y, "label": f"{lanes}", "fill": colour, "width": DISC}
 
 
-def lane_layers(arrows: Sequence[Lanes], frame: Frame, faint: bool = False) -> list[alt.Chart]:
-    """Arrows as wide as they have lanes, and their numbers in front of all of them; `faint`: their lines alone."""
-    rows = [
-        row
-        for arrow in arrows
-        for row in rows_of(
-            arrow.line,
-            line=arrow.name,
-            width=1.2 + 0.8 * arrow.count,
-            colour=arrow.colour,
-            description=f"{arrow.name}: {arrow.count}",
-        )
-    ]
-    colour = alt.Color("colour:N", scale=None, legend=None)
-    width = alt.StrokeWidth("width:Q", scale=None)
-    drawn = lines(rows, frame, 0.4 if faint else 1.0).encode(color=colour, strokeWidth=width)
-    if faint:
-        return [drawn]
-    heads = [{**head(arrow.line), "colour": arrow.colour} for arrow in arrows]
-    numbers = [
-        {"x": x, "y": y, "lanes": str(arrow.count), "colour": arrow.colour}
-        for arrow in arrows
-        for x, y in [_along(arrow.line, NUMBER_AT)]
-    ]
-    small = frame.pixels / UNIT_PIXELS
-    labels = alt.Chart(alt.InlineData(values=numbers))
+def _lane_marks(look: Mapping[str, Any]) -> list[Mark]:
+    raw = Scale("fill", {})
     return [
-        drawn,
-        alt.Chart(alt.InlineData(values=heads))
-        .mark_point(shape="triangle", filled=True, size=70 * small, opacity=1)
-        .encode(frame.x(), frame.y(), alt.Angle("angle:Q", scale=None), colour),
-        labels.mark_circle(color=PAPER, size=170, opacity=1, aria=False).encode(frame.x(), frame.y()),
-        labels.mark_text(fontSize=PAGE_TEXT, fontWeight=700, aria=False).encode(
-            frame.x(), frame.y(), alt.Text("lanes:N"), colour
-        ),
+        Mark("path", "datum.kind == 'lanes'", scale=raw, width="width", look=look),
+        Mark("heads", "datum.kind == 'lane head'", scale=raw, look={"size": 70}),
+        Mark("dots", "datum.kind == 'number'", colour=PAPER, width="width", look={"aria": False}),
+        Mark("words", "datum.kind == 'number'", "label", scale=raw, look={"fontWeight": 700}),
     ]
-
-
-def _along(line: Sequence[Position], share: float) -> Position:
-    """The point that is this share of the way along a line of equal steps."""
-    place = share * (len(line) - 1)
-    (x0, y0), (x1, y1) = line[int(place) : int(place) + 2]
-    rest = place - int(place)
-    return x0 + rest * (x1 - x0), y0 + rest * (y1 - y0)
 
 
 # The links between GPUs before and after steering: an arrow for each direction, with its units. Colours tell what a
@@ -539,22 +405,20 @@ def side_by_side(before: System, after: System) -> Figure:
     units = _units(before), _units(after)
     ways = list(units[0] | units[1])
     colours = {way: _colour(units[0].get(way, 0), units[1].get(way, 0)) for way in ways}
-
-    def drawn(room: float, columns: int) -> AnyChart:
-        titled = {f"before: {before.name}": before, f"after: {after.name}": after}
-        panels = [_panel(system, title, colours, room / columns) for title, system in titled.items()]
-        return _titled(alt.concat(*panels, columns=columns), room / columns)
-
-    page = drawn(PAGE_PIXELS, 2)
-    return Figure(
-        name="graphs",
-        title=after.about,
-        caption="Direct links between GPUs. An arrow: units in this direction; blue: more than before, orange: fewer, "
+    rows: list[Record] = []
+    for panel, system in ((f"before: {before.name}", before), (f"after: {after.name}", after)):
+        alone = msgspec.structs.replace(system, components=tuple(system.gpus), links=tuple(direct_links(system)))
+        drawn = boxes(alone)
+        lanes = [row for link in alone.links for row in _lane_rows(link, route(link, drawn), colours, STAYS)]
+        rows += [{**row, "panel": panel} for row in (*lanes, *_box_rows(drawn.values(), drawn.keys()))]
+    return figure(
+        "graphs",
+        after.about,
+        "Direct links between GPUs. An arrow: units in this direction; blue: more than before, orange: fewer, "
         "grey: as many.",
-        table=Table(["way", "units_before", "units_after"], [[way, *(of.get(way, 0) for of in units)] for way in ways]),
-        chart=page,
-        wide=page,
-        narrow=drawn(PHONE_PIXELS, 1),
+        _table(rows, "panel"),
+        _plane(drawn.values(), [*_lane_marks({}), *BOXES], panel="panel", columns=2),
+        Table(["way", "units_before", "units_after"], [[way, *(of.get(way, 0) for of in units)] for way in ways]),
     )
 
 
@@ -566,14 +430,3 @@ def _units(system: System) -> dict[str, int]:
 
 def _colour(before: int, after: int) -> str:
     return STAYS if before == after else GAINS if after > before else LOSES
-
-
-def _panel(system: System, title: str, colours: dict[str, str], room: float) -> AnyChart:
-    """The GPUs of a system and what joins them directly."""
-    alone = msgspec.structs.replace(system, components=tuple(system.gpus), links=tuple(direct_links(system)))
-    drawn = boxes(alone)
-    frame = Frame.around(list(drawn.values()), room)
-    both = [Lanes.of(link, route(link, drawn), STAYS) for link in alone.links]
-    arrows = [replace(lanes, colour=colours[lanes.name]) for ways in both for lanes in ways]
-    layers = [*lane_layers(arrows, frame), *box_layers(list(drawn.values()), frame, drawn.keys())]
-    return layered(layers).properties(title=title, width=frame.width * frame.pixels, height=frame.height * frame.pixels)
