@@ -3,7 +3,7 @@
     explained(sides_of_prediction(made), sides_of_study(points))
 
 A side is a case (a workload on some GPUs) with the parts of its step as `prediction/iteration.py` and
-`reporting/study/scaling.py` define them, in seconds, so that the parts of each side sum to its step.
+`reporting/study_scaling.py` define them, in seconds, so that the parts of each side sum to its step.
 """
 
 from collections import Counter
