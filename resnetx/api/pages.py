@@ -3,6 +3,7 @@
 `report` writes pages of anything that is stored, and verbs with `out=` one of what they return.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -105,7 +106,10 @@ def of_benches(records: Sequence[BenchRecord]) -> Part:
         for record in records
         for warning in record.warnings
     ]
-    return Part(title, answer.sentences, [*map(_bench_words, records), *copies], alerts, figures(records), tables)
+    said = Counter(answer.sentences)
+    of_each = [sentence for sentence, count in said.items() if count == len(records) > 1]  # once, after all others
+    sentences = [*(sentence for sentence in answer.sentences if sentence not in of_each), *of_each]
+    return Part(title, sentences, [*map(_bench_words, records), *copies], alerts, figures(records), tables)
 
 
 def _bench_words(record: BenchRecord) -> str:

@@ -57,6 +57,7 @@ from resnetx.units import si, whole
 # Without vl-convert, which draws, the page shows the data of its figures instead.
 
 MOST_OPEN = 40  # rows of a table that a page of parts shows unfolded
+MOST_NOTES = 4  # of a part: more are folded
 MOST_ROWS = 200  # of a table that a page shows; of longer ones it shows the first, and names the file with all
 
 
@@ -204,6 +205,7 @@ def write_page(parts: Sequence[Part], folder: Path, title: str = "", left_out: S
         dark=partners(drawing for of_part in drawings for drawing in of_part),
         most_rows=MOST_ROWS,
         most_open=MOST_OPEN,
+        most_notes=MOST_NOTES,
         version=__version__,
     )
     page = folder / "index.html"

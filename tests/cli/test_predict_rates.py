@@ -192,7 +192,7 @@ def test_a_rate_is_of_steps_that_keep_all_and_of_the_same_optimizer(predict):
     }
     assert width["plain"] == pytest.approx(1.02)
     share = 1 - plain["iteration_s"] / again["iteration_s"]
-    assert 0.1 < share < 0.25
+    assert 0.1 < share < 1 / 3  # of the device a forward pass is a third of what there was, of the host a half
     assert width["again"] > 1 + share * 0.1
     made = resnetx.predict(
         systems="dgx-h100", model="gptx", precision="bf16", batch_size=64, gpus=1, rate={64: 2500.0},

@@ -35,7 +35,7 @@ def test_a_step_takes_what_the_rate_says_and_the_roofline_divides_it():
     known, modelled = computed(TWO, 32), computed(None, 32)
     assert known.step.compute_s == pytest.approx(32 / 195)
     shares = [[layer.forward_s / each.step.compute_s for layer in each.step.layers] for each in (known, modelled)]
-    assert shares[0] == pytest.approx(shares[1], rel=0.02)  # but for what launching it evenly changes
+    assert shares[0] == pytest.approx(shares[1], rel=0.05)  # its host launches it evenly
     assert (known.source, known.error) == ("stated", 0.02)
 
 

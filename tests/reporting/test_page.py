@@ -240,7 +240,7 @@ def test_a_run_that_two_points_share_is_counted_once(grid, brief_of, results_of,
 
 
 def shared_lines(written):
-    return re.findall(r'<p class="quiet">([^<]*runs? of each point[^<]*)</p>', written.read_text())
+    return re.findall(r'<p class="quiet">([^<]*runs? of each case[^<]*)</p>', written.read_text())
 
 
 def test_the_page_says_what_all_points_were_run_with(grid, results_of, tmp_path):
@@ -248,7 +248,7 @@ def test_the_page_says_what_all_points_were_run_with(grid, results_of, tmp_path)
     (line,) = shared_lines(page.write([results_of(requests, [])], tmp_path))
     assert line == (
         "input dali, recipe imagenet, strategy bucket, strong scaling, 1 window of at least 20 steps, at least 5 steps "
-        "of warm-up, 3 threads per rank, 6 runs of each point and 1 of each twin asked for."
+        "of warm-up, 3 threads per rank, 6 runs of each case and 1 of each control asked for."
     )
 
 
