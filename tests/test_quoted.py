@@ -51,7 +51,6 @@ QUOTED = [
     ("README.md", r"of one node are\s+predicted to (\S+) %", lambda: f"{one_node().mean:.1%}"[:-1]),
     ("README.md", r"trained ResNet-50 (\S+ to \S+) times", lambda: half_over("fp32", "v100")),
     ("README.md", r"on one V100, and (\S+ to \S+) times as fast as TF32", lambda: half_over("tf32", "a100")),
-    ("docs/gpu.md", r"trained ResNet-50 (\S+ to \S+) times", lambda: half_over("fp32", "v100")),
     ("resnetx/measure/examination.py", r"ResNet-50 were (\S+ to \S+) times", lambda: half_over("fp32", "v100")),
     ("docs/method/prediction.md", r"else the (\d+) % that fits published rates best", variation),
     ("docs/method/prediction.md", r"multiprocessors: (\d+) %", lambda: f"{CONTENTION['nccl2']:.0%}"[:-1]),
@@ -60,7 +59,7 @@ QUOTED = [
     ("docs/method/prediction.md", r"through the two, with an error of (\S+) %", lambda: f"{BETWEEN:.1%}"[:-1]),
     ("docs/method/prediction.md", r"GPU's part has one of (\S+) %", lambda: f"{OUTSIDE:.1%}"[:-1]),
     ("docs/method/prediction.md", r"between nodes at least (\d+) %", lambda: f"{BETWEEN_NODES:.0%}"[:-1]),
-    ("docs/method/validation.md", r"3.9 times apart; (\S+) and", lambda: f"{backward_s('k80-562mhz'):.3f}"),
+    ("docs/method/validation.md", r"at 1370 MHz; (\S+) and", lambda: f"{backward_s('k80-562mhz'):.3f}"),
     ("docs/method/validation.md", r"and (\S+) s are predicted", lambda: f"{backward_s('v100-sxm2-16gb', 1370e6):.3f}"),
     ("docs/interconnect.md", r"(\d+) machines are described", lambda: f"{len(systems())}"),
 ]  # fmt: skip

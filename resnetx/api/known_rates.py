@@ -239,11 +239,9 @@ class KnownScaling:
         source: Literal["measured", "stated"] = "measured" if self.stated is None else "stated"
         synthetic = bool(alike) and input == SYNTHETIC != one.input.kind
         nodes = frozenset(nodes_of_runs(alike))
-        cost_s = tuple(
-            (request.gpus, exchange_s)
-            for request, exchange_s in self.exchange_s
-            if request.input.kind == input and _is_scaling_of(request, one)
-        )
+        costs = [cost for cost in self.exchange_s if _is_scaling_of(cost[0], one)]
+        of_input = [cost for cost in costs if cost[0].input.kind == input]  # a loader may hide messages
+        cost_s = tuple((request.gpus, exchange_s) for request, exchange_s in of_input or costs)
         return ScaledRates(by_gpus, source, self.where, nodes, synthetic, cost_s) if by_gpus else None
 
     def check(self, requests: Sequence[Request], machine: System) -> None:
