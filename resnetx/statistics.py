@@ -10,7 +10,8 @@ dataclasses out, the same answer for the same numbers.
 
 References: Davison & Hinkley, Bootstrap Methods and their Application (1997), 3.8 (resampling of nested data);
 Benjamini & Hochberg, J. R. Stat. Soc. B 57 (1995) 289 (false discoveries); Iglewicz & Hoaglin, How to Detect and
-Handle Outliers (1993); Lord, Biometrika 34 (1947) 41 (intervals from the range of few values).
+Handle Outliers (1993); Lord, Biometrika 34 (1947) 41 (intervals from the range of few values); Benjamini & Yekutieli,
+J. Am. Stat. Assoc. 100 (2005) 71 (intervals beside verdicts on many cases).
 """
 
 import math
@@ -301,44 +302,54 @@ MIN_RUNS_FOR_T = 3  # of either side: with 2, one straggler makes 8 % of answers
 # nights with 3 runs of 1 to 50 cases (normal 5 %; 50 cases skewed to slow runs, or with stragglers 7 %); 0.03 gives 2
 # to 5 %.
 T_LEVEL = 0.03
+RESOLVED = 0.8  # of differences as large as is called resolved, this share shows
 
 
 @dataclass(frozen=True)
 class TTest:
     """Student's test of two sets of runs: how many times `a` the mean of `b` is."""
 
-    low: float  # of the ratio of geometric means, with `T_LEVEL` outside
+    low: float  # of the ratio of geometric means, with `level` outside
     high: float
     p: float
+    resolved: float  # the difference, as a share, that four of five such pairs of sets show at `level`
+    level: float
 
 
-def t_test(a: Sequence[float], b: Sequence[float]) -> TTest | None:
+def t_test(a: Sequence[float], b: Sequence[float], level: float = T_LEVEL) -> TTest | None:
     """Do times (or rates) of runs differ? None with fewer than three of either, whose scatter is not known.
 
     Of logarithms, with one scatter for both. It decides with three runs, where no permutation can, for it takes runs to
     be normal (see `T_LEVEL` for others). Four of five differences of 3.6 times the scatter of runs show with 3 runs of
     each, of 2 times with 6.
     """
-    from scipy.special import stdtr, stdtrit  # type: ignore[import-untyped]
+    from scipy.special import nctdtrinc, stdtr, stdtrit  # type: ignore[import-untyped]
 
     if min(len(a), len(b)) < MIN_RUNS_FOR_T:
         return None
     logs_a, logs_b = np.log(a), np.log(b)
     free = len(a) + len(b) - 2
     scatter = np.sqrt((np.var(logs_a) * len(a) + np.var(logs_b) * len(b)) / free * (1 / len(a) + 1 / len(b)))
-    between, half = logs_b.mean() - logs_a.mean(), -stdtrit(free, T_LEVEL / 2) * scatter
+    between, critical = logs_b.mean() - logs_a.mean(), -stdtrit(free, level / 2)
+    half, resolved = critical * scatter, np.expm1(nctdtrinc(free, 1 - RESOLVED, critical) * scatter)
     p = float(2 * stdtr(free, -abs(between) / scatter)) if scatter else float(between == 0)
-    return TTest(float(np.exp(between - half)), float(np.exp(between + half)), p)
+    return TTest(float(np.exp(between - half)), float(np.exp(between + half)), p, float(resolved), level)
 
 
 def shown_differences(tests: Sequence[TTest | None]) -> list[bool]:
-    """Which of several tests show a difference, so that of equal cases any does in `T_LEVEL` of all answers.
+    """Which of several tests show a difference, so that of equal cases any does in `T_LEVEL` of all answers."""
+    level = level_of_each(tests)
+    return [test is not None and test.p <= level for test in tests]
 
-    By Benjamini & Hochberg, as in `false_discovery`.
+
+def level_of_each(tests: Sequence[TTest | None]) -> float:
+    """The level at which each of several tests is judged, by Benjamini & Hochberg, as in `false_discovery`.
+
+    Ends at this level leave 1 out where a difference is shown, and nowhere else (Benjamini & Yekutieli 2005).
     """
     ordered = sorted(test.p for test in tests if test)
-    most = max((p for rank, p in enumerate(ordered, 1) if p <= T_LEVEL * rank / len(ordered)), default=-1.0)
-    return [test is not None and test.p <= most for test in tests]
+    shown = max((rank for rank, p in enumerate(ordered, 1) if p <= T_LEVEL * rank / len(ordered)), default=1)
+    return T_LEVEL * shown / max(len(ordered), 1)
 
 
 # ---- runs that stand out --------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from resnetx.statistics import (
     _quantiles,
     derived,
     false_discovery,
+    level_of_each,
     outliers,
     permutation_test,
     ratio,
@@ -429,6 +430,26 @@ def test_what_few_runs_resolve_is_said_and_a_night_slower_by_5_percent_is_found(
     assert fmean(map(bool, differing(nights("normal", 2, 1, 200, 1.5)))) == 0  # two runs do not tell their scatter
 
 
+@pytest.mark.parametrize(("runs", "times"), [(3, 3.557), (6, 1.979)])
+def test_what_is_called_resolved_is_what_four_of_five_sets_of_runs_show(runs, times):
+    first, second = nights("normal", runs, 1, 1, scatter=0.001)[0, :, 0]
+    pooled = math.sqrt((np.var(np.log(first), ddof=1) + np.var(np.log(second), ddof=1)) / 2)
+    assert math.log1p(t_test(first, second).resolved) == pytest.approx(times * pooled, rel=0.002)
+
+
+def test_ends_at_the_level_of_the_verdicts_leave_one_out_where_a_difference_is_shown_and_only_there():
+    seen = set()
+    for first, second in nights("normal", 3, 5, 300, longer=1.06):
+        pairs = list(zip(first, second, strict=True))
+        tests = [t_test(*pair) for pair in pairs]
+        level = level_of_each(tests)
+        for pair, single, shown in zip(pairs, tests, shown_differences(tests), strict=True):
+            ends = t_test(*pair, level)
+            assert shown == (not ends.low <= 1 <= ends.high)
+            seen.add((shown, not single.low <= 1 <= single.high))
+    assert seen == {(True, True), (False, False), (False, True)}  # a test by itself says more
+
+
 def test_a_t_test_is_that_of_students_and_its_ends_hold_the_ratio():
     import scipy.stats
 
@@ -437,4 +458,5 @@ def test_a_t_test_is_that_of_students_and_its_ends_hold_the_ratio():
     assert found.p == pytest.approx(scipy.stats.ttest_ind(np.log(first), np.log(second)).pvalue)
     ends = scipy.stats.ttest_ind(np.log(second), np.log(first)).confidence_interval(0.97)
     assert [found.low, found.high] == pytest.approx([math.exp(ends.low), math.exp(ends.high)])
+    assert found.level == 0.03
     assert t_test([1.0] * 3, [1.0] * 3).p == 1 and t_test([1.0] * 3, [2.0] * 3).p == 0

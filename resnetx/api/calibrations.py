@@ -2,7 +2,7 @@
 
 a bench record, a folder of them, nccl-tests, YAML   all-reduces by the number of GPUs; on CPUs, what computing loses
 runs with measure=input                              how fast a loader decodes, with one core or one GPU
-runs on several GPUs, or their rates typed in YAML   what steps take longer there than modelled (`predict_settings`)
+runs on several GPUs, or their rates typed in YAML   what steps take longer there than modelled (`known_rates`)
 """
 
 from collections import defaultdict

@@ -238,7 +238,7 @@ def too_large_batch(request: Request, here: int | None = None) -> str:
     """
     ranks = request.gpus if here is None else here
     values = prod(request.model.sample(request.image_size).shape)
-    needed, memory = ranks * request.micro_batch * values * _LEAST_VALUE_BYTES, memory_bytes()
+    needed, memory = ranks * request.micro_batch * values * _value_bytes(request), memory_bytes()
     if gpus_here() or needed <= memory:
         return ""
     return (
@@ -247,7 +247,12 @@ def too_large_batch(request: Request, here: int | None = None) -> str:
     )
 
 
-_LEAST_VALUE_BYTES = 2  # of one value of an image, or a token
+def _value_bytes(request: Request) -> int:
+    """Of one value of an image, or a token, as inputs make them: fp32 and int64; DALI rounds images as steps do."""
+    if request.model.tokens:
+        return 8
+    return 2 if request.input.kind == "dali" and request.precision in ("bf16", "fp16") else 4
+
 
 # How large the record of a run will be, which is known before anything is measured.
 #

@@ -240,7 +240,9 @@ class KnownScaling:
         synthetic = bool(alike) and input == SYNTHETIC != one.input.kind
         nodes = frozenset(nodes_of_runs(alike))
         cost_s = tuple(
-            (request.gpus, exchange_s) for request, exchange_s in self.exchange_s if _is_scaling_of(request, one)
+            (request.gpus, exchange_s)
+            for request, exchange_s in self.exchange_s
+            if request.input.kind == input and _is_scaling_of(request, one)
         )
         return ScaledRates(by_gpus, source, self.where, nodes, synthetic, cost_s) if by_gpus else None
 

@@ -142,7 +142,7 @@ def _mistake(error: Exception) -> int:
 
     what = sentence(error)
     if no_memory(what):
-        _complain(f"out of memory ({what})")
+        _complain(what if what.startswith("out of memory") else f"out of memory ({what})")
         return 1
     kept, text = _kept(error)
     _complain(f"a bug in resnetx ({what}); please report it with {kept or 'this:'}")

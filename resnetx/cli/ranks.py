@@ -127,9 +127,11 @@ def _measure_run(task: RunFile, started: Moment) -> RunRecord | None:
 
 
 def _show_run(task: RunFile, record: RunRecord, folder: RunFolder) -> None:
+    from resnetx.api.answers import run_answer
     from resnetx.cli.verbs import show_train
     from resnetx.measure import trackers
 
+    _answer(run_answer(record), record)
     show_train.run(record, folder)
     copies = trackers.TrackedCopies(task.tracker)
     note_copies(copies, copies.track(record, folder), folder.path.parent)
@@ -153,5 +155,16 @@ def _measure_bench(task: BenchFile, started: Moment) -> BenchRecord | None:
 
 def _show_bench(record: BenchRecord, folder: RunFolder) -> None:
     from resnetx.cli.verbs.show_bench import bench
+    from resnetx.reporting.bench_conclusions import bench_answer
 
+    _answer(bench_answer(record), record)
     bench(record, folder)
+
+
+def _answer(sentences: list[str], record: RunRecord | BenchRecord) -> None:
+    """First, as the verb says it; why there is none, `failure` says."""
+    from resnetx.cli import show
+
+    if record.outcome == "ok":
+        show.say(" ".join(sentences))
+        show.say()

@@ -22,11 +22,19 @@ from statistics import median
 
 from resnetx.errors import FileError
 from resnetx.formats.chrome import ChromeTrace, Event, decode
-from resnetx.formats.kineto_iterations import DEVICE, LAUNCHES, ProfiledIteration, ProfiledLayer, iterations_in, works
+from resnetx.formats.kineto_iterations import (
+    DEVICE,
+    LAUNCHES,
+    MOST_CHARACTERS,
+    ProfiledIteration,
+    ProfiledLayer,
+    iterations_in,
+    works,
+)
 from resnetx.formats.kineto_ranks import RankProfile, Strategy, own_s, seen_rank
 from resnetx.formats.kineto_windows import HOW_TO_MARK, ProfiledIterations, find_iterations
 from resnetx.record.sealing import Unknown, known, refuse_large_trace
-from resnetx.record.traces import LayerTimes, TracedLayer
+from resnetx.record.traces import LayerTimes, Precision, TracedLayer
 
 DIGITS = 9  # profiles have nanoseconds
 NO_STEPS = Unknown("the profile has no ProfilerStep#n, so does not say how long a step took")
@@ -34,6 +42,7 @@ NO_BACKWARD = Unknown("the profile has no backward pass, so no gradients")
 NO_GRADIENTS = Unknown("the profile has no gradients of parameters (torch::autograd::AccumulateGrad)")
 WARMING_UP = 1.5  # times as long as the others: assumed, as iterations differ less, and first ones mostly more
 MOST_UNLIKE = 1 / 3  # of the iterations
+LEAST_SHARE = 0.1  # of the products, that a precision has to have to count
 EVALUATED = (
     "each iteration also runs the network without a backward pass (evaluation, or a teacher): its times have that"
 )
@@ -173,7 +182,7 @@ def _times(iterations: Sequence[ProfiledIteration], steps_s: list[float] | Unkno
         rows = [[*layers, layer] for layers, layer in zip(rows, rests, strict=True)]
     return LayerTimes(
         clock=f"torch.profiler ({'kernels' if on_device else 'operations'})",
-        layers=[_traced(layers, unsized) for layers in zip(*rows, strict=True)],
+        layers=[_traced(layers, unsized, on_device) for layers in zip(*rows, strict=True)],
         input_s=_measured(iteration.input_s for iteration in iterations),
         input_wait_s=_measured(iteration.input_wait_s for iteration in iterations),
         host_to_device_s=_measured(iteration.host_to_device_s for iteration in iterations),
@@ -184,7 +193,18 @@ def _times(iterations: Sequence[ProfiledIteration], steps_s: list[float] | Unkno
         host_s=known(ALL_PROFILED),
         host_bound=known(ALL_PROFILED if on_device else False),
         gradient_copy_Bps=known(Unknown("a profile does not say")),
+        launching_s=_measured(iteration.launching_s for iteration in iterations if on_device),
+        precisions=_precisions(iterations),
     )
+
+
+def _precisions(iterations: Sequence[ProfiledIteration]) -> list[Precision]:
+    """Those in which products are, most first; [] where the kernels of more than a tenth do not say."""
+    seconds = sum((iteration.products_s for iteration in iterations), Counter[Precision | None]())
+    most: list[Precision | None] = [
+        name for name, own_s in seconds.most_common() if own_s >= LEAST_SHARE * seconds.total()
+    ]
+    return [name for name in most if name] if None not in most else []
 
 
 def _unsized(iteration: ProfiledIteration) -> Unknown | None:
@@ -195,7 +215,7 @@ def _unsized(iteration: ProfiledIteration) -> Unknown | None:
     return NO_GRADIENTS if any(layer.backward_s for layer in layers) else NO_BACKWARD
 
 
-def _traced(layers: Sequence[ProfiledLayer], unsized: Unknown | None) -> TracedLayer:
+def _traced(layers: Sequence[ProfiledLayer], unsized: Unknown | None, on_device: bool) -> TracedLayer:
     """One layer over all iterations; `unsized`: why no layer's gradients are known."""
     return TracedLayer(
         name=layers[0].name,
@@ -203,7 +223,18 @@ def _traced(layers: Sequence[ProfiledLayer], unsized: Unknown | None) -> TracedL
         backward_s=[round(layer.backward_s, DIGITS) for layer in layers],
         communication_s=_measured(layer.communication_s for layer in layers),
         gradient_bytes=known(unsized or layers[0].gradient_bytes),
+        products=_products(layers) if on_device else [],
     )
+
+
+def _products(layers: Sequence[ProfiledLayer]) -> list[float]:
+    """The share of products and convolutions in the forward, and in the backward time."""
+    forward_s, backward_s = (sum(getattr(layer, name) for layer in layers) for name in ("forward_s", "backward_s"))
+    products = [sum(getattr(layer, f"{name}_products_s") for layer in layers) for name in ("forward", "backward")]
+    return [
+        min(1.0, round(products_s / whole_s, 3)) if whole_s else 0.0
+        for products_s, whole_s in zip(products, (forward_s, backward_s), strict=True)
+    ]
 
 
 def _measured(durations_s: Iterable[float]) -> list[float]:
@@ -251,8 +282,6 @@ _MAKERS = {"hip": "AMD", "cuda": "NVIDIA"}
 #
 # Names: torch 2.15's own (`torch/distributed/fsdp`, `tensor`, `_functional_collectives.py`, c10d's record functions),
 # NCCL's kernels, DeepSpeed's and Megatron's annotations.
-
-MOST_CHARACTERS = 500  # of a name that are looked at: kernels of templates have thousands
 
 # Names that only a kind of parallelism has, the most specific first.
 _SIGNS = {

@@ -5,9 +5,10 @@ node of the backward pass names the operation that it undoes by a sequence numbe
 accumulated right behind the node that made them.
 """
 
+import re
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from typing import Annotated, Literal
@@ -16,6 +17,7 @@ from msgspec import Meta
 
 from resnetx.formats.chrome import Details, Event, first_of
 from resnetx.record.sealing import Unknown
+from resnetx.record.traces import Precision
 
 # ---- kineto work ----------------------------------------------------------------------------------------------------
 # What the threads of a profile did, and what they launched on the device.
@@ -91,6 +93,7 @@ class Work:
     gradient_bytes: int | None = None  # that it accumulates; None: the profile has no shapes
     device: list[Event] = field(default_factory=list)  # what it launched
     exchanged: float = 0.0  # microseconds of it that works of their own have, which exchange what ranks send
+    waited: float = 0.0  # microseconds of it in which the host waited for the device
 
     @property
     def accumulates(self) -> bool:
@@ -210,6 +213,8 @@ def _walk(thread: Sequence[Event], launches: _Launches, nodes: Sequence[float]) 
             elif part == "node":
                 node = work
         launches.note(event, work)
+        if work is not None and event.kind in LAUNCHES and event.name.endswith("Synchronize"):
+            work.waited += event.dur
         stack.append(_Frame(event.end, call, work))
     return thread_works
 
@@ -273,6 +278,8 @@ class ProfiledLayer:
     backward_s: float = 0.0
     communication_s: float = 0.0
     gradient_bytes: int | Unknown = 0
+    forward_products_s: float = 0.0  # of these, in kernels of products and convolutions
+    backward_products_s: float = 0.0
 
 
 @dataclass
@@ -287,6 +294,8 @@ class ProfiledIteration:
     input_s: float = 0.0  # of the loader, where the step does its work
     input_wait_s: float = 0.0
     host_to_device_s: float = 0.0
+    launching_s: float = 0.0  # of the host, for all that it launches on a device; as the profiler slows it
+    products_s: Counter[Precision | None] = field(default_factory=Counter)  # by precision, None: kernels do not say
     accumulated: int = 1  # passes whose gradients are added up before the update: of a micro-batch each
     evaluated: bool = False  # the network ran without a backward pass, too
 
@@ -348,6 +357,7 @@ def _iteration(contents: _Contents, on_device: bool) -> ProfiledIteration:
         _add(iteration, work, owner, cost, accumulates=work.accumulates and work not in again)
     stray = _device_cost(contents.stray)
     iteration.rest.forward_s += stray.compute_s
+    iteration.rest.forward_products_s += sum(stray.products_s.values())
     iteration.rest.communication_s += stray.communication_s
     iteration.host_to_device_s += stray.to_device_s
     return iteration
@@ -415,10 +425,14 @@ def _add(iteration: ProfiledIteration, work: Work, owner: ProfiledLayer, cost: "
     iteration.rest.communication_s += cost.communication_s
     if work.part == "exchange":
         return
+    iteration.products_s.update(cost.products_s)
+    if work.device and work.part != "input":
+        iteration.launching_s += max(0.0, work.event.dur - work.exchanged - work.waited) / 1e6
     if work.part == "update":
         iteration.update_s += computing_s
     elif work.part == "node":
         owner.backward_s += computing_s
+        owner.backward_products_s += sum(cost.products_s.values())
         if accumulates:
             owner.gradient_bytes = _sum_bytes(owner.gradient_bytes, work.gradient_bytes)
     else:
@@ -427,6 +441,7 @@ def _add(iteration: ProfiledIteration, work: Work, owner: ProfiledLayer, cost: "
             _add_wait(iteration, work.event)
         else:
             owner.forward_s += cost.compute_s
+            owner.forward_products_s += sum(cost.products_s.values())
 
 
 def _sum_bytes(known: int | Unknown, more: int | None) -> int | Unknown:
@@ -514,6 +529,7 @@ class _Cost:
     compute_s: float = 0.0
     communication_s: float = 0.0
     to_device_s: float = 0.0  # copies from the host
+    products_s: Mapping[Precision | None, float] = field(default_factory=dict)  # of `compute_s`, by precision
 
 
 def _host_cost(work: Work) -> _Cost:
@@ -524,7 +540,33 @@ def _host_cost(work: Work) -> _Cost:
 
 def _device_cost(events: Iterable[Event]) -> _Cost:
     seconds = {"compute_s": 0.0, "communication_s": 0.0, "to_device_s": 0.0}
+    products_s: dict[Precision | None, float] = defaultdict(float)
     for event in events:
         part = "communication_s" if event.name.lower().startswith("nccl") else "compute_s"
         seconds["to_device_s" if is_copy_from_host(event) else part] += event.dur / 1e6
-    return _Cost(**seconds)
+        name = event.name[:MOST_CHARACTERS]
+        if part == "compute_s" and PRODUCT.search(name):
+            products_s[precision_of(name)] += event.dur / 1e6
+    return _Cost(**seconds, products_s=products_s)
+
+
+# Kernels that multiply and convolve, by their names in cuBLAS, cuDNN, CUTLASS, flash attention, rocBLAS and MIOpen.
+# Products with one vector (gemv) and convolutions of each channel by itself wait for memory, as all other kernels do.
+
+MOST_CHARACTERS = 500  # of a kernel's name that are looked at: those of templates have thousands
+PRODUCT = re.compile(
+    r"gemm(?!v)|cutlass|nvjet|xmma|winograd|scudnn|\d+cudnn|convolve|conv\dd_(?!depthwise)|[dw]grad(?!_bias)|fprop"
+    r"|fmha|flash_|\bCijk_|igemm|conv\w*sp3|sp3\w*conv",
+    re.IGNORECASE,
+)
+_PRECISIONS: dict[Precision, str] = {
+    "bf16": r"bf16|bfloat16|nvjet_(?:sm\d+_)?t|_B(?:BS|B)_",
+    "tf32": r"tf32|tensorop_s1688gemm|tensorop_s1688(?:fprop|dgrad|wgrad)",
+    "fp16": r"fp16|f16|half|h884|s884|hgemm|nvjet_(?:sm\d+_)?h|_H(?:HS|H)_",
+    "fp32": r"sgemm|scudnn|ffma|simt|f32f32|float|_SB_",
+}
+
+
+def precision_of(kernel: str) -> Precision | None:
+    """The precision that a kernel of products multiplies in, by its name; None: that does not say."""
+    return next((name for name, sign in _PRECISIONS.items() if re.search(sign, kernel, re.IGNORECASE)), None)

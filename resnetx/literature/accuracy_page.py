@@ -11,7 +11,7 @@ from resnetx.literature.rivals import median_efficiencies
 from resnetx.literature.scaling_check import cases
 from resnetx.literature.training import TrainingRow, TrainingSummary
 from resnetx.literature.training_rates import series
-from resnetx.prediction import roofline
+from resnetx.prediction import host_step, roofline
 from resnetx.prediction.messages import CONTENTION
 from resnetx.prediction.result import domains
 from resnetx.prediction.scaling import KindError, scaling_errors
@@ -40,7 +40,7 @@ known while the model was written. `resnetx predict --validate --all` prints eac
   the rivals, whose intervals are what nine of ten of their own errors on other systems are within.
 """
 
-FITTED = """## What was fitted to what
+FITTED = f"""## What was fitted to what
 
 - Rooflines (`resnetx/prediction/roofline.py`): three figures for each generation of GPUs, to published rates of one
   GPU (`results/published/training.yaml`). A generation's own fit is regularised towards the fit to all: what its few
@@ -53,7 +53,7 @@ FITTED = """## What was fitted to what
   of other GPUs than V100s is twice what V100s take, which is assumed.
 - The host's part of a step (`resnetx/prediction/host_step.py`) is not fitted: its constants were chosen on the steps at
   batch 1 of milabench on an H100 (`results/published/steps.yaml`), whose rows above are therefore no evidence for them.
-  Those of resnetx's own loop were chosen on four networks that one H100 trained (`results/h100/one-gpu`).
+  Those of resnetx's own loop were chosen on four networks that one H100 trained (`{host_step.OWN_ON}`).
 - What computing loses to messages beside it is assumed, not fitted; the interval reaches from nothing to all.
 - Collectives ([interconnect.md](interconnect.md)): the figures of `results/published/collectives-fit.yaml`, to
   published times (`results/published/collectives.yaml`). `python -m resnetx.literature.collectives_fit` fits again.

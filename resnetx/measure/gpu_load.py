@@ -2,7 +2,7 @@
 
     python -m resnetx.measure.gpu_load < REQUEST.json
 
-The step is that of a run (`train.training_step`), over and over. Once it is under way, one line on standard output says
+The step is that of a run (`training_step`), over and over. Once it is under way, one line on standard output says
 which GPU it is on, by its UUID: NVML numbers GPUs otherwise than CUDA does. `held_clock` starts one for each GPU.
 """
 

@@ -31,6 +31,7 @@ import torch
 from torch import nn
 from torch.nn.modules.module import register_module_forward_pre_hook
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+from torch.utils._pytree import tree_leaves
 
 from resnetx import progress
 from resnetx.errors import ConfigError
@@ -40,8 +41,10 @@ from resnetx.measure.rank.phases import clock_of
 from resnetx.record import SCHEMA, LayerTimes, TracedLayer, Unknown, known, seal, timestamp, write
 from resnetx.record.traces import Observation, ObservedBucket, Trace, TracedBatch, old_files, rank_folder, trace_folder
 from resnetx.settings.files import given_path
+from resnetx.transports import FIRST_NCCL_BACKEND, NCCL_BACKEND_VARIABLE
 
 WARMUP = 4  # steps before the first that counts: DDP has its final buckets from the second step on, the third if static
+NO_PARAMETER = -1  # as whose gradient the end of a pass counts that is not exchanged
 TRACED = 10  # steps behind those that count, with hooks on every layer
 FIRST_BUCKET_BYTES, BUCKET_BYTES = 2**20, 25 * 2**20  # of DDP before it rebuilds them, by its defaults
 DIGITS = 7  # of recorded seconds behind the decimal point
@@ -68,19 +71,43 @@ def observe(model: nn.Module, *, samples: int = 64, results: str | os.PathLike[s
         yield
     finally:
         loop.remove()
-        if seen := loop.steps[WARMUP : WARMUP + samples]:
-            write(rank_folder(folder, rank).record, _observation(loop, seen, rank, ranks))
-            traced = loop.steps[WARMUP + samples + 1 :]  # the first one had its hooks for a part of it
-            if rank == 0 and traced and loop.strategy != "fsdp" and loop.batch_size:
-                write(trace_folder(folder) / "trace.json", _trace(loop, seen, traced, folder))
-            if rank == 0:
-                progress.note(f"{len(seen)} steps observed: resnetx explain {folder}")
-        elif rank == 0:
-            progress.note(
-                f"observe: {len(loop.steps)} steps of a torch optimizer were seen, of which the first {WARMUP} do not "
-                "count: nothing is written",
-                warning=True,
-            )
+        said, nothing = _write(loop, rank, ranks, folder)
+        if rank == 0:
+            progress.note(said, warning=nothing)
+
+
+def _write(loop: _Loop, rank: int, ranks: int, folder: Path) -> tuple[str, bool]:
+    """Writes what was seen; a sentence that says so, and whether there is nothing to write."""
+    seen = loop.steps[WARMUP : WARMUP + loop.samples]
+    if loop.called_by_optimizer:
+        return (
+            "observe: the optimizer calls the model within its step (a closure, as LBFGS has), so that nothing tells "
+            "its update from forward and backward: nothing is written"
+        ), True
+    if not seen:
+        return (
+            f"observe: {len(loop.steps)} steps of a torch optimizer were seen, of which the first {WARMUP} do not "
+            "count: nothing is written"
+        ), True
+    write(rank_folder(folder, rank).record, _observation(loop, seen, rank, ranks))
+    traced = loop.steps[WARMUP + loop.samples + 1 :]  # the first one had its hooks for a part of it
+    if rank == 0 and traced and loop.strategy != "fsdp" and loop.batch_size:
+        write(trace_folder(folder) / "trace.json", _trace(loop, seen, traced, folder))
+    said = f"{len(seen)} steps observed: resnetx explain {folder}"
+    if _waits_within_backward(loop):
+        return (
+            f"{said}; torch's newer NCCL backend lets computing wait for each bucket, which counts as backward and "
+            f"hides who is late: set {NCCL_BACKEND_VARIABLE}={FIRST_NCCL_BACKEND}, and observe again"
+        ), True
+    return said, False
+
+
+def _waits_within_backward(loop: _Loop) -> bool:
+    """Whether the device waits for each message of DDP once it is sent (see `measure/rank/distributed.py`)."""
+    newer = (
+        hasattr(torch.distributed, "ProcessGroupNCCL2") and os.environ.get(NCCL_BACKEND_VARIABLE) != FIRST_NCCL_BACKEND
+    )
+    return newer and loop.ddp is not None and loop.device.type == "cuda"
 
 
 def _place() -> tuple[int, int]:
@@ -145,6 +172,8 @@ class _Loop:
         self.clock = clock_of(self.device)
         self.started_s = time.time()
         self.batch_size = 0
+        self.called_by_optimizer = False
+        self._optimizing = False
         self.steps: list[_Step] = []
         self._step: _Step | None = None
         self._finished = False
@@ -186,17 +215,33 @@ class _Loop:
             self.remove()
         if self._step is None or not torch.is_grad_enabled():
             return
+        if self._optimizing:
+            self.called_by_optimizer = True
+        if self._pass is not None and not self._pass.ready:
+            return  # the model is called several times before one backward pass
         self._step.passes.append(_Pass(self.clock.now()))
         given = [each for each in (*args, *kwargs.values()) if isinstance(each, torch.Tensor) and each.ndim]
         self._images += given[0].shape[0] if given else 0
 
     def _begins(self, module: nn.Module, args: tuple[Any, ...]) -> None:
-        if self._pass is not None:
+        if self._pass is not None and self._pass.begin is None:
             self._pass.begin = self.clock.now()
 
     def _ended(self, module: nn.Module, args: tuple[Any, ...], made: Any) -> None:
-        if self._pass is not None:
-            self._pass.end = self.clock.now()
+        if self._pass is None or not torch.is_grad_enabled():
+            return
+        self._pass.end = self.clock.now()
+        if self.strategy == "fsdp":  # its parameters tell of a pass only where it is exchanged
+            first = next((leaf for leaf in tree_leaves(made) if isinstance(leaf, torch.Tensor) and leaf.grad_fn), None)
+            if first is not None:
+                first.register_hook(self._undoing)
+
+    def _undoing(self, gradient: torch.Tensor) -> None:
+        torch.autograd.Variable._execution_engine.queue_callback(self._undone)
+
+    def _undone(self) -> None:
+        if self._pass is not None and not self._pass.ready:
+            self._pass.ready.append((NO_PARAMETER, self.clock.now()))
 
     def _ready(self, index: int, parameter: torch.Tensor) -> None:
         if self._pass is not None:
@@ -212,8 +257,11 @@ class _Loop:
 
     def _gradients_are_there(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
         """All ranks have the gradients: the step ends, and the next one begins."""
-        if not self._is_own(optimizer) or (self._step and not (self._pass and self._pass.ready)):
-            return  # of another model, or the second optimizer of a step
+        if not self._is_own(optimizer):
+            return  # of another model
+        self._optimizing = True
+        if self._step and not (self._pass and self._pass.ready):
+            return  # the second optimizer of a step
         if self._finished:
             return
         now = self.clock.now()
@@ -234,8 +282,10 @@ class _Loop:
             self._step, self._finished = None, True
 
     def _updated(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
-        if self._step and self._is_own(optimizer):
-            self._step.updated = self.clock.now()
+        if self._is_own(optimizer):
+            self._optimizing = False
+            if self._step:
+                self._step.updated = self.clock.now()
 
     def _is_own(self, optimizer: torch.optim.Optimizer) -> bool:
         found = self._optimizers.get(id(optimizer))

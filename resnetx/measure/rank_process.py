@@ -236,7 +236,7 @@ def serve(
         return ended
     except (Exception, SystemExit) as error:
         print(ending.warnings_left(), end="", file=sys.stderr, flush=True)
-        own = _failure(error)
+        own = _failure(error, smaller="size" if task.verb == "bench" else "batch_size")
         if own.kind != "config":
             print(own.traceback, file=sys.stderr, flush=True)
         elif own.rank == 0:  # all ranks make the same mistake
@@ -247,13 +247,14 @@ def serve(
         os._exit(2 if own.kind == "config" else 1)
 
 
-def _failure(error: Exception | SystemExit) -> Failure:
+def _failure(error: Exception | SystemExit, smaller: str = "") -> Failure:
     if isinstance(error, SystemExit):
         return failure("error", f"left by exit({error.code}) before it had finished", traceback.format_exc())
     if isinstance(error, ModuleNotFoundError) and (missing := packages.missing(error)):
         error = ConfigError(missing)
     kind = _kind(error)
-    return failure(kind, shortened(str(error)) if kind == "config" else sentence(error), traceback.format_exc())
+    message = shortened(str(error)) if kind == "config" else sentence(error, smaller)
+    return failure(kind, message, traceback.format_exc())
 
 
 def _kind(error: Exception) -> FailureKind:

@@ -46,6 +46,7 @@ from resnetx.workloads.counts import BYTES_PER_PARAMETER, Layer
 PUBLISHED = "results/published/training.yaml"
 # Of one core of a host, in a copy between buffers of a DDP that are not views of each other: assumed.
 LAB_COPY_Bps = 2.5e9
+BOUNDED = "; no longer than a roofline says, as its host may take all of these"
 LAUNCHING_COUNTS = 0.5  # of a step: from this share on, the host's part is worth a word
 
 
@@ -130,20 +131,23 @@ def _by_trace_or_roofline(point: Point, images: int) -> Compute:
     states = workload.request.optimizer.states
     if workload.rates is None:
         modelled = of_roofline(layers, image_size, images, workload.precision, gpu, clock_Hz, states)
-        step = launched_by_roofline(modelled, images, _launch(point, len(layers)))
+        step = launched_by_roofline(modelled, images, _launches(point, len(layers))[0])
         return replace(_at_pace(modelled, step), device=modelled, launch=step.host)
     unit = point.deployment.unit
     if CPU in gpu.product_names:
-        return _of_rates(workload.rates, images, _by_flop(layers, image_size, images, gpu), NO_HOST, 0.0, unit)
+        return _of_rates(workload.rates, images, _by_flop(layers, image_size, images, gpu), [NO_HOST], 0.0, unit)
     precision = workload.precision if roofline.peak(gpu, workload.precision) else "fp32"  # which only divides the step
     modelled = of_roofline(layers, image_size, images, precision, gpu, clock_Hz, states)
-    launch, stated_s = _launch(point, len(layers)), point.setting.host_step_s
+    launches, stated_s = _launches(point, len(layers)), point.setting.host_step_s
     if stated_s is not None and stated_s > workload.rates.shortest_s:
         raise ConfigError(
             f"host_step={stated_s:g}s: longer than a step whose rate is known ({workload.rates.where}: "
             f"{workload.rates.shortest_s * 1e3:,.4g} ms); give no more than that, or leave it out"
         )
-    return _of_rates(workload.rates, images, modelled, launch, _fixed_s(modelled.step), unit)
+    model_s = modelled.step.compute_s
+    ends_s = (model_s * math.exp(-modelled.error), model_s * math.exp(modelled.error))
+    bounds_s = ends_s if precision == workload.precision else None
+    return _of_rates(workload.rates, images, modelled, launches, _fixed_s(modelled.step), unit, bounds_s)
 
 
 def launched_by_roofline(modelled: Compute, images: int, host: HostStep) -> LaunchedStep:
@@ -156,16 +160,22 @@ def _fixed_s(step: StepTimes) -> float:
     return 2 * len(step.layers) * host_step.GPU_PASS_s + step.update_s
 
 
-def _launch(point: Point, layers: int) -> HostStep:
-    """What launching a step takes on a host of which no more is known than what the user states."""
+def _launches(point: Point, layers: int) -> list[HostStep]:
+    """What launching a step takes on a host of which no more is known than what the user states.
+
+    A stated rate may be of any program: first as others' loops take, then as resnetx's own.
+    """
     request, stated = point.workload.request, _stated_launch(point)
     if stated is not None:
-        return stated
+        return [stated]
     if request is not None and request.graph:  # launched as one
-        return NO_HOST
+        return [NO_HOST]
     rates = point.workload.rates
-    own_loop = rates is None or rates.source == "measured"  # a stated rate may be of any program
-    return host_step.assumed(layers, point.setting.loop, point.workload.precision, own_loop)
+    parts = point.parts if rates is None else 1  # a known step has all that its loop does
+    own = host_step.assumed(layers, point.setting.loop, point.workload.precision, True, parts)
+    if rates is None or rates.source == "measured":
+        return [own]
+    return [host_step.assumed(layers, point.setting.loop, point.workload.precision), own]
 
 
 def _stated_launch(point: Point) -> HostStep | None:
@@ -183,18 +193,28 @@ def _stated_launch(point: Point) -> HostStep | None:
 
 
 def _of_rates(
-    rates: StatedRates, images: int, modelled: Compute, host: HostStep, fixed_s: float, unit: Unit
+    rates: StatedRates,
+    images: int,
+    modelled: Compute,
+    hosts: Sequence[HostStep],
+    fixed_s: float,
+    unit: Unit,
+    modelled_s: tuple[float, float] | None = None,
 ) -> Compute:
-    """The step that the known rates say, divided as the modelled one."""
+    """The step that the known rates say, divided as the modelled one; its interval has those of all `hosts`."""
+    known, *others = (rates.step(images, host, fixed_s, modelled_s) for host in hosts)
+    for other in others:
+        known = known.reaching(other)
+    is_bounded = modelled_s is not None and known.device_s == modelled_s[1]
     by_flop = "" if modelled.source == "roofline" else modelled.note
     compute = replace(
         modelled,
         source=rates.source,
         origin="assumed" if rates.source == "stated" else measured_on(rates.nodes),
         where=rates.where,
-        note=rates.note(images, unit) + by_flop,
+        note=rates.note(images, unit) + by_flop + is_bounded * BOUNDED,
     )
-    return _at_pace(compute, rates.step(images, host, fixed_s))
+    return _at_pace(compute, known)
 
 
 def _at_pace(modelled: Compute, known: LaunchedStep) -> Compute:

@@ -110,6 +110,17 @@ class LaunchedStep:
         """And how much longer."""
         return math.expm1(math.hypot(*(math.log1p(by[1]) for by in (self.by_device, self.by_host))))
 
+    def reaching(self, other: "LaunchedStep") -> "LaunchedStep":
+        """With an interval that has the other's in it: what it is wider by is not known of the host."""
+        ratio = other.time_s / self.time_s
+        faster, slower = self.by_host
+        if (shortest := max(LEAST_STEP, ratio * (1 - other.faster))) < 1 - self.faster:
+            device = math.log(max(LEAST_STEP, 1 - self.by_device[0]))
+            faster = -math.expm1(-math.sqrt(math.log(shortest) ** 2 - device**2))
+        if (longest := ratio * (1 + other.slower)) > 1 + self.slower:
+            slower = math.expm1(math.sqrt(math.log(longest) ** 2 - math.log1p(self.by_device[1]) ** 2))
+        return replace(self, by_host=(faster, slower))
+
 
 def launched(images: int, device_s: float, fixed_s: float, host: HostStep, error: float) -> LaunchedStep:
     """A step whose work is modelled to take the GPU `device_s`, of which `fixed_s` at any batch.
@@ -133,15 +144,16 @@ def longer_s(host_s: float, device_s: float) -> float:
     return float((host_s**NORM + device_s**NORM) ** (1 / NORM))
 
 
-def assumed(layers: int, framework: str | None, precision: str, own_loop: bool = False) -> HostStep:
+def assumed(layers: int, framework: str | None, precision: str, own_loop: bool = False, parts: int = 1) -> HostStep:
     """What launching so many layers takes on a host of which nothing is known.
 
-    `framework`: None for eager PyTorch; `own_loop`: that it is resnetx which trains, and no program of others.
+    `framework`: None for eager PyTorch; `own_loop`: that it is resnetx which trains, and no program of others; of a
+    step in `parts`, each has its share of what its loop does once.
     """
     passes, waits = 2 * layers, framework in WAITING
     scale = GRAPH if waits else AUTOCAST if precision in ("fp16", "bf16") else 1.0
     if own_loop and framework is None:
-        return HostStep(scale * (OWN_LOOP_s + OWN_PASS_s * passes))
+        return HostStep(scale * (OWN_LOOP_s / parts + OWN_PASS_s * passes))
     return HostStep(scale * (LOOP_s * -math.expm1(-passes / LOOP_PASSES) + PASS_s * passes), waits=waits)
 
 

@@ -18,7 +18,7 @@ from typing import Literal, NamedTuple
 
 from resnetx.errors import ConfigError
 from resnetx.interconnect.collectives.measured import SizeCurve
-from resnetx.prediction.host_step import MOST_FIXED, NORM, HostStep, LaunchedStep
+from resnetx.prediction.host_step import MOST_FIXED, MOST_OF_STEP, NORM, HostStep, LaunchedStep
 from resnetx.record.machine import Unit
 
 # Relative errors of rates: nine rates of ten are within them.
@@ -50,8 +50,13 @@ class StatedRates:
         """The shortest known step."""
         return min(batch / rate for batch, rate in self.by_batch)
 
-    def step(self, images: int, host: HostStep, fixed_s: float) -> LaunchedStep:
-        """The step of so many images. `host`: its part; `fixed_s`: of the GPU's part, what is there at any batch."""
+    def step(
+        self, images: int, host: HostStep, fixed_s: float, modelled_s: tuple[float, float] | None = None
+    ) -> LaunchedStep:
+        """The step of so many images. `host`: its part; `fixed_s`: of the GPU's part, what is there at any batch.
+
+        `modelled_s`: the GPU's part by a roofline, at its shortest and its longest.
+        """
         host = self._host(host)
         times_s = sorted(self._time_s(images, host.stretched(sign), fixed_s) for sign in (-1, 0, 1))
         time_s, error = self._time_s(images, host, fixed_s), self._shape_error(images)
@@ -60,7 +65,20 @@ class StatedRates:
         by_host = (1 - ends_s[0] / time_s, ends_s[1] / time_s - 1)
         fixed_s, image_s, host = self._parts(images, host, fixed_s)
         level = (host.time_s - fixed_s) / image_s
-        return LaunchedStep(fixed_s + image_s * images, host, time_s, (error, error), by_host, level)
+        step = LaunchedStep(fixed_s + image_s * images, host, time_s, (error, error), by_host, level)
+        return step if modelled_s is None else self._bounded(step, images, *modelled_s)
+
+    def _bounded(self, step: LaunchedStep, images: int, shortest_s: float, longest_s: float) -> LaunchedStep:
+        """Of more images than a step that may be its host's: the rate hardly says what the GPU takes of it."""
+        batch, rate = self.by_batch[-1]
+        longest = step.host.stretched(1).within(batch / rate)
+        if images <= batch or longest.time_s < MOST_OF_STEP * batch / rate or step.device_s <= longest_s:
+            return step
+        time_s = step.host.step_s(longest_s)
+        by_device = (1 - step.host.step_s(shortest_s) / time_s, step.time_s / time_s - 1)
+        by_host = (1 - step.host.stretched(-1).step_s(longest_s) / time_s, longest.step_s(longest_s) / time_s - 1)
+        level = step.level * step.device_s / longest_s
+        return LaunchedStep(longest_s, step.host, time_s, by_device, by_host, level)
 
     def _host(self, assumed: HostStep) -> HostStep:
         """The host's part: no longer than any known step, and as long as two that differ little."""

@@ -16,7 +16,7 @@ from resnetx.errors import ConfigError, shortened, unknown_name
 from resnetx.interconnect.systems.parts import CpuSpec, GpuSpec
 from resnetx.interconnect.systems.system import System, parts_table
 from resnetx.loading import is_folder
-from resnetx.prediction import roofline
+from resnetx.prediction import other_gpu, roofline
 from resnetx.prediction.scenario import CPU
 from resnetx.prediction.step import COPY_SHARE, Compute, HashedTuple, LayerTime, StepLayers, StepTimes
 from resnetx.record.prediction import measured_on
@@ -81,30 +81,34 @@ def of_trace(
     _refuse_rescaling_to_cpus(trace, gpu)
     source = _part_of(trace)
     if layers is None:
-        raise ConfigError(
-            f"{trace.source}: measured on {trace.device}, and an imported trace has no layer table to rescale it by; "
-            f"predict for systems of {trace.device}, at its clock"
+        by_kinds = other_gpu.scaled(own_step, batches[0], trace, source, gpu, clock_Hz)
+        slower, faster = (
+            math.hypot(math.log(end), math.log1p(measured.error)) for end in (by_kinds.most, by_kinds.least)
         )
-    model = roofline.fitted()
-    step = _rescaled(own_step, layers, batch_size, trace, (source, gpu), clock_Hz, model)
-    assert trace.request is not None, "a trace with a layer table has a request"
-    error = model.error_on(gpu, trace.request.precision)
-    off = math.hypot(math.log1p(measured.error), error)  # the roofline's is a logarithm
-    note = (
-        f"rescaled from {trace.device}{_clock(trace, source)} to {part_name}{roofline.at_clock(clock_Hz)} layer by "
-        f"layer, by a roofline that nine of ten published one-GPU rates stay within {error:.0%} of{caveats}"
-    )
+        step, note = by_kinds.step, f"taken from {trace.device}{_clock(trace, source)} to {part_name}"
+        note += f"{roofline.at_clock(clock_Hz)}: {by_kinds.note}{caveats}"
+    else:
+        assert trace.request is not None, "a trace with a layer table has a request"
+        model = roofline.fitted()
+        step = _rescaled(own_step, layers, batch_size, trace, (source, gpu), clock_Hz, model)
+        error = model.error_on(gpu, trace.request.precision)
+        slower = faster = math.hypot(math.log1p(measured.error), error)  # the roofline's is a logarithm
+        note = (
+            f"rescaled from {trace.device}{_clock(trace, source)} to {part_name}{roofline.at_clock(clock_Hz)} layer by "
+            f"layer, by a roofline that nine of ten published one-GPU rates stay within {error:.0%} of{caveats}"
+        )
     return replace(
         measured,
         step=step,
         source="rescaled",
         origin="assumed",
         note=note,
-        error=math.expm1(off),
-        faster=-math.expm1(-off),
+        error=math.expm1(slower),
+        faster=-math.expm1(-faster),
         gradient_copy_Bps=gpu.memory_Bps.value * COPY_SHARE,
         clock_Hz=clock_Hz or gpu.clock_Hz.stated,
         jitter=None,
+        queue_error=OTHER_HOST if layers is None else measured.queue_error,
     )
 
 
@@ -346,10 +350,11 @@ def elsewhere(computed: Compute, trace: Trace) -> Compute:
     step = replace(computed.step, input_s=0.0, host_to_device_s=0.0)
     note = computed.note
     if step.queue_s * (1 + OTHER_HOST) >= step.compute_s:  # it may be longer than what the device takes
-        note += (
-            f"; its host ({trace.cpu}) took {step.queue_s * 1e3:,.2f} ms to queue a step, and this host is assumed to "
-            "take between nothing and twice that"
-        )
+        if trace.cpu is None:  # of a profile, which lengthens it
+            took = f"its host took {2 * step.queue_s * 1e3:,.2f} ms to launch a profiled step", "that"
+        else:
+            took = f"its host ({trace.cpu}) took {step.queue_s * 1e3:,.2f} ms to queue a step", "twice that"
+        note += f"; {took[0]}, and this host is assumed to take between nothing and {took[1]}"
     return replace(computed, step=step, queue_error=OTHER_HOST, note=note)
 
 

@@ -20,6 +20,9 @@ from resnetx.table import Record, Tabular
 # device, put together from such runs or imported from a file that somebody else measured (`traces.trace_files`).
 
 
+Precision = Literal["fp32", "tf32", "bf16", "fp16"]
+
+
 class TracedLayer(RecordPart, frozen=True):
     """One layer, in seconds, an entry for every traced iteration (a list may be shorter than others, or empty)."""
 
@@ -28,6 +31,8 @@ class TracedLayer(RecordPart, frozen=True):
     backward_s: list[float]  # from the end of the layer behind it until the gradients of its own parameters are there
     communication_s: list[float]  # of its gradients alone, as a trace of Shi et al. has it; [] where none was measured
     gradient_bytes: int | None  # null: the file does not say; 0: it has no parameters that are trained
+    # The share of products and convolutions in its forward and in its backward time; []: nothing tells kernels apart.
+    products: list[Annotated[float, msgspec.Meta(ge=0, le=1)]] = msgspec.field(default_factory=list)
 
 
 class LayerTimes(RecordPart, frozen=True, kw_only=True):
@@ -58,6 +63,10 @@ class LayerTimes(RecordPart, frozen=True, kw_only=True):
     # null on CPUs, and where layers were timed with the gaps in which the device waited.
     host_s: list[float] | None = None
     gradient_copy_Bps: float | None  # rate at which gradients are scaled and copied into the buffers that are sent
+    # Of the host, to launch a step that a profiler watched, which lengthens it; []: not known.
+    launching_s: list[float] = msgspec.field(default_factory=list)
+    # In which at least a tenth of the products are, by the names of their kernels, most first; []: not known.
+    precisions: list[Precision] = msgspec.field(default_factory=list)
 
 
 class TracedBatch(RecordPart, frozen=True):

@@ -3,12 +3,13 @@
     explained(sides_of_prediction(made), sides_of_study(points))
 
 A side is a case (a workload on some GPUs) with the parts of its step as `prediction/iteration.py` and
-`reporting/study/scaling.py` define them, in seconds, so that the parts of each side sum to its step.
+`reporting/study_scaling.py` define them, in seconds, so that the parts of each side sum to its step.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from math import floor, log10
 from statistics import fmean
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -22,7 +23,7 @@ from resnetx.reporting.predicted_answer import identity, predicted_curves, ranks
 from resnetx.reporting.study_points import StudyPoint, alike_requests
 from resnetx.reporting.study_scaling import MeasuredPartName
 from resnetx.request import Request
-from resnetx.statistics import MIN_RUNS_FOR_T, TTest, shown_differences, t_test
+from resnetx.statistics import MIN_RUNS, MIN_RUNS_FOR_T, TTest, level_of_each, t_test
 from resnetx.table import Answer, Column, as_shown
 from resnetx.units import percents, si, to_interval
 
@@ -87,6 +88,10 @@ class Explained(msgspec.Struct, frozen=True, kw_only=True):
     # in 20 answers or fewer say by chance, however many cases they have.
     outside: bool
     longer: list[float] | None = None  # between which B / A lies, of two measurements of three runs or more
+    level: float | None = None  # the share of answers outside `longer`: that of the verdict, which counts all cases
+    resolved: float | None = None  # the difference, as a share, that four of five such pairs of sets of runs show
+    a_runs: int = 0  # that were measured
+    b_runs: int = 0
     parts: list[ExplainedPart]  # of each side they sum to its step; [] where a side has none
     why: str  # parts are not known
     differs: list[str]  # settings in which the sides differ: "input: synthetic in A, dali in B"
@@ -177,6 +182,7 @@ def alone(side: Side) -> Explained:
         a_interval_s=list(side.interval_s) if side.interval_s else None,
         b_interval_s=None,
         outside=False,
+        a_runs=len(side.steps_s),
         parts=[
             ExplainedPart(name, side.parts_s[name], None, "not resolved" * (name in side.unresolved))
             for name in ORDER
@@ -194,9 +200,12 @@ def explained(a: Sequence[Side], b: Sequence[Side]) -> list[Explained]:
     if {side.kind for side in (*a, *b)} == {"measured"}:
         alike = alike_requests([side.request for side in a], [side.request for side in b])
         pairs = [(one, other) for one in a for other in b if (one.request.key, other.request.key) in alike]
-        tests = [t_test(one.steps_s, other.steps_s) for one, other in pairs]
-        judged = zip(pairs, shown_differences(tests), tests, strict=True)
-        return [_explained(one, other, differs, test) for (one, other), differs, test in judged]
+        level = level_of_each([t_test(one.steps_s, other.steps_s) for one, other in pairs])
+        tests = [t_test(one.steps_s, other.steps_s, level) for one, other in pairs]
+        return [
+            _explained(one, other, test is not None and test.p <= level, test)
+            for (one, other), test in zip(pairs, tests, strict=True)
+        ]
     cases = AlikeCases((side.request, side) for side in b)
     return [_explained(one, other, _outside(one, other)) for one in a for other in cases.of(one.request)]
 
@@ -218,6 +227,10 @@ def _explained(a: Side, b: Side, outside: bool, test: TTest | None = None) -> Ex
         b_interval_s=list(b.interval_s) if b.interval_s else None,
         outside=outside,
         longer=[test.low, test.high] if test else None,
+        level=test.level if test else None,
+        resolved=test.resolved if test else None,
+        a_runs=len(a.steps_s),
+        b_runs=len(b.steps_s),
         parts=[ExplainedPart(name, of_a.get(name, 0.0), of_b.get(name, 0.0), _of_part(name, a, b)) for name in names],
         why="" if known else a.why or b.why or "one of them has no parts",
         differs=_differences(a.request, b.request),
@@ -355,16 +368,31 @@ def _of_these(found: Sequence[Explained], first: Explained) -> str:
 def certainty(each: Explained) -> str:
     """What the verdict on a case is worth."""
     if each.b_step_s is None:
-        return "95 % intervals by repeats" if each.a == "measured" else "9 of 10 measurements should lie inside"
+        return _of_runs(each) if each.a == "measured" else "9 of 10 measurements should lie inside"
     if not _measured_twice(each):
         return "a measurement that agrees lies in what is predicted, as 9 of 10 should"
-    if each.longer is None:
-        return f"the scatter of runs is known from {MIN_RUNS_FOR_T} of each; with fewer nothing is said to differ"
-    low, high = each.longer
-    resolved = (high / low) ** 0.5 - 1
+    if each.longer is None or each.resolved is None or each.level is None:
+        return (
+            f"the scatter of runs is known from {MIN_RUNS_FOR_T} of each; with fewer none is said to differ (status 0)"
+        )
     return (
-        f"such runs resolve differences of {resolved:.1%}; of equal ones, 1 in 20 answers or fewer say that they differ"
+        f"ends hold {_percent_inside(each.level)}, the level of the verdict; such runs show differences of "
+        f"{each.resolved:.1%} in 4 of 5; of simulated equal nights of independent runs, 1 in 20 or fewer differ"
     )
+
+
+def _of_runs(each: Explained) -> str:
+    """What the ends of a measured step are, by how many runs there are."""
+    if each.a_runs >= MIN_RUNS:
+        return "95 % intervals by repeats"
+    what = f"the range of {each.a_runs} runs" if each.a_runs > 1 else "one run"
+    what += ", with the range of its windows" * (each.a_runs == 1 and each.a_interval_s is not None)
+    return f"{what}; 95 % intervals take repeats={MIN_RUNS}"
+
+
+def _percent_inside(level: float) -> str:
+    """ "97 %", "99.94 %": with as many digits as tell it from 100."""
+    return f"{round(100 * (1 - level), 1 - floor(log10(100 * level))):.12g} %"
 
 
 def _measured_twice(each: Explained) -> bool:
@@ -422,7 +450,8 @@ def _verdict(each: Explained, more_s: float) -> str:
     if not _measured_twice(each):
         return "outside of that" if each.outside else "they agree"
     if each.longer is None:
-        return f"not decided, from fewer than {MIN_RUNS_FOR_T} runs of A or of B (repeats={MIN_RUNS_FOR_T} tells)"
+        runs = f"{each.a_runs} run{'s' * (each.a_runs != 1)} of A and {each.b_runs} of B"
+        return f"not decided, as {runs} decide nothing (repeats={MIN_RUNS_FOR_T} of each would)"
     low, high = (f"{end:.3g}" for end in each.longer)
     times = f"{low} to {high} times as long"
     if each.outside:

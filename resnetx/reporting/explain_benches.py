@@ -181,8 +181,8 @@ def _readings(records: Sequence[BenchRecord]) -> Iterator[tuple[str, str]]:
 
 
 FIGURES_CERTAINTY = (
-    "by Student's test of timings, 1 in 20 answers about equal benches or fewer say that they differ; what varies from "
-    "one start to the next is not in one bench"
+    "by Student's test of timings: of simulated equal benches with independent ones, 1 in 20 or fewer differ; what "
+    "varies from one start to the next is not in one bench"
 )
 
 # ---- the answer -----------------------------------------------------------------------------------------------------

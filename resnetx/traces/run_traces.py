@@ -336,6 +336,8 @@ def _of_batch(batch: TracedBatch, sending: set[str]) -> Iterator[str]:
         yield "no layer takes any time"
     if not all(0 <= (layer.gradient_bytes or 0) <= MOST_BYTES for layer in times.layers):
         yield "a layer has fewer than no bytes of gradients, or more than any memory"
+    if not all(len(layer.products) in (0, 2) for layer in times.layers):
+        yield "a layer has other shares of products than one forward and one backward"
     for name in ("step_s", "clean_step_s"):
         if (steps := getattr(times, name)) and min(steps) == 0:
             yield f"{name} has steps that took no time"
@@ -353,7 +355,17 @@ def _of_communication(sent: TracedCommunication) -> Iterator[str]:
 
 
 def _times(times: LayerTimes) -> Iterator[tuple[str, list[float]]]:
-    for part in ("input_s", "input_wait_s", "host_to_device_s", "update_s", "step_s", "clean_step_s", "host_s"):
+    parts = (
+        "input_s",
+        "input_wait_s",
+        "host_to_device_s",
+        "update_s",
+        "step_s",
+        "clean_step_s",
+        "host_s",
+        "launching_s",
+    )
+    for part in parts:
         yield part, getattr(times, part) or []
     for layer in times.layers:
         yield f"layer {layer.name}", [*layer.forward_s, *layer.backward_s, *layer.communication_s]

@@ -10,6 +10,7 @@ import pytest
 import resnetx
 from resnetx.cli import main
 from resnetx.reporting.explain import certainty, explained, explained_answer, sides_of_study
+from resnetx.statistics import t_test
 
 ROOT = Path(__file__).parents[2]
 QUICKSTART = str(ROOT / "results" / "cpu-2core" / "quickstart")
@@ -128,8 +129,38 @@ def test_two_nights_differ_where_three_runs_of_each_resolve_it():
     assert {name: each.outside for name, each in found.items()} == {"equal": False, "slower": True, "few": False}
     assert found["slower"].longer[0] > 1 > found["equal"].longer[0] and found["few"].longer is None
     told = {name: " ".join([*explained_answer([each]), certainty(each)]) for name, each in found.items()}
-    assert "no difference is shown; B may take 0." in told["equal"] and "resolve differences of " in told["equal"]
-    assert "not decided, from fewer than 3 runs of A or of B" in told["few"]
+    assert (
+        "no difference is shown; B may take 0." in told["equal"] and " in 4 of 5; of simulated equal " in told["equal"]
+    )
+    assert "ends hold 97 %, the level of the verdict" in told["slower"]
+    assert "not decided, as 3 runs of A and 2 of B decide nothing (repeats=3 of each would)" in told["few"]
+
+
+def test_no_printed_end_contradicts_the_verdict_on_all_cases():
+    (side,) = (each for each in sides_of_study(resnetx.load(QUICKSTART).points) if each.request.gpus == 2)
+    requests = [msgspec.structs.replace(side.request, batch_size=16 * count) for count in (1, 2, 3, 4)]
+    night = [replace(side, request=request, steps_s=(0.200, 0.202, 0.198)) for request in requests]
+    later = [(0.205, 0.206, 0.204), (0.199, 0.201, 0.203), (0.202, 0.198, 0.203), (0.201, 0.200, 0.197)]
+    found = explained(night, [replace(each, steps_s=steps) for each, steps in zip(night, later, strict=True)])
+    assert t_test(night[0].steps_s, later[0]).low > 1 and not found[0].outside  # a single test says more
+    assert found[0].longer[0] < 1 < found[0].longer[1] and found[0].level == pytest.approx(0.03 / 4)
+    assert "ends hold 99.25 %" in certainty(found[0])
+
+
+@pytest.mark.parametrize(
+    ("runs", "sentence"),
+    [
+        (1, "one run, with the range of its windows; 95 % intervals take repeats=6"),
+        (3, "the range of 3 runs; 95 % intervals take repeats=6"),
+        (6, "95 % intervals by repeats"),
+    ],
+)
+def test_what_the_ends_of_one_result_are_is_said_by_its_number_of_runs(runs, sentence, tmp_path, capsys):
+    for run in sorted(Path(QUICKSTART).glob("resnet-1_b16_g1_a661be61_r*"))[:runs]:
+        (tmp_path / run.name).mkdir()
+        (tmp_path / run.name / "record.json").write_bytes((run / "record.json").read_bytes())
+    assert main(["explain", str(tmp_path)]) == 0
+    assert f"sure: {sentence}." in " ".join(capsys.readouterr().out.split())
 
 
 @pytest.mark.parametrize(

@@ -93,7 +93,7 @@ def run(capsys, *words):
         (["images", "images=3"], "images=3: expected a group of settings"),
         (["sweep", "input=synthetic", "repeats=[1,2]"], "apply to the whole sweep"),
         (["train", "nofile.json"], "nofile.json: neither a setting (key=value) nor a run file that exists"),
-        (["train", "input.root=ünï", "seed=1"], "input.root=ünï: not of the form key=value"),
+        (["train", "input.root=ünï", "seed=1"], "input.root=ünï: no such folder"),
         (["train", "input.root="], "input.root is empty"),
         (
             ["sweep", "model=[alexnet,googlenet]", "model.x=[1,2]"],

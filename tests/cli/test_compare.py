@@ -43,6 +43,16 @@ def run(capsys, *words):
     return status, said.out, said.err
 
 
+def test_only_cases_that_a_test_has_judged_are_called_tested(study_on_disk, capsys):
+    a, b = study_on_disk("node1", 10.0, 15.0), study_on_disk("node2", 10.1, 19.0)
+    for path in Path(b).glob("*_g2_*/record.json"):
+        made = record.read(path, record.RunRecord)
+        failed = msgspec.structs.replace(made, outcome="failed", reason="made by a test", windows_s=None)
+        record.write(path, failed)
+    _, out, _ = run(capsys, a, b)
+    assert "sure: permutation tests of 1 of 2 cases" in " ".join(out.split())
+
+
 @pytest.mark.slow
 def test_the_studies_the_conclusion_and_the_tables_are_shown(study_on_disk, capsys):
     a, b = study_on_disk("node1", 10.0, 15.0), study_on_disk("node2", 10.1, 19.0)

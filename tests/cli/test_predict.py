@@ -290,10 +290,16 @@ def test_what_a_trace_alone_is_known_of_has_samples(imported, tmp_path, capsys):
 
 
 def test_a_point_that_the_trace_does_not_reach_is_refused_beside_others(predict, imported):
-    words = [str(imported), "systems=[dgx-h200,dgx1-p100]", "gpus=1", "strategy=after"]
+    words = [str(imported), "systems=[dgx-h200,k80-10gbe]", "gpus=1", "strategy=after"]
     status, (own, other) = predict(*words)
     assert (status, own["outcome"], other["outcome"]) == (0, "ok", "refused")
-    assert "no layer table to rescale it by" in other["reason"]
+    assert "compares with other GPUs kernel by kernel" in other["reason"]
+
+
+def test_an_import_is_taken_to_another_gpu_between_two_ends_and_says_so(imported, capsys):
+    assert main(["predict", str(imported), "systems=dgx1-p100", "gpus=1", "strategy=after", "--all"]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "nothing tells its kernels apart" in out and "rescaled from another GPU's trace" in out
 
 
 def test_a_trace_is_predicted_with_the_default_strategy_although_its_one_rank_had_none(predict, tmp_path):

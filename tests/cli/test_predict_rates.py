@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 import resnetx
-from resnetx.api.known_rates import KnownRates
+from resnetx.api.known_rates import KnownRates, KnownScaling
 from resnetx.cli import main
 from resnetx.errors import ConfigError
 from resnetx.prediction.result import domains
@@ -192,7 +192,7 @@ def test_a_rate_is_of_steps_that_keep_all_and_of_the_same_optimizer(predict):
     }
     assert width["plain"] == pytest.approx(1.02)
     share = 1 - plain["iteration_s"] / again["iteration_s"]
-    assert 0.1 < share < 1 / 3  # of the device a forward pass is a third of what there was, of the host a half
+    assert 0.1 < share < 1 / 3  # forward passes, which are half of the launches of a step that its host limits
     assert width["again"] > 1 + share * 0.1
     made = resnetx.predict(
         systems="dgx-h100", model="gptx", precision="bf16", batch_size=64, gpus=1, rate={64: 2500.0},
@@ -220,6 +220,15 @@ def test_what_input_costs_is_not_counted_as_messages(predict):
     assert two["request"]["input"]["kind"] == "dali"
     assert two["images_per_s"] == pytest.approx(89.13, rel=0.001)  # of the six runs with synthetic images
     assert two["exposed_communication_s"] < 0.017
+
+
+def test_what_messages_cost_is_that_of_runs_with_the_same_input():
+    names = [f"resnet-1_b16_g{gpus}_{key}_r1" for gpus, key in ((1, "f8530673"), (2, "9954a026"), (2, "b4dead01"))]
+    one, *two = (RunSummaryReader()(RunFolder(QUICKSTART / name)) for name in names)
+    costs_s = tuple((run.request, exchange_s) for run, exchange_s in zip(two, (0.001, 0.02), strict=True))
+    known = KnownScaling(str(QUICKSTART), runs=tuple(two), exchange_s=costs_s)
+    costs = {run.request.input.kind: known.of(one.request, run.request.input.kind).exchange_s for run in two}
+    assert costs == {"synthetic": ((2, 0.001),), "dali": ((2, 0.02),)}
 
 
 def test_runs_of_the_same_input_stand_in_for_synthetic_ones(study, predict):

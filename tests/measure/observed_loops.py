@@ -72,7 +72,7 @@ def main(folder, phases):
 
 
 def sharded(folder, rank):
-    """FSDP, with a rank that waits for its input."""
+    """FSDP, with a rank that waits for its input; two passes a step, of which the first exchanges nothing."""
     mesh = init_device_mesh("cpu", (distributed.get_world_size(),))
     model = nn.Sequential(nn.Linear(16, 16), nn.ReLU(), nn.Linear(16, 16))
     for layer in (model[0], model[2], model):
@@ -80,8 +80,10 @@ def sharded(folder, rank):
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     with resnetx.observe(model, samples=STEPS, results=folder):
         for _ in range(STEPS + 6):
-            time.sleep(0.005 + 0.03 * (rank == 1))
-            model(torch.ones(4, 16)).sum().backward()
+            for sends in (False, True):
+                model.set_requires_gradient_sync(sends)
+                time.sleep(0.005 + 0.015 * (rank == 1))
+                model(torch.ones(4, 16)).sum().backward()
             optimizer.step()
             optimizer.zero_grad()
 

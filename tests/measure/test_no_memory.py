@@ -56,12 +56,20 @@ def test_a_batch_that_no_memory_of_the_host_holds_is_refused_in_a_sentence(capsy
     words = ["model.x=1", "batch_size=64000000", "image_size=64", "gpus=1", "input=synthetic"]
     assert main(["train", *words, f"results={tmp_path}", "dirty=true"]) == 2
     err = " ".join(capsys.readouterr().err.split())
-    assert "batch_size=64000000: a step would read 1.57 TB at once, and this machine has " in err
+    assert "batch_size=64000000: a step would read 3.15 TB at once, and this machine has " in err
     assert "use a smaller batch_size" in err and not list(tmp_path.iterdir())
 
 
-def test_what_torch_says_of_the_hosts_memory_is_one_sentence():
+def test_tokens_are_counted_as_wide_as_torch_makes_them(capsys, tmp_path):
+    words = ["model=gptx", "model.seq=1000", "batch_size=200000000", "gpus=1", "input=synthetic"]
+    assert main(["train", *words, f"results={tmp_path}", "dirty=true"]) == 2
+    assert "a step would read 1.60 TB at once" in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.parametrize("smaller", ["batch_size", "size", ""])
+def test_what_torch_says_of_the_hosts_memory_is_one_sentence_with_its_reason(smaller):
     torchs = "[enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't allocate memory: you tried to "
-    found = sentence(RuntimeError(f"{torchs}allocate 3145728000000 bytes. Error code 12 (Cannot allocate memory)"))
-    assert found == "out of memory: 3.15 TB at once; use a smaller batch_size"
-    assert no_memory(found)
+    torchs += "allocate 3145728000000 bytes. Error code 12 (Cannot allocate memory)"
+    advice = f"; use a smaller {smaller}" * bool(smaller)
+    told = sentence(RuntimeError(torchs), smaller)
+    assert told == f"out of memory: 3.15 TB at once{advice} (RuntimeError: {torchs})" and no_memory(told)

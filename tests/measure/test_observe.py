@@ -80,6 +80,58 @@ def test_a_loop_that_fails_leaves_what_it_has_and_no_hooks(tmp_path):
     assert observations(tmp_path) == []  # of a loop too short nothing is written, and nothing old is left
 
 
+def test_a_model_that_is_called_twice_before_a_backward_pass_is_in_one_pass(tmp_path):
+    """As a discriminator is: of real and of made images; in the step of the other network it has a pass of its own."""
+    model, other = nn.Linear(8, 1), nn.Linear(2, 8)
+    optimizers = [torch.optim.SGD(each.parameters(), lr=0.01) for each in (model, other)]
+    with resnetx.observe(model, samples=SAMPLES, results=tmp_path):
+        for _ in range(WARMUP + SAMPLES + 2):
+            made = other(torch.ones(3, 2))
+            optimizers[0].zero_grad()
+            (model(torch.ones(3, 8)) - model(made.detach())).sum().backward()
+            optimizers[0].step()
+            model(made).sum().backward()
+            optimizers[1].step()
+    (seen,) = observations(tmp_path)
+    assert (seen.micro_batches, seen.batch_size, len(seen.step_s)) == (2, 6, SAMPLES)
+    phases = (seen.update_s, seen.input_s, seen.waiting_s, seen.forward_s, seen.backward_s, seen.exposed_s)
+    for step_s, *parts in zip(seen.step_s, *phases, strict=True):
+        assert sum(parts) == pytest.approx(step_s, abs=1e-6) and min(parts) >= 0
+
+
+def test_an_optimizer_that_calls_the_model_is_refused_by_what_it_does(tmp_path, caplog):
+    model = nn.Linear(4, 1)
+    optimizer = torch.optim.LBFGS(model.parameters(), max_iter=2)
+
+    def closure():
+        optimizer.zero_grad()
+        loss = model(torch.ones(3, 4)).square().sum()
+        loss.backward()
+        return loss
+
+    with resnetx.observe(model, samples=SAMPLES, results=tmp_path):
+        for _ in range(WARMUP + SAMPLES + 2):
+            optimizer.step(closure)
+    assert observations(tmp_path) == []
+    assert "calls the model within its step" in caplog.text
+
+
+def test_an_evaluation_between_backward_pass_and_update_moves_no_mark(tmp_path):
+    model = nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    with resnetx.observe(model, samples=SAMPLES, results=tmp_path):
+        for _ in range(WARMUP + SAMPLES + 2):
+            optimizer.zero_grad()
+            model(torch.ones(3, 4)).sum().backward()
+            with torch.no_grad():
+                model(torch.ones(3, 4))
+            optimizer.step()
+    (seen,) = observations(tmp_path)
+    phases = (seen.update_s, seen.input_s, seen.waiting_s, seen.forward_s, seen.backward_s, seen.exposed_s)
+    for step_s, *parts in zip(seen.step_s, *phases, strict=True):
+        assert sum(parts) == pytest.approx(step_s, abs=1e-6) and min(parts) >= 0
+
+
 @pytest.mark.parametrize(
     ("model", "settings", "words"),
     [
@@ -121,6 +173,7 @@ def test_the_rank_and_the_phase_that_are_late_are_named(tmp_path, preloaded, cap
         latest = each.buckets[-1].ready_s
         assert all(map(lambda one, step: 0 < one <= step, latest, each.step_s))
     assert [(each.rank, each.phase) for each in resnetx.explain(tmp_path / "fsdp") if each.late] == [(1, "input")]
+    assert [each.micro_batches for each in observations(tmp_path / "fsdp")] == [2, 2]
     assert main(["explain", str(tmp_path / "backward")]) == 0
     out = " ".join(capsys.readouterr().out.split())
     assert "Rank 1 (" in out and "in backward; without it a step would be" in out

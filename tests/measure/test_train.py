@@ -141,6 +141,12 @@ def test_a_failure_is_told_apart_by_what_ended_the_rank(error, kind):
     assert _failure(error).kind == kind
 
 
+def test_a_rank_that_the_hosts_memory_is_too_small_for_names_what_its_task_can_lower():
+    error = RuntimeError("[enforce fail] DefaultCPUAllocator: you tried to allocate 4000000000 bytes")
+    for smaller in ("batch_size", "size"):
+        assert f"4.00 GB at once; use a smaller {smaller} (RuntimeError: [enforce" in _failure(error, smaller).message
+
+
 @pytest.mark.slow
 def test_a_users_own_batch_in_parts_trains_as_the_whole(request_of, tmp_path):
     ours = tmp_path / "ours.py"

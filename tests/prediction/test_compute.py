@@ -103,7 +103,6 @@ def test_the_clock_of_a_trace_is_named_and_another_one_is_rescaled_to():
     [
         ({"device": "CPU"}, "say nothing of a GPU"),
         ({"device": "Some GPU"}, "is in no table of parts"),
-        ({}, "has no layer table to rescale it by"),
     ],
 )
 def test_a_trace_that_says_nothing_of_a_system_is_refused(changed, sentence):

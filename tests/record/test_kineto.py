@@ -14,6 +14,7 @@ from torch.profiler import ProfilerActivity, profile, schedule
 
 from resnetx.errors import ConfigError
 from resnetx.formats import kineto
+from resnetx.formats.kineto_iterations import PRODUCT, precision_of
 from resnetx.record.traces import TracedLayer
 
 STEPS = 3
@@ -310,8 +311,9 @@ def test_kernels_count_where_they_were_launched(on_gpu: OnGpu) -> None:
     times = on_gpu.parse().times
     linear, rest = times.layers
     assert linear == TracedLayer(
-        name="linear", forward_s=[37e-6] * 2, backward_s=[54e-6] * 2, communication_s=[], gradient_bytes=2 * 40
-    )
+        name="linear", forward_s=[37e-6] * 2, backward_s=[54e-6] * 2, communication_s=[], gradient_bytes=2 * 40,
+        products=[round(30 / 37, 3), round(50 / 54, 3)],
+    )  # fmt: skip
     assert rest.name == "unattributed"
     assert rest.communication_s == [60e-6] * 2
     assert rest.forward_s == [3e-6] * 2
@@ -340,6 +342,71 @@ def test_what_lies_outside_of_the_steps_does_not_count(on_gpu: OnGpu) -> None:
     on_gpu.kernel(-45, 10, 30)
     on_gpu.kernel(120, 1200, 30)  # between them
     assert on_gpu.parse().times == before
+
+
+def test_the_host_takes_what_its_operations_take_without_waiting_for_the_device(on_gpu: OnGpu) -> None:
+    launching_s = 5 + 20 + 10 + 5 + 20
+    assert on_gpu.parse().times.launching_s == pytest.approx([launching_s * 1e-6] * 2)
+    on_gpu.host("cuda_runtime", "cudaStreamSynchronize", 16, 12)
+    assert on_gpu.parse().times.launching_s == pytest.approx([(launching_s - 12) * 1e-6, launching_s * 1e-6])
+
+
+@pytest.mark.parametrize(
+    ("kernel", "precision"),
+    [  # as profiles have them
+        ("ampere_sgemm_32x32_sliced1x4_tn", "fp32"),
+        ("cudnn_ampere_scudnn_128x64_relu_xregs_large_nn_v1", "fp32"),
+        ("maxwell_scudnn_winograd_128x128_ldg1_ldg4_tile148n_nt", "fp32"),
+        ("void cutlass::Kernel<cutlass_80_simt_sgemm_128x64_8x5_nt_align1>(cutlass_80_simt_sgemm::Params)", "fp32"),
+        ("sm80_xmma_fprop_implicit_gemm_indexed_tf32f32_tf32f32_f32_nhwckrsc_nchw_tilesize128x128x16", "tf32"),
+        ("void cutlass::Kernel<cutlass_80_tensorop_s1688gemm_128x128_16x4_nn_align4>(Params)", "tf32"),
+        ("volta_fp16_s884gemm_fp16_128x64_ldg8_f2f_nn", "fp16"),
+        ("ampere_fp16_s16816gemm_fp16_128x64_ldg8_f2f_stages_64x4_nn", "fp16"),
+        ("sm80_xmma_wgrad_implicit_gemm_f16f16_f16f32_f32_nhwckrsc_nhwc_tilesize128x128x32", "fp16"),
+        ("nvjet_hsh_128x256_64x4_2x1_v_bz_coopA_NNT", "fp16"),
+        ("Cijk_Ailk_Bljk_HHS_BH_MT128x128x32_MI32x32x8x1_SN", "fp16"),
+        ("ampere_bf16_s16816gemm_bf16_128x64_ldg8_f2f_stages_64x4_tn", "bf16"),
+        ("nvjet_tst_192x192_64x4_2x1_v_bz_coopB_TNT", "bf16"),
+        ("void pytorch_flash::flash_fwd_kernel<Flash_fwd_kernel_traits<64, 128, cutlass::bfloat16_t>>", "bf16"),
+        ("fmha_cutlassF_f16_aligned_64x64_rf_sm80(PyTorchMemEffAttention::AttentionKernel)", "fp16"),
+        ("ampere_gcgemm_64x64_nt", None),
+    ],
+)  # fmt: skip
+def test_kernels_of_products_are_told_by_their_names(kernel: str, precision: str | None) -> None:
+    assert PRODUCT.search(kernel) and precision_of(kernel) == precision
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float> >(int)",
+        "void cudnn::bn_fw_tr_1C11_kernel_NCHW<float, float, int, 512, true, 1>(cudnnTensorStruct, float const*)",
+        "void cudnn::ops::nchwToNhwcKernel<float, float, float, false, true, (cudnnKernelDataType_t)2>(int)",
+        "void at::native::(anonymous namespace)::conv_depthwise2d_forward_kernel<3, float, int>(int)",
+        "void gemv2T_kernel_val<int, int, float, float, float, float, 128, 16, 4, 4, false, false>(int)",
+        "triton_poi_fused_add_native_batch_norm_backward_relu_3",
+        "multi_tensor_apply_kernel<SGD>",
+    ],
+)
+def test_other_kernels_wait_for_memory(kernel: str) -> None:
+    assert not PRODUCT.search(kernel)
+
+
+def test_precisions_of_a_tenth_of_the_products_count_and_one_that_is_not_known_leaves_none() -> None:
+    def precisions(*kernels: tuple[str, float]) -> list[str]:
+        profile = OnGpu()
+        for number in (0, 1):
+            profile.step(number, 150 * number)
+        profile.events = [event for event in profile.events if not str(event["name"]).startswith("gemm")]
+        for number in (0, 1):
+            for name, dur in kernels:
+                profile.kernel(150 * number + 13, 150 * number + 1040, dur, name)
+        return list(profile.parse().times.precisions)
+
+    half, single = "ampere_fp16_s16816gemm_fp16_128x64", "ampere_sgemm_32x32"
+    assert precisions((single, 2), (half, 8)) == ["fp16", "fp32"]
+    assert precisions((single, 0.5), (half, 8)) == ["fp16"]
+    assert precisions((half, 8), ("ampere_gcgemm_64x64_nt", 2)) == []
 
 
 # ---- one of several processes ---

@@ -119,8 +119,7 @@ def show_studies(compared: Comparison) -> None:
     counts = Counter(point.study for point in compared.only_in_one)
     if counts and not show.everything():
         show.say(f"in one study only: {' and '.join(f'{count} cases of {study}' for study, count in counts.items())}.")
-    few = sum(point.verdict == "too few runs to decide" for point in compared.points)
-    tested = len(compared.points) - few
+    tested = sum(point.verdict in ("different", "no difference shown") for point in compared.points)
     show.say(
         f"sure: permutation tests of {tested} of {len(compared.points)} cases, at most 5 % of differences false."
         if tested

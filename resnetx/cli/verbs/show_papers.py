@@ -310,9 +310,10 @@ def score(found: Score) -> None:
     whole = [each for each in found.scores if each.kind == "all"] or found.scores
     for each in whole:
         if each.covered is not None:
-            others = f"; off by {each.unseen_error:.1%} in the mean where they were not known to its model"
             held = f"{each.covered:.0%} of {each.intervals:,} figures lie in the intervals of {each.predictor}"
-            show.say(f"sure: {held}{others * (each.unseen_error is not None)}.")
+            if each.unseen_error is not None:
+                held += f"; off by {each.unseen_error:.1%} in the mean where they were not known to its model"
+            show.say(f"sure: {held}.")
     more = f"{len(ranked) - len(shown)} kinds of fewer figures, " * (len(shown) < len(ranked))
     show.say(f"more: {more}worst errors: --all; record and tables: out=FOLDER")
 

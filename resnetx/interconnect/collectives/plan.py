@@ -26,7 +26,7 @@ The assumptions, and how much depends on each:
   is given the rates of copies there, for what it was measured at is above 6.0; why, is not known.
 - Latency = launch + base + steps x hop, with base and hop from the source of NCCL (`GENERATIONS`, `protocols`).
 - Inside one node, what NCCL takes beyond its source is fitted to published measurements (`Fitted`): 22 figures,
-  such as 4.7 us for each GPU that one process starts, and that LL128 reaches 0.60 of the links' rate in an all-reduce
+  such as 4.7 us for each GPU that one process starts, and that LL128 reaches 0.55 of the links' rate in an all-reduce
   (source: 0.92). `errors` has how far off predictions are of kinds of machines that were left out of the fit.
 - Who starts the GPUs decides what small sizes take (`algorithm.Algorithm.launch_s`); where nobody tells, it is open.
 - Rings through NVSwitches reach the rate of large sizes over 0.4 ms only, and lose a part of each round's last step.

@@ -207,12 +207,14 @@ class Ending:
 _REFUSED = re.compile(r"DefaultCPUAllocator: .* (\d+) bytes")  # as torch says that the host has no memory
 
 
-def sentence(error: BaseException) -> str:
-    """An exception in one line of bounded length."""
+def sentence(error: BaseException, smaller: str = "") -> str:
+    """An exception in one line of bounded length; `smaller`: the setting that asks for less of the host's memory."""
     text = str(error).strip().partition("\n")[0]
+    told = f"{type(error).__name__}: {text}" if text else type(error).__name__
     if refused := _REFUSED.search(text):
-        return f"out of memory: {si(int(refused[1]), 'B')} at once; use a smaller batch_size"
-    return shortened(f"{type(error).__name__}: {text}" if text else type(error).__name__, _SENTENCE)
+        advice = f"; use a smaller {smaller}" * bool(smaller)
+        told = f"out of memory: {si(int(refused[1]), 'B')} at once{advice} ({told})"
+    return shortened(told, _SENTENCE)
 
 
 def interrupted(stop: BaseException, by_slurm: str) -> Ending:

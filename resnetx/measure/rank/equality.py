@@ -1,7 +1,7 @@
 """Whether N ranks compute what one process computes: the same losses and gradients, step after step.
 
 Rank 0 draws one global batch and gives it to all, so that neither augmentation nor sharding plays a part. Then each
-rank takes its slice of it through the very step that is measured (`train.training_step`), while rank 0 also takes the
+rank takes its slice of it through the very step that is measured (`training_step`), while rank 0 also takes the
 whole batch through the same step of a bare model; before each update, every rank compares the gradients that the
 strategy left it with those of the bare model. A parameter server leaves updated parameters instead: there every rank
 compares by how much each parameter changed. What is random in a step (dropout) is off.

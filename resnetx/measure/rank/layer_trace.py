@@ -85,7 +85,7 @@ class WatchedStep:
 
 
 class LayerWatch:
-    """One rank's model, as `train.training_step` uses one, that notes the steps in which it is `watching`."""
+    """One rank's model, as `training_step` uses one, that notes the steps in which it is `watching`."""
 
     name = "bare"  # a trace is of one rank, which exchanges nothing
     updates = False
