@@ -30,6 +30,7 @@ from resnetx.interconnect.collectives.collective_errors import (
     BANDS_BYTES,
     ERRORS_FILE,
     LEVEL,
+    PLACES,
     BandErrors,
     CollectiveResidual,
     ErrorTable,
@@ -154,7 +155,7 @@ def _error_table(points: Sequence[PublishedTime], everything: Fitted) -> ErrorTa
 class _Way:
     """One way to predict: what all other kinds say of each figure's error, widened until that holds for 90 %.
 
-    Of one host: all others in one host. Of several, three kinds cannot say how wide they must be.
+    Of one host: all others in one host. The same is counted between hosts by themselves, on three kinds.
     """
 
     def __init__(self, residuals: Sequence[CollectiveResidual], way: int) -> None:
@@ -165,22 +166,24 @@ class _Way:
             inside = [residual for residual in of_band if residual.place == "one host"]
             others = inside if place_of(kind) == "one host" else of_band
             self.plain[kind, band] = alike([self.error(each) for each in others], [each.kind for each in others])[1]
-        in_one_host = [residual for residual in residuals if residual.place == "one host"]
-        self.widened = next(factor for factor in WIDENED if self._held(in_one_host, factor) >= LEVEL)
+        self.widened: dict[Place, float] = {}
+        for place in PLACES:
+            there = [residual for residual in residuals if residual.place == place]
+            self.widened[place] = next(factor for factor in WIDENED if self._held(there, factor) >= LEVEL)
 
     def error(self, residual: CollectiveResidual) -> float:
         by_rival: float = residual.rivals[self.way - 1]
         return by_rival if self.way else residual.error
 
     def half_width(self, residual: CollectiveResidual) -> float:
-        return self.widened * self.plain[residual.kind, residual.band]
+        return self.widened[residual.place] * self.plain[residual.kind, residual.band]
 
     def judged(self, residuals: Sequence[CollectiveResidual]) -> Judged:
         mean = np.mean([self.error(residual) for residual in residuals])
         half_width = np.mean([self.half_width(residual) for residual in residuals])
         within = sum(self.error(residual) <= self.half_width(residual) for residual in residuals)
         close = np.mean([_is_close(self.error(residual)) for residual in residuals])
-        held = self._held(residuals, self.widened)
+        held = self._held(residuals, self.widened[residuals[0].place])
         return Judged(rounded(mean), rounded(half_width), int(within), rounded(held), rounded(close))
 
     def _held(self, residuals: Sequence[CollectiveResidual], widened: float) -> float:
@@ -310,6 +313,7 @@ def _residual(point: PublishedTime, kind: str, error: float, fitted: float, *by_
         error,
         fitted,
         by_rivals,
+        point.gpus,
     )
 
 

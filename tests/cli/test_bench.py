@@ -840,14 +840,15 @@ def test_without_a_number_of_ranks_there_is_nothing_to_compare(capsys, tmp_path)
     assert "does not say how many ranks there were; expected gpus=N, to compare it with systems=" in err
 
 
-def test_hosts_of_one_rack_are_one_node_and_a_good_one_is_not_called_low(capsys, tmp_path):
-    """The model is 25 to 38 % too fast for a rack that is published as a good one."""
+def test_hosts_of_one_rack_are_one_node_and_one_that_is_published_does_not_judge_another(capsys, tmp_path):
+    """The model is 25 to 38 % too fast for a rack that is published as a good one; nothing else tells how far off."""
     file = pasted(tmp_path, {f"tray{tray}": 4 for tray in range(18)}, {8 * 2**30: 20299e-6})
     words = ["bench", "--import", str(file), "systems=gb200-nvl72", f"results={tmp_path}"]
     status, out, _ = run(capsys, *words)
     assert status == 0
-    assert "as expected" in " ".join(out.split())
-    assert "to check" not in out
+    assert "as expected" not in out and "to check" not in out
+    said = "allreduce is not judged, as the error of its expected times is not known: one ladder of rings or trees is"
+    assert said in " ".join(out.split())
 
 
 def test_the_answer_and_the_verdicts_are_of_results_that_are_right(capsys, tmp_path):

@@ -14,6 +14,7 @@ from resnetx.literature.collectives_fit import fit, log_errors
 
 MIB = 2**20
 KNOWN = CollectiveResidual("dgx-a100", "NVLink 3", "nccl2.4", "allreduce", 8 * MIB, "somebody", 0.1)
+AS_COUNTED = {"one host": 1.0, "several hosts": 1.0}
 
 
 def test_an_error_is_of_the_system_library_collective_and_size():
@@ -35,11 +36,13 @@ def test_figures_of_one_size_do_not_speak_for_others():
     assert "few times of rings or trees are published for NVLink 5 through switches" in found.text and found.q90 > 0.1
 
 
-def test_a_rack_is_no_kind_of_host():
-    """NVL72, an allreduce of 8 GiB on a healthy rack: 20.3 ms."""
-    rack = plan(load("gb200-nvl72"))
-    found = error_of(rack, 2**33)
-    assert found.own and abs(np.log(rack.cost(2**33).time_s / 20.299e-3)) < found.q90
+def test_a_rack_is_no_kind_of_host_and_one_ladder_of_one_does_not_judge_others():
+    """NVL72: five sizes of one healthy rack, 32 % slower than is said without them."""
+    (rack,) = [each for each in table().kinds if each.kind.endswith("of a rack")]
+    assert (rack.points, rack.within) == (5, 3) and rack.left_out > 0.3
+    found = error_of(plan(load("gb200-nvl72")), 2**33)
+    assert not found.known and found.q90 > 0.4
+    assert "one ladder of rings or trees is published for NVLink 5 through switches of a rack; counted" in found.text
     kind = CollectiveResidual("", "NVLink 5 through switches of a rack", "", "allreduce", 2**33, "", 0.0)
     assert (kind.place, KNOWN.place) == ("several hosts", "one host")
     assert ("any", "one host", None, None, 3) not in kind.counted_in
@@ -101,18 +104,19 @@ def test_every_published_figure_is_of_a_kind_in_the_table():
         system = load_published(point.entry.system, point.entry.cluster)
         made = plan(system, point.entry.collective, measured_devices(system, point.entry.cluster, point.gpus))
         found = error_of(made.launched_by("one-process"), point.size_bytes)
-        assert found.known or "few times of" in found.source, (point.entry.source, kinds)
+        few = found.source.startswith(("few times of", "one ladder of"))
+        assert found.known or few, (point.entry.source, kinds)
 
 
 def test_few_figures_never_make_an_error_smaller_than_they_are():
     many = [replace(KNOWN, system="other", publication=f"p{place}", error=0.02) for place in range(10)]
-    found = {cell.key: cell for cell in cells([replace(KNOWN, error=0.5), *many], 1.0)}
+    found = {cell.key: cell for cell in cells([replace(KNOWN, error=0.5), *many], AS_COUNTED)}
     own = found["system", "dgx-a100", "nccl2.4", "allreduce", 2]
     assert (own.points, own.mean) == (1, 0.5)
 
 
 def test_a_ninetieth_of_new_figures_is_not_the_ninetieth_of_the_known_ones():
-    (cell, *_) = cells([replace(KNOWN, size_bytes=8 * MIB + place, error=place / 10) for place in range(8)], 1.0)
+    (cell, *_) = cells([replace(KNOWN, size_bytes=8 * MIB + place, error=place / 10) for place in range(8)], AS_COUNTED)
     assert cell.q90 == 0.7  # of eight, the largest: nothing below it could be said to hold for 90 %
 
 
@@ -123,11 +127,13 @@ def test_a_kind_with_many_figures_does_not_speak_for_all():
 
 def test_an_unknown_machine_is_inside_what_is_stated_nine_times_of_ten_and_rivals_need_more_width():
     everything, *bands, between = table().bands
-    assert between.place == "several hosts" and between.model.within < 0.8 * between.points  # three kinds: too few
+    assert between.place == "several hosts" and 0.85 <= between.model.within_by_kind <= 0.95
+    assert between.model.within >= 0.9 * between.points
     assert 0.85 <= everything.model.within_by_kind <= 0.95
     assert 0.85 <= everything.model.within / everything.points <= 0.95
     for band in (everything, *bands):
         assert band.model.mean < min(band.alpha_beta.mean, band.power_law.mean)
+        # 1.5 until MI300X' wiring changed what alpha-beta is fitted to: from 8 to 64 MiB it has 54.7 % (55.6), we 36.9
         assert 1.4 * band.model.half_width < min(band.alpha_beta.half_width, band.power_law.half_width)
     small, middle, *large = bands
     assert small.model.within_half >= 0.9 and middle.model.mean <= 0.18

@@ -27,6 +27,8 @@ GROUPS = {  # group: (mean, worst) of the relative errors that its test allows
     "other-collectives-sizes": (0.25, 0.60),
     "tallent-2017": (0.10, 0.20),
     "switched": (0.06, 0.27),
+    # 0.45 and 0.23 until one fit had 131 figures more: 32 KiB on eight H200 then went from -41 to -52 %, all-gather of
+    # 8 MiB on eight A100 from 22 to 25 %
     "switched-sizes": (0.07, 0.53),
     "switched-others": (0.07, 0.26),
     "small": (0.30, 0.61),
@@ -115,9 +117,14 @@ def test_explained_rows_go_the_right_way(rows):
 
 
 def test_some_rows_were_never_seen(rows):
-    unseen = [row for row in rows if not row.seen and row.group != "xgmi-nodes"]
-    assert len(unseen) >= 20
-    assert sum(abs(row.error) for row in unseen) / len(unseen) <= 0.15
+    """Those of two nodes of MI300X apart: the published cluster takes up to 3.6 times what is modelled below 8 MiB."""
+    groups = defaultdict(list)
+    for row in rows:
+        if not row.seen:
+            groups[row.group == "xgmi-nodes"].append(abs(row.error))
+    assert len(groups[False]) >= 20 and len(groups[True]) >= 20
+    assert sum(groups[False]) / len(groups[False]) <= 0.05
+    assert 0.3 <= sum(groups[True]) / len(groups[True]) <= 0.5  # not predicted; below 0.3 the pages have to say so
 
 
 def test_summary_is_missed_where_too_few_are_within_what_is_stated():

@@ -9,18 +9,19 @@ these of which there are enough:
     any      those of all other kinds (of one host: in one host), each counting alike: wide, and of no machine like this
 
 A mean is never below that of the few which are closer. Rings and messages (all-to-all, send-receive, gather, scatter)
-never stand for each other. 90 % of what is left out lies within the third: it is widened until it does.
+never stand for each other. 90 % of what is left out lies within the third: it is widened until it does, in one host
+and between several. Where one ladder alone shows a kind in a band, the first two say nothing of other machines.
 
     error_of(plan, 64 * 2**20).mean
 """
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import pairwise
 from math import ceil, log
-from typing import TYPE_CHECKING, Literal, SupportsFloat
+from typing import TYPE_CHECKING, Literal, SupportsFloat, get_args
 
 import msgspec
 
@@ -48,6 +49,7 @@ Key = tuple[
     Scope, str | None, str | None, str | None, int
 ]  # scope, its system, kind or place, library, collective, band
 Place = Literal["one host", "several hosts"]
+PLACES: tuple[Place, ...] = get_args(Place)
 
 
 @dataclass(frozen=True)
@@ -95,6 +97,7 @@ class CollectiveResidual:
     error: float  # |ln(predicted / measured)|
     fitted: float = 0.0  # the same by what was fitted to all figures
     rivals: tuple[float, ...] = (0.0, 0.0)  # the same of alpha-beta and of a power law (`rivals`)
+    gpus: int = 0
 
     @property
     def band(self) -> int:
@@ -116,6 +119,11 @@ class CollectiveResidual:
         )
 
     @property
+    def ladder(self) -> tuple[object, ...]:
+        """Of which series of sizes it is one."""
+        return self.publication, self.system, self.library, self.collective, self.gpus
+
+    @property
     def place(self) -> Place:
         return place_of(self.kind)
 
@@ -134,6 +142,7 @@ class ErrorCell(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_
     q90: float
     points: int
     sizes: int  # that differ
+    ladders: int  # series of sizes, each of one publication, system, library, collective and number of GPUs
     sources: list[str]
     band: int  # index of `BANDS_BYTES`, one higher
     of: str | None = None  # the system, the kind or the place
@@ -211,7 +220,7 @@ class OneSizeErrors(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class ErrorTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The file."""
 
-    widened: float
+    widened: dict[Place, float]
     bands: list[BandErrors]
     kinds: list[KindErrors]
     by_one_size: list[OneSizeErrors]
@@ -221,13 +230,14 @@ class ErrorTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 # ---- measured
 
 
-def cells(residuals: Sequence[CollectiveResidual], widened: float) -> list[ErrorCell]:
+def cells(residuals: Sequence[CollectiveResidual], widened: Mapping[Place, float]) -> list[ErrorCell]:
     """One for each system, library, collective and band with figures, for each kind and band, and for each band."""
     grouped: dict[Key, list[CollectiveResidual]] = {}
     for residual in residuals:
         for key in residual.counted_in:
             grouped.setdefault(key, []).append(residual)
-    return [_cell(key, found, widened) for key, found in grouped.items()]
+    factors = [next((widened[place] for place in PLACES if place == key[1]), 1.0) for key in grouped]
+    return [_cell(key, of_key, factor) for (key, of_key), factor in zip(grouped.items(), factors, strict=True)]
 
 
 def _cell(key: Key, residuals: Sequence[CollectiveResidual], widened: float) -> ErrorCell:
@@ -238,9 +248,9 @@ def _cell(key: Key, residuals: Sequence[CollectiveResidual], widened: float) -> 
     sources = sorted({residual.publication for residual in residuals})
     # rounded up, so that the figure that sets it is within
     sizes = len({residual.size_bytes for residual in residuals})
-    return ErrorCell(
-        scope, rounded(mean), rounded(q90 + 4.9e-5), len(residuals), sizes, sources, band, of, library, collective
-    )
+    ladders = len({residual.ladder for residual in residuals})
+    mean, q90 = rounded(mean), rounded(q90 + 4.9e-5)
+    return ErrorCell(scope, mean, q90, len(residuals), sizes, ladders, sources, band, of, library, collective)
 
 
 def _q90(errors: Sequence[float]) -> float:
@@ -353,13 +363,15 @@ def _published_error(system: str, kind: str, library: str, collective: str, band
         known[-1] = msgspec.structs.replace(
             known[-1], mean=max(known[-1].mean, around_rings.mean), q90=max(known[-1].q90, around_rings.q90)
         )
+    alone = any(cell.scope == "kind" and cell.ladders == 1 for cell in known)
     for cell in known:
         least_mean, least_q90 = max(least_mean, cell.mean), max(least_q90, cell.q90)
-        if cell.points >= FEWEST and cell.sizes > 1:
+        if cell.points >= FEWEST and cell.sizes > 1 and not alone:
             break
     source = _whose(cell)
     if cell.scope == "any":
-        few = f"few times of {what} are published for {kind}" if len(known) > 1 else nothing
+        some = f"one ladder of {what} is" if alone else f"few times of {what} are"
+        few = f"{some} published for {kind}" if len(known) > 1 else nothing
         source = f"{few}; counted on other kinds of machines, {source}"
     return MeasuredError(least_mean, least_q90, cell.points, source, cell.scope)
 
