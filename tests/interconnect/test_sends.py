@@ -120,7 +120,7 @@ def test_of_messages_over_other_links_than_published_ones_the_error_is_not_known
     known = error_of(plan(load("dgx-a100"), "alltoall"), 2**30)
     assert known.own and known.text.startswith("Off by")
     few = error_of(plan(load("dgx-h100"), "alltoall"), 2**30)
-    assert not few.known and few.text.startswith("Error not known: few times of messages (all-to-all, ")
+    assert not few.known and few.text.startswith("Error not known: one ladder of messages (all-to-all, ")
     staged = error_of(plan(load("dgx-a100"), "alltoall", transport="host"), 2**30)
     assert not staged.known and "GPUs that are no peers" in staged.text
     for system, more in (("dgx1-v100", {"library": "nvls"}), ("gx8", {})):
