@@ -81,7 +81,7 @@ class CopyCell(
     source: CopyEnd
     target: CopyEnd
     through: int | None = None  # the GPU that relays; null: none
-    size_bytes: int  # in one direction
+    size_bytes: Annotated[int, msgspec.Meta(ge=1)]  # in one direction
     direction: Direction  # both ways at once: both copies of `size_bytes` have ended
     endpoint: Endpoint
     access: Access = ""

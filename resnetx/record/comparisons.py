@@ -146,7 +146,7 @@ class BenchRatio(RecordPart, frozen=True):
     b_s: float
     a_GiBps: float
     b_GiBps: float
-    ratio: float  # of speed, B over A
+    ratio: Annotated[float, msgspec.Meta(gt=0)]  # of speed, B over A
 
 
 class BenchCrossing(RecordPart, frozen=True):

@@ -421,8 +421,8 @@ def _axis(
     if axis.kind == "plane":
         return channel(f"{axis.column}:Q", axis=None, scale=alt.Scale(domain=list(axis.domain or (0, 1)), nice=False))
     values = [float(value) for record in records for column in columns if (value := record.get(column)) is not None]
-    values = values or [1.0]
     log = axis.kind in ("log", "log2")
+    values = [value for value in values if value > 0 or not log] or [1.0]
     domain = list(axis.domain or _domain(values, log))
     base = 2 if axis.kind == "log2" else 10
     ticks = list(axis.ticks) or (log_ticks(domain, base) if log else [])
