@@ -156,7 +156,9 @@ def sentence(message: str, tree: Any, kind: Any, root: str = "") -> str:
     value = _at(tree, path)
     key = ".".join(part for part in (root, path) if part) or "the configuration"
     if match := re.fullmatch(r"Expected `([^`]+)`, got `[^`]+`", what):
-        expected = " or ".join(_TYPES.get(word.strip(), word.strip()) for word in match[1].split("|"))
+        maps = any(get_origin(member) is dict for member in _types_at(kind, _steps(path)))
+        names = _TYPES | {"object": "values by name (NAME:VALUE)"} if maps else _TYPES
+        expected = " or ".join(names.get(word.strip(), word.strip()) for word in match[1].split("|"))
         return f"{key}={shortened(value)}: expected {expected}"
     if re.fullmatch(r"Invalid (?:enum value|value) (.+)", what):
         known = ", ".join(dict.fromkeys(map(str, allowed(kind, _steps(path)))))
@@ -189,19 +191,24 @@ def _key_of(values: Any, what: str) -> str:
 
 def allowed(kind: Any, steps: Sequence[str]) -> Iterator[Any]:
     """The values of the `Literal` at a path of a type; none if it is not a `Literal`."""
+    for member in _types_at(kind, steps):
+        yield from get_args(member) if get_origin(member) is Literal else ()
+
+
+def _types_at(kind: Any, steps: Sequence[str]) -> Iterator[Any]:
+    """The types that the value at a path of a type may have."""
     if not steps:
-        for member in _members(kind):
-            yield from get_args(member) if get_origin(member) is Literal else ()
+        yield from _members(kind)
         return
     first, *rest = steps
     for each in _members(kind):
         if isinstance(each, type) and issubclass(each, msgspec.Struct):
             if first == each.__struct_config__.tag_field:
-                yield each.__struct_config__.tag
+                yield Literal[each.__struct_config__.tag]
             elif first in (hints := get_type_hints(each, include_extras=True)):
-                yield from allowed(hints[first], rest)
+                yield from _types_at(hints[first], rest)
         elif get_origin(each) in (list, dict, tuple):
-            yield from allowed(get_args(each)[-1], rest)
+            yield from _types_at(get_args(each)[-1], rest)
 
 
 def _members(kind: Any) -> Iterator[Any]:

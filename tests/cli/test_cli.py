@@ -91,6 +91,8 @@ def run(capsys, *words):
         (["describe", "model=alexnet", "image_size=66"], "image_size=66: expected at least 67 for AlexNet"),
         (["describe", "gpus=0"], "gpus=0: expected at least 1"),
         (["images", "images=3"], "images=3: expected a group of settings"),
+        (["train", "input=synthetic", "env=3"], "env=3: expected values by name (NAME:VALUE)"),
+        (["predict", "gx8", "price=98,32"], "price=[98, 32]: expected a number or values by name (NAME:VALUE)"),
         (["sweep", "input=synthetic", "repeats=[1,2]"], "apply to the whole sweep"),
         (["train", "nofile.json"], "nofile.json: neither a setting (key=value) nor a run file that exists"),
         (["train", "input.root=ünï", "seed=1"], "input.root=ünï: no such folder"),
