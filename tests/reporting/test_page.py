@@ -236,7 +236,7 @@ def test_a_run_that_two_points_share_is_counted_once(grid, brief_of, results_of,
     assert alone == second.twins["alone"]
     results = results_of([first, second], [brief_of(each, 100.0) for each in (first, second, alone)])
     assert len(list(results.runs)) == 3
-    assert "2 points, 3 runs" in page.write([results], tmp_path).read_text()
+    assert "2 cases, 3 runs" in page.write([results], tmp_path).read_text()
 
 
 def shared_lines(written):
