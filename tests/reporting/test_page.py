@@ -204,7 +204,7 @@ def test_long_tables_are_folded_or_named_with_their_file(small, written, tmp_pat
     skipped = ["first.json: no record", "second.json: no record"]
     text = page.write([replace(small, skipped=skipped)], tmp_path / "report").read_text()
     parsed = Parsed(text)
-    assert "The table of all 6 cases; cases.csv has a row for each, too" in parsed.words
+    assert "The table of all 6 cases; points.csv has a row for each, too" in parsed.words
     assert text.count('<tr role="row"') == written.read_text().count('<tr role="row"')
     assert "Its data, 6 rows, are in rate.csv, not on this page." in parsed.words
     assert "skipped: 1 more" in parsed.words
