@@ -82,6 +82,7 @@ REFUSED = {
     "link to itself": ("[gpu0, gpu1], link: nvlink1", "[gpu0, gpu0], link: nvlink1", 10, "gpu0 is linked to itself"),
     "unknown link": ("link: nvlink1", "link: nvlink", 10, "no link has that name"),
     "negative lanes": ("lanes: 2", "lanes: -2", 10, "lanes=-2: expected at least 1"),
+    "no copy": ("lanes: 2}", "copy_GBps: [null, measured, me]}", 10, "copy_GBps: expected a number; leave it out"),
     "negative copy": ("lanes: 2}", "copy_GBps: [-1, measured, me]}", 10, "copy_GBps: expected more than 0"),
     "disconnected": (
         "  - {between: [nic0, cpu0], link: pcie3, lanes: 8}\n",

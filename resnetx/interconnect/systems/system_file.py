@@ -404,6 +404,8 @@ def _wire(text: LinedYaml, where: Where, wires: Mapping[str, WireSpec], entry: _
     if entry.peer is not None:
         wire = msgspec.structs.replace(wire, peer=entry.peer)
     if entry.copy_GBps is not None:
+        if entry.copy_GBps.stated is None:
+            raise text.error([*where, "copy_GBps"], "copy_GBps: expected a number; leave it out where it is not known")
         figure = msgspec.structs.replace(entry.copy_GBps, stated=entry.copy_GBps.value * 1e9)
         if fault := figure_fault(figure):
             raise text.error([*where, "copy_GBps"], f"copy_GBps: {fault}")
