@@ -240,8 +240,10 @@ class KnownScaling:
         synthetic = bool(alike) and input == SYNTHETIC != one.input.kind
         nodes = frozenset(nodes_of_runs(alike))
         costs = [cost for cost in self.exchange_s if _is_scaling_of(cost[0], one)]
-        of_input = [cost for cost in costs if cost[0].input.kind == input]  # a loader may hide messages
-        cost_s = tuple((request.gpus, exchange_s) for request, exchange_s in of_input or costs)
+        # of other inputs the largest: a loader hides messages
+        costs = [cost for cost in costs if cost[0].input.kind == input] or costs
+        counts = sorted({request.gpus for request, _ in costs})
+        cost_s = tuple((gpus, max(cost for request, cost in costs if request.gpus == gpus)) for gpus in counts)
         return ScaledRates(by_gpus, source, self.where, nodes, synthetic, cost_s) if by_gpus else None
 
     def check(self, requests: Sequence[Request], machine: System) -> None:

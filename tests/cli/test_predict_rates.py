@@ -231,6 +231,17 @@ def test_what_messages_cost_is_that_of_runs_with_the_same_input():
     assert costs == {"synthetic": ((2, 0.001),), "dali": ((2, 0.02),)}
 
 
+def test_where_no_run_with_the_same_input_says_what_messages_cost_the_most_of_others_does():
+    """A loader hides messages; whichever run stands last says nothing."""
+    names = [f"resnet-1_b16_g{gpus}_{key}_r1" for gpus, key in ((1, "f8530673"), (2, "9954a026"), (2, "b4dead01"))]
+    one, synthetic, dali = (RunSummaryReader()(RunFolder(QUICKSTART / name)) for name in names)
+    inputs = (msgspec.structs.replace(dali.request.input, prefetch=count) for count in (2, 3))
+    others = [msgspec.structs.replace(dali.request, input=input) for input in inputs]
+    costs_s = tuple(zip(others, (0.02, 0.001), strict=True))
+    known = KnownScaling(str(QUICKSTART), runs=(synthetic,), exchange_s=costs_s)
+    assert known.of(one.request, "synthetic").exchange_s == ((2, 0.02),)
+
+
 def test_runs_of_the_same_input_stand_in_for_synthetic_ones(study, predict):
     """None on two ranks has synthetic images: one rank's rate is that with DALI, too."""
     folder = study()
