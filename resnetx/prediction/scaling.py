@@ -79,11 +79,7 @@ def _nodes(point: Point, gpus: int) -> Nodes:
 
 def has_half(system: System) -> bool:
     """Whether what half precision takes on several nodes was published of its GPUs."""
-    return _generation(system) in HALF_MEASURED
-
-
-def _generation(system: System) -> float | None:
-    return system.gpu_part(0).compute_capability.value
+    return system.gpu_part(0).compute_capability.value in HALF_MEASURED
 
 
 def group_text(exchange: str, nodes: str, feed: str) -> str:
@@ -387,8 +383,8 @@ def beyond_messages_s(point: Point) -> float:
 
 def _half_s(point: Point) -> float:
     """Of a step in half precision on several nodes of GPUs of which it is published."""
-    times = HALF_MEASURED[_generation(point.deployment.described)]
-    return times * (point.setting.costs or scaling_errors().costs).between_half_s
+    generation = point.deployment.described.gpu_part(0).compute_capability.value
+    return HALF_MEASURED.get(generation or 0.0, 0.0) * (point.setting.costs or scaling_errors().costs).between_half_s
 
 
 def _most_half_s(point: Point) -> float:
