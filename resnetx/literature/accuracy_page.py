@@ -78,8 +78,8 @@ within.
 """
 
 ROOFLINES = """Mean errors of rates of one GPU that the fit has not seen: single rates, whole networks, or all rates of
-a publisher are left out. **nine of ten**: what nine of ten rates are within. The last row is for GPUs of any other
-generation: there, whole generations are left out.
+a publisher are left out. **nine of ten**: what nine of ten rates are within. "all of a stated clock" is for GPUs of any
+other generation: there, whole generations are left out. Transformers are fitted apart, on all GPUs together.
 """
 
 LOSES = """The rates above that are more than a tenth below "GPUs x the rate of one", predicted from the rate of one and
@@ -285,16 +285,20 @@ def _rooflines() -> list[str]:
             "nine of ten",
             "in half precision",
         ],
-        map(_roofline, sorted(roofline.fits().values(), key=lambda fit: fit.generation)),
+        [
+            *map(_roofline, sorted(roofline.fits().values(), key=lambda fit: fit.generation)),
+            *map(_roofline, roofline.transformer_fits().values()),
+        ],
     )
 
 
 def _roofline(fit: roofline.Roofline) -> list[str]:
     everything = fit.generation == roofline.ALL
+    own = fit.generation if fit.generation in roofline.TRANSFORMERS.values() else ""
     parts = (name for name, gpu in parts_table("gpus").items() if roofline.generation(gpu) == fit.generation)
     names = dict.fromkeys(name.partition("-")[0].upper() for name in parts)
     return [
-        "all of a stated clock" if everything else ", ".join(names),
+        "all of a stated clock" if everything else own or ", ".join(names),
         f"{fit.rows}",
         _percent(fit.error),
         _percent(fit.worst_error),
