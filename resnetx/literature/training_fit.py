@@ -339,7 +339,9 @@ def main() -> None:
         errors = [
             f"{name} {row.error(by_generation[name]):+.0%}" for name in (ALL, row.generation) if name in by_generation
         ]
-        print(f"{row.rate.what}: {row.rate.images_per_s:g} images/s; error by the fits: {', '.join(errors)}")
+        print(
+            f"{row.rate.what}: {row.rate.batch_size / row.rate.step_s:g} images/s; error by the fits: {', '.join(errors)}"
+        )
     for row in of_transformers:
         own = on_transformers[
             list(TRANSFORMERS).index("fp32" if row.rate.entry.precision == "fp32" else "tensor cores")

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from math import exp, log
-from typing import Literal
+from typing import ClassVar, Literal
 
 import msgspec
 import numpy as np
@@ -41,6 +41,8 @@ LARGEST = 4.0  # times the rate of one GPU over its share of the rate on several
 class Series(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The rates of one workload on one system, by the number of GPUs, from the fewest on."""
 
+    outside: ClassVar[str | None] = None  # none is left out of a fit, as some of `training_rates.OneGpu` are
+    own_fit: ClassVar[bool] = False
     source: str  # its name among the sources
     system: str
     cluster: RatedCluster | None = None
