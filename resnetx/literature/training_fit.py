@@ -7,6 +7,9 @@ logarithm of predicted over measured step times, within bounds that physics sets
 where it has enough rates of enough networks, and where that predicts networks it has not seen better than the fit to
 all other generations does. A rate is predicted whole: all layers, forward and backward, the update, and the host's part
 as `host_step` has it; no input.
+
+In half precision the software decides as much as the GPU. How much longer than predicted GPUs of generations without a
+fit take is counted on rates that no fit has seen (`unfitted_rates`): of one GPU, or found from the fewest of a series.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -15,9 +18,14 @@ from dataclasses import astuple, dataclass, replace
 import msgspec
 import numpy as np
 
-from resnetx.literature.training_rates import Rate, rates
-from resnetx.prediction import host_step
-from resnetx.prediction.host_step import GPU_PASS_s, HostStep
+from resnetx.choices import Torchvision
+from resnetx.interconnect.systems.parts import GpuSpec
+from resnetx.interconnect.systems.system import parts_table
+from resnetx.literature import transformers
+from resnetx.literature.training_rates import Rate, rates, steps_series, system_of
+from resnetx.prediction import compute, host_step
+from resnetx.prediction import roofline as of_gpus
+from resnetx.prediction.host_step import GPU_PASS_s, HostStep, LaunchedStep
 from resnetx.prediction.roofline import (
     ALL,
     FILE,
@@ -32,6 +40,7 @@ from resnetx.prediction.roofline import (
     roofs,
     work,
 )
+from resnetx.workloads import tables
 from resnetx.workloads.counts import BYTES_PER_PARAMETER
 
 # Of a generation that gets a fit of its own: enough to determine three figures.
@@ -230,7 +239,61 @@ def rooflines(all_rows: Sequence[RateToFit]) -> list[Roofline]:
         fitted = roofline(generation, fits, parameters)
         if fitted.unseen_network_error < np.mean([abs(row.error(parameters)) for row in fits]):
             found.append(fitted)
-    return found
+    longer = [max(0.0, -row.log_error) for row in unfitted_rates(found)]
+    return [msgspec.structs.replace(found[0], unseen_half_90=_rounded(np.quantile(longer, 0.9))), *found[1:]]
+
+
+# ---- rates that no fit has seen
+
+
+@dataclass(frozen=True)
+class UnfittedRate:
+    """A published rate in half precision of a GPU to whose generation no roofline is fitted, and its prediction."""
+
+    source: str
+    publisher: str
+    gpu: str  # its name among the parts
+    what: str
+    unit: str  # "images/s"
+    count: int  # of a step, in that unit
+    measured: float
+    step: LaunchedStep
+
+    @property
+    def log_error(self) -> float:
+        """ln(predicted / measured), of the time."""
+        return float(np.log(self.step.time_s * self.measured / self.count))
+
+
+def unfitted_rates(fits: Iterable[Roofline]) -> Iterator[UnfittedRate]:
+    """One of each series, in its largest batch: networks of torchvision, and GPT/x from the fewest GPUs it has."""
+    by_generation = {each.generation: each for each in fits}
+    loaded = [of for of in steps_series() if of.input == "loader"]
+    seen = set()
+    for of in steps_series():
+        table = tables.kept(Torchvision(name=of.network, classes=1000), tables.USUAL_SIZE)
+        if of.precision not in HALF or table is None or of.what in seen:
+            continue
+        seen.add(of.what)
+        part: GpuSpec = parts_table("gpus")[of.gpu]
+        batch, measured = max(of.samples_per_s.items())
+        most = max((max(other.samples_per_s.values()) for other in loaded if other.source == of.source), default=0.0)
+        late = of.input == "loader" and measured > most / 2  # its images may be: another network has got twice as many
+        if of_gpus.generation(part) not in by_generation and not late:
+            modelled = compute.by_roofline(
+                by_generation[ALL], tuple(table), tables.USUAL_SIZE, batch, of.precision, part
+            )
+            host = host_step.assumed(len(table), of.framework, of.precision)
+            step = compute.launched_by_roofline(modelled, batch, host)
+            what = f"{of.network}, batch {batch}, {of.precision}"
+            yield UnfittedRate(of.text, of.source, of.gpu, what, "images/s", batch, measured, step)
+    for series in transformers.series():
+        system = system_of(series.system, 1, None)
+        if series.precision in HALF and of_gpus.generation(system.gpu_part(0)) not in by_generation:
+            step, gpu = transformers.by_roofline(series, by_generation[ALL]), system.gpus[0].part_name
+            rate, tokens = transformers.one_gpu_rate(series) * series.seq, series.micro_batch * series.seq
+            what = f"GPT/x, {series.what}"
+            yield UnfittedRate(series.source_text, series.source, gpu, what, "tokens/s", tokens, rate, step)
 
 
 def _fits_its_own(row: RateToFit) -> bool:

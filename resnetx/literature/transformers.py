@@ -24,8 +24,11 @@ from resnetx.compose import compose
 from resnetx.config import request_from
 from resnetx.literature.training_rates import Precision, RatedCluster, ScalingSource, system_of
 from resnetx.loading import own_yaml
+from resnetx.prediction import compute, host_step
+from resnetx.prediction.host_step import LaunchedStep
 from resnetx.prediction.iteration import Iteration
 from resnetx.prediction.predict import simulated
+from resnetx.prediction.roofline import Roofline
 from resnetx.prediction.scaling import LEVEL
 from resnetx.prediction.scenario import Deployment, Point, TrainingSetup, Workload
 from resnetx.prediction.stated_rates import StatedRates
@@ -155,6 +158,16 @@ def one_gpu_rate(of: Series) -> float:
         return log(_step_s(of, of.fewest, _iteration(of, of.fewest, rate)) / of.step_s(of.fewest))
 
     return share * exp(float(brentq(missed, -log(LARGEST), log(LARGEST), xtol=1e-5)))
+
+
+def by_roofline(of: Series, model: Roofline) -> LaunchedStep:
+    """A pass with its update on one GPU, of which no rate is known."""
+    workload, part = _workload(of), system_of(of.system, 1, None).gpu_part(0)
+    assert workload.layers is not None and workload.request is not None, "GPT/x"
+    image_size = workload.request.image_size
+    modelled = compute.by_roofline(model, tuple(workload.layers), image_size, of.micro_batch, of.precision, part)
+    host = host_step.assumed(len(workload.layers), None, of.precision)
+    return compute.launched_by_roofline(modelled, of.micro_batch, host)
 
 
 def _iteration(of: Series, gpus: int, rate: float) -> Iteration:

@@ -146,7 +146,7 @@ def _by_trace_or_roofline(point: Point, images: int) -> Compute:
             f"{workload.rates.shortest_s * 1e3:,.4g} ms); give no more than that, or leave it out"
         )
     model_s = modelled.step.compute_s
-    ends_s = (model_s * math.exp(-modelled.error), model_s * math.exp(modelled.error))
+    ends_s = (model_s * math.exp(-modelled.best), model_s * math.exp(modelled.best))
     bounds_s = ends_s if precision == workload.precision else None
     steps = [
         workload.rates.step(images, host, _fixed_s(modelled.step), bounds_s).of_part(point.parts) for host in launches
@@ -156,7 +156,7 @@ def _by_trace_or_roofline(point: Point, images: int) -> Compute:
 
 def launched_by_roofline(modelled: Compute, images: int, host: HostStep) -> LaunchedStep:
     """A step of which the roofline has the GPU's part."""
-    return launched(images, modelled.step.compute_s, _fixed_s(modelled.step), host, modelled.error)
+    return launched(images, modelled.step.compute_s, _fixed_s(modelled.step), host, (modelled.best, modelled.error))
 
 
 def _fixed_s(step: StepTimes) -> float:
@@ -332,7 +332,8 @@ def by_roofline(
         origin="published",
         where=PUBLISHED,
         note=f"{gpu.about}{roofline.at_clock(clock_Hz)}: {model.source}",
-        error=model.error_on(gpu, precision),
+        error=model.longer_on(gpu, precision),
+        faster=model.error_on(gpu, precision),
         gradient_copy_Bps=gpu.memory_Bps.value * COPY_SHARE,
         clock_Hz=clock_Hz or gpu.clock_Hz.stated,
     )

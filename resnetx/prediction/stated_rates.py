@@ -65,9 +65,15 @@ class StatedRates:
         line_s = self._line_s(images)
         ends_s = (min(times_s), max([*times_s, *([line_s] if line_s is not None else [])]))
         by_host = (1 - ends_s[0] / time_s, ends_s[1] / time_s - 1)
-        fixed_s, image_s, host = self._parts(images, host, fixed_s)
-        level = (host.time_s - fixed_s) / image_s
-        step = LaunchedStep(fixed_s + image_s * images, host, time_s, (error, error), by_host, level)
+        if self._is_between(images):
+            host = host.within(time_s)
+            device_s = host.device_s(time_s)
+            fixed_s = min(fixed_s, MOST_FIXED * device_s)
+            image_s = (device_s - fixed_s) / images
+        else:
+            fixed_s, image_s, host = self._parts(images, host, fixed_s)
+            device_s = fixed_s + image_s * images
+        step = LaunchedStep(device_s, host, time_s, (error, error), by_host, (host.time_s - fixed_s) / image_s)
         return step if modelled_s is None else self._bounded(step, images, *modelled_s)
 
     def _is_between(self, images: int) -> bool:
