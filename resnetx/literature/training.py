@@ -25,6 +25,7 @@ from resnetx.interconnect.systems.system import load
 from resnetx.literature import scaling_check, transformers
 from resnetx.literature.rivals import Rivals, interval_score
 from resnetx.literature.scaling_check import ScalingCase, cases, staged_cases
+from resnetx.literature.training_fit import unfitted_rates
 from resnetx.literature.training_rates import Iterations, LayerwiseTime, Series, rates, training
 from resnetx.prediction import compute, host_step, roofline
 from resnetx.prediction.host_step import CHOSEN_ON
@@ -39,6 +40,9 @@ from resnetx.workloads.counts import BYTES_PER_PARAMETER
 CALIBRATED = "dgx1-alexnet-2017"
 LAYERWISE, ITERATIONS = "layerwise", "tallent2017-alexnet"
 ONE_GPU = "one GPU, its rate not known"
+UNFITTED = (
+    f"{ONE_GPU}: half precision, of a generation without a roofline of its own; its interval was counted on these"
+)
 SMALLER = "one GPU, from its rate at about 8 times the batch"
 STRONG = "one global batch on several GPUs, from its rate on one"
 _LOOPS = {"eager": "eager PyTorch", "tuned": "TensorFlow 1"}
@@ -166,6 +170,7 @@ def validate() -> tuple[TrainingRow, ...]:
     rows += _transformers()
     rows += _one_gpu()
     rows += _one_of_a_transformer()
+    rows += _unfitted()
     rows += [_calibrated(case) for case in scaled if _is_alexnet_of_2017(case.series)]
     rows += map(layerwise, published.layerwise)
     rows += [row for entry in published.iterations for row in _iterations(entry)]
@@ -332,6 +337,29 @@ def _steps() -> Iterator[TrainingRow]:
             low=predicted / (1 + row.step.slower),
             high=predicted / max(1 - row.step.faster, LEAST_STEP),
             linear=pair.batch / pair.proportional_s,
+        )
+
+
+def _unfitted() -> Iterator[TrainingRow]:
+    """Rates in half precision on GPUs of generations without a fit."""
+    for row in unfitted_rates(roofline.fits().values()):
+        predicted = row.count / row.step.time_s
+        yield TrainingRow(
+            group=UNFITTED,
+            source=row.source,
+            system=row.gpu,
+            library=None,
+            what=row.what,
+            gpus=1,
+            unit=row.unit,
+            given="nothing",
+            measured=row.measured,
+            predicted=predicted,
+            error=predicted / row.measured - 1,
+            seen=True,
+            publisher=row.publisher,
+            low=predicted / (1 + row.step.slower),
+            high=predicted / max(1 - row.step.faster, LEAST_STEP),
         )
 
 

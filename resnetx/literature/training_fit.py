@@ -9,6 +9,9 @@ all other generations does. A rate is predicted whole: all layers, forward and b
 as `host_step` has it; no input. Of transformers the share of the peak alone is fitted, on all GPUs together, each
 publisher counting alike; what one GPU does is found from several by a simulation that follows the fit a little, so that
 a large change of it takes two runs.
+
+In half precision the software decides as much as the GPU. How much longer than predicted image networks take on GPUs of
+generations without a fit is counted on rates that no fit has seen (`unfitted_rates`).
 """
 
 from collections import Counter
@@ -19,10 +22,14 @@ from functools import partial
 import msgspec
 import numpy as np
 
-from resnetx.literature.training_rates import Rate, rates
+from resnetx.choices import Torchvision
+from resnetx.interconnect.systems.parts import GpuSpec
+from resnetx.interconnect.systems.system import parts_table
+from resnetx.literature.training_rates import Rate, rates, steps_series
 from resnetx.literature.transformers import TransformerRate, one_gpu_rates
-from resnetx.prediction import host_step
-from resnetx.prediction.host_step import GPU_PASS_s, HostStep
+from resnetx.prediction import compute, host_step
+from resnetx.prediction import roofline as of_gpus
+from resnetx.prediction.host_step import GPU_PASS_s, HostStep, LaunchedStep
 from resnetx.prediction.roofline import (
     ALL,
     ATTENTION_SLOWNESS,
@@ -41,6 +48,7 @@ from resnetx.prediction.roofline import (
     roofs,
     work,
 )
+from resnetx.workloads import tables
 from resnetx.workloads.counts import BYTES_PER_PARAMETER
 
 # Of a generation that gets a fit of its own: enough to determine three figures.
@@ -285,7 +293,54 @@ def rooflines(all_rows: Sequence[RateToFit]) -> list[Roofline]:
         fitted = roofline(generation, fits, partial(fit, prior=parameters))
         if fitted.unseen_network_error < np.mean([abs(row.error(parameters)) for row in fits]):
             found.append(fitted)
-    return found
+    longer = [max(0.0, -row.log_error) for row in unfitted_rates(found)]
+    return [msgspec.structs.replace(found[0], unseen_half_90=_rounded(np.quantile(longer, 0.9))), *found[1:]]
+
+
+# ---- rates that no fit has seen
+
+
+@dataclass(frozen=True)
+class UnfittedRate:
+    """A published rate in half precision of a GPU to whose generation no roofline is fitted, and its prediction."""
+
+    source: str
+    publisher: str
+    gpu: str  # its name among the parts
+    what: str
+    unit: str  # "images/s"
+    count: int  # of a step, in that unit
+    measured: float
+    step: LaunchedStep
+
+    @property
+    def log_error(self) -> float:
+        """ln(predicted / measured), of the time."""
+        return float(np.log(self.step.time_s * self.measured / self.count))
+
+
+def unfitted_rates(fits: Iterable[Roofline]) -> Iterator[UnfittedRate]:
+    """One of each series of a network of torchvision, in its largest batch."""
+    by_generation = {each.generation: each for each in fits}
+    loaded = [of for of in steps_series() if of.input == "loader"]
+    seen = set()
+    for of in steps_series():
+        table = tables.kept(Torchvision(name=of.network, classes=1000), tables.USUAL_SIZE)
+        if of.precision not in HALF or table is None or of.what in seen:
+            continue
+        seen.add(of.what)
+        part: GpuSpec = parts_table("gpus")[of.gpu]
+        batch, measured = max(of.samples_per_s.items())
+        most = max((max(other.samples_per_s.values()) for other in loaded if other.source == of.source), default=0.0)
+        late = of.input == "loader" and measured > most / 2  # its images may be: another network has got twice as many
+        if of_gpus.generation(part) not in by_generation and not late:
+            modelled = compute.by_roofline(
+                by_generation[ALL], tuple(table), tables.USUAL_SIZE, batch, of.precision, part
+            )
+            host = host_step.assumed(len(table), of.framework, of.precision)
+            step = compute.launched_by_roofline(modelled, batch, host)
+            what = f"{of.network}, batch {batch}, {of.precision}"
+            yield UnfittedRate(of.text, of.source, of.gpu, what, "images/s", batch, measured, step)
 
 
 def transformer_rooflines(all_rows: Sequence[RateToFit], everything: Roofline) -> list[Roofline]:
@@ -339,9 +394,8 @@ def main() -> None:
         errors = [
             f"{name} {row.error(by_generation[name]):+.0%}" for name in (ALL, row.generation) if name in by_generation
         ]
-        print(
-            f"{row.rate.what}: {row.rate.batch_size / row.rate.step_s:g} images/s; error by the fits: {', '.join(errors)}"
-        )
+        rate = row.rate.batch_size / row.rate.step_s
+        print(f"{row.rate.what}: {rate:g} images/s; error by the fits: {', '.join(errors)}")
     for row in of_transformers:
         own = on_transformers[
             list(TRANSFORMERS).index("fp32" if row.rate.entry.precision == "fp32" else "tensor cores")

@@ -90,6 +90,9 @@ class Roofline(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     error_90: float
     half_error_90: float | None
     unseen_gpu_90: float | None  # the same with generations left out whole, in either precision
+    # What nine of ten rates in half precision on GPUs of generations without a fit exceed the predicted time by, as a
+    # logarithm; of the fit to all alone.
+    unseen_half_90: float | None = None
     publishers: list[str]  # of the rates
     without: dict[str, Parameters]  # as fitted to the rates of all others, by publisher; empty: there is but one
 
@@ -129,6 +132,11 @@ class Roofline(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         if precision not in HALF:
             return self.error_90
         return max(self.error_90, self.half_error_90 or fitted().half_error_90 or 0.0)
+
+    def longer_on(self, gpu: GpuSpec, precision: str) -> float:
+        """The same of steps that take longer than predicted, as most do in half precision where no fit has the GPU."""
+        half = self.unseen_half_90 if precision in HALF and self.generation != generation(gpu) else None
+        return max(self.error_on(gpu, precision), half or 0.0)
 
     def left_out(self, publisher: str) -> "Roofline | None":
         """As fitted to the rates of all other publishers; None where there are none."""

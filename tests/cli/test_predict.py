@@ -470,6 +470,12 @@ def test_validation_holds(capsys):
         (["systems=gx8", "host_step=1000s"], "host_step=1000: expected at most 10"),
         (["systems=gx8", "staged=shared"], "those of gx8 do not go through it with NCCL; add transport=host"),
         (
+            ["systems=gx8", "staged=shared", "transport=host", "strategy=server"],
+            "strategy=server has none; leave it out",
+        ),
+        (["systems=gx8", "launch_mode=one-process", "strategy=server"], "strategy=server has none; leave it out"),
+        (["systems=gx8", "launch_mode=one-process", "library=gloo"], "library=gloo has a process for each rank"),
+        (
             ["systems=gx8", "staged=shared", "transport=host", "gpus=8", "what_if.latency=0.5"],
             "what_if: changes described links",
         ),

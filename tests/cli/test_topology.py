@@ -391,6 +391,7 @@ def test_who_starts_the_gpus_is_told_or_open(objects, run, tmp_path):
     )
     assert objects(f"systems=[{tmp_path / 'mine.yaml'}]", *words)[0]["time_s"] == ends["one-process"]
     assert run("systems=dgx-a100", "launch_mode=one-process")[0] == 2  # no collective is asked for
+    assert run("systems=dgx-a100", "collective=allreduce", "library=gloo", "launch_mode=one-process")[0] == 2
 
 
 def test_the_error_of_a_cost_is_measured_and_says_of_what(objects, run):

@@ -12,12 +12,13 @@ from resnetx import choices, workloads
 from resnetx.errors import ConfigError
 from resnetx.interconnect.systems.system import parts_table
 from resnetx.literature import training_fit
-from resnetx.literature.training_fit import held_out_errors, rooflines, rows
+from resnetx.literature.training_fit import held_out_errors, rooflines, rows, unfitted_rates
 from resnetx.literature.training_rates import rates, training
 from resnetx.prediction.roofline import (
     ALL,
     MEMORY_EFFICIENCY,
     Parameters,
+    fits,
     fitted,
     fitted_without,
     layer_times,
@@ -243,6 +244,22 @@ def test_without_its_only_publisher_a_generation_is_one_that_nobody_measured():
 def test_half_precision_is_no_surer_than_all_its_rates():
     assert fitted(P100).error_on(P100, "fp16") == fitted().half_error_90 > fitted(P100).error_90
     assert fitted(V100).error_on(V100, "fp16") == fitted(V100).half_error_90 > fitted(V100).error_90
+
+
+def test_in_half_precision_a_gpu_of_a_generation_without_a_fit_may_take_twice_as_long():
+    """Every such published rate of an H100 is below the predicted one, by up to e^0.93."""
+    assert fitted(H200).longer_on(H200, "bf16") == fitted().unseen_half_90 > fitted(H200).error_on(H200, "bf16")
+    for gpu, precision in ((H200, "tf32"), (V100, "fp16")):
+        assert fitted(gpu).longer_on(gpu, precision) == fitted(gpu).error_on(gpu, precision)
+
+
+@pytest.mark.slow
+def test_published_rates_that_no_fit_has_seen():
+    rows = list(unfitted_rates(fits().values()))
+    assert [row.gpu for row in rows] == 9 * ["h100-sxm5-80gb"]
+    assert all(row.log_error < 0 for row in rows)
+    longest = np.quantile([-row.log_error for row in rows], 0.9)
+    assert longest == pytest.approx(fitted().unseen_half_90, rel=1e-4)
 
 
 @pytest.mark.slow
