@@ -149,13 +149,17 @@ def _alike(cells: Sequence[Cell]) -> list[str]:
 
     def shown(cell: Cell) -> str:
         if isinstance(cell, float) and isfinite(cell):
-            return f"{cell:,.{decimals}f}" if together and decimals < MOST_DECIMALS else f"{cell:.4g}"
+            return f"{cell:,.{decimals}f}" if together and decimals < MOST_DECIMALS else _alone(cell)
         return "" if cell is None else f"{cell:,}" if type(cell) is int and abs(cell) >= 10_000 else str(cell)
 
     return list(map(shown, cells))
 
 
 MOST_DECIMALS = 7
+
+
+def _alone(value: float) -> str:
+    return number(value) if not value or 1e-4 <= abs(value) < 1e9 else f"{value:.3g}"
 
 
 def kinds_of_files() -> list[str]:

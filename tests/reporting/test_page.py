@@ -287,7 +287,7 @@ def test_numbers_of_a_column_have_as_many_decimals_and_whole_ones_commas():
     assert rows == [
         ["fc7", "23.84", "67,125,248", ""],
         ["relu", "0.09", "512", "1e-09"],  # too far apart for one number of decimals
-        ["loss", "0.50", "10,000", "2000"],
+        ["loss", "0.50", "10,000", "2,000"],
     ]
 
 

@@ -433,7 +433,12 @@ def _bandwidth_row(point: CollectivePoint, library: str, origin: str) -> list[Ce
     return [point.system, library, point.collective, gpus, point.size_bytes, point.time_s, rate, origin, words]
 
 
-def copies_over_size(points: Sequence[CopyPoint], measured: Sequence[CopyPoint] = ()) -> list[Figure]:
+def copies_over_size(
+    points: Sequence[CopyPoint],
+    measured: Sequence[CopyPoint] = (),
+    of: str = "Copies from GPU 0, and from the host",
+    after: str = "By the descriptions of the systems. After Tallent et al. 2017, Fig. {}.",
+) -> list[Figure]:
     """Copies to single GPUs: rate and time over size, a line for each pair."""
     if not points:
         return []
@@ -444,12 +449,11 @@ def copies_over_size(points: Sequence[CopyPoint], measured: Sequence[CopyPoint] 
     rows += [_copy_row(point, "measured") for point in measured if _pair(point) in pairs]
     columns = ["system", "pair", "size_bytes", "GBps", "time_us", "origin", "description"]
     black = _BLACK * any(_pair(point) in pairs for point in measured)
-    after = "By the descriptions of the systems. After Tallent et al. 2017, Fig. {}."
     drawn = [
-        ("copies", "Copies from GPU 0, and from the host: bandwidth", Axis("GBps", "GB/s"), after.format(8)),
+        ("copies", f"{of}: bandwidth", Axis("GBps", "GB/s"), after.format(8)),
         (
             "copy-times",
-            "Copies from GPU 0, and from the host: time",
+            f"{of}: time",
             Axis("time_us", "us", "log", "si"),
             after.format(9),
         ),

@@ -6,12 +6,14 @@ step. A timeline has a lane for each resource, and the systems of one point belo
 """
 
 import dataclasses
+import math
 import re
 import statistics
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
-from resnetx.record.comparisons import Accuracy, CheckedPoint
+from resnetx.errors import shortened
+from resnetx.record.comparisons import Accuracy, CheckedClaim, CheckedPoint
 from resnetx.record.machine import how_many, unit_by_library
 from resnetx.record.prediction import PredictedPoint, PredictedTask
 from resnetx.reporting.accuracy import point_words
@@ -249,3 +251,52 @@ def _checked(point: CheckedPoint) -> Record | None:
         "error": point.error,
         "description": f"{point_words(point)}: {point.error:+.1%}",
     }
+
+
+# ---- predicted beside stated ----------------------------------------------------------------------------------------
+
+MOST_STATED = 40  # figures of papers: of more, those that are furthest from what is predicted
+MOST_SAID = 60  # characters of a statement
+_STATED = {"hit": ("agrees", "#1f6f8b"), "miss": ("disagrees", "#e4572e"), "open": ("undecided", "#9aa3ad")}
+
+
+def stated_beside(claims: Sequence[CheckedClaim]) -> list[Figure]:
+    """What is predicted over what a paper states, of each statement with a figure that is no input."""
+    ratios = [
+        (claim, claim.ours / claim.stated)
+        for claim in claims
+        if claim.ours and claim.stated and claim.ours / claim.stated > 0 and claim.outcome in _STATED
+    ]
+    ratios = sorted(ratios, key=lambda pair: -abs(math.log(pair[1])))[:MOST_STATED]
+    if len(ratios) < 2:
+        return []
+    rows: list[Record] = [
+        {
+            "statement": shortened(claim.says, MOST_SAID),
+            "of": claim.where,
+            "stated": claim.stated,
+            "predicted": claim.ours,
+            "unit": claim.unit,
+            "ratio": ratio,
+            "ratio_low": min(ratio, (claim.ours_low or claim.ours or 0.0) / (claim.stated or 1.0)) or ratio,
+            "ratio_high": max(ratio, (claim.ours_high or claim.ours or 0.0) / (claim.stated or 1.0)),
+            "outcome": _STATED[claim.outcome][0],
+            "row": ", ".join(filter(None, (claim.claim, claim.where))),
+            "description": f"{claim.says}: stated {claim.stated:.4g}, predicted {claim.ours:.4g} {claim.unit}".rstrip(),
+        }
+        for claim, ratio in ratios
+    ]
+    there = {row["outcome"] for row in rows}
+    plot = Plot(
+        x=Axis("ratio", "predicted / stated", "log", "times"),
+        y=Axis("row", "", "names"),
+        marks=(Mark("across", column="ratio"), Mark("dots", look={"size": 24})),
+        colour=Scale("outcome", {word: colour for word, colour in _STATED.values() if word in there}),
+        chart_only=("row", "description"),
+    )
+    title = f"Predicted over stated, of {len(rows)} figures of the paper"
+    return [
+        figure(
+            "stated", title, "Lines: the predicted interval. The statements are below.", table_of_records(rows), plot
+        )
+    ]

@@ -130,7 +130,7 @@ def predicted_parts(curves: Sequence[PredictedCurve]) -> Figure | None:
         work: [_predicted_bar(curve, point, names) for curve in same for point in curve.points if curve.able]
         for work, same in workloads.items()
     }
-    bars = {work: of_work for work, of_work in bars.items() if any(bar.shares for bar in of_work)}
+    bars = {work: of_work for work, of_work in bars.items() if any(len(bar.shares) > 1 for bar in of_work)}
     if not bars:
         return None
     most = max(1, _MOST_PANELS // max(len(same) for same in workloads.values()))
@@ -170,7 +170,7 @@ def _predicted_bar(curve: PredictedCurve, point: PredictedPoint, names: Sequence
         ranks=how_many(point.gpus, unit_of_point(point)),
         shares={PARTS[part.name]: part.share for part in point.parts} if point in curve.able else {},
         speedup=_times(point.speedup or 0.0, low, high) if gained else "",
-        why="does not fit into memory" if point.outcome == "oom" else "not predicted",
+        why="does not fit into memory" if point.outcome == "oom" else "parts not known",
     )
 
 
