@@ -162,7 +162,7 @@ def _of_all(
         parts += map(pages.part_of, systems)
     if not parts:
         raise ConfigError("report: none of the given records can be read; expected at least one")
-    return pages.store_page(parts, folder, f"{counted(found)}" if len(parts) > 1 and found else "", left_out)
+    return pages.store_page(parts, folder, counted(found) if len(parts) > 1 and found and not traced else "", left_out)
 
 
 def _study(study: Stored, known: Mapping[Path, Results], folder: Path, below: str, baseline: int | None) -> "Part":
