@@ -185,7 +185,9 @@ class _Pass:
 @dataclass
 class _Step:
     begin: Any
+    waited_s: float | None  # by this thread for a core, since it began; null: not known
     updated: Any = None  # the end of the optimizer's step
+    core_wait_s: float | None = None  # in this step, until its last gradient is there
     passes: list[_Pass] = field(default_factory=list)
     end: Any = None
 
@@ -248,6 +250,7 @@ class _Loop:
         self._finished = False
         self._images = 0
         self._optimizers: dict[int, bool] = {}
+        self._last = NO_PARAMETER  # whose gradient came last in the step before
         self._hooks: list[Any] = []  # on what `_attach` was given
         self._of_optimizers: list[Any] = []
         self._search: Any = None
@@ -326,6 +329,8 @@ class _Loop:
             return  # the model is called several times before one backward pass
         if not self.steps and not self._step.passes:
             _refuse_pipeline()
+        if self.strategy == "fsdp" and not self._step.passes:  # what comes behind is no rank's own
+            self._note_wait()
         self._step.passes.append(_Pass(self.clock.now()))
         given = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor) and leaf.ndim]
         self._images += given[0].shape[0] if given else 0
@@ -354,11 +359,17 @@ class _Loop:
     def _ready(self, index: int, parameter: torch.Tensor) -> None:
         if self._pass is not None:
             self._pass.ready.append((index, self.clock.now()))
+            if index == self._last and self.strategy != "fsdp":
+                self._note_wait()
         elif self._step is not None:
             self.unseen = (
                 "gradients come with no call of the model since the optimizer's step: it steps within the backward "
                 "pass, or a part of the model is called by itself"
             )
+
+    def _note_wait(self) -> None:
+        if self._step and self._step.waited_s is not None:
+            self._step.core_wait_s = (_waited_s() or 0.0) - self._step.waited_s
 
     def _layer_ended(self, name: str, module: nn.Module, args: tuple[Any, ...], made: Any) -> None:
         if self._pass is not None and torch.is_grad_enabled():
@@ -382,10 +393,13 @@ class _Loop:
             model_pass.begin and model_pass.end and model_pass.ready for model_pass in self._step.passes
         ):
             self._step.end = now
+            self._last = self._step.passes[-1].ready[-1][0]
+            if self._step.core_wait_s is None:  # another one came last
+                self._note_wait()
             self.steps.append(self._step)
             self.batch_size = self._images
         self._images = 0
-        self._step = _Step(now)
+        self._step = _Step(now, _waited_s() if self.device.type == "cpu" else None)
         if self._search is not None:
             self._search.remove()
             self._search = None
@@ -430,6 +444,14 @@ class _Loop:
         ready_s = {index: seconds(step.begin, at) for index, at in step.passes[-1].ready}
         exposed_s, step_s = seconds(before, step.end), seconds(step.begin, step.end)
         return _Seen(update_s, input_s, waiting_s, forward_s, backward_s, exposed_s, step_s, ready_s)
+
+
+def _waited_s() -> float | None:
+    """Seconds that this thread, ready to run, has waited for a core; null where the system does not say."""
+    try:
+        return int(Path("/proc/thread-self/schedstat").read_text().split()[1]) / 1e9
+    except (OSError, ValueError, IndexError):
+        return None
 
 
 def _chain(model: nn.Module) -> list[nn.Module]:
@@ -554,9 +576,14 @@ def _observation(loop: _Loop, steps: Sequence[_Step], rank: int, ranks: int) -> 
             hooks=passes * (3 + len(loop.named)) + 2,
             update_s=column("update_s"), input_s=column("input_s"), waiting_s=column("waiting_s"),
             forward_s=column("forward_s"), backward_s=column("backward_s"), exposed_s=column("exposed_s"),
-            step_s=column("step_s"), buckets=known(_buckets(loop, seen)), unknown={},
+            step_s=column("step_s"), core_wait_s=_core_waits_s(steps), buckets=known(_buckets(loop, seen)), unknown={},
         )
     )  # fmt: skip
+
+
+def _core_waits_s(steps: Sequence[_Step]) -> list[float]:
+    waits = [step.core_wait_s for step in steps]
+    return [round(wait_s, DIGITS) for wait_s in waits if wait_s is not None] if None not in waits else []
 
 
 def _workload(loop: _Loop) -> str:

@@ -44,7 +44,7 @@ def hook_s(device: torch.device) -> float:
         without_s.append(backward_s(model))
         loop = _Loop(samples=1)
         loop.begin(model)
-        loop._step = _Step(loop.clock.now(), passes=[_Pass(loop.clock.now())])
+        loop._step = _Step(loop.clock.now(), None, passes=[_Pass(loop.clock.now())])
         with_s.append(backward_s(model))
         loop.remove()
     return (min(with_s) - min(without_s)) / PARAMETERS

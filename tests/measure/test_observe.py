@@ -54,6 +54,7 @@ def test_the_phases_of_each_step_add_up_to_it_and_no_hook_stays(tmp_path):
     for step_s, *parts in zip(seen.step_s, *phases, strict=True):
         assert sum(parts) == pytest.approx(step_s, abs=1e-6) and min(parts) >= 0
     assert "not DDP" in seen.unknown["buckets"]
+    assert len(seen.core_wait_s) == SAMPLES and min(seen.core_wait_s) >= 0
 
 
 def test_the_trace_of_a_loop_is_predicted_on_several_ranks(tmp_path):
@@ -347,7 +348,9 @@ def test_the_loop_of_the_page_goes_from_nothing_to_a_prediction(tmp_path, preloa
 def test_the_loop_of_a_library_is_observed(library, tmp_path):
     pytest.importorskip(library)
     run_ranks(sys.executable, 2, LOOPS.with_name("observed_libraries.py"), library, tmp_path)
-    assert [(each.rank, each.phase) for each in resnetx.explain(tmp_path) if each.late] == [(1, "input")]
+    ranks = resnetx.explain(tmp_path)
+    named = [(each.rank, each.phase) for each in ranks if each.late]
+    assert named == [(1, "input")] or (not named and "for a core, which other programs use" in ranks[0].why)
     for each in observations(tmp_path):
         assert each.strategy == "ddp" and sum(bucket.size_bytes for bucket in each.buckets) == each.gradient_bytes
 
