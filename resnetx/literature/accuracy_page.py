@@ -120,11 +120,11 @@ published time calibrates a prediction here. Errors are |ln(predicted / measured
   inside. A machine of a kind that nobody measured gets this interval. Sizes are of one host, where nothing is said.
 - Messages (all-to-all, send-receive, gather, scatter) have nothing fitted. Their constants
   (`resnetx/interconnect/collectives/sends.py`) are from SuperBench, li-plus/playground and MIT ORCD: no error of
-  these three is of unseen figures; those of NVIDIA/nccl and MGHPCC are. Too few kinds were measured to give
+  these three is of figures not known before; those of NVIDIA/nccl and MGHPCC are. Too few kinds were measured to give
   an interval to each other.
 - Between nodes nothing is fitted, and the rates of SummitDev's CPUs are from its own figures. How MI300X reach their
   network cards (`configs/system/mi300x.yaml`) was chosen of RCCL's two files with the figures of both clusters in
-  sight: no error of two nodes of AMD's is of unseen figures.
+  sight: no error of two nodes of AMD's is of figures not known before.
 """
 
 

@@ -63,7 +63,7 @@ def train_(options: Namespace, paths: list[Path], asked: Point) -> int:
 # ---- verify ---------------------------------------------------------------------------------------------------------
 # `verify`: whether several ranks compute what one process would.
 
-WORST = 10  # layers in the table
+WORST = 4  # layers in the table
 
 
 def verify_(options: Namespace, _: list[Path], asked: Point) -> int:
@@ -98,23 +98,21 @@ def _show(request: Request, equality: Equality) -> None:
     shown = show.first(order, WORST)
     rows += [(layer, [part.layers[layer] for part in parts]) for layer in shown]
     left_out = len(order) - len(shown)
-    notes = [
-        "Relative deviations, the largest of all ranks and steps; worst layers first"
-        + (f", {left_out} more with --all." if left_out else "."),
-        f"double: decides. {request.precision}: one step in the precision of training, with its rounding.",
-    ]
+    show.listing(columns, rows, every=True, constant=True)
+    show.say(f"sure: double precision decides; {request.precision}: one step as trained, with its rounding.")
     if equality.statistics != "none":
-        notes.append(
-            f"Statistics of batch normalisation are {_STATISTICS[equality.statistics]}; per-rank statistics, as in "
-            "training: one step in double precision, in which ranks are not one process."
+        show.say(
+            f"Batch normalisation: statistics {_STATISTICS[equality.statistics]}; by those of each rank, as in "
+            "training, ranks are not one process."
         )
-    show.listing(columns, rows, note=" ".join(notes), every=True, constant=True)
+    more = f"; {left_out} more layers: --all" * bool(left_out)
+    show.say(f"more: relative deviations, the largest of all ranks and steps{more}")
 
 
 LayerDeviations = tuple[str, list[float | None]]  # its name; in double precision, as trained, by each rank's statistics
 
 
-_STATISTICS = {"frozen": "those of the global batch, fixed", "synchronised": "computed over all ranks"}
+_STATISTICS = {"frozen": "of the global batch, fixed", "synchronised": "computed over all ranks"}
 
 
 def _size(deviation: float | None) -> float:
