@@ -16,7 +16,7 @@ import msgspec
 
 from resnetx.choices import Fsdp, Server, SyntheticInput, Zero1
 from resnetx.errors import ConfigError
-from resnetx.interconnect.systems.altered import link_kinds
+from resnetx.interconnect.systems.system import link_kinds
 from resnetx.prediction import compute, messages
 from resnetx.prediction.iteration import LAB_BROADCASTS_ERROR, LAB_MESSAGES_ERROR, Iteration, iteration_s
 from resnetx.prediction.memory import memory_need
