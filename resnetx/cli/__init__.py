@@ -286,10 +286,12 @@ def _refuse_words(verb: str, others: Sequence[str], words: Sequence[str]) -> Non
             raise ConfigError(f"{before} {word}: write a setting without spaces: {key}=VALUE".strip())
     if verb == "lab" and (inside := next((word for word in others if word in VERBS), None)):
         raise ConfigError(f"{inside}: put -- before it: resnetx lab systems=gx8 -- {inside} ...")
-    for word in others:
-        if is_name(word) and not is_system(word) and (near := near_name(verb, word)):
+    for word in (name for words_of in others if not Path(words_of).exists() for name in words_of.split(",")):
+        if not is_name(word) or is_system(word):
+            continue
+        if near := near_name(verb, word):
             raise ConfigError(f"{word}: no such file, and no name that is known; did you mean {near}?")
-        if is_name(word) and VERBS[verb].names_systems:
+        if VERBS[verb].names_systems:
             raise ConfigError(f"{word}: no such file, and no name that is known; `resnetx list` has the names")
     if others and not VERBS[verb].paths:
         raise ConfigError(f"{others[0]}: `resnetx {verb}` takes no path; settings are written key=value")

@@ -8,14 +8,13 @@ Each is taken where it can only mean one thing: a flag that the verb has stays a
 stays a path, and a word that follows nothing is left for whoever refuses it.
 """
 
-import difflib
 import re
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from resnetx.errors import ConfigError
+from resnetx.errors import ConfigError, meant
 from resnetx.operations import OPERATIONS
 from resnetx.settings.files import CONFIGS, choices
 from resnetx.settings.setting_types import key_of, members, squeezed
@@ -27,6 +26,12 @@ if TYPE_CHECKING:
 
 # A setting, or Hydra's way to remove one, but not ~/x and ~user/x. A path that looks like a setting is written ./a=b.
 OVERRIDE = re.compile(r"[+~]*[A-Za-z_][\w.@]*=|~(?![\w.-]*/)")
+# What torchrun, training scripts and nccl-tests call some settings.
+_ELSEWHERE = {
+    "bs": "batch_size", "arch": "model", "dtype": "precision", "nnodes": "nodes", "num_nodes": "nodes",
+    "ngpus": "gpus", "num_gpus": "gpus", "n_gpus": "gpus", "nproc": "gpus", "nproc_per_node": "gpus",
+    "world_size": "gpus",
+}  # fmt: skip
 _OWN_FLAGS = {"help", "all", "config-dir", "shell-completion", "version", "multirun", "cfg"}
 
 
@@ -42,10 +47,11 @@ def as_settings(words: Sequence[str]) -> list[str]:
 
 
 def _renamed(verb: str, word: str) -> str:
-    """`batch=32` as `batch_size=32`, `batch-size=32`, too: where a verb has one setting that is called nearly so."""
+    """`batch=32` and `bs=32` as `batch_size=32`: where one setting of the verb is called nearly so, or so elsewhere."""
     key, given, value = word.partition("=")
     if not given or not re.fullmatch(r"[A-Za-z][\w-]*", key) or reads(VERBS[verb].settings, key) or Path(word).exists():
         return word
+    key = _ELSEWHERE.get(key.replace("-", "_").lower(), key)
     names = {squeezed(name) for name in (key, f"{key}s", f"{key}_size")}
     near = [name for name in TABLE if squeezed(name) in names and reads(VERBS[verb].settings, name)]
     return _noted(word, f"{near[0]}={value}") if len(near) == 1 else word
@@ -58,6 +64,7 @@ def _undashed(verb: str, words: Sequence[str]) -> Iterator[str]:
         word = left.pop(0)
         name, given, value = word.removeprefix("--").partition("=")
         key = name.replace("-", "_")
+        key = _ELSEWHERE.get(key, key)
         row = TABLE.get(key)
         as_it_is = not word.startswith("--") or name in {*VERBS[verb].flags, *_OWN_FLAGS}
         if as_it_is or row is None or row.type is None or not reads(VERBS[verb].settings, key):
@@ -138,8 +145,8 @@ def _known_names(verb: str) -> list[str]:
 
 
 def near_name(verb: str, word: str) -> str:
-    """The name of a system, model or study that the verb takes and a word may be meant for; "": none is near."""
-    return next(iter(difflib.get_close_matches(word.lower(), _known_names(verb), n=1, cutoff=0.65)), "")
+    """The names of systems, models and studies that the verb takes and a word may stand for; "": none is near."""
+    return meant(word, _known_names(verb), cutoff=0.65)
 
 
 def _is_collective(word: str) -> bool:

@@ -68,12 +68,13 @@ all-reduces of the layers of ResNet-50 on 16 GPUs (Shi et al. 2018), and AlexNet
 each batch and library that the paper may mean.
 """
 
-TRANSFORMERS = """BERT-large under DDP on A100 and decoders of 0.76 to 13 billion parameters under FSDP on H100, each
-rate predicted from that of its series on the fewest GPUs, one to 32 (`results/published/transformers.yaml`, which says
-what is left out and what is assumed; `resnetx/literature/transformers.py`). Nothing was fitted to them: what scaling
-costs is as image networks have it. They hardly lose anything, so that linear scaling is as good; two rates belong to
-a series whose rate on eight GPUs is 8 % below its others, for each GPU. The interval of a rate is what nine of ten
-errors of the other programs are within.
+TRANSFORMERS = """BERT-large under DDP on A100, decoders of 0.76 to 13 billion parameters under FSDP on H100, and one
+global batch of nanoGPT under DDP on H100, each predicted from its rate on the fewest GPUs, one to 32
+(`results/published/transformers.yaml`, which says what is left out and what is assumed;
+`resnetx/literature/transformers.py`). Nothing was fitted to them: what scaling costs is as image networks have it. All
+but nanoGPT hardly lose anything, so that linear scaling is as good; two rates belong to a series whose rate on eight
+GPUs is 8 % below its others, for each GPU. The interval of a rate is what nine of ten errors of the other programs are
+within.
 """
 
 ROOFLINES = """Mean errors of rates of one GPU that the fit has not seen: single rates, whole networks, or all rates of

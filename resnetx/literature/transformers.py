@@ -124,7 +124,8 @@ class TransformerCase:
 
     @property
     def kind(self) -> str:
-        return f"{'FSDP on H100' if self.of.strategy == 'fsdp' else 'DDP on A100'}, {self.of.nodes(self.gpus)}"
+        gpu = "H100" if self.of.system == "dgx-h100" else "A100"
+        return f"{'FSDP' if self.of.strategy == 'fsdp' else 'DDP'} on {gpu}, {self.of.nodes(self.gpus)}"
 
 
 def judged() -> Iterator[TransformerCase]:

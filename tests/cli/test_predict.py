@@ -66,6 +66,17 @@ def test_rates_between_two_ends_are_open_in_words(capsys):
     assert "?" not in out
 
 
+def test_gpus_that_are_their_own_baseline_have_no_speedup_on_the_screen(capsys):
+    """One GPU has no memory for this batch: 1.00 over itself, and an efficiency of 100 %, would say nothing."""
+    words = ["predict", "dgx2", "resnet50", "rate=256:1200", "batch_size=2048", "precision=fp16"]
+    assert main([*words, "gpus=16"]) == 0
+    shown = capsys.readouterr().out
+    assert "gpus=1,16 does, or says why it cannot" in shown
+    assert "speed-up" not in shown and "100%" not in shown
+    assert main([*words, "gpus=1,8,16"]) == 0
+    assert "1.00" in capsys.readouterr().out
+
+
 def test_axes_are_lists(predict):
     words = ["strategy=[bucket,after]", "library=[nccl1,nccl2]", "batch_size=[256,512]"]
     _, found = predict("systems=dgx1-p100", "model=alexnet", *words, "gpus=[4]")
