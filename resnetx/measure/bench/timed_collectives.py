@@ -41,10 +41,12 @@ from resnetx.record import (
     BenchRequest,
     CopyCell,
     Environment,
+    HostLoad,
     PatternPoint,
     SkippedArray,
     Transport,
     Unknown,
+    Warning,
     array_bytes,
     known,
     seal,
@@ -110,7 +112,7 @@ def run(task: BenchFile, started: Moment) -> BenchRecord | None:
                 clock=known(NOT_LOCKED),  # read by who started the ranks, where it was
                 warnings=[
                     *([] if lab_network() else nodes.oversubscribed(ranks)),
-                    *foreign_load([load for load in loads if not isinstance(load, Unknown)]),
+                    *_disturbed(loads),
                     *(results.warnings(transport, request.way) if sends else []),
                     *results.unlike_gpudirect(transport, request.way),
                     *nodes.warnings(machines, devices),
@@ -273,6 +275,10 @@ def _library(ranks: Ranks, machine: Environment, *, copies_alone: bool) -> str:
         return f"CUDA {machine.cuda}"
     name = distributed.backend(ranks.device)
     return f"gloo (torch {torch.__version__})" if name == "gloo" else f"{name.upper()} {machine.nccl}"
+
+
+def _disturbed(loads: Sequence[HostLoad | Unknown]) -> list[Warning]:
+    return foreign_load([load for load in loads if not isinstance(load, Unknown)])
 
 
 # How an operation is timed: by itself, in a row of twenty, or as a CUDA graph of twenty.
