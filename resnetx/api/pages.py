@@ -18,8 +18,7 @@ from resnetx.api.stored import MeasuredStudy
 from resnetx.api.topology_answers import Costed, Described, described
 from resnetx.errors import ConfigError
 from resnetx.interconnect.pairs.pair_reading import counted
-from resnetx.interconnect.systems.altered import steered
-from resnetx.interconnect.systems.system import System
+from resnetx.interconnect.systems.system import System, steered
 from resnetx.interconnect.systems.system import described as described_system
 from resnetx.record import BenchRecord, RunRecord
 from resnetx.record.comparisons import Accuracy, BenchComparison, CheckedClaim, Comparison, SystemComparison

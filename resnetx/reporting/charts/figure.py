@@ -168,12 +168,6 @@ def log_ticks(domain: Sequence[float], base: int) -> list[float]:
     return ticks
 
 
-def si_axis(ticks: Sequence[float], shown: bool) -> alt.Axis:
-    """An axis with SI prefixes above 1, and plain decimals below."""
-    label = "datum.value < 1 ? format(datum.value, '~g') : format(datum.value, '~s')"
-    return alt.Axis(values=list(ticks), labelExpr=label, labels=shown, ticks=shown)
-
-
 def styled(chart: AnyChart, tables: dict[str, list[Record]], text_size: float = 7) -> AnyChart:
     """A chart in the style of all figures, with the tables that its marks name.
 
