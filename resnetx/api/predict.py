@@ -23,9 +23,9 @@ from resnetx.compose import each_of
 from resnetx.errors import ConfigError
 from resnetx.host import node_name
 from resnetx.prediction import result
-from resnetx.prediction.curves import GRID_POINTS, Curve, points_in, predicted_curves, sending_counts
 from resnetx.prediction.host_step import STATED
 from resnetx.prediction.iteration import HOST_ERROR
+from resnetx.prediction.predict import GRID_POINTS, Curve, points_in, predicted_curves, sending_counts
 from resnetx.prediction.scenario import Deployment
 from resnetx.record.machine import how_many
 from resnetx.record.prediction import UNCHECKED, PredictedPoint, Prediction, PredictionInput, digest

@@ -78,9 +78,9 @@ within.
 """
 
 ROOFLINES = """Mean errors of rates of one GPU that the fit has not seen: single rates, whole networks, or all rates of
-a publisher are left out. **nine of ten**: what nine of ten rates are within. The last row is for GPUs of any other
-generation: there, whole generations are left out; in half precision steps may be longer by what nine of ten published
-rates of H100s are, on which it was counted.
+a publisher are left out. **nine of ten**: what nine of ten rates are within. "all of a stated clock" is for GPUs of any
+other generation: there, whole generations are left out; in half precision steps may be longer by what nine of ten
+published rates of H100s are, on which it was counted. Transformers are fitted apart, on all GPUs together.
 """
 
 LOSES = """The rates above that are more than a tenth below "GPUs x the rate of one", predicted from the rate of one and
@@ -120,11 +120,11 @@ published time calibrates a prediction here. Errors are |ln(predicted / measured
   inside. A machine of a kind that nobody measured gets this interval. Sizes are of one host, where nothing is said.
 - Messages (all-to-all, send-receive, gather, scatter) have nothing fitted. Their constants
   (`resnetx/interconnect/collectives/sends.py`) are from SuperBench, li-plus/playground and MIT ORCD: no error of
-  these three is of unseen figures; those of NVIDIA/nccl and MGHPCC are. Too few kinds were measured to give
+  these three is of figures not known before; those of NVIDIA/nccl and MGHPCC are. Too few kinds were measured to give
   an interval to each other.
 - Between nodes nothing is fitted, and the rates of SummitDev's CPUs are from its own figures. How MI300X reach their
   network cards (`configs/system/mi300x.yaml`) was chosen of RCCL's two files with the figures of both clusters in
-  sight: no error of two nodes of AMD's is of unseen figures.
+  sight: no error of two nodes of AMD's is of figures not known before.
 """
 
 
@@ -291,16 +291,20 @@ def _rooflines() -> list[str]:
             "nine of ten",
             "in half precision",
         ],
-        map(_roofline, sorted(roofline.fits().values(), key=lambda fit: fit.generation)),
+        [
+            *map(_roofline, sorted(roofline.fits().values(), key=lambda fit: fit.generation)),
+            *map(_roofline, roofline.transformer_fits().values()),
+        ],
     )
 
 
 def _roofline(fit: roofline.Roofline) -> list[str]:
     everything = fit.generation == roofline.ALL
+    own = fit.generation if fit.generation in roofline.TRANSFORMERS.values() else ""
     parts = (name for name, gpu in parts_table("gpus").items() if roofline.generation(gpu) == fit.generation)
     names = dict.fromkeys(name.partition("-")[0].upper() for name in parts)
     return [
-        "all of a stated clock" if everything else ", ".join(names),
+        "all of a stated clock" if everything else own or ", ".join(names),
         f"{fit.rows}",
         _percent(fit.error),
         _percent(fit.worst_error),

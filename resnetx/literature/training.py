@@ -58,6 +58,7 @@ _STAGED = {
 }
 _UNTOLD = "not told which (two boxes)"
 TRANSFORMERS = "transformers, from their rate on the fewest GPUs"
+ONE_TRANSFORMER = "one GPU that trains a transformer, its rate not known"
 FROM_ONE, BY_SMALLER = "from the rate of one GPU", "calibrated by one of its rates"
 LARGE = size("1GiB")  # of the published all-reduces, the size whose bandwidth calibrates
 
@@ -170,6 +171,7 @@ def validate() -> tuple[TrainingRow, ...]:
     rows += [_scaling(case.on(case.undescribed), f"{NO_PEERS}: {_UNTOLD}") for _, case in staged_cases()]
     rows += _transformers()
     rows += _one_gpu()
+    rows += _one_of_a_transformer()
     rows += _unfitted()
     rows += [_calibrated(case) for case in scaled if _is_alexnet_of_2017(case.series)]
     rows += map(layerwise, published.layerwise)
@@ -415,6 +417,34 @@ def _one_gpu() -> Iterator[TrainingRow]:
             publisher=entry.publisher,
             low=predicted / (1 + step.slower),
             high=predicted / max(1 - step.faster, LEAST_STEP),
+        )
+
+
+def _one_of_a_transformer() -> Iterator[TrainingRow]:
+    """What one GPU does as a rate of the fewest tells it, by the roofline, its publisher left out of the fit."""
+    for rate in transformers.one_gpu_rates():
+        of, gpu = rate.entry, rate.entry.part
+        model = roofline.fitted_without(gpu, of.publisher, of.table, of.precision)
+        modelled = compute.by_roofline(model, of.table, 1, rate.batch_size, of.precision, gpu)
+        host = host_step.assumed(len(of.table), None, of.precision)
+        step = compute.launched_by_roofline(modelled, rate.batch_size, host)
+        tokens = rate.batch_size * of.seq
+        yield TrainingRow(
+            group=f"{ONE_TRANSFORMER}: {'fp32' if of.precision == 'fp32' else 'on tensor cores'}",
+            source=of.source_text,
+            system=of.system,
+            library=None,
+            what=of.what,
+            gpus=1,
+            unit="tokens/s",
+            given="nothing",
+            measured=tokens / rate.step_s,
+            predicted=tokens / step.time_s,
+            error=rate.step_s / step.time_s - 1,
+            seen=of.seen,
+            publisher=of.publisher,
+            low=tokens / step.time_s / (1 + step.slower),
+            high=tokens / step.time_s / max(1 - step.faster, LEAST_STEP),
         )
 
 

@@ -84,7 +84,7 @@ def _whole(computed: Compute, point: Point) -> Compute:
         longer = recomputing(computed.step, workload.layers, workload.request.precision)
         if workload.rates is not None:
             gpu = point.deployment.system.gpu_part(point.devices[0])
-            error = roofline.fitted(gpu).error_on(gpu, workload.precision)
+            error = roofline.fitted(gpu, workload.layers, workload.precision).error_on(gpu, workload.precision)
             computed = _less_sure(computed, 1 - computed.step.compute_s / longer.compute_s, error)
         computed = replace(computed, step=longer)
     if parts == 1:
@@ -310,7 +310,8 @@ def of_roofline(
     """What `batch_size` images take the GPU by the roofline alone."""
     if CPU in gpu.product_names:
         raise ConfigError("systems: cpu-host needs a trace of that host (`resnetx trace` makes one), or rate=")
-    return by_roofline(roofline.fitted(gpu), layers, image_size, batch_size, precision, gpu, clock_Hz, states)
+    model = roofline.fitted(gpu, layers, precision)
+    return by_roofline(model, layers, image_size, batch_size, precision, gpu, clock_Hz, states)
 
 
 def by_roofline(

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from resnetx.cli import _as_typed, main
-from resnetx.cli.typed import as_settings, names_as_settings
-from resnetx.cli.words import settings_of
+from resnetx.cli.words import as_settings, names_as_settings, settings_of
 from resnetx.compose import asked, ours
 from resnetx.errors import ConfigError
 from resnetx.settings.files import CONFIGS

@@ -24,6 +24,7 @@ from resnetx.prediction.roofline import (
     layer_times,
     ratios,
     roofs,
+    transformer_fits,
     update_s,
     work,
 )
@@ -173,6 +174,32 @@ def test_the_shipped_fit_is_a_fresh_one(all_rows):
         assert figures(shipped) == pytest.approx(figures(each), rel=0.01), (
             "if the rates or the model were changed on purpose: python -m resnetx.literature.training_fit"
         )
+
+
+@pytest.mark.slow
+def test_the_shipped_fits_to_transformers_are_fresh_ones():
+    """Their share of the peak is between 0.4 and 0.8, and what is not theirs is that of all GPUs."""
+    fresh = training_fit.transformer_rooflines(training_fit.transformer_rows(), fitted())
+    for each in fresh:
+        assert figures(transformer_fits()[each.generation]) == pytest.approx(figures(each), rel=0.01)
+        assert each.square_speedup == fitted().square_speedup
+        assert 0.4 < each.matmul_efficiency < 0.8
+
+
+def test_a_network_of_attention_is_a_transformer_on_any_gpu():
+    attention = layer("mixed", "causalattention", ("data",), (64, 32, 32), (), 64 * 1024**2)
+    for gpu in (P100, V100, A100, H200):
+        assert fitted(gpu, [attention], "bf16") is transformer_fits()["transformers on tensor cores"]
+        assert fitted(gpu, [attention], "fp32") is transformer_fits()["transformers in fp32"]
+        assert fitted(gpu, NET, "bf16") is fitted(gpu)
+
+
+def test_long_sequences_take_as_long_as_short_ones_by_what_they_compute():
+    """Rates of one program from 512 to 32,768 tokens: without attention's slowness the longest are 29 % faster."""
+    own = [row for row in training_fit.transformer_rows() if row.rate.entry.width == 2048 and row.generation == "9.0"]
+    errors = [row.error(transformer_fits()["transformers on tensor cores"]) for row in own]
+    assert len(errors) == 8
+    assert max(errors) - min(errors) < 0.07
 
 
 def test_errors_are_what_is_said_of_them():
