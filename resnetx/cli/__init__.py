@@ -28,6 +28,7 @@ from resnetx.cli.typed import (
     as_settings,
     is_name,
     is_system,
+    named_elsewhere,
     names_as_settings,
     near_name,
     settings_in,
@@ -287,6 +288,11 @@ def _refuse_words(verb: str, others: Sequence[str], words: Sequence[str]) -> Non
     if verb == "lab" and (inside := next((word for word in others if word in VERBS), None)):
         raise ConfigError(f"{inside}: put -- before it: resnetx lab systems=gx8 -- {inside} ...")
     for word in others:
+        if word.isdecimal() and not Path(word).exists():
+            what = " or ".join(f"{key}={word}" for key in ("batch_size", "gpus") if key in VERBS[verb].settings)
+            raise ConfigError(f"{word}: a number of what? write {what or f'KEY={word}'}")
+        if elsewhere := named_elsewhere(verb, word):
+            raise ConfigError(f"{word}: {elsewhere}")
         if is_name(word) and not is_system(word) and (near := near_name(verb, word)):
             raise ConfigError(f"{word}: no such file, and no name that is known; did you mean {near}?")
         if is_name(word) and VERBS[verb].names_systems:

@@ -20,7 +20,7 @@ from resnetx.operations import OPERATIONS
 from resnetx.settings.files import CONFIGS, choices
 from resnetx.settings.setting_types import key_of, members, squeezed
 from resnetx.settings.table import TABLE
-from resnetx.settings.verbs import VERBS, reads
+from resnetx.settings.verbs import VERBS, called_elsewhere, reads
 
 if TYPE_CHECKING:
     from resnetx.study import Point
@@ -42,13 +42,15 @@ def as_settings(words: Sequence[str]) -> list[str]:
 
 
 def _renamed(verb: str, word: str) -> str:
-    """`batch=32` as `batch_size=32`, `batch-size=32`, too: where a verb has one setting that is called nearly so."""
+    """`batch=32` as `batch_size=32`, `bs=32`, too: a verb's one setting that is called nearly so, or so elsewhere."""
     key, given, value = word.partition("=")
     if not given or not re.fullmatch(r"[A-Za-z][\w-]*", key) or reads(VERBS[verb].settings, key) or Path(word).exists():
         return word
-    names = {squeezed(name) for name in (key, f"{key}s", f"{key}_size")}
-    near = [name for name in TABLE if squeezed(name) in names and reads(VERBS[verb].settings, name)]
-    return _noted(word, f"{near[0]}={value}") if len(near) == 1 else word
+    read = VERBS[verb].settings
+    names = {squeezed(name) for name in (key, f"{key}s", f"{key}_size", key.removesuffix("s"))}
+    near = [name for name in TABLE if squeezed(name) in names and reads(read, name)]
+    meant = near[0] if len(near) == 1 else None if near else called_elsewhere(read, key)
+    return _noted(word, f"{meant}={value}") if meant else word
 
 
 def _undashed(verb: str, words: Sequence[str]) -> Iterator[str]:
@@ -165,6 +167,18 @@ def is_classifier(word: str) -> bool:
 
 def _is_study(word: str) -> bool:
     return is_name(word) and (CONFIGS / "study" / f"{word}.yaml").is_file()
+
+
+def named_elsewhere(verb: str, word: str) -> str:
+    """Of a system or a model that this verb does not take what it is, and which one shows it; "" of all others."""
+    if not is_name(word) or verb == "list":
+        return ""
+    takes_systems = VERBS[verb].names_systems or verb == "topology"
+    if not takes_systems and _is_named(word):
+        return f"a system, which `resnetx {verb}` does not take; write resnetx topology {word}"
+    if "model" not in VERBS[verb].settings and _is_model(word):
+        return f"a model, which `resnetx {verb}` does not take; write resnetx describe {word}"
+    return ""
 
 
 def is_name(word: str) -> bool:
