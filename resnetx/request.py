@@ -23,8 +23,7 @@ from resnetx.choices import (
     Strategy,
     SyntheticInput,
 )
-from resnetx.launching import nodes_of
-from resnetx.transports import TransportName, Way
+from resnetx.launching import TransportName, Way, nodes_of
 
 # A window ends when the slowest rank has ended, and begins with an empty queue: some 0.1 ms, which 0.2 s make small.
 WINDOW_S = 0.2  # at least: windows have as many steps as that takes

@@ -76,7 +76,8 @@ def trace_answer(traced: "Trace") -> list[str]:
         return [f"Not measured: no batch of {traced.workload} has layer times."]
     largest, *smaller = sorted(traced.batches, key=lambda batch: -batch.batch_size)
     how = "Measured" if traced.request else "Imported"
-    step = f"a step of {traced.workload} takes {_step_s(largest) * 1e3:,.3g} ms at {largest.batch_size} images"
+    images = f"{largest.batch_size} image{'s' * (largest.batch_size != 1)}"
+    step = f"a step of {traced.workload} takes {_step_s(largest) * 1e3:,.3g} ms at {images}"
     if any(warning.code == "one-rank" for warning in traced.warnings) or (traced.communication and not traced.request):
         step += " without communication"
     sentences = [f"{how}: {step}"]

@@ -17,7 +17,7 @@ from resnetx.compose import asked as settings_asked
 from resnetx.config import FIND, check, check_ranks, clock_from, request_from, run_settings_from
 from resnetx.errors import ConfigError
 from resnetx.host import cores, memory_bytes, node_name
-from resnetx.launching import Launch
+from resnetx.launching import Launch, Way
 from resnetx.measure import held_clock
 from resnetx.measure import locked_clock as journal
 from resnetx.measure.held_clock import (
@@ -43,7 +43,6 @@ from resnetx.settings.table import tagged
 from resnetx.settings.verbs import VERBS, group_of
 from resnetx.study import Point
 from resnetx.table import ANSWERS, Answer, Column, Records, as_shown
-from resnetx.transports import Way
 from resnetx.units import si
 from resnetx.workloads.counts import messages
 

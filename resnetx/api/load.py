@@ -117,7 +117,7 @@ def _of_folder(folder: Path) -> Loaded:
     if all(entry.kind == "trace" for entry in below):
         return read_trace(folder)
     if len(below) > 1:
-        paths = [entry.path for entry in below]
+        paths = list(dict.fromkeys(entry.path.parent if entry.kind == "observation" else entry.path for entry in below))
         raise ConfigError(f"{folder}: contains {counted(below)}; give the folder of one of them: {listed(paths)}")
     return read_record(below[0].file)
 
@@ -267,6 +267,10 @@ def _sides(result: Any) -> list[Side]:
             progress.note(f"{left} of {len(result.points)} cases have no rate, or only its two ends: left out")
     elif isinstance(result, MeasuredStudy):
         sides = sides_of_study(result.points)
+    elif isinstance(result, Observation):
+        raise ConfigError(
+            "explain: what one rank of a job has seen; expected the folder of all of them, which has rank0"
+        )
     else:
         raise ConfigError(
             f"explain: a {type(result).__name__}; expected a run, a study, a prediction or a bench (or its folder)"

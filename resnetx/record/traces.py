@@ -183,6 +183,9 @@ class Observation(RecordPart, frozen=True, kw_only=True):
     step_s: list[float]
     # Of `exposed_s`, waiting for the last rank to arrive; the rest is transfer. [] where it is not known (`observe`).
     for_last_s: list[float] = msgspec.field(default_factory=list)
+    # Of a CPU rank, until its last gradient is there: ready to run, without a core, which other programs have. [] where
+    # it is not known.
+    core_wait_s: list[float] = msgspec.field(default_factory=list)
     buckets: list[ObservedBucket] | None  # in the order in which they are sent
     unknown: dict[str, str]  # path of a null field -> why it is not known
 
@@ -236,7 +239,8 @@ def observations(folder: Path) -> list[Observation]:
 def _sound(path: Path, seen: Observation) -> Observation:
     """The observation, if its times can be those of steps."""
     columns = [getattr(seen, f"{name}_s") for name in _TIMES]
-    times = [*columns, *[seen.for_last_s] * bool(seen.for_last_s), *(bucket.ready_s for bucket in seen.buckets or [])]
+    some = [column for column in (seen.for_last_s, seen.core_wait_s) if column]
+    times = [*columns, *some, *(bucket.ready_s for bucket in seen.buckets or [])]
     alike = {len(time) for time in times} == {len(seen.step_s)} and seen.step_s
     if (
         not alike

@@ -17,7 +17,7 @@ from resnetx.record import BenchPoint, BenchRecord, Device, NicUse, PatternPoint
 from resnetx.record.bench_record import TEST_FAILED, WRONG_ELEMENTS, CopyCell, CopyFamily
 from resnetx.record.machine import how_many, on_cores
 from resnetx.table import ONLY_WITH_ALL, Answer, Column, as_shown
-from resnetx.units import size_text
+from resnetx.units import in_GBps, size_text
 
 T = TypeVar("T")
 
@@ -36,6 +36,8 @@ def bench_answer(record: BenchRecord) -> list[str]:
     where = "Measured" if record.source == "measured" else "Imported"
     if record.environment and record.source == "measured":
         where += f" on {record.environment.node}"
+    if record.request and record.request.lab:
+        where += f" in the lab as {record.request.lab.system}"
     counted = f"{how_many(record.world_size or 0, record.unit)}{on_cores(record.unit)}"
     ranks = counted if record.world_size else "an unknown number of ranks"
     told = [_speed(record, name) for name in names[:MOST]] or list(_copies(record.cells)) or list(_patterns(record))
@@ -95,7 +97,7 @@ def _patterns(record: BenchRecord) -> Iterator[str]:
         return
     for what, point in largest.items():
         rate = point.bandwidth_Bps
-        moved = f" ({size_text(point.sent_bytes)} at {rate / 1e9:.3g} GB/s)" if rate else ""
+        moved = f" ({size_text(point.sent_bytes)} at {in_GBps(rate)})" if rate else ""
         took, size = _time(median(point.times_s)), size_text(point.size_bytes)
         fast = f"{point.speedup(record.world_size or 1):.3g} times as fast as one rank"
         told = f"{point.share:.0%} of it communication{moved}, {fast}"
@@ -138,8 +140,8 @@ def _speed(record: BenchRecord, name: str) -> str:
     factor = OPERATIONS[name].bus_factor(record.world_size) if record.world_size else 1.0
     found = knees(times_s)
     half = f", half of it from {size_text(round(found.half_bytes))} on" if found and found.half_bytes else ""
-    kind = "GB/s bus bandwidth" if record.world_size else "GB/s (size / time)"
-    fast = f"{name} reaches {rates[best] * factor / 1e9:.3g} {kind} at {size_text(best)}{half}"
+    kind = " bus bandwidth" if record.world_size else " (size / time)"
+    fast = f"{name} reaches {in_GBps(rates[best] * factor)}{kind} at {size_text(best)}{half}"
     return fast + f"; {size_text(smallest)} take {_time(times_s[smallest])}" * (smallest != best)
 
 

@@ -197,13 +197,21 @@ def _of_one(curve: PredictedCurve) -> list[str]:
         return [f"Not predicted: {curve.workload} on {curve.system}: {point.reason}."]
     rate, low, high = rate_ends(point)
     if point.speedup is None or point.gpus == point.baseline_gpus:
-        return [f"{on} {what} at {rate} {unit} ({low} to {high})."]
+        sentence = f"{on} {what} at {rate} {unit} ({low} to {high})."
+        if not _alone(point, curve):
+            return [sentence]
+        return [sentence, f"Nothing fewer to compare is predicted: gpus=1,{point.gpus} does, or says why it cannot."]
     over = f"as fast as {ranks(point.baseline_gpus or 1, point)}" + " in all" * (point.scaling == "weak")
     sentences = [f"{on} {what} {speedup_text(point)} {over}, at {rate} {unit}."]
     enough = curve.enough
     if enough is not None and enough.gpus < point.gpus:
         sentences.append(_fewer(enough, point))
     return sentences
+
+
+def _alone(point: PredictedPoint, curve: PredictedCurve) -> bool:
+    """Whether a point on several GPUs is the only one that can run: its own baseline, which says nothing."""
+    return point.gpus == point.baseline_gpus and point.gpus > 1 and curve.able == [point]
 
 
 def _fewer(enough: PredictedPoint, point: PredictedPoint) -> str:
@@ -314,11 +322,11 @@ def curve_columns(curves: Sequence[PredictedCurve], every: bool = False) -> list
         *([] if told else [count]),
         Column(f">{rate_unit(points)}", lambda row: _rate_cell(row[1])),
         Column(">interval", lambda row: _rate_ends_cell(row[1])),
-        Column(">speed-up", lambda row: _speedup_cell(row[1]), help=over),
+        Column(">speed-up", lambda row: "" if _alone(row[1], row[0]) else _speedup_cell(row[1]), help=over),
         Column(">its interval", lambda row: _speedup_ends_cell(row[1])),
         Column(">enough", lambda row: _enough_cell(row[0]), 2, "as fast as on most, within 5 %.")
         if lasts
-        else Column(">efficiency", lambda row: "" if row[1].efficiency is None else f"{row[1].efficiency:.0%}", 2),
+        else Column(">efficiency", lambda row: "" if _alone(row[1], row[0]) else _efficiency_cell(row[1]), 2),
         Column(">step ms", lambda row: _ms(row[1].iteration_s), ONLY_WITH_ALL, "an iteration of the global batch."),
         Column(">its ends", lambda row: _and([_ms(end) for end in row[1].interval_s or ()]), ONLY_WITH_ALL),
         Column(
@@ -367,6 +375,10 @@ def _speedup_cell(point: PredictedPoint) -> str:
     if point.speedup is None:
         return ""
     return to_interval(point.speedup, *(point.speedup_interval or (point.speedup, point.speedup)))[0]
+
+
+def _efficiency_cell(point: PredictedPoint) -> str:
+    return "" if point.efficiency is None else f"{point.efficiency:.0%}"
 
 
 def _speedup_ends_cell(point: PredictedPoint) -> str:

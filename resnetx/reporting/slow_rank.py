@@ -15,6 +15,8 @@ step. One median over all steps names somebody without a delay, too. A window is
 Disturbances that go on for seconds are what the first way takes for a delay now and then: of the cases of FALSE it has
 a tenth (BY_STEPS).
 
+A rank that is late only because it waits for a core that other programs use is not named; that is said instead.
+
 Profiles have fewer steps: each is a window then, as long as there are enough for that chance.
 """
 
@@ -74,11 +76,14 @@ def observed_ranks(found: Sequence[Observation]) -> list[ObservedRank]:
     steps = min(len(observation.step_s) for observation in found)
     why = _why_not(found, steps)
     parts = [_parts(observation, steps, _alike(found)) for observation in found]
+    without = None if why else _without_core_waits(found, steps)
     ranks = []
     for index, observation in enumerate(found):
         step_s = median(observation.step_s[:steps])
         beyond, way = (None, _by_steps) if why else _shown(parts, index, step_s)
         late = beyond is not None and beyond[1] > LEAST * step_s
+        if late and without and _shown(without, index, step_s)[0][1] <= 0:
+            late = False
         ranks.append(
             ObservedRank(
                 workload=observation.workload,
@@ -99,10 +104,21 @@ def observed_ranks(found: Sequence[Observation]) -> list[ObservedRank]:
                 later_interval_s=[*beyond[1:]] if beyond else None,
                 late=late,
                 phase=_phase(found, index, steps, beyond[0], way) if late and beyond else "",
-                why=why,
+                why="",
             )
         )
-    return ranks
+    if without and not any(rank.late for rank in ranks):
+        why = _busy(found, ranks)
+    return [msgspec.structs.replace(rank, why=why) for rank in ranks]
+
+
+def _busy(found: Sequence[Observation], ranks: Sequence[ObservedRank]) -> str:
+    """That other programs hide who is late, where they take more of a step than a rank is named for."""
+    waits = {observation.rank: median(observation.core_wait_s[: ranks[0].steps]) for observation in found}
+    most = max(waits, key=lambda rank: waits[rank])
+    if waits[most] <= LEAST * median(rank.step_s for rank in ranks):
+        return ""
+    return f"rank {most} waits {_ms(waits[most])} ms of a step for a core, which other programs use"
 
 
 def _why_not(observations: Sequence[Observation], steps: int) -> str:
@@ -125,6 +141,19 @@ def _parts(observation: Observation, steps: int, by_bucket: bool) -> Parts:
     profile tells where it waited.
     """
     return [part for name in _phases(observation) for part in _of_phase(observation, name, steps, by_bucket)]
+
+
+def _without_core_waits(observations: Sequence[Observation], steps: int) -> list[Parts] | None:
+    """What a rank would take of each step on a machine that nobody else uses; None: that is not known."""
+    if not all(observation.core_wait_s for observation in observations):
+        return None
+    wholes = [
+        [sum(step) for step in zip(*_parts(observation, steps, False), strict=True)] for observation in observations
+    ]
+    return [
+        [[time_s - wait_s for time_s, wait_s in zip(whole, observation.core_wait_s, strict=False)]]
+        for whole, observation in zip(wholes, observations, strict=True)
+    ]
 
 
 def _alike(observations: Sequence[Observation]) -> bool:

@@ -42,8 +42,9 @@ def hook_s(device: torch.device) -> float:
     without_s, with_s = [], []
     for _ in range(ROUNDS):
         without_s.append(backward_s(model))
-        loop = _Loop(model, samples=1)
-        loop._step = _Step(loop.clock.now(), passes=[_Pass(loop.clock.now())])
+        loop = _Loop(samples=1)
+        loop.begin(model)
+        loop._step = _Step(loop.clock.now(), None, passes=[_Pass(loop.clock.now())])
         with_s.append(backward_s(model))
         loop.remove()
     return (min(with_s) - min(without_s)) / PARAMETERS

@@ -67,7 +67,7 @@ def judge(found: Sequence[Observation], steps: int) -> Counter[str]:
 def _cut(each: Observation, part: slice) -> Observation:
     buckets = [ObservedBucket(size_bytes=one.size_bytes, ready_s=one.ready_s[part]) for one in each.buckets or []]
     times = {f"{name}_s": getattr(each, f"{name}_s")[part] for name in TIMES}
-    return msgspec.structs.replace(each, buckets=buckets or None, **times)
+    return msgspec.structs.replace(each, buckets=buckets or None, core_wait_s=each.core_wait_s[part], **times)
 
 
 def _late(each: Observation, phase: str, late_s: float) -> Observation:

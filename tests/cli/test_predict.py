@@ -66,6 +66,17 @@ def test_rates_between_two_ends_are_open_in_words(capsys):
     assert "?" not in out
 
 
+def test_gpus_that_are_their_own_baseline_have_no_speedup_on_the_screen(capsys):
+    """One GPU has no memory for this batch: 1.00 over itself, and an efficiency of 100 %, would say nothing."""
+    words = ["predict", "dgx2", "resnet50", "rate=256:1200", "batch_size=2048", "precision=fp16"]
+    assert main([*words, "gpus=16"]) == 0
+    shown = capsys.readouterr().out
+    assert "gpus=1,16 does, or says why it cannot" in shown
+    assert "speed-up" not in shown and "100%" not in shown
+    assert main([*words, "gpus=1,8,16"]) == 0
+    assert "1.00" in capsys.readouterr().out
+
+
 def test_axes_are_lists(predict):
     words = ["strategy=[bucket,after]", "library=[nccl1,nccl2]", "batch_size=[256,512]"]
     _, found = predict("systems=dgx1-p100", "model=alexnet", *words, "gpus=[4]")
@@ -458,6 +469,12 @@ def test_validation_holds(capsys):
         (["systems=gx8", "host_step=20 parsecs"], "host_step=20 parsecs: expected a duration, e.g. 0.03s"),
         (["systems=gx8", "host_step=1000s"], "host_step=1000: expected at most 10"),
         (["systems=gx8", "staged=shared"], "those of gx8 do not go through it with NCCL; add transport=host"),
+        (
+            ["systems=gx8", "staged=shared", "transport=host", "strategy=server"],
+            "strategy=server has none; leave it out",
+        ),
+        (["systems=gx8", "launch_mode=one-process", "strategy=server"], "strategy=server has none; leave it out"),
+        (["systems=gx8", "launch_mode=one-process", "library=gloo"], "library=gloo has a process for each rank"),
         (
             ["systems=gx8", "staged=shared", "transport=host", "gpus=8", "what_if.latency=0.5"],
             "what_if: changes described links",

@@ -83,6 +83,17 @@ def test_other_work_on_the_machine_hides_no_delay_that_is_in_every_step_and_name
     assert sum(bool(named(job(seed, ranks, disturbed=0.15))) for seed in range(50) for ranks in (2, 4)) <= 1
 
 
+def test_a_rank_that_is_late_as_other_programs_have_its_core_is_not_named_and_that_is_said():
+    late_s = 0.05 * STEP_s
+    for waiting, expected in ((2, []), (0, [(2, "backward")]), (None, [(2, "backward")])):
+        found = [
+            msgspec.structs.replace(each, core_wait_s=[(each.rank == waiting) * late_s] * STEPS)
+            for each in job(1, 3, 2, "backward")
+        ]
+        assert named(found) == expected
+        assert ("rank 2 waits 5 ms of a step for a core" in observed_answer(observed_ranks(found))[1]) == (not expected)
+
+
 def test_a_delay_in_most_steps_is_shown_though_some_are_free_of_it():
     ranks = job(1, 2, 1, "input", by_s=0.0)
     often = [0.03 * (step % 4 > 0) for step in range(STEPS)]

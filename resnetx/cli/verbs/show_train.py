@@ -14,7 +14,7 @@ from resnetx.api.sweep import submission
 from resnetx.api.train import asked_run, execute, execute_verification
 from resnetx.cli import show
 from resnetx.errors import ConfigError, on_one_line
-from resnetx.launching import Launch
+from resnetx.launching import FIRST_NCCL_BACKEND, NCCL_BACKEND_VARIABLE, Launch
 from resnetx.measure.launch.executor import executor_of, follow, follows
 from resnetx.record import (
     Equality,
@@ -32,7 +32,6 @@ from resnetx.reporting.explain import copies_text
 from resnetx.request import Request
 from resnetx.study import Point
 from resnetx.table import Column
-from resnetx.transports import FIRST_NCCL_BACKEND, NCCL_BACKEND_VARIABLE
 from resnetx.units import duration, figure, si
 
 # ---- train ----------------------------------------------------------------------------------------------------------
