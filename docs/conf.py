@@ -16,6 +16,7 @@ extensions = ["myst_parser"]
 html_theme = "furo"
 html_title = f"resnetx {release}"
 html_copy_source = False
+html_static_path = html_css_files = ["site.css"]
 myst_heading_anchors = 4  # a link to a heading is the one that GitHub makes
 
 

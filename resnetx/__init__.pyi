@@ -2,12 +2,12 @@ from resnetx.api.bench import bench as bench
 from resnetx.api.compare import compare as compare
 from resnetx.api.describe import describe as describe
 from resnetx.api.doctor import doctor as doctor
-from resnetx.api.figures import figures as figures
 from resnetx.api.images import images as images
 from resnetx.api.lab import lab as lab
 from resnetx.api.load import explain as explain
 from resnetx.api.load import load as load
 from resnetx.api.predict import predict as predict
+from resnetx.api.report import figures as figures
 from resnetx.api.report import report as report
 from resnetx.api.sweep import plan as plan
 from resnetx.api.sweep import sweep as sweep

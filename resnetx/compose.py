@@ -6,7 +6,6 @@
 Hydra composes the same from the files of `configs/`, which are written out from the table; it is not needed here.
 """
 
-import difflib
 import re
 from collections.abc import Iterator, Mapping, Sequence, Set
 from functools import cache
@@ -17,7 +16,7 @@ from typing import Any, TypeVar, get_origin, get_type_hints
 
 import msgspec
 
-from resnetx.errors import ConfigError, convert, has_control, shortened, texts
+from resnetx.errors import ConfigError, convert, has_control, meant, shortened, texts
 from resnetx.loading import YAML_BYTES, File, YamlFile
 from resnetx.operations import OPERATIONS
 from resnetx.settings import setting_types
@@ -277,8 +276,8 @@ def _own_choice(group: str, choice: str) -> dict[str, Any]:
     """The settings of a user's own choice; rejects an unknown one, and a malformed file of one."""
     paths = choices_of(group)
     if choice not in paths:
-        near = difflib.get_close_matches(choice[:100], paths, n=1)
-        hint = f" (did you mean {near[0]}?)" if near else ""
+        near = meant(choice, [*paths, *(tables.kept_classifiers().image_size if group == "model" else ())])
+        hint = f" (did you mean {near}?)" if near else ""
         if group == "model" and choice in tables.kept_classifiers().image_size:
             hint = f" (it is model=torchvision model.name={choice})"
         if group == "strategy" and choice in NOT_OF_DATA:

@@ -29,6 +29,7 @@ from resnetx.errors import ConfigError, convert, shortened
 from resnetx.host import cores
 from resnetx.launching import (
     Launch,
+    Way,
     check_nodes,
     launch_from,
     nodes_of,
@@ -40,7 +41,6 @@ from resnetx.loading import File
 from resnetx.request import Request
 from resnetx.settings import setting_types
 from resnetx.settings.table import TABLE
-from resnetx.transports import Way
 from resnetx.units import frequency, size
 from resnetx.variables import check_variables
 

@@ -91,12 +91,24 @@ def shortened(value: Any, characters: int = 200) -> str:
     return text if len(text) <= characters else f"{text[:characters]}..."
 
 
+def meant(name: str, known: Iterable[str], cutoff: float = 0.6) -> str:
+    """The known names that an unknown one may stand for, as "dgx1-p100 or dgx1-v100"; "" where none is near.
+
+    Those of which it is the beginning or a part between dashes, where they are few; else the nearest.
+    """
+    name, names = name.lower(), sorted(known)
+    longer = [other for other in names if other.startswith(name) or name in other.split("-")] if len(name) > 2 else []
+    if not 0 < len(longer) <= 4:
+        longer = difflib.get_close_matches(name[:100], names, n=1, cutoff=cutoff)
+    return " or ".join(filter(None, [", ".join(longer[:-1]), *longer[-1:]]))
+
+
 def unknown_name(what: str, name: str, known: Iterable[str], key: str) -> ConfigError:
     """The error for an unknown name: suggests the nearest known name, and lists them, of many the first."""
     names = sorted(known)
     name = shortened(name)
-    near = difflib.get_close_matches(name, names, n=1)
-    hint = f"; did you mean {near[0]}?" if near else "."
+    near = meant(name, names)
+    hint = f"; did you mean {near}?" if near else "."
     if len(names) <= MOST_LISTED:
         return ConfigError(f"{key}={name}: no {what} has that name{hint} Known: {', '.join(names)}")
     more = f" Known: {', '.join(names[:5])} and {len(names) - 5} more" * (not near)

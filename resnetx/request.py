@@ -23,8 +23,7 @@ from resnetx.choices import (
     Strategy,
     SyntheticInput,
 )
-from resnetx.launching import nodes_of
-from resnetx.transports import TransportName, Way
+from resnetx.launching import TransportName, Way, nodes_of
 
 # A window ends when the slowest rank has ended, and begins with an empty queue: some 0.1 ms, which 0.2 s make small.
 WINDOW_S = 0.2  # at least: windows have as many steps as that takes
@@ -62,7 +61,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     memory_limit: int | None = None  # bytes that PyTorch may allocate on the GPU of each rank; None: all
     graph: bool = False  # each step is one CUDA graph
     lab: Lab | None = None  # ranks are in namespaces that are joined as a described system is; None: on this machine
-    replay: str | None = None  # a trace, or a GPU's name: its computing is waited out, and only messages are real
+    replay: str | None = None  # a trace, or a GPU's name: idle time takes the place of its computing; messages are real
     replay_jitter: float = 0.0  # standard deviation over the mean of what each rank waits out in a step
     transport: TransportName = "auto"  # how gradients travel between ranks
     interface: str | None = None  # the network interface that ranks meet on; None: loopback, or the library's own

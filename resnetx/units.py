@@ -20,6 +20,11 @@ def si(value: float, unit: str = "", digits: int = 3) -> str:
     return f"{_significant(value, digits)} {unit}".rstrip()
 
 
+def number(value: float) -> str:
+    """Three significant digits, with commas: number(1635.2) is "1,640"; from a million on with a prefix, as `si`."""
+    return to_interval(value, value, value)[0] if abs(value) < 1e6 else si(value)
+
+
 def in_GBps(rate_Bps: float) -> str:
     """A bandwidth, in GB/s whatever it is: in_GBps(131e6) is "0.131 GB/s"."""
     return f"{_significant(rate_Bps / 1e9, 3)} GB/s"

@@ -31,7 +31,7 @@ PURE = [
     "resnetx.host",
     "resnetx.interconnect.collectives.measured",
     "resnetx.measure.launch.launcher",
-    "resnetx.measure.study_sweep",
+    "resnetx.measure.study_runs",
     "resnetx.measure.rank_process",
     "resnetx.prediction.predict",
     "resnetx.literature.training",

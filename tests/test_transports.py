@@ -8,7 +8,7 @@ from resnetx.api.sweep import study_of
 from resnetx.compose import compose
 from resnetx.config import check, request_from
 from resnetx.errors import ConfigError
-from resnetx.transports import AUTO, Way
+from resnetx.launching import AUTO, Way
 
 
 def request(**settings):

@@ -6,7 +6,7 @@ them. Those of predictions, studies, benches and comparisons stand beside what t
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from statistics import fmean
+from statistics import fmean, median
 from typing import TYPE_CHECKING, Any
 
 from resnetx.record.machine import how_many, on_cores, unit_of
@@ -58,11 +58,13 @@ def verify_answer(record: "RunRecord") -> list[str]:
     request, worst = record.request, equality.double.loss
     for deviation in equality.double.layers.values():
         worst = None if worst is None or deviation is None else max(worst, deviation)
-    what = f"{request.model.label}, batch {request.batch_size} on gpus={request.gpus}, strategy={request.strategy.kind}"
-    off = "are not finite" if worst is None else f"deviate by {worst:.1e}"
+    what = (
+        f"{request.model.label}, batch {request.batch_size}, on {how_many(request.gpus, unit_of(record.devices or ()))}"
+    )
+    off = "are not finite" if worst is None else f"deviate by {worst:.1e} at most"
     return [
-        f"{what}: {'equal' if equality.equal else 'NOT EQUAL'} to one process: loss and gradients of {equality.steps} "
-        f"steps {off}, tolerance {equality.tolerance:g}."
+        f"{what}, strategy={request.strategy.kind}: {'equal' if equality.equal else 'NOT EQUAL'} to one process: loss "
+        f"and gradients of {equality.steps} steps {off} (tolerance {equality.tolerance:g})."
     ]
 
 
@@ -74,7 +76,8 @@ def trace_answer(traced: "Trace") -> list[str]:
         return [f"Not measured: no batch of {traced.workload} has layer times."]
     largest, *smaller = sorted(traced.batches, key=lambda batch: -batch.batch_size)
     how = "Measured" if traced.request else "Imported"
-    step = f"a step of {traced.workload} takes {_step_s(largest) * 1e3:,.3g} ms at {largest.batch_size} images"
+    images = f"{largest.batch_size} image{'s' * (largest.batch_size != 1)}"
+    step = f"a step of {traced.workload} takes {_step_s(largest) * 1e3:,.3g} ms at {images}"
     if any(warning.code == "one-rank" for warning in traced.warnings) or (traced.communication and not traced.request):
         step += " without communication"
     sentences = [f"{how}: {step}"]
@@ -145,18 +148,37 @@ def _step_s(batch: "TracedBatch") -> float:
 
 
 def check_answer(made: "Check") -> list[str]:
-    """Whether anything stands out, and what."""
+    """Whether anything stands out, and what, or else what the nodes reach."""
     nodes, named = f"{len(made.nodes)} node{'s' * (len(made.nodes) != 1)}", len(made.outlying_nodes)
-    tried = f"{len(made.runs)} run{'s' * (len(made.runs) != 1)} in {duration(made.duration_s)}"
     if made.healthy:
-        return [f"No outlier among {nodes}: {tried}."]
+        reached = "; ".join(_reached(made))
+        tried = f"{len(made.runs)} run{'s' * (len(made.runs) != 1)} in {duration(made.duration_s)}"
+        well = f"In order: {made.nodes[0]}" if len(made.nodes) == 1 else f"No outlier among {nodes}"
+        return [f"{well}{f': {reached}' * bool(reached)}.", f"{tried}."]
     others = Counter(outlier.what for outlier in made.outliers if outlier.what != "node")
     more = "".join(f", {_PLURALS[what]} that are outliers: {count}" for what, count in others.items())
     first = made.outliers[0]
-    return [
-        f"{named} of {nodes} {'is an outlier' if named == 1 else 'are outliers'}{more}.",
-        f"{first.name}, {first.measure}: {first.found}.",
-    ]
+    cause = first.causes[0]
+    why = cause.evidence if cause.kind == "unknown" else f"{cause.kind}: {cause.evidence}"
+    stands = f"{named} of {nodes} {'is an outlier' if named == 1 else 'are outliers'}{more}"
+    if len(made.nodes) == 1:
+        return [f"Not in order: {first.name}, {first.measure}: {first.found}; {why}."]
+    return [f"{stands}.", f"{first.name}, {first.measure}: {first.found}; {why}."]
+
+
+def _reached(made: "Check") -> Iterator[str]:
+    """What each kind of run takes in the median, and between which ends."""
+    ranks = f"{made.gpus} rank{'s' * (made.gpus != 1)}"
+    what = {
+        "all-reduce": f"an all-reduce of {size_text(made.size_bytes)} between {ranks} takes",
+        "training": f"a step of {made.workload}, batch {made.batch_size},",
+        "pair": "an all-reduce between two nodes",
+    }
+    for measure, words in what.items():
+        times_s = [run.time_s for run in made.runs if run.measure == measure and run.time_s is not None]
+        if times_s:
+            ends = f" ({time_text(min(times_s))} to {time_text(max(times_s))})" * (len(times_s) > 1)
+            yield f"{words} {time_text(median(times_s))}{ends}"
 
 
 _PLURALS = {"pair": "pairs", "switch": "switches"}

@@ -33,7 +33,7 @@ from resnetx.formats.nccl_tests import encoded
 from resnetx.interconnect.collectives import bench_reading
 from resnetx.interconnect.collectives.measured import telling_times
 from resnetx.interconnect.systems.system import System
-from resnetx.launching import Launch, check_nodes, nodes_of, of_ranks, ranks_per_node
+from resnetx.launching import Launch, Way, check_nodes, nodes_of, of_ranks, ranks_per_node
 from resnetx.loading import is_folder
 from resnetx.measure.study_runs import check_known_code
 from resnetx.operations import OPERATIONS
@@ -46,7 +46,6 @@ from resnetx.settings.table import tagged
 from resnetx.settings.verbs import VERBS, group_of, reads
 from resnetx.study import Point, points
 from resnetx.table import Answer, Record, Records
-from resnetx.transports import Way
 
 WORKLOADS = ("study", "model", "image_size", "precision", "strategy")  # what decides on the messages of a workload
 # From where only latency counts in large steps, and then doubling up to where only bandwidth does.

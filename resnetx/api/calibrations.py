@@ -30,8 +30,8 @@ from resnetx.interconnect.collectives import measured
 from resnetx.interconnect.collectives.measured import MeasuredCollective, refuse_other_library
 from resnetx.interconnect.systems.graph import MOST_OF_A_HOST, System
 from resnetx.loading import is_file, is_folder
-from resnetx.prediction.curves import Curve, sending_counts
 from resnetx.prediction.host_step import DecodingRate, decoding_unit
+from resnetx.prediction.predict import Curve, sending_counts
 from resnetx.prediction.scenario import Deployment, Workload
 from resnetx.record import RecordKind, RunFolder, RunSummary, RunSummaryReader, StudyFolder, read
 from resnetx.record.prediction import PredictionInput, measured_on

@@ -50,52 +50,15 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class OfStudies:
-    """Study B over study A."""
+class Compared:
+    """The record of a comparison, and what its screen shows beside."""
 
-    record: Comparison
-
-
-@dataclass(frozen=True)
-class OfBenches:
-    """Bench B over bench A."""
-
-    record: BenchComparison
-
-
-@dataclass(frozen=True)
-class OfAccuracy:
-    """A prediction, and how far it is off the study that checks it."""
-
-    record: Accuracy
-    prediction: Prediction
-
-
-@dataclass(frozen=True)
-class OfPapers:
-    """Statements of papers beside what is predicted of the same."""
-
-    record: CheckedPapers
-
-
-@dataclass(frozen=True)
-class OfSystems:
-    """Systems point by point, by a prediction; and what decides the statements of the paper, if that is asked for."""
-
-    record: SystemComparison
-    prediction: Prediction
-    causes: "Causes | None"
-
-
-@dataclass(frozen=True)
-class OfScore:
-    """How far off predictions of published figures are."""
-
-    record: Score
+    record: Comparison | BenchComparison | Accuracy | SystemComparison | CheckedPapers | Score
+    prediction: Prediction | None = None  # of accuracy and of systems: what they are made of
+    causes: "Causes | None" = None  # what decides the statements of the paper, if that is asked for
 
 
 Side = Path | MeasuredStudy | Prediction  # what can be compared: where it is, or as it was loaded
-Compared = OfStudies | OfBenches | OfAccuracy | OfSystems | OfPapers | OfScore
 
 
 def compare(
@@ -179,16 +142,16 @@ def _word(side: Side) -> str:
     return "a prediction" if isinstance(side, Prediction) else str(side if isinstance(side, Path) else side.folder)
 
 
-def _studies(a: Side, b: Side, given: Point) -> OfStudies:
+def _studies(a: Side, b: Side, given: Point) -> Compared:
     out, baseline = out_and_baseline(given)
     comparison = compare_studies(_study_of(a), _study_of(b), baseline)
     if out:
         drawings.store_record(out, record_file("comparison", out), comparison)
         _store_page(comparison, out)
-    return OfStudies(comparison)
+    return Compared(comparison)
 
 
-def _benches(a: Path, b: Path, given: Point) -> OfBenches:
+def _benches(a: Path, b: Path, given: Point) -> Compared:
     for key in given.keys() - {"out", "size"}:
         raise ConfigError(f"{key}={given[key]}: benches accept out= and size=[MIN,MAX], the payloads to average over")
     band = PAYLOADS_BYTES
@@ -205,10 +168,10 @@ def _benches(a: Path, b: Path, given: Point) -> OfBenches:
         folder = Path(str(out))
         drawings.store_record(folder, record_file("bench comparison", folder), comparison)
         _store_page(comparison, folder)
-    return OfBenches(comparison)
+    return Compared(comparison)
 
 
-def _accuracy(prediction: Side, study: Side, given: Point) -> OfAccuracy:
+def _accuracy(prediction: Side, study: Side, given: Point) -> Compared:
     out, baseline = out_and_baseline(given)
     if baseline is not None:
         raise ConfigError(f"baseline={baseline}: only for two studies; iterations are compared here, not speed-ups")
@@ -217,13 +180,13 @@ def _accuracy(prediction: Side, study: Side, given: Point) -> OfAccuracy:
     if out:
         drawings.store_record(out, record_file("accuracy", out), accuracy)
         _store_page(accuracy, out)
-    return OfAccuracy(accuracy, made)
+    return Compared(accuracy, made)
 
 
 # ---- published ------------------------------------------------------------------------------------------------------
 
 
-def _papers(sides: Sequence[Side], given: Point) -> OfPapers:
+def _papers(sides: Sequence[Side], given: Point) -> Compared:
     from resnetx.literature.papers import check_papers
 
     _refuse_beside("papers", sides, given)
@@ -232,10 +195,10 @@ def _papers(sides: Sequence[Side], given: Point) -> OfPapers:
         folder = Path(str(out))
         drawings.store_record(folder, record_file("checked papers", folder), papers)
         _store_page(papers, folder)
-    return OfPapers(papers)
+    return Compared(papers)
 
 
-def _score(sides: Sequence[Side], given: Point) -> OfScore:
+def _score(sides: Sequence[Side], given: Point) -> Compared:
     from resnetx.literature import score
 
     _refuse_beside("score", sides, given)
@@ -245,7 +208,7 @@ def _score(sides: Sequence[Side], given: Point) -> OfScore:
         drawings.store_record(folder, record_file("score", folder), found)
         score.write_tables(found, folder)
         _store_page(found, folder)
-    return OfScore(found)
+    return Compared(found)
 
 
 def _names(setting: str, given: Point) -> list[str]:
@@ -266,7 +229,7 @@ def _refuse_beside(setting: str, sides: Sequence[Side], given: Point) -> None:
 # ---- systems --------------------------------------------------------------------------------------------------------
 
 
-def _systems(sides: Sequence[Side], given: Point) -> OfSystems:
+def _systems(sides: Sequence[Side], given: Point) -> Compared:
     from resnetx.literature.explanations import with_statements
 
     causes = _causes(sides, given)
@@ -282,7 +245,7 @@ def _systems(sides: Sequence[Side], given: Point) -> OfSystems:
     if out:
         drawings.store_record(out, record_file("system comparison", out), comparison)
         _store_page(comparison, out, prediction)
-    return OfSystems(comparison, prediction, causes)
+    return Compared(comparison, prediction, causes)
 
 
 def _job(given: Point) -> Prediction | None:

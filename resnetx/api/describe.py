@@ -1,23 +1,32 @@
 """What workloads are: activations, parameters, intensity, and the messages that their gradients are sent in."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
+from math import inf, log, log2
 from pathlib import Path
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
+import msgspec
+
+from resnetx import workloads
 from resnetx.api import drawings
-from resnetx.compose import asked, compose, points_of
+from resnetx.choices import ModelChoice
+from resnetx.compose import asked, compose, one_point, points_of
 from resnetx.config import check, request_from, run_settings_from
-from resnetx.errors import ConfigError
+from resnetx.errors import ConfigError, convert
 from resnetx.record import DescribedWorkload, Workload
 from resnetx.request import Request
 from resnetx.settings import keywords, setting_types
+from resnetx.settings.setting_types import written
+from resnetx.settings.table import TABLE
 from resnetx.settings.verbs import VERBS
+from resnetx.study import Point
 from resnetx.table import Answer, Column, Record, Records, as_shown, row
 from resnetx.units import figure, si
 
 if TYPE_CHECKING:
-    from resnetx.api.proposals import Proposals
     from resnetx.workloads import Layer
+
 
 GPU_COLUMNS = [1, 2, 4, 8]  # that intensity is shared out over where no GPU counts are asked for
 
@@ -51,8 +60,6 @@ class Workloads(Records[DescribedWorkload]):
 
     def layers(self, place: int = 0) -> "list[Layer]":
         """The layers of one of the workloads."""
-        from resnetx import workloads
-
         request = self.requests[place]
         return workloads.table(request.model, request.image_size)
 
@@ -116,16 +123,12 @@ def describe(**settings: Unpack[keywords.DescribeKeywords]) -> "Workloads | Prop
     """
     given = asked("describe", settings)
     if given.get("intensity") is not None:
-        from resnetx.api.proposals import propose
-
         return propose(given)
     if given.pop("memory", None) is not None:
         raise ConfigError("memory: limits what intensity= proposes; give intensity=, or leave it out")
     out = given.pop("out", None)
     if out is not None and not given:
         given = dict(VERBS["describe"].nothing)
-    from resnetx import workloads
-
     _, points = points_of(given)
     gpus = _counts(given.get("gpus", GPU_COLUMNS))
     found: dict[tuple[str, str], tuple[DescribedWorkload, Request]] = {}
@@ -163,3 +166,260 @@ def _counts(given: object) -> list[int]:
         raise ConfigError(f"gpus={given}: expected numbers of GPUs")
     setting_types.check({"gpus": numbers})
     return numbers
+
+
+# ---- proposals ------------------------------------------------------------------------------------------------------
+# `describe intensity=`: the settings of each family that do so much work per parameter on each GPU, and its map.
+#
+#     resnetx.describe(intensity=100, gpus=8, memory="16GB")
+#
+# Activations are in proportion to the batch, so that each setting of the other dials has one batch that comes nearest.
+# Dials are tried from a family's defaults on, those that change least first; the first whose step fits into the memory
+# and is near enough is proposed. Where none is, the nearest that fits is, and what is in the way is said.
+
+NEAR = 0.05  # of the intensity that is asked for, what is near enough
+CONVENTION = "conv"  # where none is asked for: the one that all families have in common
+_NUMBERS = ("intensity", "gpus", "memory")
+_QUESTION = (*_NUMBERS, "convention", "out")  # what is no setting of the user's own job
+_DEPTHS = (1, 2, 4, 6, 8, 12, 16, 24, 32)
+# Widths and sequences, first few and far between. What attention's heads share out comes in steps of 64.
+_WIDTHS = {"resnetx": (8, 16, 2048), "gptx": (64, 64, 16384), "mlpx": (8, 32, 16384)}  # step, least, most
+_SEQUENCES = (128, 256, 512, 1024, 2048, 4096)
+_FINE = 8  # widths in each doubling, of what comes nearest
+
+
+class Proposal(DescribedWorkload, frozen=True, kw_only=True):
+    """A member of a family, or the user's own job, on so many GPUs."""
+
+    family: str  # "": the user's own job
+    settings: str  # what to type
+    gpus: int
+    on_each: float  # activations per parameter on each GPU
+    memory_bytes: int  # that a step needs on each GPU, with a part of the batch on each
+    limited_by: str  # what is in the way of coming nearer; "": nothing
+
+    @property
+    def flop_per_byte(self) -> float:
+        """Of training, for each byte of gradients, on each GPU: the work that its messages can hide behind."""
+        return 3 * self.flops_per_image * self.batch_size / self.gpus / self.gradient_bytes
+
+
+class Proposals(Records[Proposal]):
+    """What comes nearest in each family; the user's own job, if any, is last."""
+
+    def __init__(self, records: Sequence[Proposal], intensity: float) -> None:
+        super().__init__(records)
+        self.intensity = intensity
+
+    def answer(self) -> Answer:
+        """Which settings to take, and where none is near enough, why."""
+        proposals = [proposal for proposal in self if proposal.family]
+        near = [f"{proposal.settings} ({proposal.on_each:,.4g})" for proposal in proposals if not proposal.limited_by]
+        first = proposals[0]
+        asked = f"{self.intensity:,.4g} activations per parameter on each of {first.gpus} GPUs ({first.convention})"
+        told = [f"{asked}: {'; '.join(near) if near else 'no family comes within 5 %'}."]
+        told += [
+            f"{proposal.workload} comes to {proposal.on_each:,.4g}: {proposal.limited_by}."
+            for proposal in proposals
+            if proposal.limited_by
+        ]
+        told += [
+            f"Your {proposal.workload} of batch {proposal.batch_size:,} is at {proposal.on_each:,.4g}, "
+            f"{proposal.on_each / self.intensity:,.3g} times that, and does {proposal.flop_per_byte:,.4g} FLOP for "
+            "each byte of gradients."
+            for proposal in self
+            if not proposal.family
+        ]
+        return Answer(told, as_shown(COLUMNS, self))
+
+
+COLUMNS: list[Column[Proposal]] = [
+    Column("workload", lambda proposal: proposal.workload),
+    Column("settings", lambda proposal: proposal.settings, 8),
+    Column(">batch", lambda proposal: f"{proposal.batch_size:,}"),
+    Column(">on each GPU", lambda proposal: f"{proposal.on_each:,.4g}", help="activations per parameter on each GPU."),
+    Column(
+        ">FLOP/B",
+        lambda proposal: f"{proposal.flop_per_byte:,.4g}",
+        6,
+        "training's, for each byte of gradients, on each GPU.",
+    ),
+    Column(">memory", lambda proposal: si(proposal.memory_bytes, "B"), 7, "that a step needs on each GPU."),
+    Column(">parameters", lambda proposal: si(proposal.parameters), 3),
+    Column("~limit", lambda proposal: proposal.limited_by, 4),
+]
+
+
+class _Question(msgspec.Struct, frozen=True, kw_only=True):
+    intensity: float
+    gpus: int = 1
+    memory: str | int | None = None
+
+
+def propose(given: Point) -> Proposals:
+    """The proposals of all families; draws the map with `out=`."""
+    if "study" in given or any(isinstance(value, list) for value in given.values()):
+        raise ConfigError(
+            "intensity: looks for settings on one number of GPUs; give one value for each setting, and no study"
+        )
+    question = convert({name: given[name] for name in _NUMBERS if given.get(name) is not None}, _Question)
+    setting_types.check(msgspec.to_builtins(question))
+    target, gpus, memory = question.intensity, question.gpus, setting_types.bytes_of("memory", question.memory)
+    own = {name: value for name, value in given.items() if name not in _QUESTION}
+    shared = {name: value for name, value in own.items() if name in ("precision", "strategy")}
+    asked = _Asked(target, gpus, inf if memory is None else memory, str(given.get("convention", CONVENTION)), shared)
+    proposals = [asked.proposed(family) for family in _WIDTHS]
+    if "model" in own:
+        proposals.append(asked.job(own))
+    made = Proposals(proposals, target)
+    if given.get("out") is not None:
+        _store_proposals(made, asked, Path(str(given["out"])))
+    return made
+
+
+class _Asked:
+    """What is looked for."""
+
+    def __init__(self, target: float, gpus: int, memory: float, convention: str, shared: Point) -> None:
+        self.target, self.gpus, self.memory, self.convention, self.shared = target, gpus, memory, convention, shared
+        self.most = int(TABLE["batch_size"].range.most) // gpus  # type: ignore[union-attr]
+
+    def proposed(self, family: str) -> Proposal:
+        """The first member near enough that fits; else the nearest, with what is in its way."""
+        request = self._request({"model": family})
+        usual: ModelChoice = request.model
+        best, free, least = (inf, usual, 1), (inf, usual), inf
+        for members in (_members(family, usual), None):
+            # With finer widths for what comes nearest, however much memory it takes.
+            for model in members or _finer(family, free[1]):
+                each = self._each(model, request.image_size)
+                images = min(self.most, max(1, round(self.target / each)))
+                off, least = abs(each * images / self.target - 1), min(least, each)
+                free = min(free, (off, model), key=lambda found: found[0])
+                if off >= best[0]:
+                    continue
+                fitting = self._fitting(model, request, images)
+                off = abs(each * fitting / self.target - 1) if fitting else inf
+                if off < best[0]:
+                    best = (off, model, fitting)
+                if best[0] <= NEAR:
+                    return self._made(family, best[1], best[2], "")
+        if best[0] == inf:
+            raise ConfigError(f"memory={si(self.memory, 'B')}: no member of {family} fits into it; give more")
+        if free[0] <= NEAR:
+            why = f"what comes nearer needs more than {si(self.memory, 'B')} on each GPU"
+        elif least > self.target:
+            why = f"one sample on each GPU is {least:,.3g} in its widest member"
+        else:
+            why = f"it takes more than {self.most:,} samples on each GPU, or a narrower one than there is"
+        return self._made(family, best[1], best[2], why)
+
+    def job(self, own: Point) -> Proposal:
+        """The user's own."""
+        point = one_point(own, "give one value for each setting")
+        request = request_from(compose({**point, "gpus": 1, "devices": None}))
+        check(request)
+        return self._of(request, "", " ".join(written(point)), "")
+
+    def member(self, family: str, dials: Mapping[str, int], images: int) -> Proposal:
+        """Some member of a family, for the map."""
+        words = {"model": family, **{f"model.{name}": value for name, value in dials.items()}}
+        request = self._request({**words, "batch_size": images * self.gpus})
+        return self._of(request, family, " ".join(written(words)), "")
+
+    def _request(self, words: Point) -> Request:
+        return request_from(compose({"gpus": 1, "input": "synthetic", **self.shared, **words}))
+
+    def _each(self, model: Any, image_size: int) -> float:
+        """Activations per parameter of one sample."""
+        return workloads.intensity(model, image_size, self.convention)
+
+    def _fitting(self, model: Any, request: Request, images: int) -> int:
+        """The most samples on each GPU that fit, up to so many; 0: not one."""
+        table = workloads.table(model, request.image_size)
+
+        def needed(samples: int) -> int:
+            return self._needed(table, request, samples)
+
+        if (whole := needed(images)) <= self.memory:
+            return images
+        if (one := needed(1)) > self.memory:
+            return 0
+        # What is needed is convex in the batch: what the chord says is enough.
+        return 1 + int((self.memory - one) / (whole - one) * (images - 1))
+
+    def _needed(self, table: Sequence[workloads.Layer], request: Request, samples: int) -> int:
+        from resnetx.prediction.memory import step_bytes  # with NumPy, which nothing else here needs
+
+        return step_bytes(request, table, samples, request.strategy, gpus=self.gpus)
+
+    def _made(self, family: str, model: ModelChoice, images: int, limit: str) -> Proposal:
+        dials = {name: value for name, value in msgspec.structs.asdict(model).items() if name in ("x", "width", "seq")}
+        return msgspec.structs.replace(self.member(family, dials, images), limited_by=limit)
+
+    def _of(self, request: Request, family: str, words: str, limit: str) -> Proposal:
+        workload = workloads.described(request, self.convention, [self.gpus])
+        images, model = -(-request.batch_size // self.gpus), request.model
+        batch = "" if "batch_size" in words else f" batch_size={request.batch_size}"
+        return Proposal(
+            **{name: getattr(workload, name) for name in workload.__struct_fields__},
+            family=family,
+            settings=words + batch,
+            gpus=self.gpus,
+            on_each=workload.intensity / self.gpus,
+            memory_bytes=self._needed(workloads.table(model, request.image_size), request, images),
+            limited_by=limit,
+        )
+
+
+def _members(family: str, usual: ModelChoice) -> Iterator[ModelChoice]:
+    """Members with other dials, those that change least first."""
+    default: dict[str, int] = {name: value for name, value in msgspec.structs.asdict(usual).items() if value}
+    dials = {"x": _DEPTHS, "width": _widths(family, default["width"], 1)}
+    if "seq" in default:
+        dials["seq"] = _SEQUENCES
+    members = (dict(zip(dials, values, strict=True)) for values in product(*dials.values()))
+
+    def changed(member: dict[str, int]) -> float:
+        return sum(abs(log(value / default[name])) for name, value in member.items())
+
+    return (msgspec.structs.replace(usual, **member) for member in sorted(members, key=changed))
+
+
+def _finer(family: str, nearest: ModelChoice) -> Iterator[ModelChoice]:
+    """The same member with other widths."""
+    width = msgspec.structs.asdict(nearest)["width"]
+    return (msgspec.structs.replace(nearest, width=finer) for finer in _widths(family, width, _FINE))
+
+
+def _widths(family: str, around: int, steps: int) -> tuple[int, ...]:
+    """So many in each doubling, the nearest first."""
+    step, least, most = _WIDTHS[family]
+    reach = int(log2(most / least)) * steps
+    powers = sorted(range(-reach, reach + 1), key=abs)
+    widths = dict.fromkeys(max(1, round(around * 2 ** (power / steps) / step)) * step for power in powers)
+    return tuple(width for width in widths if least <= width <= most)
+
+
+def _store_proposals(proposals: Proposals, asked: _Asked, folder: Path) -> None:
+    """Writes the records, a table of them, and the page with the map."""
+    from resnetx.api import pages
+    from resnetx.reporting.charts.records import counted_figures, intensity_map
+    from resnetx.reporting.page import PageTable, Part
+
+    members = [
+        asked.member(family, {"width": width}, images)
+        for family, widths in _MAPPED.items()
+        for width in widths
+        for images in _MAPPED_BATCHES
+    ]
+    drawings.store_rows(folder, "workloads", list(proposals))
+    answer = proposals.answer()
+    figures = [intensity_map(members, proposals, proposals.intensity), *counted_figures(proposals, [asked.gpus])]
+    tables = [PageTable("proposals", "What comes nearest", answer.table or proposals.table(), proposals.table())]
+    title = f"Workloads of {proposals.intensity:,.4g} activations per parameter on each GPU"
+    pages.store(Part(title, answer.sentences, figures=figures, tables=tables), folder)
+
+
+_MAPPED = {"resnetx": (16, 64, 256), "gptx": (128, 768, 4096), "mlpx": (256, 1024, 4096)}
+_MAPPED_BATCHES = (1, 4, 16, 64, 256, 1024)

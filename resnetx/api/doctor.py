@@ -17,7 +17,7 @@ from resnetx.compose import asked as settings_asked
 from resnetx.config import FIND, check, check_ranks, clock_from, request_from, run_settings_from
 from resnetx.errors import ConfigError
 from resnetx.host import cores, memory_bytes, node_name
-from resnetx.launching import Launch
+from resnetx.launching import Launch, Way
 from resnetx.measure import held_clock
 from resnetx.measure import locked_clock as journal
 from resnetx.measure.held_clock import (
@@ -34,6 +34,7 @@ from resnetx.measure.locked_clock import Before, Lock, NotPermittedError, lockin
 from resnetx.measure.machine.nvidia import gpus_here
 from resnetx.measure.machine.readings import Reading
 from resnetx.measure.machine.sensors import NvmlGpu
+from resnetx.record.machine import how_many
 from resnetx.record.sealing import MAX_BYTES, MEASURED_BYTES, too_large
 from resnetx.request import Request
 from resnetx.settings import keywords
@@ -42,7 +43,6 @@ from resnetx.settings.table import tagged
 from resnetx.settings.verbs import VERBS, group_of
 from resnetx.study import Point
 from resnetx.table import ANSWERS, Answer, Column, Records, as_shown
-from resnetx.transports import Way
 from resnetx.units import si
 from resnetx.workloads.counts import messages
 
@@ -310,15 +310,27 @@ def _store(found: "Records[Finding]", folder: Path) -> None:
 
 
 def works(found: "Sequence[Finding]") -> str:
-    """What works here."""
+    """What works here, and what does not."""
     lacking = [finding.topic for finding in found if finding.state == "missing" and finding.needed]
+    others = [finding.topic for finding in found if finding.state == "missing" and not finding.needed]
     if lacking:
-        return f"Predicting, comparing and reporting work here. Measuring needs what is missing: {', '.join(lacking)}."
+        also = f" (and, for some runs, {', '.join(others)})" * bool(others)
+        needed = f"Measuring needs what is missing: {', '.join(lacking)}{also}."
+        return f"Predicting, comparing and reporting work here. {needed}"
     gpu = next((finding for finding in found if finding.topic == "GPU"), None)
-    on = "" if gpu is None or gpu.state == "ok" else ", on CPU cores"
-    others = ", ".join(finding.topic for finding in found if finding.state == "missing")
-    more = f" Missing for some: {others}." * bool(others)
-    return f"Runs work here{on}: nothing that every run needs is missing.{more}"
+    if gpu is not None and gpu.state == "missing":
+        return f"Predicting, comparing and reporting work here; measuring on GPUs does not: {gpu.what}."
+    no_gpus = without_gpus(found)
+    processors = f"{cores()} CPU core{'s' * (cores() != 1)}" if no_gpus else how_many(gpus_here(), "GPU")
+    lacks = ["GPUs"] * no_gpus + others
+    not_here = f"; not here: {', '.join(lacks)}" * bool(lacks)
+    where = f" on {processors}" * (gpu is not None)  # without that finding: a cluster, seen from its front end
+    return f"Predicting, comparing, reporting and measuring{where} work here{not_here}."
+
+
+def without_gpus(found: "Sequence[Finding]") -> bool:
+    """Whether this machine has no GPU that ranks can use."""
+    return any(finding.topic == "GPU" and finding.state != "ok" for finding in found) and not gpus_here()
 
 
 FINDINGS: "list[Column[Finding]]" = [

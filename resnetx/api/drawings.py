@@ -105,7 +105,7 @@ def store(figures: Iterable["Figure"], folder: Path) -> None:
 
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        written = [files.write_figure(figure, files.draw(figure.chart), folder) for figure in figures]
+        written = [files.write_figure(figure, files.draw_figure(figure), folder) for figure in figures]
     except OSError as error:
         raise ConfigError(f"out={folder}: figures cannot be written there: {error.strerror}") from None
     for path in written:

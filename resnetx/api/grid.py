@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from resnetx import __version__, packages, progress
 from resnetx.api import drawings
 from resnetx.errors import ConfigError
-from resnetx.prediction.curves import GRID_POINTS, Columns, Curve, GridRow, grid_columns
+from resnetx.prediction.predict import GRID_POINTS, Columns, Curve, GridRow, grid_columns
 from resnetx.record.sealing import RecordPart
 from resnetx.table import Record, Tabular, row
 from resnetx.units import to_interval

@@ -18,8 +18,7 @@ from resnetx.api.stored import MeasuredStudy
 from resnetx.api.topology_answers import Costed, Described, described
 from resnetx.errors import ConfigError
 from resnetx.interconnect.pairs.pair_reading import counted
-from resnetx.interconnect.systems.altered import steered
-from resnetx.interconnect.systems.system import System
+from resnetx.interconnect.systems.system import System, steered
 from resnetx.interconnect.systems.system import described as described_system
 from resnetx.record import BenchRecord, RunRecord
 from resnetx.record.comparisons import Accuracy, BenchComparison, CheckedClaim, Comparison, SystemComparison
@@ -39,6 +38,7 @@ from resnetx.reporting.csv_tables import table_of
 from resnetx.reporting.page import PageTable, Part, write_page
 from resnetx.table import Column, Table, Tabular, as_shown, row
 
+MOST_IN_TITLE = 3  # systems
 DRAWN_PLANS = 4  # collectives of which each has a drawing of its rings: of more there are curves
 
 
@@ -116,10 +116,15 @@ def of_benches(records: Sequence[BenchRecord]) -> Part:
 
 def _bench_words(record: BenchRecord) -> str:
     ranks = how_many(record.world_size, record.unit) if record.world_size else "ranks unknown"
-    when = f", {record.started_at[:19]}" if record.started_at else ""
+    when = f", {_when(record.started_at)}" if record.started_at else ""
     counts = f"{len(record.points)} points of collectives, {len(record.cells)} cells of copies"
     reason = f": {record.reason}" * bool(record.reason)
     return f"{record.library or 'a bench'}, {ranks} ({record.source}{when}): {counts}; {record.outcome}{reason}"
+
+
+def _when(moment: str) -> str:
+    """A moment of a record to the minute: "2026-11-24 05:04 UTC"."""
+    return f"{moment[:16].replace('T', ' ')} UTC"
 
 
 def _trace(trace: Trace) -> Part:
@@ -158,7 +163,13 @@ def of_prediction(made: Prediction) -> Part:
     systems = ", ".join(dict.fromkeys(point.system for point in made.points))
     tables = [PageTable("points", "Case by case", answer.table or made.table(), made.table())]
     title = f"What training does on {systems}, predicted"
-    return Part(title, answer.sentences, [f"Predicted at {made.made_at[:19]}."], figures=figures, tables=tables)
+    return Part(
+        title,
+        answer.sentences,
+        [f"Predicted on {_when(made.made_at)}."],
+        figures=figures,
+        tables=tables,
+    )
 
 
 def of_comparison(found: SystemComparison, made: Prediction | None = None) -> Part:
@@ -177,7 +188,9 @@ def of_comparison(found: SystemComparison, made: Prediction | None = None) -> Pa
     tables = [PageTable("cases", "Case by case, those with the largest difference first", cases)]
     tables += [_statements(found.claims)] * bool(found.claims)
     tables += [PageTable(name, name, table, only_file=True) for name, table in whole.items() if name != "claims"]
-    title = " against ".join(found.systems) + ", in intensity space"
+    several = len(found.systems) > MOST_IN_TITLE
+    title = f"{len(found.systems)} systems" if several else " against ".join(found.systems)
+    title += " in intensity space" if several else ", in intensity space"
     notes = ["Predicted. Intensity: activations per parameter on each GPU, work over communication."]
     return Part(title, of_systems.compared_answer(found), notes, figures=figures, tables=tables)
 
@@ -297,7 +310,7 @@ def _check(check: Check) -> Part:
     tables = [PageTable("runs", "Every run", check.table())]
     if check.outliers:
         tables.insert(0, PageTable("outliers", "What stands out", as_shown(_OUTLIERS, check.outliers)))
-    notes = [f"{', '.join(check.nodes)}: {check.workload}, batch {check.batch_size}, {check.started_at[:19]}."]
+    notes = [f"{', '.join(check.nodes)}: {check.workload}, batch {check.batch_size}, {_when(check.started_at)}."]
     left_out = [f"Left out: {each}." for each in check.left_out]
     figures = list(check_figures(check))
     return Part("Nodes, checked", check_answer(check), notes, left_out, figures=figures, tables=tables)

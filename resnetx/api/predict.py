@@ -16,15 +16,16 @@ from resnetx.api.predict_settings import (
     split,
     training_setup,
 )
+from resnetx.api.systems import refuse_no_launch
 from resnetx.choices import Folders, Server
 from resnetx.compose import asked as settings_asked
 from resnetx.compose import each_of
 from resnetx.errors import ConfigError
 from resnetx.host import node_name
 from resnetx.prediction import result
-from resnetx.prediction.curves import GRID_POINTS, Curve, points_in, predicted_curves, sending_counts
 from resnetx.prediction.host_step import STATED
 from resnetx.prediction.iteration import HOST_ERROR
+from resnetx.prediction.predict import GRID_POINTS, Curve, points_in, predicted_curves, sending_counts
 from resnetx.prediction.scenario import Deployment
 from resnetx.record.machine import how_many
 from resnetx.record.prediction import UNCHECKED, PredictedPoint, Prediction, PredictionInput, digest
@@ -223,6 +224,7 @@ def _asked(paths: Sequence[Path], given: Point, varied: dict[str, str]) -> list[
     _refuse_unread(settings.image_bytes, asked)
     _refuse_computing_in_lab(on, asked, settings)
     _refuse_no_server(settings.overlap.parameters, asked)
+    _refuse_no_collectives(settings, on, asked)
     lines = dict.fromkeys(line for curve in asked for line in curve.assumed)  # of imported traces, each thing once
     assumed = (*lines, *_set_by_the_user(given))
     on_each = (curve.on(deployment, varied) for deployment in on for curve in asked)
@@ -273,6 +275,15 @@ def _refuse_no_server(parameters_overlap: bool, wanted: Sequence[Curve]) -> None
         raise ConfigError(
             "overlap.parameters=true: only a parameter server sends parameters; use strategy=server, or leave it out"
         )
+
+
+def _refuse_no_collectives(settings: PredictSettings, on: Sequence[Deployment], wanted: Sequence[Curve]) -> None:
+    """What says how a library's collectives run is of no use to a parameter server."""
+    told = {"staged": settings.staged, "launch_mode": settings.launch_mode}
+    for name, value in told.items():
+        if value is not None and all(isinstance(curve.workload.strategy, Server) for curve in wanted):
+            raise ConfigError(f"{name}={value}: is of collectives, and strategy=server has none; leave it out")
+    refuse_no_launch(settings.launch_mode, [deployment.library for deployment in on])
 
 
 def _set_by_the_user(given: Point) -> Iterator[PredictionInput]:

@@ -14,9 +14,8 @@ from resnetx.errors import ConfigError, unknown_name
 from resnetx.interconnect.collectives.measured import UNCALIBRATED
 from resnetx.interconnect.collectives.plan import LIBRARIES
 from resnetx.interconnect.systems import system
-from resnetx.interconnect.systems.altered import link_kinds
-from resnetx.interconnect.systems.system import System
-from resnetx.prediction.curves import Placement
+from resnetx.interconnect.systems.system import System, link_kinds
+from resnetx.prediction.predict import Placement
 from resnetx.prediction.scenario import Deployment, TrainingSetup, Workload
 from resnetx.prediction.staged import CLASSES
 from resnetx.prediction.step import Overlap

@@ -1,4 +1,4 @@
-"""A page, figures and tables of anything that is stored, in any mixture."""
+"""A page, figures and tables of anything that is stored, in any mixture; and figures of what the library returns."""
 
 import getpass
 import platform
@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Unpack
 import msgspec
 
 from resnetx import progress, record
+from resnetx.api import drawings
 from resnetx.api import stored as predictions
+from resnetx.api.describe import Workloads
 from resnetx.api.drawings import kept_answer, note_undrawn
 from resnetx.api.load import read_record
 from resnetx.api.stored import (
@@ -30,14 +32,20 @@ from resnetx.interconnect.systems.system import System, names
 from resnetx.loading import is_file, is_folder
 from resnetx.measure.launch.scratch import write
 from resnetx.record import BenchRecord, RunFolder, RunRecord, StudyFolder, StudyRecord
-from resnetx.record.comparisons import SystemComparison
+from resnetx.record.comparisons import Accuracy, SystemComparison
+from resnetx.record.literature import Score
+from resnetx.record.node_check import Check
+from resnetx.record.prediction import Prediction
 from resnetx.record.publishable import Names, published
+from resnetx.record.topologies import Steering
+from resnetx.record.traces import Trace
 from resnetx.reporting.study_points import study_points
 from resnetx.reporting.study_results import Results
 from resnetx.settings import keywords
 from resnetx.settings.files import given_path
 
 if TYPE_CHECKING:
+    from resnetx.reporting.charts.figure import AnyChart, Figure
     from resnetx.reporting.page import Part
 
 
@@ -162,7 +170,7 @@ def _of_all(
         parts += map(pages.part_of, systems)
     if not parts:
         raise ConfigError("report: none of the given records can be read; expected at least one")
-    return pages.store_page(parts, folder, f"{counted(found)}" if len(parts) > 1 and found else "", left_out)
+    return pages.store_page(parts, folder, counted(found) if len(parts) > 1 and found and not traced else "", left_out)
 
 
 def _study(study: Stored, known: Mapping[Path, Results], folder: Path, below: str, baseline: int | None) -> "Part":
@@ -300,3 +308,57 @@ def _new(folder: Path) -> Path:
     """The folder, or one beside it where another study or bench of its name is published, too."""
     names = (folder.with_name(f"{folder.name}-{number}") for number in count(2))
     return folder if not folder.exists() else next(name for name in names if not name.exists())
+
+
+HasFigures = (
+    MeasuredStudy | BenchRecord | SystemComparison | Accuracy | Prediction | Steering | Workloads | System
+    | Trace | Check | Score
+)  # fmt: skip
+
+
+def figures(of: HasFigures) -> "dict[str, AnyChart]":
+    """Figures by name, as Altair charts: a notebook shows them, and `chart.save("it.html")` keeps one.
+
+    Of a study, of a bench, of a comparison of systems (`compare(systems=...)`), of predictions, also beside a study, of
+    workloads (`describe`), of a trace, of a check, of a score, of a steering, or of a system (`load("mine.yaml")`): its
+    links. Timelines of predictions that were made with `timeline=True`.
+    One with nothing to show has none.
+    """
+    return {figure.name: figure.chart for figure in _figures(of)}
+
+
+def _figures(of: HasFigures) -> "Iterator[Figure]":
+    from resnetx.reporting.charts.benches import figures as bench_figures
+    from resnetx.reporting.charts.predictions import accuracy_figure, prediction_figures, timelines
+    from resnetx.reporting.charts.records import check_figures, counted_figures, matrices, score_figures, trace_figures
+    from resnetx.reporting.charts.studies import figures as study_figures
+    from resnetx.reporting.charts.systems import system_figures
+
+    match of:
+        case System():
+            yield drawings.of_system(of)
+        case BenchRecord():
+            yield from bench_figures([of])
+        case MeasuredStudy():
+            yield from study_figures(of.points)
+        case SystemComparison():
+            yield from system_figures(of)
+        case Trace():
+            yield from trace_figures(of)
+        case Check():
+            yield from check_figures(of)
+        case Score():
+            yield from score_figures(of)
+        case Steering():
+            yield matrices(of)
+        case Workloads():
+            yield from counted_figures(of, of.gpus)
+        case Prediction():
+            yield from prediction_figures(of.points)
+            yield from timelines([point for point in of.points if point.timeline])
+        case Accuracy() if any(point.error is not None for point in of.points):
+            yield accuracy_figure(of)
+        case Accuracy():
+            return
+        case _:
+            raise ConfigError(f"figures of a {type(of).__name__}: expected a study, systems compared, or the like")

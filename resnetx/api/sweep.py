@@ -28,17 +28,20 @@ from resnetx.measure.launch import launcher, slurm
 from resnetx.measure.launch.executor import job_script, submit
 from resnetx.measure.launch.scratch import write
 from resnetx.measure.study_runs import (
+    Budget,
+    Estimator,
     PlannedRun,
     check_known_code,
     check_same_machine,
     definition,
+    estimator,
     keep_unreadable,
+    locked,
     planned_runs,
     split_settled,
     stops,
 )
-from resnetx.measure.study_sweep import Budget, Estimator, estimator, locked
-from resnetx.measure.study_sweep import sweep as run_all
+from resnetx.measure.study_runs import sweep as run_all
 from resnetx.record import (
     SCHEMA,
     BenchFile,

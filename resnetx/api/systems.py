@@ -41,6 +41,15 @@ def load_systems(wanted: keywords.TopologyFields | keywords.PredictFields, names
     return [msgspec.structs.replace(described, launch_mode=wanted.launch_mode) for described in systems]
 
 
+def refuse_no_launch(launch_mode: str | None, libraries: Sequence[str]) -> None:
+    """Rejects what nothing reads: gloo has a process for each rank."""
+    if launch_mode is not None and set(libraries) == {"gloo"}:
+        raise ConfigError(
+            f"launch_mode={launch_mode}: says who starts the GPUs of a node, and library=gloo has a process for each "
+            "rank; leave it out"
+        )
+
+
 def refuse_no_library(library: Sequence[str | None]) -> None:
     """Rejects an empty list of generations."""
     if not library:

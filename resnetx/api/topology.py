@@ -8,7 +8,7 @@ from typing import Any, Unpack
 
 from resnetx.api import drawings
 from resnetx.api.calibrations import refuse_other_machine
-from resnetx.api.systems import load_systems, refuse_no_library
+from resnetx.api.systems import load_systems, refuse_no_launch, refuse_no_library
 from resnetx.api.topology_answers import Answer, Costed, Described, Listed, Paired, Ranked, Routed
 from resnetx.compose import asked, each_of, struct_of
 from resnetx.config import sizes_from
@@ -134,6 +134,7 @@ def _refuse_unread(given: Point, wanted: keywords.TopologyFields, systems: Seque
             raise ConfigError(f"{key}={value}: one node needs no network; set nodes= as well")
     if question == "size" and wanted.transport == "socket":
         raise ConfigError("transport=socket: copies between GPUs take no sockets; expected auto, peer, pcie or host")
+    refuse_no_launch(wanted.launch_mode, [own or machine.library for machine in systems for own in wanted.library])
     if question == "pick" and len(wanted.size) > 1:
         raise ConfigError(f"size={wanted.size}: choices are ranked at one size")
 

@@ -21,8 +21,7 @@ from resnetx.errors import ConfigError
 from resnetx.host import cores
 from resnetx.loading import is_folder
 from resnetx.measure import trackers
-from resnetx.measure.study_runs import PlannedRun, check_known_code, check_same_machine, split_settled
-from resnetx.measure.study_sweep import locked
+from resnetx.measure.study_runs import PlannedRun, check_known_code, check_same_machine, locked, split_settled
 from resnetx.record import RunFolder, StudyFolder
 from resnetx.record.traces import Trace
 from resnetx.request import Request

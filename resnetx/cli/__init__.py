@@ -23,14 +23,14 @@ from typing import Literal, NoReturn, TextIO
 from resnetx import __version__
 from resnetx.cli.help import VerbHelp, overview
 from resnetx.cli.table_layout import width_of, wrapped
-from resnetx.cli.typed import (
+from resnetx.cli.words import (
     OVERRIDE,
     as_settings,
     is_name,
     is_system,
     names_as_settings,
     near_name,
-    settings_in,
+    settings_of,
     words_inside,
 )
 from resnetx.errors import ConfigError, on_one_line, visible
@@ -192,9 +192,9 @@ def _run(words: list[str]) -> int:
     """Answers one command line: completion, help, or a verb with its words. Returns the exit status."""
     options, words = _parsed(words)
     if options.shell_completion is not None:
-        from resnetx.cli.completion import script
+        from resnetx.cli.help import completion_script
 
-        print(script(options.shell_completion))
+        print(completion_script(options.shell_completion))
         return 0
     if options.verb is None:
         print(overview())
@@ -215,7 +215,7 @@ def _run(words: list[str]) -> int:
     with searching(folders):
         changed = [key_of(word) for word in overrides if word[0] not in "+~"]  # `words` refuses to add and to remove
         refuse_unread(name, changed, names())  # before Hydra is loaded
-        files, asked = [Path(path_at_home(word)) for word in paths], settings_in(overrides, name)
+        files, asked = [Path(path_at_home(word)) for word in paths], settings_of(overrides, name)
         from resnetx import progress
         from resnetx.cli import show
 
@@ -223,7 +223,7 @@ def _run(words: list[str]) -> int:
         quiet = getattr(options, "quiet", False)
         with nullcontext() if quiet else progress.reporting_to(show.Terminal()):
             if getattr(options, CFG, None) is not None:
-                from resnetx.cli.completion import show_configuration
+                from resnetx.cli.help import show_configuration
 
                 return show_configuration(options.cfg, name, asked)
             return verb.command(options, files, asked)
@@ -264,7 +264,7 @@ def _as_typed(words: Sequence[str], taken: Iterable[str]) -> list[str]:
 
 def _searched(word: str) -> list[Path]:
     """The folders named by Hydra's own setting."""
-    (given,) = settings_in([word]).values()
+    (given,) = settings_of([word]).values()
     return [Path(str(each).removeprefix("file://")) for each in (given if isinstance(given, list) else [given])]
 
 
@@ -286,10 +286,12 @@ def _refuse_words(verb: str, others: Sequence[str], words: Sequence[str]) -> Non
             raise ConfigError(f"{before} {word}: write a setting without spaces: {key}=VALUE".strip())
     if verb == "lab" and (inside := next((word for word in others if word in VERBS), None)):
         raise ConfigError(f"{inside}: put -- before it: resnetx lab systems=gx8 -- {inside} ...")
-    for word in others:
-        if is_name(word) and not is_system(word) and (near := near_name(verb, word)):
+    for word in (name for words_of in others if not Path(words_of).exists() for name in words_of.split(",")):
+        if not is_name(word) or is_system(word):
+            continue
+        if near := near_name(verb, word):
             raise ConfigError(f"{word}: no such file, and no name that is known; did you mean {near}?")
-        if is_name(word) and VERBS[verb].names_systems:
+        if VERBS[verb].names_systems:
             raise ConfigError(f"{word}: no such file, and no name that is known; `resnetx list` has the names")
     if others and not VERBS[verb].paths:
         raise ConfigError(f"{others[0]}: `resnetx {verb}` takes no path; settings are written key=value")
@@ -340,9 +342,9 @@ def _parser(everything: bool = False) -> argparse.ArgumentParser:
 
 
 def _complete(prefix: str, parsed_args: argparse.Namespace, **_: object) -> Iterable[str]:
-    from resnetx.cli.completion import words
+    from resnetx.cli.help import completions
 
-    return words(prefix, parsed_args)
+    return completions(prefix, parsed_args)
 
 
 class _Parser(argparse.ArgumentParser):

@@ -15,7 +15,7 @@ from typing import Generic
 from resnetx.api.doctor import obstacle_to
 from resnetx.api.measuring import check_file, note_copies, run_folder
 from resnetx.api.train import task_of
-from resnetx.cli.typed import settings_in
+from resnetx.cli.words import settings_of
 from resnetx.compose import asked
 from resnetx.config import check
 from resnetx.errors import ConfigError
@@ -43,7 +43,7 @@ def serve_run(words: list[str], started: Moment) -> int:
         raise ConfigError(f"{paths[1]}: a second run file; a rank runs one")
     task, results = task_of(
         paths[0] if paths else None,
-        asked("train", settings_in([word for word in words if not word.endswith(".json")])),
+        asked("train", settings_of([word for word in words if not word.endswith(".json")])),
         scratch.world_size(),
     )
     if paths and _by_hand():

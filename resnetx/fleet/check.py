@@ -261,7 +261,7 @@ def _metrics(check: Check) -> Iterator[_Metric]:
 
 
 def _of_measure(name: str, what: str, runs: Iterable[CheckedRun]) -> Iterator[_Metric]:
-    labelled = [(_of_nodes(run), run) for run in runs]
+    labelled = [(dict(zip(("node", "peer"), run.nodes, strict=False)), run) for run in runs]
     values: dict[str, tuple[str, list[tuple[Labels, float | None]]]] = {
         "seconds": (f"Time of {what}.", [(labels, if_known(run.time_s)) for labels, run in labelled]),
         "expected_seconds": (
@@ -279,7 +279,3 @@ def _of_measure(name: str, what: str, runs: Iterable[CheckedRun]) -> Iterator[_M
     }
     for unit, (about, samples) in values.items():
         yield _Metric(f"{name}_{unit}", about, [(labels, value) for labels, value in samples if value is not None])
-
-
-def _of_nodes(run: CheckedRun) -> Labels:
-    return dict(zip(("node", "peer"), run.nodes, strict=False))

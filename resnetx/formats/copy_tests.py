@@ -311,7 +311,7 @@ def _table(file: File, results: _Results, size_bytes: int | None) -> CopyTable:
         notes.append(f"holds {max(runs.values())} runs of {', '.join(again[:20])}: medians of their times")
     version = results.version or results.git_version or "of unknown version"
     driver = f", driver {results.driver}" if results.driver else ""
-    listed = _listed(results.gpus)
+    listed = list({gpu.index: gpu for gpu in map(_gpu, results.gpus) if gpu}.values())
     if len({(gpu.index, gpu.name) for gpu in map(_gpu, results.gpus) if gpu}) > len(listed):
         raise file.error("lists other GPUs by the same numbers, as of two machines; expected the output of one")
     return CopyTable(
@@ -337,10 +337,6 @@ _LISTED = re.compile(
     r"\((?P<domain>[0-9a-f]{1,8}):(?P<bus>[0-9a-f]{1,2})(?::(?P<device>[0-9a-f]{1,2}))?\)",
     re.I,
 )  # of tests between nodes, by the processes that their matrices number
-
-
-def _listed(lines: Sequence[str]) -> list[ListedGpu]:
-    return list({gpu.index: gpu for gpu in map(_gpu, lines) if gpu}.values())
 
 
 def _gpu(line: str) -> ListedGpu | None:

@@ -26,7 +26,7 @@ from resnetx.interconnect.systems import system
 from resnetx.literature.claims import Assumption, Claims, check_claims, is_the_papers, left_to_the_paper, published
 from resnetx.literature.explanations import KEPT, Causes, Combination, Supposed, all_combinations, explain
 from resnetx.operations import OPERATIONS
-from resnetx.prediction.curves import Curve, predicted_curves
+from resnetx.prediction.predict import Curve, predicted_curves
 from resnetx.prediction.result import sealed_points
 from resnetx.prediction.scenario import Deployment
 from resnetx.record.comparisons import CheckedClaim, CollectivePoint, Estimate

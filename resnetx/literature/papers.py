@@ -84,6 +84,7 @@ class Beside:
     points: list[PredictedPoint]
     comparison: SystemComparison | None  # of a paper that compared its systems over a study
     collectives: list[CollectivePoint]
+    copies: list[CopyPoint]  # that its statements ask for; of a comparison they are there
 
 
 def predicted_beside(name: str) -> Beside:
@@ -99,7 +100,7 @@ def _of_comparison(name: str) -> Beside:
     machines = {each: system.load(each) for each in stated.systems}
     collectives = list(systems.collectives(prediction.points, machines))
     comparison = with_statements(compare_systems(prediction, collectives, list(systems.copies(machines))))
-    return Beside(comparison.claims, prediction.points, comparison, [])
+    return Beside(comparison.claims, prediction.points, comparison, [], [])
 
 
 def _of_cases(name: str) -> Beside:
@@ -109,14 +110,14 @@ def _of_cases(name: str) -> Beside:
     points = {label: list(_predicted(stated, case)) for label, case in stated.cases.items() if case.points}
     one_case = next(iter(points.values()), [])  # what is trained is the same in all of them
     workloads = side_by_side(one_case, [point.system for point in one_case[:1]])
-    collectives = list(_collectives(stated, machines))
+    collectives, copies = list(_collectives(stated, machines)), list(_copies(stated, machines))
     items = [
         *of_points(_side_by_side(points), list(points)),
-        *of_messages(workloads, collectives, list(_copies(stated, machines))),
+        *of_messages(workloads, collectives, copies),
         *of_traffic(_traffic(stated, machines)),
     ]
     claims = with_causes(check_paper(name, items), [])
-    return Beside(claims, [point for of_case in points.values() for point in of_case], None, collectives)
+    return Beside(claims, [point for of_case in points.values() for point in of_case], None, collectives, copies)
 
 
 def _machine(case: Case) -> System:

@@ -81,8 +81,8 @@ def _store(papers: CheckedPapers, figures: "Sequence[Figure]", folder: Path) -> 
 
 def _figures(name: str, found: Beside, there: Measured | None, number: object) -> "list[Figure]":
     """In the order of the papers: collectives, then training; or those of one number."""
-    from resnetx.reporting.charts.benches import collective_bandwidth
-    from resnetx.reporting.charts.predictions import prediction_figures
+    from resnetx.reporting.charts.benches import collective_bandwidth, copies_over_size
+    from resnetx.reporting.charts.predictions import prediction_figures, stated_beside
     from resnetx.reporting.charts.systems import system_figures
 
     rates, messages = (there.drawn, (there.collectives, there.copies)) if there else ([], ([], []))
@@ -98,7 +98,9 @@ def _figures(name: str, found: Beside, there: Measured | None, number: object) -
             curves[point.collective].append(point)
         beside = {name: [point for point in messages[0] if point.collective == name] for name in curves}
         drawn = [collective_bandwidth(points, name, beside[name]) for name, points in curves.items()]
+        drawn += copies_over_size(found.copies, of="Copies that statements ask for", after="By the descriptions.")
         drawn += prediction_figures(found.points) if found.points else []
+        drawn += stated_beside(found.claims)
     drawn = [*_workloads(found, name), *drawn]
     if number is None:
         return drawn

@@ -25,6 +25,7 @@ from resnetx.interconnect.systems.system import load
 from resnetx.literature import scaling_check, transformers
 from resnetx.literature.rivals import Rivals, interval_score
 from resnetx.literature.scaling_check import ScalingCase, cases, staged_cases
+from resnetx.literature.training_fit import unfitted_rates
 from resnetx.literature.training_rates import Iterations, LayerwiseTime, Series, rates, training
 from resnetx.prediction import compute, host_step, roofline
 from resnetx.prediction.host_step import CHOSEN_ON
@@ -39,6 +40,9 @@ from resnetx.workloads.counts import BYTES_PER_PARAMETER
 CALIBRATED = "dgx1-alexnet-2017"
 LAYERWISE, ITERATIONS = "layerwise", "tallent2017-alexnet"
 ONE_GPU = "one GPU, its rate not known"
+UNFITTED = (
+    f"{ONE_GPU}: half precision, of a generation without a roofline of its own; its interval was counted on these"
+)
 SMALLER = "one GPU, from its rate at about 8 times the batch"
 STRONG = "one global batch on several GPUs, from its rate on one"
 _LOOPS = {"eager": "eager PyTorch", "tuned": "TensorFlow 1"}
@@ -52,6 +56,7 @@ _STAGED = {
 }
 _UNTOLD = "not told which (two boxes)"
 TRANSFORMERS = "transformers, from their rate on the fewest GPUs"
+ONE_TRANSFORMER = "one GPU that trains a transformer, its rate not known"
 FROM_ONE, BY_SMALLER = "from the rate of one GPU", "calibrated by one of its rates"
 LARGE = size("1GiB")  # of the published all-reduces, the size whose bandwidth calibrates
 
@@ -164,6 +169,8 @@ def validate() -> tuple[TrainingRow, ...]:
     rows += [_scaling(case.on(case.undescribed), f"{NO_PEERS}: {_UNTOLD}") for _, case in staged_cases()]
     rows += _transformers()
     rows += _one_gpu()
+    rows += _one_of_a_transformer()
+    rows += _unfitted()
     rows += [_calibrated(case) for case in scaled if _is_alexnet_of_2017(case.series)]
     rows += map(layerwise, published.layerwise)
     rows += [row for entry in published.iterations for row in _iterations(entry)]
@@ -333,6 +340,29 @@ def _steps() -> Iterator[TrainingRow]:
         )
 
 
+def _unfitted() -> Iterator[TrainingRow]:
+    """Rates in half precision on GPUs of generations without a fit."""
+    for row in unfitted_rates(roofline.fits().values()):
+        predicted = row.count / row.step.time_s
+        yield TrainingRow(
+            group=UNFITTED,
+            source=row.source,
+            system=row.gpu,
+            library=None,
+            what=row.what,
+            gpus=1,
+            unit=row.unit,
+            given="nothing",
+            measured=row.measured,
+            predicted=predicted,
+            error=predicted / row.measured - 1,
+            seen=True,
+            publisher=row.publisher,
+            low=predicted / (1 + row.step.slower),
+            high=predicted / max(1 - row.step.faster, LEAST_STEP),
+        )
+
+
 def _strong() -> Iterator[TrainingRow]:
     """One global batch on several GPUs."""
     for case in scaling_check.strong_cases():
@@ -385,6 +415,34 @@ def _one_gpu() -> Iterator[TrainingRow]:
             publisher=entry.publisher,
             low=predicted / (1 + step.slower),
             high=predicted / max(1 - step.faster, LEAST_STEP),
+        )
+
+
+def _one_of_a_transformer() -> Iterator[TrainingRow]:
+    """What one GPU does as a rate of the fewest tells it, by the roofline, its publisher left out of the fit."""
+    for rate in transformers.one_gpu_rates():
+        of, gpu = rate.entry, rate.entry.part
+        model = roofline.fitted_without(gpu, of.publisher, of.table, of.precision)
+        modelled = compute.by_roofline(model, of.table, 1, rate.batch_size, of.precision, gpu)
+        host = host_step.assumed(len(of.table), None, of.precision)
+        step = compute.launched_by_roofline(modelled, rate.batch_size, host)
+        tokens = rate.batch_size * of.seq
+        yield TrainingRow(
+            group=f"{ONE_TRANSFORMER}: {'fp32' if of.precision == 'fp32' else 'on tensor cores'}",
+            source=of.source_text,
+            system=of.system,
+            library=None,
+            what=of.what,
+            gpus=1,
+            unit="tokens/s",
+            given="nothing",
+            measured=tokens / rate.step_s,
+            predicted=tokens / step.time_s,
+            error=rate.step_s / step.time_s - 1,
+            seen=of.seen,
+            publisher=of.publisher,
+            low=tokens / step.time_s / (1 + step.slower),
+            high=tokens / step.time_s / max(1 - step.faster, LEAST_STEP),
         )
 
 

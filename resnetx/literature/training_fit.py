@@ -6,32 +6,49 @@ Three figures are fitted to all rates, and four to those of a generation (see `r
 logarithm of predicted over measured step times, within bounds that physics sets. A generation has a fit of its own
 where it has enough rates of enough networks, and where that predicts networks it has not seen better than the fit to
 all other generations does. A rate is predicted whole: all layers, forward and backward, the update, and the host's part
-as `host_step` has it; no input.
+as `host_step` has it; no input. Of transformers the share of the peak alone is fitted, on all GPUs together, each
+publisher counting alike; what one GPU does is found from several by a simulation that follows the fit a little, so that
+a large change of it takes two runs.
+
+In half precision the software decides as much as the GPU. How much longer than predicted image networks take on GPUs of
+generations without a fit is counted on rates that no fit has seen (`unfitted_rates`).
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import astuple, dataclass, replace
+from functools import partial
 
 import msgspec
 import numpy as np
 
-from resnetx.literature.training_rates import Rate, rates
-from resnetx.prediction import host_step
-from resnetx.prediction.host_step import GPU_PASS_s, HostStep
+from resnetx.choices import Torchvision
+from resnetx.interconnect.systems.parts import GpuSpec
+from resnetx.interconnect.systems.system import parts_table
+from resnetx.literature.training_rates import Rate, rates, steps_series
+from resnetx.literature.transformers import TransformerRate, one_gpu_rates
+from resnetx.prediction import compute, host_step
+from resnetx.prediction import roofline as of_gpus
+from resnetx.prediction.host_step import GPU_PASS_s, HostStep, LaunchedStep
 from resnetx.prediction.roofline import (
     ALL,
+    ATTENTION_SLOWNESS,
     FILE,
     HALF,
     MEMORY_EFFICIENCY,
+    TRANSFORMERS,
     UPDATE_PASSES,
     Floats,
+    LayerWork,
     LeastTimes,
     Parameters,
     Roofline,
+    Roofs,
     least_times,
     roofs,
     work,
 )
+from resnetx.workloads import tables
 from resnetx.workloads.counts import BYTES_PER_PARAMETER
 
 # Of a generation that gets a fit of its own: enough to determine three figures.
@@ -46,6 +63,7 @@ _PASS_s = (GPU_PASS_s, 1e-6, 1e-3)
 # A generation's own fit is drawn to the fit to all: one standard deviation of a logarithm between generations (0.5, as
 # the first fits differed) weighs as much as one of a rate (0.1). What its rates do not determine stays that of all.
 _PULL = 0.1 / 0.5
+_FITTED = 4  # of the figures of a generation
 _DIGITS = 5  # significant ones that the file keeps
 
 
@@ -53,7 +71,7 @@ _DIGITS = 5  # significant ones that the file keeps
 class RateToFit:
     """A published rate, and what its prediction needs."""
 
-    rate: Rate
+    rate: Rate | TransformerRate
     least: LeastTimes  # of all passes, and the update
     host: HostStep
 
@@ -71,20 +89,36 @@ class RateToFit:
 
 
 def rows() -> list[RateToFit]:
-    """All published rates of one GPU."""
-    fits = []
+    """All published rates of image networks on one GPU."""
+    found = []
     for rate in rates():
         entry = rate.entry
-        of_torchvision = work(entry.table(entry.image_size), entry.image_size)
+        table = entry.table(entry.image_size)
+        of_torchvision = work(table, entry.image_size)
         trained = replace(of_torchvision, flop=of_torchvision.flop * entry.flop_ratio)
-        on = roofs(entry.part, entry.precision, entry.clock_Hz)
-        passes = least_times(trained, rate.batch_size, on)
-        update_bytes = UPDATE_PASSES * BYTES_PER_PARAMETER * trained.parameters[0].sum()
-        update_s, no = np.array([update_bytes / (MEMORY_EFFICIENCY * on.memory_Bps)]), np.zeros(1, bool)
-        update = LeastTimes(np.zeros(1), update_s, no, no)
-        host = host_step.assumed(len(trained.square), entry.framework, entry.precision)
-        fits.append(RateToFit(rate, _joined([passes, update]), host))
-    return fits
+        host = host_step.assumed(len(table), entry.framework, entry.precision)
+        found.append(_to_fit(rate, trained, roofs(entry.part, entry.precision, entry.clock_Hz), host))
+    return found
+
+
+def transformer_rows() -> list[RateToFit]:
+    """All published rates of transformers, of one GPU as the fewest that were measured tell it."""
+    return [
+        _to_fit(
+            rate,
+            work(rate.entry.table, 1),
+            roofs(rate.entry.part, rate.entry.precision),
+            host_step.assumed(len(rate.entry.table), None, rate.entry.precision),
+        )
+        for rate in one_gpu_rates()
+    ]
+
+
+def _to_fit(rate: Rate | TransformerRate, trained: LayerWork, on: Roofs, host: HostStep) -> RateToFit:
+    passes = least_times(trained, rate.batch_size, on)
+    update_bytes = UPDATE_PASSES * BYTES_PER_PARAMETER * trained.parameters[0].sum()
+    update_s, no = np.array([update_bytes / (MEMORY_EFFICIENCY * on.memory_Bps)]), np.zeros(1, bool)
+    return RateToFit(rate, _joined([passes, LeastTimes(np.zeros(1), update_s, no, no, no)]), host)
 
 
 def _joined(several: Sequence[LeastTimes]) -> LeastTimes:
@@ -94,6 +128,7 @@ def _joined(several: Sequence[LeastTimes]) -> LeastTimes:
         np.concatenate([times.moving_s.ravel() for times in several]),
         np.concatenate([times.winograd.ravel() for times in several]),
         np.concatenate([times.depthwise.ravel() for times in several]),
+        np.concatenate([times.attention.ravel() for times in several]),
     )
 
 
@@ -124,28 +159,53 @@ def fit(chosen: Sequence[RateToFit], prior: Parameters | None = None) -> Paramet
 
 
 def _logarithms(parameters: Parameters) -> Floats:
-    logarithms: Floats = np.log(np.array(astuple(parameters)))
+    logarithms: Floats = np.log(np.array(astuple(parameters)[:_FITTED]))
     return logarithms
 
 
+def fit_share(chosen: Sequence[RateToFit], others: Parameters) -> Parameters:
+    """The share of the peak with the least squared logarithm, each publisher counting alike; the rest is given."""
+    from scipy.optimize import least_squares
+
+    weights = np.sqrt(_alike(chosen))
+
+    def residuals(logarithm: Floats) -> Floats:
+        parameters = replace(others, matmul_efficiency=float(np.exp(logarithm[0])))
+        errors: Floats = weights * np.array([np.log1p(row.error(parameters)) for row in chosen])
+        return errors
+
+    first, least, most = np.log(np.array([_MATMUL_EFFICIENCY])).T
+    found = least_squares(residuals, first, bounds=(least, most)).x
+    return replace(others, matmul_efficiency=float(np.exp(found[0])))
+
+
+def _alike(chosen: Sequence[RateToFit]) -> Floats:
+    """What each row weighs, of a publisher all together one."""
+    counts = Counter(row.rate.entry.publisher for row in chosen)
+    return np.array([1 / counts[row.rate.entry.publisher] for row in chosen])
+
+
+Fitting = Callable[[Sequence[RateToFit]], Parameters]
+
+
 def held_out_errors(
-    chosen: Sequence[RateToFit], group: Callable[[RateToFit], object], prior: Parameters | None = None
+    chosen: Sequence[RateToFit], group: Callable[[RateToFit], object], fitting: Fitting = fit
 ) -> list[float]:
     """Each row's error by a fit to the rows of all other groups."""
     errors = []
     for key in dict.fromkeys(map(group, chosen)):
-        parameters = fit([row for row in chosen if group(row) != key], prior)
+        parameters = fitting([row for row in chosen if group(row) != key])
         errors += [row.error(parameters) for row in chosen if group(row) == key]
     return errors
 
 
-def roofline(generation: str, chosen: Sequence[RateToFit], prior: Parameters | None = None) -> Roofline:
+def roofline(generation: str, chosen: Sequence[RateToFit], fitting: Fitting = fit) -> Roofline:
     """The fit to these rows, with its errors."""
-    parameters = fit(chosen, prior)
-    left_out = np.abs(held_out_errors(chosen, id, prior))
-    networks = _LeftOut.by(chosen, lambda row: row.rate.entry.network, prior)
-    publishers = _LeftOut.by(chosen, lambda row: row.rate.entry.publisher, prior)
-    generations = _LeftOut.by(chosen, lambda row: row.generation)
+    parameters = fitting(chosen)
+    left_out = np.abs(held_out_errors(chosen, id, fitting))
+    networks = _LeftOut.by(chosen, lambda row: row.rate.entry.network, fitting)
+    publishers = _LeftOut.by(chosen, lambda row: row.rate.entry.publisher, fitting)
+    generations = _LeftOut.by(chosen, lambda row: row.generation, fitting)
     whole = [errors for errors in (networks, publishers) if errors is not None]
     assert networks is not None, f"{generation}: the rates of one network alone determine no roofline"
     return Roofline(
@@ -154,6 +214,7 @@ def roofline(generation: str, chosen: Sequence[RateToFit], prior: Parameters | N
         square_speedup=_rounded(parameters.square_speedup),
         depthwise_slowness=_rounded(parameters.depthwise_slowness),
         pass_s=_rounded(parameters.pass_s),
+        attention_slowness=parameters.attention_slowness,
         rows=len(chosen),
         fit_error=_rounded(np.mean([abs(row.error(parameters)) for row in chosen])),
         error=_rounded(left_out.mean()),
@@ -165,16 +226,16 @@ def roofline(generation: str, chosen: Sequence[RateToFit], prior: Parameters | N
         half_error_90=_largest(errors.within_90(half=True) for errors in whole),
         unseen_gpu_90=None if generations is None else generations.within_90(),
         publishers=list(dict.fromkeys(row.rate.entry.publisher for row in chosen)),
-        without=dict(_without_publishers(chosen, prior)),
+        without=dict(_without_publishers(chosen, fitting)),
     )
 
 
-def _without_publishers(chosen: Sequence[RateToFit], prior: Parameters | None) -> Iterator[tuple[str, Parameters]]:
+def _without_publishers(chosen: Sequence[RateToFit], fitting: Fitting) -> Iterator[tuple[str, Parameters]]:
     """The fit to the rates of all other publishers, where there are others."""
     for publisher in dict.fromkeys(row.rate.entry.publisher for row in chosen):
         fits = [row for row in chosen if row.rate.entry.publisher != publisher]
         if fits:
-            figures = fit(fits, prior)
+            figures = fitting(fits)
             yield publisher, Parameters(*(_rounded(figure) for figure in astuple(figures)))
 
 
@@ -187,14 +248,14 @@ class _LeftOut:
 
     @classmethod
     def by(
-        cls, chosen: Sequence[RateToFit], group: Callable[[RateToFit], object], prior: Parameters | None = None
+        cls, chosen: Sequence[RateToFit], group: Callable[[RateToFit], object], fitting: Fitting
     ) -> "_LeftOut | None":
         """None where all are of one group."""
         groups = list(dict.fromkeys(map(group, chosen)))
         if len(groups) < 2:
             return None
         ordered = tuple(row for key in groups for row in chosen if group(row) == key)
-        return cls(ordered, tuple(held_out_errors(chosen, group, prior)))
+        return cls(ordered, tuple(held_out_errors(chosen, group, fitting)))
 
     @property
     def mean(self) -> float:
@@ -202,12 +263,14 @@ class _LeftOut:
 
     def within_90(self, half: bool | None = None) -> float | None:
         """What nine of ten stay within, as a logarithm; `half`: of rates in half precision alone, or of all others."""
-        sizes = [
-            abs(float(np.log1p(error)))
-            for row, error in zip(self.rows, self.errors, strict=True)
-            if half is None or half == (row.rate.entry.precision in HALF)
-        ]
-        return _rounded(np.quantile(sizes, 0.9)) if sizes else None
+        wanted = [half is None or half == (row.rate.entry.precision in HALF) for row in self.rows]
+        sizes = np.abs(np.log1p(self.errors))[wanted]
+        if not sizes.size:
+            return None
+        if not isinstance(self.rows[0].rate, TransformerRate):
+            return _rounded(np.quantile(sizes, 0.9))
+        weights = _alike(self.rows)[wanted]
+        return _rounded(np.quantile(sizes, 0.9, weights=weights, method="inverted_cdf"))
 
 
 def _largest(values: Iterable[float | None]) -> float | None:
@@ -227,10 +290,76 @@ def rooflines(all_rows: Sequence[RateToFit]) -> list[Roofline]:
         if len(fits) < FEWEST_RATES or len(networks) < FEWEST_NETWORKS:
             continue
         parameters = fit([row for row in inside if row.generation != generation])
-        fitted = roofline(generation, fits, parameters)
+        fitted = roofline(generation, fits, partial(fit, prior=parameters))
         if fitted.unseen_network_error < np.mean([abs(row.error(parameters)) for row in fits]):
             found.append(fitted)
-    return found
+    longer = [max(0.0, -row.log_error) for row in unfitted_rates(found)]
+    return [msgspec.structs.replace(found[0], unseen_half_90=_rounded(np.quantile(longer, 0.9))), *found[1:]]
+
+
+# ---- rates that no fit has seen
+
+
+@dataclass(frozen=True)
+class UnfittedRate:
+    """A published rate in half precision of a GPU to whose generation no roofline is fitted, and its prediction."""
+
+    source: str
+    publisher: str
+    gpu: str  # its name among the parts
+    what: str
+    unit: str  # "images/s"
+    count: int  # of a step, in that unit
+    measured: float
+    step: LaunchedStep
+
+    @property
+    def log_error(self) -> float:
+        """ln(predicted / measured), of the time."""
+        return float(np.log(self.step.time_s * self.measured / self.count))
+
+
+def unfitted_rates(fits: Iterable[Roofline]) -> Iterator[UnfittedRate]:
+    """One of each series of a network of torchvision, in its largest batch."""
+    by_generation = {each.generation: each for each in fits}
+    loaded = [of for of in steps_series() if of.input == "loader"]
+    seen = set()
+    for of in steps_series():
+        table = tables.kept(Torchvision(name=of.network, classes=1000), tables.USUAL_SIZE)
+        if of.precision not in HALF or table is None or of.what in seen:
+            continue
+        seen.add(of.what)
+        part: GpuSpec = parts_table("gpus")[of.gpu]
+        batch, measured = max(of.samples_per_s.items())
+        most = max((max(other.samples_per_s.values()) for other in loaded if other.source == of.source), default=0.0)
+        late = of.input == "loader" and measured > most / 2  # its images may be: another network has got twice as many
+        if of_gpus.generation(part) not in by_generation and not late:
+            modelled = compute.by_roofline(
+                by_generation[ALL], tuple(table), tables.USUAL_SIZE, batch, of.precision, part
+            )
+            host = host_step.assumed(len(table), of.framework, of.precision)
+            step = compute.launched_by_roofline(modelled, batch, host)
+            what = f"{of.network}, batch {batch}, {of.precision}"
+            yield UnfittedRate(of.text, of.source, of.gpu, what, "images/s", batch, measured, step)
+
+
+def transformer_rooflines(all_rows: Sequence[RateToFit], everything: Roofline) -> list[Roofline]:
+    """The fits to transformers, by what computes their products; what is not theirs is as in the fit to all GPUs."""
+    others = Parameters(
+        everything.matmul_efficiency,
+        everything.square_speedup,
+        everything.depthwise_slowness,
+        everything.pass_s,
+        ATTENTION_SLOWNESS,
+    )
+    return [
+        roofline(
+            name,
+            [row for row in all_rows if (row.rate.entry.precision == "fp32") == (unit == "fp32")],
+            partial(fit_share, others=others),
+        )
+        for unit, name in TRANSFORMERS.items()
+    ]
 
 
 def _fits_its_own(row: RateToFit) -> bool:
@@ -244,24 +373,35 @@ def _rounded(value: float | np.floating) -> float:
 # ---- the command
 
 
-def _text(fits: Iterable[Roofline]) -> str:
+def _text(fits: Iterable[Roofline], of_transformers: Iterable[Roofline]) -> str:
     import yaml
 
-    head = "# Fitted to training.yaml by `python -m resnetx.literature.training_fit`, which writes this file.\n"
-    return head + yaml.safe_dump({"fits": msgspec.to_builtins(list(fits))}, sort_keys=False)
+    head = (
+        "# Fitted to training.yaml and transformers.yaml by `python -m resnetx.literature.training_fit`, which writes "
+        "this file.\n"
+    )
+    found = {"fits": list(fits), "transformers": list(of_transformers)}
+    return head + yaml.safe_dump(msgspec.to_builtins(found), sort_keys=False)
 
 
 def main() -> None:
-    all_rows = rows()
+    all_rows, of_transformers = rows(), transformer_rows()
     found = rooflines(all_rows)
-    FILE.write_text(_text(found))
+    on_transformers = transformer_rooflines(of_transformers, found[0])
+    FILE.write_text(_text(found, on_transformers))
     by_generation = {each.generation: each for each in found}
     for row in all_rows:
         errors = [
             f"{name} {row.error(by_generation[name]):+.0%}" for name in (ALL, row.generation) if name in by_generation
         ]
-        print(f"{row.rate.what}: {row.rate.images_per_s:g} images/s; error by the fits: {', '.join(errors)}")
-    for each in found:
+        rate = row.rate.batch_size / row.rate.step_s
+        print(f"{row.rate.what}: {rate:g} images/s; error by the fits: {', '.join(errors)}")
+    for row in of_transformers:
+        own = on_transformers[
+            list(TRANSFORMERS).index("fp32" if row.rate.entry.precision == "fp32" else "tensor cores")
+        ]
+        print(f"{row.rate.what}: error by the fit: {row.error(own):+.0%}")
+    for each in [*found, *on_transformers]:
         print(each.source)
 
 

@@ -15,15 +15,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from math import exp, log
-from typing import Literal
+from typing import ClassVar, Literal
 
 import msgspec
 import numpy as np
 
 from resnetx.compose import compose
 from resnetx.config import request_from
+from resnetx.interconnect.systems.parts import GpuSpec
 from resnetx.literature.training_rates import Precision, RatedCluster, ScalingSource, system_of
 from resnetx.loading import own_yaml
+from resnetx.prediction import roofline
 from resnetx.prediction.iteration import Iteration
 from resnetx.prediction.predict import simulated
 from resnetx.prediction.scaling import LEVEL
@@ -31,6 +33,7 @@ from resnetx.prediction.scenario import Deployment, Point, TrainingSetup, Worklo
 from resnetx.prediction.stated_rates import StatedRates
 from resnetx.settings.files import PUBLISHED
 from resnetx.workloads import table
+from resnetx.workloads.counts import Layer
 
 LARGEST = 4.0  # times the rate of one GPU over its share of the rate on several, at most: beyond, nothing explains it
 
@@ -38,6 +41,8 @@ LARGEST = 4.0  # times the rate of one GPU over its share of the rate on several
 class Series(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The rates of one workload on one system, by the number of GPUs, from the fewest on."""
 
+    outside: ClassVar[str | None] = None  # none is left out of a fit, as some of `training_rates.OneGpu` are
+    own_fit: ClassVar[bool] = False
     source: str  # its name among the sources
     system: str
     cluster: RatedCluster | None = None
@@ -53,6 +58,8 @@ class Series(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     accumulation: dict[int, int]
     tokens_per_s: dict[int, float]
     seen: bool
+    padded: bool = True  # sequences are computed whole; else what pads them is skipped
+    unrelated: bool = True  # no other series is the same workload on fewer GPUs of the same machine
 
     @property
     def fewest(self) -> int:
@@ -79,6 +86,30 @@ class Series(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     def source_text(self) -> str:
         return _file().sources[self.source].text
 
+    @property
+    def publisher(self) -> str:
+        return _file().sources[self.source].whose
+
+    @property
+    def part(self) -> GpuSpec:
+        return system_of(self.system, 1, None).gpu_part(0)
+
+    @property
+    def generation(self) -> str:
+        """GPUs of one compute capability are one generation."""
+        return roofline.generation(self.part)
+
+    @property
+    def network(self) -> str:
+        """Its shape, whatever is trained of it at once."""
+        return f"{self.x} blocks of {self.width}"
+
+    @property
+    def table(self) -> tuple[Layer, ...]:
+        layers = _workload(self).layers
+        assert layers is not None, "a workload that is known by name"
+        return layers
+
     def nodes(self, gpus: int) -> str:
         """One, or several."""
         return "one node" if gpus <= len(system_of(self.system, 1, None).gpus) else "several nodes"
@@ -96,6 +127,32 @@ def _file() -> _File:
 
 def series() -> list[Series]:
     return _file().series
+
+
+@dataclass(frozen=True)
+class TransformerRate:
+    """What one GPU does, as the fewest GPUs of its series tell it: a pass with its update."""
+
+    entry: Series
+    samples_per_s: float
+
+    @property
+    def batch_size(self) -> int:
+        return self.entry.micro_batch
+
+    @property
+    def step_s(self) -> float:
+        return self.batch_size / self.samples_per_s
+
+    @property
+    def what(self) -> str:
+        return f"{self.entry.what}, {self.entry.system}"
+
+
+@cache
+def one_gpu_rates() -> tuple[TransformerRate, ...]:
+    """Of all series whose passes do the work of their shapes, but for those of which one on fewer GPUs is there."""
+    return tuple(TransformerRate(of, one_gpu_rate(of)) for of in series() if of.padded and of.unrelated)
 
 
 @dataclass(frozen=True)
@@ -124,12 +181,15 @@ class TransformerCase:
 
     @property
     def kind(self) -> str:
-        return f"{'FSDP on H100' if self.of.strategy == 'fsdp' else 'DDP on A100'}, {self.of.nodes(self.gpus)}"
+        gpu = "H100" if self.of.system == "dgx-h100" else "A100"
+        return f"{'FSDP' if self.of.strategy == 'fsdp' else 'DDP'} on {gpu}, {self.of.nodes(self.gpus)}"
 
 
 def judged() -> Iterator[TransformerCase]:
     """All rates of more than the fewest GPUs of their series."""
     for of in series():
+        if len(of.tokens_per_s) == 1:
+            continue
         rate = one_gpu_rate(of)
         for gpus in of.tokens_per_s:
             if gpus > of.fewest:

@@ -39,12 +39,12 @@ from torch.utils._pytree import tree_leaves
 from resnetx import progress
 from resnetx.errors import ConfigError, shortened
 from resnetx.host import cores, node_name
+from resnetx.launching import FIRST_NCCL_BACKEND, NCCL_BACKEND_VARIABLE
 from resnetx.measure.machine.host_facts import cpu_name
 from resnetx.measure.rank.phases import clock_of
 from resnetx.record import SCHEMA, LayerTimes, TracedLayer, Unknown, known, seal, timestamp, write
 from resnetx.record.traces import Observation, ObservedBucket, Trace, TracedBatch, old_files, rank_folder, trace_folder
 from resnetx.settings.files import given_path
-from resnetx.transports import FIRST_NCCL_BACKEND, NCCL_BACKEND_VARIABLE
 
 WARMUP = 4  # steps before the first that counts: DDP has its final buckets from the second step on, the third if static
 NO_PARAMETER = -1  # as whose gradient the end of a pass counts that is not exchanged

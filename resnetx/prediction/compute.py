@@ -84,7 +84,7 @@ def _whole(computed: Compute, point: Point) -> Compute:
         longer = recomputing(computed.step, workload.layers, workload.request.precision)
         if workload.rates is not None:
             gpu = point.deployment.system.gpu_part(point.devices[0])
-            error = roofline.fitted(gpu).error_on(gpu, workload.precision)
+            error = roofline.fitted(gpu, workload.layers, workload.precision).error_on(gpu, workload.precision)
             computed = _less_sure(computed, 1 - computed.step.compute_s / longer.compute_s, error)
         computed = replace(computed, step=longer)
     if parts == 1:
@@ -135,7 +135,8 @@ def _by_trace_or_roofline(point: Point, images: int) -> Compute:
         return replace(_at_pace(modelled, step), device=modelled, launch=step.host)
     unit = point.deployment.unit
     if CPU in gpu.product_names:
-        return _of_rates(workload.rates, images, _by_flop(layers, image_size, images, gpu), [NO_HOST], 0.0, unit)
+        steps = [workload.rates.step(images, NO_HOST, 0.0)]
+        return _of_rates(workload.rates, images, _by_flop(layers, image_size, images, gpu), steps, unit)
     precision = workload.precision if roofline.peak(gpu, workload.precision) else "fp32"  # which only divides the step
     modelled = of_roofline(layers, image_size, images, precision, gpu, clock_Hz, states)
     launches, stated_s = _launches(point, len(layers)), point.setting.host_step_s
@@ -145,14 +146,17 @@ def _by_trace_or_roofline(point: Point, images: int) -> Compute:
             f"{workload.rates.shortest_s * 1e3:,.4g} ms); give no more than that, or leave it out"
         )
     model_s = modelled.step.compute_s
-    ends_s = (model_s * math.exp(-modelled.error), model_s * math.exp(modelled.error))
+    ends_s = (model_s * math.exp(-modelled.best), model_s * math.exp(modelled.best))
     bounds_s = ends_s if precision == workload.precision else None
-    return _of_rates(workload.rates, images, modelled, launches, _fixed_s(modelled.step), unit, bounds_s)
+    steps = [
+        workload.rates.step(images, host, _fixed_s(modelled.step), bounds_s).of_part(point.parts) for host in launches
+    ]
+    return _of_rates(workload.rates, images, modelled, steps, unit, bounds_s)
 
 
 def launched_by_roofline(modelled: Compute, images: int, host: HostStep) -> LaunchedStep:
     """A step of which the roofline has the GPU's part."""
-    return launched(images, modelled.step.compute_s, _fixed_s(modelled.step), host, modelled.error)
+    return launched(images, modelled.step.compute_s, _fixed_s(modelled.step), host, (modelled.best, modelled.error))
 
 
 def _fixed_s(step: StepTimes) -> float:
@@ -163,7 +167,8 @@ def _fixed_s(step: StepTimes) -> float:
 def _launches(point: Point, layers: int) -> list[HostStep]:
     """What launching a step takes on a host of which no more is known than what the user states.
 
-    A stated rate may be of any program: first as others' loops take, then as resnetx's own.
+    A stated rate may be of any program: first as others' loops take, of which nobody knows what they repeat for each
+    part of a batch, then as resnetx's own.
     """
     request, stated = point.workload.request, _stated_launch(point)
     if stated is not None:
@@ -171,11 +176,13 @@ def _launches(point: Point, layers: int) -> list[HostStep]:
     if request is not None and request.graph:  # launched as one
         return [NO_HOST]
     rates = point.workload.rates
-    parts = point.parts if rates is None else 1  # a known step has all that its loop does
-    own = host_step.assumed(layers, point.setting.loop, point.workload.precision, True, parts)
-    if rates is None or rates.source == "measured":
+    own = host_step.assumed(layers, point.setting.loop, point.workload.precision, True)
+    if rates is None:
+        return [own.of_part(point.parts)]
+    if rates.source == "measured":
         return [own]
-    return [host_step.assumed(layers, point.setting.loop, point.workload.precision), own]
+    others = host_step.assumed(layers, point.setting.loop, point.workload.precision)
+    return [replace(others, loop_s=0.0), own, *([others] if point.parts > 1 else [])]
 
 
 def _stated_launch(point: Point) -> HostStep | None:
@@ -196,13 +203,12 @@ def _of_rates(
     rates: StatedRates,
     images: int,
     modelled: Compute,
-    hosts: Sequence[HostStep],
-    fixed_s: float,
+    steps: Sequence[LaunchedStep],
     unit: Unit,
     modelled_s: tuple[float, float] | None = None,
 ) -> Compute:
-    """The step that the known rates say, divided as the modelled one; its interval has those of all `hosts`."""
-    known, *others = (rates.step(images, host, fixed_s, modelled_s) for host in hosts)
+    """The step that the known rates say, divided as the modelled one; its interval has those of all `steps`."""
+    known, *others = steps
     for other in others:
         known = known.reaching(other)
     is_bounded = modelled_s is not None and known.device_s == modelled_s[1]
@@ -304,7 +310,8 @@ def of_roofline(
     """What `batch_size` images take the GPU by the roofline alone."""
     if CPU in gpu.product_names:
         raise ConfigError("systems: cpu-host needs a trace of that host (`resnetx trace` makes one), or rate=")
-    return by_roofline(roofline.fitted(gpu), layers, image_size, batch_size, precision, gpu, clock_Hz, states)
+    model = roofline.fitted(gpu, layers, precision)
+    return by_roofline(model, layers, image_size, batch_size, precision, gpu, clock_Hz, states)
 
 
 def by_roofline(
@@ -326,7 +333,8 @@ def by_roofline(
         origin="published",
         where=PUBLISHED,
         note=f"{gpu.about}{roofline.at_clock(clock_Hz)}: {model.source}",
-        error=model.error_on(gpu, precision),
+        error=model.longer_on(gpu, precision),
+        faster=model.error_on(gpu, precision),
         gradient_copy_Bps=gpu.memory_Bps.value * COPY_SHARE,
         clock_Hz=clock_Hz or gpu.clock_Hz.stated,
     )

@@ -64,6 +64,7 @@ class HostStep:
     time_s: float
     spread: float = SPREAD  # either way, in nine cases of ten
     waits: bool = False  # for each step to end; else it launches the next one meanwhile
+    loop_s: float = 0.0  # of it, what its loop does once in a step, however many parts the batch has
 
     def stretched(self, sign: int) -> "HostStep":
         """At its shortest (-1), as it is (0), or at its longest (1)."""
@@ -77,6 +78,10 @@ class HostStep:
     def within(self, step_s: float) -> "HostStep":
         """Not all of a step that is known: the GPU takes some time, too."""
         return replace(self, time_s=min(self.time_s, MOST_OF_STEP * step_s))
+
+    def of_part(self, parts: int) -> "HostStep":
+        """Of one of the parts of a step, with its share of what the loop does once."""
+        return replace(self, time_s=self.time_s - (1 - 1 / parts) * min(self.loop_s, self.time_s))
 
     def step_s(self, device_s: float) -> float:
         """A step whose work takes the GPU `device_s`."""
@@ -110,6 +115,12 @@ class LaunchedStep:
         """And how much longer."""
         return math.expm1(math.hypot(*(math.log1p(by[1]) for by in (self.by_device, self.by_host))))
 
+    def of_part(self, parts: int) -> "LaunchedStep":
+        """The step of one part of a batch in parts, of which this one is of as many images."""
+        host = self.host.of_part(parts)
+        shorter = host.step_s(self.device_s) / self.host.step_s(self.device_s)
+        return replace(self, host=host, time_s=shorter * self.time_s)
+
     def reaching(self, other: "LaunchedStep") -> "LaunchedStep":
         """With an interval that has the other's in it: what it is wider by is not known of the host."""
         ratio = other.time_s / self.time_s
@@ -122,13 +133,13 @@ class LaunchedStep:
         return replace(self, by_host=(faster, slower))
 
 
-def launched(images: int, device_s: float, fixed_s: float, host: HostStep, error: float) -> LaunchedStep:
+def launched(images: int, device_s: float, fixed_s: float, host: HostStep, errors: tuple[float, float]) -> LaunchedStep:
     """A step whose work is modelled to take the GPU `device_s`, of which `fixed_s` at any batch.
 
-    `error`: in nine cases of ten, |ln| of what it does take over that.
+    `errors`: in nine cases of ten, |ln| of what it does take over that, where it takes less, and where more.
     """
     time_s = host.step_s(device_s)
-    devices_s = [host.step_s(device_s * math.exp(sign * error)) for sign in (-1, 1)]
+    devices_s = [host.step_s(device_s * math.exp(error)) for error in (-errors[0], errors[1])]
     hosts_s = [host.stretched(sign).step_s(device_s) for sign in (-1, 1)]
     by_device, by_host = ((1 - low_s / time_s, high_s / time_s - 1) for low_s, high_s in (devices_s, hosts_s))
     of_images_s = device_s - fixed_s  # a roofline whose passes are shorter may leave nothing for a tiny network
@@ -144,17 +155,17 @@ def longer_s(host_s: float, device_s: float) -> float:
     return float((host_s**NORM + device_s**NORM) ** (1 / NORM))
 
 
-def assumed(layers: int, framework: str | None, precision: str, own_loop: bool = False, parts: int = 1) -> HostStep:
+def assumed(layers: int, framework: str | None, precision: str, own_loop: bool = False) -> HostStep:
     """What launching so many layers takes on a host of which nothing is known.
 
-    `framework`: None for eager PyTorch; `own_loop`: that it is resnetx which trains, and no program of others; of a
-    step in `parts`, each has its share of what its loop does once.
+    `framework`: None for eager PyTorch; `own_loop`: that it is resnetx which trains, and no program of others.
     """
     passes, waits = 2 * layers, framework in WAITING
     scale = GRAPH if waits else AUTOCAST if precision in ("fp16", "bf16") else 1.0
     if own_loop and framework is None:
-        return HostStep(scale * (OWN_LOOP_s / parts + OWN_PASS_s * passes))
-    return HostStep(scale * (LOOP_s * -math.expm1(-passes / LOOP_PASSES) + PASS_s * passes), waits=waits)
+        return HostStep(scale * (OWN_LOOP_s + OWN_PASS_s * passes), loop_s=scale * OWN_LOOP_s)
+    loop_s = scale * LOOP_s * -math.expm1(-passes / LOOP_PASSES)
+    return HostStep(loop_s + scale * PASS_s * passes, waits=waits, loop_s=loop_s)
 
 
 # How fast images are decoded: by the cores of the host, which its GPUs share, or by the GPUs themselves.

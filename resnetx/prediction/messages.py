@@ -382,8 +382,7 @@ def _zero1(point: Point, strategy: Zero1, computed: Compute, bytes_each: int) ->
     )
     broadcast, parts = point.deployment.plan(point.devices, "broadcast"), parts_of(point.workload.gradients, point.gpus)
     if (lab := point.deployment.lab) is not None:
-        from resnetx.interconnect.collectives.lab_broadcasts import broadcasts_s
-        from resnetx.interconnect.systems.lab_network import lab_network
+        from resnetx.interconnect.systems.lab_network import broadcasts_s, lab_network
 
         network = lab_network(point.deployment.system, point.devices, point.gpus, lab.scale, lab.transport)
         begin_s = [computed.step.update_s * part / sum(parts) for part in parts]  # each has updated its own by then

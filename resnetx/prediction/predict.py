@@ -1,4 +1,4 @@
-"""One point on one system: `predict` is the page to read first.
+"""One point on one system, and curves of several: `predict` is the page to read first.
 
     deployment = Deployment(load("dgx1-p100"), "nccl2")
     predict(Point(Workload.of(request, table, "caffe"), deployment, (0, 1, 2, 3), 256, TrainingSetup()))
@@ -9,24 +9,35 @@ ranks wait for the slowest of them, and on one host they slow each other down. T
 compute and messages as good and as bad as they may be (`result`).
 """
 
-from collections.abc import Sequence
-from dataclasses import replace
+import gc
+import os
+import pickle
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
+from resnetx import host
 from resnetx.choices import Fsdp, Server, SyntheticInput, Zero1
 from resnetx.errors import ConfigError
-from resnetx.interconnect.systems.altered import link_kinds
+from resnetx.interconnect.systems.system import link_kinds
 from resnetx.prediction import compute, messages
 from resnetx.prediction.iteration import LAB_BROADCASTS_ERROR, LAB_MESSAGES_ERROR, Iteration, iteration_s
 from resnetx.prediction.memory import memory_need
 from resnetx.prediction.messages import Exchange, more_message
-from resnetx.prediction.result import SourcedPoint, missing, opened, predicted
+from resnetx.prediction.result import SourcedPoint, missing, opened, predicted, speedup_over
 from resnetx.prediction.scaling import Undecided, beyond_messages_s, host_share, left_open, parallel_s, sharing, waiting
 from resnetx.prediction.scenario import Deployment, Point, TrainingSetup, Workload
 from resnetx.prediction.stated_rates import Beyond, ModelledStep
 from resnetx.prediction.step import Compute, RankClass, SimulatedJob, Stretch
-from resnetx.record.prediction import Sensitivity
+from resnetx.record import Unknown
+from resnetx.record.prediction import PredictionInput, Sensitivity
 from resnetx.workloads.counts import parts_of
 
 GLOO_AT_ONCE = 2  # all-reduces: a process group has two threads that run them (torch, ProcessGroupGloo.hpp)
@@ -202,3 +213,312 @@ def obstacle_of(point: Point) -> str:
             f"its GPUs {list(point.devices)} are {' and '.join(sorted(kinds))}: only like GPUs are predicted together"
         )
     return ""
+
+
+# ---- curves ---------------------------------------------------------------------------------------------------------
+# Points that share a baseline: one workload on several numbers of GPUs of one system, and their speed-ups.
+#
+#     predicted_curves([Curve(workload, deployment, setting, placements, baseline), ...])
+#     for columns in grid_columns(curves):         # of some thousand points each, in the order of the curves
+#         columns["images_per_s"]
+#
+# Of many curves each process predicts a share, and the order of the answer is that of the question. A process is a
+# fresh interpreter that reads its share from standard input: nothing of the caller is forked (a notebook has threads)
+# or run again (a script without a guard is not imported). Few points are predicted right here, as a process takes as
+# long to start as a thousand points. The points are the same either way.
+#
+# Points by the million are columns: of each what a table of a grid has, and nothing that is kept of few points. The
+# figures are those of `predict`, to the last digit; parts of the step, their intervals, where each figure is from and
+# what limits a point are left out, which take three quarters of the time. No more shares are held than there are
+# processes.
+
+_HERE = "resnetx.prediction.predict"  # what a process runs
+POINTS_EACH = 2000  # of a process, at least: about a second of work, of which starting takes another half
+GRID_POINTS = 100_000  # of a prediction; of more, no more is kept than a table on disk (`api.grid`)
+SHARE_POINTS = 25_000  # of a grid, of a process: more than ten seconds of work, of which starting takes a half
+
+
+class Placement(NamedTuple):
+    """Where a point runs, and with which batch."""
+
+    devices: tuple[int, ...]  # GPU ids
+    batch_size: int  # global
+
+    @property
+    def images(self) -> int:
+        """Of each step, on the GPU that has most."""
+        return -(-self.batch_size // len(self.devices))
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A workload on several numbers of GPUs of one deployment, and the point that speed-ups are over."""
+
+    workload: Workload
+    deployment: Deployment
+    setting: TrainingSetup
+    placements: Sequence[Placement]
+    baseline: Placement
+    assumed: tuple[PredictionInput, ...] = ()  # what stands in place of what is described, or what a trace says
+    varied: Mapping[str, str] = field(default_factory=dict)  # settings of its machine that tell it from other curves
+    note: str = ""  # on what was taken that nobody has asked for
+
+    def on(self, deployment: Deployment, varied: Mapping[str, str]) -> "Curve":
+        """The same on another deployment, which `varied` tells from others; in the lab it is trained there."""
+        workload = self.workload
+        if deployment.lab is not None and workload.request is not None:
+            workload = replace(workload, request=msgspec.structs.replace(workload.request, lab=deployment.lab))
+        return replace(self, workload=workload, deployment=deployment, varied=varied)
+
+    def points(self, setting: TrainingSetup) -> dict[Placement, Point]:
+        """Its points in the order in which they are predicted: the baseline first, which perhaps nobody asked for."""
+        order = sorted(self.placements, key=lambda each: (each != self.baseline, len(each.devices)))
+        points = {each: Point(self.workload, self.deployment, *each, setting) for each in order}
+        if self.baseline in points:
+            return points
+        plain = replace(setting, sensitivity=False, timeline=False)
+        return {self.baseline: Point(self.workload, self.deployment, *self.baseline, plain), **points}
+
+
+def points_in(curves: Sequence[Curve]) -> int:
+    """How many points these have."""
+    return sum(len(curve.placements) for curve in curves)
+
+
+def sending_counts(curves: Sequence[Curve]) -> list[int]:
+    """The numbers of GPUs that send anything."""
+    return sorted({len(devices) for curve in curves for devices, _ in curve.placements if len(devices) > 1})
+
+
+def predicted_curves(curves: Sequence[Curve], processes: int | None = None) -> list[SourcedPoint]:
+    """A point for each placement of each curve; speed-ups are over the baseline, or the smallest point that can run.
+
+    `processes`: how many predict them; unless set, by the points and the host's cores.
+    """
+    count = _useful(curves) if processes is None else processes
+    if count > 1:
+        return _by_processes(curves, count)
+    points: list[SourcedPoint] = []
+    for curve in curves:
+        try:
+            setting = calibrated(curve.workload, curve.deployment, curve.setting)
+        except ConfigError as error:
+            made = {each: missing(point, "refused", str(error)) for each, point in curve.points(curve.setting).items()}
+        else:
+            made = {}
+            base: Iteration | Undecided | None = None
+            for placement, point in curve.points(setting).items():
+                try:
+                    made[placement] = predict(point, base)
+                except ConfigError as error:
+                    made[placement] = missing(point, "refused", str(error))
+                base = base or made[placement].iteration
+        points += (made[placement].of_curve(curve.varied) for placement in curve.placements)
+    return points
+
+
+# ---- by processes ---------------------------------------------------------------------------------------------------
+
+
+def _useful(curves: Sequence[Curve]) -> int:
+    """How many processes are worth starting."""
+    shares = min(points_in(curves) // POINTS_EACH, len(curves))
+    return min(host.cores(), shares) if shares > 1 and sys.executable else 1
+
+
+def _by_processes(curves: Sequence[Curve], count: int) -> list[SourcedPoint]:
+    """The same by so many processes."""
+    shares = [curves[first::count] for first in range(count)]  # neighbours cost alike: each takes every nth
+    with ThreadPoolExecutor(count) as waiting:
+        answers = [iter(points) for points in waiting.map(_by_a_process, shares)]  # of each share in its order
+    return [
+        point for index, curve in enumerate(curves) for point in islice(answers[index % count], len(curve.placements))
+    ]
+
+
+def _by_a_process(share: Sequence[Curve]) -> list[SourcedPoint]:
+    answer: list[SourcedPoint] = answered_by_a_process(_HERE, ("points", share))
+    return answer
+
+
+def answered_by_a_process(module: str, question: object) -> Any:
+    """What a module's interpreter, which finds this very package, answers to what it is sent."""
+    home = str(Path(__file__).resolve().parents[2])
+    path = os.pathsep.join(filter(None, (home, os.environ.get("PYTHONPATH"))))
+    ended = subprocess.run(
+        [sys.executable, "-P", "-m", module],
+        input=pickle.dumps(question, pickle.HIGHEST_PROTOCOL),
+        capture_output=True,
+        env={**os.environ, "PYTHONPATH": path},
+        preexec_fn=host.dying_with(os.getpid()) if sys.platform == "linux" else None,  # nobody reads its answer then
+    )
+    if ended.returncode:
+        told = ended.stderr.decode(errors="replace").strip()
+        raise RuntimeError(f"a process that predicts ended with status {ended.returncode}: {told}")
+    return pickle.loads(ended.stdout)
+
+
+def main() -> None:
+    """One share: curves in, points or columns out."""
+    gc.set_threshold(100_000, 50, 50)  # a point makes hundreds of tuples and no cycle: a seventh of the time is saved
+    kind, share = pickle.load(sys.stdin.buffer)
+    if kind == "columns":
+        answer: Any = columns_of(share)
+    else:
+        inputs: dict[PredictionInput, PredictionInput] = {}
+        answer = [_sharing(inputs, point) for point in predicted_curves(share, 1)]
+    pickle.dump(answer, sys.stdout.buffer, pickle.HIGHEST_PROTOCOL)
+
+
+def _sharing(inputs: dict[PredictionInput, PredictionInput], sourced: SourcedPoint) -> SourcedPoint:
+    """The point with one object for inputs that are the same as others': pickled once, and less to keep."""
+    return replace(sourced, inputs=tuple(inputs.setdefault(line, line) for line in sourced.inputs))
+
+
+# ---- points by the million ------------------------------------------------------------------------------------------
+
+
+class GridRow(NamedTuple):
+    """What is kept of a point; null: it cannot run, or is open."""
+
+    workload: str
+    batch_size: int
+    gpus: int
+    strategy: str
+    precision: str
+    system: str
+    library: str
+    varied: str  # settings of its machine in which points of the grid differ: "network=edr100"; ""
+    outcome: Literal["ok", "oom", "refused", "open"]
+    reason: str
+    iteration_s: float | None
+    iteration_low_s: float | None  # what nine of ten should lie within; of an open point its two ends
+    iteration_high_s: float | None
+    images_per_s: float | None
+    speedup: float | None  # over `baseline_gpus`
+    speedup_low: float | None
+    speedup_high: float | None
+    baseline_gpus: int | None
+    exposed_communication_s: float | None
+    communication_s: float | None
+    memory_bytes: int | None
+
+
+Columns = dict[str, list[str | int | float | None]]
+
+
+def grid_columns(curves: Sequence[Curve], processes: int | None = None) -> Iterator[Columns]:
+    """The points of all curves, share by share, in their order."""
+    shares = list(_shares(curves))
+    count = min(host.cores(), len(shares)) if processes is None else processes
+    if count <= 1 or not sys.executable:
+        yield from map(columns_of, shares)
+        return
+    with ThreadPoolExecutor(count) as waiting:
+        left = iter(shares)
+        running = [waiting.submit(_columns_by_a_process, share) for share in islice(left, count + 1)]
+        while running:
+            yield running.pop(0).result()
+            running += [waiting.submit(_columns_by_a_process, share) for share in islice(left, 1)]
+
+
+def _shares(curves: Sequence[Curve]) -> Iterator[list[Curve]]:
+    share: list[Curve] = []
+    points = 0
+    for curve in curves:
+        share.append(curve)
+        points += len(curve.placements)
+        if points >= SHARE_POINTS:
+            yield share
+            share, points = [], 0
+    if share:
+        yield share
+
+
+def _columns_by_a_process(share: Sequence[Curve]) -> Columns:
+    answer: Columns = answered_by_a_process(_HERE, ("columns", share))
+    return answer
+
+
+def columns_of(curves: Sequence[Curve]) -> Columns:
+    """The points of these curves."""
+    rows = [row for curve in curves for row in _rows(curve)]
+    return {name: list(values) for name, values in zip(GridRow._fields, zip(*rows, strict=True), strict=True)}
+
+
+def _rows(curve: Curve) -> list[GridRow]:
+    """A row for each placement, as `predicted_curves` has a point for each."""
+    varied = ", ".join(f"{name}={value}" for name, value in {**_trained(curve.workload), **curve.varied}.items())
+    try:
+        setting = calibrated(curve.workload, curve.deployment, curve.setting)
+    except ConfigError as error:
+        points = curve.points(curve.setting)
+        return [_named(points[placement], varied, "refused", str(error)) for placement in curve.placements]
+    rows: dict[Placement, GridRow] = {}
+    base: Iteration | Undecided | None = None
+    for placement, point in curve.points(setting).items():
+        try:
+            rows[placement], own = _row(point, base, varied)
+        except ConfigError as error:
+            rows[placement], own = _named(point, varied, "refused", str(error)), None
+        base = base or own
+    return [rows[placement] for placement in curve.placements]
+
+
+def _trained(workload: Workload) -> dict[str, str]:
+    """How it is trained, as far as that is not usual and no column of its own says it."""
+    request = workload.request
+    if request is None:
+        return {}
+    words = {
+        "graph": "true" * request.graph,
+        "accumulate": str(request.accumulate) if request.accumulate > 1 else "",
+        "optimizer": request.optimizer.kind if request.optimizer.kind != "sgd" else "",
+        "checkpointing": "true" * request.checkpointing,
+    }
+    return {name: word for name, word in words.items() if word}
+
+
+def _row(point: Point, base: Iteration | Undecided | None, varied: str) -> tuple[GridRow, Iteration | Undecided | None]:
+    """A point, and what others are compared with where it is the first."""
+    if reason := obstacle_of(point):
+        return _named(point, varied, "refused", reason), None
+    memory = memory_need(point)
+    if reason := memory.obstacle:
+        return _named(point, varied, "oom", reason), None
+    if (undecided := left_open(point)) is not None:
+        fast, slow = simulated_ends(undecided)
+        row = _named(point, varied, "open", undecided.reason)
+        return row._replace(iteration_low_s=fast.interval_s[0], iteration_high_s=slow.interval_s[1]), undecided
+    iteration = simulated(point)
+    base = base or iteration
+    speedup, ends = speedup_over(base, iteration)
+    low, high = (None, None) if isinstance(ends, Unknown) else ends
+    job, time_s = iteration.job, iteration.time_s
+    row = _named(point, varied, "ok", "")._replace(
+        iteration_s=time_s,
+        iteration_low_s=iteration.interval_s[0],
+        iteration_high_s=iteration.interval_s[1],
+        images_per_s=iteration.images_per_s,
+        speedup=None if isinstance(speedup, Unknown) else speedup,
+        speedup_low=low,
+        speedup_high=high,
+        baseline_gpus=base.point.gpus,
+        exposed_communication_s=max(0.0, time_s - iteration_s(job.without_messages())) if job.messages else 0.0,
+        communication_s=iteration.exchange.time_s,
+        memory_bytes=None if isinstance(memory.needed_bytes, Unknown) else memory.needed_bytes,
+    )
+    return row, iteration
+
+
+def _named(point: Point, varied: str, outcome: Literal["ok", "oom", "refused", "open"], reason: str) -> GridRow:
+    workload, deployment = point.workload, point.deployment
+    nothing = (None,) * (len(GridRow._fields) - 10)
+    return GridRow(
+        workload.label, point.batch_size, point.gpus, workload.strategy.kind, workload.precision,
+        deployment.described.name, deployment.library, varied, outcome, reason, *nothing,
+    )  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()

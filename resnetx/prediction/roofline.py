@@ -7,12 +7,13 @@ A pass (forward or backward) over one layer takes
     max( FLOP / (matmul_efficiency x peak),  bytes / (MEMORY_EFFICIENCY x memory bandwidth) ) + pass_s
 
 In fp32, convolutions with square kernels at stride 1 are `square_speedup` times as fast as their FLOP say: Winograd's
-algorithm does 3x3 ones with 2.25 to 4 times fewer multiplications (Lavin & Gray 2016). Convolutions of each channel by
-itself take `depthwise_slowness` times as long as the larger roof says: kernels that libraries have for them reach
+algorithm does 3x3 ones with 2.25 to 4 times fewer multiplications (Lavin & Gray 2016). Convolutions of each channel
+by itself take `depthwise_slowness` times as long as the larger roof says: kernels that libraries have for them reach
 neither. That is all that is fitted: three figures, to published rates of whole networks on one GPU (`training_fit`,
-which also says how far off it is). Single layers were never checked. `pass_s` is GPU_PASS_s where no generation's own
-rates at small batches say otherwise. What a small batch cannot make shorter is mostly the host's part of a step, which
-is no property of the GPU and is not fitted here (`host_step`).
+which also says how far off it is). Networks of attention have a share of the peak of their own, fitted to rates of
+transformers, and their attention takes ATTENTION_SLOWNESS times as long. Single layers were never checked. `pass_s`
+is GPU_PASS_s where no generation's own rates at small batches say otherwise. What a small batch cannot make shorter
+is mostly the host's part of a step, which is no property of the GPU and is not fitted here (`host_step`).
 
 FLOP are those of the layer table; backward costs a convolution or product twice its forward pass, or once where no
 gradient of its input is needed. Bytes are what each operation reads and writes, none of it kept in caches:
@@ -43,6 +44,11 @@ from resnetx.workloads.counts import BYTES_PER_PARAMETER, DATA, Layer
 Floats = NDArray[np.float64]
 
 ALL = "all"  # the fit to all generations of GPUs
+ATTENTION = ("causalattention", "scaleddotproductattention", "selfattention")  # kinds of layers
+# Assumed: one program's rates from 512 to 65,536 tokens (MosaicML, H100) fit best with 1.47.
+ATTENTION_SLOWNESS = 1.5
+# The fits to transformers, by what computes their products.
+TRANSFORMERS = {"fp32": "transformers in fp32", "tensor cores": "transformers on tensor cores"}
 # Assumed, as the rates hardly tell: with any value from 0.7 to 1 the leave-one-out error stays within one point.
 MEMORY_EFFICIENCY = 0.8
 UPDATE_PASSES = 5  # SGD with momentum reads weights, gradients and momenta, and writes weights and momenta
@@ -60,16 +66,18 @@ class Parameters:
     square_speedup: float
     depthwise_slowness: float
     pass_s: float = GPU_PASS_s
+    attention_slowness: float = 1.0
 
 
 class Roofline(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Three fitted figures, and how far off they are; errors are |predicted / measured - 1| of a step's time."""
 
-    generation: str  # compute capability of the GPUs whose rates went in; "all"
+    generation: str  # compute capability of the GPUs whose rates went in; "all"; of transformers, see `TRANSFORMERS`
     matmul_efficiency: float  # share of the peak that convolutions and products reach
     square_speedup: float  # of fp32 convolutions with square kernels at stride 1, by fewer multiplications
     depthwise_slowness: float  # of convolutions of each channel by itself, over the larger roof
     pass_s: float  # of each pass over each layer, to start it and to fill the GPU
+    attention_slowness: float = 1.0  # of attention, over its roof
     rows: int  # published rates that it is fitted to
     fit_error: float  # mean over these rows
     error: float  # mean over these rows, each predicted by a fit to the others
@@ -82,6 +90,9 @@ class Roofline(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     error_90: float
     half_error_90: float | None
     unseen_gpu_90: float | None  # the same with generations left out whole, in either precision
+    # What nine of ten rates in half precision on GPUs of generations without a fit exceed the predicted time by, as a
+    # logarithm; of the fit to all alone.
+    unseen_half_90: float | None = None
     publishers: list[str]  # of the rates
     without: dict[str, Parameters]  # as fitted to the rates of all others, by publisher; empty: there is but one
 
@@ -89,6 +100,8 @@ class Roofline(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     def source(self) -> str:
         """Where its figures are from, for people."""
         gpus = "all GPUs" if self.generation == ALL else f"GPUs of compute capability {self.generation}"
+        if self.generation in TRANSFORMERS.values():
+            gpus = self.generation
         unseen = f"networks left out whole {self.unseen_network_error:.0%}"
         if self.unseen_source_error is not None:
             unseen += f", publishers left out whole {self.unseen_source_error:.0%}"
@@ -96,21 +109,34 @@ class Roofline(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             unseen += f", GPUs left out whole {self.unseen_gpu_error:.0%}"
         return (
             f"a roofline fitted to {self.rows} published one-GPU training rates of {gpus} "
-            f"(results/published/training.yaml): leave-one-out error {self.error:.0%}, worst {self.worst_error:.0%}; "
+            f"(results/published/{self.file}): leave-one-out error {self.error:.0%}, worst {self.worst_error:.0%}; "
             f"{unseen}"
         )
+
+    @property
+    def file(self) -> str:
+        """Where these rates are."""
+        return "transformers.yaml" if self.generation in TRANSFORMERS.values() else "training.yaml"
 
     def error_on(self, gpu: GpuSpec, precision: str) -> float:
         """What nine of ten published rates stay within where the fit had not seen their network or publisher.
 
         For a GPU of another generation: their generation. In half precision: never less than all half rates there are.
+        Of transformers: the largest, as all GPUs share a fit.
         """
+        if self.generation in TRANSFORMERS.values():
+            return max(self.error_90, self.half_error_90 or 0.0, self.unseen_gpu_90 or 0.0)
         if self.generation != generation(gpu):
             assert self.unseen_gpu_90 is not None, "the fit to all GPUs has seen several generations"
             return self.unseen_gpu_90
         if precision not in HALF:
             return self.error_90
         return max(self.error_90, self.half_error_90 or fitted().half_error_90 or 0.0)
+
+    def longer_on(self, gpu: GpuSpec, precision: str) -> float:
+        """The same of steps that take longer than predicted, as most do in half precision where no fit has the GPU."""
+        half = self.unseen_half_90 if precision in HALF and self.generation != generation(gpu) else None
+        return max(self.error_on(gpu, precision), half or 0.0)
 
     def left_out(self, publisher: str) -> "Roofline | None":
         """As fitted to the rates of all other publishers; None where there are none."""
@@ -137,6 +163,7 @@ class LayerWork:
     parameters: Floats  # read and written, once whatever the batch
     square: NDArray[np.bool_]  # by layer: Winograd's algorithm can do it
     depthwise: NDArray[np.bool_]  # by layer: it convolves each channel by itself
+    attention: NDArray[np.bool_]  # by layer
 
 
 @dataclass(frozen=True)
@@ -157,11 +184,13 @@ class LeastTimes:
     moving_s: Floats  # what they read and write
     winograd: NDArray[np.bool_]  # the algorithm is used
     depthwise: NDArray[np.bool_]
+    attention: NDArray[np.bool_]
 
     def duration_s(self, fit: Parameters | Roofline) -> Floats:
         """Seconds of each pass."""
         speed = np.where(self.winograd, fit.square_speedup, 1.0) * fit.matmul_efficiency
         slowness = np.where(self.depthwise, fit.depthwise_slowness, 1.0)
+        slowness = np.where(self.attention, fit.attention_slowness, slowness)
         passes_s: Floats = slowness * np.maximum(self.computing_s / speed, self.moving_s) + fit.pass_s
         return passes_s
 
@@ -175,21 +204,33 @@ class Ratio:
     backward: float
 
 
-def fitted(gpu: GpuSpec | None = None) -> Roofline:
-    """The fit to published rates of this GPU's generation where there are enough of them; else that to all."""
+def fitted(gpu: GpuSpec | None = None, table: Sequence[Layer] = (), precision: str = "fp32") -> Roofline:
+    """The fit to published rates of this GPU's generation where there are enough of them; else that to all.
+
+    Of networks of attention, whose table is given: the fit to those of transformers on any GPU, at such a precision.
+    """
+    if (of_transformers := _of_transformers(table, precision)) is not None:
+        return of_transformers
     rooflines = fits()
     roofline = None if gpu is None else rooflines.get(generation(gpu))
     return roofline or rooflines[ALL]
 
 
-def fitted_without(gpu: GpuSpec, publisher: str) -> Roofline:
+def fitted_without(gpu: GpuSpec, publisher: str, table: Sequence[Layer] = (), precision: str = "fp32") -> Roofline:
     """What `fitted` would be if this publisher had published nothing."""
     rooflines = fits()
-    roofline = rooflines.get(generation(gpu))
+    roofline = _of_transformers(table, precision) or rooflines.get(generation(gpu))
     left = None if roofline is None else roofline.left_out(publisher)
     left = left or rooflines[ALL].left_out(publisher)
     assert left is not None, "several publishers have published rates"
     return left
+
+
+def _of_transformers(table: Sequence[Layer], precision: str) -> Roofline | None:
+    """Of networks of attention; None: this is none, or nothing is fitted to such."""
+    if not any(layer.kind in ATTENTION for layer in table):
+        return None
+    return transformer_fits().get(TRANSFORMERS["fp32" if precision == "fp32" else "tensor cores"])
 
 
 def generation(gpu: GpuSpec) -> str:
@@ -283,6 +324,7 @@ def least_times(work: LayerWork, batch_size: int, roofs: Roofs) -> LeastTimes:
         moved_bytes / (MEMORY_EFFICIENCY * roofs.memory_Bps),
         np.broadcast_to(work.square & roofs.square, work.flop.shape),
         np.broadcast_to(work.depthwise, work.flop.shape),
+        np.broadcast_to(work.attention, work.flop.shape),
     )
 
 
@@ -299,7 +341,8 @@ def _work(table: HashedTuple[Layer], image_size: int) -> LayerWork:
     flop, moved, parameters = np.array(passes, dtype=float).reshape(-1, 3, 2).transpose(1, 2, 0)
     square = np.array([_is_square(layer, shapes) for layer in table], dtype=bool)
     depthwise = np.array([_is_depthwise(layer, shapes) for layer in table], dtype=bool)
-    return LayerWork(flop, moved, parameters, square, depthwise)
+    attention = np.array([layer.kind in ATTENTION for layer in table], dtype=bool)
+    return LayerWork(flop, moved, parameters, square, depthwise, attention)
 
 
 def _passes(layer: Layer, read: int, made: int) -> tuple[tuple[int, int], tuple[int, int], tuple[int, int]]:
@@ -309,7 +352,7 @@ def _passes(layer: Layer, read: int, made: int) -> tuple[tuple[int, int], tuple[
     flop = 2 * layer.multiply_adds
     backward_flop = flop if DATA in layer.inputs else 2 * flop
     weights = sum(layer.parameters)
-    if layer.kind in ("causalattention", "scaleddotproductattention", "selfattention"):
+    if layer.kind in ATTENTION:
         backward_flop = 5 * flop // 2  # a fused kernel computes the scores anew: five products instead of two
     if layer.kind == "batchnorm":
         return (flop, backward_flop), (2 * read + made, 5 * made), (weights, weights)
@@ -356,4 +399,14 @@ FILE = PUBLISHED / "roofline.yaml"
 @cache
 def fits() -> dict[str, Roofline]:
     """The fit of each generation, and of all GPUs, in the order of the file."""
-    return {fit.generation: fit for fit in own_yaml(FILE, dict[str, list[Roofline]])["fits"]}
+    return _fits("fits")
+
+
+@cache
+def transformer_fits() -> dict[str, Roofline]:
+    """The fits to transformers on any GPU, by their names."""
+    return _fits("transformers")
+
+
+def _fits(key: str) -> dict[str, Roofline]:
+    return {fit.generation: fit for fit in own_yaml(FILE, dict[str, list[Roofline]])[key]}

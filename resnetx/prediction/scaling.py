@@ -6,9 +6,9 @@
 
 Ranks wait for the slowest of them, and threads that decode images compete with those that queue the GPUs' work. How
 much that costs has two parameters, `variation` and `host_load`, fitted to `results/published/scaling.yaml`. In half
-precision over several nodes a step takes a time more, `between_half_s`, which is not that of its bytes. The system of
-a rate is left out of the fit that predicts it, whoever measured there; of several nodes, which one cluster alone has
-measured, the program. The errors of such predictions, by kind of case, are what the intervals are made of.
+precision over several nodes a step of V100s takes a time more, `between_half_s`, which is not that of its bytes. The
+system of a rate is left out of the fit that predicts it, whoever measured there; of several nodes, which one cluster
+alone has measured, the program. The errors of such predictions, by kind of case, are what the intervals are made of.
 `python -m resnetx.literature.scaling_fit` writes the file.
 """
 
@@ -38,7 +38,10 @@ from resnetx.prediction.step import Compute, HostShare, StepTimes
 from resnetx.settings.files import PUBLISHED
 
 FILE = PUBLISHED / "scaling-errors.yaml"
-HALF_MEASURED = 7.0  # compute capability of the GPUs whose half precision on several nodes is published: V100
+# What half precision takes on several nodes beyond its messages, in times `between_half_s`, by the compute capability
+# of the GPUs of which it is published. H100: ten steps of DDP and FSDP, of 63 ms to 1.6 s, are as modelled without it
+# (results/published/transformers.yaml).
+HALF_MEASURED = {7.0: 1.0, 9.0: 0.0}
 LEVEL = 0.90  # of intervals: the share of points that they should hold
 ANY = "any"  # in a group of several kinds
 FEWEST_POINTS = 8  # of a kind that has an error of its own: fewer do not show what one in ten exceeds
@@ -76,7 +79,7 @@ def _nodes(point: Point, gpus: int) -> Nodes:
 
 def has_half(system: System) -> bool:
     """Whether what half precision takes on several nodes was published of its GPUs."""
-    return system.gpu_part(0).compute_capability.value == HALF_MEASURED
+    return system.gpu_part(0).compute_capability.value in HALF_MEASURED
 
 
 def group_text(exchange: str, nodes: str, feed: str) -> str:
@@ -250,7 +253,7 @@ def parallel_s(point: Point) -> float:
 # - One process that drives all GPUs of a node, as replicas in one graph of TensorFlow or devices of MXNet, starts
 #   everything on each GPU in turn: published steps take from nothing to 40 us longer for each gradient tensor and GPU.
 # - Half precision over several nodes: published steps take a time more that is not that of their bytes
-#   (`between_half_s`, eight V100s and one EDR card a node). On GPUs of another generation nobody has shown it.
+#   (`between_half_s`, eight V100s and one EDR card a node). Those of H100s take none, and no others are published.
 #
 # Each has two ends. A rate that was measured there (`calibration=`) closes a point.
 
@@ -325,7 +328,7 @@ def _one_process(point: Point) -> Undecided | None:
     plain = replace(point.setting, one_process=False)
     launching_s = LAUNCH_s * len(point.workload.gradients) * point.gpus
     if point.deployment.nodes_of(point.gpus) > 1 and point.workload.precision in HALF:
-        launching_s += MOST_HALF * _half_s(point)
+        launching_s += _most_half_s(point)
     slow = replace(point.workload, strategy=After())
     return Undecided(
         "what one process that drives all GPUs of a node takes to start their work is not measured",
@@ -344,15 +347,15 @@ def _half(point: Point) -> Undecided | None:
     deployment = point.deployment
     if not half_between(point) or _is_measured_half(point) or _is_shown(point):
         return None
-    most_s = MOST_HALF * _half_s(point)
+    most_s = _most_half_s(point)
     plain = replace(point.setting, beyond_s=0.0)
     closing = (
         f"resnetx sweep precision={point.workload.precision} gpus={2 * deployment.node_gpus} nodes=2 launcher=slurm"
     )
     return Undecided(
-        "what half precision takes on several nodes beyond its messages is measured of V100s alone",
+        "what half precision takes on several nodes beyond its messages is measured of V100s and H100s alone",
         "Half precision on several nodes: published steps of V100s take a time more that is not that of their bytes, "
-        "and of these GPUs none is published. It is nothing (the short end of the interval), or "
+        "those of H100s none, and of these GPUs none is published. It is nothing (the short end of the interval), or "
         f"{most_s * 1e3:.0f} ms a step (the long end). Measure this workload on two nodes: `{closing}`, whose folder "
         "is calibration=.",
         closing,
@@ -379,8 +382,14 @@ def beyond_messages_s(point: Point) -> float:
 
 
 def _half_s(point: Point) -> float:
-    """Of a step in half precision on several nodes of V100s."""
-    return (point.setting.costs or scaling_errors().costs).between_half_s
+    """Of a step in half precision on several nodes of GPUs of which it is published."""
+    generation = point.deployment.described.gpu_part(0).compute_capability.value
+    return HALF_MEASURED.get(generation or 0.0, 0.0) * (point.setting.costs or scaling_errors().costs).between_half_s
+
+
+def _most_half_s(point: Point) -> float:
+    """The slow end on GPUs of which it is not."""
+    return MOST_HALF * (point.setting.costs or scaling_errors().costs).between_half_s
 
 
 def _is_measured_half(point: Point) -> bool:

@@ -10,9 +10,8 @@ from resnetx.interconnect.collectives.internode import Supply, from_host, from_s
 from resnetx.interconnect.collectives.measured import Calibration, MeasuredCollective
 from resnetx.interconnect.collectives.plan import CollectivePlan, calibrate, plan, with_latency
 from resnetx.interconnect.collectives.published import ladder
-from resnetx.interconnect.systems.altered import with_bandwidth
 from resnetx.interconnect.systems.paths import Transport, are_peers
-from resnetx.interconnect.systems.system import System
+from resnetx.interconnect.systems.system import System, with_bandwidth
 from resnetx.prediction.host_step import DecodingRate
 from resnetx.prediction.staged import StagedPaths, measured_paths, on_bus
 from resnetx.prediction.stated_rates import Residual, ScaledRates, StatedRates

@@ -58,15 +58,26 @@ class StatedRates:
         `modelled_s`: the GPU's part by a roofline, at its shortest and its longest.
         """
         host = self._host(host)
-        times_s = sorted(self._time_s(images, host.stretched(sign), fixed_s) for sign in (-1, 0, 1))
+        times_s = [self._time_s(images, host.stretched(sign), fixed_s) for sign in (-1, 0, 1)]
+        if self._is_between(images):  # of which the host's step says nothing, and that of the GPU not how much is fixed
+            times_s.append(self._time_s(images, host, 0.0))
         time_s, error = self._time_s(images, host, fixed_s), self._shape_error(images)
         line_s = self._line_s(images)
         ends_s = (min(times_s), max([*times_s, *([line_s] if line_s is not None else [])]))
         by_host = (1 - ends_s[0] / time_s, ends_s[1] / time_s - 1)
-        fixed_s, image_s, host = self._parts(images, host, fixed_s)
-        level = (host.time_s - fixed_s) / image_s
-        step = LaunchedStep(fixed_s + image_s * images, host, time_s, (error, error), by_host, level)
+        if self._is_between(images):
+            host = host.within(time_s)
+            device_s = host.device_s(time_s)
+            fixed_s = min(fixed_s, MOST_FIXED * device_s)
+            image_s = (device_s - fixed_s) / images
+        else:
+            fixed_s, image_s, host = self._parts(images, host, fixed_s)
+            device_s = fixed_s + image_s * images
+        step = LaunchedStep(device_s, host, time_s, (error, error), by_host, (host.time_s - fixed_s) / image_s)
         return step if modelled_s is None else self._bounded(step, images, *modelled_s)
+
+    def _is_between(self, images: int) -> bool:
+        return self.by_batch[0][0] < images < self.by_batch[-1][0]
 
     def _bounded(self, step: LaunchedStep, images: int, shortest_s: float, longest_s: float) -> LaunchedStep:
         """Of more images than a step that may be its host's: the rate hardly says what the GPU takes of it."""
@@ -143,7 +154,7 @@ class StatedRates:
         if images in batches:
             return self.error
         octaves = min(abs(math.log2(images / batch)) for batch in batches)
-        shape = BETWEEN if batches[0] < images < batches[-1] else OUTSIDE
+        shape = BETWEEN if self._is_between(images) else OUTSIDE
         return math.hypot(self.error, shape * math.sqrt(octaves))
 
     def in_short(self, images: int) -> str:
@@ -156,8 +167,7 @@ class StatedRates:
         stated = ", ".join(f"{rate:,.5g} images/s at batch {batch}" for batch, rate in self.by_batch)
         if images in dict(self.by_batch):
             return f"one {unit} does {dict(self.by_batch)[images]:,.5g} images/s at batch {images}, as {self.source}"
-        between = self.by_batch[0][0] < images < self.by_batch[-1][0]
-        how = "is between these" if between else "follows from the nearest of these"
+        how = "is between these" if self._is_between(images) else "follows from the nearest of these"
         return f"{self.source}: one {unit} does {stated}; batch {images} {how}"
 
 

@@ -405,7 +405,7 @@ def _replayed_plain(request: Request, table: Sequence[Layer], images: int) -> tu
     if request.replay not in gpus:
         raise unknown_name("GPU", request.replay, gpus, "replay")
     gpu = gpus[request.replay]
-    model = roofline.fitted(gpu)
+    model = roofline.fitted(gpu, table, request.precision)
     times = roofline.layer_times(model, HashedTuple(table), request.image_size, images, gpu, request.precision)
     update_s = roofline.update_s(model, sum(times.gradient_bytes), gpu, request.optimizer.states)
     return StepTimes(times, update_s), f"{request.replay} by its roofline"

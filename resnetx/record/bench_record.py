@@ -8,14 +8,13 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 import msgspec
 
 from resnetx.choices import Lab
-from resnetx.launching import Launch
+from resnetx.launching import Launch, TransportName, Way
 from resnetx.operations import OPERATIONS, Place
 from resnetx.patterns import Scaling
 from resnetx.record.machine import Device, Environment, HostLoad, Job, LockedClock, OtherNode, Transport, Unit, unit_of
 from resnetx.record.sealing import SCHEMA, Failure, Outcome, RecordPart, Unknown, Warning, timestamp
 from resnetx.request import leave_out_defaults
 from resnetx.table import Record, Tabular, row
-from resnetx.transports import TransportName, Way
 
 # ---- copies ---------------------------------------------------------------------------------------------------------
 # Pair copies: what was copied from where to where, how long it took, and by which path.

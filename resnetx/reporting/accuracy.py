@@ -316,9 +316,6 @@ def checked_columns(points: Sequence[CheckedPoint]) -> list[Column[CheckedPoint]
     ]
 
 
-_OF_ERRORS = "predicted / measured - 1."
-
-
 def _settings(point: CheckedPoint) -> str:
     """In which cases differ, but for the lab's system, which has a column."""
     return ", ".join(word for word in point.variant.split(", ") if word != f"lab.system={point.system}")

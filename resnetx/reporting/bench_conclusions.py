@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -17,9 +17,13 @@ from resnetx.record import BenchPoint, BenchRecord, Device, NicUse, PatternPoint
 from resnetx.record.bench_record import TEST_FAILED, WRONG_ELEMENTS, CopyCell, CopyFamily
 from resnetx.record.machine import how_many, on_cores
 from resnetx.table import ONLY_WITH_ALL, Answer, Column, as_shown
-from resnetx.units import size_text
+from resnetx.units import in_GBps, size_text
+
+T = TypeVar("T")
 
 MOST = 3  # collectives, by name
+ROWS = 12  # of a screen's table
+PAIRS = 4  # of a class, by their GPUs
 MOST_PATTERNS = 2  # each with its figures
 
 
@@ -32,6 +36,8 @@ def bench_answer(record: BenchRecord) -> list[str]:
     where = "Measured" if record.source == "measured" else "Imported"
     if record.environment and record.source == "measured":
         where += f" on {record.environment.node}"
+    if record.request and record.request.lab:
+        where += f" in the lab as {record.request.lab.system}"
     counted = f"{how_many(record.world_size or 0, record.unit)}{on_cores(record.unit)}"
     ranks = counted if record.world_size else "an unknown number of ranks"
     told = [_speed(record, name) for name in names[:MOST]] or list(_copies(record.cells)) or list(_patterns(record))
@@ -42,7 +48,7 @@ def bench_answer(record: BenchRecord) -> list[str]:
 
 
 def _copies(cells: Sequence[CopyCell]) -> Iterator[str]:
-    """Of each kind of copy what the median pair gets at the largest size, and the slowest."""
+    """Of each kind of copy what the median pair gets at the largest size, the slowest, and what others leave of it."""
     kinds: dict[CopyFamily, list[CopyCell]] = {}
     for cell in cells:
         if not cell.together and cell.copy != LOAD and not cell.wrong:
@@ -50,8 +56,30 @@ def _copies(cells: Sequence[CopyCell]) -> Iterator[str]:
     for family, own in list(kinds.items())[:MOST]:
         largest = max(cell.size_bytes for cell in own)
         rates = sorted(copied_GBps(cell, median(cell.time_s)) for cell in own if cell.size_bytes == largest)
-        worst = f", at worst {rates[0]:.3g}" * (rates[0] < 0.95 * median(rates))
-        yield f"{family.words}: {median(rates):.3g} GB/s at {size_text(largest)}{worst}"
+        worst = f", at worst {_three(rates[0])}" * (rates[0] < 0.95 * median(rates))
+        shared = [kept for kept, *_ in kept_beside([cell for cell in cells if cell.family == family])]
+        left = f", of which another pair leaves {min(shared):.0%} at worst" if shared else ""
+        yield f"{family.words}: {_three(median(rates))} GB/s at {size_text(largest)}{worst}{left}"
+
+
+def _three(value: float) -> str:
+    """Three digits, of more those of whole numbers."""
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
+
+
+def kept_beside(cells: Sequence[CopyCell]) -> list[tuple[float, str, str]]:
+    """What a pair keeps of its bandwidth while another one copies, the pair, and the other; the least first."""
+    alone = {(cell.source, cell.target): median(cell.time_s) for cell in cells if not cell.together}
+    return sorted(
+        (
+            alone[cell.source, cell.target] / median(cell.time_s),
+            f"{cell.source} to {cell.target}",
+            f"{other.source} to {other.target}",
+        )
+        for cell in cells
+        for other in cell.together
+        if (cell.source, cell.target) in alone
+    )
 
 
 def _patterns(record: BenchRecord) -> Iterator[str]:
@@ -69,7 +97,7 @@ def _patterns(record: BenchRecord) -> Iterator[str]:
         return
     for what, point in largest.items():
         rate = point.bandwidth_Bps
-        moved = f" ({size_text(point.sent_bytes)} at {rate / 1e9:.3g} GB/s)" if rate else ""
+        moved = f" ({size_text(point.sent_bytes)} at {in_GBps(rate)})" if rate else ""
         took, size = _time(median(point.times_s)), size_text(point.size_bytes)
         fast = f"{point.speedup(record.world_size or 1):.3g} times as fast as one rank"
         told = f"{point.share:.0%} of it communication{moved}, {fast}"
@@ -112,8 +140,8 @@ def _speed(record: BenchRecord, name: str) -> str:
     factor = OPERATIONS[name].bus_factor(record.world_size) if record.world_size else 1.0
     found = knees(times_s)
     half = f", half of it from {size_text(round(found.half_bytes))} on" if found and found.half_bytes else ""
-    kind = "GB/s bus bandwidth" if record.world_size else "GB/s (size / time)"
-    fast = f"{name} reaches {rates[best] * factor / 1e9:.3g} {kind} at {size_text(best)}{half}"
+    kind = " bus bandwidth" if record.world_size else " (size / time)"
+    fast = f"{name} reaches {in_GBps(rates[best] * factor)}{kind} at {size_text(best)}{half}"
     return fast + f"; {size_text(smallest)} take {_time(times_s[smallest])}" * (smallest != best)
 
 
@@ -178,43 +206,56 @@ def collective_columns() -> list[Column[TimedPoint]]:
 _OF_CPUS = "CPU seconds per second of the operation."
 
 
-def shown_benches(records: Sequence[BenchRecord]) -> Answer:
-    """What each bench answers, and its collectives."""
-    rows = [
+def several_columns() -> list[Column[TimedPoint]]:
+    """Those of several collectives, or of several numbers of ranks."""
+    return [
+        Column("collective", lambda row: row[0].collective),
+        Column(">ranks", lambda row: f"{row[2] or '?'}"),
+        *collective_columns(),
+    ]
+
+
+def timed_of(records: Sequence[BenchRecord]) -> list[TimedPoint]:
+    """The points of each collective of each bench."""
+    return [
         row
         for record in records
         for name in dict.fromkeys(point.collective for point in record.points)
         for row in timed([point for point in record.points if point.collective == name], record.world_size)
     ]
-    columns: list[Column[TimedPoint]] = [
-        Column("collective", lambda row: row[0].collective),
-        Column(">ranks", lambda row: f"{row[2] or '?'}"),
-        *collective_columns(),
-    ]
+
+
+def shown_benches(records: Sequence[BenchRecord]) -> Answer:
+    """What each bench answers, and its collectives, or else its copies."""
     sentences = [sentence for record in records for sentence in bench_answer(record)]
-    if rows:
-        return Answer(sentences, as_shown(columns, rows))
-    groups: dict[CopyFamily, list[CopyCell]] = defaultdict(list)
-    for cell in (cell for record in records for cell in record.cells if cell.copy != LOAD):
-        groups[cell.family].append(cell)
-    classes = [(family, row) for family, cells in groups.items() for row in copy_classes(cells)]
-    families: Column[tuple[CopyFamily, CopyClass]] = Column("what", lambda row: row[0].words)
-    of_classes = [column.of(_of_class) for column in CLASSES]
-    return Answer(sentences, as_shown([families, *of_classes], classes) if classes else None)
+    if rows := timed_of(records):
+        return Answer(sentences, as_shown(several_columns(), rows))
+    copies = copy_rows([cell for record in records for cell in record.cells])
+    return Answer(sentences, as_shown(COPIES, copies) if copies else None)
 
 
-def _of_class(row: tuple[CopyFamily, "CopyClass"]) -> "CopyClass":
-    return row[1]
+def spread(rows: Sequence[T], count: int) -> list[T]:
+    """So many of the rows, evenly from the first to the last."""
+    if count >= len(rows):
+        return list(rows)
+    last, steps = len(rows) - 1, max(count - 1, 1)
+    return [rows[last - round(step * last / steps)] for step in reversed(range(count))]
 
 
 def copy_verdicts(cells: Sequence[CopyCell]) -> str:
-    """How many are as described, and how many are not; "" where nothing is described."""
-    if all(cell.expected_s is None for cell in cells):
+    """How many are as described, and how many are not; "" where nothing is judged."""
+    if all(cell.verdict == "not judged" for cell in cells):
         return ""
     return ", ".join(f"{count} {_VERDICTS.get(verdict, verdict)}" for verdict, count in counted(cells))
 
 
 _VERDICTS = {"not judged": "with no reference"}
+
+
+def _verdict(cells: Sequence[CopyCell]) -> str:
+    """One that all have, or how many have which."""
+    verdicts = {cell.verdict for cell in cells}
+    return copy_verdicts(cells).partition(" ")[2] if len(verdicts) == 1 else copy_verdicts(cells)
 
 
 class CopyClass(NamedTuple):
@@ -233,9 +274,44 @@ def copy_classes(cells: Sequence[CopyCell]) -> list[CopyClass]:
     """Copies of one size between pairs that are alike, the fastest first."""
     alike: dict[tuple[int, str], list[CopyCell]] = defaultdict(list)
     for cell in cells:
-        alike[cell.size_bytes, cell.pair_class or ("beside others" if cell.together else "")].append(cell)
+        alike[cell.size_bytes, cell.pair_class or (BESIDE if cell.together else "")].append(cell)
     ordered = sorted(alike.items(), key=lambda each: (each[0][0], _time_s(each[1])))
-    return [CopyClass({"one class": "all alike"}.get(name, name), same) for (_, name), same in ordered]
+    return [CopyClass({"one class": ALIKE}.get(name, name), same) for (_, name), same in ordered]
+
+
+def copy_rows(cells: Sequence[CopyCell], most: int | None = None) -> "list[CopyRow]":
+    """Each kind of copy by sizes and classes of pairs; `most`: rows, of as many sizes as that leaves room for."""
+    families: dict[CopyFamily, list[CopyCell]] = defaultdict(list)
+    for cell in cells:
+        if cell.copy != LOAD:  # no copy: it has no bandwidth
+            families[cell.family].append(cell)
+    sizes = {family: sorted({cell.size_bytes for cell in own}) for family, own in families.items()}
+    rows: list[CopyRow] = []
+    for count in range(max(map(len, sizes.values()), default=0), 0, -1):
+        shown = {family: spread(each, count) for family, each in sizes.items()}
+        rows = [
+            (family, row)
+            for family, own in families.items()
+            for row in copy_classes([cell for cell in own if cell.size_bytes in shown[family]])
+        ]
+        if most is None or len(rows) <= most:
+            break
+    return rows
+
+
+def _pairs(row: "CopyRow") -> str:
+    """The pairs of a class, where not all are alike: by a GPU that all of them have, or the first ones."""
+    cells = row[1].cells
+    if row[1].name in (ALIKE, BESIDE) or row[0].copy == "local":
+        return ""
+    ends = [{cell.source, cell.target} for cell in cells]
+    if len(cells) > 2 and (shared := set.intersection(*ends)):
+        return f"all with {' and '.join(f'GPU {end}' if isinstance(end, int) else end for end in shared)}"
+    names = list(dict.fromkeys("-".join(map(str, sorted(pair, key=str))) for pair in ends))
+    return " ".join(names[:PAIRS]) + " ..." * (len(names) > PAIRS)
+
+
+ALIKE, BESIDE = "all alike", "beside others"
 
 
 def _expected(row: CopyClass) -> str:
@@ -252,7 +328,15 @@ CLASSES: list[Column[CopyClass]] = [
     Column(">least", lambda row: _figure(row.GBps[0]), 2),
     Column(">most", lambda row: _figure(row.GBps[-1]), 3),
     Column(">expected", _expected),
-    Column("verdict", lambda row: copy_verdicts(row.cells)),
+    Column("verdict", lambda row: _verdict(row.cells)),
+]
+CopyRow = tuple[CopyFamily, CopyClass]
+COPIES: list[Column[CopyRow]] = [
+    Column("copy", lambda row: row[0].copy),
+    Column("direction", lambda row: f"{row[0].direction.replace('-', ' ')}{row[0].issued}"),
+    Column("memory", lambda row: row[0].endpoint),
+    *(column.of(lambda row: row[1]) for column in CLASSES),
+    Column("pairs", _pairs, 6),
 ]
 
 
@@ -261,7 +345,7 @@ def _time_s(cells: Sequence[CopyCell]) -> float:
 
 
 def _figure(value: float) -> str:
-    return f"{value:.2f}" if value >= 0.1 else f"{value:.2g}"
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.2f}" if value >= 0.1 else f"{value:.2g}"
 
 
 def _spread(row: TimedPoint) -> str:

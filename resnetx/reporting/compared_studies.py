@@ -373,7 +373,7 @@ def _ratio_ends(ratio: Summary | None) -> str:
 
 
 def _side_rate(side: StudySide) -> str:
-    return f"{side.images_per_s.median:,.3g}" if side.images_per_s else side.outcome
+    return to_interval(*[side.images_per_s.median] * 3)[0] if side.images_per_s else side.outcome
 
 
 def _side_runs(side: StudySide) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import count
+from math import floor, isfinite, log10
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -20,19 +21,20 @@ from resnetx.record import Warning
 from resnetx.reporting.charts import studies as study_figures
 from resnetx.reporting.charts.figure import (
     PAGE_TEXT,
-    AnyChart,
     DrawnChart,
     Figure,
-    dark_colours,
     draw,
+    draw_figure,
+    partners,
     undrawn,
     write_figure,
 )
-from resnetx.reporting.charts.studies import outcome
+from resnetx.reporting.charts.study_styles import outcome
 from resnetx.reporting.csv_tables import messages_table, platform, points_table, windows_table, write_csv
 from resnetx.reporting.study_points import (
     WORDS,
     StudyPoint,
+    not_run,
     study_answer,
     study_points,
     unit_of_points,
@@ -44,7 +46,7 @@ from resnetx.reporting.study_scaling import PARTS, Limits
 from resnetx.request import Request
 from resnetx.statistics import MIN_RUNS, Summary
 from resnetx.table import Cell, Table
-from resnetx.units import si, whole
+from resnetx.units import number, whole
 
 # ---- parts ----------------------------------------------------------------------------------------------------------
 # One HTML page of anything: a part for each record, in which conclusions stand first, then figures, then tables.
@@ -57,6 +59,7 @@ from resnetx.units import si, whole
 # Without vl-convert, which draws, the page shows the data of its figures instead.
 
 MOST_OPEN = 40  # rows of a table that a page of parts shows unfolded
+MOST_FIGURES = 12  # of a part: more are folded
 MOST_NOTES = 4  # of a part: more are folded
 MOST_ROWS = 200  # of a table that a page shows; of longer ones it shows the first, and names the file with all
 
@@ -120,35 +123,43 @@ class Drawing:
 
 def drawn(figure: Figure) -> Drawing:
     """A figure as a page has it: a drawing for wide screens, and one for narrow ones and for print, or one for all."""
-    chart = draw(figure.chart)
-    if figure.wide is figure.narrow is None:
-        return Drawing(figure, chart, Markup('<div class="scroll">{}</div>').format(_sized(figure, None, chart)))
+    chart = draw_figure(figure)
+    wide = inline(chart.screen, (figure.wide or figure.chart).config.axis.labelFontSize)
+    if figure.narrow is None:
+        return Drawing(figure, chart, Markup('<div class="scroll">{}</div>').format(wide))
+    narrow = inline(draw(figure.narrow).svg, figure.narrow.config.axis.labelFontSize)
     both = Markup('<div class="on-wide scroll">{}</div><div class="on-narrow scroll">{}</div>')
-    return Drawing(
-        figure, chart, both.format(*(_sized(figure, other, chart) for other in (figure.wide, figure.narrow)))
-    )
+    return Drawing(figure, chart, both.format(wide, narrow))
 
 
-def _sized(figure: Figure, shown: AnyChart | None, drawn: DrawnChart) -> Markup:
-    """One of the drawings of a figure, whose `chart` is drawn already."""
-    chart = shown or figure.chart
-    return inline(drawn.svg if chart is figure.chart else draw(chart).svg, chart.config.axis.labelFontSize)
+def plain(rows: Sequence[Sequence[Cell]]) -> list[list[str]]:
+    """The cells of a table as its page shows them: the numbers of a column with as many decimals as its largest needs
+    for four digits, where that leaves all others some; whole numbers with commas."""
+    columns = [_alike(column) for column in zip(*rows, strict=True)]
+    return [list(row) for row in zip(*columns, strict=True)]
 
 
-def partners(drawings: Iterable[Drawing]) -> dict[str, str]:
-    """Each colour that is in some drawings with its partner on a dark page."""
-    used = {colour for drawing in drawings for colour in _COLOUR.findall(drawing.inline)}
-    return {light: dark for light, dark in dark_colours().items() if light in used}
+_SPREAD = 1e3  # over which numbers of one column have as many decimals
 
 
-_COLOUR = re.compile(r'"(#[0-9a-f]{6})"')
+def _alike(cells: Sequence[Cell]) -> list[str]:
+    sizes = [abs(cell) for cell in cells if isinstance(cell, float) and cell and isfinite(cell)]
+    together = bool(sizes) and max(sizes) / min(sizes) < _SPREAD
+    decimals = max(0, 3 - floor(log10(max(sizes)))) if together else 0
+
+    def shown(cell: Cell) -> str:
+        if isinstance(cell, float) and isfinite(cell):
+            return f"{cell:,.{decimals}f}" if together and decimals < MOST_DECIMALS else _alone(cell)
+        return "" if cell is None else f"{cell:,}" if type(cell) is int and abs(cell) >= 10_000 else str(cell)
+
+    return list(map(shown, cells))
 
 
-def plain(value: Cell) -> str:
-    """A cell of a figure's table."""
-    if value is None:
-        return ""
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+MOST_DECIMALS = 7
+
+
+def _alone(value: float) -> str:
+    return number(value) if not value or 1e-4 <= abs(value) < 1e9 else f"{value:.3g}"
 
 
 def kinds_of_files() -> list[str]:
@@ -202,10 +213,11 @@ def write_page(parts: Sequence[Part], folder: Path, title: str = "", left_out: S
         left_out=left_out,
         kinds=kinds_of_files(),
         undrawn=undrawn(),
-        dark=partners(drawing for of_part in drawings for drawing in of_part),
+        dark=partners(drawing.inline for of_part in drawings for drawing in of_part),
         most_rows=MOST_ROWS,
         most_open=MOST_OPEN,
         most_notes=MOST_NOTES,
+        most_figures=MOST_FIGURES,
         version=__version__,
     )
     page = folder / "index.html"
@@ -275,7 +287,7 @@ def _html(
 ) -> str:
     runs = [run for results in studies for run in results.runs]
     where = where_rows(points)
-    return template(Path(__file__).with_name("study.html.j2"), (si, whole, plain, percent)).render(
+    return template(Path(__file__).with_name("study.html.j2"), (number, whole, plain, percent)).render(
         title=_title(studies),
         answers=[_answer(results, points) for results in studies],
         where=where,
@@ -292,16 +304,18 @@ def _html(
         undrawn=bool(undrawn()),
         kinds=kinds_of_files(),
         platform=platform(studies),
-        dark=partners(drawings),
+        dark=partners(drawing.inline for drawing in drawings),
         conventions=sorted({point.counts.convention for point in points if point.counts}),
         usual=_most_frequent(point.result.baseline for point in points if point.result.speedup),
         noted=any(point.result.reason or point.result.notes for point in points),
         shares=_shares,
         instrumented=[point for point in points if point.result.limits and point.result.limits.phases],
-        mean_ms=lambda ranks: si(1000 * fmean(ranks)),
+        mean_ms=lambda ranks: number(1000 * fmean(ranks)),
         ends=_ends,
         outcome=outcome,
         outcomes=Counter(map(outcome, points)),
+        not_run=not_run(points),
+        listed=[point for point in points if outcome(point) != "missing"] or points,
         bad=[run for run in runs if run.outcome != "ok"],
         runs=len(runs),
         warned=_warned(studies),
@@ -377,7 +391,7 @@ def _shares(limits: Limits) -> str:
 
 def _ends(summary: Summary | None) -> str:
     """The ends of an interval or range, where there is one."""
-    return f"{si(summary.low)} to {si(summary.high)}" if summary and summary.n > 1 else ""
+    return f"{number(summary.low)} to {number(summary.high)}" if summary and summary.n > 1 else ""
 
 
 def _warned(studies: Sequence[Results]) -> list[tuple[Warning, int]]:

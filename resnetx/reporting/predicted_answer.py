@@ -21,6 +21,7 @@ from resnetx.reporting.compared_systems import lead, ratio, side_of
 from resnetx.table import ONLY_WITH_ALL, Answer, Column, as_shown
 from resnetx.units import to_interval
 
+MOST_RANKED = 4  # each over the next
 AS_GOOD = 0.05  # relative: fewer GPUs whose rate is as near to the best one are enough
 PARTS: dict[PartName, str] = {
     "useful": "useful",
@@ -147,7 +148,7 @@ def prediction_answer(made: Prediction) -> list[str]:
 
 def shown_prediction(made: Prediction) -> Answer:
     """The answer, and its table."""
-    curves = predicted_curves(made.points)
+    curves = in_order(predicted_curves(made.points))
     return Answer(prediction_answer(made), as_shown(curve_columns(curves), curve_rows(curves)) if curves else None)
 
 
@@ -164,9 +165,21 @@ def answer(curves: Sequence[PredictedCurve]) -> list[str]:
     """One or two sentences: the number that was asked for, and what follows from it."""
     if len(curves) == 1:
         return _of_one(curves[0])
-    if identity(curves) == ["system"] and len(curves) <= 4 and all(curve.last in curve.able for curve in curves):
-        return [_ranked(curves)]
-    return [_between(curves)]
+    return [_ranked(curves) if is_ranked(curves) else _between(curves)]
+
+
+def is_ranked(curves: Sequence[PredictedCurve]) -> bool:
+    """Whether curves differ in one thing of which the answer names the fastest."""
+    return identity(curves) in (["system"], ["strategy"], ["library"]) and all(
+        curve.last in curve.able for curve in curves
+    )
+
+
+def in_order(curves: Sequence[PredictedCurve]) -> list[PredictedCurve]:
+    """As the answer has them: where it ranks them the fastest first, else as they were asked for."""
+    if len(curves) < 2 or not is_ranked(curves):
+        return list(curves)
+    return sorted(curves, key=lambda curve: -(curve.last.images_per_s or 0.0))
 
 
 def _of_one(curve: PredictedCurve) -> list[str]:
@@ -184,13 +197,21 @@ def _of_one(curve: PredictedCurve) -> list[str]:
         return [f"Not predicted: {curve.workload} on {curve.system}: {point.reason}."]
     rate, low, high = rate_ends(point)
     if point.speedup is None or point.gpus == point.baseline_gpus:
-        return [f"{on} {what} at {rate} {unit} ({low} to {high})."]
+        sentence = f"{on} {what} at {rate} {unit} ({low} to {high})."
+        if not _alone(point, curve):
+            return [sentence]
+        return [sentence, f"Nothing fewer to compare is predicted: gpus=1,{point.gpus} does, or says why it cannot."]
     over = f"as fast as {ranks(point.baseline_gpus or 1, point)}" + " in all" * (point.scaling == "weak")
     sentences = [f"{on} {what} {speedup_text(point)} {over}, at {rate} {unit}."]
     enough = curve.enough
     if enough is not None and enough.gpus < point.gpus:
         sentences.append(_fewer(enough, point))
     return sentences
+
+
+def _alone(point: PredictedPoint, curve: PredictedCurve) -> bool:
+    """Whether a point on several GPUs is the only one that can run: its own baseline, which says nothing."""
+    return point.gpus == point.baseline_gpus and point.gpus > 1 and curve.able == [point]
 
 
 def _fewer(enough: PredictedPoint, point: PredictedPoint) -> str:
@@ -202,19 +223,27 @@ def _fewer(enough: PredictedPoint, point: PredictedPoint) -> str:
 
 
 def _ranked(curves: Sequence[PredictedCurve]) -> str:
-    """Systems from the fastest on, each over the next."""
+    """Systems, strategies or libraries from the fastest on, each over the next; of many the second and the last."""
     counts = {ranks(curve.last.gpus, curve.last) for curve in curves}
-    ranked = sorted(curves, key=lambda curve: -(curve.last.images_per_s or 0.0))
-    clauses = []
-    for ahead, behind in pairwise(ranked):
+    (name,) = identity(curves)
+    ranked = in_order(curves)
+
+    def called(curve: PredictedCurve) -> str:
+        return f"strategy={curve.strategy}" if name == "strategy" else str(getattr(curve, name))
+
+    def over(ahead: PredictedCurve, behind: PredictedCurve) -> str:
         margin = ratio(side_of(ahead.last), side_of(behind.last))
         value, low, high = to_interval(margin.value, margin.low, margin.high)
         if lead(margin) == "ahead":
-            clauses.append(f"{value} times ({low} to {high}) as fast as {behind.system}")
-        else:
-            clauses.append(f"about as fast as {behind.system} (no difference is shown: {low} to {high} times)")
-    first = f"{ranked[0].system} trains {ranked[0].workload} {clauses[0]}"
-    on = f"on {counts.pop()}" if len(counts) == 1 else "each on the most GPUs that can"
+            return f"{value} times ({low} to {high}) as fast as {called(behind)}"
+        return f"about as fast as {called(behind)} (no difference is shown: {low} to {high} times)"
+
+    clauses = [over(ahead, behind) for ahead, behind in pairwise(ranked)]
+    first = f"{called(ranked[0])} trains {ranked[0].workload} {clauses[0]}"
+    system = "" if name == "system" else f" of {ranked[0].system}"
+    on = f"on {counts.pop()}{system}" if len(counts) == 1 else f"each on the most GPUs{system} that can"
+    if len(ranked) > MOST_RANKED:
+        return f"Predicted, {on}: {first}, and {over(ranked[0], ranked[-1])}, the slowest of {len(ranked)}."
     return f"Predicted, {on}: {', and that '.join([first, *clauses[1:]])}."
 
 
@@ -286,16 +315,18 @@ def curve_columns(curves: Sequence[PredictedCurve], every: bool = False) -> list
     bases = {how_many(point.baseline_gpus, unit_of_point(point)) for point in points if point.baseline_gpus}
     over = f"over {' or '.join(sorted(bases))}." if bases - {"1 GPU", "1 rank"} else ""
     lasts = len(curve_rows(curves, every)) < len(points)
+    count = Column[CurveRow](f">{units.pop() if len(units) == 1 else 'GPU'}s", lambda row: f"{row[1].gpus}")
+    told = len(curves) > 1 and len({point.gpus for _, point in curve_rows(curves, every)}) == 1  # in the answer
     return [
         *(column.of(lambda row: row[0]) for column in identity_columns(curves)),
-        Column(f">{units.pop() if len(units) == 1 else 'GPU'}s", lambda row: f"{row[1].gpus}"),
+        *([] if told else [count]),
         Column(f">{rate_unit(points)}", lambda row: _rate_cell(row[1])),
         Column(">interval", lambda row: _rate_ends_cell(row[1])),
-        Column(">speed-up", lambda row: _speedup_cell(row[1]), help=over),
+        Column(">speed-up", lambda row: "" if _alone(row[1], row[0]) else _speedup_cell(row[1]), help=over),
         Column(">its interval", lambda row: _speedup_ends_cell(row[1])),
         Column(">enough", lambda row: _enough_cell(row[0]), 2, "as fast as on most, within 5 %.")
         if lasts
-        else Column(">efficiency", lambda row: "" if row[1].efficiency is None else f"{row[1].efficiency:.0%}", 2),
+        else Column(">efficiency", lambda row: "" if _alone(row[1], row[0]) else _efficiency_cell(row[1]), 2),
         Column(">step ms", lambda row: _ms(row[1].iteration_s), ONLY_WITH_ALL, "an iteration of the global batch."),
         Column(">its ends", lambda row: _and([_ms(end) for end in row[1].interval_s or ()]), ONLY_WITH_ALL),
         Column(
@@ -344,6 +375,10 @@ def _speedup_cell(point: PredictedPoint) -> str:
     if point.speedup is None:
         return ""
     return to_interval(point.speedup, *(point.speedup_interval or (point.speedup, point.speedup)))[0]
+
+
+def _efficiency_cell(point: PredictedPoint) -> str:
+    return "" if point.efficiency is None else f"{point.efficiency:.0%}"
 
 
 def _speedup_ends_cell(point: PredictedPoint) -> str:

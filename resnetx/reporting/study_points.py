@@ -194,10 +194,27 @@ def study_answer(points: Sequence[StudyPoint], node: str) -> str:
         efficiency = point.result.efficiency.median
         return f"{what} {_with_ends(point.result.speedup, ' times')} {over}, {efficiency:.0%} of ideal.{_lost(point)}"
     if not gained:
-        return f"Measured on {node}: {len(able)} cases; none of them on more {unit}s than what it is compared with."
+        count = f"{len(able)} of {len(points)}" if len(able) < len(points) else f"{len(able)}"
+        slowest, *_, fastest = sorted(
+            able, key=lambda point: point.result.images_per_s.median if point.result.images_per_s else 0.0
+        )
+        least, most = (
+            f"{_with_ends(point.result.images_per_s)} {point.request.model.samples}/s ({point.words})"
+            for point in (slowest, fastest)
+        )
+        return f"Measured on {node}: {count} cases, none on several numbers of {unit}s: from {least} to {most}."
     ranked = sorted(gained, key=lambda point: point.result.speedup.median if point.result.speedup else 0.0)
     least, most = (f"{_with_ends(point.result.speedup)} ({point.words})" for point in (ranked[0], ranked[-1]))
     return f"Measured on {node}: speed-ups from {least} to {most}."
+
+
+def _rate(point: StudyPoint) -> float:
+    return point.result.images_per_s.median if point.result.images_per_s else 0.0
+
+
+def not_run(points: Sequence[StudyPoint]) -> list[str]:
+    """The points of a study that was interrupted which it has no run of, in words."""
+    return [point.words for point in points if point.result.outcome == "missing"]
 
 
 def last_of_lines(points: Sequence[StudyPoint]) -> list[StudyPoint]:

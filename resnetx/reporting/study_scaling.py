@@ -58,7 +58,7 @@ def limits(point: MeasuredPoint) -> Limits:
     kernels = [[fmean(run.kernels_s) / point.request.batch_size] for run in instrumented if run.kernels_s]
     if kernels:
         measured.append(kernels)
-    elif _on_gpus(point.good_runs):
+    elif any(device.name != "CPU" for run in point.good_runs for device in run.devices or []):
         unknown["host"] = "the profiler saw no kernel" if instrumented else "the control run phases has not run"
     parts = _Parts(list(twin_of), bool(kernels))
     shares = {part: derived(parts.share(part), *measured) for part in parts.known}
@@ -104,10 +104,6 @@ def _parts(
     shown = {part: twin for part, twin in _TWIN_OF.items() if present[part] and twin in measured}
     missing = {part: twin for part, twin in _TWIN_OF.items() if present[part] and twin not in measured}
     return shown, {part: f"the control run {twin} has not run" for part, twin in missing.items()}
-
-
-def _on_gpus(runs: list[RunSummary]) -> bool:
-    return any(device.name != "CPU" for run in runs for device in run.devices or [])
 
 
 class _Parts:

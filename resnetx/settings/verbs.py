@@ -366,9 +366,10 @@ _VERBS = (
 VERBS = {verb.name: verb for verb in _VERBS}
 
 # What `resnetx.NAME` is, and the module that has it.
-PUBLIC = {name: f"resnetx.api.{name}" for name in (*VERBS, "figures", "load") if name != "list"} | {
+PUBLIC = {name: f"resnetx.api.{name}" for name in (*VERBS, "load") if name != "list"} | {
     "check": "resnetx.fleet.check",
     "explain": "resnetx.api.load",
+    "figures": "resnetx.api.report",
     "observe": "resnetx.measure.observe",
     "plan": "resnetx.api.sweep",
     "reproduce": "resnetx.literature.reproduce",

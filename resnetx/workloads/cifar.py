@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from resnetx.workloads.normalisation import LocalResponseNorm
+from resnetx.workloads.caffe import LocalResponseNorm
 from resnetx.workloads.resnetx import initialise
 
 

@@ -204,7 +204,7 @@ def test_collections_are_tables():
 def test_figures_are_charts_that_a_notebook_shows():
     study = resnetx.load(ROOT / "results" / "cpu-2core" / "quickstart")
     charts = resnetx.figures(study)
-    assert {"rate", "speedup", "limits"} <= set(charts)
+    assert {"rate", "speedup", "lost"} <= set(charts)
     for chart in (*charts.values(), *resnetx.figures(resnetx.load(CONFIGS / "system" / "gx8.yaml")).values()):
         assert "vega-embed" in chart._repr_mimebundle_(None, None)["text/html"]
 

@@ -10,7 +10,7 @@ from resnetx.api import predict
 from resnetx.api.predict import questions
 from resnetx.compose import asked as settings_asked
 from resnetx.errors import ConfigError
-from resnetx.prediction import curves as many
+from resnetx.prediction import predict as many
 
 pytestmark = pytest.mark.slow
 

@@ -105,3 +105,11 @@ def test_two_machines_measured_by_one_command_decide_statements():
     assert found["Tc2c", ""].outcome == "given"
     sentence = made.answer().sentences[0]
     assert "6 agree, 8 do not, 7 are not decided and 1 were inputs of the links" in sentence
+
+
+@pytest.mark.parametrize("paper", ["sth2017", "anderson2018"])
+def test_a_paper_of_copies_alone_has_figures_of_them(paper, tmp_path):
+    resnetx.reproduce(paper, out=str(tmp_path))
+    drawn = {path.stem for path in tmp_path.glob("*.svg")}
+    assert {"copies", "copy-times"} <= drawn
+    assert ("stated" in drawn) == (paper == "anderson2018")  # the other states one figure

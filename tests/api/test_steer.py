@@ -6,8 +6,7 @@ import pytest
 import resnetx
 from resnetx import record
 from resnetx.errors import ConfigError
-from resnetx.interconnect.systems.altered import connectivity
-from resnetx.interconnect.systems.system import load
+from resnetx.interconnect.systems.system import connectivity, load
 from resnetx.record import BenchRecord, CopyCell, RunRecord
 from resnetx.record.topologies import Steering
 from resnetx.settings.files import CONFIGS

@@ -23,8 +23,7 @@ from resnetx.config import request_from, run_settings_from
 from resnetx.measure.launch import launcher
 from resnetx.measure.launch.executor import Command
 from resnetx.measure.machine.environment import environment
-from resnetx.measure.study_runs import planned_runs
-from resnetx.measure.study_sweep import sweep
+from resnetx.measure.study_runs import planned_runs, sweep
 from resnetx.record import SCHEMA, RunFile, RunRecord, StudyFolder, StudyRecord
 from resnetx.request import Request
 from resnetx.workloads import workload

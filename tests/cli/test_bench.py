@@ -2,8 +2,10 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
+from argparse import Namespace
 from pathlib import Path
 
 import jsonschema
@@ -15,7 +17,8 @@ from resnetx import record
 from resnetx.api import bench, bench_settings
 from resnetx.api.measuring import announce
 from resnetx.choices import Lab
-from resnetx.cli import main, ranks
+from resnetx.cli import main, ranks, show
+from resnetx.cli.verbs import show_bench
 from resnetx.errors import ConfigError
 from resnetx.interconnect.collectives.plan import COLLECTIVES, plan
 from resnetx.interconnect.systems.system import load, names
@@ -160,7 +163,7 @@ def test_a_bench_is_repeated_by_hand_from_its_run_file(two_ranks, tmp_path, prel
     (repeated,) = tmp_path.rglob("record.json")
     assert record.read(repeated, BenchRecord).request == record.read(path, BenchRecord).request
     assert path.read_bytes() == before
-    assert "allreduce, gpus=2, gloo" in done.stdout
+    assert "3 collectives, gpus=2, gloo" in done.stdout
 
 
 @pytest.mark.parametrize("words", [[], ["size=8"], ["nowhere.json"], ["a.json", "b.json"]])
@@ -280,9 +283,9 @@ def test_a_studys_messages_are_sizes_whatever_its_gpus(capsys, tmp_path, launche
 
 
 def test_the_table_has_nccl_tests_columns_and_the_fit(capsys, tmp_path, launched):
-    _, out, _ = run(capsys, "bench", f"results={tmp_path}")
-    assert [line.split() for line in out.splitlines() if line.lstrip().startswith("1 MiB")] == [
-        ["1", "MiB", "1,000.0", "1,000.0", "to", "1,000.0", "1.05", "1.05"]
+    _, out, _ = run(capsys, "bench", f"results={tmp_path}", "--all")
+    assert [line.split()[:2] + line.split()[3:8] for line in out.splitlines() if line.lstrip().startswith("1 MiB")] == [
+        ["1", "MiB", "1,000.0", "1,000.0", "to", "1,000.0", "1.05"]
     ]
     assert "from 0 B: 99.1 us + size / 1.16 GB/s" in out
     assert "too few sizes to leave any out" in out
@@ -661,7 +664,7 @@ def shown(capsys, tmp_path, monkeypatch, cells, *words):
 
 def test_pairs_are_matrices_of_bandwidth_and_latency(capsys, tmp_path, monkeypatch):
     small = msgspec.structs.replace(CELL, size_bytes=4, time_s=[5e-6], verdict="as expected", causes=[])
-    status, out, err, rows = shown(capsys, tmp_path, monkeypatch, [CELL, small])
+    status, out, err, rows = shown(capsys, tmp_path, monkeypatch, [CELL, small], "--all")
     lines = [line.split() for line in out.splitlines()]
     assert out.splitlines()[0].startswith(
         "Measured, 2 GPUs, library unknown: device copies, one way: 0.524 GB/s at 1 MiB"
@@ -671,6 +674,40 @@ def test_pairs_are_matrices_of_bandwidth_and_latency(capsys, tmp_path, monkeypat
     assert ["0", "5.0"] in lines
     assert "30 cells of copies: about " in err  # two ordered pairs at 15 sizes
     assert (status, rows[0]["bandwidth_Bps"], rows[0]["verdict"]) == (0, 2**20 / 2e-3, "not judged")
+
+
+def test_pairs_are_one_table_of_classes_with_those_that_differ(capsys, tmp_path, monkeypatch):
+    """Four GPUs, of which one is slow with each other one, at 15 sizes: 180 cells."""
+    ordered = [(source, target) for source in range(4) for target in range(4) if source != target]
+    cells = [
+        msgspec.structs.replace(
+            CELL,
+            size_bytes=4**exponent,
+            source=source,
+            target=target,
+            time_s=[4**exponent / 1e9 * (2 if 2 in (source, target) else 1)],
+            pair_class="slower" if 2 in (source, target) else "faster",
+        )
+        for exponent in range(1, 16)
+        for source, target in ordered
+    ]
+    _, out, *_ = shown(capsys, tmp_path, monkeypatch, cells)
+    answer, table = out.split("\n\n")
+    assert "at worst 0.5" in answer
+    rows = [line for line in table.splitlines() if re.match(r" *\d+ [KMG]?i?B ", line)]
+    assert (len(rows), len(table.splitlines())) == (12, 18)
+    assert "1 GiB" in rows[-1] and rows[-1].endswith("all with GPU 2") and rows[-2].endswith("0-1 0-3 1-3")
+    assert "12 of 30 rows: --all has each." in table and "from \\ to" not in table
+
+
+def test_several_collectives_are_one_table_that_has_each(two_ranks, capsys):
+    made, path = two_ranks
+    show.begin(Namespace(all=False, quiet=False))
+    show_bench.bench(record.read(path, BenchRecord), RunFolder(path.parent))
+    lines = capsys.readouterr().out.splitlines()
+    table = lines[lines.index(next(line for line in lines if line.startswith("collective "))) + 1 :]
+    named = [line.split()[0] for line in table if line.split()[0] in made["request"]["collectives"]]
+    assert set(named) == set(made["request"]["collectives"]) and len(named) <= 12
 
 
 def test_wrong_bytes_are_a_failure(capsys, tmp_path, monkeypatch):
@@ -693,6 +730,7 @@ def test_pairs_that_share_something_keep_less(capsys, tmp_path, monkeypatch):
     alone = msgspec.structs.replace(CELL, copy="together", time_s=[1e-3])
     beside = msgspec.structs.replace(alone, time_s=[2e-3], together=[other])
     _, out, *_ = shown(capsys, tmp_path, monkeypatch, [alone, beside])
+    assert "of which another pair leaves 50% at worst" in " ".join(out.split())
     assert ["0", "to", "1", "2", "to", "3", "50%"] in [line.split() for line in out.splitlines()]
 
 

@@ -37,7 +37,8 @@ def test_this_machine_is_checked(preloaded_python, tmp_path):
     command = [preloaded_python, "-m", "resnetx", "check", *TINY, "prometheus=here.prom", "results=kept"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.startswith("No outlier among 1 node: 2 runs in ")
+    said = " ".join(done.stdout.split())
+    assert re.match(r"In order: \S+: an all-reduce of 64 KiB between 2 ranks takes [\d.]+ [mu]?s; a step of ", said)
     (path,) = (tmp_path / "kept").glob("*/check/*/check.json")
     found = record.read(path, Check)
     assert [(run.measure, run.outcome) for run in found.runs] == [("all-reduce", "ok"), ("training", "ok")]
@@ -166,10 +167,27 @@ def test_the_screen_names_outliers_first_and_fits_80_columns(capsys, monkeypatch
     made = made_check([*fleet(1e-3, 1e-3, 1e-3, 2e-3), *pairs], ["pairs with e: its own runs failed"])
     show_check.check(made, CheckFolder(tmp_path))
     shown = capsys.readouterr().out
-    assert check_answer(made)[0] == "1 of 4 nodes is an outlier, pairs that are outliers: 1."
+    answer = check_answer(made)
+    assert answer[0] == "1 of 4 nodes is an outlier, pairs that are outliers: 1."
+    assert answer[1].startswith("d, all-reduce: 2 ms, 100% over ") and "nothing in its records explains it" in answer[1]
+    assert len(shown.splitlines()) <= 16
     assert "c - d, pair: failed: rank 1 was killed (SIGKILL)." in shown
     assert "Left out: pairs with e" in shown
     assert max(map(len, shown.replace(str(tmp_path), "").splitlines())) <= 80
+
+
+def test_one_node_out_of_order_is_the_first_sentence_with_what_explains_it():
+    made = made_check([all_reduce("a", None, "rank 1 was killed (SIGKILL)")])
+    assert check_answer(made) == [
+        "Not in order: a, all-reduce: failed: rank 1 was killed (SIGKILL); nothing in its records explains it."
+    ]
+
+
+def test_nodes_in_order_are_told_with_what_they_reach():
+    answer = check_answer(made_check(fleet(1e-3, 1.2e-3, 1.1e-3)))
+    assert (
+        answer[0] == "No outlier among 3 nodes: an all-reduce of 1 MiB between 2 ranks takes 1.1 ms (1 ms to 1.2 ms)."
+    )
 
 
 def test_the_record_is_what_json_prints_of_it(tmp_path):

@@ -66,6 +66,17 @@ def test_rates_between_two_ends_are_open_in_words(capsys):
     assert "?" not in out
 
 
+def test_gpus_that_are_their_own_baseline_have_no_speedup_on_the_screen(capsys):
+    """One GPU has no memory for this batch: 1.00 over itself, and an efficiency of 100 %, would say nothing."""
+    words = ["predict", "dgx2", "resnet50", "rate=256:1200", "batch_size=2048", "precision=fp16"]
+    assert main([*words, "gpus=16"]) == 0
+    shown = capsys.readouterr().out
+    assert "gpus=1,16 does, or says why it cannot" in shown
+    assert "speed-up" not in shown and "100%" not in shown
+    assert main([*words, "gpus=1,8,16"]) == 0
+    assert "1.00" in capsys.readouterr().out
+
+
 def test_axes_are_lists(predict):
     words = ["strategy=[bucket,after]", "library=[nccl1,nccl2]", "batch_size=[256,512]"]
     _, found = predict("systems=dgx1-p100", "model=alexnet", *words, "gpus=[4]")
@@ -459,6 +470,12 @@ def test_validation_holds(capsys):
         (["systems=gx8", "host_step=1000s"], "host_step=1000: expected at most 10"),
         (["systems=gx8", "staged=shared"], "those of gx8 do not go through it with NCCL; add transport=host"),
         (
+            ["systems=gx8", "staged=shared", "transport=host", "strategy=server"],
+            "strategy=server has none; leave it out",
+        ),
+        (["systems=gx8", "launch_mode=one-process", "strategy=server"], "strategy=server has none; leave it out"),
+        (["systems=gx8", "launch_mode=one-process", "library=gloo"], "library=gloo has a process for each rank"),
+        (
             ["systems=gx8", "staged=shared", "transport=host", "gpus=8", "what_if.latency=0.5"],
             "what_if: changes described links",
         ),
@@ -532,3 +549,41 @@ def test_the_paper_is_predicted_without_torch(tmp_path):
     assert ended.returncode == 0, ended.stderr
     assert len(ended.stdout.splitlines()) == 176
     assert not list(tmp_path.iterdir())
+
+
+def test_rows_of_systems_are_in_the_order_of_the_answer(capsys):
+    words = ["model=alexnet", "batch_size=256", "gpus=8"]
+    assert main(["predict", "gx8,dgx-h200,dgx1-p100", *words]) == 0
+    out = capsys.readouterr().out
+    ranked = ["dgx-h200", "dgx1-p100", "gx8"]
+    assert out.startswith("Predicted, on 8 GPUs: dgx-h200 trains AlexNet ")
+    first, second = out.split("\n\n")[1:]
+    for table in (first, second):
+        assert [line.split()[0] for line in table.splitlines()[1:4]] == ranked
+    assert "GPUs 8" not in out.partition("\n")[2], "the answer says it"
+
+
+def test_of_five_systems_the_answer_has_the_fastest_the_next_and_the_last(capsys):
+    systems = "gx8,dgx1-p100,dgx1-v100,dgx-a100,dgx-h100"
+    main(["predict", systems, "model=alexnet", "batch_size=256", "gpus=8", "-q"])
+    said = " ".join(capsys.readouterr().out.split())
+    assert said.startswith("Predicted, on 8 GPUs: dgx-h100 trains AlexNet ")
+    assert said.endswith(" as fast as gx8, the slowest of 5.")
+
+
+def test_strategies_are_ranked_on_the_system_that_trains_by_them(capsys):
+    main(["predict", "gx8", "model=alexnet", "batch_size=256", "gpus=8", "strategy=after,layerwise", "-q"])
+    said = " ".join(capsys.readouterr().out.split())
+    assert said.startswith(
+        "Predicted, on 8 GPUs of gx8: strategy=layerwise trains AlexNet about as fast as strategy=after"
+    )
+
+
+def test_of_many_parts_those_that_take_most_are_shown_in_one_block(capsys, monkeypatch):
+    monkeypatch.setattr("resnetx.cli.show.width_of", lambda stream: 80)
+    main(["predict", "gx8,dgx1-p100", "model=alexnet,googlenet", "batch_size=128,256", "gpus=8"])
+    parts = capsys.readouterr().out.split("\n\n")[2].splitlines()
+    assert parts[0].split()[:5] == ["workload", "batch", "system", "useful", "communication"]
+    assert sum(
+        "useful" in line for line in parts
+    ) == 1 and "Left out, to fit the terminal: launching; waiting" in "".join(parts)

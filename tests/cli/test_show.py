@@ -17,8 +17,8 @@ from rich.console import Console
 from resnetx.cli import main, show
 from resnetx.cli.table_layout import lay_out
 from resnetx.cli.verbs import show_train
+from resnetx.launching import NCCL_BACKEND_VARIABLE
 from resnetx.record import RunFolder, RunRecord, read
-from resnetx.transports import NCCL_BACKEND_VARIABLE
 
 ROOT = Path(__file__).parent.parent.parent
 TRUTH = str(ROOT / "results" / "cpu-2core" / "truth")

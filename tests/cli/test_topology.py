@@ -8,7 +8,7 @@ import pytest
 import resnetx
 from resnetx.cli import main
 from resnetx.interconnect.survey.system_text import system_text
-from resnetx.interconnect.systems import altered, system
+from resnetx.interconnect.systems import system
 from resnetx.settings.files import CONFIGS
 
 MESH = (CONFIGS / "system" / "dgx1-p100.yaml").read_text()
@@ -391,6 +391,7 @@ def test_who_starts_the_gpus_is_told_or_open(objects, run, tmp_path):
     )
     assert objects(f"systems=[{tmp_path / 'mine.yaml'}]", *words)[0]["time_s"] == ends["one-process"]
     assert run("systems=dgx-a100", "launch_mode=one-process")[0] == 2  # no collective is asked for
+    assert run("systems=dgx-a100", "collective=allreduce", "library=gloo", "launch_mode=one-process")[0] == 2
 
 
 def test_the_error_of_a_cost_is_measured_and_says_of_what(objects, run):
@@ -422,10 +423,10 @@ def test_the_model_stands_beside_what_was_published(run):
 def steered_file(tmp_path):
     """The file of a DGX-1 with V100 in which one unit of GPU 0 goes to GPU 1 instead of GPU 3."""
     file = system.described("dgx1-v100")
-    switched = altered.with_switch(file.system, "sip-mems-64")
-    units = [list(row) for row in altered.connectivity(switched)]
+    switched = system.with_switch(file.system, "sip-mems-64")
+    units = [list(row) for row in system.connectivity(switched)]
     units[3][0], units[1][0] = 1, 2
-    made = altered.steered(switched, units, "a test")
+    made = system.steered(switched, units, "a test")
     path = tmp_path / f"{made.name}.yaml"
     path.write_text(system_text(msgspec.structs.replace(file, system=made)))
     return path.name

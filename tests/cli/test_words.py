@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from resnetx.cli import _as_typed, main
-from resnetx.cli.typed import as_settings, names_as_settings
-from resnetx.cli.words import settings_of
+from resnetx.cli.words import as_settings, names_as_settings, settings_of
 from resnetx.compose import asked, ours
 from resnetx.errors import ConfigError
 from resnetx.settings.files import CONFIGS
@@ -235,6 +234,7 @@ def test_a_mistake_is_answered_with_what_to_write(words, sentence, capsys):
         ["systems=[", "gx8]", "batch_size=64", "gpus=[1,", "2]"],
         ["GX8", "batch=64", "gpu=1,2"],
         ["system=gx8", "model=AlexNet", "batch-size=64", "gpus=1,2"],
+        ["--bs", "64", "nproc_per_node=1,2", "gx8", "dtype=float32"],
     ],
 )
 def test_what_has_one_meaning_only_is_taken(words, capsys):

@@ -26,8 +26,8 @@ from resnetx.measure.launch import ending
 from resnetx.measure.launch.ending import Ending
 from resnetx.measure.launch.executor import one_node
 from resnetx.measure.study_runs import definition
-from resnetx.prediction.curves import Curve, Placement, predicted_curves
 from resnetx.prediction.memory import step_bytes
+from resnetx.prediction.predict import Curve, Placement, predicted_curves
 from resnetx.prediction.roofline import work
 from resnetx.prediction.scenario import Deployment, TrainingSetup, Workload
 from resnetx.record import (

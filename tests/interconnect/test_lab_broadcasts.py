@@ -5,8 +5,7 @@ from itertools import permutations
 import msgspec
 import pytest
 
-from resnetx.interconnect.collectives.lab_broadcasts import broadcasts_s, tree
-from resnetx.interconnect.systems.lab_network import LabLink, LabNetwork, LabRoute
+from resnetx.interconnect.systems.lab_network import LabLink, LabNetwork, LabRoute, broadcasts_s, tree
 
 RATE_Bps = 1e6
 SECOND = 1_000_000  # bytes of one second of a link

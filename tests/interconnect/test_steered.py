@@ -8,8 +8,8 @@ from msgspec.structs import replace
 from resnetx.errors import ConfigError
 from resnetx.interconnect.survey.system_text import system_text
 from resnetx.interconnect.systems import paths, system
-from resnetx.interconnect.systems.altered import connectivity, photonic, steered, unit, with_switch
 from resnetx.interconnect.systems.parts import SourcedValue
+from resnetx.interconnect.systems.system import connectivity, photonic, steered, unit, with_switch
 from resnetx.interconnect.systems.system_file import SystemFile
 
 DGX1 = system.load("dgx1-v100")

@@ -2,8 +2,7 @@ import msgspec
 import pytest
 
 from resnetx import record
-from resnetx.measure.study_runs import planned_runs
-from resnetx.measure.study_sweep import Budget
+from resnetx.measure.study_runs import Budget, planned_runs
 from resnetx.record import StudyFolder
 
 

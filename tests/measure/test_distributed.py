@@ -8,11 +8,11 @@ import pytest
 import torch
 
 from resnetx.errors import ConfigError
+from resnetx.launching import FIRST_NCCL_BACKEND, NCCL_BACKEND_VARIABLE, Way
 from resnetx.measure.launch.ending import channel_lines
 from resnetx.measure.rank import distributed, results
 from resnetx.measure.rank import distributed as peers
 from resnetx.measure.rank.distributed import Ranks, registered
-from resnetx.transports import FIRST_NCCL_BACKEND, NCCL_BACKEND_VARIABLE, Way
 
 # Two lines of an NCCL 2.2x log at INFO, between others that a reader must not take for them.
 LOG = """\

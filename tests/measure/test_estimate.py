@@ -1,6 +1,6 @@
 import pytest
 
-from resnetx.measure.study_sweep import ASSUMED_START_UP_S, estimator
+from resnetx.measure.study_runs import ASSUMED_START_UP_S, estimator
 
 
 @pytest.fixture

@@ -10,11 +10,11 @@ import pytest
 import torch
 
 from resnetx.cli.verbs import show_bench
+from resnetx.launching import Way
 from resnetx.measure.rank import results
 from resnetx.measure.rank.distributed import Ranks
 from resnetx.record import Device, if_known
 from resnetx.reporting import bench_conclusions
-from resnetx.transports import Way
 
 GPU_RANK = Ranks(rank=0, local_rank=0, world_size=4, device=torch.device("cuda", 0))
 CARDS = "n:7:7 [0] NCCL INFO NET/IB : Using [0]mlx5_0:1/IB [1]mlx5_1:1/IB [RO]; OOB ib0:10.1.0.1<0>\n"

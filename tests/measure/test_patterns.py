@@ -14,7 +14,7 @@ import resnetx
 from resnetx import patterns
 from resnetx.api.bench import benches_of
 from resnetx.errors import ConfigError
-from resnetx.measure.bench.timed_patterns import PatternExchange
+from resnetx.measure.bench.timed_collectives import PatternExchange
 from resnetx.record import BenchRecord, PatternPoint, read
 from resnetx.reporting.bench_conclusions import bench_answer, pattern_columns
 from resnetx.settings.files import CONFIGS

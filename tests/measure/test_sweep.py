@@ -12,15 +12,19 @@ from resnetx.fleet.check_runs import asked_check
 from resnetx.measure.launch import launcher
 from resnetx.measure.machine.environment import has_changes
 from resnetx.measure.study_runs import (
+    Budget,
     _alike,
     check_known_code,
     check_same_machine,
     definition,
+    given_up,
+    in_order,
     keep_unreadable,
+    key_of,
     planned_runs,
     split_settled,
+    sweep,
 )
-from resnetx.measure.study_sweep import Budget, given_up, in_order, key_of, sweep
 from resnetx.record import BenchFile, NewerRecordError, StudyFolder, StudyRecord, Unknown
 
 

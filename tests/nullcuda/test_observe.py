@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 import resnetx
+from resnetx.launching import FIRST_NCCL_BACKEND, NCCL_BACKEND_VARIABLE
 from resnetx.measure.observe import WARMUP
 from resnetx.record.traces import observations
-from resnetx.transports import FIRST_NCCL_BACKEND, NCCL_BACKEND_VARIABLE
 from tests.gpu.conftest import ON_NULL_GPUS, _on_null_gpus  # noqa: F401  (a fixture)
 from tests.measure.starting import run_ranks
 from tests.nullcuda.observed_loop import LAYERS, MORE, SAMPLES

@@ -20,12 +20,12 @@ from resnetx.cli.verbs import show_train
 from resnetx.copies import COPIES, Flow
 from resnetx.host import cores
 from resnetx.inputs import Share, image_tree
+from resnetx.launching import NCCL_BACKEND_VARIABLE
 from resnetx.measure.launch import launcher
 from resnetx.measure.rank import replicas
 from resnetx.measure.rank.distributed import Ranks, RegisteredMemory
 from resnetx.measure.rank.strategies import _Buckets
 from resnetx.record import BenchRecord, RunFolder
-from resnetx.transports import NCCL_BACKEND_VARIABLE
 from resnetx.units import si
 from resnetx.workloads.resnetx import ResNetX
 from tests import nullcuda

@@ -8,8 +8,8 @@ import pytest
 
 from resnetx.choices import After, Layerwise
 from resnetx.interconnect.systems.system import load
-from resnetx.prediction import curves
-from resnetx.prediction.curves import Curve, Placement, predicted_curves
+from resnetx.prediction import predict
+from resnetx.prediction.predict import Curve, Placement, predicted_curves
 from resnetx.prediction.result import missing
 from resnetx.prediction.scenario import Deployment, TrainingSetup
 from tests.prediction.test_predict import googlenet
@@ -42,12 +42,12 @@ def test_the_points_are_the_same_and_in_the_same_order(questions, count):
 
 def test_processes_are_started_for_many_points_only(questions, monkeypatch):
     started = []
-    monkeypatch.setattr(curves, "predict", lambda point, _: missing(point, "refused", "not now"))
-    monkeypatch.setattr(curves, "_by_a_process", lambda share: started.append(share) or [])
-    monkeypatch.setattr(curves.host, "cores", lambda: 3)
+    monkeypatch.setattr(predict, "predict", lambda point, _: missing(point, "refused", "not now"))
+    monkeypatch.setattr(predict, "_by_a_process", lambda share: started.append(share) or [])
+    monkeypatch.setattr(predict.host, "cores", lambda: 3)
     predicted_curves(questions)
     assert not started
-    monkeypatch.setattr(curves, "POINTS_EACH", 5)
+    monkeypatch.setattr(predict, "POINTS_EACH", 5)
     predicted_curves(questions)  # 13 points
     assert [len(share) for share in started] == [3, 2]
     monkeypatch.setattr(sys, "executable", "")  # Python within another program
@@ -60,7 +60,7 @@ def test_a_process_that_fails_says_why(monkeypatch, tmp_path):
     (tmp_path / "crowded.py").write_text("raise SystemExit('no room')")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     with pytest.raises(RuntimeError, match="ended with status 1: no room"):
-        curves.answered_by_a_process("crowded", [])
+        predict.answered_by_a_process("crowded", [])
 
 
 def test_systems_of_many_nodes_travel_to_processes():

@@ -52,7 +52,6 @@ def of(table, start):
         ("messages of ResNet-50", validation.LAYERWISE),
         (f"{FROM_ONE}one path", f"{validation.NO_PEERS}: one path through the host, as told {ONE_BOX}"),
         (f"{FROM_FEWEST}DDP, one node", f"{validation.TRANSFORMERS}: DDP on A100, one node"),
-        (f"{FROM_FEWEST}DDP, several", f"{validation.TRANSFORMERS}: DDP on A100, several nodes"),
         (f"{FROM_FEWEST}FSDP", f"{validation.TRANSFORMERS}: FSDP on H100, several nodes"),
         (f"{FROM_ONE}each GPU's path", f"{validation.NO_PEERS}: a path for each, as told {ONE_BOX}"),
     ],
@@ -62,6 +61,15 @@ def test_published_training(table, published, start, group):
     assert domain.points == summary.rows
     assert domain.mean_error == pytest.approx(summary.mean_error, abs=DIGIT)
     assert domain.worst_error == pytest.approx(summary.worst_error, abs=DIGIT)
+
+
+def test_transformers_on_several_nodes(table):
+    groups = [f"{validation.TRANSFORMERS}: DDP on {gpu}, several nodes" for gpu in ("A100", "H100")]
+    errors = [abs(row.log_error) for row in validation.validate() if row.group in groups]
+    domain = of(table, f"{FROM_FEWEST}DDP, several")
+    assert domain.points == len(errors)
+    assert domain.mean_error == pytest.approx(fmean(errors), abs=DIGIT)
+    assert domain.worst_error == pytest.approx(max(errors), abs=DIGIT)
 
 
 @pytest.mark.parametrize("read", ["input prepared", "images decoded"])

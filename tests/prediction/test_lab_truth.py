@@ -58,6 +58,7 @@ def waited(parameters):
     }
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(roofline, "fits", lambda: {**known, **then})
+        patch.setattr(roofline, "transformer_fits", lambda: {})  # nothing was fitted to them
         yield
 
 

@@ -111,3 +111,19 @@ def test_what_a_loop_does_once_a_step_it_does_once_for_all_parts_of_a_batch():
     passes_s = AUTOCAST * OWN_PASS_s * 2 * len(TABLE)
     assert one.queue_s == pytest.approx(AUTOCAST * OWN_LOOP_s + passes_s)
     assert four.queue_s == pytest.approx(AUTOCAST * OWN_LOOP_s + 4 * passes_s)
+
+
+def test_a_known_step_in_parts_does_once_what_its_loop_does_once():
+    """Of a program of others nobody knows what it repeats for each part: the interval reaches from all to nothing."""
+    known = {source: StatedRates(((32, 32 / 0.03),), source, "rate=") for source in ("measured", "stated")}
+    one, four = (step(32 * parts, known["measured"], accumulate=parts).step for parts in (1, 4))
+    assert one.compute_s == pytest.approx(0.03)
+    assert four.queue_s == pytest.approx(4 * one.queue_s - 3 * AUTOCAST * OWN_LOOP_s)
+    stated = step(128, known["stated"], accumulate=4)
+    assert four.compute_s < stated.step.compute_s
+    assert holds(stated, four.compute_s)
+
+
+def test_between_a_step_of_the_host_and_one_of_the_gpu_no_fixed_time_of_the_gpu_is_known():
+    """25.6 ms at 8 images, 64.2 at 256: 37.3 at 128 by the curve, 34.8 if the GPU has no fixed time; 34.5 measured."""
+    assert holds(step(128, KnownRates("rate=", None, runs=(EIGHT, FULL)).of(REQUEST, 128)), MEASURED_s)

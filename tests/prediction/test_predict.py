@@ -11,10 +11,9 @@ from resnetx.compose import compose
 from resnetx.config import request_from
 from resnetx.interconnect.collectives.measured import MeasuredCollective, MeasuredSize
 from resnetx.interconnect.systems.system import load
-from resnetx.prediction.curves import Curve, Placement, predicted_curves
 from resnetx.prediction.iteration import Deviations
 from resnetx.prediction.messages import CONTENTION
-from resnetx.prediction.predict import predict
+from resnetx.prediction.predict import Curve, Placement, predict, predicted_curves
 from resnetx.prediction.scaling import ScalingKind, scaling_errors, slowest_of
 from resnetx.prediction.scenario import Deployment, Point, ScalingCosts, TrainingSetup, Workload
 from resnetx.prediction.step import Overlap

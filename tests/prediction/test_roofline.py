@@ -12,17 +12,19 @@ from resnetx import choices, workloads
 from resnetx.errors import ConfigError
 from resnetx.interconnect.systems.system import parts_table
 from resnetx.literature import training_fit
-from resnetx.literature.training_fit import held_out_errors, rooflines, rows
+from resnetx.literature.training_fit import held_out_errors, rooflines, rows, unfitted_rates
 from resnetx.literature.training_rates import rates, training
 from resnetx.prediction.roofline import (
     ALL,
     MEMORY_EFFICIENCY,
     Parameters,
+    fits,
     fitted,
     fitted_without,
     layer_times,
     ratios,
     roofs,
+    transformer_fits,
     update_s,
     work,
 )
@@ -174,6 +176,32 @@ def test_the_shipped_fit_is_a_fresh_one(all_rows):
         )
 
 
+@pytest.mark.slow
+def test_the_shipped_fits_to_transformers_are_fresh_ones():
+    """Their share of the peak is between 0.4 and 0.8, and what is not theirs is that of all GPUs."""
+    fresh = training_fit.transformer_rooflines(training_fit.transformer_rows(), fitted())
+    for each in fresh:
+        assert figures(transformer_fits()[each.generation]) == pytest.approx(figures(each), rel=0.01)
+        assert each.square_speedup == fitted().square_speedup
+        assert 0.4 < each.matmul_efficiency < 0.8
+
+
+def test_a_network_of_attention_is_a_transformer_on_any_gpu():
+    attention = layer("mixed", "causalattention", ("data",), (64, 32, 32), (), 64 * 1024**2)
+    for gpu in (P100, V100, A100, H200):
+        assert fitted(gpu, [attention], "bf16") is transformer_fits()["transformers on tensor cores"]
+        assert fitted(gpu, [attention], "fp32") is transformer_fits()["transformers in fp32"]
+        assert fitted(gpu, NET, "bf16") is fitted(gpu)
+
+
+def test_long_sequences_take_as_long_as_short_ones_by_what_they_compute():
+    """Rates of one program from 512 to 32,768 tokens: without attention's slowness the longest are 29 % faster."""
+    own = [row for row in training_fit.transformer_rows() if row.rate.entry.width == 2048 and row.generation == "9.0"]
+    errors = [row.error(transformer_fits()["transformers on tensor cores"]) for row in own]
+    assert len(errors) == 8
+    assert max(errors) - min(errors) < 0.07
+
+
 def test_errors_are_what_is_said_of_them():
     """Held tight enough that a worse model, or a slip in the rates, is seen."""
     assert fitted(P100).error < 0.12
@@ -216,6 +244,22 @@ def test_without_its_only_publisher_a_generation_is_one_that_nobody_measured():
 def test_half_precision_is_no_surer_than_all_its_rates():
     assert fitted(P100).error_on(P100, "fp16") == fitted().half_error_90 > fitted(P100).error_90
     assert fitted(V100).error_on(V100, "fp16") == fitted(V100).half_error_90 > fitted(V100).error_90
+
+
+def test_in_half_precision_a_gpu_of_a_generation_without_a_fit_may_take_twice_as_long():
+    """Every such published rate of an H100 is below the predicted one, by up to e^0.93."""
+    assert fitted(H200).longer_on(H200, "bf16") == fitted().unseen_half_90 > fitted(H200).error_on(H200, "bf16")
+    for gpu, precision in ((H200, "tf32"), (V100, "fp16")):
+        assert fitted(gpu).longer_on(gpu, precision) == fitted(gpu).error_on(gpu, precision)
+
+
+@pytest.mark.slow
+def test_published_rates_that_no_fit_has_seen():
+    rows = list(unfitted_rates(fits().values()))
+    assert [row.gpu for row in rows] == 9 * ["h100-sxm5-80gb"]
+    assert all(row.log_error < 0 for row in rows)
+    longest = np.quantile([-row.log_error for row in rows], 0.9)
+    assert longest == pytest.approx(fitted().unseen_half_90, rel=1e-4)
 
 
 @pytest.mark.slow

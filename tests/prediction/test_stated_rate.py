@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import replace
-from itertools import combinations
+from itertools import combinations, pairwise
 from statistics import fmean
 
 import pytest
@@ -94,6 +94,14 @@ def test_between_a_step_of_the_host_and_one_of_the_gpu_lies_the_curve_of_both_pa
     assert known.time_s == pytest.approx(128 / 3377.6, rel=0.15)
     assert known.time_s * (1 + known.slower) > 1 / 30.61 + 127 / 791 * (792 / 4291.7 - 1 / 30.61)
     assert rates.step(1, assumed(158, None, "fp16"), 0.006).time_s == 1 / 30.61
+
+
+def test_between_two_known_steps_the_part_of_the_gpu_grows_with_the_images():
+    """Not that of the nearer of the two, which is another one from some batch on."""
+    rates, host = StatedRates(((64, 200.0), (512, 1000.0)), "stated", "rate="), HostStep(0.02)
+    steps = [rates.step(images, host, 0.007) for images in (64, 128, 181, 182, 256, 512)]
+    assert all(before.device_s < after.device_s for before, after in pairwise(steps))
+    assert all(step.host.step_s(step.device_s) == pytest.approx(step.time_s) for step in steps)
 
 
 def test_what_the_host_limits_is_told_by_the_true_parts():

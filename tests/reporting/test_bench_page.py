@@ -128,3 +128,13 @@ def test_report_writes_a_page_and_a_file_of_each_figure(pairs, tmp_path, capsys)
 def test_words_of_a_record_are_escaped(pairs, tmp_path):
     bad = msgspec.structs.replace(pairs, cells=[], points=[], source="<script>alert(1)</script>")
     assert "<script>" not in write_page([pages.of_benches([bad])], tmp_path).read_text()
+
+
+@pytest.mark.slow
+def test_benches_of_two_systems_are_told_apart_and_captions_name_what_is_drawn():
+    of_links = figures([resnetx.load(f"results/lab/links/{name}-copies") for name in ("dgx1-p100", "gx8")])
+    titles = [figure.title for figure in of_links]
+    assert len(set(titles)) == len(titles)
+    assert {"dgx1-p100", "gx8"} == {word for title in titles for word in ("dgx1-p100", "gx8") if f", {word}:" in title}
+    for figure in figures([resnetx.load("results/h100/bench")]):
+        assert "Dashed" not in figure.caption and "expected" not in {row[1] for row in figure.table.rows}

@@ -11,15 +11,16 @@ from resnetx.reporting.charts.figure import (
     COLUMN,
     DASHES,
     MOST_PANELS,
+    PAPER,
     dark_colours,
-    draw,
+    draw_figure,
     panel_grid,
     specification,
     write_figure,
 )
-from resnetx.reporting.charts.grammar import MOST_DRAWN_APART, Axis, Mark, Plot, shape_looks
+from resnetx.reporting.charts.grammar import MOST_DRAWN_APART, Axis, Mark, Plot, Scale, shape_looks
 from resnetx.reporting.charts.grammar import figure as grammar_figure
-from resnetx.reporting.charts.studies import SeriesStyles
+from resnetx.reporting.charts.study_styles import SeriesStyles
 from resnetx.table import Table
 from tests.reporting.drawn_figures import drawn, lines, texts
 
@@ -88,6 +89,45 @@ def test_a_missing_point_is_a_word_and_no_value(figures_of):
     located = [row for row in figures["located"].table.records() if row["efficiency"] is None]
     assert [row["shown_as"] for row in located] == ["not measured"]
     assert "Not measured, and so not drawn: 1." in figures["located"].caption
+
+
+def test_what_an_interrupted_study_has_not_run_is_in_no_figure(grid, brief_of, results_of, points_of):
+    requests = grid(model__x=[1, 4], batch_size=[16, 32], gpus=1, input="synthetic")
+    points = points_of(results_of(requests, [brief_of(request, 100.0) for request in requests[:3]]))
+    drawn_figures, said = studies.figures_and_sentences(points)
+    rate = next(figure for figure in drawn_figures if figure.name == "rate")
+    assert rate.title.startswith("Training rates on one ") and rate.title.endswith(": 100 images/s")
+    assert [(row["workload"], row["batch"]) for row in rate.table.records()] == [
+        ("ResNet/1", "batch 16"), ("ResNet/1", "batch 32"), ("ResNet/4", "batch 16"),
+    ]  # fmt: skip
+    assert {"ResNet/1, batch 16", "ResNet/4, batch 16"} <= set(texts(rate))
+    assert not any("todo" in text for figure in drawn_figures for text in texts(figure))
+    assert not any("todo" in sentence for sentence in said)
+
+
+def test_of_many_cases_on_one_gpu_the_ends_are_said(invented, grid, points_of):
+    requests = grid(model__x=1, batch_size=list(range(16, 16 + studies.MOST_NAMED + 1)), gpus=1, input="synthetic")
+    said = studies.figures_and_sentences(points_of(invented(requests, repeats=1)))[1]
+    assert any(re.match(r"Training rates on one \w+: [\d,.]+ to [\d,.]+ images/s\.", sentence) for sentence in said)
+
+
+def test_a_legend_has_several_entries():
+    """The only name of a colour is in words, once."""
+    axes = Plot(x=Axis("a", "a"), y=Axis("b", "b"), marks=[Mark("dots")], colour=Scale("c", {"only": "#d55e00"}))
+    table = Table(["a", "b", "c"], [[1.0, 2.0, "only"], [2.0, 3.0, "only"]])
+    alone, named = grammar_figure("a", "", "", table, axes), grammar_figure("a", "The only one", "", table, axes)
+    assert "only" not in texts(alone) and "only" not in texts(named)
+    assert (alone.caption, named.caption) == (" Drawn: only.", "")
+    both = replace(axes, colour=Scale("c", {"only": "#d55e00", "other": "#0072b2"}))
+    assert "only" in texts(grammar_figure("a", "", "", table, both))
+
+
+def test_a_label_at_no_difference_stays_where_ticks_are_many():
+    ticks = (0.8, 0.9, 1, 1.5, 2, 2.5, 3, 3.5)
+    axes = Plot(
+        x=Axis("a", "a"), y=Axis("b", "b", "log", "times", ticks=ticks, domain=(0.75, 3.9)), marks=[Mark("dots")]
+    )
+    assert "equal" in texts(grammar_figure("a", "", "", Table(["a", "b"], [[1.0, 2.0]]), axes))
 
 
 def test_without_missing_points_nothing_is_said_of_them(figures_of):
@@ -221,13 +261,17 @@ def test_two_systems_are_in_one_panel_whatever_else_differs(grid, points_of, inv
     assert len(specification(rate.chart)["facet"]["sort"]) == 2
 
 
-def test_files_of_a_figure_are_for_print_also_where_it_is_drawn_for_pages_alone(tmp_path):
-    """Its text of 12 px is one of 7 points then, on both columns of a page."""
+def test_files_of_a_figure_are_for_screens_and_for_print(tmp_path):
+    """Where it is drawn for pages alone, its text of 12 px is one of 7 points in print, on both columns of a page."""
     axes = Plot(x=Axis("a", "a"), y=Axis("b", "b"), marks=[Mark("dots")])
     for rows, least, most in ((3, 200, 260), (MOST_DRAWN_APART + 1, 400, 500)):
         drawn = grammar_figure("dots", "", "", Table(["a", "b"], [[float(row), 1.0] for row in range(rows)]), axes)
-        text = write_figure(drawn, draw(drawn.chart), tmp_path).read_text()
-        assert least < float(re.search(r' width="([^"]*)"', text)[1]) < most
+        text = write_figure(drawn, draw_figure(drawn), tmp_path).read_text()
+        assert 700 < float(re.search(r' width="([^"]*)"', text)[1]) < 830
+        assert {float(size) for size in re.findall(r'font-size="([^"]*)px"', text)} <= {12, 12.5}
+        assert "prefers-color-scheme: dark" in text and dark_colours()[PAPER] in text
+        box = re.search(rb"/MediaBox *\[([^\]]*)\]", (tmp_path / "dots.pdf").read_bytes())[1].split()
+        assert least < float(box[2]) < most
 
 
 def test_shares_of_a_step_add_up(figures_of):
@@ -272,7 +316,7 @@ def test_a_point_that_went_well_without_a_rate_is_a_word(brief_of, results_of, g
     figures = {figure.name: figure for figure in studies.figures(points_of(results))}
     assert [row["outcome"] for row in figures["rate"].table.records()] == ["ok", "no rate"]
     assert texts(figures["rate"]).count("none") == 1
-    assert "none: ended well without a rate" in figures["limits"].caption
+    assert "none: ended well without a rate" in figures["rate"].caption
 
 
 def test_an_empty_batch_is_on_no_axis_of_work(brief_of, results_of, grid, points_of):

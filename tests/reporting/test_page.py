@@ -14,7 +14,10 @@ from resnetx.config import request_from
 from resnetx.errors import visible
 from resnetx.record import GradientBucket, Phases, Warning
 from resnetx.reporting import page
+from resnetx.reporting.charts.grammar import Axis, Mark, Plot
+from resnetx.reporting.charts.grammar import figure as grammar_figure
 from resnetx.reporting.page import inline
+from resnetx.table import Table
 
 pytestmark = pytest.mark.slow  # draws the figures of pages
 
@@ -117,7 +120,7 @@ def test_captions_do_not_scroll_away_and_titles_do_not_break_within_a_quantity(w
         assert after
         assert before.count("<div") == before.count("</div>"), f"{name} is within something that scrolls"
     title = re.search(r'<h3 id="figure-rate">(.*?)</h3>', text)[1]
-    assert "\N{NO-BREAK SPACE}k images/s" in title
+    assert "\N{NO-BREAK SPACE}images/s" in title
     assert not re.search(r"\d [kMG]\b", title)
 
 
@@ -170,7 +173,7 @@ def test_words_of_records_are_words_whatever_they_hold(invented, grid, tmp_path,
     assert text == visible(text)  # nothing is left that would not be shown
     for path in tmp_path.glob("*.svg"):
         tags = {each.tag.partition("}")[2] for each in ElementTree.parse(path).iter()}
-        assert tags <= {"svg", "g", "path", "rect", "line", "text", "tspan", "title"}
+        assert tags <= {"svg", "g", "path", "rect", "line", "text", "tspan", "title", "style"}
     for path in tmp_path.glob("*.csv"):
         assert not [cell for row in csv.reader(path.open()) for cell in row if cell.startswith("=")]
 
@@ -274,3 +277,35 @@ def test_the_line_of_a_study_says_how_steps_are_taken_where_not_by_default():
     said = {"accumulate": 2, "checkpointing": True, "optimizer": "adamw"}
     assert "accumulate 2, checkpointing, adamw" in page._shared([request_from(compose({"model": "gptx", **said}))])
     assert not any("sgd" in word or "accumulate" in word for word in page._shared([plain]))
+
+
+# ---- tables and many figures ----------------------------------------------------------------------------------------
+
+
+def test_numbers_of_a_column_have_as_many_decimals_and_whole_ones_commas():
+    rows = page.plain([["fc7", 23.84159, 67125248, None], ["relu", 0.0945, 512, 1e-9], ["loss", 0.5, 10000, 2000.0]])
+    assert rows == [
+        ["fc7", "23.84", "67,125,248", ""],
+        ["relu", "0.09", "512", "1e-09"],  # too far apart for one number of decimals
+        ["loss", "0.50", "10,000", "2,000"],
+    ]
+
+
+def test_of_many_figures_the_last_are_folded(tmp_path):
+    axes = Plot(x=Axis("a", "a"), y=Axis("b", "b"), marks=[Mark("dots")])
+    table = Table(["a", "b"], [[1.0, 2.0], [2.0, 3.0]])
+    figures = [grammar_figure(f"one{place}", "", "", table, axes) for place in range(page.MOST_FIGURES + 2)]
+    text = page.write_page([page.Part("many", ["All of it."], figures=figures)], tmp_path).read_text()
+    assert "2 more figures</summary>" in text
+    folded = text.partition("2 more figures")[2].partition("</section>")[0]
+    assert folded.count("<figure>") == 2 and text.count("<figure>") == page.MOST_FIGURES + 2
+    assert text.count("<details") == text.count("</details>")
+
+
+def test_a_page_says_what_has_not_run_and_lists_it_nowhere_else(grid, brief_of, results_of, tmp_path):
+    requests = grid(model__x=[1, 4], gpus=[1, 2], input="synthetic")
+    runs = [brief_of(request, 100.0) for request in requests if request.model.x == 1]
+    text = page.write([results_of(requests, runs)], tmp_path).read_text()
+    assert "<strong>not run yet</strong>, and in no figure: 2 of 4 cases" in text
+    assert text.count("ResNet/4") == 2  # each case once
+    assert (tmp_path / "points.csv").read_text().count("ResNet/4") == 2

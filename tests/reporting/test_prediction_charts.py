@@ -176,5 +176,5 @@ def test_predicted_over_measured_has_both_intervals(predicted_of, prediction_of,
     assert (row["measured_ms_low"], row["measured_ms_high"]) == pytest.approx((20e3 / 105, 20e3 / 95))
     assert figure.title.endswith("10.0% apart on average")
     assert {"predicted, ms", "measured, ms"} <= set(texts(figure))
-    assert figure.caption.endswith("In all: one, nccl1, bucket.")
+    assert figure.caption.endswith("In all: ResNet/8, one, nccl1, bucket.")
     assert [path.count("L") for path in lines(figure)] == [1, 1, 1]  # as measured, and a tenth more and less

@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import nn
 
-from resnetx.workloads.normalisation import LocalResponseNorm
+from resnetx.workloads.caffe import LocalResponseNorm
 
 
 @pytest.mark.parametrize("layout", [torch.channels_last, torch.contiguous_format])

@@ -25,14 +25,18 @@ from resnetx.record import BenchPoint, BenchRecord, BenchRequest, CopyCell, Devi
 from resnetx.record.bench_record import WRONG_ELEMENTS, CopyEnd, CopyFamily
 from resnetx.reporting import bench_conclusions
 from resnetx.reporting.bench_conclusions import (
-    CLASSES,
+    COPIES,
+    ROWS,
     GBps,
     bench_answer,
     collective_columns,
     copied_GBps,
-    copy_classes,
+    copy_rows,
     copy_verdicts,
+    kept_beside,
     pattern_columns,
+    several_columns,
+    spread,
     timed,
     us,
 )
@@ -90,25 +94,21 @@ def _shown(options: Namespace, kept: KeptRecord[BenchRecord]) -> bool:
 # ---- show bench -----------------------------------------------------------------------------------------------------
 # A bench as a person sees it: nccl-tests' columns, and what the times say of latency and bandwidth.
 
-_BY = "the smallest and the largest"
-
 
 def bench(record: BenchRecord, folder: RunFolder) -> None:
-    """One record: a table and the fits of each collective, or why there are none."""
+    """One record: a table of 12 rows at most, what to check, and why what is missing is; with --all each size and pair,
+    fits of latency and bandwidth, and matrices."""
     if record.outcome != "ok":
         show_train.failure(record, folder)
         return
     show_train.warnings(record.warnings)
-    for name in sorted({point.collective for point in record.points}):
-        points = [point for point in record.points if point.collective == name]
-        title = f"{name}, {_ranks(record)}, {record.library} ({record.source}){_how(record.request)}"
-        show.listing(collective_columns(), timed(points, record.world_size), title, _note(points, record), by=_BY)
-        for sentence in _causes(points):
-            show.say(sentence)
-        for line in _fits(record, name):
-            show.say(line)
+    if record.points:
+        _collectives(record)
+    for cell in record.cells:
+        if cell.wrong:
+            bytes_are = "byte is" if cell.wrong == 1 else "bytes are"
+            show.say(f"{cell.source} to {cell.target}, {size_text(cell.size_bytes)}: {cell.wrong:,} {bytes_are} wrong")
     copies(record)
-    pairs(record)
     if record.patterns:
         title = f"Patterns, {_ranks(record)}, {record.library} ({record.source})"
         note = (
@@ -117,10 +117,46 @@ def bench(record: BenchRecord, folder: RunFolder) -> None:
         )
         show.listing(pattern_columns(record.world_size or 1), record.patterns, title, note)
     nics(record)
-    _knees(record)
+    if show.everything():
+        _knees(record)
     for skipped in record.skipped:
         show.say(f"not measured: {skipped.reason}")
+    if not show.everything() and (left := _left_out(record)):
+        show.say(f"more: {left}: --all")
     show.line(f"record: {folder.record}")
+
+
+def _left_out(record: BenchRecord) -> str:
+    """What --all adds."""
+    several = len({cell.size_bytes for cell in record.cells} | {point.size_bytes for point in record.points}) > 1
+    fits = ["a fit of latency and bandwidth, where it bends"] * bool(several and not record.patterns)
+    pairs = ["each pair"] * any(cell.copy != LOAD for cell in record.cells)
+    cards = ["network cards by connection"] * bool(record.transport and record.transport.nics)
+    return ", ".join([*pairs, *fits, *cards])
+
+
+def _collectives(record: BenchRecord) -> None:
+    """The times of each collective; without --all of several ones in one table, at as many sizes as it has room for."""
+    names = sorted({point.collective for point in record.points})
+    of = {name: [point for point in record.points if point.collective == name] for name in names}
+    where = f"{_ranks(record)}, {record.library} ({record.source}){_how(record.request)}"
+    if show.everything():
+        for name, points in of.items():
+            rows = timed(points, record.world_size)
+            show.listing(collective_columns(), rows, f"{name}, {where}", _note(points, record))
+    else:
+        rows = [row for name in names for row in spread(timed(of[name], record.world_size), max(ROWS // len(names), 1))]
+        several = len(names) > 1
+        title = f"{names[0] if not several else f'{len(names)} collectives'}, {where}"
+        left = f" {len(rows)} of {len(record.points)} times: --all has each."
+        note = _note(record.points, record) + left * (len(rows) < len(record.points))
+        show.listing(several_columns() if several else collective_columns(), rows, title, note, every=True)
+    for sentence in _causes(record.points):
+        show.say(sentence)
+    if show.everything():
+        for name in names:
+            for line in _fits(record, name):
+                show.say(line)
 
 
 def _knees(record: BenchRecord) -> None:
@@ -209,21 +245,26 @@ def _line(band: Band) -> str:
     return f"{us(band.latency_s)} us + size / {in_GBps(band.bandwidth_Bps)}"
 
 
-# Pair copies as a person sees them: what stands out, then each class of pairs at each size.
+# Pair copies as a person sees them: kinds, classes of pairs and sizes in one table; with --all matrices, too.
 
 
-def pairs(record: BenchRecord) -> None:
-    """The copies of a record: verdicts, causes, and a table for each kind, direction and kind of memory."""
-    groups: dict[CopyFamily, list[CopyCell]] = defaultdict(list)
-    for cell in record.cells:
-        if cell.copy != LOAD:  # no copy: it has no bandwidth
-            groups[cell.family].append(cell)
-    for family, cells in groups.items():
-        said = copy_verdicts(cells)
-        title = f"{family.words}, {family.endpoint} memory ({record.source}){f': {said}' if said else ''}"
-        show.listing(CLASSES, copy_classes(cells), title, _NOTE + _EXPECTED * bool(said), every=True, constant=True)
-        for line in _pair_causes(cells):
-            show.say(line)
+def copies(record: BenchRecord) -> None:
+    """What pairs keep beside others, where that was asked for; else classes of pairs in a table; --all: every pair."""
+    if record.devices and record.source != "measured":
+        names = Counter(device.name for device in record.devices)
+        show.say(f"GPUs: {', '.join(f'{count} x {name}' for name, count in names.items())}")
+    if show.everything() or any(cell.copy in (LOAD, "together") for cell in record.cells):
+        every_pair(record)
+    copied = [cell for cell in record.cells if cell.copy != LOAD and (show.everything() or cell.copy != "together")]
+    rows = copy_rows(copied, None if show.everything() else ROWS)
+    if not rows:
+        return
+    said = copy_verdicts(copied)
+    left = f" {len(rows)} of {len(copy_rows(copied))} rows: --all has each."
+    note = f"{_NOTE}{_EXPECTED * any(cell.expected_s for cell in copied)}{left * (len(rows) < len(copy_rows(copied)))}"
+    show.listing(COPIES, rows, f"{said[0].upper()}{said[1:]}" if said else "", note, every=len(rows) <= ROWS)
+    for line in _pair_causes(copied):
+        show.say(line)
 
 
 _NOTE = "Medians over the pairs of a class; GB is 1e9 bytes, both directions summed."
@@ -247,16 +288,15 @@ def _pair_causes(cells: Sequence[CopyCell]) -> list[str]:
 _MATRICES = ("device", "relay", STAGED)  # kinds that go from every GPU to every other one
 
 
-def copies(record: BenchRecord) -> None:
-    """The cells of a record, kind by kind."""
-    if record.devices and record.source != "measured":
-        names = Counter(device.name for device in record.devices)
-        show.say(f"GPUs: {', '.join(f'{count} x {name}' for name, count in names.items())}")
+def every_pair(record: BenchRecord) -> None:
+    """The cells of a record, kind by kind; without --all of what has no classes."""
     kinds: dict[tuple[CopyFamily, bool], list[CopyCell]] = {}
     for cell in sorted(record.cells, key=lambda cell: cell.family):
         beside_others = bool(cell.together) and cell.copy != "together"
         kinds.setdefault((cell.family, beside_others), []).append(cell)
     for (family, _), cells in kinds.items():
+        if not show.everything() and family.copy not in (LOAD, "together"):
+            continue
         largest, smallest = (pick(cell.size_bytes for cell in cells) for pick in (max, min))
         title = f"copy={family.copy}, {family.direction}{family.issued}, gpus={record.world_size}, {_paths(cells)}"
         if family.copy == LOAD:
@@ -270,7 +310,6 @@ def copies(record: BenchRecord) -> None:
             _sharing(title, cells)
         else:
             _list(title, cells, smallest, largest)
-        _wrong(cells)
 
 
 def _matrix(title: str, cells: Sequence[CopyCell], text: Callable[[CopyCell], str]) -> None:
@@ -305,17 +344,7 @@ def _list(title: str, cells: Sequence[CopyCell], smallest: int, largest: int) ->
 
 def _sharing(title: str, cells: Sequence[CopyCell]) -> None:
     """What a pair keeps of its bandwidth while another one copies, the least of all others first."""
-    alone = {(cell.source, cell.target): median(cell.time_s) for cell in cells if not cell.together}
-    kept = sorted(
-        (
-            alone[cell.source, cell.target] / median(cell.time_s),
-            f"{cell.source} to {cell.target}",
-            f"{other.source} to {other.target}",
-        )
-        for cell in cells
-        for other in cell.together
-        if (cell.source, cell.target) in alone
-    )
+    kept = kept_beside(cells)
     shown = show.first(kept, 12)
     size = size_text(max(cell.size_bytes for cell in cells))
     note = f"Share of its own bandwidth at {size}; the {len(shown)} that lose most of {len(kept)} (--all: all of them)."
@@ -327,14 +356,6 @@ SHARING: list[Column[tuple[float, str, str]]] = [
     Column("beside", lambda row: row[2]),
     Column(">keeps", lambda row: f"{row[0]:.0%}"),
 ]
-
-
-def _wrong(cells: Sequence[CopyCell]) -> None:
-    for cell in cells:
-        if cell.wrong:
-            bytes_are = "byte is" if cell.wrong == 1 else "bytes are"
-            place = f"{cell.source} to {cell.target}, {size_text(cell.size_bytes)}"
-            show.say(f"{place}: {cell.wrong:,} {bytes_are} wrong")
 
 
 def _at(cells: Sequence[CopyCell], size_bytes: int) -> list[CopyCell]:
@@ -360,7 +381,6 @@ def _us(cell: CopyCell) -> str:
 
 # The network cards between nodes as a person sees them: by connection, and whether rings keep to rails.
 
-_ROWS = 16
 _LISTED = 4  # cards that a sentence names
 
 
@@ -370,11 +390,9 @@ def nics(record: BenchRecord) -> None:
     if not ends:
         return
     crossings = bench_conclusions.crossings(ends)
-    rows = _nic_rows(crossings)
-    shown = show.first(rows, _ROWS)
-    left = f"; {len(rows) - len(shown)} more with --all" if len(shown) < len(rows) else ""
-    note = f"of: the ring of its channel, or its tree or single sends{left}."
-    show.listing(NICS, shown, "Between nodes, by NCCL's log", note, every=True, constant=True)
+    if show.everything():
+        note = "of: the ring of its channel, or its tree or single sends."
+        show.listing(NICS, _nic_rows(crossings), "Between nodes, by NCCL's log", note, constant=True)
     for sentence in _sentences(crossings, record.devices or []):
         show.say(sentence)
 

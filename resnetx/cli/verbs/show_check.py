@@ -1,7 +1,6 @@
 """`check`: which nodes, and pairs of nodes, are slow, and why, most likely."""
 
 from argparse import Namespace
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -12,10 +11,10 @@ from resnetx.cli.verbs.show_train import Planned, left_to_others
 from resnetx.fleet.check import execute
 from resnetx.fleet.check_runs import AskedCheck, asked_check, rounds
 from resnetx.fleet.outliers import LEAST, against, seconds_text
-from resnetx.record.node_check import Check, CheckedRun, CheckFolder, Measure, Outlier
+from resnetx.record.node_check import Check, CheckedRun, CheckFolder, Measure
 from resnetx.study import Point
 from resnetx.table import Column
-from resnetx.units import duration, size_text
+from resnetx.units import duration
 
 
 def check_(options: Namespace, _: list[Path], asked: Point) -> int:
@@ -40,86 +39,60 @@ def _planned(made: AskedCheck) -> list[Planned]:
     return [(made.task(measure, *nodes), folder.run(measure, nodes)) for measure, nodes in runs]
 
 
-# The screen of a check: how many nodes stand out, which and why, then what was tried and how it is judged.
+# The screen of a check: which nodes stand out and why, what was measured, by what it is judged.
+
+NAMED = 3  # outliers, and what was left out, without --all
 
 
 def check(made: Check, folder: CheckFolder) -> None:
-    """Outliers with causes, what was measured, what was left out."""
-    if made.outliers:
-        _outliers(made.outliers)
-        show.say()
-    _measured(made)
-    _rule(made)
-    for remark in made.remarks:
+    """Runs, outliers first; the causes of those that the answer does not name; by what runs are judged."""
+    ordered = sorted(made.runs, key=lambda run: (not against(run), -(run.time_s or float("inf"))))
+    if ordered:
+        show.listing(RUNS, ordered, by="outliers and the slowest, and the fastest", constant=True)
+    others = made.outliers if show.everything() else made.outliers[1:]
+    for outlier in show.first(others, NAMED):
+        causes = show.first(outlier.causes, 1)
+        why = "; ".join(
+            cause.evidence if cause.kind == "unknown" else f"{cause.kind}: {cause.evidence}" for cause in causes
+        )
+        show.say(f"{outlier.name}, {outlier.measure}: {outlier.found}. {why[0].upper()}{why[1:]}.")
+    for remark in show.first(made.remarks, NAMED):
         show.say(f"Note on {remark.node} (not an outlier): {remark.cause.kind}: {remark.cause.evidence}.")
-    for sentence in made.left_out:
+    for sentence in show.first(made.left_out, NAMED):
         show.say(f"Left out: {sentence}.")
+    _rule(made)
     show.line(f"record: {folder.check}")
 
 
-def _outliers(outliers: Sequence[Outlier]) -> None:
-    """What stands out in a table, then the evidence, which no column has room for."""
-    if len(outliers) > 1:
-        show.listing(OUTLIERS, outliers, "Outliers")
-        show.say()
-    for outlier in outliers:
-        show.say(f"{outlier.name}, {outlier.measure}: {outlier.found}.")
-        for cause in outlier.causes:
-            show.say(f"{cause.kind}: {cause.evidence}", indent=2)
-
-
-OUTLIERS: list[Column[Outlier]] = [
-    Column("node", lambda outlier: outlier.name),
-    Column("measure", lambda outlier: outlier.measure),
-    Column("against", lambda outlier: " and ".join(outlier.against)),
-    Column("likely cause", lambda outlier: outlier.causes[0].kind),
-]
-
-
-def _measured(made: Check) -> None:
-    """Every run, the slow ones first."""
-    ranks = f"{made.gpus} rank{'s' * (made.gpus > 1)}"
-    what: dict[Measure, str] = {
-        "all-reduce": f"all-reduce of {size_text(made.size_bytes)}, {ranks} on a node",
-        "training": f"{made.workload}, batch {made.batch_size}, a step on {ranks} of a node",
-        "pair": f"all-reduce of {size_text(made.size_bytes)}, {ranks} on each of two nodes",
-    }
-    for measure, title in what.items():
-        own = [run for run in made.runs if run.measure == measure]
-        if own:
-            ordered = sorted(own, key=lambda run: (not against(run), -(run.time_s or float("inf"))))
-            show.listing(RUNS, ordered, title[0].upper() + title[1:], by="the slowest and the fastest")
-            show.say()
+_WHAT: dict[Measure, str] = {"all-reduce": "all-reduce", "training": "training step", "pair": "all-reduce of a pair"}
 
 
 def _time(time_s: float | None) -> str:
-    return "-" if time_s is None else seconds_text(time_s)
+    return "" if time_s is None else seconds_text(time_s)
 
 
 RUNS: list[Column[CheckedRun]] = [
     Column("node", lambda run: " - ".join(run.nodes)),
-    Column(">time", lambda run: _time(run.time_s)),
-    Column(">fleet", lambda run: _time(run.median_s)),
-    Column(">limit", lambda run: _time(run.limit_s)),
-    Column(">described", lambda run: _time(run.expected_s)),
+    Column("of", lambda run: _WHAT[run.measure]),
+    Column(">time", lambda run: "no end" if run.time_s is None else seconds_text(run.time_s)),
+    Column(">median", lambda run: _time(run.median_s), 6, "of the nodes."),
+    Column(">limit", lambda run: _time(run.limit_s), 7),
+    Column(">described", lambda run: _time(run.expected_s), 8),
     Column("outlier", lambda run: "yes" if against(run) else ""),
 ]
 
 
 def _rule(made: Check) -> None:
     """By what runs are judged, and how much was tried."""
-    pairs = f" {made.pairs_tried} of {made.pairs} pairs were tried." * bool(made.pairs)
-    show.say(f"The check took {duration(made.duration_s)} of {duration(made.budget_s)}.{pairs}")
-    if any(run.limit_s is not None for run in made.runs):
-        show.say(
-            f"limit: the fleet's median plus {made.spreads:g} robust standard deviations (1.4826 times the median "
-            f"absolute deviation), or plus {made.floor:.0%} if that is more."
-        )
-    if any(run.limit_s is None for run in made.runs):
-        show.say(
-            f"Fewer than {LEAST} runs of a kind are too few to compare: only failures and the described limits count."
-        )
-    if made.system is None:
-        show.say("described: no system is named; add systems=NAME.")
-    else:
-        show.say(f"described: what {made.system} allows.")
+    compared = any(run.limit_s is not None for run in made.runs)
+    limit = (
+        f"an outlier takes over {made.spreads:g} robust standard deviations, and over {made.floor:.0%}, more than the "
+        "nodes' median"
+    )
+    few = f"with fewer than {LEAST} runs of a kind, only failures and the described limits count"
+    show.say(f"sure: {limit if compared else few}.")
+    system = f"described: what {made.system} allows" if made.system else "no system is described (systems=NAME)"
+    pairs = f"; {made.pairs_tried} of {made.pairs} pairs were tried" * bool(made.pairs)
+    hidden = max(len(made.outliers) - 1, len(made.remarks), len(made.left_out)) > NAMED or len(made.runs) > show.ROWS
+    more = "; --all" * (hidden and not show.everything())
+    show.say(f"more: {duration(made.duration_s)} of {duration(made.budget_s)}{pairs}; {system}{more}")

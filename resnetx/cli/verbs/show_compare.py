@@ -8,11 +8,9 @@ from pathlib import Path
 from statistics import median
 
 from resnetx.api.answers import accuracy_answer, benches_answer, papers_answer, score_answer
-from resnetx.api.compare import Compared, OfAccuracy, OfBenches, OfPapers, OfScore, OfStudies, OfSystems, compared
+from resnetx.api.compare import Compared, compared
 from resnetx.cli import show
 from resnetx.cli.verbs import show_papers, show_predict
-from resnetx.cli.verbs import show_papers as show_claims
-from resnetx.cli.verbs import show_papers as show_score
 from resnetx.literature.claims import are_of_the_paper
 from resnetx.literature.explanations import Causes
 from resnetx.record.bench_record import CopyEnd
@@ -30,6 +28,7 @@ from resnetx.record.comparisons import (
     SystemPoint,
     SystemSide,
 )
+from resnetx.record.literature import CheckedPapers, Score
 from resnetx.record.machine import how_many, unit_by_library
 from resnetx.record.prediction import Prediction
 from resnetx.reporting.accuracy import ADVANTAGES, TOTALS, checked_columns
@@ -66,18 +65,19 @@ def compare_(options: Namespace, paths: list[Path], asked: Point) -> int:
 def _screen(comparison: Compared, of_study: bool) -> tuple[Sequence[str], Callable[[], None]]:
     """What is answered, and the rest of the screen; of systems by a study what its paper says, too."""
     match comparison:
-        case OfStudies(record):
+        case Compared(Comparison() as record):
             return conclusion(record), partial(show_studies, record)
-        case OfBenches(record):
+        case Compared(BenchComparison() as record):
             return benches_answer(record), partial(bench_comparison, record)
-        case OfAccuracy(record, prediction):
+        case Compared(Accuracy() as record, Prediction() as prediction):
             return accuracy_answer(record), partial(_accuracy, record, prediction)
-        case OfPapers(record):
+        case Compared(CheckedPapers() as record):
             return papers_answer(record), partial(show_papers.papers, record)
-        case OfScore(record):
-            return score_answer(record), partial(show_score.score, record)
-        case OfSystems(record, prediction, causes):
+        case Compared(Score() as record):
+            return score_answer(record), partial(show_papers.score, record)
+        case Compared(SystemComparison() as record, Prediction() as prediction, causes):
             return compared_answer(record), partial(_systems, record, prediction, causes, of_study)
+    raise AssertionError(f"no screen of {comparison}")
 
 
 def _systems(record: SystemComparison, prediction: Prediction, causes: Causes | None, of_study: bool) -> None:
@@ -85,7 +85,7 @@ def _systems(record: SystemComparison, prediction: Prediction, causes: Causes | 
     if (of_study or show.everything()) and are_of_the_paper(record.points):
         show_papers.claims(record.claims)
     if causes:
-        show_claims.causes(causes)
+        show_papers.causes(causes)
     show_predict.sure_and_more(prediction, ratios=True)
 
 

@@ -22,7 +22,7 @@ def describe_(options: Namespace, _: list[Path], asked: Point) -> int:
 
     def screen() -> None:
         if not isinstance(found, Workloads):
-            from resnetx.api.proposals import COLUMNS
+            from resnetx.api.describe import COLUMNS
 
             show.listing(COLUMNS, found, "Nearest settings of each family", every=True)
         elif len(found) == 1:

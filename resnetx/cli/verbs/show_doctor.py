@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from resnetx.api.doctor import FINDINGS, findings, works
+from resnetx.api.doctor import FINDINGS, findings, without_gpus, works
 from resnetx.cli import show
 from resnetx.measure.held_clock import ClockSearchResult
 from resnetx.request import Request
@@ -37,26 +37,29 @@ def _clock(options: Namespace, asked: Point) -> int:
     return 0 if search.answer.clock_MHz else 1
 
 
-ALWAYS_SHOWN = ("GPU", "bf16")  # which GPUs, and which precision is worth it on them
-
-
 def _show_findings(findings: "Sequence[Finding]") -> None:
-    """What is not as it should be (--all: every finding), then the commands that improve it."""
-    told = [finding for finding in findings if finding.state != "ok" or finding.topic in ALWAYS_SHOWN]
-    shown = findings if show.everything() else told
+    """What can be mended or is missing, and which GPUs there are (--all: every finding); then the commands for it."""
+    no_gpus = without_gpus(findings)
+
+    def tells(finding: "Finding") -> bool:
+        if finding.topic in ("GPU", "bf16"):
+            return not no_gpus  # the answer says it
+        return finding.state == "missing" or (finding.state == "limited" and bool(finding.fix or not no_gpus))
+
+    shown = findings if show.everything() else [finding for finding in findings if tells(finding)]
     if shown:
-        show.listing(FINDINGS, shown, every=True)
+        show.listing(FINDINGS, shown, every=True, constant=True)
     commands = list({finding.fix: finding for finding in reversed(findings) if finding.fix}.values())[
         ::-1
     ]  # no command twice
     width = max((len(command.topic) for command in commands), default=0)
     if commands:
         show.say()
-        show.say("Fixes", style="bold")
     for command in commands:
         show.line(f"{command.topic:{width}}  {command.fix}")
     if len(shown) < len(findings):
-        show.say(f"more: {len(findings)} tests, {len(findings) - len(shown)} ok: --all")
+        well = sum(finding.state == "ok" for finding in findings)
+        show.say(f"more: {len(findings)} tests, {well} ok: --all")
 
 
 # What `doctor clock=...` shows: the clock first, then the commands that use it, then what it was found by.

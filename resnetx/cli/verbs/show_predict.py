@@ -20,6 +20,7 @@ from resnetx.reporting.predicted_answer import (
     curve_rows,
     identity,
     identity_columns,
+    in_order,
     is_scaling,
     percents,
     predicted_curves,
@@ -31,7 +32,7 @@ from resnetx.reporting.predicted_answer import (
 from resnetx.reporting.worth import worth
 from resnetx.settings.setting_types import written
 from resnetx.study import Point
-from resnetx.table import Column
+from resnetx.table import ALWAYS, Column
 
 if TYPE_CHECKING:
     from resnetx.api.grid import PredictedGrid
@@ -77,7 +78,7 @@ def prediction(made: Prediction, stored: bool = True) -> None:
     """The curves, where the time goes, how sure that is; --all: every figure and its source."""
     if not made.points:
         return
-    curves = predicted_curves(made.points)
+    curves = in_order(predicted_curves(made.points))
     every = show.everything()
     columns = curve_columns(curves, every)
     by = "those that gain least and most"
@@ -166,8 +167,8 @@ def _common(made: Prediction, curves: Sequence[PredictedCurve]) -> Iterator[str]
     yield from (word for word in unusual[0] if all(word in words for words in unusual))
     if "library" not in differs:
         libraries = {curve.system: curve.library for curve in curves}
-        same = len(set(libraries.values())) == 1
-        yield first.library if same else ", ".join(f"{name} on {system}" for system, name in libraries.items())
+        of = {name: [system for system in libraries if libraries[system] == name] for name in libraries.values()}
+        yield first.library if len(of) == 1 else ", ".join(f"{name} on {' and '.join(of[name])}" for name in of)
     if any(point.scaling == "weak" for point in made.points):
         yield "weak scaling: the batch grows with the GPUs"
     if source := compute_source(made):
@@ -209,11 +210,12 @@ def _reasons(points: Sequence[PredictedPoint]) -> None:
         show.say(f"{more} more reason{'s' * (more > 1)} why cases are not predicted: --all")
 
 
-def part_column(name: PartName) -> Column[dict[PartName, int]]:
+def part_column(name: PartName, importance: int = ALWAYS) -> Column[dict[PartName, int]]:
     """One part of a step, in percent."""
     return Column(
         f">{PARTS[name].removeprefix('exposed ')}",
         lambda shares: f"{shares[name]}" if shares[name] >= 0 else f"gains {-shares[name]}",
+        importance,
     )
 
 
@@ -228,10 +230,12 @@ def _where(curves: Sequence[PredictedCurve]) -> None:
         return
     rows = [(curve, percents(curve.last)) for curve in curves if curve.last in ends]
     parts = [name for name in PARTS if name == "useful" or any(share[name] for _, share in rows)]
-    columns: list[Column[tuple[PredictedCurve, dict[PartName, int]]]] = [
+    least = sorted(parts, key=lambda name: (name == "useful", max(abs(share[name]) for _, share in rows)))
+    count = Column[ShareRow](f">{unit_of_point(ends[0])}s", lambda row: f"{row[0].last.gpus}")
+    columns: list[Column[ShareRow]] = [
         *(column.of(lambda row: row[0]) for column in identity_columns(curves)),
-        Column(f">{unit_of_point(ends[0])}s", lambda row: f"{row[0].last.gpus}"),
-        *(part_column(name).of(lambda row: row[1]) for name in parts),
+        *([] if len({point.gpus for point in ends}) == 1 else [count]),
+        *(part_column(name, least.index(name) + 1).of(lambda row: row[1]) for name in parts),
     ]
     show.say()
     show.listing(columns, rows, note="Percent of the time of each.")
@@ -240,6 +244,7 @@ def _where(curves: Sequence[PredictedCurve]) -> None:
 # ---- what else is known ---------------------------------------------------------------------------------------------
 
 
+ShareRow = tuple[PredictedCurve, dict[PartName, int]]
 Gain = tuple[PredictedCurve, PredictedPoint, Sensitivity]
 
 

@@ -14,7 +14,7 @@ from resnetx.api.sweep import submission
 from resnetx.api.train import asked_run, execute, execute_verification
 from resnetx.cli import show
 from resnetx.errors import ConfigError, on_one_line
-from resnetx.launching import Launch
+from resnetx.launching import FIRST_NCCL_BACKEND, NCCL_BACKEND_VARIABLE, Launch
 from resnetx.measure.launch.executor import executor_of, follow, follows
 from resnetx.record import (
     Equality,
@@ -32,7 +32,6 @@ from resnetx.reporting.explain import copies_text
 from resnetx.request import Request
 from resnetx.study import Point
 from resnetx.table import Column
-from resnetx.transports import FIRST_NCCL_BACKEND, NCCL_BACKEND_VARIABLE
 from resnetx.units import duration, figure, si
 
 # ---- train ----------------------------------------------------------------------------------------------------------
@@ -63,7 +62,7 @@ def train_(options: Namespace, paths: list[Path], asked: Point) -> int:
 # ---- verify ---------------------------------------------------------------------------------------------------------
 # `verify`: whether several ranks compute what one process would.
 
-WORST = 10  # layers in the table
+WORST = 4  # layers in the table
 
 
 def verify_(options: Namespace, _: list[Path], asked: Point) -> int:
@@ -98,23 +97,21 @@ def _show(request: Request, equality: Equality) -> None:
     shown = show.first(order, WORST)
     rows += [(layer, [part.layers[layer] for part in parts]) for layer in shown]
     left_out = len(order) - len(shown)
-    notes = [
-        "Relative deviations, the largest of all ranks and steps; worst layers first"
-        + (f", {left_out} more with --all." if left_out else "."),
-        f"double: decides. {request.precision}: one step in the precision of training, with its rounding.",
-    ]
+    show.listing(columns, rows, every=True, constant=True)
+    show.say(f"sure: double precision decides; {request.precision}: one step as trained, with its rounding.")
     if equality.statistics != "none":
-        notes.append(
-            f"Statistics of batch normalisation are {_STATISTICS[equality.statistics]}; per-rank statistics, as in "
-            "training: one step in double precision, in which ranks are not one process."
+        show.say(
+            f"Batch normalisation: statistics {_STATISTICS[equality.statistics]}; by those of each rank, as in "
+            "training, ranks are not one process."
         )
-    show.listing(columns, rows, note=" ".join(notes), every=True, constant=True)
+    more = f"; {left_out} more layers: --all" * bool(left_out)
+    show.say(f"more: relative deviations, the largest of all ranks and steps{more}")
 
 
 LayerDeviations = tuple[str, list[float | None]]  # its name; in double precision, as trained, by each rank's statistics
 
 
-_STATISTICS = {"frozen": "those of the global batch, fixed", "synchronised": "computed over all ranks"}
+_STATISTICS = {"frozen": "of the global batch, fixed", "synchronised": "computed over all ranks"}
 
 
 def _size(deviation: float | None) -> float:

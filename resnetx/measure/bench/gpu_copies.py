@@ -27,6 +27,7 @@ import torch
 from resnetx.copies import HOST, Entry, Flow, Place
 from resnetx.errors import ConfigError
 from resnetx.inputs import nothing
+from resnetx.launching import TransportName
 from resnetx.measure.bench import arrays
 from resnetx.measure.bench.arrays import CLEAR, Observed, by_first, data_of
 from resnetx.measure.machine.readings import increase
@@ -37,7 +38,6 @@ from resnetx.measure.rank.distributed import Ranks
 from resnetx.packages import hip_version
 from resnetx.record import Unknown
 from resnetx.record.bench_record import Endpoint
-from resnetx.transports import TransportName
 from resnetx.units import si
 
 # ---- cuda runtime ---------------------------------------------------------------------------------------------------

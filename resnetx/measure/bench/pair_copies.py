@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from resnetx.copies import COPIES, HOST, Entry, Flow, Place, planned, shuffled, timings, warmups
+from resnetx.launching import Way
 from resnetx.measure.bench.arrays import Copier, Observed, Timed, usable_bytes
 from resnetx.measure.bench.gpu_copies import GpuCopies
 from resnetx.measure.bench.host_copies import MappedCopies, SentCopies, StorageCopies
@@ -20,7 +21,6 @@ from resnetx.measure.launch.scratch import on_one_node
 from resnetx.measure.rank import results
 from resnetx.measure.rank.distributed import Ranks
 from resnetx.record import BenchRequest, CopyCell, NicUse, Pair, SkippedArray, Transport, Unknown, if_known, known
-from resnetx.transports import Way
 from resnetx.units import si, size_text
 
 # Why a field of a cell, by its name in JSON, may be null.

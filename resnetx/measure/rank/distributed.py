@@ -20,6 +20,7 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import FileStore
 
 from resnetx.errors import ConfigError
+from resnetx.launching import AUTO, FIRST_NCCL_BACKEND, NCCL_BACKEND_VARIABLE, Way
 from resnetx.measure.lab_ranks import sending_first
 from resnetx.measure.launch import ending, hang
 from resnetx.measure.launch.scratch import (
@@ -38,7 +39,6 @@ from resnetx.measure.rank.device import choose_device
 from resnetx.operations import OPERATIONS
 from resnetx.packages import hip_version
 from resnetx.record import Unknown
-from resnetx.transports import AUTO, FIRST_NCCL_BACKEND, NCCL_BACKEND_VARIABLE, Way
 
 _RECORDED = "resnetx/recorded"  # in the store of the process group
 SHARING_NCCL = (2, 30)  # the first that joins several ranks of one GPU (NCCL_MULTI_RANK_GPU_ENABLE)

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from resnetx.formats.logs import network_ends, ring_steps
 from resnetx.inputs import Batches
+from resnetx.launching import AUTO, Way
 from resnetx.measure.launch import ending
 from resnetx.measure.launch.scratch import lab_network, on_one_node
 from resnetx.measure.machine.readings import NOT_LOCKED, clock_readings, clock_warnings, locked_clock, sensor_warnings
@@ -38,7 +39,6 @@ from resnetx.record import (
     known,
 )
 from resnetx.request import Request
-from resnetx.transports import AUTO, Way
 
 # How ranks exchanged data, as a record has it: what was asked for, what was used, and what shows it.
 #

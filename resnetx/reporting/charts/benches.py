@@ -38,11 +38,26 @@ def figures(records: Sequence[BenchRecord]) -> list[Figure]:
     for index, record in enumerate(records):
         of_bench = f"bench{index}_" if len(records) > 1 else ""
         for family, cells in families(record.cells).items():
-            name = f"{of_bench}{family.slug}"
-            found += matrices(cells, name, family.words) + pair_lines(cells, name, family.words)
+            name, what = f"{of_bench}{family.slug}", f"{family.words}{_which(record, records)}"
+            found += matrices(cells, name, what) + pair_lines(cells, name, what)
     for collective in dict.fromkeys(point.collective for record in records for point in record.points):
         found += collective_lines(records, collective)
     return found
+
+
+def _which(record: BenchRecord, records: Sequence[BenchRecord]) -> str:
+    """What tells a bench from others: the system that the lab stands for, the node, or how many ranks."""
+    names = [
+        (
+            each.request.lab.system if each.request and each.request.lab else "",
+            each.environment.node if each.environment else "",
+            how_many(each.world_size or 0, each.unit),
+        )
+        for each in records
+    ]
+    varying = [place for place in range(3) if len({each[place] for each in names}) > 1]
+    own = names[list(map(id, records)).index(id(record))]
+    return "".join(f", {own[place]}" for place in varying if own[place])
 
 
 # What benches measured over size and over GPUs, with what their systems allow as a dashed line.
@@ -68,14 +83,14 @@ def pair_lines(cells: Sequence[CopyCell], name: str, what: str, kind: str = "mea
         line = classes.get((cell.source, cell.target)) or "not at the largest size"
         found.setdefault((line, cell.size_bytes), []).append(cell)
     marks = [mark for (line, _), same in sorted(found.items()) for mark in _pair_marks(line, same, kind)]
-    caption = "Medians over the pairs of a class, which are those at the largest size. "
-    caption += _DASHED if kind == "measured" else _BY_LINKS
+    caption = f"{_BY_CLASS} {_DASHED if kind == 'measured' else _BY_LINKS}"
     return [
         _over_size(marks, f"{name}_time_by_size", f"{what}: time by size", "time_us", "us", caption),
         _over_size(marks, f"{name}_bandwidth_by_size", f"{what}: bandwidth by size", "GBps", "GB/s", caption),
     ]
 
 
+_BY_CLASS = "Medians over the pairs of a class, which are those at the largest size."
 _DASHED = "Dashed: what the described system allows."
 _BY_LINKS = "Predicted from the described links."
 
@@ -263,12 +278,15 @@ def _figure(marks: Sequence[Line], name: str, title: str, caption: str, x: Axis,
         tips=("line", "kind", "size_bytes", "time_us", "GBps"),
     )
     columns = list(marks[0])
+    caption = caption if "expected" in kinds else caption.removesuffix(_DASHED).rstrip()
+    if lines == ["one class"]:
+        caption = caption.replace(_BY_CLASS, "Medians over the pairs, which are alike (one class).")
     return figure(name, title, caption, Table(columns, [[mark[column] for column in columns] for mark in marks]), plot)
 
 
 # Heat maps of pair copies: a square for each ordered pair, rows send (Li et al. 2019, Fig. 5 to 13).
 
-FEWEST_PLACES = 3  # of two, a table of four figures says as much
+FEWEST_PAIRS = 4  # of fewer, a table says as much
 MEASURED = "The median of each pair."
 _MOST_LABELLED = 10  # GPUs, of which each square has its figure written in it
 _SMALL_BYTES = 4096  # up to here, the time of a copy is a latency
@@ -278,7 +296,7 @@ def matrices(cells: Sequence[CopyCell], name: str, what: str, origin: str = MEAS
     """Latency at the smallest size, and bandwidth at the largest one. `name`: of the files; `what`: the title."""
     cells = [cell for cell in cells if cell.source != cell.target]
     sizes = sorted({cell.size_bytes for cell in cells})
-    if len(_places(cells)) < FEWEST_PLACES:
+    if len({(cell.source, cell.target) for cell in cells}) < FEWEST_PAIRS:
         return []
     found = []
     if sizes[0] <= _SMALL_BYTES:
@@ -415,7 +433,12 @@ def _bandwidth_row(point: CollectivePoint, library: str, origin: str) -> list[Ce
     return [point.system, library, point.collective, gpus, point.size_bytes, point.time_s, rate, origin, words]
 
 
-def copies_over_size(points: Sequence[CopyPoint], measured: Sequence[CopyPoint] = ()) -> list[Figure]:
+def copies_over_size(
+    points: Sequence[CopyPoint],
+    measured: Sequence[CopyPoint] = (),
+    of: str = "Copies from GPU 0, and from the host",
+    after: str = "By the descriptions of the systems. After Tallent et al. 2017, Fig. {}.",
+) -> list[Figure]:
     """Copies to single GPUs: rate and time over size, a line for each pair."""
     if not points:
         return []
@@ -426,12 +449,11 @@ def copies_over_size(points: Sequence[CopyPoint], measured: Sequence[CopyPoint] 
     rows += [_copy_row(point, "measured") for point in measured if _pair(point) in pairs]
     columns = ["system", "pair", "size_bytes", "GBps", "time_us", "origin", "description"]
     black = _BLACK * any(_pair(point) in pairs for point in measured)
-    after = "By the descriptions of the systems. After Tallent et al. 2017, Fig. {}."
     drawn = [
-        ("copies", "Copies from GPU 0, and from the host: bandwidth", Axis("GBps", "GB/s"), after.format(8)),
+        ("copies", f"{of}: bandwidth", Axis("GBps", "GB/s"), after.format(8)),
         (
             "copy-times",
-            "Copies from GPU 0, and from the host: time",
+            f"{of}: time",
             Axis("time_us", "us", "log", "si"),
             after.format(9),
         ),

@@ -6,7 +6,7 @@ Each figure is laid out for one column of a two-column page (8.5 cm); screens sh
 import math
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import cycle, product
 from pathlib import Path
 from typing import Any
@@ -144,7 +144,7 @@ def _evenly(names: Sequence[str]) -> Sequence[str]:
 def legend_of(labels: Sequence[str], width: float = COLUMN, text_size: float = 7, **more: Any) -> alt.Legend:
     """A legend in as many columns as its labels leave room for."""
     label_width = min(LABEL_LIMIT * text_size / 7, CHARACTER * text_size / 7 * max(map(len, labels)))
-    columns = max(1, min(4, int((width - 26) // int(label_width + 3 * text_size))))
+    columns = max(1, min(8, int((width - 26) // int(label_width + 3 * text_size))))
     return alt.Legend(
         **{"title": None, "orient": "bottom", "columns": columns, "symbolSize": 24, "symbolOpacity": 1, **more}
     )
@@ -166,12 +166,6 @@ def log_ticks(domain: Sequence[float], base: int) -> list[float]:
         if len(ticks) >= 4 or base != 10:
             break
     return ticks
-
-
-def si_axis(ticks: Sequence[float], shown: bool) -> alt.Axis:
-    """An axis with SI prefixes above 1, and plain decimals below."""
-    label = "datum.value < 1 ? format(datum.value, '~g') : format(datum.value, '~s')"
-    return alt.Axis(values=list(ticks), labelExpr=label, labels=shown, ticks=shown)
 
 
 def styled(chart: AnyChart, tables: dict[str, list[Record]], text_size: float = 7) -> AnyChart:
@@ -225,6 +219,13 @@ class DrawnChart:
 
     specification: dict[str, Any]  # Vega-Lite
     svg: str  # "" where nothing draws
+    screen: str = ""  # the same for screens, where that is another drawing
+
+
+def draw_figure(figure: Figure) -> DrawnChart:
+    """A figure for print, and for screens."""
+    drawn = draw(figure.chart)
+    return replace(drawn, screen=drawn.svg if figure.wide is None else draw(figure.wide).svg)
 
 
 def draw(chart: AnyChart) -> DrawnChart:
@@ -254,10 +255,11 @@ def _shown(value: Any) -> Any:
 
 
 def write_figure(figure: Figure, chart: DrawnChart, folder: Path) -> Path:
-    """NAME.vl.json and NAME.csv; where it is drawn, NAME.svg and NAME.pdf for print. Returns the file to look at.
+    """NAME.vl.json and NAME.csv; where it is drawn, NAME.svg for screens and NAME.pdf for print. Returns the file to
+    look at.
 
-    `chart`: that of the figure. One that is drawn for pages alone is as wide in print as its text of 7 points makes it:
-    both columns.
+    `chart`: of `draw_figure`. A figure that is drawn for pages alone is as wide in print as its text of 7 points makes
+    it: both columns.
     """
     write_csv(folder / f"{figure.name}.csv", figure.table)
     plain, drawing, print_file = (folder / f"{figure.name}.{kind}" for kind in ("vl.json", "svg", "pdf"))
@@ -266,10 +268,29 @@ def write_figure(figure: Figure, chart: DrawnChart, folder: Path) -> Path:
         return plain
     import vl_convert
 
+    drawing.write_text(on_screens(chart.screen or chart.svg), encoding="utf-8")
     svg = _as_large_as(PRINT_TEXT / figure.chart.config.axis.labelFontSize, chart.svg)
-    drawing.write_text(svg, encoding="utf-8")
     print_file.write_bytes(vl_convert.svg_to_pdf(svg))
     return drawing
+
+
+_COLOUR = re.compile(r'"(#[0-9a-f]{6})"')
+
+
+def partners(svgs: Iterable[str]) -> dict[str, str]:
+    """Each colour that is in some drawings with its partner on a dark page."""
+    used = {colour for svg in svgs for colour in _COLOUR.findall(svg)}
+    return {light: dark for light, dark in dark_colours().items() if light in used}
+
+
+def on_screens(svg: str) -> str:
+    """A drawing as a file, dark where its reader has it so."""
+    rules = " ".join(
+        f'[fill="{light}"] {{ fill: {dark} }} [stroke="{light}"] {{ stroke: {dark} }}'
+        for light, dark in partners([svg]).items()
+    )
+    opening, end, rest = svg.partition(">")
+    return f"{opening}{end}<style>@media (prefers-color-scheme: dark) {{ {rules} }}</style>{rest}"
 
 
 _EXTENT = re.compile(r' width="([^"]*)" height="([^"]*)"')
@@ -309,7 +330,7 @@ PART_COLOURS = {
 BASELINE = "#9fd3f0"
 
 # Systems side by side: Okabe and Ito's.
-SYSTEMS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#4d4d4d")
+SYSTEMS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#4d4d4d", "#8c564b")
 
 # Bars of a predicted iteration, by what they are part of.
 BARS = {
@@ -335,8 +356,9 @@ SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross"
 # Families of workloads on a page: each with a colour of its own, as `docs/images/lead.svg` has them.
 FAMILIES = ("#e4572e", "#7b4fa0", "#1f6f8b", "#b07a00", "#4d4d4d")
 
-_PAGE_DARK = {"#4d4d4d": "#c3cad2", "#1d4e80": "#2f7fd0", "#c3c9d0": "#7d8792", "#6b747d": "#4b545e"}
-_PAGE_DARK |= {"#0072b2": "#4aa3df"}  # of systems, which is dark
+_PAGE_DARK = {"#4d4d4d": "#c3cad2", "#1d4e80": "#2f7fd0", "#c3c9d0": "#56606b", "#6b747d": "#a2abb5"}
+_PAGE_DARK |= {"#9aa3ad": "#6f7a86", "#e2c6d8": "#7a5a70"}
+_PAGE_DARK |= {"#0072b2": "#6f8ff5", "#8c564b": "#c49c94"}  # of systems, which are dark
 _PAGE_DARK |= {"#cfe3f5": "#24435e", "#fbdcc0": "#6b4423", "#d9ecc8": "#38562a", "#e3d5ee": "#4f3d63"}  # grammar.TINTS
 _PAGE_DARK |= {"#7b4fa0": "#b992dc", "#1f6f8b": "#4fb0cf", "#b07a00": "#e0aa3c", "#e4572e": "#ff8560"}
 

@@ -42,7 +42,7 @@ from resnetx.reporting.charts.figure import (
     unchecked,
 )
 from resnetx.table import Cell, Record, Table
-from resnetx.units import si
+from resnetx.units import number
 
 # Of squares by class: pale, so that what is written in them can be read; and the ink on a ramp, whose colours are the
 # same on light and dark pages.
@@ -142,6 +142,8 @@ class Plot:
     square: bool = False  # panels are
     height: float = 120.0  # of a panel in print, points
     stacked: str = ""  # column by which bars lie on each other in order
+    characters: int = 0  # that a panel has room for
+    bare: bool = False  # without an x axis and frames: numbers stand at the marks
     chart_only: Sequence[str] = ()  # columns that the table of the figure does not show
     subtitle: str | None = None  # of a plane: its file says the title of the figure and this
 
@@ -151,6 +153,7 @@ def figure(name: str, title: str, caption: str, table: Table, plot: Plot, shown:
     places = [index for index, column in enumerate(table.columns) if column not in plot.chart_only]
     columns = [table.columns[place] for place in places]
     shown = shown or Table(columns, [[row[place] for place in places] for row in table.rows])
+    caption += _named_alone(plot, f"{title} {caption}", table)
     sizes = [_PRINT, _PAGE, _PHONE] if len(table.rows) <= MOST_DRAWN_APART else [_PAGE]
     if plot.x.kind == "plane":
         sizes = [_PAGE, _PAGE, _SMALL_PLANE]
@@ -165,6 +168,16 @@ def figure(name: str, title: str, caption: str, table: Table, plot: Plot, shown:
     return Figure(name=name, title=title, caption=caption, table=shown, chart=chart, wide=wide, narrow=narrow)
 
 
+def _named_alone(plot: Plot, said: str, table: Table) -> str:
+    """The only name of a scale of colours, which has no legend, as a sentence; "" where words or axes have it."""
+    if not isinstance(plot.colour, Scale) or len(plot.colour.looks) != 1 or plot.colour.column == plot.x.column:
+        return ""
+    (name,) = map(str, plot.colour.looks)
+    panels = {str(record[plot.panel]) for record in table.records()} if plot.panel else set()
+    known = name.lower() in said.lower() or any(name in panel for panel in panels)
+    return "" if known or not name else f" Drawn: {name}."
+
+
 def table_of_records(rows: Sequence[Record]) -> Table:
     """Rows as they are made for a figure, all with the same columns."""
     return Table(list(rows[0]), [list(row.values()) for row in rows])
@@ -173,7 +186,7 @@ def table_of_records(rows: Sequence[Record]) -> Table:
 def span(values: Iterable[float]) -> str:
     """The least and the greatest value, to three digits."""
     values = list(values)
-    return " to ".join(dict.fromkeys([si(min(values)), si(max(values))]))
+    return " to ".join(dict.fromkeys([number(min(values)), number(max(values))]))
 
 
 def system_looks(systems: Sequence[str]) -> dict[str, str]:
@@ -229,7 +242,7 @@ def _drawn(plot: Plot, table: Table, size: _Size) -> AnyChart:
         columns = min(1 + len(plot.beside), size.columns)
         width = size.width / columns - room - 10
     else:
-        longest = max(len(part) for name in names for part in name.split(", "))
+        longest = max(plot.characters, *(len(part) for name in names for part in name.split(", ")))
         fitting = int((size.width - room) // (longest * CHARACTER * size.text + 10))
         most = max(1, min(plot.columns, len(names), size.columns, fitting))
         count = min(len(names), MOST_PANELS)  # in full rows, where that takes few columns less
@@ -238,7 +251,8 @@ def _drawn(plot: Plot, table: Table, size: _Size) -> AnyChart:
     height = plot.height * (width / (size.width - room)) ** 0.3 * (size.width / COLUMN) ** 0.72
     if plot.y.kind in ("names", "steps"):
         count = len({record[plot.y.column] for record in records})
-        height = max(count * size.text * (0.6 + 1.1 * _lines(plot.y, records, size)), 4 * size.text)
+        each = 0.6 + 1.1 * _lines(plot.y, records, size) + 0.5 * plot.bare
+        height = max(count * size.text * each, (2 if plot.bare else 4) * size.text)
     if any(mark.kind == "squares" for mark in plot.marks):
         width = min(width, 5.2 * size.text * len({record[plot.x.column] for record in records}))
         height = width * (1 if columns == 1 and size is not _PAGE else 0.8)
@@ -261,7 +275,11 @@ def _drawn(plot: Plot, table: Table, size: _Size) -> AnyChart:
         return grid(panels, columns, {"all": records}, size.text)
     data = table if plot.panel else Table([*table.columns, ""], [[*row, ""] for row in table.rows])
     draw = partial(panel, y=plot.y)
-    return panel_grid(data, plot.panel, names, columns, draw, text_size=size.text, width=size.width)
+    whole = panel_grid(data, plot.panel, names, columns, draw, text_size=size.text, width=size.width)
+    if plot.bare:
+        whole.config.view = alt.ViewConfig(stroke=None)
+        whole.config.axis.domain = whole.config.axis.ticks = False
+    return whole
 
 
 def _plane(plot: Plot, table: Table, size: _Size) -> AnyChart:
@@ -339,7 +357,7 @@ def _encodings(
     ]
     across = [mark.column for mark in plot.marks if mark.kind == "across"]
     along = [plot.x.column, *(f"{column}{end}" for column in across for end in ("_low", "_high"))]
-    yield "x", _axis(alt.X, plot.x, records, along, size, True, last, width)
+    yield "x", _bare(alt.X, plot.x) if plot.bare else _axis(alt.X, plot.x, records, along, size, True, last, width)
     yield "y", _axis(alt.Y, plot.y, records, ends or [plot.y.column], size, left, True)
     if isinstance(plot.colour, Ramp):
         bar = alt.Legend(title=plot.colour.title, gradientLength=10 * size.text, gradientThickness=size.text)
@@ -357,11 +375,17 @@ def _encodings(
         )
         symbol |= {"symbolType": "square"} if any(mark.kind in ("bars", "spans") for mark in plot.marks) else {}
         symbol |= {"symbolFillColor": PAPER} if plot.fill and not plot.fill.looks else {}
-        yield "color", _scaled(alt.Color, plot.colour, size, **symbol)
+        named = plot.colour.column == plot.x.column  # by the axis
+        yield "color", _scaled(alt.Color, plot.colour, size, named=named, **symbol)
         if plot.shape and plot.shape.column == plot.colour.column:
-            yield "shape", _scaled(alt.Shape, plot.shape, size, **symbol)
+            yield "shape", _scaled(alt.Shape, plot.shape, size, named=named, **symbol)
     if plot.dash:
-        more = {"orient": "top", "symbolType": "stroke", "symbolSize": 250 * size.mark, "symbolStrokeColor": INK}
+        more: dict[str, Any] = {
+            "orient": "top",
+            "symbolType": "stroke",
+            "symbolSize": 250 * size.mark,
+            "symbolStrokeColor": INK,
+        }
         yield "strokeDash", _scaled(alt.StrokeDash, plot.dash, size, **more)
     if plot.shape and not (plot.colour and plot.colour.column == plot.shape.column):
         more = {"orient": "bottom" if plot.fill else "top", "symbolFillColor": INK, "symbolStrokeColor": INK}
@@ -388,13 +412,13 @@ def _encodings(
         yield "detail", [alt.Detail(f"{column}:N") for column in plot.detail]
 
 
-def _scaled(channel: Any, scale: Scale, size: _Size, **more: Any) -> Any:
+def _scaled(channel: Any, scale: Scale, size: _Size, *, named: bool = False, **more: Any) -> Any:
     labels = [str(value) for value in scale.looks]
     legend = legend_of(labels, width=size.width, text_size=size.text, title=scale.title, **more)
     if size.columns == 1 and max(map(len, labels), default=0) > 16:
         legend.columns = 1  # of a phone
     domain, looks = list(scale.looks), list(scale.looks.values())
-    shown = legend if len(domain) > 1 or channel is alt.Color or "symbolSize" in more else None
+    shown = legend if len(domain) > 1 and not named else None
     return channel(f"{scale.column}:N", scale=alt.Scale(domain=domain, range=looks), legend=shown)
 
 
@@ -419,7 +443,7 @@ def _axis(
         kind = "N" if axis.kind == "names" else "O"
         return channel(f"{axis.column}:{kind}", title=title if titled else None, sort=order, axis=look)
     if axis.kind == "plane":
-        return channel(f"{axis.column}:Q", axis=None, scale=alt.Scale(domain=list(axis.domain or (0, 1)), nice=False))
+        return _bare(channel, axis)
     values = [float(value) for record in records for column in columns if (value := record.get(column)) is not None]
     log = axis.kind in ("log", "log2")
     values = [value for value in values if value > 0 or not log] or [1.0]
@@ -428,7 +452,8 @@ def _axis(
     ticks = list(axis.ticks) or (log_ticks(domain, base) if log else [])
     if log and len(ticks) > 7:
         powers = [tick for tick in ticks if math.log(tick, base).is_integer() or f"{tick:e}".startswith("1.000000e")]
-        ticks = powers if len(powers) > 2 else ticks[:: -(-len(ticks) // 7)]
+        step = -(-len(ticks) // 7)
+        ticks = powers if len(powers) > 2 else ticks[(ticks.index(1) % step if 1 in ticks else 0) :: step]
     more: dict[str, Any] = {"values": ticks} if ticks else {"tickCount": 5}
     look = alt.Axis(labelExpr=_READ[axis.labels], labels=labelled, ticks=labelled, labelOverlap=True, **more)
     scale = (
@@ -437,6 +462,10 @@ def _axis(
         else alt.Scale(domain=domain, nice=axis.domain is None)
     )
     return channel(f"{axis.column}:Q", title=title if titled else None, scale=scale, axis=look)
+
+
+def _bare(channel: Any, axis: Axis) -> Any:
+    return channel(f"{axis.column}:Q", axis=None, scale=alt.Scale(domain=list(axis.domain or (0, 1)), nice=False))
 
 
 def _domain(values: Sequence[float], log: bool) -> tuple[float, float]:
@@ -455,7 +484,7 @@ def _layer(chart: alt.Chart, mark: Mark, plot: Plot, encodings: Mapping[str, Any
     fixed |= {"aria": False} if mark.kind in ("line", "whiskers", "across", "rule", "diagonal") else {}
     if mark.scale and mark.scale.looks:
         columns = 1 if max(map(len, mark.scale.looks)) > LONG_TITLE else 3
-        symbol = {"symbolType": "stroke", "symbolStrokeWidth": 3, "symbolSize": 250}
+        symbol: dict[str, Any] = {"symbolType": "stroke", "symbolStrokeWidth": 3, "symbolSize": 250}
         colour = _scaled(alt.Color, mark.scale, size, columns=columns, **symbol)
     elif mark.scale:
         colour = alt.Color(f"{mark.scale.column}:N", scale=None, legend=None)

@@ -6,16 +6,18 @@ step. A timeline has a lane for each resource, and the systems of one point belo
 """
 
 import dataclasses
+import math
 import re
 import statistics
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
-from resnetx.record.comparisons import Accuracy, CheckedPoint
+from resnetx.errors import shortened
+from resnetx.record.comparisons import Accuracy, CheckedClaim, CheckedPoint
 from resnetx.record.machine import how_many, unit_by_library
-from resnetx.record.prediction import PartName, PredictedPoint, PredictedTask
+from resnetx.record.prediction import PredictedPoint, PredictedTask
 from resnetx.reporting.accuracy import point_words
-from resnetx.reporting.charts.figure import BARS, INK, PAPER, PART_COLOURS, QUIET, Figure, workload_colours
+from resnetx.reporting.charts.figure import BARS, PAPER, QUIET, Figure, workload_colours
 from resnetx.reporting.charts.grammar import (
     Axis,
     Mark,
@@ -27,22 +29,13 @@ from resnetx.reporting.charts.grammar import (
     system_looks,
     table_of_records,
 )
-from resnetx.reporting.predicted_answer import PARTS, PredictedCurve, identity, predicted_curves
+from resnetx.reporting.charts.step_parts import predicted_parts
+from resnetx.reporting.predicted_answer import PredictedCurve, identity, predicted_curves
 from resnetx.table import Record
 from resnetx.units import si, to_interval
 
 MOST_POINTS = 2000  # of which figures are drawn: of more, no panel shows what the table does not
 HEIGHT = 110
-_COLOURS: dict[PartName, str] = {
-    "useful": PART_COLOURS["compute"],
-    "communication": PART_COLOURS["communication"],
-    "smaller batches": "#c3c9d0",
-    "launching": "#e2c6d8",
-    "waiting": "#6b747d",
-    "input": PART_COLOURS["input"],
-    "host": PART_COLOURS["host"],
-    "unexplained": INK,
-}
 
 
 def prediction_figures(points: Sequence[PredictedPoint]) -> list[Figure]:
@@ -54,10 +47,8 @@ def prediction_figures(points: Sequence[PredictedPoint]) -> list[Figure]:
     figures = []
     if marks := [mark for curve in curves for mark in _marks(curve, lines)]:
         figures.append(_speedups(marks))
-    panels = list(dict.fromkeys(map(_panel, curves)))  # of one workload the systems are side by side
-    beside = sorted(curves, key=lambda curve: panels.index(_panel(curve)))
-    if bars := [bar for curve in beside for bar in _bars(curve, lines)]:
-        figures.append(_parts(bars))
+    if parts := predicted_parts(curves):
+        figures.append(parts)
     return figures
 
 
@@ -93,18 +84,6 @@ def _figures_of(point: PredictedPoint) -> Record:
     }
 
 
-def _bars(curve: PredictedCurve, lines: Sequence[str]) -> list[Record]:
-    words = ", ".join(filter(None, [_panel(curve), ", ".join(getattr(curve, name) for name in lines) or curve.system]))
-    return [
-        {"panel": words, "gpus": point.gpus, "part": PARTS[part.name], "share": part.share,
-         "place": list(_COLOURS).index(part.name),
-         "description": f"{how_many(point.gpus, 'GPU')}: {PARTS[part.name]} {part.share:.1%} of the step"}
-        for point in curve.able
-        for part in point.parts
-        if part.share > 0
-    ]  # fmt: skip
-
-
 # ---- drawn
 
 
@@ -131,24 +110,6 @@ def _speedups(marks: Sequence[Record]) -> Figure:
     base = "one GPU" if over == {1} else "the fewest GPUs that can run it"
     caption = "Whiskers: what nine of ten measurements should lie within. Dotted: ideal. After Shi et al. 2018."
     return figure("speedups", f"Predicted speed-up over {base}", caption, table_of_records(marks), plot)
-
-
-def _parts(bars: Sequence[Record]) -> Figure:
-    there = {bar["part"] for bar in bars}
-    shown = {PARTS[name]: colour for name, colour in _COLOURS.items() if PARTS[name] in there}
-    plot = Plot(
-        x=Axis("gpus", "GPUs", "steps", order=sorted({int(str(bar["gpus"])) for bar in bars})),
-        y=Axis("share", "share of the step", labels="percent", ticks=(0, 0.5, 1), domain=(0, 1)),
-        marks=(Mark("bars"),),
-        colour=Scale("part", shown),
-        stacked="place",
-        panel="panel",
-        columns=2 if len({bar["panel"] for bar in bars}) in (2, 4) else 3,
-        height=80,
-        chart_only=("place", "description"),
-    )
-    caption = "Parts of the predicted step. Useful: what linear scaling leaves of the step that speed-ups are over."
-    return figure("parts", "Where the time of each GPU goes", caption, table_of_records(bars), plot)
 
 
 # ---- timelines: what runs when in one iteration ---------------------------------------------------------------------
@@ -254,7 +215,7 @@ def accuracy_figure(accuracy: Accuracy) -> Figure:
     )
     mean = statistics.fmean(abs(float(row["error"] or 0)) for row in rows)
     told = "" if apart or len(systems) < 2 else f" Filled: {systems[0]}; hollow: {systems[1]}."
-    alike = [names[0] for names in (systems, strategies) if len(names) == 1]
+    alike = [names[0] for names in (workloads, systems, strategies) if len(names) == 1]
     told += f" In all: {', '.join(alike)}." * bool(alike)
     return figure(
         "accuracy",
@@ -290,3 +251,52 @@ def _checked(point: CheckedPoint) -> Record | None:
         "error": point.error,
         "description": f"{point_words(point)}: {point.error:+.1%}",
     }
+
+
+# ---- predicted beside stated ----------------------------------------------------------------------------------------
+
+MOST_STATED = 40  # figures of papers: of more, those that are furthest from what is predicted
+MOST_SAID = 60  # characters of a statement
+_STATED = {"hit": ("agrees", "#1f6f8b"), "miss": ("disagrees", "#e4572e"), "open": ("undecided", "#9aa3ad")}
+
+
+def stated_beside(claims: Sequence[CheckedClaim]) -> list[Figure]:
+    """What is predicted over what a paper states, of each statement with a figure that is no input."""
+    ratios = [
+        (claim, claim.ours / claim.stated)
+        for claim in claims
+        if claim.ours and claim.stated and claim.ours / claim.stated > 0 and claim.outcome in _STATED
+    ]
+    ratios = sorted(ratios, key=lambda pair: -abs(math.log(pair[1])))[:MOST_STATED]
+    if len(ratios) < 2:
+        return []
+    rows: list[Record] = [
+        {
+            "statement": shortened(claim.says, MOST_SAID),
+            "of": claim.where,
+            "stated": claim.stated,
+            "predicted": claim.ours,
+            "unit": claim.unit,
+            "ratio": ratio,
+            "ratio_low": min(ratio, (claim.ours_low or claim.ours or 0.0) / (claim.stated or 1.0)) or ratio,
+            "ratio_high": max(ratio, (claim.ours_high or claim.ours or 0.0) / (claim.stated or 1.0)),
+            "outcome": _STATED[claim.outcome][0],
+            "row": ", ".join(filter(None, (claim.claim, claim.where))),
+            "description": f"{claim.says}: stated {claim.stated:.4g}, predicted {claim.ours:.4g} {claim.unit}".rstrip(),
+        }
+        for claim, ratio in ratios
+    ]
+    there = {row["outcome"] for row in rows}
+    plot = Plot(
+        x=Axis("ratio", "predicted / stated", "log", "times"),
+        y=Axis("row", "", "names"),
+        marks=(Mark("across", column="ratio"), Mark("dots", look={"size": 24})),
+        colour=Scale("outcome", {word: colour for word, colour in _STATED.values() if word in there}),
+        chart_only=("row", "description"),
+    )
+    title = f"Predicted over stated, of {len(rows)} figures of the paper"
+    return [
+        figure(
+            "stated", title, "Lines: the predicted interval. The statements are below.", table_of_records(rows), plot
+        )
+    ]

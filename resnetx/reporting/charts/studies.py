@@ -11,40 +11,26 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice, pairwise
 
-from resnetx.record import Workload
 from resnetx.record.machine import how_many
-from resnetx.reporting.charts.figure import (
-    DASHES,
-    PAPER,
-    PART_COLOURS,
-    QUIET,
-    SYSTEMS,
-    Figure,
-    domain_with_foot,
-    family_colours,
-    workload_colours,
-)
-from resnetx.reporting.charts.grammar import Axis, Mark, Plot, Scale, figure, shape_looks, span, table_of_records
+from resnetx.reporting.charts.figure import INK, PART_COLOURS, QUIET, Figure, domain_with_foot
+from resnetx.reporting.charts.grammar import Axis, Mark, Plot, Scale, figure, shape_looks, table_of_records
+from resnetx.reporting.charts.intensity import batch_intensities, located
 from resnetx.reporting.charts.records import message_timeline
-from resnetx.reporting.study_points import (
-    WORDS,
-    StudyPoint,
-    batch_categories,
-    batches_in_order,
-    unit_of_points,
-    workloads_in_order,
-)
+from resnetx.reporting.charts.step_parts import measured_parts
+from resnetx.reporting.charts.study_styles import SeriesStyles, cells, has_speedup, meanings, outcome, word
+from resnetx.reporting.study_points import StudyPoint, unit_of_points
 from resnetx.reporting.study_scaling import PARTS, Limits, StepPart
 from resnetx.statistics import Summary
 from resnetx.table import Record
-from resnetx.units import si, to_interval
+from resnetx.units import number, si
 
 HEIGHT = 105
-MOST_SAID = 6  # values that a sentence has in place of a figure
+MOST_NAMED = 40  # cases on one number of GPUs, each with its name: of more, no figure is read
 
 
 def figures(points: Sequence[StudyPoint]) -> list[Figure]:
-    """Every figure that the points have something to show in, in the order of the argument."""
+    """Every figure that the points have something to show in, in the order of the argument; what has not run yet is in
+    none."""
     return [drawn for drawn in _all(points) if not isinstance(drawn, str)]
 
 
@@ -55,11 +41,13 @@ def figures_and_sentences(points: Sequence[StudyPoint]) -> tuple[list[Figure], l
 
 
 def _all(points: Sequence[StudyPoint]) -> Iterator[Figure | str]:
+    points = [point for point in points if point.result.outcome != "missing"] or points
     styles = SeriesStyles(points)
     if any(point.result.images_per_s for point in points):
-        if lost := lost_bars(points, styles):
+        if lost := measured_parts(points, styles):
             yield lost
-        yield step_shares(points, styles)
+        if not lost or {point.line for point in points} > {point.line for point in points if point.result.lost}:
+            yield step_shares(points, styles)
         if any(map(has_speedup, points)):
             yield speedups(points, styles)
         yield rates(points, styles)
@@ -75,88 +63,7 @@ def _all(points: Sequence[StudyPoint]) -> Iterator[Figure | str]:
         yield batch_intensities(counted, convention, suffix)
 
 
-class SeriesStyles:
-    """What tells the series of a page apart: two systems always by their dash, in one panel.
-
-    Panels are by batch with a colour for each workload, or by workload with one for each batch, whichever are fewer.
-    Where each workload has one batch, colours are free for settings.
-    """
-
-    def __init__(self, points: Sequence[StudyPoint]) -> None:
-        self.workloads, self.batches = workloads_in_order(points), batches_in_order(points)
-        self.variants, systems, settings = (
-            list(dict.fromkeys(getattr(point, name) for point in points)) for name in ("variant", "system", "settings")
-        )
-        alone = len({(point.workload, point.batch) for point in points}) == len(self.workloads)
-        several = len(self.batches) > 1 or len(self.variants) > len(DASHES)
-        self.by_workload = len(self.workloads) <= len(self.batches) and several
-        self.line = "batch" if self.by_workload else "workload"
-        self.colours = workload_colours(self.workloads)
-        if self.by_workload:
-            self.colours = dict(zip(self.batches, family_colours(len(self.batches)), strict=True))
-        of_settings = self.by_workload and alone and 1 < len(settings) <= len(SYSTEMS)
-        if of_settings:
-            self.line, self.colours = "settings", dict(zip(settings, SYSTEMS, strict=False))
-        if len(self.variants) <= len(DASHES) and not of_settings:
-            self.dash, names, apart = "variant", self.variants, []
-        elif len(systems) <= len(DASHES):
-            self.dash, names, apart = "system", systems, [*["settings"] * (not of_settings)]
-        else:
-            self.dash, names, apart = "system", [], ["variant"]
-        self.dashes = dict(zip(names, DASHES, strict=False)) if len(names) > 1 else {}
-        self._panel = ["workload"] * self.by_workload + ["batch"] * (self.line != "batch") + apart
-
-    def panel(self, point: StudyPoint) -> str:
-        """The panel of a scaling chart that a point is in."""
-        return ", ".join(filter(None, (getattr(point, name) for name in self._panel)))
-
-    def panels(self, points: Sequence[StudyPoint]) -> list[str]:
-        """All panels, the smallest batch first."""
-        return list(dict.fromkeys(map(self.panel, self.in_order(points))))
-
-    def in_order(self, points: Sequence[StudyPoint]) -> list[StudyPoint]:
-        """The points by panel: workload, batch, variant and GPUs, or batch first."""
-
-        def place(point: StudyPoint) -> tuple[int, ...]:
-            names = self.workloads.index(point.workload), self.batches.index(point.batch)
-            return (*(names if self.by_workload else names[::-1]), self.variants.index(point.variant), point.gpus)
-
-        return sorted(points, key=place)
-
-
-def _cells(point: StudyPoint) -> Record:
-    """What tells a point apart, in every table of a figure."""
-    return {"workload": point.workload, "batch": point.batch, "variant": point.variant, "gpus": point.gpus}
-
-
-# ---- points without a rate: the words that stand at the foot of a panel in their place, and what these mean ---------
-
-_WORDS = {
-    "oom": ("oom", "out of memory"),
-    "failed": ("fail", "failed"),
-    "timeout": ("late", "timed out"),
-    "skipped": ("skip", "cannot run there"),
-    "missing": ("todo", "not run yet"),
-    "no rate": ("none", "ended well without a rate"),
-}  # by outcome
-_MOST_WORDS = 3  # of one place with a word for each point; of more, points with the same outcome share a word, in black
-
-
-def outcome(point: StudyPoint) -> str:
-    """How a point ended; "no rate" where its runs went well, but measured none."""
-    result = point.result
-    return "no rate" if result.outcome == "ok" and result.images_per_s is None else result.outcome
-
-
-def word(point: StudyPoint) -> str:
-    """The word for a point that has no rate."""
-    return _WORDS[outcome(point)][0]
-
-
-def meanings(points: Iterable[StudyPoint]) -> str:
-    """What the words mean that stand for missing points, as a sentence of a caption; "" where none is missing."""
-    used = dict.fromkeys(_WORDS[outcome(point)] for point in points if point.result.images_per_s is None)
-    return f" Missing: {', '.join(f'{word}: {meaning}' for word, meaning in used)}." if used else ""
+MOST_WORDS = 3  # of one place with a word for each point; of more, points with the same outcome share a word, in black
 
 
 def _foot_word(point: StudyPoint, missing: Sequence[StudyPoint]) -> Record:
@@ -166,7 +73,7 @@ def _foot_word(point: StudyPoint, missing: Sequence[StudyPoint]) -> Record:
     """
     if point not in missing:
         return {"word": None, "word_shared": False, "foot": None}
-    if len(missing) <= _MOST_WORDS:
+    if len(missing) <= MOST_WORDS:
         return {"word": word(point), "word_shared": False, "foot": missing.index(point)}
     first = next(other for other in missing if word(other) == word(point))
     row = list(dict.fromkeys(map(word, missing))).index(word(point))
@@ -180,12 +87,6 @@ _WHISKERS = {
     "interval": "whiskers: 95 % interval",
     "range": "light whiskers: range of the runs, too few for an interval",
 }
-
-
-def has_speedup(point: StudyPoint) -> bool:
-    """Whether a point has a speed-up, and is not the baseline itself."""
-    speedup = point.result.speedup
-    return speedup is not None and not speedup.low == speedup.high == 1
 
 
 @dataclass(frozen=True)
@@ -206,10 +107,57 @@ def rates(points: Sequence[StudyPoint], styles: SeriesStyles) -> Figure | str:
     measured = [(images_per_s.median, point.words) for point in points if (images_per_s := point.result.images_per_s)]
     highest, best = max(measured)
     if len(points) == 1:
-        return f"{best}: {si(highest)} images/s, the only point."
-    title = f"Training rate against {unit_of_points(points)}s; the highest, {si(highest)} images/s: {best}"
+        return f"{best}: {number(highest)} images/s, the only point."
+    if len({point.gpus for point in points}) == 1:
+        return _by_name(points)
+    title = f"Training rate against {unit_of_points(points)}s; the highest, {number(highest)} images/s: {best}"
     after = f" Dotted: ideal, from the baseline ({_baselines(points)}). After Tallent et al. 2017, Fig. 12 and 13."
     return _curves("rate", title, after, points, styles, _RATE, Axis(_RATE.column, "iterations/s", "log", "si"))
+
+
+def _by_name(points: Sequence[StudyPoint]) -> Figure | str:
+    """Rates of cases that are all on one number of GPUs, which no curve joins: a row for each."""
+    able = [(point, rate) for point in points if (rate := point.result.images_per_s)]
+    low, high = (number(end(rate.median for _, rate in able)) for end in (min, max))
+    where = how_many(points[0].gpus, unit_of_points(points), "one")
+    title = f"Training rates on {where}: " + (f"{low} to {high}" if low != high else low) + " images/s"
+    if not 2 <= len(able) <= MOST_NAMED:
+        return f"{title}."
+    rows: list[Record] = [
+        {
+            **cells(point),
+            "images_per_s": rate.median,
+            "images_per_s_low": rate.low,
+            "images_per_s_high": rate.high,
+            "runs": rate.n,
+            "case": point.line_words,
+            "said": number(rate.median),
+            "description": f"{point.words}: {_value_words(rate, 'images/s')}",
+        }
+        for point, rate in able
+    ]
+    plot = Plot(
+        x=Axis("images_per_s", "images/s", "log", "si", domain=_with_room(rows)),
+        y=Axis("case", "", "names"),
+        marks=(
+            Mark("across", "datum.runs > 1", "images_per_s", INK),
+            Mark("dots", colour=PART_COLOURS["compute"], look={"size": 26}),
+            Mark("words", column="said", look={"align": "left", "dx": 5}),
+        ),
+        chart_only=("case", "said", "description"),
+    )
+    runs = max(rate.n for _, rate in able)
+    caption = f"Dots: median of {'up to ' * (runs > 1)}{runs} run{'s' * (runs > 1)}."
+    caption += " Whiskers: interval or range." * (runs > 1)
+    return figure("rate", title, caption + meanings(points), table_of_records(rows), plot)
+
+
+def _with_room(rows: Sequence[Record]) -> tuple[float, float]:
+    """From the least to the largest rate, with room for what is written beside it."""
+    low, high = (
+        find(float(row[f"images_per_s_{end}"] or 1) for row in rows) for find, end in ((min, "low"), (max, "high"))
+    )
+    return low / 1.15, high * 1.15 * (high / low) ** 0.12
 
 
 def speedups(points: Sequence[StudyPoint], styles: SeriesStyles) -> Figure:
@@ -322,7 +270,7 @@ def _curve_row(point: StudyPoint, styles: SeriesStyles, curves: _Curves, missing
     """A point: its value, the ideal one, and what stands in its place where it has none."""
     value, efficiency = curves.value_of(point), point.result.efficiency
     return {
-        **_cells(point),
+        **cells(point),
         curves.column: value.median if value else None,
         f"{curves.column}_low": value.low if value else None,
         f"{curves.column}_high": value.high if value else None,
@@ -361,217 +309,6 @@ def _reading(points: Iterable[StudyPoint], curves: _Curves) -> str:
     return "; ".join(parts) + "."
 
 
-# ---- intensity, work over communication: of the workloads' batches, and of all points with their efficiency ---------
-
-Counted = Sequence[tuple[StudyPoint, Workload]]  # points with their counts, by one convention
-
-
-def batch_intensities(counted: Counted, convention: str, suffix: str) -> Figure | str:
-    """Work, and work over communication, by batch category."""
-    rows = list(_batches(counted))
-    work, intensity = ([float(row[column] or 0) for row in rows] for column in (_WORK, _INTENSITY))
-    names = list(dict.fromkeys(str(row["workload"]) for row in rows))
-    if len(rows) == len(names) <= MOST_SAID:
-        each = ", ".join(f"{name} {si(value)}" for name, value in zip(names, intensity, strict=True))
-        return f"Activations per parameter of a batch (by the {convention} convention): {each}."
-    plot = Plot(
-        x=Axis(
-            "batch_category", "batch category", "steps", order=sorted({int(str(row["batch_category"])) for row in rows})
-        ),
-        y=Axis(_WORK, f"activations per batch ({convention})", "log", "si"),
-        beside=(Axis(_INTENSITY, f"activations per parameter ({convention})", "log", "si"),),
-        marks=(Mark("line", look={"strokeWidth": 0.75, "opacity": 0.6}), Mark("dots", look={"size": 22})),
-        colour=Scale("workload", workload_colours(names)),
-        shape=Scale("workload", shape_looks(names)),
-        height=130,
-        chart_only=("description",),
-    )
-    return figure(
-        f"intensity{suffix}",
-        f"The workloads: {span(intensity)} activations per parameter, {span(work)} per batch",
-        "Work of a batch, and its work over communication, by batch category: 1 is the smallest batch that a workload "
-        f"has here. Counted by the {convention} convention. After Tallent et al. 2017, Fig. 6.",
-        table_of_records(rows),
-        plot,
-    )
-
-
-_WORK, _INTENSITY, _ON_EACH = "activations_per_batch", "activations_per_parameter", "activations_per_parameter_per_gpu"
-
-
-def _batches(counted: Counted) -> Iterator[Record]:
-    """One row for each batch of each workload; with weak scaling a batch is one on each number of GPUs."""
-    points = [point for point, _ in counted]
-    most_gpus_first = sorted(counted, key=lambda pair: pair[0].gpus, reverse=True)
-    distinct = {(point.workload, point.batch): (point, counts) for point, counts in most_gpus_first}
-    order, categories = workloads_in_order(points), batch_categories(points)
-    for point, counts in sorted(distinct.values(), key=lambda pair: order.index(pair[0].workload)):
-        work, intensity = si(counts.activations_per_batch), si(counts.intensity)
-        yield {
-            "workload": point.workload,
-            "batch": point.batch,
-            "batch_category": categories[point.workload, point.batch],
-            _WORK: counts.activations_per_batch,
-            _INTENSITY: counts.intensity,
-            "description": f"{point.workload}, {point.batch}: {work} activations, {intensity} per parameter",
-        }
-
-
-def located(counted: Counted, convention: str, suffix: str) -> Figure | str:
-    """Efficiency over intensity: every point that is compared with another one; two systems in one panel, by shape."""
-    rows = [_located_row(point, counts) for point, counts in counted]
-    unit = unit_of_points(point for point, _ in counted)
-    each = f"activations per parameter on each {unit}"
-    intensities = span(float(row[_ON_EACH] or 0) for row in rows)
-    drawn = [row for row in rows if row["shown_as"] in ("interval", "no interval")]
-    if len(drawn) < 2:
-        return f"The points: {intensities} {each} (by the {convention} convention)."
-    points = [point for point, _ in counted]
-    workloads, systems = workloads_in_order(points), list(dict.fromkeys(point.system for point in points))
-    shaped, shapes = ("system", systems) if len(systems) > 1 else ("workload", workloads)
-    sizes = {count: 14 + 12 * place for place, count in enumerate(sorted({point.gpus for point in points}))}
-    missing = sum(row["shown_as"] == "not measured" for row in rows)
-    largest = max(float(row["efficiency"] or 0) for row in drawn)
-    shown = {
-        "interval": [
-            Mark("whiskers", "datum.shown_as == 'interval'", look={"opacity": 0.35}),
-            Mark("dots", "datum.shown_as == 'interval'", look={"opacity": 0.85}),
-        ],
-        "no interval": [Mark("dots", "datum.shown_as == 'no interval'", look={"filled": False})],
-    }
-    marks = [
-        mark for kind, of_kind in shown.items() if any(row["shown_as"] == kind for row in rows) for mark in of_kind
-    ]
-    plot = Plot(
-        x=Axis(_ON_EACH, f"{each} ({convention})", "log", "si"),
-        y=Axis("efficiency", "parallel efficiency", labels="percent", domain=(0.0, max(1.0, 1.02 * largest))),
-        marks=marks,
-        colour=Scale("workload", workload_colours(workloads)),
-        shape=Scale(shaped, shape_looks(shapes)),
-        size=Scale("gpus", sizes, f"{unit}s"),
-        panel="settings",
-        columns=2,
-        height=130,
-        chart_only=("system", "settings", "description"),
-    )
-    return figure(
-        f"located{suffix}",
-        f"Efficiency over work for communication: {intensities} {each}",
-        "Each point but the baselines, with its efficiency over its baseline. Hollow: without an interval."
-        + f" Not measured, and so not drawn: {missing}." * bool(missing)
-        + f" Counted by the {convention} convention. After Tallent et al. 2017, Fig. 7.",
-        table_of_records(rows),
-        plot,
-    )
-
-
-def _located_row(point: StudyPoint, counts: Workload) -> Record:
-    efficiency = point.result.efficiency
-    words = f"efficiency {efficiency.median:.0%} over {point.result.baseline}" if efficiency else outcome(point)
-    shown = (
-        "the baseline"
-        if not has_speedup(point)
-        else "interval"
-        if efficiency and efficiency.kind == "interval"
-        else "no interval"
-    )
-    return {
-        **_cells(point),
-        _ON_EACH: counts.intensity / point.gpus,
-        "efficiency": efficiency.median if efficiency else None,
-        "efficiency_low": efficiency.low if efficiency else None,
-        "efficiency_high": efficiency.high if efficiency else None,
-        "shown_as": shown if efficiency else "not measured",
-        "system": point.system,
-        "settings": point.settings,
-        "description": f"{point.words}, {si(counts.intensity / point.gpus)} activations per parameter: {words}",
-    }
-
-
-# ---- where the scaling went: the parts of each step, beside its efficiency ------------------------------------------
-
-_LOST = {
-    "useful": PART_COLOURS["compute"],
-    "communication": PART_COLOURS["communication"],
-    "communication and waiting": PART_COLOURS["communication"],
-    "waiting": "#6b747d",
-    "smaller batches": "#b07a00",
-    "input": PART_COLOURS["input"],
-    "the rest": PART_COLOURS["host"],
-    "not resolved": "#c3c9d0",
-}
-_ROOM = 1.75  # of the axis of shares: right of the bars stands the speed-up
-
-
-def lost_bars(points: Sequence[StudyPoint], styles: SeriesStyles) -> Figure | None:
-    """A bar for each point whose parts are known, with its efficiency in it and its speed-up beside it."""
-    known = [point for point in styles.in_order(points) if point.result.lost and point.result.lost.parts]
-    if not any(map(has_speedup, known)):
-        return None
-    rows = [row for point in known for row in _lost_rows(point)]
-    there = {row["part"] for row in rows}
-    ranks = [how_many(count, unit_of_points(points)) for count in sorted({point.gpus for point in known})]
-    plot = Plot(
-        x=Axis("share", "share of the step", labels="percent", ticks=(0, 0.5, 1), domain=(0, _ROOM)),
-        y=Axis("ranks", "", "names", order=ranks),
-        marks=(
-            Mark("bars"),
-            Mark("words", "isValid(datum.efficiency)", "efficiency", look={"color": PAPER, "align": "left", "dx": 3},
-                 along="zero"),
-            Mark("words", "isValid(datum.speedup)", "speedup", look={"align": "left"}, along="beside"),
-        ),
-        colour=Scale("part", {_PART_WORDS.get(name, name): colour for name, colour in _LOST.items()
-                              if _PART_WORDS.get(name, name) in there}),
-        stacked="place",
-        panel="panel",
-        columns=2,
-        chart_only=("panel", "place", "zero", "beside", "efficiency", "speedup", "description"),
-    )  # fmt: skip
-    return figure(
-        "lost",
-        "Where the time goes, and what is left of linear scaling",
-        "Parts of a step, over the baseline's; in the bar its efficiency, at its end the speed-up with its interval. "
-        "Not resolved: parts that the runs do not show, together.",
-        table_of_records(rows),
-        plot,
-    )
-
-
-_PART_WORDS: dict[str, str] = {str(name): words for name, words in WORDS.items()} | {"the rest": "the rest"}
-
-
-def _lost_rows(point: StudyPoint) -> Iterator[Record]:
-    """The parts that are shown, and all others as one; they fill the step."""
-    lost, result = point.result.lost, point.result
-    shown = {part.name: part.share.median for part in lost.parts if part.name == "useful" or part.shown} if lost else {}
-    shares = {str(name): share for name, share in shown.items() if share > 0}
-    whole = max(1.0, sum(shares.values()))
-    shares = {name: share / whole for name, share in shares.items()}
-    if (open_ := 1 - sum(shares.values())) > LEAST_DRAWN:
-        shares["not resolved"] = open_
-    speedup = result.speedup if has_speedup(point) else None
-    value, low, high = to_interval(speedup.median, speedup.low, speedup.high) if speedup else ("", "", "")
-    ends = f" ({low} to {high})" if speedup and speedup.n > 1 else ""
-    for name, share in shares.items():
-        first, words = name == "useful", _PART_WORDS.get(name, name)
-        yield {
-            **_cells(point),
-            "part": words,
-            "share": share,
-            "panel": point.line_words,
-            "ranks": how_many(point.gpus, result.unit),
-            "place": list(_LOST).index(name),
-            "zero": 0,
-            "beside": 1.03,
-            "efficiency": f"{result.efficiency.median:.0%}" if first and result.efficiency else None,
-            "speedup": f"\u00d7{value}{ends}" if first and speedup else None,
-            "description": f"{point.words}: {words} {share:.0%}",
-        }
-
-
-LEAST_DRAWN = 0.001
-
-
 # ---- what limits points: how much of its step each part of the work takes -------------------------------------------
 
 
@@ -579,8 +316,8 @@ def step_shares(points: Sequence[StudyPoint], styles: SeriesStyles) -> Figure | 
     """What the step of every point is spent on; a sentence, where it is the same of all."""
     rows = [row for point in styles.in_order(points) for row in _bars(point)]
     title = f"What limits the cases: {_verdicts(points)}"
-    if len({(row["part"], row["share"], row["word"]) for row in rows}) == 1:
-        return f"{title}.{_not_separate(points)}{meanings(points)}"
+    if len({(row["part"], row["share"]) for row in rows if row["part"]}) <= 1:
+        return f"{title}.{_not_separate(points)}"
     words = Mark("words", "isValid(datum.word)", "word", look={"angle": 270, "align": "left", "dx": 2}, at="zero")
     plot = Plot(
         x=Axis("gpus", f"{unit_of_points(points)}s", "steps", order=sorted({point.gpus for point in points})),
@@ -612,7 +349,7 @@ def _bars(point: StudyPoint) -> Iterator[Record]:
         share = shares[part].median if part else None
         name = "not separated" if part == "compute" and mixed else part
         yield {
-            **_cells(point),
+            **cells(point),
             "part": name,
             "share": share,
             "panel": point.line_words,

@@ -94,6 +94,8 @@ KEPT: dict[str, tuple[choices.Model, int]] = {
     "torchvision-inception_v3": (choices.Torchvision(name="inception_v3", classes=1000), 299),
     "torchvision-efficientnet_b0": (choices.Torchvision(name="efficientnet_b0", classes=1000), 224),
     "torchvision-efficientnet_b4": (choices.Torchvision(name="efficientnet_b4", classes=1000), 380),
+    "torchvision-convnext_large": (choices.Torchvision(name="convnext_large", classes=1000), 224),
+    "torchvision-regnet_y_128gf": (choices.Torchvision(name="regnet_y_128gf", classes=1000), 224),
     "torchvision-vgg16": (choices.Torchvision(name="vgg16", classes=1000), 224),
     "torchvision-densenet121": (choices.Torchvision(name="densenet121", classes=1000), 224),
     "torchvision-vit_b_16": (choices.Torchvision(name="vit_b_16", classes=1000), 224),

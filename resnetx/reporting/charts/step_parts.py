@@ -1,0 +1,221 @@
+"""Where the time of a step goes: a lying bar for each number of GPUs, whose parts fill the step.
+
+In a bar stand its percents, at its end the speed-up. Predictions and studies are drawn alike, and so is the README's
+picture.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate
+
+from resnetx.record.machine import how_many
+from resnetx.record.prediction import PredictedPoint
+from resnetx.reporting.charts.figure import GRID, INK, PAPER, PART_COLOURS, Figure
+from resnetx.reporting.charts.grammar import Axis, Mark, Plot, Scale, figure, table_of_records
+from resnetx.reporting.charts.study_styles import SeriesStyles, cells, has_speedup
+from resnetx.reporting.predicted_answer import PARTS, PredictedCurve, identity, unit_of_point
+from resnetx.reporting.study_points import WORDS, StudyPoint, unit_of_points
+from resnetx.table import Record, Table
+from resnetx.units import percents, to_interval
+
+COLOURS = {
+    "useful": PART_COLOURS["compute"],
+    "exposed communication": PART_COLOURS["communication"],
+    "communication": PART_COLOURS["communication"],
+    "communication and waiting": PART_COLOURS["communication"],
+    "smaller batches": "#c3c9d0",
+    "launching": "#e2c6d8",
+    "waiting": "#6b747d",
+    "input": PART_COLOURS["input"],
+    "host": PART_COLOURS["host"],
+    "the rest": PART_COLOURS["not separated"],
+    "not explained": INK,
+    "not resolved": GRID,
+}  # in the order of a bar
+_DARK_WORDS = ("smaller batches", "launching", "the rest", "not resolved")  # in parts that are pale
+_ROOM = 1.7  # of the axis of shares: right of the bars stand the speed-ups
+_CHARACTERS = 50  # that a panel has room for: so the speed-up with its interval has 20
+_MOST_PANELS = 8
+_LEAST_DRAWN = 0.001
+
+
+@dataclass(frozen=True)
+class StepBar:
+    """The time of a step on one number of GPUs."""
+
+    cells: Record  # what tells it apart, in the table of the figure
+    panel: str
+    ranks: str  # "8 GPUs"
+    shares: Mapping[str, float]  # of the step, by part; none: they are not known
+    speedup: str  # with its interval; "": of the baseline
+    why: str = "not known"  # in place of shares
+
+
+def step_bars(name: str, title: str, caption: str, bars: Sequence[StepBar], table: Table | None = None) -> Figure:
+    """A figure of such bars. `table`: its data, where not all bars are drawn."""
+    rows = [row for bar in bars for row in _rows(bar)]
+    there = {row["part"] for row in rows}
+    plot = Plot(
+        x=Axis("start", "", domain=(0, _ROOM)),
+        y=Axis("ranks", "", "names", order=list(dict.fromkeys(bar.ranks for bar in _by_count(bars)))),
+        marks=(
+            Mark("spans", "isValid(datum.end)", "end"),
+            Mark("words", "isValid(datum.label)", "label", within="end", scale=Scale("ink", {})),
+            Mark("words", "isValid(datum.speedup)", "speedup", look={"align": "left"}, along="beside"),
+            *[Mark("words", "isValid(datum.why)", "why", look={"align": "left"}, along="zero")]
+            * any(row["why"] for row in rows),
+        ),
+        colour=Scale("part", {part: colour for part, colour in COLOURS.items() if part in there}),
+        panel="panel",
+        columns=2,
+        characters=_CHARACTERS,
+        bare=True,
+        chart_only=_DRAWN,
+    )
+    return figure(name, title, caption, table_of_records(rows), plot, table)
+
+
+_DRAWN = ("panel", "ranks", "start", "end", "label", "ink", "zero", "beside", "speedup", "why", "description")
+
+
+def _by_count(bars: Sequence[StepBar]) -> list[StepBar]:
+    return sorted(bars, key=lambda bar: int(str(bar.cells["gpus"])))
+
+
+def _rows(bar: StepBar) -> Iterator[Record]:
+    """A row for each part: its share, and from where to where it is drawn, which is never beyond the step."""
+    shares = {part: bar.shares[part] for part in COLOURS if bar.shares.get(part, 0.0) > 0}
+    whole = max(1.0, sum(shares.values()))
+    drawn = {part: share / whole for part, share in shares.items()}
+    ends = dict(zip(drawn, accumulate(drawn.values()), strict=True))
+    texts = percents(drawn, "useful")
+    alone: Record = {"panel": bar.panel, "ranks": bar.ranks, "zero": 0.01, "beside": 1.02}
+    for part, share in shares.items():
+        yield {
+            **bar.cells,
+            "part": part,
+            "share": share,
+            **alone,
+            "start": ends[part] - drawn[part],
+            "end": ends[part],
+            "label": f"{texts[part]}%",
+            "ink": INK if part in _DARK_WORDS else PAPER,
+            "speedup": bar.speedup if part == next(iter(shares)) and bar.speedup else None,
+            "why": None,
+            "description": f"{bar.panel}, {bar.ranks}: {part} {share:.1%} of the step".removeprefix(", "),
+        }
+    if not shares:
+        unknown = dict.fromkeys(("start", "end", "label", "ink"))
+        said = {"speedup": bar.speedup or None, "why": bar.why, "description": f"{bar.ranks}: {bar.why}"}
+        yield {**bar.cells, "part": None, "share": None, **alone, **unknown, **said}
+
+
+def _times(value: float, low: float, high: float) -> str:
+    """A speed-up with its interval."""
+    shown, least, most = to_interval(value, low, high)
+    return f"\u00d7{shown}" + f" ({least} to {most})" * (low < high)
+
+
+# ---- predicted
+
+
+def predicted_parts(curves: Sequence[PredictedCurve]) -> Figure | None:
+    """Parts of predicted steps: the systems of one workload beside each other."""
+    names = identity(curves)
+    common = ", ".join(_name(curves[0], name) for name in ("workload", "batch") if name not in names)
+    workloads: dict[tuple[str, str], list[PredictedCurve]] = {}
+    for curve in curves:
+        workloads.setdefault((curve.workload, curve.batch), []).append(curve)
+    bars = {
+        work: [_predicted_bar(curve, point, names) for curve in same for point in curve.points if curve.able]
+        for work, same in workloads.items()
+    }
+    bars = {work: of_work for work, of_work in bars.items() if any(len(bar.shares) > 1 for bar in of_work)}
+    if not bars:
+        return None
+    most = max(1, _MOST_PANELS // max(len(same) for same in workloads.values()))
+    shown = _evenly(list(bars), most)
+    caption = "Parts of the predicted step; in brackets: what nine of ten measurements should lie within. Useful: what "
+    caption += "linear scaling leaves of the step that speed-ups (\u00d7) are over."
+    caption += f" Drawn: {len(shown)} of {len(bars)} workloads and batches." * (len(shown) < len(bars))
+    every = [row for of_work in bars.values() for bar in of_work for row in _rows(bar)]
+    columns = [column for column in every[0] if column not in _DRAWN]
+    table = Table(columns, [[row[column] for column in columns] for row in every])
+    title = "Where the time of each GPU goes" + f": {common}" * bool(common)
+    return step_bars("parts", title, caption, [bar for work in shown for bar in bars[work]], table)
+
+
+def _evenly(works: list[tuple[str, str]], most: int) -> list[tuple[str, str]]:
+    """So many of them at most, from the first to the last."""
+    if len(works) <= most or most == 1:
+        return works[:most]
+    return [works[place * (len(works) - 1) // (most - 1)] for place in range(most)]
+
+
+def _name(curve: PredictedCurve, name: str) -> str:
+    return f"batch {curve.batch}" if name == "batch" else str(getattr(curve, name))
+
+
+def _predicted_bar(curve: PredictedCurve, point: PredictedPoint, names: Sequence[str]) -> StepBar:
+    low, high = point.speedup_interval or (point.speedup or 0.0, point.speedup or 0.0)
+    gained = point.speedup is not None and point.gpus != point.baseline_gpus
+    return StepBar(
+        cells={
+            "workload": curve.workload,
+            "batch": curve.batch,
+            **{name: getattr(curve, name) for name in names},
+            "gpus": point.gpus,
+        },
+        panel=", ".join(_name(curve, name) for name in names),
+        ranks=how_many(point.gpus, unit_of_point(point)),
+        shares={PARTS[part.name]: part.share for part in point.parts} if point in curve.able else {},
+        speedup=_times(point.speedup or 0.0, low, high) if gained else "",
+        why="does not fit into memory" if point.outcome == "oom" else "parts not known",
+    )
+
+
+# ---- measured
+
+
+def measured_parts(points: Sequence[StudyPoint], styles: SeriesStyles) -> Figure | None:
+    """A bar for each point of the lines with known parts; parts that the runs do not show are one."""
+    known = {point.line for point in points if point.result.lost and point.result.lost.parts and has_speedup(point)}
+    bars = [
+        _measured_bar(point) for point in styles.in_order(points) if point.line in known and point.result.images_per_s
+    ]
+    if not bars:
+        return None
+    title = "Where the time goes, and what is left of linear scaling"
+    if len({bar.panel for bar in bars}) == 1:
+        title = f"Where the time goes: {bars[0].panel}"
+        bars = [replace(bar, panel="") for bar in bars]
+    unit = unit_of_points(points)
+    return step_bars(
+        "lost",
+        title,
+        f"Parts of a step on each {unit}, over the baseline's; at the end the speed-up (\u00d7) with its interval. "
+        "Useful: what linear scaling leaves." + _NOT_RESOLVED * any("not resolved" in bar.shares for bar in bars),
+        bars,
+    )
+
+
+_NOT_RESOLVED = " Not resolved: parts that the runs do not show, together."
+_PART_WORDS: dict[str, str] = {str(name): words for name, words in WORDS.items()} | {"the rest": "the rest"}
+
+
+def _measured_bar(point: StudyPoint) -> StepBar:
+    lost, result = point.result.lost, point.result
+    shown = {part.name: part.share.median for part in lost.parts if part.name == "useful" or part.shown} if lost else {}
+    shares = {_PART_WORDS.get(str(name), str(name)): share for name, share in shown.items() if share > 0}
+    open_ = 1 - sum(shares.values())
+    if shares and open_ > _LEAST_DRAWN:
+        shares["not resolved"] = open_
+    gained = result.speedup if has_speedup(point) else None
+    return StepBar(
+        cells=cells(point),
+        panel=point.line_words,
+        ranks=how_many(point.gpus, result.unit),
+        shares=shares,
+        speedup=_times(gained.median, gained.low, gained.high) if gained else "",
+        why="parts not known",
+    )
