@@ -96,7 +96,7 @@ def meant(name: str, known: Iterable[str], cutoff: float = 0.6) -> str:
 
     Those of which it is the beginning or a part between dashes, where they are few; else the nearest.
     """
-    name, names = name.lower(), sorted(known)
+    name, names = name.lower(), sorted(set(known))
     longer = [other for other in names if other.startswith(name) or name in other.split("-")] if len(name) > 2 else []
     if not 0 < len(longer) <= 4:
         longer = difflib.get_close_matches(name[:100], names, n=1, cutoff=cutoff)
