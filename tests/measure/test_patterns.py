@@ -156,6 +156,7 @@ def test_more_than_two_patterns_are_answered_by_the_best_and_the_worst(count):
         outcome="ok",
         source="measured",
         environment=None,
+        request=None,
         world_size=2,
         unit="GPU",
         library="gloo",
