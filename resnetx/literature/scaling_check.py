@@ -329,6 +329,13 @@ class StrongCase:
     of: StepSeries
     gpus: int
     batch: int  # of each
+    share_known: bool = False  # whether the rate of one GPU at its share of the batch is given, too
+
+    @property
+    def known(self) -> dict[int, float]:
+        """What is given: samples/s of one GPU, by batch."""
+        batches = [self.batch] * self.share_known + [self.gpus * self.batch]
+        return {batch: self.of.samples_per_s[batch] for batch in batches}
 
     @property
     def measured(self) -> float:
@@ -342,8 +349,9 @@ class StrongCase:
 
     def predicted(self) -> Iteration:
         whole = self.gpus * self.batch
-        words = {"model": "alexnet", "batch_size": whole, "input": "synthetic", "precision": self.of.precision}
-        rates = StatedRates(((whole, self.of.samples_per_s[whole]),), "stated", self.of.source)
+        feed = (TorchvisionInput if self.of.input == "loader" else SyntheticInput).__struct_config__.tag
+        words = {"model": "alexnet", "batch_size": whole, "input": feed, "precision": self.of.precision}
+        rates = StatedRates(tuple(self.known.items()), "stated", self.of.source)
         workload = replace(Workload.of(request_from(compose(words)), self.of.counted.table, "torch"), rates=rates)
         assert self.of.system is not None, "rates of several GPUs are those of a system"
         system = load(self.of.system)
@@ -352,7 +360,13 @@ class StrongCase:
 
 
 def strong_cases() -> Iterator[StrongCase]:
-    """All that have a rate of the same batch on one GPU."""
-    for of in steps_series():
-        for gpus, rates in of.several.items():
-            yield from (StrongCase(of, gpus, batch) for batch in rates if gpus * batch in of.samples_per_s)
+    """All that have a rate of the same batch on one GPU; then those that have one of a GPU's share, too."""
+    cases = [
+        StrongCase(of, gpus, batch)
+        for of in steps_series()
+        for gpus, rates in of.several.items()
+        for batch in rates
+        if gpus * batch in of.samples_per_s
+    ]
+    yield from cases
+    yield from (replace(case, share_known=True) for case in cases if case.batch in case.of.samples_per_s)

@@ -45,6 +45,8 @@ UNFITTED = (
 )
 SMALLER = "one GPU, from its rate at about 8 times the batch"
 STRONG = "one global batch on several GPUs, from its rate on one"
+SHARED = "one global batch on several GPUs, from the rates of one at that batch and at its share"
+_PARALLEL = "; what going parallel costs was chosen on these"
 _LOOPS = {"eager": "eager PyTorch", "tuned": "TensorFlow 1"}
 _FEEDS = {"prepared": "input prepared", "loader": "images decoded, which may be the limit"}
 _CHOSEN = "; on the machine whose steps at batch 1 set the host's part"
@@ -369,14 +371,14 @@ def _strong() -> Iterator[TrainingRow]:
         iteration, of, samples = case.predicted(), case.of, case.gpus * case.batch
         predicted, (shortest_s, longest_s) = samples / iteration.time_s, iteration.interval_s
         yield TrainingRow(
-            group=f"{STRONG}: {_LOOPS[of.loop]}; what going parallel costs was chosen on these",
+            group=f"{SHARED if case.share_known else STRONG}: {_LOOPS[of.loop]}{_PARALLEL}",
             source=of.text,
             system=iteration.point.deployment.described.name,
             library=iteration.point.deployment.library,
             what=f"{of.network}, batch {samples}, {of.precision}",
             gpus=case.gpus,
             unit="samples/s",
-            given=f"{of.samples_per_s[samples]:g} samples/s on one GPU",
+            given="; ".join(f"{rate:g} samples/s on one GPU at batch {batch}" for batch, rate in case.known.items()),
             measured=case.measured,
             predicted=predicted,
             error=predicted / case.measured - 1,

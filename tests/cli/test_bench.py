@@ -365,7 +365,7 @@ def test_wrong_elements_are_a_failure(capsys, tmp_path, launched):
         (["copy=device", "size=[]"], "size=[]: expected at least one size"),
         (["registered=maybe"], "registered=maybe: expected true or false"),
         (["env.LD_PRELOAD=x.so"], "env.LD_PRELOAD: could load other code into a run"),
-        (["model=alexne"], "model=alexne: no such model (did you mean alexnet?)"),
+        (["model=alexne"], "model=alexne: no such model (did you mean alexnet or alexnet32?)"),
         (["study=papr"], "study=papr: no study has that name; did you mean paper?"),
         (["timeout=soon"], "timeout=soon: expected a duration"),
         (
