@@ -336,3 +336,9 @@ def test_from_python_a_name_of_other_programs_is_refused_with_ours():
 def test_a_word_of_another_verb_or_without_a_key_is_refused_with_the_line_to_type(capsys, words, sentence):
     assert main(words) == 2
     assert capsys.readouterr().err.startswith(f"resnetx: {sentence}")
+
+
+def test_help_has_defaults_without_brackets(capsys):
+    with pytest.raises(SystemExit):
+        main(["predict", "--help"])
+    assert "\ngpus=1,2,4,8 " in capsys.readouterr().out
