@@ -27,7 +27,7 @@ from resnetx.record.machine import how_many
 from resnetx.record.node_check import Check, Outlier
 from resnetx.record.prediction import Prediction
 from resnetx.record.topologies import Steering, TopologyRecord
-from resnetx.record.traces import Trace
+from resnetx.record.traces import Observation, Trace
 from resnetx.reporting import systems_answer as of_systems
 from resnetx.reporting.accuracy import checked_columns
 from resnetx.reporting.bench_conclusions import shown_benches
@@ -70,6 +70,8 @@ def part_of(found: Any, where: str = "") -> Part:
         if isinstance(found, kind):
             part: Part = made(found)
             return Part(**{**vars(part), "notes": [*part.notes, *[f"Record: {where}"] * bool(where)]})
+    if isinstance(found, Observation):
+        raise ConfigError(f"{where}: of an observed job there is no page; resnetx explain shows it")
     raise ConfigError(f"{where}: there is no page of a {type(found).__name__}")
 
 

@@ -28,6 +28,7 @@ from resnetx.cli.words import (
     as_settings,
     is_name,
     is_system,
+    named_elsewhere,
     names_as_settings,
     near_name,
     settings_of,
@@ -287,6 +288,11 @@ def _refuse_words(verb: str, others: Sequence[str], words: Sequence[str]) -> Non
     if verb == "lab" and (inside := next((word for word in others if word in VERBS), None)):
         raise ConfigError(f"{inside}: put -- before it: resnetx lab systems=gx8 -- {inside} ...")
     for word in (name for words_of in others if not Path(words_of).exists() for name in words_of.split(",")):
+        if word.isdecimal():
+            what = " or ".join(f"{key}={word}" for key in ("batch_size", "gpus") if key in VERBS[verb].settings)
+            raise ConfigError(f"{word}: a number of what? write {what or f'KEY={word}'}")
+        if elsewhere := named_elsewhere(verb, word):
+            raise ConfigError(f"{word}: {elsewhere}")
         if not is_name(word) or is_system(word):
             continue
         if near := near_name(verb, word):

@@ -30,7 +30,7 @@ from resnetx.settings import setting_types
 from resnetx.settings.files import CONFIGS, at_home, choices
 from resnetx.settings.setting_types import key_of, members, squeezed
 from resnetx.settings.table import PATHS, TABLE
-from resnetx.settings.verbs import VERBS, reads
+from resnetx.settings.verbs import VERBS, called_elsewhere, reads
 from resnetx.units import size, size_text
 
 if TYPE_CHECKING:
@@ -40,12 +40,6 @@ if TYPE_CHECKING:
 
 # A setting, or Hydra's way to remove one, but not ~/x and ~user/x. A path that looks like a setting is written ./a=b.
 OVERRIDE = re.compile(r"[+~]*[A-Za-z_][\w.@]*=|~(?![\w.-]*/)")
-# What torchrun, training scripts and nccl-tests call some settings.
-_ELSEWHERE = {
-    "bs": "batch_size", "arch": "model", "dtype": "precision", "nnodes": "nodes", "num_nodes": "nodes",
-    "ngpus": "gpus", "num_gpus": "gpus", "n_gpus": "gpus", "nproc": "gpus", "nproc_per_node": "gpus",
-    "world_size": "gpus",
-}  # fmt: skip
 _OWN_FLAGS = {"help", "all", "config-dir", "shell-completion", "version", "multirun", "cfg"}
 
 
@@ -65,10 +59,11 @@ def _renamed(verb: str, word: str) -> str:
     key, given, value = word.partition("=")
     if not given or not re.fullmatch(r"[A-Za-z][\w-]*", key) or reads(VERBS[verb].settings, key) or Path(word).exists():
         return word
-    key = _ELSEWHERE.get(key.replace("-", "_").lower(), key)
-    names = {squeezed(name) for name in (key, f"{key}s", f"{key}_size")}
-    near = [name for name in TABLE if squeezed(name) in names and reads(VERBS[verb].settings, name)]
-    return _noted(word, f"{near[0]}={value}") if len(near) == 1 else word
+    read = VERBS[verb].settings
+    names = {squeezed(name) for name in (key, f"{key}s", f"{key}_size", key.removesuffix("s"))}
+    near = [name for name in TABLE if squeezed(name) in names and reads(read, name)]
+    setting = near[0] if len(near) == 1 else None if near else called_elsewhere(read, key)
+    return _noted(word, f"{setting}={value}") if setting else word
 
 
 def _undashed(verb: str, words: Sequence[str]) -> Iterator[str]:
@@ -78,7 +73,8 @@ def _undashed(verb: str, words: Sequence[str]) -> Iterator[str]:
         word = left.pop(0)
         name, given, value = word.removeprefix("--").partition("=")
         key = name.replace("-", "_")
-        key = _ELSEWHERE.get(key, key)
+        if not reads(VERBS[verb].settings, key):
+            key = called_elsewhere(VERBS[verb].settings, key) or key
         row = TABLE.get(key)
         as_it_is = not word.startswith("--") or name in {*VERBS[verb].flags, *_OWN_FLAGS}
         if as_it_is or row is None or row.type is None or not reads(VERBS[verb].settings, key):
@@ -186,6 +182,18 @@ def is_classifier(word: str) -> bool:
 
 def _is_study(word: str) -> bool:
     return is_name(word) and (CONFIGS / "study" / f"{word}.yaml").is_file()
+
+
+def named_elsewhere(verb: str, word: str) -> str:
+    """Of a system or a model that this verb does not take what it is, and which one shows it; "" of all others."""
+    if not is_name(word) or verb == "list":
+        return ""
+    takes_systems = VERBS[verb].names_systems or verb == "topology"
+    if not takes_systems and _is_named(word):
+        return f"a system, which `resnetx {verb}` does not take; write resnetx topology {word}"
+    if "model" not in VERBS[verb].settings and _is_model(word):
+        return f"a model, which `resnetx {verb}` does not take; write resnetx describe {word}"
+    return ""
 
 
 def is_name(word: str) -> bool:

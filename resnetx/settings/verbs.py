@@ -15,6 +15,7 @@ from functools import cached_property
 from typing import Any
 
 from resnetx.errors import ConfigError
+from resnetx.settings.setting_types import squeezed
 from resnetx.settings.table import TABLE, tagged
 
 JSON = "print JSON, one object per line, with the answer before its fields"
@@ -381,6 +382,40 @@ PUBLIC = {name: f"resnetx.api.{name}" for name in (*VERBS, "load") if name != "l
 }
 
 
+# Settings, and what PyTorch's examples, torchrun, nccl-tests and timm call them (squeezed).
+SYNONYMS = {
+    "batch_size": "bs globalbatchsize minibatch minibatchsize",
+    "precision": "dtype",
+    "model": "arch architecture net workload",
+    "systems": "machine machines cluster hardware",
+    "gpus": "numgpus ngpus gpucount nproc nprocpernode worldsize ranks np",
+    "nodes": "nnodes numnodes",
+    "input.threads": "workers numworkers nworkers",
+    "input.root": "data datadir dataset",
+    "optimizer.learning_rate": "lr learningrate",
+    "optimizer.momentum": "momentum",
+    "optimizer.weight_decay": "weightdecay wd",
+    "repeats": "runs trials repetitions",
+    "out": "output outputdir outdir outfolder",
+    "size": "bytes messagesize msgsize minbytes",
+    "collective": "op operation coll",
+    "iterations": "iters niters numiters",
+    "warmup": "warmupiters numwarmup warmupsteps",
+    "image_size": "resolution imgsize",
+    "model.seq": "seqlen seqlength sequencelength blocksize",
+    "accumulate": "gradaccum gradientaccumulationsteps accumulationsteps",
+    "library": "backend lib",
+    "price": "cost",
+    "rate": "throughput imagespersecond",
+}
+
+
+def called_elsewhere(own: Collection[str], key: str) -> str | None:
+    """The setting among `own` that other programs call so."""
+    word = squeezed(key)
+    return next((name for name, words in SYNONYMS.items() if word in words.split() and reads(own, name)), None)
+
+
 def refuse_unread(verb: str, keys: Iterable[str], known: Sequence[str], own: Sequence[str] | None = None) -> None:
     """Refuses settings that a verb does not read.
 
@@ -393,6 +428,8 @@ def refuse_unread(verb: str, keys: Iterable[str], known: Sequence[str], own: Seq
         if told := VERBS[verb.split()[0]].instead.get(key):
             raise ConfigError(f"{key}: not a setting of `resnetx {verb}`: {told}")
         has = _has(verb, own)
+        if meant := called_elsewhere(own, key):
+            raise ConfigError(f"{key}: not a setting of `resnetx {verb}`; did you mean {meant}?")
         if any(setting == key or setting.startswith(f"{key}.") for setting in known):
             readers = [name for name, other in VERBS.items() if reads(other.settings, key)]
             where = f" (it belongs to {_listed(readers)})" if 0 < len(readers) < 4 else ""
@@ -413,7 +450,7 @@ def near_setting(key: str, known: Sequence[str]) -> str | None:
     if group and siblings:
         near = difflib.get_close_matches(name, siblings, n=1)
         return siblings[near[0]] if near else None
-    return next(iter(difflib.get_close_matches(key, known, n=1)), None)
+    return next(iter(difflib.get_close_matches(key, known, n=1, cutoff=0.7)), None)
 
 
 def group_of(key: str) -> str:

@@ -39,6 +39,7 @@ from resnetx.units import si
 
 MOST_FILES = 4096
 DIGITS = 9  # of recorded seconds behind the decimal point
+MOST_APART = 0.2  # of the time of all steps, by which ranks of one run may differ, as one is seen to end later
 SAID = 3  # missing collectives that are told one by one
 _RANK = re.compile(r"rank[-_]?(\d{1,6})")
 _Key = tuple[str, int, int]  # operation and size of a collective, and which one of these it is in its step
@@ -214,6 +215,7 @@ def _matched(ranks: Sequence[_Rank]) -> tuple[list[list[RankStep]], list[Warning
             _refuse_other_steps(ranks, keyed, number)
             for step, by_key, kept in zip(steps, keyed, matched, strict=True):
                 kept.append(RankStep(number, step.begin, step.end, [by_key[key] for key in keyed[0]], step.phases))
+    _refuse_other_times(ranks, matched)
     more = f"; and {len(said) - SAID} more" if len(said) > SAID else ""
     sentence = f"{'; '.join(said[:SAID])}{more}"
     if not matched[0]:
@@ -222,6 +224,19 @@ def _matched(ranks: Sequence[_Rank]) -> tuple[list[list[RankStep]], list[Warning
         return matched, []
     left = f"{sentence}: {len(numbers) - len(matched[0])} of {len(numbers)} steps are left out"
     return matched, [Warning(code="collective-missing", message=left, remedy="look at what that rank does there")]
+
+
+def _refuse_other_times(ranks: Sequence[_Rank], matched: Sequence[Sequence[RankStep]]) -> None:
+    """Refuses ranks whose steps do not take equally long together, as collectives make them: of different runs."""
+    spans = [sum(step.end - step.begin for step in steps) for steps in matched]
+    short, long = min(spans), max(spans)
+    if short < (1 - MOST_APART) * long:
+        places = spans.index(short), spans.index(long)
+        times = [f"{span / len(matched[0]) / 1e3:.3g} ms" for span in (short, long)]
+        raise FileError(
+            f"{ranks[places[0]].files[0]}: its steps take {times[0]}, and those of {ranks[places[1]].files[0]} "
+            f"{times[1]}, but collectives end on all ranks together; expected the ranks of one run"
+        )
 
 
 def _keyed(collectives: Sequence[Collective]) -> dict[_Key, Collective]:

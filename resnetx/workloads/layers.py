@@ -326,6 +326,8 @@ class Recorder(TorchFunctionMode):
         self._inside: list[nn.Module] = []  # modules whose forward pass goes on
         self._begun: tuple[list[Tensor], list[int], int] | None = None  # of the leaf that runs
         for part in self._paths:
+            if isinstance(part, torch.jit.ScriptModule):
+                continue  # takes no hooks
             self._hooks.append(part.register_forward_pre_hook(self._begins, with_kwargs=True))
             self._hooks.append(part.register_forward_hook(self._ends, with_kwargs=True))
         super().__enter__()  # type: ignore[no-untyped-call]

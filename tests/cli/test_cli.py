@@ -211,6 +211,8 @@ def test_list_names_models_and_studies(capsys):
     assert status == 0
     for name in ("resnetx", "alexnet", "googlenet", "torchvision", "quickstart", "paper"):
         assert name in out
+    assert "so that verdicts have intervals" not in out
+    assert "so that verdicts have intervals" in run(capsys, "list", "studies")[1]
 
 
 def test_without_a_verb_the_verbs_are_listed(capsys):

@@ -58,6 +58,8 @@ def test_every_batch_is_traced_once_and_kept(capsys, tmp_path, preloaded):
     assert "reused: 3 of 3 runs" in err
     assert "ResNet/1 width 16, batch 8 on CPU: medians of 6 iterations, host clock" in out
     assert "parts/clean" in out
+    assert "waiting ms" not in out and len(out.splitlines()) <= 24
+    status, out, err = run(capsys, *QUICK, "gpus=[1,2]", "strategy=[bucket,none]", results, "--all")
     assert "waiting ms" in out
     assert before == {path: path.read_bytes() for path in folder.glob("*/record.json")}
 

@@ -291,3 +291,48 @@ def test_a_list_reaches_a_program_through_a_shell_as_it_was_typed(shell):
     )
     ended = subprocess.run([shell, "-c", line], capture_output=True, text=True, check=True)
     assert ended.stdout.split() == line.split()[-4:]
+
+
+@pytest.mark.parametrize(
+    ("verb", "word", "setting"),
+    [
+        ("train", "bs=32", "batch_size=32"),
+        ("train", "dtype=bf16", "precision=bf16"),
+        ("bench", "dtype=bf16", "dtype=bf16"),
+        ("train", "num_workers=4", "input.threads=4"),
+        ("train", "lr=0.1", "optimizer.learning_rate=0.1"),
+        ("train", "world-size=2", "gpus=2"),
+        ("predict", "models=alexnet,googlenet", "model=alexnet,googlenet"),
+        ("predict", "machine=gx8", "systems=gx8"),
+        ("sweep", "repeat=3", "repeats=3"),
+        ("sweep", "runs=3", "repeats=3"),
+        ("bench", "op=allreduce", "collective=allreduce"),
+        ("topology", "bytes=64MiB", "size=64MiB"),
+        ("train", "epochs=3", "epochs=3"),
+    ],
+)
+def test_what_other_programs_call_a_setting_is_taken_with_a_note(capsys, verb, word, setting):
+    assert as_settings([verb, word]) == [verb, setting]
+    assert (f"{word}: taken as {setting}" in capsys.readouterr().err) == (word != setting)
+
+
+def test_from_python_a_name_of_other_programs_is_refused_with_ours():
+    with pytest.raises(ConfigError, match=r"^bs: not a setting of `resnetx predict`; did you mean batch_size\?$"):
+        asked("predict", {"bs": 256})
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["describe", "gx8"], "gx8: a system, which `resnetx describe` does not take; write resnetx topology gx8"),
+        (
+            ["topology", "alexnet"],
+            "alexnet: a model, which `resnetx topology` does not take; write resnetx describe al",
+        ),
+        (["predict", "gx8", "alexnet", "256"], "256: a number of what? write batch_size=256 or gpus=256"),
+        (["train", "amp=true"], "amp: no such setting; see `resnetx train --help`"),
+    ],
+)
+def test_a_word_of_another_verb_or_without_a_key_is_refused_with_the_line_to_type(capsys, words, sentence):
+    assert main(words) == 2
+    assert capsys.readouterr().err.startswith(f"resnetx: {sentence}")

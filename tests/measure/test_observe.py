@@ -331,6 +331,9 @@ def test_the_rank_and_the_phase_that_are_late_are_named(tmp_path, preloaded, cap
     (tmp_path / "backward" / "rank1" / "record.json").unlink()
     assert main(["explain", str(tmp_path / "backward")]) == 2
     assert "rank 1 is not" in " ".join(capsys.readouterr().err.split())
+    for path, words in ((tmp_path / "input", "no page"), (tmp_path, "give the folder of one of them")):
+        assert main(["report" if path != tmp_path else "explain", str(path)]) == 2
+        assert words in " ".join(capsys.readouterr().err.split())
 
 
 @pytest.mark.slow

@@ -184,6 +184,11 @@ def told(of: RankFile, change: dict[str, Any]) -> dict[str, Any]:
             "of ddp on 3 ranks, and .* is of ddp on 4;",
         ),
         ([*job(steps=1)], {}, "no two iterations with collectives"),
+        (
+            [*without(2), job(late=2, phase="input", by=1e6 * STEP_s)[2]],
+            {},
+            "rank2.json .* expected the ranks of one run",
+        ),
     ],
 )
 def test_what_is_no_job_of_data_parallel_ranks_is_refused(

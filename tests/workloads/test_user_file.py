@@ -155,6 +155,14 @@ def test_what_was_not_seen_is_named_and_its_gradients_are_sent(written, monkeypa
     ]
 
 
+SCRIPTED = TOKENS.replace("nn.Linear(8, 50)", "torch.jit.script(nn.Linear(8, 50))")
+
+
+def test_a_part_in_torchscript_which_takes_no_hooks_is_named(written):
+    found = user_program._count(written(SCRIPTED), 0)
+    assert any("(TorchScript) was not seen" in each for each in found.unseen)
+
+
 FAULTS = {
     "syntax": (TOKENS + "\ndef", r"ours.py:\d+: importing it ends with SyntaxError"),
     "import": ("import torch\nimport nowhere_at_all\n", r"ours.py:2: importing it ends with ModuleNotFoundError"),

@@ -33,9 +33,10 @@ def list_(_: Namespace, paths: list[Path], __: study.Point) -> int:
         show.entries([("pattern=", ", ".join(sorted(patterns.NAMES)))])
     if "model" in wanted:
         show.say("model=NAME, too, of any classifier of torchvision.models: model=resnet50", indent=2)
-    if "study" in wanted:
-        if wanted - {"study", "systems"}:
-            show.say()
+    if "study" in wanted and not paths:
+        show.entries([("study=", ", ".join(sorted(study.names())))])
+        show.say("what each is: resnetx list studies", indent=2)
+    elif "study" in wanted:
         show.say("study=", style="bold")
         show.entries(study.names().items(), indent=2)
     if "systems" in wanted:

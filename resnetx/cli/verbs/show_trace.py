@@ -70,21 +70,23 @@ def show_job(ranks: Sequence[ObservedRank], trace: Trace, folder: Path) -> None:
 
 # The screen of a trace: the slowest layers of each batch, what they add up to, and what ranks sent.
 
-LAYERS = 10  # that are shown of each batch
-SHOWN_MESSAGES = 20  # of all strategies and GPUs
+LAYERS = 4  # that are shown of the largest batch
 
 
 def show_trace(traced: Trace) -> None:
-    """Tables over the batches, of the messages, and of the layers of the largest (--all: each)."""
+    """A table over the batches, and the slowest layers of the largest; --all: each layer of each, and messages."""
     show_train.warnings(traced.warnings)
     _batches(traced)
-    if any(run.messages for run in traced.communication):
+    messages = any(run.messages for run in traced.communication)
+    if messages and show.everything():
         show.say()
         _messages(traced)
     largest = sorted(traced.batches, key=lambda batch: -batch.batch_size)
     for batch in traced.batches if show.everything() else largest[:1]:
         show.say()
         _layers(traced, batch)
+    if not show.everything():
+        show.say(f"more: every layer{', messages of gradients' * messages}, what columns mean: --all")
     show.line(f"trace: {traced.source}")
 
 
@@ -136,10 +138,8 @@ def _layers(traced: Trace, batch: TracedBatch) -> None:
 
 def _batches(traced: Trace) -> None:
     """The sums of each batch, beside the instrumented and the clean step."""
-    note = (
-        "Median ms of an iteration. clean: steps of the same process without the instrumentation; ratios are of "
-        "neighbouring windows."
-    )
+    clean = " clean: steps of the same process without the instrumentation; ratios are of neighbouring windows."
+    note = f"Median ms of an iteration.{clean * show.everything()}"
     if any(batch.times.host_s for batch in traced.batches):
         note += " Layers are times of the device alone: it starts them once the host has queued all."
     if any(batch.times.host_bound and not batch.times.host_s for batch in traced.batches):
@@ -150,9 +150,7 @@ def _batches(traced: Trace) -> None:
 
 def _messages(traced: Trace) -> None:
     rows = [(run, index, message) for run in traced.communication for index, message in enumerate(run.messages)]
-    shown = show.first(rows, SHOWN_MESSAGES)
-    note = f"{len(rows) - len(shown)} more: --all" * (len(shown) < len(rows))
-    show.listing(MESSAGES, shown, f"{traced.workload}: messages of gradients, medians", note)
+    show.listing(MESSAGES, rows, f"{traced.workload}: messages of gradients, medians")
 
 
 MESSAGES: list[Column[tuple[TracedCommunication, int, TracedMessage]]] = [
