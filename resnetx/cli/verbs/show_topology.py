@@ -362,7 +362,21 @@ def costs(plan: CollectivePlan, sizes: Sequence[int]) -> None:
     """What a collective costs by size, why, and over which rings."""
     rows = [(plan, size) for size in sizes]
     show.listing([column for column in COSTS if column.heading not in _PLACES], rows, _what(plan), by=_BY_SIZE)
-    _explanation(plan, sizes[-1])
+    if show.everything():
+        _explanation(plan, sizes[-1])
+        return
+    for sentence in plan.why(sizes[-1]):
+        show.say(sentence)
+    _sure(plan, sizes[-1])
+    show.say(MORE)
+
+
+MORE = "more: rings, algorithms, what else it would take: --all"
+
+
+def _sure(plan: CollectivePlan, size_bytes: int) -> None:
+    said = error_of(plan, size_bytes).text
+    show.say(f"sure: {'to ' * said.startswith('Off')}{said.removeprefix('Off by ').removeprefix('Error ')}", indent=2)
 
 
 def _explanation(plan: CollectivePlan, size_bytes: int) -> None:
@@ -407,9 +421,9 @@ def side_by_side(plans: Sequence[CollectivePlan], sizes: Sequence[int]) -> None:
             _explanation(plan, sizes[-1])
         else:
             show.say(f"{_told_apart(plan, plans)}: {next(iter(plan.explain(sizes[-1])))}")
-            show.say(f"sure: to {error_of(plan, sizes[-1]).text.removeprefix('Off by ')}", indent=2)
+            _sure(plan, sizes[-1])
     if not show.everything():
-        show.say("more: rings, algorithms, what else it would take: --all")
+        show.say(MORE)
 
 
 EXPLAINED = 4  # plans, of each of which a line says why
