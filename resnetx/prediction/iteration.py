@@ -347,7 +347,7 @@ class Iteration:
 
     def _deviation(self, interval_s: Sequence[float]) -> tuple[float, float]:
         low_s, high_s = interval_s
-        return log(low_s / self.time_s), log(high_s / self.time_s)
+        return log(max(low_s / self.time_s, LEAST_COMPUTE)), log(high_s / self.time_s)
 
     def _by_compute(self, faster: float, slower: float) -> tuple[Stretch, Stretch]:
         host, queueing = (None if error is None else 0.0 for error in self._host_errors)
@@ -394,6 +394,8 @@ class Iteration:
 
 
 def _shares(own: Seconds, base: Seconds, linear: float) -> dict[PartName, float]:
+    if not own.total:  # a step that is nothing at its best
+        return dict.fromkeys(LOSSES, 0.0)
     more = (own_s - base_s * linear for own_s, base_s in zip(own, base, strict=True))
     lost = _lost(Seconds._make(more), SAME * own.total)
     return {name: getattr(lost, field) / own.total for name, field in LOSSES.items()}

@@ -400,7 +400,7 @@ def _of_bench(
     """All bytes that a bench sent between GPUs: of its copies as they were, of its collectives by their algorithm."""
     ranks = bench.world_size or len(devices)
     _check_ranks(file, ranks, devices)
-    parts = [_of_copies(bench, ranks)]
+    parts = [_of_copies(file, bench, ranks)]
     gloo = (bench.library or "").startswith("gloo")
     for point in bench.points:
         if point.collective not in ALONG_RINGS:
@@ -424,12 +424,15 @@ def _rings_of(name: str, settings: SteerSettings, node: Node, devices: Sequence[
     return [([list(devices).index(device) for device in ring.order], ring.bandwidth_Bps) for ring in plan.rings]
 
 
-def _of_copies(bench: BenchRecord, ranks: int) -> Matrix:
+def _of_copies(file: Path, bench: BenchRecord, ranks: int) -> Matrix:
     sent = [[0.0] * ranks for _ in range(ranks)]
     for cell in bench.cells:
         pairs = [(cell.source, cell.target)] + [(cell.target, cell.source)] * (cell.direction == "both-ways")
         for by, to in pairs:
             if isinstance(by, int) and isinstance(to, int) and by != to:
+                if not {by, to} <= set(range(ranks)):
+                    raise ConfigError(f"{file}: a copy from GPU {by} to {to}, and it is of {ranks} ranks; expected a "
+                                      "record as `resnetx bench` writes it")  # fmt: skip
                 sent[to][by] += cell.size_bytes * len(cell.time_s)
     return tuple(map(tuple, sent))
 

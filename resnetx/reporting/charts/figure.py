@@ -5,6 +5,7 @@ Each figure is laid out for one column of a two-column page (8.5 cm); screens sh
 
 import math
 import re
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import cycle, product
@@ -159,7 +160,8 @@ def domain_with_foot(values: Sequence[float], rows: int, height: int) -> tuple[l
 
 def log_ticks(domain: Sequence[float], base: int) -> list[float]:
     """Ticks of a log axis: powers of its base; where there are few of ten, some of their multiples, too."""
-    exponents = range(math.floor(math.log(domain[0], base)), math.ceil(math.log(domain[1], base)) + 1)
+    lowest, highest = (min(end, sys.float_info.max) for end in domain)
+    exponents = range(math.floor(math.log(lowest, base)), math.ceil(math.log(highest, base)) + 1)
     for multiples in ([1], [1, 2, 5], [1, 2, 3, 5, 7], range(1, 10)):
         ticks = [multiple * base**exponent for exponent in exponents for multiple in multiples]
         ticks = sorted(tick for tick in ticks if domain[0] <= tick <= domain[1])
