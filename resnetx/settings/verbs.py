@@ -344,7 +344,7 @@ _VERBS = (
     Verb(
         "doctor",
         "show what this machine can run, what is missing and how to fix it; or find the clock its GPUs sustain",
-        flags={"json": JSON},
+        flags={"json": JSON, "all": ALL},
         questions={"clock": "clock devices"},
         group="set up",
         examples=(("", "what runs here, what is missing, how to fix it"),),

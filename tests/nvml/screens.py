@@ -30,7 +30,7 @@ def screen(machine: str, library: Path, folder: Path, python: str = sys.executab
     """All that the doctor shows."""
     environment = playing(MACHINES[machine], library, folder) | {"COLUMNS": str(COLUMNS), "TERM": "dumb"}
     leader, follower = pty.openpty()
-    command = [python, "-m", "resnetx", "doctor"]
+    command = [python, "-m", "resnetx", "doctor", "--all"]
     with subprocess.Popen(command, env=environment, cwd=folder, stdout=follower, stderr=subprocess.DEVNULL):
         os.close(follower)
         shown = _read(leader)
@@ -57,7 +57,8 @@ def about_gpus(machine: str, shown: str) -> str:
     All other lines are about this host, or the libraries that are installed; so are clocks where NVML does not answer.
     """
     topics = ("GPU",) if "nvmlInitWithFlags" in MACHINES[machine].errors else ("GPU", "clocks")
-    table, _, commands = shown.partition("Fixes\n")
+    _answer, table, *rest = shown.split("\n\n")
+    commands = "".join(rest[:1])
     found, wanted = [], False
     for line in table.splitlines():
         state, _, rest = line.partition(" ")
