@@ -51,7 +51,33 @@ def as_settings(words: Sequence[str]) -> list[str]:
         return ["--version"]
     if not words or words[0] not in VERBS:
         return list(words)
+    _refuse_two_spellings(words[0], words[1:])
     return [words[0], *(_renamed(words[0], word) for word in _joined(list(_undashed(words[0], words[1:]))))]
+
+
+def _refuse_two_spellings(verb: str, words: Sequence[str]) -> None:
+    """`batch_size=64 bs=32`: which of the two is meant, nobody can tell."""
+    spelled: dict[str, tuple[str, str]] = {}
+    for word in words:
+        key, value, _ = word.partition("=")
+        name = key.removeprefix("--").replace("-", "_")
+        if not (value or (key.startswith("--") and name not in VERBS[verb].flags)) or Path(word).exists():
+            continue
+        setting = name if reads(VERBS[verb].settings, name) else _called(verb, name)
+        if setting is None:
+            continue
+        before, other = spelled.setdefault(setting, (name, word))
+        if name != before:
+            theirs, ours = (other, name) if name == setting else (word, before)
+            raise ConfigError(f"{shortened(theirs)}: {ours}= is given, too; leave one out")
+
+
+def _called(verb: str, key: str) -> str | None:
+    """The one setting of the verb that is called nearly so, or so elsewhere."""
+    read = VERBS[verb].settings
+    names = {squeezed(name) for name in (key, f"{key}s", f"{key}_size", key.removesuffix("s"))}
+    near = [name for name in TABLE if squeezed(name) in names and reads(read, name)]
+    return near[0] if len(near) == 1 else None if near else called_elsewhere(read, key)
 
 
 def _renamed(verb: str, word: str) -> str:
@@ -59,10 +85,7 @@ def _renamed(verb: str, word: str) -> str:
     key, given, value = word.partition("=")
     if not given or not re.fullmatch(r"[A-Za-z][\w-]*", key) or reads(VERBS[verb].settings, key) or Path(word).exists():
         return word
-    read = VERBS[verb].settings
-    names = {squeezed(name) for name in (key, f"{key}s", f"{key}_size", key.removesuffix("s"))}
-    near = [name for name in TABLE if squeezed(name) in names and reads(read, name)]
-    setting = near[0] if len(near) == 1 else None if near else called_elsewhere(read, key)
+    setting = _called(verb, key)
     return _noted(word, f"{setting}={value}") if setting else word
 
 

@@ -388,7 +388,7 @@ SYNONYMS = {
     "precision": "dtype",
     "model": "arch architecture net workload",
     "systems": "machine machines cluster hardware",
-    "gpus": "numgpus ngpus gpucount nproc nprocpernode worldsize ranks np",
+    "gpus": "numgpus ngpus gpucount worldsize ranks np",
     "nodes": "nnodes numnodes",
     "input.threads": "workers numworkers nworkers",
     "input.root": "data datadir dataset",

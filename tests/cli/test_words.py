@@ -218,6 +218,9 @@ def test_words_that_argparse_leaves_are_those_that_were_typed(words, taken, type
         (["sweep", "twins=[]"], "twins=[]: expected a whole number, 0 for none"),
         (["predict", "gx8", "systems=dgx1-p100", "gpus=1"], "gx8: systems= is given, too"),
         (["bench", "size=64Q"], "not a size in B, kB"),
+        (["predict", "gx8", "batch_size=64", "bs=32"], "bs=32: batch_size= is given, too; leave one out"),
+        (["predict", "gx8", "--bs", "32", "--batch-size", "64"], "--bs: batch_size= is given, too; leave one out"),
+        (["predict", "gx8", "num_gpus=4", "gpu=2"], "gpu=2: num_gpus= is given, too; leave one out"),
     ],
 )
 def test_a_mistake_is_answered_with_what_to_write(words, sentence, capsys):
@@ -234,7 +237,7 @@ def test_a_mistake_is_answered_with_what_to_write(words, sentence, capsys):
         ["systems=[", "gx8]", "batch_size=64", "gpus=[1,", "2]"],
         ["GX8", "batch=64", "gpu=1,2"],
         ["system=gx8", "model=AlexNet", "batch-size=64", "gpus=1,2"],
-        ["--bs", "64", "nproc_per_node=1,2", "gx8", "dtype=float32"],
+        ["--bs", "64", "world_size=1,2", "gx8", "dtype=float32"],
     ],
 )
 def test_what_has_one_meaning_only_is_taken(words, capsys):
@@ -330,6 +333,7 @@ def test_from_python_a_name_of_other_programs_is_refused_with_ours():
             "alexnet: a model, which `resnetx topology` does not take; write resnetx describe al",
         ),
         (["predict", "gx8", "alexnet", "256"], "256: a number of what? write batch_size=256 or gpus=256"),
+        (["train", "nproc_per_node=2", "nodes=2"], "nproc_per_node: no such setting"),  # of each node; gpus= is of all
         (["train", "amp=true"], "amp: no such setting; see `resnetx train --help`"),
     ],
 )
