@@ -171,7 +171,8 @@ def sentence(message: str, tree: Any, kind: Any, root: str = "") -> str:
         maps = any(get_origin(member) is dict for member in _types_at(kind, _steps(path)))
         names = _TYPES | {"object": "values by name (NAME:VALUE)"} if maps else _TYPES
         expected = " or ".join(names.get(word.strip(), word.strip()) for word in match[1].split("|"))
-        return f"{key}={shortened(value)}: expected {expected}"
+        given = str(value).lower() if isinstance(value, bool) else shortened(value)  # as it is typed
+        return f"{key}={given}: expected {expected}"
     if re.fullmatch(r"Invalid (?:enum value|value) (.+)", what):
         known = ", ".join(dict.fromkeys(map(str, allowed(kind, _steps(path)))))
         return f"{key}={shortened(value)}: not one of the known values" + f" ({known})" * bool(known)

@@ -15,7 +15,8 @@ A site file keeps what is the same for every study of a cluster out of the comma
     container: {kind: apptainer, image: resnetx.sif, mounts: [/scratch]}
 
 How many nodes the ranks of a run are on is part of its request (`nodes_of`), and so are the variables of a site by
-which libraries communicate and compute (`of_ranks`); nothing else here changes what a run measures.
+which libraries communicate and compute (`of_ranks`), and the way that data take (`Way`); nothing else here changes what
+a run measures.
 """
 
 import re

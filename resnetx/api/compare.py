@@ -23,7 +23,7 @@ from resnetx.api.stored import (
     read_benches,
     stored,
 )
-from resnetx.api.systems import load_system
+from resnetx.api.systems import load_system, named_systems
 from resnetx.compose import asked
 from resnetx.config import sizes_from
 from resnetx.errors import ConfigError
@@ -300,9 +300,8 @@ def _prediction(sides: Sequence[Side], given: Point) -> tuple[Prediction, Path |
     from resnetx.literature.claims import as_in_the_paper
 
     prediction = _compared(traces, {**as_in_the_paper(given), **{key: given[key] for key in given if key != "out"}})
-    names = given["systems"] if isinstance(given["systems"], list) else [given["systems"]]
     out = Path(str(given["out"])) if given.get("out") else None
-    return prediction, out, dict(_known(map(str, names), given))
+    return prediction, out, dict(_known(named_systems(given), given))
 
 
 def _known(names: Iterable[str], given: Point) -> Iterator[tuple[str, System]]:

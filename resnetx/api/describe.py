@@ -1,4 +1,4 @@
-"""What workloads are: activations, parameters, intensity, and the messages that their gradients are sent in."""
+"""What workloads are: activations, parameters, intensity, messages of gradients; and what has a wanted intensity."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product

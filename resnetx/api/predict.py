@@ -16,7 +16,7 @@ from resnetx.api.predict_settings import (
     split,
     training_setup,
 )
-from resnetx.api.systems import refuse_no_launch
+from resnetx.api.systems import named_systems, refuse_no_launch, refuse_unjoined
 from resnetx.choices import Folders, Server
 from resnetx.compose import asked as settings_asked
 from resnetx.compose import each_of
@@ -148,6 +148,7 @@ def questions(paths: Sequence[Path], given: Point) -> list[Curve]:
 
     Where it is so of all, that is an error.
     """
+    refuse_unjoined(given, named_systems(given))
     if given.get("batch_size") == "max":
         return _with_largest(paths, given)
     every = each_of("predict", given)

@@ -16,6 +16,8 @@ from resnetx.prediction.messages import error_of
 from resnetx.record.comparisons import CollectivePoint, CopyPoint
 from resnetx.record.prediction import PredictedPoint
 from resnetx.settings import keywords
+from resnetx.settings.setting_types import written
+from resnetx.study import Point
 
 THIS = "this"  # the machine at hand, among names of systems
 
@@ -33,12 +35,33 @@ def load_system(name: str, nodes: int | None = None, network: str | None = None,
 
 
 def load_systems(wanted: keywords.TopologyFields | keywords.PredictFields, names: Iterable[str]) -> list[System]:
-    """The systems of these names or files, each as large as the settings want it."""
+    """The systems of these names or files, each once, and as large as the settings want it."""
+    names = dict.fromkeys(names)
     size = (wanted.nodes, wanted.network, wanted.nics)
     systems = [load_system(name, *size) if name == THIS else system.load(name, *size) for name in names]
     if wanted.launch_mode is None:
         return systems
     return [msgspec.structs.replace(described, launch_mode=wanted.launch_mode) for described in systems]
+
+
+def named_systems(given: Point) -> list[str]:
+    """The names and files of systems in settings as they are given, one or several."""
+    named = given.get("systems", [])
+    return list(map(str, named if isinstance(named, list) else [named]))
+
+
+def refuse_unjoined(given: Point, names: Iterable[str]) -> None:
+    """Rejects a network, or how many of its ports, where all that is asked for is of one node."""
+    asked = given.get("nodes")
+    counts = asked if isinstance(asked, list) else [asked]
+    if any(count not in (None, 1) for count in counts):
+        return
+    if None in counts and any(name != THIS and system.described(name).cluster.nodes > 1 for name in names):
+        return
+    for key in ("network", "nics"):
+        if (value := given.get(key)) is not None:
+            word = next(written({key: value}))
+            raise ConfigError(f"{word}: one node needs no network; set nodes=2 or more, or leave {key} out")
 
 
 def refuse_no_launch(launch_mode: str | None, libraries: Sequence[str]) -> None:

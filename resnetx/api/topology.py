@@ -8,7 +8,7 @@ from typing import Any, Unpack
 
 from resnetx.api import drawings
 from resnetx.api.calibrations import refuse_other_machine
-from resnetx.api.systems import load_systems, refuse_no_launch, refuse_no_library
+from resnetx.api.systems import load_systems, named_systems, refuse_no_launch, refuse_no_library, refuse_unjoined
 from resnetx.api.topology_answers import Answer, Costed, Described, Listed, Paired, Ranked, Routed
 from resnetx.compose import asked, each_of, struct_of
 from resnetx.config import sizes_from
@@ -71,6 +71,7 @@ def topology(*names: keywords.Text, **settings: Unpack[keywords.TopologyKeywords
 def answers(files: Sequence[keywords.Text], settings: Mapping[str, object]) -> list[Answer]:
     """What is asked of systems; drawings are written where `out` or `results` says."""
     given = asked("topology", settings)
+    refuse_unjoined(given, [*named_systems(given), *map(str, map(given_path, files))])
     found = [answer for own, _ in each_of("topology", given) for answer in _answers(files, own)]
     if costed := [answer for answer in found if isinstance(answer, Costed)]:
         plans = [plan for answer in costed for plan in answer.plans]  # one answer: side by side
@@ -130,8 +131,6 @@ def _refuse_unread(given: Point, wanted: keywords.TopologyFields, systems: Seque
                 if partner not in (key, "systems", "size")
             )
             raise ConfigError(f"{key}={value}: has no effect here; it is used with {others}")
-        if key in ("network", "nics") and wanted.nodes is None and all(machine.nodes == 1 for machine in systems):
-            raise ConfigError(f"{key}={value}: one node needs no network; set nodes= as well")
     if question == "size" and wanted.transport == "socket":
         raise ConfigError("transport=socket: copies between GPUs take no sockets; expected auto, peer, pcie or host")
     refuse_no_launch(wanted.launch_mode, [own or machine.library for machine in systems for own in wanted.library])

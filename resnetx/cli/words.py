@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from resnetx.errors import ConfigError, meant, shortened
+from resnetx.loading import is_file, is_folder
 from resnetx.operations import OPERATIONS
 from resnetx.settings import setting_types
 from resnetx.settings.files import CONFIGS, at_home, choices
@@ -61,7 +62,7 @@ def _refuse_two_spellings(verb: str, words: Sequence[str]) -> None:
     for word in words:
         key, value, _ = word.partition("=")
         name = key.removeprefix("--").replace("-", "_")
-        if not (value or (key.startswith("--") and name not in VERBS[verb].flags)) or Path(word).exists():
+        if not (value or (key.startswith("--") and name not in VERBS[verb].flags)) or _is_on_disk(word):
             continue
         setting = name if reads(VERBS[verb].settings, name) else _called(verb, name)
         if setting is None:
@@ -83,7 +84,7 @@ def _called(verb: str, key: str) -> str | None:
 def _renamed(verb: str, word: str) -> str:
     """`batch=32` and `bs=32` as `batch_size=32`: where one setting of the verb is called nearly so, or so elsewhere."""
     key, given, value = word.partition("=")
-    if not given or not re.fullmatch(r"[A-Za-z][\w-]*", key) or reads(VERBS[verb].settings, key) or Path(word).exists():
+    if not given or not re.fullmatch(r"[A-Za-z][\w-]*", key) or reads(VERBS[verb].settings, key) or _is_on_disk(word):
         return word
     setting = _called(verb, key)
     return _noted(word, f"{setting}={value}") if setting else word
@@ -182,14 +183,19 @@ def near_name(verb: str, word: str) -> str:
     return meant(word, _known_names(verb), cutoff=0.65)
 
 
+def _is_on_disk(word: str) -> bool:
+    """Whether a file or a folder is called so; of a word that is too long for a name not."""
+    return is_file(Path(word)) or is_folder(Path(word))
+
+
 def _is_collective(word: str) -> bool:
     known = {squeezed(name) for name in OPERATIONS}
-    return not Path(word).exists() and all(squeezed(name) in known for name in word.split(","))
+    return not _is_on_disk(word) and all(squeezed(name) in known for name in word.split(","))
 
 
 def _is_size(word: str) -> bool:
     one = r"\d+(?:[KMG]|[kKMG]i?B)"
-    return re.fullmatch(rf"{one}(?:(?:,|\.\.){one})*", word) is not None and not Path(word).exists()
+    return re.fullmatch(rf"{one}(?:(?:,|\.\.){one})*", word) is not None and not _is_on_disk(word)
 
 
 def _is_model(word: str) -> bool:
@@ -221,7 +227,7 @@ def named_elsewhere(verb: str, word: str) -> str:
 
 def is_name(word: str) -> bool:
     """Whether a word looks like a name, and nothing on disk is called so."""
-    return re.fullmatch(r"[A-Za-z][\w-]*", word) is not None and not Path(word).exists()
+    return re.fullmatch(r"[A-Za-z][\w-]*", word) is not None and not _is_on_disk(word)
 
 
 def is_system(word: str) -> bool:
@@ -230,7 +236,7 @@ def is_system(word: str) -> bool:
         return False
     if "," not in word and word.endswith(".yaml"):
         return True
-    return not Path(word).exists() and all(_is_named(name) or name.endswith(".yaml") for name in word.split(","))
+    return not _is_on_disk(word) and all(_is_named(name) or name.endswith(".yaml") for name in word.split(","))
 
 
 def _is_named(name: str) -> bool:

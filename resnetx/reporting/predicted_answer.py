@@ -15,6 +15,7 @@ from operator import attrgetter
 
 from resnetx import units
 from resnetx.choices import Fsdp
+from resnetx.record.comparisons import Estimate
 from resnetx.record.machine import Unit, how_many, on_cores, unit_by_library
 from resnetx.record.prediction import COMPUTE, Domain, PartName, PredictedPoint, Prediction
 from resnetx.reporting.compared_systems import lead, ratio, side_of
@@ -198,7 +199,7 @@ def _of_one(curve: PredictedCurve) -> list[str]:
     rate, low, high = rate_ends(point)
     if point.speedup is None or point.gpus == point.baseline_gpus:
         sentence = f"{on} {what} at {rate} {unit} ({low} to {high})."
-        if not _alone(point, curve):
+        if not _alone(point, curve) or curve.points[0].gpus < point.gpus:  # why fewer cannot is said below
             return [sentence]
         return [sentence, f"Nothing fewer to compare is predicted: gpus=1,{point.gpus} does, or says why it cannot."]
     over = f"as fast as {ranks(point.baseline_gpus or 1, point)}" + " in all" * (point.scaling == "weak")
@@ -217,7 +218,11 @@ def _alone(point: PredictedPoint, curve: PredictedCurve) -> bool:
 def _fewer(enough: PredictedPoint, point: PredictedPoint) -> str:
     """What fewer GPUs that are enough do beside all of them."""
     fewer, one = ranks(enough.gpus, enough), enough.gpus == 1
-    faster = lead(ratio(side_of(enough), side_of(point))) == "ahead"
+    margin = ratio(side_of(enough), side_of(point))
+    if enough.gpus == point.baseline_gpus and point.speedup and point.speedup_interval:  # which is in the answer
+        low, high = point.speedup_interval
+        margin = Estimate(value=point.speedup, low=low, high=high)
+    faster = lead(margin) == "ahead"
     does = f"{'is' if one else 'are'} faster" if faster else f"{'does' if one else 'do'} as much"
     return f"{fewer[0].upper()}{fewer[1:]} {does}: use {enough.gpus}."
 

@@ -75,6 +75,41 @@ def test_gpus_that_are_their_own_baseline_have_no_speedup_on_the_screen(capsys):
     assert "speed-up" not in shown and "100%" not in shown
     assert main([*words, "gpus=1,8,16"]) == 0
     assert "1.00" in capsys.readouterr().out
+    assert main([*words, "gpus=1,16"]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "Nothing fewer" not in shown and "on 1 GPU: needs " in shown, "asked for, and the reason is there"
+
+
+def test_fewer_are_faster_where_the_speedup_of_the_answer_lies_below_one(predict, capsys):
+    _, (_, eight) = predict("systems=dgx-h100", "model=mlpx", "precision=bf16", "gpus=1,8")
+    assert eight["speedup_interval"][1] < 1
+    assert main(["predict", "dgx-h100", "model=mlpx", "precision=bf16", "gpus=1,8"]) == 0
+    assert "One GPU is faster: use 1." in " ".join(capsys.readouterr().out.split())
+
+
+def test_a_system_that_is_named_twice_is_predicted_once(predict):
+    words = ["model=alexnet", "batch_size=256", "gpus=1,2"]
+    assert predict("systems=gx8,gx8", *words) == predict("systems=gx8", *words)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["predict", "gx8", "network=nonsense", "gpus=1"],
+        ["predict", "dgx-h100", "network=ndr400", "nodes=1", "gpus=8"],
+        ["predict", "gx8", "nics=3"],
+        ["compare", "gx8", "dgx1-p100", "network=ib", "model=alexnet", "gpus=1"],
+        ["topology", "dgx-h100", "nics=3", "nodes=1"],
+    ],
+)
+def test_a_network_of_one_node_is_refused(words, capsys):
+    assert main(words) == 2
+    assert "one node needs no network; set nodes=2 or more" in capsys.readouterr().err
+
+
+def test_a_network_is_read_where_the_file_of_a_system_has_several_nodes(capsys):
+    assert main(["predict", "v100-ib", "network=10gbe", "gpus=16"]) == 0
+    assert "on 4x v100-ib" in capsys.readouterr().out
 
 
 def test_axes_are_lists(predict):

@@ -84,7 +84,10 @@ def objects(run):
         (["systems=gx8", "devices=[0,1]", "transport=host"], "it is used with collective="),
         (["systems=gx8", "pick=2", "devices=[0,1,2]"], "devices=[0, 1, 2]: has no effect here"),
         (["systems=gx8", "pick=2", "size=[1MiB,1GiB]"], "choices are ranked at one size"),
-        (["systems=dgx-h100", "network=ndr400"], "network=ndr400: one node needs no network; set nodes= as well"),
+        (
+            ["systems=dgx-h100", "network=ndr400"],
+            "network=ndr400: one node needs no network; set nodes=2 or more, or leave network out",
+        ),
         (["systems=gx8", "collective=allreduce", "devices=[0,8]"], "expected different GPU ids from 0 to 7 of gx8"),
         (["systems=gx8", "collective=allreduce", "devices=[0]"], "a collective needs at least two GPUs"),
         (["systems=gx8", "collective=allreduce", "devices=x"], "devices=x: expected a list in brackets"),

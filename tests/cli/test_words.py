@@ -218,6 +218,8 @@ def test_words_that_argparse_leaves_are_those_that_were_typed(words, taken, type
         (["sweep", "twins=[]"], "twins=[]: expected a whole number, 0 for none"),
         (["predict", "gx8", "systems=dgx1-p100", "gpus=1"], "gx8: systems= is given, too"),
         (["bench", "size=64Q"], "not a size in B, kB"),
+        (["predict", "gx8", f"gpus={'9' * 300}"], "more than 40 digits"),  # longer than a file's name may be
+        (["predict", "gx8", "staged=true", "gpus=1,2"], "staged=true: expected a word"),
         (["predict", "gx8", "batch_size=64", "bs=32"], "bs=32: batch_size= is given, too; leave one out"),
         (["predict", "gx8", "--bs", "32", "--batch-size", "64"], "--bs: batch_size= is given, too; leave one out"),
         (["predict", "gx8", "num_gpus=4", "gpu=2"], "gpu=2: num_gpus= is given, too; leave one out"),
@@ -300,6 +302,7 @@ def test_a_list_reaches_a_program_through_a_shell_as_it_was_typed(shell):
     ("verb", "word", "setting"),
     [
         ("train", "bs=32", "batch_size=32"),
+        ("train", f"bs={'9' * 300}", f"batch_size={'9' * 300}"),  # longer than a file's name may be
         ("train", "dtype=bf16", "precision=bf16"),
         ("bench", "dtype=bf16", "dtype=bf16"),
         ("train", "num_workers=4", "input.threads=4"),

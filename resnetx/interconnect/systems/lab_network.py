@@ -1,4 +1,6 @@
-"""The network that the lab builds for a described system: a link for each described one, that many times slower.
+"""The network that the lab builds for a described system, and how long broadcasts of all ranks take on it.
+
+It has a link for each described one, `scale` times slower.
 
 Ranks stand for GPUs, and everything that a copy between two of them passes (switches, CPUs) stands between. What two
 copies share in the description, they share here. A link has the rate of one large copy in each direction, or that of
