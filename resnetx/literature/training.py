@@ -59,6 +59,7 @@ _STAGED = {
 _UNTOLD = "not told which (two boxes)"
 TRANSFORMERS = "transformers, from their rate on the fewest GPUs"
 ONE_TRANSFORMER = "one GPU that trains a transformer, its rate not known"
+_FP32 = "fp32, by the fit to image networks, as all rates are of one publisher"
 FROM_ONE, BY_SMALLER = "from the rate of one GPU", "calibrated by one of its rates"
 LARGE = size("1GiB")  # of the published all-reduces, the size whose bandwidth calibrates
 
@@ -426,11 +427,13 @@ def _one_of_a_transformer() -> Iterator[TrainingRow]:
         of, gpu = rate.entry, rate.entry.part
         model = roofline.fitted_without(gpu, of.publisher, of.table, of.precision)
         modelled = compute.by_roofline(model, of.table, 1, rate.batch_size, of.precision, gpu)
+        if not of.updated:
+            modelled = replace(modelled, step=replace(modelled.step, update_s=0.0))
         host = host_step.assumed(len(of.table), None, of.precision)
         step = compute.launched_by_roofline(modelled, rate.batch_size, host)
         tokens = rate.batch_size * of.seq
         yield TrainingRow(
-            group=f"{ONE_TRANSFORMER}: {'fp32' if of.precision == 'fp32' else 'on tensor cores'}",
+            group=f"{ONE_TRANSFORMER}: {_FP32 if of.precision == 'fp32' else 'on tensor cores'}",
             source=of.source_text,
             system=of.system,
             library=None,

@@ -22,7 +22,6 @@ from functools import partial
 import msgspec
 import numpy as np
 
-from resnetx.choices import Torchvision
 from resnetx.interconnect.systems.parts import GpuSpec
 from resnetx.interconnect.systems.system import parts_table
 from resnetx.literature.training_rates import Rate, rates, steps_series
@@ -116,7 +115,7 @@ def transformer_rows() -> list[RateToFit]:
 
 def _to_fit(rate: Rate | TransformerRate, trained: LayerWork, on: Roofs, host: HostStep) -> RateToFit:
     passes = least_times(trained, rate.batch_size, on)
-    update_bytes = UPDATE_PASSES * BYTES_PER_PARAMETER * trained.parameters[0].sum()
+    update_bytes = UPDATE_PASSES * BYTES_PER_PARAMETER * trained.parameters[0].sum() * rate.entry.updated
     update_s, no = np.array([update_bytes / (MEMORY_EFFICIENCY * on.memory_Bps)]), np.zeros(1, bool)
     return RateToFit(rate, _joined([passes, LeastTimes(np.zeros(1), update_s, no, no, no)]), host)
 
@@ -325,7 +324,7 @@ def unfitted_rates(fits: Iterable[Roofline]) -> Iterator[UnfittedRate]:
     loaded = [of for of in steps_series() if of.input == "loader"]
     seen = set()
     for of in steps_series():
-        table = tables.kept(Torchvision(name=of.network, classes=1000), tables.USUAL_SIZE)
+        table = of.table
         if of.precision not in HALF or table is None or of.what in seen:
             continue
         seen.add(of.what)

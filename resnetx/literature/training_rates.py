@@ -5,7 +5,7 @@ import hashlib
 import re
 from collections.abc import Iterator, Mapping
 from functools import cache
-from typing import Literal
+from typing import ClassVar, Literal
 
 import msgspec
 
@@ -46,6 +46,7 @@ class _Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 class OneGpu(_Entry, frozen=True, kw_only=True):
     """Rates of one network on one GPU, by batch size."""
 
+    updated: ClassVar[bool] = True  # a step ends with an update
     gpu: str  # its name among the parts
     clock_MHz: float | None = None  # null: the part's
     image_size: int
@@ -327,6 +328,11 @@ class StepSeries(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     @property
     def counted(self) -> CountedNetwork:
         return _steps_file().networks[self.network]
+
+    @property
+    def table(self) -> list[Layer] | None:
+        """The layers of torchvision's network of this name, at the usual size; None: none is kept."""
+        return tables.kept(choices.Torchvision(name=self.network, classes=1000), tables.USUAL_SIZE)
 
     @property
     def layers(self) -> int:

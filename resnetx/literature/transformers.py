@@ -58,6 +58,7 @@ class Series(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     accumulation: dict[int, int]
     tokens_per_s: dict[int, float]
     seen: bool
+    updated: bool = True  # a step ends with an update
     padded: bool = True  # sequences are computed whole; else what pads them is skipped
     unrelated: bool = True  # no other series is the same workload on fewer GPUs of the same machine
 

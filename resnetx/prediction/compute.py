@@ -43,7 +43,6 @@ from resnetx.request import Request
 from resnetx.units import si
 from resnetx.workloads.counts import BYTES_PER_PARAMETER, Layer
 
-PUBLISHED = "results/published/training.yaml"
 # Of one core of a host, in a copy between buffers of a DDP that are not views of each other: assumed.
 LAB_COPY_Bps = 2.5e9
 BOUNDED = "; no longer than a roofline says, as its host may take all of these"
@@ -331,7 +330,7 @@ def by_roofline(
         step=StepTimes(times, update_s),
         source="roofline",
         origin="published",
-        where=PUBLISHED,
+        where=f"results/published/{model.file}",
         note=f"{gpu.about}{roofline.at_clock(clock_Hz)}: {model.source}",
         error=model.longer_on(gpu, precision),
         faster=model.error_on(gpu, precision),

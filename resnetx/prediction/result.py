@@ -5,6 +5,7 @@
 What cannot be known is an `Unknown` in a point until it is sealed (`record.sealing`).
 """
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -254,7 +255,7 @@ def _compute_input(iteration: Iteration) -> tuple[PredictionInput, ...]:
     if point.workload.rates is not None:
         what += f", {point.workload.rates.in_short(point.shares[0][0])}"
     if compute.device is not None:
-        error = compute.device.error
+        error = math.expm1(compute.device.error)  # of a roofline it is a logarithm
     inputs = [PredictionInput(what, by_source.note, compute.origin, compute.where, error)]
     if compute.launch is not None and compute.launch.time_s:
         what, value = f"launching a step of {point.workload.label}", f"{compute.launch.text()}, by its host"
@@ -441,7 +442,8 @@ def domains(in_lab: bool = False) -> tuple[Domain, ...]:
     if in_lab:
         return tuple(known["lab"])
     kinds = [kind for kind in scaling_errors().kinds if kind.exchange != ANY]
-    return (*map(_scaling_domain, kinds), _one_gpu_domain(), *known["domains"])
+    of_one = [roofline.fitted(), *roofline.transformer_fits().values()]
+    return (*map(_scaling_domain, kinds), *map(_one_gpu_domain, of_one), *known["domains"])
 
 
 def _scaling_domain(error: KindError) -> Domain:
@@ -454,10 +456,10 @@ def _scaling_domain(error: KindError) -> Domain:
     )
 
 
-def _one_gpu_domain() -> Domain:
-    fit = roofline.fitted()
+def _one_gpu_domain(fit: roofline.Roofline) -> Domain:
+    of = "the roofline of all GPUs" if fit.generation == roofline.ALL else f"that of {fit.generation}"
     return Domain(
-        what="published rates of one GPU, programs of others, by the roofline of all GPUs, each by a fit to the others",
+        what=f"published rates of one GPU, programs of others, by {of}, each by a fit to the others",
         points=fit.rows,
         mean_error=fit.error,
         worst_error=fit.worst_error,

@@ -45,6 +45,8 @@ Floats = NDArray[np.float64]
 
 ALL = "all"  # the fit to all generations of GPUs
 ATTENTION = ("causalattention", "scaleddotproductattention", "selfattention")  # kinds of layers
+OF_TRANSFORMERS = (*ATTENTION, "multiheadattention")  # the last has its projections, too, which are most of it
+LEAST_OF_TENSOR_CORES = 4.0  # times the peak rate in fp32: half precision without them has twice as much at most
 # Assumed: one program's rates from 512 to 65,536 tokens (MosaicML, H100) fit best with 1.47.
 ATTENTION_SLOWNESS = 1.5
 # The fits to transformers, by what computes their products.
@@ -209,7 +211,7 @@ def fitted(gpu: GpuSpec | None = None, table: Sequence[Layer] = (), precision: s
 
     Of networks of attention, whose table is given: the fit to those of transformers on any GPU, at such a precision.
     """
-    if (of_transformers := _of_transformers(table, precision)) is not None:
+    if (of_transformers := _of_transformers(gpu, table, precision)) is not None:
         return of_transformers
     rooflines = fits()
     roofline = None if gpu is None else rooflines.get(generation(gpu))
@@ -219,18 +221,20 @@ def fitted(gpu: GpuSpec | None = None, table: Sequence[Layer] = (), precision: s
 def fitted_without(gpu: GpuSpec, publisher: str, table: Sequence[Layer] = (), precision: str = "fp32") -> Roofline:
     """What `fitted` would be if this publisher had published nothing."""
     rooflines = fits()
-    roofline = _of_transformers(table, precision) or rooflines.get(generation(gpu))
+    roofline = _of_transformers(gpu, table, precision) or rooflines.get(generation(gpu))
     left = None if roofline is None else roofline.left_out(publisher)
     left = left or rooflines[ALL].left_out(publisher)
     assert left is not None, "several publishers have published rates"
     return left
 
 
-def _of_transformers(table: Sequence[Layer], precision: str) -> Roofline | None:
+def _of_transformers(gpu: GpuSpec | None, table: Sequence[Layer], precision: str) -> Roofline | None:
     """Of networks of attention; None: this is none, or nothing is fitted to such."""
-    if not any(layer.kind in ATTENTION for layer in table):
+    if not any(layer.kind in OF_TRANSFORMERS for layer in table):
         return None
-    return transformer_fits().get(TRANSFORMERS["fp32" if precision == "fp32" else "tensor cores"])
+    at = None if gpu is None else peak(gpu, precision)
+    without = gpu is not None and at is not None and at.value < LEAST_OF_TENSOR_CORES * gpu.fp32_FLOPps.value
+    return transformer_fits().get(TRANSFORMERS["fp32" if precision == "fp32" or without else "tensor cores"])
 
 
 def generation(gpu: GpuSpec) -> str:

@@ -496,12 +496,21 @@ def sure(made: Prediction, curves: Sequence[PredictedCurve], ratios: bool = Fals
     if never:
         what = f"no scaling by {' or '.join(never)}" if domains else "no such scaling"
         sentences.append(f"{what} was ever compared with a measurement")
-    if not kinds and any(point.compute_source == "roofline" for curve in curves for point in curve.able):
-        of_one = (domain for domain in made.domains if domain.what.startswith("published rates of one GPU"))
+    modelled = [point for curve in curves for point in curve.able if point.compute_source == "roofline"]
+    if not kinds and modelled:
+        of_one = (domain for domain in made.domains if any(_is_of_one(domain, point) for point in modelled))
         sentences += [
             f"{domain.points} rates of others' programs were predicted to {domain.mean_error:.1%}" for domain in of_one
         ]
     return sentences
+
+
+def _is_of_one(domain: Domain, point: PredictedPoint) -> bool:
+    """Whether it is of rates of one GPU, by the roofline that a point is predicted by."""
+    of, _, fit = domain.what.partition(", by that of ")
+    if not of.startswith("published rates of one GPU"):
+        return False
+    return f" of {fit.partition(',')[0]} (" in point.compute_note if fit else "training.yaml" in point.compute_where
 
 
 def is_scaling(domain: Domain) -> bool:

@@ -101,7 +101,7 @@ def test_scaling(table, published):
 
 
 def test_the_roofline(table):
-    domain, fit = of(table, "published rates of one GPU"), roofline.fitted()
+    domain, fit = of(table, "published rates of one GPU, programs of others, by the roofline"), roofline.fitted()
     assert (domain.points, domain.mean_error) == (fit.rows, pytest.approx(fit.error, abs=DIGIT))
     assert domain.worst_error == pytest.approx(fit.worst_error, abs=DIGIT)
 

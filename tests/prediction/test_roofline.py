@@ -188,7 +188,9 @@ def test_the_shipped_fits_to_transformers_are_fresh_ones():
 
 def test_a_network_of_attention_is_a_transformer_on_any_gpu():
     attention = layer("mixed", "causalattention", ("data",), (64, 32, 32), (), 64 * 1024**2)
-    for gpu in (P100, V100, A100, H200):
+    assert fitted(P100, [attention], "fp16") is transformer_fits()["transformers in fp32"]  # it has no tensor cores
+    assert fitted(V100, [layer("heads", "multiheadattention", ("data",), (64, 32, 32))], "fp16") is not fitted(V100)
+    for gpu in (V100, A100, H200):
         assert fitted(gpu, [attention], "bf16") is transformer_fits()["transformers on tensor cores"]
         assert fitted(gpu, [attention], "fp32") is transformer_fits()["transformers in fp32"]
         assert fitted(gpu, NET, "bf16") is fitted(gpu)
