@@ -317,7 +317,8 @@ def curve_columns(curves: Sequence[PredictedCurve], every: bool = False) -> list
     """The columns of `curve_rows`: what tells curves apart, how fast each is, and what that is over its baseline."""
     points = [point for curve in curves for point in curve.points]
     units = {unit_of_point(point) for point in points}
-    bases = {how_many(point.baseline_gpus, unit_of_point(point)) for point in points if point.baseline_gpus}
+    compared = [point for curve in curves for point in curve.points if not _alone(point, curve)]
+    bases = {how_many(point.baseline_gpus, unit_of_point(point)) for point in compared if point.baseline_gpus}
     over = f"over {' or '.join(sorted(bases))}." if bases - {"1 GPU", "1 rank"} else ""
     lasts = len(curve_rows(curves, every)) < len(points)
     count = Column[CurveRow](f">{units.pop() if len(units) == 1 else 'GPU'}s", lambda row: f"{row[1].gpus}")
