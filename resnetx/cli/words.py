@@ -172,10 +172,14 @@ def _known_names(verb: str) -> list[str]:
     from resnetx.workloads import tables
 
     read = VERBS[verb].settings
-    has_systems = VERBS[verb].names_systems or verb == "topology"
-    known = [path.stem for path in (CONFIGS / "system").glob("*.yaml")] if has_systems else []
+    known = [path.stem for path in (CONFIGS / "system").glob("*.yaml")] if _takes_systems(verb) else []
     known += [*choices("model"), *tables.kept_classifiers().image_size] if "model" in read else []
     return known + ([path.stem for path in (CONFIGS / "study").glob("*.yaml")] if "study" in read else [])
+
+
+def _takes_systems(verb: str) -> bool:
+    """Whether systems may stand among its words: as `systems=`, or in place of a file or of a result."""
+    return VERBS[verb].names_systems or verb in ("topology", "report")
 
 
 def near_name(verb: str, word: str) -> str:
@@ -217,8 +221,7 @@ def named_elsewhere(verb: str, word: str) -> str:
     """Of a system or a model that this verb does not take what it is, and which one shows it; "" of all others."""
     if not is_name(word) or verb == "list":
         return ""
-    takes_systems = VERBS[verb].names_systems or verb == "topology"
-    if not takes_systems and _is_named(word):
+    if not _takes_systems(verb) and _is_named(word):
         return f"a system, which `resnetx {verb}` does not take; write resnetx topology {word}"
     if "model" not in VERBS[verb].settings and _is_model(word):
         return f"a model, which `resnetx {verb}` does not take; write resnetx describe {word}"

@@ -335,6 +335,7 @@ def test_from_python_a_name_of_other_programs_is_refused_with_ours():
             ["topology", "alexnet"],
             "alexnet: a model, which `resnetx topology` does not take; write resnetx describe al",
         ),
+        (["report", "dgx1-v10"], "dgx1-v10: no such file, and no name that is known; did you mean dgx1-v100"),
         (["predict", "gx8", "alexnet", "256"], "256: a number of what? write batch_size=256 or gpus=256"),
         (["train", "nproc_per_node=2", "nodes=2"], "nproc_per_node: no such setting"),  # of each node; gpus= is of all
         (["train", "amp=true"], "amp: no such setting; see `resnetx train --help`"),

@@ -244,7 +244,7 @@ def test_a_watched_run_has_device_times_and_copies(input, tmp_path, task_of, mad
     if input == "torchvision":
         settings |= {"input.root": str(made), "input.threads": 1, "input.recipe": "paper"}
     ended = launcher.execute(task_of(settings, gpus=1), RunFolder(tmp_path))
-    assert ended.outcome == "ok", ended.reason
+    assert ended.outcome == "ok", f"{ended.reason}\n{ended.stderr_end}"
     assert ended.phases.clock == "CUDA events"
     assert ended.phases.forward_s[0] > 0
     assert ended.phases.backward_s[0] > 0

@@ -175,9 +175,13 @@ def test_verify_prints_the_verdict_and_leaves_a_record(tmp_path, capsys, preload
     assert main(["verify", *WORDS, "strategy=after", f"results={tmp_path}"]) == 0
     printed = capsys.readouterr().out
     assert "strategy=after: equal to one process" in printed
-    assert "blocks.0.residual.0" in printed
     assert "3 steps" in printed
     record = json.loads(next(tmp_path.rglob("record.json")).read_text())
+    deviations = record["equality"]["double"]["layers"]
+    worst = sorted(deviations, key=lambda layer: -deviations[layer])
+    shown = [line.split()[0] for line in printed.splitlines() if line.split()[:1] and line.split()[0] in deviations]
+    assert shown == worst[:4]
+    assert f"{len(worst) - 4} more layers: --all" in printed
     assert record["equality"]["equal"]
     assert record["unknown"]["windows_s"] == "no part of measure=equality"
 
