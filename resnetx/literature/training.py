@@ -346,7 +346,7 @@ def _steps() -> Iterator[TrainingRow]:
 def _unfitted() -> Iterator[TrainingRow]:
     """Rates in half precision on GPUs of generations without a fit."""
     for row in unfitted_rates(roofline.fits().values()):
-        predicted = row.count / row.step.time_s
+        predicted = row.batch_size / row.step.time_s
         yield TrainingRow(
             group=UNFITTED,
             source=row.source,
@@ -354,11 +354,11 @@ def _unfitted() -> Iterator[TrainingRow]:
             library=None,
             what=row.what,
             gpus=1,
-            unit=row.unit,
+            unit="images/s",
             given="nothing",
-            measured=row.measured,
+            measured=row.images_per_s,
             predicted=predicted,
-            error=predicted / row.measured - 1,
+            error=predicted / row.images_per_s - 1,
             seen=True,
             publisher=row.publisher,
             low=predicted / (1 + row.step.slower),

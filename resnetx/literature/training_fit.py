@@ -307,15 +307,14 @@ class UnfittedRate:
     publisher: str
     gpu: str  # its name among the parts
     what: str
-    unit: str  # "images/s"
-    count: int  # of a step, in that unit
-    measured: float
+    batch_size: int
+    images_per_s: float  # as measured
     step: LaunchedStep
 
     @property
     def log_error(self) -> float:
         """ln(predicted / measured), of the time."""
-        return float(np.log(self.step.time_s * self.measured / self.count))
+        return float(np.log(self.step.time_s * self.images_per_s / self.batch_size))
 
 
 def unfitted_rates(fits: Iterable[Roofline]) -> Iterator[UnfittedRate]:
@@ -339,7 +338,7 @@ def unfitted_rates(fits: Iterable[Roofline]) -> Iterator[UnfittedRate]:
             host = host_step.assumed(len(table), of.framework, of.precision)
             step = compute.launched_by_roofline(modelled, batch, host)
             what = f"{of.network}, batch {batch}, {of.precision}"
-            yield UnfittedRate(of.text, of.source, of.gpu, what, "images/s", batch, measured, step)
+            yield UnfittedRate(of.text, of.source, of.gpu, what, batch, measured, step)
 
 
 def transformer_rooflines(all_rows: Sequence[RateToFit], everything: Roofline) -> list[Roofline]:

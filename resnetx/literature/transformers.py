@@ -132,7 +132,7 @@ def series() -> list[Series]:
 
 @dataclass(frozen=True)
 class TransformerRate:
-    """What one GPU does, as the fewest GPUs of its series tell it: a pass with its update."""
+    """What one GPU does, as the fewest GPUs of its series tell it: a pass, with its update where there is one."""
 
     entry: Series
     samples_per_s: float
