@@ -163,13 +163,16 @@ def explain(
     ['useful', 'input', 'communication', 'waiting', 'the rest']
     """
     given = asked("explain", settings)
-    found = _explained(a, b)
+    job = observations(given_path(a)) if isinstance(a, str | PathLike) else []
+    if job and b is not None:
+        raise ConfigError("explain: A is a job that was observed, which is explained alone; leave B out")
+    found = Records(observed_ranks(job)) if job else _explained(a, b)
     if given.get("out") is not None:
-        _store(found, Path(str(given["out"])))
+        _store(found, job, Path(str(given["out"])))
     return found
 
 
-def _store(found: Records[Any], folder: Path) -> None:
+def _store(found: Records[Any], job: Sequence[Observation], folder: Path) -> None:
     """What was explained as JSON lines, as a table, and as a page."""
     from resnetx.api import drawings, pages
     from resnetx.reporting.page import PageTable, Part
@@ -177,6 +180,9 @@ def _store(found: Records[Any], folder: Path) -> None:
     answer = found.answer()
     assert answer is not None and answer.table is not None, "what is explained answers"
     drawings.store_rows(folder, "explain", found)
+    if job:
+        pages.store(pages.of_job(job), folder)
+        return
     cases = [each for each in found if isinstance(each, Explained) and each.parts]
     tables = [PageTable("cases", "Case by case", answer.table, found.table())] if len(cases) != 1 else []
     for number, each in enumerate(cases, 1):
@@ -191,12 +197,7 @@ def _store(found: Records[Any], folder: Path) -> None:
 
 def _explained(
     a: "keywords.Text | Explainable", b: "keywords.Text | Explainable | None"
-) -> Records[Explained] | Records[ExplainedFigure] | Records[ObservedRank]:
-    observed = observations(given_path(a)) if isinstance(a, str | PathLike) else []
-    if observed:
-        if b is not None:
-            raise ConfigError("explain: A is a job that was observed, which is explained alone; leave B out")
-        return Records(observed_ranks(observed))
+) -> Records[Explained] | Records[ExplainedFigure]:
     results = [_result(each) for each in (a, b) if each is not None]
     benches = [result for result in results if isinstance(result, list)]
     if benches:

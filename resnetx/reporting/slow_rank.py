@@ -37,8 +37,8 @@ FEWEST_STEPS = 2 * WINDOWS
 LEAST = 0.01  # of a step, that a rank is named for
 FALSE = 0.01  # of runs without a delay in which a rank is named, at most
 BY_STEPS = 0.1  # of these the share that looking step by step may have; the rest is that of floors
-PHASES = ("input", "forward", "backward", "update")
-OF_FSDP = ("input", "update")  # in the others its ranks wait for each other's parameters
+PHASES = ("update", "input", "forward", "backward")
+OF_FSDP = ("update", "input")  # in the others its ranks wait for each other's parameters
 
 _Later = tuple[float, float, float]  # seconds, and the ends of their interval
 Parts = list[list[float]]  # of a rank's steps: [part][step], in seconds
@@ -252,6 +252,37 @@ def _phase(observations: Sequence[Observation], index: int, steps: int, later_s:
     most = max(more, key=lambda name: more[name][0])
     value, low, _ = more[most]
     return most if low > 0 and value > later_s / 2 else ""
+
+
+class Arrival(msgspec.Struct, frozen=True):
+    """When a rank is so far, in seconds of its own since the step began: without waiting for others; medians."""
+
+    rank: int
+    done: str  # "input", "bucket 3"
+    size_bytes: int | None  # of a bucket
+    own_s: float
+    behind_s: float  # the first rank
+
+
+def arrivals(job: Sequence[Observation]) -> list[Arrival]:
+    """When each rank is through each part of a step that is its own: the moments at which ranks are compared."""
+    steps, by_bucket = min(len(observation.step_s) for observation in job), _alike(job)
+    done: list[tuple[str, int | None]] = [(phase, None) for phase in _phases(job[0])]
+    if by_bucket:  # the last one is full as the backward pass ends
+        buckets = job[0].buckets or []
+        done[-1:] = [(f"bucket {number}", bucket.size_bytes) for number, bucket in enumerate(buckets, 1)]
+    own_s = []
+    for observation in job:
+        sums = zip(
+            *(accumulate(step) for step in zip(*_parts(observation, steps, by_bucket), strict=True)), strict=True
+        )
+        own_s.append([median(ends) for ends in sums][: len(done)])
+    first_s = [min(ranks) for ranks in zip(*own_s, strict=True)]
+    return [
+        Arrival(observation.rank, what, size, time_s, time_s - least_s)
+        for observation, times_s in zip(job, own_s, strict=True)
+        for (what, size), time_s, least_s in zip(done, times_s, first_s, strict=True)
+    ]
 
 
 # ---- the answer -----------------------------------------------------------------------------------------------------
