@@ -158,7 +158,10 @@ def test_an_observed_job_has_a_page_with_words_first_and_when_each_rank_is_where
     text = page.read_text()
     assert text.index("Rank 5 (n1) is") < text.index("rank 5 is behind") < text.index("<svg")
     assert "furthest behind, of 20" in text
-    behind = {(row["rank"], row["done"].partition(",")[0]): float(row["behind_ms"]) for row in rows(page.parent / "job-arrivals.csv")}
+    behind = {
+        (row["rank"], row["done"].partition(",")[0]): float(row["behind_ms"])
+        for row in rows(page.parent / "job-arrivals.csv")
+    }
     assert behind["5", "bucket 2"] > 15 > 10 > behind["5", "forward"] and len(behind) == 16 * 5
     parts = {row["part"] for row in rows(page.parent / "job-steps.csv") if row["lane"] == "rank 5"}
     assert ("waiting" in parts, "communication and waiting" in parts) == (profiled, not profiled)
