@@ -43,12 +43,19 @@ from resnetx.reporting.explain import (
     sides_of_study,
 )
 from resnetx.reporting.explain_benches import ExplainedFigure, bench_alone, explained_benches
-from resnetx.reporting.slow_rank import ObservedRank, observed_ranks
+from resnetx.reporting.slow_rank import (
+    JOB_PARTS,
+    JobPart,
+    ObservedRank,
+    job_parts,
+    jobs_answer,
+    observed_ranks,
+)
 from resnetx.reporting.study_points import study_points
 from resnetx.reporting.study_results import Results, points
 from resnetx.settings import keywords
 from resnetx.settings.files import given_path
-from resnetx.table import Records, Table, as_shown
+from resnetx.table import Answered, Records, Table, as_shown
 from resnetx.traces.trace_files import read_trace
 
 KINDS: dict[str, Any] = {
@@ -149,13 +156,13 @@ def explain(
     a: "keywords.Text | Explainable",
     b: "keywords.Text | Explainable | None" = None,
     **settings: Unpack[keywords.ExplainKeywords],
-) -> Records[Explained] | Records[ExplainedFigure] | Records[ObservedRank]:
+) -> Records[Explained] | Records[ExplainedFigure] | Records[ObservedRank] | Records[JobPart]:
     """The step of each case that both have, part by part; of one alone where its own time goes.
 
     `a`, `b`: folders of runs, studies, predictions or benches, or what `train`, `sweep`, `predict`, `bench` and `load`
     return. Of two benches each figure that both have; of one, beside what its system is described to allow. Of a folder
-    that `observe` wrote, each rank of its job, and which one the others wait for. With `out`: all is kept there, with
-    a page.
+    that `observe` wrote, each rank of its job, and which one the others wait for; of two the parts of both steps. With
+    `out`: all is kept there, with a page.
 
     >>> import resnetx
     >>> one, two = resnetx.explain("results/cpu-2core/quickstart")
@@ -163,13 +170,21 @@ def explain(
     ['useful', 'input', 'communication', 'waiting', 'the rest']
     """
     given = asked("explain", settings)
-    job = observations(given_path(a)) if isinstance(a, str | PathLike) else []
-    if job and b is not None:
-        raise ConfigError("explain: A is a job that was observed, which is explained alone; leave B out")
-    found = Records(observed_ranks(job)) if job else _explained(a, b)
+    of_a, of_b = (observations(given_path(each)) if isinstance(each, str | PathLike) else [] for each in (a, b))
+    found = _jobs(of_a, of_b, b is None) if of_a or of_b else _explained(a, b)
     if given.get("out") is not None:
-        _store(found, job, Path(str(given["out"])))
+        _store(found, of_a if b is None else [], Path(str(given["out"])))
     return found
+
+
+def _jobs(a: list[Observation], b: list[Observation], alone: bool) -> Records[ObservedRank] | Records[JobPart]:
+    """The ranks of a job that was observed, or two jobs beside each other."""
+    if alone:
+        return Records(observed_ranks(a))
+    if not (a and b):
+        raise ConfigError("explain: one is an observed job, and the other is not; give two, or the job alone")
+    parts = job_parts(a, b)
+    return Answered(parts, jobs_answer(parts, observed_ranks(a), observed_ranks(b)), JOB_PARTS)
 
 
 def _store(found: Records[Any], job: Sequence[Observation], folder: Path) -> None:

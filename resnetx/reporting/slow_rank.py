@@ -349,3 +349,56 @@ def _column_ms(time_s: float) -> str:
 def shown_ranks(ranks: Sequence[ObservedRank]) -> Answer:
     """The answer, and the phases of each rank."""
     return Answer(observed_answer(ranks), as_shown(RANKS, ranks))
+
+
+# ---- two jobs -------------------------------------------------------------------------------------------------------
+
+
+class JobPart(msgspec.Struct, frozen=True):
+    """A part of the step of two jobs in seconds, medians, on the rank whose last gradient is last in each step."""
+
+    part: str
+    a_s: float
+    b_s: float
+
+
+def job_parts(a: Sequence[Observation], b: Sequence[Observation]) -> list[JobPart]:
+    """The parts of a step of two jobs, and the whole one last."""
+    of_a, of_b = _on_the_last_rank(a), _on_the_last_rank(b)
+    return [JobPart(part, of_a[part], of_b[part]) for part in of_a]
+
+
+def _on_the_last_rank(job: Sequence[Observation]) -> dict[str, float]:
+    steps = range(min(len(observation.step_s) for observation in job))
+    own_s = [[sum(parts) for parts in zip(*_parts(seen, len(steps), False), strict=True)] for seen in job]
+    last = [job[max(range(len(job)), key=lambda rank: own_s[rank][step])] for step in steps]
+    names = ("update", "input", "waiting", "forward", "backward", "exposed", "step")
+    return {
+        name: median(getattr(seen, f"{name}_s")[step] for seen, step in zip(last, steps, strict=True)) for name in names
+    }
+
+
+def jobs_answer(parts: Sequence[JobPart], a: Sequence[ObservedRank], b: Sequence[ObservedRank]) -> list[str]:
+    """Which job is the faster, in which part most, and who is slow in each."""
+    *of_step, step = parts
+    faster, slower = ("B", "A") if step.b_s <= step.a_s else ("A", "B")
+    ratio = max(step.a_s, step.b_s) / min(step.a_s, step.b_s)
+    jobs = [f"{job[0].workload} on {len(job)} rank{'s' * (len(job) > 1)}" for job in (a, b)]
+    of_a, of_b = [f" ({job})" for job in jobs] if jobs[0] != jobs[1] else ["", ""]
+    of = "" if of_a else f" of {jobs[0]}"
+    most = max(of_step, key=lambda part: abs(part.b_s - part.a_s))
+    sentences = [
+        f"A step{of} takes {_ms(step.a_s)} ms in A{of_a} and {_ms(step.b_s)} ms in B{of_b}: {faster} is {ratio:.2f} "
+        f"times as fast as {slower}, most by {most.part} ({(most.b_s - most.a_s) * 1e3:+.3g} ms)."
+    ]
+    for name, ranks in (("A", a), ("B", b)):
+        sentences.append(f"{name}: {_named(ranks, median(rank.step_s for rank in ranks))}")
+    return sentences
+
+
+JOB_PARTS: list[Column[JobPart]] = [
+    Column("part", lambda part: part.part),
+    Column(">A, ms", lambda part: _column_ms(part.a_s)),
+    Column(">B, ms", lambda part: _column_ms(part.b_s)),
+    Column(">B - A", lambda part: f"{round((part.b_s - part.a_s) * 1e3, 1) + 0.0:+,.1f}"),
+]

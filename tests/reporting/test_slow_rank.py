@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import resnetx
+from resnetx.cli import main
 from resnetx.record import Unknown, known, seal, write
 from resnetx.record.traces import Observation, ObservedBucket, rank_folder
 from resnetx.reporting.slow_rank import arrivals, observed_answer, observed_ranks
@@ -174,6 +175,30 @@ def test_the_page_of_one_loop_has_its_parts_alone(tmp_path):
     page = resnetx.report(tmp_path, out=tmp_path / "page")
     assert "No rank can be slow beside others" in page.read_text()
     assert (page.parent / "job-steps.csv").exists() and not (page.parent / "job-arrivals.csv").exists()
+
+
+def test_two_jobs_are_explained_part_by_part_on_the_rank_that_is_last(tmp_path, capsys):
+    for name, late in (("before", 2), ("after", None)):
+        for each in job(1, 3, late, "input", by_s=0.02):
+            write(rank_folder(tmp_path / name, each.rank).record, each)
+    before, after = str(tmp_path / "before"), str(tmp_path / "after")
+    found = resnetx.explain(before, after)
+    parts = {each.part: each.a_s - each.b_s for each in found}
+    assert parts["step"] == pytest.approx(0.02, abs=0.003) and max(parts, key=parts.get) in ("step", "input")
+    assert sum(time_s for part, time_s in parts.items() if part != "step") == pytest.approx(parts["step"], abs=0.003)
+    assert main(["explain", before, after]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert (
+        said.startswith("A step of Net on 3 ranks takes ")
+        and "B is 1.19 times as fast" in said
+        and "most by input (-" in said
+    )
+    assert "A: Rank 2 (n1) is" in said and "B: Slow rank: not shown" in said
+    assert main(["compare", before, after]) == 2
+    assert f"resnetx explain {before} {after}" in " ".join(capsys.readouterr().err.split())
+    for sides in ((before, "results/cpu-2core/quickstart"), ("results/cpu-2core/quickstart", after)):
+        with pytest.raises(resnetx.ConfigError, match="one is an observed job"):
+            resnetx.explain(*sides)
 
 
 def rows(path):
