@@ -72,7 +72,7 @@ class Table:
             shown.add_row(*(escape(_text(cell)) for cell in row))
         text = io.StringIO()
         if self.columns:
-            Console(file=text, width=10_000).print(shown)
+            Console(file=text, width=10_000, force_jupyter=False, color_system=None).print(shown)
         return "\n".join([*(line.rstrip() for line in text.getvalue().splitlines()), *[self.note] * bool(self.note)])
 
     def __repr__(self) -> str:
