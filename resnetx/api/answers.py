@@ -75,7 +75,7 @@ def trace_answer(traced: "Trace") -> list[str]:
     if not traced.batches:
         return [f"Not measured: no batch of {traced.workload} has layer times."]
     largest, *smaller = sorted(traced.batches, key=lambda batch: -batch.batch_size)
-    how = "Measured" if traced.request else "Imported"
+    how = traced.how.capitalize()
     images = f"{largest.batch_size} image{'s' * (largest.batch_size != 1)}"
     step = f"a step of {traced.workload} takes {_step_s(largest) * 1e3:,.3g} ms at {images}"
     if any(warning.code == "one-rank" for warning in traced.warnings) or (traced.communication and not traced.request):
