@@ -119,7 +119,7 @@ def traced_batches() -> "list[Column[tuple[TracedBatch, TraceSums]]]":
         Column(">update", lambda row: _ms(row[1].update_s), 6),
         Column(">input wait", lambda row: _ms(row[1].input_wait_s), 3),
         Column(">copy", lambda row: _ms(row[1].host_to_device_s), 1),
-        Column(">rest", lambda row: _ms(row[1].rest_s), 4, "in no part: the instrumentation itself, and what is no operation."),
+        Column(">rest", lambda row: _ms(row[1].rest_s), 4, "in no part: instrumenting, and what is no operation."),
         Column(">profiled step", lambda row: _ms(row[1].step_s), 7),
         Column(">clean step", lambda row: _ms(row[1].clean_step_s)),
         Column(">profiled/clean", lambda row: _ratio(row[1].instrumented_over_clean), 5),
