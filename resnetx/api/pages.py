@@ -85,10 +85,13 @@ def of_study(study: MeasuredStudy, figures: Sequence[Figure], page: str = "") ->
 
 
 def _run(record: RunRecord) -> Part:
+    from resnetx.reporting.charts.records import run_figures
+
     cells = Table(["what", "value"], [[name, value] for name, value in row(record).items() if value is not None])
     alerts = [f"{warning.code}: {warning.message}; {warning.remedy}" for warning in record.warnings]
     title = f"Run of {record.request.model.label}, batch {record.request.batch_size}"
-    return Part(title, run_answer(record), alerts=alerts, tables=[PageTable("run", "Its settings and results", cells)])
+    tables = [PageTable("run", "Its settings and results", cells)]
+    return Part(title, run_answer(record), alerts=alerts, figures=run_figures(record), tables=tables)
 
 
 def of_benches(records: Sequence[BenchRecord]) -> Part:
