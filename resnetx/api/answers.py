@@ -75,9 +75,10 @@ def trace_answer(traced: "Trace") -> list[str]:
     if not traced.batches:
         return [f"Not measured: no batch of {traced.workload} has layer times."]
     largest, *smaller = sorted(traced.batches, key=lambda batch: -batch.batch_size)
-    how = "Measured" if traced.request else "Imported"
-    images = f"{largest.batch_size} image{'s' * (largest.batch_size != 1)}"
-    step = f"a step of {traced.workload} takes {_step_s(largest) * 1e3:,.3g} ms at {images}"
+    how = traced.how.capitalize()
+    samples = traced.request.model.samples if traced.request else "samples"  # "images"
+    samples = samples.removesuffix("s" * (largest.batch_size == 1))
+    step = f"a step of {traced.workload} takes {_step_s(largest) * 1e3:,.3g} ms at {largest.batch_size} {samples}"
     if any(warning.code == "one-rank" for warning in traced.warnings) or (traced.communication and not traced.request):
         step += " without communication"
     sentences = [f"{how}: {step}"]
@@ -118,7 +119,7 @@ def traced_batches() -> "list[Column[tuple[TracedBatch, TraceSums]]]":
         Column(">update", lambda row: _ms(row[1].update_s), 6),
         Column(">input wait", lambda row: _ms(row[1].input_wait_s), 3),
         Column(">copy", lambda row: _ms(row[1].host_to_device_s), 1),
-        Column(">rest", lambda row: _ms(row[1].rest_s), 4, "the cost of the instrumentation itself."),
+        Column(">rest", lambda row: _ms(row[1].rest_s), 4, "in no part: instrumenting, and what is no operation."),
         Column(">profiled step", lambda row: _ms(row[1].step_s), 7),
         Column(">clean step", lambda row: _ms(row[1].clean_step_s)),
         Column(">profiled/clean", lambda row: _ratio(row[1].instrumented_over_clean), 5),

@@ -36,7 +36,8 @@ from resnetx.reporting.charts.figure import Figure
 from resnetx.reporting.compared_studies import compared_columns
 from resnetx.reporting.csv_tables import table_of
 from resnetx.reporting.page import PageTable, Part, write_page
-from resnetx.table import Column, Table, Tabular, as_shown, row
+from resnetx.reporting.slow_rank import RANKS, observed_answer, observed_ranks
+from resnetx.table import Column, Records, Table, Tabular, as_shown, row
 
 MOST_IN_TITLE = 3  # systems
 DRAWN_PLANS = 4  # collectives of which each has a drawing of its rings: of more there are curves
@@ -70,8 +71,6 @@ def part_of(found: Any, where: str = "") -> Part:
         if isinstance(found, kind):
             part: Part = made(found)
             return Part(**{**vars(part), "notes": [*part.notes, *[f"Record: {where}"] * bool(where)]})
-    if isinstance(found, Observation):
-        raise ConfigError(f"{where}: of an observed job there is no page; resnetx explain shows it")
     raise ConfigError(f"{where}: there is no page of a {type(found).__name__}")
 
 
@@ -154,6 +153,24 @@ def _trace(trace: Trace) -> Part:
     notes = [f"On {trace.device or 'an unknown device'}."]
     title, figures = f"Layer times of {trace.workload}", trace_figures(trace)
     return Part(title, trace_answer(trace), notes, alerts, figures=figures, tables=tables)
+
+
+def of_job(job: Sequence[Observation], where: str = "") -> Part:
+    """Who is late, when each rank is through each part of a step, and where its step goes."""
+    from resnetx.reporting.charts.records import job_figures
+
+    ranks, first = observed_ranks(job), job[0]
+    why = first.unknown.get("buckets", "")
+    batch = f", batch {first.batch_size} on each rank" * bool(first.batch_size)
+    when = f", {_when(first.started_at)}" * bool(first.started_at)
+    notes = [
+        f"{ranks[0].workload}, {first.strategy}{batch}: medians of {ranks[0].steps} steps{when}.",
+        *[f"Buckets: {why}."] * (bool(why) and first.strategy == "ddp"),
+        *[f"Record: {where}"] * bool(where),
+    ]
+    table = PageTable("ranks", "Rank by rank", as_shown(RANKS, ranks), Records(ranks).table())
+    title = f"A job of {len(ranks)} ranks, observed" if len(ranks) > 1 else "A loop, observed"
+    return Part(title, observed_answer(ranks), notes, figures=job_figures(job, ranks), tables=[table])
 
 
 def of_prediction(made: Prediction) -> Part:

@@ -170,10 +170,11 @@ def _refuse_incomplete(ranks: Mapping[int, _Rank]) -> None:
     any_rank = next(iter(ranks.values()))
     count = any_rank.profile.ranks or max(ranks) + 1
     if missing := [number for number in range(min(count, MOST_FILES)) if number not in ranks]:
+        absent = shortened(", ".join(map(str, missing)))
         raise ConfigError(
-            f"{any_rank.files[0]}: of a job of {count} ranks, and rank {shortened(', '.join(map(str, missing)))} is "
-            "not there; expected the profiles of all, without which nobody knows who came last (one alone can be "
-            "imported for its layers)"
+            f"{any_rank.files[0]}: of a job of {count} ranks, and rank{'s' * (len(missing) > 1)} {absent} "
+            f"{'are' if len(missing) > 1 else 'is'} not there; expected the profiles of all, without which nobody "
+            "knows who came last (one alone can be imported for its layers)"
         )
     if unlike := [number for number in ranks if number >= count]:
         raise ConfigError(f"{ranks[unlike[0]].files[0]}: of rank {unlike[0]} of {count}; expected ranks from 0")

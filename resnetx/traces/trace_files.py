@@ -26,7 +26,7 @@ from resnetx.record.sealing import SCHEMA, Unknown, Warning, known, seal
 from resnetx.record.traces import LayerTimes, Trace, TracedBatch, TracedCommunication
 from resnetx.traces.run_traces import UNSIZED, refuse_unsound
 
-NAME = "trace.json"
+NAME = sealing.FILES["trace"]
 _LOG_BYTES = 2**22  # of what may be of another program
 _JSON = re.compile(rb"\s*(?:\{|\[\s*(?:[{\]]|\Z))")  # but not "[rank0]", "[P2P ... Test]"
 DRAWN = 3  # iterations of each batch in a timeline

@@ -4,7 +4,7 @@ there is per parameter."""
 
 import re
 from collections.abc import Iterator, Sequence
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from statistics import fmean, median
 from typing import Any, Protocol
 
@@ -12,7 +12,7 @@ from resnetx.record import GradientBucket, Phases, RunRecord, Workload
 from resnetx.record.literature import Score
 from resnetx.record.node_check import Check, CheckedRun
 from resnetx.record.topologies import Steering
-from resnetx.record.traces import Trace, TracedBatch
+from resnetx.record.traces import Observation, Trace, TracedBatch
 from resnetx.reporting.charts.figure import BARS, INK, PAPER, PART_COLOURS, SYSTEMS, Figure, workload_colours
 from resnetx.reporting.charts.grammar import (
     ON_RAMPS,
@@ -27,6 +27,7 @@ from resnetx.reporting.charts.grammar import (
     system_looks,
     table_of_records,
 )
+from resnetx.reporting.slow_rank import ObservedRank, arrivals
 from resnetx.table import Cell, Record, Table
 from resnetx.units import si
 
@@ -215,6 +216,99 @@ def _steps_of(record: RunRecord, words: str) -> list[Figure]:
     caption = f"{words}; of the slowest rank. Windows: the mean of {steps} steps each; line: of all windows."
     caption += f" Steps of the warm-up that took over {MOST_WARM_UP} times as long are not drawn." * (drawn != rows)
     return [figure("steps", title, caption, table_of_records(drawn), plot, table_of_records(rows))]
+
+
+# ---- jobs whose ranks were observed ---------------------------------------------------------------------------------
+
+MOST_JOB_RANKS = 16  # that are drawn: those that are furthest behind
+_DONE = {
+    "update": "update_s",
+    "input": "input_s",
+    "waits for buffers": "waiting_s",
+    "forward": "forward_s",
+    "backward": "backward_s",
+}
+_OF_JOB = {part: BARS.get(part, "#6b747d") for part in _DONE} | {
+    "waiting": "#c3c9d0",
+    "exposed communication": BARS["collectives"],
+    "communication and waiting": BARS["collectives"],
+}
+
+
+def job_figures(job: Sequence[Observation], ranks: Sequence[ObservedRank]) -> list[Figure]:
+    """When each rank is through each part of a step, if there are several; and what each does meanwhile."""
+    drawn = sorted(ranks, key=lambda rank: -(rank.later_s or 0.0))[:MOST_JOB_RANKS]
+    shown = [observation for observation in job if observation.rank in {rank.rank for rank in drawn}]
+    steps = f"Medians of {ranks[0].steps} steps"
+    some = f"; the {len(shown)} ranks that are furthest behind, of {len(job)}" * (len(shown) < len(job))
+    late = next((rank for rank in ranks if rank.late), None)
+    said = f"rank {late.rank} is behind" if late else "no rank is shown to be behind"
+    rows = [row for observation in shown for row in _doing(observation, ranks[0].steps)]
+    plot = Plot(
+        x=Axis("start_ms", "ms since all ranks had the gradients of the step before"),
+        y=Axis("lane", "", "names", order=[f"rank {observation.rank}" for observation in shown]),
+        marks=(Mark("spans", column="end_ms"),),
+        colour=Scale(
+            "part", {part: colour for part, colour in _OF_JOB.items() if part in {row["part"] for row in rows}}
+        ),
+        chart_only=("what", "description"),
+    )
+    title = f"Where the step of each rank goes: {said}" if len(job) > 1 else "Where the step goes"
+    figures = [figure("job-steps", title, f"{steps}{some}.", table_of_records(rows), plot)]
+    return [_arrivals(job, shown, f"{steps}{some}", said), *figures] if len(job) > 1 else figures
+
+
+def _doing(observation: Observation, steps: int) -> list[Record]:
+    """What a rank does in a step."""
+    times_s = {part: median(getattr(observation, name)[:steps]) for part, name in _DONE.items()}
+    exposed_s = median(observation.exposed_s[:steps])
+    if observation.for_last_s:
+        times_s["waiting"] = median(observation.for_last_s[:steps])
+        times_s["exposed communication"] = max(0.0, exposed_s - times_s["waiting"])
+    else:
+        times_s["communication and waiting"] = exposed_s
+    ends_s = [0.0, *accumulate(times_s.values())]
+    return [
+        _during(f"rank {observation.rank}", part, part, *ends)
+        for part, ends in zip(times_s, pairwise(ends_s), strict=True)
+        if times_s[part] > 0
+    ]
+
+
+def _arrivals(job: Sequence[Observation], shown: Sequence[Observation], steps: str, said: str) -> Figure:
+    """By how much each rank is behind the first one, at each moment at which they are compared."""
+    drawn = {observation.rank for observation in shown}
+    rows: list[list[Cell]] = [
+        [
+            f"{arrival.done}, {si(arrival.size_bytes, 'B')}" if arrival.size_bytes else arrival.done,
+            arrival.rank,
+            1e3 * arrival.own_s,
+            1e3 * arrival.behind_s,
+            f"{1e3 * arrival.behind_s:,.1f}",
+        ]
+        for arrival in arrivals(job)
+        if arrival.rank in drawn
+    ]
+    step_ms = 1e3 * median(median(observation.step_s) for observation in job)
+    most = max(0.05 * step_ms, *(float(row[3] or 0) for row in rows))
+    plot = Plot(
+        x=Axis("rank", "rank", "names", order=sorted(drawn)),
+        y=Axis("done", "", "names", order=list(dict.fromkeys(row[0] for row in rows))),
+        marks=(
+            Mark("squares"),
+            *[Mark("words", column="label", look={"color": ON_RAMPS})] * (len(drawn) <= MOST_LABELLED),
+        ),
+        colour=Ramp("behind_ms", "lightorange", "ms behind", (0.0, most)),
+        tips=("rank", "done", "own_ms", "behind_ms"),
+        chart_only=("label",),
+    )
+    return figure(
+        "job-arrivals",
+        f"When each rank is through each part of a step: {said}",
+        f"ms behind the first rank, by the time that a rank itself has taken since the step began. {steps}.",
+        Table(["done", "rank", "own_ms", "behind_ms", "label"], rows),
+        plot,
+    )
 
 
 # ---- checks ---------------------------------------------------------------------------------------------------------
