@@ -157,7 +157,7 @@ def test_a_crowd_of_missing_points_is_one_word(results_of, brief_of, grid, point
     assert texts(figures["rate"]).count("skip") == 1
 
 
-@pytest.mark.parametrize(("repeats", "whiskers"), [(6, "95 % interval"), (2, "range of the runs"), (1, None)])
+@pytest.mark.parametrize(("repeats", "whiskers"), [(6, "95% interval"), (2, "range of the runs"), (1, None)])
 def test_whiskers_are_called_what_they_are(figures_of, repeats, whiskers):
     caption = figures_of(SMALL, repeats=repeats)["rate"].caption
     assert ("whiskers" in caption) == (whiskers is not None)

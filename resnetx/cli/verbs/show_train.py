@@ -105,7 +105,7 @@ def _show(request: Request, equality: Equality) -> None:
             "training, ranks are not one process."
         )
     more = f"; {left_out} more layers: --all" * bool(left_out)
-    show.say(f"more: relative deviations, the largest of all ranks and steps{more}")
+    show.more(f"relative deviations, the largest of all ranks and steps{more}")
 
 
 LayerDeviations = tuple[str, list[float | None]]  # its name; in double precision, as trained, by each rank's statistics
@@ -159,7 +159,7 @@ def run(record: RunRecord, folder: RunFolder) -> None:
         _inside_a_step(record.phases, record.buckets or [])
         copies = copies_text(record.copies) if record.copies else f"not known: {record.unknown.get('copies', '')}"
         show.say(f"copies of a step: {copies}")
-    show.say(f"more: {run_words(record)}; {duration(record.duration_s)} in all")
+    show.more(f"{run_words(record)}; {duration(record.duration_s)} in all")
     show.line(f"record: {folder.record}")
 
 

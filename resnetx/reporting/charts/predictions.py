@@ -220,7 +220,7 @@ def accuracy_figure(accuracy: Accuracy) -> Figure:
     return figure(
         "accuracy",
         f"Predicted and measured time of an iteration: {mean:.1%} apart on average",
-        "Whiskers: prediction interval, and interval or range of the runs. Line: predicted as measured; dotted: 10 % "
+        "Whiskers: prediction interval, and interval or range of the runs. Line: predicted as measured; dotted: 10% "
         f"more and less.{told}",
         table_of_records(rows),
         plot,

@@ -82,9 +82,9 @@ def _foot_word(point: StudyPoint, missing: Sequence[StudyPoint]) -> Record:
 
 # ---- rates and speed-ups --------------------------------------------------------------------------------------------
 
-_ENDS = {"interval": "95 % interval", "range": "range"}
+_ENDS = {"interval": "95% interval", "range": "range"}
 _WHISKERS = {
-    "interval": "whiskers: 95 % interval",
+    "interval": "whiskers: 95% interval",
     "range": "light whiskers: range of the runs, too few for an interval",
 }
 
