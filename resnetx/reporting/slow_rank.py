@@ -296,7 +296,8 @@ def observed_answer(ranks: Sequence[ObservedRank]) -> list[str]:
     waited = [rank.for_last_s for rank in ranks if rank.for_last_s is not None]
     if len(ranks) > 1 and waited:
         transfer_s = median(rank.exposed_s - (rank.for_last_s or 0.0) for rank in ranks)
-        head += f": {in_ms(transfer_s)} ms of it exposed transfer, and up to {in_ms(max(waited))} ms waiting for later ranks"
+        head += f": {in_ms(transfer_s)} ms of it exposed transfer, and up to {in_ms(max(waited))} ms waiting for later"
+        head += " ranks"
     elif ranks[0].strategy == "fsdp":
         head += "; communication lies inside its passes"
     elif len(ranks) > 1:
