@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from resnetx.record.machine import how_many, on_cores, unit_of
 from resnetx.table import ANSWERS, Answer, Column, as_shown
-from resnetx.units import duration, si, size_text, to_interval
+from resnetx.units import duration, in_ms, si, size_text, to_interval
 
 if TYPE_CHECKING:
     from resnetx.record import RunRecord
@@ -34,7 +34,7 @@ def run_answer(record: "RunRecord") -> list[str]:
     measured = _measured(record)
     if record.images_per_s is None:
         return [f"{measured}: {record.request.model.label} on {on}, without a rate."]
-    step_ms = record.request.batch_size / record.images_per_s * 1e3
+    step_s = record.request.batch_size / record.images_per_s
     images = record.steps_per_window * record.request.batch_size
     slowest_s = [max(ranks) for ranks in zip(*(record.windows_s or []), strict=True)]
     ends = [images / time_s for time_s in slowest_s] or [record.images_per_s]
@@ -42,7 +42,7 @@ def run_answer(record: "RunRecord") -> list[str]:
     model = record.request.model
     tokens = f", {si(record.images_per_s * model.tokens)} tokens/s" if model.tokens else ""
     return [
-        f"{measured}: {rate} {model.samples}/s on {on} (windows: {low} to {high}){tokens}, {step_ms:.3g} ms a step."
+        f"{measured}: {rate} {model.samples}/s on {on} (windows: {low} to {high}){tokens}, {in_ms(step_s)} ms a step."
     ]
 
 
@@ -78,13 +78,13 @@ def trace_answer(traced: "Trace") -> list[str]:
     how = traced.how.capitalize()
     samples = traced.request.model.samples if traced.request else "samples"  # "images"
     samples = samples.removesuffix("s" * (largest.batch_size == 1))
-    step = f"a step of {traced.workload} takes {_step_s(largest) * 1e3:,.3g} ms at {largest.batch_size} {samples}"
+    step = f"a step of {traced.workload} takes {in_ms(_step_s(largest))} ms at {largest.batch_size} {samples}"
     if any(warning.code == "one-rank" for warning in traced.warnings) or (traced.communication and not traced.request):
         step += " without communication"
     sentences = [f"{how}: {step}"]
     for batch in smaller:
         share, rest = divmod(largest.batch_size, batch.batch_size)
-        sentences[0] += f", {_step_s(batch) * 1e3:,.3g} at {batch.batch_size}"
+        sentences[0] += f", {in_ms(_step_s(batch))} at {batch.batch_size}"
         if not rest and batch is smaller[-1]:
             left = _step_s(largest) / share / _step_s(batch)
             sentences.append(f"On {share} GPUs at most {left:.0%} efficiency is left, before any communication")
