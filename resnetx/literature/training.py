@@ -150,7 +150,7 @@ SUMMARIES: list[Column[TrainingSummary]] = [
     Column(">5 const", lambda group: _share(group.five_constants_error),
            help="of that times the median efficiency of other systems on as many GPUs."),
     Column(">worst", lambda group: _share(group.worst_error), 3),
-    Column(">inside", lambda group: _share(group.held), help="the share within the 90 % interval, or the two ends."),
+    Column(">inside", lambda group: _share(group.held), help="the share within the 90% interval, or the two ends."),
     Column(">half", lambda group: _share(group.half_width), 4, "its mean half width."),
     Column(">score", lambda group: _share(group.score), 5,
            "its mean width and 20 times what it misses by (Winkler), beside those of the rivals' intervals."),

@@ -30,7 +30,7 @@ import msgspec
 
 from resnetx.record.traces import Observation
 from resnetx.table import Answer, Column, as_shown
-from resnetx.units import to_interval
+from resnetx.units import in_ms, to_interval
 
 WINDOWS = 16
 FEWEST_STEPS = 2 * WINDOWS
@@ -118,7 +118,7 @@ def _busy(found: Sequence[Observation], ranks: Sequence[ObservedRank]) -> str:
     most = max(waits, key=lambda rank: waits[rank])
     if waits[most] <= LEAST * median(rank.step_s for rank in ranks):
         return ""
-    return f"rank {most} waits {_ms(waits[most])} ms of a step for a core, which other programs use"
+    return f"rank {most} waits {in_ms(waits[most])} ms of a step for a core, which other programs use"
 
 
 def _why_not(observations: Sequence[Observation], steps: int) -> str:
@@ -292,17 +292,16 @@ def observed_answer(ranks: Sequence[ObservedRank]) -> list[str]:
     """Who is slow, where, and what it costs; or that no rank is shown to be."""
     step_s = median(rank.step_s for rank in ranks)
     head = f"A step of {ranks[0].workload} on {len(ranks)} {'ranks' if len(ranks) > 1 else 'rank'} takes "
-    head += f"{_ms(step_s)} ms"
+    head += f"{in_ms(step_s)} ms"
     waited = [rank.for_last_s for rank in ranks if rank.for_last_s is not None]
     if len(ranks) > 1 and waited:
         transfer_s = median(rank.exposed_s - (rank.for_last_s or 0.0) for rank in ranks)
-        head += (
-            f": {_ms(transfer_s)} ms of it exposed transfer, and up to {_ms(max(waited))} ms waiting for later ranks"
-        )
+        head += f": {in_ms(transfer_s)} ms of it exposed transfer, and up to {in_ms(max(waited))} ms waiting for later"
+        head += " ranks"
     elif ranks[0].strategy == "fsdp":
         head += "; communication lies inside its passes"
     elif len(ranks) > 1:
-        head += f", {_ms(min(rank.exposed_s for rank in ranks))} ms of it exposed communication"
+        head += f", {in_ms(min(rank.exposed_s for rank in ranks))} ms of it exposed communication"
     return [f"{head}.", _named(ranks, step_s)]
 
 
@@ -322,10 +321,6 @@ def _named(ranks: Sequence[ObservedRank], step_s: float) -> str:
         sentence += f"; its GPU at {late.sm_clock_Hz / 1e6:,.0f} MHz, others {median(others) / 1e6:,.0f}"
     faster = step_s / max(step_s - late.later_s, step_s / 1000)
     return f"{sentence}; without it a step would be {faster:.2f} times as fast."
-
-
-def _ms(seconds: float) -> str:
-    return f"{seconds * 1e3:.3g}"
 
 
 RANKS: list[Column[ObservedRank]] = [
@@ -388,8 +383,8 @@ def jobs_answer(parts: Sequence[JobPart], a: Sequence[ObservedRank], b: Sequence
     of = "" if of_a else f" of {jobs[0]}"
     most = max(of_step, key=lambda part: abs(part.b_s - part.a_s))
     sentences = [
-        f"A step{of} takes {_ms(step.a_s)} ms in A{of_a} and {_ms(step.b_s)} ms in B{of_b}: {faster} is {ratio:.2f} "
-        f"times as fast as {slower}, most by {most.part} ({(most.b_s - most.a_s) * 1e3:+.3g} ms)."
+        f"A step{of} takes {in_ms(step.a_s)} ms in A{of_a} and {in_ms(step.b_s)} ms in B{of_b}: {faster} is "
+        f"{ratio:.2f} times as fast as {slower}, most by {most.part} ({(most.b_s - most.a_s) * 1e3:+.3g} ms)."
     ]
     for name, ranks in (("A", a), ("B", b)):
         sentences.append(f"{name}: {_named(ranks, median(rank.step_s for rank in ranks))}")

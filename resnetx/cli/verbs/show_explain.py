@@ -111,7 +111,7 @@ def _evidence(lines: Sequence[str]) -> list[str]:
 
 def _rest(hidden: Sequence[str]) -> None:
     more = f"{', '.join(hidden)}: --all; " * bool(hidden and not show.everything())
-    show.say(f"more: {more}page: out=FOLDER")
+    show.more(f"{more}page: out=FOLDER")
 
 
 # ---- benches --------------------------------------------------------------------------------------------------------

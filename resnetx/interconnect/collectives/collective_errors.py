@@ -79,9 +79,9 @@ class MeasuredError:
         if not self.points:
             return f"Error not known: {self.source}."
         if not self.known:
-            return f"Error not known: {self.source}; 90 % within {self.q90:.0%}."
+            return f"Error not known: {self.source}; 90% within {self.q90:.0%}."
         of = "each left out of the fit, of" if self.held_out else "mean of"
-        return f"Off by {self.mean:.1%} ({of} {self.points} {self.source}), 90 % within {self.q90:.1%}."
+        return f"Off by {self.mean:.1%} ({of} {self.points} {self.source}), 90% within {self.q90:.1%}."
 
 
 @dataclass(frozen=True)
