@@ -28,9 +28,8 @@ from resnetx.record import (
 )
 from resnetx.record.comparisons import Accuracy, BenchComparison, Comparison, SystemComparison
 from resnetx.record.literature import CheckedPapers, Score
-from resnetx.record.node_check import Check
 from resnetx.record.prediction import Prediction
-from resnetx.record.topologies import Steering
+from resnetx.record.topologies import Check, Steering
 from resnetx.record.traces import Observation, Trace, observations
 from resnetx.reporting.explain import (
     Explained,

@@ -24,9 +24,8 @@ from resnetx.record import BenchRecord, RunRecord
 from resnetx.record.comparisons import Accuracy, BenchComparison, CheckedClaim, Comparison, SystemComparison
 from resnetx.record.literature import CheckedPapers, Score
 from resnetx.record.machine import how_many
-from resnetx.record.node_check import Check, Outlier
 from resnetx.record.prediction import Prediction
-from resnetx.record.topologies import Steering, TopologyRecord
+from resnetx.record.topologies import Check, Outlier, Steering, TopologyRecord
 from resnetx.record.traces import Observation, Trace
 from resnetx.reporting import systems_answer as of_systems
 from resnetx.reporting.accuracy import checked_columns
