@@ -2,7 +2,7 @@
 
     errors = scaling_errors()
     errors.costs.variation                 # standard deviation of a rank's step, over its mean, where no trace says
-    errors.of(ScalingKind("allreduce", "one node", "none"))
+    errors.of("allreduce", "one node", "none")
 
 Ranks wait for the slowest of them, and threads that decode images compete with those that queue the GPUs' work. How
 much that costs has two parameters, `variation` and `host_load`, fitted to `results/published/scaling.yaml`. In half
@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from math import log2
 from statistics import NormalDist
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import msgspec
 
@@ -47,28 +47,18 @@ LEVEL = 0.90  # of intervals: the share of points that they should hold
 ANY = "any"  # in a group of several kinds
 FEWEST_POINTS = 8  # of a kind that has an error of its own: fewer do not show what one in ten exceeds
 
-
-Exchange = Literal["allreduce", "server"]
+# Cases whose errors are counted together: (exchange, nodes, input). loader: decoded by a framework's own loader; DALI
+# is counted with none.
 Nodes = Literal["one node", "several nodes", "several nodes, half precision"]
+ScalingKind = tuple[Literal["allreduce", "server"], Nodes, Literal["none", "loader"]]
 
 
-class ScalingKind(NamedTuple):
-    """Cases whose errors are counted together."""
-
-    exchange: Exchange
-    nodes: Nodes
-    input: Literal["none", "loader"]  # loader: decoded by a framework's own loader; DALI is counted with none
-
-    @classmethod
-    def of_point(cls, point: Point) -> "ScalingKind":
-        request = point.workload.request
-        loader = request is not None and isinstance(request.input, TorchvisionInput)
-        exchange: Exchange = "server" if point.workload.strategy.kind == "server" else "allreduce"
-        return cls(exchange, _nodes(point, point.gpus), "loader" if loader else "none")
-
-    @property
-    def text(self) -> str:
-        return group_text(*self)
+def scaling_kind(point: Point) -> ScalingKind:
+    """The kind of a point."""
+    request = point.workload.request
+    loader = request is not None and isinstance(request.input, TorchvisionInput)
+    exchange: Literal["allreduce", "server"] = "server" if point.workload.strategy.kind == "server" else "allreduce"
+    return exchange, _nodes(point, point.gpus), "loader" if loader else "none"
 
 
 def _nodes(point: Point, gpus: int) -> Nodes:
@@ -93,7 +83,7 @@ def group_text(exchange: str, nodes: str, feed: str) -> str:
 class KindError(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Errors of one kind of case, each system left out of the fit. Logarithms are of measured over predicted."""
 
-    exchange: str  # of a `Kind`, or "any"
+    exchange: str  # of a `ScalingKind`, or "any"
     nodes: str
     input: str
     points: int
@@ -127,19 +117,20 @@ class ScalingErrors(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
     def of_point(self, point: Point) -> KindError:
         """The errors of a point's kind; where rates on as many nodes (one, several) are known, of points like that."""
-        kind, residual = ScalingKind.of_point(point), point.setting.residual
+        kind, residual = scaling_kind(point), point.setting.residual
+        _, nodes, _ = kind
         known = [] if residual is None else [gpus for gpus, _, _ in residual.rates.by_gpus]
-        if residual is None or not any(_nodes(point, gpus) == kind.nodes for gpus in known):
-            return self.of(kind)
-        error = next(error for error in self.calibrated if kind.nodes.startswith(error.nodes))
+        if residual is None or not any(_nodes(point, gpus) == nodes for gpus in known):
+            return self.of(*kind)
+        error = next(error for error in self.calibrated if nodes.startswith(error.nodes))
         further = residual.octaves(point.gpus) ** 0.5
         return msgspec.structs.replace(error, slower=error.slower * further, faster=error.faster * further)
 
-    def of(self, kind: ScalingKind) -> KindError:
+    def of(self, exchange: str, nodes: str, feed: str) -> KindError:
         """The errors of a kind with enough points; else those of all on as many nodes (one, several), however few."""
         by_names = {(error.exchange, error.nodes, error.input): error for error in self.kinds}
-        own = by_names.get((kind.exchange, kind.nodes, kind.input))
-        return own if own is not None and own.points >= FEWEST_POINTS else by_names[ANY, kind.nodes, ANY]
+        error = by_names.get((exchange, nodes, feed))
+        return error if error is not None and error.points >= FEWEST_POINTS else by_names[ANY, nodes, ANY]
 
 
 @cache

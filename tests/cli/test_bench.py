@@ -298,7 +298,7 @@ def test_where_operations_were_queued_the_table_shows_them_and_bandwidths_are_of
     assert [line.split() for line in lines if line.lstrip().startswith("1 MiB")] == [
         ["1", "MiB", "1,000", "1,000", "to", "1,000", "2.10", "2.10"]
     ]
-    assert "In all rows: queued us 500.0, #wrong 0" in out
+    assert "In all rows: queued us 500, #wrong 0" in out
     assert "Queued: one of 20 that follow each other on the GPU; bandwidths and the fit are of these." in out
 
 

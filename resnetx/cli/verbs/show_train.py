@@ -11,7 +11,7 @@ from statistics import fmean
 from resnetx.api.answers import run_answer, verify_answer
 from resnetx.api.measuring import fed, machine_name, run_words
 from resnetx.api.sweep import submission
-from resnetx.api.train import asked_run, execute, execute_verification
+from resnetx.api.train import asked_run, execute_verification, executed
 from resnetx.cli import show
 from resnetx.errors import ConfigError, on_one_line
 from resnetx.launching import FIRST_NCCL_BACKEND, NCCL_BACKEND_VARIABLE, Launch
@@ -52,7 +52,7 @@ def train_(options: Namespace, paths: list[Path], asked: Point) -> int:
         return 0
     if follows(task):
         return follow(task)
-    kept = execute(path, asked)
+    kept = executed(task, results, path, asked.get("out"))
     record = kept.record
     failed = record.outcome != "ok"
     show.conclude(options, run_answer(record), lambda: [record], partial(run, record, kept.folder), failed)
