@@ -478,6 +478,7 @@ def time_of_each(point: PredictedPoint) -> str:
 def most_lost(curves: Sequence[PredictedCurve]) -> str:
     """Of several curves, on their most GPUs: which losses are the largest, and of which curves; "" without any."""
     names, by_part = identity(curves), dict[PartName, dict[str, int]]()
+    names = next(([name] for name in names if len({getattr(curve, name) for curve in curves}) == len(curves)), names)
     for curve in curves:
         lost = {name: share for name, share in percents(curve.last).items() if name != "useful" and share > 0}
         if lost and curve.last.gpus != curve.last.baseline_gpus:
