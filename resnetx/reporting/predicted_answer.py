@@ -90,7 +90,7 @@ def predicted_curves(points: Sequence[PredictedPoint]) -> list[PredictedCurve]:
     found: dict[tuple[str, str, str, str, str], list[PredictedPoint]] = {}
     for point in points:
         weak = point.scaling == "weak"
-        batch = f"{point.batch_size // point.gpus} per GPU" if weak else f"{point.batch_size}"
+        batch = f"{point.batch_size // point.gpus} per {unit_of_point(point)}" if weak else f"{point.batch_size}"
         key = (_workload(point, varying), batch, point.strategy, point.system, point.library)
         found.setdefault(key, []).append(point)
     return [
