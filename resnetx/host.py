@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Protocol
 
 _ROOT = Path("/")
 _known_cores: ContextVar[int | None] = ContextVar("known_cores", default=None)
@@ -32,9 +32,19 @@ def node_name() -> str:
     return re.sub(r"[^A-Za-z0-9._-]+|^[.-]+", "-", name)  # it names a folder
 
 
-def exit_status(
-    child: "subprocess.Popen[Any]", timeout_s: float | None = None, look_up: Callable[[], None] = lambda: None
-) -> int:
+class Child(Protocol):
+    """A child process, as a `Popen` has it."""
+
+    pid: int
+    args: Any
+    returncode: Any
+
+    def kill(self) -> None: ...
+
+    def terminate(self) -> None: ...
+
+
+def exit_status(child: Child, timeout_s: float | None = None, look_up: Callable[[], None] = lambda: None) -> int:
     """Waits until a child has ended; its exit status, below 0 where a signal ended it. Raises `TimeoutExpired`.
 
     `look_up`: called between looks at the child; what it raises ends the waiting, of a thread that gets no signals.
