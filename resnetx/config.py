@@ -4,6 +4,7 @@ The defaults are in `settings.table`, and only there. `check` makes all checks o
 """
 
 import hashlib
+import math
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -244,10 +245,12 @@ def check(r: Request) -> None:
     if r.split == "uneven" and r.batch_size < r.gpus:
         raise ConfigError(f"batch_size={r.batch_size} leaves some of gpus={r.gpus} without an image; raise batch_size")
     if r.batch_size % r.gpus and r.split == "even":
-        near = [b for b in (r.batch_size // r.gpus * r.gpus, -(-r.batch_size // r.gpus) * r.gpus) if b > 0]
+        up_to, power_of_two = math.lcm(*range(1, r.gpus + 1)), r.gpus & (r.gpus - 1) == 0
+        of_all = f" ({_near(r.batch_size, up_to)}: over each of 1 to {r.gpus})"
         raise ConfigError(
             f"batch_size={r.batch_size} does not divide over gpus={r.gpus}: the global batch is split evenly; "
-            f"use batch_size={' or '.join(map(str, near))}, another gpus, or split=uneven"
+            f"use batch_size={_near(r.batch_size, r.gpus)}{of_all * (up_to <= r.batch_size and not power_of_two)}, "
+            "another gpus, or split=uneven"
         )
     check_ranks(r.gpus, r.devices, r.env)
     check_nodes(r.gpus, r.nodes, r.devices)
@@ -286,6 +289,12 @@ def check(r: Request) -> None:
             f"measure=layers with gpus={r.gpus}: layers are timed on one rank; use gpus=1, or `resnetx trace`, which "
             "runs the per-GPU batch of each GPU count"
         )
+
+
+def _near(number: int, step: int) -> str:
+    """The multiples of a step around a number."""
+    below = number // step * step
+    return " or ".join(str(multiple) for multiple in (below, below + step) if multiple)
 
 
 def _check_samples(r: Request) -> None:

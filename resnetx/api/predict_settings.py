@@ -15,7 +15,7 @@ from resnetx.interconnect.collectives.measured import UNCALIBRATED
 from resnetx.interconnect.collectives.plan import LIBRARIES
 from resnetx.interconnect.systems import system
 from resnetx.interconnect.systems.system import System, link_kinds
-from resnetx.prediction.predict import Placement
+from resnetx.prediction.predict import Placement, images_of
 from resnetx.prediction.scenario import Deployment, TrainingSetup, Workload
 from resnetx.prediction.staged import CLASSES
 from resnetx.prediction.step import Overlap
@@ -244,7 +244,7 @@ def through(
             refuse_unsound(trace, (layer.name for layer in table if layer.parameters))
         placements = placements_of(together, settings)
         workload = Workload.of(first, table, settings.convention, trace)
-        largest = max(placement.images for placement in placements) // first.accumulate
+        largest = max(map(images_of, placements)) // first.accumulate
         said: tuple[PredictionInput, ...] = ()
         if known is not None:
             workload, said = known.of(workload, first, largest)
@@ -261,7 +261,7 @@ def by_baseline(requests: Iterable[Request]) -> Iterable[list[Request]]:
 
 def placements_of(requests: Iterable[Request], settings: PredictSettings) -> list[Placement]:
     """Where requests run, and with which batch; each once."""
-    return list(dict.fromkeys(Placement(_devices(request.gpus, settings), request.batch_size) for request in requests))
+    return list(dict.fromkeys((_devices(request.gpus, settings), request.batch_size) for request in requests))
 
 
 def _devices(gpus: int, settings: PredictSettings) -> tuple[int, ...]:
@@ -278,7 +278,7 @@ def _devices(gpus: int, settings: PredictSettings) -> tuple[int, ...]:
 
 def baseline_of(request: Request, settings: PredictSettings) -> Placement:
     """The baseline of the curve that a request lies on."""
-    return Placement(tuple(range(settings.baseline)), request.on(settings.baseline).batch_size)
+    return tuple(range(settings.baseline)), request.on(settings.baseline).batch_size
 
 
 def checked(request: Request, point: Point, settings: PredictSettings) -> Request:

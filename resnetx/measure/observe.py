@@ -42,7 +42,7 @@ from resnetx.host import cores, node_name
 from resnetx.launching import FIRST_NCCL_BACKEND, NCCL_BACKEND_VARIABLE
 from resnetx.measure.machine.host_facts import cpu_name
 from resnetx.measure.rank.phases import clock_of
-from resnetx.record import SCHEMA, LayerTimes, TracedLayer, Unknown, known, seal, timestamp, write
+from resnetx.record import SCHEMA, LayerTimes, TracedLayer, Unknown, known, record_file, seal, timestamp, write
 from resnetx.record.traces import Observation, ObservedBucket, Trace, TracedBatch, old_files, rank_folder, trace_folder
 from resnetx.settings.files import given_path
 
@@ -142,7 +142,7 @@ def _write(loop: _Loop, rank: int, ranks: int, folder: Path) -> tuple[str, bool]
     observation = _observation(loop, seen, rank, ranks)
     traced = loop.steps[WARMUP + loop.samples + 1 :]  # the first one had its hooks for a part of it
     if rank == 0 and traced and loop.batch_size and loop.has_layers:
-        write(trace_folder(folder) / "trace.json", _trace(loop, seen, traced, folder))
+        write(record_file("trace", trace_folder(folder)), _trace(loop, seen, traced, folder))
     write(rank_folder(folder, rank).record, observation)
     said = f"{len(seen)} steps observed: resnetx explain {folder}"
     if _waits_within_backward(loop):

@@ -119,7 +119,7 @@ def _of_products(
 def _peaks(gpu: GpuSpec, clock_Hz: float | None) -> dict[str, float]:
     """The peak rate of each precision that is stated."""
     names = [name for name in roofline.PRECISION_BYTES if roofline.peak(gpu, name) is not None]
-    return {name: roofline.roofs(gpu, name, clock_Hz).peak_FLOPps for name in names}
+    return {name: roofline.peak_FLOPps(gpu, name, clock_Hz) for name in names}
 
 
 # ---- how far such ratios were off -----------------------------------------------------------------------------------

@@ -450,7 +450,9 @@ def near_setting(key: str, known: Sequence[str]) -> str | None:
     if group and siblings:
         near = difflib.get_close_matches(name, siblings, n=1)
         return siblings[near[0]] if near else None
-    return next(iter(difflib.get_close_matches(key, known, n=1, cutoff=0.7)), None)
+    words = {setting.split("_")[0]: setting for setting in reversed(known)} | {setting: setting for setting in known}
+    near = difflib.get_close_matches(key, words, n=1, cutoff=0.7)  # "bacth" is near the first word of batch_size
+    return words[near[0]] if near else None
 
 
 def group_of(key: str) -> str:

@@ -29,7 +29,7 @@ from resnetx.operations import OPERATIONS
 from resnetx.prediction import compute
 from resnetx.prediction.host_step import PARALLEL_s
 from resnetx.prediction.predict import predict
-from resnetx.prediction.scaling import ScalingKind, scaling_errors
+from resnetx.prediction.scaling import scaling_errors
 from resnetx.prediction.scenario import Deployment, Point, ScalingCosts, TrainingSetup, Workload
 
 pytestmark = pytest.mark.slow  # predicts what was published
@@ -156,9 +156,9 @@ def test_a_fit_finds_the_costs_that_made_the_rates():
 
 def test_a_kind_with_too_few_rates_has_the_errors_of_all_with_as_many_nodes():
     errors = scaling_errors()
-    few = errors.of(ScalingKind("server", "several nodes", "loader"))
+    few = errors.of("server", "several nodes", "loader")
     assert (few.exchange, few.nodes, few.input) == ("any", "several nodes", "any")
-    assert errors.of(ScalingKind("allreduce", "one node", "none")).exchange == "allreduce"
+    assert errors.of("allreduce", "one node", "none").exchange == "allreduce"
 
 
 def test_alexnet_of_tallent_et_al_is_predicted_with_each_batch_and_library_that_it_may_be_of(rows):

@@ -104,7 +104,7 @@ def test_where_one_gpu_differs_a_difference_is_not_attributed_to_the_interconnec
     assert controls(found) == {"one-GPU rate": "differ", "SM clock": "unknown"}
     last = conclusion(found)[-1]
     assert last.startswith(
-        "One-GPU rates differ by more than 3 % (largest difference at ResNet/1, batch 32, 1 GPU: B / A 1.100 ("
+        "One-GPU rates differ by more than 3% (largest difference at ResNet/1, batch 32, 1 GPU: B / A 1.100 ("
     )
     assert "not due to the interconnect alone; read the ratio of speed-ups" in last
 

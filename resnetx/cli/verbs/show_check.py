@@ -95,4 +95,4 @@ def _rule(made: Check) -> None:
     pairs = f"; {made.pairs_tried} of {made.pairs} pairs were tried" * bool(made.pairs)
     hidden = max(len(made.outliers) - 1, len(made.remarks), len(made.left_out)) > NAMED or len(made.runs) > show.ROWS
     more = "; --all" * (hidden and not show.everything())
-    show.say(f"more: {duration(made.duration_s)} of {duration(made.budget_s)}{pairs}; {system}{more}")
+    show.more(f"{duration(made.duration_s)} of {duration(made.budget_s)}{pairs}; {system}{more}")

@@ -186,10 +186,6 @@ UNFITTED = Fitted()
 FIT_FILE = PUBLISHED / "collectives-fit.yaml"
 
 
-class _FitFile(msgspec.Struct, frozen=True):
-    fitted: Fitted
-
-
 @cache
 def fitted() -> Fitted:
     """The figures of the file."""
@@ -197,7 +193,7 @@ def fitted() -> Fitted:
 
 
 def _read(path: Path) -> Fitted:
-    return own_yaml(path, _FitFile).fitted
+    return own_yaml(path, dict[str, Fitted])["fitted"]
 
 
 # ---- algorithms -----------------------------------------------------------------------------------------------------

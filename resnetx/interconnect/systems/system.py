@@ -135,6 +135,11 @@ def _plugged(file: SystemFile, nodes: int, network: str | None, nics: int | None
         raise unknown_name("network", network, file.networks, "network")
     cards = sum(component.kind == "nic" for component in system.components)
     nics = cards if nics is None else nics
+    if not cards:
+        raise ConfigError(
+            f"nodes={nodes}: {system.name} is described without network cards; leave nodes= out, or describe them in a "
+            "file of your own (docs/topology.md)"
+        )
     if not 1 <= nics <= cards:
         raise ConfigError(f"nics={nics}: {system.name} has {cards} network cards in each node")
     return network, nics

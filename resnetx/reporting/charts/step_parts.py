@@ -6,7 +6,7 @@ picture.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate
+from itertools import accumulate, chain
 
 from resnetx.record.machine import how_many
 from resnetx.record.prediction import PredictedPoint
@@ -123,20 +123,21 @@ def predicted_parts(curves: Sequence[PredictedCurve]) -> Figure | None:
     """Parts of predicted steps: the systems of one workload beside each other."""
     names = identity(curves)
     common = ", ".join(_name(curves[0], name) for name in ("workload", "batch") if name not in names)
-    workloads: dict[tuple[str, str], list[PredictedCurve]] = {}
-    for curve in curves:
-        workloads.setdefault((curve.workload, curve.batch), []).append(curve)
-    bars = {
-        work: [_predicted_bar(curve, point, names) for curve in same for point in curve.points if curve.able]
-        for work, same in workloads.items()
-    }
-    bars = {work: of_work for work, of_work in bars.items() if any(len(bar.shares) > 1 for bar in of_work)}
+    told = [curve for curve in curves if any(point.gpus > 1 for point in curve.able)]
+    workloads: dict[tuple[str, str], list[list[StepBar]]] = {}
+    for curve in told:
+        of_curve = [_predicted_bar(curve, point, names) for point in curve.points]
+        if any(len(bar.shares) > 1 for bar in of_curve):
+            workloads.setdefault((curve.workload, curve.batch), []).append(of_curve)
+    bars = {work: list(chain.from_iterable(same)) for work, same in workloads.items()}
     if not bars:
         return None
-    most = max(1, _MOST_PANELS // max(len(same) for same in workloads.values()))
+    unknown = len(told) - sum(map(len, workloads.values()))
+    most = max(1, _MOST_PANELS // max(map(len, workloads.values())))
     shown = _evenly(list(bars), most)
     caption = "Parts of the predicted step; in brackets: what nine of ten measurements should lie within. Useful: what "
     caption += "linear scaling leaves of the step that speed-ups (\u00d7) are over."
+    caption += f" Of {unknown} of {len(told)} curves the parts are not known." * bool(unknown)
     caption += f" Drawn: {len(shown)} of {len(bars)} workloads and batches." * (len(shown) < len(bars))
     every = [row for of_work in bars.values() for bar in of_work for row in _rows(bar)]
     columns = [column for column in every[0] if column not in _DRAWN]
@@ -194,9 +195,27 @@ def measured_parts(points: Sequence[StudyPoint], styles: SeriesStyles) -> Figure
         "lost",
         title,
         f"Parts of a step on each {unit}, over the baseline's; at the end the speed-up (\u00d7) with its interval. "
-        "Useful: what linear scaling leaves." + _NOT_RESOLVED * any("not resolved" in bar.shares for bar in bars),
+        "Useful: what linear scaling leaves."
+        + _NOT_RESOLVED * any("not resolved" in bar.shares for bar in bars)
+        + _fewer_repeats([point for point in points if point.line in known]),
         bars,
     )
+
+
+def _fewer_repeats(points: Sequence[StudyPoint]) -> str:
+    """That parts are of fewer repeats than speed-ups, which may then differ from what is useful; "" where none is."""
+    fewer = [
+        (lost.repeats, rate.n)
+        for point in points
+        if (lost := point.result.lost)
+        and lost.parts
+        and (rate := point.result.images_per_s)
+        and rate.n > lost.repeats > 0
+    ]
+    if not fewer:
+        return ""
+    least, runs = min(fewer)
+    return f" Parts are of {least} of {runs} repeats, those with a run of each control; speed-ups are of all."
 
 
 _NOT_RESOLVED = " Not resolved: parts that the runs do not show, together."

@@ -51,7 +51,7 @@ def _all(points: Sequence[StudyPoint]) -> Iterator[Figure | str]:
         if any(map(has_speedup, points)):
             yield speedups(points, styles)
         yield rates(points, styles)
-        timed = (message_timeline(point) for point in sorted(points, key=lambda point: -point.gpus))
+        timed = map(_messages, sorted(points, key=lambda point: -point.gpus))
         yield from islice(filter(None, timed), 1)
     # An old study may hold an empty batch, which has no place on a log axis.
     working = [(point, point.counts) for point in points if point.counts and point.counts.activations_per_batch > 0]
@@ -61,6 +61,11 @@ def _all(points: Sequence[StudyPoint]) -> Iterator[Figure | str]:
         suffix = "" if len(conventions) == 1 else f"-{convention}"
         yield located(counted, convention, suffix)
         yield batch_intensities(counted, convention, suffix)
+
+
+def _messages(point: StudyPoint) -> Figure | None:
+    limits = point.result.limits
+    return message_timeline(point.words, limits.phases, limits.messages) if limits else None
 
 
 MOST_WORDS = 3  # of one place with a word for each point; of more, points with the same outcome share a word, in black
@@ -82,9 +87,9 @@ def _foot_word(point: StudyPoint, missing: Sequence[StudyPoint]) -> Record:
 
 # ---- rates and speed-ups --------------------------------------------------------------------------------------------
 
-_ENDS = {"interval": "95 % interval", "range": "range"}
+_ENDS = {"interval": "95% interval", "range": "range"}
 _WHISKERS = {
-    "interval": "whiskers: 95 % interval",
+    "interval": "whiskers: 95% interval",
     "range": "light whiskers: range of the runs, too few for an interval",
 }
 
