@@ -20,10 +20,9 @@ from pathlib import Path
 import msgspec
 
 from resnetx.errors import ConfigError
-from resnetx.host import dying_with
+from resnetx.host import dying_with, end_after, run_module
 from resnetx.interconnect.systems.lab_network import ORIGIN, LabNetwork, next_hops, read_network
 from resnetx.measure.launch.ending import statuses_file
-from resnetx.measure.launch.preloaded import end_after, run_module
 from resnetx.measure.launch.scratch import TURN_VARIABLE, launched_scratch, wait_for_turn
 
 # ---- namespaces -----------------------------------------------------------------------------------------------------

@@ -21,7 +21,6 @@ import importlib
 import json
 import os
 import re
-import runpy
 import select
 import signal
 import socket
@@ -35,9 +34,9 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, NoReturn
+from typing import IO, Any
 
-from resnetx.host import dying_with, exit_status, kernel_text
+from resnetx.host import dying_with, end_after, exit_status, kernel_text, run_module
 from resnetx.measure.launch.ending import ERROR_FILE_VARIABLE
 from resnetx.measure.launch.executor import Command
 from resnetx.measure.launch.scratch import FOLDER_VARIABLE, SCRATCH_VARIABLE, STARTED_VARIABLE
@@ -395,33 +394,6 @@ def _close_all_but(line: socket.socket) -> None:
     """Closes the open files of the process that forked this one, which they would keep from their ends."""
     os.closerange(3, line.fileno())
     os.closerange(line.fileno() + 1, 256)
-
-
-def run_module(name: str, words: list[str]) -> None:
-    """Does what `python -m NAME WORDS` does."""
-    sys.argv = [name, *words]
-    sys.modules.pop(name, None)
-    runpy.run_module(name, run_name="__main__", alter_sys=True)
-
-
-def end_after(act: Callable[..., None], *words: Any) -> NoReturn:
-    """Does something, and ends this process as Python would, but for taking down what it has loaded."""
-    status = 1
-    try:
-        act(*words)
-        status = 0
-    except SystemExit as end:
-        status = end.code if isinstance(end.code, int) else int(end.code is not None)
-        if not isinstance(end.code, int | None):
-            print(end.code, file=sys.stderr)
-    except BaseException:
-        sys.excepthook(*sys.exc_info())
-    finally:
-        try:
-            sys.stdout.flush()
-            sys.stderr.flush()
-        finally:  # also on a full disk: it must not go on as the process that it is a fork of
-            os._exit(status)
 
 
 if __name__ == "__main__":
