@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from resnetx.record import RunRecord
     from resnetx.record.comparisons import Accuracy, BenchComparison
     from resnetx.record.literature import CheckedPapers, KindScore, Score
-    from resnetx.record.node_check import Check
-    from resnetx.record.topologies import SteeredGpu, Steering
+    from resnetx.record.topologies import Check, SteeredGpu, Steering
     from resnetx.record.traces import Trace, TracedBatch
     from resnetx.traces.run_traces import TraceSums
 

@@ -24,9 +24,8 @@ from resnetx.record import BenchRecord, RunRecord
 from resnetx.record.comparisons import Accuracy, BenchComparison, CheckedClaim, Comparison, SystemComparison
 from resnetx.record.literature import CheckedPapers, Score
 from resnetx.record.machine import how_many
-from resnetx.record.node_check import Check, Outlier
 from resnetx.record.prediction import Prediction
-from resnetx.record.topologies import Steering, TopologyRecord
+from resnetx.record.topologies import Check, Outlier, Steering, TopologyRecord
 from resnetx.record.traces import Observation, Trace
 from resnetx.reporting import systems_answer as of_systems
 from resnetx.reporting.accuracy import checked_columns
@@ -216,15 +215,11 @@ def of_comparison(found: SystemComparison, made: Prediction | None = None) -> Pa
 
 
 def _studies_compared(comparison: Comparison) -> Part:
-    return _tabular(
-        "Two studies compared",
-        comparison,
-        [
-            PageTable(
-                "cases", "Case by case", as_shown(compared_columns(comparison), comparison.points), comparison.table()
-            )
-        ],
-    )
+    from resnetx.reporting.charts.studies import compared_rates
+
+    shown = as_shown(compared_columns(comparison), comparison.points)
+    cases = PageTable("cases", "Case by case", shown, comparison.table())
+    return _tabular("Two studies compared", comparison, [cases], compared_rates(comparison))
 
 
 def _benches_compared(comparison: BenchComparison) -> Part:

@@ -7,8 +7,7 @@ import resnetx
 from resnetx import record
 from resnetx.api import pages
 from resnetx.cli import main
-from resnetx.interconnect.collectives.bench_reading import with_readings
-from resnetx.interconnect.collectives.imported import import_bench
+from resnetx.interconnect.collectives.bench_reading import import_bench, with_readings
 from resnetx.interconnect.pairs.costs import published
 from resnetx.interconnect.systems.system import load
 from resnetx.reporting.charts.benches import figures

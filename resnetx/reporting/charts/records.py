@@ -10,8 +10,7 @@ from typing import Any, Protocol
 
 from resnetx.record import GradientBucket, Phases, RunRecord, Workload
 from resnetx.record.literature import Score
-from resnetx.record.node_check import Check, CheckedRun
-from resnetx.record.topologies import Steering
+from resnetx.record.topologies import Check, CheckedRun, Steering
 from resnetx.record.traces import Observation, Trace, TracedBatch
 from resnetx.reporting.charts.figure import BARS, INK, PAPER, PART_COLOURS, SYSTEMS, Figure, workload_colours
 from resnetx.reporting.charts.grammar import (
