@@ -5,7 +5,7 @@ them. Those of predictions, studies, benches and comparisons stand beside what t
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from statistics import fmean, median
 from typing import TYPE_CHECKING, Any
 
@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from resnetx.record import RunRecord
     from resnetx.record.comparisons import Accuracy, BenchComparison
     from resnetx.record.literature import CheckedPapers, KindScore, Score
-    from resnetx.record.node_check import Check
-    from resnetx.record.topologies import SteeredGpu, Steering
+    from resnetx.record.topologies import Check, SteeredGpu, Steering
     from resnetx.record.traces import Trace, TracedBatch
     from resnetx.traces.run_traces import TraceSums
 
@@ -342,13 +341,24 @@ def papers_answer(checked: "CheckedPapers") -> list[str]:
 
     counts = Counter(claim.outcome for claim in counted(checked.claims))
     measured = list(_measured_answer(checked)) if checked.machines else []
-    lacking = f", {counts['not predicted']} are not predicted" * bool(counts["not predicted"])
     return [
         *measured,
-        f"Of {sum(counts.values())} checks of {', '.join(checked.papers)}, {counts['hit']} agree with what is "
-        f"predicted, {counts['miss']} do not, {counts['open']} are not decided, {counts['given']} were inputs"
-        f"{lacking}.",
+        f"Of {sum(counts.values())} checks of {checked.names}, {_outcomes(counts, ' with what is predicted')}.",
     ]
+
+
+def _outcomes(counts: Mapping[Any, int], beside: str = "") -> str:
+    """How many agree: "12 agree with what is predicted and 1 does not; 4 were inputs"."""
+    hits, misses = counts.get("hit", 0), counts.get("miss", 0)
+    decided = f"{hits or 'none'} agree{'s' * (hits < 2)}{beside} and "
+    decided += ("1 does not" if misses == 1 else f"{misses} do not") if misses else "none disagrees"
+    words = {
+        "open": ("is not decided", "are not decided"),
+        "given": ("was an input", "were inputs"),
+        "not predicted": ("is not predicted", "are not predicted"),
+    }
+    others = [f"{count} {words[kind][count > 1]}" for kind in words if (count := counts.get(kind, 0))]
+    return f"{decided}; {', '.join(others)}" if others else decided
 
 
 def _measured_answer(checked: "CheckedPapers") -> Iterator[str]:
@@ -360,14 +370,12 @@ def _measured_answer(checked: "CheckedPapers") -> Iterator[str]:
     lab = next(
         (f" (in the lab, links / {machine.lab_scale:g})" for machine in checked.machines if machine.lab_scale), ""
     )
-    inputs = f" and {kinds['given']} were inputs of the links"
     if not sum(kinds.values()):
-        yield f"Measured for {names}{lab}: nothing that a statement of {', '.join(checked.papers)} speaks of."
+        yield f"Measured for {names}{lab}: nothing that a statement of {checked.names} speaks of."
         return
     yield (
-        f"Measured for {names}{lab}: of {sum(kinds.values())} checks of {', '.join(checked.papers)} that this says "
-        f"something of, {kinds['hit']} agree, {kinds['miss']} do not, {kinds['open']} are not decided"
-        f"{inputs * bool(kinds['given'])}."
+        f"Measured for {names}{lab}: of {sum(kinds.values())} checks of {checked.names} that this says something of, "
+        f"{_outcomes(kinds)}."
     )
     told = []
     for variant in dict.fromkeys(claim.variant for claim in checked.claims):

@@ -34,10 +34,9 @@ from resnetx.measure.launch.scratch import write
 from resnetx.record import BenchRecord, RunFolder, RunRecord, StudyFolder, StudyRecord
 from resnetx.record.comparisons import Accuracy, SystemComparison
 from resnetx.record.literature import Score
-from resnetx.record.node_check import Check
 from resnetx.record.prediction import Prediction
 from resnetx.record.publishable import Names, published
-from resnetx.record.topologies import Steering
+from resnetx.record.topologies import Check, Steering
 from resnetx.record.traces import Trace, observations
 from resnetx.reporting.study_points import study_points
 from resnetx.reporting.study_results import Results

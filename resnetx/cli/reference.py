@@ -24,9 +24,8 @@ from resnetx.literature import accuracy_page
 from resnetx.record import BenchRecord, RunRecord, StudyRecord
 from resnetx.record.comparisons import Accuracy, Comparison, SystemComparison
 from resnetx.record.literature import CheckedPapers, Score
-from resnetx.record.node_check import Check
 from resnetx.record.prediction import Prediction
-from resnetx.record.topologies import Steering
+from resnetx.record.topologies import Check, Steering
 from resnetx.record.traces import Observation, Trace
 from resnetx.settings import files
 from resnetx.settings.files import CONFIGS, choices, settings

@@ -22,7 +22,7 @@ from functools import partial
 import msgspec
 import numpy as np
 
-from resnetx.interconnect.systems.parts import GpuSpec
+from resnetx.interconnect.systems.graph import GpuSpec
 from resnetx.interconnect.systems.system import parts_table
 from resnetx.literature.training_rates import Rate, rates, steps_series
 from resnetx.literature.transformers import TransformerRate, one_gpu_rates

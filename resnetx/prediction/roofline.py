@@ -34,7 +34,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from resnetx.errors import ConfigError
-from resnetx.interconnect.systems.parts import GpuSpec, SourcedValue
+from resnetx.interconnect.systems.graph import GpuSpec, SourcedValue
 from resnetx.loading import own_yaml
 from resnetx.prediction.host_step import GPU_PASS_s
 from resnetx.prediction.step import HashedTuple, LayerTime, StepLayers

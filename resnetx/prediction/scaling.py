@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from math import log2
 from statistics import NormalDist
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -35,7 +35,8 @@ from resnetx.prediction.roofline import HALF
 from resnetx.prediction.scenario import Point, ScalingCosts
 from resnetx.prediction.staged import CLASSES, SHOWN_BY, closing_command, fastest
 from resnetx.prediction.step import Compute, HostShare, StepTimes
-from resnetx.settings.files import PUBLISHED
+from resnetx.settings.files import PUBLISHED, settings
+from resnetx.settings.setting_types import value_word, written
 
 FILE = PUBLISHED / "scaling-errors.yaml"
 # What half precision takes on several nodes beyond its messages, in times `between_half_s`, by the compute capability
@@ -252,7 +253,6 @@ def parallel_s(point: Point) -> float:
 # tensorpack in results/published/scaling.yaml (`launch_mode: one-process`), which show 3 to 40 us.
 LAUNCH_s = 40e-6
 MOST_HALF = 2.0  # times that of a V100, at the slow end of other generations: assumed; the most of a V100 is 1.7 times
-RATES = "resnetx predict calibration=rates.yaml"  # with the rate that the user's own program has
 
 
 @dataclass(frozen=True)
@@ -269,6 +269,24 @@ class Undecided:
     def point(self) -> Point:
         """What is open; both ends have its GPUs and its batch."""
         return self.slow
+
+
+def _words(point: Point) -> str:
+    """The settings of a point's workload, as they are typed; of an imported one none are known."""
+    request = point.workload.request
+    if request is None:
+        return ""
+    model, typed = request.model, dict[str, Any](model=request.model.kind)
+    usual = {line.name: line.default for line in settings() if line.of == model.kind}
+    dials = {f"model.{name}": value for name, value in msgspec.structs.asdict(model).items() if value is not None}
+    typed |= {name: value for name, value in dials.items() if value_word(value) != usual.get(name, value_word(value))}
+    if request.image_size != model.image_size:
+        typed |= {"image_size": request.image_size}
+    if point.workload.scaling == "weak":
+        typed |= {"batch_size": point.batch_size // point.gpus, "scaling": "weak"}
+    else:
+        typed |= {"batch_size": point.batch_size}
+    return " " + " ".join(written(typed))
 
 
 def left_open(point: Point) -> Undecided | None:
@@ -321,13 +339,15 @@ def _one_process(point: Point) -> Undecided | None:
     if point.deployment.nodes_of(point.gpus) > 1 and point.workload.precision in HALF:
         launching_s += _most_half_s(point)
     slow = replace(point.workload, strategy=After())
+    system = point.deployment.described.name
+    closing = f"resnetx predict {system}{_words(point)} gpus={point.gpus} calibration=rates.yaml"
     return Undecided(
         "what one process that drives all GPUs of a node takes to start their work is not measured",
         "One process drives all GPUs of a node (framework= or launch_mode=): to start their work takes nothing (the "
         "short end of the interval), or 40 us for each gradient tensor and GPU, with all messages behind the backward "
-        f"pass (the long end). Measure its rate on several GPUs, and give it: `{RATES}`, a file with images_per_s by "
+        f"pass (the long end). Measure its rate on several GPUs, and give it: `{closing}`, a file with images_per_s by "
         "GPUs.",
-        RATES,
+        closing,
         replace(point, setting=plain),
         replace(point, workload=slow, setting=replace(plain, beyond_s=launching_s)),
     )
@@ -341,7 +361,8 @@ def _half(point: Point) -> Undecided | None:
     most_s = _most_half_s(point)
     plain = replace(point.setting, beyond_s=0.0)
     closing = (
-        f"resnetx sweep precision={point.workload.precision} gpus={2 * deployment.node_gpus} nodes=2 launcher=slurm"
+        f"resnetx sweep{_words(point)} precision={point.workload.precision} gpus={2 * deployment.node_gpus} nodes=2 "
+        "launcher=slurm"
     )
     return Undecided(
         "what half precision takes on several nodes beyond its messages is measured of V100s and H100s alone",

@@ -13,7 +13,7 @@ from pathlib import Path
 from statistics import fmean, median, stdev
 
 from resnetx.errors import ConfigError, shortened, unknown_name
-from resnetx.interconnect.systems.parts import CpuSpec, GpuSpec
+from resnetx.interconnect.systems.graph import CpuSpec, GpuSpec
 from resnetx.interconnect.systems.system import System, parts_table
 from resnetx.loading import is_folder
 from resnetx.prediction import other_gpu, roofline

@@ -169,7 +169,8 @@ def _between_ends(points: Sequence[PredictedPoint]) -> list[str]:
         return []
     causes = " ".join(dict.fromkeys(point.open_ends or f"`{point.open}` decides." for point in points))
     ends = " Short and long are of the step: its rate is the other way round." * ("end of the interval" in causes)
-    return [f"Of {len(points):,} case{'s' * (len(points) > 1)} only both ends are known. {causes}{ends}"]
+    cases = f"Of {len(points):,} cases only both ends are known. " * (len(points) > 1)
+    return [f"{cases}{causes}{ends}"]
 
 
 def answer(curves: Sequence[PredictedCurve]) -> list[str]:
@@ -197,7 +198,8 @@ def _of_one(curve: PredictedCurve) -> list[str]:
     point, unit = curve.last, rate_unit(curve.points)
     who = f"{ranks(point.gpus, point)}{on_cores(unit_of_point(point))}"
     what = f"{who} {'trains' if point.gpus == 1 else 'train'} {curve.name}"
-    what += "," * (point in curve.able and point.speedup is not None and point.gpus != point.baseline_gpus)
+    compared = point.open or (point in curve.able and point.speedup is not None)
+    what += "," * bool(compared and point.gpus != point.baseline_gpus)
     on = f"Predicted: on {curve.system},"
     if point.open:
         ends = None if point.gpus == point.baseline_gpus else point.speedup_interval

@@ -14,6 +14,7 @@ from resnetx.reporting.charts.figure import (
     PAPER,
     dark_colours,
     draw_figure,
+    log_ticks,
     panel_grid,
     specification,
     write_figure,
@@ -325,3 +326,8 @@ def test_an_empty_batch_is_on_no_axis_of_work(brief_of, results_of, grid, points
     results = results_of([empty, some, more], [brief_of(empty), brief_of(some, 100.0), brief_of(more, 100.0)])
     figures = {figure.name: figure for figure in studies.figures(points_of(results))}
     assert [row["batch"] for row in figures["intensity"].table.records()] == ["batch 16", "batch 32"]
+
+
+@pytest.mark.parametrize(("domain", "ticks"), [((900, 1700), [1000, 1200, 1400, 1600]), ((12, 31), [15, 20, 25, 30])])
+def test_a_log_axis_of_less_than_a_decade_has_four_ticks_or_more(domain, ticks):
+    assert log_ticks(domain, 10) == ticks

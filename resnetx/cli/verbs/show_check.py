@@ -11,7 +11,7 @@ from resnetx.cli.verbs.show_train import Planned, left_to_others
 from resnetx.fleet.check import execute
 from resnetx.fleet.check_runs import AskedCheck, asked_check, rounds
 from resnetx.fleet.outliers import LEAST, against, seconds_text
-from resnetx.record.node_check import Check, CheckedRun, CheckFolder, Measure
+from resnetx.record.topologies import Check, CheckedRun, CheckFolder, Measure
 from resnetx.study import Point
 from resnetx.table import Column
 from resnetx.units import duration

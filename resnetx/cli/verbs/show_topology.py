@@ -27,7 +27,7 @@ from resnetx.errors import ConfigError
 from resnetx.interconnect.collectives.collective_errors import error_of, table
 from resnetx.interconnect.collectives.plan import CollectivePlan
 from resnetx.interconnect.systems import paths
-from resnetx.interconnect.systems.parts import PhotonicSpec, SourcedValue, WireSpec
+from resnetx.interconnect.systems.graph import PhotonicSpec, SourcedValue, WireSpec
 from resnetx.interconnect.systems.paths import Path as SystemPath
 from resnetx.interconnect.systems.paths import Transport
 from resnetx.interconnect.systems.system import Component, System

@@ -24,8 +24,7 @@ from resnetx.interconnect.collectives.rings import (
     NodeRings,
 )
 from resnetx.interconnect.systems import paths
-from resnetx.interconnect.systems.graph import LaunchMode
-from resnetx.interconnect.systems.parts import GpuSpec, SwitchSpec
+from resnetx.interconnect.systems.graph import GpuSpec, LaunchMode, SwitchSpec
 from resnetx.interconnect.systems.system import System
 from resnetx.loading import own_yaml
 from resnetx.operations import Operation

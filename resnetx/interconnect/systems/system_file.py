@@ -12,17 +12,22 @@ from typing import Any, get_args
 import msgspec
 
 from resnetx.errors import FileError, shortened, unknown_name
-from resnetx.interconnect.systems.graph import Component, LaunchMode, Library, Link, Rails, System
-from resnetx.interconnect.systems.parts import (
+from resnetx.interconnect.systems.graph import (
     COMPONENTS,
     TABLES,
     UNITS,
+    Component,
     ComponentSpec,
     Family,
+    LaunchMode,
+    Library,
+    Link,
     NetworkSpec,
     PhotonicSpec,
     Provenance,
+    Rails,
     SourcedValue,
+    System,
     WireSpec,
     in_base_units,
 )
