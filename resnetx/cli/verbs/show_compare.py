@@ -309,9 +309,9 @@ def _cases(compared: SystemComparison) -> None:
     words = [f"{more} more show a difference"] * bool(more)
     if len(rest) > more:
         apart = max(case.apart for case in rest if not case.shown)
-        words.append(f"{len(rest) - more} show none, 0 to {apart - 1:.0%} apart")
+        words.append(f"{len(rest) - more} show no difference, 0 to {apart - 1:.0%} apart")
     if lacking := len(compared_cases(compared)) - len(cases):
-        words.append(f"{lacking} do not fit into memory, or are known only between two ends, on one")
+        words.append(f"in {lacking} a system lacks memory, or is known only between two ends")
     if words:
         show.say(f"others: {'; '.join(words)}.")
 
