@@ -122,8 +122,10 @@ def rates(points: Sequence[StudyPoint], styles: SeriesStyles) -> Figure | str:
     """Iterations/s against GPUs."""
     measured = [(images_per_s.median, point.words) for point in points if (images_per_s := point.result.images_per_s)]
     highest, best = max(measured)
-    if len(points) == 1:
-        return f"{best}: {number(highest)} images/s, the only point."
+    if len(measured) == 1:
+        others = len(points) - 1
+        ran = f"the only point that ran; {others} did not" if others else "the only point"
+        return f"{best}: {number(highest)} images/s, {ran}.{meanings(points)}"
     if len({point.gpus for point in points}) == 1:
         return _by_name(points)
     title = f"Training rate against {unit_of_points(points)}s; the highest, {number(highest)} images/s: {best}"
@@ -332,8 +334,10 @@ def step_shares(points: Sequence[StudyPoint], styles: SeriesStyles) -> Figure | 
     """What the step of every point is spent on; a sentence, where it is the same of all."""
     rows = [row for point in styles.in_order(points) for row in _bars(point)]
     title = f"What limits the cases: {_verdicts(points)}"
-    if len({(row["part"], row["share"]) for row in rows if row["part"]}) <= 1:
-        return f"{title}.{_not_separate(points)}"
+    shares = {(row["part"], row["share"]): share for row in rows if row["part"] and (share := row["share"]) is not None}
+    if len(shares) <= 1 or len([point for point in points if point.result.limits]) == 1:
+        said = ", ".join(f"{part} {float(share):.0%}" for (part, _), share in shares.items())
+        return f"{title}{f' ({said} of the step)' * (len(shares) > 1)}.{_not_separate(points)}"
     words = Mark("words", "isValid(datum.word)", "word", look={"angle": 270, "align": "left", "dx": 2}, at="zero")
     plot = Plot(
         x=Axis("gpus", f"{unit_of_points(points)}s", "steps", order=sorted({point.gpus for point in points})),
