@@ -160,10 +160,11 @@ def of_job(job: Sequence[Observation], where: str = "") -> Part:
 
     ranks, first = observed_ranks(job), job[0]
     why = first.unknown.get("buckets", "")
-    batch = f", batch {first.batch_size} on each rank" * bool(first.batch_size)
+    strategy = f", {first.strategy}" * (first.strategy != "bare")
+    batch = f", batch {first.batch_size}{' on each rank' * (len(ranks) > 1)}" * bool(first.batch_size)
     when = f", {_when(first.started_at)}" * bool(first.started_at)
     notes = [
-        f"{ranks[0].workload}, {first.strategy}{batch}: medians of {ranks[0].steps} steps{when}.",
+        f"{ranks[0].workload}{strategy}{batch}: {ranks[0].steps} steps{when}.",
         *[f"Buckets: {why}."] * (bool(why) and first.strategy == "ddp"),
         *[f"Record: {where}"] * bool(where),
     ]

@@ -24,7 +24,7 @@ from collections.abc import Callable, Sequence
 from itertools import accumulate, combinations_with_replacement, pairwise
 from math import ceil, log2
 from operator import itemgetter
-from statistics import median
+from statistics import fmean, median
 
 import msgspec
 
@@ -46,7 +46,7 @@ Way = Callable[[Parts, Parts], list[float]]
 
 
 class ObservedRank(msgspec.Struct, frozen=True, kw_only=True):
-    """One rank of an observed job: medians of its steps in seconds, and by how much the others wait for it."""
+    """One rank of an observed job: what its steps typically take, in seconds, and by how much others wait for it."""
 
     workload: str
     strategy: str
@@ -93,13 +93,13 @@ def observed_ranks(found: Sequence[Observation]) -> list[ObservedRank]:
                 device=observation.device,
                 sm_clock_Hz=observation.sm_clock_Hz,
                 steps=steps,
-                step_s=step_s,
-                update_s=median(observation.update_s[:steps]),
-                input_s=median(observation.input_s[:steps]),
-                forward_s=median(observation.forward_s[:steps]),
-                backward_s=median(observation.backward_s[:steps]),
-                exposed_s=median(observation.exposed_s[:steps]),
-                for_last_s=median(observation.for_last_s[:steps]) if observation.for_last_s else None,
+                step_s=typical_s(observation, "step", steps),
+                update_s=typical_s(observation, "update", steps),
+                input_s=typical_s(observation, "input", steps),
+                forward_s=typical_s(observation, "forward", steps),
+                backward_s=typical_s(observation, "backward", steps),
+                exposed_s=typical_s(observation, "exposed", steps),
+                for_last_s=typical_s(observation, "for_last", steps) if observation.for_last_s else None,
                 later_s=beyond[0] if beyond else None,
                 later_interval_s=[*beyond[1:]] if beyond else None,
                 late=late,
@@ -110,6 +110,21 @@ def observed_ranks(found: Sequence[Observation]) -> list[ObservedRank]:
     if without and not any(rank.late for rank in ranks):
         why = _busy(found, ranks)
     return [msgspec.structs.replace(rank, why=why) for rank in ranks]
+
+
+def typical_s(observation: Observation, name: str, steps: int) -> float:
+    """What a part typically takes: its mean over the middle half of a rank's steps by length, so that parts add up.
+
+    Medians do not where other programs take a core in one part of a step now, and then in another.
+    """
+    values: list[float] = getattr(observation, f"{name}_s")
+    return fmean(values[step] for step in _middle(observation.step_s[:steps]))
+
+
+def _middle(step_s: Sequence[float]) -> list[int]:
+    """The places of the middle half of some steps by length."""
+    order = sorted(range(len(step_s)), key=step_s.__getitem__)
+    return order[len(order) // 4 : len(order) - len(order) // 4]
 
 
 def _busy(found: Sequence[Observation], ranks: Sequence[ObservedRank]) -> str:
@@ -255,7 +270,7 @@ def _phase(observations: Sequence[Observation], index: int, steps: int, later_s:
 
 
 class Arrival(msgspec.Struct, frozen=True):
-    """When a rank is so far, in seconds of its own since the step began: without waiting for others; medians."""
+    """When a rank is so far, in seconds of its own since the step began, without waiting for others: medians."""
 
     rank: int
     done: str  # "input", "bucket 3"
@@ -350,7 +365,7 @@ def shown_ranks(ranks: Sequence[ObservedRank]) -> Answer:
 
 
 class JobPart(msgspec.Struct, frozen=True):
-    """A part of the step of two jobs in seconds, medians, on the rank whose last gradient is last in each step."""
+    """A part of the step of two jobs in seconds, on the rank whose last gradient is last in each step (`typical_s`)."""
 
     part: str
     a_s: float
@@ -367,10 +382,9 @@ def _on_the_last_rank(job: Sequence[Observation]) -> dict[str, float]:
     steps = range(min(len(observation.step_s) for observation in job))
     own_s = [[sum(parts) for parts in zip(*_parts(seen, len(steps), False), strict=True)] for seen in job]
     last = [job[max(range(len(job)), key=lambda rank: own_s[rank][step])] for step in steps]
+    middle = _middle([seen.step_s[step] for seen, step in zip(last, steps, strict=True)])
     names = ("update", "input", "waiting", "forward", "backward", "exposed", "step")
-    return {
-        name: median(getattr(seen, f"{name}_s")[step] for seen, step in zip(last, steps, strict=True)) for name in names
-    }
+    return {name: fmean(getattr(last[step], f"{name}_s")[step] for step in middle) for name in names}
 
 
 def jobs_answer(parts: Sequence[JobPart], a: Sequence[ObservedRank], b: Sequence[ObservedRank]) -> list[str]:

@@ -127,6 +127,12 @@ def test_under_fsdp_only_what_comes_before_the_first_layer_is_a_ranks_own():
     assert named(job(1, 2, 1, "backward", strategy="fsdp")) == []
 
 
+def test_the_parts_of_a_rank_add_up_to_its_step_on_a_busy_machine_too():
+    for each in observed_ranks(job(1, 2, disturbed=0.4)):
+        parts = (each.update_s, each.input_s, each.forward_s, each.backward_s, each.exposed_s)
+        assert sum(parts) == pytest.approx(each.step_s, rel=1e-6)
+
+
 def with_buckets(observation):
     """Two, of which the first is full half-way through the backward pass."""
     before = np.add(observation.update_s, observation.input_s) + observation.forward_s

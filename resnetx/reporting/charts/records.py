@@ -26,7 +26,7 @@ from resnetx.reporting.charts.grammar import (
     system_looks,
     table_of_records,
 )
-from resnetx.reporting.slow_rank import ObservedRank, arrivals
+from resnetx.reporting.slow_rank import ObservedRank, arrivals, typical_s
 from resnetx.table import Cell, Record, Table
 from resnetx.units import si
 
@@ -221,11 +221,11 @@ def _steps_of(record: RunRecord, words: str) -> list[Figure]:
 
 MOST_JOB_RANKS = 16  # that are drawn: those that are furthest behind
 _DONE = {
-    "update": "update_s",
-    "input": "input_s",
-    "waits for buffers": "waiting_s",
-    "forward": "forward_s",
-    "backward": "backward_s",
+    "update": "update",
+    "input": "input",
+    "waits for buffers": "waiting",
+    "forward": "forward",
+    "backward": "backward",
 }
 _OF_JOB = {part: BARS.get(part, "#6b747d") for part in _DONE} | {
     "waiting": "#c3c9d0",
@@ -253,16 +253,24 @@ def job_figures(job: Sequence[Observation], ranks: Sequence[ObservedRank]) -> li
         chart_only=("what", "description"),
     )
     title = f"Where the step of each rank goes: {said}" if len(job) > 1 else "Where the step goes"
-    figures = [figure("job-steps", title, f"{steps}{some}.", table_of_records(rows), plot)]
+    figures = [
+        figure(
+            "job-steps",
+            title,
+            f"Means of the middle half of {ranks[0].steps} steps by length{some}.",
+            table_of_records(rows),
+            plot,
+        )
+    ]
     return [_arrivals(job, shown, f"{steps}{some}", said), *figures] if len(job) > 1 else figures
 
 
 def _doing(observation: Observation, steps: int) -> list[Record]:
     """What a rank does in a step."""
-    times_s = {part: median(getattr(observation, name)[:steps]) for part, name in _DONE.items()}
-    exposed_s = median(observation.exposed_s[:steps])
+    times_s = {part: typical_s(observation, name, steps) for part, name in _DONE.items()}
+    exposed_s = typical_s(observation, "exposed", steps)
     if observation.for_last_s:
-        times_s["waiting"] = median(observation.for_last_s[:steps])
+        times_s["waiting"] = typical_s(observation, "for_last", steps)
         times_s["exposed communication"] = max(0.0, exposed_s - times_s["waiting"])
     else:
         times_s["communication and waiting"] = exposed_s
