@@ -186,9 +186,13 @@ def _jobs(a: list[Observation], b: list[Observation], alone: bool) -> Records[Ob
     return Answered(parts, jobs_answer(parts, observed_ranks(a), observed_ranks(b)), JOB_PARTS)
 
 
+MOST_SHOWN = 8  # cases whose parts a page shows as tables; of more it names the files
+
+
 def _store(found: Records[Any], job: Sequence[Observation], folder: Path) -> None:
     """What was explained as JSON lines, as a table, and as a page."""
     from resnetx.api import drawings, pages
+    from resnetx.reporting.charts.step_parts import explained_parts
     from resnetx.reporting.page import PageTable, Part
 
     answer = found.answer()
@@ -204,9 +208,12 @@ def _store(found: Records[Any], job: Sequence[Observation], folder: Path) -> Non
             ["case", "part", "a_s", "b_s", "evidence"],
             [[each.case, part.name, part.a_s, part.b_s, part.evidence] for part in each.parts],
         )
-        tables.append(PageTable(f"parts-{number}", each.case, as_shown(part_columns(each), part_rows(each)), rows))
+        shown = as_shown(part_columns(each), part_rows(each))
+        alone = len(each.parts) == 1 or number > MOST_SHOWN
+        tables.append(PageTable(f"parts-{number}", each.case, shown, rows, only_file=alone))
     notes = list(dict.fromkeys(line for each in found for line in getattr(each, "evidence", [])))
-    pages.store(Part("Where the time goes", answer.sentences, notes, tables=tables), folder)
+    figures = explained_parts(cases)
+    pages.store(Part("Where the time goes", answer.sentences, notes, figures=figures, tables=tables), folder)
 
 
 def _explained(

@@ -215,15 +215,11 @@ def of_comparison(found: SystemComparison, made: Prediction | None = None) -> Pa
 
 
 def _studies_compared(comparison: Comparison) -> Part:
-    return _tabular(
-        "Two studies compared",
-        comparison,
-        [
-            PageTable(
-                "cases", "Case by case", as_shown(compared_columns(comparison), comparison.points), comparison.table()
-            )
-        ],
-    )
+    from resnetx.reporting.charts.studies import compared_rates
+
+    shown = as_shown(compared_columns(comparison), comparison.points)
+    cases = PageTable("cases", "Case by case", shown, comparison.table())
+    return _tabular("Two studies compared", comparison, [cases], compared_rates(comparison))
 
 
 def _benches_compared(comparison: BenchComparison) -> Part:

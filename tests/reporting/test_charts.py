@@ -314,8 +314,14 @@ def test_every_figure_fits_a_column_whatever_its_names(figures_of, invented, gri
 def test_a_point_that_went_well_without_a_rate_is_a_word(brief_of, results_of, grid, points_of):
     one, two = grid(gpus=[1, 2], input="synthetic")
     results = results_of([one, two], [brief_of(one, 100.0), brief_of(two, outcome="ok", reason="")])
+    (said,) = [sentence for sentence in studies.figures_and_sentences(points_of(results))[1] if "images/s" in sentence]
+    assert "100 images/s, the only point that ran; 1 did not. Missing: none: ended well without a rate." in said
+    three = grid(gpus=[1, 2, 4], input="synthetic")
+    results = results_of(
+        three, [*map(brief_of, three[:2], (100.0, 150.0)), brief_of(three[2], outcome="ok", reason="")]
+    )
     figures = {figure.name: figure for figure in studies.figures(points_of(results))}
-    assert [row["outcome"] for row in figures["rate"].table.records()] == ["ok", "no rate"]
+    assert [row["outcome"] for row in figures["rate"].table.records()] == ["ok", "ok", "no rate"]
     assert texts(figures["rate"]).count("none") == 1
     assert "none: ended well without a rate" in figures["rate"].caption
 
@@ -331,3 +337,11 @@ def test_an_empty_batch_is_on_no_axis_of_work(brief_of, results_of, grid, points
 @pytest.mark.parametrize(("domain", "ticks"), [((900, 1700), [1000, 1200, 1400, 1600]), ((12, 31), [15, 20, 25, 30])])
 def test_a_log_axis_of_less_than_a_decade_has_four_ticks_or_more(domain, ticks):
     assert log_ticks(domain, 10) == ticks
+
+
+def test_an_axis_reaches_to_the_ends_of_spans():
+    table = Table(["lane", "start", "end"], [["a", 0.0, 5.0], ["a", 5.0, 20.0]])
+    plot = Plot(x=Axis("start", "ms"), y=Axis("lane", "", "names"), marks=(Mark("spans", column="end"),))
+    chart = grammar_figure("spans", "", "", table, plot).chart
+    (panel,) = specification(chart)["concat"]
+    assert panel["layer"][0]["encoding"]["x"]["scale"]["domain"][1] >= 20

@@ -6,6 +6,7 @@ import pytest
 from resnetx import record
 from resnetx.record import LockedClock, record_file
 from resnetx.record.comparisons import Comparison
+from resnetx.reporting.charts.studies import compared_rates
 from resnetx.reporting.compared_studies import compare, conclusion
 
 SIX = (0.99, 0.995, 1.0, 1.001, 1.005, 1.01)
@@ -90,6 +91,15 @@ def test_enough_runs_are_enough(study_of):
     spread = [1 + 0.001 * run for run in range(5)]
     found = compare(study_of({1: 10.0, 2: 20.0}, spread), study_of({1: 20.0, 2: 20.0}, spread))
     assert [point.verdict for point in found.points] == ["different", "no difference shown"]
+
+
+def test_cases_are_drawn_by_how_far_apart_they_are_with_ticks_on_both_sides(study_of):
+    found = compare(study_of({1: 10.0, 2: 20.0, 4: 30.0}), study_of({1: 10.0, 2: 22.0, 4: 39.0}))
+    (drawn,) = compared_rates(found)
+    rows = drawn.table.records()
+    assert [row["case"] for row in rows] == ["4 GPUs", "2 GPUs", "1 GPU"]
+    assert [row["verdict"] for row in rows] == ["different", "different", "no difference shown"]
+    assert "In all: ResNet/1, batch 32." in drawn.caption and compared_rates(compare(*[study_of({1: 10.0})] * 2)) == []
 
 
 # ---- what a difference may be due to --------------------------------------------------------------------------------

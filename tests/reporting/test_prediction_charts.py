@@ -72,6 +72,11 @@ def test_each_library_has_figures_of_its_rates_and_all_share_the_others(figures_
     ]  # fmt: skip
 
 
+def test_one_case_is_a_sentence_and_no_figure(predicted_of, prediction_of):
+    points = [predicted_of(0.1, workload="AlexNet", system=system, gpus=8, intensity_per_gpu=1.0) for system in "ab"]
+    assert system_figures(compare_systems(prediction_of(*points), [])) == []
+
+
 def test_rates_hold_every_point_of_every_system(figures_of):
     figures = figures_of()
     single, family = figures["rate"], figures["rate-resnetx"]

@@ -3,9 +3,10 @@
 import msgspec
 import pytest
 
+import resnetx
 from resnetx.record.prediction import TimePart
 from resnetx.reporting.charts.predictions import prediction_figures
-from resnetx.reporting.charts.step_parts import COLOURS, StepBar, step_bars
+from resnetx.reporting.charts.step_parts import COLOURS, StepBar, explained_parts, step_bars
 from tests.reporting.drawn_figures import texts
 
 pytestmark = pytest.mark.slow  # draws figures
@@ -72,3 +73,8 @@ def test_steps_of_one_gpu_alone_or_of_no_known_parts_are_not_drawn(curves_of):
     parts = prediction_figures(unknown)[-1]
     assert {row["system"] for row in parts.table.records()} == {"a"}
     assert "Of 1 of 2 curves the parts are not known." in parts.caption
+
+
+def test_explained_cases_have_bars_with_the_time_of_the_step():
+    (drawn,) = explained_parts(resnetx.explain("results/cpu-2core/quickstart"))
+    assert {"100%", "82%", "333.1 ms", "203.7 ms"} <= set(texts(drawn))

@@ -382,6 +382,7 @@ def _encodings(
     ]
     across = [mark.column for mark in plot.marks if mark.kind == "across"]
     along = [plot.x.column, *(f"{column}{end}" for column in across for end in ("_low", "_high"))]
+    along += [mark.column for mark in plot.marks if mark.kind == "spans"]
     yield "x", _bare(alt.X, plot.x) if plot.bare else _axis(alt.X, plot.x, records, along, size, True, last, width)
     yield "y", _axis(alt.Y, plot.y, records, ends or [plot.y.column], size, left, True)
     if isinstance(plot.colour, Ramp):

@@ -56,8 +56,8 @@ def system_figures(
     figures = [found for name in collectives for found in _of_collective(comparison.collectives, messages[0], name)]
     figures += copies_over_size(comparison.copies, messages[1])
     figures += _rates(comparison, rates)
-    if any(over(point, *comparison.systems[:2]) for point in comparison.points):
-        points = [*comparison.points, *comparison.job]
+    points = [*comparison.points, *comparison.job]
+    if sum(_mark(point, *comparison.systems[:2]) is not None for point in points) > 1:  # one is a sentence
         figures.append(margins_over_intensity(points, *comparison.systems[:2]))
     return figures
 
@@ -87,7 +87,8 @@ def _rates(comparison: SystemComparison, measured: Sequence[MeasuredRate]) -> It
 
 
 def _any_rate(points: Sequence[SystemPoint]) -> bool:
-    return any(side.iterations_per_s for point in points for side in point.sides)
+    """Whether there is more to show than one case."""
+    return len(points) > 1 and any(side.iterations_per_s for point in points for side in point.sides)
 
 
 def _file_word(label: str) -> str:
