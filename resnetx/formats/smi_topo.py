@@ -359,7 +359,7 @@ def _weight(file: File, matrix: DeviceMatrix | None, one: str, other: str) -> in
 
 MOST_LINKS = 64  # of a GPU
 
-_GPU_of_nvidia_smi_topo = re.compile(r"^\s*GPU (\d{1,4}):\s*\S")
+_NVIDIA_GPU = re.compile(r"^\s*GPU (\d{1,4}):\s*\S")
 _LINK = re.compile(r"^\s*Link (\d{1,3})\s*[:,]\s*(\S.{0,200})\Z")
 _NONE_UP = re.compile(
     r"^\s*(?:GPU \d{1,4}: [^)]{1,300}\)\s*)?NVML: Unable to retrieve NVLink information as all links are inactive",
@@ -386,7 +386,7 @@ def nvlink_ports(file: File, lines: Sequence[str]) -> dict[int, NvlinkPorts]:
     rates: dict[int, dict[int, float | None]] = {}
     gpu = None
     for number, line in enumerate(lines, 1):
-        if match := _GPU_of_nvidia_smi_topo.match(line):
+        if match := _NVIDIA_GPU.match(line):
             gpu = int(match[1])
         if gpu is not None and _NONE_UP.match(line):
             rates.setdefault(gpu, {})
@@ -439,7 +439,7 @@ _IN_TABLE = re.compile(
     r"^\s*(\d{1,4})\s+(\S.{0,60}?)\s+(?:On|Off|N/A|Enabled|Disabled|WDDM|TCC|MCDM)\s+[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:"
 )
 _IN_QUERY = re.compile(r"^\s*Product Name\s+:\s*(\S.{0,99}?)\s*\Z")
-_LEGEND_of_nvidia_smi_topo = re.compile(r"^\s*(NIC\d{1,3})\s*[:=]\s*(\S{1,64})\s*\Z")
+_NVIDIA_LEGEND = re.compile(r"^\s*(NIC\d{1,3})\s*[:=]\s*(\S{1,64})\s*\Z")
 
 
 @dataclass(frozen=True)
@@ -478,7 +478,7 @@ def recognised(text: str) -> bool:
     """Whether a text may be of nvidia-smi: it has a GPU, and words of cells; or the names of GPUs."""
     cells = re.search(r"GPU\d", text) and re.search(r"\b(?:SYS|SOC|NODE|PHB|PXB|PIX|NV\d+|[CGT]?NS|OK|X)\b", text)
     lines = plain_lines(text)
-    return bool(cells) or bool(_names_of_nvidia_smi_topo(lines)) or nvlink_recognised(lines)
+    return bool(cells) or bool(_gpu_names(lines)) or nvlink_recognised(lines)
 
 
 def parse(file: File, text: str) -> NvidiaSmi:
@@ -503,7 +503,7 @@ def _parsed(file: File, text: str) -> NvidiaSmi:
             topo = _topo(file, matrix, lines)
         else:
             raise file.error("two matrices of nvidia-smi topo -m; expected those of one machine", _first(matrix))
-    names = _names_of_nvidia_smi_topo(lines)
+    names = _gpu_names(lines)
     ports = nvlink_ports(file, lines)
     if topo is None and not peers and not names and not ports:
         raise file.error("no line of it is a row of nvidia-smi topo -m or -p2p (GPU0, then X, NV1, PIX, SYS ...)")
@@ -520,7 +520,7 @@ def _is_of_peers(matrix: DeviceMatrix) -> bool:
     return not of_topo and bool(cells & (PEERS.keys() - {"N/A"}))
 
 
-def _names_of_nvidia_smi_topo(lines: Sequence[str]) -> dict[int, str]:
+def _gpu_names(lines: Sequence[str]) -> dict[int, str]:
     """GPU -> its name; that of plain nvidia-smi may be cut off, and is then none."""
     listed = {int(line[1]): line[2] for line in filter(None, map(_LISTED.match, lines))}
     in_query = [line[1] for line in filter(None, map(_IN_QUERY.match, lines))]
@@ -542,7 +542,7 @@ def _topo(file: File, matrix: DeviceMatrix, lines: Sequence[str]) -> TopoMatrix:
     for row, column in combinations(matrix.devices, 2):
         if word := _word(file, matrix, row, column):
             words[row, column] = words[column, row] = word
-    legend = {match[1]: match[2] for match in map(_LEGEND_of_nvidia_smi_topo.match, lines) if match}
+    legend = {match[1]: match[2] for match in map(_NVIDIA_LEGEND.match, lines) if match}
     affinity, in_numa = _affinity(matrix)
     return TopoMatrix(
         gpus=tuple(matrix.gpus),

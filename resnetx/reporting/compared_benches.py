@@ -18,7 +18,7 @@ from resnetx.interconnect.collectives.measured import telling_times
 from resnetx.record import SCHEMA, BenchRecord, Environment
 from resnetx.record.bench_record import CopyCell, CopyEnd
 from resnetx.record.comparisons import BenchComparison, BenchCrossing, BenchMean, BenchRatio, ComparedBench
-from resnetx.reporting.machine_differences import environment_differences
+from resnetx.reporting.explain_benches import environment_differences
 from resnetx.table import Column
 from resnetx.units import size_text
 

@@ -23,7 +23,7 @@ from resnetx.record.comparisons import (
     Unmatched,
 )
 from resnetx.record.machine import how_many, on_cores
-from resnetx.reporting.machine_differences import differences
+from resnetx.reporting.explain_benches import differences
 from resnetx.reporting.study_points import PointPair, StudyPoint, baselines, match, mean, study_points, unit_of_points
 from resnetx.reporting.study_results import Results
 from resnetx.statistics import LEVEL, AdjustedTest, Summary, false_discovery, permutation_test, smallest_p

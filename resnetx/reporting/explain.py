@@ -18,7 +18,7 @@ import msgspec
 from resnetx.record import Copies, RunSummary
 from resnetx.record.prediction import PredictedPoint, Prediction
 from resnetx.reporting.accuracy import AlikeCases
-from resnetx.reporting.machine_differences import differences
+from resnetx.reporting.explain_benches import differences
 from resnetx.reporting.predicted_answer import identity, predicted_curves, ranks
 from resnetx.reporting.study_points import StudyPoint, alike_requests
 from resnetx.reporting.study_scaling import MeasuredPartName

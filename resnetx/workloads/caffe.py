@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from resnetx.workloads.resnetx import initialise
+from resnetx.workloads.families import initialise
 
 
 class AlexNet(nn.Module):

@@ -236,9 +236,9 @@ NOT_IN_CAFFE = "Caffe has neither attention nor GELU: compare with other network
 
 class GptXKind(Family[GptXSettings]):
     def build(self, model: GptXSettings, image_size: int) -> "nn.Module":
-        from resnetx.workloads import language_models
+        from resnetx.workloads import families
 
-        return language_models.GptX(model.x, model.width, model.attention_heads, model.seq, model.vocabulary)
+        return families.GptX(model.x, model.width, model.attention_heads, model.seq, model.vocabulary)
 
     def loss(self, model: GptXSettings, outputs: Any, labels_N: "Tensor") -> "Tensor":
         return of_tokens(outputs, labels_N)
@@ -253,21 +253,21 @@ class GptXKind(Family[GptXSettings]):
 
 class MlpXKind(Family[MlpXSettings]):
     def build(self, model: MlpXSettings, image_size: int) -> "nn.Module":
-        from resnetx.workloads import resnetx
+        from resnetx.workloads import families
 
-        return resnetx.MlpX(model.x, model.width, model.classes, image_size)
+        return families.MlpX(model.x, model.width, model.classes, image_size)
 
 
-# BERT-base; the network itself is in `workloads.language_models`.
+# BERT-base; the network itself is in `workloads.families`.
 
 
 class BertKind(Kind[BertSettings]):
     checked_by_table = False
 
     def build(self, model: BertSettings, image_size: int) -> "nn.Module":
-        from resnetx.workloads import language_models
+        from resnetx.workloads import families
 
-        return language_models.Bert(model.seq)
+        return families.Bert(model.seq)
 
     def loss(self, model: BertSettings, outputs: Any, labels_N: "Tensor") -> "Tensor":
         return of_tokens(outputs, labels_N)
@@ -280,14 +280,14 @@ class BertKind(Kind[BertSettings]):
         ]
 
 
-# ResNet/x (Tallent et al. 2017), the family of the paper; the network itself is in `workloads.resnetx`.
+# ResNet/x (Tallent et al. 2017), the family of the paper; the network itself is in `workloads.families`.
 
 
 class ResNetXKind(Family[ResNetXSettings]):
     def build(self, model: ResNetXSettings, image_size: int) -> "nn.Module":
-        from resnetx.workloads import resnetx
+        from resnetx.workloads import families
 
-        return resnetx.ResNetX(model.x, model.width, model.classes)
+        return families.ResNetX(model.x, model.width, model.classes)
 
     def stated(self, model: ResNetXSettings, batch_size: int) -> dict[str, float]:
         """Section 4.2, for every x."""

@@ -14,9 +14,9 @@ import msgspec
 import resnetx
 from resnetx.api import compare as comparing
 from resnetx.api.bench import export_bench
-from resnetx.cli.verbs import show_compare, show_papers, show_predict, show_steer, show_sweep
+from resnetx.cli.verbs import show_compare, show_predict, show_report, show_steer, show_sweep
 from resnetx.cli.verbs import show_compare as show_bench_comparison
-from resnetx.cli.verbs import show_papers as show_score
+from resnetx.cli.verbs import show_report as show_score
 from resnetx.record import (
     SCHEMA,
     BenchRecord,
@@ -43,7 +43,7 @@ SHOWN: dict[type, Callable[[Any], None]] = {
     BenchComparison: show_bench_comparison.bench_comparison,
     Comparison: show_compare.show_studies,
     Prediction: show_predict.prediction,
-    CheckedPapers: show_papers.papers,
+    CheckedPapers: show_report.papers_screen,
     Score: show_score.score,
     Steering: show_steer.steering,
     SystemComparison: show_compare.comparison,

@@ -27,7 +27,7 @@ from resnetx.measure.rank.strategies import _Buckets
 from resnetx.operations import COPIES, Flow
 from resnetx.record import BenchRecord, RunFolder
 from resnetx.units import si
-from resnetx.workloads.resnetx import ResNetX
+from resnetx.workloads.families import ResNetX
 from tests import nullcuda
 from tests.bench.bench_host import TINY, counted
 from tests.bench.bench_train import bare, ours

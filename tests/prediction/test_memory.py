@@ -185,7 +185,7 @@ def test_what_a_transformer_saves_is_counted_to_the_byte(x, s, d, h, v, batch, p
     import torch
     from torch.nn import functional
 
-    from resnetx.workloads.language_models import GptX
+    from resnetx.workloads.families import GptX
 
     network = GptX(x, d, h, s, v)
     own, storages = {tensor.untyped_storage()._cdata for tensor in network.parameters()}, {}

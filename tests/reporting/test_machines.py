@@ -4,7 +4,7 @@ import pytest
 
 from resnetx.record import HostLoad
 from resnetx.record.run import Transport
-from resnetx.reporting.machine_differences import differences
+from resnetx.reporting.explain_benches import differences
 
 GPU = {
     "index": 0, "name": "Tesla P100", "uuid": "GPU-1", "pci_bus_id": "0000:06:00.0", "compute_capability": "6.0",

@@ -1,6 +1,6 @@
 import torch
 
-from resnetx.workloads.resnetx import ResidualBlock, ResNetX
+from resnetx.workloads.families import ResidualBlock, ResNetX
 
 
 def test_a_block_adds_its_input_to_three_convolutions() -> None:

@@ -10,7 +10,7 @@ from statistics import median
 from resnetx.api.answers import accuracy_answer, benches_answer, papers_answer, score_answer
 from resnetx.api.compare import Compared, compared
 from resnetx.cli import show
-from resnetx.cli.verbs import show_papers, show_predict
+from resnetx.cli.verbs import show_predict, show_report
 from resnetx.literature.claims import are_of_the_paper
 from resnetx.literature.explanations import Causes
 from resnetx.record.bench_record import CopyEnd
@@ -34,7 +34,7 @@ from resnetx.record.prediction import Prediction
 from resnetx.reporting.accuracy import ADVANTAGES, TOTALS, checked_columns
 from resnetx.reporting.compared_benches import LINE_RATIOS, PAIR_RATIOS, RATIOS, PairRatios, ratio_lines
 from resnetx.reporting.compared_studies import UNMATCHED_POINTS, compared_columns, conclusion, mean_columns
-from resnetx.reporting.machine_differences import DIFFERENCES
+from resnetx.reporting.explain_benches import DIFFERENCES
 from resnetx.reporting.systems_answer import (
     LeaderCount,
     LossBand,
@@ -72,9 +72,9 @@ def _screen(comparison: Compared, of_study: bool) -> tuple[Sequence[str], Callab
         case Compared(Accuracy() as record, Prediction() as prediction):
             return accuracy_answer(record), partial(_accuracy, record, prediction)
         case Compared(CheckedPapers() as record):
-            return papers_answer(record), partial(show_papers.papers, record)
+            return papers_answer(record), partial(show_report.papers_screen, record)
         case Compared(Score() as record):
-            return score_answer(record), partial(show_papers.score, record)
+            return score_answer(record), partial(show_report.score, record)
         case Compared(SystemComparison() as record, Prediction() as prediction, causes):
             return compared_answer(record), partial(_systems, record, prediction, causes, of_study)
     raise AssertionError(f"no screen of {comparison}")
@@ -83,9 +83,9 @@ def _screen(comparison: Compared, of_study: bool) -> tuple[Sequence[str], Callab
 def _systems(record: SystemComparison, prediction: Prediction, causes: Causes | None, of_study: bool) -> None:
     comparison(record)
     if (of_study or show.everything()) and are_of_the_paper(record.points):
-        show_papers.claims(record.claims)
+        show_report.claims(record.claims)
     if causes:
-        show_papers.causes(causes)
+        show_report.causes(causes)
     show_predict.sure_and_more(prediction, ratios=True)
 
 
