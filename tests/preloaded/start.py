@@ -7,22 +7,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from resnetx.measure.launch.preloaded import IMPORTED
 from tests.preloaded import server
 from tests.preloaded.client import PROGRAMS
 
 ROOT = Path(__file__).parents[2]
 OF_RANKS = [
-    "torch._dynamo",
-    "torch.distributed.run",
-    "torch.profiler",
-    "torchvision",
-    "nvidia.dali.fn",
-    "resnetx.compose",
-    "resnetx.cli.verbs.show_train",
-    "resnetx.measure.bench.timed_collectives",
-    "resnetx.measure.bench.pair_copies",
-    "resnetx.measure.rank.main",
-    "tests.preloaded.shorter",
+    *IMPORTED,
+    *("torch.profiler", "nvidia.dali.fn", "resnetx.compose", "resnetx.cli.verbs.show_train", "tests.preloaded.shorter"),
 ]
 # What verbs need that measure nothing, without resnetx itself: how it imports is what the tests look at.
 OF_VERBS = [

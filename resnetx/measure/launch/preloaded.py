@@ -48,7 +48,6 @@ IMPORTED = (
     "resnetx.cli.ranks",
     "resnetx.measure.rank_process",
     "resnetx.measure.rank.main",
-    "resnetx.measure.bench.interference",
     "resnetx.measure.bench.timed_collectives",
 )
 OF_ONE_RUN = ("TMPDIR", ERROR_FILE_VARIABLE, FOLDER_VARIABLE, SCRATCH_VARIABLE, STARTED_VARIABLE)
