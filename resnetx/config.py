@@ -229,8 +229,11 @@ def check_images(*, classes: int, per_class: int, seed: int, workers: int) -> No
     setting_types.check({"images.classes x images.per_class": classes * per_class})
 
 
-def check(r: Request) -> None:
-    """Rejects requests that no machine could run: settings out of range, or contradictory ones."""
+def check(r: Request, counts: Iterable[int] = ()) -> None:
+    """Rejects requests that no machine could run: settings out of range, or contradictory ones.
+
+    `counts`: numbers of GPUs that are asked for beside it, over which a batch that is proposed divides, too.
+    """
     least = {
         # DDP rebuilds its buckets after the first step, and the second one allocates them.
         "warmup": (3, ""),
@@ -245,12 +248,10 @@ def check(r: Request) -> None:
     if r.split == "uneven" and r.batch_size < r.gpus:
         raise ConfigError(f"batch_size={r.batch_size} leaves some of gpus={r.gpus} without an image; raise batch_size")
     if r.batch_size % r.gpus and r.split == "even":
-        up_to, power_of_two = math.lcm(*range(1, r.gpus + 1)), r.gpus & (r.gpus - 1) == 0
-        of_all = f" ({_near(r.batch_size, up_to)}: over each of 1 to {r.gpus})"
+        near = _near(r.batch_size, math.lcm(r.gpus, *counts))
         raise ConfigError(
             f"batch_size={r.batch_size} does not divide over gpus={r.gpus}: the global batch is split evenly; "
-            f"use batch_size={_near(r.batch_size, r.gpus)}{of_all * (up_to <= r.batch_size and not power_of_two)}, "
-            "another gpus, or split=uneven"
+            f"use batch_size={near}, another gpus, or split=uneven"
         )
     check_ranks(r.gpus, r.devices, r.env)
     check_nodes(r.gpus, r.nodes, r.devices)

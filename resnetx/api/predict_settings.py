@@ -281,8 +281,11 @@ def baseline_of(request: Request, settings: PredictSettings) -> Placement:
     return tuple(range(settings.baseline)), request.on(settings.baseline).batch_size
 
 
-def checked(request: Request, point: Point, settings: PredictSettings) -> Request:
-    """The request of a point with the strategy of its framework; refused where it could run nowhere."""
+def checked(request: Request, point: Point, settings: PredictSettings, counts: Iterable[int] = ()) -> Request:
+    """The request of a point with the strategy of its framework; refused where it could run nowhere.
+
+    `counts`: all numbers of GPUs that are asked for.
+    """
     (framework,) = settings.framework
     strategy = FRAMEWORKS[framework][0] if framework else None
     if strategy is not None and isinstance(request.strategy, Server) and framework not in SERVERS:
@@ -297,7 +300,7 @@ def checked(request: Request, point: Point, settings: PredictSettings) -> Reques
             f"compile={request.compile}: what torch.compile gains is not modelled; measure one GPU with `resnetx "
             "train compile=default gpus=1`, and give its images/s by batch instead: rate=32:195"
         )
-    check(msgspec.structs.replace(request, split=str(point.get("split", "even"))))
+    check(msgspec.structs.replace(request, split=str(point.get("split", "even"))), counts)
     return request
 
 
@@ -339,6 +342,7 @@ def without_groups(defaults: Point, given: Point) -> Point:
 def _composed(points: Sequence[Point], settings: PredictSettings) -> Iterator[Request]:
     """The checked requests of points. Those that differ in GPUs and batch are composed once."""
     requests: dict[str, Request] = {}
+    counts = {count for point in points if isinstance(count := point.get("gpus", 1), int) and count > 0}
     for point in points:
         batch = point.get("batch_size")
         plain = isinstance(batch, int) and not isinstance(batch, bool)
@@ -352,7 +356,7 @@ def _composed(points: Sequence[Point], settings: PredictSettings) -> Iterator[Re
         # Their nodes are the system's; a request's are those of a launcher.
         one = msgspec.structs.replace(requests[name], batch_size=batch) if plain else requests[name]
         request = msgspec.structs.replace(one.on(gpus), nodes=1)
-        yield checked(request, point, settings)
+        yield checked(request, point, settings, counts)
 
 
 def gpu_counts(settings: PredictSettings, counts: Sequence[int]) -> list[int]:

@@ -92,7 +92,7 @@ FIRST = ("predict", "sweep", "compare")  # whose first examples stand first
 GROUPS_OF_VERBS = ("measure", "predict", "look", "set up")
 ABOUT = "How does deep-learning training scale on this machine's GPU interconnect, and on\nthat one's?"
 MORE = (
-    "resnetx VERB --help: examples, settings (key=value). Every verb: -q --json --all",
+    "resnetx VERB --help: examples, settings (key=value). Most verbs: -q --json --all",
     "--version   --shell-completion install=SHELL (-sc): for bash, zsh or fish",
 )
 

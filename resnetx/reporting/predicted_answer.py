@@ -90,7 +90,7 @@ def predicted_curves(points: Sequence[PredictedPoint]) -> list[PredictedCurve]:
     found: dict[tuple[str, str, str, str, str], list[PredictedPoint]] = {}
     for point in points:
         weak = point.scaling == "weak"
-        batch = f"{point.batch_size // point.gpus} per GPU" if weak else f"{point.batch_size}"
+        batch = f"{point.batch_size // point.gpus} per {unit_of_point(point)}" if weak else f"{point.batch_size}"
         key = (_workload(point, varying), batch, point.strategy, point.system, point.library)
         found.setdefault(key, []).append(point)
     return [
@@ -478,6 +478,7 @@ def time_of_each(point: PredictedPoint) -> str:
 def most_lost(curves: Sequence[PredictedCurve]) -> str:
     """Of several curves, on their most GPUs: which losses are the largest, and of which curves; "" without any."""
     names, by_part = identity(curves), dict[PartName, dict[str, int]]()
+    names = next(([name] for name in names if len({getattr(curve, name) for curve in curves}) == len(curves)), names)
     for curve in curves:
         lost = {name: share for name, share in percents(curve.last).items() if name != "useful" and share > 0}
         if lost and curve.last.gpus != curve.last.baseline_gpus:

@@ -15,8 +15,9 @@ from functools import cached_property
 from typing import Any
 
 from resnetx.errors import ConfigError
+from resnetx.settings.files import choices
 from resnetx.settings.setting_types import squeezed
-from resnetx.settings.table import TABLE, tagged
+from resnetx.settings.table import GROUPS, TABLE, Setting, tagged
 
 JSON = "print JSON, one object per line, with the answer before its fields"
 QUIET = "print the first sentence of the answer alone"
@@ -78,7 +79,7 @@ class Verb:
         settings = [row for row in TABLE.values() if reads(self.settings, row.name)]
         order = self.common.split()
         settings.sort(key=lambda row: order.index(row.name) if row.name in order else len(order))
-        lines = [f"    {row.name}={self.own.get(row.name, row.default)!r}: {row.about}" for row in settings]
+        lines = [f"    {row.name}={self.own.get(row.name, row.default)!r}: {_about(row)}" for row in settings]
         return "\n".join([doc.rstrip(), "", _SETTINGS_OF_HELP, "", *lines, ""])
 
     @property
@@ -408,6 +409,11 @@ SYNONYMS = {
     "price": "cost",
     "rate": "throughput imagespersecond",
 }
+
+
+def _about(row: Setting) -> str:
+    """What a setting is; of a group, which choices there are."""
+    return row.about or " | ".join(sorted(choices(row.name) if row.name in GROUPS else ()))
 
 
 def called_elsewhere(own: Collection[str], key: str) -> str | None:

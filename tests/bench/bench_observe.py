@@ -16,7 +16,7 @@ import torch
 from torch import nn
 from torchvision.models import resnet50
 
-from resnetx.measure.observe import _Loop, _Pass, _Step
+from resnetx.measure.observed_loop import Loop, Pass, Step
 from tests.bench.interleave import ratio, rounds, sentence
 from tests.bench.started import arguments
 
@@ -47,9 +47,9 @@ def hook_s(device: torch.device) -> float:
     without_s, with_s = [], []
     for _ in range(ROUNDS):
         without_s.append(backward_s(model))
-        loop = _Loop(samples=1)
+        loop = Loop(samples=1)
         loop.begin(model)
-        loop._step = _Step(loop.clock.now(), None, passes=[_Pass(loop.clock.now())])
+        loop._step = Step(loop.clock.now(), None, passes=[Pass(loop.clock.now())])
         with_s.append(backward_s(model))
         loop.remove()
     return (min(with_s) - min(without_s)) / PARAMETERS
@@ -78,7 +78,7 @@ def steps_of(device: torch.device) -> tuple[Callable[[], float], Callable[[], fl
         return time.perf_counter() - begin
 
     def with_s() -> float:
-        loop = _Loop(samples=1000)
+        loop = Loop(samples=1000)
         loop.begin(model)
         try:
             return without_s()

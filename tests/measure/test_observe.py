@@ -14,7 +14,7 @@ from torch import nn
 import resnetx
 from resnetx.cli import main
 from resnetx.measure import observe
-from resnetx.measure.observe import TRACED, WARMUP
+from resnetx.measure.observed_loop import TRACED, WARMUP
 from resnetx.record import write
 from resnetx.record.traces import observations, rank_folder
 from tests.documentation import ROOT, blocks
@@ -234,10 +234,10 @@ def test_fsdp_within_the_block_is_found(one_rank, tmp_path):
     assert (seen.strategy, len(seen.step_s), seen.workload) == ("fsdp", SAMPLES, "Sequential")
 
 
-FAULTS = [f"_Loop.{name}" for name in ("begin", "_called", "_begins", "_ended", "_ready", "_updated", "_trace_layers")]
+FAULTS = [f"Loop.{name}" for name in ("begin", "_called", "_begins", "_ended", "_ready", "_updated", "_trace_layers")]
 
 
-@pytest.mark.parametrize("place", [*FAULTS, "_Loop._gradients_are_there", "_Loop.seen", "_trace", "write", "old_files"])
+@pytest.mark.parametrize("place", [*FAULTS, "Loop._gradients_are_there", "Loop.seen", "_trace", "write", "old_files"])
 def test_whatever_fails_is_one_warning_and_the_loop_goes_on(place, tmp_path, monkeypatch, caplog):
     losses = []
     for model in (first := model_of(), copy.deepcopy(first)):

@@ -58,7 +58,7 @@ def test_half_precision_on_several_nodes_is_known_of_what_is_published(system, o
     assert not single.open
     half_s = scaling_errors().costs.between_half_s
     if opened:
-        words = "model=torchvision batch_size=256"
+        words = "model=torchvision batch_size=256 scaling=weak"
         assert sixteen.open == f"resnetx sweep {words} precision=fp16 gpus=16 nodes=2 launcher=slurm"
         assert main([*sixteen.open.split()[1:], "--dry-run"]) == 0
         assert sixteen.interval_s[1] - sixteen.interval_s[0] > MOST_HALF * half_s

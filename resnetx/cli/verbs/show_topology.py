@@ -508,6 +508,10 @@ def _within(row: SizedPlan) -> str:
     return _percent(error.q90) if error.points else "?"
 
 
+def _GBps(rate_Bps: float) -> str:
+    return f"{rate_Bps / 1e9:.2f}" if rate_Bps >= 1e7 else f"{rate_Bps / 1e9:.1g}"
+
+
 def _which(devices: Sequence[int]) -> str:
     """Their ids, unless they are the first ones."""
     return "" if list(devices) == list(range(len(devices))) else "+".join(map(str, devices))
@@ -525,8 +529,8 @@ COSTS: list[Column[SizedPlan]] = [
     Column(">interval", lambda row: time_us(*row)[1]),
     Column(">off by", _off_by, ONLY_WITH_ALL, "mean error of such times."),
     Column(">90% within", _within, ONLY_WITH_ALL),
-    Column(">algbw GB/s", lambda row: f"{row[0].cost(row[1]).algbw_Bps / 1e9:.2f}", 2),
-    Column(">busbw GB/s", lambda row: f"{row[0].cost(row[1]).busbw_Bps / 1e9:.2f}"),
+    Column(">algbw GB/s", lambda row: _GBps(row[0].cost(row[1]).algbw_Bps), 2),
+    Column(">busbw GB/s", lambda row: _GBps(row[0].cost(row[1]).busbw_Bps)),
     Column("algorithm", lambda row: row[0].cost(row[1]).algorithm, 1),
     Column("limited by", lambda row: row[0].cost(row[1]).limiting_link, 3),
 ]
