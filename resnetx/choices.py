@@ -68,8 +68,7 @@ class ModelChoice(Choice, frozen=True):
     @property
     def tokens(self) -> int:
         """Those of each sample; 0: it reads images."""
-        sample = self.sample(self.image_size)
-        return sample.shape[0] if sample.vocabulary else 0
+        return 0
 
     @property
     def samples(self) -> str:
@@ -143,6 +142,10 @@ class GptXSettings(ModelChoice, frozen=True, tag="gptx"):
     @property
     def place_in_family(self) -> tuple[int, ...]:
         return self.width, self.attention_heads, self.seq, self.vocabulary, self.x
+
+    @property
+    def tokens(self) -> int:
+        return self.seq
 
     def sample(self, image_size: int) -> Sample:
         return Sample((self.seq,), self.vocabulary)
@@ -293,6 +296,10 @@ class BertSettings(ModelChoice, frozen=True, tag="bert"):
     @property
     def place_in_family(self) -> tuple[int, ...]:
         return (self.seq,)
+
+    @property
+    def tokens(self) -> int:
+        return self.seq
 
     def sample(self, image_size: int) -> Sample:
         return Sample((self.seq,), self.classes)

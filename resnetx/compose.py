@@ -306,8 +306,9 @@ def _no_such_setting(key: str, group: Any) -> str:
         chosen = f"{above}={group['kind']}" if "kind" in group else above
         known = [f"{above}.{name}" for name in group if name != "kind"]
         has = f"{chosen} has {', '.join(known) or 'no settings'}"
+    name = key.rpartition(".")[2]
     key = shortened(key)
-    near = near_setting(key, known)
+    near = near_setting(key, known) or (name if above and name in names() else None)
     return f"{key}: no such setting; " + (f"did you mean {near}?" if near else has)
 
 

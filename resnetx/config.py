@@ -4,6 +4,7 @@ The defaults are in `settings.table`, and only there. `check` makes all checks o
 """
 
 import hashlib
+import math
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -228,8 +229,11 @@ def check_images(*, classes: int, per_class: int, seed: int, workers: int) -> No
     setting_types.check({"images.classes x images.per_class": classes * per_class})
 
 
-def check(r: Request) -> None:
-    """Rejects requests that no machine could run: settings out of range, or contradictory ones."""
+def check(r: Request, counts: Iterable[int] = ()) -> None:
+    """Rejects requests that no machine could run: settings out of range, or contradictory ones.
+
+    `counts`: numbers of GPUs that are asked for beside it, over which a batch that is proposed divides, too.
+    """
     least = {
         # DDP rebuilds its buckets after the first step, and the second one allocates them.
         "warmup": (3, ""),
@@ -244,10 +248,10 @@ def check(r: Request) -> None:
     if r.split == "uneven" and r.batch_size < r.gpus:
         raise ConfigError(f"batch_size={r.batch_size} leaves some of gpus={r.gpus} without an image; raise batch_size")
     if r.batch_size % r.gpus and r.split == "even":
-        near = [b for b in (r.batch_size // r.gpus * r.gpus, -(-r.batch_size // r.gpus) * r.gpus) if b > 0]
+        near = _near(r.batch_size, math.lcm(r.gpus, *counts))
         raise ConfigError(
             f"batch_size={r.batch_size} does not divide over gpus={r.gpus}: the global batch is split evenly; "
-            f"use batch_size={' or '.join(map(str, near))}, another gpus, or split=uneven"
+            f"use batch_size={near}, another gpus, or split=uneven"
         )
     check_ranks(r.gpus, r.devices, r.env)
     check_nodes(r.gpus, r.nodes, r.devices)
@@ -286,6 +290,12 @@ def check(r: Request) -> None:
             f"measure=layers with gpus={r.gpus}: layers are timed on one rank; use gpus=1, or `resnetx trace`, which "
             "runs the per-GPU batch of each GPU count"
         )
+
+
+def _near(number: int, step: int) -> str:
+    """The multiples of a step around a number."""
+    below = number // step * step
+    return " or ".join(str(multiple) for multiple in (below, below + step) if multiple)
 
 
 def _check_samples(r: Request) -> None:

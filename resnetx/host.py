@@ -7,20 +7,23 @@ system without them none are known.
 References: sched_getaffinity(2), cgroups(7), Linux documentation of both versions' cpu and memory controllers.
 """
 
+import atexit
 import ctypes
 import math
 import os
 import re
+import runpy
 import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NoReturn, Protocol
 
 _ROOT = Path("/")
 _known_cores: ContextVar[int | None] = ContextVar("known_cores", default=None)
@@ -32,9 +35,19 @@ def node_name() -> str:
     return re.sub(r"[^A-Za-z0-9._-]+|^[.-]+", "-", name)  # it names a folder
 
 
-def exit_status(
-    child: "subprocess.Popen[Any]", timeout_s: float | None = None, look_up: Callable[[], None] = lambda: None
-) -> int:
+class Child(Protocol):
+    """A child process, as a `Popen` has it."""
+
+    pid: int
+    args: Any
+    returncode: Any
+
+    def kill(self) -> None: ...
+
+    def terminate(self) -> None: ...
+
+
+def exit_status(child: Child, timeout_s: float | None = None, look_up: Callable[[], None] = lambda: None) -> int:
     """Waits until a child has ended; its exit status, below 0 where a signal ended it. Raises `TimeoutExpired`.
 
     `look_up`: called between looks at the child; what it raises ends the waiting, of a thread that gets no signals.
@@ -83,6 +96,35 @@ def dying_with(parent: int, gently: bool = False) -> Callable[[], None]:
             os.kill(os.getpid(), signal.SIGKILL)
 
     return ask_kernel
+
+
+def run_module(name: str, words: list[str]) -> None:
+    """Does what `python -m NAME WORDS` does."""
+    sys.argv = [name, *words]
+    sys.modules.pop(name, None)
+    runpy.run_module(name, run_name="__main__", alter_sys=True)
+
+
+def end_after(act: Callable[..., None], *words: Any) -> NoReturn:
+    """Does something, and ends this process as Python would, but for taking down what it has loaded."""
+    status = 1
+    try:
+        act(*words)
+        status = 0
+    except SystemExit as end:
+        status = end.code if isinstance(end.code, int) else int(end.code is not None)
+        if not isinstance(end.code, int | None):
+            print(end.code, file=sys.stderr)
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+    finally:
+        try:
+            threading._shutdown()  # type: ignore[attr-defined]  # waits for threads, as Python does
+            atexit._run_exitfuncs()
+            sys.stdout.flush()
+            sys.stderr.flush()
+        finally:  # also on a full disk: it must not go on as the process that it is a fork of
+            os._exit(status)
 
 
 def visible_cores() -> int:

@@ -29,7 +29,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from resnetx.errors import ConfigError, FileError, convert, has_control, texts
-from resnetx.loading import YAML_BYTES, File, Path_, YamlFile, name_fault, steps
+from resnetx.loading import YAML_BYTES, File, Path_, YamlFile, name_fault
 from resnetx.settings import setting_types
 from resnetx.settings.table import tagged
 from resnetx.variables import check_site_variables, tuning
@@ -174,23 +174,21 @@ def check_nodes(gpus: int, nodes: int, devices: list[int] | None) -> None:
 # ---- the site file --------------------------------------------------------------------------------------------------
 
 
-class _SiteYaml(YamlFile):
-    """A site file, whose mistakes are told with their lines."""
-
-    def mistake(self, error: msgspec.ValidationError, kind: Any, where: Path_, value: Any) -> FileError:
-        path = steps(error) if " - at `$" in str(error) else []
-        if match := re.search("unknown field `(.*?)`", str(error)):
-            fields = ", ".join((Container if path == ["container"] else Site).__struct_fields__)
-            return self.error([*path, match[1]], f"{match[1]}: a site file has no such setting; known: {fields}")
-        if "matching regex" in str(error):
-            key = ".".join(map(str, path))
-            return self.error(path, f"{key}: expected a word, without blanks and without signs that a shell interprets")
-        return super().mistake(error, kind, where, value)
+def _mistake(text: YamlFile, error: msgspec.ValidationError, path: Path_, said: str, _: Any) -> FileError:
+    """What msgspec refuses in a site file."""
+    if match := re.search("unknown field `(.*?)`", str(error)):
+        within = path if " - at `$" in str(error) else ()
+        fields = ", ".join((Container if [*within] == ["container"] else Site).__struct_fields__)
+        return text.error([*within, match[1]], f"{match[1]}: a site file has no such setting; known: {fields}")
+    if "matching regex" in str(error):
+        key = ".".join(map(str, path))
+        said = f"{key}: expected a word, without blanks and without signs that a shell interprets"
+    return text.error(path, said)
 
 
 def read_site(path: Path) -> Site:
     """The site file at `path`; a mistake in it is one sentence with its line."""
-    text = _SiteYaml(File(path, "a site file", YAML_BYTES))
+    text = YamlFile(File(path, "a site file", YAML_BYTES), mistake=_mistake)
     if not isinstance(text.tree, dict):
         raise text.file.error("expected a mapping of settings, e.g. partition: gpu")
     for key, value in text.tree.items():

@@ -334,12 +334,21 @@ Path_ = Sequence[str | int]  # to a value: the keys, and the places in lists
 
 
 class YamlFile:
-    """The tree of a file, and the line of each of its values. `whole_keys`: keys may be whole numbers."""
+    """The tree of a file, and the line of each of its values.
 
-    def __init__(self, file: File, whole_keys: bool = False) -> None:
+    `whole_keys`: keys may be whole numbers. `mistake`: says what msgspec refuses in words of its own, given the file,
+    the error, where it is, what is said of it otherwise, and the type.
+    """
+
+    def __init__(
+        self,
+        file: File,
+        whole_keys: bool = False,
+        mistake: "Mistake | None" = None,
+    ) -> None:
         import yaml
 
-        self.file, text = file, file.text()
+        self.file, text, self._mistake = file, file.text(), mistake
         loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml is ten times as fast, if available
         keys = (str, int) if whole_keys else (str,)
         try:
@@ -371,12 +380,8 @@ class YamlFile:
         try:
             return msgspec.convert(value, prepared(kind))
         except msgspec.ValidationError as error:
-            raise self.mistake(error, kind, where, value) from None
-
-    def mistake(self, error: msgspec.ValidationError, kind: Any, where: Path_, value: Any) -> FileError:
-        """The error for a value that msgspec cannot convert to `kind`."""
-        said = sentence(str(error), value, kind, ".".join(map(str, where)))
-        return self.error([*where, *steps(error)], said)
+            said, path = sentence(str(error), value, kind, ".".join(map(str, where))), [*where, *_steps(error)]
+            raise (self._mistake(self, error, path, said, kind) if self._mistake else self.error(path, said)) from None
 
     def _at(self, where: Path_) -> Any:
         value = self.tree
@@ -385,13 +390,16 @@ class YamlFile:
         return value
 
 
+Mistake = Callable[[YamlFile, msgspec.ValidationError, Path_, str, Any], FileError]
+
+
 def own_yaml(path: Path, kind: type[T]) -> T:
     """A YAML file that comes with resnetx as `kind`; keys of it may be whole numbers."""
     read: T = YamlFile(File(path, "a file of resnetx", YAML_BYTES), whole_keys=True).convert(kind)
     return read
 
 
-def steps(error: msgspec.ValidationError) -> list[str | int]:
+def _steps(error: msgspec.ValidationError) -> list[str | int]:
     """The path at the end of msgspec's message: "... - at `$.points[3].size`"."""
     found = re.findall(r"[^.\[\]$`]+", str(error).rpartition(" - at `$")[2])
     return [int(step) if step.isdigit() else step for step in found]

@@ -72,7 +72,7 @@ class Table:
             shown.add_row(*(escape(_text(cell)) for cell in row))
         text = io.StringIO()
         if self.columns:
-            Console(file=text, width=10_000).print(shown)
+            Console(file=text, width=10_000, force_jupyter=False, color_system=None).print(shown)
         return "\n".join([*(line.rstrip() for line in text.getvalue().splitlines()), *[self.note] * bool(self.note)])
 
     def __repr__(self) -> str:
@@ -223,14 +223,16 @@ class Records(Tabular, Sequence[T], Generic[T]):
 
 
 class Answered(Records[T]):
-    """Records with what they answer together."""
+    """Records with what they answer together, and the columns that they are shown in."""
 
-    def __init__(self, records: Iterable[T], sentences: Sequence[str]) -> None:
+    def __init__(self, records: Iterable[T], sentences: Sequence[str], columns: "Sequence[Column[T]]" = ()) -> None:
         super().__init__(records)
-        self._sentences = list(sentences)
+        self._sentences, self._columns = list(sentences), columns
 
     def answer(self) -> Answer:
-        """The sentences, and the first columns of the rows."""
+        """The sentences, and the columns; where none are said, the first ones of the rows."""
+        if self._columns:
+            return Answer(self._sentences, as_shown(self._columns, self))
         rows = self.rows()
         names = dict.fromkeys(name for cells in rows for name in cells if "\n" not in str(cells[name]))
         shown = as_shown([Column(name, partial(_cell_of, name)) for name in names], rows)

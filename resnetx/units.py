@@ -30,6 +30,11 @@ def in_GBps(rate_Bps: float) -> str:
     return f"{_significant(rate_Bps / 1e9, 3)} GB/s"
 
 
+def in_ms(seconds: float) -> str:
+    """A time in milliseconds with three significant digits: in_ms(1.284) is "1,280", in_ms(0.0095) "9.5"."""
+    return f"{seconds * 1e3:.3g}" if seconds < 0.9995 else number(seconds * 1e3)
+
+
 def figure(value: float) -> str:
     """A figure with one decimal, below one with two significant digits: "1,471.9", "5.2", "0.0085"."""
     return f"{value:,.1f}" if abs(value) >= 1 else _significant(value, 2)

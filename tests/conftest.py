@@ -14,6 +14,7 @@ import pytest
 
 from resnetx.compose import compose
 from resnetx.config import request_from, run_settings_from
+from resnetx.measure.launch.preloaded import AFRESH_VARIABLE
 from resnetx.measure.machine.environment import environment
 from resnetx.record import SCHEMA, Environment, RunFile, RunRecord, RunSummary, StudyRecord, cut_short
 from resnetx.record.prediction import PredictedPoint, Prediction, digest
@@ -88,6 +89,7 @@ def light_python(tmp_path_factory):
 def preloaded(preloaded_python, monkeypatch):
     """Runs that the test starts have their torchrun and their ranks from `preloaded_python`."""
     monkeypatch.setattr(sys, "executable", preloaded_python)
+    monkeypatch.setenv(AFRESH_VARIABLE, "")
 
 
 @pytest.fixture(scope="session")

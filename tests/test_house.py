@@ -111,7 +111,7 @@ def test_the_probe_sees_torch_where_it_is_loaded(light_python):
 
 
 READERS = {
-    *("resnetx.formats.kineto", "resnetx.formats.kineto_windows", "resnetx.formats.logs", "resnetx.formats.nccl_rows"),
+    *("resnetx.formats.kineto", "resnetx.formats.kineto_windows", "resnetx.formats.logs", "resnetx.formats.nccl_table"),
     *("resnetx.formats.nccl_table", "resnetx.formats.nccl_tests", "resnetx.interconnect.survey.survey_sources"),
     *("resnetx.record.points_file", "resnetx.traces.trace_files"),
 }  # of files that a prediction is seldom given

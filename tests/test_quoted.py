@@ -10,14 +10,14 @@ from resnetx.choices import Torchvision
 from resnetx.interconnect.systems.system import parts_table
 from resnetx.prediction import roofline
 from resnetx.prediction.messages import BETWEEN_NODES, CONTENTION
-from resnetx.prediction.scaling import ScalingKind, scaling_errors
+from resnetx.prediction.scaling import scaling_errors
 from resnetx.prediction.stated_rates import BETWEEN, OUTSIDE, RATE_ERROR
 from resnetx.workloads import tables
 from tests.documentation import ROOT
 
 
 def one_node():
-    return scaling_errors().of(ScalingKind("allreduce", "one node", "none"))
+    return scaling_errors().of("allreduce", "one node", "none")
 
 
 def variation():

@@ -1,6 +1,6 @@
 import pytest
 
-from resnetx.units import duration, figure, frequency, percents, seconds, si, size, size_text, whole
+from resnetx.units import duration, figure, frequency, in_ms, percents, seconds, si, size, size_text, whole
 
 
 @pytest.mark.parametrize(
@@ -18,6 +18,13 @@ from resnetx.units import duration, figure, frequency, percents, seconds, si, si
 )
 def test_si_prints_three_significant_digits_with_a_decimal_prefix(value, unit, text):
     assert si(value, unit) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(9.5e-6, "0.0095"), (0.0237, "23.7"), (0.9997, "1,000"), (1.284, "1,280"), (90, "90,000")]
+)
+def test_a_time_in_ms_is_no_power_of_ten(seconds, text):
+    assert in_ms(seconds) == text
 
 
 @pytest.mark.parametrize(

@@ -5,20 +5,19 @@ them. Those of predictions, studies, benches and comparisons stand beside what t
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from statistics import fmean, median
 from typing import TYPE_CHECKING, Any
 
 from resnetx.record.machine import how_many, on_cores, unit_of
 from resnetx.table import ANSWERS, Answer, Column, as_shown
-from resnetx.units import duration, si, size_text, to_interval
+from resnetx.units import duration, in_ms, si, size_text, to_interval
 
 if TYPE_CHECKING:
     from resnetx.record import RunRecord
     from resnetx.record.comparisons import Accuracy, BenchComparison
     from resnetx.record.literature import CheckedPapers, KindScore, Score
-    from resnetx.record.node_check import Check
-    from resnetx.record.topologies import SteeredGpu, Steering
+    from resnetx.record.topologies import Check, SteeredGpu, Steering
     from resnetx.record.traces import Trace, TracedBatch
     from resnetx.traces.run_traces import TraceSums
 
@@ -34,7 +33,7 @@ def run_answer(record: "RunRecord") -> list[str]:
     measured = _measured(record)
     if record.images_per_s is None:
         return [f"{measured}: {record.request.model.label} on {on}, without a rate."]
-    step_ms = record.request.batch_size / record.images_per_s * 1e3
+    step_s = record.request.batch_size / record.images_per_s
     images = record.steps_per_window * record.request.batch_size
     slowest_s = [max(ranks) for ranks in zip(*(record.windows_s or []), strict=True)]
     ends = [images / time_s for time_s in slowest_s] or [record.images_per_s]
@@ -42,7 +41,7 @@ def run_answer(record: "RunRecord") -> list[str]:
     model = record.request.model
     tokens = f", {si(record.images_per_s * model.tokens)} tokens/s" if model.tokens else ""
     return [
-        f"{measured}: {rate} {model.samples}/s on {on} (windows: {low} to {high}){tokens}, {step_ms:.3g} ms a step."
+        f"{measured}: {rate} {model.samples}/s on {on} (windows: {low} to {high}){tokens}, {in_ms(step_s)} ms a step."
     ]
 
 
@@ -75,15 +74,16 @@ def trace_answer(traced: "Trace") -> list[str]:
     if not traced.batches:
         return [f"Not measured: no batch of {traced.workload} has layer times."]
     largest, *smaller = sorted(traced.batches, key=lambda batch: -batch.batch_size)
-    how = "Measured" if traced.request else "Imported"
-    images = f"{largest.batch_size} image{'s' * (largest.batch_size != 1)}"
-    step = f"a step of {traced.workload} takes {_step_s(largest) * 1e3:,.3g} ms at {images}"
+    how = traced.how.capitalize()
+    samples = traced.request.model.samples if traced.request else "samples"  # "images"
+    samples = samples.removesuffix("s" * (largest.batch_size == 1))
+    step = f"a step of {traced.workload} takes {in_ms(_step_s(largest))} ms at {largest.batch_size} {samples}"
     if any(warning.code == "one-rank" for warning in traced.warnings) or (traced.communication and not traced.request):
         step += " without communication"
     sentences = [f"{how}: {step}"]
     for batch in smaller:
         share, rest = divmod(largest.batch_size, batch.batch_size)
-        sentences[0] += f", {_step_s(batch) * 1e3:,.3g} at {batch.batch_size}"
+        sentences[0] += f", {in_ms(_step_s(batch))} at {batch.batch_size}"
         if not rest and batch is smaller[-1]:
             left = _step_s(largest) / share / _step_s(batch)
             sentences.append(f"On {share} GPUs at most {left:.0%} efficiency is left, before any communication")
@@ -118,7 +118,7 @@ def traced_batches() -> "list[Column[tuple[TracedBatch, TraceSums]]]":
         Column(">update", lambda row: _ms(row[1].update_s), 6),
         Column(">input wait", lambda row: _ms(row[1].input_wait_s), 3),
         Column(">copy", lambda row: _ms(row[1].host_to_device_s), 1),
-        Column(">rest", lambda row: _ms(row[1].rest_s), 4, "the cost of the instrumentation itself."),
+        Column(">rest", lambda row: _ms(row[1].rest_s), 4, "in no part: instrumenting, and what is no operation."),
         Column(">profiled step", lambda row: _ms(row[1].step_s), 7),
         Column(">clean step", lambda row: _ms(row[1].clean_step_s)),
         Column(">profiled/clean", lambda row: _ratio(row[1].instrumented_over_clean), 5),
@@ -341,13 +341,24 @@ def papers_answer(checked: "CheckedPapers") -> list[str]:
 
     counts = Counter(claim.outcome for claim in counted(checked.claims))
     measured = list(_measured_answer(checked)) if checked.machines else []
-    lacking = f", {counts['not predicted']} are not predicted" * bool(counts["not predicted"])
     return [
         *measured,
-        f"Of {sum(counts.values())} checks of {', '.join(checked.papers)}, {counts['hit']} agree with what is "
-        f"predicted, {counts['miss']} do not, {counts['open']} are not decided, {counts['given']} were inputs"
-        f"{lacking}.",
+        f"Of {sum(counts.values())} checks of {checked.names}, {_outcomes(counts, ' with what is predicted')}.",
     ]
+
+
+def _outcomes(counts: Mapping[Any, int], beside: str = "") -> str:
+    """How many agree: "12 agree with what is predicted and 1 does not; 4 were inputs"."""
+    hits, misses = counts.get("hit", 0), counts.get("miss", 0)
+    decided = f"{hits or 'none'} agree{'s' * (hits < 2)}{beside} and "
+    decided += ("1 does not" if misses == 1 else f"{misses} do not") if misses else "none disagrees"
+    words = {
+        "open": ("is not decided", "are not decided"),
+        "given": ("was an input", "were inputs"),
+        "not predicted": ("is not predicted", "are not predicted"),
+    }
+    others = [f"{count} {words[kind][count > 1]}" for kind in words if (count := counts.get(kind, 0))]
+    return f"{decided}; {', '.join(others)}" if others else decided
 
 
 def _measured_answer(checked: "CheckedPapers") -> Iterator[str]:
@@ -359,14 +370,12 @@ def _measured_answer(checked: "CheckedPapers") -> Iterator[str]:
     lab = next(
         (f" (in the lab, links / {machine.lab_scale:g})" for machine in checked.machines if machine.lab_scale), ""
     )
-    inputs = f" and {kinds['given']} were inputs of the links"
     if not sum(kinds.values()):
-        yield f"Measured for {names}{lab}: nothing that a statement of {', '.join(checked.papers)} speaks of."
+        yield f"Measured for {names}{lab}: nothing that a statement of {checked.names} speaks of."
         return
     yield (
-        f"Measured for {names}{lab}: of {sum(kinds.values())} checks of {', '.join(checked.papers)} that this says "
-        f"something of, {kinds['hit']} agree, {kinds['miss']} do not, {kinds['open']} are not decided"
-        f"{inputs * bool(kinds['given'])}."
+        f"Measured for {names}{lab}: of {sum(kinds.values())} checks of {checked.names} that this says something of, "
+        f"{_outcomes(kinds)}."
     )
     told = []
     for variant in dict.fromkeys(claim.variant for claim in checked.claims):

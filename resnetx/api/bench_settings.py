@@ -9,18 +9,17 @@ from typing import Any
 
 import msgspec
 
-from resnetx import copies, patterns, progress
+from resnetx import operations, patterns, progress
 from resnetx.api.measuring import KeptRecord, page, run_folder
 from resnetx.compose import asked, struct_of
 from resnetx.config import sizes_from
-from resnetx.copies import COPIES
 from resnetx.errors import ConfigError, shortened, unknown_name, visible
-from resnetx.interconnect.collectives import bench_reading, imported
+from resnetx.interconnect.collectives import bench_reading
 from resnetx.interconnect.systems import system
 from resnetx.interconnect.systems.graph import MOST_OF_A_HOST
 from resnetx.interconnect.systems.lab_network import lab_network
 from resnetx.interconnect.systems.system import System, parts_table
-from resnetx.operations import OPERATIONS
+from resnetx.operations import COPIES, OPERATIONS
 from resnetx.record import BenchRecord, BenchRequest, Device, Warning
 from resnetx.record.bench_record import QUEUE_LENGTH, Counts, counts
 from resnetx.record.sealing import MAX_BYTES, MEASURED_BYTES, too_large
@@ -144,7 +143,7 @@ def check_copies(r: BenchRequest) -> None:
         )
     if r.copies:
         entries = _entries(r)
-        size = sum(CELL_BYTES + MEASURED_BYTES * copies.timings(entry, r.iterations) for entry in entries)
+        size = sum(CELL_BYTES + MEASURED_BYTES * operations.timings(entry, r.iterations) for entry in entries)
         if size > MAX_BYTES:
             raise ConfigError(
                 f"iterations={r.iterations}: a record of {len(entries):,} cells would be {too_large('bench')}"
@@ -198,10 +197,10 @@ def announce_copies(request: BenchRequest) -> None:
         return
     rate_Bps, _ = announced_rate(request)
     entries = _entries(request)
-    planned_s = copies.planned_s(
+    planned_s = operations.planned_s(
         entries, iterations=request.iterations, warmup=request.warmup, rate_Bps=lambda _: rate_Bps
     )
-    counts = sorted({copies.timings(entry, request.iterations) for entry in entries})
+    counts = sorted({operations.timings(entry, request.iterations) for entry in entries})
     often = "once" if counts[0] == 1 else f"{counts[0]} times"
     progress.note(
         f"{len(entries):,} cells of copies: about {planned_s:,.0f} s if copies run at {in_GBps(rate_Bps)}"
@@ -209,8 +208,8 @@ def announce_copies(request: BenchRequest) -> None:
     )
 
 
-def _entries(request: BenchRequest) -> list[copies.Entry]:
-    return copies.planned(
+def _entries(request: BenchRequest) -> list[operations.Entry]:
+    return operations.planned(
         request.copies,
         gpus=request.gpus,
         sizes_bytes=request.copy_sizes_bytes,
@@ -333,7 +332,7 @@ def import_bench(file: Path, settings: Mapping[str, object]) -> KeptRecord[Bench
     sizes = sizes_from(bench_settings.size) if "size" in given else [None]
     if len(sizes) != 1:
         raise ConfigError(f"size={bench_settings.size}: expected the one size of the copies in an imported file")
-    record = imported.import_bench(file, bench_settings.collective[0], bench_settings.gpus[0], sizes[0])
+    record = bench_reading.import_bench(file, bench_settings.collective[0], bench_settings.gpus[0], sizes[0])
     try:
         machine = _machine(record, bench_settings)
     except ConfigError as error:
@@ -354,7 +353,7 @@ def _machine(record: BenchRecord, settings: BenchSettings) -> System | None:
         return settings.system(settings.nodes)
     if ranks is None:
         raise ConfigError("does not say how many ranks there were; expected gpus=N, to compare it with systems=")
-    if any(warning.code == imported.GROUPS for warning in record.warnings):
+    if any(warning.code == bench_reading.GROUPS for warning in record.warnings):
         raise ConfigError("several groups of ranks ran at once, which is not modelled; leave out systems=")
     in_node = len(system.load(settings.systems[0], nodes=1).gpus)
     rack = in_node > MOST_OF_A_HOST and ranks <= in_node

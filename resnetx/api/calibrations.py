@@ -31,7 +31,7 @@ from resnetx.interconnect.collectives.measured import MeasuredCollective, refuse
 from resnetx.interconnect.systems.graph import MOST_OF_A_HOST, System
 from resnetx.loading import is_file, is_folder
 from resnetx.prediction.host_step import DecodingRate, decoding_unit
-from resnetx.prediction.predict import Curve, sending_counts
+from resnetx.prediction.predict import Curve, images_of, sending_counts
 from resnetx.prediction.scenario import Deployment, Workload
 from resnetx.record import RecordKind, RunFolder, RunSummary, RunSummaryReader, StudyFolder, read
 from resnetx.record.prediction import PredictionInput, measured_on
@@ -264,7 +264,7 @@ def _refuse_other_rates(rates: KnownRates, wanted: Sequence[Curve], on: Sequence
     """A known rate is of one model of GPU, and a stated one of one workload."""
     requests = [curve.workload.request for curve in wanted if curve.workload.request is not None]
     batches = {
-        placement.images // (curve.workload.request.accumulate if curve.workload.request else 1)
+        images_of(placement) // (curve.workload.request.accumulate if curve.workload.request else 1)
         for curve in wanted
         for placement in curve.placements
     }

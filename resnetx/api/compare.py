@@ -33,6 +33,7 @@ from resnetx.record import record_file
 from resnetx.record.comparisons import Accuracy, BenchComparison, Comparison, SystemComparison
 from resnetx.record.literature import CheckedPapers, Score
 from resnetx.record.prediction import Prediction
+from resnetx.record.traces import observations
 from resnetx.reporting.accuracy import check
 from resnetx.reporting.compared_benches import PAYLOADS_BYTES, compare_benches
 from resnetx.reporting.compared_studies import compare as compare_studies
@@ -96,6 +97,8 @@ def compared(
         )
     a, b = sides
     for side in sides:
+        if isinstance(side, Path) and observations(side):
+            raise ConfigError(f"compare: {side} is an observed job; resnetx explain {_word(a)} {_word(b)} compares two")
         _refuse_mixed(side)
     if len(benches) == 2:
         return _benches(benches[0], benches[1], given)

@@ -1,6 +1,6 @@
 """What workloads are: activations, parameters, intensity, messages of gradients; and what has a wanted intensity."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import product
 from math import inf, log, log2
 from pathlib import Path
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from resnetx.workloads import Layer
 
 
+MESSAGES = 4  # whose sizes are said
 GPU_COLUMNS = [1, 2, 4, 8]  # that intensity is shared out over where no GPU counts are asked for
 
 
@@ -42,7 +43,7 @@ class Workloads(Records[DescribedWorkload]):
     def answer(self) -> Answer:
         """What a workload is; or which intensities a family covers, and by which of its members."""
         if len(self) == 1:
-            return Answer(_of_one(self[0]))
+            return Answer(_of_one(self[0], self.requests[0].strategy.kind))
         ends: dict[str, list[float]] = {}
         for workload in self:
             family = workload.workload.partition("/")[0] + "/x" * ("/" in workload.workload)
@@ -64,13 +65,34 @@ class Workloads(Records[DescribedWorkload]):
         return workloads.table(request.model, request.image_size)
 
 
-def _of_one(workload: DescribedWorkload) -> list[str]:
-    per_gpu = ", ".join(f"{figure(value)} on {gpus}" for gpus, value in workload.intensity_per_gpu.items())
+def _of_one(workload: DescribedWorkload, strategy: str) -> list[str]:
+    several = {gpus: figure(value) for gpus, value in workload.intensity_per_gpu.items() if gpus != "1"}
+    split = f"; split over {_listed(several)} GPUs, {_listed(several.values())} on each" if several else ""
     return [
-        f"{workload.workload}, batch {workload.batch_size}: {si(workload.activations_per_batch)} activations, "
-        f"{figure(workload.intensity)} per parameter; on each GPU of a split batch: {per_gpu}.",
-        f"All-reduce payload {si(workload.payload_bytes, 'B')}.",
+        f"{workload.workload}, batch {workload.batch_size}: {figure(workload.intensity)} activations per "
+        f"parameter{split}.",
+        _messages(strategy, workload),
     ]
+
+
+def _listed(texts: Iterable[str]) -> str:
+    return ", ".join(texts)
+
+
+def _messages(strategy: str, workload: DescribedWorkload) -> str:
+    """What each rank sends in a step."""
+    sizes_bytes = workload.messages_bytes
+    one = {"server": "gradient to the server", "fsdp": "reduce-scatter"}.get(strategy, "all-reduce")
+    several = one.replace("gradient", "gradients") if strategy == "server" else f"{one}s"
+    what = f"{len(sizes_bytes)} {one if len(sizes_bytes) == 1 else several}"
+    shown = [si(size, "B") for size in sizes_bytes[:MESSAGES]] if len(sizes_bytes) > 1 else []
+    left = [f"{len(sizes_bytes) - MESSAGES} more"] if len(sizes_bytes) > MESSAGES else []
+    more = {
+        "fsdp": " Parameters are gathered block by block.",
+        "zero1": " Updated parameters come back from each rank.",
+    }
+    whole = f", {si(sum(sizes_bytes), 'B')}{': ' * bool(shown)}{_listed([*shown, *left])}" if sizes_bytes else ""
+    return f"strategy={strategy} sends {what} in a step{whole}.{more.get(strategy, '')}"
 
 
 # ---- columns --------------------------------------------------------------------------------------------------------
@@ -217,7 +239,7 @@ class Proposals(Records[Proposal]):
         near = [f"{proposal.settings} ({proposal.on_each:,.4g})" for proposal in proposals if not proposal.limited_by]
         first = proposals[0]
         asked = f"{self.intensity:,.4g} activations per parameter on each of {first.gpus} GPUs ({first.convention})"
-        told = [f"{asked}: {'; '.join(near) if near else 'no family comes within 5 %'}."]
+        told = [f"{asked}: {'; '.join(near) if near else 'no family comes within 5%'}."]
         told += [
             f"{proposal.workload} comes to {proposal.on_each:,.4g}: {proposal.limited_by}."
             for proposal in proposals

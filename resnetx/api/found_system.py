@@ -21,8 +21,7 @@ from resnetx.errors import ConfigError
 from resnetx.host import node_name
 from resnetx.interconnect.collectives.plan import LIBRARIES
 from resnetx.interconnect.survey.gpus import nvlinks_of
-from resnetx.interconnect.survey.planned import PaperMachine, planned
-from resnetx.interconnect.survey.survey import PartSettings, Survey, entries, joined, named
+from resnetx.interconnect.survey.survey import PaperMachine, PartSettings, Survey, entries, joined, named, planned
 from resnetx.interconnect.survey.survey_sources import read_survey
 from resnetx.interconnect.survey.system_text import WrittenSystem, written_system
 from resnetx.interconnect.systems import paths, system

@@ -12,7 +12,7 @@ import msgspec
 from resnetx.api.stored import loaded_study, only_study
 from resnetx.choices import SyntheticInput
 from resnetx.errors import ConfigError
-from resnetx.interconnect.systems.parts import GpuSpec
+from resnetx.interconnect.systems.graph import GpuSpec
 from resnetx.interconnect.systems.system import System
 from resnetx.loading import YAML_BYTES, File, YamlFile, is_file, is_folder
 from resnetx.prediction.stated_rates import RATE_ERROR, ScaledRates, StatedRates

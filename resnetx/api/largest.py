@@ -102,6 +102,7 @@ def _ranks(tree: Point) -> int:
 
 def _searched(tree: dict[str, Any]) -> LargestBatch:
     """The largest batch for the ranks of a point."""
+    from resnetx.measure.launch import preloaded
     from resnetx.measure.machine.nvidia import gpus_here
 
     settings = run_settings_from(tree)
@@ -127,7 +128,8 @@ def _searched(tree: dict[str, Any]) -> LargestBatch:
         with progress.waiting(f"batch_size=max: {images} on each of {ranks} ranks"), limited(limit_bytes):
             return _trial(request, settings)
 
-    fits, lacks, limit_by = searched(tried, start, unit)
+    with preloaded.kept():
+        fits, lacks, limit_by = searched(tried, start, unit)
     result = LargestBatch(
         per_rank=max(fits),
         ranks=ranks,

@@ -28,9 +28,8 @@ from resnetx.record import (
 )
 from resnetx.record.comparisons import Accuracy, BenchComparison, Comparison, SystemComparison
 from resnetx.record.literature import CheckedPapers, Score
-from resnetx.record.node_check import Check
 from resnetx.record.prediction import Prediction
-from resnetx.record.topologies import Steering
+from resnetx.record.topologies import Check, Steering
 from resnetx.record.traces import Observation, Trace, observations
 from resnetx.reporting.explain import (
     Explained,
@@ -43,12 +42,19 @@ from resnetx.reporting.explain import (
     sides_of_study,
 )
 from resnetx.reporting.explain_benches import ExplainedFigure, bench_alone, explained_benches
-from resnetx.reporting.slow_rank import ObservedRank, observed_ranks
+from resnetx.reporting.slow_rank import (
+    JOB_PARTS,
+    JobPart,
+    ObservedRank,
+    job_parts,
+    jobs_answer,
+    observed_ranks,
+)
 from resnetx.reporting.study_points import study_points
 from resnetx.reporting.study_results import Results, points
 from resnetx.settings import keywords
 from resnetx.settings.files import given_path
-from resnetx.table import Records, Table, as_shown
+from resnetx.table import Answered, Records, Table, as_shown
 from resnetx.traces.trace_files import read_trace
 
 KINDS: dict[str, Any] = {
@@ -149,13 +155,13 @@ def explain(
     a: "keywords.Text | Explainable",
     b: "keywords.Text | Explainable | None" = None,
     **settings: Unpack[keywords.ExplainKeywords],
-) -> Records[Explained] | Records[ExplainedFigure] | Records[ObservedRank]:
+) -> Records[Explained] | Records[ExplainedFigure] | Records[ObservedRank] | Records[JobPart]:
     """The step of each case that both have, part by part; of one alone where its own time goes.
 
     `a`, `b`: folders of runs, studies, predictions or benches, or what `train`, `sweep`, `predict`, `bench` and `load`
     return. Of two benches each figure that both have; of one, beside what its system is described to allow. Of a folder
-    that `observe` wrote, each rank of its job, and which one the others wait for. With `out`: all is kept there, with
-    a page.
+    that `observe` wrote, each rank of its job, and which one the others wait for; of two the parts of both steps. With
+    `out`: all is kept there, with a page.
 
     >>> import resnetx
     >>> one, two = resnetx.explain("results/cpu-2core/quickstart")
@@ -163,20 +169,38 @@ def explain(
     ['useful', 'input', 'communication', 'waiting', 'the rest']
     """
     given = asked("explain", settings)
-    found = _explained(a, b)
+    of_a, of_b = (observations(given_path(each)) if isinstance(each, str | PathLike) else [] for each in (a, b))
+    found = _jobs(of_a, of_b, b is None) if of_a or of_b else _explained(a, b)
     if given.get("out") is not None:
-        _store(found, Path(str(given["out"])))
+        _store(found, of_a if b is None else [], Path(str(given["out"])))
     return found
 
 
-def _store(found: Records[Any], folder: Path) -> None:
+def _jobs(a: list[Observation], b: list[Observation], alone: bool) -> Records[ObservedRank] | Records[JobPart]:
+    """The ranks of a job that was observed, or two jobs beside each other."""
+    if alone:
+        return Records(observed_ranks(a))
+    if not (a and b):
+        raise ConfigError("explain: one is an observed job, and the other is not; give two, or the job alone")
+    parts = job_parts(a, b)
+    return Answered(parts, jobs_answer(parts, observed_ranks(a), observed_ranks(b)), JOB_PARTS)
+
+
+MOST_SHOWN = 8  # cases whose parts a page shows as tables; of more it names the files
+
+
+def _store(found: Records[Any], job: Sequence[Observation], folder: Path) -> None:
     """What was explained as JSON lines, as a table, and as a page."""
     from resnetx.api import drawings, pages
+    from resnetx.reporting.charts.step_parts import explained_parts
     from resnetx.reporting.page import PageTable, Part
 
     answer = found.answer()
     assert answer is not None and answer.table is not None, "what is explained answers"
     drawings.store_rows(folder, "explain", found)
+    if job:
+        pages.store(pages.of_job(job), folder)
+        return
     cases = [each for each in found if isinstance(each, Explained) and each.parts]
     tables = [PageTable("cases", "Case by case", answer.table, found.table())] if len(cases) != 1 else []
     for number, each in enumerate(cases, 1):
@@ -184,19 +208,17 @@ def _store(found: Records[Any], folder: Path) -> None:
             ["case", "part", "a_s", "b_s", "evidence"],
             [[each.case, part.name, part.a_s, part.b_s, part.evidence] for part in each.parts],
         )
-        tables.append(PageTable(f"parts-{number}", each.case, as_shown(part_columns(each), part_rows(each)), rows))
+        shown = as_shown(part_columns(each), part_rows(each))
+        alone = len(each.parts) == 1 or number > MOST_SHOWN
+        tables.append(PageTable(f"parts-{number}", each.case, shown, rows, only_file=alone))
     notes = list(dict.fromkeys(line for each in found for line in getattr(each, "evidence", [])))
-    pages.store(Part("Where the time goes", answer.sentences, notes, tables=tables), folder)
+    figures = explained_parts(cases)
+    pages.store(Part("Where the time goes", answer.sentences, notes, figures=figures, tables=tables), folder)
 
 
 def _explained(
     a: "keywords.Text | Explainable", b: "keywords.Text | Explainable | None"
-) -> Records[Explained] | Records[ExplainedFigure] | Records[ObservedRank]:
-    observed = observations(given_path(a)) if isinstance(a, str | PathLike) else []
-    if observed:
-        if b is not None:
-            raise ConfigError("explain: A is a job that was observed, which is explained alone; leave B out")
-        return Records(observed_ranks(observed))
+) -> Records[Explained] | Records[ExplainedFigure]:
     results = [_result(each) for each in (a, b) if each is not None]
     benches = [result for result in results if isinstance(result, list)]
     if benches:

@@ -24,9 +24,8 @@ from resnetx.record import BenchRecord, RunRecord
 from resnetx.record.comparisons import Accuracy, BenchComparison, CheckedClaim, Comparison, SystemComparison
 from resnetx.record.literature import CheckedPapers, Score
 from resnetx.record.machine import how_many
-from resnetx.record.node_check import Check, Outlier
 from resnetx.record.prediction import Prediction
-from resnetx.record.topologies import Steering, TopologyRecord
+from resnetx.record.topologies import Check, Outlier, Steering, TopologyRecord
 from resnetx.record.traces import Observation, Trace
 from resnetx.reporting import systems_answer as of_systems
 from resnetx.reporting.accuracy import checked_columns
@@ -36,7 +35,8 @@ from resnetx.reporting.charts.figure import Figure
 from resnetx.reporting.compared_studies import compared_columns
 from resnetx.reporting.csv_tables import table_of
 from resnetx.reporting.page import PageTable, Part, write_page
-from resnetx.table import Column, Table, Tabular, as_shown, row
+from resnetx.reporting.slow_rank import RANKS, observed_answer, observed_ranks
+from resnetx.table import Column, Records, Table, Tabular, as_shown, row
 
 MOST_IN_TITLE = 3  # systems
 DRAWN_PLANS = 4  # collectives of which each has a drawing of its rings: of more there are curves
@@ -70,8 +70,6 @@ def part_of(found: Any, where: str = "") -> Part:
         if isinstance(found, kind):
             part: Part = made(found)
             return Part(**{**vars(part), "notes": [*part.notes, *[f"Record: {where}"] * bool(where)]})
-    if isinstance(found, Observation):
-        raise ConfigError(f"{where}: of an observed job there is no page; resnetx explain shows it")
     raise ConfigError(f"{where}: there is no page of a {type(found).__name__}")
 
 
@@ -85,10 +83,13 @@ def of_study(study: MeasuredStudy, figures: Sequence[Figure], page: str = "") ->
 
 
 def _run(record: RunRecord) -> Part:
+    from resnetx.reporting.charts.records import run_figures
+
     cells = Table(["what", "value"], [[name, value] for name, value in row(record).items() if value is not None])
     alerts = [f"{warning.code}: {warning.message}; {warning.remedy}" for warning in record.warnings]
     title = f"Run of {record.request.model.label}, batch {record.request.batch_size}"
-    return Part(title, run_answer(record), alerts=alerts, tables=[PageTable("run", "Its settings and results", cells)])
+    tables = [PageTable("run", "Its settings and results", cells)]
+    return Part(title, run_answer(record), alerts=alerts, figures=run_figures(record), tables=tables)
 
 
 def of_benches(records: Sequence[BenchRecord]) -> Part:
@@ -153,6 +154,24 @@ def _trace(trace: Trace) -> Part:
     return Part(title, trace_answer(trace), notes, alerts, figures=figures, tables=tables)
 
 
+def of_job(job: Sequence[Observation], where: str = "") -> Part:
+    """Who is late, when each rank is through each part of a step, and where its step goes."""
+    from resnetx.reporting.charts.records import job_figures
+
+    ranks, first = observed_ranks(job), job[0]
+    why = first.unknown.get("buckets", "")
+    batch = f", batch {first.batch_size} on each rank" * bool(first.batch_size)
+    when = f", {_when(first.started_at)}" * bool(first.started_at)
+    notes = [
+        f"{ranks[0].workload}, {first.strategy}{batch}: medians of {ranks[0].steps} steps{when}.",
+        *[f"Buckets: {why}."] * (bool(why) and first.strategy == "ddp"),
+        *[f"Record: {where}"] * bool(where),
+    ]
+    table = PageTable("ranks", "Rank by rank", as_shown(RANKS, ranks), Records(ranks).table())
+    title = f"A job of {len(ranks)} ranks, observed" if len(ranks) > 1 else "A loop, observed"
+    return Part(title, observed_answer(ranks), notes, figures=job_figures(job, ranks), tables=[table])
+
+
 def of_prediction(made: Prediction) -> Part:
     """Where the time goes, and how far it scales."""
     from resnetx.reporting.charts.predictions import prediction_figures, timelines
@@ -196,15 +215,11 @@ def of_comparison(found: SystemComparison, made: Prediction | None = None) -> Pa
 
 
 def _studies_compared(comparison: Comparison) -> Part:
-    return _tabular(
-        "Two studies compared",
-        comparison,
-        [
-            PageTable(
-                "cases", "Case by case", as_shown(compared_columns(comparison), comparison.points), comparison.table()
-            )
-        ],
-    )
+    from resnetx.reporting.charts.studies import compared_rates
+
+    shown = as_shown(compared_columns(comparison), comparison.points)
+    cases = PageTable("cases", "Case by case", shown, comparison.table())
+    return _tabular("Two studies compared", comparison, [cases], compared_rates(comparison))
 
 
 def _benches_compared(comparison: BenchComparison) -> Part:
@@ -235,7 +250,7 @@ def of_papers(found: CheckedPapers) -> Part:
     ]
     measured = [_measured_statements(found)] * bool(found.measured)
     tables = [*measured, _statements(found.claims), left_out]
-    return replace(_tabular(f"{', '.join(found.papers)}, reproduced", found, tables), notes=notes)
+    return replace(_tabular(f"{found.names}, reproduced", found, tables), notes=notes)
 
 
 def _measured_statements(papers: CheckedPapers) -> PageTable:
@@ -243,17 +258,15 @@ def _measured_statements(papers: CheckedPapers) -> PageTable:
 
     def predicted(claim: CheckedClaim) -> str:
         same = [other for other in papers.claims if (other.claim, other.where) == (claim.claim, claim.where)]
-        cells = [
-            (each.variant, _figure(each.ours, each.unit), _OUTCOMES.get(each.outcome, each.outcome)) for each in same
-        ]
+        cells = [(each.variant, _ours(each, ends=False), _OUTCOMES.get(each.outcome, each.outcome)) for each in same]
         return "; ".join(" ".join(filter(None, [variant, figure, outcome])) for variant, figure, outcome in cells)
 
     columns: list[Column[CheckedClaim]] = [
         *_CLAIMS[1:3],
         Column("of", lambda claim: claim.where),
-        Column("stated", lambda claim: _figure(claim.stated, claim.unit)),
-        Column("measured", lambda claim: _figure(claim.ours, claim.unit)),
-        *_CLAIMS[7:9],
+        _CLAIMS[4],
+        Column("measured", _ours),
+        _CLAIMS[6],
         Column("predicted", predicted),
         Column("why", lambda claim: claim.note),
     ]
@@ -275,18 +288,27 @@ _OF_CLAIMS = (
     "Agrees: the whole predicted interval does. Undecided: a part of it. Was an input: of the described systems or the "
     "settings, and so tests nothing."
 )
+_YES_OR_NO = ("peers", "missing", "input_bound")  # quantities
 _CLAIMS: list[Column[CheckedClaim]] = [
     Column("paper", lambda claim: claim.paper),
     Column("in", lambda claim: claim.section),
     Column("statement", lambda claim: claim.says),
-    Column("with", lambda claim: claim.variant),
-    Column("of", lambda claim: claim.where),
+    Column("of", lambda claim: ", ".join(filter(None, (claim.where, claim.variant)))),
     Column("stated", lambda claim: _figure(claim.stated, claim.unit)),
-    Column("predicted", lambda claim: _figure(claim.ours, claim.unit)),
-    Column("its interval", lambda claim: " to ".join(_figure(end) for end in (claim.ours_low, claim.ours_high) if end)),
+    Column("predicted", lambda claim: _ours(claim)),
     Column("outcome", lambda claim: _OUTCOMES.get(claim.outcome, claim.outcome)),
-    Column("why", lambda claim: claim.cause or claim.note),
+    Column("why", lambda claim: claim.cause or claim.note * (claim.quantity not in _YES_OR_NO)),
 ]
+
+
+def _ours(claim: CheckedClaim, ends: bool = True) -> str:
+    """What is predicted or measured of what is stated, with its interval."""
+    if claim.quantity in _YES_OR_NO and claim.ours in (0, 1) and claim.unit != "share":
+        return "yes" if claim.ours else "no"
+    interval = ""
+    if ends and claim.ours_low is not None and claim.ours_high is not None:
+        interval = f" ({_figure(claim.ours_low)} to {_figure(claim.ours_high)})"
+    return f"{_figure(claim.ours, claim.unit)}{interval}"
 
 
 def _figure(value: float | None, unit: str = "") -> str:
@@ -294,7 +316,7 @@ def _figure(value: float | None, unit: str = "") -> str:
         return ""
     if unit == "share":
         return f"{value:.0%}"
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}" + f" {unit}" * bool(unit)
+    return (f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}") + f" {unit}" * bool(unit)
 
 
 def _score(score: Score) -> Part:

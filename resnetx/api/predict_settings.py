@@ -15,7 +15,7 @@ from resnetx.interconnect.collectives.measured import UNCALIBRATED
 from resnetx.interconnect.collectives.plan import LIBRARIES
 from resnetx.interconnect.systems import system
 from resnetx.interconnect.systems.system import System, link_kinds
-from resnetx.prediction.predict import Placement
+from resnetx.prediction.predict import Placement, images_of
 from resnetx.prediction.scenario import Deployment, TrainingSetup, Workload
 from resnetx.prediction.staged import CLASSES
 from resnetx.prediction.step import Overlap
@@ -244,7 +244,7 @@ def through(
             refuse_unsound(trace, (layer.name for layer in table if layer.parameters))
         placements = placements_of(together, settings)
         workload = Workload.of(first, table, settings.convention, trace)
-        largest = max(placement.images for placement in placements) // first.accumulate
+        largest = max(map(images_of, placements)) // first.accumulate
         said: tuple[PredictionInput, ...] = ()
         if known is not None:
             workload, said = known.of(workload, first, largest)
@@ -261,7 +261,7 @@ def by_baseline(requests: Iterable[Request]) -> Iterable[list[Request]]:
 
 def placements_of(requests: Iterable[Request], settings: PredictSettings) -> list[Placement]:
     """Where requests run, and with which batch; each once."""
-    return list(dict.fromkeys(Placement(_devices(request.gpus, settings), request.batch_size) for request in requests))
+    return list(dict.fromkeys((_devices(request.gpus, settings), request.batch_size) for request in requests))
 
 
 def _devices(gpus: int, settings: PredictSettings) -> tuple[int, ...]:
@@ -278,11 +278,14 @@ def _devices(gpus: int, settings: PredictSettings) -> tuple[int, ...]:
 
 def baseline_of(request: Request, settings: PredictSettings) -> Placement:
     """The baseline of the curve that a request lies on."""
-    return Placement(tuple(range(settings.baseline)), request.on(settings.baseline).batch_size)
+    return tuple(range(settings.baseline)), request.on(settings.baseline).batch_size
 
 
-def checked(request: Request, point: Point, settings: PredictSettings) -> Request:
-    """The request of a point with the strategy of its framework; refused where it could run nowhere."""
+def checked(request: Request, point: Point, settings: PredictSettings, counts: Iterable[int] = ()) -> Request:
+    """The request of a point with the strategy of its framework; refused where it could run nowhere.
+
+    `counts`: all numbers of GPUs that are asked for.
+    """
     (framework,) = settings.framework
     strategy = FRAMEWORKS[framework][0] if framework else None
     if strategy is not None and isinstance(request.strategy, Server) and framework not in SERVERS:
@@ -297,7 +300,7 @@ def checked(request: Request, point: Point, settings: PredictSettings) -> Reques
             f"compile={request.compile}: what torch.compile gains is not modelled; measure one GPU with `resnetx "
             "train compile=default gpus=1`, and give its images/s by batch instead: rate=32:195"
         )
-    check(msgspec.structs.replace(request, split=str(point.get("split", "even"))))
+    check(msgspec.structs.replace(request, split=str(point.get("split", "even"))), counts)
     return request
 
 
@@ -339,6 +342,7 @@ def without_groups(defaults: Point, given: Point) -> Point:
 def _composed(points: Sequence[Point], settings: PredictSettings) -> Iterator[Request]:
     """The checked requests of points. Those that differ in GPUs and batch are composed once."""
     requests: dict[str, Request] = {}
+    counts = {count for point in points if isinstance(count := point.get("gpus", 1), int) and count > 0}
     for point in points:
         batch = point.get("batch_size")
         plain = isinstance(batch, int) and not isinstance(batch, bool)
@@ -352,7 +356,7 @@ def _composed(points: Sequence[Point], settings: PredictSettings) -> Iterator[Re
         # Their nodes are the system's; a request's are those of a launcher.
         one = msgspec.structs.replace(requests[name], batch_size=batch) if plain else requests[name]
         request = msgspec.structs.replace(one.on(gpus), nodes=1)
-        yield checked(request, point, settings)
+        yield checked(request, point, settings, counts)
 
 
 def gpu_counts(settings: PredictSettings, counts: Sequence[int]) -> list[int]:

@@ -34,11 +34,10 @@ from resnetx.measure.launch.scratch import write
 from resnetx.record import BenchRecord, RunFolder, RunRecord, StudyFolder, StudyRecord
 from resnetx.record.comparisons import Accuracy, SystemComparison
 from resnetx.record.literature import Score
-from resnetx.record.node_check import Check
 from resnetx.record.prediction import Prediction
 from resnetx.record.publishable import Names, published
-from resnetx.record.topologies import Steering
-from resnetx.record.traces import Trace
+from resnetx.record.topologies import Check, Steering
+from resnetx.record.traces import Trace, observations
 from resnetx.reporting.study_points import study_points
 from resnetx.reporting.study_results import Results
 from resnetx.settings import keywords
@@ -99,8 +98,13 @@ def _found(paths: Sequence[Path], in_folders: Mapping[Path, list[Stored]]) -> tu
             systems.append(machine)
         elif not records:
             raise ConfigError(_nothing_at(path))
-        found |= {entry.file.resolve(): entry for entry in records}
+        found |= {entry.file.resolve(): entry for entry in map(_whole, records)}
     return list(found.values()), systems
+
+
+def _whole(entry: Stored) -> Stored:
+    """What a rank of a job has seen is a part of what all of them have."""
+    return Stored("observed job", entry.file.parent.parent) if entry.kind == "observation" else entry
 
 
 def _system(path: Path) -> System | None:
@@ -119,7 +123,7 @@ def _nothing_at(path: Path) -> str:
 # In this order: what compares comes before what is compared, what was measured before what was predicted.
 _ORDER = (
     "system comparison", "comparison", "bench comparison", "accuracy", "checked papers", "score", "check", "study",
-    "run", "bench", "trace", "prediction", "steering",
+    "run", "bench", "observed job", "trace", "prediction", "steering",
 )  # fmt: skip
 
 
@@ -155,6 +159,8 @@ def _of_all(
                 elif entry.kind == "system comparison":
                     prediction = predictions.read(entry.path) if entry.path in predicted else None
                     parts.append(pages.of_comparison(record.read(entry.file, SystemComparison), prediction))
+                elif entry.kind == "observed job":
+                    parts.append(pages.of_job(observations(entry.path), str(entry.path)))
                 else:
                     found_record = read_record(entry.file)
                     if not (isinstance(found_record, RunRecord) and found_record.request.measure == "layers"):

@@ -104,7 +104,8 @@ class Costed:
     def answer(self) -> list[str]:
         """What each collective takes, with what nine of ten times are within; of several systems, over the fastest."""
         names = dict.fromkeys(plan.collective for plan in self.plans)
-        return [self._of([plan for plan in self.plans if plan.collective == name]) for name in names]
+        first, *others = (self._of([plan for plan in self.plans if plan.collective == name]) for name in names)
+        return [f"Predicted: {first}", *(f"{other[0].upper()}{other[1:]}" for other in others)]
 
     def _of(self, plans: Sequence[CollectivePlan]) -> str:
         size_bytes = self.sizes[-1]
@@ -112,7 +113,7 @@ class Costed:
         best, worst = ranked[0], ranked[-1]
         cost = best.cost(size_bytes)
         what = f"{best.collective} of {size_text(size_bytes)} over {_place_of(best, plans)}"
-        sentence = f"Predicted: {what} takes {_collective_time(best, size_bytes)}"
+        sentence = f"{what} takes {_collective_time(best, size_bytes)}"
         if len(plans) == 1:
             bus = f"{cost.busbw_Bps / 1e9:.3g} GB/s bus bandwidth"
             return f"{sentence}, {bus}, limited by {cost.limiting_link}."
@@ -185,8 +186,21 @@ def _collective_time(plan: CollectivePlan, size_bytes: int) -> str:
     unit, factor = ("us", 1e6) if time_s < 1e-3 else ("ms", 1e3)
     if not error.points:
         return f"{time_s * factor:.3g} {unit} (how far off is not known)"
-    value, low, high = to_interval(*(time_s * factor * exp(sign * error.q90) for sign in (0, -1, 1)))
+    value, low, high = _time_ends(plan, size_bytes, factor)
     return f"{value} {unit} ({low} to {high})"
+
+
+def _time_ends(plan: CollectivePlan, size_bytes: int, factor: float) -> tuple[str, str, str]:
+    time_s, q90 = plan.cost(size_bytes).time_s, error_of(plan, size_bytes).q90
+    return to_interval(*(time_s * factor * exp(sign * q90) for sign in (0, -1, 1)))
+
+
+def time_us(plan: CollectivePlan, size_bytes: int) -> tuple[str, str]:
+    """The time of a collective in us, and what nine of ten are within; "" where that is not known."""
+    if not error_of(plan, size_bytes).points:
+        return to_interval(*[plan.cost(size_bytes).time_s * 1e6] * 3)[0], ""
+    value, *ends = _time_ends(plan, size_bytes, 1e6)
+    return value, " to ".join(ends)
 
 
 def _fastest(machine: System, found: Sequence[paths.Path]) -> str:

@@ -47,12 +47,16 @@ def train(run_file: keywords.Text | None = None, **settings: Unpack[keywords.Tra
 
 def execute(run_file: keywords.Text | None, settings: Mapping[str, object]) -> KeptRecord[RunRecord]:
     """Runs one point, and keeps its record in the results folder."""
+    path = None if run_file is None else given_path(run_file)
+    return executed(*asked_run(path, settings), path, settings.get("out"))
+
+
+def executed(task: RunFile, results: Path, path: Path | None, out: object) -> KeptRecord[RunRecord]:
+    """Runs what `asked_run` has made of settings, or of the run file at `path`; with a page in `out`."""
     from resnetx.measure import trackers
     from resnetx.measure.held_clock import held
     from resnetx.measure.launch import launcher
 
-    path = None if run_file is None else given_path(run_file)
-    task, results = asked_run(path, settings)
     if path is not None:
         check_file(task, path, lambda: check(task.request))
     announce([task.request])
@@ -68,7 +72,7 @@ def execute(run_file: keywords.Text | None, settings: Mapping[str, object]) -> K
             copies = trackers.TrackedCopies(task.tracker)
             complaint = copies.track(record, folder)
     note_copies(copies, complaint, folder.path.parent)
-    page([folder.path], settings.get("out"))
+    page([folder.path], out)
     return KeptRecord(record, folder)
 
 

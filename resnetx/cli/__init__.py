@@ -54,7 +54,7 @@ def main(arguments: list[str] | None = None) -> int:
         _flush()
         return status
     except BaseException as error:
-        return _ended_by(error)
+        return _ended_by(error, words[0] if words else "")
 
 
 def main_of_rank(kind: Literal["run", "bench"]) -> NoReturn:
@@ -99,7 +99,7 @@ def _terminate(*_: object) -> None:
     raise _Terminated
 
 
-def _ended_by(error: BaseException) -> int:
+def _ended_by(error: BaseException, verb: str = "train") -> int:
     """The exit status of what ends a command early, which is printed as a sentence instead of a traceback."""
     try:
         if isinstance(error, ModuleNotFoundError):
@@ -121,7 +121,8 @@ def _ended_by(error: BaseException) -> int:
                 return _mistake(error)
         raise error
     except (KeyboardInterrupt, _Terminated) as end:
-        print("resnetx: interrupted; finished runs are on disk", file=sys.stderr)
+        kept = "; finished runs are on disk" * (verb in VERBS and VERBS[verb].group == "measure")
+        print(f"resnetx: interrupted{kept}", file=sys.stderr)
         return 143 if isinstance(end, _Terminated) else 130
 
 
@@ -227,7 +228,9 @@ def _run(words: list[str]) -> int:
                 from resnetx.cli.help import show_configuration
 
                 return show_configuration(options.cfg, name, asked)
-            return verb.command(options, files, asked)
+            status = verb.command(options, files, asked)
+            show.more()
+            return status
 
 
 def _parsed(words: list[str]) -> tuple[argparse.Namespace, list[str]]:

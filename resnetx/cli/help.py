@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 from resnetx.cli.table_layout import beside, width_of, wrapped
 from resnetx.errors import ConfigError
 from resnetx.settings import setting_types as types
-from resnetx.settings.files import CONFIGS, Line, choices, searching, settings
+from resnetx.settings.files import CONFIGS, choices, searching, settings
 from resnetx.settings.setting_types import value_word, written
-from resnetx.settings.table import TABLE
+from resnetx.settings.table import TABLE, Setting
 from resnetx.settings.verbs import VERBS, reads
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def _examples(examples: Sequence[tuple[str, str]], width: int | None) -> Iterato
             yield f"      {told}"
 
 
-def _common(lines: Sequence[Line], names: Sequence[str]) -> list[Line]:
+def _common(lines: Sequence[Setting], names: Sequence[str]) -> list[Setting]:
     """Those that most calls use, in their order; all of a verb that has none."""
     if not names:
         return list(lines)
@@ -92,15 +92,15 @@ FIRST = ("predict", "sweep", "compare")  # whose first examples stand first
 GROUPS_OF_VERBS = ("measure", "predict", "look", "set up")
 ABOUT = "How does deep-learning training scale on this machine's GPU interconnect, and on\nthat one's?"
 MORE = (
-    "resnetx VERB --help: examples, settings (key=value). Every verb: -q --json --all",
+    "resnetx VERB --help: examples, settings (key=value). Most verbs: -q --json --all",
     "--version   --shell-completion install=SHELL (-sc): for bash, zsh or fish",
 )
 
 
-def _lines(verb: str, lines: Sequence[Line], width: int | None, everything: bool) -> Iterator[str]:
+def _lines(verb: str, lines: Sequence[Setting], width: int | None, everything: bool) -> Iterator[str]:
     """A setting with its default and meaning, with `everything` in full, and with its type; of settings of a group
     also the choices that have them."""
-    by_name: dict[str, list[Line]] = defaultdict(list)
+    by_name: dict[str, list[Setting]] = defaultdict(list)
     for setting in lines:
         by_name[setting.name].append(setting)
     for name, (first, *others) in by_name.items():

@@ -24,12 +24,11 @@ from resnetx.literature import accuracy_page
 from resnetx.record import BenchRecord, RunRecord, StudyRecord
 from resnetx.record.comparisons import Accuracy, Comparison, SystemComparison
 from resnetx.record.literature import CheckedPapers, Score
-from resnetx.record.node_check import Check
 from resnetx.record.prediction import Prediction
-from resnetx.record.topologies import Steering
+from resnetx.record.topologies import Check, Steering
 from resnetx.record.traces import Observation, Trace
 from resnetx.settings import files
-from resnetx.settings.files import CONFIGS, Line, choices, settings
+from resnetx.settings.files import CONFIGS, choices, settings
 from resnetx.settings.setting_types import field_type, members, value_word, written
 from resnetx.settings.setting_types import title as title_of_type
 from resnetx.settings.table import GROUPS, SECTIONS, TABLE, Range, Setting
@@ -228,15 +227,15 @@ def settings_page() -> str:
     return "\n".join(lines)
 
 
-def _alike(lines: list[Line]) -> list[list[Line]]:
+def _alike(lines: list[Setting]) -> list[list[Setting]]:
     """Settings of one name, default and meaning together: a setting that several choices of a group have."""
-    together: dict[tuple[str, str, str], list[Line]] = {}
+    together: dict[tuple[str, str, str], list[Setting]] = {}
     for line in lines:
         together.setdefault((line.name, line.default, line.about), []).append(line)
     return list(together.values())
 
 
-def _row(alike: list[Line]) -> list[str]:
+def _row(alike: list[Setting]) -> list[str]:
     setting = alike[0]
     having = [line.of for line in alike]
     return [
@@ -249,7 +248,7 @@ def _row(alike: list[Line]) -> list[str]:
     ]
 
 
-def _only(setting: Line, having: list[str]) -> str:
+def _only(setting: Setting, having: list[str]) -> str:
     """The choices that have a setting, where not all choices of its group do."""
     group = setting.name.partition(".")[0]
     if not setting.of or set(having) == set(choices(group)):
@@ -257,12 +256,12 @@ def _only(setting: Line, having: list[str]) -> str:
     return f"({', '.join(code(f'{group}={verb}') for verb in having)}) "
 
 
-def _reads(verb: Verb, setting: Line) -> bool:
+def _reads(verb: Verb, setting: Setting) -> bool:
     inner = [name for name in verb.settings if name.startswith(f"{setting.name}.")]
     return reads(verb.settings, setting.name) or bool(inner)
 
 
-def _reader(name: str, verb: Verb, setting: Line) -> str:
+def _reader(name: str, verb: Verb, setting: Setting) -> str:
     own = dict(word.split("=", 1) for word in written(verb.own)).get(setting.name)
     return f"{name} (`{own}`)" if own else name
 

@@ -9,7 +9,7 @@ import time
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
 import msgspec
@@ -72,6 +72,7 @@ err = Console(stderr=True)
 class _Screen:
     everything: bool = False  # the flag --all
     quiet: bool = False  # the flag -q
+    left_out: list[str] = field(default_factory=list)  # of tables: rows, and headings of columns
 
 
 _screen = _Screen()
@@ -81,6 +82,19 @@ def begin(options: Namespace) -> None:
     """Takes the flags --all and -q from a command line, for what is shown from here on."""
     _screen.everything = getattr(options, "all", False)
     _screen.quiet = getattr(options, "quiet", False)
+    _screen.left_out.clear()
+
+
+def more(text: str = "") -> None:
+    """One line for the rest: what else there is, and what of the tables above had no room, where `--all` is named."""
+    left = "; ".join(dict.fromkeys(_screen.left_out))
+    _screen.left_out.clear()
+    if left and "--all" in text:
+        text = text.replace("--all", f"--all ({left})", 1)
+    elif left:
+        text = "; ".join(filter(None, [text, f"{left}: --all"]))
+    if text:
+        say(f"more: {text}")
 
 
 def conclude(
@@ -193,20 +207,20 @@ def listing(
     by: str = "",
     every: bool = False,
     constant: bool = False,
+    most: int = ROWS,
 ) -> None:
-    """Prints rows in the columns of their kind; of more than 12 those at both ends, by `rank` if there is one.
+    """Prints rows in the columns of their kind; of more than `most` those at both ends, by `rank` if there is one.
 
     A column that says the same in all rows becomes a clause, unless `constant` ones stay where there is room; legends
     are those of columns that are shown. `every`: all rows are shown, as of what is no measurement.
     """
     shown_columns = [column for column in columns if _screen.everything or column.importance > ONLY_WITH_ALL]
     shown = rows
-    if len(rows) > ROWS and not every and not _screen.everything:
+    if len(rows) > most and not every and not _screen.everything:
         ordered = sorted(rows, key=rank) if rank else rows
-        shown = [*ordered[: ROWS // 2], *ordered[-ROWS // 2 :]]
-        note = " ".join(
-            filter(None, [note, f"{ROWS} of {len(rows):,}, {by or 'the first and the last'}: --all has each."])
-        )
+        shown = [*ordered[: most // 2], *ordered[-most // 2 :]]
+        note = " ".join(filter(None, [note, f"{most} of {len(rows):,}, {by or 'the first and the last'}."]))
+        _screen.left_out.append("each row")
     least = sorted(
         (column for column in shown_columns if column.importance < ALWAYS), key=lambda column: column.importance
     )
@@ -291,8 +305,7 @@ def tables(
     for sentence in [note] if isinstance(note, str) else note:
         if sentence:
             say(_of_shown(sentence, laid.left_out))
-    if laid.left_out:
-        say(f"Left out, to fit the terminal: {'; '.join(laid.left_out)}; --all shows all.")
+    _screen.left_out += laid.left_out
 
 
 def _of_shown(note: str, left_out: Sequence[str]) -> str:

@@ -56,7 +56,7 @@ def lay_out(
     A heading that starts with ">" is that of a right-aligned column, one with "~" that of prose: the last one, or long
     names in the first one, which leaves the others their room.
     `least`: headings of columns that may be left out, the least important one first; columns of the same heading go
-    together. `whole`: none is left out, and lines may be wider. A column without any cell is no column.
+    together. `whole`: none is left out. A column without any cell is no column.
     """
     headings = [column.lstrip(">~") for column in columns]
     rows = [row for table in tables.values() for row in table]
@@ -67,19 +67,18 @@ def lay_out(
     prose = len(columns) - 1 if columns[-1].startswith("~") else None
     if prose is not None:
         widths[prose] = min(widths[prose], _PROSE)
-    room = None if whole else width
     names = columns[0].startswith("~") and len(columns) > 1
-    if names and room is not None:
+    if names and width is not None:
         others = sum(widths[place] + len(_GAP) for place in filled if place)
         longest = max(
             cell_len(word) for cell in [headings[0], *(row[0] for row in rows)] for word in [*cell.split(), ""]
         )
-        widths[0] = min(widths[0], max(longest + 2, min(_PROSE, room // 2), room - others))
-    alike = [] if _fits(filled, widths, room) else [place for place in alike_columns(rows) if place in filled]
+        widths[0] = min(widths[0], max(longest + 2, min(_PROSE, width // 2), width - others))
+    alike = [] if _fits(filled, widths, width) else [place for place in alike_columns(rows) if place in filled]
     if len(alike) == len(filled):
         alike = []
     places = [place for place in filled if place not in alike]
-    kept = _fitting(places, headings, widths, room, least)
+    kept = places if whole else _fitting(places, headings, widths, width, least)
 
     def line(chosen: Sequence[int], cells: Sequence[str]) -> str:
         if names and cell_len(cells[0]) > widths[0]:
@@ -96,7 +95,7 @@ def lay_out(
         TableBlock(
             line(chosen, headings), {title: [line(chosen, row) for row in table] for title, table in tables.items()}
         )
-        for chosen in _blocks(kept, rows, widths, room)
+        for chosen in _blocks(kept, rows, widths, width)
     ]
     left_out = dict.fromkeys(headings[place] for place in places if place not in kept)
     return TableLayout(blocks, in_all_rows(headings, rows, alike), list(left_out))

@@ -302,7 +302,9 @@ def settings_of(overrides: list[str], verb: str | None = None) -> "Point":
             raise ConfigError(
                 f"{shortened(override.input_line)}: settings can be changed (key=value), not added or removed"
             )
-    return at_home({override.key_or_group: _unquoted(override.value()) for override in parsed})
+    return at_home(
+        {override.key_or_group: _whole(override.key_or_group, _unquoted(override.value())) for override in parsed}
+    )
 
 
 def _parsed(word: str, verb: str | None) -> "Override":
@@ -415,6 +417,13 @@ def _with_tilde_quoted(word: str) -> str:
     if key_of(word) not in PATHS or re.search("['\"]", word):
         return word
     return re.sub(r"(?<=[=\[,])~[^,\[\]]*", lambda path: f'"{path[0]}"', word)
+
+
+def _whole(key: str, value: Any) -> Any:
+    """A whole number as one, however it is written: batch_size=1e3."""
+    if isinstance(value, list):
+        return [_whole(key, item) for item in value]
+    return int(value) if isinstance(value, float) and value.is_integer() and setting_types.is_whole(key) else value
 
 
 def _unquoted(value: Any) -> Any:

@@ -21,8 +21,8 @@ from resnetx.interconnect.collectives.bench_reading import with_readings
 from resnetx.interconnect.systems.system import System
 from resnetx.measure.launch.scratch import write
 from resnetx.record import SCHEMA, RunRecord, TaskRecord, Unknown, if_known, known, seal, timestamp
-from resnetx.record.node_check import Check, CheckedRun, CheckFolder, Measure
 from resnetx.record.prediction import PredictedPoint
+from resnetx.record.topologies import Check, CheckedRun, CheckFolder, Measure
 from resnetx.settings import keywords
 
 NO_SYSTEM = "no system is described that it could stand beside (systems=)"

@@ -25,7 +25,7 @@ from resnetx.measure.launch import launcher, slurm
 from resnetx.measure.launch.scratch import write
 from resnetx.measure.study_runs import check_known_code
 from resnetx.record import BenchFile, Ended, RunFile, RunFolder, TaskFile, TaskRecord
-from resnetx.record.node_check import CheckFolder, Measure
+from resnetx.record.topologies import CheckFolder, Measure
 from resnetx.settings import keywords, setting_types
 from resnetx.settings.setting_types import written
 from resnetx.settings.table import tagged

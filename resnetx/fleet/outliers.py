@@ -12,8 +12,8 @@ import msgspec
 from resnetx.interconnect.collectives.measured import telling_times
 from resnetx.record import BenchRecord, Environment, Gpu, RunRecord, Unknown, Warning, if_known, known
 from resnetx.record.bench_record import Verdict
-from resnetx.record.node_check import Cause, CauseKind, CheckedRun, Measure, Outlier, Remark
 from resnetx.record.prediction import PredictedPoint
+from resnetx.record.topologies import Cause, CauseKind, CheckedRun, Measure, Outlier, Remark
 from resnetx.units import duration, si
 
 # ---- measured -------------------------------------------------------------------------------------------------------

@@ -237,7 +237,7 @@ def _refuse_others(collectives: Sequence[Collective], file: ChromeTrace, events:
     for collective in collectives:
         if collective.operation in OF_OTHERS:
             raise FileError(
-                f"{path}: has a collective that is a {collective.operation}, as {OF_OTHERS[collective.operation]} has; "
+                f"{path}: has a collective ({collective.operation}), as {OF_OTHERS[collective.operation]} has; "
                 "expected data-parallel training (DDP or FSDP)"
             )
 

@@ -1,7 +1,7 @@
 """Output of nccl-tests and rccl-tests: printed tables (`nccl_table`), or the JSON that they write with -J.
 
-Whatever a heading says, each row has to agree with itself (`nccl_rows`), and a table with its collective and its number
-of ranks: by its list of ranks, by the command above it, by its figures.
+Whatever a heading says, each row has to agree with itself (`nccl_table`), and a table with its collective and its
+number of ranks: by its list of ranks, by the command above it, by its figures.
 """
 
 import re
@@ -15,8 +15,21 @@ import msgspec
 
 from resnetx.errors import FileError, shortened, visible
 from resnetx.formats import logs, nccl_table, programs
-from resnetx.formats.nccl_rows import MOST_RANKS, Half, Interval, Row, RowReading, printed, reading
-from resnetx.formats.nccl_table import CPU_TIME, NOT_SAID, NcclTable, Rank, RankList, tables_of
+from resnetx.formats.nccl_table import (
+    CPU_TIME,
+    MOST_RANKS,
+    NOT_SAID,
+    Half,
+    Interval,
+    NcclTable,
+    Rank,
+    RankList,
+    Row,
+    RowReading,
+    printed,
+    reading,
+    tables_of,
+)
 from resnetx.loading import File, decode
 from resnetx.operations import OPERATIONS
 from resnetx.record import BenchPoint, BenchRecord

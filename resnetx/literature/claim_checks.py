@@ -17,6 +17,7 @@ import msgspec
 from resnetx.literature.claim_items import NO_SYSTEM, Item, scaled
 from resnetx.record.comparisons import CheckedClaim, Estimate, Outcome
 from resnetx.reporting.compared_systems import LEVEL, lead, quotient
+from resnetx.units import size_text
 
 # One statement of a paper as data: which figures it speaks of, and what it says of them.
 #
@@ -56,8 +57,24 @@ class Where(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def words(self) -> str:
         batch = f"batch {' or '.join(map(str, self.batch_size))}" * bool(self.batch_size)
         gpus = f"{', '.join(map(str, self.gpus))} GPU{'s' * (self.gpus != [1])}" * bool(self.gpus)
-        size = f"{'-'.join(f'{size_MB:g}' for size_MB in dict.fromkeys(self.size_MB))} MB" * bool(self.size_MB)
-        return ", ".join(filter(None, [self.workload.replace("/*", "/x").strip("*"), batch, gpus, size]))
+        return ", ".join(filter(None, [self.workload.replace("/*", "/x").strip("*"), batch, gpus, self._size]))
+
+    @property
+    def _size(self) -> str:
+        """The size, where the range holds one that is predicted (a power of two from 4 on), else the range."""
+        if not self.size_MB:
+            return ""
+        low, high = (round(1e6 * size_MB) for size_MB in self.size_MB)
+        powers = [
+            2**power for power in range(max(2, low.bit_length() - 1), high.bit_length()) if low <= 2**power <= high
+        ]
+        if len(powers) == 1:
+            return size_text(powers[0])
+        return (
+            f"up to {size_text(high)}"
+            if not low
+            else f"{'-'.join(f'{end:g}' for end in dict.fromkeys(self.size_MB))} MB"
+        )
 
 
 class Selection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -402,14 +419,13 @@ def bound(case: ClaimCase) -> Iterator[CheckedClaim]:
                 ours=figure,
                 alternative=f"{getattr(item, claim.unstated)}",
             )
-    elif claim.take == "each":
+    elif claim.take == "each" and len(figures) > 1:
         yield _all_of(case, [_within(claim, figure) for _, figure in figures])
     else:
         figure = taken([figure for _, figure in figures], claim.take)
         outcome = _value_outcome([_within(claim, figure)])
-        yield case.checked(
-            claim.where.words, outcome, f"{claim.take} of {len(figures)} ({_bounds(claim)})", ours=figure
-        )
+        note = f"{claim.take} of {len(figures)} ({_bounds(claim)})" if len(figures) > 1 else _bounds(claim)
+        yield case.checked(claim.where.words, outcome, note, ours=figure)
 
 
 def _within(claim: Claim, figure: Estimate) -> bool | None:

@@ -34,6 +34,7 @@ from resnetx.literature.training_rates import training as published_rates
 from resnetx.literature.transformers import Series, TransformerCase
 from resnetx.operations import OPERATIONS
 from resnetx.prediction.messages import error_of
+from resnetx.prediction.scaling import group_text
 from resnetx.record.comparisons import CheckedClaim
 from resnetx.record.literature import FigurePrediction, PublishedFigure
 from resnetx.reporting.csv_tables import table_of, write_csv
@@ -300,7 +301,7 @@ def _scaled(case: ScalingCase) -> PublishedFigure:
     nodes = of.on(case.gpus).nodes
     return PublishedFigure(
         id=case.id,
-        kind=f"training, {case.kind.text}",
+        kind=f"training, {group_text(*case.kind)}",
         value=case.measured,
         unit=IMAGES_PER_S,
         system=of.system,

@@ -71,6 +71,7 @@ def record_of(papers: Sequence[str], checked: list[CheckedClaim]) -> CheckedPape
         schema=SCHEMA,
         resnetx=__version__,
         papers=list(papers),
+        titles=[published(name).title for name in papers],
         claims=checked,
         left_out=left_out,
     )

@@ -97,11 +97,10 @@ def _figures(name: str, found: Beside, there: Measured | None, number: object) -
         for point in found.collectives:
             curves[point.collective].append(point)
         beside = {name: [point for point in messages[0] if point.collective == name] for name in curves}
-        drawn = [collective_bandwidth(points, name, beside[name]) for name, points in curves.items()]
+        drawn = prediction_figures(found.points) if found.points else []
+        drawn += [collective_bandwidth(points, name, beside[name]) for name, points in curves.items()]
         drawn += copies_over_size(found.copies, of="Copies that statements ask for", after="By the descriptions.")
-        drawn += prediction_figures(found.points) if found.points else []
-        drawn += stated_beside(found.claims)
-    drawn = [*_workloads(found, name), *drawn]
+    drawn = [*stated_beside(found.claims), *_workloads(found, name), *drawn]
     if number is None:
         return drawn
     names = published(name).figures[int(str(number))].drawn if int(str(number)) in published(name).figures else []

@@ -27,7 +27,7 @@ from resnetx.prediction import compute, host_step, roofline
 from resnetx.prediction.host_step import GPU_PASS_s, LaunchedStep, PARALLEL_s, assumed
 from resnetx.prediction.iteration import Iteration, iteration_s
 from resnetx.prediction.predict import calibrated, simulated, simulated_ends
-from resnetx.prediction.scaling import ScalingKind, busy, left_open, slowest_of
+from resnetx.prediction.scaling import ScalingKind, busy, left_open, scaling_kind, slowest_of
 from resnetx.prediction.scenario import Deployment, Point, ScalingCosts, TrainingSetup, Workload
 from resnetx.prediction.staged import CLASSES, StagedClass, StagedRate, fitted
 from resnetx.prediction.stated_rates import ScaledRates, StatedRates
@@ -109,7 +109,7 @@ class ScalingCase:
 
     @property
     def kind(self) -> ScalingKind:
-        return ScalingKind.of_point(self.point)
+        return scaling_kind(self.point)
 
     @property
     def linear(self) -> float:

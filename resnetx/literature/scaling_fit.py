@@ -59,7 +59,7 @@ def fit(chosen: Sequence[ScalingCase]) -> ScalingCosts:
 def _on_one_node(chosen: Iterable[ScalingCase]) -> list[ScalingCase]:
     """Those that the two figures are fitted to."""
     return [
-        case for case in chosen if case.kind.nodes == "one node" and not case.is_open and not is_known_server(case.kind)
+        case for case in chosen if case.kind[1] == "one node" and not case.is_open and not is_known_server(case.kind)
     ]
 
 
@@ -75,7 +75,7 @@ def _in_half(chosen: Iterable[ScalingCase]) -> list[ScalingCase]:
 
 
 def _is_half(case: ScalingCase) -> bool:
-    return case.kind.nodes.endswith("half precision")
+    return case.kind[1].endswith("half precision")
 
 
 def _with_half(costs: ScalingCosts, chosen: Iterable[ScalingCase]) -> ScalingCosts:
@@ -188,7 +188,7 @@ def _excess(row: JudgedScaling, everything: Sequence[JudgedScaling]) -> float:
     """How many times as wide the bounds that are made without a rate's system must be for its interval to hold it."""
     others = [other for other in everything if not row.case.leaves_out(other.case)]
     alike = _of_group(others, _group(row))
-    as_many = _of_group(others, (ANY, row.case.kind.nodes, ANY))
+    as_many = _of_group(others, (ANY, row.case.kind[1], ANY))
     faster, slower = _bounds(alike if len(alike) >= FEWEST_POINTS else as_many)
     other, own = (row.others[1], slower) if row.log_error > 0 else (row.others[0], faster)
     return math.sqrt(max(0.0, row.log_error**2 - other**2)) / own

@@ -15,7 +15,7 @@ from pathlib import Path
 from statistics import fmean
 
 from resnetx import __version__, progress
-from resnetx.errors import shortened
+from resnetx.errors import ConfigError, shortened
 from resnetx.literature.dataset import KnownFigure, known_figures
 from resnetx.loading import File
 from resnetx.record import SCHEMA
@@ -53,6 +53,8 @@ def write_tables(found: Score, folder: Path) -> None:
 
 def _predictor(name: str, figures: Sequence[KnownFigure]) -> PredictorScore:
     if name != OWN:
+        if not Path(name).exists():
+            raise ConfigError(f"score={name}: no such file; expected a CSV of predictions, or resnetx for its own")
         ids = [figure.figure.id for figure in figures]
         return PredictorScore(predictor=name, predictions=read_predictions(Path(name), ids))
     with progress.counting("figures", len(figures)) as advance:

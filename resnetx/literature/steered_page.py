@@ -65,7 +65,7 @@ SEARCH = """## Where an iteration gets faster
 
 The change of a predicted iteration on a steered node, for jobs on the first GPUs of it, by the number of GPUs. Links
 are steered for what the strategy itself sends. **built**: links stay between GPUs that are linked; **any**: a switch
-can join any two. A dot: the change is below 1 %. x: a GPU has fewer units than GPUs to send to.
+can join any two. A dot: the change is below 1%. x: a GPU has fewer units than GPUs to send to.
 """
 
 
@@ -147,7 +147,7 @@ def _change(steering: Steering) -> str:
     before, after = steering.iteration_s_before, steering.iteration_s_after
     if before is None or after is None:
         return "no memory"
-    return "." if abs(after / before - 1) < SAME else f"{100 * (after / before - 1):+.1f} %"
+    return "." if abs(after / before - 1) < SAME else f"{100 * (after / before - 1):+.1f}%"
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ from resnetx.literature.training_rates import Iterations, LayerwiseTime, Series,
 from resnetx.prediction import compute, host_step, roofline
 from resnetx.prediction.host_step import CHOSEN_ON
 from resnetx.prediction.predict import simulated
-from resnetx.prediction.scaling import scaling_errors
+from resnetx.prediction.scaling import group_text, scaling_errors
 from resnetx.prediction.scenario import Deployment, Point, TrainingSetup, Workload
 from resnetx.record.machine import how_many
 from resnetx.table import Column
@@ -154,7 +154,7 @@ SUMMARIES: list[Column[TrainingSummary]] = [
     Column(">5 const", lambda group: _share(group.five_constants_error),
            help="of that times the median efficiency of other systems on as many GPUs."),
     Column(">worst", lambda group: _share(group.worst_error), 3),
-    Column(">inside", lambda group: _share(group.held), help="the share within the 90 % interval, or the two ends."),
+    Column(">inside", lambda group: _share(group.held), help="the share within the 90% interval, or the two ends."),
     Column(">half", lambda group: _share(group.half_width), 4, "its mean half width."),
     Column(">score", lambda group: _share(group.score), 5,
            "its mean width and 20 times what it misses by (Winkler), beside those of the rivals' intervals."),
@@ -232,7 +232,7 @@ def _scaling(case: ScalingCase, group: str | None = None) -> TrainingRow:
     given = f"{case.series.images_per_s[1]:g} images/s on one GPU"
     if group is not None:
         return _row(case, group, given)
-    return replace(_row(case, f"{FROM_ONE}: {_launched(case)}{case.kind.text}", given), id=case.id)
+    return replace(_row(case, f"{FROM_ONE}: {_launched(case)}{group_text(*case.kind)}", given), id=case.id)
 
 
 def _launched(case: ScalingCase) -> str:
@@ -250,7 +250,7 @@ def _by_smaller(case: ScalingCase) -> TrainingRow:
 def _from_nothing(case: ScalingCase) -> TrainingRow:
     """The same from descriptions alone."""
     unknown = case.without_rate()
-    return _row(unknown, f"its rate not known: {_launched(case)}{case.kind.text}", "nothing", rated=False)
+    return _row(unknown, f"its rate not known: {_launched(case)}{group_text(*case.kind)}", "nothing", rated=False)
 
 
 def _calibrated(case: ScalingCase) -> TrainingRow:

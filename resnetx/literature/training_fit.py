@@ -22,7 +22,7 @@ from functools import partial
 import msgspec
 import numpy as np
 
-from resnetx.interconnect.systems.parts import GpuSpec
+from resnetx.interconnect.systems.graph import GpuSpec
 from resnetx.interconnect.systems.system import parts_table
 from resnetx.literature.training_rates import Rate, rates, steps_series
 from resnetx.literature.transformers import TransformerRate, one_gpu_rates
@@ -37,14 +37,14 @@ from resnetx.prediction.roofline import (
     MEMORY_EFFICIENCY,
     TRANSFORMERS,
     UPDATE_PASSES,
+    Clocked,
     Floats,
     LayerWork,
     LeastTimes,
     Parameters,
     Roofline,
-    Roofs,
+    duration_s,
     least_times,
-    roofs,
     work,
 )
 from resnetx.workloads import tables
@@ -80,7 +80,7 @@ class RateToFit:
 
     def predicted_s(self, fit: Parameters | Roofline) -> float:
         """Seconds of a step."""
-        return self.host.step_s(float(self.least.duration_s(fit).sum()))
+        return self.host.step_s(float(duration_s(fit, *self.least).sum()))
 
     def error(self, fit: Parameters | Roofline) -> float:
         """Predicted over measured step time, less one."""
@@ -96,7 +96,7 @@ def rows() -> list[RateToFit]:
         of_torchvision = work(table, entry.image_size)
         trained = replace(of_torchvision, flop=of_torchvision.flop * entry.flop_ratio)
         host = host_step.assumed(len(table), entry.framework, entry.precision)
-        found.append(_to_fit(rate, trained, roofs(entry.part, entry.precision, entry.clock_Hz), host))
+        found.append(_to_fit(rate, trained, (entry.part, entry.precision, entry.clock_Hz), host))
     return found
 
 
@@ -106,29 +106,26 @@ def transformer_rows() -> list[RateToFit]:
         _to_fit(
             rate,
             work(rate.entry.table, 1),
-            roofs(rate.entry.part, rate.entry.precision),
+            (rate.entry.part, rate.entry.precision, None),
             host_step.assumed(len(rate.entry.table), None, rate.entry.precision),
         )
         for rate in one_gpu_rates()
     ]
 
 
-def _to_fit(rate: Rate | TransformerRate, trained: LayerWork, on: Roofs, host: HostStep) -> RateToFit:
+def _to_fit(rate: Rate | TransformerRate, trained: LayerWork, on: Clocked, host: HostStep) -> RateToFit:
     passes = least_times(trained, rate.batch_size, on)
     update_bytes = UPDATE_PASSES * BYTES_PER_PARAMETER * trained.parameters[0].sum() * rate.entry.updated
-    update_s, no = np.array([update_bytes / (MEMORY_EFFICIENCY * on.memory_Bps)]), np.zeros(1, bool)
-    return RateToFit(rate, _joined([passes, LeastTimes(np.zeros(1), update_s, no, no, no)]), host)
+    update_s, no = np.array([update_bytes / (MEMORY_EFFICIENCY * rate.entry.part.memory_Bps.value)]), np.zeros(1, bool)
+    return RateToFit(rate, _joined([passes, (np.zeros(1), update_s, no, no, no)]), host)
 
 
 def _joined(several: Sequence[LeastTimes]) -> LeastTimes:
     """All passes in one dimension."""
-    return LeastTimes(
-        np.concatenate([times.computing_s.ravel() for times in several]),
-        np.concatenate([times.moving_s.ravel() for times in several]),
-        np.concatenate([times.winograd.ravel() for times in several]),
-        np.concatenate([times.depthwise.ravel() for times in several]),
-        np.concatenate([times.attention.ravel() for times in several]),
+    computing_s, moving_s, winograd, depthwise, attention = (
+        np.concatenate([array.ravel() for array in arrays]) for arrays in zip(*several, strict=True)
     )
+    return computing_s, moving_s, winograd, depthwise, attention
 
 
 def fit(chosen: Sequence[RateToFit], prior: Parameters | None = None) -> Parameters:
@@ -144,12 +141,12 @@ def fit(chosen: Sequence[RateToFit], prior: Parameters | None = None) -> Paramet
     if not chosen and prior is not None:
         return prior
     passes = _joined([row.least for row in chosen])
-    first_passes = np.cumsum([0, *(row.least.moving_s.size for row in chosen[:-1])])
+    first_passes = np.cumsum([0, *(row.least[1].size for row in chosen[:-1])])
     measured_s = np.array([row.rate.step_s for row in chosen])
 
     def residuals(logarithms: Floats) -> Floats:
-        duration_s = passes.duration_s(Parameters(*np.exp(logarithms).tolist()))
-        devices_s = np.add.reduceat(duration_s, first_passes).tolist()
+        passes_s = duration_s(Parameters(*np.exp(logarithms).tolist()), *passes)
+        devices_s = np.add.reduceat(passes_s, first_passes).tolist()
         steps_s = [row.host.step_s(device_s) for row, device_s in zip(chosen, devices_s, strict=True)]
         errors: Floats = np.log(np.array(steps_s) / measured_s)
         return errors if prior is None else np.append(errors, _PULL * (logarithms - _logarithms(prior)))

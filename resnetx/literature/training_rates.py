@@ -11,7 +11,7 @@ import msgspec
 
 from resnetx import choices
 from resnetx.choices import Torchvision
-from resnetx.interconnect.systems.parts import GpuSpec
+from resnetx.interconnect.systems.graph import GpuSpec
 from resnetx.interconnect.systems.system import System, load, parts_table
 from resnetx.loading import own_yaml
 from resnetx.prediction.staged import StagedClass

@@ -22,7 +22,7 @@ import numpy as np
 
 from resnetx.compose import compose
 from resnetx.config import request_from
-from resnetx.interconnect.systems.parts import GpuSpec
+from resnetx.interconnect.systems.graph import GpuSpec
 from resnetx.literature.training_rates import Precision, RatedCluster, ScalingSource, system_of
 from resnetx.loading import own_yaml
 from resnetx.prediction import roofline

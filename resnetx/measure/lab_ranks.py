@@ -7,7 +7,6 @@ import ctypes
 import gc
 import importlib
 import os
-import runpy
 import shutil
 import signal
 import subprocess
@@ -17,12 +16,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn
 
 import msgspec
 
 from resnetx.errors import ConfigError
-from resnetx.host import dying_with
+from resnetx.host import dying_with, end_after, run_module
 from resnetx.interconnect.systems.lab_network import ORIGIN, LabNetwork, next_hops, read_network
 from resnetx.measure.launch.ending import statuses_file
 from resnetx.measure.launch.scratch import TURN_VARIABLE, launched_scratch, wait_for_turn
@@ -246,24 +244,7 @@ def _forked(rank: int, network: LabNetwork, spaces: Namespaces, module: str, wor
         "TORCHELASTIC_RESTART_COUNT": "0",
         "TORCHELASTIC_ERROR_FILE": str(folder / "error.json"),
     }
-    return _become(module, words)
-
-
-def _become(module: str, words: list[str]) -> NoReturn:
-    """Runs a module as Python would, which ends this process."""
-    sys.argv = [module, *words]
-    status = 1
-    try:
-        sys.modules.pop(module, None)
-        runpy.run_module(module, run_name="__main__", alter_sys=True)
-        status = 0
-    except SystemExit as end:
-        status = end.code if isinstance(end.code, int) else 1
-    except BaseException:
-        sys.excepthook(*sys.exc_info())
-    finally:
-        sys.stderr.flush()
-        os._exit(status)
+    return end_after(run_module, module, words)
 
 
 def _ended(ranks: set[int]) -> dict[int, int]:

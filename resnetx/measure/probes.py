@@ -222,7 +222,7 @@ def reinstall(topic: str) -> str:
 def torch_probe(graphics: Graphics) -> ProbeResult:
     import torch
 
-    from resnetx.measure.machine.capability import better_torch, chip_from, unfit
+    from resnetx.measure.rank.device import better_torch, chip_from, unfit
 
     hip = hip_version()
     build = f"CUDA {torch.version.cuda}" if torch.version.cuda else f"AMD GPUs (HIP {hip})" if hip else "CPUs only"
@@ -260,7 +260,7 @@ def _older_stack(what: str, driver: tuple[int, int], graphics: Graphics) -> tupl
     """What an older driver means for this torch, and the command that installs another torch, or the driver to get."""
     import torch
 
-    from resnetx.measure.machine.capability import chip_from
+    from resnetx.measure.rank.device import chip_from
 
     needed = str(torch.version.cuda)
     least = _DRIVERS.get(int(needed.partition(".")[0]), "a newer one")

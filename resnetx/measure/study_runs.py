@@ -22,7 +22,7 @@ from resnetx.errors import ConfigError
 from resnetx.host import flock
 from resnetx.loading import is_file
 from resnetx.measure.held_clock import held
-from resnetx.measure.launch import launcher, slurm
+from resnetx.measure.launch import launcher, preloaded, slurm
 from resnetx.measure.launch.launcher import UNFINISHED
 from resnetx.measure.launch.scratch import not_writable
 from resnetx.measure.machine.environment import has_changes, identity, revision, same_code
@@ -319,6 +319,7 @@ def in_order(remaining: list[PlannedRun], _: list[TaskRecord]) -> PlannedRun | N
     return remaining[0]
 
 
+@preloaded.kept()
 def sweep(
     runs: list[PlannedRun],
     kept: list[TaskRecord],

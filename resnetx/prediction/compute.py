@@ -21,7 +21,7 @@ from itertools import accumulate, pairwise
 from resnetx.choices import Folders, Lab, TorchvisionInput
 from resnetx.errors import ConfigError
 from resnetx.interconnect.collectives.internode import Supply
-from resnetx.interconnect.systems.parts import GpuSpec, Provenance
+from resnetx.interconnect.systems.graph import GpuSpec, Provenance
 from resnetx.prediction import host_step, roofline
 from resnetx.prediction.host_step import (
     NO_HOST,

@@ -22,7 +22,7 @@ from typing import Literal
 
 from resnetx.choices import DaliInput, Folders, Input
 from resnetx.errors import ConfigError
-from resnetx.interconnect.systems.parts import CpuSpec
+from resnetx.interconnect.systems.graph import CpuSpec
 from resnetx.interconnect.systems.system import System
 from resnetx.record.prediction import Origin
 

@@ -138,22 +138,18 @@ def best_and_worst(
     return best, worst
 
 
-@dataclass(frozen=True)
-class Deviations:
-    """ln of the shortest and the longest iteration over the predicted one, by each thing that is not known."""
+Ends = tuple[float, float]
+# ln of the shortest and the longest iteration over the predicted one, by each thing that is not known: of computing,
+# messages and the rest, which are as wrong in other points, and of scaling, of which each number of GPUs has its own.
+Deviations = tuple[tuple[Ends, ...], Ends]
 
-    parts: tuple[tuple[float, float], ...]  # of computing, messages and the rest: they are as wrong in other points
-    scaling: tuple[float, float]  # each number of GPUs has its own
 
-    def of_ratio(self, other: "Deviations") -> tuple[float, float]:
-        """ln of the least and the greatest of (this time / the other) over what is predicted."""
-        shared = (
-            [own_end - end for own_end, end in zip(part, each, strict=True)]
-            for part, each in zip(self.parts, other.parts, strict=True)
-        )
-        (low, high), (other_low, other_high) = self.scaling, other.scaling
-        lower, higher = zip(*((min(0.0, *ends), max(0.0, *ends)) for ends in shared), strict=True)
-        return -hypot(*lower, low, other_high), hypot(*higher, high, other_low)
+def deviation_of_ratio(one: Deviations, other: Deviations) -> Ends:
+    """ln of the least and the greatest of (one time / the other) over what is predicted."""
+    (parts, (low, high)), (other_parts, (other_low, other_high)) = one, other
+    shared = [[a - b for a, b in zip(*both, strict=True)] for both in zip(parts, other_parts, strict=True)]
+    lower, higher = zip(*((min(0.0, *ends), max(0.0, *ends)) for ends in shared), strict=True)
+    return -hypot(*lower, low, other_high), hypot(*higher, high, other_low)
 
 
 @dataclass(frozen=True)
@@ -305,7 +301,7 @@ class Iteration:
         """How much each of these changes the iteration."""
         computing_s = [self._between(*ends) for ends in self.stretches[:-2]]
         parts = map(self._deviation, [*computing_s, *self._beside_computing_s])
-        return Deviations(tuple(parts), self._deviation(self.interval_by_scaling_s))
+        return tuple(parts), self._deviation(self.interval_by_scaling_s)
 
     @cached_property
     def _ever_less(self) -> tuple[SimulatedJob, ...]:
@@ -337,7 +333,7 @@ class Iteration:
             [_shares(own_end, base_end, linear) for own_end, base_end in zip(own_ends, base_ends, strict=True)]
             for own_ends, base_ends in zip(self.seconds_at_ends, base.seconds_at_ends, strict=True)
         ]
-        scaling = (_scaled(self.seconds, deviation) for deviation in self.deviations.scaling)
+        scaling = (_scaled(self.seconds, deviation) for deviation in self.deviations[1])
         beside.append([_shares(end, base.seconds, linear) for end in scaling])
         lost = (
             TimePart(name, share, _interval(share, [[end[name] for end in ends] for ends in beside]))

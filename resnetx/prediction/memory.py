@@ -21,7 +21,6 @@ Neither counts workspaces that convolutions ask for while memory is left; those 
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
@@ -194,36 +193,30 @@ def _that_may_be_the_peak(moments: Iterable[tuple[int, int]]) -> Iterator[tuple[
 
 # Whether a point fits into the memory of its GPUs: one that does not is missing, as in a measured study.
 
-
-@dataclass(frozen=True)
-class MemoryNeed:
-    """What the largest share of the batch needs on a GPU, and what that has."""
-
-    needed_bytes: int | Unknown
-    capacity_bytes: int | Unknown
-
-    @property
-    def obstacle(self) -> str:
-        """Why the point cannot run; "" if it can, or if that is not known."""
-        needed, capacity = self.needed_bytes, self.capacity_bytes
-        if isinstance(needed, Unknown) or isinstance(capacity, Unknown) or needed <= capacity:
-            return ""
-        digits = next((digits for digits in range(3, 9) if si(needed, "B", digits) != si(capacity, "B", digits)), 9)
-        return f"needs {si(needed, 'B', digits)} of memory on each GPU, which has {si(capacity, 'B', digits)}"
+Memory = tuple[int | Unknown, int | Unknown]  # bytes that the largest share of the batch needs on a GPU, and it has
 
 
-def memory_need(point: Point) -> MemoryNeed:
+def lack_of(memory: Memory) -> str:
+    """Why the point cannot run; "" if it can, or if that is not known."""
+    needed, capacity = memory
+    if isinstance(needed, Unknown) or isinstance(capacity, Unknown) or needed <= capacity:
+        return ""
+    digits = next((digits for digits in range(3, 9) if si(needed, "B", digits) != si(capacity, "B", digits)), 9)
+    return f"needs {si(needed, 'B', digits)} of memory on each GPU, which has {si(capacity, 'B', digits)}"
+
+
+def memory_of(point: Point) -> Memory:
     """The memory that a point needs and has."""
     workload, request, capacity = point.workload, point.workload.request, _capacity_bytes(point)
     if workload.layers is None or request is None:
-        return MemoryNeed(Unknown("an imported trace has no activations"), capacity)
+        return Unknown("an imported trace has no activations"), capacity
     images, _ = point.shares[0]
     strategy, convention = workload.strategy if point.gpus > 1 else NoExchange(), point.setting.memory_model
     tested = images_of_a_test(request.model, point.batch_size)
     needed_bytes = step_bytes(request, workload.layers, images, strategy, convention, tested, point.gpus)
     if strategy == Server(device="gpu") and convention == "torch":
         needed_bytes += received_bytes(workload.layers, point.gpus)
-    return MemoryNeed(needed_bytes, capacity)
+    return needed_bytes, capacity
 
 
 def _capacity_bytes(point: Point) -> int | Unknown:

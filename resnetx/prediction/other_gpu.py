@@ -21,7 +21,7 @@ import msgspec
 import numpy as np
 
 from resnetx.errors import ConfigError
-from resnetx.interconnect.systems.parts import GpuSpec
+from resnetx.interconnect.systems.graph import GpuSpec
 from resnetx.interconnect.systems.system import parts_table
 from resnetx.loading import own_yaml
 from resnetx.prediction import roofline
@@ -119,7 +119,7 @@ def _of_products(
 def _peaks(gpu: GpuSpec, clock_Hz: float | None) -> dict[str, float]:
     """The peak rate of each precision that is stated."""
     names = [name for name in roofline.PRECISION_BYTES if roofline.peak(gpu, name) is not None]
-    return {name: roofline.roofs(gpu, name, clock_Hz).peak_FLOPps for name in names}
+    return {name: roofline.peak_FLOPps(gpu, name, clock_Hz) for name in names}
 
 
 # ---- how far such ratios were off -----------------------------------------------------------------------------------
@@ -147,7 +147,7 @@ class _Published(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @dataclass(frozen=True)
-class Pair:
+class GpuPair:
     """One network on two GPUs, the step on the second predicted from that on the first."""
 
     network: str
@@ -162,19 +162,19 @@ def published() -> _Published:
 
 
 @cache
-def pairs() -> tuple[Pair, ...]:
+def pairs() -> tuple[GpuPair, ...]:
     """All that is published, in both directions."""
     return tuple(_pairs())
 
 
-def _pairs() -> Iterator[Pair]:
+def _pairs() -> Iterator[GpuPair]:
     for row in published().measured:
         for source, target in permutations(row.steps, 2):
             (here_FLOPps, here_Bps), (there_FLOPps, there_Bps) = _rates(source), _rates(target)
             (here_ms, share), (there_ms, _) = row.steps[source], row.steps[target]
             ratio = share * here_FLOPps / there_FLOPps + (1 - share) * here_Bps / there_Bps
             name = f"{row.network} {row.of} {row.sequence} x {row.batch}"
-            yield Pair(name, source, target, math.log(here_ms * ratio / there_ms))
+            yield GpuPair(name, source, target, math.log(here_ms * ratio / there_ms))
 
 
 def _rates(name: str) -> tuple[float, float]:

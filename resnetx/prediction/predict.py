@@ -29,12 +29,12 @@ from resnetx.errors import ConfigError
 from resnetx.interconnect.systems.system import link_kinds
 from resnetx.prediction import compute, messages
 from resnetx.prediction.iteration import LAB_BROADCASTS_ERROR, LAB_MESSAGES_ERROR, Iteration, iteration_s
-from resnetx.prediction.memory import memory_need
+from resnetx.prediction.memory import lack_of, memory_of
 from resnetx.prediction.messages import Exchange, more_message
 from resnetx.prediction.result import SourcedPoint, missing, opened, predicted, speedup_over
 from resnetx.prediction.scaling import Undecided, beyond_messages_s, host_share, left_open, parallel_s, sharing, waiting
 from resnetx.prediction.scenario import Deployment, Point, TrainingSetup, Workload
-from resnetx.prediction.stated_rates import Beyond, ModelledStep
+from resnetx.prediction.stated_rates import AS_MODELLED, Beyond, ModelledStep
 from resnetx.prediction.step import Compute, RankClass, SimulatedJob, Stretch
 from resnetx.record import Unknown
 from resnetx.record.prediction import PredictionInput, Sensitivity
@@ -48,8 +48,8 @@ def predict(point: Point, base: Iteration | Undecided | None = None) -> SourcedP
     """The predicted point; its speed-up is over `base`, or over itself. Refuses what has no place on its system."""
     if reason := obstacle_of(point):
         raise ConfigError(reason)
-    memory = memory_need(point)
-    if reason := memory.obstacle:
+    memory = memory_of(point)
+    if reason := lack_of(memory):
         return missing(point, "oom", reason, memory)
     if (undecided := left_open(point)) is not None:
         return opened(undecided, *simulated_ends(undecided), memory, base)
@@ -71,7 +71,7 @@ def simulated(point: Point) -> Iteration:
     exchange = messages.of_point(point, steps[0])
     if point.deployment.lab is not None:
         exchange = replace(exchange, error=_lab_error(point, exchange))
-    more_s, unexplained_s = _beyond(point).message_s, beyond_messages_s(point)
+    more_s, unexplained_s = _beyond(point)[0], beyond_messages_s(point)
     if more_s + unexplained_s > 0 and point.gpus > 1:
         exchange = exchange.with_more(steps[0].step.layers.names[0], more_s, unexplained_s)
     return Iteration(point, _job(point, steps, exchange), exchange, steps)
@@ -88,7 +88,7 @@ def _lab_error(point: Point, exchange: Exchange) -> float:
 def _job(point: Point, steps: Sequence[Compute], exchange: Exchange) -> SimulatedJob:
     classes = []
     for (_, ranks), computed in zip(point.shares, steps, strict=True):
-        waits, shares, beyond = waiting(point, computed), sharing(point, computed), _beyond(point).factor
+        waits, shares, beyond = waiting(point, computed), sharing(point, computed), _beyond(point)[1]
         step = computed.step.slowed(shares * waits)
         if point.setting.communication == "model" and point.deployment.lab is None:
             step = step.copying_gradients(_copies(point, exchange) / computed.gradient_copy_Bps)
@@ -130,7 +130,7 @@ def _updated_share(point: Point) -> float:
 
 def _beyond(point: Point) -> Beyond:
     """What a step takes beyond what is modelled, where rates of several GPUs are known."""
-    return Beyond() if point.setting.residual is None else point.setting.residual.at(point.gpus)
+    return AS_MODELLED if point.setting.residual is None else point.setting.residual.at(point.gpus)
 
 
 def calibrated(workload: Workload, deployment: Deployment, setting: TrainingSetup) -> TrainingSetup:
@@ -146,13 +146,13 @@ def calibrated(workload: Workload, deployment: Deployment, setting: TrainingSetu
     def modelled(gpus: int, images: int) -> ModelledStep:
         job = simulated(Point(workload, on, tuple(range(gpus)), images, plain)).job
         first = job.classes[0].step.layers.names[0]
-        return ModelledStep(
-            lambda beyond: iteration_s(
-                job.with_message(more_message(first, beyond.message_s)) if beyond.message_s else job,
-                _longer(beyond.factor),
-            ),
-            lambda factor: iteration_s(job.without_messages(), _longer(factor)),
-        )
+
+        def step_s(beyond: Beyond) -> float:
+            message_s, factor = beyond
+            longer = job.with_message(more_message(first, message_s)) if message_s else job
+            return iteration_s(longer, _longer(factor))
+
+        return ModelledStep(step_s, lambda factor: iteration_s(job.without_messages(), _longer(factor)))
 
     return replace(setting, residual=scaled.residual(modelled, on.node_gpus))
 
@@ -239,16 +239,13 @@ GRID_POINTS = 100_000  # of a prediction; of more, no more is kept than a table 
 SHARE_POINTS = 25_000  # of a grid, of a process: more than ten seconds of work, of which starting takes a half
 
 
-class Placement(NamedTuple):
-    """Where a point runs, and with which batch."""
+Placement = tuple[tuple[int, ...], int]  # where a point runs, and with which batch: GPU ids, and the global batch size
 
-    devices: tuple[int, ...]  # GPU ids
-    batch_size: int  # global
 
-    @property
-    def images(self) -> int:
-        """Of each step, on the GPU that has most."""
-        return -(-self.batch_size // len(self.devices))
+def images_of(placement: Placement) -> int:
+    """Of each step, on the GPU that has most."""
+    devices, batch_size = placement
+    return -(-batch_size // len(devices))
 
 
 @dataclass(frozen=True)
@@ -273,8 +270,8 @@ class Curve:
 
     def points(self, setting: TrainingSetup) -> dict[Placement, Point]:
         """Its points in the order in which they are predicted: the baseline first, which perhaps nobody asked for."""
-        order = sorted(self.placements, key=lambda each: (each != self.baseline, len(each.devices)))
-        points = {each: Point(self.workload, self.deployment, *each, setting) for each in order}
+        order = sorted(self.placements, key=lambda placement: (placement != self.baseline, len(placement[0])))
+        points = {placement: Point(self.workload, self.deployment, *placement, setting) for placement in order}
         if self.baseline in points:
             return points
         plain = replace(setting, sensitivity=False, timeline=False)
@@ -484,8 +481,8 @@ def _row(point: Point, base: Iteration | Undecided | None, varied: str) -> tuple
     """A point, and what others are compared with where it is the first."""
     if reason := obstacle_of(point):
         return _named(point, varied, "refused", reason), None
-    memory = memory_need(point)
-    if reason := memory.obstacle:
+    memory = memory_of(point)
+    if reason := lack_of(memory):
         return _named(point, varied, "oom", reason), None
     if (undecided := left_open(point)) is not None:
         fast, slow = simulated_ends(undecided)
@@ -507,7 +504,7 @@ def _row(point: Point, base: Iteration | Undecided | None, varied: str) -> tuple
         baseline_gpus=base.point.gpus,
         exposed_communication_s=max(0.0, time_s - iteration_s(job.without_messages())) if job.messages else 0.0,
         communication_s=iteration.exchange.time_s,
-        memory_bytes=None if isinstance(memory.needed_bytes, Unknown) else memory.needed_bytes,
+        memory_bytes=None if isinstance(memory[0], Unknown) else memory[0],
     )
     return row, iteration
 

@@ -19,10 +19,10 @@ from resnetx import __version__
 from resnetx.choices import Server, Strategy
 from resnetx.loading import own_yaml
 from resnetx.prediction import roofline
-from resnetx.prediction.iteration import CPU_RANKS_ERROR, Iteration
-from resnetx.prediction.memory import MemoryNeed
+from resnetx.prediction.iteration import CPU_RANKS_ERROR, Iteration, deviation_of_ratio
+from resnetx.prediction.memory import Memory
 from resnetx.prediction.messages import NO_LINK, Exchange
-from resnetx.prediction.scaling import ANY, LEVEL, KindError, ScalingKind, Undecided, scaling_errors
+from resnetx.prediction.scaling import ANY, LEVEL, KindError, Undecided, group_text, scaling_errors, scaling_kind
 from resnetx.prediction.scenario import Point
 from resnetx.prediction.staged import SHOWN_BY_RATES
 from resnetx.record import SCHEMA, Unknown, known, seal
@@ -60,14 +60,14 @@ class SourcedPoint:
 
 
 def missing(
-    point: Point, outcome: Literal["oom", "refused"], reason: str, memory: MemoryNeed | None = None
+    point: Point, outcome: Literal["oom", "refused"], reason: str, memory: Memory | None = None
 ) -> SourcedPoint:
     """A point that cannot run, or of which nothing can be predicted; `memory`: what is known of its need."""
     unknown = Unknown(reason)
-    return SourcedPoint(_asked(point, outcome, reason, memory or MemoryNeed(unknown, unknown)))
+    return SourcedPoint(_asked(point, outcome, reason, memory or (unknown, unknown)))
 
 
-def _asked(point: Point, outcome: Literal["ok", "oom", "refused"], reason: str, memory: MemoryNeed) -> PredictedPoint:
+def _asked(point: Point, outcome: Literal["ok", "oom", "refused"], reason: str, memory: Memory) -> PredictedPoint:
     """What is asked for, and nothing of what is predicted."""
     workload, unknown = point.workload, known(Unknown(reason))
     request = Unknown("from an imported trace") if workload.request is None else _as_run(workload.request, point)
@@ -92,8 +92,8 @@ def _asked(point: Point, outcome: Literal["ok", "oom", "refused"], reason: str, 
         intensity_per_gpu=known(intensity),
         outcome=outcome,
         reason=reason,
-        memory_bytes=known(memory.needed_bytes),
-        memory_capacity_bytes=known(memory.capacity_bytes),
+        memory_bytes=known(memory[0]),
+        memory_capacity_bytes=known(memory[1]),
         iteration_s=unknown,
         interval_s=unknown,
         interval_by_compute_s=unknown,
@@ -141,7 +141,7 @@ def _as_run(request: Request, point: Point) -> Request:
 
 
 def predicted(
-    iteration: Iteration, memory: MemoryNeed, base: Iteration | Undecided | None, sensitivity: list[Sensitivity]
+    iteration: Iteration, memory: Memory, base: Iteration | Undecided | None, sensitivity: list[Sensitivity]
 ) -> SourcedPoint:
     """The point of an iteration. Its speed-up is over `base`, or over itself."""
     point, exchange, compute = iteration.point, iteration.exchange, iteration.steps[0]
@@ -201,11 +201,11 @@ def speedup_over(base: Iteration | Undecided, iteration: Iteration) -> tuple[flo
     speedup = iteration.images_per_s / base.images_per_s
     if base is iteration:
         return speedup, [speedup, speedup]
-    return speedup, [speedup * exp(end) for end in base.deviations.of_ratio(iteration.deviations)]
+    return speedup, [speedup * exp(end) for end in deviation_of_ratio(base.deviations, iteration.deviations)]
 
 
 def opened(
-    undecided: Undecided, fast: Iteration, slow: Iteration, memory: MemoryNeed, base: Iteration | Undecided | None
+    undecided: Undecided, fast: Iteration, slow: Iteration, memory: Memory, base: Iteration | Undecided | None
 ) -> SourcedPoint:
     """A point of which no more is known than its two ends, each with its errors."""
     sourced, other = (predicted(iteration, memory, base, []) for iteration in (fast, slow))
@@ -314,7 +314,7 @@ def _scaling_input(iteration: Iteration) -> tuple[PredictionInput, ...]:
     measured = iteration.steps[0].jitter is not None
     value = "ranks wait for the slowest: " + ("as the trace varies" if measured else f"steps vary by {variation:.1%}")
     whose = f"{error.points} rates of {error.systems} system{'s' * (error.systems != 1)}, each left out of the fit"
-    if point.deployment.staged_on(point.gpus) is None and compared != ScalingKind.of_point(point).text:
+    if point.deployment.staged_on(point.gpus) is None and compared != group_text(*scaling_kind(point)):
         whose = f"taken to be as of image networks under DDP ({whose})"
     return (
         PredictionInput(
@@ -333,14 +333,14 @@ def _compared(point: Point) -> str:
     Published rates of several GPUs are of networks for images, by DDP or its like in buckets and by parameter servers,
     and of transformers by DDP and FSDP. What nothing was compared with has a name that no domain has.
     """
-    request, strategy, kind = point.workload.request, point.workload.strategy.kind, ScalingKind.of_point(point)
+    request, strategy, kind = point.workload.request, point.workload.strategy.kind, scaling_kind(point)
     paths = point.deployment.staged_on(point.gpus)  # how GPUs that are no peers share the host
     if point.deployment.on_cpus or point.deployment.lab is not None:
         alike = point.gpus == 2 and strategy in ("bucket", "layerwise", "after")
         return _GLOO if alike else f"strategy={strategy} over gloo between {how_many(point.gpus, 'rank')}"
     if paths is not None and strategy == "bucket":
         return paths.link
-    model, nodes = None if request is None else request.model, kind.nodes.partition(",")[0]
+    model, nodes = None if request is None else request.model, kind[1].partition(",")[0]
     like = "images" if model is None else model.scales_like
     if like == "transformers" and strategy in _TRANSFORMERS:
         return f"transformers, {_TRANSFORMERS[strategy]}, {nodes}"
@@ -348,7 +348,7 @@ def _compared(point: Point) -> str:
         return f"strategy={strategy}, {nodes}"
     if model is not None and like != "images":
         return f"{model.label} by strategy={strategy}, {nodes}"
-    return kind.text
+    return group_text(*kind)
 
 
 def _exchanged(strategy: Strategy) -> str:

@@ -35,7 +35,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from resnetx.errors import ConfigError
-from resnetx.interconnect.systems.parts import GpuSpec, SourcedValue
+from resnetx.interconnect.systems.graph import GpuSpec, SourcedValue
 from resnetx.loading import own_yaml
 from resnetx.prediction.host_step import GPU_PASS_s
 from resnetx.prediction.step import HashedTuple, LayerTime, StepLayers
@@ -43,6 +43,11 @@ from resnetx.settings.files import PUBLISHED
 from resnetx.workloads.counts import BYTES_PER_PARAMETER, DATA, Layer
 
 Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+Clocked = tuple[GpuSpec, str, float | None]  # a GPU at a precision and a clock; None: its boost clock
+# What passes take at least on a GPU, arrays of one shape: computing at the peak rate; what they read and write; whether
+# Winograd's algorithm is used; whether each channel is convolved by itself; whether it is attention.
+LeastTimes = tuple[Floats, Floats, Flags, Flags, Flags]
 
 ALL = "all"  # the fit to all generations of GPUs
 ATTENTION = ("causalattention", "scaleddotproductattention", "selfattention")  # kinds of layers
@@ -164,38 +169,9 @@ class LayerWork:
     flop: Floats  # of an image
     elements: Floats  # of activations read and written, of an image
     parameters: Floats  # read and written, once whatever the batch
-    square: NDArray[np.bool_]  # by layer: Winograd's algorithm can do it
-    depthwise: NDArray[np.bool_]  # by layer: it convolves each channel by itself
-    attention: NDArray[np.bool_]  # by layer
-
-
-@dataclass(frozen=True)
-class Roofs:
-    """The peaks of a GPU at a precision and a clock."""
-
-    peak_FLOPps: float
-    memory_Bps: float
-    activation_bytes: int
-    square: bool  # convolutions that Winograd's algorithm can do are done with it
-
-
-@dataclass(frozen=True)
-class LeastTimes:
-    """What passes take at least on a GPU: arrays of the same shape."""
-
-    computing_s: Floats  # at the peak rate
-    moving_s: Floats  # what they read and write
-    winograd: NDArray[np.bool_]  # the algorithm is used
-    depthwise: NDArray[np.bool_]
-    attention: NDArray[np.bool_]
-
-    def duration_s(self, fit: Parameters | Roofline) -> Floats:
-        """Seconds of each pass."""
-        speed = np.where(self.winograd, fit.square_speedup, 1.0) * fit.matmul_efficiency
-        slowness = np.where(self.depthwise, fit.depthwise_slowness, 1.0)
-        slowness = np.where(self.attention, fit.attention_slowness, slowness)
-        passes_s: Floats = slowness * np.maximum(self.computing_s / speed, self.moving_s) + fit.pass_s
-        return passes_s
+    square: Flags  # by layer: Winograd's algorithm can do it
+    depthwise: Flags  # by layer: it convolves each channel by itself
+    attention: Flags  # by layer
 
 
 @dataclass(frozen=True)
@@ -258,8 +234,8 @@ def layer_times(
     clock_Hz: float | None = None,
 ) -> StepLayers:
     """Each layer's times at a per-GPU `batch_size`; `clock_Hz`: of the multiprocessors, its boost clock unless set."""
-    least = least_times(work(table, image_size), batch_size, roofs(gpu, precision, clock_Hz))
-    forward_s, backward_s = least.duration_s(roofline)
+    least = least_times(work(table, image_size), batch_size, (gpu, precision, clock_Hz))
+    forward_s, backward_s = duration_s(roofline, *least)
     names, gradient_bytes = _gradients(HashedTuple(table))
     return StepLayers(names, forward_s.tolist(), backward_s.tolist(), gradient_bytes)
 
@@ -290,15 +266,15 @@ def ratios(
     table: Sequence[Layer],
     image_size: int,
     batch_size: int,
-    measured_on: Roofs,
-    wanted_on: Roofs,
+    measured_on: Clocked,
+    wanted_on: Clocked,
 ) -> list[Ratio]:
     """What to multiply each layer's measured times by, to have them on another GPU, precision or clock.
 
     Both sides are computed with the same efficiencies, so that an error that both share cancels.
     """
     layers = work(table, image_size)
-    have, want = (least_times(layers, batch_size, on).duration_s(roofline) for on in (measured_on, wanted_on))
+    have, want = (duration_s(roofline, *least_times(layers, batch_size, on)) for on in (measured_on, wanted_on))
     forward, backward = (want / have).tolist()
     return [Ratio(layer.name, *each) for layer, *each in zip(table, forward, backward, strict=True)]
 
@@ -314,8 +290,8 @@ def peak(gpu: GpuSpec, precision: str) -> SourcedValue | None:
     return value
 
 
-def roofs(gpu: GpuSpec, precision: str, clock_Hz: float | None = None) -> Roofs:
-    """The clock scales the multiprocessors' peak, and not the memory's."""
+def peak_FLOPps(gpu: GpuSpec, precision: str, clock_Hz: float | None = None) -> float:
+    """The same as a rate at a clock, which scales the multiprocessors' peak, and not the memory's."""
     at = peak(gpu, precision)
     if at is None:
         stated = ", ".join(name for name in PRECISION_BYTES if peak(gpu, name) is not None)
@@ -323,19 +299,36 @@ def roofs(gpu: GpuSpec, precision: str, clock_Hz: float | None = None) -> Roofs:
             f"precision={precision}: no peak rate is stated for it of {gpu.about}; give rate=, or use one of {stated}"
         )
     scale = 1.0 if clock_Hz is None else clock_Hz / gpu.clock_Hz.value
-    return Roofs(at.value * scale, gpu.memory_Bps.value, PRECISION_BYTES[precision], precision == "fp32")
+    return at.value * scale
 
 
-def least_times(work: LayerWork, batch_size: int, roofs: Roofs) -> LeastTimes:
+def least_times(work: LayerWork, batch_size: int, on: Clocked) -> LeastTimes:
     """Of each pass: (forward, backward) by layer."""
-    moved_bytes = work.elements * batch_size * roofs.activation_bytes + work.parameters * BYTES_PER_PARAMETER
-    return LeastTimes(
-        work.flop * batch_size / roofs.peak_FLOPps,
-        moved_bytes / (MEMORY_EFFICIENCY * roofs.memory_Bps),
-        np.broadcast_to(work.square & roofs.square, work.flop.shape),
-        np.broadcast_to(work.depthwise, work.flop.shape),
-        np.broadcast_to(work.attention, work.flop.shape),
+    (gpu, precision, _), shape = on, work.flop.shape
+    moved_bytes = work.elements * batch_size * PRECISION_BYTES[precision] + work.parameters * BYTES_PER_PARAMETER
+    return (
+        work.flop * batch_size / peak_FLOPps(*on),
+        moved_bytes / (MEMORY_EFFICIENCY * gpu.memory_Bps.value),
+        np.broadcast_to(work.square & (precision == "fp32"), shape),
+        np.broadcast_to(work.depthwise, shape),
+        np.broadcast_to(work.attention, shape),
     )
+
+
+def duration_s(
+    fit: Parameters | Roofline,
+    computing_s: Floats,
+    moving_s: Floats,
+    winograd: Flags,
+    depthwise: Flags,
+    attention: Flags,
+) -> Floats:
+    """Seconds of each pass, by the least times of all."""
+    speed = np.where(winograd, fit.square_speedup, 1.0) * fit.matmul_efficiency
+    slowness = np.where(depthwise, fit.depthwise_slowness, 1.0)
+    slowness = np.where(attention, fit.attention_slowness, slowness)
+    passes_s: Floats = slowness * np.maximum(computing_s / speed, moving_s) + fit.pass_s
+    return passes_s
 
 
 def work(table: Sequence[Layer], image_size: int) -> LayerWork:

@@ -2,7 +2,7 @@
 
     errors = scaling_errors()
     errors.costs.variation                 # standard deviation of a rank's step, over its mean, where no trace says
-    errors.of(ScalingKind("allreduce", "one node", "none"))
+    errors.of("allreduce", "one node", "none")
 
 Ranks wait for the slowest of them, and threads that decode images compete with those that queue the GPUs' work. How
 much that costs has two parameters, `variation` and `host_load`, fitted to `results/published/scaling.yaml`. In half
@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from math import log2
 from statistics import NormalDist
-from typing import Literal, NamedTuple
+from typing import Any, Literal
 
 import msgspec
 from numpy import interp
@@ -36,7 +36,8 @@ from resnetx.prediction.roofline import HALF
 from resnetx.prediction.scenario import Point, ScalingCosts
 from resnetx.prediction.staged import CLASSES, SHOWN_BY, closing_command, fastest
 from resnetx.prediction.step import Compute, HostShare, StepTimes
-from resnetx.settings.files import PUBLISHED
+from resnetx.settings.files import PUBLISHED, settings
+from resnetx.settings.setting_types import value_word, written
 
 FILE = PUBLISHED / "scaling-errors.yaml"
 # What half precision takes on several nodes beyond its messages, in times `between_half_s`, by the compute capability
@@ -47,28 +48,18 @@ LEVEL = 0.90  # of intervals: the share of points that they should hold
 ANY = "any"  # in a group of several kinds
 FEWEST_POINTS = 8  # of a kind that has an error of its own: fewer do not show what one in ten exceeds
 
-
-Exchange = Literal["allreduce", "server"]
+# Cases whose errors are counted together: (exchange, nodes, input). loader: decoded by a framework's own loader; DALI
+# is counted with none.
 Nodes = Literal["one node", "several nodes", "several nodes, half precision"]
+ScalingKind = tuple[Literal["allreduce", "server"], Nodes, Literal["none", "loader"]]
 
 
-class ScalingKind(NamedTuple):
-    """Cases whose errors are counted together."""
-
-    exchange: Exchange
-    nodes: Nodes
-    input: Literal["none", "loader"]  # loader: decoded by a framework's own loader; DALI is counted with none
-
-    @classmethod
-    def of_point(cls, point: Point) -> "ScalingKind":
-        request = point.workload.request
-        loader = request is not None and isinstance(request.input, TorchvisionInput)
-        exchange: Exchange = "server" if point.workload.strategy.kind == "server" else "allreduce"
-        return cls(exchange, _nodes(point, point.gpus), "loader" if loader else "none")
-
-    @property
-    def text(self) -> str:
-        return group_text(*self)
+def scaling_kind(point: Point) -> ScalingKind:
+    """The kind of a point."""
+    request = point.workload.request
+    loader = request is not None and isinstance(request.input, TorchvisionInput)
+    exchange: Literal["allreduce", "server"] = "server" if point.workload.strategy.kind == "server" else "allreduce"
+    return exchange, _nodes(point, point.gpus), "loader" if loader else "none"
 
 
 def _nodes(point: Point, gpus: int) -> Nodes:
@@ -93,7 +84,7 @@ def group_text(exchange: str, nodes: str, feed: str) -> str:
 class KindError(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Errors of one kind of case, each system left out of the fit. Logarithms are of measured over predicted."""
 
-    exchange: str  # of a `Kind`, or "any"
+    exchange: str  # of a `ScalingKind`, or "any"
     nodes: str
     input: str
     points: int
@@ -127,19 +118,20 @@ class ScalingErrors(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
     def of_point(self, point: Point) -> KindError:
         """The errors of a point's kind; where rates on as many nodes (one, several) are known, of points like that."""
-        kind, residual = ScalingKind.of_point(point), point.setting.residual
+        kind, residual = scaling_kind(point), point.setting.residual
+        _, nodes, _ = kind
         known = [] if residual is None else [gpus for gpus, _, _ in residual.rates.by_gpus]
-        if residual is None or not any(_nodes(point, gpus) == kind.nodes for gpus in known):
-            return self.of(kind)
-        error = next(error for error in self.calibrated if kind.nodes.startswith(error.nodes))
+        if residual is None or not any(_nodes(point, gpus) == nodes for gpus in known):
+            return self.of(*kind)
+        error = next(error for error in self.calibrated if nodes.startswith(error.nodes))
         further = residual.octaves(point.gpus) ** 0.5
         return msgspec.structs.replace(error, slower=error.slower * further, faster=error.faster * further)
 
-    def of(self, kind: ScalingKind) -> KindError:
+    def of(self, exchange: str, nodes: str, feed: str) -> KindError:
         """The errors of a kind with enough points; else those of all on as many nodes (one, several), however few."""
         by_names = {(error.exchange, error.nodes, error.input): error for error in self.kinds}
-        own = by_names.get((kind.exchange, kind.nodes, kind.input))
-        return own if own is not None and own.points >= FEWEST_POINTS else by_names[ANY, kind.nodes, ANY]
+        error = by_names.get((exchange, nodes, feed))
+        return error if error is not None and error.points >= FEWEST_POINTS else by_names[ANY, nodes, ANY]
 
 
 @cache
@@ -153,12 +145,12 @@ def scaling_errors() -> ScalingErrors:
 def waiting(point: Point, computed: Compute) -> float:
     """How many times as long a step takes because ranks wait for the slowest."""
     costs = point.setting.costs or scaling_errors().costs
-    if computed.jitter is None and costs.server and point.gpus > 1 and is_known_server(ScalingKind.of_point(point)):
+    if computed.jitter is None and costs.server and point.gpus > 1 and is_known_server(scaling_kind(point)):
         return 1 / _efficiency(point.gpus, costs.server)
     return slowest_of(point.gpus, costs.variation if computed.jitter is None else computed.jitter)
 
 
-def is_known_server(kind: "ScalingKind") -> bool:
+def is_known_server(kind: ScalingKind) -> bool:
     """Whether the median of all published rates is nearer to the published ones of a kind than a model of its ranks."""
     return kind == ("server", "one node", "none")
 
@@ -275,7 +267,6 @@ def parallel_s(point: Point) -> float:
 # tensorpack in results/published/scaling.yaml (`launch_mode: one-process`), which show 3 to 40 us.
 LAUNCH_s = 40e-6
 MOST_HALF = 2.0  # times that of a V100, at the slow end of other generations: assumed; the most of a V100 is 1.7 times
-RATES = "resnetx predict calibration=rates.yaml"  # with the rate that the user's own program has
 
 
 @dataclass(frozen=True)
@@ -292,6 +283,24 @@ class Undecided:
     def point(self) -> Point:
         """What is open; both ends have its GPUs and its batch."""
         return self.slow
+
+
+def _words(point: Point) -> str:
+    """The settings of a point's workload, as they are typed; of an imported one none are known."""
+    request = point.workload.request
+    if request is None:
+        return ""
+    model, typed = request.model, dict[str, Any](model=request.model.kind)
+    usual = {line.name: line.default for line in settings() if line.of == model.kind}
+    dials = {f"model.{name}": value for name, value in msgspec.structs.asdict(model).items() if value is not None}
+    typed |= {name: value for name, value in dials.items() if value_word(value) != usual.get(name, value_word(value))}
+    if request.image_size != model.image_size:
+        typed |= {"image_size": request.image_size}
+    if point.workload.scaling == "weak":
+        typed |= {"batch_size": point.batch_size // point.gpus, "scaling": "weak"}
+    else:
+        typed |= {"batch_size": point.batch_size}
+    return " " + " ".join(written(typed))
 
 
 def left_open(point: Point) -> Undecided | None:
@@ -344,13 +353,15 @@ def _one_process(point: Point) -> Undecided | None:
     if point.deployment.nodes_of(point.gpus) > 1 and point.workload.precision in HALF:
         launching_s += _most_half_s(point)
     slow = replace(point.workload, strategy=After())
+    system = point.deployment.described.name
+    closing = f"resnetx predict {system}{_words(point)} gpus={point.gpus} calibration=rates.yaml"
     return Undecided(
         "what one process that drives all GPUs of a node takes to start their work is not measured",
         "One process drives all GPUs of a node (framework= or launch_mode=): to start their work takes nothing (the "
         "short end of the interval), or 40 us for each gradient tensor and GPU, with all messages behind the backward "
-        f"pass (the long end). Measure its rate on several GPUs, and give it: `{RATES}`, a file with images_per_s by "
+        f"pass (the long end). Measure its rate on several GPUs, and give it: `{closing}`, a file with images_per_s by "
         "GPUs.",
-        RATES,
+        closing,
         replace(point, setting=plain),
         replace(point, workload=slow, setting=replace(plain, beyond_s=launching_s)),
     )
@@ -364,7 +375,8 @@ def _half(point: Point) -> Undecided | None:
     most_s = _most_half_s(point)
     plain = replace(point.setting, beyond_s=0.0)
     closing = (
-        f"resnetx sweep precision={point.workload.precision} gpus={2 * deployment.node_gpus} nodes=2 launcher=slurm"
+        f"resnetx sweep{_words(point)} precision={point.workload.precision} gpus={2 * deployment.node_gpus} nodes=2 "
+        "launcher=slurm"
     )
     return Undecided(
         "what half precision takes on several nodes beyond its messages is measured of V100s and H100s alone",

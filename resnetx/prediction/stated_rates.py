@@ -11,7 +11,6 @@ on the curve of these parts through both where the smaller is the host's and the
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import pairwise
 from math import exp, inf, log, log2
 from typing import Literal, NamedTuple
@@ -203,12 +202,10 @@ CLEAR = 0.06  # of a step, from which messages take what is not modelled: three 
 MOST_GROWTH = 1.0  # power of the number of GPUs: all of them share one path
 
 
-@dataclass(frozen=True)
-class Beyond:
-    """What a step on several GPUs takes beyond what is modelled."""
-
-    message_s: float = 0.0  # of one more message
-    factor: float = 1.0  # times as long as each rank's step is modelled
+# What a step on several GPUs takes beyond what is modelled: (seconds of one more message, how many times as long each
+# rank's step takes).
+Beyond = tuple[float, float]
+AS_MODELLED: Beyond = (0.0, 1.0)
 
 
 class ModelledStep(NamedTuple):
@@ -241,8 +238,9 @@ class ScaledRates:
                 )
             found.append(beyond)
         counts = (1.0, *(float(gpus) for gpus, _, _ in self.by_gpus))
-        each_s = (0.0, *(one.message_s / _ring(gpus) for one, (gpus, _, _) in zip(found, self.by_gpus, strict=True)))
-        factors = (0.0, *(log(one.factor) for one in found))
+        messages_s, ranks = zip(*found, strict=True)
+        each_s = (0.0, *(time_s / _ring(gpus) for time_s, (gpus, _, _) in zip(messages_s, self.by_gpus, strict=True)))
+        factors = (0.0, *map(log, ranks))
         growth = _growth(counts, each_s) if counts[-1] <= node_gpus else 0.0
         return Residual(SizeCurve(counts, each_s), SizeCurve(counts, factors), growth, node_gpus, self)
 
@@ -259,7 +257,7 @@ class Residual:
 
     def at(self, gpus: int) -> Beyond:
         further = max(1.0, min(gpus, self.node_gpus) / self.each_s.places[-1]) ** self.growth
-        return Beyond(_ring(gpus) * self.each_s.at(gpus) * further, exp(self.factor.at(gpus)))
+        return _ring(gpus) * self.each_s.at(gpus) * further, exp(self.factor.at(gpus))
 
     def octaves(self, gpus: int) -> float:
         """How far away the nearest count is whose rate is known; at least one, which is what errors are counted at."""
@@ -267,12 +265,12 @@ class Residual:
 
     def text(self, gpus: int, unit: Unit) -> str:
         """What it is of so many GPUs, or ranks on CPU cores, and by which rates."""
-        beyond, parts = self.at(gpus), []
-        if beyond.message_s:
+        (message_s, factor), parts = self.at(gpus), []
+        if message_s:
             grows = "2(n-1)/n" + (f" x n^{self.growth:.2f}" if self.growth else "")
-            parts.append(f"messages take {beyond.message_s * 1e3:.3g} ms more than modelled, growing with {grows}")
-        if beyond.factor != 1:
-            parts.append(f"steps take {beyond.factor:.3f} times as long as modelled")
+            parts.append(f"messages take {message_s * 1e3:.3g} ms more than modelled, growing with {grows}")
+        if factor != 1:
+            parts.append(f"steps take {factor:.3f} times as long as modelled")
         known = " and ".join(f"{rate:,.5g} images/s on {count}" for count, _, rate in self.rates.by_gpus)
         source = f"as {self.rates.source}{' with synthetic input' * self.rates.synthetic}"
         if exchange_s := [f"{max(cost_s, 0.0) * 1e3:.2g} ms on {count}" for count, cost_s in self.rates.exchange_s]:
@@ -296,23 +294,19 @@ def _growth(counts: tuple[float, ...], each_s: tuple[float, ...]) -> float:
 def _beyond(modelled: ModelledStep, measured_s: float, exchange_s: float | None) -> Beyond | None:
     """With what a step takes what was measured; None: with nothing. `exchange_s`: of which messages are known to."""
     step_s = modelled.step_s
-    modelled_s = step_s(Beyond())
+    modelled_s = step_s(AS_MODELLED)
     if abs(modelled_s - measured_s) <= EXACT * measured_s:
-        return Beyond()
+        return AS_MODELLED
     if measured_s > LARGEST * modelled_s:
         return None
     if exchange_s is not None:
-        factor = _factor(modelled.silent_s, measured_s - max(exchange_s, 0.0))
-        if factor is not None and step_s(Beyond(factor=factor)) <= measured_s:
-            return Beyond(_message_s(partial(_step_with, step_s, factor), measured_s), factor)
+        silent = _factor(modelled.silent_s, measured_s - max(exchange_s, 0.0))
+        if silent is not None and step_s((0.0, silent)) <= measured_s:
+            return _message_s(lambda message_s: step_s((message_s, silent)), measured_s), silent
     elif measured_s - modelled_s > CLEAR * measured_s:
-        return Beyond(_message_s(partial(_step_with, step_s, 1.0), measured_s))
-    factor = _factor(lambda factor: step_s(Beyond(factor=factor)), measured_s)
-    return None if factor is None else Beyond(factor=factor)
-
-
-def _step_with(step_s: Callable[[Beyond], float], factor: float, message_s: float) -> float:
-    return step_s(Beyond(message_s, factor))
+        return _message_s(lambda message_s: step_s((message_s, 1.0)), measured_s), 1.0
+    factor = _factor(lambda factor: step_s((0.0, factor)), measured_s)
+    return None if factor is None else (0.0, factor)
 
 
 def _message_s(step_s: Callable[[float], float], measured_s: float) -> float:

@@ -13,7 +13,7 @@ from pathlib import Path
 from statistics import fmean, median, stdev
 
 from resnetx.errors import ConfigError, shortened, unknown_name
-from resnetx.interconnect.systems.parts import CpuSpec, GpuSpec
+from resnetx.interconnect.systems.graph import CpuSpec, GpuSpec
 from resnetx.interconnect.systems.system import System, parts_table
 from resnetx.loading import is_folder
 from resnetx.prediction import other_gpu, roofline
@@ -324,8 +324,7 @@ def _rescaled(
     assert trace.request is not None, "a trace with a layer table has a request"
     source, target = gpus
     size, precision = trace.request.image_size, trace.request.precision
-    here = roofline.roofs(source, precision, trace.sm_clock_Hz)
-    there = roofline.roofs(target, precision, clock_Hz)
+    here, there = (source, precision, trace.sm_clock_Hz), (target, precision, clock_Hz)
     by_name = {ratio.name: ratio for ratio in roofline.ratios(model, layers, size, batch_size, here, there)}
     known = [(layer, by_name[layer.name]) for layer in step.layers if layer.name in by_name]
     before_s = sum(layer.forward_s + layer.backward_s for layer, _ in known)

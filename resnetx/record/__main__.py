@@ -3,9 +3,8 @@
 import sys
 
 from resnetx.record import BenchRecord, RunRecord, json_schema
-from resnetx.record.node_check import Check
 from resnetx.record.prediction import Prediction
-from resnetx.record.topologies import Steering
+from resnetx.record.topologies import Check, Steering
 from resnetx.record.traces import Trace
 
 KINDS = {

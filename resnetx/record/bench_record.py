@@ -76,7 +76,7 @@ class CopyCell(
 ):
     """One kind of copy between one pair at one size."""
 
-    copy: str  # its entry in `resnetx.copies`: "device", "relay", "to-host"
+    copy: str  # its entry in `resnetx.operations`: "device", "relay", "to-host"
     source: CopyEnd
     target: CopyEnd
     through: int | None = None  # the GPU that relays; null: none
@@ -142,7 +142,7 @@ class BenchRequest(RecordPart, frozen=True, forbid_unknown_fields=True):
     # Settings added later: their defaults are what earlier benches used.
     copies: list[str] = msgspec.field(
         default_factory=list
-    )  # kinds of pair copies: "device", "to-host" (`resnetx.copies`)
+    )  # kinds of pair copies: "device", "to-host" (`resnetx.operations`)
     copy_sizes_bytes: list[int] = msgspec.field(default_factory=list)  # in one direction, ascending
     directions: list[Direction] = msgspec.field(default_factory=lambda: ["one-way"])
     endpoint: Endpoint | None = None  # None: what the kind of copy has by itself

@@ -114,10 +114,17 @@ class CheckedPapers(Tabular, RecordPart, frozen=True, kw_only=True):
     schema: int
     resnetx: str  # version
     papers: list[str]
+    titles: list[str] = msgspec.field(default_factory=list)  # of the papers: "Li et al. 2019"; []: an older record
     claims: list[CheckedClaim]
     left_out: list[UncheckedStatement]
     machines: list[MeasuredMachine] = msgspec.field(default_factory=list)  # beside what is predicted; []: none
     measured: list[CheckedClaim] = msgspec.field(default_factory=list)  # the statements that these say something of
+
+    @property
+    def names(self) -> str:
+        """The papers in words."""
+        names = self.titles or self.papers
+        return " and ".join(names) if len(names) < 3 else f"{len(names)} papers"
 
     def rows(self) -> list[Record]:
         """A row for each statement; several where what its paper leaves open is checked in several ways, and more for

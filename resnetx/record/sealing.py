@@ -96,6 +96,7 @@ FILES = {
     "score": "score.json",
     "steering": "steering.json",
     "bench comparison": "bench_comparison.json",
+    "trace": "trace.json",
 }
 
 

@@ -9,7 +9,7 @@ import msgspec
 
 from resnetx.errors import ConfigError, FileError
 from resnetx.loading import is_folder
-from resnetx.record.sealing import LONGEST_s, RecordError, RecordPart, RunFolder, Warning, read
+from resnetx.record.sealing import FILES, LONGEST_s, RecordError, RecordPart, RunFolder, Warning, read
 from resnetx.request import Request
 from resnetx.table import Record, Tabular
 
@@ -203,7 +203,7 @@ def trace_folder(folder: Path) -> Path:
 def old_files(folder: Path, rank: int, ranks: int) -> list[Path]:
     """What an earlier observation left, and this rank is to remove before its own: rank 0 what no rank writes, too."""
     paths = [record for record in _records(folder) if _rank(record) >= ranks] if rank == 0 else []
-    return [rank_folder(folder, rank).record, *paths, *[trace_folder(folder) / "trace.json"] * (rank == 0)]
+    return [rank_folder(folder, rank).record, *paths, *[trace_folder(folder) / FILES["trace"]] * (rank == 0)]
 
 
 def observations(folder: Path) -> list[Observation]:

@@ -17,7 +17,7 @@ from resnetx.record import BenchPoint, BenchRecord, Device, NicUse, PatternPoint
 from resnetx.record.bench_record import TEST_FAILED, WRONG_ELEMENTS, CopyCell, CopyFamily
 from resnetx.record.machine import how_many, on_cores
 from resnetx.table import ONLY_WITH_ALL, Answer, Column, as_shown
-from resnetx.units import in_GBps, size_text
+from resnetx.units import in_GBps, size_text, to_interval
 
 T = TypeVar("T")
 
@@ -190,8 +190,8 @@ def collective_columns() -> list[Column[TimedPoint]]:
     return [
         Column(">size", lambda row: size_text(row[0].size_bytes)),
         Column(">bytes", lambda row: f"{row[0].size_bytes}", ONLY_WITH_ALL),
-        Column(">time us", lambda row: us(median(row[0].times_s))),
-        Column(f">{SPREAD[0]} % to {SPREAD[1]} %", _spread, 5),
+        Column(">time us", lambda row: _times(row)[0]),
+        Column(f">{SPREAD[0]}% to {SPREAD[1]}%", lambda row: " to ".join(_times(row)[1:]), 5),
         Column(">queued us", lambda row: us(median(row[0].queued_s)) if row[0].queued_s else ""),
         Column(">algbw GB/s", lambda row: GBps(row[0].size_bytes / row[1] / 1e9)),
         Column(">busbw GB/s", _bus),
@@ -348,15 +348,16 @@ def _figure(value: float) -> str:
     return f"{value:,.0f}" if value >= 1000 else f"{value:.2f}" if value >= 0.1 else f"{value:.2g}"
 
 
-def _spread(row: TimedPoint) -> str:
-    times_s = row[0].times_s
-    low_s, high_s = np.percentile(times_s, SPREAD)
-    return f"{us(low_s)} to {us(high_s)}" if len(times_s) > 1 else ""
+def _times(row: TimedPoint) -> Sequence[str]:
+    """The median in microseconds, and of several times both ends."""
+    times_us = [time_s * 1e6 for time_s in row[0].times_s]
+    texts = to_interval(median(times_us), *np.percentile(times_us, SPREAD))
+    return texts if len(times_us) > 1 else texts[:1]
 
 
 def us(time_s: float) -> str:
-    """A time in microseconds."""
-    return f"{time_s * 1e6:,.1f}"
+    """A time in microseconds, with three digits."""
+    return to_interval(*[time_s * 1e6] * 3)[0]
 
 
 def GBps(value: float) -> str:

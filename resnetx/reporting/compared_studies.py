@@ -238,7 +238,7 @@ def in_words(ratio: Summary) -> str:
 
 # The conclusion of a comparison in sentences: the figures first, then what a difference may be due to.
 
-ENDS = {"interval": "95 % interval", "range": "range"}  # what `Summary.low` and `high` are
+ENDS = {"interval": "95% interval", "range": "range"}  # what `Summary.low` and `high` are
 
 
 def conclusion(comparison: Comparison) -> list[str]:
@@ -269,7 +269,7 @@ def _answer(comparison: Comparison) -> str:
     )
     shown += f", {few} have too few runs to decide" * bool(few)
     speedup = f" Its speed-up there is {in_words(last.speedup_ratio)} times that of A." if last.speedup_ratio else ""
-    return f"{what}{means}: {shown} (permutation tests, at most 5 % false).{speedup}"
+    return f"{what}{means}: {shown} (permutation tests, at most 5% false).{speedup}"
 
 
 def _settings(comparison: Comparison) -> Iterator[str]:
@@ -286,7 +286,7 @@ def _attribution(comparison: Comparison) -> str:
     if comparison.means[-1].gpus == 1:
         return "Only one-GPU cases ran well in both: they say nothing about the interconnect."
     rate, clock = comparison.controls
-    tolerance = f"{100 * comparison.tolerance:.0f} %"
+    tolerance = f"{100 * comparison.tolerance:.0f}%"
     if wrong := [control for control in (rate, clock) if control.agreement == "differ"]:
         causes = " and ".join(f"{control.name}s differ by more than {tolerance} ({control.why})" for control in wrong)
         return (

@@ -384,15 +384,15 @@ def certainty(each: Explained) -> str:
 def _of_runs(each: Explained) -> str:
     """What the ends of a measured step are, by how many runs there are."""
     if each.a_runs >= MIN_RUNS:
-        return "95 % intervals by repeats"
+        return "95% intervals by repeats"
     what = f"the range of {each.a_runs} runs" if each.a_runs > 1 else "one run"
     what += ", with the range of its windows" * (each.a_runs == 1 and each.a_interval_s is not None)
-    return f"{what}; 95 % intervals take repeats={MIN_RUNS}"
+    return f"{what}; 95% intervals take repeats={MIN_RUNS}"
 
 
 def _percent_inside(level: float) -> str:
     """ "97 %", "99.94 %": with as many digits as tell it from 100."""
-    return f"{round(100 * (1 - level), 1 - floor(log10(100 * level))):.12g} %"
+    return f"{round(100 * (1 - level), 1 - floor(log10(100 * level))):.12g}%"
 
 
 def _measured_twice(each: Explained) -> bool:

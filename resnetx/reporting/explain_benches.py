@@ -175,7 +175,7 @@ def _readings(records: Sequence[BenchRecord]) -> Iterator[tuple[str, str]]:
     if used := dict.fromkeys(way for record in records if record.transport for way in record.transport.used or []):
         yield "transport", ", ".join(used)
     if loads := [record.host_load.foreign for record in records if record.host_load]:
-        yield "other programs on the CPUs", f"{5 * round(20 * max(loads))} %"
+        yield "other programs on the CPUs", f"{5 * round(20 * max(loads))}%"
     if clocks := [record.clock.clock_Hz for record in records if record.clock]:
         yield "locked clock", si(max(clocks), "Hz")
 

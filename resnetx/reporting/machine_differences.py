@@ -146,7 +146,7 @@ def _typical(a: Sequence[RunSummary], b: Sequence[RunSummary]) -> list[Differenc
 
 def _coarse(share: float) -> str:
     """A share to 5 %: finer differences between runs are chance."""
-    return f"{5 * round(20 * max(-1e9, min(share, 1e9)))} %"
+    return f"{5 * round(20 * max(-1e9, min(share, 1e9)))}%"
 
 
 def _difference_text(difference: Difference) -> str:

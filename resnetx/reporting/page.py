@@ -45,7 +45,7 @@ from resnetx.reporting.study_results import Results, study_labels
 from resnetx.reporting.study_scaling import PARTS, Limits
 from resnetx.request import Request
 from resnetx.statistics import MIN_RUNS, Summary
-from resnetx.table import Cell, Table
+from resnetx.table import Cell, Table, alike_columns, in_all_rows
 from resnetx.units import number, whole
 
 # ---- parts ----------------------------------------------------------------------------------------------------------
@@ -162,6 +162,20 @@ def _alone(value: float) -> str:
     return number(value) if not value or 1e-4 <= abs(value) < 1e9 else f"{value:.3g}"
 
 
+def telling(table: Table) -> Table:
+    """A table as a page of parts shows it: without columns that are empty; where it has no note, without those that
+    say the same in all rows, which is its note."""
+    cells = [["" if cell is None else str(cell) for cell in row] for row in table.rows]
+    places = [place for place in range(len(table.columns)) if any(row[place] for row in cells)]
+    note = table.note
+    if not note and len(cells) > 1 and (alike := alike_columns(cells)):
+        note = in_all_rows([column.replace("_", " ") for column in table.columns], cells, alike)
+        places = [place for place in places if place not in alike]
+    return Table(
+        [table.columns[place] for place in places], [[row[place] for place in places] for row in table.rows], note
+    )
+
+
 def kinds_of_files() -> list[str]:
     """What a figure has files of."""
     return [*["svg", "pdf"] * (not undrawn()), "vl.json", "csv"]
@@ -207,7 +221,7 @@ def write_page(parts: Sequence[Part], folder: Path, title: str = "", left_out: S
         write_figure(drawing.figure, drawing.chart, folder)
     for table in (table for part in parts for table in part.tables):
         write_csv(folder / f"{table.name}.csv", table.whole or table.shown)
-    html = template(Path(__file__).with_name("parts.html.j2"), (plain,)).render(
+    html = template(Path(__file__).with_name("parts.html.j2"), (plain, telling)).render(
         title=title or (parts[0].title if len(parts) == 1 else f"{len(parts)} results"),
         parts=list(zip(parts, drawings, strict=True)),
         left_out=left_out,

@@ -2,7 +2,7 @@
 
     curves = predicted_curves(made.points)
     answer(curves)        # ["Predicted: on gx8, 8 GPUs train AlexNet 1.8 times (1.3 to 2.3) as fast as one, ..."]
-    time_of_each(point)   # "23 % useful | 64 exposed communication (cpu0 to riser0) | ..."
+    time_of_each(point)   # "23% useful | 64 exposed communication (cpu0 to riser0) | ..."
 
 Sentences say no more than the record does, so that the screen, a page and a notebook say the same.
 """
@@ -19,11 +19,11 @@ from resnetx.record.comparisons import Estimate
 from resnetx.record.machine import Unit, how_many, on_cores, unit_by_library
 from resnetx.record.prediction import COMPUTE, Domain, PartName, PredictedPoint, Prediction
 from resnetx.reporting.compared_systems import lead, ratio, side_of
+from resnetx.reporting.worth import enough
 from resnetx.table import ONLY_WITH_ALL, Answer, Column, as_shown
 from resnetx.units import to_interval
 
-MOST_RANKED = 4  # each over the next
-AS_GOOD = 0.05  # relative: fewer GPUs whose rate is as near to the best one are enough
+MOST_RANKED = 4  # each over the next, and each with its largest loss
 PARTS: dict[PartName, str] = {
     "useful": "useful",
     "communication": "exposed communication",
@@ -67,8 +67,18 @@ class PredictedCurve:
     @property
     def enough(self) -> PredictedPoint | None:
         """The point on the fewest GPUs that is as good as the best; None where no point has a rate."""
-        best = max((point.images_per_s or 0.0 for point in self.able), default=0.0)
-        return next((point for point in self.able if (point.images_per_s or 0.0) >= best * (1 - AS_GOOD)), None)
+        rates = self.rates
+        return next(point for point in self.able if point.gpus == enough(rates)) if rates else None
+
+    @property
+    def rates(self) -> dict[int, float]:
+        """Samples per second by number of GPUs."""
+        return {point.gpus: point.images_per_s for point in self.able if point.images_per_s}
+
+    @property
+    def name(self) -> str:
+        """The workload with its batch."""
+        return f"{self.workload}, batch {self.batch}"
 
 
 IDENTITY = ("workload", "batch", "strategy", "system", "library")  # of a curve
@@ -80,7 +90,7 @@ def predicted_curves(points: Sequence[PredictedPoint]) -> list[PredictedCurve]:
     found: dict[tuple[str, str, str, str, str], list[PredictedPoint]] = {}
     for point in points:
         weak = point.scaling == "weak"
-        batch = f"{point.batch_size // point.gpus} per GPU" if weak else f"{point.batch_size}"
+        batch = f"{point.batch_size // point.gpus} per {unit_of_point(point)}" if weak else f"{point.batch_size}"
         key = (_workload(point, varying), batch, point.strategy, point.system, point.library)
         found.setdefault(key, []).append(point)
     return [
@@ -159,7 +169,8 @@ def _between_ends(points: Sequence[PredictedPoint]) -> list[str]:
         return []
     causes = " ".join(dict.fromkeys(point.open_ends or f"`{point.open}` decides." for point in points))
     ends = " Short and long are of the step: its rate is the other way round." * ("end of the interval" in causes)
-    return [f"Of {len(points):,} case{'s' * (len(points) > 1)} only both ends are known. {causes}{ends}"]
+    cases = f"Of {len(points):,} cases only both ends are known. " * (len(points) > 1)
+    return [f"{cases}{causes}{ends}"]
 
 
 def answer(curves: Sequence[PredictedCurve]) -> list[str]:
@@ -186,7 +197,9 @@ def in_order(curves: Sequence[PredictedCurve]) -> list[PredictedCurve]:
 def _of_one(curve: PredictedCurve) -> list[str]:
     point, unit = curve.last, rate_unit(curve.points)
     who = f"{ranks(point.gpus, point)}{on_cores(unit_of_point(point))}"
-    what = f"{who} {'trains' if point.gpus == 1 else 'train'} {curve.workload}"
+    what = f"{who} {'trains' if point.gpus == 1 else 'train'} {curve.name}"
+    compared = point.open or (point in curve.able and point.speedup is not None)
+    what += "," * bool(compared and point.gpus != point.baseline_gpus)
     on = f"Predicted: on {curve.system},"
     if point.open:
         ends = None if point.gpus == point.baseline_gpus else point.speedup_interval
@@ -195,7 +208,7 @@ def _of_one(curve: PredictedCurve) -> list[str]:
             over = f"{_ends(ends)} times as fast as {ranks(point.baseline_gpus or 1, point)}"
         return [f"{on} {what} {'' if ends else 'at '}between {over}: where in between, only a measurement tells."]
     if point not in curve.able:
-        return [f"Not predicted: {curve.workload} on {curve.system}: {point.reason}."]
+        return [f"Not predicted: {curve.name} on {curve.system}: {point.reason}."]
     rate, low, high = rate_ends(point)
     if point.speedup is None or point.gpus == point.baseline_gpus:
         sentence = f"{on} {what} at {rate} {unit} ({low} to {high})."
@@ -244,7 +257,7 @@ def _ranked(curves: Sequence[PredictedCurve]) -> str:
         return f"about as fast as {called(behind)} (no difference is shown: {low} to {high} times)"
 
     clauses = [over(ahead, behind) for ahead, behind in pairwise(ranked)]
-    first = f"{called(ranked[0])} trains {ranked[0].workload} {clauses[0]}"
+    first = f"{called(ranked[0])} trains {ranked[0].name}, {clauses[0]}"
     system = "" if name == "system" else f" of {ranked[0].system}"
     on = f"on {counts.pop()}{system}" if len(counts) == 1 else f"each on the most GPUs{system} that can"
     if len(ranked) > MOST_RANKED:
@@ -278,7 +291,8 @@ def _between(curves: Sequence[PredictedCurve]) -> str:
 
     ranked = sorted(able, key=lambda curve: (curve.gain if gained else curve.able[-1].images_per_s) or 0.0)
     one = curves[0]
-    same = [one.workload] * ("workload" not in names) + [f"on {one.system}"] * ("system" not in names)
+    what_one = one.name if "batch" not in names else one.workload
+    same = [what_one] * ("workload" not in names) + [f"on {one.system}"] * ("system" not in names)
     what = " ".join(["speed-ups" if gained else "rates", *(["of"] if "workload" not in names else []), *same])
     if len(ranked) == 1:
         others = f"{len(curves) - 1} more case{'s' * (len(curves) > 2)}"
@@ -300,12 +314,19 @@ def ranks(count: int, of: PredictedPoint) -> str:
 
 CurveRow = tuple[PredictedCurve, PredictedPoint]
 MOST_POINTS = 8  # of several curves that are rows; of more points there is a row for each curve
+MOST_OF_ONE = 6  # rows of several curves of one system: with them a screen has 15 lines
 
 
 def curve_rows(curves: Sequence[PredictedCurve], every: bool = False) -> list[CurveRow]:
     """A row for each point; of several curves with many points each on its most GPUs, unless `every` one is wanted."""
     rows = [(curve, point) for curve in curves for point in curve.points]
-    return rows if every or len(curves) == 1 or len(rows) <= MOST_POINTS else [(curve, curve.last) for curve in curves]
+    most = MOST_OF_ONE if is_of_one_system(curves) else MOST_POINTS
+    return rows if every or len(curves) == 1 or len(rows) <= most else [(curve, curve.last) for curve in curves]
+
+
+def is_of_one_system(curves: Sequence[PredictedCurve]) -> bool:
+    """Whether several curves are those of one system."""
+    return len(curves) > 1 and len({curve.system for curve in curves}) == 1
 
 
 def identity_columns(curves: Sequence[PredictedCurve]) -> list[Column[PredictedCurve]]:
@@ -330,7 +351,7 @@ def curve_columns(curves: Sequence[PredictedCurve], every: bool = False) -> list
         Column(">interval", lambda row: _rate_ends_cell(row[1])),
         Column(">speed-up", lambda row: "" if _alone(row[1], row[0]) else _speedup_cell(row[1]), help=over),
         Column(">its interval", lambda row: _speedup_ends_cell(row[1])),
-        Column(">enough", lambda row: _enough_cell(row[0]), 2, "as fast as on most, within 5 %.")
+        Column(">enough", lambda row: _enough_cell(row[0]), 2, "as fast as on most, within 5%.")
         if lasts
         else Column(">efficiency", lambda row: "" if _alone(row[1], row[0]) else _efficiency_cell(row[1]), 2),
         Column(">step ms", lambda row: _ms(row[1].iteration_s), ONLY_WITH_ALL, "an iteration of the global batch."),
@@ -451,7 +472,27 @@ def time_of_each(point: PredictedPoint) -> str:
         else f"{-shares[name]} gained: less {LESS.get(name, PARTS[name])}"
         for name in lost
     ]
-    return " | ".join([f"{shares['useful']} % useful", *texts])
+    return " | ".join([f"{shares['useful']}% useful", *texts])
+
+
+def most_lost(curves: Sequence[PredictedCurve]) -> str:
+    """Of several curves, on their most GPUs: which losses are the largest, and of which curves; "" without any."""
+    names, by_part = identity(curves), dict[PartName, dict[str, int]]()
+    names = next(([name] for name in names if len({getattr(curve, name) for curve in curves}) == len(curves)), names)
+    for curve in curves:
+        lost = {name: share for name, share in percents(curve.last).items() if name != "useful" and share > 0}
+        if lost and curve.last.gpus != curve.last.baseline_gpus:
+            largest = max(lost, key=lambda name: lost[name])
+            called = " ".join(f"batch {curve.batch}" if name == "batch" else getattr(curve, name) for name in names)
+            by_part.setdefault(largest, {})[called] = lost[largest]
+    told: list[str] = []
+    for part, shares in sorted(by_part.items(), key=lambda item: -max(item[1].values())):
+        least, most = min(shares.values()), max(shares.values())
+        of = ", ".join(f"{called} {share}%" for called, share in shares.items())
+        if len(curves) > MOST_RANKED:
+            of = f"{len(shares)}{' cases' * (not told)}, {f'{least} to ' * (least < most)}{most}%"
+        told.append(f"{PARTS[part].removeprefix('exposed ')} ({of})")
+    return ", ".join(told)
 
 
 # ---- how sure -------------------------------------------------------------------------------------------------------

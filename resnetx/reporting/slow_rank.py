@@ -30,15 +30,15 @@ import msgspec
 
 from resnetx.record.traces import Observation
 from resnetx.table import Answer, Column, as_shown
-from resnetx.units import to_interval
+from resnetx.units import in_ms, to_interval
 
 WINDOWS = 16
 FEWEST_STEPS = 2 * WINDOWS
 LEAST = 0.01  # of a step, that a rank is named for
 FALSE = 0.01  # of runs without a delay in which a rank is named, at most
 BY_STEPS = 0.1  # of these the share that looking step by step may have; the rest is that of floors
-PHASES = ("input", "forward", "backward", "update")
-OF_FSDP = ("input", "update")  # in the others its ranks wait for each other's parameters
+PHASES = ("update", "input", "forward", "backward")
+OF_FSDP = ("update", "input")  # in the others its ranks wait for each other's parameters
 
 _Later = tuple[float, float, float]  # seconds, and the ends of their interval
 Parts = list[list[float]]  # of a rank's steps: [part][step], in seconds
@@ -118,7 +118,7 @@ def _busy(found: Sequence[Observation], ranks: Sequence[ObservedRank]) -> str:
     most = max(waits, key=lambda rank: waits[rank])
     if waits[most] <= LEAST * median(rank.step_s for rank in ranks):
         return ""
-    return f"rank {most} waits {_ms(waits[most])} ms of a step for a core, which other programs use"
+    return f"rank {most} waits {in_ms(waits[most])} ms of a step for a core, which other programs use"
 
 
 def _why_not(observations: Sequence[Observation], steps: int) -> str:
@@ -254,6 +254,37 @@ def _phase(observations: Sequence[Observation], index: int, steps: int, later_s:
     return most if low > 0 and value > later_s / 2 else ""
 
 
+class Arrival(msgspec.Struct, frozen=True):
+    """When a rank is so far, in seconds of its own since the step began: without waiting for others; medians."""
+
+    rank: int
+    done: str  # "input", "bucket 3"
+    size_bytes: int | None  # of a bucket
+    own_s: float
+    behind_s: float  # the first rank
+
+
+def arrivals(job: Sequence[Observation]) -> list[Arrival]:
+    """When each rank is through each part of a step that is its own: the moments at which ranks are compared."""
+    steps, by_bucket = min(len(observation.step_s) for observation in job), _alike(job)
+    done: list[tuple[str, int | None]] = [(phase, None) for phase in _phases(job[0])]
+    if by_bucket:  # the last one is full as the backward pass ends
+        buckets = job[0].buckets or []
+        done[-1:] = [(f"bucket {number}", bucket.size_bytes) for number, bucket in enumerate(buckets, 1)]
+    own_s = []
+    for observation in job:
+        sums = zip(
+            *(accumulate(step) for step in zip(*_parts(observation, steps, by_bucket), strict=True)), strict=True
+        )
+        own_s.append([median(ends) for ends in sums][: len(done)])
+    first_s = [min(ranks) for ranks in zip(*own_s, strict=True)]
+    return [
+        Arrival(observation.rank, what, size, time_s, time_s - least_s)
+        for observation, times_s in zip(job, own_s, strict=True)
+        for (what, size), time_s, least_s in zip(done, times_s, first_s, strict=True)
+    ]
+
+
 # ---- the answer -----------------------------------------------------------------------------------------------------
 
 
@@ -261,17 +292,16 @@ def observed_answer(ranks: Sequence[ObservedRank]) -> list[str]:
     """Who is slow, where, and what it costs; or that no rank is shown to be."""
     step_s = median(rank.step_s for rank in ranks)
     head = f"A step of {ranks[0].workload} on {len(ranks)} {'ranks' if len(ranks) > 1 else 'rank'} takes "
-    head += f"{_ms(step_s)} ms"
+    head += f"{in_ms(step_s)} ms"
     waited = [rank.for_last_s for rank in ranks if rank.for_last_s is not None]
     if len(ranks) > 1 and waited:
         transfer_s = median(rank.exposed_s - (rank.for_last_s or 0.0) for rank in ranks)
-        head += (
-            f": {_ms(transfer_s)} ms of it exposed transfer, and up to {_ms(max(waited))} ms waiting for later ranks"
-        )
+        head += f": {in_ms(transfer_s)} ms of it exposed transfer, and up to {in_ms(max(waited))} ms waiting for later"
+        head += " ranks"
     elif ranks[0].strategy == "fsdp":
         head += "; communication lies inside its passes"
     elif len(ranks) > 1:
-        head += f", {_ms(min(rank.exposed_s for rank in ranks))} ms of it exposed communication"
+        head += f", {in_ms(min(rank.exposed_s for rank in ranks))} ms of it exposed communication"
     return [f"{head}.", _named(ranks, step_s)]
 
 
@@ -291,10 +321,6 @@ def _named(ranks: Sequence[ObservedRank], step_s: float) -> str:
         sentence += f"; its GPU at {late.sm_clock_Hz / 1e6:,.0f} MHz, others {median(others) / 1e6:,.0f}"
     faster = step_s / max(step_s - late.later_s, step_s / 1000)
     return f"{sentence}; without it a step would be {faster:.2f} times as fast."
-
-
-def _ms(seconds: float) -> str:
-    return f"{seconds * 1e3:.3g}"
 
 
 RANKS: list[Column[ObservedRank]] = [
@@ -318,3 +344,56 @@ def _column_ms(time_s: float) -> str:
 def shown_ranks(ranks: Sequence[ObservedRank]) -> Answer:
     """The answer, and the phases of each rank."""
     return Answer(observed_answer(ranks), as_shown(RANKS, ranks))
+
+
+# ---- two jobs -------------------------------------------------------------------------------------------------------
+
+
+class JobPart(msgspec.Struct, frozen=True):
+    """A part of the step of two jobs in seconds, medians, on the rank whose last gradient is last in each step."""
+
+    part: str
+    a_s: float
+    b_s: float
+
+
+def job_parts(a: Sequence[Observation], b: Sequence[Observation]) -> list[JobPart]:
+    """The parts of a step of two jobs, and the whole one last."""
+    of_a, of_b = _on_the_last_rank(a), _on_the_last_rank(b)
+    return [JobPart(part, of_a[part], of_b[part]) for part in of_a]
+
+
+def _on_the_last_rank(job: Sequence[Observation]) -> dict[str, float]:
+    steps = range(min(len(observation.step_s) for observation in job))
+    own_s = [[sum(parts) for parts in zip(*_parts(seen, len(steps), False), strict=True)] for seen in job]
+    last = [job[max(range(len(job)), key=lambda rank: own_s[rank][step])] for step in steps]
+    names = ("update", "input", "waiting", "forward", "backward", "exposed", "step")
+    return {
+        name: median(getattr(seen, f"{name}_s")[step] for seen, step in zip(last, steps, strict=True)) for name in names
+    }
+
+
+def jobs_answer(parts: Sequence[JobPart], a: Sequence[ObservedRank], b: Sequence[ObservedRank]) -> list[str]:
+    """Which job is the faster, in which part most, and who is slow in each."""
+    *of_step, step = parts
+    faster, slower = ("B", "A") if step.b_s <= step.a_s else ("A", "B")
+    ratio = max(step.a_s, step.b_s) / min(step.a_s, step.b_s)
+    jobs = [f"{job[0].workload} on {len(job)} rank{'s' * (len(job) > 1)}" for job in (a, b)]
+    of_a, of_b = [f" ({job})" for job in jobs] if jobs[0] != jobs[1] else ["", ""]
+    of = "" if of_a else f" of {jobs[0]}"
+    most = max(of_step, key=lambda part: abs(part.b_s - part.a_s))
+    sentences = [
+        f"A step{of} takes {in_ms(step.a_s)} ms in A{of_a} and {in_ms(step.b_s)} ms in B{of_b}: {faster} is "
+        f"{ratio:.2f} times as fast as {slower}, most by {most.part} ({(most.b_s - most.a_s) * 1e3:+.3g} ms)."
+    ]
+    for name, ranks in (("A", a), ("B", b)):
+        sentences.append(f"{name}: {_named(ranks, median(rank.step_s for rank in ranks))}")
+    return sentences
+
+
+JOB_PARTS: list[Column[JobPart]] = [
+    Column("part", lambda part: part.part),
+    Column(">A, ms", lambda part: _column_ms(part.a_s)),
+    Column(">B, ms", lambda part: _column_ms(part.b_s)),
+    Column(">B - A", lambda part: f"{round((part.b_s - part.a_s) * 1e3, 1) + 0.0:+,.1f}"),
+]

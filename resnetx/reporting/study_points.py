@@ -296,7 +296,7 @@ def where_rows(points: Sequence[StudyPoint]) -> list[tuple[StudyPoint, dict[Meas
 
 # ---- columns --------------------------------------------------------------------------------------------------------
 
-_ENDS = {"interval": "95 % interval", "range": "range"}
+_ENDS = {"interval": "95% interval", "range": "range"}
 _NAMES: list[Column[StudyPoint]] = [
     Column("workload", lambda point: point.workload),
     Column("batch", lambda point: point.batch.removeprefix("batch ")),

@@ -200,6 +200,7 @@ class LostTime(msgspec.Struct, frozen=True, kw_only=True):
 
     parts: list[MeasuredPart]  # [] where they are not known
     why: str  # they, or some of them, are not known; "" where all are
+    repeats: int = 0  # that have a good run of each control: the parts are of these
 
 
 @dataclass(frozen=True)
@@ -259,7 +260,7 @@ def lost_time(point: MeasuredPoint, base: MeasuredPoint) -> LostTime:
         if both or not sends
         else "no control run with phases tells communication and waiting apart; twins=6 adds them"
     )
-    return LostTime(parts=found, why=why)
+    return LostTime(parts=found, why=why, repeats=len(repeats))
 
 
 def _lost_parts(linear: float, reads: bool, sends: bool, both: bool, solo: bool) -> Callable[..., Floats]:

@@ -247,7 +247,7 @@ def _losses(bands: Sequence[LossBand]) -> Iterator[str]:
             half = "in no such range" if band.half_up_to is None else f"up to {band.half_up_to:.2g}"
             with_ = f" with {band.variant}" if band.variant else ""
             yield (
-                f"On {most} GPUs{with_}, {band.slower} loses less than 5 % {little}, and half or more {half} "
+                f"On {most} GPUs{with_}, {band.slower} loses less than 5% {little}, and half or more {half} "
                 "(activations per parameter on each GPU)."
             )
 

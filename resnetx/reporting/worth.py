@@ -2,31 +2,37 @@
 
     worth({1: 2300, 2: 3900, 4: 4300, 8: 4300}, {"communication": 0.64, "launching": 0.05})
 
-GPUs are worth it as far as each of those that are added last does at least half of what each of the first does. What
-would change it is said of the most GPUs: at most how many times as fast they would be if a part of their step took no
-time, and by which means it gets shorter.
+As many GPUs are worth it as are needed to be about as fast as the best number of them (`enough`); what each of the last
+adds says what they are paid for. What would change it is said of the most GPUs: at most how many times as fast they
+would be if a part of their step took no time, and by which means it gets shorter.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 from resnetx.units import duration
 
-HALF = 0.5  # of what each of the first GPUs does
-LEAST_GAIN = 1.05  # times as fast: of less no means is named
+AS_GOOD = 0.05  # relative: fewer GPUs whose rate is as near to the best one are enough
+LEAST_ADDED = 0.005  # of one GPU: less is nothing
+LEAST_GAIN = 1.1  # times as fast: of less no means is named
 MOST_MEANS = 2
 _MEANS = {
-    "communication": "without exposed communication (another link or batch)",
-    "communication and waiting": "without communication and waiting (another link or batch)",
-    "launching": "if launching took no time (graph=true)",
+    "communication": "with faster links",
+    "communication and waiting": "with faster links and no late rank",
+    "launching": "with graph=true",
     "smaller batches": "with a larger batch",
     "the rest": "with a larger batch, or graph=true",
-    "input": "without input (a faster loader, more threads)",
+    "input": "with a faster loader",
     "waiting": "if no rank were late",
     "host": "if the host took no time",
 }
+
+
+def enough(rates: Mapping[int, float]) -> int:
+    """The fewest GPUs whose rate is about as high as the best."""
+    best = max(rates.values())
+    return min(count for count, rate in rates.items() if rate >= best * (1 - AS_GOOD))
 
 
 def worth(rates: Mapping[int, float], lost: Mapping[Any, float], unit: str = "GPU") -> str:
@@ -34,23 +40,19 @@ def worth(rates: Mapping[int, float], lost: Mapping[Any, float], unit: str = "GP
     counts = sorted(rates)
     if len(counts) < 2:
         return ""
-    each = rates[counts[0]] / counts[0]
-    added = {more: (rates[more] - rates[fewer]) / (more - fewer) / each for fewer, more in pairwise(counts)}
-    last = next((fewer for fewer, more in pairwise(counts) if added[more] < HALF), counts[-1])
-    after = next((more for more in counts if more > last), None)
-    first = f"one {unit}" if counts[0] == 1 else f"each of {counts[0]} {unit}s"
-    if after is None:
-        told = f"{last} {unit}s or more: {_each('last', last - counts[-2])} adds {added[last]:.0%} of {first}"
-    else:
-        adds = "nothing" if added[after] <= 0 else f"{added[after]:.0%} of {first}"
-        told = f"{last} {unit}{'s' * (last > 1)}: {_each('next', after - last)} adds {adds}"
+    most, of_first = enough(rates), rates[counts[0]] / counts[0]
+    place, first = counts.index(most), f"one {unit}" if counts[0] == 1 else f"each of {counts[0]} {unit}s"
+
+    def adds(which: str, fewer: int, more: int) -> str:
+        added = (rates[more] - rates[fewer]) / (more - fewer) / of_first
+        each = f"the {which} one" if more - fewer == 1 else f"each of the {which} {more - fewer}"
+        return f"{each} adds {'nothing' if added < LEAST_ADDED else f'{added:.0%} of {first}'}"
+
+    told = [adds("last", counts[place - 1], most)] if place else []
+    told += [adds("next", most, counts[place + 1])] if most < counts[-1] else []
     means = [f"{gain:.2g}{' times' * (not index)} {mean}" for index, (gain, mean) in enumerate(_gains(lost))]
     changed = f". On {counts[-1]} at most {', '.join(means)}" if means else ""
-    return f"{told}{changed}."
-
-
-def _each(which: str, count: int) -> str:
-    return f"the {which} one" if count == 1 else f"each of the {which} {count}"
+    return f"{most} {unit}{'s' * (most > 1)}: {', '.join(told)}{changed}."
 
 
 def _gains(lost: Mapping[Any, float]) -> Sequence[tuple[float, str]]:

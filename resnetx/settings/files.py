@@ -10,7 +10,7 @@ from contextvars import ContextVar
 from functools import cache
 from os import PathLike
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from resnetx.errors import ConfigError, FileError, shortened
 from resnetx.loading import YAML_BYTES, File, YamlFile, is_folder
@@ -59,51 +59,49 @@ def choices(group: str) -> dict[str, Path]:
     return paths | {choice: CONFIGS / group / f"{choice}.yaml" for choice in TABLE[group].choices}
 
 
-class Line(NamedTuple):
-    """A setting, as the files have it."""
+def settings() -> list[Setting]:
+    """Every setting, in the order of the files; those of groups once for each choice that has them, `of`.
 
-    name: str  # with dots: "model.x"
-    default: str  # as it is written; "" for a group of settings
-    about: str
-    of: str = ""  # the choice of a group that has it: "dali"
-
-
-def settings() -> list[Line]:
-    """Every setting, in the order of the files; those of groups once for each choice that has them."""
-    return list(_lines()) if own_folders() else list(_ours())
+    Its default is as it is written; "" for a group of settings.
+    """
+    return list(_settings()) if own_folders() else list(_ours())
 
 
 def names() -> list[str]:
     """The name of every setting, once."""
-    return list(dict.fromkeys(line.name for line in settings()))
+    return list(dict.fromkeys(setting.name for setting in settings()))
 
 
 @cache
-def _ours() -> list[Line]:
-    return list(_lines())
+def _ours() -> list[Setting]:
+    return list(_settings())
 
 
-def _lines() -> Iterator[Line]:
+def _settings() -> Iterator[Setting]:
     for row in TABLE.values():
         if row.choices:
             known = sorted(choices(row.name).items())
-            yield Line(row.name, value_word(row.default), " | ".join(choice for choice, _ in known))
+            about = " | ".join(choice for choice, _ in known)
+            yield row._replace(default=value_word(row.default), about=about)
             for choice, path in known:
                 yield from _of_choice(row, choice, path)
         elif not row.of:
-            yield Line(row.name, "" if row.type is None else value_word(row.default), row.about)
+            yield row._replace(default="" if row.type is None else value_word(row.default))
 
 
-def _of_choice(group: Setting, choice: str, path: Path) -> Iterator[Line]:
+def _of_choice(group: Setting, choice: str, path: Path) -> Iterator[Setting]:
     """The settings of a choice; of a user's own, with the defaults of its file."""
     tree = {} if choice in group.choices else _own_tree(path)
     kind = str(tree.get("kind", choice))
     for row in TABLE.values():
         key = row.name.removeprefix(f"{group.name}.")
         if kind in row.of.split() and key != row.name:
-            yield Line(row.name, value_word(tree.pop(key, row.default_of(kind))), row.about_of(kind), choice)
+            default = value_word(tree.pop(key, row.default_of(kind)))
+            yield row._replace(default=default, about=row.about_of(kind), of=choice)
     yield from (
-        Line(f"{group.name}.{key}", value_word(value), "", choice) for key, value in tree.items() if key != "kind"
+        Setting(f"{group.name}.{key}", str, value_word(value), "", of=choice)
+        for key, value in tree.items()
+        if key != "kind"
     )
 
 

@@ -88,6 +88,12 @@ def _listed(row: Setting, verb: str | None) -> bool:
     return row.takes_list(verb)
 
 
+def is_whole(name: str) -> bool:
+    """Whether every number of a setting is a whole one."""
+    kinds = members(TABLE[name].type) if name in TABLE else ()
+    return bool({int, list[int]}.intersection(kinds)) and float not in kinds
+
+
 def takes_counts(name: str) -> bool:
     """Whether a setting is a whole number, or a list of them, and never text: `gpus`, of which `1..8` is a range."""
     kinds = members(TABLE[name].type) if name in TABLE else ()

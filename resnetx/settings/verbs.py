@@ -15,8 +15,9 @@ from functools import cached_property
 from typing import Any
 
 from resnetx.errors import ConfigError
+from resnetx.settings.files import choices
 from resnetx.settings.setting_types import squeezed
-from resnetx.settings.table import TABLE, tagged
+from resnetx.settings.table import GROUPS, TABLE, Setting, tagged
 
 JSON = "print JSON, one object per line, with the answer before its fields"
 QUIET = "print the first sentence of the answer alone"
@@ -78,7 +79,7 @@ class Verb:
         settings = [row for row in TABLE.values() if reads(self.settings, row.name)]
         order = self.common.split()
         settings.sort(key=lambda row: order.index(row.name) if row.name in order else len(order))
-        lines = [f"    {row.name}={self.own.get(row.name, row.default)!r}: {row.about}" for row in settings]
+        lines = [f"    {row.name}={self.own.get(row.name, row.default)!r}: {_about(row)}" for row in settings]
         return "\n".join([doc.rstrip(), "", _SETTINGS_OF_HELP, "", *lines, ""])
 
     @property
@@ -410,6 +411,11 @@ SYNONYMS = {
 }
 
 
+def _about(row: Setting) -> str:
+    """What a setting is; of a group, which choices there are."""
+    return row.about or " | ".join(sorted(choices(row.name) if row.name in GROUPS else ()))
+
+
 def called_elsewhere(own: Collection[str], key: str) -> str | None:
     """The setting among `own` that other programs call so."""
     word = squeezed(key)
@@ -450,7 +456,9 @@ def near_setting(key: str, known: Sequence[str]) -> str | None:
     if group and siblings:
         near = difflib.get_close_matches(name, siblings, n=1)
         return siblings[near[0]] if near else None
-    return next(iter(difflib.get_close_matches(key, known, n=1, cutoff=0.7)), None)
+    words = {setting.split("_")[0]: setting for setting in reversed(known)} | {setting: setting for setting in known}
+    near = difflib.get_close_matches(key, words, n=1, cutoff=0.7)  # "bacth" is near the first word of batch_size
+    return words[near[0]] if near else None
 
 
 def group_of(key: str) -> str:

@@ -35,7 +35,7 @@ from resnetx.record.traces import (
     trace_folder,
 )
 from resnetx.traces.trace_files import NAME, SILENT, read, slug, unpacked
-from resnetx.units import si
+from resnetx.units import in_ms, si
 
 MOST_FILES = 4096
 DIGITS = 9  # of recorded seconds behind the decimal point
@@ -170,10 +170,11 @@ def _refuse_incomplete(ranks: Mapping[int, _Rank]) -> None:
     any_rank = next(iter(ranks.values()))
     count = any_rank.profile.ranks or max(ranks) + 1
     if missing := [number for number in range(min(count, MOST_FILES)) if number not in ranks]:
+        absent = shortened(", ".join(map(str, missing)))
         raise ConfigError(
-            f"{any_rank.files[0]}: of a job of {count} ranks, and rank {shortened(', '.join(map(str, missing)))} is "
-            "not there; expected the profiles of all, without which nobody knows who came last (one alone can be "
-            "imported for its layers)"
+            f"{any_rank.files[0]}: of a job of {count} ranks, and rank{'s' * (len(missing) > 1)} {absent} "
+            f"{'are' if len(missing) > 1 else 'is'} not there; expected the profiles of all, without which nobody "
+            "knows who came last (one alone can be imported for its layers)"
         )
     if unlike := [number for number in ranks if number >= count]:
         raise ConfigError(f"{ranks[unlike[0]].files[0]}: of rank {unlike[0]} of {count}; expected ranks from 0")
@@ -232,7 +233,7 @@ def _refuse_other_times(ranks: Sequence[_Rank], matched: Sequence[Sequence[RankS
     short, long = min(spans), max(spans)
     if short < (1 - MOST_APART) * long:
         places = spans.index(short), spans.index(long)
-        times = [f"{span / len(matched[0]) / 1e3:.3g} ms" for span in (short, long)]
+        times = [f"{in_ms(span / len(matched[0]) / 1e6)} ms" for span in (short, long)]
         raise FileError(
             f"{ranks[places[0]].files[0]}: its steps take {times[0]}, and those of {ranks[places[1]].files[0]} "
             f"{times[1]}, but collectives end on all ranks together; expected the ranks of one run"

@@ -25,8 +25,9 @@ from resnetx.record import sealing as limits
 from resnetx.record.sealing import SCHEMA, Unknown, Warning, known, seal
 from resnetx.record.traces import LayerTimes, Trace, TracedBatch, TracedCommunication
 from resnetx.traces.run_traces import UNSIZED, refuse_unsound
+from resnetx.units import in_ms
 
-NAME = "trace.json"
+NAME = sealing.FILES["trace"]
 _LOG_BYTES = 2**22  # of what may be of another program
 _JSON = re.compile(rb"\s*(?:\{|\[\s*(?:[{\]]|\Z))")  # but not "[rank0]", "[P2P ... Test]"
 DRAWN = 3  # iterations of each batch in a timeline
@@ -151,7 +152,7 @@ def _of_rank(contents: _Contents, rank: RankProfile, alone: bool) -> _Contents:
         if rank.steps:
             step_s = median((step.end - step.begin) / 1e6 for step in rank.steps)
             message += (
-                f"; {median(map(blocked_s, rank.steps)) * 1e3:.3g} ms of its step of {step_s * 1e3:.3g} ms are exposed "
+                f"; {in_ms(median(map(blocked_s, rank.steps)))} ms of its step of {in_ms(step_s)} ms are exposed "
                 "communication: how much of it is waiting, and for which rank, the profiles of all ranks say"
             )
         warnings.append(Warning(code="one-rank", message=message, remedy="import the profiles of all ranks together"))

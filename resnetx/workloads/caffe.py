@@ -13,6 +13,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from resnetx.workloads.resnetx import initialise
+
 
 class AlexNet(nn.Module):
     """`bvlc_alexnet`, after Krizhevsky et al. 2012: five convolutions, three linear layers.
@@ -248,3 +250,281 @@ class LocalResponseNorm(nn.LocalResponseNorm):
             means_N1CP = functional.avg_pool2d(squares_N1CP, (self.size, 1), stride=1, padding=(self.size // 2, 0))
             means_NCHW = means_N1CP.view_as(squares_NCHW)
         return images_NCHW / (means_NCHW * self.alpha + self.k) ** self.beta
+
+
+# ---- cifar ----------------------------------------------------------------------------------------------------------
+# Networks for the images of CIFAR-10, 32 pixels: ResNet-20 and -110, DenseNet-40 and -100 (k = 12), AlexNet, NASNet.
+#
+# Anderson et al. 2018 trained these of TensorFlow's benchmarks (tensorflow/benchmarks:
+# scripts/tf_cnn_benchmarks/models, resnet_model.py, densenet_model.py and alexnet_model.py) and NASNet. ResNet is that
+# of He et al. 2016, section 4.2, whose shortcuts have no parameters; DenseNet that of Huang et al. 2017 without
+# bottlenecks and dropout; AlexNet that of TensorFlow's tutorial on these images, which for 24 pixels states 1,068,298
+# parameters.
+#
+# Shapes: N images, C channels, H rows, W columns, K classes; P what the cell before the last made.
+
+
+class ResNet(nn.Module):
+    """Three stages of so many blocks of two convolutions; depth 6 blocks + 2."""
+
+    def __init__(self, blocks: int, classes: int) -> None:
+        super().__init__()
+        self.stem = nn.Sequential(*_normalised(3, 16, stride=1), nn.ReLU(inplace=True))
+        widths = [16, *[width for width in (16, 32, 64) for _ in range(blocks)]]
+        self.blocks = nn.Sequential(*map(PaddedBlock, widths, widths[1:]))
+        self.classifier = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, classes))
+        self.apply(initialise)
+
+    def forward(self, images_N3HW: Tensor) -> Tensor:
+        logits_NK: Tensor = self.classifier(self.blocks(self.stem(images_N3HW)))
+        return logits_NK
+
+
+class PaddedBlock(nn.Module):
+    """Two convolutions beside a shortcut, which where channels double has every other pixel, and zeros around them."""
+
+    def __init__(self, channels: int, width: int) -> None:
+        super().__init__()
+        self.added = width - channels
+        self.residual = nn.Sequential(
+            *_normalised(channels, width, stride=2 if self.added else 1),
+            nn.ReLU(inplace=True),
+            *_normalised(width, width, stride=1),
+        )
+        self.relu = nn.ReLU(inplace=True)
+
+    def forward(self, x_NCHW: Tensor) -> Tensor:
+        sum_NCHW = self.residual(x_NCHW)
+        if self.added:
+            x_NCHW = functional.pad(x_NCHW[:, :, ::2, ::2], (0, 0, 0, 0, self.added // 2, self.added // 2))
+        sum_NCHW += x_NCHW
+        y_NCHW: Tensor = self.relu(sum_NCHW)
+        return y_NCHW
+
+
+def _normalised(channels: int, width: int, stride: int) -> tuple[nn.Module, ...]:
+    convolution = nn.Conv2d(channels, width, kernel_size=3, stride=stride, padding=1, bias=False)
+    return convolution, nn.BatchNorm2d(width)
+
+
+class DenseNet(nn.Module):
+    """Three dense blocks of so many layers, each of which adds k channels; depth 3 layers + 4."""
+
+    def __init__(self, layers: int, k: int, classes: int) -> None:
+        super().__init__()
+        modules: list[nn.Module] = [nn.Conv2d(3, 16, kernel_size=3, padding=1, bias=False)]
+        channels = 16
+        for stage in range(3):
+            if stage:
+                modules += [*_before(channels, channels, kernel_size=1), nn.AvgPool2d(2)]
+            modules += [DenseLayer(channels + k * index, k) for index in range(layers)]
+            channels += k * layers
+        modules += [nn.BatchNorm2d(channels), nn.ReLU(inplace=True)]
+        self.features = nn.Sequential(*modules)
+        self.classifier = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, classes))
+        self.apply(initialise)
+
+    def forward(self, images_N3HW: Tensor) -> Tensor:
+        logits_NK: Tensor = self.classifier(self.features(images_N3HW))
+        return logits_NK
+
+
+class DenseLayer(nn.Module):
+    """What it reads, and k channels more."""
+
+    def __init__(self, channels: int, k: int) -> None:
+        super().__init__()
+        self.added = nn.Sequential(*_before(channels, k, kernel_size=3))
+
+    def forward(self, x_NCHW: Tensor) -> Tensor:
+        return torch.cat([x_NCHW, self.added(x_NCHW)], dim=1)
+
+
+def _before(channels: int, width: int, kernel_size: int) -> tuple[nn.Module, ...]:
+    """A convolution of what is normalised first."""
+    convolution = nn.Conv2d(channels, width, kernel_size, padding=kernel_size // 2, bias=False)
+    return nn.BatchNorm2d(channels), nn.ReLU(inplace=True), convolution
+
+
+class AlexNet32(nn.Module):
+    """Two convolutions, normalised across 9 channels, and three dense layers."""
+
+    def __init__(self, classes: int, image_size: int) -> None:
+        super().__init__()
+        side = -(-image_size // 4)  # TensorFlow pads where it pools, and so rounds up twice
+        self.features = nn.Sequential(
+            nn.Conv2d(3, 64, kernel_size=5, padding=2),
+            nn.ReLU(inplace=True),
+            nn.MaxPool2d(kernel_size=3, stride=2, padding=1),
+            LocalResponseNorm(9, alpha=0.001, beta=0.75),
+            nn.Conv2d(64, 64, kernel_size=5, padding=2),
+            nn.ReLU(inplace=True),
+            LocalResponseNorm(9, alpha=0.001, beta=0.75),
+            nn.MaxPool2d(kernel_size=3, stride=2, padding=1),
+        )
+        self.classifier = nn.Sequential(
+            nn.Flatten(),
+            nn.Linear(64 * side**2, 384),
+            nn.ReLU(inplace=True),
+            nn.Linear(384, 192),
+            nn.ReLU(inplace=True),
+            nn.Linear(192, classes),
+        )
+        spreads = (0.05, 0.05, 0.04, 0.04, 1 / 192)  # of the weights at the start, and of biases their value
+        layers = [module for module in self.modules() if isinstance(module, nn.Conv2d | nn.Linear)]
+        for layer, spread, bias in zip(layers, spreads, (0.0, 0.1, 0.1, 0.1, 0.0), strict=True):
+            nn.init.trunc_normal_(layer.weight, std=spread, a=-2 * spread, b=2 * spread)
+            nn.init.constant_(layer.bias, bias)  # type: ignore[arg-type]  # each has one
+
+    def forward(self, images_N3HW: Tensor) -> Tensor:
+        logits_NK: Tensor = self.classifier(self.features(images_N3HW))
+        return logits_NK
+
+
+# ---- NASNet-A (Zoph et al. 2018) -------------------------------------------------------------------------------------
+# Cells that a search found, for images of 32 pixels and, as NASNet-mobile, of 224. A cell reads what the cell before it
+# made, and what the one before that made, fitted to the same size. Cells, stems and widths are those of
+# tensorflow/benchmarks (scripts/tf_cnn_benchmarks/models/tf1_only, nasnet_model.py and nasnet_utils.py) as it trains
+# them: without the auxiliary classifier. Paths are not dropped, so that a step is arithmetic alone. NASNet-mobile has
+# the 5,289,978 trainable parameters of Keras' (keras-applications, nasnet.py).
+
+
+class NasNet(nn.Module):
+    """Three stages of so many normal cells, and before the second and the third a reduction, which doubles the filters.
+
+    `stem`: channels of the first convolution; `reductions`: those behind it, which large images have.
+    """
+
+    def __init__(self, cells: int, filters: int, stem: int, reductions: int, classes: int) -> None:
+        super().__init__()
+        stride, padding = (2, 0) if reductions else (1, 1)
+        self.stem = nn.Sequential(nn.Conv2d(3, stem, 3, stride, padding, bias=False), nn.BatchNorm2d(stem))
+        plan: list[tuple[type[Cell], int]] = [
+            (ReductionCell, filters // 2**halvings) for halvings in range(reductions, 0, -1)
+        ]
+        for doublings in range(3):
+            width = filters * 2**doublings
+            plan += [(ReductionCell, width)] * (doublings > 0) + [(NormalCell, width)] * cells
+        self.blocks = nn.ModuleList()
+        before, last, halved = 0, stem, False
+        for cell, width in plan:
+            self.blocks.append(cell(last, before, width, halved))
+            before, last, halved = last, cell.parts * width, cell is ReductionCell
+        self.classifier = nn.Sequential(nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(last, classes))
+        self.apply(initialise)
+
+    def forward(self, images_N3HW: Tensor) -> Tensor:
+        x_NCHW = p_NCHW = self.stem(images_N3HW)
+        for cell in self.blocks:
+            x_NCHW, p_NCHW = cell(x_NCHW, p_NCHW), x_NCHW
+        logits_NK: Tensor = self.classifier(x_NCHW)
+        return logits_NK
+
+
+class Cell(nn.Module):
+    """What both kinds do to their inputs. `before`: channels of P; 0: there is none, and the last one is read twice."""
+
+    parts: int  # that its output has, of `width` channels each
+
+    def __init__(self, last: int, before: int, width: int, halved: bool) -> None:
+        super().__init__()
+        self.begin = _fitted(last, width)
+        self.fit: nn.Module = nn.Identity()
+        if before:
+            self.fit = Halved(before, width) if halved else _fitted_if_unlike(before, width)
+        self.read = width if before else last  # channels of P as the cell reads it
+
+
+class NormalCell(Cell):
+    parts = 6
+
+    def __init__(self, last: int, before: int, width: int, halved: bool) -> None:
+        super().__init__(last, before, width, halved)
+        self.left1, self.right1 = _separable(width, width, 5), _separable(self.read, width, 3)
+        self.left2, self.right2 = _separable(self.read, width, 5), _separable(self.read, width, 3)
+        self.left3, self.right3 = _mean(width, width), _fitted_if_unlike(self.read, width)
+        self.left4, self.right4 = _mean(self.read, width), _mean(self.read, width)
+        self.left5 = _separable(width, width, 3)
+        self.kept = _mixed(self.read, width) if self.read != width else nn.Identity()
+
+    def forward(self, x_NCHW: Tensor, p_NCHW: Tensor) -> Tensor:
+        p, h = self.fit(p_NCHW), self.begin(x_NCHW)
+        sums = [
+            self.left1(h) + self.right1(p),
+            self.left2(p) + self.right2(p),
+            self.left3(h) + self.right3(p),
+            self.left4(p) + self.right4(p),
+            self.left5(h) + h,
+        ]
+        return torch.cat([self.kept(p), *sums], dim=1)
+
+
+class ReductionCell(Cell):
+    """Of half the rows and columns."""
+
+    parts = 4
+
+    def __init__(self, last: int, before: int, width: int, halved: bool) -> None:
+        super().__init__(last, before, width, halved)
+        self.left1, self.right1 = _separable(width, width, 5, stride=2), _separable(self.read, width, 7, stride=2)
+        self.left2, self.right2 = nn.MaxPool2d(3, stride=2, padding=1), _separable(self.read, width, 7, stride=2)
+        self.left3, self.right3 = _mean(width, width, stride=2), _separable(self.read, width, 5, stride=2)
+        self.left4 = _mean(width, width)
+        self.left5, self.right5 = _separable(width, width, 3), nn.MaxPool2d(3, stride=2, padding=1)
+
+    def forward(self, x_NCHW: Tensor, p_NCHW: Tensor) -> Tensor:
+        p, h = self.fit(p_NCHW), self.begin(x_NCHW)
+        sum1 = self.left1(h) + self.right1(p)
+        sum2 = self.left2(h) + self.right2(p)
+        sum3 = self.left3(h) + self.right3(p)
+        sum4 = self.left4(sum1) + sum2
+        sum5 = self.left5(sum1) + self.right5(h)
+        return torch.cat([sum2, sum3, sum4, sum5], dim=1)
+
+
+class Halved(nn.Module):
+    """Two halves of the channels, each from every other pixel, the second from those between."""
+
+    def __init__(self, channels: int, width: int) -> None:
+        super().__init__()
+        self.relu = nn.ReLU()
+        self.even = nn.Conv2d(channels, width // 2, kernel_size=1, bias=False)
+        self.odd = nn.Conv2d(channels, width // 2, kernel_size=1, bias=False)
+        self.norm = nn.BatchNorm2d(width // 2 * 2)
+
+    def forward(self, x_NCHW: Tensor) -> Tensor:
+        x_NCHW = self.relu(x_NCHW)
+        shifted_NCHW = functional.pad(x_NCHW, (0, 1, 0, 1))[:, :, 1::2, 1::2]
+        halves = [self.even(x_NCHW[:, :, ::2, ::2]), self.odd(shifted_NCHW)]
+        y_NCHW: Tensor = self.norm(torch.cat(halves, dim=1))
+        return y_NCHW
+
+
+def _mixed(channels: int, width: int) -> nn.Module:
+    return nn.Sequential(nn.Conv2d(channels, width, kernel_size=1, bias=False), nn.BatchNorm2d(width))
+
+
+def _fitted(channels: int, width: int) -> nn.Module:
+    return nn.Sequential(nn.ReLU(), *_mixed(channels, width).children())
+
+
+def _fitted_if_unlike(channels: int, width: int) -> nn.Module:
+    return _fitted(channels, width) if channels != width else nn.Identity()
+
+
+def _mean(channels: int, width: int, stride: int = 1) -> nn.Module:
+    """Average pooling, whose padding does not count."""
+    pool = nn.AvgPool2d(3, stride, padding=1, count_include_pad=False)
+    return nn.Sequential(pool, _mixed(channels, width)) if channels != width else pool
+
+
+def _separable(channels: int, width: int, kernel_size: int, stride: int = 1) -> nn.Module:
+    """Twice: each channel is convolved by itself, then all are mixed."""
+    modules: list[nn.Module] = []
+    for made, step in ((channels, stride), (width, 1)):
+        modules += [
+            nn.ReLU(inplace=bool(modules)),  # the first one reads what others read, too
+            nn.Conv2d(made, made, kernel_size, step, padding=kernel_size // 2, groups=made, bias=False),
+            *_mixed(made, width).children(),
+        ]
+    return nn.Sequential(*modules)

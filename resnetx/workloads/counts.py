@@ -244,20 +244,17 @@ _IN_FULL = ("lrn", "layernorm", "groupnorm", "softmax", "embedding", DATA)
 
 def kept(table: Sequence[Layer], image_size: int, widths: Mapping[str, int]) -> Iterator[KeptBytes]:
     """Every piece of memory that is kept, once, with the earliest layer that keeps it."""
-    return _kept_at(range(len(table)), table, _Memory(elements(table, image_size), _memory(table), widths))
+    return _kept_at(range(len(table)), table, elements(table, image_size), _memory(table), widths)
 
 
-class _Memory(NamedTuple):
-    """Of what layers make, by their names."""
-
-    sizes: Mapping[str, int]  # elements
-    of: Mapping[str, str]  # the layer in whose output's memory it lies
-    widths: Mapping[str, int]  # bytes of an element
-
-
-def _kept_at(places: Sequence[int], table: Sequence[Layer], outputs: _Memory) -> Iterator[KeptBytes]:
-    """The same of the layers at some places."""
-    sizes, memory, widths = outputs
+def _kept_at(
+    places: Sequence[int],
+    table: Sequence[Layer],
+    sizes: Mapping[str, int],
+    memory: Mapping[str, str],
+    widths: Mapping[str, int],
+) -> Iterator[KeptBytes]:
+    """The same of the layers at some places, by the elements and the memory of what layers make."""
     tensors: dict[str, int] = {}
     for index in places:
         layer = table[index]
@@ -289,10 +286,10 @@ class RecomputedBlock(NamedTuple):
 def recomputed(table: Sequence[Layer], image_size: int, widths: Mapping[str, int]) -> list[RecomputedBlock]:
     """The blocks of a family, in the order of the forward pass."""
     place_of = {layer.name: index for index, layer in enumerate(table)}
-    outputs = _Memory(elements(table, image_size), _memory(table), widths)
+    sizes, memory = elements(table, image_size), _memory(table)
     blocks = []
     for places in _blocks(table):
-        every = _kept_at(places, table, outputs)
+        every = _kept_at(places, table, sizes, memory, widths)
         own = (
             kept_bytes for kept_bytes in every if not kept_bytes.memory or place_of.get(kept_bytes.memory, -1) in places
         )
@@ -305,16 +302,17 @@ def recomputed(table: Sequence[Layer], image_size: int, widths: Mapping[str, int
 
 def kept_outside(table: Sequence[Layer], image_size: int, widths: Mapping[str, int]) -> Iterator[KeptBytes]:
     """What is kept from the forward pass on where blocks are computed again: their inputs, and all outside of them."""
-    outputs, blocks = _Memory(elements(table, image_size), _memory(table), widths), _blocks(table)
+    sizes, memory, blocks = elements(table, image_size), _memory(table), _blocks(table)
     inside = {index for places in blocks for index in places}
-    outside = list(_kept_at([index for index in range(len(table)) if index not in inside], table, outputs))
+    places_outside = [index for index in range(len(table)) if index not in inside]
+    outside = list(_kept_at(places_outside, table, sizes, memory, widths))
     known = {kept_bytes.memory for kept_bytes in outside}
     yield from outside
     for places in blocks:
         own = {table[index].name for index in places}
         read = (name for index in places for name in table[index].inputs if name not in own)
-        for name in {outputs.of[name] for name in read} - known:
-            yield KeptBytes(places[0], outputs.sizes[name] * widths[name], name)
+        for name in {memory[name] for name in read} - known:
+            yield KeptBytes(places[0], sizes[name] * widths[name], name)
 
 
 def _blocks(table: Sequence[Layer]) -> list[range]:

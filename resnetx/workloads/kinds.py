@@ -165,23 +165,23 @@ class CifarNetKind(Kind[CifarNetSettings]):
         return caffe.CifarNet(model.classes, image_size)
 
 
-# Networks for CIFAR-10 that Anderson et al. 2018 trained; the networks themselves are in `workloads.cifar`.
+# Networks for CIFAR-10 that Anderson et al. 2018 trained; the networks themselves are in `workloads.caffe`.
 
 
 class PublishedCifarKind(Kind[CifarNetwork]):
     checked_by_table = False
 
     def build(self, model: CifarNetwork, image_size: int) -> "nn.Module":
-        from resnetx.workloads import cifar
+        from resnetx.workloads import caffe
 
         match model:
             case ResNetSettings():
-                return cifar.ResNet(model.blocks, model.classes)
+                return caffe.ResNet(model.blocks, model.classes)
             case DenseNetSettings():
-                return cifar.DenseNet(model.layers, model.k, model.classes)
+                return caffe.DenseNet(model.layers, model.k, model.classes)
             case NasNetSettings():
-                return cifar.NasNet(*model.cells, model.classes)
-        return cifar.AlexNet(model.classes, image_size)
+                return caffe.NasNet(*model.cells, model.classes)
+        return caffe.AlexNet32(model.classes, image_size)
 
 
 # Caffe's GoogLeNet, which trains with two auxiliary classifiers; the network itself is in `workloads.caffe`.

@@ -132,7 +132,7 @@ def test_two_nights_differ_where_three_runs_of_each_resolve_it():
     assert (
         "no difference is shown; B may take 0." in told["equal"] and " in 4 of 5; of simulated equal " in told["equal"]
     )
-    assert "ends hold 97 %, the level of the verdict" in told["slower"]
+    assert "ends hold 97%, the level of the verdict" in told["slower"]
     assert "not decided, as 3 runs of A and 2 of B decide nothing (repeats=3 of each would)" in told["few"]
 
 
@@ -144,15 +144,15 @@ def test_no_printed_end_contradicts_the_verdict_on_all_cases():
     found = explained(night, [replace(each, steps_s=steps) for each, steps in zip(night, later, strict=True)])
     assert t_test(night[0].steps_s, later[0]).low > 1 and not found[0].outside  # a single test says more
     assert found[0].longer[0] < 1 < found[0].longer[1] and found[0].level == pytest.approx(0.03 / 4)
-    assert "ends hold 99.25 %" in certainty(found[0])
+    assert "ends hold 99.25%" in certainty(found[0])
 
 
 @pytest.mark.parametrize(
     ("runs", "sentence"),
     [
-        (1, "one run, with the range of its windows; 95 % intervals take repeats=6"),
-        (3, "the range of 3 runs; 95 % intervals take repeats=6"),
-        (6, "95 % intervals by repeats"),
+        (1, "one run, with the range of its windows; 95% intervals take repeats=6"),
+        (3, "the range of 3 runs; 95% intervals take repeats=6"),
+        (6, "95% intervals by repeats"),
     ],
 )
 def test_what_the_ends_of_one_result_are_is_said_by_its_number_of_runs(runs, sentence, tmp_path, capsys):

@@ -293,9 +293,11 @@ def test_help_of_a_verb_lists_its_settings():
 def test_what_is_printed_is_the_screen(capsys):
     made = resnetx.predict(systems="gx8", model="alexnet", batch_size=256)
     answer, headings, *rows = repr(made).splitlines()[0], *repr(made).splitlines()[2:]
-    assert answer.startswith("Predicted: on gx8, 8 GPUs train AlexNet 1.9 times (1.4 to 2.3) as fast as one GPU")
+    assert answer.startswith(
+        "Predicted: on gx8, 8 GPUs train AlexNet, batch 256, 1.9 times (1.4 to 2.3) as fast as one GPU"
+    )
     assert (headings.split()[:3], len(rows)) == (["GPUs", "images/s", "interval"], 4)
-    assert "<p>Predicted: on gx8, 8 GPUs train AlexNet" in made._repr_html_()
+    assert "<p>Predicted: on gx8, 8 GPUs train AlexNet, batch 256" in made._repr_html_()
 
 
 def test_a_long_collection_shows_its_size():

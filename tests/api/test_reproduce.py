@@ -26,7 +26,7 @@ def test_statements_are_those_that_compare_checks(tmp_path):
 
 def test_a_figure_by_its_number_has_the_statements_on_what_it_shows(tmp_path, capsys):
     assert main(["reproduce", "tallent2017", "figure=12", f"out={tmp_path / 'page'}"]) == 0
-    assert "checks of tallent2017" in capsys.readouterr().out
+    assert "checks of Tallent et al. 2017" in capsys.readouterr().out
     assert {file.name for file in (tmp_path / "page").glob("*.svg")} == {"rate-nccl1.svg", "rate-nccl2.svg"}
     claims = resnetx.load(str(tmp_path / "page")).claims
     assert {claim.claim for claim in claims} == {"Tc9a", "Tc9b", "Tc9c", "Tc10a", "Tc10b", "Tc11a", "Tc15a"}
@@ -104,7 +104,21 @@ def test_two_machines_measured_by_one_command_decide_statements():
     assert found["Tc9c", "AlexNet, batch 256, 8 GPUs"].outcome == "open"  # three runs on one of the two
     assert found["Tc2c", ""].outcome == "given"
     sentence = made.answer().sentences[0]
-    assert "6 agree, 8 do not, 7 are not decided and 1 were inputs of the links" in sentence
+    assert "6 agree and 8 do not; 7 are not decided, 1 was an input." in sentence
+
+
+def test_a_paper_is_answered_in_its_name_and_without_noughts(tmp_path):
+    """Sizes are those of messages; equal curves are one line; the page shows no column of one value."""
+    made = resnetx.reproduce("sth2017", out=str(tmp_path))
+    (said,) = made.answer().sentences
+    assert said == ("Of 17 checks of ServeTheHome 2017, 12 agree with what is predicted and 1 does not; 4 were inputs.")
+    assert {claim.where for claim in made.claims} == {"1 GiB", "4 B"}
+    peers = next(claim for claim in made.claims if claim.quantity == "peers")
+    assert (peers.ours, peers.unit) == (1.0, "")
+    lines = {row.split(",")[1] for row in (tmp_path / "copies.csv").read_text().splitlines()[1:]}
+    assert len(lines) < 12, "of 24 pairs"
+    text = (tmp_path / "index.html").read_text()
+    assert "e-06" not in text and "<td>yes</td>" in text.replace(' data-label="predicted"', "")
 
 
 @pytest.mark.parametrize("paper", ["sth2017", "anderson2018"])

@@ -180,7 +180,7 @@ def test_a_wrong_file_is_refused_in_a_sentence(predictions, capsys, text, words)
 
 
 def test_a_file_that_is_not_there_and_other_settings_are_refused(tmp_path, predictions):
-    with pytest.raises(ConfigError, match="No such file"):
+    with pytest.raises(ConfigError, match="no such file"):
         resnetx.compare(score=tmp_path / "none.csv")
     with pytest.raises(ConfigError, match=r"^clock=1000: not accepted with score="):
         resnetx.compare(score=predictions(f"id,predicted\n{ID},1\n"), clock=1000)

@@ -1,14 +1,19 @@
 """What a study costs beside its runs: the sweep's own time between two runs, and reading 10,000 records.
 
     python -m tests.bench.bench_study overhead [RUNS]
+    python -m tests.bench.bench_study starts [RUNS] [RANKS]
     python -m tests.bench.bench_study read [RECORDS]
 
 Overhead: from the end of one child to the start of the next, beside a bare loop that starts the same children (a
-Python that ends at once: what a real child does is its own time). Reading: against parsing the same files with the
+Python that ends at once: what a real child does is its own time). Starts: whole runs of a moment, as forks of a process
+that has imported what they need, and started afresh, in turns. Reading: against parsing the same files with the
 standard library's json and keeping them whole, each in a process of its own.
 """
 
+import itertools
 import json
+import os
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -20,16 +25,21 @@ import msgspec
 from resnetx import record
 from resnetx.compose import compose
 from resnetx.config import request_from, run_settings_from
-from resnetx.measure.launch import launcher
+from resnetx.measure.launch import launcher, preloaded
 from resnetx.measure.launch.executor import Command
 from resnetx.measure.machine.environment import environment
 from resnetx.measure.study_runs import planned_runs, sweep
-from resnetx.record import SCHEMA, RunFile, RunRecord, StudyFolder, StudyRecord
+from resnetx.record import SCHEMA, RunFile, RunFolder, RunRecord, StudyFolder, StudyRecord
 from resnetx.request import Request
 from resnetx.workloads import workload
+from tests.bench.interleave import ratio, rounds, sentence
 from tests.bench.started import arguments
 
 REPEATS = 6
+MOMENT = {
+    **{"input": "synthetic", "model.x": 1, "model.width": 16, "image_size": 32, "batch_size": 8, "threads": 1},
+    **{"warmup": 3, "steps": 1, "windows": 1},
+}
 
 
 # ---- overhead -------------------------------------------------------------------------------------------------------
@@ -61,6 +71,35 @@ def overhead(runs: int) -> None:
     print(
         f"overhead {(sweeping_s - bare_s) / count * 1e3:.1f} ms per run ({count} runs; the first took {first_s:.1f} s)"
     )
+
+
+# ---- starts ---------------------------------------------------------------------------------------------------------
+
+
+def starts(count: int, ranks: int) -> None:
+    """Seconds of a run that is forked, again (the control), and of one that is started afresh."""
+    task = _task(request_from(compose({**MOMENT, "gpus": ranks})))
+    with tempfile.TemporaryDirectory() as folder, preloaded.kept():
+        numbers = itertools.count()
+
+        def run() -> float:
+            start = time.perf_counter()
+            ended = launcher.execute(task, RunFolder(Path(folder) / str(next(numbers))))
+            assert ended.outcome == "ok", ended.reason
+            return time.perf_counter() - start
+
+        def afresh() -> float:
+            os.environ[preloaded.AFRESH_VARIABLE] = ""
+            try:
+                return run()
+            finally:
+                del os.environ[preloaded.AFRESH_VARIABLE]
+
+        first_s = run()
+        times = rounds({"forked": run, "again": run, "afresh": afresh}, count)
+    print(f"the first run, which imports: {first_s:.2f} s; of {ranks} ranks")
+    for name, taken in times.items():
+        print(f"{statistics.median(taken):6.2f} s  " + sentence(f"{name} / afresh", ratio(taken, times["afresh"])))
 
 
 # ---- reading --------------------------------------------------------------------------------------------------------
@@ -150,6 +189,8 @@ if __name__ == "__main__":
     match what:
         case "overhead":
             overhead(int(rest[0]) if rest else 20)
+        case "starts":
+            starts(*map(int, [*rest, *("5", "2")[len(rest) :]]))
         case "read":
             read(int(rest[0]) if rest else 10_000)
         case "read-ours":

@@ -285,7 +285,7 @@ def test_a_studys_messages_are_sizes_whatever_its_gpus(capsys, tmp_path, launche
 def test_the_table_has_nccl_tests_columns_and_the_fit(capsys, tmp_path, launched):
     _, out, _ = run(capsys, "bench", f"results={tmp_path}", "--all")
     assert [line.split()[:2] + line.split()[3:8] for line in out.splitlines() if line.lstrip().startswith("1 MiB")] == [
-        ["1", "MiB", "1,000.0", "1,000.0", "to", "1,000.0", "1.05"]
+        ["1", "MiB", "1,000", "1,000", "to", "1,000", "1.05"]
     ]
     assert "from 0 B: 99.1 us + size / 1.16 GB/s" in out
     assert "too few sizes to leave any out" in out
@@ -296,9 +296,9 @@ def test_where_operations_were_queued_the_table_shows_them_and_bandwidths_are_of
     _, out, _ = run(capsys, "bench", f"results={tmp_path}")
     lines = out.splitlines()
     assert [line.split() for line in lines if line.lstrip().startswith("1 MiB")] == [
-        ["1", "MiB", "1,000.0", "1,000.0", "to", "1,000.0", "2.10", "2.10"]
+        ["1", "MiB", "1,000", "1,000", "to", "1,000", "2.10", "2.10"]
     ]
-    assert "In all rows: queued us 500.0, #wrong 0" in out
+    assert "In all rows: queued us 500, #wrong 0" in out
     assert "Queued: one of 20 that follow each other on the GPU; bandwidths and the fit are of these." in out
 
 

@@ -16,7 +16,7 @@ from resnetx.errors import ConfigError
 from resnetx.fleet import check, check_runs
 from resnetx.fleet.check_runs import asked_check
 from resnetx.measure.launch import slurm
-from resnetx.record.node_check import Check, CheckFolder
+from resnetx.record.topologies import Check, CheckFolder
 from tests.reporting.checked_fleet import all_reduce
 from tests.reporting.test_check import fleet, made_check
 

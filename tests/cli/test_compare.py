@@ -63,7 +63,7 @@ def test_the_studies_the_conclusion_and_the_tables_are_shown(study_on_disk, caps
         "B trains 1.267 times (1.263 to 1.270) as fast as A on 2 GPUs: 2 of 2 common cases differ"
     )
     assert len(lines) <= 15 and lines[-1].endswith("page: out=FOLDER")
-    assert "One-GPU rates agree within 3 %" in out
+    assert "One-GPU rates agree within 3%" in out
     (row,) = [line.split() for line in lines if line.split()[:1] == ["2"]]
     assert (row[1], row[2:5]) == ("1.267", ["1.263", "to", "1.270"])
     assert any(line.startswith("In all rows: workload ResNet/1, batch 32") for line in lines)

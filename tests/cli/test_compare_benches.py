@@ -8,8 +8,7 @@ import pytest
 import resnetx
 from resnetx import record
 from resnetx.cli import main
-from resnetx.interconnect.collectives.bench_reading import with_readings
-from resnetx.interconnect.collectives.imported import import_bench
+from resnetx.interconnect.collectives.bench_reading import import_bench, with_readings
 from tests.fuzz.of_pair_copies import P2P_OLD
 from tests.nccl_tables import table as nccl_table
 

@@ -1,6 +1,7 @@
 """`resnetx predict` as a user meets it."""
 
 import json
+import re
 import subprocess
 import sys
 
@@ -136,7 +137,7 @@ def test_of_many_curves_the_screen_has_those_that_gain_least_and_most(capsys):
     rows = [line for line in out.splitlines() if line.startswith(("ResNet/", "AlexNet", "GoogLeNet"))]
     gains = [float(row.split()[-5]) for row in rows]
     assert len(rows) == 12 and gains[:6] == sorted(gains[:6]) and max(gains[:6]) < 2 < min(gains[6:])
-    assert "12 of 44, those that gain least and most: --all has each." in out
+    assert "12 of 44, those that gain least and most." in out and "--all (each row" in out
 
 
 @pytest.mark.slow
@@ -199,8 +200,7 @@ def test_frameworks_are_an_axis(predict, tmp_path, capsys):
     assert record.read(record_file("prediction", tmp_path / "kept"), Prediction).points[0].framework == "caffe-mpi"
     assert main(["predict", *words, "framework=[caffe-mpi,cntk]"]) == 0
     rows = [line for line in capsys.readouterr().out.splitlines() if line.startswith("AlexNet, ")]
-    of_each = ["caffe-mpi", "cntk"]  # where the time goes
-    assert [row.split()[1] for row in rows] == ["caffe-mpi", "caffe-mpi", "cntk", "cntk", *of_each]
+    assert [row.split()[1] for row in rows] == ["caffe-mpi", "caffe-mpi", "cntk", "cntk"]
 
 
 def test_frameworks_that_nothing_parts_are_predicted_once(predict, capsys):
@@ -413,7 +413,7 @@ def test_for_people_it_says_where_its_figures_are_from(tmp_path, capsys, monkeyp
     assert main(["predict", "systems=gx8", *ALEXNET, "gpus=[1,8]"]) == 0
     out = capsys.readouterr().out
     assert out.startswith(
-        "Predicted: on gx8, 8 GPUs train AlexNet 1.9 times (1.4 to 2.3) as fast as one GPU, at 4,200 "
+        "Predicted: on gx8, 8 GPUs train AlexNet, batch 256, 1.9 times (1.4 to 2.3) as fast as one GPU, at 4,200 "
     )
     assert len(out.splitlines()) <= 15
     assert "compute fitted" in out and "leave-one-out error" not in out
@@ -428,7 +428,7 @@ def test_it_says_how_many_gpus_are_enough_and_where_the_time_of_each_goes(capsys
     out = capsys.readouterr().out
     assert "4 GPUs do as much: use 4." in out.splitlines()[0]
     (where,) = [line for line in out.splitlines() if line.startswith("time of each of 8: ")]
-    shares = [int(part.split()[0]) for part in where.removeprefix("time of each of 8: ").split(" | ")]
+    shares = [int(part.split()[0].rstrip("%")) for part in where.removeprefix("time of each of 8: ").split(" | ")]
     assert sum(shares) == 100 and shares[1:] == sorted(shares[1:], reverse=True)
     assert "exposed communication (cpu0 to riser0)" in where
 
@@ -451,7 +451,8 @@ def test_many_points_are_one_row_for_each_curve_and_all_of_them_with_all(tmp_pat
     words = ["predict", "systems=gx8", "model.x=[1,2,4]", "batch_size=[16,32,64]", "gpus=[1,2,4,8]"]
     assert main(words) == 0
     out = capsys.readouterr().out
-    assert sum(line.startswith("ResNet/") for line in out.splitlines()) == 9 + 9  # and where the time of each goes
+    assert sum(line.startswith("ResNet/") for line in out.splitlines()) == 6 and "--all (each row" in out
+    assert len(out.splitlines()) < 20
     assert out.startswith("Predicted: speed-ups on gx8 from 1.0 times")
     assert main([*words, "--all"]) == 0
     assert sum(line.startswith("ResNet/") for line in capsys.readouterr().out.splitlines()) == 9 + 36
@@ -557,7 +558,10 @@ def test_points_that_differ_in_precision_or_graph_alone_have_rows_of_their_own(m
     kinds = [f"AlexNet, {precision}, {graph}" for precision in ("fp32", "bf16") for graph in ("graph", "no graph")]
     batches, counts = 3, 4
     rows = {kind: sum(line.startswith(f"{kind} ") for line in said.splitlines()) for kind in kinds}
-    assert set(rows.values()) == {batches + (counts if more else 1) * batches}, rows  # speed-ups, and where time goes
+    if more:  # speed-ups in as many blocks as 80 columns ask for, and where the time goes
+        assert min(rows.values()) >= batches + counts * batches, rows
+    else:
+        assert sum(rows.values()) == 6, rows
 
 
 def test_without_nvlink_messages_go_over_pcie(predict):
@@ -591,10 +595,9 @@ def test_rows_of_systems_are_in_the_order_of_the_answer(capsys):
     assert main(["predict", "gx8,dgx-h200,dgx1-p100", *words]) == 0
     out = capsys.readouterr().out
     ranked = ["dgx-h200", "dgx1-p100", "gx8"]
-    assert out.startswith("Predicted, on 8 GPUs: dgx-h200 trains AlexNet ")
-    first, second = out.split("\n\n")[1:]
-    for table in (first, second):
-        assert [line.split()[0] for line in table.splitlines()[1:4]] == ranked
+    assert out.startswith("Predicted, on 8 GPUs: dgx-h200 trains AlexNet, batch 256, ")
+    (table,) = out.split("\n\n")[1:]
+    assert [line.split()[0] for line in table.splitlines()[1:4]] == ranked
     assert "GPUs 8" not in out.partition("\n")[2], "the answer says it"
 
 
@@ -602,7 +605,7 @@ def test_of_five_systems_the_answer_has_the_fastest_the_next_and_the_last(capsys
     systems = "gx8,dgx1-p100,dgx1-v100,dgx-a100,dgx-h100"
     main(["predict", systems, "model=alexnet", "batch_size=256", "gpus=8", "-q"])
     said = " ".join(capsys.readouterr().out.split())
-    assert said.startswith("Predicted, on 8 GPUs: dgx-h100 trains AlexNet ")
+    assert said.startswith("Predicted, on 8 GPUs: dgx-h100 trains AlexNet, batch 256, ")
     assert said.endswith(" as fast as gx8, the slowest of 5.")
 
 
@@ -610,15 +613,20 @@ def test_strategies_are_ranked_on_the_system_that_trains_by_them(capsys):
     main(["predict", "gx8", "model=alexnet", "batch_size=256", "gpus=8", "strategy=after,layerwise", "-q"])
     said = " ".join(capsys.readouterr().out.split())
     assert said.startswith(
-        "Predicted, on 8 GPUs of gx8: strategy=layerwise trains AlexNet about as fast as strategy=after"
+        "Predicted, on 8 GPUs of gx8: strategy=layerwise trains AlexNet, batch 256, about as fast as strategy=after"
     )
 
 
-def test_of_many_parts_those_that_take_most_are_shown_in_one_block(capsys, monkeypatch):
-    monkeypatch.setattr("resnetx.cli.show.width_of", lambda stream: 80)
-    main(["predict", "gx8,dgx1-p100", "model=alexnet,googlenet", "batch_size=128,256", "gpus=8"])
-    parts = capsys.readouterr().out.split("\n\n")[2].splitlines()
-    assert parts[0].split()[:5] == ["workload", "batch", "system", "useful", "communication"]
-    assert sum(
-        "useful" in line for line in parts
-    ) == 1 and "Left out, to fit the terminal: launching; waiting" in "".join(parts)
+def test_of_several_curves_a_line_says_what_most_is_lost_to_and_all_has_each_part(capsys):
+    words = ["predict", "gx8,dgx1-p100", "model=alexnet", "batch_size=256", "gpus=8"]
+    main(words)
+    out = capsys.readouterr().out
+    assert "most lost to: communication (gx8 66%), smaller batches (dgx1-p100 17%)" in out
+    assert len(out.splitlines()) <= 15 and out.count("gx8") > 2
+    main([*words, "--all"])
+    assert any(
+        line.split()[:3] == ["system", "useful", "communication"] for line in capsys.readouterr().out.split("\n")
+    )
+    main(["predict", "gx8", "model=alexnet,googlenet", "batch_size=128,256,512"])
+    out = " ".join(capsys.readouterr().out.split())
+    assert re.search(r"most lost to: communication \(\d cases, \d+ to \d+%\), smaller batches \(\d, ", out)

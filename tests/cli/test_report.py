@@ -11,7 +11,7 @@ from resnetx import record
 from resnetx.cli import main
 from resnetx.cli.verbs import show_sweep
 from resnetx.errors import ConfigError
-from resnetx.interconnect.collectives.imported import import_bench
+from resnetx.interconnect.collectives.bench_reading import import_bench
 from resnetx.record import SCHEMA, StudyFolder, StudyRecord, cut_short
 from tests.documentation import ROOT
 from tests.fuzz.of_pair_copies import P2P_OLD

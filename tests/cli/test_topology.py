@@ -411,7 +411,7 @@ def test_the_model_stands_beside_what_was_published(run):
     assert status == 0
     assert "MISSED" not in out
     assert "In all rows: verdict holds." in out
-    assert "within what the other kinds give for 90 %" in " ".join(out.split())
+    assert "within what the other kinds give for 90%" in " ".join(out.split())
     row = "dgx1-p100 nccl2 allreduce 5 1 GiB 5.57"
     assert row not in " ".join(out.split())
     status, out, _ = run("--validate", "--all")

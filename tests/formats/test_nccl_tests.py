@@ -7,8 +7,7 @@ from collections import Counter
 import pytest
 
 from resnetx.errors import FileError
-from resnetx.formats.nccl_rows import Interval, printed
-from resnetx.formats.nccl_table import NcclTestCommand, command, listed
+from resnetx.formats.nccl_table import Interval, NcclTestCommand, command, listed, printed
 from resnetx.formats.nccl_tests import parse
 from resnetx.loading import File
 from tests.nccl_tables import HEADING, half, number, rank_list, row, table

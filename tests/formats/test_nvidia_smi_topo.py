@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from resnetx.errors import ConfigError
-from resnetx.formats import nvidia_smi_topo
+from resnetx.formats import smi_topo
 from resnetx.loading import File
 from tests.interconnect.topo_texts import DGX1_P100, DGX1_V100, DUAL_ROOT
 
@@ -14,7 +14,7 @@ PAIR = "\tGPU0\tGPU1\tCPU Affinity\nGPU0\t X \tPIX\t0-19\nGPU1\tPIX\t X \t0-19\n
 
 
 def topo(text):
-    found = nvidia_smi_topo.parse(FILE, text).topo
+    found = smi_topo.parse(FILE, text).topo
     assert found is not None
     return found
 
@@ -114,17 +114,17 @@ def test_without_a_header_columns_are_in_the_order_of_rows():
 
 def test_peers_are_read_with_what_they_were_asked_for():
     text = "$ nvidia-smi topo -p2p n\n \tGPU0\tGPU1\t\n GPU0\tX\tOK\t\n GPU1\tTNS\tX\t\n\nLegend:\n  OK = Status Ok\n"
-    (matrix,) = nvidia_smi_topo.parse(FILE, text).peers
+    (matrix,) = smi_topo.parse(FILE, text).peers
     assert matrix.capability == "n"
     assert matrix.peers == {("GPU0", "GPU1"): True, ("GPU1", "GPU0"): False}
-    unknown = nvidia_smi_topo.parse(FILE, text.replace("TNS", "U").replace(" n\n", "\n", 1)).peers[0]
+    unknown = smi_topo.parse(FILE, text.replace("TNS", "U").replace(" n\n", "\n", 1)).peers[0]
     assert (unknown.capability, unknown.peers) == ("", {("GPU0", "GPU1"): True})
 
 
 def test_one_text_may_have_names_distances_and_peers():
     text = f"GPU 0: Tesla P100-SXM2-16GB (UUID: GPU-1)\nGPU 1: NVIDIA H200 (UUID: GPU-2)\n\n{PAIR}\n"
     text += "nvidia-smi topo -p2p r\n\tGPU0\tGPU1\nGPU0\tX\tGNS\nGPU1\tGNS\tX\n"
-    found = nvidia_smi_topo.parse(FILE, text)
+    found = smi_topo.parse(FILE, text)
     assert found.names == {0: "Tesla P100-SXM2-16GB", 1: "NVIDIA H200"}
     assert found.topo is not None and found.topo.words["GPU0", "GPU1"] == "PIX"
     assert found.peers[0].peers["GPU0", "GPU1"] is False
@@ -147,7 +147,7 @@ def test_one_text_may_have_names_distances_and_peers():
 )
 def test_garbage_is_refused_with_a_sentence(text, sentence):
     with pytest.raises(ConfigError) as refused:
-        nvidia_smi_topo.parse(FILE, text)
+        smi_topo.parse(FILE, text)
     assert sentence in str(refused.value)
     assert "\n" not in str(refused.value)
 

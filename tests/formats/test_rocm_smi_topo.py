@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from resnetx.errors import ConfigError
-from resnetx.formats import device_matrix
+from resnetx.formats import smi_topo
 from resnetx.loading import File
 
 FILE = File(Path("topo.txt"), "a text", 2**20)
@@ -35,7 +35,7 @@ TEXT = "\n".join([
 
 
 def test_links_are_those_of_the_least_weight():
-    found = device_matrix.parse(FILE, TEXT)
+    found = smi_topo.parse_rocm(FILE, TEXT)
     assert found.gpus == ("GPU0", "GPU1", "GPU2", "GPU3")
     assert found.direct == {("GPU0", "GPU1"), ("GPU2", "GPU3")}
     assert found.affinity == {"GPU0": "NUMA 0", "GPU1": "NUMA 0", "GPU2": "NUMA 1", "GPU3": "NUMA 1"}
@@ -44,7 +44,7 @@ def test_links_are_those_of_the_least_weight():
 
 def test_without_weights_it_says_that_links_may_be_too_many():
     text = TEXT[TEXT.index("================ Link") :]
-    found = device_matrix.parse(FILE, text)
+    found = smi_topo.parse_rocm(FILE, text)
     assert len(found.direct) == 4
     assert "without the table of weights" in found.notes[1]
 
@@ -59,7 +59,7 @@ def test_without_weights_it_says_that_links_may_be_too_many():
 )
 def test_garbage_is_refused_with_a_sentence(text, sentence):
     with pytest.raises(ConfigError) as refused:
-        device_matrix.parse(FILE, text)
+        smi_topo.parse_rocm(FILE, text)
     assert sentence in str(refused.value)
 
 
@@ -69,7 +69,7 @@ def test_lines_about_one_gpu_are_no_rows_of_a_matrix(before):
         f"{before.format(n=n)}(Topology) Numa {what}: {n}" for n in range(2) for what in ("Node", "Affinity")
     )
     kinds = "== Link Type between two GPUs ==\n     GPU0  GPU1\nGPU0 0 XGMI\nGPU1 XGMI 0\n"
-    found = device_matrix.parse(FILE, f"{kinds}\n==== Numa Nodes ====\n{numa}\n==== End of ROCm SMI Log ====")
+    found = smi_topo.parse_rocm(FILE, f"{kinds}\n==== Numa Nodes ====\n{numa}\n==== End of ROCm SMI Log ====")
     assert found.gpus == ("GPU0", "GPU1")
     assert found.affinity == {"GPU0": "NUMA 0", "GPU1": "NUMA 1"}
 
@@ -86,7 +86,7 @@ def test_amd_smi_has_the_same_tables_by_addresses():
 
     every = [["ENABLED"] * 4] * 4
     tables = [table("ACCESS", every, "ENABLED"), table("WEIGHT", WEIGHTS, "0"), table("LINK TYPE", KINDS, "SELF")]
-    found = device_matrix.parse(FILE, "\n".join([*tables, table("NUMA BW", [["50000-100000"] * 4] * 4, "N/A")]))
+    found = smi_topo.parse_rocm(FILE, "\n".join([*tables, table("NUMA BW", [["50000-100000"] * 4] * 4, "N/A")]))
     assert found.gpus == ("GPU0", "GPU1", "GPU2", "GPU3")
     assert found.direct == {("GPU0", "GPU1"), ("GPU2", "GPU3")}
     assert found.notes == ("amd-smi does not say how many XGMI links join two GPUs",)

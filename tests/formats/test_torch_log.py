@@ -4,7 +4,7 @@ import pytest
 
 from resnetx.errors import FileError
 from resnetx.formats.logs import Waiting, says, waited, waiting
-from resnetx.interconnect.collectives.imported import import_bench
+from resnetx.interconnect.collectives.bench_reading import import_bench
 from resnetx.interconnect.survey.survey_sources import read_survey
 from resnetx.traces import trace_files
 

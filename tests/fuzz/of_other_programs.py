@@ -12,8 +12,7 @@ from resnetx.cli.verbs import show_trace
 from resnetx.errors import ConfigError
 from resnetx.formats import logs
 from resnetx.interconnect.collectives import measured
-from resnetx.interconnect.collectives.bench_reading import with_readings
-from resnetx.interconnect.collectives.imported import import_bench
+from resnetx.interconnect.collectives.bench_reading import import_bench, with_readings
 from resnetx.interconnect.survey.survey import PartSettings, joined
 from resnetx.interconnect.survey.survey_sources import read_survey
 from resnetx.interconnect.survey.system_text import written_system

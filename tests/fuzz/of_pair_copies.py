@@ -3,8 +3,7 @@
 import json
 from pathlib import Path
 
-from resnetx.interconnect.collectives.bench_reading import with_readings
-from resnetx.interconnect.collectives.imported import import_bench
+from resnetx.interconnect.collectives.bench_reading import import_bench, with_readings
 from resnetx.interconnect.systems.system import load
 from tests.fuzz.harness import Target
 

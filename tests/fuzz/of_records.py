@@ -27,7 +27,7 @@ from resnetx.measure.launch.ending import Ending
 from resnetx.measure.launch.executor import one_node
 from resnetx.measure.study_runs import definition
 from resnetx.prediction.memory import step_bytes
-from resnetx.prediction.predict import Curve, Placement, predicted_curves
+from resnetx.prediction.predict import Curve, predicted_curves
 from resnetx.prediction.roofline import work
 from resnetx.prediction.scenario import Deployment, TrainingSetup, Workload
 from resnetx.record import (
@@ -244,8 +244,8 @@ def _predict_from(trace: Trace) -> None:
     bucket = Bucket(bucket_cap_mb=None, first_bucket_mb=None, gradient_as_bucket_view=True)
     trace = sized(trace, None, sends=True)
     workload, batch_size = Workload.of_import(trace, bucket), max(each.batch_size for each in trace.batches)
-    placements = [Placement((0, 1), 2 * batch_size)]
-    predicted_curves([Curve(workload, _dgx1(), TrainingSetup(), placements, Placement((0,), batch_size))])
+    placements = [((0, 1), 2 * batch_size)]
+    predicted_curves([Curve(workload, _dgx1(), TrainingSetup(), placements, ((0,), batch_size))])
 
 
 def _observations() -> list[bytes]:

@@ -29,9 +29,8 @@ from resnetx.record import (
 )
 from resnetx.record.comparisons import Accuracy, BenchComparison, Comparison, SystemComparison
 from resnetx.record.literature import CheckedPapers, Score
-from resnetx.record.node_check import Cause, Check, CheckedRun, Outlier, Remark
 from resnetx.record.prediction import Prediction
-from resnetx.record.topologies import Steering
+from resnetx.record.topologies import Cause, Check, CheckedRun, Outlier, Remark, Steering
 from resnetx.reporting.compared_benches import PAYLOADS_BYTES, compare_benches
 from resnetx.reporting.compared_studies import compare as compare_studies
 from resnetx.table import Tabular

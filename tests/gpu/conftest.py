@@ -5,8 +5,6 @@ pytest -m gpu tests/gpu
 Where no GPU is, tests/nullcuda plays two of them (`NULLCUDA_GPUS=1`: one); what it cannot show is skipped by name.
 """
 
-import sys
-
 import msgspec
 import pytest
 import torch
@@ -53,7 +51,7 @@ def _on_null_gpus(request, monkeypatch):
     monkeypatch.setenv("NULLCUDA_COMPUTE", str(int(name in LOOKS_AT_VALUES)))
     if name in _LONG_MESSAGES:
         monkeypatch.setenv("NULLCUDA_NCCL_US", "20000")
-    monkeypatch.setattr(sys, "executable", request.getfixturevalue("preloaded_python"))
+    request.getfixturevalue("preloaded")
 
 
 @pytest.fixture

@@ -1,12 +1,12 @@
 import numpy as np
 import pytest
 
-from resnetx.inputs import scenes
+from resnetx.inputs import image_tree
 
 
 def test_a_picture_depends_on_its_three_numbers_only() -> None:
     def pixels(seed: int, label: int, index: int) -> bytes:
-        return scenes.picture(seed, label, index, 64, 48, detail=1).tobytes()
+        return image_tree.picture(seed, label, index, 64, 48, detail=1).tobytes()
 
     first = pixels(0, 1, 2)
     assert pixels(0, 1, 3) != first
@@ -17,7 +17,7 @@ def test_a_picture_depends_on_its_three_numbers_only() -> None:
 
 def test_any_size_can_be_drawn() -> None:
     for width, height in ((60, 60), (1300, 70), (70, 1300)):
-        assert scenes.picture(0, 0, 0, width, height, detail=1).size == (width, height)
+        assert image_tree.picture(0, 0, 0, width, height, detail=1).size == (width, height)
 
 
 @pytest.mark.slow
@@ -27,7 +27,7 @@ def test_pictures_have_the_spectrum_of_photographs() -> None:
     window = np.outer(np.hanning(256), np.hanning(256))
     for label in range(4):
         for index in range(3):
-            grey = np.asarray(scenes.picture(0, label, index, 256, 256, detail=1).convert("L"), dtype=float)
+            grey = np.asarray(image_tree.picture(0, label, index, 256, 256, detail=1).convert("L"), dtype=float)
             power += np.abs(np.fft.fft2((grey - grey.mean()) * window)) ** 2
     frequency = np.hypot(*np.meshgrid(np.fft.fftfreq(256), np.fft.fftfreq(256)))
     rings = [(frequency > low) & (frequency <= 1.3 * low) for low in 0.02 * 1.3 ** np.arange(9)]
@@ -44,7 +44,7 @@ def test_classes_can_be_told_apart_by_their_colours() -> None:
             [
                 np.concatenate([pixels.mean(axis=(0, 1)), pixels.std(axis=(0, 1))])
                 for index in range(8)
-                for pixels in [np.asarray(scenes.picture(0, label, index, 128, 96, detail=1), dtype=float)]
+                for pixels in [np.asarray(image_tree.picture(0, label, index, 128, 96, detail=1), dtype=float)]
             ]
             for label in range(4)
         ]

@@ -3,8 +3,16 @@
 import pytest
 
 import tests.drawn_examples  # noqa: F401
-from resnetx.interconnect.systems.graph import Component, Link, System
-from resnetx.interconnect.systems.parts import CpuSpec, GpuSpec, SourcedValue, SwitchSpec, WireSpec
+from resnetx.interconnect.systems.graph import (
+    Component,
+    CpuSpec,
+    GpuSpec,
+    Link,
+    SourcedValue,
+    SwitchSpec,
+    System,
+    WireSpec,
+)
 
 
 def figure(value):

@@ -7,7 +7,7 @@ import pytest
 
 from resnetx.choices import Lab
 from resnetx.interconnect.collectives import bench_reading
-from resnetx.interconnect.collectives.imported import import_bench
+from resnetx.interconnect.collectives.bench_reading import import_bench
 from resnetx.interconnect.collectives.traffic import lab_plan
 from resnetx.interconnect.systems.system import load
 from resnetx.record import SCHEMA, BenchFile, BenchPoint, BenchRequest, CopyCell, cut_short

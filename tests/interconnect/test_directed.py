@@ -13,7 +13,7 @@ from resnetx.interconnect.collectives import rings
 from resnetx.interconnect.collectives.plan import plan
 from resnetx.interconnect.collectives.traffic import lab_plan, star
 from resnetx.interconnect.pairs.costs import pair_cost
-from resnetx.interconnect.survey.planned import PaperMachine, planned
+from resnetx.interconnect.survey.survey import PaperMachine, planned
 from resnetx.interconnect.systems import paths, system
 from resnetx.interconnect.systems.graph import Link, System
 from resnetx.interconnect.systems.lab_network import lab_network

@@ -62,7 +62,7 @@ def test_a_kind_that_nobody_measured_is_said_and_has_the_width_of_all_others(sys
     assert not found.known and not found.own
     assert found.text.startswith("Error not known: ") and f"published for {kind}; counted on" in found.text
     assert (
-        f"90 % within {found.q90:.0%}" in found.text
+        f"90% within {found.q90:.0%}" in found.text
         and found.q90 > 1.5 * error_of(plan(load("dgx1-v100"), library="nccl2.4"), 64 * MIB).q90
     )
 

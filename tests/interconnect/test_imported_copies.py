@@ -6,8 +6,7 @@ from statistics import median
 import pytest
 
 from resnetx.errors import ConfigError, FileError
-from resnetx.interconnect.collectives.bench_reading import with_readings
-from resnetx.interconnect.collectives.imported import import_bench
+from resnetx.interconnect.collectives.bench_reading import import_bench, with_readings
 from resnetx.interconnect.systems.system import load
 from tests.fuzz.of_pair_copies import NVBANDWIDTH, OSU_ALLGATHER, OSU_BIBW, OSU_LATENCY, P2P_NEW, P2P_OLD, TARTAN
 

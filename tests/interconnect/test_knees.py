@@ -3,7 +3,7 @@
 import pytest
 
 from resnetx.interconnect.collectives import sizes as knees
-from resnetx.interconnect.collectives.imported import import_bench
+from resnetx.interconnect.collectives.bench_reading import import_bench
 from resnetx.interconnect.pairs.costs import published
 from tests.nccl_tables import table
 

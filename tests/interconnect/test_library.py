@@ -8,7 +8,7 @@ import pytest
 
 from resnetx.interconnect.survey.survey import SOCKETS
 from resnetx.interconnect.systems import paths, system
-from resnetx.interconnect.systems.parts import TABLES, SourcedValue
+from resnetx.interconnect.systems.graph import TABLES, SourcedValue
 from resnetx.settings.files import CONFIGS
 
 STABLE = [

@@ -3,8 +3,7 @@
 import pytest
 
 from resnetx.errors import ConfigError
-from resnetx.interconnect.survey.planned import PaperMachine, planned
-from resnetx.interconnect.survey.survey import PartSettings
+from resnetx.interconnect.survey.survey import PaperMachine, PartSettings, planned
 from resnetx.interconnect.survey.system_text import written_system
 from resnetx.interconnect.systems import paths, system
 

@@ -87,7 +87,7 @@ def test_a_gpu_that_is_not_described_has_its_name_and_no_figures_of_another(made
     for figure in (part.fp32_FLOPps, part.memory_bytes, part.memory_Bps, part.clock_Hz):
         assert figure.stated is None
     with pytest.raises(ConfigError, match=r"the rate of fp32 of .*: not described; state it under parts"):
-        roofline.roofs(part, "fp32")
+        roofline.peak_FLOPps(part, "fp32")
     assert any("is not described: its rates and its memory are null" in said for said in written.unknown)
     assert paths.pair_matrix(machine).bandwidth_Bps[0][0] is None  # but what links give is known
     assert paths.pair_matrix(machine).bandwidth_Bps[0][1] > 1e9

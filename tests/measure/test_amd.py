@@ -21,7 +21,7 @@ from resnetx.interconnect.survey.system_text import written_system
 from resnetx.interconnect.systems import paths, system
 from resnetx.measure import examination, probes
 from resnetx.measure.bench import timed_collectives
-from resnetx.measure.machine import amd, capability, environment, nvidia, pci_devices, readings
+from resnetx.measure.machine import amd, environment, nvidia, pci_devices, readings
 from resnetx.measure.machine import environment as software
 from resnetx.measure.machine.nvidia import gpus_here, graphics_here, hidden_by_mistake
 from resnetx.measure.machine.sensors import Sensors
@@ -247,14 +247,14 @@ def chip(monkeypatch):
 
 def test_kernels_are_those_of_the_chip_itself(rocm, chip, monkeypatch):
     monkeypatch.setattr(torch.cuda, "get_arch_list", lambda: ["gfx90a:xnack-", "gfx942"])
-    capability.check_kernels(chip("gfx942:sramecc+:xnack-"))
-    capability.check_kernels(chip("gfx90a:sramecc+:xnack-"))
+    device.check_kernels(chip("gfx942:sramecc+:xnack-"))
+    device.check_kernels(chip("gfx90a:sramecc+:xnack-"))
     with pytest.raises(
         ConfigError, match=r"an AMD GPU is gfx1030, and torch .* kernels for gfx90a, gfx942: install.*rocm6\.4"
     ):
-        capability.check_kernels(chip("gfx1030"))
+        device.check_kernels(chip("gfx1030"))
     monkeypatch.setattr(torch.cuda, "get_arch_list", lambda: ["gfx10-3-generic"])
-    capability.check_kernels(chip("gfx1030"))
+    device.check_kernels(chip("gfx1030"))
 
 
 @pytest.mark.parametrize(
@@ -265,12 +265,12 @@ def test_kernels_are_those_of_the_chip_itself(rocm, chip, monkeypatch):
     ],
 )
 def test_bf16_is_refused_on_chips_without_units_for_it(rocm, chip, architecture, has_bf16):
-    capability.check_precision("fp16", chip(architecture))
+    device.check_precision("fp16", chip(architecture))
     if has_bf16:
-        capability.check_precision("bf16", chip(architecture))
+        device.check_precision("bf16", chip(architecture))
     else:
         with pytest.raises(ConfigError, match="precision=bf16: an AMD GPU"):
-            capability.check_precision("bf16", chip(architecture))
+            device.check_precision("bf16", chip(architecture))
 
 
 # ---- what is recorded -----------------------------------------------------------------------------------------------

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from resnetx.measure.bench import interference
-from resnetx.measure.bench.interference import MOST_CHUNKS, computing_lost_on_gpus
+from resnetx.measure.bench import pair_copies
+from resnetx.measure.bench.pair_copies import MOST_CHUNKS, computing_lost_on_gpus
 from resnetx.record import Unknown
 from tests.measure.simulated_gpu import SimulatedGpu
 
@@ -46,7 +46,7 @@ class Ranks:
 @pytest.fixture
 def ranks(monkeypatch):
     ranks = Ranks(SimulatedGpu(monkeypatch))
-    monkeypatch.setattr(interference, "_computing_on_gpu", lambda _: ranks.compute)
+    monkeypatch.setattr(pair_copies, "_computing_on_gpu", lambda _: ranks.compute)
     return ranks
 
 
@@ -63,5 +63,5 @@ def test_a_message_that_takes_longer_than_the_computing_that_can_be_queued_is_no
 
 
 def test_computing_that_waits_for_its_device_has_no_such_share(ranks, monkeypatch):
-    monkeypatch.setattr(interference, "_computing_on_gpu", lambda _: ranks.gpu.wait)
+    monkeypatch.setattr(pair_copies, "_computing_on_gpu", lambda _: ranks.gpu.wait)
     assert isinstance(computing_lost_on_gpus(ranks.send, torch.zeros(8), ALONE_s, ranks), Unknown)

@@ -5,9 +5,9 @@ import torch
 
 from resnetx import packages
 from resnetx.errors import ConfigError
-from resnetx.measure.machine.capability import built_for, check_precision, chip_from, unfit
 from resnetx.measure.machine.nvidia import Graphics
 from resnetx.measure.probes import torch_probe
+from resnetx.measure.rank.device import built_for, check_precision, chip_from, unfit
 from resnetx.record import Gpu, Unknown
 
 CUDA_13 = ["sm_75", "sm_80", "sm_86", "sm_90", "sm_100", "sm_110", "sm_120", "compute_120"]  # torch 2.11 + CUDA 13

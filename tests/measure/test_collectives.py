@@ -6,7 +6,7 @@ import pytest
 import torch
 from msgspec.structs import replace
 
-from resnetx.measure.bench import arrays, interference, timed_collectives
+from resnetx.measure.bench import arrays, pair_copies, timed_collectives
 from resnetx.measure.bench import arrays as checks
 from resnetx.measure.bench import timed_collectives as nccl_choices
 from resnetx.measure.rank.distributed import Ranks
@@ -417,7 +417,7 @@ def test_on_gpus_computing_is_timed_beside_all_reduces_whose_own_time_is_known(
     def lost(_, array, alone_s, ranks):
         return Unknown(f"of {alone_s} s on {ranks.device}")
 
-    monkeypatch.setattr(interference, "computing_lost_on_gpus", lost)
+    monkeypatch.setattr(pair_copies, "computing_lost_on_gpus", lost)
     ranks = dataclasses.replace(alone, device=GPU)
     assert timed_collectives._computing_lost(name, torch.zeros(elements), queued_s, [[(1.0, 1.0)]], ranks) == reason
 

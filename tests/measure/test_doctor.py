@@ -16,9 +16,9 @@ import torch
 from resnetx import packages
 from resnetx.measure import examination, probes
 from resnetx.measure.examination import Finding, examine
-from resnetx.measure.machine import capability
 from resnetx.measure.machine.nvidia import Graphics, cuda_of_driver, no_graphics
 from resnetx.measure.probes import Lost, apart, reinstall
+from resnetx.measure.rank import device
 from resnetx.record import GpuProcess, Unknown
 
 TOPICS = [
@@ -192,7 +192,7 @@ def test_a_driver_older_than_torch_is_told_with_what_runs_on_it(monkeypatch, chi
     assert cuda_of_driver(told) == runs
     monkeypatch.setattr(torch.version, "cuda", "13.2")
     monkeypatch.setattr(probes, "cuda_of_driver", lambda: cuda_of_driver(told))
-    monkeypatch.setattr(capability, "unfit", lambda *_: "")
+    monkeypatch.setattr(device, "unfit", lambda *_: "")
     graphics = Graphics("550.54.15", [SimpleNamespace(name="NVIDIA H100", compute_capability=chip)], [], "", "3f")
     state, what, found = probes.torch_probe(graphics)
     assert (state, found) == ("missing", fix)

@@ -7,7 +7,7 @@ import pytest
 
 import resnetx
 from resnetx.launching import FIRST_NCCL_BACKEND, NCCL_BACKEND_VARIABLE
-from resnetx.measure.observe import WARMUP
+from resnetx.measure.observed_loop import WARMUP
 from resnetx.record.traces import observations
 from tests.gpu.conftest import ON_NULL_GPUS, _on_null_gpus  # noqa: F401  (a fixture)
 from tests.measure.starting import run_ranks

@@ -9,7 +9,7 @@ import pytest
 from resnetx.choices import After, Layerwise
 from resnetx.interconnect.systems.system import load
 from resnetx.prediction import predict
-from resnetx.prediction.predict import Curve, Placement, predicted_curves
+from resnetx.prediction.predict import Curve, predicted_curves
 from resnetx.prediction.result import missing
 from resnetx.prediction.scenario import Deployment, TrainingSetup
 from tests.prediction.test_predict import googlenet
@@ -23,13 +23,13 @@ def questions() -> list[Curve]:
         Deployment(load("dgx-h100", nodes=2, network="ndr400"), "nvls"),
     ]
     workloads = [replace(googlenet(64), strategy=strategy) for strategy in (Layerwise(), After())]
-    placements = [Placement(tuple(range(gpus)), 64) for gpus in (1, 2, 16)]
+    placements = [(tuple(range(gpus)), 64) for gpus in (1, 2, 16)]
     asked = [
         Curve(workload, deployment, TrainingSetup(sensitivity=deployment is deployments[0]), placements, placements[0])
         for deployment in deployments
         for workload in workloads
     ]
-    return [*asked, replace(asked[0], placements=[Placement((0,), 10**6)])]
+    return [*asked, replace(asked[0], placements=[((0,), 10**6)])]
 
 
 @pytest.mark.slow

@@ -3,6 +3,7 @@
 import pytest
 
 import resnetx
+from resnetx.cli import main
 from resnetx.prediction.scaling import MOST_HALF, LAUNCH_s, scaling_errors
 
 pytestmark = pytest.mark.slow  # finds rings
@@ -28,7 +29,8 @@ def test_one_process_for_all_gpus_is_open_between_two_ends(framework):
     one, eight = predicted(framework=framework, **P100)
     assert one.iteration_s and not one.open
     assert eight.iteration_s is eight.images_per_s is eight.speedup is None
-    assert eight.open == "resnetx predict calibration=rates.yaml"
+    words = "model=torchvision batch_size=64 scaling=weak gpus=8"
+    assert eight.open == f"resnetx predict dgx1-p100 {words} calibration=rates.yaml"
     fast_s, slow_s = eight.interval_s
     assert fast_s < 8 * 64 / PUBLISHED < slow_s
     assert slow_s - fast_s > LAUNCH_s * 161 * 8  # ResNet-50 has 161 tensors
@@ -56,7 +58,9 @@ def test_half_precision_on_several_nodes_is_known_of_what_is_published(system, o
     assert not single.open
     half_s = scaling_errors().costs.between_half_s
     if opened:
-        assert sixteen.open == "resnetx sweep precision=fp16 gpus=16 nodes=2 launcher=slurm"
+        words = "model=torchvision batch_size=256 scaling=weak"
+        assert sixteen.open == f"resnetx sweep {words} precision=fp16 gpus=16 nodes=2 launcher=slurm"
+        assert main([*sixteen.open.split()[1:], "--dry-run"]) == 0
         assert sixteen.interval_s[1] - sixteen.interval_s[0] > MOST_HALF * half_s
     elif system == "dgx1-v100":
         assert sixteen.iteration_s - one.iteration_s > half_s

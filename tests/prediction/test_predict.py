@@ -11,10 +11,10 @@ from resnetx.compose import compose
 from resnetx.config import request_from
 from resnetx.interconnect.collectives.measured import MeasuredCollective, MeasuredSize
 from resnetx.interconnect.systems.system import load
-from resnetx.prediction.iteration import Deviations
+from resnetx.prediction.iteration import deviation_of_ratio
 from resnetx.prediction.messages import CONTENTION
-from resnetx.prediction.predict import Curve, Placement, predict, predicted_curves
-from resnetx.prediction.scaling import ScalingKind, scaling_errors, slowest_of
+from resnetx.prediction.predict import Curve, predict, predicted_curves
+from resnetx.prediction.scaling import scaling_errors, slowest_of
 from resnetx.prediction.scenario import Deployment, Point, ScalingCosts, TrainingSetup, Workload
 from resnetx.prediction.step import Overlap
 from resnetx.record import Unknown
@@ -120,7 +120,7 @@ def test_the_interval_holds_the_prediction_and_widens_with_the_error_of_messages
     low, high = plain.interval_s
     assert low < plain.iteration_s < high
     known = tiny(After())  # made-up points that agree to the last digit, and a trace without spread
-    scaling = scaling_errors().of(ScalingKind("allreduce", "one node", "none"))
+    scaling = scaling_errors().of("allreduce", "one node", "none")
     ends = [known.iteration_s * math.exp(-scaling.faster), known.iteration_s * math.exp(scaling.slower)]
     assert known.interval_s == pytest.approx(ends)
     assert high / plain.iteration_s > ends[1] / known.iteration_s
@@ -129,7 +129,7 @@ def test_the_interval_holds_the_prediction_and_widens_with_the_error_of_messages
 def test_nothing_is_known_of_what_computing_loses_to_messages_so_the_interval_has_both_ends():
     """Two messages of 0.5 s, of which one hides: at best it costs nothing, at worst as much as one that does not."""
     found = tiny(Layerwise())
-    scaling = scaling_errors().of(ScalingKind("allreduce", "one node", "none"))
+    scaling = scaling_errors().of("allreduce", "one node", "none")
     best, worst = (math.log(end_s / found.iteration_s) for end_s in (7.5, 8.0))
     assert found.interval_s == pytest.approx(
         [
@@ -189,9 +189,9 @@ GOOGLENET = Point(googlenet(64), FABRIC, tuple(range(8)), 64, TrainingSetup(sens
 
 def test_speedups_are_over_one_gpu_and_points_beyond_the_system_are_refused():
     workload, deployment = Workload.of_import(TINY, After()), Deployment(H200, "nccl2", measured=SECONDS)
-    placements = [Placement(tuple(range(gpus)), 4 * gpus) for gpus in (2, 16)]
+    placements = [(tuple(range(gpus)), 4 * gpus) for gpus in (2, 16)]
     setting = TrainingSetup(Overlap(False, False), costs=FREE)
-    answers = predicted_curves([Curve(workload, deployment, setting, placements, Placement((0,), 4))])
+    answers = predicted_curves([Curve(workload, deployment, setting, placements, ((0,), 4))])
     two, sixteen = (answer.point for answer in answers)
     assert two.speedup == pytest.approx(2 * 7.0 / 7.5, rel=1e-6)
     assert two.baseline_gpus == 1
@@ -202,7 +202,7 @@ def test_speedups_are_over_one_gpu_and_points_beyond_the_system_are_refused():
 
 
 def paper(gpus, batch_size=512, **changed):
-    placements, baseline = [Placement(tuple(range(count)), batch_size) for count in gpus], Placement((0,), batch_size)
+    placements, baseline = [(tuple(range(count)), batch_size) for count in gpus], ((0,), batch_size)
     setting = TrainingSetup(memory_model="caffe", **changed)
     answers = predicted_curves([Curve(googlenet(batch_size), FABRIC, setting, placements, baseline)])
     return [answer.point for answer in answers]
@@ -273,10 +273,10 @@ def test_an_uneven_batch_is_as_slow_as_the_larger_share():
 
 def test_what_is_wrong_with_both_points_cancels_in_a_speedup_and_what_scaling_costs_does_not():
     """One rate, equally wrong on one GPU and on eight, moves no speed-up; that nobody knows the host's part does."""
-    one, other = Deviations(((-0.3, 0.3), (0.0, 0.0)), (0.0, 0.0)), Deviations(((-0.3, 0.3), (-0.1, 0.4)), (-0.2, 0.5))
-    low, high = one.of_ratio(other)
+    one, other = (((-0.3, 0.3), (0.0, 0.0)), (0.0, 0.0)), (((-0.3, 0.3), (-0.1, 0.4)), (-0.2, 0.5))
+    low, high = deviation_of_ratio(one, other)
     assert (low, high) == pytest.approx((-math.hypot(0.4, 0.5), math.hypot(0.1, 0.2)))
-    assert other.of_ratio(one) == pytest.approx((-high, -low))
+    assert deviation_of_ratio(other, one) == pytest.approx((-high, -low))
 
 
 def test_a_speedup_has_an_interval_that_is_narrower_than_those_of_its_points():
@@ -284,7 +284,7 @@ def test_a_speedup_has_an_interval_that_is_narrower_than_those_of_its_points():
     workload = Workload.of(request, workloads.table(request.model, request.image_size), "caffe")
     system = load("gx8")
     deployment = Deployment(system, system.library)
-    placements = [Placement(tuple(range(gpus)), 512) for gpus in (1, 8)]
+    placements = [(tuple(range(gpus)), 512) for gpus in (1, 8)]
     curve = Curve(workload, deployment, TrainingSetup(), placements, placements[0])
     one, eight = (each.point for each in predicted_curves([curve]))
     low, high = eight.speedup_interval

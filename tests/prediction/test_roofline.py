@@ -23,7 +23,6 @@ from resnetx.prediction.roofline import (
     fitted_without,
     layer_times,
     ratios,
-    roofs,
     transformer_fits,
     update_s,
     work,
@@ -145,7 +144,7 @@ def test_the_update_passes_over_the_parameters_five_times():
 
 
 def test_ratios_are_those_of_the_layers_times():
-    found = ratios(HALF, NET, 32, 1000, measured_on=roofs(P100, "fp32"), wanted_on=roofs(H200, "tf32"))
+    found = ratios(HALF, NET, 32, 1000, measured_on=(P100, "fp32", None), wanted_on=(H200, "tf32", None))
     here, there = times(), times(gpu=H200, precision="tf32")
     for each in found:
         assert each.forward == pytest.approx(there[each.name].forward_s / here[each.name].forward_s)

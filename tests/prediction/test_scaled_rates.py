@@ -4,7 +4,7 @@ import pytest
 
 from resnetx.errors import ConfigError
 from resnetx.prediction.messages import Exchange
-from resnetx.prediction.stated_rates import Beyond, ModelledStep, ScaledRates
+from resnetx.prediction.stated_rates import ModelledStep, ScaledRates
 from resnetx.prediction.step import TimedMessage
 
 WAIT_S = 0.05  # that no factor on the step changes
@@ -15,7 +15,7 @@ MESSAGES_S = 0.01  # of the modelled step
 
 def modelled(gpus, images):
     return ModelledStep(
-        lambda beyond: WAIT_S + 0.1 * beyond.factor + beyond.message_s,
+        lambda beyond: WAIT_S + 0.1 * beyond[1] + beyond[0],
         lambda factor: WAIT_S + 0.1 * factor - MESSAGES_S,
     )
 
@@ -34,9 +34,9 @@ def taking(node_gpus=16, **steps_s):
 
 @pytest.mark.parametrize("step_s", [0.1, 0.15, 0.25])
 def test_the_known_rate_comes_out(step_s):
-    beyond = taking(of_16=step_s).at(16)
-    assert modelled(16, 1600).step_s(beyond) == pytest.approx(step_s)
-    assert beyond.factor == 1 or beyond.message_s == 0
+    message_s, factor = taking(of_16=step_s).at(16)
+    assert modelled(16, 1600).step_s((message_s, factor)) == pytest.approx(step_s)
+    assert factor == 1 or message_s == 0
 
 
 @pytest.mark.parametrize(
@@ -52,13 +52,13 @@ def test_the_known_rate_comes_out(step_s):
 def test_of_a_longer_step_messages_get_what_runs_without_exchange_leave_to_them(exchange_s, message_s, factor):
     known = ScaledRates(((2, 200, 200 / 0.17),), "measured", "mine", exchange_s=((2, exchange_s),))
     found = known.residual(modelled, 16)
-    assert (found.at(2).message_s, found.at(2).factor) == pytest.approx((message_s, factor))
+    assert found.at(2) == pytest.approx((message_s, factor))
     assert modelled(2, 200).step_s(found.at(2)) == pytest.approx(0.17)
 
 
 def test_what_steps_take_longer_grows_as_the_bytes_of_a_ring_and_one_gpu_is_as_modelled():
     found = taking(of_2=0.17)
-    assert [found.at(gpus).message_s for gpus in (1, 2, 4, 8)] == pytest.approx([0, 0.02, 0.03, 0.035])
+    assert [found.at(gpus)[0] for gpus in (1, 2, 4, 8)] == pytest.approx([0, 0.02, 0.03, 0.035])
     assert "messages take 35 ms more than modelled, growing with 2(n-1)/n, by" in found.text(8, "GPU")
 
 
@@ -72,26 +72,26 @@ def test_what_steps_take_longer_grows_as_the_bytes_of_a_ring_and_one_gpu_is_as_m
     ],
 )
 def test_two_counts_show_whether_a_path_is_shared(of_4, eight_s):
-    assert taking(of_2=0.18, of_4=of_4).at(8).message_s == pytest.approx(eight_s)
+    assert taking(of_2=0.18, of_4=of_4).at(8)[0] == pytest.approx(eight_s)
 
 
 def test_growth_ends_with_the_node_and_is_not_seen_across_nodes():
     within, across = (taking(node_gpus=gpus, of_2=0.18, of_4=0.15 + 1.5 * 0.06) for gpus in (8, 2))
     assert (within.growth, across.growth) == (pytest.approx(1), 0)
-    assert within.at(16).message_s == pytest.approx(2 * 15 / 16 * 0.12)
-    assert across.at(16).message_s == pytest.approx(2 * 15 / 16 * 0.06)
+    assert within.at(16)[0] == pytest.approx(2 * 15 / 16 * 0.12)
+    assert across.at(16)[0] == pytest.approx(2 * 15 / 16 * 0.06)
 
 
 def test_what_is_within_the_error_of_rates_is_a_factor_and_shows_no_growth():
     found = taking(of_2=0.155, of_4=0.15 + 1.5 * 0.02)
-    assert found.at(2) == Beyond(factor=pytest.approx(1.05))
-    assert found.at(8) == Beyond(message_s=pytest.approx(1.75 * 0.02))
+    assert found.at(2) == (0, pytest.approx(1.05))
+    assert found.at(8) == (pytest.approx(1.75 * 0.02), 1)
 
 
 def test_what_steps_take_less_is_a_factor_that_stays_and_is_interpolated_below():
     found = taking(of_4=0.1)
-    assert [found.at(gpus).factor for gpus in (1, 2, 4, 64)] == pytest.approx([1, 0.5**0.5, 0.5, 0.5])
-    assert found.at(64) == Beyond(factor=pytest.approx(0.5))
+    assert [found.at(gpus)[1] for gpus in (1, 2, 4, 64)] == pytest.approx([1, 0.5**0.5, 0.5, 0.5])
+    assert found.at(64) == (0, pytest.approx(0.5))
     assert found.text(4, "GPU").startswith("steps take 0.500 times as long as modelled, by 4,000 images/s on 4 GPUs")
 
 

@@ -22,6 +22,9 @@ PROGRAMS = {  # by the name of this file: the words that Python has before those
 }
 
 
+AFRESH = {"RESNETX_RUN_AFRESH": ""}  # runs are not forked in the product's own way, too
+
+
 def main() -> int:
     folder, name = os.path.split(os.path.abspath(sys.argv[0]))
     connection = socket.socket(socket.AF_UNIX)
@@ -31,7 +34,7 @@ def main() -> int:
         "words": [*PROGRAMS[name], *sys.argv[1:]],
         "python": os.path.join(folder, "python"),
         "folder": os.getcwd(),
-        "variables": dict(os.environ),
+        "variables": dict(os.environ) | AFRESH,
         "files": files,
     }
     content = json.dumps(asked).encode()

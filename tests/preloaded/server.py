@@ -10,7 +10,6 @@ Tests of how processes start, listen and die run without it.
 """
 
 import array
-import atexit
 import gc
 import importlib
 import importlib.util
@@ -22,13 +21,11 @@ import socket
 import struct
 import sys
 import tempfile
-import threading
-from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NoReturn
+from typing import Any
 
-from resnetx.host import dying_with
+from resnetx.host import dying_with, end_after, run_module
 
 READY = "ready"
 MOST_FILES = 64
@@ -130,9 +127,7 @@ def _run(words: list[str]) -> None:
         words = words[1:]
     if words[0] == "-m":
         sys.path[:0] = [] if safe_path else [str(Path.cwd())]
-        sys.argv = words[1:]
-        sys.modules.pop(words[1], None)  # runpy would warn of it
-        runpy.run_module(words[1], run_name="__main__", alter_sys=True)
+        run_module(words[1], words[2:])
     elif words[0] == "-c":
         sys.path.insert(0, "")
         sys.argv = ["-c", *words[2:]]
@@ -143,24 +138,5 @@ def _run(words: list[str]) -> None:
         runpy.run_path(words[0], run_name="__main__")
 
 
-def _ended(act: Callable[[], None]) -> NoReturn:
-    """Ends this process as Python does, but for taking its modules down, which takes time and tells of leaks."""
-    status = 0
-    try:
-        act()
-    except SystemExit as end:
-        status = end.code if isinstance(end.code, int) else int(end.code is not None)
-        if not isinstance(end.code, int | None):
-            print(end.code, file=sys.stderr)
-    except BaseException:
-        sys.excepthook(*sys.exc_info())
-        status = 1
-    threading._shutdown()
-    atexit._run_exitfuncs()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(status)
-
-
 if __name__ == "__main__":
-    _ended(lambda: main(sys.argv[1], sys.argv[2:]))
+    end_after(main, sys.argv[1], sys.argv[2:])

@@ -4,12 +4,12 @@ Runs of tests on null GPUs, whose clocks never rise or fall, warm up for a momen
 it is given longer to queue work behind a stream that is held back.
 """
 
-from resnetx.measure.bench import interference
+from resnetx.measure.bench import pair_copies
 from resnetx.measure.rank import device, windows
 
-interference.CROWD_S = 0.02
-interference.CROWD_REPEATS = 2
-interference.REPEATS = 2
+pair_copies.CROWD_S = 0.02
+pair_copies.CROWD_REPEATS = 2
+pair_copies.REPEATS = 2
 windows.SHORTEST_WARMUP_S = 0.05
 windows.LONGEST_WARMUP_S = 0.2
 device.MOST_CYCLES *= 8

@@ -20,7 +20,7 @@ OF_RANKS = [
     "resnetx.compose",
     "resnetx.cli.verbs.show_train",
     "resnetx.measure.bench.timed_collectives",
-    "resnetx.measure.bench.interference",
+    "resnetx.measure.bench.pair_copies",
     "resnetx.measure.rank.main",
     "tests.preloaded.shorter",
 ]

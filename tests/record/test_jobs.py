@@ -168,13 +168,18 @@ def told(of: RankFile, change: dict[str, Any]) -> dict[str, Any]:
     ("files", "changed", "message"),
     [
         (without(2), {}, "of a job of 4 ranks, and rank 2 is not there; expected the profiles of all"),
+        (without(2)[1:], {}, "of a job of 4 ranks, and ranks 0, 2 are not there;"),
         (
             job(),
             {"rank1": told(job()[1], {"Group size": 2})},
             "collectives among 2 of its 4 ranks, as tensor, pipeline",
         ),
-        (job(), {"rank1": told(job()[1], {"Collective name": "all_to_all"})}, "a all-to-all, as expert parallelism"),
-        (job(), {"rank1": told(job()[1], {"Collective name": "send"})}, "send and receive, as pipeline parallelism"),
+        (
+            job(),
+            {"rank1": told(job()[1], {"Collective name": "all_to_all"})},
+            r"a collective \(all-to-all\), as expert parallelism",
+        ),
+        (job(), {"rank1": told(job()[1], {"Collective name": "send"})}, r"send and receive\), as pipeline parallelism"),
         (job(), {"rank1": told(job()[1], {"Seq": 9})}, "in step 4 its collectives have other numbers .*8 and 9"),
         (job(), {"rank1": {"distributedInfo": {"rank": 0, "world_size": 4}}}, "has step 1 of rank 0, and so does"),
         (job(), {"rank1": {"distributedInfo": {"rank": 1, "world_size": 1}}}, "of one process that trains alone"),

@@ -7,8 +7,7 @@ import resnetx
 from resnetx import record
 from resnetx.api import pages
 from resnetx.cli import main
-from resnetx.interconnect.collectives.bench_reading import with_readings
-from resnetx.interconnect.collectives.imported import import_bench
+from resnetx.interconnect.collectives.bench_reading import import_bench, with_readings
 from resnetx.interconnect.pairs.costs import published
 from resnetx.interconnect.systems.system import load
 from resnetx.reporting.charts.benches import figures
@@ -86,13 +85,23 @@ def panel_of(figure):
 
 
 def test_lines_of_pairs_are_by_class_with_what_is_expected(pairs):
-    figure = {each.name: each for each in figures([pairs])}["device_one-way_device_read_bandwidth_by_size"]
+    device = [cell for cell in pairs.cells if (cell.copy, cell.direction, cell.access) == ("device", "one-way", "read")]
+    found = figures([msgspec.structs.replace(pairs, cells=device)])
+    figure = {each.name: each for each in found}["device_one-way_device_read_bandwidth_by_size"]
     assert {(row["line"], row["kind"]) for row in figure.table.records()} == {
         (line, kind) for line in ("one NVLink", "across sockets") for kind in ("measured", "expected")
     }
     scales = panel_of(figure)["layer"][0]["encoding"]
     assert scales["strokeDash"]["scale"]["domain"] == ["measured", "expected"]
     assert scales["color"]["scale"]["domain"] == ["across sockets", "one NVLink"]
+
+
+def test_copies_of_many_kinds_are_panels_of_one_figure(pairs):
+    found = {each.name: each for each in figures([pairs])}
+    (bandwidth,) = [figure for name, figure in found.items() if name.endswith("bandwidth_by_size")]
+    panels = {row["panel"] for row in bandwidth.table.records()}
+    assert bandwidth.name == "copies_bandwidth_by_size" and len(panels) > 2
+    assert next(iter(found)) == "copies_time_by_size", "before the matrices, which are many"
 
 
 def test_collectives_are_over_size_and_over_gpus(collectives):

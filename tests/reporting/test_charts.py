@@ -14,6 +14,7 @@ from resnetx.reporting.charts.figure import (
     PAPER,
     dark_colours,
     draw_figure,
+    log_ticks,
     panel_grid,
     specification,
     write_figure,
@@ -157,7 +158,7 @@ def test_a_crowd_of_missing_points_is_one_word(results_of, brief_of, grid, point
     assert texts(figures["rate"]).count("skip") == 1
 
 
-@pytest.mark.parametrize(("repeats", "whiskers"), [(6, "95 % interval"), (2, "range of the runs"), (1, None)])
+@pytest.mark.parametrize(("repeats", "whiskers"), [(6, "95% interval"), (2, "range of the runs"), (1, None)])
 def test_whiskers_are_called_what_they_are(figures_of, repeats, whiskers):
     caption = figures_of(SMALL, repeats=repeats)["rate"].caption
     assert ("whiskers" in caption) == (whiskers is not None)
@@ -313,8 +314,14 @@ def test_every_figure_fits_a_column_whatever_its_names(figures_of, invented, gri
 def test_a_point_that_went_well_without_a_rate_is_a_word(brief_of, results_of, grid, points_of):
     one, two = grid(gpus=[1, 2], input="synthetic")
     results = results_of([one, two], [brief_of(one, 100.0), brief_of(two, outcome="ok", reason="")])
+    (said,) = [sentence for sentence in studies.figures_and_sentences(points_of(results))[1] if "images/s" in sentence]
+    assert "100 images/s, the only point that ran; 1 did not. Missing: none: ended well without a rate." in said
+    three = grid(gpus=[1, 2, 4], input="synthetic")
+    results = results_of(
+        three, [*map(brief_of, three[:2], (100.0, 150.0)), brief_of(three[2], outcome="ok", reason="")]
+    )
     figures = {figure.name: figure for figure in studies.figures(points_of(results))}
-    assert [row["outcome"] for row in figures["rate"].table.records()] == ["ok", "no rate"]
+    assert [row["outcome"] for row in figures["rate"].table.records()] == ["ok", "ok", "no rate"]
     assert texts(figures["rate"]).count("none") == 1
     assert "none: ended well without a rate" in figures["rate"].caption
 
@@ -325,3 +332,16 @@ def test_an_empty_batch_is_on_no_axis_of_work(brief_of, results_of, grid, points
     results = results_of([empty, some, more], [brief_of(empty), brief_of(some, 100.0), brief_of(more, 100.0)])
     figures = {figure.name: figure for figure in studies.figures(points_of(results))}
     assert [row["batch"] for row in figures["intensity"].table.records()] == ["batch 16", "batch 32"]
+
+
+@pytest.mark.parametrize(("domain", "ticks"), [((900, 1700), [1000, 1200, 1400, 1600]), ((12, 31), [15, 20, 25, 30])])
+def test_a_log_axis_of_less_than_a_decade_has_four_ticks_or_more(domain, ticks):
+    assert log_ticks(domain, 10) == ticks
+
+
+def test_an_axis_reaches_to_the_ends_of_spans():
+    table = Table(["lane", "start", "end"], [["a", 0.0, 5.0], ["a", 5.0, 20.0]])
+    plot = Plot(x=Axis("start", "ms"), y=Axis("lane", "", "names"), marks=(Mark("spans", column="end"),))
+    chart = grammar_figure("spans", "", "", table, plot).chart
+    (panel,) = specification(chart)["concat"]
+    assert panel["layer"][0]["encoding"]["x"]["scale"]["domain"][1] >= 20

@@ -14,7 +14,7 @@ import resnetx
 from resnetx.fleet.check import metrics_text
 from resnetx.fleet.outliers import FLOOR, LEAST, SPREADS, against, checked, facts_of, fleet_limit, outliers
 from resnetx.record import SCHEMA, seal
-from resnetx.record.node_check import Cause, Check, Outlier
+from resnetx.record.topologies import Cause, Check, Outlier
 from tests.reporting.checked_fleet import all_reduce, machine, training
 
 WHY = "made by a test"

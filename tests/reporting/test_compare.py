@@ -6,6 +6,7 @@ import pytest
 from resnetx import record
 from resnetx.record import LockedClock, record_file
 from resnetx.record.comparisons import Comparison
+from resnetx.reporting.charts.studies import compared_rates
 from resnetx.reporting.compared_studies import compare, conclusion
 
 SIX = (0.99, 0.995, 1.0, 1.001, 1.005, 1.01)
@@ -92,6 +93,15 @@ def test_enough_runs_are_enough(study_of):
     assert [point.verdict for point in found.points] == ["different", "no difference shown"]
 
 
+def test_cases_are_drawn_by_how_far_apart_they_are_with_ticks_on_both_sides(study_of):
+    found = compare(study_of({1: 10.0, 2: 20.0, 4: 30.0}), study_of({1: 10.0, 2: 22.0, 4: 39.0}))
+    (drawn,) = compared_rates(found)
+    rows = drawn.table.records()
+    assert [row["case"] for row in rows] == ["4 GPUs", "2 GPUs", "1 GPU"]
+    assert [row["verdict"] for row in rows] == ["different", "different", "no difference shown"]
+    assert "In all: ResNet/1, batch 32." in drawn.caption and compared_rates(compare(*[study_of({1: 10.0})] * 2)) == []
+
+
 # ---- what a difference may be due to --------------------------------------------------------------------------------
 
 
@@ -104,7 +114,7 @@ def test_where_one_gpu_differs_a_difference_is_not_attributed_to_the_interconnec
     assert controls(found) == {"one-GPU rate": "differ", "SM clock": "unknown"}
     last = conclusion(found)[-1]
     assert last.startswith(
-        "One-GPU rates differ by more than 3 % (largest difference at ResNet/1, batch 32, 1 GPU: B / A 1.100 ("
+        "One-GPU rates differ by more than 3% (largest difference at ResNet/1, batch 32, 1 GPU: B / A 1.100 ("
     )
     assert "not due to the interconnect alone; read the ratio of speed-ups" in last
 

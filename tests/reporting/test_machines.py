@@ -88,7 +88,7 @@ def test_readings_count_by_their_median_and_only_where_it_differs_in_words(run_o
         return [run_on(brief={"host_load": HostLoad(busy=1.0, foreign=share)}) for share in shares]
 
     assert found(load(0.01, 0.02, 0.9), load(0.0, 0.01, 0.01)) == {}
-    assert found(load(0.3, 0.31, 0.0), load(0.0, 0.01, 0.01)) == {"host_load.foreign (median)": (["30 %"], ["0 %"])}
+    assert found(load(0.3, 0.31, 0.0), load(0.0, 0.01, 0.01)) == {"host_load.foreign (median)": (["30%"], ["0%"])}
     clocks = [[run_on(brief={"sm_clock_Hz": clock_Hz})] for clock_Hz in (1.227e9, 1.48e9)]
     assert found(*clocks) == {"sm_clock_Hz (median)": (["1.23 GHz"], ["1.48 GHz"])}
 

@@ -16,7 +16,7 @@ from resnetx.record import GradientBucket, Phases, Warning
 from resnetx.reporting import page
 from resnetx.reporting.charts.grammar import Axis, Mark, Plot
 from resnetx.reporting.charts.grammar import figure as grammar_figure
-from resnetx.reporting.page import inline
+from resnetx.reporting.page import inline, telling
 from resnetx.table import Table
 
 pytestmark = pytest.mark.slow  # draws the figures of pages
@@ -309,3 +309,9 @@ def test_a_page_says_what_has_not_run_and_lists_it_nowhere_else(grid, brief_of, 
     assert "<strong>not run yet</strong>, and in no figure: 2 of 4 cases" in text
     assert text.count("ResNet/4") == 2  # each case once
     assert (tmp_path / "points.csv").read_text().count("ResNet/4") == 2
+
+
+def test_a_page_shows_no_column_of_one_value():
+    cells = [["a", "x", None, 1], ["b", "x", None, 2]]
+    shown = telling(Table(["name", "kind", "never", "value"], cells))
+    assert shown == Table(["name", "value"], [["a", 1], ["b", 2]], "In all rows: kind x.")

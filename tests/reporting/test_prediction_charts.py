@@ -10,8 +10,9 @@ from resnetx.record.prediction import PredictedTask
 from resnetx.reporting.accuracy import check
 from resnetx.reporting.charts.benches import small_collectives
 from resnetx.reporting.charts.figure import COLUMN, specification
+from resnetx.reporting.charts.grammar import factors
 from resnetx.reporting.charts.predictions import accuracy_figure, timelines
-from resnetx.reporting.charts.systems import _ticks, system_figures
+from resnetx.reporting.charts.systems import system_figures
 from resnetx.reporting.compared_systems import compare_systems
 from tests.reporting.drawn_figures import drawn, lines, svg, texts
 
@@ -71,6 +72,11 @@ def test_each_library_has_figures_of_its_rates_and_all_share_the_others(figures_
     ]  # fmt: skip
 
 
+def test_one_case_is_a_sentence_and_no_figure(predicted_of, prediction_of):
+    points = [predicted_of(0.1, workload="AlexNet", system=system, gpus=8, intensity_per_gpu=1.0) for system in "ab"]
+    assert system_figures(compare_systems(prediction_of(*points), [])) == []
+
+
 def test_rates_hold_every_point_of_every_system(figures_of):
     figures = figures_of()
     single, family = figures["rate"], figures["rate-resnetx"]
@@ -116,11 +122,11 @@ def test_who_leads_is_told_by_colour_and_one_gpu_is_left_out(figures_of):
     assert {row["lead"] for row in figures_of(interval_s=[0.01, 2.0])["lead"].table.records()} == {"open"}
 
 
-@pytest.mark.parametrize("domain", [(0.78, 3.6), (0.4, 1.04), (0.96, 1.5)])
-def test_an_axis_of_differences_has_ticks_on_both_sides(domain):
-    ticks = _ticks(domain)
-    assert 1 in ticks and min(ticks) < 1 < max(ticks)
-    assert domain[0] <= min(ticks) and max(ticks) <= domain[1]
+@pytest.mark.parametrize("ends", [(0.78, 3.6), (0.4, 1.04), (0.96, 1.5), (1.9, 4.1), (0.54, 1.0), (1.0,), (1e-3, 2)])
+def test_an_axis_of_differences_has_ticks_on_both_sides(ends):
+    axis = factors("ratio", "", ends)
+    assert 1 in axis.ticks and min(axis.ticks) < 1 < max(axis.ticks)
+    assert axis.domain[0] <= min(*axis.ticks, *ends) and max(*axis.ticks, *ends) <= axis.domain[1]
 
 
 def test_figures_are_valid_vega_lite(figures_of):

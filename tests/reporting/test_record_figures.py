@@ -9,7 +9,7 @@ import resnetx
 from resnetx.api.report import report
 from resnetx.record.literature import KindScore, Score
 from resnetx.reporting.charts.figure import draw, specification
-from resnetx.reporting.charts.records import check_figures, score_figures, trace_figures
+from resnetx.reporting.charts.records import check_figures, run_figures, score_figures, trace_figures
 from resnetx.reporting.charts.studies import figures
 from resnetx.traces.run_traces import read_all
 from tests.reporting.checked_fleet import all_reduce
@@ -88,6 +88,25 @@ def test_messages_lie_beside_what_each_rank_computes(quickstart):
         assert waits["end_ms"] == pytest.approx(message["end_ms"])
 
 
+def test_a_run_has_a_figure_of_its_steps():
+    """Its first step took 450 times as long, and would leave no room for the others."""
+    record = resnetx.load("results/h100/train")
+    (steps,) = run_figures(record)
+    assert steps.title == "A step takes 34.5 ms; windows differ by 1.7%, the first step took 450 times as long"
+    rows = steps.table.records()
+    assert [row["last_step"] for row in rows if row["of"] == "window"] == list(range(69, 160, 10))
+    most = max(row["step_ms"] for row in specification(steps.chart)["datasets"]["panel0"])
+    assert most < 200 < max(row["step_ms"] for row in rows)
+
+
+def test_titles_and_captions_speak_of_what_is_drawn():
+    """Of a study whose last window was ten times as fast as its first, and whose controls ran once."""
+    found = {figure.name: figure for figure in figures(resnetx.load("results/two-nodes/two-nodes").points)}
+    assert found["step-messages"].title.endswith("ranks wait for them for 32.3 of 92.9 ms at most")
+    assert "A step takes 893 ms in the mean of all windows." in found["step-messages"].caption
+    assert "Parts are of 1 of 3 repeats, those with a run of each control" in found["lost"].caption
+
+
 def test_lines_are_labelled_at_their_ends_where_there_is_room(quickstart):
     figure, label = quickstart["speedup"], "ResNet/1: 1.64"
     assert [label in draw(chart).svg for chart in (figure.wide, figure.chart, figure.narrow)] == [True, False, False]
@@ -95,4 +114,4 @@ def test_lines_are_labelled_at_their_ends_where_there_is_room(quickstart):
 
 def test_a_page_says_how_many_ranks_are_worth_it(tmp_path):
     text = report(QUICKSTART, out=str(tmp_path)).read_text()
-    assert "What to do" in text and "2 ranks or more: the last one adds 64% of one rank." in text
+    assert "What to do" in text and "2 ranks: the last one adds 64% of one rank." in text

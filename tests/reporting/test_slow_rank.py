@@ -1,12 +1,16 @@
 """Which rank of an observed job is slow: steps are drawn at random here, and a rank is late where a test says so."""
 
+import csv
+
 import msgspec
 import numpy as np
 import pytest
 
-from resnetx.record import Unknown, known, seal
-from resnetx.record.traces import Observation
-from resnetx.reporting.slow_rank import observed_answer, observed_ranks
+import resnetx
+from resnetx.cli import main
+from resnetx.record import Unknown, known, seal, write
+from resnetx.record.traces import Observation, ObservedBucket, rank_folder
+from resnetx.reporting.slow_rank import arrivals, observed_answer, observed_ranks
 
 STEPS, NOISE = 64, 0.02  # of a step, for each rank by itself; all ranks are slow together by ten times that at times
 PHASES_s = {"update": 0.005, "input": 0.01, "forward": 0.03, "backward": 0.05}
@@ -121,3 +125,82 @@ def test_what_cannot_be_shown_is_said_with_its_reason():
 def test_under_fsdp_only_what_comes_before_the_first_layer_is_a_ranks_own():
     assert named(job(1, 2, 1, "input", strategy="fsdp")) == [(1, "input")]
     assert named(job(1, 2, 1, "backward", strategy="fsdp")) == []
+
+
+def with_buckets(observation):
+    """Two, of which the first is full half-way through the backward pass."""
+    before = np.add(observation.update_s, observation.input_s) + observation.forward_s
+    ready = [(before + share * np.array(observation.backward_s)).tolist() for share in (0.5, 1.0)]
+    return msgspec.structs.replace(observation, buckets=[ObservedBucket(10**6, times) for times in ready], unknown={})
+
+
+def test_arrivals_are_moments_of_a_rank_itself_without_its_waiting():
+    late = [with_buckets(each) for each in job(1, 3, 1, "forward", by_s=0.02)]
+    waited = [msgspec.structs.replace(each, waiting_s=[0.02 * (each.rank != 1)] * STEPS) for each in late]
+    for each in waited:
+        for bucket in each.buckets:
+            bucket.ready_s[:] = np.add(bucket.ready_s, each.waiting_s).tolist()
+    seen = arrivals(waited)
+    assert [each.done for each in seen[:5]] == ["update", "input", "forward", "bucket 1", "bucket 2"]
+    behind = {(each.rank, each.done): each.behind_s for each in seen}
+    assert all(behind[1, done] == pytest.approx(0.02, abs=0.003) for done in ("forward", "bucket 1", "bucket 2"))
+    assert all(time_s < 0.005 for (rank, done), time_s in behind.items() if rank != 1 or done in ("update", "input"))
+    fsdp = arrivals(job(1, 2, strategy="fsdp"))  # in its passes ranks wait for each other
+    assert [each.done for each in fsdp] == ["update", "input"] * 2
+
+
+@pytest.mark.parametrize("profiled", [False, True])
+def test_an_observed_job_has_a_page_with_words_first_and_when_each_rank_is_where(tmp_path, profiled):
+    observations = job(1, 20, 5, "backward", by_s=0.02, profiled=profiled)
+    for each in observations:
+        write(rank_folder(tmp_path / "mine", each.rank).record, with_buckets(each))
+    page = resnetx.report(tmp_path / "mine")
+    assert page == tmp_path / "report" / "mine" / "index.html"
+    text = page.read_text()
+    assert text.index("Rank 5 (n1) is") < text.index("rank 5 is behind") < text.index("<svg")
+    assert "furthest behind, of 20" in text
+    behind = {
+        (row["rank"], row["done"].partition(",")[0]): float(row["behind_ms"])
+        for row in rows(page.parent / "job-arrivals.csv")
+    }
+    assert behind["5", "bucket 2"] > 15 > 10 > behind["5", "forward"] and len(behind) == 16 * 5
+    parts = {row["part"] for row in rows(page.parent / "job-steps.csv") if row["lane"] == "rank 5"}
+    assert ("waiting" in parts, "communication and waiting" in parts) == (profiled, not profiled)
+    resnetx.explain(tmp_path / "mine", out=tmp_path / "kept")
+    assert (tmp_path / "kept" / "job-steps.svg").exists() and len(rows(tmp_path / "kept" / "ranks.csv")) == 20
+
+
+def test_the_page_of_one_loop_has_its_parts_alone(tmp_path):
+    write(rank_folder(tmp_path, 0).record, job(1, 1)[0])
+    page = resnetx.report(tmp_path, out=tmp_path / "page")
+    assert "No rank can be slow beside others" in page.read_text()
+    assert (page.parent / "job-steps.csv").exists() and not (page.parent / "job-arrivals.csv").exists()
+
+
+def test_two_jobs_are_explained_part_by_part_on_the_rank_that_is_last(tmp_path, capsys):
+    for name, late in (("before", 2), ("after", None)):
+        for each in job(1, 3, late, "input", by_s=0.02):
+            write(rank_folder(tmp_path / name, each.rank).record, each)
+    before, after = str(tmp_path / "before"), str(tmp_path / "after")
+    found = resnetx.explain(before, after)
+    parts = {each.part: each.a_s - each.b_s for each in found}
+    assert parts["step"] == pytest.approx(0.02, abs=0.003) and max(parts, key=parts.get) in ("step", "input")
+    assert sum(time_s for part, time_s in parts.items() if part != "step") == pytest.approx(parts["step"], abs=0.003)
+    assert main(["explain", before, after]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert (
+        said.startswith("A step of Net on 3 ranks takes ")
+        and "B is 1.19 times as fast" in said
+        and "most by input (-" in said
+    )
+    assert "A: Rank 2 (n1) is" in said and "B: Slow rank: not shown" in said
+    assert main(["compare", before, after]) == 2
+    assert f"resnetx explain {before} {after}" in " ".join(capsys.readouterr().err.split())
+    for sides in ((before, "results/cpu-2core/quickstart"), ("results/cpu-2core/quickstart", after)):
+        with pytest.raises(resnetx.ConfigError, match="one is an observed job"):
+            resnetx.explain(*sides)
+
+
+def rows(path):
+    with path.open() as file:
+        return list(csv.DictReader(file))

@@ -1,10 +1,12 @@
 """Bars of where the time of a step goes: they fill it, say what they are, and keep systems beside each other."""
 
+import msgspec
 import pytest
 
+import resnetx
 from resnetx.record.prediction import TimePart
 from resnetx.reporting.charts.predictions import prediction_figures
-from resnetx.reporting.charts.step_parts import COLOURS, StepBar, step_bars
+from resnetx.reporting.charts.step_parts import COLOURS, StepBar, explained_parts, step_bars
 from tests.reporting.drawn_figures import texts
 
 pytestmark = pytest.mark.slow  # draws figures
@@ -62,3 +64,17 @@ def test_what_all_bars_have_in_common_is_in_the_title(curves_of):
     parts = prediction_figures(curves_of(1, "ab"))[-1]
     assert parts.title == "Where the time of each GPU goes: W0, batch 16"
     assert "W0" not in texts(parts) and {"a", "b"} <= set(texts(parts))
+
+
+def test_steps_of_one_gpu_alone_or_of_no_known_parts_are_not_drawn(curves_of):
+    points = curves_of(1, "ab")
+    assert [each.name for each in prediction_figures([point for point in points if point.gpus == 1])] == []
+    unknown = [msgspec.structs.replace(point, parts=[]) if point.system == "b" else point for point in points]
+    parts = prediction_figures(unknown)[-1]
+    assert {row["system"] for row in parts.table.records()} == {"a"}
+    assert "Of 1 of 2 curves the parts are not known." in parts.caption
+
+
+def test_explained_cases_have_bars_with_the_time_of_the_step():
+    (drawn,) = explained_parts(resnetx.explain("results/cpu-2core/quickstart"))
+    assert {"100%", "82%", "333.1 ms", "203.7 ms"} <= set(texts(drawn))

@@ -254,7 +254,7 @@ def test_losses_are_told_by_the_work_per_parameter_and_a_job_is_located_among_th
     (alike,) = (point for point in found.points if point.workload == "GPT/2 width 1024")
     assert job.intensity_per_gpu == pytest.approx(2 * alike.intensity_per_gpu)  # four sequences on each, as weak
     said = " ".join(found.answer().sentences)
-    assert "On 8 GPUs, pcie-gen5 loses less than 5 %" in said
+    assert "On 8 GPUs, pcie-gen5 loses less than 5%" in said
     assert "Your GPT/2 width 1024 of batch 32 on 8 GPUs is at" in said
 
 

@@ -1,5 +1,7 @@
 """Structs as tables."""
 
+import builtins
+
 import msgspec
 import pytest
 
@@ -61,3 +63,11 @@ def test_where_names_alone_tell_rows_apart_the_clause_is_all():
     assert str(table) == "In all rows: RTL before 2, after 2."
     assert table._repr_html_() == "<p>In all rows: RTL before 2, after 2.</p>"
     assert as_shown(NAMED, [("0", "2", "2")]).note == ""
+
+
+def test_in_a_notebook_the_text_of_a_table_is_returned_and_not_displayed(monkeypatch):
+    """rich displays what it prints there, where it is told of no other place (seen with ipykernel 7)."""
+    shell = type("ZMQInteractiveShell", (), {})
+    monkeypatch.setattr(builtins, "get_ipython", shell, raising=False)
+    monkeypatch.setenv("FORCE_COLOR", "1")  # as a kernel has it
+    assert str(Table(["a"], [[1]])).split() == ["a", "1"]

@@ -1,8 +1,11 @@
 """How many GPUs are worth it, and which way costs least."""
 
+import re
+
 import pytest
 
 import resnetx
+from resnetx.cli import main
 from resnetx.errors import ConfigError
 from resnetx.reporting.worth import Offer, cheapest, worth
 
@@ -10,20 +13,33 @@ from resnetx.reporting.worth import Offer, cheapest, worth
 @pytest.mark.parametrize(
     ("rates", "lost", "said"),
     [
-        ({1: 100.0, 2: 190.0, 4: 210.0}, {}, "2 GPUs: each of the next 2 adds 10% of one GPU."),
+        (
+            {1: 100.0, 2: 190.0, 4: 195.0},
+            {},
+            "2 GPUs: the last one adds 90% of one GPU, each of the next 2 adds 2% of one GPU.",
+        ),
+        ({1: 100.0, 2: 190.0, 4: 210.0}, {}, "4 GPUs: each of the last 2 adds 10% of one GPU."),
         ({1: 100.0, 2: 90.0}, {}, "1 GPU: the next one adds nothing."),
-        ({1: 100.0, 2: 190.0}, {}, "2 GPUs or more: the last one adds 90% of one GPU."),
-        ({4: 400.0, 8: 500.0}, {}, "4 GPUs: each of the next 4 adds 25% of each of 4 GPUs."),
+        ({4: 400.0, 8: 500.0}, {}, "8 GPUs: each of the last 4 adds 25% of each of 4 GPUs."),
         ({1: 100.0}, {"communication": 0.5}, ""),
     ],
 )
-def test_gpus_are_worth_it_as_far_as_each_adds_half_of_the_first(rates, lost, said):
+def test_as_many_gpus_are_worth_it_as_are_about_as_fast_as_the_best_number_of_them(rates, lost, said):
     assert worth(rates, lost) == said
+
+
+@pytest.mark.parametrize("batch", [64, 256, 512])
+@pytest.mark.parametrize("system", ["gx8", "dgx1-p100", "dgx-h100"])
+def test_the_first_line_and_what_is_worth_it_name_one_number(system, batch, capsys):
+    main(["predict", system, "model=alexnet", f"batch_size={batch}"])
+    screen = " ".join(capsys.readouterr().out.split())
+    use = re.search(r": use (\d+)\.", screen)
+    assert f"worth: {use[1] if use else 8} GPU" in screen
 
 
 def test_what_would_change_it_is_the_largest_loss_first():
     said = worth({1: 100.0, 8: 200.0}, {"launching": 0.2, "communication": 0.5, "waiting": 0.01})
-    assert said.index("2 times without exposed communication") < said.index("1.2 if launching took no time (graph")
+    assert said.index("2 times with faster links") < said.index("1.2 with graph=true")
     assert "late" not in said
 
 

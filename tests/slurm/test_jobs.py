@@ -14,7 +14,7 @@ import pytest
 
 from resnetx import record
 from resnetx.record import BenchRecord, RunRecord, StudyRecord
-from resnetx.record.node_check import Check
+from resnetx.record.topologies import Check
 from tests.patience import PATIENCE_S, until
 
 pytestmark = [pytest.mark.slurm, pytest.mark.slow]

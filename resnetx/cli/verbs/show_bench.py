@@ -122,7 +122,7 @@ def bench(record: BenchRecord, folder: RunFolder) -> None:
     for skipped in record.skipped:
         show.say(f"not measured: {skipped.reason}")
     if not show.everything() and (left := _left_out(record)):
-        show.say(f"more: {left}: --all")
+        show.more(f"{left}: --all")
     show.line(f"record: {folder.record}")
 
 
@@ -162,7 +162,7 @@ def _collectives(record: BenchRecord) -> None:
 def _knees(record: BenchRecord) -> None:
     """Where latency ends and bandwidth begins."""
     if rows := list(sizes.of_record(record)):
-        note = f"Floor: the smallest size; ends: {sizes.RAISED} times as long. Half, 90 %: of the highest size / time."
+        note = f"Floor: the smallest size; ends: {sizes.RAISED} times as long. Half, 90%: of the highest size / time."
         show.listing(BENDS, rows, "Where latency ends and bandwidth begins", note, every=True, constant=True)
 
 
@@ -175,7 +175,7 @@ BENDS: list[Column[tuple[str, sizes.Knees]]] = [
     Column(">floor us", lambda row: us(row[1].floor_s)),
     Column(">ends at", lambda row: _size(row[1].floor_ends_bytes)),
     Column(">half at", lambda row: _size(row[1].half_bytes)),
-    Column(">90 % at", lambda row: _size(row[1].ninety_bytes)),
+    Column(">90% at", lambda row: _size(row[1].ninety_bytes)),
     Column(">highest GB/s", lambda row: GBps(row[1].highest_Bps / 1e9)),
 ]
 

@@ -11,7 +11,7 @@ from resnetx.cli.verbs.show_train import Planned, left_to_others
 from resnetx.fleet.check import execute
 from resnetx.fleet.check_runs import AskedCheck, asked_check, rounds
 from resnetx.fleet.outliers import LEAST, against, seconds_text
-from resnetx.record.node_check import Check, CheckedRun, CheckFolder, Measure
+from resnetx.record.topologies import Check, CheckedRun, CheckFolder, Measure
 from resnetx.study import Point
 from resnetx.table import Column
 from resnetx.units import duration
@@ -95,4 +95,4 @@ def _rule(made: Check) -> None:
     pairs = f"; {made.pairs_tried} of {made.pairs} pairs were tried" * bool(made.pairs)
     hidden = max(len(made.outliers) - 1, len(made.remarks), len(made.left_out)) > NAMED or len(made.runs) > show.ROWS
     more = "; --all" * (hidden and not show.everything())
-    show.say(f"more: {duration(made.duration_s)} of {duration(made.budget_s)}{pairs}; {system}{more}")
+    show.more(f"{duration(made.duration_s)} of {duration(made.budget_s)}{pairs}; {system}{more}")

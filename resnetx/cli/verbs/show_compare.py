@@ -121,7 +121,7 @@ def show_studies(compared: Comparison) -> None:
         show.say(f"in one study only: {' and '.join(f'{count} cases of {study}' for study, count in counts.items())}.")
     tested = sum(point.verdict in ("different", "no difference shown") for point in compared.points)
     show.say(
-        f"sure: permutation tests of {tested} of {len(compared.points)} cases, at most 5 % of differences false."
+        f"sure: permutation tests of {tested} of {len(compared.points)} cases, at most 5% of differences false."
         if tested
         else "sure: nothing is tested, from too few runs; ends are those of single runs."
     )
@@ -134,7 +134,7 @@ def show_studies(compared: Comparison) -> None:
 def _rest(hidden: Sequence[str], then: str = "") -> None:
     """The line for what is not shown."""
     behind = f"{', '.join(hidden)}: --all" if hidden and not show.everything() else ""
-    show.say(f"more: {'; '.join(filter(None, [behind, then, 'page: out=FOLDER']))}")
+    show.more(f"{'; '.join(filter(None, [behind, then, 'page: out=FOLDER']))}")
 
 
 DIFFERING = 3  # facts; --all lists all
@@ -320,7 +320,7 @@ def _losses(compared: SystemComparison) -> None:
     """By number of GPUs and settings, where the slower of two systems loses little, and where half."""
     bands = loss_bands(compared)
     if len({band.gpus for band in bands}) > 1:  # of one the answer has told it
-        title = f"Where {bands[0].slower} loses less than 5 % to {bands[0].faster}, and half or more"
+        title = f"Where {bands[0].slower} loses less than 5% to {bands[0].faster}, and half or more"
         note = (
             "Activations per parameter on each GPU: from there on, and up to there, in every case that was predicted."
         )
@@ -331,7 +331,7 @@ def _losses(compared: SystemComparison) -> None:
 LOSSES: list[Column[LossBand]] = [
     Column(">GPUs", lambda band: f"{band.gpus}"),
     Column("settings", lambda band: band.variant),
-    Column(">5 % from", lambda band: _work(band.little_from)),
+    Column(">5% from", lambda band: _work(band.little_from)),
     Column(">half up to", lambda band: _work(band.half_up_to)),
 ]
 

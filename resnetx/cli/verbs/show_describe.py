@@ -27,7 +27,6 @@ def describe_(options: Namespace, _: list[Path], asked: Point) -> int:
             show.listing(COLUMNS, found, "Nearest settings of each family", every=True)
         elif len(found) == 1:
             layers(found.layers(), found[0])
-            messages(found.requests[0].strategy.kind, found[0].messages_bytes)
         else:
             family(list(found), found.gpus)
 
@@ -40,15 +39,17 @@ def describe_(options: Namespace, _: list[Path], asked: Point) -> int:
 
 def layers(table: "Sequence[Layer]", workload: Workload) -> None:
     """One workload, layer by layer."""
-    for note in workload.notes:
-        show.say(note)
-    title = (
-        f"One {workload.sample}, forward pass, layer by layer: activations and "
-        f"parameters by the `{workload.convention}` convention"
-    )
     *rows, whole = _rows(table, workload)
     shown = rows if show.everything() or len(rows) < show.ROWS else _largest(rows, whole)
-    show.listing(LAYERS, [*shown, whole], title, every=True)
+    show.listing(LAYERS, [*shown, whole], every=True)
+    for note in show.first(workload.notes, 1):
+        show.say(f"look: {note}")
+    counted = f"of one {workload.sample}, forward; activations and parameters by the `{workload.convention}` convention"
+    notes = f"{len(workload.notes) - 1} notes: " * (len(workload.notes) > 1)
+    show.more(counted + f"; {notes}--all" * (shown is not rows or len(workload.notes) > 1) * (not show.everything()))
+
+
+LARGEST = 6  # layers that are shown where there are many
 
 
 class LayerRow(NamedTuple):
@@ -81,11 +82,11 @@ def _largest(rows: Sequence[LayerRow], whole: LayerRow) -> list[LayerRow]:
         activations = row.activations / (whole.activations or 1)
         return max(activations, (row.parameters or 0) / (whole.parameters or 1))
 
-    largest = sorted(rows, key=share, reverse=True)[: show.ROWS - 2]
+    largest = sorted(rows, key=share, reverse=True)[:LARGEST]
     others = [row for row in rows if row not in largest]
     counts = LayerRow._fields[LayerRow._fields.index("activations") :]
     sums = {name: sum(getattr(row, name) or 0 for row in others) for name in counts}
-    return [*(row for row in rows if row in largest), LayerRow(f"{len(others)} more", "--all", "", **sums)]
+    return [*(row for row in rows if row in largest), LayerRow(f"{len(others)} more", "", "", **sums)]
 
 
 def _rows(table: "Sequence[Layer]", workload: Workload) -> Iterator[LayerRow]:
@@ -120,22 +121,11 @@ def _rows(table: "Sequence[Layer]", workload: Workload) -> Iterator[LayerRow]:
     yield LayerRow("all", "", "", *counts)
 
 
-def messages(strategy: str, sizes_bytes: Sequence[int]) -> None:
-    """What each rank sends in a step."""
-    listed = ", ".join(si(size, "B") for size in sizes_bytes[:8]) + ", ..." * (len(sizes_bytes) > 8)
-    one = {"server": "gradient to the server", "fsdp": "reduce-scatter"}.get(strategy, "all-reduce")
-    several = one.replace("gradient", "gradients") if strategy == "server" else f"{one}s"
-    what = f"{len(sizes_bytes)} {one if len(sizes_bytes) == 1 else several}"
-    more = {
-        "fsdp": " Parameters are gathered block by block.",
-        "zero1": " Updated parameters come back from each rank.",
-    }
-    show.say(f"strategy={strategy} sends {what} in a step{': ' * bool(listed)}{listed}.{more.get(strategy, '')}")
-
-
 def family(workloads: Sequence[Workload], gpus: Sequence[int]) -> None:
     """Several workloads as one table: the paper's Fig. 4 to 7."""
     title = f"Workloads: activations and parameters by the `{workloads[0].convention}` convention"
-    notes = " ".join(dict.fromkeys(f"{note}." for workload in workloads for note in workload.notes))
+    notes = " ".join(
+        dict.fromkeys(f"{note[0].upper()}{note[1:]}." for workload in workloads for note in workload.notes)
+    )
     by = "those with least and most work per parameter"
     show.listing(workload_columns(gpus), workloads, title, notes, lambda each: each.intensity, by)

@@ -59,7 +59,7 @@ def _show_findings(findings: "Sequence[Finding]") -> None:
         show.line(f"{command.topic:{width}}  {command.fix}")
     if len(shown) < len(findings):
         well = sum(finding.state == "ok" for finding in findings)
-        show.say(f"more: {len(findings)} tests, {well} ok: --all")
+        show.more(f"{len(findings)} tests, {well} ok: --all")
 
 
 # What `doctor clock=...` shows: the clock first, then the commands that use it, then what it was found by.

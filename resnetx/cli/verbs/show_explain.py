@@ -28,7 +28,7 @@ from resnetx.reporting.explain_benches import (
     figures_answer,
     told_figures,
 )
-from resnetx.reporting.slow_rank import RANKS, ObservedRank, observed_answer
+from resnetx.reporting.slow_rank import JOB_PARTS, RANKS, JobPart, ObservedRank, observed_answer
 from resnetx.study import Point
 from resnetx.table import Column
 
@@ -39,19 +39,22 @@ def explain_(options: Namespace, paths: list[Path], asked: Point) -> int:
     """Shows the parts; status 1 where B lies outside of what A says."""
     if not 1 <= len(paths) <= 2:
         raise ConfigError(
-            "explain: expected one result or two (folders of runs, studies, predictions or benches), or the folder of "
-            f"an observed job, got {len(paths)}"
+            "explain: expected one result or two: folders of runs, studies, predictions, benches or observed jobs, "
+            f"got {len(paths)}"
         )
     found = explain(*paths, **asked)
     if observed := [each for each in found if isinstance(each, ObservedRank)]:
         answer, screen = observed_answer(observed), partial(show_ranks, observed)
+    elif parts := [each for each in found if isinstance(each, JobPart)]:
+        answered = found.answer()
+        answer, screen = list(answered.sentences if answered else []), partial(show_jobs, parts)
     elif figures := [each for each in found if isinstance(each, ExplainedFigure)]:
         answer, screen = figures_answer(figures), partial(show_figures, figures)
     else:
         cases = [each for each in found if isinstance(each, Explained)]
         answer, screen = explained_answer(cases), partial(explanations, cases)
     show.conclude(options, answer, lambda: found, screen)
-    return 1 if any(each.outside for each in found) else 0
+    return 1 if any(not isinstance(each, JobPart) and each.outside for each in found) else 0
 
 
 # The screen of `explain`: the parts of the case that differs most, what else differs in it, and how sure that is.
@@ -108,7 +111,7 @@ def _evidence(lines: Sequence[str]) -> list[str]:
 
 def _rest(hidden: Sequence[str]) -> None:
     more = f"{', '.join(hidden)}: --all; " * bool(hidden and not show.everything())
-    show.say(f"more: {more}page: out=FOLDER")
+    show.more(f"{more}page: out=FOLDER")
 
 
 # ---- benches --------------------------------------------------------------------------------------------------------
@@ -132,3 +135,9 @@ def show_figures(found: Sequence[ExplainedFigure]) -> None:
 def show_ranks(ranks: Sequence[ObservedRank]) -> None:
     """Each rank's phases, in ms."""
     show.listing(RANKS, ranks, every=True, constant=True)
+
+
+def show_jobs(parts: Sequence[JobPart]) -> None:
+    """A part of both steps in each row."""
+    show.listing(JOB_PARTS, parts, every=True, constant=True)
+    show.say("sure: one job each, so how much jobs differ by chance is not known.")

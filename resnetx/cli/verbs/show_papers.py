@@ -172,7 +172,7 @@ def papers(checked: CheckedPapers) -> None:
     _counts(checked)
     if not show.everything():
         _certainty(checked)
-        show.say("more: every statement, why it disagrees, what is not checked: --all; figures and a page: out=FOLDER")
+        show.more("every statement, why it disagrees, what is not checked: --all; figures and a page: out=FOLDER")
         return
     show.say()
     if checked.machines:
@@ -315,7 +315,7 @@ def score(found: Score) -> None:
                 held += f"; off by {each.unseen_error:.1%} in the mean where they were not known to its model"
             show.say(f"sure: {held}.")
     more = f"{len(ranked) - len(shown)} kinds of fewer figures, " * (len(shown) < len(ranked))
-    show.say(f"more: {more}worst errors: --all; record and tables: out=FOLDER")
+    show.more(f"{more}worst errors: --all; record and tables: out=FOLDER")
 
 
 def _mean_error(name: str, kind: dict[str, KindScore]) -> str:

@@ -12,6 +12,7 @@ from resnetx.errors import ConfigError
 from resnetx.record.machine import how_many
 from resnetx.record.prediction import Domain, PartName, PredictedPoint, Prediction, PredictionInput, Sensitivity
 from resnetx.reporting.predicted_answer import (
+    MOST_OF_ONE,
     PARTS,
     SCALING,
     PredictedCurve,
@@ -21,7 +22,9 @@ from resnetx.reporting.predicted_answer import (
     identity,
     identity_columns,
     in_order,
+    is_of_one_system,
     is_scaling,
+    most_lost,
     percents,
     predicted_curves,
     prediction_answer,
@@ -60,7 +63,6 @@ def predict_(options: Namespace, paths: list[Path], asked: Point) -> int:
 # ---- show predict ---------------------------------------------------------------------------------------------------
 # The screen of predictions: the answer, the figures, where the time goes, how sure that is; and of validation.
 
-MOST_ROWS = 12  # of a table; of more curves, those that gain least and most
 LINEAR = 0.01  # exposed communication over the iteration, below which a prediction is linear scaling
 OF_THE_MODEL = (
     "memory",
@@ -84,7 +86,8 @@ def prediction(made: Prediction, stored: bool = True) -> None:
     by = "those that gain least and most"
     rows = curve_rows(curves, every)
     note = "open: all that is known of a rate is both ends of its interval." if any(row[1].open for row in rows) else ""
-    show.listing(columns, rows, note=note, rank=lambda row: row[0].gain, by=by)
+    most = MOST_OF_ONE if is_of_one_system(curves) else show.ROWS
+    show.listing(columns, rows, note=note, rank=lambda row: row[0].gain, by=by, most=most)
     _reasons([point for curve in curves for point in curve.points])
     _where(curves)
     _worth(curves)
@@ -97,9 +100,8 @@ def _worth(curves: Sequence[PredictedCurve]) -> None:
     if len(curves) != 1:
         return
     (curve,) = curves
-    rates = {point.gpus: point.images_per_s for point in curve.able if point.images_per_s}
     lost = {part.name: part.share for part in curve.last.parts if part.name != "useful"}
-    if told := worth(rates, lost, unit_of_point(curve.last)):
+    if told := worth(curve.rates, lost, unit_of_point(curve.last)):
         show.say(f"worth: {told}")
 
 
@@ -108,7 +110,7 @@ def grid(made: "PredictedGrid") -> None:
     if made.fastest_in:
         show.listing(FASTEST, list(made.fastest_in.items()), by="the fastest in most and in fewest", constant=True)
     others = ", ".join(f"{count:,} {_OUTCOMES[name]}" for name, count in made.outcomes.items() if name != "ok")
-    show.say(f"more: every case in {made.file}" + f"; {others}" * bool(others))
+    show.more(f"every case in {made.file}" + f"; {others}" * bool(others))
 
 
 FASTEST: list[Column[tuple[str, int]]] = [
@@ -135,7 +137,7 @@ def sure_and_more(made: Prediction, stored: bool = True, ratios: bool = False) -
     rest = [] if show.everything() else ["--all"]
     rest += [] if stored else ["out=FOLDER"]
     groups = [", ".join(_common(made, curves)), ", ".join(rest)]
-    show.say(f"more: {'; '.join(filter(None, groups))}")
+    show.more(f"{'; '.join(filter(None, groups))}")
 
 
 def _assumed(inputs: Sequence[PredictionInput], named: bool = False) -> list[str]:
@@ -157,7 +159,7 @@ def _by_name(line: PredictionInput) -> str:
 def _common(made: Prediction, curves: Sequence[PredictedCurve]) -> Iterator[str]:
     """What all points have in common."""
     first, differs = curves[0], identity(curves)
-    if "batch" not in differs:
+    if "batch" not in differs and "workload" in differs:  # else the answer names it
         yield f"batch {first.batch}"
     if len({point.precision for point in made.points}) == 1:
         yield made.points[0].precision
@@ -197,7 +199,7 @@ def _reasons(points: Sequence[PredictedPoint]) -> None:
     """Why points have no rate, each reason once."""
     lacking = [point for point in points if point.outcome != "ok"]
     reasons = list(dict.fromkeys(point.reason for point in lacking))
-    for reason in show.first(reasons, THINGS):
+    for reason in show.first(reasons, 1):
         where = " and ".join(
             dict.fromkeys(
                 f"{point.workload} on {how_many(point.gpus, unit_of_point(point))}"
@@ -205,9 +207,8 @@ def _reasons(points: Sequence[PredictedPoint]) -> None:
                 if point.reason == reason
             )
         )
-        show.say(f"not predicted: {where}: {reason}")
-    if (more := len(reasons) - THINGS) > 0 and not show.everything():
-        show.say(f"{more} more reason{'s' * (more > 1)} why cases are not predicted: --all")
+        more = f"; {len(reasons) - 1} more: --all" * (len(reasons) > 1 and not show.everything())
+        show.say(f"not predicted: {where}: {reason}{more}")
 
 
 def part_column(name: PartName, importance: int = ALWAYS) -> Column[dict[PartName, int]]:
@@ -220,13 +221,15 @@ def part_column(name: PartName, importance: int = ALWAYS) -> Column[dict[PartNam
 
 
 def _where(curves: Sequence[PredictedCurve]) -> None:
-    """Where each GPU's time goes, on the most GPUs: in a line, or in a row for each curve."""
+    """Where each GPU's time goes, on the most GPUs: in a line; with --all in a row for each of several curves."""
     ends = [curve.last for curve in curves if curve.last.parts and curve.last.gpus != curve.last.baseline_gpus]
     if len(curves) == 1:
         for point in ends:
             show.say(f"time of each of {point.gpus}: {time_of_each(point)}")
         return
-    if not ends or len(curves) > MOST_ROWS:
+    if told := most_lost(curves):
+        show.say(f"most lost to: {told}")
+    if not ends or not show.everything():
         return
     rows = [(curve, percents(curve.last)) for curve in curves if curve.last in ends]
     parts = [name for name in PARTS if name == "useful" or any(share[name] for _, share in rows)]

@@ -107,4 +107,4 @@ def _sources(made: Steering) -> None:
         kept = "; the steered system, record and figures: out=FOLDER"
     behind = "" if show.everything() else "every GPU, traffic, links before and after: --all"
     if told := (behind + kept).lstrip("; "):
-        show.say(f"more: {told}")
+        show.more(f"{told}")

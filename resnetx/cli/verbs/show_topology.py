@@ -11,20 +11,30 @@ from typing import TYPE_CHECKING, NamedTuple
 from resnetx.api.drawings import distinct, gpu_ids, rings_of
 from resnetx.api.found_system import NEW, YAML, Found, from_files, new_system, this_system
 from resnetx.api.topology import answers
-from resnetx.api.topology_answers import ALL_PAIRS_GPUS, Answer, Costed, Described, Listed, Paired, Ranked, Routed
+from resnetx.api.topology_answers import (
+    ALL_PAIRS_GPUS,
+    Answer,
+    Costed,
+    Described,
+    Listed,
+    Paired,
+    Ranked,
+    Routed,
+    time_us,
+)
 from resnetx.cli import show
 from resnetx.errors import ConfigError
 from resnetx.interconnect.collectives.collective_errors import error_of, table
 from resnetx.interconnect.collectives.plan import CollectivePlan
 from resnetx.interconnect.systems import paths
-from resnetx.interconnect.systems.parts import PhotonicSpec, SourcedValue, WireSpec
+from resnetx.interconnect.systems.graph import PhotonicSpec, SourcedValue, WireSpec
 from resnetx.interconnect.systems.paths import Path as SystemPath
 from resnetx.interconnect.systems.paths import Transport
 from resnetx.interconnect.systems.system import Component, System
 from resnetx.loading import is_file
 from resnetx.record.topologies import DeviceLink
 from resnetx.study import Point
-from resnetx.table import Column
+from resnetx.table import ONLY_WITH_ALL, Column
 from resnetx.units import in_GBps, si, size_text
 
 if TYPE_CHECKING:
@@ -80,7 +90,7 @@ def _show(answer: Answer | Found) -> None:
                 parts(machine)
                 matrix(machine)
             else:
-                show.say("more: who is linked to whom, parts and their sources: --all; which GPUs for a job: pick=4")
+                show.more("who is linked to whom, parts and their sources: --all; which GPUs for a job: pick=4")
         case Paired(machine, transport, _):
             pairs(machine.name, transport, list(answer.records()))
         case Routed(routes):
@@ -112,7 +122,7 @@ def show_found(answer: Found) -> None:
     _listed("What was found", answer.findings)
     _listed("What could not be learned", answer.unknown)
     if not show.everything():
-        show.say("more: parts, links, who is linked to whom: --all")
+        show.more("parts, links, who is linked to whom: --all")
     if answer.file is None:
         show.say("Nothing is written; out=mine.yaml writes its file, which every verb takes as systems=mine.yaml.")
     else:
@@ -368,10 +378,10 @@ def costs(plan: CollectivePlan, sizes: Sequence[int]) -> None:
     for sentence in plan.why(sizes[-1]):
         show.say(sentence)
     _sure(plan, sizes[-1])
-    show.say(MORE)
+    show.more(MORE)
 
 
-MORE = "more: rings, algorithms, what else it would take: --all"
+MORE = "rings, algorithms, what else it would take: --all"
 
 
 def _sure(plan: CollectivePlan, size_bytes: int) -> None:
@@ -423,7 +433,7 @@ def side_by_side(plans: Sequence[CollectivePlan], sizes: Sequence[int]) -> None:
             show.say(f"{_told_apart(plan, plans)}: {next(iter(plan.explain(sizes[-1])))}")
             _sure(plan, sizes[-1])
     if not show.everything():
-        show.say(MORE)
+        show.more(MORE)
 
 
 EXPLAINED = 4  # plans, of each of which a line says why
@@ -498,6 +508,10 @@ def _within(row: SizedPlan) -> str:
     return _percent(error.q90) if error.points else "?"
 
 
+def _GBps(rate_Bps: float) -> str:
+    return f"{rate_Bps / 1e9:.2f}" if rate_Bps >= 1e7 else f"{rate_Bps / 1e9:.1g}"
+
+
 def _which(devices: Sequence[int]) -> str:
     """Their ids, unless they are the first ones."""
     return "" if list(devices) == list(range(len(devices))) else "+".join(map(str, devices))
@@ -511,11 +525,12 @@ COSTS: list[Column[SizedPlan]] = [
     Column("system", lambda row: row[0].system.name),
     Column(">GPUs", lambda row: f"{len(row[0].devices)}", 5),
     Column("which", lambda row: _which(row[0].devices), help="GPU ids; else the first ones."),
-    Column(">time us", lambda row: f"{row[0].cost(row[1]).time_s * 1e6:,.1f}"),
-    Column(">off by", _off_by, 6),
-    Column(">90 % within", _within, 6),
-    Column(">algbw GB/s", lambda row: f"{row[0].cost(row[1]).algbw_Bps / 1e9:.2f}", 2),
-    Column(">busbw GB/s", lambda row: f"{row[0].cost(row[1]).busbw_Bps / 1e9:.2f}"),
+    Column(">time us", lambda row: time_us(*row)[0]),
+    Column(">interval", lambda row: time_us(*row)[1]),
+    Column(">off by", _off_by, ONLY_WITH_ALL, "mean error of such times."),
+    Column(">90% within", _within, ONLY_WITH_ALL),
+    Column(">algbw GB/s", lambda row: _GBps(row[0].cost(row[1]).algbw_Bps), 2),
+    Column(">busbw GB/s", lambda row: _GBps(row[0].cost(row[1]).busbw_Bps)),
     Column("algorithm", lambda row: row[0].cost(row[1]).algorithm, 1),
     Column("limited by", lambda row: row[0].cost(row[1]).limiting_link, 3),
 ]
@@ -550,7 +565,7 @@ def _left_out(errors: "ErrorTable") -> None:
     for name, judged in everything.ways:
         show.say(
             f"{name}: {judged.within} of {everything.points} figures of rings and trees, {judged.within_by_kind:.0%} "
-            f"of each kind, within what the other kinds give for 90 %: {judged.half_width:.0%} in the mean."
+            f"of each kind, within what the other kinds give for 90%: {judged.half_width:.0%} in the mean."
         )
 
 
@@ -571,7 +586,7 @@ _SUMMARIES: "list[Column[CollectiveSummary]]" = [
     Column(
         ">inside",
         lambda group: "" if group.within is None else f"{group.within:.0%}",
-        help="how many are within what is stated for 90 %.",
+        help="how many are within what is stated for 90%.",
     ),
     Column("~group", lambda group: group.about),
 ]
@@ -592,7 +607,7 @@ _VALIDATION: "list[Column[CollectiveRow]]" = [
     Column(">measured", lambda row: _figure(row.measured)),
     Column(">model", lambda row: _figure(row.predicted)),
     Column("unit", _unit),
-    Column(">off by", lambda row: f"{100 * row.error:+.1f} %"),
+    Column(">off by", lambda row: f"{100 * row.error:+.1f}%"),
     Column("known", lambda row: ", ".join(["known" if row.seen else "not known", *["calibrated"] * row.calibrated]), 1),
     Column("~explained", lambda row: row.explained or "", 2),
 ]
@@ -603,4 +618,4 @@ def _figure(value: float) -> str:
 
 
 def _percent(share: float | None) -> str:
-    return "-" if share is None else f"{100 * share:.1f} %"
+    return "-" if share is None else f"{100 * share:.1f}%"

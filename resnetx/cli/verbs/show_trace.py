@@ -86,7 +86,7 @@ def show_trace(traced: Trace) -> None:
         show.say()
         _layers(traced, batch)
     if not show.everything():
-        show.say(f"more: every layer{', messages of gradients' * messages}, what columns mean: --all")
+        show.more(f"every layer{', messages of gradients' * messages}, what columns mean: --all")
     show.line(f"trace: {traced.source}")
 
 

@@ -11,7 +11,7 @@ from statistics import fmean
 from resnetx.api.answers import run_answer, verify_answer
 from resnetx.api.measuring import fed, machine_name, run_words
 from resnetx.api.sweep import submission
-from resnetx.api.train import asked_run, execute, execute_verification
+from resnetx.api.train import asked_run, execute_verification, executed
 from resnetx.cli import show
 from resnetx.errors import ConfigError, on_one_line
 from resnetx.launching import FIRST_NCCL_BACKEND, NCCL_BACKEND_VARIABLE, Launch
@@ -52,7 +52,7 @@ def train_(options: Namespace, paths: list[Path], asked: Point) -> int:
         return 0
     if follows(task):
         return follow(task)
-    kept = execute(path, asked)
+    kept = executed(task, results, path, asked.get("out"))
     record = kept.record
     failed = record.outcome != "ok"
     show.conclude(options, run_answer(record), lambda: [record], partial(run, record, kept.folder), failed)
@@ -105,7 +105,7 @@ def _show(request: Request, equality: Equality) -> None:
             "training, ranks are not one process."
         )
     more = f"; {left_out} more layers: --all" * bool(left_out)
-    show.say(f"more: relative deviations, the largest of all ranks and steps{more}")
+    show.more(f"relative deviations, the largest of all ranks and steps{more}")
 
 
 LayerDeviations = tuple[str, list[float | None]]  # its name; in double precision, as trained, by each rank's statistics
@@ -159,7 +159,7 @@ def run(record: RunRecord, folder: RunFolder) -> None:
         _inside_a_step(record.phases, record.buckets or [])
         copies = copies_text(record.copies) if record.copies else f"not known: {record.unknown.get('copies', '')}"
         show.say(f"copies of a step: {copies}")
-    show.say(f"more: {run_words(record)}; {duration(record.duration_s)} in all")
+    show.more(f"{run_words(record)}; {duration(record.duration_s)} in all")
     show.line(f"record: {folder.record}")
 
 

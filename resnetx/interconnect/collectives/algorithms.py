@@ -24,8 +24,7 @@ from resnetx.interconnect.collectives.rings import (
     NodeRings,
 )
 from resnetx.interconnect.systems import paths
-from resnetx.interconnect.systems.graph import LaunchMode
-from resnetx.interconnect.systems.parts import GpuSpec, SwitchSpec
+from resnetx.interconnect.systems.graph import GpuSpec, LaunchMode, SwitchSpec
 from resnetx.interconnect.systems.system import System
 from resnetx.loading import own_yaml
 from resnetx.operations import Operation
@@ -186,10 +185,6 @@ UNFITTED = Fitted()
 FIT_FILE = PUBLISHED / "collectives-fit.yaml"
 
 
-class _FitFile(msgspec.Struct, frozen=True):
-    fitted: Fitted
-
-
 @cache
 def fitted() -> Fitted:
     """The figures of the file."""
@@ -197,7 +192,7 @@ def fitted() -> Fitted:
 
 
 def _read(path: Path) -> Fitted:
-    return own_yaml(path, _FitFile).fitted
+    return own_yaml(path, dict[str, Fitted])["fitted"]
 
 
 # ---- algorithms -----------------------------------------------------------------------------------------------------

@@ -79,9 +79,9 @@ class MeasuredError:
         if not self.points:
             return f"Error not known: {self.source}."
         if not self.known:
-            return f"Error not known: {self.source}; 90 % within {self.q90:.0%}."
+            return f"Error not known: {self.source}; 90% within {self.q90:.0%}."
         of = "each left out of the fit, of" if self.held_out else "mean of"
-        return f"Off by {self.mean:.1%} ({of} {self.points} {self.source}), 90 % within {self.q90:.1%}."
+        return f"Off by {self.mean:.1%} ({of} {self.points} {self.source}), 90% within {self.q90:.1%}."
 
 
 @dataclass(frozen=True)
@@ -105,18 +105,16 @@ class CollectiveResidual:
 
     @property
     def sends(self) -> str | None:
-        """Its kind of collective; "" stands for any that goes around rings."""
-        operation = OPERATIONS.get(self.collective)
-        return SENDS if operation and operation.sends else None
+        return sends_of(self.collective)
+
+    @property
+    def place(self) -> Place:
+        return place_of(self.kind)
 
     @property
     def keys(self) -> tuple[Key, Key, Key]:
         """From the closest to the widest."""
-        return (
-            ("system", self.system, self.library, self.collective, self.band),
-            ("kind", self.kind, None, self.sends, self.band),
-            ("any", self.place, None, self.sends, self.band),
-        )
+        return keys_of(self.system, self.kind, self.library, self.collective, self.band)
 
     @property
     def ladder(self) -> tuple[object, ...]:
@@ -124,14 +122,25 @@ class CollectiveResidual:
         return self.publication, self.system, self.library, self.collective, self.gpus
 
     @property
-    def place(self) -> Place:
-        return place_of(self.kind)
-
-    @property
     def counted_in(self) -> tuple[Key, ...]:
         """All that it is counted in: what is said of several hosts has the figures of one, too."""
         between: Key = ("any", "several hosts", None, self.sends, self.band)
         return self.keys if between in self.keys else (*self.keys, between)
+
+
+def sends_of(collective: str) -> str | None:
+    """Its kind of collective; None stands for any that goes around rings."""
+    operation = OPERATIONS.get(collective)
+    return SENDS if operation and operation.sends else None
+
+
+def keys_of(system: str, kind: str, library: str, collective: str, band: int) -> tuple[Key, Key, Key]:
+    """What a figure is counted in, from the closest to the widest."""
+    return (
+        ("system", system, library, collective, band),
+        ("kind", kind, None, sends_of(collective), band),
+        ("any", place_of(kind), None, sends_of(collective), band),
+    )
 
 
 class ErrorCell(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -351,15 +360,16 @@ def _by_one_error(place: Place, band: int) -> MeasuredError:
 
 @cache
 def _published_error(system: str, kind: str, library: str, collective: str, band: int) -> MeasuredError:
-    residual = CollectiveResidual(system, kind, library, collective, (0, *BANDS_BYTES)[band], "", 0.0)
-    what = "messages (all-to-all, send-receive, gather, scatter)" if residual.sends else "rings or trees"
+    sends = sends_of(collective)
+    what = "messages (all-to-all, send-receive, gather, scatter)" if sends else "rings or trees"
     nothing = f"no times of {what} are published for {kind}"
     if kind == SOCKETS:
         return MeasuredError(SOCKET_ERROR, SOCKET_ERROR, 0, nothing, "any")
     least_mean = least_q90 = 0.0
-    known = [_by_key()[key] for key in residual.keys if key in _by_key()]
-    if residual.sends:  # constants of messages are from their own figures: of an unknown kind they know less than rings
-        around_rings = _by_key()["any", residual.place, None, None, band]
+    keys = keys_of(system, kind, library, collective, band)
+    known = [_by_key()[key] for key in keys if key in _by_key()]
+    if sends:  # constants of messages are from their own figures: of an unknown kind they know less than rings
+        around_rings = _by_key()["any", place_of(kind), None, None, band]
         known[-1] = msgspec.structs.replace(
             known[-1], mean=max(known[-1].mean, around_rings.mean), q90=max(known[-1].q90, around_rings.q90)
         )

@@ -17,8 +17,7 @@ from dataclasses import dataclass
 
 from resnetx.interconnect.collectives.rings import Hop
 from resnetx.interconnect.systems import paths
-from resnetx.interconnect.systems.graph import Rails, System
-from resnetx.interconnect.systems.parts import Provenance, SourcedValue, StorageSpec
+from resnetx.interconnect.systems.graph import Provenance, Rails, SourcedValue, StorageSpec, System
 from resnetx.interconnect.systems.paths import fair_shares
 from resnetx.operations import Operation
 from resnetx.units import in_GBps

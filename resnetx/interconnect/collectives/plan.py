@@ -17,7 +17,7 @@ and of what it tries, what the library expects to be fastest is taken, as it is 
 The assumptions, and how much depends on each:
 
 - A link's rate is that of one large copy, measured or from its datasheet; kernels get 17/18 of it on NVLink 1 and 2
-  (`parts.NVLINK_KERNELS`, packet headers), what NCCL plans with on NVLink 3 and 4, and a fitted share of one link
+  (`graph.NVLINK_KERNELS`, packet headers), what NCCL plans with on NVLink 3 and 4, and a fitted share of one link
   where a ring goes over PCIe. All large sizes scale with it.
 - Rings share nothing but lanes: their bandwidths add up. Measured on a P100 DGX-1: true at 2, 3, 4 and 6 GPUs, 11 % too
   good at 8.

@@ -15,7 +15,7 @@ from itertools import combinations, islice, pairwise, permutations
 
 from resnetx.errors import ConfigError
 from resnetx.interconnect.systems import paths
-from resnetx.interconnect.systems.parts import Family
+from resnetx.interconnect.systems.graph import Family
 from resnetx.interconnect.systems.paths import LinkFlow, Transport, fair_shares
 from resnetx.interconnect.systems.system import System
 

@@ -39,7 +39,7 @@ ALL_RANKS = 16  # of up to so many every message is looked at
 
 
 @dataclass(frozen=True)
-class SentMessage:
+class PeerMessage:
     """What one GPU sends another."""
 
     sender: int  # GPU ids
@@ -48,7 +48,7 @@ class SentMessage:
     between_nodes: bool
 
 
-def messages(operation: Operation, groups: Groups) -> list[SentMessage]:
+def messages(operation: Operation, groups: Groups) -> list[PeerMessage]:
     """Those that run at once."""
     ranks = sum(map(len, groups))
     if len(groups) < 2 or ranks <= ALL_RANKS:
@@ -60,7 +60,7 @@ def messages(operation: Operation, groups: Groups) -> list[SentMessage]:
     return list(_sent(operation, pair, smaller, smaller * (ranks - len(pair[0])) / len(pair[1])))
 
 
-def _sent(operation: Operation, groups: Groups, inside: float, between: float) -> Iterator[SentMessage]:
+def _sent(operation: Operation, groups: Groups, inside: float, between: float) -> Iterator[PeerMessage]:
     """The messages of these nodes alone; `inside` and `between` nodes, each counts so many times."""
     assert operation.sends is not None, f"{operation.name} goes around rings"
     node_of = {device: node for node, group in enumerate(groups) for device in group}
@@ -68,7 +68,7 @@ def _sent(operation: Operation, groups: Groups, inside: float, between: float) -
     for sender, receiver in permutations(range(len(devices)), 2):
         if share := operation.sends(sender, receiver, len(devices)):
             apart = node_of[devices[sender]] != node_of[devices[receiver]]
-            yield SentMessage(devices[sender], devices[receiver], share * (between if apart else inside), apart)
+            yield PeerMessage(devices[sender], devices[receiver], share * (between if apart else inside), apart)
 
 
 def leaving(operation: Operation, groups: Groups) -> float:
@@ -97,7 +97,7 @@ CHANNEL_Bps = ((10.0, 21.2e9), (9.0, 20e9), (0.0, 13.9e9))
 class Sent:
     """A message and the way that it takes."""
 
-    message: SentMessage
+    message: PeerMessage
     flow: LinkFlow
     kind: str  # "NVLink", "PCIe", "the host", "another GPU", "the network"
 
@@ -153,7 +153,7 @@ class NcclSends:
     def _sent(self) -> list[Sent]:
         return [self._on_its_way(message) for message in messages(self.operation, self.groups)]
 
-    def _on_its_way(self, message: SentMessage) -> Sent:
+    def _on_its_way(self, message: PeerMessage) -> Sent:
         a, b = message.sender, message.receiver
         if message.between_nodes:
             return Sent(message, self._over_the_network(a, b), "the network")

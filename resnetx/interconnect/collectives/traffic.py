@@ -33,8 +33,8 @@ from resnetx.interconnect.collectives.plan import CollectivePlan, socket_rate
 from resnetx.interconnect.collectives.rings import SOCKET, Ring, directions
 from resnetx.interconnect.collectives.sends import messages
 from resnetx.interconnect.systems import paths
+from resnetx.interconnect.systems.graph import SwitchSpec
 from resnetx.interconnect.systems.lab_network import LabNetwork, lab_network, tree
-from resnetx.interconnect.systems.parts import SwitchSpec
 from resnetx.interconnect.systems.paths import LinkFlow, Transport, backward, fair_shares, host_steps, to_host
 from resnetx.interconnect.systems.system import System
 from resnetx.operations import OPERATIONS, Operation

@@ -29,7 +29,7 @@ from resnetx.interconnect.survey.survey import (
     slug,
     the_only,
 )
-from resnetx.interconnect.systems.system_file import LinedYaml, parts_of
+from resnetx.interconnect.systems.system_file import parts_of, system_yaml
 from resnetx.loading import own_yaml
 from resnetx.settings.files import CONFIGS
 
@@ -118,7 +118,7 @@ def _gpu_setting(name: str, survey: Survey) -> str:
 
 def _of_file(path: Path, chosen: Chosen) -> str:
     """The one GPU of a file of parts, as gpus.yaml has them; figures that it leaves out are null."""
-    text = LinedYaml(path)
+    text = system_yaml(path)
     if len(text.tree) != 1:
         raise text.file.error(
             f"{len(text.tree)} parts; expected one GPU by its name, as in configs/system/parts/gpus.yaml"

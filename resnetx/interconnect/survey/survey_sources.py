@@ -8,9 +8,8 @@ from itertools import combinations
 from pathlib import Path
 
 from resnetx.errors import ConfigError, FileError, shortened, visible
-from resnetx.formats import device_matrix, logs, nccl_system, nvidia_smi_topo, programs, topology_xml
-from resnetx.formats.device_matrix import RocmTopo
-from resnetx.formats.nvidia_smi_topo import FARTHER, NvidiaSmi, NvlinkPorts, TopoMatrix
+from resnetx.formats import logs, nccl_system, programs, smi_topo, topology_xml
+from resnetx.formats.smi_topo import FARTHER, NvidiaSmi, NvlinkPorts, RocmTopo, TopoMatrix
 from resnetx.formats.topology_xml import C2c, PciNode, PciTree
 from resnetx.interconnect.survey.gpus import pci_table
 from resnetx.interconnect.survey.survey import DISTANCES, NAMES, PEERS, Pair, PCIE_GBps, SeenCpu, SeenNode, Survey
@@ -330,12 +329,12 @@ def _recognised(file: File, text: str, gpus: int | None, nvlinks: int) -> Survey
         raise file.error(f"<{top.tag[:40]}>: not a topology; expected {WHAT}", top.line)
     if len(text) > topology_xml.XML_BYTES and not is_log:
         raise file.error(f"{len(text):,} letters; expected {WHAT}, of at most {topology_xml.XML_BYTES:,}")
-    if device_matrix.recognised(text):
-        return of_rocm_smi(device_matrix.parse(file, text))
+    if smi_topo.rocm_recognised(text):
+        return of_rocm_smi(smi_topo.parse_rocm(file, text))
     if is_log:
         raise nccl_system.no_tree(file, text)
-    if nvidia_smi_topo.recognised(text):
-        return of_nvidia_smi(nvidia_smi_topo.parse(file, text), nvlinks)
+    if smi_topo.recognised(text):
+        return of_nvidia_smi(smi_topo.parse(file, text), nvlinks)
     other = programs.refused(as_it_is)
     raise file.error(f"{other}; expected {WHAT}" if other else f"expected {WHAT}")
 

@@ -26,8 +26,7 @@ from resnetx.interconnect.survey.survey import (
     socket_link,
     switch_part,
 )
-from resnetx.interconnect.systems.graph import Link, System
-from resnetx.interconnect.systems.parts import COMPONENTS, TABLES, UNITS, SourcedValue, WireSpec
+from resnetx.interconnect.systems.graph import COMPONENTS, TABLES, UNITS, Link, SourcedValue, System, WireSpec
 from resnetx.interconnect.systems.system_file import ClusterEntry, SystemFile, shared_parts
 from resnetx.loading import is_bare_text
 

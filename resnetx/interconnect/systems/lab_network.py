@@ -18,8 +18,7 @@ from pathlib import Path
 import msgspec
 
 from resnetx.errors import ConfigError
-from resnetx.interconnect.systems.graph import Link, System
-from resnetx.interconnect.systems.parts import CpuSpec
+from resnetx.interconnect.systems.graph import CpuSpec, Link, System
 from resnetx.interconnect.systems.paths import LinkFlow, Transport, flow
 from resnetx.record import RecordError, read
 from resnetx.record.sealing import SCHEMA

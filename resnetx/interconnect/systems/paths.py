@@ -17,8 +17,7 @@ from itertools import pairwise
 from typing import Literal
 
 from resnetx.errors import ConfigError
-from resnetx.interconnect.systems.graph import NO_NODE, Component, Link, System
-from resnetx.interconnect.systems.parts import CpuSpec, SwitchSpec
+from resnetx.interconnect.systems.graph import NO_NODE, Component, CpuSpec, Link, SwitchSpec, System
 
 # ---- link search ----------------------------------------------------------------------------------------------------
 # Searches for the links that data crosses between two components of a system: fewest links, then least latency.

@@ -34,20 +34,20 @@ from resnetx.errors import ConfigError, unknown_name
 from resnetx.interconnect.systems import system_file
 from resnetx.interconnect.systems.graph import FABRIC as FABRIC
 from resnetx.interconnect.systems.graph import Component as Component
-from resnetx.interconnect.systems.graph import EqualNodes
-from resnetx.interconnect.systems.graph import LaunchMode as LaunchMode
-from resnetx.interconnect.systems.graph import Library as Library
-from resnetx.interconnect.systems.graph import Link as Link
-from resnetx.interconnect.systems.graph import System as System
-from resnetx.interconnect.systems.parts import (
+from resnetx.interconnect.systems.graph import (
     ComponentSpec,
     CpuSpec,
+    EqualNodes,
     NetworkSpec,
     PhotonicSpec,
     SourcedValue,
     StorageSpec,
     WireSpec,
 )
+from resnetx.interconnect.systems.graph import LaunchMode as LaunchMode
+from resnetx.interconnect.systems.graph import Library as Library
+from resnetx.interconnect.systems.graph import Link as Link
+from resnetx.interconnect.systems.graph import System as System
 from resnetx.interconnect.systems.paths import is_peer_nvlink
 from resnetx.interconnect.systems.system_file import SystemFile, shared_parts
 from resnetx.loading import is_file, name_fault
@@ -135,6 +135,11 @@ def _plugged(file: SystemFile, nodes: int, network: str | None, nics: int | None
         raise unknown_name("network", network, file.networks, "network")
     cards = sum(component.kind == "nic" for component in system.components)
     nics = cards if nics is None else nics
+    if not cards:
+        raise ConfigError(
+            f"nodes={nodes}: {system.name} is described without network cards; leave nodes= out, or describe them in a "
+            "file of your own (docs/topology.md)"
+        )
     if not 1 <= nics <= cards:
         raise ConfigError(f"nics={nics}: {system.name} has {cards} network cards in each node")
     return network, nics

@@ -11,22 +11,27 @@ from typing import Any, get_args
 
 import msgspec
 
-from resnetx.errors import FileError, sentence, shortened, unknown_name
-from resnetx.interconnect.systems.graph import Component, LaunchMode, Library, Link, Rails, System
-from resnetx.interconnect.systems.parts import (
+from resnetx.errors import FileError, shortened, unknown_name
+from resnetx.interconnect.systems.graph import (
     COMPONENTS,
     TABLES,
     UNITS,
+    Component,
     ComponentSpec,
     Family,
+    LaunchMode,
+    Library,
+    Link,
     NetworkSpec,
     PhotonicSpec,
     Provenance,
+    Rails,
     SourcedValue,
+    System,
     WireSpec,
     in_base_units,
 )
-from resnetx.loading import YAML_BYTES, File, YamlFile, name_fault, steps
+from resnetx.loading import YAML_BYTES, File, YamlFile, name_fault
 from resnetx.settings.files import CONFIGS
 
 # The YAML of systems and parts: keys carry units, and a mistake is refused in the units of the file, with its line.
@@ -35,25 +40,23 @@ MAX_COMPONENTS = 2**12  # of a file; found by arithmetic, as gpu0..999999999 wou
 SMALLEST, LARGEST = 1e-15, 1e21  # figures in base units: from below a nanosecond to above an exaFLOP/s
 
 
-class LinedYaml(YamlFile):
+def system_yaml(path: Path) -> YamlFile:
     """The tree of such a file, and on which line each of its values stands."""
+    text = YamlFile(File(path, "a description of a system", YAML_BYTES), mistake=_mistake)
+    if not isinstance(text.tree, dict):
+        raise text.file.error("expected a mapping of settings")
+    return text
 
-    def __init__(self, path: Path) -> None:
-        super().__init__(File(path, "a description of a system", YAML_BYTES))
-        if not isinstance(self.tree, dict):
-            raise self.file.error("expected a mapping of settings")
 
-    def mistake(self, error: msgspec.ValidationError, kind: Any, where: Sequence[str | int], value: Any) -> FileError:
-        """What msgspec refuses, with the values that are known and with keys as they are spelt in the file."""
-        path = [*where, *steps(error)]
-        said = sentence(str(error), value, kind, ".".join(map(str, where)))
-        said = said.replace("a list in brackets", "a list in brackets (a figure is [value, provenance, source])")
-        said = re.sub(r"`array` of length (\d)", r"a list of \1", said)
-        if said.endswith("not one of the known values") and (known := _known(path)):
-            said = f"{said} ({', '.join(known)})"
-        elif "unknown field" in said:
-            said = f"{said}; known: {', '.join(kind.__struct_fields__)}"
-        return self.error(in_file_units(path, self.tree), _keys_in_file_units(said))
+def _mistake(text: YamlFile, _: Exception, path: Sequence[str | int], said: str, kind: Any) -> FileError:
+    """What msgspec refuses, with the values that are known and with keys as they are spelt in the file."""
+    said = said.replace("a list in brackets", "a list in brackets (a figure is [value, provenance, source])")
+    said = re.sub(r"`array` of length (\d)", r"a list of \1", said)
+    if said.endswith("not one of the known values") and (known := _known(path)):
+        said = f"{said} ({', '.join(known)})"
+    elif "unknown field" in said:
+        said = f"{said}; known: {', '.join(kind.__struct_fields__)}"
+    return text.error(in_file_units(path, text.tree), _keys_in_file_units(said))
 
 
 def _known(steps: Sequence[str | int]) -> tuple[str, ...]:
@@ -82,7 +85,7 @@ def _keys_in_file_units(said: str) -> str:
     return said
 
 
-def expand(text: LinedYaml, where: Sequence[str | int], name: str) -> list[str]:
+def expand(text: YamlFile, where: Sequence[str | int], name: str) -> list[str]:
     """The names in a range: "gpu0..3" is gpu0 gpu1 gpu2 gpu3; any other name is itself."""
     check_name(text, where, name)
     match = re.fullmatch(r"(.*?)([0-9]+)\.\.([0-9]+)", name)
@@ -105,7 +108,7 @@ def figure_fault(figure: SourcedValue, zero_allowed: bool = False) -> str:
     return ""
 
 
-def check_name(text: LinedYaml, where: Sequence[str | int], name: str) -> None:
+def check_name(text: YamlFile, where: Sequence[str | int], name: str) -> None:
     if fault := name_fault(name):
         raise text.error(where, f"{shortened(name)}: {fault}")
 
@@ -147,7 +150,7 @@ _FIELDS = {"about", "wiring", "library", "launch_mode", "components", "links", "
 
 
 def read(path: Path) -> SystemFile:
-    text = LinedYaml(path)
+    text = system_yaml(path)
     tree = text.tree
     if fault := name_fault(path.stem):
         raise text.file.error(f"a system has the name of its file, {path.stem}: {fault}")
@@ -192,12 +195,12 @@ def nodes_fault(system: System, nodes: int) -> str:
 def shared_parts() -> dict[str, dict[str, Any]]:
     tables: dict[str, dict[str, Any]] = {}
     for table in TABLES:
-        text = LinedYaml(CONFIGS / "system" / "parts" / f"{table}.yaml")
+        text = system_yaml(CONFIGS / "system" / "parts" / f"{table}.yaml")
         tables |= parts_of(text, {table: text.tree}, [])
     return tables
 
 
-def parts_of(text: LinedYaml, tables: Any, where: list[str | int]) -> dict[str, dict[str, Any]]:
+def parts_of(text: YamlFile, tables: Any, where: list[str | int]) -> dict[str, dict[str, Any]]:
     """The parts that a file states. A file of the shared tables is one table; a system file names its tables."""
     if not isinstance(tables, Mapping):
         raise text.error(where, "parts: expected tables of parts, as gpus or links")
@@ -218,7 +221,7 @@ def parts_of(text: LinedYaml, tables: Any, where: list[str | int]) -> dict[str, 
     return found
 
 
-def _check_figures(text: LinedYaml, where: list[str | int], part: Any) -> None:
+def _check_figures(text: YamlFile, where: list[str | int], part: Any) -> None:
     for field in part.__struct_fields__:
         figure = getattr(part, field)
         if not isinstance(figure, SourcedValue):
@@ -229,7 +232,7 @@ def _check_figures(text: LinedYaml, where: list[str | int], part: Any) -> None:
             raise text.error(steps, f"{'.'.join(map(str, steps))}: {fault}")
 
 
-def _components(text: LinedYaml, parts: Mapping[str, Mapping[str, ComponentSpec]]) -> list[Component]:
+def _components(text: YamlFile, parts: Mapping[str, Mapping[str, ComponentSpec]]) -> list[Component]:
     """The components that a file describes, ranges of names expanded, in its order."""
     if not isinstance(text.tree["components"], Mapping):
         raise text.error(["components"], "components: expected names with what each is, as gpu0: {gpu: p100-sxm2-16gb}")
@@ -287,7 +290,7 @@ class _LinkEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     through: str | None = None  # the photonic switch that joins its ends
 
 
-def links_of(text: LinedYaml, wires: Mapping[str, WireSpec], components: Sequence[Component]) -> tuple[Link, ...]:
+def links_of(text: YamlFile, wires: Mapping[str, WireSpec], components: Sequence[Component]) -> tuple[Link, ...]:
     """The links that a file describes, ranges expanded, each pair in the order of its components."""
     if not isinstance(text.tree["links"], list):
         raise text.error(["links"], "links: expected a list, as - {between: [gpu0, gpu1], link: nvlink1}")
@@ -314,7 +317,7 @@ def links_of(text: LinedYaml, wires: Mapping[str, WireSpec], components: Sequenc
     return found
 
 
-def _entry(text: LinedYaml, where: Where, wires: Mapping[str, WireSpec]) -> _LinkEntry:
+def _entry(text: YamlFile, where: Where, wires: Mapping[str, WireSpec]) -> _LinkEntry:
     """One entry of `links`, with a known kind and a number of lanes that there may be."""
     entry: _LinkEntry = text.convert(_LinkEntry, where)
     name = ".".join(map(str, where))
@@ -326,7 +329,7 @@ def _entry(text: LinedYaml, where: Where, wires: Mapping[str, WireSpec]) -> _Lin
     return entry
 
 
-def _pairs(text: LinedYaml, where: Where, entry: _LinkEntry, most: int) -> list[tuple[str, str]]:
+def _pairs(text: YamlFile, where: Where, entry: _LinkEntry, most: int) -> list[tuple[str, str]]:
     """The pairs of components that one entry of `links` joins; `most`: as there may be."""
     given = [ends for ends in (entry.between, entry.each, entry.one_way) if ends]
     if len(given) != 1:
@@ -345,7 +348,7 @@ def _pairs(text: LinedYaml, where: Where, entry: _LinkEntry, most: int) -> list[
 
 
 def _check_ends(
-    text: LinedYaml, where: Where, entry: _LinkEntry, first: str, second: str, kinds: Mapping[str, str]
+    text: YamlFile, where: Where, entry: _LinkEntry, first: str, second: str, kinds: Mapping[str, str]
 ) -> None:
     """Refuses ends that are not there, or that cannot be joined so."""
     name = ".".join(map(str, where))
@@ -364,7 +367,7 @@ def _check_ends(
 
 
 def _link(
-    text: LinedYaml,
+    text: YamlFile,
     where: Where,
     wires: Mapping[str, WireSpec],
     entry: _LinkEntry,
@@ -386,7 +389,7 @@ def _link(
     )
 
 
-def _added(text: LinedYaml, where: Where, link: Link, more: Link) -> Link:
+def _added(text: YamlFile, where: Where, link: Link, more: Link) -> Link:
     """A link with the lanes of another entry about it."""
     alike = ("wire", "bridge", "through")
     if any(getattr(link, field) != getattr(more, field) for field in alike):
@@ -398,7 +401,7 @@ def _added(text: LinedYaml, where: Where, link: Link, more: Link) -> Link:
     return msgspec.structs.replace(link, lanes=lanes, lanes_back=None if back == lanes else back, source=source)
 
 
-def _wire(text: LinedYaml, where: Where, wires: Mapping[str, WireSpec], entry: _LinkEntry) -> WireSpec:
+def _wire(text: YamlFile, where: Where, wires: Mapping[str, WireSpec], entry: _LinkEntry) -> WireSpec:
     """The wire of one link: its kind's, with what this link's entry changes."""
     wire = wires[entry.link]
     if entry.peer is not None:
@@ -416,7 +419,7 @@ def _wire(text: LinedYaml, where: Where, wires: Mapping[str, WireSpec], entry: _
 # ---- all of them ----------------------------------------------------------------------------------------------------
 
 
-def _check_connected(text: LinedYaml, components: Sequence[Component], links: Sequence[Link]) -> None:
+def _check_connected(text: YamlFile, components: Sequence[Component], links: Sequence[Link]) -> None:
     """Refuses components that no links connect to the first one."""
     neighbours: dict[str, set[str]] = {component.name: set() for component in components}
     for link in links:
@@ -433,7 +436,7 @@ def _check_connected(text: LinedYaml, components: Sequence[Component], links: Se
         )
 
 
-def _check_fabrics(text: LinedYaml, kinds: Mapping[str, str], links: Sequence[Link]) -> None:
+def _check_fabrics(text: YamlFile, kinds: Mapping[str, str], links: Sequence[Link]) -> None:
     """Refuses the chips of one NVSwitch fabric as switches of their own: a path would take only one of them."""
     joined: dict[str, set[str]] = {}
     for link in links:
@@ -448,7 +451,7 @@ def _check_fabrics(text: LinedYaml, kinds: Mapping[str, str], links: Sequence[Li
             raise text.error(["links"], f"links: {what}")
 
 
-def _check_ports(text: LinedYaml, components: Sequence[Component], links: Sequence[Link]) -> None:
+def _check_ports(text: YamlFile, components: Sequence[Component], links: Sequence[Link]) -> None:
     """Refuses more circuits than a photonic switch has ports."""
     circuits = Counter[str]()
     for link in links:

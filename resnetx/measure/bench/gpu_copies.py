@@ -24,7 +24,6 @@ from typing import Any
 
 import torch
 
-from resnetx.copies import HOST, Entry, Flow, Place
 from resnetx.errors import ConfigError
 from resnetx.inputs import nothing
 from resnetx.launching import TransportName
@@ -35,6 +34,7 @@ from resnetx.measure.machine.sensors import GpuTraffic, gpu_traffic, pair
 from resnetx.measure.rank import nodes
 from resnetx.measure.rank.device import MOST_LAUNCHES, held_back, mark, seconds_between, timed
 from resnetx.measure.rank.distributed import Ranks
+from resnetx.operations import HOST, CopyPlace, Entry, Flow
 from resnetx.packages import hip_version
 from resnetx.record import Unknown
 from resnetx.record.bench_record import Endpoint
@@ -185,7 +185,7 @@ def together(seen: Sequence[Seen]) -> Seen:
 _Risen = tuple[tuple[int, int] | Unknown, tuple[int, int] | Unknown]  # (sent, received) over NVLink, and over PCIe
 
 
-def _path(risen: Mapping[int, _Risen], source: Place, moved_bytes: int, peers: bool | None) -> str | Unknown:
+def _path(risen: Mapping[int, _Risen], source: CopyPlace, moved_bytes: int, peers: bool | None) -> str | Unknown:
     for name, which in (("nvlink", 0), ("pcie", 1)):
         counts = [
             _counted(count, index == source)
@@ -261,7 +261,7 @@ class GpuCopies:
         self._ranks, self._transport, self._numa_node = ranks, transport, numa_node
         self._endpoint: Endpoint = endpoint or "pinned"
         self._gpus: list[int] = ranks.gather(ranks.device.index)
-        self._paths: dict[tuple[Place, Place], Seen] = {}
+        self._paths: dict[tuple[CopyPlace, CopyPlace], Seen] = {}
         if ranks.first:
             self._runtime = runtime or CudaRuntime()
             self._memory = {
@@ -387,10 +387,10 @@ class GpuCopies:
 
         return _Lane(flow, source, target, stream, 4 * len(pieces) + 2, relay)
 
-    def _source(self, place: Place) -> torch.Tensor:
+    def _source(self, place: CopyPlace) -> torch.Tensor:
         return self._host if place == HOST else self._memory[_gpu(place)][0]
 
-    def _target(self, place: Place) -> torch.Tensor:
+    def _target(self, place: CopyPlace) -> torch.Tensor:
         return self._host if place == HOST else self._memory[_gpu(place)][1]
 
     def _place_of(self, flow: Flow) -> int:
@@ -473,6 +473,6 @@ def _steps(flows: Sequence[Flow]) -> list[tuple[int, int]]:
     return [step for way in ways for step in pairwise(way)]
 
 
-def _gpu(place: Place) -> int:
+def _gpu(place: CopyPlace) -> int:
     assert isinstance(place, int), f"{place!r} is no GPU"
     return place

@@ -19,7 +19,6 @@ from pathlib import Path
 
 import torch
 
-from resnetx.copies import HOST, Entry, Flow, Place
 from resnetx.host import node_name
 from resnetx.inputs.folders import resident_share
 from resnetx.measure.bench import arrays
@@ -27,6 +26,7 @@ from resnetx.measure.bench.arrays import CLEAR, Observed, by_first, data_of, end
 from resnetx.measure.launch.scratch import launched_folder
 from resnetx.measure.rank import nodes, results
 from resnetx.measure.rank.distributed import DistributedWork, HostGroup, Ranks
+from resnetx.operations import HOST, CopyPlace, Entry, Flow
 from resnetx.record import Unknown
 from resnetx.record.bench_record import Endpoint
 
@@ -309,7 +309,7 @@ class MappedCopies:
     def _target(self, flow: Flow, size_bytes: int) -> torch.Tensor:
         return self._part(flow.target, 0 if flow.target == HOST else 1)[:size_bytes]
 
-    def _part(self, place: Place, number: int) -> torch.Tensor:
+    def _part(self, place: CopyPlace, number: int) -> torch.Tensor:
         """The memory of the host; of a rank the memory it sends from (0) or receives in (1)."""
         index = 0 if isinstance(place, str) else 1 + 2 * place + number
         return self._memory[index * self._most_bytes : (index + 1) * self._most_bytes]
@@ -321,7 +321,7 @@ class MappedCopies:
 
 
 def _copier(flow: Flow) -> int:
-    places: Sequence[Place] = (flow.source, flow.target)
+    places: Sequence[CopyPlace] = (flow.source, flow.target)
     return next(place for place in places if isinstance(place, int))
 
 

@@ -19,7 +19,7 @@ import msgspec
 import torch
 
 from resnetx import patterns
-from resnetx.measure.bench import arrays, interference, pair_copies
+from resnetx.measure.bench import arrays, pair_copies
 from resnetx.measure.bench.arrays import Timed
 from resnetx.measure.launch import ending, hang, slurm
 from resnetx.measure.launch.scratch import Moment, lab_network, on_one_node, run_started
@@ -241,7 +241,7 @@ def _crowding(ranks: Ranks) -> float | Unknown:
         return Unknown("GPUs do not compute on the cores of a host")
     if lab_network():
         return _IN_LAB
-    return float(ranks.gather(interference.crowding(ranks))[0])
+    return float(ranks.gather(pair_copies.crowding(ranks))[0])
 
 
 def _computing_lost(
@@ -254,7 +254,7 @@ def _computing_lost(
     """What computing loses to the collective beside it, the mean of the ranks."""
     if lab_network():
         return _IN_LAB
-    on_gpus, least_bytes = ranks.device.type == "cuda", interference.LEAST_BYTES[ranks.device.type]
+    on_gpus, least_bytes = ranks.device.type == "cuda", pair_copies.LEAST_BYTES[ranks.device.type]
     if name != "allreduce" or array.nbytes < least_bytes:
         return Unknown(f"measured of allreduce, from {least_bytes} bytes on")
     if on_gpus and isinstance(queued_s, Unknown):
@@ -262,7 +262,7 @@ def _computing_lost(
     alone_s = median((wall for wall, _ in every[0]) if isinstance(queued_s, Unknown) else queued_s)
     array.zero_()
     shares: list[float] = []
-    lost = interference.computing_lost_on_gpus if on_gpus else interference.computing_lost
+    lost = pair_copies.computing_lost_on_gpus if on_gpus else pair_copies.computing_lost
     for share in ranks.gather(lost(ranks.send, array, alone_s, ranks)):
         if isinstance(share, Unknown):
             return share

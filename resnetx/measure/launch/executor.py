@@ -50,6 +50,7 @@ class Command:
     words: list[str]
     variables: dict[str, str]  # of its environment, besides those that the launcher has
     gently: bool = False  # ended by SIGTERM, at which it ends what it started on other nodes; else by SIGKILL
+    ranks: int = 0  # of a torchrun on this node, which may then be a fork of a template (`preloaded`)
     starter: int = 0  # how many words are of a program that takes no variables to other nodes: they go behind it
 
     @property
@@ -231,7 +232,7 @@ def torchrun(ranks: int, program: list[str], scratch: Path | None = None) -> Com
         "--max-restarts=0",
         f"--nproc-per-node={ranks}",
     ]
-    return Command(["torchrun", *options, *program], {**SAFE_PATH, NO_STORE: "1"})
+    return Command(["torchrun", *options, *program], {**SAFE_PATH, NO_STORE: "1"}, ranks=ranks)
 
 
 # A study as a job of Slurm: its script, from launch/slurm.sbatch.j2, and what sbatch makes of it.

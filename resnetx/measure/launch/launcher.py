@@ -8,6 +8,7 @@ their end means in `ending`.
 
 import os
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -16,11 +17,12 @@ from typing import Any
 import msgspec
 
 from resnetx import record
-from resnetx.host import dying_with, exit_status
+from resnetx.host import Child, dying_with, exit_status
 from resnetx.measure.launch import ending, slurm
 from resnetx.measure.launch.ending import Ending
 from resnetx.measure.launch.executor import Executor, executor_of
 from resnetx.measure.launch.hang import HangError, HangWatch, stopped
+from resnetx.measure.launch.preloaded import forked
 from resnetx.measure.launch.scratch import (
     DYING_S,
     FOLDER_VARIABLE,
@@ -149,8 +151,15 @@ def _wait(
     told = _told(task, folder, private, started) | command.variables
     told |= {TURN_VARIABLE: str(turn[0])} if turn else {}
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("PET_")}  # torchrun's options
+    limit_s = time.monotonic() + task.timeout_s
+
+    def wait() -> None:
+        look_up()
+        if time.monotonic() > limit_s:
+            raise TimeoutError("its imports take longer than the run may")
+
     with folder.stdout.open("wb") as stdout, folder.stderr.open("wb") as stderr:
-        child = subprocess.Popen(
+        child = forked(command, inherited | told, (stdout, stderr), wait) or subprocess.Popen(
             command.carrying(told),
             stdout=stdout,
             stderr=stderr,
@@ -172,7 +181,7 @@ def _wait(
                 child.kill()
 
         try:
-            return exit_status(child, task.timeout_s, look)
+            return exit_status(child, max(0.0, limit_s - time.monotonic()), look)
         except subprocess.TimeoutExpired:
             late = f"not finished after timeout={task.timeout_s:g} seconds"
             said = stopped(child.pid, folder, task.request.gpus)
@@ -193,7 +202,7 @@ def _is_torchrun(task: TaskFile[TaskRecord]) -> bool:
     return task.request.lab is None if task.launch is None else task.launch.launcher == "torchrun"
 
 
-def _end(child: subprocess.Popen[bytes], gently: bool) -> None:
+def _end(child: Child, gently: bool) -> None:
     """Ends the child, at once or within some seconds in which it ends what it started on other nodes."""
     if gently:
         child.terminate()

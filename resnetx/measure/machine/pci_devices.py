@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from resnetx import progress
-from resnetx.formats import nvidia_smi_topo
-from resnetx.formats.device_matrix import RocmTopo
+from resnetx.formats import smi_topo
+from resnetx.formats.smi_topo import RocmTopo
 from resnetx.formats.topology_xml import Kind, PciNode, PciTree, generation_of, is_address, kind_of, lanes_of
 from resnetx.host import cores, cpu_numbers, kernel_file, kernel_text
 from resnetx.interconnect.survey.survey import Pair, SeenNode, Survey, joined
@@ -418,7 +418,7 @@ def _surveys(gpus: Sequence[Gpu], topology: str | Unknown, devices: Sequence[Pci
     if hip_version():
         surveys.append(_amd(gpus, module))
     elif not isinstance(topology, Unknown):
-        said = nvidia_smi_topo.parse(File(Path("NVML"), "NVML's wiring", 0), topology)
+        said = smi_topo.parse(File(Path("NVML"), "NVML's wiring", 0), topology)
         wired = of_nvidia_smi(said)
         named = tuple(_named(node, gpus) for node in wired.nodes)
         surveys.append(replace(wired, source="NVML", nodes=named, peers=_peers(gpus, module)))

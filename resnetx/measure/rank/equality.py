@@ -35,6 +35,7 @@ import torch
 from torch import nn
 from torch.distributed.tensor import DTensor
 from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.dropout import _DropoutNd
 
 from resnetx import inputs, workloads
 from resnetx.choices import Bucket
@@ -298,10 +299,18 @@ def _largest(deviations: Iterable[float]) -> float:
 
 
 def _without_chance(model: nn.Module) -> nn.Module:
-    """Dropout and batch normalisation as in evaluation, whatever holds them as in training (auxiliary classifiers)."""
+    """Dropout and batch normalisation as in evaluation, whatever holds them as in training (auxiliary classifiers).
+
+    Attention drops by a rate of its own, or by that of a child, without calling it: rates are 0, too.
+    """
     for module in model.modules():
         if not any(module.children()):
             module.eval()
+        if isinstance(module, _DropoutNd):
+            module.p = 0.0
+        for name, value in list(vars(module).items()):
+            if "drop" in name and isinstance(value, float):
+                setattr(module, name, 0.0)
     return model
 
 

@@ -18,9 +18,8 @@ from resnetx.host import node_name
 from resnetx.inputs import folders
 from resnetx.measure.launch import hang, slurm
 from resnetx.measure.launch.scratch import Moment, run_started
-from resnetx.measure.machine.capability import check_precision
 from resnetx.measure.rank import distributed, equality, layer_trace, nodes, results, training
-from resnetx.measure.rank.device import choose_device, describe_device
+from resnetx.measure.rank.device import check_precision, choose_device, describe_device
 from resnetx.measure.rank.distributed import Ranks
 from resnetx.measure.rank.results import NOT_MEASURED, RankResults
 from resnetx.measure.rank.windows import StartUpTimer, keep_freed_memory, limit_memory, measure_windows

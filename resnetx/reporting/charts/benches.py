@@ -2,7 +2,8 @@
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from statistics import median
 
 import msgspec
@@ -33,15 +34,66 @@ from resnetx.units import size_text
 
 
 def figures(records: Sequence[BenchRecord]) -> list[Figure]:
-    """All figures of these benches: pairs first, bench by bench, then collectives."""
-    found: list[Figure] = []
+    """All figures of these benches: pairs first, bench by bench, then collectives; matrices last, where curves share
+    their figures."""
+    squares: list[Figure] = []
+    copies, collectives = list[Curves](), list[Curves]()
     for index, record in enumerate(records):
         of_bench = f"bench{index}_" if len(records) > 1 else ""
         for family, cells in families(record.cells).items():
-            name, what = f"{of_bench}{family.slug}", f"{family.words}{_which(record, records)}"
-            found += matrices(cells, name, what) + pair_lines(cells, name, what)
-    for collective in dict.fromkeys(point.collective for record in records for point in record.points):
-        found += collective_lines(records, collective)
+            name, which = f"{of_bench}{family.slug}", _which(record, records)
+            squares += matrices(cells, name, f"{family.words}{which}")
+            copies += pair_lines(cells, name, family.words, which)
+    names = list(dict.fromkeys(point.collective for record in records for point in record.points))
+    for collective in names:
+        collectives += collective_lines(records, collective)
+    of_copies, of_collectives = _drawn(copies, "Copies"), _drawn(collectives, "Collectives")
+    alone = {each.what: each.marks for each in collectives} if len(names) <= MOST_APART else {}
+    of_collectives += [
+        _over_gpus(marks, what.lower(), _unit(records))
+        for what, marks in alone.items()
+        if len({mark["gpus"] for mark in marks}) > 1
+    ]
+    shared = len(of_copies) < len(copies)
+    return [*of_copies, *of_collectives, *squares] if shared else [*squares, *of_copies, *of_collectives]
+
+
+Line = Record  # one point of a line; what its columns are: `_mark`
+
+
+@dataclass(frozen=True)
+class Curves:
+    """The lines of one figure, or of one panel where many figures would say the same of different things."""
+
+    name: str  # of its file
+    what: str
+    marks: Sequence[Line]
+    of: str  # what the figure shows of it: "time by size"
+    column: str
+    unit: str
+    caption: str
+    which: str = ""  # of several benches: ", 2 ranks"
+
+
+MOST_APART = 2  # curves of one kind that have a figure each; more are panels of one
+MOST_SPREAD = 10  # of rates on one axis from 0
+
+
+def _drawn(curves: Sequence[Curves], together: str) -> list[Figure]:
+    """A figure of each, or of each kind one with a panel for each thing."""
+    if len({(each.what, each.which) for each in curves}) <= MOST_APART:
+        return [
+            _over_size(
+                each.marks, each.name, f"{each.what}{each.which}: {each.of}", each.column, each.unit, each.caption
+            )
+            for each in curves
+        ]
+    found = []
+    for of in dict.fromkeys(each.of for each in curves):
+        same = [each for each in curves if each.of == of]
+        marks = [{"panel": each.what, **mark, "line": _line_of(mark, each)} for each in same for mark in each.marks]
+        name = f"{together.lower()}_{of.replace(' ', '_')}"
+        found.append(_over_size(marks, name, f"{together}: {of}", same[0].column, same[0].unit, same[0].caption))
     return found
 
 
@@ -60,6 +112,12 @@ def _which(record: BenchRecord, records: Sequence[BenchRecord]) -> str:
     return "".join(f", {own[place]}" for place in varying if own[place])
 
 
+def _line_of(mark: Line, curves: Curves) -> str:
+    """Its class, where the thing has several, and of which bench it is."""
+    several = len({each["line"] for each in curves.marks}) > 1
+    return f"{mark['line']}{curves.which}" if several else curves.which.removeprefix(", ") or f"{mark['line']}"
+
+
 # What benches measured over size and over GPUs, with what their systems allow as a dashed line.
 #
 # Pair copies: time and bandwidth by class of pairs (Li et al. 2019, Fig. 8, 9, 15 to 17). Collectives: bus bandwidth
@@ -69,10 +127,9 @@ def _which(record: BenchRecord, records: Sequence[BenchRecord]) -> str:
 MOST_SIZES = 5  # lines over GPUs
 
 
-Line = Record  # one point of a line; what its columns are: `_mark`
-
-
-def pair_lines(cells: Sequence[CopyCell], name: str, what: str, kind: str = "measured") -> list[Figure]:
+def pair_lines(
+    cells: Sequence[CopyCell], name: str, what: str, which: str = "", kind: str = "measured"
+) -> list[Curves]:
     """Time and bandwidth of copies over size, by the class that pairs have at the largest size."""
     sizes = sorted({cell.size_bytes for cell in cells})
     if len(sizes) < 2:
@@ -85,8 +142,8 @@ def pair_lines(cells: Sequence[CopyCell], name: str, what: str, kind: str = "mea
     marks = [mark for (line, _), same in sorted(found.items()) for mark in _pair_marks(line, same, kind)]
     caption = f"{_BY_CLASS} {_DASHED if kind == 'measured' else _BY_LINKS}"
     return [
-        _over_size(marks, f"{name}_time_by_size", f"{what}: time by size", "time_us", "us", caption),
-        _over_size(marks, f"{name}_bandwidth_by_size", f"{what}: bandwidth by size", "GBps", "GB/s", caption),
+        Curves(f"{name}_time_by_size", what, marks, "time by size", "time_us", "us", caption, which),
+        Curves(f"{name}_bandwidth_by_size", what, marks, "bandwidth by size", "GBps", "GB/s", caption, which),
     ]
 
 
@@ -127,26 +184,23 @@ def _whole(marks: Iterable[Line], column: str) -> list[int]:
 # ---- collectives
 
 
-def collective_lines(records: Sequence[BenchRecord], collective: str) -> list[Figure]:
-    """A collective over size and, where it was measured on several numbers of GPUs, over these."""
+def collective_lines(records: Sequence[BenchRecord], collective: str) -> list[Curves]:
+    """A collective over size."""
     marks = [mark for record in records for mark in _collective_marks(record, collective)]
     if len(_whole(marks, "size_bytes")) < 2:
         return []
-    unit: Unit = "rank" if {record.unit for record in records} == {"rank"} else "GPU"
-    caption = f"By number of {unit}s. " + _DASHED
-    tallent = (
-        f"Payload over time, by number of {unit}s; after Tallent et al. 2017, Fig. 10 and 11 (theirs: GiB/s). "
-        + _DASHED
+    caption = f"By number of {_unit(records)}s. {_DASHED}"
+    tallent = f"Payload over time, by number of {_unit(records)}s; after Tallent et al. 2017, Fig. 10 and 11 (theirs: "
+    drawn = (
+        ("time_by_size", "time by size", "time_us", "us", caption),
+        ("busbw_by_size", "bus bandwidth by size", "GBps", "GB/s", caption),
+        ("effective", "effective bandwidth", "payload_GBps", "GB/s", f"{tallent}GiB/s). {_DASHED}"),
     )
-    of = f"{collective.capitalize()}"
-    found = [
-        _over_size(marks, f"{collective}_time_by_size", f"{of}: time by size", "time_us", "us", caption),
-        _over_size(marks, f"{collective}_busbw_by_size", f"{of}: bus bandwidth by size", "GBps", "GB/s", caption),
-        _over_size(marks, f"{collective}_effective", f"{of}: effective bandwidth", "payload_GBps", "GB/s", tallent),
-    ]
-    if len({mark["gpus"] for mark in marks}) > 1:
-        found.append(_over_gpus(marks, collective, unit))
-    return found
+    return [Curves(f"{collective}_{name}", collective.capitalize(), marks, *rest) for name, *rest in drawn]
+
+
+def _unit(records: Sequence[BenchRecord]) -> Unit:
+    return "rank" if {record.unit for record in records} == {"rank"} else "GPU"
 
 
 def _collective_marks(record: BenchRecord, collective: str) -> Iterator[Line]:
@@ -201,7 +255,7 @@ def described_pairs(costs: Sequence[PairCosts]) -> list[Figure]:
         cells = [_pair_cell(pair, cost.size_bytes, direction) for cost in costs for pair in cost.pairs]
         name, what = f"{system}{over}_{direction}", f"Copies on {system}, {direction.replace('-', ' ')}, predicted"
         found += matrices(cells, name.replace(" ", "-"), what, _BY_LINKS)
-        found += pair_lines(cells, name.replace(" ", "-"), what, "predicted")
+        found += _drawn(pair_lines(cells, name.replace(" ", "-"), what, kind="predicted"), "Copies")
     return found
 
 
@@ -249,7 +303,9 @@ def compared_lines(found: BenchComparison) -> list[Figure]:
 
 
 def _over_size(marks: Sequence[Line], name: str, title: str, field: str, unit: str, caption: str) -> Figure:
-    rate = Axis(field, unit) if field != "time_us" else Axis(field, unit, "log", "si")
+    rates = [float(mark[field] or 0) for mark in marks if mark["size_bytes"] == max(_whole(marks, "size_bytes"))]
+    apart = "panel" in marks[0] and max(rates) > MOST_SPREAD * min(rates)
+    rate = Axis(field, unit, "log", "si") if field == "time_us" or apart else Axis(field, unit)
     return _figure(marks, name, title, caption, Axis("size_bytes", "bytes", "log", "si"), rate)
 
 
@@ -276,6 +332,8 @@ def _figure(marks: Sequence[Line], name: str, title: str, caption: str, x: Axis,
         colour=Scale("line", system_looks(lines)),
         dash=Scale("kind", dash_looks(kinds)),
         tips=("line", "kind", "size_bytes", "time_us", "GBps"),
+        panel="panel" if "panel" in marks[0] else "",
+        columns=3,
     )
     columns = list(marks[0])
     caption = caption if "expected" in kinds else caption.removesuffix(_DASHED).rstrip()
@@ -412,7 +470,7 @@ def _bandwidths(
         marks=(
             Mark("line", "datum.origin == 'predicted'"),
             Mark("dots", "datum.origin == 'predicted'", look={"opacity": 0, "size": 60}),
-            Mark("dots", "datum.origin == 'measured'", colour=INK, look={"shape": "diamond"}),
+            *measured_dots(systems),
         ),
         colour=Scale("system", system_looks(systems)),
         dash=Scale("gpus", dash_looks(counts)),
@@ -424,7 +482,16 @@ def _bandwidths(
     return figure(name, title, caption, Table(_BANDWIDTHS, rows), plot)
 
 
-_BLACK = " Black: measured on what stands for them."
+_BLACK = " Black: measured on what stands for them, hollow for all but the first."
+
+
+def measured_dots(systems: Sequence[str]) -> list[Mark]:
+    """What was measured on what stands for systems: black, and hollow for all but the first of them."""
+    of_system = "datum.origin == 'measured' && datum.system == {!r}".format
+    return [
+        Mark("dots", of_system(name), colour=INK, look={"shape": "diamond", "filled": not place, "size": 26})
+        for place, name in enumerate(systems)
+    ]
 
 
 def _bandwidth_row(point: CollectivePoint, library: str, origin: str) -> list[Cell]:
@@ -444,8 +511,9 @@ def copies_over_size(
         return []
     systems = list(dict.fromkeys(point.system for point in points))
     pairs = {_pair(point) for point in points}
-    rows = [_copy_row(point, "predicted") for point in points]
-    rows += [_copy_row(point, "between") for point in _between(points)]
+    lines = _lines_of(points)
+    rows = [_copy_row(point, "predicted", name) for name, own in lines.items() for point in own]
+    rows += [_copy_row(point, "between", name) for name, own in lines.items() for point in _between(own)]
     rows += [_copy_row(point, "measured") for point in measured if _pair(point) in pairs]
     columns = ["system", "pair", "size_bytes", "GBps", "time_us", "origin", "description"]
     black = _BLACK * any(_pair(point) in pairs for point in measured)
@@ -462,7 +530,7 @@ def copies_over_size(
         figure(
             name,
             title,
-            f"A line for each pair; pointed at, it says which. {caption}{black}",
+            f"{_line_ends(lines)} {caption}{black}",
             Table(columns, rows),
             Plot(
                 x=Axis("size_bytes", "bytes", "log", "si"),
@@ -470,7 +538,7 @@ def copies_over_size(
                 marks=(
                     Mark("line", "datum.origin != 'measured'"),
                     Mark("dots", "datum.origin == 'predicted'"),
-                    Mark("dots", "datum.origin == 'measured'", colour=INK, look={"shape": "diamond"}),
+                    *measured_dots(systems),
                 ),
                 colour=Scale("system", system_looks(systems)),
                 detail=("pair",),
@@ -481,14 +549,29 @@ def copies_over_size(
     ]
 
 
-def _between(points: Sequence[CopyPoint]) -> Iterator[CopyPoint]:
-    """Sizes between those of each pair, whose times lie on the straight line between theirs."""
-    for pair in dict.fromkeys(map(_pair, points)):
-        own = sorted((point for point in points if _pair(point) == pair), key=lambda point: point.size_bytes)
-        sizes, times_s = [point.size_bytes for point in own], [point.time_s for point in own]
-        for exponent in range(math.ceil(math.log2(sizes[0])), math.floor(math.log2(sizes[-1])) + 1):
-            time_s = float(np.interp(2**exponent, sizes, times_s))
-            yield msgspec.structs.replace(own[0], size_bytes=2**exponent, time_s=time_s)
+def _lines_of(points: Sequence[CopyPoint]) -> dict[str, list[CopyPoint]]:
+    """The pairs of each system, those of one curve as one line, with all their names."""
+    curves: dict[str, list[CopyPoint]] = {}
+    for point in sorted(points, key=lambda point: point.size_bytes):
+        curves.setdefault(_pair(point), []).append(point)
+    alike: dict[tuple[object, ...], list[str]] = {}
+    for pair, own in curves.items():
+        key = (own[0].system, *((point.size_bytes, f"{point.time_s:.6g}") for point in own))
+        alike.setdefault(key, []).append(pair)
+    return {
+        ", ".join([pairs[0], *(pair.removeprefix(f"{key[0]} ") for pair in pairs[1:])]): curves[pairs[0]]
+        for key, pairs in alike.items()
+    }
+
+
+def _between(own: Sequence[CopyPoint]) -> Iterator[CopyPoint]:
+    """Sizes between those of a pair, whose times lie on the straight line between theirs."""
+    sizes, times_s = [point.size_bytes for point in own], [point.time_s for point in own]
+    for exponent in range(math.ceil(math.log2(sizes[0])), math.floor(math.log2(sizes[-1])) + 1):
+        if 2**exponent in sizes:
+            continue
+        time_s = float(np.interp(2**exponent, sizes, times_s))
+        yield msgspec.structs.replace(own[0], size_bytes=2**exponent, time_s=time_s)
 
 
 def _pair(point: CopyPoint) -> str:
@@ -496,7 +579,20 @@ def _pair(point: CopyPoint) -> str:
     return f"{point.system} {'-'.join(str(place) for place in way if place is not None)}"
 
 
-def _copy_row(point: CopyPoint, origin: str) -> list[Cell]:
-    rate, time_us = point.size_bytes / point.time_s / 1e9, point.time_s * 1e6
-    words = f"{_pair(point)}, {size_text(point.size_bytes)}, {origin}: {rate:.3g} GB/s, {time_us:.4g} us"
-    return [point.system, _pair(point), point.size_bytes, rate, time_us, origin, words]
+def _copy_row(point: CopyPoint, origin: str, line: str = "") -> list[Cell]:
+    rate, time_us, name = point.size_bytes / point.time_s / 1e9, point.time_s * 1e6, line or _pair(point)
+    words = f"{name}, {size_text(point.size_bytes)}, {origin}: {rate:.3g} GB/s, {time_us:.4g} us"
+    return [point.system, name, point.size_bytes, rate, time_us, origin, words]
+
+
+MOST_SAID = 8  # lines whose ends a caption says
+
+
+def _line_ends(lines: Mapping[str, Sequence[CopyPoint]]) -> str:
+    """What each line reaches at its end, in words, where they are few."""
+    ends = sorted(((own[-1].size_bytes / own[-1].time_s / 1e9, name) for name, own in lines.items()), reverse=True)
+    sizes = {own[-1].size_bytes for own in lines.values()}
+    if len(ends) > MOST_SAID or len(sizes) > 1:
+        return "A line for each pair; pointed at, it says which."
+    said = "; ".join(f"{name} {rate:.3g} GB/s" for rate, name in ends)
+    return f"At {size_text(sizes.pop())}: {said}."

@@ -159,15 +159,25 @@ def domain_with_foot(values: Sequence[float], rows: int, height: int) -> tuple[l
 
 
 def log_ticks(domain: Sequence[float], base: int) -> list[float]:
-    """Ticks of a log axis: powers of its base; where there are few of ten, some of their multiples, too."""
+    """Ticks of a log axis: powers of its base; where there are few of ten, some of their multiples, too; of a short
+    axis, steps."""
     lowest, highest = (min(end, sys.float_info.max) for end in domain)
     exponents = range(math.floor(math.log(lowest, base)), math.ceil(math.log(highest, base)) + 1)
     for multiples in ([1], [1, 2, 5], [1, 2, 3, 5, 7], range(1, 10)):
         ticks = [multiple * base**exponent for exponent in exponents for multiple in multiples]
         ticks = sorted(tick for tick in ticks if domain[0] <= tick <= domain[1])
         if len(ticks) >= 4 or base != 10:
-            break
-    return ticks
+            return ticks
+    return _steps(lowest, highest) or ticks
+
+
+def _steps(lowest: float, highest: float) -> list[float]:
+    """Multiples of 1, 2 or 5 times a power of ten, of which an axis has three to seven."""
+    least = max(highest - lowest, sys.float_info.min) / 7
+    power = 10.0 ** math.floor(math.log10(least))
+    step = next(times * power for times in (1, 2, 5, 10) if times * power >= least)
+    places = range(math.ceil(lowest / step), math.floor(highest / step) + 1)
+    return [float(f"{place * step:.6g}") for place in places]
 
 
 def styled(chart: AnyChart, tables: dict[str, list[Record]], text_size: float = 7) -> AnyChart:

@@ -50,7 +50,7 @@ TINTS = ("#cfe3f5", "#fbdcc0", "#d9ecc8", "#e3d5ee")
 ON_RAMPS = "#14181d"
 CHARACTER = 0.49  # mean width of a character, over the size of the text
 LONG_TITLE = 24  # characters of the title of a y axis, which then may take two lines
-MOST_DRAWN_APART = 400  # rows: of more, which take long to draw, print and phones have the drawing for pages
+MOST_DRAWN_APART = 700  # rows: of more, which take long to draw, print and phones have the drawing for pages
 
 UNIT_PIXELS = 96  # of one unit of a plane, where there is room
 LEAST_UNIT_PIXELS = 54  # of one, into whose boxes words of 12 px fit
@@ -206,6 +206,31 @@ def shape_looks(names: Sequence[str]) -> dict[str, str]:
     return dict(zip(names, cycle(SHAPES), strict=False))
 
 
+MOST_FACTORS = 9  # ticks of an axis of factors
+OTHER_SIDE = 0.15  # least share of such an axis on either side of no difference, of its longer side
+
+
+def factors(column: str, title: str, ends: Iterable[float]) -> Axis:
+    """An axis of factors around no difference, with ticks on both sides of it."""
+    ends = [end for end in ends if end > 0]
+    low, high = min(0.97, *ends), max(1.03, *ends)
+    low, high = min(low, high**-OTHER_SIDE) / 1.01, max(high, low**-OTHER_SIDE) * 1.01
+    return Axis(column, title, "log", "times", ticks=_factor_ticks(low, high), domain=(low, high))
+
+
+def _factor_ticks(low: float, high: float) -> list[float]:
+    """Round factors, of which as many as an axis has room for, and one on each side of no difference."""
+    ticks = log_ticks((low, high), 10) if high > 20 * low else [1.0]
+    for step in (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0) if high <= 20 * low else ():
+        ticks = [round(1 + step * index, 2) for index in range(math.ceil((low - 1) / step), int((high - 1) / step) + 1)]
+        if len(ticks) <= MOST_FACTORS:
+            break
+    below = [tick for tick in (0.5, 0.7, 0.8, 0.9, 0.95, 0.98) if low <= tick][:1]
+    above = [tick for tick in (2, 1.5, 1.2, 1.1, 1.05, 1.02) if tick <= high][:1]
+    more = [*below * all(tick >= 1 for tick in ticks), *above * all(tick <= 1 for tick in ticks)]
+    return sorted({*ticks, *more, 1.0})
+
+
 # ---- sizes ----------------------------------------------------------------------------------------------------------
 
 
@@ -357,6 +382,7 @@ def _encodings(
     ]
     across = [mark.column for mark in plot.marks if mark.kind == "across"]
     along = [plot.x.column, *(f"{column}{end}" for column in across for end in ("_low", "_high"))]
+    along += [mark.column for mark in plot.marks if mark.kind == "spans"]
     yield "x", _bare(alt.X, plot.x) if plot.bare else _axis(alt.X, plot.x, records, along, size, True, last, width)
     yield "y", _axis(alt.Y, plot.y, records, ends or [plot.y.column], size, left, True)
     if isinstance(plot.colour, Ramp):
@@ -390,7 +416,7 @@ def _encodings(
     if plot.shape and not (plot.colour and plot.colour.column == plot.shape.column):
         more = {"orient": "bottom" if plot.fill else "top", "symbolFillColor": INK, "symbolStrokeColor": INK}
         yield "shape", _scaled(alt.Shape, plot.shape, size, **more)
-    if plot.size:
+    if plot.size and len(plot.size.looks) > 1:
         larger = Scale(
             plot.size.column, {value: area * size.mark**2 for value, area in plot.size.looks.items()}, plot.size.title
         )
@@ -450,9 +476,10 @@ def _axis(
     domain = list(axis.domain or _domain(values, log))
     base = 2 if axis.kind == "log2" else 10
     ticks = list(axis.ticks) or (log_ticks(domain, base) if log else [])
-    if log and len(ticks) > 7:
+    most = min(7, int(width // (3.4 * size.text))) if width else 7
+    if log and len(ticks) > most:
         powers = [tick for tick in ticks if math.log(tick, base).is_integer() or f"{tick:e}".startswith("1.000000e")]
-        step = -(-len(ticks) // 7)
+        step = -(-len(ticks) // most)
         ticks = powers if len(powers) > 2 else ticks[(ticks.index(1) % step if 1 in ticks else 0) :: step]
     more: dict[str, Any] = {"values": ticks} if ticks else {"tickCount": 5}
     look = alt.Axis(labelExpr=_READ[axis.labels], labels=labelled, ticks=labelled, labelOverlap=True, **more)

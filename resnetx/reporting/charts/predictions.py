@@ -10,7 +10,7 @@ import math
 import re
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from resnetx.errors import shortened
 from resnetx.record.comparisons import Accuracy, CheckedClaim, CheckedPoint
@@ -24,6 +24,7 @@ from resnetx.reporting.charts.grammar import (
     Plot,
     Scale,
     dash_looks,
+    factors,
     figure,
     shape_looks,
     system_looks,
@@ -220,7 +221,7 @@ def accuracy_figure(accuracy: Accuracy) -> Figure:
     return figure(
         "accuracy",
         f"Predicted and measured time of an iteration: {mean:.1%} apart on average",
-        "Whiskers: prediction interval, and interval or range of the runs. Line: predicted as measured; dotted: 10 % "
+        "Whiskers: prediction interval, and interval or range of the runs. Line: predicted as measured; dotted: 10% "
         f"more and less.{told}",
         table_of_records(rows),
         plot,
@@ -255,8 +256,8 @@ def _checked(point: CheckedPoint) -> Record | None:
 
 # ---- predicted beside stated ----------------------------------------------------------------------------------------
 
-MOST_STATED = 40  # figures of papers: of more, those that are furthest from what is predicted
-MOST_SAID = 60  # characters of a statement
+MOST_STATED = 24  # figures of papers: of more, those that are furthest from what is predicted
+MOST_SAID = 40  # characters of a statement
 _STATED = {"hit": ("agrees", "#1f6f8b"), "miss": ("disagrees", "#e4572e"), "open": ("undecided", "#9aa3ad")}
 
 
@@ -270,10 +271,11 @@ def stated_beside(claims: Sequence[CheckedClaim]) -> list[Figure]:
     ratios = sorted(ratios, key=lambda pair: -abs(math.log(pair[1])))[:MOST_STATED]
     if len(ratios) < 2:
         return []
+    named = Counter(shortened(claim.says, MOST_SAID) for claim, _ in ratios)
     rows: list[Record] = [
         {
-            "statement": shortened(claim.says, MOST_SAID),
-            "of": claim.where,
+            "statement": claim.says,
+            "of": ", ".join(filter(None, (claim.where, claim.variant))),
             "stated": claim.stated,
             "predicted": claim.ours,
             "unit": claim.unit,
@@ -281,22 +283,32 @@ def stated_beside(claims: Sequence[CheckedClaim]) -> list[Figure]:
             "ratio_low": min(ratio, (claim.ours_low or claim.ours or 0.0) / (claim.stated or 1.0)) or ratio,
             "ratio_high": max(ratio, (claim.ours_high or claim.ours or 0.0) / (claim.stated or 1.0)),
             "outcome": _STATED[claim.outcome][0],
-            "row": ", ".join(filter(None, (claim.claim, claim.where))),
+            "row": _row_of(claim, named),
             "description": f"{claim.says}: stated {claim.stated:.4g}, predicted {claim.ours:.4g} {claim.unit}".rstrip(),
         }
         for claim, ratio in ratios
     ]
     there = {row["outcome"] for row in rows}
     plot = Plot(
-        x=Axis("ratio", "predicted / stated", "log", "times"),
+        x=factors(
+            "ratio", "predicted / stated", [float(row[end] or 0) for row in rows for end in ("ratio_low", "ratio_high")]
+        ),
         y=Axis("row", "", "names"),
         marks=(Mark("across", column="ratio"), Mark("dots", look={"size": 24})),
         colour=Scale("outcome", {word: colour for word, colour in _STATED.values() if word in there}),
         chart_only=("row", "description"),
     )
-    title = f"Predicted over stated, of {len(rows)} figures of the paper"
+    title = f"What is predicted, over what the paper states: {len(rows)} figures, the furthest apart first"
     return [
         figure(
             "stated", title, "Lines: the predicted interval. The statements are below.", table_of_records(rows), plot
         )
     ]
+
+
+def _row_of(claim: CheckedClaim, named: Mapping[str, int]) -> str:
+    """A statement in short; with what it is of, where several begin alike."""
+    says = shortened(claim.says, MOST_SAID)
+    of = ", ".join(filter(None, (claim.where, claim.variant)))
+    row = says if named[says] == 1 or not of else f"{says} ({of})"
+    return row.replace(", ", ",\N{NO-BREAK SPACE}")  # on one line

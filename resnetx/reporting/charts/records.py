@@ -4,16 +4,15 @@ there is per parameter."""
 
 import re
 from collections.abc import Iterator, Sequence
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from statistics import fmean, median
 from typing import Any, Protocol
 
-from resnetx.record import Workload
+from resnetx.record import GradientBucket, Phases, RunRecord, Workload
 from resnetx.record.literature import Score
-from resnetx.record.node_check import Check, CheckedRun
-from resnetx.record.topologies import Steering
-from resnetx.record.traces import Trace, TracedBatch
-from resnetx.reporting.charts.figure import BARS, INK, PAPER, SYSTEMS, Figure, workload_colours
+from resnetx.record.topologies import Check, CheckedRun, Steering
+from resnetx.record.traces import Observation, Trace, TracedBatch
+from resnetx.reporting.charts.figure import BARS, INK, PAPER, PART_COLOURS, SYSTEMS, Figure, workload_colours
 from resnetx.reporting.charts.grammar import (
     ON_RAMPS,
     Axis,
@@ -27,7 +26,7 @@ from resnetx.reporting.charts.grammar import (
     system_looks,
     table_of_records,
 )
-from resnetx.reporting.study_points import StudyPoint
+from resnetx.reporting.slow_rank import ObservedRank, arrivals
 from resnetx.table import Cell, Record, Table
 from resnetx.units import si
 
@@ -84,6 +83,7 @@ _PASSES = ("forward", "backward")
 # ---- the messages of a step, against what ranks compute -------------------------------------------------------------
 
 MOST_RANKS = 4  # whose messages are drawn
+MOST_STRETCH = 1.25  # of a step of all windows over that of the last, which is drawn
 _DOES = {
     "input": ("input_wait_s", "host_to_device_s"),
     "forward": ("forward_s",),
@@ -94,11 +94,9 @@ _DOES = {
 _DOING = {part: BARS.get(part, "#c3c9d0") for part in _DOES} | {"message": BARS["collectives"]}
 
 
-def message_timeline(point: StudyPoint) -> Figure | None:
+def message_timeline(words: str, phases: Phases | None, messages: Sequence[GradientBucket]) -> Figure | None:
     """When the messages of an instrumented step travel, and what each rank does meanwhile; null where none is timed."""
-    limits = point.result.limits
-    phases = limits.phases if limits else None
-    sent = [(message, message.start_s, message.end_s) for message in (limits.messages if limits else [])]
+    sent = [(message, message.start_s, message.end_s) for message in messages]
     timed = [(message, start_s, end_s) for message, start_s, end_s in sent if start_s and end_s and all(end_s)]
     if phases is None or not timed:
         return None
@@ -118,8 +116,10 @@ def message_timeline(point: StudyPoint) -> Figure | None:
         rows += [_during(f"rank {rank} computes", part, part, *both) for part, *both in spans]
         rows += sends
     rows = [row for row in rows if row["end_ms"] != row["start_ms"]]
+    longest_ms = max(float(row["end_ms"] or 0) for row in rows)
+    waits_ms = [_span_ms(row) for row in rows if row["part"] == "waits for messages"]
     plot = Plot(
-        x=Axis("start_ms", "ms of one step", domain=(0.0, max(float(row["end_ms"] or 0) for row in rows))),
+        x=Axis("start_ms", "ms of one step", domain=(0.0, longest_ms)),
         y=Axis("lane", "", "names"),
         marks=(
             Mark("spans", column="end_ms"),
@@ -130,15 +130,22 @@ def message_timeline(point: StudyPoint) -> Figure | None:
         ),
         chart_only=("description",),
     )
-    exposed_ms, longest_ms = 1e3 * max(phases.exposed_communication_s), 1e3 * max(phases.step_s)
+    of_all_ms = 1e3 * max(phases.step_s)
+    others = f" A step takes {of_all_ms:.3g} ms in the mean of all windows." * (of_all_ms > MOST_STRETCH * longest_ms)
+    first = f"; the first {MOST_RANKS} ranks" * (len(phases.step_s) > MOST_RANKS)
     return figure(
         "step-messages",
-        f"Messages of a step of {point.words}: ranks wait for them for {exposed_ms:.3g} of {longest_ms:.3g} ms at most",
-        "An instrumented step, which is longer than a clean one: means over a window. A message: from when it is "
-        f"handed over until its sums are there{f'; the first {MOST_RANKS} ranks' * (len(phases.step_s) > MOST_RANKS)}.",
+        f"Messages of a step of {words}: ranks wait for them for {max(waits_ms, default=0.0):.3g} of "
+        f"{longest_ms:.3g} ms at most",
+        "An instrumented step, which is longer than a clean one: means over its last window. A message: from when it "
+        f"is handed over until its sums are there{first}.{others}",
         table_of_records(rows),
         plot,
     )
+
+
+def _span_ms(row: Record) -> float:
+    return float(row["end_ms"] or 0) - float(row["start_ms"] or 0)
 
 
 def _during(lane: str, part: str, what: str, start_s: float, end_s: float) -> Record:
@@ -151,6 +158,156 @@ def _during(lane: str, part: str, what: str, start_s: float, end_s: float) -> Re
         "end_ms": 1e3 * end_s,
         "description": words,
     }
+
+
+# ---- single runs ----------------------------------------------------------------------------------------------------
+
+
+MOST_WARM_UP = 5  # times a window's step: longer ones would leave no room for all others
+
+
+def run_figures(record: RunRecord) -> list[Figure]:
+    """The time of its steps from the first on, and of an instrumented run what is done in one."""
+    words = f"{record.request.model.label}, batch {record.request.batch_size}"
+    timeline = message_timeline(words, record.phases, record.buckets or [])
+    return [*([timeline] if timeline else []), *_steps_of(record, words)]
+
+
+def _steps_of(record: RunRecord, words: str) -> list[Figure]:
+    """How long steps took: those of the warm-up, and the mean of each window, each of the slowest rank."""
+    steps = record.steps_per_window
+    warm_up_s, windows_s = (
+        [max(ranks) for ranks in zip(*(of or []), strict=True)] for of in (record.warmup_s, record.windows_s)
+    )
+    if len(warm_up_s) + len(windows_s) < 2 or not windows_s:
+        return []
+    first = len(warm_up_s) + 1
+    timed = [("warm-up", place, place, time_s) for place, time_s in enumerate(warm_up_s, 1)]
+    timed += [
+        ("window", first + place * steps, first + (place + 1) * steps - 1, time_s / steps)
+        for place, time_s in enumerate(windows_s)
+    ]
+    rows: list[Record] = [
+        {
+            "of": of,
+            "first_step": start,
+            "last_step": end,
+            "step": (start + end) / 2,
+            "step_ms": 1e3 * time_s,
+            "description": f"{of}, {'step' if start == end else 'steps'} {start}{f' to {end}' * (end > start)}: "
+            f"{1e3 * time_s:.4g} ms",
+        }
+        for of, start, end, time_s in timed
+    ]
+    mean_ms = 1e3 * sum(windows_s) / len(windows_s) / steps
+    least_ms, most_ms = (1e3 * end(windows_s) / steps for end in (min, max))
+    title = f"A step takes {mean_ms:.3g} ms; windows differ by {most_ms / least_ms - 1:.1%}"
+    if warm_up_s:
+        title += f", the first step took {1e3 * warm_up_s[0] / mean_ms:.3g} times as long"
+    plot = Plot(
+        x=Axis("step", "step"),
+        y=Axis("step_ms", "ms", "log", "si"),
+        marks=(Mark("rule", column=f"{mean_ms}"), Mark("dots", look={"size": 20})),
+        colour=Scale("of", {"warm-up": PART_COLOURS["not separated"], "window": PART_COLOURS["compute"]}),
+        chart_only=("description", "step"),
+    )
+    drawn = [row for row in rows if float(row["step_ms"] or 0) < MOST_WARM_UP * most_ms]
+    caption = f"{words}; of the slowest rank. Windows: the mean of {steps} steps each; line: of all windows."
+    caption += f" Steps of the warm-up that took over {MOST_WARM_UP} times as long are not drawn." * (drawn != rows)
+    return [figure("steps", title, caption, table_of_records(drawn), plot, table_of_records(rows))]
+
+
+# ---- jobs whose ranks were observed ---------------------------------------------------------------------------------
+
+MOST_JOB_RANKS = 16  # that are drawn: those that are furthest behind
+_DONE = {
+    "update": "update_s",
+    "input": "input_s",
+    "waits for buffers": "waiting_s",
+    "forward": "forward_s",
+    "backward": "backward_s",
+}
+_OF_JOB = {part: BARS.get(part, "#6b747d") for part in _DONE} | {
+    "waiting": "#c3c9d0",
+    "exposed communication": BARS["collectives"],
+    "communication and waiting": BARS["collectives"],
+}
+
+
+def job_figures(job: Sequence[Observation], ranks: Sequence[ObservedRank]) -> list[Figure]:
+    """When each rank is through each part of a step, if there are several; and what each does meanwhile."""
+    drawn = sorted(ranks, key=lambda rank: -(rank.later_s or 0.0))[:MOST_JOB_RANKS]
+    shown = [observation for observation in job if observation.rank in {rank.rank for rank in drawn}]
+    steps = f"Medians of {ranks[0].steps} steps"
+    some = f"; the {len(shown)} ranks that are furthest behind, of {len(job)}" * (len(shown) < len(job))
+    late = next((rank for rank in ranks if rank.late), None)
+    said = f"rank {late.rank} is behind" if late else "no rank is shown to be behind"
+    rows = [row for observation in shown for row in _doing(observation, ranks[0].steps)]
+    plot = Plot(
+        x=Axis("start_ms", "ms since all ranks had the gradients of the step before"),
+        y=Axis("lane", "", "names", order=[f"rank {observation.rank}" for observation in shown]),
+        marks=(Mark("spans", column="end_ms"),),
+        colour=Scale(
+            "part", {part: colour for part, colour in _OF_JOB.items() if part in {row["part"] for row in rows}}
+        ),
+        chart_only=("what", "description"),
+    )
+    title = f"Where the step of each rank goes: {said}" if len(job) > 1 else "Where the step goes"
+    figures = [figure("job-steps", title, f"{steps}{some}.", table_of_records(rows), plot)]
+    return [_arrivals(job, shown, f"{steps}{some}", said), *figures] if len(job) > 1 else figures
+
+
+def _doing(observation: Observation, steps: int) -> list[Record]:
+    """What a rank does in a step."""
+    times_s = {part: median(getattr(observation, name)[:steps]) for part, name in _DONE.items()}
+    exposed_s = median(observation.exposed_s[:steps])
+    if observation.for_last_s:
+        times_s["waiting"] = median(observation.for_last_s[:steps])
+        times_s["exposed communication"] = max(0.0, exposed_s - times_s["waiting"])
+    else:
+        times_s["communication and waiting"] = exposed_s
+    ends_s = [0.0, *accumulate(times_s.values())]
+    return [
+        _during(f"rank {observation.rank}", part, part, *ends)
+        for part, ends in zip(times_s, pairwise(ends_s), strict=True)
+        if times_s[part] > 0
+    ]
+
+
+def _arrivals(job: Sequence[Observation], shown: Sequence[Observation], steps: str, said: str) -> Figure:
+    """By how much each rank is behind the first one, at each moment at which they are compared."""
+    drawn = {observation.rank for observation in shown}
+    rows: list[list[Cell]] = [
+        [
+            f"{arrival.done}, {si(arrival.size_bytes, 'B')}" if arrival.size_bytes else arrival.done,
+            arrival.rank,
+            1e3 * arrival.own_s,
+            1e3 * arrival.behind_s,
+            f"{1e3 * arrival.behind_s:,.1f}",
+        ]
+        for arrival in arrivals(job)
+        if arrival.rank in drawn
+    ]
+    step_ms = 1e3 * median(median(observation.step_s) for observation in job)
+    most = max(0.05 * step_ms, *(float(row[3] or 0) for row in rows))
+    plot = Plot(
+        x=Axis("rank", "rank", "names", order=sorted(drawn)),
+        y=Axis("done", "", "names", order=list(dict.fromkeys(row[0] for row in rows))),
+        marks=(
+            Mark("squares"),
+            *[Mark("words", column="label", look={"color": ON_RAMPS})] * (len(drawn) <= MOST_LABELLED),
+        ),
+        colour=Ramp("behind_ms", "lightorange", "ms behind", (0.0, most)),
+        tips=("rank", "done", "own_ms", "behind_ms"),
+        chart_only=("label",),
+    )
+    return figure(
+        "job-arrivals",
+        f"When each rank is through each part of a step: {said}",
+        f"ms behind the first rank, by the time that a rank itself has taken since the step began. {steps}.",
+        Table(["done", "rank", "own_ms", "behind_ms", "label"], rows),
+        plot,
+    )
 
 
 # ---- checks ---------------------------------------------------------------------------------------------------------

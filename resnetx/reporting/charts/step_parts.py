@@ -6,13 +6,14 @@ picture.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate
+from itertools import accumulate, chain
 
 from resnetx.record.machine import how_many
 from resnetx.record.prediction import PredictedPoint
 from resnetx.reporting.charts.figure import GRID, INK, PAPER, PART_COLOURS, Figure
 from resnetx.reporting.charts.grammar import Axis, Mark, Plot, Scale, figure, table_of_records
 from resnetx.reporting.charts.study_styles import SeriesStyles, cells, has_speedup
+from resnetx.reporting.explain import Explained
 from resnetx.reporting.predicted_answer import PARTS, PredictedCurve, identity, unit_of_point
 from resnetx.reporting.study_points import WORDS, StudyPoint, unit_of_points
 from resnetx.table import Record, Table
@@ -123,20 +124,21 @@ def predicted_parts(curves: Sequence[PredictedCurve]) -> Figure | None:
     """Parts of predicted steps: the systems of one workload beside each other."""
     names = identity(curves)
     common = ", ".join(_name(curves[0], name) for name in ("workload", "batch") if name not in names)
-    workloads: dict[tuple[str, str], list[PredictedCurve]] = {}
-    for curve in curves:
-        workloads.setdefault((curve.workload, curve.batch), []).append(curve)
-    bars = {
-        work: [_predicted_bar(curve, point, names) for curve in same for point in curve.points if curve.able]
-        for work, same in workloads.items()
-    }
-    bars = {work: of_work for work, of_work in bars.items() if any(len(bar.shares) > 1 for bar in of_work)}
+    told = [curve for curve in curves if any(point.gpus > 1 for point in curve.able)]
+    workloads: dict[tuple[str, str], list[list[StepBar]]] = {}
+    for curve in told:
+        of_curve = [_predicted_bar(curve, point, names) for point in curve.points]
+        if any(len(bar.shares) > 1 for bar in of_curve):
+            workloads.setdefault((curve.workload, curve.batch), []).append(of_curve)
+    bars = {work: list(chain.from_iterable(same)) for work, same in workloads.items()}
     if not bars:
         return None
-    most = max(1, _MOST_PANELS // max(len(same) for same in workloads.values()))
-    shown = _evenly(list(bars), most)
+    unknown = len(told) - sum(map(len, workloads.values()))
+    most = max(1, _MOST_PANELS // max(map(len, workloads.values())))
+    shown = [list(bars)[place] for place in _places(len(bars), most)]
     caption = "Parts of the predicted step; in brackets: what nine of ten measurements should lie within. Useful: what "
     caption += "linear scaling leaves of the step that speed-ups (\u00d7) are over."
+    caption += f" Of {unknown} of {len(told)} curves the parts are not known." * bool(unknown)
     caption += f" Drawn: {len(shown)} of {len(bars)} workloads and batches." * (len(shown) < len(bars))
     every = [row for of_work in bars.values() for bar in of_work for row in _rows(bar)]
     columns = [column for column in every[0] if column not in _DRAWN]
@@ -145,11 +147,11 @@ def predicted_parts(curves: Sequence[PredictedCurve]) -> Figure | None:
     return step_bars("parts", title, caption, [bar for work in shown for bar in bars[work]], table)
 
 
-def _evenly(works: list[tuple[str, str]], most: int) -> list[tuple[str, str]]:
-    """So many of them at most, from the first to the last."""
-    if len(works) <= most or most == 1:
-        return works[:most]
-    return [works[place * (len(works) - 1) // (most - 1)] for place in range(most)]
+def _places(count: int, most: int) -> list[int]:
+    """So many places of a list at most, from its first to its last."""
+    if count <= most or most == 1:
+        return list(range(min(count, most)))
+    return [place * (count - 1) // (most - 1) for place in range(most)]
 
 
 def _name(curve: PredictedCurve, name: str) -> str:
@@ -194,9 +196,27 @@ def measured_parts(points: Sequence[StudyPoint], styles: SeriesStyles) -> Figure
         "lost",
         title,
         f"Parts of a step on each {unit}, over the baseline's; at the end the speed-up (\u00d7) with its interval. "
-        "Useful: what linear scaling leaves." + _NOT_RESOLVED * any("not resolved" in bar.shares for bar in bars),
+        "Useful: what linear scaling leaves."
+        + _NOT_RESOLVED * any("not resolved" in bar.shares for bar in bars)
+        + _fewer_repeats([point for point in points if point.line in known]),
         bars,
     )
+
+
+def _fewer_repeats(points: Sequence[StudyPoint]) -> str:
+    """That parts are of fewer repeats than speed-ups, which may then differ from what is useful; "" where none is."""
+    fewer = [
+        (lost.repeats, rate.n)
+        for point in points
+        if (lost := point.result.lost)
+        and lost.parts
+        and (rate := point.result.images_per_s)
+        and rate.n > lost.repeats > 0
+    ]
+    if not fewer:
+        return ""
+    least, runs = min(fewer)
+    return f" Parts are of {least} of {runs} repeats, those with a run of each control; speed-ups are of all."
 
 
 _NOT_RESOLVED = " Not resolved: parts that the runs do not show, together."
@@ -219,3 +239,34 @@ def _measured_bar(point: StudyPoint) -> StepBar:
         speedup=_times(gained.median, gained.low, gained.high) if gained else "",
         why="parts not known",
     )
+
+
+# ---- explained
+
+
+def explained_parts(cases: Sequence[Explained]) -> list[Figure]:
+    """Of each case a bar of its step, or two of both sides below each other, with the time at its end."""
+    shown = [cases[place] for place in _places(len(cases), _MOST_PANELS)]
+    bars = [bar for each in shown for bar in _explained_bars(each)]
+    if not any(len(bar.shares) > 1 for bar in bars):
+        return []
+    caption = "Parts of the step, and how long it is." + _NOT_RESOLVED * any(
+        "not resolved" in bar.shares for bar in bars
+    )
+    caption += f" Drawn: {len(shown)} of {len(cases)} cases." * (len(shown) < len(cases))
+    return [step_bars("explained", "Where the time of a step goes", caption, bars)]
+
+
+def _explained_bars(each: Explained) -> Iterator[StepBar]:
+    for place, (side, of, step_s) in enumerate((("A", each.a, each.a_step_s), ("B", each.b, each.b_step_s))):
+        if of is None or not step_s:
+            continue
+        known: dict[str, float] = {}
+        for part in each.parts:
+            seconds = part.a_s if side == "A" else part.b_s
+            open_ = part.name != "useful" and part.evidence in ("not resolved", f"not resolved in {side}")
+            name = "not resolved" if open_ else _PART_WORDS.get(str(part.name), str(part.name))
+            known[name] = known.get(name, 0.0) + max(0.0, seconds or 0.0) / step_s
+        label = f"{side}, {of}" if each.b else of
+        cells: Record = {"case": each.case, "side": side, "gpus": place}
+        yield StepBar(cells, each.case, label, known, f"{1e3 * step_s:.4g} ms")

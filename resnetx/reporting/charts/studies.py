@@ -11,9 +11,20 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice, pairwise
 
+from resnetx.record.comparisons import Comparison
 from resnetx.record.machine import how_many
 from resnetx.reporting.charts.figure import INK, PART_COLOURS, QUIET, Figure, domain_with_foot
-from resnetx.reporting.charts.grammar import Axis, Mark, Plot, Scale, figure, shape_looks, table_of_records
+from resnetx.reporting.charts.grammar import (
+    Axis,
+    Mark,
+    Plot,
+    Scale,
+    factors,
+    figure,
+    shape_looks,
+    span,
+    table_of_records,
+)
 from resnetx.reporting.charts.intensity import batch_intensities, located
 from resnetx.reporting.charts.records import message_timeline
 from resnetx.reporting.charts.step_parts import measured_parts
@@ -51,7 +62,7 @@ def _all(points: Sequence[StudyPoint]) -> Iterator[Figure | str]:
         if any(map(has_speedup, points)):
             yield speedups(points, styles)
         yield rates(points, styles)
-        timed = (message_timeline(point) for point in sorted(points, key=lambda point: -point.gpus))
+        timed = map(_messages, sorted(points, key=lambda point: -point.gpus))
         yield from islice(filter(None, timed), 1)
     # An old study may hold an empty batch, which has no place on a log axis.
     working = [(point, point.counts) for point in points if point.counts and point.counts.activations_per_batch > 0]
@@ -61,6 +72,11 @@ def _all(points: Sequence[StudyPoint]) -> Iterator[Figure | str]:
         suffix = "" if len(conventions) == 1 else f"-{convention}"
         yield located(counted, convention, suffix)
         yield batch_intensities(counted, convention, suffix)
+
+
+def _messages(point: StudyPoint) -> Figure | None:
+    limits = point.result.limits
+    return message_timeline(point.words, limits.phases, limits.messages) if limits else None
 
 
 MOST_WORDS = 3  # of one place with a word for each point; of more, points with the same outcome share a word, in black
@@ -82,9 +98,9 @@ def _foot_word(point: StudyPoint, missing: Sequence[StudyPoint]) -> Record:
 
 # ---- rates and speed-ups --------------------------------------------------------------------------------------------
 
-_ENDS = {"interval": "95 % interval", "range": "range"}
+_ENDS = {"interval": "95% interval", "range": "range"}
 _WHISKERS = {
-    "interval": "whiskers: 95 % interval",
+    "interval": "whiskers: 95% interval",
     "range": "light whiskers: range of the runs, too few for an interval",
 }
 
@@ -106,8 +122,10 @@ def rates(points: Sequence[StudyPoint], styles: SeriesStyles) -> Figure | str:
     """Iterations/s against GPUs."""
     measured = [(images_per_s.median, point.words) for point in points if (images_per_s := point.result.images_per_s)]
     highest, best = max(measured)
-    if len(points) == 1:
-        return f"{best}: {number(highest)} images/s, the only point."
+    if len(measured) == 1:
+        others = len(points) - 1
+        ran = f"the only point that ran; {others} did not" if others else "the only point"
+        return f"{best}: {number(highest)} images/s, {ran}.{meanings(points)}"
     if len({point.gpus for point in points}) == 1:
         return _by_name(points)
     title = f"Training rate against {unit_of_points(points)}s; the highest, {number(highest)} images/s: {best}"
@@ -316,8 +334,10 @@ def step_shares(points: Sequence[StudyPoint], styles: SeriesStyles) -> Figure | 
     """What the step of every point is spent on; a sentence, where it is the same of all."""
     rows = [row for point in styles.in_order(points) for row in _bars(point)]
     title = f"What limits the cases: {_verdicts(points)}"
-    if len({(row["part"], row["share"]) for row in rows if row["part"]}) <= 1:
-        return f"{title}.{_not_separate(points)}"
+    shares = {(row["part"], row["share"]): share for row in rows if row["part"] and (share := row["share"]) is not None}
+    if len(shares) <= 1 or len([point for point in points if point.result.limits]) == 1:
+        said = ", ".join(f"{part} {float(share):.0%}" for (part, _), share in shares.items())
+        return f"{title}{f' ({said} of the step)' * (len(shares) > 1)}.{_not_separate(points)}"
     words = Mark("words", "isValid(datum.word)", "word", look={"angle": 270, "align": "left", "dx": 2}, at="zero")
     plot = Plot(
         x=Axis("gpus", f"{unit_of_points(points)}s", "steps", order=sorted({point.gpus for point in points})),
@@ -375,3 +395,51 @@ def _not_separate(points: Iterable[StudyPoint]) -> str:
     mixed = [limits for limits in _limits(points) if limits.shares]
     unknown = dict.fromkeys(f"{part} ({why})" for limits in mixed for part, why in limits.unknown.items())
     return f" Not measured separately, so included in the rest: {'; '.join(unknown)}." if unknown else ""
+
+
+# ---- two studies ----------------------------------------------------------------------------------------------------
+
+_VERDICTS = {
+    "different": PART_COLOURS["communication"],
+    "no difference shown": PART_COLOURS["compute"],
+    "too few runs to decide": PART_COLOURS["not separated"],
+}
+
+
+def compared_rates(comparison: Comparison) -> list[Figure]:
+    """The rate in B over that in A, a row for each case; of many, those that are furthest apart."""
+    able = [(point, point.ratio) for point in comparison.points if point.ratio and point.verdict in _VERDICTS]
+    able.sort(key=lambda pair: -abs(math.log(pair[1].median)))
+    if len(able) < 2:
+        return []
+    names = [
+        ", ".join(filter(None, (each.workload, each.batch, each.variant, how_many(each.request.gpus, comparison.unit))))
+        for each, _ in able
+    ]
+    shared = {word for word in names[0].split(", ") if all(word in name.split(", ") for name in names)}
+    rows: list[Record] = [
+        {
+            "case": ",\N{NO-BREAK SPACE}".join(word for word in name.split(", ") if word not in shared) or name,
+            "ratio": ratio.median,
+            "ratio_low": ratio.low,
+            "ratio_high": ratio.high,
+            "verdict": point.verdict,
+            "description": f"{name}: {ratio.median:.4g} ({ratio.low:.4g} to {ratio.high:.4g}), {point.verdict}",
+        }
+        for name, (point, ratio) in list(zip(names, able, strict=True))[:MOST_NAMED]
+    ]
+    there = {str(row["verdict"]) for row in rows}
+    plot = Plot(
+        x=factors("ratio", "rate of B over that of A", [float(row[end] or 0) for row in rows for end in _OF_RATIO]),
+        y=Axis("case", "", "names"),
+        marks=(Mark("across", column="ratio"), Mark("dots", look={"size": 24})),
+        colour=Scale("verdict", {verdict: colour for verdict, colour in _VERDICTS.items() if verdict in there}),
+        chart_only=("description",),
+    )
+    title = f"Rate of B over that of A: {span([ratio.median for _, ratio in able])}, the furthest apart first"
+    caption = "Lines: the interval, or the range of fewer than six runs."
+    caption += f" In all: {', '.join(word for word in names[0].split(', ') if word in shared)}." * bool(shared)
+    return [figure("compared", title, caption, table_of_records(rows), plot)]
+
+
+_OF_RATIO = ("ratio_low", "ratio_high")

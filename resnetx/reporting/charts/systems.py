@@ -14,9 +14,19 @@ import msgspec
 
 from resnetx.record.comparisons import CollectivePoint, CopyPoint, Estimate, SystemComparison, SystemPoint
 from resnetx.record.machine import how_many
-from resnetx.reporting.charts.benches import collective_bandwidth, copies_over_size, small_collectives
+from resnetx.reporting.charts.benches import collective_bandwidth, copies_over_size, measured_dots, small_collectives
 from resnetx.reporting.charts.figure import FAMILIES, INK, PAPER, Figure, domain_with_foot
-from resnetx.reporting.charts.grammar import Axis, Mark, Plot, Scale, dash_looks, figure, line_looks, system_looks
+from resnetx.reporting.charts.grammar import (
+    Axis,
+    Mark,
+    Plot,
+    Scale,
+    dash_looks,
+    factors,
+    figure,
+    line_looks,
+    system_looks,
+)
 from resnetx.reporting.compared_systems import lead, over
 from resnetx.reporting.csv_tables import table_of
 from resnetx.table import Record, Table
@@ -46,8 +56,8 @@ def system_figures(
     figures = [found for name in collectives for found in _of_collective(comparison.collectives, messages[0], name)]
     figures += copies_over_size(comparison.copies, messages[1])
     figures += _rates(comparison, rates)
-    if any(over(point, *comparison.systems[:2]) for point in comparison.points):
-        points = [*comparison.points, *comparison.job]
+    points = [*comparison.points, *comparison.job]
+    if sum(_mark(point, *comparison.systems[:2]) is not None for point in points) > 1:  # one is a sentence
         figures.append(margins_over_intensity(points, *comparison.systems[:2]))
     return figures
 
@@ -77,7 +87,8 @@ def _rates(comparison: SystemComparison, measured: Sequence[MeasuredRate]) -> It
 
 
 def _any_rate(points: Sequence[SystemPoint]) -> bool:
-    return any(side.iterations_per_s for point in points for side in point.sides)
+    """Whether there is more to show than one case."""
+    return len(points) > 1 and any(side.iterations_per_s for point in points for side in point.sides)
 
 
 def _file_word(label: str) -> str:
@@ -87,7 +98,6 @@ def _file_word(label: str) -> str:
 # The figure of who leads: the margin of one system over another at each point, over intensity.
 
 INTENSITY = "activations_per_parameter_per_gpu"
-MOST_TICKS = 9
 
 
 class _MarginRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -114,7 +124,6 @@ def margins_over_intensity(points: Sequence[SystemPoint], a: str, b: str) -> Fig
     panels = list(dict.fromkeys(mark.panel for mark in marks))
     gpus = sorted({mark.gpus for mark in marks})
     ends = [end for mark in marks for end in (mark.margin.low, mark.margin.high)]
-    domain = min(0.99, *ends) / 1.01, max(1.01, *ends) * 1.01
     intensities = [mark.activations_per_parameter_per_gpu for mark in marks]
     labels = {id(mark): words for panel in panels for mark, words in _labels(marks, panel)}
     middle = math.sqrt(min(intensities) * max(intensities))
@@ -131,7 +140,7 @@ def margins_over_intensity(points: Sequence[SystemPoint], a: str, b: str) -> Fig
             INTENSITY, "activations per parameter on each GPU", "log", "si",
             domain=(min(intensities) / 1.5, max(intensities) * 1.5),
         ),
-        y=Axis("margin", f"{a} over {b}", "log", "times", ticks=_ticks(domain), domain=domain),
+        y=factors("margin", f"{a} over {b}", ends),
         marks=(
             Mark("rule", column="1"),
             Mark("whiskers", look={"opacity": 0.35}),
@@ -195,24 +204,6 @@ def _labels(marks: Sequence[_MarginMark], panel: str) -> Iterator[tuple[_MarginM
         yield most, f"{batch}: \u00d7{value} ({low} to {high})"
 
 
-def _ticks(domain: Sequence[float]) -> list[float]:
-    """Round factors, of which as many as an axis has room for."""
-    for step in (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0):
-        first, last = math.ceil((domain[0] - 1) / step), math.floor((domain[1] - 1) / step)
-        ticks = [round(1 + step * index, 2) for index in range(first, last + 1)]
-        if len(ticks) <= MOST_TICKS:
-            return _both_sides(ticks, domain)
-    return [1.0]
-
-
-def _both_sides(ticks: Sequence[float], domain: Sequence[float]) -> list[float]:
-    """With a tick on each side of no difference, where the axis reaches that far: the farthest that is round."""
-    below = [tick for tick in (0.5, 0.7, 0.8, 0.9, 0.95, 0.98) if domain[0] <= tick][:1]
-    above = [tick for tick in (2, 1.5, 1.2, 1.1, 1.05, 1.02) if tick <= domain[1]][:1]
-    more = [*below * all(tick >= 1 for tick in ticks), *above * all(tick <= 1 for tick in ticks)]
-    return sorted({*ticks, *more})
-
-
 # ---- system rates ---------------------------------------------------------------------------------------------------
 # Rates against GPUs, systems side by side: of single workloads, and of the ResNet/x family; predicted, and measured
 # where machines stand for the systems.
@@ -271,7 +262,7 @@ def rates_against_gpus(
             Mark("whiskers", _PREDICTED),
             Mark("dots", _PREDICTED),
             Mark("whiskers", _MEASURED, colour=INK),
-            Mark("dots", _MEASURED, colour=INK, look={"shape": "diamond"}),
+            *measured_dots(systems),
             Mark(
                 "words",
                 "isValid(datum.word)",
@@ -382,7 +373,8 @@ def _held(rows: Sequence[Record]) -> str:
         <= float(predicted[_case(row)]["iterations_per_s_high"] or 0)
         for row in measured
     )
-    return f"Black: measured; {inside} of {len(measured)} lie in the predicted interval."
+    held = f"{inside} of {len(measured)} lie in the predicted interval"
+    return f"Black: measured, hollow for all but the first system; {held}."
 
 
 def _case(row: Record) -> tuple[object, ...]:

@@ -1,0 +1,208 @@
+"""Runs that are forks of a process which has imported what they need: they are as if they had been started afresh."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+import pytest
+
+import resnetx
+from resnetx.host import end_after, exit_status
+from resnetx.measure.launch import launcher, preloaded
+from resnetx.measure.launch.preloaded import AFRESH_VARIABLE, Fork
+from resnetx.measure.launch.scratch import FOLDER_VARIABLE
+from resnetx.record import RunFolder, RunRecord, read
+from tests.measure.test_runs import ENDLESS, SHORT, descendants, nothing_is_left, ranks_of, words
+from tests.patience import PATIENCE_S, until
+
+pytestmark = [pytest.mark.dist, pytest.mark.skipif(sys.platform != "linux", reason="forks are Linux's")]
+
+OURS = """
+import gc, json, os, random, signal, sys, tempfile, threading
+from pathlib import Path
+
+import numpy, torch
+
+
+def opened():
+    for file in Path("/proc/self/fd").iterdir():
+        try:
+            yield str(file.readlink()).partition(":[")[0]
+        except OSError:
+            pass
+
+
+def process():
+    status = Path("/proc/self/status").read_text().splitlines()
+    kept = ("Umask", "Uid", "Gid", "Groups", "SigBlk", "SigIgn", "SigCgt", "CapEff", "Cpus_allowed")
+    return {
+        "status": [line for line in status if line.startswith(kept)],
+        "limits": Path("/proc/self/limits").read_text(),
+        "words": sys.argv, "path": sys.path, "flags": list(sys.flags), "python": sys.executable,
+        "main": sys.modules["__main__"].__spec__.name,
+        "variables": dict(os.environ),
+        "folder": os.getcwd(), "temporary": tempfile.gettempdir(), "files": sorted(opened()),
+        "nice": os.nice(0), "session": os.getsid(0) == os.getppid(),
+        "threads": [torch.get_num_threads(), torch.get_num_interop_threads()],
+        "python_threads": sorted(thread.name for thread in threading.enumerate()),
+        "gc": [gc.isenabled(), gc.get_threshold(), gc.get_freeze_count()],
+        "seed": torch.initial_seed(), "weights": torch.nn.Linear(2, 2).weight.tolist(),
+    }
+
+
+def build():
+    if "RANK" in os.environ:
+        place = Path(__file__).parent
+        (place / f"rank{os.environ['RANK']}.json").write_text(json.dumps(process()))
+        (place / f"random{os.environ['RANK']}.json").write_text(json.dumps([random.random(), numpy.random.rand()]))
+    return torch.nn.Linear(4, 2)
+
+
+def batch(count):
+    return torch.ones(count, 4), torch.zeros(count, dtype=torch.int64)
+"""
+
+
+def read_ranks(folder: Path) -> list[dict]:
+    """What the ranks said of their processes, without the names that each run has of its own."""
+    told = []
+    for rank in range(2):
+        text = (folder / f"rank{rank}.json").read_text()
+        text = re.sub(r"\d{8}T\d+|resnetx-run-\w+|torchelastic_\w+|none_\w+", "RUN", text).replace(
+            str(folder), "FOLDER"
+        )
+        found = json.loads(text)
+        for name in (
+            "MASTER_PORT",
+            "RESNETX_RUN_STARTED",
+            "TORCHELASTIC_RUN_ID",
+            "RESNETX_RUN_LAUNCHER",
+            AFRESH_VARIABLE,
+        ):
+            found["variables"].pop(name, None)
+        told.append(found)
+    return told
+
+
+def test_a_forked_rank_is_what_one_is_that_was_started_afresh(tmp_path, monkeypatch):
+    said, drawn = [], []
+    for name in ("forked", "afresh"):
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "ours.py").write_text(OURS)
+        if name == "afresh":
+            monkeypatch.setenv(AFRESH_VARIABLE, "")
+        settings = {"model": "python", "model.file": str(folder / "ours.py"), "batch_size": 4, "threads": 2}
+        ended = resnetx.train(**settings, gpus=2, oversubscribe=True, windows=1, results=str(folder))
+        assert ended.outcome == "ok", ended.reason
+        assert next(folder.rglob("stderr.log")).read_text() == ""
+        said.append(read_ranks(folder))
+        drawn += [json.loads((folder / f"random{rank}.json").read_text()) for rank in range(2)]
+    for forked, afresh in zip(*said, strict=True):
+        assert forked == afresh
+    assert len({number for numbers in drawn for number in numbers}) == 8
+
+
+OF_TIME = {"started_at", "duration_s", "start_up", "host_load", "warnings", "peak_memory_bytes"}
+
+
+def test_a_forked_run_records_what_one_does_that_was_started_afresh(tmp_path, task_of, monkeypatch):
+    compared = {**SHORT, "measure": "equality"}  # steps whose number no clock decides
+    forked = launcher.execute(task_of(compared, gpus=2), RunFolder(tmp_path / "forked"))
+    monkeypatch.setenv(AFRESH_VARIABLE, "")
+    afresh = launcher.execute(task_of(compared, gpus=2), RunFolder(tmp_path / "afresh"))
+    assert forked.outcome == afresh.outcome == "ok", forked.reason + afresh.reason
+    one, other = ({**msgspec.to_builtins(ended), **dict.fromkeys(OF_TIME)} for ended in (forked, afresh))
+    assert one == other
+    assert forked.peak_memory_bytes == pytest.approx(afresh.peak_memory_bytes, rel=0.1)
+
+
+def template_of(process: int) -> int:
+    """The template of a launcher."""
+    (found,) = [
+        each for each in descendants(process) if b"measure.launch.preloaded" in _words(each) and not _of_run(each)
+    ]
+    return found
+
+
+def _words(process: int) -> bytes:
+    with suppress(OSError):
+        return Path(f"/proc/{process}/cmdline").read_bytes()
+    return b""
+
+
+def _of_run(process: int) -> bool:
+    with suppress(OSError):
+        return FOLDER_VARIABLE.encode() in Path(f"/proc/{process}/environ").read_bytes()
+    return True
+
+
+def test_runs_of_a_study_share_a_template_as_long_as_their_variables_are_the_same(tmp_path, task_of):
+    templates, threads = [], []
+    with preloaded.kept():
+        for number, settings in enumerate([{}, {"seed": 2}, {"threads": 2}, {"threads": 2}, {"env.MKL_CBWR": "AUTO"}]):
+            ended = launcher.execute(task_of({**SHORT, **settings}), RunFolder(tmp_path / str(number)))
+            assert ended.outcome == "ok", ended.reason
+            templates.append(template_of(os.getpid()))
+            threads.append(ended.environment.threads["intraop"])
+            if number == 3:  # the next one has another, whatever its variables
+                os.kill(templates[-1], signal.SIGKILL)
+        assert ended.environment.variables["MKL_CBWR"] == "AUTO"
+    assert threads == [1, 1, 2, 2, 1]
+    assert templates[0] == templates[1] != templates[2] == templates[3] != templates[4]
+    assert not [each for each in descendants(os.getpid()) if each in templates]
+
+
+def test_no_run_ends_with_its_template(tmp_path):
+    command = [sys.executable, "-m", "resnetx", "sweep", *words({**ENDLESS, "repeats": 1, "twins": 0})]
+    with subprocess.Popen([*command, f"results={tmp_path}", "dirty=true"], stderr=subprocess.PIPE) as sweep:
+        folder = until(lambda: [path.parent for path in tmp_path.rglob("progress-rank0*")], "the start of a rank")[0]
+        template = template_of(sweep.pid)
+        os.kill(template, signal.SIGKILL)
+        until(lambda: template not in descendants(sweep.pid) or not _words(template), "the end of the template")
+        assert set(ranks_of(folder)) == {None, 0}
+        sweep.send_signal(signal.SIGINT)
+        sweep.communicate(timeout=PATIENCE_S)
+    nothing_is_left(RunFolder(folder))
+    assert "interrupted" in read(RunFolder(folder).record, RunRecord).reason
+
+
+@pytest.mark.parametrize(
+    ("obstacle", "told"),
+    [
+        ("import threading, time; threading.Thread(target=time.sleep, args=[999], daemon=True).start()", "1 threads"),
+        ("kept = open('/dev/zero')", "has opened /dev/zero"),
+        ("raise ImportError('this one is broken')", "ImportError: this one is broken"),
+    ],
+)
+def test_where_no_fork_is_possible_runs_are_started_afresh_and_say_why(tmp_path, task_of, monkeypatch, obstacle, told):
+    """What ranks import does it: a torchvision in front of the real one, which no rank of this run needs."""
+    (tmp_path / "torchvision.py").write_text(obstacle)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with preloaded.kept():
+        for name in ("first", "second"):
+            folder = RunFolder(tmp_path / name)
+            ended = launcher.execute(task_of(SHORT), folder)
+            assert ended.outcome == "ok", ended.reason
+            said = folder.stderr.read_text().splitlines()[-1]
+            assert said.startswith("resnetx: started afresh, as no preloaded process could be forked: ")
+            assert said.endswith(told)
+
+
+@pytest.mark.parametrize(
+    ("program", "status"), [("None", 0), ("sys.exit()", 0), ("sys.exit(3)", 3), ("sys.exit('no')", 1), ("1 / 0", 1)]
+)
+def test_a_fork_ends_with_the_status_that_a_process_of_python_has(program, status):
+    process = os.fork()
+    if not process:
+        os.close(2)
+        end_after(exec, program, {"sys": sys})
+    fork = Fork(process, [])
+    assert fork.wait(PATIENCE_S) == exit_status(fork) == fork.poll() == status
+    fork.kill()  # of what has ended: nothing else has its number
