@@ -86,7 +86,7 @@ published rates of H100s are, on which it was counted. Transformers are fitted a
 LOSES = """The rates above that are more than a tenth below "GPUs x the rate of one", predicted from the rate of one and
 not open. A mean over all rates hides them: most published points hardly lose anything.
 
-Two rates carry the mean of the loaders: AlexNet in TF32 on 4 and 8 A100 (32 and 40 % off, the other nine 6 %). The
+Two rates carry the mean of the loaders: AlexNet in TF32 on 4 and 8 A100 (32 and 40 % off, the other nine 7 %). The
 limit is what TensorFlow's loader hands over: the same log has 16,400 and 17,300 images/s where the network only infers,
 and 28,300 and 30,300 in half precision, whose images have half the bytes. On hosts of few cores (Lambda's RTX 6000)
 precision makes no difference; nothing published says how a loader's rate goes by bytes, and none is assumed.

@@ -33,6 +33,7 @@ from resnetx.prediction.staged import CLASSES, StagedClass, StagedRate, fitted
 from resnetx.prediction.stated_rates import ScaledRates, StatedRates
 from resnetx.prediction.step import Overlap, Stretch
 from resnetx.request import Request
+from resnetx.workloads.tables import USUAL_SIZE
 
 Floats = NDArray[np.float64]
 
@@ -241,8 +242,8 @@ def _request(of: Series) -> Request:
     feeds = {"synthetic": SyntheticInput, "loader": TorchvisionInput, "dali": DaliInput, "unknown": DaliInput}
     words = {
         "model": "torchvision",
-        "model.name": of.network,
-        "image_size": of.image_size,
+        "model.name": "resnet50" if of.counted else of.network,  # of which nothing is used but its layers' table
+        "image_size": USUAL_SIZE if of.counted else of.image_size,
         "batch_size": of.batch_size_per_gpu,
         "scaling": "weak",
         "gpus": 1,
@@ -286,7 +287,7 @@ class BatchPair:
     def predicted(self) -> LaunchedStep:
         host = assumed(self.of.layers, self.of.framework, self.of.precision or "fp32")
         rates = StatedRates(((self.given, self.of.samples_per_s[self.given]),), "stated", self.of.source, error=0.0)
-        return rates.step(self.batch, host, 2 * self.of.layers * GPU_PASS_s)
+        return rates.step(self.batch, host, 2 * self.of.layers * GPU_PASS_s, decoded=self.of.input == "loader")
 
 
 @dataclass(frozen=True)

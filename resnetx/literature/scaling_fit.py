@@ -3,13 +3,15 @@
     python -m resnetx.literature.scaling_fit        writes results/published/scaling-errors.yaml, and prints each rate
 
 Two figures are fitted to rates on one node (`scaling_errors`), by the least sum of |ln(predicted / measured)|, which a
-few odd rates do not move; what half precision takes on several nodes is the median of what its steps take beyond the
-model. Each rate is then predicted with the figures that all other systems give (of several nodes, which one cluster
-measured: all other programs). The errors of these predictions, by kind of case, make the intervals; and each interval
-is counted with the errors of others alone. Rates that are open between two ends count in neither.
+few odd rates do not move, each source counting alike; what half precision takes on several nodes is the median of what
+its steps take beyond the model. Each rate is then predicted with the figures that all other systems give (of several
+nodes, which one cluster measured: all other programs). The errors of these predictions, by kind of case, make the
+intervals; and each interval is counted with the errors of others alone. Rates that are open between two ends count in
+neither.
 """
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
@@ -18,9 +20,10 @@ from statistics import median
 import msgspec
 import numpy as np
 
+from resnetx.literature.rivals import median_efficiencies
 from resnetx.literature.scaling_check import Floats, ScalingCase, cases
 from resnetx.prediction.host_step import PARALLEL_s
-from resnetx.prediction.scaling import ANY, FEWEST_POINTS, FILE, LEVEL, KindError, ScalingErrors
+from resnetx.prediction.scaling import ANY, FEWEST_POINTS, FILE, LEVEL, KindError, ScalingErrors, is_known_server
 from resnetx.prediction.scenario import ScalingCosts
 
 # What is searched: variation to 5 %, in steps of 0.05 %, and host load to 50 % in steps of 1 %.
@@ -50,11 +53,20 @@ class JudgedScaling:
 def fit(chosen: Sequence[ScalingCase]) -> ScalingCosts:
     """The figures with the least sum of absolute errors over rates that are not open."""
     inside = _on_one_node(chosen)
-    return _with_half(_best(_errors(inside)), _in_half(chosen))
+    return _with_half(_with_server(_best(_errors(inside)), chosen), _in_half(chosen))
 
 
 def _on_one_node(chosen: Iterable[ScalingCase]) -> list[ScalingCase]:
-    return [case for case in chosen if case.kind[1] == "one node" and not case.is_open]
+    """Those that the two figures are fitted to."""
+    return [
+        case for case in chosen if case.kind[1] == "one node" and not case.is_open and not is_known_server(case.kind)
+    ]
+
+
+def _with_server(costs: ScalingCosts, chosen: Iterable[ScalingCase]) -> ScalingCosts:
+    """With the median efficiency of all rates, as the rival has it (`rivals.median_efficiencies`)."""
+    efficiencies = median_efficiencies(chosen).items()
+    return replace(costs, server=tuple((gpus, round(share, _DIGITS)) for gpus, share in efficiencies))
 
 
 def _in_half(chosen: Iterable[ScalingCase]) -> list[ScalingCase]:
@@ -73,9 +85,18 @@ def _with_half(costs: ScalingCosts, chosen: Iterable[ScalingCase]) -> ScalingCos
 
 
 def _errors(chosen: Sequence[ScalingCase]) -> Floats:
-    """The absolute logarithmic error of each rate (rows), with each pair of figures of the grid (columns)."""
+    """The absolute logarithmic error of each rate (rows), with each pair of figures of the grid (columns).
+
+    Over the number of rates that its source has: those of one program err alike.
+    """
     variation, host_load = np.array([[costs.variation, costs.host_load] for costs in _GRID]).T
-    return np.array([np.abs(np.log(case.nearly(variation, host_load) / case.measured)) for case in chosen])
+    counts = Counter(case.series.source for case in chosen)
+    return np.array(
+        [
+            np.abs(np.log(case.nearly(variation, host_load) / case.measured)) / counts[case.series.source]
+            for case in chosen
+        ]
+    )
 
 
 def _best(errors: Floats) -> ScalingCosts:
@@ -90,7 +111,8 @@ def judged(chosen: Sequence[ScalingCase]) -> list[JudgedScaling]:
         if case.left_out not in costs:
             others = np.array([not case.leaves_out(other) for other in inside])
             costs[case.left_out] = _with_half(
-                _best(errors[others]), [other for other in half if not case.leaves_out(other)]
+                _with_server(_best(errors[others]), [other for other in chosen if not case.leaves_out(other)]),
+                [other for other in half if not case.leaves_out(other)],
             )
     return [_judged(case, costs[case.left_out]) for case in chosen]
 

@@ -47,6 +47,7 @@ SMALLER = "one GPU, from its rate at about 8 times the batch"
 STRONG = "one global batch on several GPUs, from its rate on one"
 SHARED = "one global batch on several GPUs, from the rates of one at that batch and at its share"
 _PARALLEL = "; what going parallel costs was chosen on these"
+_NOT_CHOSEN_ON = "nvidia-hifigan-a100"  # entered since
 _LOOPS = {"eager": "eager PyTorch", "tuned": "TensorFlow 1"}
 _FEEDS = {"prepared": "input prepared", "loader": "images decoded, which may be the limit"}
 _CHOSEN = "; on the machine whose steps at batch 1 set the host's part"
@@ -59,7 +60,10 @@ _STAGED = {
 _UNTOLD = "not told which (two boxes)"
 TRANSFORMERS = "transformers, from their rate on the fewest GPUs"
 ONE_TRANSFORMER = "one GPU that trains a transformer, its rate not known"
-_FP32 = "fp32, by the fit to image networks, as all rates are of one publisher"
+_UNITS = {
+    "fp32": "fp32, by the fit to image networks, as all rates are of one publisher",
+    "tensor cores": "on tensor cores",
+}
 FROM_ONE, BY_SMALLER = "from the rate of one GPU", "calibrated by one of its rates"
 LARGE = size("1GiB")  # of the published all-reduces, the size whose bandwidth calibrates
 
@@ -166,7 +170,7 @@ def validate() -> tuple[TrainingRow, ...]:
     rows = [*_steps(), *_strong()]
     rows += [_scaling(case) for case in scaled]
     # XLA makes a program of one's own of a network: two of its rates of one GPU are 17 times below those without it.
-    rows += [_from_nothing(case) for case in scaled if not case.series.compiled]
+    rows += [_from_nothing(case) for case in scaled if not (case.series.compiled or case.series.counted)]
     rows += [_by_smaller(case) for smaller in scaled if (case := smaller.by_smaller()) is not None]
     rows += [_scaling(case, f"{NO_PEERS}: {_STAGED[name]}") for name, case in staged_cases()]
     rows += [_scaling(case.on(case.undescribed), f"{NO_PEERS}: {_UNTOLD}") for _, case in staged_cases()]
@@ -372,7 +376,8 @@ def _strong() -> Iterator[TrainingRow]:
         iteration, of, samples = case.predicted(), case.of, case.gpus * case.batch
         predicted, (shortest_s, longest_s) = samples / iteration.time_s, iteration.interval_s
         yield TrainingRow(
-            group=f"{SHARED if case.share_known else STRONG}: {_LOOPS[of.loop]}{_PARALLEL}",
+            group=f"{SHARED if case.share_known else STRONG}: {_LOOPS[of.loop]}"
+            + _PARALLEL * (of.source != _NOT_CHOSEN_ON),
             source=of.text,
             system=iteration.point.deployment.described.name,
             library=iteration.point.deployment.library,
@@ -433,7 +438,7 @@ def _one_of_a_transformer() -> Iterator[TrainingRow]:
         step = compute.launched_by_roofline(modelled, rate.batch_size, host)
         tokens = rate.batch_size * of.seq
         yield TrainingRow(
-            group=f"{ONE_TRANSFORMER}: {_FP32 if of.precision == 'fp32' else 'on tensor cores'}",
+            group=f"{ONE_TRANSFORMER}: {_UNITS[roofline.computing_unit(gpu, of.precision)]}",
             source=of.source_text,
             system=of.system,
             library=None,

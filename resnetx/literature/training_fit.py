@@ -350,11 +350,15 @@ def transformer_rooflines(all_rows: Sequence[RateToFit], everything: Roofline) -
     return [
         roofline(
             name,
-            [row for row in all_rows if (row.rate.entry.precision == "fp32") == (unit == "fp32")],
+            [row for row in all_rows if _unit(row) == unit],
             partial(fit_share, others=others),
         )
         for unit, name in TRANSFORMERS.items()
     ]
+
+
+def _unit(row: RateToFit) -> str:
+    return of_gpus.computing_unit(row.rate.entry.part, row.rate.entry.precision)
 
 
 def _fits_its_own(row: RateToFit) -> bool:
@@ -392,9 +396,7 @@ def main() -> None:
         rate = row.rate.batch_size / row.rate.step_s
         print(f"{row.rate.what}: {rate:g} images/s; error by the fits: {', '.join(errors)}")
     for row in of_transformers:
-        own = on_transformers[
-            list(TRANSFORMERS).index("fp32" if row.rate.entry.precision == "fp32" else "tensor cores")
-        ]
+        own = on_transformers[list(TRANSFORMERS).index(_unit(row))]
         print(f"{row.rate.what}: error by the fit: {row.error(own):+.0%}")
     for each in [*found, *on_transformers]:
         print(each.source)

@@ -5,7 +5,7 @@ import hashlib
 import re
 from collections.abc import Iterator, Mapping
 from functools import cache
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, get_args
 
 import msgspec
 
@@ -200,7 +200,7 @@ class Series(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     source: str  # its name among the sources
     system: str
-    network: TrainedNetwork
+    network: str  # torchvision's, or one of those that are counted (`CountedNetwork`)
     image_size: int
     batch_size_per_gpu: int
     precision: Precision
@@ -222,7 +222,14 @@ class Series(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         return Torchvision(name=self.network, classes=1000)
 
     @property
+    def counted(self) -> bool:
+        """Whether no more than the number and the size of its layers is known."""
+        return self.network not in get_args(TrainedNetwork)
+
+    @property
     def layers(self) -> list[Layer]:
+        if self.counted:
+            return list(_steps_file().networks[self.network].table)
         found = tables.kept(self.model, self.image_size)
         assert found is not None, f"{self.network} at {self.image_size} pixels is not among workloads.tables.KEPT"
         return found

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import accumulate, pairwise
 
-from resnetx.choices import Folders, Lab
+from resnetx.choices import Folders, Lab, TorchvisionInput
 from resnetx.errors import ConfigError
 from resnetx.interconnect.collectives.internode import Supply
 from resnetx.interconnect.systems.graph import GpuSpec, Provenance
@@ -147,8 +147,10 @@ def _by_trace_or_roofline(point: Point, images: int) -> Compute:
     model_s = modelled.step.compute_s
     ends_s = (model_s * math.exp(-modelled.best), model_s * math.exp(modelled.best))
     bounds_s = ends_s if precision == workload.precision else None
+    decoded = isinstance(workload.request.input, TorchvisionInput)
     steps = [
-        workload.rates.step(images, host, _fixed_s(modelled.step), bounds_s).of_part(point.parts) for host in launches
+        workload.rates.step(images, host, _fixed_s(modelled.step), bounds_s, decoded).of_part(point.parts)
+        for host in launches
     ]
     return _of_rates(workload.rates, images, modelled, steps, unit, bounds_s)
 

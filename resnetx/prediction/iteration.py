@@ -73,7 +73,7 @@ class Seconds(NamedTuple):
     """What each part of a step takes."""
 
     communication: float  # that computing does not hide, with what computing loses beside messages
-    unexplained: float  # beyond the model, where rates of several GPUs are known
+    unexplained: float  # beyond the model, as rates of several GPUs show it: the user's, or those of such nodes
     waiting: float  # for the slowest rank
     host: float  # what the host does once a step, and sharing its cores
     input: float  # that computing does not hide
@@ -91,7 +91,7 @@ def ever_less(job: SimulatedJob) -> tuple[SimulatedJob, ...]:
     The last one is a rank by itself: no messages, nobody to wait for, a host that launches in no time.
     """
     silent = job.without_messages()
-    explained = silent.relieved("beyond")
+    explained = silent.explained().relieved("beyond")
     alike = explained.relieved("waits")
     alone = alike.relieved("shares")
     steps = (replace(ranks.step, host_s=0.0, queue_s=0.0) for ranks in alone.classes)

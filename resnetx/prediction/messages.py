@@ -14,7 +14,7 @@ from resnetx.interconnect.collectives.plan import CollectivePlan
 from resnetx.prediction.scaling import known_counts
 from resnetx.prediction.scenario import Point
 from resnetx.prediction.staged import SHOWN_BY, SHOWN_BY_RATES, StagedPaths
-from resnetx.prediction.step import COPY_SHARE, Compute, HashedTuple, TimedMessage
+from resnetx.prediction.step import COPY_SHARE, UNEXPLAINED, Compute, HashedTuple, TimedMessage
 from resnetx.prediction.traced_step import spread_over
 from resnetx.record.traces import Trace, TracedBatch, TracedLayer
 from resnetx.workloads import counts
@@ -51,6 +51,7 @@ class Exchange:
     parts: int = 1  # of a rank's batch, for each of which some messages are sent
     faster: float = 0.0  # relative, of a message's time, where it may be more than `error` shorter
     more_s: float = 0.0  # of the messages, beyond what is modelled: as rates of several GPUs show it, without an error
+    unexplained_s: float = 0.0  # likewise, and not of messages
 
     @property
     def time_s(self) -> float:
@@ -58,18 +59,27 @@ class Exchange:
         times = (
             (self.parts if message.each_part else 1) * message.time_s for message in (*self.messages, *self.fetched)
         )
-        return sum(times)
+        return sum(times) - self.unexplained_s
 
-    def with_more(self, first_layer: str, more_s: float) -> "Exchange":
-        """With time beyond what is modelled, which rates of several GPUs show."""
-        messages = HashedTuple((*self.messages, more_message(first_layer, more_s)))
-        share = self.time_s / (self.time_s + more_s)
-        return replace(self, messages=messages, error=self.error * share, faster=self.faster * share, more_s=more_s)
+    def with_more(self, first_layer: str, more_s: float, unexplained_s: float = 0.0) -> "Exchange":
+        """With time beyond what is modelled, which rates of several GPUs show: of messages, and of no message."""
+        more = [more_message(first_layer, more_s)] if more_s else []
+        unexplained = [TimedMessage((first_layer,), unexplained_s, name=UNEXPLAINED)] if unexplained_s else []
+        share = self.time_s / (self.time_s + more_s + unexplained_s)
+        return replace(
+            self,
+            messages=HashedTuple((*self.messages, *more, *unexplained)),
+            error=self.error * share,
+            faster=self.faster * share,
+            more_s=more_s,
+            unexplained_s=unexplained_s,
+        )
 
     @property
     def modelled_error(self) -> float:
         """Relative, of what is modelled alone."""
-        return self.error * self.time_s / (self.time_s - self.more_s) if self.more_s else self.error
+        modelled_s, beyond_s = self.time_s - self.more_s, self.more_s + self.unexplained_s
+        return self.error * (modelled_s + beyond_s) / modelled_s if beyond_s else self.error
 
 
 def more_message(first_layer: str, more_s: float) -> TimedMessage:

@@ -71,8 +71,9 @@ def simulated(point: Point) -> Iteration:
     exchange = messages.of_point(point, steps[0])
     if point.deployment.lab is not None:
         exchange = replace(exchange, error=_lab_error(point, exchange))
-    if (more_s := _beyond(point)[0] + beyond_messages_s(point)) > 0 and point.gpus > 1:
-        exchange = exchange.with_more(steps[0].step.layers.names[0], more_s)
+    more_s, unexplained_s = _beyond(point)[0], beyond_messages_s(point)
+    if more_s + unexplained_s > 0 and point.gpus > 1:
+        exchange = exchange.with_more(steps[0].step.layers.names[0], more_s, unexplained_s)
     return Iteration(point, _job(point, steps, exchange), exchange, steps)
 
 

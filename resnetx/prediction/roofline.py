@@ -28,6 +28,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
+from typing import Literal
 
 import msgspec
 import numpy as np
@@ -208,9 +209,14 @@ def _of_transformers(gpu: GpuSpec | None, table: Sequence[Layer], precision: str
     """Of networks of attention; None: this is none, or nothing is fitted to such."""
     if not any(layer.kind in OF_TRANSFORMERS for layer in table):
         return None
+    return transformer_fits().get(TRANSFORMERS[computing_unit(gpu, precision)])
+
+
+def computing_unit(gpu: GpuSpec | None, precision: str) -> Literal["fp32", "tensor cores"]:
+    """What computes products at a precision: half precision without tensor cores is counted as fp32."""
     at = None if gpu is None else peak(gpu, precision)
     without = gpu is not None and at is not None and at.value < LEAST_OF_TENSOR_CORES * gpu.fp32_FLOPps.value
-    return transformer_fits().get(TRANSFORMERS["fp32" if precision == "fp32" or without else "tensor cores"])
+    return "fp32" if precision == "fp32" or without else "tensor cores"
 
 
 def generation(gpu: GpuSpec) -> str:

@@ -19,6 +19,7 @@ from statistics import NormalDist
 from typing import Any, Literal
 
 import msgspec
+from numpy import interp
 
 from resnetx.choices import After, Folders, Server, TorchvisionInput
 from resnetx.interconnect.systems.system import System
@@ -144,7 +145,20 @@ def scaling_errors() -> ScalingErrors:
 def waiting(point: Point, computed: Compute) -> float:
     """How many times as long a step takes because ranks wait for the slowest."""
     costs = point.setting.costs or scaling_errors().costs
+    if computed.jitter is None and costs.server and point.gpus > 1 and is_known_server(scaling_kind(point)):
+        return 1 / _efficiency(point.gpus, costs.server)
     return slowest_of(point.gpus, costs.variation if computed.jitter is None else computed.jitter)
+
+
+def is_known_server(kind: ScalingKind) -> bool:
+    """Whether the median of all published rates is nearer to the published ones of a kind than a model of its ranks."""
+    return kind == ("server", "one node", "none")
+
+
+def _efficiency(gpus: int, known: tuple[tuple[int, float], ...]) -> float:
+    """On the line over the logarithm of the number of GPUs, from 1 on one GPU to that of the most."""
+    counts, shares = zip((1, 1.0), *known, strict=True)
+    return float(interp(log2(gpus), [log2(count) for count in counts], shares))
 
 
 def sharing(point: Point, computed: Compute) -> float:

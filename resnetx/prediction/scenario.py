@@ -236,6 +236,9 @@ class ScalingCosts:
     host_load: float  # how much longer a step takes where decoding keeps all cores of the host busy, relative
     parallel_s: float  # of the host in each step, for each doubling of the GPUs that exchange gradients by all-reduce
     between_half_s: float = 0.0  # of a step in half precision on several nodes, beyond what is modelled
+    # The median efficiency of published rates, by the number of GPUs: parameter servers of one node are taken to have
+    # it where nothing is decoded. (): their ranks wait as others do.
+    server: tuple[tuple[int, float], ...] = ()
 
 
 @dataclass(frozen=True)

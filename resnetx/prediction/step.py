@@ -202,6 +202,9 @@ class Compute:
         return sum(part_s * error for part_s, error in parts) / whole_s if whole_s else 0.0
 
 
+UNEXPLAINED = "beyond what is modelled, not of bytes"  # the name of a message that stands for such time
+
+
 @dataclass(frozen=True)
 class TimedMessage:
     """One message of gradients. It can start when all its layers have ended their backward pass on all ranks."""
@@ -313,7 +316,12 @@ class SimulatedJob:
         return self.parts > 1 and any(message.each_part for message in (*self.messages, *self.fetched))
 
     def without_messages(self) -> "SimulatedJob":
-        return replace(self, messages=(), fetched=())
+        """But for what stands for time that is not of messages."""
+        return replace(self, messages=tuple(each for each in self.messages if each.name == UNEXPLAINED), fetched=())
+
+    def explained(self) -> "SimulatedJob":
+        """Without that."""
+        return replace(self, messages=HashedTuple(each for each in self.messages if each.name != UNEXPLAINED))
 
     def relieved(self, of: Cause) -> "SimulatedJob":
         """With no rank's computing longer for this cause."""
