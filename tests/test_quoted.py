@@ -48,7 +48,7 @@ def systems():
 
 QUOTED = [
     ("README.md", r"(\d+) published rates of 2 to 16 GPUs of one node", lambda: f"{one_node().points}"),
-    ("README.md", r"of one node are\s+predicted to (\S+) %", lambda: f"{one_node().mean:.1%}"[:-1]),
+    ("README.md", r"of one node are\s+predicted to (\S+?) ?%", lambda: f"{one_node().mean:.1%}"[:-1]),
     ("README.md", r"trained ResNet-50 (\S+ to \S+) times", lambda: half_over("fp32", "v100")),
     ("README.md", r"on one V100, and (\S+ to \S+) times as fast as TF32", lambda: half_over("tf32", "a100")),
     ("resnetx/measure/examination.py", r"ResNet-50 were (\S+ to \S+) times", lambda: half_over("fp32", "v100")),

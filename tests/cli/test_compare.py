@@ -83,7 +83,8 @@ def test_json_and_the_record_say_the_same(study_on_disk, capsys, tmp_path):
     studies = [study_on_disk("node1", 10.0, 15.0), study_on_disk("node2", 20.0, 30.0, precision="bf16")]
     status, out, err = run(capsys, *studies, "--json", f"out={tmp_path / 'out'}")
     file = record_file("comparison", tmp_path / "out")
-    assert (status, err) == (0, f"record: {file}\npage: {file.with_name('index.html')}\n")
+    written = {"record": file.name, "figure": "compared.svg", "page": "index.html"}
+    assert (status, err) == (0, "".join(f"{what}: {file.with_name(name)}\n" for what, name in written.items()))
     answer, *fields = json.loads(out).items()
     assert answer[1].startswith("B trains 2.000 times (1.994 to 2.006) as fast as A on 2 GPUs: ")
     assert dict(fields) == json.loads(file.read_text())
