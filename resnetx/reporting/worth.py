@@ -52,7 +52,8 @@ def worth(rates: Mapping[int, float], lost: Mapping[Any, float], unit: str = "GP
     told += [adds("next", most, counts[place + 1])] if most < counts[-1] else []
     means = [f"{gain:.2g}{' times' * (not index)} {mean}" for index, (gain, mean) in enumerate(_gains(lost))]
     changed = f". On {counts[-1]} at most {', '.join(means)}" if means else ""
-    return f"{most} {unit}{'s' * (most > 1)}: {', '.join(told)}{changed}."
+    upto = "up to " * bool(place and most == counts[-1])
+    return f"{upto}{most} {unit}{'s' * (most > 1)}: {', '.join(told)}{changed}."
 
 
 def _gains(lost: Mapping[Any, float]) -> Sequence[tuple[float, str]]:
