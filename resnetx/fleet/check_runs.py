@@ -39,6 +39,8 @@ from resnetx.units import duration
 ALL = "ALL"
 # Settings of the check itself; others are those of its runs.
 OWN = (*tagged("launch"), "gpus", "systems", "network", "nics", "budget", "prometheus", "dirty", "out")
+# What two CPU ranks end well within the budget, where nothing else is asked for.
+ON_CPUS, WORKLOAD_ON_CPUS = {"size": "16MiB"}, {"model.x": 1, "image_size": 64}
 SUFFIX = ".prom"  # of the files that the collector reads
 
 
@@ -136,7 +138,11 @@ def _on(launch: Launch | None, nodes: tuple[str, ...]) -> Launch | None:
 
 def asked_check(given_settings: Mapping[str, object]) -> AskedCheck:
     """What is asked for; refuses what no machine could run."""
+    from resnetx.measure.machine.nvidia import gpus_here
+
     given = asked("check", given_settings)
+    if "launcher" not in given and not gpus_here():
+        given = {**ON_CPUS, **({} if "model" in given else WORKLOAD_ON_CPUS), **given}
     tree = compose({**VERBS["check"].own, **given})
     settings = struct_of({**VERBS["check"].own, **given}, CheckSettings)
     check_known_code(settings.dirty)

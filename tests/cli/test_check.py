@@ -82,6 +82,13 @@ def test_two_minutes_may_be_written_as_in_a_prolog():
     assert asked_check({"budget": "2m"}).budget_s == asked_check({}).budget_s == 120.0
 
 
+@pytest.mark.slow
+@pytest.mark.dist
+def test_two_ranks_of_any_machine_end_the_usual_check(capsys, tmp_path, preloaded):
+    status, out, err = run(capsys, f"results={tmp_path}")
+    assert (status, "In order" in out) == (0, True), err
+
+
 NODES = """\
 n1|idle|gpu:h100:8(S:0-1)|h100,ib|none
 n1|idle|gpu:h100:8(S:0-1)|h100,ib|none
