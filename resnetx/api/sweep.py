@@ -479,7 +479,7 @@ def planned(study: AskedStudy) -> Plan:
         reused=len(kept),
         left=left,
         obstacles=Counter(obstacle for _, obstacle in [*study.tasks, *study.benches] if obstacle),
-        duration_s=sum(estimate.of_run(run) for run in left if not run.obstacle),
+        duration_s=estimate.of_runs([run for run in left if not run.obstacle]),
         basis=estimate.basis,
         budget_s=study.settings.budget,
     )

@@ -8,7 +8,7 @@ import random
 import statistics
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cache
@@ -443,9 +443,10 @@ class Budget:
 # assumption, reported as such.
 
 BACKWARD = 3  # a training step is about three forward passes
-# For a machine on which nothing has run. Start-up: this tool on two cores of a Xeon (imports, torchrun, DDP, DALI).
+# For a machine on which nothing has run. The first run pays the imports, which later ones share (`preloaded`): on two
+# cores of a Xeon its start-up took 12 s, and that of later ones (torchrun, DDP, DALI) takes some 2 s.
 # Rates of ResNet/8 in fp32, of one rank: 122 GFLOP/s on one core of that Xeon; the GPU's is a guess.
-ASSUMED_START_UP_S = 12.0
+ASSUMED_START_UP_S, ASSUMED_IMPORTS_S = 2.0, 10.0
 ASSUMED_RATE = {"cpu": 1.2e11, "gpu": 1e13}
 ASSUMED_SIZE_S = 1.0  # of a size of a bench: a guess, as the GPU's rate is
 
@@ -458,6 +459,11 @@ class Estimator:
     durations_s: dict[str, float]  # of requests and benches that have run
     start_up_s: float
     rates: dict[str, float]  # kind of model -> FLOP/s of one rank; "": of any
+    imports_s: float = 0.0  # of the first run, unless the start-up has them
+
+    def of_runs(self, runs: Sequence[PlannedRun]) -> float:
+        """Of several, one after the other."""
+        return sum(map(self.of_run, runs)) + self.imports_s * bool(runs)
 
     def of_run(self, run: PlannedRun) -> float:
         """Of one that is planned; of a bench that has not run it is a guess."""
@@ -497,7 +503,7 @@ def estimator(past: Iterable[RunSummary], on_gpus: bool, benches: Iterable[Bench
     if not start_ups:
         assumed = ASSUMED_RATE["gpu" if on_gpus else "cpu"]
         basis = "assumed, as no runs of this machine are recorded yet"
-        return Estimator(basis, durations_s, ASSUMED_START_UP_S, {"": assumed})
+        return Estimator(basis, durations_s, ASSUMED_START_UP_S, {"": assumed}, ASSUMED_IMPORTS_S)
     return Estimator(
         f"from {sum(map(len, durations.values()))} runs on this machine",
         durations_s,

@@ -1,6 +1,7 @@
 import pytest
 
-from resnetx.measure.study_runs import ASSUMED_START_UP_S, estimator
+from resnetx.measure.study_runs import ASSUMED_IMPORTS_S, ASSUMED_START_UP_S, PlannedRun, estimator
+from resnetx.record import RunFolder
 
 
 @pytest.fixture
@@ -30,3 +31,11 @@ def test_where_nothing_has_run_the_estimate_says_that_it_is_an_assumption(reques
     estimate = estimator([], on_gpus=False)
     assert "assumed" in estimate.basis
     assert estimate(request_of(threads=1)) > ASSUMED_START_UP_S
+
+
+def test_only_the_first_run_is_assumed_to_wait_for_imports(task_of, tmp_path):
+    task = task_of(threads=1)
+    run = PlannedRun(task, RunFolder(tmp_path), "", frozenset({task.request.key}), None)
+    estimate = estimator([], on_gpus=False)
+    assert estimate.of_runs([]) == 0
+    assert estimate.of_runs([run] * 3) == pytest.approx(3 * estimate.of_run(run) + ASSUMED_IMPORTS_S)

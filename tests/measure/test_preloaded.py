@@ -1,8 +1,10 @@
 """Runs that are forks of a process which has imported what they need: they are as if they had been started afresh."""
 
+import importlib.util
 import json
 import os
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -21,7 +23,13 @@ from resnetx.record import RunFolder, RunRecord, read
 from tests.measure.test_runs import ENDLESS, SHORT, descendants, nothing_is_left, ranks_of, words
 from tests.patience import PATIENCE_S, until
 
-pytestmark = [pytest.mark.dist, pytest.mark.skipif(sys.platform != "linux", reason="forks are Linux's")]
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="forks are Linux's")
+
+
+@pytest.mark.parametrize("module", preloaded.IMPORTED)
+def test_what_a_template_imports_is_there(module):
+    assert importlib.util.find_spec(module)
+
 
 OURS = """
 import gc, json, os, random, signal, sys, tempfile, threading
@@ -90,6 +98,7 @@ def read_ranks(folder: Path) -> list[dict]:
     return told
 
 
+@pytest.mark.dist
 def test_a_forked_rank_is_what_one_is_that_was_started_afresh(tmp_path, monkeypatch):
     said, drawn = [], []
     for name in ("forked", "afresh"):
@@ -112,6 +121,7 @@ def test_a_forked_rank_is_what_one_is_that_was_started_afresh(tmp_path, monkeypa
 OF_TIME = {"started_at", "duration_s", "start_up", "host_load", "warnings", "peak_memory_bytes"}
 
 
+@pytest.mark.dist
 def test_a_forked_run_records_what_one_does_that_was_started_afresh(tmp_path, task_of, monkeypatch):
     compared = {**SHORT, "measure": "equality"}  # steps whose number no clock decides
     forked = launcher.execute(task_of(compared, gpus=2), RunFolder(tmp_path / "forked"))
@@ -143,6 +153,7 @@ def _of_run(process: int) -> bool:
     return True
 
 
+@pytest.mark.dist
 def test_runs_of_a_study_share_a_template_as_long_as_their_variables_are_the_same(tmp_path, task_of):
     templates, threads = [], []
     with preloaded.kept():
@@ -159,6 +170,7 @@ def test_runs_of_a_study_share_a_template_as_long_as_their_variables_are_the_sam
     assert not [each for each in descendants(os.getpid()) if each in templates]
 
 
+@pytest.mark.dist
 def test_no_run_ends_with_its_template(tmp_path):
     command = [sys.executable, "-m", "resnetx", "sweep", *words({**ENDLESS, "repeats": 1, "twins": 0})]
     with subprocess.Popen([*command, f"results={tmp_path}", "dirty=true"], stderr=subprocess.PIPE) as sweep:
@@ -173,26 +185,87 @@ def test_no_run_ends_with_its_template(tmp_path):
     assert "interrupted" in read(RunFolder(folder).record, RunRecord).reason
 
 
+HANDLER = "torch.distributed.elastic.multiprocessing.subprocess_handler"
+
+
+@pytest.mark.dist
 @pytest.mark.parametrize(
     ("obstacle", "told"),
     [
         ("import threading, time; threading.Thread(target=time.sleep, args=[999], daemon=True).start()", "1 threads"),
         ("kept = open('/dev/zero')", "has opened /dev/zero"),
+        ("kept = open(__file__)", "torchvision.py"),
+        (f"from {HANDLER} import SubprocessHandler as S; S._popen = lambda self, words: None", "in another way"),
         ("raise ImportError('this one is broken')", "ImportError: this one is broken"),
     ],
 )
-def test_where_no_fork_is_possible_runs_are_started_afresh_and_say_why(tmp_path, task_of, monkeypatch, obstacle, told):
+def test_where_no_fork_is_possible_runs_are_started_afresh_and_say_why(
+    tmp_path, task_of, monkeypatch, caplog, obstacle, told
+):
     """What ranks import does it: a torchvision in front of the real one, which no rank of this run needs."""
     (tmp_path / "torchvision.py").write_text(obstacle)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     with preloaded.kept():
         for name in ("first", "second"):
-            folder = RunFolder(tmp_path / name)
-            ended = launcher.execute(task_of(SHORT), folder)
-            assert ended.outcome == "ok", ended.reason
-            said = folder.stderr.read_text().splitlines()[-1]
+            said = said_of(task_of(SHORT), RunFolder(tmp_path / name))
             assert said.startswith("resnetx: started afresh, as no preloaded process could be forked: ")
             assert said.endswith(told)
+    assert [told in note for note in caplog.messages] == [True]
+
+
+def said_of(task, folder: RunFolder) -> str:
+    """The last line of a run's stderr."""
+    ended = launcher.execute(task, folder)
+    assert ended.outcome == "ok", ended.reason
+    return next(reversed(folder.stderr.read_text().splitlines()), "")
+
+
+COUNTED = "from pathlib import Path; Path(__file__ + '.imports').open('a').write('.')\n"
+RANKS_END = """import os
+forks = 0
+def after():
+    global forks
+    forks += 1
+    if forks == 3:
+        os._exit(1)
+os.register_at_fork(after_in_child=after)
+"""
+
+
+@pytest.mark.dist
+def test_after_two_failures_in_a_row_no_fork_is_tried_and_nothing_is_left_of_them(tmp_path, task_of, monkeypatch):
+    (tmp_path / "torchvision.py").write_text(COUNTED + RANKS_END)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    before = descendants(os.getpid())
+    with preloaded.kept():
+        for name in "abc":
+            assert "started afresh" in said_of(task_of(SHORT), RunFolder(tmp_path / name))
+    assert (tmp_path / "torchvision.py.imports").read_text() == ".."
+    assert set(descendants(os.getpid())) <= set(before)
+
+
+@pytest.mark.dist
+def test_imports_that_a_signal_ended_are_tried_again(tmp_path, task_of, monkeypatch):
+    (tmp_path / "torchvision.py").write_text(
+        f"{COUNTED}import os\nif Path(__file__ + '.imports').read_text() == '.':\n    os.kill(os.getpid(), 9)\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with preloaded.kept():
+        assert said_of(task_of(SHORT), RunFolder(tmp_path / "first")).endswith("a signal ended the imports")
+        assert said_of(task_of(SHORT), RunFolder(tmp_path / "second")) == ""
+
+
+@pytest.mark.dist
+def test_a_launcher_may_have_more_files_open_than_select_takes(tmp_path, task_of):
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 2048), hard))
+    opened = [os.open(os.devnull, os.O_RDONLY) for _ in range(1100)]
+    try:
+        assert said_of(task_of(SHORT), RunFolder(tmp_path)) == ""
+    finally:
+        for file in opened:
+            os.close(file)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 @pytest.mark.parametrize(

@@ -11,17 +11,17 @@ waits for it, kills it, and takes it along when it dies. So whatever ends a temp
 Libraries read variables, limits and CPUs as they load: a run whose own are others than the template's has a template
 of its own. Variables that differ from run to run (`OF_ONE_RUN`) are set in the fork, which no import has kept, and
 written where the kernel shows those of a process. Where a fork would differ from a process that is started afresh in
-anything else (an import has started a thread, say), the run is started afresh, and its stderr says why.
+anything else (an import has started a thread, say), the run is started afresh; a note and its stderr say why.
 
 References: PR_SET_CHILD_SUBREAPER(2const), PR_SET_PDEATHSIG(2const), proc_pid_environ(5).
 """
 
 import ctypes
 import importlib
+import inspect
 import json
 import os
 import re
-import select
 import signal
 import socket
 import subprocess
@@ -36,6 +36,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from resnetx import progress
 from resnetx.host import dying_with, end_after, exit_status, kernel_text, run_module
 from resnetx.measure.launch.ending import ERROR_FILE_VARIABLE
 from resnetx.measure.launch.executor import Command
@@ -99,7 +100,8 @@ class Template:
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
         self._inherited: tuple[object, ...] = ()
-        self._obstacle = ""  # to every fork
+        self._obstacle, self._noted = "", ""  # to every fork; the last one that a note told of
+        self._failures = 0  # in a row
 
     def fork(self, command: Command, variables: Mapping[str, str], logs: Logs, wait: Wait) -> Fork | None:
         """torchrun, as a fork; None where it has to be started afresh."""
@@ -112,11 +114,27 @@ class Template:
             os.write(stderr, self._said.read())  # what imports warn of, which imports of the run's own would, too
             own = {name: value for name, value in variables.items() if name in OF_ONE_RUN}
             asked = {"words": command.words, "variables": own, "ranks": command.ranks, "launcher": os.getpid()}
-            return Fork(self._ask(json.dumps(asked).encode(), logs), command.words)
-        except (OSError, _NoForkError) as error:
+            process = self._ask(json.dumps(asked).encode(), logs)
+        except Exception as error:  # whatever it is: the run has not begun, and needs no fork
             self.end()
-            os.write(stderr, f"resnetx: started afresh, as no preloaded process could be forked: {error}\n".encode())
+            self._give_up(str(error) or type(error).__name__, stderr)
             return None
+        self._failures = 0
+        return Fork(process, command.words)
+
+    def _give_up(self, reason: str, stderr: int) -> None:
+        """Says why a run is started afresh; behind two failures in a row all are."""
+        self._failures += 1
+        if self._failures > 1:
+            self._obstacle = reason
+        os.write(stderr, f"resnetx: started afresh, as no preloaded process could be forked: {reason}\n".encode())
+        if reason != self._noted:
+            self._noted = reason
+            progress.note(
+                f"runs start some seconds later, each with imports of its own, and measure the same: {reason} "
+                f"({AFRESH_VARIABLE}=1 is without this note)",
+                warning=True,
+            )
 
     def _start(self, variables: dict[str, str], wait: Wait) -> None:
         """Starts the template, unless there is one for such runs."""
@@ -137,23 +155,45 @@ class Template:
                 start_new_session=True,
                 preexec_fn=dying_with(os.getpid()),
             )
-        while not select.select([self._line], [], [], 0.05)[0]:
+        self._line.settimeout(0.05)
+        while (answer := self._heard()) is None:
             wait()
-        if (answer := self._line.recv(_MESSAGE_BYTES)) != _READY:
-            self._obstacle = answer.decode() or self._last_words()
-            raise _NoForkError(self._obstacle)
+        self._line.settimeout(_ANSWER_S)
+        if answer != _READY:
+            if answer or exit_status(self._process) >= 0:  # else a signal ended it, which may not come again
+                self._obstacle = answer.decode() or self._last_words()
+            raise _NoForkError(self._obstacle or "a signal ended the imports")
+
+    def _heard(self) -> bytes | None:
+        with suppress(TimeoutError):
+            return self._line.recv(_MESSAGE_BYTES)
+        return None
 
     def _ask(self, asked: bytes, logs: Logs) -> int:
-        """The process that is forked: it goes on once it is told to, and ends where this one is interrupted before."""
+        """The process that is forked: it goes on once it is told to; else it is ended here."""
         line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         line.settimeout(_ANSWER_S)
-        with line, _adopting():
-            with theirs:
-                socket.send_fds(self._line, [asked], [*(log.fileno() for log in logs), theirs.fileno()])
-            if not (answer := line.recv(_MESSAGE_BYTES)).isdigit():
-                raise _NoForkError(answer.decode() or _ENDED)
-            line.send(_READY)
-            return int(answer)
+        number = b""
+        with line:
+            try:
+                with _adopting(), theirs:
+                    socket.send_fds(self._line, [asked], [*(log.fileno() for log in logs), theirs.fileno()])
+                    theirs.close()
+                    number = line.recv(_MESSAGE_BYTES)
+                if not number.isdigit():
+                    raise _NoForkError(number.decode() or _ENDED)
+                if line.recv(_MESSAGE_BYTES) != _READY:
+                    raise _NoForkError(_ENDED)
+                line.send(_READY)
+                return int(number)
+            except BaseException:
+                line.settimeout(1.0)
+                with suppress(OSError):  # it has ended, or was not forked
+                    if (number := number or line.recv(_MESSAGE_BYTES)).isdigit():
+                        fork = Fork(int(number), [])
+                        fork.kill()
+                        exit_status(fork)
+                raise
 
     def _last_words(self) -> str:
         self._said.seek(0)
@@ -265,12 +305,12 @@ def main(launcher: socket.socket) -> None:
         os.waitpid(process, 0)
     else:
         os._exit(0)
-    launcher.send(_obstacle().encode() or _READY)
+    launcher.send(_obstacle(launcher.fileno()).encode() or _READY)
     while (message := socket.recv_fds(launcher, _MESSAGE_BYTES, 3))[0]:
         content, files = message[:2]
         with socket.socket(fileno=files[2]) as line, suppress(BrokenPipeError):
             try:
-                if obstacle := _obstacle():
+                if obstacle := _obstacle(launcher.fileno(), *files):
                     line.send(obstacle.encode())
                 elif process := os.fork():
                     os.waitpid(process, 0)
@@ -300,14 +340,19 @@ def _pages_of_files() -> Iterator[tuple[int, int]]:
                 yield begin + first * size, (behind - first) * size
 
 
-def _obstacle() -> str:
-    """Why this process must not fork; "" where it may."""
+def _obstacle(*ours: int) -> str:
+    """Why this process must not fork; "" where it may. `ours`: open files that forks close."""
+    from torch.distributed.elastic.multiprocessing.subprocess_handler import SubprocessHandler
+
+    popen = getattr(SubprocessHandler, "_popen", None)
+    if popen is None or list(inspect.signature(popen).parameters) != ["self", "args", "env"]:
+        return "this torch starts ranks in another way"
     if (threads := len(list(Path("/proc/self/task").iterdir()))) > 1:
         return f"what ranks import has started {threads - 1} threads"
     for file in Path("/proc/self/fd").iterdir():
         with suppress(OSError):  # it was that of this list
-            if (device := str(file.readlink())).startswith("/dev/") and device != os.devnull:
-                return f"what ranks import has opened {device}"
+            if (opened := file.readlink()) and int(file.name) not in (0, 1, 2, *ours):
+                return f"what ranks import has opened {opened}"
     return ""
 
 
@@ -318,6 +363,7 @@ def _hand_over(asked: dict[str, Any], logs: list[int], line: socket.socket, imag
         os._exit(0)
     while os.getppid() == between:
         time.sleep(0.0005)
+    line.send(str(os.getpid()).encode())
     dying_with(asked["launcher"])()
     os.setsid()
     for log, number in zip(logs, (1, 2), strict=True):
@@ -362,14 +408,14 @@ def _run_torchrun(words: list[str], ranks: list[_Rank], line: socket.socket) -> 
 
     popen = SubprocessHandler._popen
 
-    def started(handler: SubprocessHandler, words: tuple[str, ...], variables: dict[str, str]) -> Any:
-        usual = words[:3] == (sys.executable, "-u", "-m") and not (handler._stdout or handler._stderr)
-        return ranks.pop().start(words, variables) if usual else popen(handler, words, variables)
+    def started(self: SubprocessHandler, args: tuple[str, ...], env: dict[str, str]) -> Any:
+        usual = args[:3] == (sys.executable, "-u", "-m") and not (self._stdout or self._stderr)
+        return ranks.pop().start(args, env) if usual else popen(self, args, env)
 
-    SubprocessHandler._popen = started  # type: ignore[method-assign, assignment]
+    SubprocessHandler._popen = started  # type: ignore[method-assign]
     sys.argv = words
     with line:
-        line.send(str(os.getpid()).encode())
+        line.send(_READY)
         if not line.recv(1):  # the launcher was interrupted
             return
     run.main()
@@ -396,4 +442,6 @@ def _close_all_but(line: socket.socket) -> None:
 
 
 if __name__ == "__main__":
-    main(socket.socket(fileno=int(sys.argv[1])))
+    with socket.socket(fileno=int(sys.argv[1])) as given:
+        own = given.dup()  # with a small number, however many files the launcher has open
+    main(own)
