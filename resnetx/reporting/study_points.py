@@ -265,9 +265,10 @@ def worth_of_lines(points: Sequence[StudyPoint]) -> list[tuple[str, str]]:
     found = []
     for line in lines.values():
         rates = {point.gpus: point.result.images_per_s.median for point in line if point.result.images_per_s}
+        ends = {point.gpus: (rate.low, rate.high) for point in line if (rate := point.result.images_per_s)}
         lost = max(line, key=lambda point: point.gpus).result.lost
         parts = [part for part in (lost.parts if lost else []) if part.name != "useful" and part.shown]
-        told = worth(rates, {part.name: part.share.median for part in parts}, unit_of_points(line))
+        told = worth(rates, {part.name: part.share.median for part in parts}, unit_of_points(line), ends)
         found.append((line[0].line_words, told))
     return [(words, told) for words, told in found if told]
 

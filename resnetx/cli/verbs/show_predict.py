@@ -101,7 +101,7 @@ def _worth(curves: Sequence[PredictedCurve]) -> None:
         return
     (curve,) = curves
     lost = {part.name: part.share for part in curve.last.parts if part.name != "useful"}
-    if told := worth(curve.rates, lost, unit_of_point(curve.last)):
+    if told := worth(curve.rates, lost, unit_of_point(curve.last), curve.ends):
         show.say(f"worth: {told}")
 
 
