@@ -107,6 +107,13 @@ def test_titles_and_captions_speak_of_what_is_drawn():
     assert "Parts are of 1 of 3 repeats, those with a run of each control" in found["lost"].caption
 
 
+def test_the_title_of_efficiencies_says_no_more_than_their_ends(quickstart):
+    noisy = {figure.name: figure for figure in figures(resnetx.load("results/two-nodes/two-nodes").points)}
+    shown = "11 to 414%; no difference of 2 cases is shown"
+    assert noisy["speedup"].title == f"Parallel efficiency on 2 ranks: {shown}"
+    assert quickstart["speedup"].title == "Parallel efficiency on 2 ranks: 82% (71 to 90; ResNet/1, batch 16)"
+
+
 def test_lines_are_labelled_at_their_ends_where_there_is_room(quickstart):
     figure, label = quickstart["speedup"], "ResNet/1: 1.64"
     assert [label in draw(chart).svg for chart in (figure.wide, figure.chart, figure.narrow)] == [True, False, False]
