@@ -237,6 +237,12 @@ def _alone(point: PredictedPoint, curve: PredictedCurve) -> bool:
     return point.gpus == point.baseline_gpus and point.gpus > 1 and curve.able == [point]
 
 
+def without_speedup(curves: Sequence[PredictedCurve]) -> list[PredictedCurve]:
+    """Those among others with a speed-up that have none, as they are their own baseline."""
+    alone = [curve for curve in curves if curve.able and _alone(curve.last, curve)]
+    return alone if len(alone) < sum(bool(curve.able) for curve in curves) else []
+
+
 def _fewer(enough: PredictedPoint, point: PredictedPoint) -> str:
     """What fewer GPUs that are enough do beside all of them."""
     fewer, one = ranks(enough.gpus, enough), enough.gpus == 1
