@@ -7,8 +7,8 @@ A side is a case (a workload on some GPUs) with the parts of its step as `predic
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from math import floor, log10
 from statistics import fmean
 from typing import Any, Literal, NamedTuple, get_args
@@ -21,7 +21,7 @@ from resnetx.reporting.accuracy import AlikeCases
 from resnetx.reporting.explain_benches import differences
 from resnetx.reporting.predicted_answer import identity, predicted_curves, ranks
 from resnetx.reporting.study_points import StudyPoint, alike_requests
-from resnetx.reporting.study_scaling import MeasuredPartName
+from resnetx.reporting.study_scaling import MeasuredPart, MeasuredPartName
 from resnetx.request import Request
 from resnetx.statistics import MIN_RUNS, MIN_RUNS_FOR_T, TTest, level_of_each, t_test
 from resnetx.table import Answer, Column, as_shown
@@ -58,6 +58,7 @@ class Side:
     runs: tuple[RunSummary, ...] = ()  # that were measured
     copies: Copies | None = None  # of a step of an instrumented run, where one was measured on GPUs
     steps_s: tuple[float, ...] = ()  # that were measured, one of each run
+    share_ends: Mapping[MeasuredPartName, tuple[float, float]] = field(default_factory=dict)  # of parts; {}: not known
 
 
 class ExplainedPart(msgspec.Struct, frozen=True):
@@ -67,6 +68,7 @@ class ExplainedPart(msgspec.Struct, frozen=True):
     a_s: float | None
     b_s: float | None
     evidence: str = ""  # for what it is on a side: "not resolved in B"
+    share_ends: tuple[float, float] | None = None  # of one side: of the 95% interval of its share; null: not known
 
     @property
     def more_s(self) -> float | None:
@@ -142,13 +144,32 @@ def _measured(point: StudyPoint) -> Side:
     runs = tuple(point.good_runs)
     if ends is None and len(runs) == 1 and len(runs[0].rates) > 1:  # of one run what its windows were
         ends = (batch / max(runs[0].rates), batch / min(runs[0].rates))
+    ends_of = {part.name: (part.share.low, part.share.high) for part in lost.parts if _has_ends(part)} if lost else {}
+    if sum(map(bool, parts.values())) == 1:  # all of it, by definition
+        open_parts = frozenset()
     limits = point.result.limits
     copies = (limits and limits.copies) or next((run.copies for run in reversed(runs) if run.copies), None)
     late = _late(point)
     steps_s = tuple(batch / run.images_per_s for run in runs if run.images_per_s)
     return Side(
-        "measured", point.words, point.request, step_s, ends, dict(parts), why, late, open_parts, runs, copies, steps_s
+        "measured",
+        point.words,
+        point.request,
+        step_s,
+        ends,
+        dict(parts),
+        why,
+        late,
+        open_parts,
+        runs,
+        copies,
+        steps_s,
+        ends_of,
     )
+
+
+def _has_ends(part: MeasuredPart) -> bool:
+    return part.share.kind == "interval" and part.share.low < part.share.high
 
 
 def _late(point: StudyPoint) -> str:
@@ -184,7 +205,9 @@ def alone(side: Side) -> Explained:
         outside=False,
         a_runs=len(side.steps_s),
         parts=[
-            ExplainedPart(name, side.parts_s[name], None, "not resolved" * (name in side.unresolved))
+            ExplainedPart(
+                name, side.parts_s[name], None, "not resolved" * (name in side.unresolved), side.share_ends.get(name)
+            )
             for name in ORDER
             if side.parts_s.get(name)
         ],
@@ -418,8 +441,14 @@ def _alone(each: Explained) -> str:
     named = [part for part in each.parts if part.name != "useful" and not part.evidence and (part.a_s or 0.0) > 0]
     if named:
         most = max(named, key=lambda part: part.a_s or 0.0)
-        sentence += f" Most is lost to {most.name}: {ms_text(most.a_s)} ms, {(most.a_s or 0.0) / each.a_step_s:.0%}."
+        sentence += f" Most is lost to {most.name}: {ms_text(most.a_s)} ms, {(most.a_s or 0.0) / each.a_step_s:.0%}"
+        sentence += f" ({_share_ends(most.share_ends)})." if most.share_ends else "."
     return sentence
+
+
+def _share_ends(ends: tuple[float, float] | None) -> str:
+    """ "6 to 26", in percent."""
+    return f"{round(100 * ends[0])} to {round(100 * ends[1])}" if ends else ""
 
 
 def useful_share(each: Explained) -> float | None:
@@ -493,12 +522,16 @@ class PartRow(NamedTuple):
     more_s: float | None
     percent: int  # of the step of A
     evidence: str = ""
+    share_ends: tuple[float, float] | None = None
 
 
 def part_rows(each: Explained) -> list[PartRow]:
     """The parts of a case, and their sum."""
     whole = percents({part.name: (part.a_s or 0.0) / each.a_step_s for part in each.parts}, by_itself="useful")
-    rows = [PartRow(part.name, part.a_s, part.b_s, part.more_s, whole[part.name], part.evidence) for part in each.parts]
+    rows = [
+        PartRow(part.name, part.a_s, part.b_s, part.more_s, whole[part.name], part.evidence, part.share_ends)
+        for part in each.parts
+    ]
     more_s = None if each.b_step_s is None else each.b_step_s - each.a_step_s
     return [*rows, PartRow("", each.a_step_s, each.b_step_s, more_s, 100)]
 
@@ -509,7 +542,8 @@ def part_columns(each: Explained) -> list[Column[PartRow]]:
     evidence: Column[PartRow] = Column("evidence", lambda row: row.evidence)
     if each.b_step_s is None:
         share: Column[PartRow] = Column(">% of the step", lambda row: f"{row.percent}")
-        return [name, Column(">ms", lambda row: ms_text(row.a_s)), share, evidence]
+        ends: Column[PartRow] = Column(">95% interval", lambda row: _share_ends(row.share_ends))
+        return [name, Column(">ms", lambda row: ms_text(row.a_s)), share, ends, evidence]
     return [
         name,
         Column(f">{each.a} A, ms", lambda row: ms_text(row.a_s)),

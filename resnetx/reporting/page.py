@@ -39,6 +39,7 @@ from resnetx.reporting.study_points import (
     study_points,
     unit_of_points,
     where_rows,
+    with_ratios,
     worth_of_lines,
 )
 from resnetx.reporting.study_results import Results, study_labels
@@ -300,7 +301,7 @@ def _html(
     unreadable: Sequence[str],
 ) -> str:
     runs = [run for results in studies for run in results.runs]
-    where = where_rows(points)
+    where, telling = where_rows(points), with_ratios(points)
     return template(Path(__file__).with_name("study.html.j2"), (number, whole, plain, percent)).render(
         title=_title(studies),
         answers=[_answer(results, points) for results in studies],
@@ -311,6 +312,7 @@ def _html(
         skipped=[*unreadable, *(sentence for results in studies for sentence in results.skipped)],
         points=points,
         worth=worth_of_lines(points),
+        telling=telling,
         most_open=min(MOST_OPEN, MOST_ROWS),
         unit=unit_of_points(points),
         drawings=drawings,
@@ -320,7 +322,9 @@ def _html(
         platform=platform(studies),
         dark=partners(drawing.inline for drawing in drawings),
         conventions=sorted({point.counts.convention for point in points if point.counts}),
-        usual=_most_frequent(point.result.baseline for point in points if point.result.speedup),
+        usual=_most_frequent(
+            point.result.baseline for point in points if point.result.speedup and point.request.key in telling
+        ),
         noted=any(point.result.reason or point.result.notes for point in points),
         shares=_shares,
         instrumented=[point for point in points if point.result.limits and point.result.limits.phases],

@@ -19,7 +19,7 @@ from resnetx.record.comparisons import Estimate
 from resnetx.record.machine import Unit, how_many, on_cores, unit_by_library
 from resnetx.record.prediction import COMPUTE, Domain, PartName, PredictedPoint, Prediction
 from resnetx.reporting.compared_systems import lead, ratio, side_of
-from resnetx.reporting.worth import enough
+from resnetx.reporting.worth import AS_GOOD, enough
 from resnetx.table import ONLY_WITH_ALL, Answer, Column, as_shown
 from resnetx.units import to_interval
 
@@ -74,6 +74,15 @@ class PredictedCurve:
     def rates(self) -> dict[int, float]:
         """Samples per second by number of GPUs."""
         return {point.gpus: point.images_per_s for point in self.able if point.images_per_s}
+
+    @property
+    def ends(self) -> dict[int, tuple[float, float]]:
+        """The ends of the interval of each of `rates`."""
+        relative = {point.gpus: each for point in self.able if (each := side_of(point).iterations_per_s)}
+        return {
+            gpus: (self.rates[gpus] * each.low / each.value, self.rates[gpus] * each.high / each.value)
+            for gpus, each in relative.items()
+        }
 
     @property
     def name(self) -> str:
@@ -228,6 +237,12 @@ def _alone(point: PredictedPoint, curve: PredictedCurve) -> bool:
     return point.gpus == point.baseline_gpus and point.gpus > 1 and curve.able == [point]
 
 
+def without_speedup(curves: Sequence[PredictedCurve]) -> list[PredictedCurve]:
+    """Those among others with a speed-up that have none, as they are their own baseline."""
+    alone = [curve for curve in curves if curve.able and _alone(curve.last, curve)]
+    return alone if len(alone) < sum(bool(curve.able) for curve in curves) else []
+
+
 def _fewer(enough: PredictedPoint, point: PredictedPoint) -> str:
     """What fewer GPUs that are enough do beside all of them."""
     fewer, one = ranks(enough.gpus, enough), enough.gpus == 1
@@ -237,6 +252,8 @@ def _fewer(enough: PredictedPoint, point: PredictedPoint) -> str:
         margin = Estimate(value=point.speedup, low=low, high=high)
     faster = lead(margin) == "ahead"
     does = f"{'is' if one else 'are'} faster" if faster else f"{'does' if one else 'do'} as much"
+    if lead(margin) != "ahead" and (enough.images_per_s or 0) < (point.images_per_s or 0) * (1 - AS_GOOD):
+        return f"More than {fewer} add{'s' * one} little: use {enough.gpus}."
     return f"{fewer[0].upper()}{fewer[1:]} {does}: use {enough.gpus}."
 
 
@@ -351,7 +368,7 @@ def curve_columns(curves: Sequence[PredictedCurve], every: bool = False) -> list
         Column(">interval", lambda row: _rate_ends_cell(row[1])),
         Column(">speed-up", lambda row: "" if _alone(row[1], row[0]) else _speedup_cell(row[1]), help=over),
         Column(">its interval", lambda row: _speedup_ends_cell(row[1])),
-        Column(">enough", lambda row: _enough_cell(row[0]), 2, "as fast as on most, within 5%.")
+        Column(">enough", lambda row: _enough_cell(row[0]), 2, "within 5% of the best, or where more add too little.")
         if lasts
         else Column(">efficiency", lambda row: "" if _alone(row[1], row[0]) else _efficiency_cell(row[1]), 2),
         Column(">step ms", lambda row: _ms(row[1].iteration_s), ONLY_WITH_ALL, "an iteration of the global batch."),

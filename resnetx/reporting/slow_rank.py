@@ -38,6 +38,7 @@ LEAST = 0.01  # of a step, that a rank is named for
 FALSE = 0.01  # of runs without a delay in which a rank is named, at most
 BY_STEPS = 0.1  # of these the share that looking step by step may have; the rest is that of floors
 PHASES = ("update", "input", "forward", "backward")
+IN_PASSES = "communication lies inside its passes"  # under FSDP
 OF_FSDP = ("update", "input")  # in the others its ranks wait for each other's parameters
 
 _Later = tuple[float, float, float]  # seconds, and the ends of their interval
@@ -143,7 +144,8 @@ def _why_not(observations: Sequence[Observation], steps: int) -> str:
     fewest = ceil(log2(len(observations) / FALSE / (1 - BY_STEPS))) if profiled else FEWEST_STEPS
     if steps < fewest:
         more = "profile more" if profiled else "a longer loop, or more samples"
-        return f"{steps} steps were seen, and {fewest} are needed: {more}"
+        seen = f"{steps} steps were" if steps != 1 else "1 step was"
+        return f"{seen} seen, and {fewest} are needed: {more}"
     if any(observation.strategy == "bare" for observation in observations):
         return "the ranks were not seen to wait for each other: DDP was found around none of their models"
     return ""
@@ -314,10 +316,17 @@ def observed_answer(ranks: Sequence[ObservedRank]) -> list[str]:
         head += f": {in_ms(transfer_s)} ms of it exposed transfer, and up to {in_ms(max(waited))} ms waiting for later"
         head += " ranks"
     elif ranks[0].strategy == "fsdp":
-        head += "; communication lies inside its passes"
+        head += f"; {IN_PASSES}"
     elif len(ranks) > 1:
         head += f", {in_ms(min(rank.exposed_s for rank in ranks))} ms of it exposed communication"
     return [f"{head}.", _named(ranks, step_s)]
+
+
+def slow_alike(ranks: Sequence[ObservedRank]) -> list[int]:
+    """The ranks of which each hides that the others are slow: those not shown to be ahead; [] if all are."""
+    least_s = LEAST * median(rank.step_s for rank in ranks)
+    behind = [rank.rank for rank in ranks if rank.later_interval_s and rank.later_interval_s[1] >= -least_s]
+    return behind if 1 < len(behind) < len(ranks) and not ranks[0].why else []
 
 
 def _named(ranks: Sequence[ObservedRank], step_s: float) -> str:
@@ -326,7 +335,10 @@ def _named(ranks: Sequence[ObservedRank], step_s: float) -> str:
     late = next((rank for rank in ranks if rank.late), None)
     if late is None or late.later_s is None or late.later_interval_s is None:
         why = ranks[0].why or f"no rank is behind the slowest other one by more than {LEAST:.0%} of a step"
-        return f"Slow rank: not shown ({why}; {ranks[0].steps} steps)."
+        if several := slow_alike(ranks):
+            why += f", but several may be: {numbers(several)} are late alike"
+        steps = "" if f"{ranks[0].steps} step" in why else f"; {ranks[0].steps} steps"
+        return f"Slow rank: not shown ({why}{steps})."
     value, low, high = to_interval(late.later_s * 1e3, *(end * 1e3 for end in late.later_interval_s))
     where = f"in {'its ' if late.phase == 'input' else ''}{late.phase}" if late.phase else "in a phase not shown"
     node = f" ({late.node})" if late.node else ""
@@ -336,6 +348,12 @@ def _named(ranks: Sequence[ObservedRank], step_s: float) -> str:
         sentence += f"; its GPU at {late.sm_clock_Hz / 1e6:,.0f} MHz, others {median(others) / 1e6:,.0f}"
     faster = step_s / max(step_s - late.later_s, step_s / 1000)
     return f"{sentence}; without it a step would be {faster:.2f} times as fast."
+
+
+def numbers(ranks: Sequence[int]) -> str:
+    """ "ranks 1, 4 and 5"."""
+    *first, last = ranks
+    return f"ranks {', '.join(map(str, first))} and {last}"
 
 
 RANKS: list[Column[ObservedRank]] = [

@@ -1,7 +1,7 @@
 """The points of studies: as a page shows them, and which of two studies are the same measurement."""
 
 import statistics
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -230,6 +230,12 @@ def gains(point: StudyPoint) -> bool:
     return not point.result.baseline.startswith(f"{point.gpus} ")
 
 
+def with_ratios(points: Sequence[StudyPoint]) -> set[str]:
+    """The keys of those whose speed-up says something: not of several GPUs that are their own and only baseline."""
+    able = Counter(point.line for point in points if point.result.images_per_s)
+    return {point.request.key for point in points if gains(point) or point.gpus == 1 or able[point.line] > 1}
+
+
 def _with_ends(summary: Summary | None, unit: str = "") -> str:
     """ "1.64 times (1.41 to 1.79)"; of one run there are no ends."""
     assert summary, "only points that have it"
@@ -265,9 +271,10 @@ def worth_of_lines(points: Sequence[StudyPoint]) -> list[tuple[str, str]]:
     found = []
     for line in lines.values():
         rates = {point.gpus: point.result.images_per_s.median for point in line if point.result.images_per_s}
+        ends = {point.gpus: (rate.low, rate.high) for point in line if (rate := point.result.images_per_s)}
         lost = max(line, key=lambda point: point.gpus).result.lost
         parts = [part for part in (lost.parts if lost else []) if part.name != "useful" and part.shown]
-        told = worth(rates, {part.name: part.share.median for part in parts}, unit_of_points(line))
+        told = worth(rates, {part.name: part.share.median for part in parts}, unit_of_points(line), ends)
         found.append((line[0].line_words, told))
     return [(words, told) for words, told in found if told]
 
@@ -320,20 +327,21 @@ def scaling_columns(points: Sequence[StudyPoint]) -> list[Column[StudyPoint]]:
     kinds = {point.result.images_per_s.kind for point in points if point.result.images_per_s}
     ends = " or ".join(name for kind, name in _ENDS.items() if kind in kinds) or "range"
     baselines = ", ".join(dict.fromkeys(point.result.baseline for point in points))
-    unit = unit_of_points(points)
+    unit, telling = unit_of_points(points), with_ratios(points)
 
     def estimate(name: str, heading: str, legend: str = "") -> list[Column[StudyPoint]]:
-        def cell(point: StudyPoint) -> str:
+        def of(point: StudyPoint) -> Summary | None:
             summary: Summary | None = getattr(point.result, name)
+            return summary if name != "speedup" or point.request.key in telling else None
+
+        def cell(point: StudyPoint) -> str:
+            summary = of(point)
             return to_interval(summary.median, summary.low, summary.high)[0] if summary else ""
 
         def between(point: StudyPoint) -> str:
-            summary: Summary | None = getattr(point.result, name)
-            return (
-                " to ".join(to_interval(summary.median, summary.low, summary.high)[1:])
-                if summary and summary.n > 1
-                else ""
-            )
+            summary = of(point)
+            told = summary and summary.n > 1 and (name != "speedup" or summary.low < summary.high)
+            return " to ".join(to_interval(summary.median, summary.low, summary.high)[1:]) if summary and told else ""
 
         return [Column(f">{heading}", lambda point: cell(point) or _lacking(point, name), help=legend),
                 Column(f">{'its ' * (name == 'speedup')}{ends}", between)]  # fmt: skip
@@ -344,7 +352,11 @@ def scaling_columns(points: Sequence[StudyPoint]) -> list[Column[StudyPoint]]:
         *estimate("speedup", "speed-up", f"over {baselines}."),
         Column(
             ">efficiency",
-            lambda point: f"{point.result.efficiency.median:.0%}" if point.result.efficiency else "",
+            lambda point: (
+                f"{point.result.efficiency.median:.0%}"
+                if point.result.efficiency and point.request.key in telling
+                else ""
+            ),
             2,
         ),
         Column(">runs", lambda point: f"{point.result.images_per_s.n}" if point.result.images_per_s else "0", 1),

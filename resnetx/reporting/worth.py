@@ -2,9 +2,10 @@
 
     worth({1: 2300, 2: 3900, 4: 4300, 8: 4300}, {"communication": 0.64, "launching": 0.05})
 
-As many GPUs are worth it as are needed to be about as fast as the best number of them (`enough`); what each of the last
-adds says what they are paid for. What would change it is said of the most GPUs: at most how many times as fast they
-would be if a part of their step took no time, and by which means it gets shorter.
+As many GPUs are worth it as are needed to be about as fast as the best number of them, or fewer where the last add too
+little (`enough`); what each of the last adds says what they are paid for. What would change it is said of the most
+GPUs: at most how many times as fast they would be if a part of their step took no time, and by which means it gets
+shorter.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,7 +15,8 @@ from typing import Any
 from resnetx.units import duration
 
 AS_GOOD = 0.05  # relative: fewer GPUs whose rate is as near to the best one are enough
-LEAST_ADDED = 0.005  # of one GPU: less is nothing
+LEAST_ADDED = 0.1  # of one GPU: what each of the last must add to be worth it
+PLENTY = 0.5  # of one GPU: who adds less is named with a "though"
 LEAST_GAIN = 1.1  # times as fast: of less no means is named
 MOST_MEANS = 2
 _MEANS = {
@@ -30,30 +32,60 @@ _MEANS = {
 
 
 def enough(rates: Mapping[int, float]) -> int:
-    """The fewest GPUs whose rate is about as high as the best."""
+    """The fewest GPUs whose rate is about as high as the best; fewer where each of the last adds less than a tenth."""
     best = max(rates.values())
-    return min(count for count, rate in rates.items() if rate >= best * (1 - AS_GOOD))
+    most = min(count for count, rate in rates.items() if rate >= best * (1 - AS_GOOD))
+    while (fewer := _fewer(rates, most)) and _added(rates, fewer, most) < LEAST_ADDED:
+        most = fewer
+    return most
 
 
-def worth(rates: Mapping[int, float], lost: Mapping[Any, float], unit: str = "GPU") -> str:
-    """One sentence; "" where there are no two numbers of GPUs. `lost`: shares of the step on most of them."""
+def _fewer(rates: Mapping[int, float], count: int) -> int | None:
+    """The next smaller number of GPUs that is faster than all below it; None: there are no fewer."""
+    fewer = [each for each in rates if each < count]
+    return max(fewer, key=lambda each: (rates[each], -each)) if fewer else None
+
+
+def _added(rates: Mapping[int, float], fewer: int, more: int) -> float:
+    """What each GPU between two numbers of them adds, over what each of the fewest does."""
+    first = min(rates)
+    return (rates[more] - rates[fewer]) / (more - fewer) / (rates[first] / first)
+
+
+def worth(
+    rates: Mapping[int, float],
+    lost: Mapping[Any, float],
+    unit: str = "GPU",
+    ends: Mapping[int, tuple[float, float]] | None = None,
+) -> str:
+    """One sentence; "" where there are no two numbers of GPUs. `lost`: shares of the step on most of them.
+
+    `ends`: of the interval of each rate, by which more GPUs are shown to be slower; None: the rates have none.
+    """
     counts = sorted(rates)
     if len(counts) < 2:
         return ""
-    most, of_first = enough(rates), rates[counts[0]] / counts[0]
-    place, first = counts.index(most), f"one {unit}" if counts[0] == 1 else f"each of {counts[0]} {unit}s"
+    most, first = enough(rates), f"one {unit}" if counts[0] == 1 else f"each of {counts[0]} {unit}s"
 
     def adds(which: str, fewer: int, more: int) -> str:
-        added = (rates[more] - rates[fewer]) / (more - fewer) / of_first
         each = f"the {which} one" if more - fewer == 1 else f"each of the {which} {more - fewer}"
-        return f"{each} adds {'nothing' if added < LEAST_ADDED else f'{added:.0%} of {first}'}"
+        apart = ends is None or ends[more][1] < ends[fewer][0]
+        if apart and rates[more] < rates[fewer] * (1 - AS_GOOD):
+            times = f"{rates[more] / rates[fewer]:.2f} times as fast as {fewer}"
+            return f"{each} makes it slower: {more} train {times}"
+        added = _added(rates, fewer, more)
+        return f"{each} adds {f'{added:.0%} of {first}' if round(added, 2) > 0 else 'nothing'}"
 
-    told = [adds("last", counts[place - 1], most)] if place else []
-    told += [adds("next", most, counts[place + 1])] if most < counts[-1] else []
+    told, fewer = [], _fewer(rates, most)
+    if fewer:
+        told.append(f"{', though' if _added(rates, fewer, most) < PLENTY else ':'} {adds('last', fewer, most)}")
+    if more := [count for count in counts if count > most]:
+        faster = next((count for count in more if rates[count] > rates[most]), more[0])
+        told.append(f"{',' if told else ':'} {adds('next', most, faster)}")
     means = [f"{gain:.2g}{' times' * (not index)} {mean}" for index, (gain, mean) in enumerate(_gains(lost))]
     changed = f". On {counts[-1]} at most {', '.join(means)}" if means else ""
-    upto = "up to " * bool(place and most == counts[-1])
-    return f"{upto}{most} {unit}{'s' * (most > 1)}: {', '.join(told)}{changed}."
+    upto = "up to " * bool(fewer and most == counts[-1])
+    return f"{upto}{most} {unit}{'s' * (most > 1)}{''.join(told)}{changed}."
 
 
 def _gains(lost: Mapping[Any, float]) -> Sequence[tuple[float, str]]:

@@ -224,3 +224,11 @@ def test_what_is_explained_is_kept_with_a_page_and_shown_by_a_notebook(tmp_path,
 def test_where_out_would_be_senseless_a_sentence_says_what_to_write(verb, instead, capsys):
     assert main([verb, "out=x"]) == 2
     assert instead in " ".join(capsys.readouterr().err.split())
+
+
+def test_what_is_lost_has_its_interval_and_a_lone_rank_is_all_useful(capsys):
+    main(["explain", "results/cpu-2core/quickstart"])
+    screen = capsys.readouterr().out
+    assert "input: 19.7 ms, 10% (6 to 26)." in screen and "95% interval" in screen
+    main(["explain", "results/h100/train"])
+    assert "not resolved" not in capsys.readouterr().out

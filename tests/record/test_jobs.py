@@ -206,7 +206,7 @@ def test_what_is_no_job_of_data_parallel_ranks_is_refused(
 def test_too_few_steps_name_nobody_and_say_how_many_are_needed(tmp_path: Path) -> None:
     _, seen = imported(tmp_path, job(steps=8, late=2, phase="forward", by=9_000))
     (_, sentence) = observed_answer(observed_ranks(seen))
-    assert sentence == "Slow rank: not shown (7 steps were seen, and 9 are needed: profile more; 7 steps)."
+    assert sentence == "Slow rank: not shown (7 steps were seen, and 9 are needed: profile more)."
 
 
 @pytest.mark.slow

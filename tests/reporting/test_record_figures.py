@@ -107,6 +107,20 @@ def test_titles_and_captions_speak_of_what_is_drawn():
     assert "Parts are of 1 of 3 repeats, those with a run of each control" in found["lost"].caption
 
 
+def test_the_title_of_efficiencies_says_no_more_than_their_ends(quickstart):
+    noisy = {figure.name: figure for figure in figures(resnetx.load("results/two-nodes/two-nodes").points)}
+    shown = "11 to 414%; no difference of 2 cases is shown"
+    assert noisy["speedup"].title == f"Parallel efficiency on 2 ranks: {shown}"
+    assert quickstart["speedup"].title == "Parallel efficiency on 2 ranks: 82% (71 to 90; ResNet/1, batch 16)"
+
+
+def test_a_case_that_is_its_own_baseline_has_no_speed_up(tmp_path):
+    study = resnetx.load("results/lab/factors/study")
+    assert study.answer().table.columns == ["settings", "images/s"]
+    page = report("results/lab/factors/study", out=str(tmp_path)).read_text()
+    assert 'data-label="speed-up"></td>' in page and "Speed-ups are over" not in page
+
+
 def test_lines_are_labelled_at_their_ends_where_there_is_room(quickstart):
     figure, label = quickstart["speedup"], "ResNet/1: 1.64"
     assert [label in draw(chart).svg for chart in (figure.wide, figure.chart, figure.narrow)] == [True, False, False]

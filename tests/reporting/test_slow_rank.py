@@ -10,6 +10,7 @@ import resnetx
 from resnetx.cli import main
 from resnetx.record import Unknown, known, seal, write
 from resnetx.record.traces import Observation, ObservedBucket, rank_folder
+from resnetx.reporting.charts.records import job_figures
 from resnetx.reporting.slow_rank import arrivals, observed_answer, observed_ranks
 
 STEPS, NOISE = 64, 0.02  # of a step, for each rank by itself; all ranks are slow together by ten times that at times
@@ -120,6 +121,37 @@ def test_what_cannot_be_shown_is_said_with_its_reason():
     assert (
         "not seen to wait for each other" in observed_answer(observed_ranks(job(1, 2, 1, "input", strategy="bare")))[1]
     )
+
+
+def test_two_ranks_that_are_slow_alike_are_said_to_be_perhaps():
+    first, second = (job(1, 4, late, "forward") for late in (1, 3))
+    both = [first[0], first[1], first[2], second[3]]
+    assert named(both) == []
+    assert "but several may be: ranks 1 and 3 are late alike; 64 steps)" in observed_answer(observed_ranks(both))[1]
+    assert "several" not in observed_answer(observed_ranks(job(1, 4)))[1]
+    titles = [figure.title for figure in job_figures(both, observed_ranks(both))]
+    assert titles[-1].endswith("several may be behind: ranks 1 and 3")
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"steps": 1}, "not judged: 1 step was seen, and 32 are needed: a longer loop, or more samples"),
+        ({"strategy": "bare"}, "not judged: the ranks were not seen to wait for each other: DDP was found around "),
+        ({"strategy": "fsdp"}, "no rank is shown to be behind in input or update; the passes are not judged"),
+    ],
+)
+def test_figures_say_why_nobody_was_judged(options, said):
+    found = job(1, 2, **options)
+    ranks = observed_ranks(found)
+    figures = job_figures(found, ranks)
+    assert all(f": {said}" in figure.title for figure in figures)
+    assert ("communication lies inside its passes" in figures[-1].caption) == ("strategy" in options) * (
+        options.get("strategy") == "fsdp"
+    )
+    if "steps" in options:
+        assert observed_answer(ranks)[1].count("1 step") == 1
+        assert not any("1 steps" in figure.caption for figure in figures)
 
 
 def test_under_fsdp_only_what_comes_before_the_first_layer_is_a_ranks_own():

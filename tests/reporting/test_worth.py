@@ -18,9 +18,23 @@ from resnetx.reporting.worth import Offer, cheapest, worth
             {},
             "2 GPUs: the last one adds 90% of one GPU, each of the next 2 adds 2% of one GPU.",
         ),
-        ({1: 100.0, 2: 190.0, 4: 210.0}, {}, "up to 4 GPUs: each of the last 2 adds 10% of one GPU."),
-        ({1: 100.0, 2: 90.0}, {}, "1 GPU: the next one adds nothing."),
-        ({4: 400.0, 8: 500.0}, {}, "up to 8 GPUs: each of the last 4 adds 25% of each of 4 GPUs."),
+        ({1: 100.0, 2: 190.0, 4: 210.0}, {}, "up to 4 GPUs, though each of the last 2 adds 10% of one GPU."),
+        ({1: 100.0, 2: 90.0}, {}, "1 GPU: the next one makes it slower: 2 train 0.90 times as fast as 1."),
+        ({1: 100.0, 2: 99.0}, {}, "1 GPU: the next one adds nothing."),
+        ({1: 100.0, 8: 108.0}, {}, "1 GPU: each of the next 7 adds 1% of one GPU."),
+        ({8: 800.0, 16: 500.0, 32: 850.0}, {}, "8 GPUs: each of the next 24 adds 2% of each of 8 GPUs."),
+        (
+            {8: 800.0, 16: 500.0, 32: 1600.0},
+            {},
+            "up to 32 GPUs, though each of the last 24 adds 33% of each of 8 GPUs.",
+        ),
+        (
+            {1: 4700.0, 4: 15000.0, 8: 4600.0, 16: 4400.0},
+            {},
+            "4 GPUs: each of the last 3 adds 73% of one GPU, each of the next 4 makes it slower: 8 train 0.31 times "
+            "as fast as 4.",
+        ),
+        ({4: 400.0, 8: 500.0}, {}, "up to 8 GPUs, though each of the last 4 adds 25% of each of 4 GPUs."),
         ({1: 100.0}, {"communication": 0.5}, ""),
     ],
 )
@@ -28,7 +42,13 @@ def test_as_many_gpus_are_worth_it_as_are_about_as_fast_as_the_best_number_of_th
     assert worth(rates, lost) == said
 
 
-@pytest.mark.parametrize("batch", [64, 256, 512])
+def test_more_gpus_are_slower_only_where_their_intervals_are_apart():
+    rates = {1: 100.0, 2: 80.0}
+    assert "makes it slower" in worth(rates, {}, ends={1: (90.0, 110.0), 2: (70.0, 89.0)})
+    assert worth(rates, {}, ends={1: (90.0, 110.0), 2: (70.0, 91.0)}) == "1 GPU: the next one adds nothing."
+
+
+@pytest.mark.parametrize("batch", [64, 128, 256, 512])
 @pytest.mark.parametrize("system", ["gx8", "dgx1-p100", "dgx-h100"])
 def test_the_first_line_and_what_is_worth_it_name_one_number(system, batch, capsys):
     main(["predict", system, "model=alexnet", f"batch_size={batch}"])

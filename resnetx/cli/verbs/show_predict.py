@@ -31,6 +31,7 @@ from resnetx.reporting.predicted_answer import (
     sure,
     time_of_each,
     unit_of_point,
+    without_speedup,
 )
 from resnetx.reporting.worth import worth
 from resnetx.settings.setting_types import written
@@ -89,6 +90,10 @@ def prediction(made: Prediction, stored: bool = True) -> None:
     most = MOST_OF_ONE if is_of_one_system(curves) else show.ROWS
     show.listing(columns, rows, note=note, rank=lambda row: row[0].gain, by=by, most=most)
     _reasons([point for curve in curves for point in curve.points])
+    if alone := without_speedup(curves):
+        names = ", ".join(dict.fromkeys(curve.workload for curve in alone))
+        gpus = alone[0].last.gpus
+        show.say(f"no speed-up: {names}: nothing fewer to compare is predicted; gpus=1,{gpus} does, or says why not.")
     _where(curves)
     _worth(curves)
     _sensitivity(curves)
@@ -101,7 +106,7 @@ def _worth(curves: Sequence[PredictedCurve]) -> None:
         return
     (curve,) = curves
     lost = {part.name: part.share for part in curve.last.parts if part.name != "useful"}
-    if told := worth(curve.rates, lost, unit_of_point(curve.last)):
+    if told := worth(curve.rates, lost, unit_of_point(curve.last), curve.ends):
         show.say(f"worth: {told}")
 
 

@@ -26,7 +26,15 @@ from resnetx.reporting.charts.grammar import (
     system_looks,
     table_of_records,
 )
-from resnetx.reporting.slow_rank import ObservedRank, arrivals, typical_s
+from resnetx.reporting.slow_rank import (
+    IN_PASSES,
+    OF_FSDP,
+    ObservedRank,
+    arrivals,
+    numbers,
+    slow_alike,
+    typical_s,
+)
 from resnetx.table import Cell, Record, Table
 from resnetx.units import si
 
@@ -238,10 +246,9 @@ def job_figures(job: Sequence[Observation], ranks: Sequence[ObservedRank]) -> li
     """When each rank is through each part of a step, if there are several; and what each does meanwhile."""
     drawn = sorted(ranks, key=lambda rank: -(rank.later_s or 0.0))[:MOST_JOB_RANKS]
     shown = [observation for observation in job if observation.rank in {rank.rank for rank in drawn}]
-    steps = f"Medians of {ranks[0].steps} steps"
+    one = ranks[0].steps == 1
+    steps = "One step" if one else f"Medians of {ranks[0].steps} steps"
     some = f"; the {len(shown)} ranks that are furthest behind, of {len(job)}" * (len(shown) < len(job))
-    late = next((rank for rank in ranks if rank.late), None)
-    said = f"rank {late.rank} is behind" if late else "no rank is shown to be behind"
     rows = [row for observation in shown for row in _doing(observation, ranks[0].steps)]
     plot = Plot(
         x=Axis("start_ms", "ms since all ranks had the gradients of the step before"),
@@ -252,17 +259,32 @@ def job_figures(job: Sequence[Observation], ranks: Sequence[ObservedRank]) -> li
         ),
         chart_only=("what", "description"),
     )
+    said = _who_is_behind(ranks)
     title = f"Where the step of each rank goes: {said}" if len(job) > 1 else "Where the step goes"
+    means = "One step" if one else f"Means of the middle half of {ranks[0].steps} steps by length"
+    inside = f"; {IN_PASSES}" * (ranks[0].strategy == "fsdp" and ranks[0].for_last_s is None)
     figures = [
         figure(
             "job-steps",
             title,
-            f"Means of the middle half of {ranks[0].steps} steps by length{some}.",
+            f"{means}{some}{inside}.",
             table_of_records(rows),
             plot,
         )
     ]
     return [_arrivals(job, shown, f"{steps}{some}", said), *figures] if len(job) > 1 else figures
+
+
+def _who_is_behind(ranks: Sequence[ObservedRank]) -> str:
+    if late := next((rank for rank in ranks if rank.late), None):
+        return f"rank {late.rank} is behind"
+    if ranks[0].why:
+        return f"not judged: {ranks[0].why}"
+    if several := slow_alike(ranks):
+        return f"several may be behind: {numbers(several)}"
+    judged = ranks[0].strategy != "fsdp" or ranks[0].for_last_s is not None
+    where = "" if judged else f" in {' or '.join(reversed(OF_FSDP))}; the passes are not judged"
+    return f"no rank is shown to be behind{where}"
 
 
 def _doing(observation: Observation, steps: int) -> list[Record]:

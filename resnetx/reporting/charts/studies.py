@@ -182,18 +182,31 @@ def speedups(points: Sequence[StudyPoint], styles: SeriesStyles) -> Figure:
     """The speed-up against GPUs."""
     most = max(point.gpus for point in points if has_speedup(point))
     reached = sorted(
-        (efficiency.median, point.line_words)
-        for point in points
-        if point.gpus == most and has_speedup(point) and (efficiency := point.result.efficiency)
+        (
+            (efficiency, point.line_words)
+            for point in points
+            if point.gpus == most and has_speedup(point) and (efficiency := point.result.efficiency)
+        ),
+        key=lambda each: (each[0].median, each[1]),
     )
-    (worst, where_worst), (best, where_best) = reached[0], reached[-1]
     first, *others = _baselines(points).split("; ")
-    title = f"Parallel efficiency on {how_many(most, unit_of_points(points))}: {worst:.0%} ({where_worst})"
-    title += f" to {best:.0%} ({where_best})" * (len(reached) > 1)
+    title = f"Parallel efficiency on {how_many(most, unit_of_points(points))}: {_reached(reached)}"
     over = first.partition(" (")[0] + " or more" * bool(others)
     y = Axis("speedup", f"speed-up\n(baseline: {over})", "log2", "si")
     after = f" Dotted: ideal. Baseline: {_baselines(points)}."
     return _curves("speedup", title, after, points, styles, _SPEEDUP, y)
+
+
+def _reached(efficiencies: Sequence[tuple[Summary, str]]) -> str:
+    """The least and the most, each with its case; where their ends overlap, only between what all lie."""
+    (worst, where_worst), (best, where_best) = efficiencies[0], efficiencies[-1]
+    if len(efficiencies) == 1:
+        ends = f"{100 * worst.low:.0f} to {100 * worst.high:.0f}; " * (worst.n > 1)
+        return f"{worst.median:.0%} ({ends}{where_worst})"
+    if worst.n > 1 and worst.high >= best.low:
+        low, high = min(each.low for each, _ in efficiencies), max(each.high for each, _ in efficiencies)
+        return f"{100 * low:.0f} to {high:.0%}; no difference of {len(efficiencies)} cases is shown"
+    return f"{worst.median:.0%} ({where_worst}) to {best.median:.0%} ({where_best})"
 
 
 def _curves(
