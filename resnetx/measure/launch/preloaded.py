@@ -426,6 +426,9 @@ def _wait_for_words(parent: int, line: socket.socket, image: _Image) -> None:
     _close_all_but(line)
     dying_with(parent)()
     os.setsid()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):  # torchrun handles them, so ranks
+        if signal.getsignal(number) is signal.SIG_IGN:  # that it starts never ignore them
+            signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
     os.register_at_fork(after_in_child=image.read_pages)  # what is measured is a fork of its attendant
     line.send(_READY)
     with line, line.makefile() as lines:

@@ -176,6 +176,8 @@ def _steps(lowest: float, highest: float) -> list[float]:
     least = max(highest - lowest, sys.float_info.min) / 7
     power = 10.0 ** math.floor(math.log10(least))
     step = next(times * power for times in (1, 2, 5, 10) if times * power >= least)
+    if not math.isfinite(highest / step):  # times near the smallest or the largest number
+        return []
     places = range(math.ceil(lowest / step), math.floor(highest / step) + 1)
     return [float(f"{place * step:.6g}") for place in places]
 
