@@ -301,7 +301,7 @@ def _html(
     unreadable: Sequence[str],
 ) -> str:
     runs = [run for results in studies for run in results.runs]
-    where, telling = where_rows(points), with_ratios(points)
+    where, compared = where_rows(points), with_ratios(points)
     return template(Path(__file__).with_name("study.html.j2"), (number, whole, plain, percent)).render(
         title=_title(studies),
         answers=[_answer(results, points) for results in studies],
@@ -312,7 +312,7 @@ def _html(
         skipped=[*unreadable, *(sentence for results in studies for sentence in results.skipped)],
         points=points,
         worth=worth_of_lines(points),
-        telling=telling,
+        compared=compared,
         most_open=min(MOST_OPEN, MOST_ROWS),
         unit=unit_of_points(points),
         drawings=drawings,
@@ -323,7 +323,7 @@ def _html(
         dark=partners(drawing.inline for drawing in drawings),
         conventions=sorted({point.counts.convention for point in points if point.counts}),
         usual=_most_frequent(
-            point.result.baseline for point in points if point.result.speedup and point.request.key in telling
+            point.result.baseline for point in points if point.result.speedup and point.request.key in compared
         ),
         noted=any(point.result.reason or point.result.notes for point in points),
         shares=_shares,
