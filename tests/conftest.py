@@ -59,6 +59,13 @@ def _interruptible():
         signal.signal(number, handler)
 
 
+@pytest.fixture(autouse=True, scope="session")
+def _one_thread():
+    """Processes of tests share the cores: torch's threads would spin while they wait for one that another keeps out."""
+    if "torch" in sys.modules:
+        sys.modules["torch"].set_num_threads(1)
+
+
 @pytest.fixture(autouse=True)
 def _unbroken_lines(monkeypatch):
     """Sentences and rows are one line each; what they are in 80 columns has tests of its own."""
