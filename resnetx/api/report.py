@@ -31,7 +31,7 @@ from resnetx.compose import asked
 from resnetx.errors import ConfigError, FileError
 from resnetx.interconnect.systems.system import System, names
 from resnetx.loading import is_file, is_folder
-from resnetx.measure.launch.scratch import write
+from resnetx.measure.launch import write
 from resnetx.record import BenchRecord, RunFolder, RunRecord, StudyFolder, StudyRecord
 from resnetx.record.comparisons import Accuracy, SystemComparison
 from resnetx.record.literature import Score
@@ -139,7 +139,7 @@ def _of_all(
 ) -> Path:
     """The page of any mixture. `answers`: what was given and is no record, a sentence each."""
     from resnetx.api import pages
-    from resnetx.traces.run_traces import read_all
+    from resnetx.traces import read_all
 
     parts: list[Part] = []
     left_out = [*answers]
