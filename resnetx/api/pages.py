@@ -25,7 +25,7 @@ from resnetx.record.comparisons import Accuracy, BenchComparison, CheckedClaim, 
 from resnetx.record.literature import CheckedPapers, Score
 from resnetx.record.machine import how_many
 from resnetx.record.prediction import Prediction
-from resnetx.record.topologies import Check, Outlier, Steering, TopologyRecord
+from resnetx.record.topologies import Check, CollectiveCost, Outlier, Steering, TopologyRecord
 from resnetx.record.traces import Observation, Trace
 from resnetx.reporting import systems_answer as of_systems
 from resnetx.reporting.accuracy import checked_columns
@@ -37,6 +37,7 @@ from resnetx.reporting.csv_tables import table_of
 from resnetx.reporting.page import PageTable, Part, write_page
 from resnetx.reporting.slow_rank import RANKS, observed_answer, observed_ranks
 from resnetx.table import Column, Records, Table, Tabular, as_shown, row
+from resnetx.units import in_ms, number, size_text
 
 MOST_IN_TITLE = 3  # systems
 DRAWN_PLANS = 4  # collectives of which each has a drawing of its rings: of more there are curves
@@ -385,12 +386,28 @@ def of_topology(answers: Sequence[Any], records: Sequence[TopologyRecord]) -> Pa
     drawn = [*map(of_system, systems.values()), *rings_of(answers), *topology_figures(records)]
     rows = [row(record) for record in records]
     columns = list(dict.fromkeys(name for cells in rows for name in cells))
-    table = PageTable(
-        "answers", "What is answered", Table(columns, [[cells.get(name) for name in columns] for cells in rows])
-    )
+    whole = Table(columns, [[cells.get(name) for name in columns] for cells in rows])
+    costs = [record for record in records if isinstance(record, CollectiveCost)]
+    shown = as_shown(_COSTS, costs) if len(costs) == len(records) else whole
+    table = PageTable("answers", "What is answered", shown, whole)
     names = ", ".join(dict.fromkeys(getattr(record, "system", "") for record in records))
     said = [sentence for answer in answers for sentence in answer.answer()]
     return Part(f"{names}, as described", said, figures=drawn, tables=[table])
+
+
+_COSTS: list[Column[CollectiveCost]] = [
+    Column("collective", lambda cost: cost.collective),
+    Column("system", lambda cost: cost.system),
+    Column("library", lambda cost: cost.library),
+    Column("GPUs", lambda cost: ",".join(map(str, cost.devices))),
+    Column("size", lambda cost: size_text(cost.size_bytes)),
+    Column("time ms", lambda cost: in_ms(cost.time_s)),
+    Column("interval", lambda cost: " to ".join(map(in_ms, cost.interval_s or []))),
+    Column("busbw GB/s", lambda cost: number(cost.busbw_Bps / 1e9)),
+    Column("limited by", lambda cost: cost.limiting_link or ""),
+    Column("off in the mean", lambda cost: "" if cost.error is None else f"{cost.error:.1%}"),
+    Column("on", lambda cost: cost.error_source or ""),
+]
 
 
 def rings_of(answers: Sequence[Any]) -> list[Figure]:

@@ -428,7 +428,8 @@ def _shares(limits: Limits) -> str:
 
 def _ends(summary: Summary | None) -> str:
     """The ends of an interval or range, where there is one."""
-    return f"{number(summary.low)} to {number(summary.high)}" if summary and summary.n > 1 else ""
+    wide = summary is not None and summary.n > 1 and summary.low < summary.high
+    return f"{number(summary.low)} to {number(summary.high)}" if summary and wide else ""
 
 
 def _warned(studies: Sequence[Results]) -> list[tuple[Warning, int]]:

@@ -317,6 +317,9 @@ def _over_gpus(marks: Sequence[Line], collective: str, unit: Unit, caption: str 
     sizes = sizes[:: -max(1, -(-len(sizes) // most_sizes))][:most_sizes]
     shown = [{**mark, "line": size_text(size)} for size in sizes for mark in marks if mark["size_bytes"] == size]
     title = f"{collective.capitalize()}: bus bandwidth by {unit}s"
+    if len(sizes) == 1 and not any(mark["kind"] in ("measured", "expected") for mark in shown):  # systems in colours
+        shown = [{**mark, "line": mark["kind"], "kind": mark["line"]} for mark in shown]
+        title = f"{collective.capitalize()} of {size_text(sizes[0])}: bus bandwidth by {unit}s"
     caption = caption or f"At {size_text(sizes[0])}. {_DASHED}"
     across = Axis("gpus", f"{unit}s", ticks=counts, domain=(counts[0] - 0.2, counts[-1] + 0.2))
     return _figure(shown, f"{collective}_busbw_by_gpus", title, caption, across, Axis("GBps", "GB/s"))

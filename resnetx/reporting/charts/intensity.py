@@ -77,7 +77,7 @@ def located(counted: Counted, convention: str, suffix: str) -> Figure | str:
     intensities = span(float(row[_ON_EACH] or 0) for row in rows)
     drawn = [row for row in rows if row["shown_as"] in ("interval", "no interval")]
     if len(drawn) < 2:
-        return f"The points: {intensities} {each} (by the {convention} convention)."
+        return f"The cases: {intensities} {each} (by the {convention} convention)."
     points = [point for point, _ in counted]
     workloads, systems = workloads_in_order(points), list(dict.fromkeys(point.system for point in points))
     shaped, shapes = ("system", systems) if len(systems) > 1 else ("workload", workloads)

@@ -11,6 +11,7 @@ import re
 import statistics
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from textwrap import wrap
 
 from resnetx.errors import shortened
 from resnetx.record.comparisons import Accuracy, CheckedClaim, CheckedPoint
@@ -256,8 +257,8 @@ def _checked(point: CheckedPoint) -> Record | None:
 
 # ---- predicted beside stated ----------------------------------------------------------------------------------------
 
-MOST_STATED = 24  # figures of papers: of more, those that are furthest from what is predicted
-MOST_SAID = 40  # characters of a statement
+MOST_STATED = 16  # figures of papers: of more, those that are furthest from what is predicted
+MOST_SAID, LINE = 84, 30  # characters of a statement, and of a line of it
 _STATED = {"hit": ("agrees", "#1f6f8b"), "miss": ("disagrees", "#e4572e"), "open": ("undecided", "#9aa3ad")}
 
 
@@ -268,10 +269,11 @@ def stated_beside(claims: Sequence[CheckedClaim]) -> list[Figure]:
         for claim in claims
         if claim.ours and claim.stated and claim.ours / claim.stated > 0 and claim.outcome in _STATED
     ]
+    count = len(ratios)
     ratios = sorted(ratios, key=lambda pair: -abs(math.log(pair[1])))[:MOST_STATED]
     if len(ratios) < 2:
         return []
-    named = Counter(shortened(claim.says, MOST_SAID) for claim, _ in ratios)
+    named = Counter(claim.says for claim, _ in ratios)
     rows: list[Record] = [
         {
             "statement": claim.says,
@@ -298,17 +300,16 @@ def stated_beside(claims: Sequence[CheckedClaim]) -> list[Figure]:
         colour=Scale("outcome", {word: colour for word, colour in _STATED.values() if word in there}),
         chart_only=("row", "description"),
     )
-    title = f"What is predicted, over what the paper states: {len(rows)} figures, the furthest apart first"
-    return [
-        figure(
-            "stated", title, "Lines: the predicted interval. The statements are below.", table_of_records(rows), plot
-        )
-    ]
+    which = f"the {len(rows)} of {count} figures that are furthest apart" if count > len(rows) else f"{count} figures"
+    title = f"What is predicted, over what the paper states: {which}"
+    alike = f" All of these: {', '.join(map(str, there))}." * (len(there) == 1)
+    caption = f"Lines: the predicted interval.{alike} The statements are below."
+    return [figure("stated", title, caption, table_of_records(rows), plot)]
 
 
 def _row_of(claim: CheckedClaim, named: Mapping[str, int]) -> str:
-    """A statement in short; with what it is of, where several begin alike."""
-    says = shortened(claim.says, MOST_SAID)
+    """A statement in short, in lines; with what it is of, where several are of one statement."""
     of = ", ".join(filter(None, (claim.where, claim.variant)))
-    row = says if named[says] == 1 or not of else f"{says} ({of})"
-    return row.replace(", ", ",\N{NO-BREAK SPACE}")  # on one line
+    of = f" ({of})" * (named[claim.says] > 1 and bool(of))
+    said = shortened(claim.says, max(LINE, MOST_SAID - len(of))) + of
+    return ", ".join(line.replace(", ", ",\N{NO-BREAK SPACE}") for line in wrap(said, LINE))
