@@ -15,7 +15,7 @@ import pytest
 from resnetx.compose import compose
 from resnetx.config import request_from, run_settings_from
 from resnetx.measure.launch.preloaded import AFRESH_VARIABLE
-from resnetx.measure.machine.environment import environment
+from resnetx.measure.machine import environment
 from resnetx.record import SCHEMA, Environment, RunFile, RunRecord, RunSummary, StudyRecord, cut_short
 from resnetx.record.prediction import PredictedPoint, Prediction, digest
 from resnetx.reporting.study_results import Results, points
