@@ -3,8 +3,8 @@
 `pytest` runs the fast tests, of folders too; `pytest --all`, and files or tests by name, all but those marked `long` or
 `gpu`; `pytest -m ...` what it says.
 
-A file is in one of them, as its fixtures are shared. So are tests of several files that need one long calculation.
-Files that take long start first, so that no process ends long after the others.
+A file is in one of them, as its fixtures are shared (but for `SPREAD`). So are tests of several files that need one
+long calculation. Files that take long start first, so that no process ends long after the others.
 
 Tests on GPUs (`-m gpu`) are spread over them, test by test: a process for every two, of which it sees no others.
 
@@ -45,6 +45,8 @@ GROUPS = {
 }
 # About what a test with such a mark takes; one without: nothing.
 SECONDS = {"slurm": 20.0, "dist": 8.0, "dali": 2.0, "slow": 1.0}
+SECONDS_OF_FILES = {"test_gpu_tests.py": 200.0, "test_tutorials.py": 60.0}  # beyond that
+SPREAD = ("tests/test_tutorials.py",)  # whose tests share nothing, and are long
 LIMITED = os.environ.get("TESTS_BEGIN_BEFORE")
 ALL = "not long and not gpu"
 FAST = f"{ALL} and not dist and not dali and not slurm and not slow"  # a minute on two cores
@@ -100,10 +102,10 @@ def _left_out(config) -> set[str]:
 
 
 class InFilesAndGroups(LoadScopeScheduling):
-    """Gives a process a file, or a group; on GPUs a test."""
+    """Gives a process a file, or a group; of some files, and on GPUs, a test."""
 
     def _split_scope(self, nodeid: str) -> str:
-        if on_gpus(self.config):
+        if on_gpus(self.config) or nodeid.startswith(SPREAD):
             return nodeid
         groups = (name for name, starts in GROUPS.items() if nodeid.startswith(starts))
         return next(groups, nodeid.partition("::")[0])
@@ -137,7 +139,8 @@ def pytest_runtest_setup(item):
 
 def pytest_collection_modifyitems(items):
     """The longest files first; last, where they may be left out."""
-    seconds: dict[str, float] = defaultdict(float)
+    seconds: dict[Path, float] = defaultdict(float)
     for item in items:
+        seconds.setdefault(item.path, SECONDS_OF_FILES.get(item.path.name, 0.0))
         seconds[item.path] += max((SECONDS.get(mark.name, 0.0) for mark in item.iter_markers()), default=0.0)
     items.sort(key=lambda item: seconds[item.path], reverse=not LIMITED)

@@ -21,9 +21,9 @@ pytestmark = pytest.mark.slow
 MEASURING = re.compile(r"resnetx (train|bench|trace|sweep)\b(?!.*--dry-run)|.*\bmine/")
 
 
-def printed(command: str) -> str:
+def printed(command: str, programs: Path = Path(sys.executable).parent) -> str:
     """What a command prints in the current folder; a verdict that is not good has the exit status 1."""
-    environment = os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    environment = os.environ | {"PATH": f"{programs}{os.pathsep}{os.environ['PATH']}"}
     environment.pop("COLUMNS", None)
     ended = subprocess.run(["bash", "-c", command], capture_output=True, text=True, env=environment, timeout=600)
     assert ended.returncode in (0, 1), f"{command}\n{ended.stderr}"
@@ -93,13 +93,13 @@ def prepared(path: Path, change=os.chdir) -> Path:
 
 
 @pytest.mark.parametrize("page", showing(), ids=lambda page: page.stem)
-def test_each_step_of_a_tutorial_prints_what_it_shows(page, folder):
+def test_each_step_of_a_tutorial_prints_what_it_shows(page, folder, preloaded_python):
     for name, text in programs(page).items():
         Path(name).write_text(text)
     shown_steps = [step for step in steps(page) if step[1] or page in TUTORIALS]
     assert shown_steps
     for command, shown in shown_steps:
-        output = printed(command)
+        output = printed(command, Path(preloaded_python).parent)
         assert missing(shown, output, command) is None, f"{command}\n{output}"
 
 
