@@ -16,8 +16,7 @@ from resnetx.interconnect.collectives.plan import LIBRARIES
 from resnetx.interconnect.systems import system
 from resnetx.interconnect.systems.system import System, link_kinds
 from resnetx.prediction.predict import Placement, images_of
-from resnetx.prediction.scenario import Deployment, TrainingSetup, Workload
-from resnetx.prediction.staged import CLASSES
+from resnetx.prediction.scenario import STAGED, Deployment, TrainingSetup, Workload
 from resnetx.prediction.step import Overlap
 from resnetx.record.prediction import PredictionInput
 from resnetx.record.traces import Trace
@@ -164,7 +163,7 @@ def _deployment(settings: PredictSettings, machine: System, library: str | None,
         settings.what_if.latency,
         decoding=() if known is None else known.decoding,
         published=not collectives and UNCALIBRATED not in settings.calibration,
-        told=None if settings.staged is None else CLASSES[settings.staged],
+        told=None if settings.staged is None else STAGED[settings.staged],
     )
 
 
