@@ -73,7 +73,8 @@ def report(*results: keywords.Text | MeasuredStudy, **settings: Unpack[keywords.
     found, systems = _found(paths, records)
     found += [Stored("study", study.folder) for study in results if isinstance(study, MeasuredStudy)]
     if target:
-        copied = publish([_folder_of(result) for result in results], str(target))
+        folders = [result.folder if isinstance(result, MeasuredStudy) else given_path(result) for result in results]
+        copied = publish(folders, str(target))
         return report(copied, **{"out": copied / "report", **given})
     known = {study.folder.resolve(): study.results for study in results if isinstance(study, MeasuredStudy)}
     studies = [entry for entry in found if entry.kind == "study"]
@@ -252,10 +253,6 @@ def _drawers(studies: Iterable[Path]) -> "Iterator[Drawers | None]":
     finally:
         if collects:
             gc.enable()
-
-
-def _folder_of(study: keywords.Text | MeasuredStudy) -> Path:
-    return study.folder if isinstance(study, MeasuredStudy) else given_path(study)
 
 
 # A copy of studies and benches that can be published, without what names the machine, its users and its files.

@@ -120,7 +120,8 @@ def _study_of(settings: Mapping[str, object]) -> AskedStudy:
     here = not in_a_job_to_come(run_settings.launch)
     if pointless := pointless_transports(list(requests.values()), transports, here):
         raise ConfigError(pointless)
-    name = named.name if named else "sweep-" + _digits(requests)
+    # Digits tell grids from the command line apart, as they have no name.
+    name = named.name if named else f"sweep-{sum(int(key, 16) for key in requests) % 2**32:08x}"
     tasks: list[tuple[RunFile, str]] = []
     with progress.counting("checking cases", len(requests)) if len(requests) > MANY else nullcontext() as advance:
         for request in requests.values():
@@ -242,11 +243,6 @@ def requests_of(trees: list[dict[str, Any]]) -> list[Request]:
         request if request.gpus == most else request_from(tree, most, present)
         for tree, request in zip(trees, requests, strict=True)
     ]
-
-
-def _digits(keys: dict[str, Request]) -> str:
-    """Tells grids from the command line apart, as they have no name."""
-    return f"{sum(int(key, 16) for key in keys) % 2**32:08x}"
 
 
 def skip(runs: list[PlannedRun]) -> None:

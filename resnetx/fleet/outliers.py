@@ -81,19 +81,14 @@ def fault_of(record: BenchRecord | RunRecord) -> str:
     return "" if record.points else "no size of it found memory"
 
 
-def environment_of(tried: Sequence[Tried]) -> dict[str, Environment]:
-    """The machine of each node that a run of its own told of: the latest."""
-    return {
-        each.nodes[0]: each.record.environment for each in tried if len(each.nodes) == 1 and each.record.environment
-    }
-
-
 # ---- runs beside the description and the fleet ----------------------------------------------------------------------
 
 
 def checked(tried: Sequence[Tried], predicted: PredictedPoint | None, no_prediction: str) -> list[CheckedRun]:
     """All runs with what is allowed; `predicted`: the training point on one node, or why there is none."""
-    machines = environment_of(tried)
+    machines = {  # of each node that a run of its own told of: the latest
+        each.nodes[0]: each.record.environment for each in tried if len(each.nodes) == 1 and each.record.environment
+    }
     described = [_described(each, _kind(each, machines), predicted, no_prediction) for each in tried]
     times_s: dict[tuple[Measure, str], list[float]] = defaultdict(list)
     for run in described:
@@ -106,16 +101,12 @@ def checked(tried: Sequence[Tried], predicted: PredictedPoint | None, no_predict
 def _kind(each: Tried, machines: Mapping[str, Environment]) -> str:
     """Runs of one kind are compared: nodes with the same processors, and pairs as far apart."""
     environments = [machines[node] for node in each.nodes if node in machines]
-    names = sorted({_processors(machine) for machine in environments})
+    names = sorted({", ".join(sorted({gpu.name for gpu in at.gpus or []})) or at.cpu for at in environments})
     if each.measure != "pair" or len(environments) < 2:
         return " and ".join(names)
     switches = {machine.switch for machine in environments}
     apart = "" if None in switches else ", below one switch" if len(switches) == 1 else ", across switches"
     return " and ".join(names) + apart
-
-
-def _processors(machine: Environment) -> str:
-    return ", ".join(sorted({gpu.name for gpu in machine.gpus or []})) or machine.cpu
 
 
 def _described(each: Tried, kind: str, predicted: PredictedPoint | None, no_prediction: str) -> CheckedRun:
@@ -331,7 +322,8 @@ def _next(
     tried: Sequence[Pair], slow: Sequence[Pair], left: Sequence[Pair], switches: Mapping[str, str | None]
 ) -> Blamed | None:
     """What explains most of the slow pairs that are left: a switch rather than a node, the lowest switch of several."""
-    over = {switch: [pair for pair in tried if switch in _way(pair, switches)] for switch in _all_switches(switches)}
+    all_switches = sorted({switch for address in switches.values() for switch in _path(address)})
+    over = {switch: [pair for pair in tried if switch in _way(pair, switches)] for switch in all_switches}
     bad = {switch: pairs for switch, pairs in over.items() if _explains(switch, pairs, tried, slow, switches)}
     open_ = {switch: pairs for switch, pairs in bad.items() if any(pair in left for pair in pairs)}
     if open_:
@@ -360,10 +352,6 @@ def _explains(
     return (
         len(over) > 1 and len(below) > 1 and all(pair in slow for pair in over) and others_are_fast and not of_one_node
     )
-
-
-def _all_switches(switches: Mapping[str, str | None]) -> list[str]:
-    return sorted({switch for address in switches.values() for switch in _path(address)})
 
 
 def _path(address: str | None) -> list[str]:

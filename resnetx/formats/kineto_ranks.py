@@ -168,7 +168,9 @@ def _collectives(file: ChromeTrace, events: Sequence[Event], found: Works) -> It
         launched = [(work.event.ts, event) for work in found.works for event in work.device] + found.stray
         for when, event in launched:
             if is_collective(event):
-                args = event.args if event.args and event.args.collective else described.get(_external(event))
+                args = event.args
+                if args is None or not args.collective:
+                    args = described.get(args.external_id if args else None)
                 operation, size_bytes = _message(event, args)
                 number = value_of(args.number, int) if args else None
                 since = idle.before(event.ts, event.end)
@@ -188,10 +190,6 @@ def _collectives(file: ChromeTrace, events: Sequence[Event], found: Works) -> It
         else:
             since = end
         yield when, Collective(operation, size_bytes, when, event.ts, end, min(since, end))
-
-
-def _external(event: Event) -> int | None:
-    return event.args.external_id if event.args else None
 
 
 def _message(event: Event, args: Details | None) -> tuple[str, int]:

@@ -377,10 +377,6 @@ class NvlinkPorts:
     Bps: float | None  # of each link that is up, and each way: the lowest; None: none is up
 
 
-def nvlink_recognised(lines: Sequence[str]) -> bool:
-    return any(_LINK.match(line) or _NONE_UP.match(line) for line in lines)
-
-
 def nvlink_ports(file: File, lines: Sequence[str]) -> dict[int, NvlinkPorts]:
     """The links of each GPU; refuses what other switches say of links."""
     rates: dict[int, dict[int, float | None]] = {}
@@ -478,7 +474,7 @@ def recognised(text: str) -> bool:
     """Whether a text may be of nvidia-smi: it has a GPU, and words of cells; or the names of GPUs."""
     cells = re.search(r"GPU\d", text) and re.search(r"\b(?:SYS|SOC|NODE|PHB|PXB|PIX|NV\d+|[CGT]?NS|OK|X)\b", text)
     lines = plain_lines(text)
-    return bool(cells) or bool(_gpu_names(lines)) or nvlink_recognised(lines)
+    return bool(cells) or bool(_gpu_names(lines)) or any(_LINK.match(line) or _NONE_UP.match(line) for line in lines)
 
 
 def parse(file: File, text: str) -> NvidiaSmi:

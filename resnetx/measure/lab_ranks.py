@@ -81,7 +81,9 @@ def built(network: LabNetwork) -> Iterator[Namespaces]:
             spaces.enter(name)
             for setting, value in SETTINGS.items():
                 _set(setting, value)
-            _configure("ip", _address_commands(network, name), "addresses")
+            # The loopback interface has this address alone: gloo takes the first one that it finds.
+            commands = ["link set lo up", "addr flush dev lo", f"addr add {address(network, name)}/32 dev lo"]
+            _configure("ip", commands, "addresses")
         _join(network, spaces)
         _enter(own)
         yield spaces
@@ -97,11 +99,6 @@ def address(network: LabNetwork, name: str) -> str:
 
 
 # ---- what is configured ---------------------------------------------------------------------------------------------
-
-
-def _address_commands(network: LabNetwork, name: str) -> list[str]:
-    """The loopback interface has this address alone: gloo takes the first one that it finds."""
-    return ["link set lo up", "addr flush dev lo", f"addr add {address(network, name)}/32 dev lo"]
 
 
 def _join(network: LabNetwork, spaces: Namespaces) -> None:

@@ -259,11 +259,8 @@ def _lacking(ranks: Sequence[_Rank], keyed: Sequence[dict[_Key, Collective]], nu
         if absent := [key for key in keys if key not in own]:
             operation, size_bytes, _ = absent[0]
             size = f" of {si(size_bytes, 'B')}" if size_bytes else ""
-            yield f"rank {rank.number} lacks {_article(operation)} {operation}{size} in step {number}"
-
-
-def _article(word: str) -> str:
-    return "an" if word[0] in "aeiou" else "a"
+            article = "an" if operation[0] in "aeiou" else "a"
+            yield f"rank {rank.number} lacks {article} {operation}{size} in step {number}"
 
 
 def _refuse_other_steps(ranks: Sequence[_Rank], keyed: Sequence[dict[_Key, Collective]], number: int) -> None:

@@ -288,16 +288,12 @@ def _foreign(processes: Sequence[tuple[int, int, int | Unknown]] | Unknown) -> l
         return Unknown("in this container process ids are not the host's, which the driver reports")
     if isinstance(processes, Unknown):
         return processes
-    ours = run_pids()
+    ours, gone = run_pids(), Unknown("it has ended, or /proc does not show it")
     return [
-        GpuProcess(gpu=gpu, pid=pid, memory_bytes=known(memory), name=known(_process_name(pid)))
+        GpuProcess(gpu=gpu, pid=pid, memory_bytes=known(memory), name=known(kernel_text(f"proc/{pid}/comm") or gone))
         for gpu, pid, memory in processes
         if pid not in ours
     ]
-
-
-def _process_name(pid: int) -> str | Unknown:
-    return kernel_text(f"proc/{pid}/comm") or Unknown("it has ended, or /proc does not show it")
 
 
 def _wires(nvml: Nvml, handles: list[Any]) -> list[list[str]]:

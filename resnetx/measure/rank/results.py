@@ -212,7 +212,10 @@ def of_windows(request: Request, every: Sequence[RankWindows], batches: Batches)
 def of_training(request: Request, name: str, every: Sequence[RankTraining], batches: Batches) -> RankResults:
     """What a run has that trained; `name`: of what exchanges its gradients."""
     measured = of_windows(request, [rank.windows for rank in every], batches)
-    losses = [_mean_loss(request, values) for values in zip(*(rank.losses for rank in every), strict=True)]
+    losses = [  # of the whole batch, from the means of the ranks' shares
+        sum(request.share(rank) * loss for rank, loss in enumerate(of_ranks)) / request.batch_size
+        for of_ranks in zip(*(rank.losses for rank in every), strict=True)
+    ]
     instrumented = [rank.instrumented for rank in every if rank.instrumented]
     profiles = [rank.profiled for rank in every if rank.profiled]
     return replace(
@@ -225,11 +228,6 @@ def of_training(request: Request, name: str, every: Sequence[RankTraining], batc
         kernels_s=_all(profile.kernels_s for profile in profiles) if profiles else _INSTRUMENTED,
         warnings=[*measured.warnings, *_training_warnings(every, losses)],
     )
-
-
-def _mean_loss(request: Request, of_ranks: Sequence[float]) -> float:
-    """The mean loss of the whole batch from those of the ranks' shares."""
-    return sum(request.share(rank) * loss for rank, loss in enumerate(of_ranks)) / request.batch_size
 
 
 def _buckets(sizes: list[int] | Unknown, every: Sequence[Instrumented]) -> list[GradientBucket] | Unknown:
