@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from resnetx.record.literature import CheckedPapers, KindScore, Score
     from resnetx.record.topologies import Check, SteeredGpu, Steering
     from resnetx.record.traces import Trace, TracedBatch
-    from resnetx.traces.run_traces import TraceSums
+    from resnetx.traces import TraceSums
 
 # ---- what is measured -----------------------------------------------------------------------------------------------
 
@@ -83,7 +83,7 @@ def verify_answer(record: "RunRecord") -> list[str]:
 
 def trace_answer(traced: "Trace") -> list[str]:
     """How long a step takes, what smaller batches leave of linear scaling, and which layers take longest."""
-    from resnetx.traces.run_traces import layer_s, slowest
+    from resnetx.traces import layer_s, slowest
 
     if not traced.batches:
         return [f"Not measured: no batch of {traced.workload} has layer times."]
@@ -110,7 +110,7 @@ def trace_answer(traced: "Trace") -> list[str]:
 
 def shown_traces(traces: "Sequence[Trace]") -> Answer:
     """What each trace answers, and its batches."""
-    from resnetx.traces.run_traces import sums
+    from resnetx.traces import sums
 
     sentences = [sentence for each in traces for sentence in trace_answer(each)]
     return Answer(
@@ -154,7 +154,7 @@ def _ratio(value: float | None) -> str:
 
 def _step_s(batch: "TracedBatch") -> float:
     """Of the clean steps, where there are any; else of the profiled ones, or of what is known of them."""
-    from resnetx.traces.run_traces import sums
+    from resnetx.traces import sums
 
     each = sums(batch.times)
     parts = (each.forward_s, each.backward_s, each.update_s)

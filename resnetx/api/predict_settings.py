@@ -238,7 +238,7 @@ def through(
         first = together[0].on(1)
         table = workloads.table(first.model, first.image_size)
         if trace is not None:
-            from resnetx.traces.run_traces import refuse_unsound
+            from resnetx.traces import refuse_unsound
 
             refuse_unsound(trace, (layer.name for layer in table if layer.parameters))
         placements = placements_of(together, settings)
