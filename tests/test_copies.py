@@ -5,9 +5,9 @@ from functools import cache
 
 import pytest
 
+from resnetx.copies import COPIES, SIZES_BYTES, Entry, Flow, planned, planned_s, shuffled, timings, warmups
 from resnetx.interconnect.systems.paths import copy_path
 from resnetx.interconnect.systems.system import load, names
-from resnetx.operations import COPIES, SIZES_BYTES, Entry, Flow, planned, planned_s, shuffled, timings, warmups
 
 EIGHT = [name for name in names() if len(load(name, nodes=1).gpus) >= 8 and load(name).library != "gloo"]
 

@@ -9,7 +9,7 @@ from typing import Unpack
 
 import msgspec
 
-from resnetx import operations, packages, patterns, progress
+from resnetx import copies, packages, patterns, progress
 from resnetx.api import bench_settings
 from resnetx.api.bench_settings import BenchSettings, import_bench
 from resnetx.api.doctor import obstacle_in_lab, obstacle_to_clock, obstacle_to_launch, obstacle_to_way, too_many_ranks
@@ -268,9 +268,7 @@ def _requests(
             registered=settings.registered,
             lab=lab_from(msgspec.structs.asdict(settings.lab)),
             copies=kinds,
-            copy_sizes_bytes=sorted({*(operations.SIZES_BYTES if sizes is None else sizes), *payloads})
-            if kinds
-            else [],
+            copy_sizes_bytes=sorted({*(copies.SIZES_BYTES if sizes is None else sizes), *payloads}) if kinds else [],
             directions=list(dict.fromkeys(settings.direction)),
             endpoint=settings.endpoint,
             through=settings.through,

@@ -9,17 +9,18 @@ from typing import Any
 
 import msgspec
 
-from resnetx import operations, patterns, progress
+from resnetx import copies, patterns, progress
 from resnetx.api.measuring import KeptRecord, page, run_folder
 from resnetx.compose import asked, struct_of
 from resnetx.config import sizes_from
+from resnetx.copies import COPIES
 from resnetx.errors import ConfigError, shortened, unknown_name, visible
 from resnetx.interconnect.collectives import bench_reading
 from resnetx.interconnect.systems import system
 from resnetx.interconnect.systems.graph import MOST_OF_A_HOST
 from resnetx.interconnect.systems.lab_network import lab_network
 from resnetx.interconnect.systems.system import System, parts_table
-from resnetx.operations import COPIES, OPERATIONS
+from resnetx.operations import OPERATIONS
 from resnetx.record import BenchRecord, BenchRequest, Device, Warning
 from resnetx.record.bench_record import QUEUE_LENGTH, Counts, counts
 from resnetx.record.sealing import MAX_BYTES, MEASURED_BYTES, too_large
@@ -143,7 +144,7 @@ def check_copies(r: BenchRequest) -> None:
         )
     if r.copies:
         entries = _entries(r)
-        size = sum(CELL_BYTES + MEASURED_BYTES * operations.timings(entry, r.iterations) for entry in entries)
+        size = sum(CELL_BYTES + MEASURED_BYTES * copies.timings(entry, r.iterations) for entry in entries)
         if size > MAX_BYTES:
             raise ConfigError(
                 f"iterations={r.iterations}: a record of {len(entries):,} cells would be {too_large('bench')}"
@@ -197,10 +198,10 @@ def announce_copies(request: BenchRequest) -> None:
         return
     rate_Bps, _ = announced_rate(request)
     entries = _entries(request)
-    planned_s = operations.planned_s(
+    planned_s = copies.planned_s(
         entries, iterations=request.iterations, warmup=request.warmup, rate_Bps=lambda _: rate_Bps
     )
-    counts = sorted({operations.timings(entry, request.iterations) for entry in entries})
+    counts = sorted({copies.timings(entry, request.iterations) for entry in entries})
     often = "once" if counts[0] == 1 else f"{counts[0]} times"
     progress.note(
         f"{len(entries):,} cells of copies: about {planned_s:,.0f} s if copies run at {in_GBps(rate_Bps)}"
@@ -208,8 +209,8 @@ def announce_copies(request: BenchRequest) -> None:
     )
 
 
-def _entries(request: BenchRequest) -> list[operations.Entry]:
-    return operations.planned(
+def _entries(request: BenchRequest) -> list[copies.Entry]:
+    return copies.planned(
         request.copies,
         gpus=request.gpus,
         sizes_bytes=request.copy_sizes_bytes,

@@ -4,9 +4,9 @@ import msgspec
 import pytest
 import torch
 
+from resnetx.copies import SIZES_BYTES, Entry, Flow
 from resnetx.measure.bench.gpu_copies import CudaRuntime, GpuCopies
 from resnetx.measure.rank.distributed import Ranks
-from resnetx.operations import SIZES_BYTES, Entry, Flow
 from tests.gpu.conftest import ON_NULL_GPUS
 
 pytestmark = pytest.mark.gpu

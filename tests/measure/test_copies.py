@@ -8,11 +8,11 @@ import pytest
 import torch
 from msgspec.structs import replace
 
+from resnetx.copies import Entry, Flow, planned
 from resnetx.measure.bench import host_copies, pair_copies
 from resnetx.measure.bench.arrays import Observed
 from resnetx.measure.bench.host_copies import RELAYED_BYTES, MappedCopies, SentCopies, StorageCopies
 from resnetx.measure.rank.distributed import Ranks
-from resnetx.operations import Entry, Flow, planned
 from resnetx.record import BenchRequest, Unknown
 from tests.patience import PATIENCE_S
 

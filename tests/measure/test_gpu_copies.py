@@ -5,12 +5,12 @@ import dataclasses
 import pytest
 import torch
 
+from resnetx.copies import Entry, Flow
 from resnetx.errors import ConfigError
 from resnetx.measure.bench import gpu_copies
 from resnetx.measure.bench.gpu_copies import GpuCopies
 from resnetx.measure.machine.sensors import GpuTraffic
 from resnetx.measure.rank.distributed import Ranks
-from resnetx.operations import Entry, Flow
 from resnetx.record import Unknown
 from tests.measure.simulated_gpus import SimulatedGpus
 

@@ -17,6 +17,7 @@ from resnetx.api.load import explain
 from resnetx.api.train import asked_run
 from resnetx.choices import Bucket, DaliInput
 from resnetx.cli.verbs import show_train
+from resnetx.copies import COPIES, Flow
 from resnetx.host import cores
 from resnetx.inputs import Share, image_tree
 from resnetx.launching import NCCL_BACKEND_VARIABLE
@@ -24,7 +25,6 @@ from resnetx.measure.launch import launcher
 from resnetx.measure.rank import replicas
 from resnetx.measure.rank.distributed import Ranks, RegisteredMemory
 from resnetx.measure.rank.strategies import _Buckets
-from resnetx.operations import COPIES, Flow
 from resnetx.record import BenchRecord, RunFolder
 from resnetx.units import si
 from resnetx.workloads.families import ResNetX

@@ -11,11 +11,12 @@ from typing import Generic, Protocol, TypeVar
 
 import torch
 
+from resnetx.copies import CopyPlace, Entry
 from resnetx.host import free_memory_bytes
 from resnetx.measure.launch import ranks_here
 from resnetx.measure.rank import distributed
 from resnetx.measure.rank.distributed import Ranks
-from resnetx.operations import ALL, OPERATIONS, CopyPlace, Entry, Place
+from resnetx.operations import ALL, OPERATIONS, Place
 from resnetx.record import SkippedArray, Unknown
 from resnetx.record.bench_record import ELEMENT_BYTES, DType, Endpoint
 from resnetx.units import si, size_text

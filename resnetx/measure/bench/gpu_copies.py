@@ -24,6 +24,7 @@ from typing import Any
 
 import torch
 
+from resnetx.copies import HOST, CopyPlace, Entry, Flow
 from resnetx.errors import ConfigError
 from resnetx.inputs import nothing
 from resnetx.launching import TransportName
@@ -34,7 +35,6 @@ from resnetx.measure.machine.sensors import GpuTraffic, gpu_traffic, pair
 from resnetx.measure.rank import nodes
 from resnetx.measure.rank.device import MOST_LAUNCHES, held_back, mark, seconds_between, timed
 from resnetx.measure.rank.distributed import Ranks
-from resnetx.operations import HOST, CopyPlace, Entry, Flow
 from resnetx.packages import hip_version
 from resnetx.record import Unknown
 from resnetx.record.bench_record import Endpoint

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import torch
 
+from resnetx.copies import HOST, CopyPlace, Entry, Flow
 from resnetx.host import node_name
 from resnetx.inputs.folders import resident_share
 from resnetx.measure.bench import arrays
@@ -26,7 +27,6 @@ from resnetx.measure.bench.arrays import CLEAR, Observed, by_first, data_of, end
 from resnetx.measure.launch import launched_folder
 from resnetx.measure.rank import nodes, results
 from resnetx.measure.rank.distributed import DistributedWork, HostGroup, Ranks
-from resnetx.operations import HOST, CopyPlace, Entry, Flow
 from resnetx.record import Unknown
 from resnetx.record.bench_record import Endpoint
 

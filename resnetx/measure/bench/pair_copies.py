@@ -17,6 +17,7 @@ from typing import Literal
 import torch
 from torch.nn import functional
 
+from resnetx.copies import COPIES, HOST, CopyPlace, Entry, Flow, planned, shuffled, timings, warmups
 from resnetx.launching import Way
 from resnetx.measure.bench.arrays import Copier, Observed, Timed, usable_bytes
 from resnetx.measure.bench.gpu_copies import GpuCopies
@@ -25,7 +26,6 @@ from resnetx.measure.launch import hang, on_one_node
 from resnetx.measure.rank import results
 from resnetx.measure.rank.device import MOST_LAUNCHES, held_back, mark, seconds_between, timed_on_device
 from resnetx.measure.rank.distributed import Ranks, Send
-from resnetx.operations import COPIES, HOST, CopyPlace, Entry, Flow, planned, shuffled, timings, warmups
 from resnetx.record import BenchRequest, CopyCell, NicUse, Pair, SkippedArray, Transport, Unknown, if_known, known
 from resnetx.units import si, size_text
 
