@@ -112,9 +112,10 @@ class Answer:
 
 
 def alike_columns(rows: Sequence[Sequence[str]]) -> list[int]:
-    """The places of the columns that say the same in all of several rows: a sentence says it once."""
+    """The places of the columns that say the same in all of several rows: a sentence says it once. Of one row, those
+    that say nothing."""
     if len(rows) < 2:
-        return []
+        return [place for row in rows for place, cell in enumerate(row) if not cell]
     return [place for place, cell in enumerate(rows[0]) if all(row[place] == cell for row in rows)]
 
 

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from resnetx.record.machine import how_many, on_cores, unit_of
 from resnetx.table import ANSWERS, Answer, Column, as_shown
-from resnetx.units import duration, in_ms, si, size_text, to_interval
+from resnetx.units import duration, in_ms, seconds_text, si, size_text, to_interval
 
 if TYPE_CHECKING:
     from resnetx.record import RunRecord
     from resnetx.record.comparisons import Accuracy, BenchComparison
     from resnetx.record.literature import CheckedPapers, KindScore, Score
-    from resnetx.record.topologies import Check, SteeredGpu, Steering
+    from resnetx.record.topologies import Check, CheckedRun, Measure, SteeredGpu, Steering
     from resnetx.record.traces import Trace, TracedBatch
     from resnetx.traces.run_traces import TraceSums
 
@@ -145,6 +145,28 @@ def _step_s(batch: "TracedBatch") -> float:
     each = sums(batch.times)
     parts = (each.forward_s, each.backward_s, each.update_s)
     return each.clean_step_s or each.step_s or sum(part or 0.0 for part in parts)
+
+
+_CHECKED: dict["Measure", str] = {
+    "all-reduce": "all-reduce",
+    "training": "training step",
+    "pair": "all-reduce of a pair",
+}
+
+
+def _taken(time_s: float | None) -> str:
+    return "" if time_s is None else seconds_text(time_s)
+
+
+CHECKED_RUNS: list[Column["CheckedRun"]] = [
+    Column("node", lambda run: " - ".join(run.nodes)),
+    Column("of", lambda run: _CHECKED[run.measure]),
+    Column(">time", lambda run: "no end" if run.time_s is None else seconds_text(run.time_s)),
+    Column(">median", lambda run: _taken(run.median_s), 6, "of the nodes."),
+    Column(">limit", lambda run: _taken(run.limit_s), 7),
+    Column(">described", lambda run: _taken(run.expected_s), 8),
+    Column("outlier", lambda run: "yes" if run.against else ""),
+]
 
 
 def check_answer(made: "Check") -> list[str]:

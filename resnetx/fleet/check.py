@@ -16,7 +16,7 @@ from resnetx.api.systems import THIS, load_system
 from resnetx.compose import asked
 from resnetx.errors import ConfigError
 from resnetx.fleet.check_runs import AskedCheck, CheckRuns, asked_check
-from resnetx.fleet.outliers import FLOOR, SPREADS, against, checked, facts_of, outliers
+from resnetx.fleet.outliers import FLOOR, SPREADS, checked, facts_of, outliers
 from resnetx.interconnect.collectives.bench_reading import with_readings
 from resnetx.interconnect.systems.system import System
 from resnetx.measure.launch.scratch import write
@@ -274,7 +274,7 @@ def _of_measure(name: str, what: str, runs: Iterable[CheckedRun]) -> Iterator[_M
         ),
         "slow": (
             f"1 if the run for the time of {what} failed or stands out, else 0.",
-            [(labels, float(bool(against(run)))) for labels, run in labelled],
+            [(labels, float(bool(run.against))) for labels, run in labelled],
         ),
     }
     for unit, (about, samples) in values.items():

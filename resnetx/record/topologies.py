@@ -289,6 +289,9 @@ class Cause(RecordPart, frozen=True):
     evidence: str  # a sentence with its figures
 
 
+Against = Literal["run", "fleet", "description"]
+
+
 class CheckedRun(RecordPart, frozen=True, kw_only=True):
     """One run of the check, on one node or on a pair of nodes."""
 
@@ -305,6 +308,15 @@ class CheckedRun(RecordPart, frozen=True, kw_only=True):
     median_s: float | None  # of the fleet: all runs of this kind; null: fewer than three
     limit_s: float | None  # that follows from it
     folder: str  # of its record
+
+    @property
+    def against(self) -> list[Against]:
+        """What it stands out against; [] where it does not."""
+        if self.time_s is None:
+            return ["run"]
+        over = self.limit_s is not None and self.time_s > self.limit_s
+        beside: dict[Against, bool] = {"fleet": over, "description": self.verdict == "low"}
+        return [what for what, stands in beside.items() if stands]
 
 
 class Outlier(RecordPart, frozen=True, kw_only=True):

@@ -46,7 +46,7 @@ from resnetx.reporting.study_results import Results, study_labels
 from resnetx.reporting.study_scaling import PARTS, Limits
 from resnetx.request import Request
 from resnetx.statistics import MIN_RUNS, Summary
-from resnetx.table import Cell, Table, alike_columns, in_all_rows
+from resnetx.table import Cell, Table, parted
 from resnetx.units import number, whole
 
 # ---- parts ----------------------------------------------------------------------------------------------------------
@@ -133,47 +133,63 @@ def drawn(figure: Figure) -> Drawing:
     return Drawing(figure, chart, both.format(wide, narrow))
 
 
-def plain(rows: Sequence[Sequence[Cell]]) -> list[list[str]]:
-    """The cells of a table as its page shows them: the numbers of a column with as many decimals as its largest needs
-    for four digits, where that leaves all others some; whole numbers with commas."""
-    columns = [_alike(column) for column in zip(*rows, strict=True)]
-    return [list(row) for row in zip(*columns, strict=True)]
+def plain(table: Table) -> Table:
+    """A table as its page shows it: the numbers of a column with as many decimals as its largest needs for four
+    digits, where that leaves all others some, and none that is zero in all; whole numbers with commas; times that are
+    below a second in ms or us."""
+    columns = list(map(_alike, table.columns, zip(*table.rows, strict=True))) if table.rows else []
+    names = [name for name, _ in columns] or [_worded(column) for column in table.columns]
+    return Table(names, [list(row) for row in zip(*(cells for _, cells in columns), strict=True)], table.note)
 
 
 _SPREAD = 1e3  # over which numbers of one column have as many decimals
+_IN_SECONDS = re.compile(r"(?<!per)(?:^|[ _])s(?=$|[ _])")  # in the name of a column
 
 
-def _alike(cells: Sequence[Cell]) -> list[str]:
+def _worded(column: str) -> str:
+    return column.replace("_", " ").replace("GBps", "GB/s").replace(" per s", "/s")
+
+
+def _alike(column: str, cells: Sequence[Cell]) -> tuple[str, list[str]]:
+    """The name of a column, and its cells."""
     sizes = [abs(cell) for cell in cells if isinstance(cell, float) and cell and isfinite(cell)]
+    if sizes and max(sizes) < 1 and _IN_SECONDS.search(column):
+        unit, factor = (" ms", 1e3) if max(sizes) >= 1e-3 else (" us", 1e6)
+        column = _IN_SECONDS.sub(unit, column)
+        cells = [cell * factor if isinstance(cell, float) else cell for cell in cells]
+        sizes = [size * factor for size in sizes]
     together = bool(sizes) and max(sizes) / min(sizes) < _SPREAD
     decimals = max(0, 3 - floor(log10(max(sizes)))) if together else 0
+    together = together and decimals < MOST_DECIMALS
+    while together and decimals and all(round(size, decimals - 1) == round(size, decimals) for size in sizes):
+        decimals -= 1
 
     def shown(cell: Cell) -> str:
         if isinstance(cell, float) and isfinite(cell):
-            return f"{cell:,.{decimals}f}" if together and decimals < MOST_DECIMALS else _alone(cell)
-        return "" if cell is None else f"{cell:,}" if type(cell) is int and abs(cell) >= 10_000 else str(cell)
+            return f"{cell:,.{decimals}f}" if together else _alone(cell)
+        if isinstance(cell, bool):
+            return "yes" if cell else "no"
+        return "" if cell is None else f"{cell:,}" if isinstance(cell, int) and abs(cell) >= 10_000 else str(cell)
 
-    return list(map(shown, cells))
+    return _worded(column), list(map(shown, cells))
 
 
 MOST_DECIMALS = 7
 
 
 def _alone(value: float) -> str:
-    return number(value) if not value or 1e-4 <= abs(value) < 1e9 else f"{value:.3g}"
+    return number(value) if not value or 1 <= abs(value) < 1e9 else f"{value:.3g}"
 
 
 def telling(table: Table) -> Table:
-    """A table as a page of parts shows it: without columns that are empty; where it has no note, without those that
-    say the same in all rows, which is its note."""
-    cells = [["" if cell is None else str(cell) for cell in row] for row in table.rows]
-    places = [place for place in range(len(table.columns)) if any(row[place] for row in cells)]
-    note = table.note
-    if not note and len(cells) > 1 and (alike := alike_columns(cells)):
-        note = in_all_rows([column.replace("_", " ") for column in table.columns], cells, alike)
-        places = [place for place in places if place not in alike]
+    """A table as a page of parts shows it: without columns that say the same in all rows, which its note says."""
+    places, alike = parted(
+        list(map(_worded, table.columns)), [["" if cell is None else str(cell) for cell in row] for row in table.rows]
+    )
     return Table(
-        [table.columns[place] for place in places], [[row[place] for place in places] for row in table.rows], note
+        [table.columns[place] for place in places],
+        [[row[place] for place in places] for row in table.rows if places],
+        " ".join(filter(None, [table.note, alike])),
     )
 
 

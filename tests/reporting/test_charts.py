@@ -1,3 +1,4 @@
+import json
 import re
 from dataclasses import replace
 
@@ -6,7 +7,9 @@ import msgspec
 import pytest
 
 from resnetx.choices import Torchvision
+from resnetx.record.comparisons import CollectivePoint
 from resnetx.reporting.charts import studies
+from resnetx.reporting.charts.benches import collective_bandwidth
 from resnetx.reporting.charts.figure import (
     COLUMN,
     DASHES,
@@ -345,3 +348,18 @@ def test_an_axis_reaches_to_the_ends_of_spans():
     chart = grammar_figure("spans", "", "", table, plot).chart
     (panel,) = specification(chart)["concat"]
     assert panel["layer"][0]["encoding"]["x"]["scale"]["domain"][1] >= 20
+
+
+def test_of_more_systems_than_colours_tell_apart_each_has_a_panel():
+    def coloured_by(count):
+        points = [
+            CollectivePoint(f"s{place}", "nccl2", "allreduce", gpus, size, 1e-3, size / 1e-3)
+            for place in range(count)
+            for gpus in (2, 4)
+            for size in (1000, 10**6)
+        ]
+        drawn = json.dumps(specification(collective_bandwidth(points, "allreduce").chart))
+        return set(re.findall(r'"color": \{[^{}]*"field": "(\w+)"', drawn))
+
+    assert coloured_by(4) == {"system"}
+    assert coloured_by(5) == {"gpus"}

@@ -16,7 +16,7 @@ from resnetx.record import GradientBucket, Phases, Warning
 from resnetx.reporting import page
 from resnetx.reporting.charts.grammar import Axis, Mark, Plot
 from resnetx.reporting.charts.grammar import figure as grammar_figure
-from resnetx.reporting.page import inline, telling
+from resnetx.reporting.page import inline, plain, telling
 from resnetx.table import Table
 
 pytestmark = pytest.mark.slow  # draws the figures of pages
@@ -283,8 +283,8 @@ def test_the_line_of_a_study_says_how_steps_are_taken_where_not_by_default():
 
 
 def test_numbers_of_a_column_have_as_many_decimals_and_whole_ones_commas():
-    rows = page.plain([["fc7", 23.84159, 67125248, None], ["relu", 0.0945, 512, 1e-9], ["loss", 0.5, 10000, 2000.0]])
-    assert rows == [
+    rows = [["fc7", 23.84159, 67125248, None], ["relu", 0.0945, 512, 1e-9], ["loss", 0.5, 10000, 2000.0]]
+    assert plain(Table(["layer", "forward ms", "bytes", "ratio"], rows)).rows == [
         ["fc7", "23.84", "67,125,248", ""],
         ["relu", "0.09", "512", "1e-09"],  # too far apart for one number of decimals
         ["loss", "0.50", "10,000", "2,000"],
@@ -315,3 +315,14 @@ def test_a_page_shows_no_column_of_one_value():
     cells = [["a", "x", None, 1], ["b", "x", None, 2]]
     shown = telling(Table(["name", "kind", "never", "value"], cells))
     assert shown == Table(["name", "value"], [["a", 1], ["b", 2]], "In all rows: kind x.")
+
+
+def test_one_row_has_no_empty_columns():
+    assert telling(Table(["name", "never"], [["a", None]])) == Table(["name"], [["a"]])
+
+
+def test_a_page_has_times_in_the_unit_that_fits_and_no_zeros_that_tell_nothing():
+    table = Table(["time_s", "latency_s", "images_per_s", "size_GBps", "equal"], [[0.001, 5e-6, 2.5, 0.25, True]])
+    shown = plain(table)
+    assert shown.columns == ["time ms", "latency us", "images/s", "size GB/s", "equal"]
+    assert shown.rows == [["1", "5", "2.5", "0.25", "yes"]]
