@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from resnetx.record.machine import how_many, on_cores, unit_of
 from resnetx.table import ANSWERS, Answer, Column, as_shown
-from resnetx.units import duration, in_ms, seconds_text, si, size_text, to_interval
+from resnetx.units import duration, in_ms, number, seconds_text, si, size_text, to_interval
 
 if TYPE_CHECKING:
     from resnetx.record import RunRecord
@@ -47,6 +47,20 @@ def run_answer(record: "RunRecord") -> list[str]:
 
 def _measured(record: "RunRecord") -> str:
     return f"Measured on {record.environment.node}" if record.environment else "Measured"
+
+
+RUN: "list[Column[RunRecord]]" = [
+    Column("workload", lambda record: record.request.model.label),
+    Column(">batch", lambda record: f"{record.request.batch_size}"),
+    Column("strategy", lambda record: record.request.strategy.kind),
+    Column("input", lambda record: record.request.input.kind),
+    Column(">ranks", lambda record: f"{record.request.gpus}"),
+    Column(">images/s", lambda record: number(record.images_per_s) if record.images_per_s else ""),
+    Column(
+        ">step ms", lambda record: in_ms(record.request.batch_size / record.images_per_s) if record.images_per_s else ""
+    ),
+    Column("outcome", lambda record: record.outcome),
+]
 
 
 def verify_answer(record: "RunRecord") -> list[str]:
@@ -449,6 +463,12 @@ def _of_prediction(record: Any) -> Answer:
     return shown_prediction(record)
 
 
+def _of_point(point: Any) -> Answer:
+    from resnetx.reporting.predicted_answer import shown_points
+
+    return shown_points([point])
+
+
 def _of_studies(record: Any) -> Answer:
     from resnetx.reporting.compared_studies import shown_comparison
 
@@ -510,8 +530,9 @@ ANSWERS.update(
         "Check": _sentences(check_answer),
         "BenchRecord": _of_bench,
         "Trace": lambda record: shown_traces([record]),
-        "RunRecord": _sentences(verify_answer),
+        "RunRecord": lambda record: Answer(verify_answer(record), as_shown(RUN, [record])),
         "Steering": lambda made: Answer(steer_answer(made), as_shown(STEERED_GPUS, made.gpus)),
+        "PredictedPoint": _of_point,
         "Records[Steering]": lambda made: Answer(steerings_answer(made), as_shown(steering_columns(made), made)),
         "Records[Explained]": _of_explained,
         "Records[ExplainedFigure]": _of_figures,

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from resnetx.record.bench_record import Verdict
-from resnetx.record.sealing import Outcome, RecordPart, RunFolder, record_file
+from resnetx.record.sealing import Outcome, RecordPart, RunFolder, if_known, record_file
 from resnetx.table import Record, Tabular, row
 
 # ---- topologies -----------------------------------------------------------------------------------------------------
@@ -312,9 +312,10 @@ class CheckedRun(RecordPart, frozen=True, kw_only=True):
     @property
     def against(self) -> list[Against]:
         """What it stands out against; [] where it does not."""
-        if self.time_s is None:
+        time_s, limit_s = if_known(self.time_s), if_known(self.limit_s)
+        if time_s is None:
             return ["run"]
-        over = self.limit_s is not None and self.time_s > self.limit_s
+        over = limit_s is not None and time_s > limit_s
         beside: dict[Against, bool] = {"fleet": over, "description": self.verdict == "low"}
         return [what for what, stands in beside.items() if stands]
 
