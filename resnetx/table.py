@@ -124,10 +124,9 @@ class Answer:
 
 
 def alike_columns(rows: Sequence[Sequence[str]]) -> list[int]:
-    """The places of the columns that say the same in all of several rows: a sentence says it once. Of one row, those
-    that say nothing."""
+    """The places of the columns that say the same in all of several rows: a sentence says it once."""
     if len(rows) < 2:
-        return [place for row in rows for place, cell in enumerate(row) if not cell]
+        return []
     return [place for place, cell in enumerate(rows[0]) if all(row[place] == cell for row in rows)]
 
 

@@ -92,13 +92,6 @@ def duration(seconds: float) -> str:
     return f"{hours} h" + f" {minutes:02d} min" * (minutes > 0)
 
 
-def seconds_text(time_s: float) -> str:
-    """A time as screens have it."""
-    if time_s < 1e-3:
-        return f"{time_s * 1e6:.3g} us"
-    return f"{time_s * 1e3:.3g} ms" if time_s < 1 else duration(time_s) if time_s >= 10 else f"{si(time_s, 's')}"
-
-
 _SECONDS = {"us": 1e-6, "ms": 1e-3, "": 1, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
 
 

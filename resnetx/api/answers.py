@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 from resnetx.record.machine import how_many, on_cores, unit_of
 from resnetx.table import ANSWERS, Answer, Column, as_shown
-from resnetx.units import duration, in_ms, number, seconds_text, si, size_text, to_interval
+from resnetx.units import duration, in_ms, number, si, size_text, to_interval
 
 if TYPE_CHECKING:
     from resnetx.record import RunRecord
     from resnetx.record.comparisons import Accuracy, BenchComparison
     from resnetx.record.literature import CheckedPapers, KindScore, Score
-    from resnetx.record.topologies import Check, CheckedRun, Measure, SteeredGpu, Steering
+    from resnetx.record.topologies import Check, SteeredGpu, Steering
     from resnetx.record.traces import Trace, TracedBatch
-    from resnetx.traces.run_traces import TraceSums
+    from resnetx.traces import TraceSums
 
 # ---- what is measured -----------------------------------------------------------------------------------------------
 
@@ -83,7 +83,7 @@ def verify_answer(record: "RunRecord") -> list[str]:
 
 def trace_answer(traced: "Trace") -> list[str]:
     """How long a step takes, what smaller batches leave of linear scaling, and which layers take longest."""
-    from resnetx.traces.run_traces import layer_s, slowest
+    from resnetx.traces import layer_s, slowest
 
     if not traced.batches:
         return [f"Not measured: no batch of {traced.workload} has layer times."]
@@ -110,7 +110,7 @@ def trace_answer(traced: "Trace") -> list[str]:
 
 def shown_traces(traces: "Sequence[Trace]") -> Answer:
     """What each trace answers, and its batches."""
-    from resnetx.traces.run_traces import sums
+    from resnetx.traces import sums
 
     sentences = [sentence for each in traces for sentence in trace_answer(each)]
     return Answer(
@@ -154,33 +154,11 @@ def _ratio(value: float | None) -> str:
 
 def _step_s(batch: "TracedBatch") -> float:
     """Of the clean steps, where there are any; else of the profiled ones, or of what is known of them."""
-    from resnetx.traces.run_traces import sums
+    from resnetx.traces import sums
 
     each = sums(batch.times)
     parts = (each.forward_s, each.backward_s, each.update_s)
     return each.clean_step_s or each.step_s or sum(part or 0.0 for part in parts)
-
-
-_CHECKED: dict["Measure", str] = {
-    "all-reduce": "all-reduce",
-    "training": "training step",
-    "pair": "all-reduce of a pair",
-}
-
-
-def _taken(time_s: float | None) -> str:
-    return "" if time_s is None else seconds_text(time_s)
-
-
-CHECKED_RUNS: list[Column["CheckedRun"]] = [
-    Column("node", lambda run: " - ".join(run.nodes)),
-    Column("of", lambda run: _CHECKED[run.measure]),
-    Column(">time", lambda run: "no end" if run.time_s is None else seconds_text(run.time_s)),
-    Column(">median", lambda run: _taken(run.median_s), 6, "of the nodes."),
-    Column(">limit", lambda run: _taken(run.limit_s), 7),
-    Column(">described", lambda run: _taken(run.expected_s), 8),
-    Column("outlier", lambda run: "yes" if run.against else ""),
-]
 
 
 def check_answer(made: "Check") -> list[str]:

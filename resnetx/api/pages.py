@@ -11,7 +11,7 @@ from statistics import median
 from typing import Any
 
 from resnetx import progress
-from resnetx.api.answers import CHECKED_RUNS, check_answer, run_answer, steer_answer, trace_answer
+from resnetx.api.answers import check_answer, run_answer, steer_answer, trace_answer
 from resnetx.api.drawings import figures as topology_figures
 from resnetx.api.drawings import note_undrawn, of_plan, of_system
 from resnetx.api.stored import MeasuredStudy
@@ -98,11 +98,10 @@ def of_benches(records: Sequence[BenchRecord]) -> Part:
 
     answer = shown_benches(records)
     verdicts = dict(counted([cell for record in records for cell in record.cells]))
-    copies = [
-        f"Copies: {', '.join(f'{count} {VERDICTS.get(name, name)}' for name, count in verdicts.items())}."
-    ] * bool(verdicts)
-    measured = any(record.points for record in records)
-    name, of = ("collectives", "Collectives, size by size") if measured else ("classes", "Copies, class by class")
+    judged = ", ".join(f"{count} {VERDICTS.get(verdict, verdict)}" for verdict, count in verdicts.items())
+    copies = [f"Copies: {judged}."] * bool(verdicts)
+    timed = any(record.points for record in records)
+    name, of = ("collectives", "Collectives, size by size") if timed else ("classes", "Copies, class by class")
     tables = [PageTable(name, of, answer.table)] if answer.table else []
     if cells := [cell for record in records for cell in record.cells]:
         rows = Table(list(row(cells[0])), [list(row(cell).values()) for cell in cells])
@@ -122,9 +121,7 @@ def of_benches(records: Sequence[BenchRecord]) -> Part:
 def _bench_words(record: BenchRecord) -> str:
     ranks = how_many(record.world_size, record.unit) if record.world_size else "ranks unknown"
     when = f", {_when(record.started_at)}" if record.started_at else ""
-    points, cells = len(record.points), len(record.cells)
-    counted_parts = [f"{points} points of collectives"] * bool(points) + [f"{cells} cells of copies"] * bool(cells)
-    counts = ", ".join(counted_parts) or "nothing measured"
+    counts = f"{len(record.points)} points of collectives, {len(record.cells)} cells of copies"
     reason = f": {record.reason}" * bool(record.reason)
     return f"{record.library or 'a bench'}, {ranks} ({record.source}{when}): {counts}; {record.outcome}{reason}"
 
@@ -136,7 +133,7 @@ def _when(moment: str) -> str:
 
 def _trace(trace: Trace) -> Part:
     from resnetx.reporting.charts.records import trace_figures
-    from resnetx.traces.run_traces import layer_s
+    from resnetx.traces import layer_s
 
     tables = []
     for batch in trace.batches:
@@ -336,7 +333,7 @@ def _score(score: Score) -> Part:
 def _check(check: Check) -> Part:
     from resnetx.reporting.charts.records import check_figures
 
-    tables = [PageTable("runs", "Every run", as_shown(CHECKED_RUNS, check.runs), check.table())]
+    tables = [PageTable("runs", "Every run", check.table())]
     if check.outliers:
         tables.insert(0, PageTable("outliers", "What stands out", as_shown(_OUTLIERS, check.outliers)))
     notes = [f"{', '.join(check.nodes)}: {check.workload}, batch {check.batch_size}, {_when(check.started_at)}."]

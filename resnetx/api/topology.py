@@ -19,8 +19,7 @@ from resnetx.interconnect.collectives.measured import UNCALIBRATED, Calibration,
 from resnetx.interconnect.collectives.published import with_published
 from resnetx.interconnect.systems import paths, system
 from resnetx.interconnect.systems.system import System
-from resnetx.prediction.scenario import Deployment
-from resnetx.prediction.staged import CLASSES, RATES, StagedClass
+from resnetx.prediction.scenario import STAGED, STAGED_RATES, Deployment, StagedClass
 from resnetx.record.topologies import CollectiveCost
 from resnetx.settings import keywords
 from resnetx.settings.files import given_path
@@ -209,11 +208,11 @@ def _told(plan: collective.CollectivePlan, box: StagedClass, calibration: str | 
             f"staged={box}: says how GPUs of one node that are no peers share the host in an all-reduce; expected "
             "collective=allreduce without calibration=, on such GPUs (transport=host makes them so); leave it out"
         )
-    told, gpus = CLASSES[box], len(plan.devices)
+    told, gpus = STAGED[box], len(plan.devices)
     ratios = {size: log(told.allreduce_s(size, gpus) / plan.cost(size).time_s) for size in TOLD_BYTES}
     law = Calibration(
         f"staged={box}, {told.source}",
-        RATES,
+        STAGED_RATES,
         SizeCurve(tuple(ratios), tuple(ratios.values())),
         told.error,
         told.error,

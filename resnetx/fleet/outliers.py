@@ -13,8 +13,8 @@ from resnetx.interconnect.collectives.measured import telling_times
 from resnetx.record import BenchRecord, Environment, Gpu, RunRecord, Unknown, Warning, if_known, known
 from resnetx.record.bench_record import Verdict
 from resnetx.record.prediction import PredictedPoint
-from resnetx.record.topologies import Against, Cause, CauseKind, CheckedRun, Measure, Outlier, Remark
-from resnetx.units import seconds_text
+from resnetx.record.topologies import Cause, CauseKind, CheckedRun, Measure, Outlier, Remark
+from resnetx.units import duration, si
 
 # ---- measured -------------------------------------------------------------------------------------------------------
 # What runs of a check measured, each beside the fleet's median and the description of the system.
@@ -379,6 +379,19 @@ def _way(pair: Pair, switches: Mapping[str, str | None]) -> set[str]:
     return (set(one) | set(other)) - set(shared[:-1])
 
 
+Against = Literal["run", "fleet", "description"]
+
+
+def against(run: CheckedRun) -> list[Against]:
+    """What a run stands out against; [] where it does not."""
+    time_s, limit_s = if_known(run.time_s), if_known(run.limit_s)
+    if time_s is None:
+        return ["run"]
+    beside_fleet: list[Against] = ["fleet"] if limit_s is not None and time_s > limit_s else []
+    beside_description: list[Against] = ["description"] if run.verdict == "low" else []
+    return [*beside_fleet, *beside_description]
+
+
 def found(run: CheckedRun) -> str:
     """What a run measured beside what it is compared with, in one sentence."""
     time_s, median_s, limit_s = (if_known(value) for value in (run.time_s, run.median_s, run.limit_s))
@@ -386,13 +399,20 @@ def found(run: CheckedRun) -> str:
     if time_s is None:
         return f"{run.outcome}: {run.reason}"
     said = [seconds_text(time_s)]
-    if "fleet" in run.against and median_s and limit_s:
+    if "fleet" in against(run) and median_s and limit_s:
         over = f"{time_s / median_s - 1:.0%} over the fleet's median of {seconds_text(median_s)}"
         said.append(f"{over} (limit {seconds_text(limit_s)})")
     if run.verdict == "low" and expected_s:
         most = f" ({seconds_text(most_s)} at most)" if most_s else ""
         said.append(f"the description allows {seconds_text(expected_s)}{most}")
     return ", ".join(said)
+
+
+def seconds_text(time_s: float) -> str:
+    """A time as screens have it."""
+    if time_s < 1e-3:
+        return f"{time_s * 1e6:.3g} us"
+    return f"{time_s * 1e3:.3g} ms" if time_s < 1 else duration(time_s) if time_s >= 10 else f"{si(time_s, 's')}"
 
 
 def outliers(
@@ -414,7 +434,7 @@ def _nodes(runs: Sequence[CheckedRun], causes_of: Mapping[str, Sequence[Cause]])
     """Nodes whose own runs stand out, or that lack GPUs: these run, and as fast, on what is left."""
     named = set()
     for run in runs:
-        if run.measure != "pair" and (stands := run.against):
+        if run.measure != "pair" and (stands := against(run)):
             (node,) = run.nodes
             named.add(node)
             yield _outlier("node", node, [node], run.measure, stands, found(run), causes_of.get(node, ()))
@@ -429,10 +449,10 @@ def _pairs(
 ) -> Iterator[Outlier]:
     """What slow pairs have in common, or each by itself."""
     of_pairs = {_pair(run): run for run in runs if run.measure == "pair"}
-    slow = [pair for pair, run in of_pairs.items() if run.against]
+    slow = [pair for pair, run in of_pairs.items() if against(run)]
     for each in blamed(list(of_pairs), slow, switches):
         own = [of_pairs[pair] for pair in each.pairs]
-        stands: list[Against] = [which for which in _AGAINST if any(which in run.against for run in own)]
+        stands: list[Against] = [which for which in _AGAINST if any(which in against(run) for run in own)]
         yield _blamed(each, stands, own, causes_of, len(of_pairs))
 
 

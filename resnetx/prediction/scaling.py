@@ -33,8 +33,7 @@ from resnetx.prediction.host_step import (
     decoding_unit,
 )
 from resnetx.prediction.roofline import HALF
-from resnetx.prediction.scenario import Point, ScalingCosts
-from resnetx.prediction.staged import CLASSES, SHOWN_BY, closing_command, fastest
+from resnetx.prediction.scenario import SHOWN_BY, STAGED, Point, ScalingCosts, closing_command, fastest_paths
 from resnetx.prediction.step import Compute, HostShare, StepTimes
 from resnetx.settings.files import PUBLISHED, settings
 from resnetx.settings.setting_types import value_word, written
@@ -330,7 +329,7 @@ def _staged(point: Point) -> Undecided | None:
     shown = gpus in known or len(known) >= len(SHOWN_BY)
     if shown or deployment.measured_on(gpus) is not None or deployment.staged_on(gpus) is not None:
         return None
-    boxes = (fastest(deployment.bus_Bps), CLASSES["shared"])
+    boxes = (fastest_paths(deployment.bus_Bps), STAGED["shared"])
     fast, slow = (replace(point, deployment=replace(deployment, told=box)) for box in boxes)
     closing = closing_command(deployment.node_gpus)
     return Undecided(

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from resnetx.record.bench_record import Verdict
-from resnetx.record.sealing import Outcome, RecordPart, RunFolder, if_known, record_file
+from resnetx.record.sealing import Outcome, RecordPart, RunFolder, record_file
 from resnetx.table import Record, Tabular, row
 
 # ---- topologies -----------------------------------------------------------------------------------------------------
@@ -289,9 +289,6 @@ class Cause(RecordPart, frozen=True):
     evidence: str  # a sentence with its figures
 
 
-Against = Literal["run", "fleet", "description"]
-
-
 class CheckedRun(RecordPart, frozen=True, kw_only=True):
     """One run of the check, on one node or on a pair of nodes."""
 
@@ -308,16 +305,6 @@ class CheckedRun(RecordPart, frozen=True, kw_only=True):
     median_s: float | None  # of the fleet: all runs of this kind; null: fewer than three
     limit_s: float | None  # that follows from it
     folder: str  # of its record
-
-    @property
-    def against(self) -> list[Against]:
-        """What it stands out against; [] where it does not."""
-        time_s, limit_s = if_known(self.time_s), if_known(self.limit_s)
-        if time_s is None:
-            return ["run"]
-        over = limit_s is not None and time_s > limit_s
-        beside: dict[Against, bool] = {"fleet": over, "description": self.verdict == "low"}
-        return [what for what, stands in beside.items() if stands]
 
 
 class Outlier(RecordPart, frozen=True, kw_only=True):

@@ -372,7 +372,7 @@ VERBS = {verb.name: verb for verb in _VERBS}
 
 # What `resnetx.NAME` is, and the module that has it.
 PUBLIC = {name: f"resnetx.api.{name}" for name in (*VERBS, "load") if name != "list"} | {
-    "check": "resnetx.fleet.check",
+    "check": "resnetx.fleet",
     "explain": "resnetx.api.load",
     "figures": "resnetx.api.report",
     "observe": "resnetx.measure.observe",

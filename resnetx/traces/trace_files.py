@@ -24,7 +24,7 @@ from resnetx.record import sealing
 from resnetx.record import sealing as limits
 from resnetx.record.sealing import SCHEMA, Unknown, Warning, known, seal
 from resnetx.record.traces import LayerTimes, Trace, TracedBatch, TracedCommunication
-from resnetx.traces.run_traces import UNSIZED, refuse_unsound
+from resnetx.traces import UNSIZED, refuse_unsound
 from resnetx.units import in_ms
 
 NAME = sealing.FILES["trace"]

@@ -19,7 +19,7 @@ from resnetx.api.trace import Traces
 from resnetx.settings import keywords
 from resnetx.settings.files import CONFIGS
 from resnetx.settings.verbs import VERBS
-from resnetx.traces.run_traces import read_all
+from resnetx.traces import read_all
 
 ROOT = Path(__file__).parents[2]
 FUNCTIONS = [name for name in VERBS if name != "list"]

@@ -22,9 +22,8 @@ from resnetx.cli.verbs import show_bench
 from resnetx.errors import ConfigError
 from resnetx.interconnect.collectives.plan import COLLECTIVES, plan
 from resnetx.interconnect.systems.system import load, names
-from resnetx.measure.launch import launcher
+from resnetx.measure.launch import Moment, launcher
 from resnetx.measure.launch.executor import Command, one_node
-from resnetx.measure.launch.scratch import Moment
 from resnetx.operations import OPERATIONS
 from resnetx.record import BenchFile, BenchPoint, BenchRecord, RunFolder, SkippedArray
 from resnetx.record.bench_record import NOT_DESCRIBED, counts
@@ -943,6 +942,6 @@ def test_a_run_that_would_wait_for_another_one_in_the_lab_says_so(monkeypatch, c
     caplog.set_level("INFO")
     request = msgspec.structs.replace(BENCH, lab=Lab(system="gx8", scale=100, transport="auto"))
     for taken, said in ((False, []), (True, ["another run is in the lab of this machine; this one waits for its end"])):
-        monkeypatch.setattr("resnetx.measure.launch.scratch.taken", lambda taken=taken: taken)
+        monkeypatch.setattr("resnetx.api.measuring.taken", lambda taken=taken: taken)
         announce([request])
         assert caplog.messages == said

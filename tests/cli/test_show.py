@@ -184,7 +184,7 @@ def test_the_screens_of_what_was_measured_are_no_wider_either(capsys, monkeypatc
     from resnetx.reporting.accuracy import check
     from resnetx.reporting.study_points import study_points
     from resnetx.reporting.study_results import load
-    from resnetx.traces.run_traces import read_all
+    from resnetx.traces import read_all
 
     monkeypatch.setattr(show, "width_of", lambda stream: width)
     results = load(StudyFolder(Path(QUICKSTART)))

@@ -11,8 +11,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 import resnetx
-from resnetx.fleet.check import metrics_text
-from resnetx.fleet.outliers import FLOOR, LEAST, SPREADS, checked, facts_of, fleet_limit, outliers
+from resnetx.fleet import metrics_text
+from resnetx.fleet.outliers import FLOOR, LEAST, SPREADS, against, checked, facts_of, fleet_limit, outliers
 from resnetx.record import SCHEMA, seal
 from resnetx.record.topologies import Cause, Check, Outlier
 from tests.reporting.checked_fleet import all_reduce, machine, training
@@ -92,7 +92,7 @@ def test_a_fast_node_is_none():
 
 def test_two_nodes_are_no_fleet():
     runs = checked(fleet(1.0, 9.0), None, WHY)
-    assert [run.against for run in runs] == [[], []]
+    assert [against(run) for run in runs] == [[], []]
     assert "fewer than 3" in runs[0].limit_s and LEAST == 3
 
 
@@ -117,7 +117,7 @@ def test_nodes_of_other_kinds_are_not_compared():
 def test_a_description_judges_without_a_fleet(predicted_of):
     point = predicted_of(0.10)  # known to a tenth
     (slow, well) = checked([training("a", 0.2), training("b", 0.1)], point, "")
-    assert (slow.against, well.against) == (["description"], [])
+    assert (against(slow), against(well)) == (["description"], [])
     (found,), _ = outliers([slow, well], [])
     assert found.found == "200 ms, the description allows 100 ms (110 ms at most)"
 

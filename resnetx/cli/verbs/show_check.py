@@ -4,15 +4,16 @@ from argparse import Namespace
 from functools import partial
 from pathlib import Path
 
-from resnetx.api.answers import CHECKED_RUNS, check_answer
+from resnetx.api.answers import check_answer
 from resnetx.api.measuring import machine_name
 from resnetx.cli import show
 from resnetx.cli.verbs.show_train import Planned, left_to_others
-from resnetx.fleet.check import execute
+from resnetx.fleet import execute
 from resnetx.fleet.check_runs import AskedCheck, asked_check, rounds
-from resnetx.fleet.outliers import LEAST
-from resnetx.record.topologies import Check, CheckFolder, Measure
+from resnetx.fleet.outliers import LEAST, against, seconds_text
+from resnetx.record.topologies import Check, CheckedRun, CheckFolder, Measure
 from resnetx.study import Point
+from resnetx.table import Column
 from resnetx.units import duration
 
 
@@ -45,9 +46,9 @@ NAMED = 3  # outliers, and what was left out, without --all
 
 def check(made: Check, folder: CheckFolder) -> None:
     """Runs, outliers first; the causes of those that the answer does not name; by what runs are judged."""
-    ordered = sorted(made.runs, key=lambda run: (not run.against, -(run.time_s or float("inf"))))
+    ordered = sorted(made.runs, key=lambda run: (not against(run), -(run.time_s or float("inf"))))
     if ordered:
-        show.listing(CHECKED_RUNS, ordered, by="outliers and the slowest, and the fastest", constant=True)
+        show.listing(RUNS, ordered, by="outliers and the slowest, and the fastest", constant=True)
     others = made.outliers if show.everything() else made.outliers[1:]
     for outlier in show.first(others, NAMED):
         causes = show.first(outlier.causes, 1)
@@ -61,6 +62,24 @@ def check(made: Check, folder: CheckFolder) -> None:
         show.say(f"Left out: {sentence}.")
     _rule(made)
     show.line(f"record: {folder.check}")
+
+
+_WHAT: dict[Measure, str] = {"all-reduce": "all-reduce", "training": "training step", "pair": "all-reduce of a pair"}
+
+
+def _time(time_s: float | None) -> str:
+    return "" if time_s is None else seconds_text(time_s)
+
+
+RUNS: list[Column[CheckedRun]] = [
+    Column("node", lambda run: " - ".join(run.nodes)),
+    Column("of", lambda run: _WHAT[run.measure]),
+    Column(">time", lambda run: "no end" if run.time_s is None else seconds_text(run.time_s)),
+    Column(">median", lambda run: _time(run.median_s), 6, "of the nodes."),
+    Column(">limit", lambda run: _time(run.limit_s), 7),
+    Column(">described", lambda run: _time(run.expected_s), 8),
+    Column("outlier", lambda run: "yes" if against(run) else ""),
+]
 
 
 def _rule(made: Check) -> None:

@@ -19,8 +19,7 @@ from resnetx.choices import Folders, NoExchange, Server, TokensInput
 from resnetx.errors import ConfigError, prepared
 from resnetx.host import node_name
 from resnetx.inputs import folders
-from resnetx.measure.launch import hang, slurm
-from resnetx.measure.launch.scratch import Moment, run_started
+from resnetx.measure.launch import Moment, hang, run_started, slurm
 from resnetx.measure.rank import distributed, equality, layer_trace, nodes, results, training
 from resnetx.measure.rank.device import check_precision, choose_device, describe_device, timed
 from resnetx.measure.rank.distributed import Ranks
