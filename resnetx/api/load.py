@@ -208,7 +208,8 @@ def _store(found: Records[Any], job: Sequence[Observation], folder: Path) -> Non
             ["case", "part", "a_s", "b_s", "evidence"],
             [[each.case, part.name, part.a_s, part.b_s, part.evidence] for part in each.parts],
         )
-        shown = as_shown(part_columns(each), part_rows(each))
+        *parts, whole = part_rows(each)
+        shown = as_shown(part_columns(each), [*parts, whole._replace(name="the step")])
         alone = len(each.parts) == 1 or number > MOST_SHOWN
         tables.append(PageTable(f"parts-{number}", each.case, shown, rows, only_file=alone))
     notes = list(dict.fromkeys(line for each in found for line in getattr(each, "evidence", [])))

@@ -29,7 +29,7 @@ from resnetx.record.topologies import Check, CollectiveCost, Outlier, Steering, 
 from resnetx.record.traces import Observation, Trace
 from resnetx.reporting import systems_answer as of_systems
 from resnetx.reporting.accuracy import checked_columns
-from resnetx.reporting.bench_conclusions import shown_benches
+from resnetx.reporting.bench_conclusions import VERDICTS, shown_benches
 from resnetx.reporting.charts import figure as files
 from resnetx.reporting.charts.figure import Figure
 from resnetx.reporting.compared_studies import compared_columns
@@ -99,8 +99,11 @@ def of_benches(records: Sequence[BenchRecord]) -> Part:
 
     answer = shown_benches(records)
     verdicts = dict(counted([cell for record in records for cell in record.cells]))
-    copies = [f"Copies: {', '.join(f'{count} {verdict}' for verdict, count in verdicts.items())}."] * bool(verdicts)
-    tables = [PageTable("collectives", "Collectives, size by size", answer.table)] if answer.table else []
+    judged = ", ".join(f"{count} {VERDICTS.get(verdict, verdict)}" for verdict, count in verdicts.items())
+    copies = [f"Copies: {judged}."] * bool(verdicts)
+    timed = any(record.points for record in records)
+    name, of = ("collectives", "Collectives, size by size") if timed else ("classes", "Copies, class by class")
+    tables = [PageTable(name, of, answer.table)] if answer.table else []
     if cells := [cell for record in records for cell in record.cells]:
         rows = Table(list(row(cells[0])), [list(row(cell).values()) for cell in cells])
         tables.append(PageTable("copies", "Copies, pair by pair", rows))

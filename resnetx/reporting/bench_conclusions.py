@@ -241,10 +241,10 @@ def copy_verdicts(cells: Sequence[CopyCell]) -> str:
     """How many are as described, and how many are not; "" where nothing is judged."""
     if all(cell.verdict == "not judged" for cell in cells):
         return ""
-    return ", ".join(f"{count} {_VERDICTS.get(verdict, verdict)}" for verdict, count in counted(cells))
+    return ", ".join(f"{count} {VERDICTS.get(verdict, verdict)}" for verdict, count in counted(cells))
 
 
-_VERDICTS = {"not judged": "with no reference"}
+VERDICTS = {"not judged": "with no reference"}
 
 
 def _verdict(cells: Sequence[CopyCell]) -> str:

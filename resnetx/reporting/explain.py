@@ -558,7 +558,7 @@ def case_columns(found: Sequence[Explained]) -> list[Column[Explained]]:
     """A row for each case."""
     steps: list[Column[Explained]] = [
         Column("~case", lambda each: each.case),
-        Column(">A, ms", lambda each: ms_text(each.a_step_s)),
+        Column(">step, ms" if found[0].b_step_s is None else ">A, ms", lambda each: ms_text(each.a_step_s)),
     ]
     if found[0].b_step_s is None:
         return [*steps, Column(">useful %", _useful)]

@@ -1,3 +1,4 @@
+import json
 import re
 from dataclasses import replace
 
@@ -6,7 +7,9 @@ import msgspec
 import pytest
 
 from resnetx.choices import Torchvision
+from resnetx.record.comparisons import CollectivePoint
 from resnetx.reporting.charts import studies
+from resnetx.reporting.charts.benches import collective_bandwidth
 from resnetx.reporting.charts.drawers import Drawers, convert
 from resnetx.reporting.charts.figure import (
     COLUMN,
@@ -363,3 +366,18 @@ def test_what_a_drawer_would_have_drawn_is_drawn_here_once_it_has_ended():
         drawers._processes[0].kill()
         drawers._processes[0].wait()
         assert drawers.convert("vegalite_to_svg", chart) == convert("vegalite_to_svg", chart)
+
+
+def test_of_more_systems_than_colours_tell_apart_each_has_a_panel():
+    def coloured_by(count):
+        points = [
+            CollectivePoint(f"s{place}", "nccl2", "allreduce", gpus, size, 1e-3, size / 1e-3)
+            for place in range(count)
+            for gpus in (2, 4)
+            for size in (1000, 10**6)
+        ]
+        drawn = json.dumps(specification(collective_bandwidth(points, "allreduce").chart))
+        return set(re.findall(r'"color": \{[^{}]*"field": "(\w+)"', drawn))
+
+    assert coloured_by(4) == {"system"}
+    assert coloured_by(5) == {"gpus"}

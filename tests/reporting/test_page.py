@@ -8,6 +8,7 @@ from xml.etree import ElementTree
 import msgspec
 import pytest
 
+import resnetx
 from resnetx.choices import Torchvision
 from resnetx.compose import compose
 from resnetx.config import request_from
@@ -323,3 +324,10 @@ def test_a_page_shows_times_and_rates_in_units_of_which_there_are_few():
     assert shown.columns == ["name", "time ms", "busbw GB/s", "clock MHz", "waited_s"]
     assert page.plain(shown.rows) == [["a", "1.0", "0.131", "1,980", "2.5"], ["b", "1.5", "1.200", "1,200", "0.5"]]
     assert page.plain([[0.001], [0.001]]) == [["0.001"], ["0.001"]]
+
+
+def test_the_page_of_a_bench_of_copies_names_them_in_its_table_and_nothing_private(tmp_path):
+    resnetx.report("results/lab/links/dgx1-p100-copies", out=str(tmp_path))
+    text = (tmp_path / "index.html").read_text()
+    assert "Copies, class by class" in text and "Collectives, size by size" not in text
+    assert "Copies: 56 with no reference." in text

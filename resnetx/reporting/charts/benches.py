@@ -410,6 +410,7 @@ def _square(cell: CopyCell, latency: bool) -> list[Cell]:
 # The form is that of Tallent et al. 2017, Fig. 10 and 11.
 
 ZOOM_BYTES = (0.5e6, 6e6)  # ResNet/x's gradients
+MOST_BY_COLOUR = 4  # systems that colours tell apart in one panel
 _PAPERS_FIGURES = {"allreduce": 10}  # of the others, 11
 
 
@@ -429,10 +430,10 @@ _BANDWIDTHS = [
 def collective_bandwidth(
     points: Sequence[CollectivePoint], name: str, measured: Sequence[CollectivePoint] = ()
 ) -> Figure:
-    """Effective bandwidth over size, a panel for each library."""
+    """Effective bandwidth over size, a panel for each library; of many systems, one for each of them."""
     caption = (
         "Effective bandwidth: the bytes that each GPU has, over the time. By the descriptions of the systems, not "
-        f"calibrated. After Tallent et al. 2017, Fig. {_PAPERS_FIGURES.get(name, 11)} (theirs: GiB/s)."
+        f"calibrated. Form: Tallent et al. 2017, Fig. {_PAPERS_FIGURES.get(name, 11)} (there GiB/s)."
         f"{_BLACK * bool(measured)}"
     )
     sizes = Axis("size_bytes", "bytes", "log", "si")
@@ -467,6 +468,7 @@ def _bandwidths(
     ]
     rows = [_bandwidth_row(point, point.library, "predicted") for point in points]
     rows += [_bandwidth_row(point, library, "measured") for point, library in beside if point.system in systems]
+    many = len(systems) > MOST_BY_COLOUR
     plot = Plot(
         x=sizes,
         y=Axis("algbw_GBps", "size / time, GB/s"),
@@ -475,10 +477,10 @@ def _bandwidths(
             Mark("dots", "datum.origin == 'predicted'", look={"opacity": 0, "size": 60}),
             *measured_dots(systems),
         ),
-        colour=Scale("system", system_looks(systems)),
-        dash=Scale("gpus", dash_looks(counts)),
-        panel="library",
-        columns=2,
+        colour=Scale("gpus", system_looks(counts)) if many else Scale("system", system_looks(systems)),
+        dash=Scale("library", dash_looks(libraries)) if many else Scale("gpus", dash_looks(counts)),
+        panel="system" if many else "library",
+        columns=3 if many else 2,
         height=95,
         chart_only=("description",),
     )
@@ -507,7 +509,7 @@ def copies_over_size(
     points: Sequence[CopyPoint],
     measured: Sequence[CopyPoint] = (),
     of: str = "Copies from GPU 0, and from the host",
-    after: str = "By the descriptions of the systems. After Tallent et al. 2017, Fig. {}.",
+    after: str = "By the descriptions of the systems. Form: Tallent et al. 2017, Fig. {}.",
 ) -> list[Figure]:
     """Copies to single GPUs: rate and time over size, a line for each pair."""
     if not points:

@@ -110,7 +110,7 @@ def _speedups(marks: Sequence[Record]) -> Figure:
     )
     over = {mark["baseline_gpus"] for mark in marks}
     base = "one GPU" if over == {1} else "the fewest GPUs that can run it"
-    caption = "Whiskers: what nine of ten measurements should lie within. Dotted: ideal. After Shi et al. 2018."
+    caption = "Whiskers: what nine of ten measurements should lie within. Dotted: ideal. Form: Shi et al. 2018."
     return figure("speedups", f"Predicted speed-up over {base}", caption, table_of_records(marks), plot)
 
 

@@ -498,7 +498,7 @@ def _written(value: float) -> str:
 # Activations of an image and parameters by workload (Fig. 4), work and work over communication by batch category
 # (Fig. 5 and 6), and activations per parameter on each GPU over GPUs (Fig. 7). One colour and shape for each workload.
 
-_AFTER = "After Tallent et al. 2017, Fig. {}. Counted by the {} convention."
+_AFTER = "Form: Tallent et al. 2017, Fig. {}. Counted by the {} convention."
 _ON_EACH = "activations_per_parameter_per_gpu"
 
 

@@ -129,7 +129,7 @@ def rates(points: Sequence[StudyPoint], styles: SeriesStyles) -> Figure | str:
     if len({point.gpus for point in points}) == 1:
         return _by_name(points)
     title = f"Training rate against {unit_of_points(points)}s; the highest, {number(highest)} images/s: {best}"
-    after = f" Dotted: ideal, from the baseline ({_baselines(points)}). After Tallent et al. 2017, Fig. 12 and 13."
+    after = f" Dotted: ideal, from the baseline ({_baselines(points)}). Form: Tallent et al. 2017, Fig. 12 and 13."
     return _curves("rate", title, after, points, styles, _RATE, Axis(_RATE.column, "iterations/s", "log", "si"))
 
 
@@ -399,7 +399,9 @@ def _limits(points: Iterable[StudyPoint]) -> list[Limits]:
 
 def _verdicts(points: Iterable[StudyPoint]) -> str:
     """How many points have each verdict, the most frequent first."""
-    verdicts = Counter(limits.verdict or ("open" if limits.shares else "not known") for limits in _limits(points))
+    verdicts = Counter(
+        limits.verdict or ("not resolved" if limits.shares else "not known") for limits in _limits(points)
+    )
     return ", ".join(f"{count} {verdict}" for verdict, count in verdicts.most_common())
 
 

@@ -279,7 +279,7 @@ def rates_against_gpus(
         height=HEIGHT,
         chart_only=_OF_CHART,
     )
-    caption = f"Whiskers: prediction interval. After Tallent et al. 2017, Fig. {curves.papers_figure}.{_meanings(rows)}"
+    caption = f"Whiskers: prediction interval. Form: Tallent et al. 2017, Fig. {curves.papers_figure}.{_meanings(rows)}"
     caption += f" {_held(rows)}" * beside
     table = Table(_RATE_COLUMNS, [[row[column] for column in _RATE_COLUMNS] for row in rows])
     return figure(curves.name, curves.title, caption, table, plot)
