@@ -202,7 +202,9 @@ def _bounds(rows: Sequence[JudgedScaling]) -> tuple[float, float]:
 def _excess(row: JudgedScaling, everything: Sequence[JudgedScaling]) -> float:
     """How many times as wide the bounds without a rate's system and program must be for its interval to hold it."""
     program = row.case.series.source
-    others = [other for other in everything if not row.case.leaves_out(other.case) and other.case.series.source != program]
+    others = [
+        other for other in everything if not row.case.leaves_out(other.case) and other.case.series.source != program
+    ]
     alike = _of_group(others, _group(row))
     as_many = _of_group(others, (ANY, row.case.kind[1], ANY))
     faster, slower = _bounds(alike if len(alike) >= FEWEST_POINTS else as_many)
