@@ -3,11 +3,11 @@
     python -m resnetx.literature.scaling_fit        writes results/published/scaling-errors.yaml, and prints each rate
 
 Two figures are fitted to rates on one node (`scaling_errors`), by the least sum of |ln(predicted / measured)|, which a
-few odd rates do not move, each source counting alike; what half precision takes on several nodes is the median of what
-its steps take beyond the model. Each rate is then predicted with the figures that all other systems give (of several
-nodes, which one cluster measured: all other programs). The errors of these predictions, by kind of case, make the
-intervals; and each interval is counted with the errors of others alone. Rates that are open between two ends count in
-neither.
+few odd rates do not move, each source counting as the root of its number of rates; what half precision takes on several
+nodes is the median of what its steps take beyond the model. Each rate is then predicted with the figures that all other
+systems give (of several nodes, which one cluster measured: all other programs). The errors of these predictions, by
+kind of case and over the doublings of the number of GPUs, make the intervals; and each interval is counted with the
+errors of other systems' other programs alone. Rates that are open between two ends count in neither.
 """
 
 import math
@@ -23,12 +23,21 @@ import numpy as np
 from resnetx.literature.rivals import median_efficiencies
 from resnetx.literature.scaling_check import Floats, ScalingCase, cases
 from resnetx.prediction.host_step import PARALLEL_s
-from resnetx.prediction.scaling import ANY, FEWEST_POINTS, FILE, LEVEL, KindError, ScalingErrors, is_known_server
+from resnetx.prediction.scaling import (
+    ANY,
+    FEWEST_POINTS,
+    FILE,
+    LEVEL,
+    KindError,
+    ScalingErrors,
+    doublings,
+    is_known_server,
+)
 from resnetx.prediction.scenario import ScalingCosts
 
 # What is searched: variation to 5 %, in steps of 0.05 %, and host load to 50 % in steps of 1 %.
 _GRID = [ScalingCosts(variation / 2000, load / 100, PARALLEL_s) for variation, load in product(range(101), range(51))]
-_FEWEST_SYSTEMS = 3  # of a kind by which it is counted how wide intervals must be
+_FEWEST_PROGRAMS = 3  # of a kind by which it is counted how wide intervals must be
 _DIGITS = 5
 
 
@@ -48,6 +57,11 @@ class JudgedScaling:
     @property
     def log_error(self) -> float:
         return self.case.log_error(self.predicted)
+
+    @property
+    def doublings(self) -> float:
+        """That bounds go with; of a case with other rates of its series, none."""
+        return 1.0 if self.case.known else doublings(self.case.gpus)
 
 
 def fit(chosen: Sequence[ScalingCase]) -> ScalingCosts:
@@ -87,13 +101,13 @@ def _with_half(costs: ScalingCosts, chosen: Iterable[ScalingCase]) -> ScalingCos
 def _errors(chosen: Sequence[ScalingCase]) -> Floats:
     """The absolute logarithmic error of each rate (rows), with each pair of figures of the grid (columns).
 
-    Over the number of rates that its source has: those of one program err alike.
+    Over the root of the number of rates that its source has: those of one program err alike, in part.
     """
     variation, host_load = np.array([[costs.variation, costs.host_load] for costs in _GRID]).T
     counts = Counter(case.series.source for case in chosen)
     return np.array(
         [
-            np.abs(np.log(case.nearly(variation, host_load) / case.measured)) / counts[case.series.source]
+            np.abs(np.log(case.nearly(variation, host_load) / case.measured)) / math.sqrt(counts[case.series.source])
             for case in chosen
         ]
     )
@@ -176,33 +190,37 @@ def _kind_error(everything: Sequence[JudgedScaling], group: Group, widened: floa
 def _bounds(rows: Sequence[JudgedScaling]) -> tuple[float, float]:
     """What times fall short of the predicted ones by, and exceed them by, in one of twenty cases; logarithms.
 
+    On `REFERENCE` GPUs, with which those of other numbers go by doublings.
     Neither is less than a third of the other: of few cases, all may lie on one side.
     """
-    errors = [row.log_error for row in rows]
+    errors = [row.log_error / row.doublings for row in rows]
     outside = (1 - LEVEL) / 2
     faster, slower = max(0.0, -float(np.quantile(errors, outside))), max(0.0, float(np.quantile(errors, 1 - outside)))
     return max(faster, slower / 3), max(slower, faster / 3)
 
 
 def _excess(row: JudgedScaling, everything: Sequence[JudgedScaling]) -> float:
-    """How many times as wide the bounds that are made without a rate's system must be for its interval to hold it."""
-    others = [other for other in everything if not row.case.leaves_out(other.case)]
+    """How many times as wide the bounds without a rate's system and program must be for its interval to hold it."""
+    program = row.case.series.source
+    others = [
+        other for other in everything if not row.case.leaves_out(other.case) and other.case.series.source != program
+    ]
     alike = _of_group(others, _group(row))
     as_many = _of_group(others, (ANY, row.case.kind[1], ANY))
     faster, slower = _bounds(alike if len(alike) >= FEWEST_POINTS else as_many)
     other, own = (row.others[1], slower) if row.log_error > 0 else (row.others[0], faster)
-    return math.sqrt(max(0.0, row.log_error**2 - other**2)) / own
+    return math.sqrt(max(0.0, row.log_error**2 - other**2)) / (own * row.doublings)
 
 
 def widening(rows: Sequence[JudgedScaling]) -> float:
-    """How many times as wide bounds must be for nine of ten intervals to hold a rate of an unseen system.
+    """How many times as wide bounds must be for nine of ten intervals to hold a rate of an unseen system and program.
 
-    An interval has the errors of all parts. Of kinds that enough systems show: the bounds of fewer are those of one.
+    An interval has the errors of all parts. Of kinds that enough programs show: the bounds of fewer are those of one.
     """
-    systems: dict[Group, set[str]] = {}
+    programs: dict[Group, set[str]] = {}
     for row in rows:
-        systems.setdefault(_group(row), set()).add(row.case.left_out)
-    counted = [_excess(row, rows) for row in rows if len(systems[_group(row)]) >= _FEWEST_SYSTEMS]
+        programs.setdefault(_group(row), set()).add(row.case.series.source)
+    counted = [_excess(row, rows) for row in rows if len(programs[_group(row)]) >= _FEWEST_PROGRAMS]
     return float(np.quantile(counted, LEVEL))
 
 

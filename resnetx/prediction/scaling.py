@@ -44,7 +44,9 @@ FILE = PUBLISHED / "scaling-errors.yaml"
 # (results/published/transformers.yaml).
 HALF_MEASURED = {7.0: 1.0, 9.0: 0.0}
 LEVEL = 0.90  # of intervals: the share of points that they should hold
+ONE_NODE = "one node"
 ANY = "any"  # in a group of several kinds
+REFERENCE = 8  # GPUs of which errors are stated; those of others go with the doublings of their number
 FEWEST_POINTS = 8  # of a kind that has an error of its own: fewer do not show what one in ten exceeds
 
 # Cases whose errors are counted together: (exchange, nodes, input). loader: decoded by a framework's own loader; DALI
@@ -80,6 +82,11 @@ def group_text(exchange: str, nodes: str, feed: str) -> str:
     return f"{exchanges[exchange]}, {'any nodes' if nodes == 'any' else nodes}, {feeds[feed]}"
 
 
+def doublings(gpus: int) -> float:
+    """Of one GPU to so many, over those to `REFERENCE`: published errors grow with them."""
+    return log2(gpus) / log2(REFERENCE)
+
+
 class KindError(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Errors of one kind of case, each system left out of the fit. Logarithms are of measured over predicted."""
 
@@ -92,7 +99,8 @@ class KindError(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     worst: float
     bias: float  # mean of ln(predicted / measured)
     linear: float  # the mean error of "GPUs x one GPU's rate" on the same points
-    slower: float  # what one time in twenty exceeds the predicted one by, `widened` times, as a logarithm
+    # What one time in twenty exceeds the predicted one by, `widened` times, on `REFERENCE` GPUs; as a logarithm.
+    slower: float
     faster: float  # what one in twenty falls short of it by, likewise
     # Share of points within intervals that were made without their system; null: there is but one.
     held: float | None
@@ -100,6 +108,10 @@ class KindError(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     @property
     def text(self) -> str:
         return group_text(self.exchange, self.nodes, self.input)
+
+    def times(self, factor: float) -> "KindError":
+        """With bounds so many times as wide."""
+        return msgspec.structs.replace(self, slower=self.slower * factor, faster=self.faster * factor)
 
 
 class ScalingErrors(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -116,21 +128,31 @@ class ScalingErrors(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     ]  # each rate by those of other counts of its series, some on as many nodes (one, several)
 
     def of_point(self, point: Point) -> KindError:
-        """The errors of a point's kind; where rates on as many nodes (one, several) are known, of points like that."""
+        """The errors of a point's kind; where rates on as many nodes (one, several) are known, of points like that.
+
+        Of the point's number of GPUs, not of `REFERENCE`.
+        """
         kind, residual = scaling_kind(point), point.setting.residual
         _, nodes, _ = kind
         known = [] if residual is None else [gpus for gpus, _, _ in residual.rates.by_gpus]
         if residual is None or not any(_nodes(point, gpus) == nodes for gpus in known):
-            return self.of(*kind)
+            return self.of(*kind).times(doublings(point.gpus))
         error = next(error for error in self.calibrated if nodes.startswith(error.nodes))
-        further = residual.octaves(point.gpus) ** 0.5
-        return msgspec.structs.replace(error, slower=error.slower * further, faster=error.faster * further)
+        return error.times(residual.octaves(point.gpus) ** 0.5)
 
     def of(self, exchange: str, nodes: str, feed: str) -> KindError:
-        """The errors of a kind with enough points; else those of all on as many nodes (one, several), however few."""
+        """The errors of a kind with enough points; else those of all on as many nodes (one, several), however few.
+
+        On several nodes no bounds are narrower than on one, which more programs show.
+        """
         by_names = {(error.exchange, error.nodes, error.input): error for error in self.kinds}
         error = by_names.get((exchange, nodes, feed))
-        return error if error is not None and error.points >= FEWEST_POINTS else by_names[ANY, nodes, ANY]
+        error = error if error is not None and error.points >= FEWEST_POINTS else by_names[ANY, nodes, ANY]
+        if nodes == ONE_NODE:
+            return error
+        inside = self.of(exchange, ONE_NODE, feed)
+        slower, faster = max(error.slower, inside.slower), max(error.faster, inside.faster)
+        return msgspec.structs.replace(error, slower=slower, faster=faster)
 
 
 @cache

@@ -5,7 +5,7 @@ its kind (`literature.collectives_fit`). What is stated for a plan is, of the fi
 these of which there are enough:
 
     system   those of its own system, library and collective; with all fitted where that is worse
-    kind     those of machines of its kind
+    kind     those of machines of its kind, each system counting alike
     any      those of all other kinds (of one host: in one host), each counting alike: wide, and of no machine like this
 
 A mean is never below that of the few which are closer. Rings and messages (all-to-all, send-receive, gather, scatter)
@@ -252,8 +252,9 @@ def cells(residuals: Sequence[CollectiveResidual], widened: Mapping[Place, float
 def _cell(key: Key, residuals: Sequence[CollectiveResidual], widened: float) -> ErrorCell:
     scope, of, library, collective, band = key
     errors = [max(residual.error, residual.fitted) if scope == "system" else residual.error for residual in residuals]
-    kinds = [residual.kind for residual in residuals]
-    mean, q90 = (alike(errors, kinds, widened)) if scope == "any" else (sum(errors) / len(errors), _q90(errors))
+    of_each = [residual.kind if scope == "any" else residual.system for residual in residuals]  # what counts alike
+    several = len(set(of_each)) > 1 or scope == "any"
+    mean, q90 = alike(errors, of_each, widened) if several else (sum(errors) / len(errors), _q90(errors))
     sources = sorted({residual.publication for residual in residuals})
     # rounded up, so that the figure that sets it is within
     sizes = len({residual.size_bytes for residual in residuals})
