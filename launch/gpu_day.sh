@@ -19,7 +19,7 @@ for word in "$@"; do
 done
 [ "$mode" ] || { echo "launch/gpu_day.sh: ${*:-no word}: expected hour or day, and --dry-run or nothing" >&2; exit 2; }
 facts=$(python -c 'from resnetx.host import node_name as n; from resnetx.measure.machine.nvidia import gpus_here as g
-from resnetx.measure.machine.environment import has_changes, revision
+from resnetx.measure.machine import has_changes, revision
 here, code = max(g(), 1), revision()
 print(n(), ",".join(str(k) for k in sorted({k for k in (1, 2, 4, 8, 16) if k <= here} | {here})), code if has_changes(code) else "")') || exit
 read -r node counts changed <<<"$facts"

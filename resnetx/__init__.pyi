@@ -16,7 +16,7 @@ from resnetx.api.trace import trace as trace
 from resnetx.api.train import train as train
 from resnetx.api.train import verify as verify
 from resnetx.errors import ConfigError as ConfigError
-from resnetx.fleet.check import check as check
+from resnetx.fleet import check as check
 from resnetx.literature.reproduce import reproduce as reproduce
 from resnetx.literature.validate import validate as validate
 from resnetx.measure.observe import observe as observe

@@ -147,7 +147,7 @@ def prepared(kind: Kind) -> Kind:
 _TYPES = {
     "int": "a whole number",
     "float": "a number",
-    "str": "a word",
+    "str": "text",
     "bool": "true or false",
     "array": "a list in brackets",
     "object": "a group of settings",
@@ -171,8 +171,9 @@ def sentence(message: str, tree: Any, kind: Any, root: str = "") -> str:
         maps = any(get_origin(member) is dict for member in _types_at(kind, _steps(path)))
         names = _TYPES | {"object": "values by name (NAME:VALUE)"} if maps else _TYPES
         expected = " or ".join(names.get(word.strip(), word.strip()) for word in match[1].split("|"))
-        given = str(value).lower() if isinstance(value, bool) else shortened(value)  # as it is typed
-        return f"{key}={given}: expected {expected}"
+        given = str(value).lower() if isinstance(value, bool) else "null" if value is None else shortened(value)
+        text = f", as {key}=NAME" * (match[1].split("|")[0].strip() == "str")
+        return f"{key}={given}: expected {expected}{text}"  # each as it is typed
     if re.fullmatch(r"Invalid (?:enum value|value) (.+)", what):
         known = ", ".join(dict.fromkeys(map(str, allowed(kind, _steps(path)))))
         return f"{key}={shortened(value)}: not one of the known values" + f" ({known})" * bool(known)

@@ -3,8 +3,8 @@
 import html
 import io
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
+from types import NoneType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 import msgspec
@@ -48,10 +48,15 @@ class Table:
     columns: list[str]
     rows: list[list[Cell]]
     note: str = ""  # below it: what columns say that have no place
+    numbers: Sequence[int] = ()  # places of right-aligned columns; those of numbers alone are, too
 
     def records(self) -> list[Record]:
         """Each row as an object."""
         return [dict(zip(self.columns, row, strict=True)) for row in self.rows]
+
+    def _is_right(self, place: int) -> bool:
+        cells = {type(row[place]) for row in self.rows}
+        return place in self.numbers or bool(cells & {int, float} and cells <= {int, float, NoneType})
 
     def to_pandas(self) -> "pd.DataFrame":
         """All rows as a DataFrame. pandas is not installed with resnetx."""
@@ -67,7 +72,10 @@ class Table:
         from rich.table import Column
         from rich.table import Table as RichTable
 
-        shown = RichTable(*(Column(column, no_wrap=True) for column in self.columns), box=None, pad_edge=False)
+        aligned = [Column(column, no_wrap=True) for column in self.columns]
+        for place, column in enumerate(aligned):
+            column.justify = "right" if self._is_right(place) else "left"
+        shown = RichTable(*aligned, box=None, pad_edge=False)
         for row in self.rows:
             shown.add_row(*(escape(_text(cell)) for cell in row))
         text = io.StringIO()
@@ -79,8 +87,12 @@ class Table:
         return str(self)
 
     def _repr_html_(self) -> str:
-        head = "".join(f"<th>{html.escape(column)}</th>" for column in self.columns)
-        rows = ("".join(f"<td>{html.escape(_text(cell))}</td>" for cell in row) for row in self.rows)
+        at = [' style="text-align:right"' * self._is_right(place) for place in range(len(self.columns))]
+        head = "".join(f"<th{style}>{html.escape(name)}</th>" for style, name in zip(at, self.columns, strict=True))
+        rows = (
+            "".join(f"<td{style}>{html.escape(_text(cell))}</td>" for style, cell in zip(at, row, strict=True))
+            for row in self.rows
+        )
         note = f"<p>{html.escape(self.note)}</p>" * bool(self.note)
         table = f"<table><tr>{head}</tr>{''.join(f'<tr>{row}</tr>' for row in rows)}</table>" * bool(self.columns)
         return table + note
@@ -129,7 +141,11 @@ def parted(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> tuple[list
 
     Where names alone, the first column, tell rows apart, there is nothing to tell of each, and the sentence is all.
     """
-    alike = alike_columns(rows)
+    alike = [
+        place
+        for place in alike_columns(rows)
+        if "interval" not in "".join(headings[place + 1 : place + 2]) or place + 1 in alike_columns(rows)
+    ]  # a value stays beside its interval
     telling = [place for place in range(len(headings)) if place not in alike]
     names_alone = telling == [0] and sum(bool(rows[0][place]) for place in alike) > 1
     return [] if names_alone else telling, in_all_rows(headings, rows, alike)
@@ -145,11 +161,29 @@ def as_shown(columns: Sequence[Column[T]], rows: Iterable[T]) -> Table:
         [headings[place].lstrip(">~") for place in telling],
         [[row[place] for place in telling] for row in cells if telling],
         note,
+        [index for index, place in enumerate(telling) if headings[place].startswith(">")],
     )
 
 
 # What says what a record answers, its class by name: `resnetx.api.answers` fills it, and loads each when it is asked.
 ANSWERS: dict[str, Callable[[Any], Answer]] = {}
+
+
+def answer_of(record: object) -> Answer | None:
+    """What one record answers, alone or as one of several; None where its kind answers nothing."""
+    name = type(record).__name__
+    if answer := ANSWERS.get(name):
+        return answer(record)
+    of_several = ANSWERS.get(f"Records[{name}]")
+    return of_several([record]) if of_several else None
+
+
+def text_of(answer: Answer) -> str:
+    """The sentences, and the first rows of the table."""
+    table = answer.table or Table([], [])
+    first = replace(table, columns=table.columns if table.rows else [], rows=table.rows[:ROWS_OF_REPR])
+    more = [f"... {len(table.rows)} rows"] * (len(table.rows) > ROWS_OF_REPR)
+    return "\n".join(filter(None, [*answer.sentences, f"{first}", *more]))
 
 
 class Tabular:
@@ -159,8 +193,7 @@ class Tabular:
 
     def answer(self) -> Answer | None:
         """What it answers, as the screen has it; None for what is a table alone."""
-        answer = ANSWERS.get(type(self).__name__)
-        return answer(self) if answer else None
+        return answer_of(self)
 
     def rows(self) -> list[Record]:
         """One object for each row: column -> value in base units, None where it is not known."""
@@ -180,12 +213,9 @@ class Tabular:
         answer = self.answer()
         if answer is None:
             table = self.table()
-            shown = Table(table.columns[:COLUMNS_OF_REPR], [row[:COLUMNS_OF_REPR] for row in table.rows[:ROWS_OF_REPR]])
-            return f"{type(self).__name__}, {len(table.rows)} rows x {len(table.columns)} columns\n{shown}"
-        table = answer.table or Table([], [])
-        shown = Table(table.columns if table.rows else [], table.rows[:ROWS_OF_REPR], table.note)
-        more = [f"... {len(table.rows)} rows"] * (len(table.rows) > ROWS_OF_REPR)
-        return "\n".join(filter(None, [*answer.sentences, f"{shown}", *more]))
+            first = Table(table.columns[:COLUMNS_OF_REPR], [row[:COLUMNS_OF_REPR] for row in table.rows[:ROWS_OF_REPR]])
+            return f"{type(self).__name__}, {len(table.rows)} rows x {len(table.columns)} columns\n{first}"
+        return text_of(answer)
 
     def _repr_html_(self) -> str:
         answer = self.answer()
@@ -235,13 +265,9 @@ class Answered(Records[T]):
             return Answer(self._sentences, as_shown(self._columns, self))
         rows = self.rows()
         names = dict.fromkeys(name for cells in rows for name in cells if "\n" not in str(cells[name]))
-        shown = as_shown([Column(name, partial(_cell_of, name)) for name in names], rows)
-        columns = slice(COLUMNS_OF_REPR)
-        return Answer(self._sentences, Table(shown.columns[columns], [cells[columns] for cells in shown.rows]))
-
-
-def _cell_of(name: str, record: Record) -> str:
-    return _text(record.get(name))
+        several = [name for name in names if len({record.get(name) for record in rows}) > 1 or len(rows) < 2]
+        columns = several[:COLUMNS_OF_REPR]
+        return Answer(self._sentences, Table(columns, [[record.get(name) for name in columns] for record in rows]))
 
 
 def row(record: object, leave_out: Sequence[str] = ()) -> Record:

@@ -30,6 +30,11 @@ def in_GBps(rate_Bps: float) -> str:
     return f"{_significant(rate_Bps / 1e9, 3)} GB/s"
 
 
+def GBps(rate_Bps: float) -> str:
+    """The same as a cell below "GB/s": GBps(61.386e9) is "61.4"; of what is too little to be read, "<0.001"."""
+    return "<0.001" if 0 < rate_Bps < 1e6 else number(rate_Bps / 1e9)
+
+
 def in_ms(seconds: float) -> str:
     """A time in milliseconds with three significant digits: in_ms(1.284) is "1,280", in_ms(0.0095) "9.5"."""
     return f"{seconds * 1e3:.3g}" if seconds < 0.9995 else number(seconds * 1e3)
@@ -75,16 +80,16 @@ _NUMBER = r"([0-9]{1,18}(?:\.[0-9]{0,18})?|\.[0-9]{1,18})"  # longer numbers are
 
 
 def duration(seconds: float) -> str:
-    """A waiting time: "12 s", "4 min 05 s", "2 h 10 min"; below 10 s with one decimal."""
+    """A waiting time: "12 s", "4 min 05 s", "2 h 10 min", "24 h"; below 10 s with one decimal."""
     if seconds < 10:
         return f"{seconds:.1f} s"
     if seconds < 60:
         return f"{seconds:.0f} s"
     minutes, rest = divmod(round(seconds), 60)
     if minutes < 60:
-        return f"{minutes} min {rest:02d} s"
+        return f"{minutes} min" + f" {rest:02d} s" * (rest > 0)
     hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes:02d} min"
+    return f"{hours} h" + f" {minutes:02d} min" * (minutes > 0)
 
 
 _SECONDS = {"us": 1e-6, "ms": 1e-3, "": 1, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}

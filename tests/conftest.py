@@ -15,7 +15,7 @@ import pytest
 from resnetx.compose import compose
 from resnetx.config import request_from, run_settings_from
 from resnetx.measure.launch.preloaded import AFRESH_VARIABLE
-from resnetx.measure.machine.environment import environment
+from resnetx.measure.machine import environment
 from resnetx.record import SCHEMA, Environment, RunFile, RunRecord, RunSummary, StudyRecord, cut_short
 from resnetx.record.prediction import PredictedPoint, Prediction, digest
 from resnetx.reporting.study_results import Results, points
@@ -57,6 +57,13 @@ def _interruptible():
     yield
     for number, handler in before.items():
         signal.signal(number, handler)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _one_thread():
+    """Processes of tests share the cores: torch's threads would spin while they wait for one that another keeps out."""
+    if "torch" in sys.modules:
+        sys.modules["torch"].set_num_threads(1)
 
 
 @pytest.fixture(autouse=True)

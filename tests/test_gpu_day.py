@@ -19,7 +19,7 @@ from resnetx.api.train import execute_verification as verify
 from resnetx.cli.words import settings_of
 from resnetx.errors import ConfigError
 from resnetx.host import node_name
-from resnetx.measure.machine.environment import revision
+from resnetx.measure.machine import revision
 
 ROOT = Path(__file__).parent.parent
 STUDY = """\

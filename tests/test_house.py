@@ -36,7 +36,7 @@ PURE = [
     "resnetx.prediction.predict",
     "resnetx.literature.training",
     "resnetx.record",
-    "resnetx.traces.run_traces",
+    "resnetx.traces",
     "resnetx.request",
     "resnetx.reporting.accuracy",
     "resnetx.reporting.compared_studies",
@@ -138,7 +138,7 @@ def test_a_rank_of_a_run_file_loads_no_hydra():
     """Each rank of each run starts so; a run file needs none of the command line's grammar."""
     asked = """
 from resnetx.cli import ranks
-from resnetx.measure.launch.scratch import Moment
+from resnetx.measure.launch import Moment
 try:
     ranks.serve_run(["nowhere.json"], Moment.now())
 except Exception:
@@ -150,7 +150,7 @@ except Exception:
 
 def test_a_rank_started_by_hand_refuses_a_setting_of_another_verb():
     from resnetx.cli import ranks
-    from resnetx.measure.launch.scratch import Moment
+    from resnetx.measure.launch import Moment
 
     with pytest.raises(ConfigError, match="not a setting of `resnetx train`"):
         ranks.serve_run(["pick=2"], Moment.now())

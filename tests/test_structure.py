@@ -70,7 +70,7 @@ def test_settings_reach_the_run_file_by_the_launcher(tmp_path, monkeypatch, prel
 
 @pytest.mark.slow
 def test_a_run_file_reaches_the_record_by_a_rank(task_of):
-    from resnetx.measure.launch.scratch import Moment
+    from resnetx.measure.launch import Moment
     from resnetx.measure.rank.main import run
 
     task = task_of(TINY)

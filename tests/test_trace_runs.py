@@ -7,7 +7,7 @@ from resnetx import record
 from resnetx.errors import ConfigError
 from resnetx.record import GradientBucket, Phases, RecordError, RunFolder
 from resnetx.record.traces import LayerTimes, TracedLayer
-from resnetx.traces.run_traces import communication_of, read_all, slowest, subject, sums
+from resnetx.traces import communication_of, read_all, slowest, subject, sums
 
 NO_CUDA = record.Unknown("a build without CUDA")
 LAYERS = [

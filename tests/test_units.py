@@ -1,6 +1,6 @@
 import pytest
 
-from resnetx.units import duration, figure, frequency, in_ms, percents, seconds, si, size, size_text, whole
+from resnetx.units import GBps, duration, figure, frequency, in_ms, percents, seconds, si, size, size_text, whole
 
 
 @pytest.mark.parametrize(
@@ -25,6 +25,13 @@ def test_si_prints_three_significant_digits_with_a_decimal_prefix(value, unit, t
 )
 def test_a_time_in_ms_is_no_power_of_ten(seconds, text):
     assert in_ms(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("rate_Bps", "text"), [(61.386e9, "61.4"), (1.234e12, "1,230"), (9e9, "9.00"), (4.7e4, "<0.001"), (0, "0")]
+)
+def test_a_bandwidth_has_three_figures_and_no_power_of_ten(rate_Bps, text):
+    assert GBps(rate_Bps) == text
 
 
 @pytest.mark.parametrize(

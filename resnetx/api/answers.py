@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from resnetx.record.machine import how_many, on_cores, unit_of
 from resnetx.table import ANSWERS, Answer, Column, as_shown
-from resnetx.units import duration, in_ms, si, size_text, to_interval
+from resnetx.units import duration, in_ms, number, si, size_text, to_interval
 
 if TYPE_CHECKING:
     from resnetx.record import RunRecord
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from resnetx.record.literature import CheckedPapers, KindScore, Score
     from resnetx.record.topologies import Check, SteeredGpu, Steering
     from resnetx.record.traces import Trace, TracedBatch
-    from resnetx.traces.run_traces import TraceSums
+    from resnetx.traces import TraceSums
 
 # ---- what is measured -----------------------------------------------------------------------------------------------
 
@@ -49,6 +49,20 @@ def _measured(record: "RunRecord") -> str:
     return f"Measured on {record.environment.node}" if record.environment else "Measured"
 
 
+RUN: "list[Column[RunRecord]]" = [
+    Column("workload", lambda record: record.request.model.label),
+    Column(">batch", lambda record: f"{record.request.batch_size}"),
+    Column("strategy", lambda record: record.request.strategy.kind),
+    Column("input", lambda record: record.request.input.kind),
+    Column(">ranks", lambda record: f"{record.request.gpus}"),
+    Column(">images/s", lambda record: number(record.images_per_s) if record.images_per_s else ""),
+    Column(
+        ">step ms", lambda record: in_ms(record.request.batch_size / record.images_per_s) if record.images_per_s else ""
+    ),
+    Column("outcome", lambda record: record.outcome),
+]
+
+
 def verify_answer(record: "RunRecord") -> list[str]:
     """Whether ranks compute what one process does, and what deviates most."""
     equality = record.equality
@@ -69,7 +83,7 @@ def verify_answer(record: "RunRecord") -> list[str]:
 
 def trace_answer(traced: "Trace") -> list[str]:
     """How long a step takes, what smaller batches leave of linear scaling, and which layers take longest."""
-    from resnetx.traces.run_traces import layer_s, slowest
+    from resnetx.traces import layer_s, slowest
 
     if not traced.batches:
         return [f"Not measured: no batch of {traced.workload} has layer times."]
@@ -96,7 +110,7 @@ def trace_answer(traced: "Trace") -> list[str]:
 
 def shown_traces(traces: "Sequence[Trace]") -> Answer:
     """What each trace answers, and its batches."""
-    from resnetx.traces.run_traces import sums
+    from resnetx.traces import sums
 
     sentences = [sentence for each in traces for sentence in trace_answer(each)]
     return Answer(
@@ -140,7 +154,7 @@ def _ratio(value: float | None) -> str:
 
 def _step_s(batch: "TracedBatch") -> float:
     """Of the clean steps, where there are any; else of the profiled ones, or of what is known of them."""
-    from resnetx.traces.run_traces import sums
+    from resnetx.traces import sums
 
     each = sums(batch.times)
     parts = (each.forward_s, each.backward_s, each.update_s)
@@ -427,6 +441,12 @@ def _of_prediction(record: Any) -> Answer:
     return shown_prediction(record)
 
 
+def _of_point(point: Any) -> Answer:
+    from resnetx.reporting.predicted_answer import shown_points
+
+    return shown_points([point])
+
+
 def _of_studies(record: Any) -> Answer:
     from resnetx.reporting.compared_studies import shown_comparison
 
@@ -488,8 +508,9 @@ ANSWERS.update(
         "Check": _sentences(check_answer),
         "BenchRecord": _of_bench,
         "Trace": lambda record: shown_traces([record]),
-        "RunRecord": _sentences(verify_answer),
+        "RunRecord": lambda record: Answer(verify_answer(record), as_shown(RUN, [record])),
         "Steering": lambda made: Answer(steer_answer(made), as_shown(STEERED_GPUS, made.gpus)),
+        "PredictedPoint": _of_point,
         "Records[Steering]": lambda made: Answer(steerings_answer(made), as_shown(steering_columns(made), made)),
         "Records[Explained]": _of_explained,
         "Records[ExplainedFigure]": _of_figures,

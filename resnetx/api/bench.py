@@ -197,7 +197,7 @@ def _measured(task: BenchFile, benches: AskedBenches) -> KeptRecord[BenchRecord]
 
 def beside_description(record: BenchRecord, folder: RunFolder, machine: System | None = None) -> BenchRecord:
     """The record in a folder with what the description of its machine allows, and as it is kept."""
-    from resnetx.measure.launch.scratch import write
+    from resnetx.measure.launch import write
 
     read = bench_reading.with_readings(record, machine, record.request.transport if record.request else "auto")
     write(folder.record, read)

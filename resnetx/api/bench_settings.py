@@ -317,7 +317,7 @@ READ = ("collective", "gpus", "size", "systems", "nodes", "network", "nics", "re
 
 def import_bench(file: Path, settings: Mapping[str, object]) -> KeptRecord[BenchRecord]:
     """Makes a bench record of a file of another program, and keeps it in the results folder."""
-    from resnetx.measure.launch.scratch import write
+    from resnetx.measure.launch import write
 
     given = asked("bench", settings)
     if unread := [key for key in given if key not in READ]:

@@ -21,8 +21,8 @@ from resnetx.settings.setting_types import written
 from resnetx.settings.table import TABLE
 from resnetx.settings.verbs import VERBS
 from resnetx.study import Point
-from resnetx.table import Answer, Column, Record, Records, as_shown, row
-from resnetx.units import figure, si
+from resnetx.table import ANSWERS, Answer, Column, Record, Records, as_shown, row
+from resnetx.units import figure, number, si
 
 if TYPE_CHECKING:
     from resnetx.workloads import Layer
@@ -43,7 +43,7 @@ class Workloads(Records[DescribedWorkload]):
     def answer(self) -> Answer:
         """What a workload is; or which intensities a family covers, and by which of its members."""
         if len(self) == 1:
-            return Answer(_of_one(self[0], self.requests[0].strategy.kind))
+            return shown_workload(self[0], self.requests[0].strategy.kind)
         ends: dict[str, list[float]] = {}
         for workload in self:
             family = workload.workload.partition("/")[0] + "/x" * ("/" in workload.workload)
@@ -65,13 +65,23 @@ class Workloads(Records[DescribedWorkload]):
         return workloads.table(request.model, request.image_size)
 
 
+def shown_workload(workload: DescribedWorkload, strategy: str = "") -> Answer:
+    """What one workload is; with a strategy, what each rank sends."""
+    return Answer(
+        _of_one(workload, strategy), as_shown(workload_columns(tuple(map(int, workload.intensity_per_gpu))), [workload])
+    )
+
+
+ANSWERS["DescribedWorkload"] = shown_workload
+
+
 def _of_one(workload: DescribedWorkload, strategy: str) -> list[str]:
     several = {gpus: figure(value) for gpus, value in workload.intensity_per_gpu.items() if gpus != "1"}
     split = f"; split over {_listed(several)} GPUs, {_listed(several.values())} on each" if several else ""
     return [
         f"{workload.workload}, batch {workload.batch_size}: {figure(workload.intensity)} activations per "
         f"parameter{split}.",
-        _messages(strategy, workload),
+        *([_messages(strategy, workload)] if strategy else []),
     ]
 
 
@@ -262,7 +272,7 @@ COLUMNS: list[Column[Proposal]] = [
     Column(">on each GPU", lambda proposal: f"{proposal.on_each:,.4g}", help="activations per parameter on each GPU."),
     Column(
         ">FLOP/B",
-        lambda proposal: f"{proposal.flop_per_byte:,.4g}",
+        lambda proposal: number(proposal.flop_per_byte),
         6,
         "training's, for each byte of gradients, on each GPU.",
     ),

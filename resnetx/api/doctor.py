@@ -60,7 +60,7 @@ def obstacle_to(request: Request, oversubscribe: bool = False, here: int | None 
     `here`: how many of its ranks are on this node; None: as many as on each of its nodes.
     """
     from resnetx import inputs, packages, workloads
-    from resnetx.measure.machine.environment import missing_feature
+    from resnetx.measure.machine import missing_feature
     from resnetx.measure.machine.nvidia import gpus_here, hidden_by_mistake
 
     try:

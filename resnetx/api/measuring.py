@@ -14,8 +14,7 @@ from resnetx.errors import ConfigError
 from resnetx.host import node_name
 from resnetx.launching import Launch
 from resnetx.loading import is_folder
-from resnetx.measure.launch import scratch
-from resnetx.measure.launch.scratch import not_writable
+from resnetx.measure.launch import not_writable, taken
 from resnetx.measure.trackers import TrackedCopies
 from resnetx.prediction.traced_step import replayed_step
 from resnetx.record import (
@@ -124,7 +123,7 @@ def announce(requests: Iterable[Request | BenchRequest]) -> None:
     And that a run waits, where another one is in the lab.
     """
     every = list(requests)
-    if any(request.lab for request in every) and scratch.taken():
+    if any(request.lab for request in every) and taken():
         progress.note("another run is in the lab of this machine; this one waits for its end")
     asked = dict.fromkeys(pair for request in every for pair in {**request.way.gloo, **request.env}.items())
     for name in unlisted(dict.fromkeys(name for name, _ in asked)):

@@ -130,7 +130,7 @@ def _when(moment: str) -> str:
 
 def _trace(trace: Trace) -> Part:
     from resnetx.reporting.charts.records import trace_figures
-    from resnetx.traces.run_traces import layer_s
+    from resnetx.traces import layer_s
 
     tables = []
     for batch in trace.batches:

@@ -29,7 +29,7 @@ from resnetx.prediction.predict import GRID_POINTS, Curve, points_in, predicted_
 from resnetx.prediction.scenario import Deployment
 from resnetx.record.machine import how_many
 from resnetx.record.prediction import UNCHECKED, PredictedPoint, Prediction, PredictionInput, digest
-from resnetx.reporting.predicted_answer import ranks, unit_of_point
+from resnetx.reporting.predicted_answer import ranks, rate_unit, unit_of_point
 from resnetx.reporting.worth import Offer, cheapest
 from resnetx.settings import keywords
 from resnetx.settings.files import given_path
@@ -81,20 +81,23 @@ def _priced(prediction: Prediction, given: Point) -> Prediction:
         if deadline_s is not None:
             raise ConfigError(f"deadline={settings.deadline}: of what ends in time the cheapest is named; give price=")
         return prediction
-    offers = [offer for point in prediction.points if (offer := _offer(point, settings.price)) is not None]
-    told = msgspec.structs.replace(prediction, cheapest=cheapest(offers, settings.job_images, deadline_s))
+    able = [point for point in prediction.points if point.images_per_s and point.interval_s]
+    offers = [_offer(point, settings.price, able) for point in able]
+    samples = rate_unit(prediction.points).partition("/")[0]
+    told = msgspec.structs.replace(prediction, cheapest=cheapest(offers, settings.job_images, deadline_s, samples))
     return msgspec.structs.replace(told, digest=digest(told))
 
 
-def _offer(point: PredictedPoint, price: float | dict[str, float]) -> Offer | None:
-    """What a point costs for an hour; None where it has no rate."""
-    if not point.images_per_s or not point.interval_s:
-        return None
+def _offer(point: PredictedPoint, price: float | dict[str, float], able: Sequence[PredictedPoint]) -> Offer:
+    """What a point costs for an hour, in the words that tell it from other points."""
+    assert point.images_per_s and point.interval_s, "only points that have a rate are offered"
     if isinstance(price, dict) and point.system not in price:
         raise ConfigError(f"price: says nothing of {point.system}; give price={point.system}:PRICE for an hour of it")
     per_hour = price[point.system] if isinstance(price, dict) else price * point.gpus
-    words = f"{ranks(point.gpus, point)} of {point.system}, {point.workload}, batch {point.batch_size}"
-    return Offer(words, point.images_per_s, point.batch_size / point.interval_s[1], per_hour)
+    batches = {each.batch_size // (each.gpus if each.scaling == "weak" else 1) for each in able}
+    differ = [len({each.system for each in able}) > 1, len({each.workload for each in able} | batches) > 2]
+    words = f" of {point.system}" * differ[0] + f", {point.workload}, batch {point.batch_size}" * differ[1]
+    return Offer(ranks(point.gpus, point) + words, point.images_per_s, point.batch_size / point.interval_s[1], per_hour)
 
 
 def kept_in(given: Point) -> Path | None:
@@ -182,7 +185,7 @@ def _with_largest(paths: Sequence[Path], given: Point) -> list[Curve]:
     found = []
     for own, said in largest.predicted(given):
         line = PredictionInput("batch_size=max", said.partition(": ")[2], "assumed", "counted", UNCHECKED)
-        found += [replace(curve, assumed=(*curve.assumed, line), note=said) for curve in questions([], own)]
+        found += [replace(curve, assumed=(*curve.assumed, line)) for curve in questions([], own)]
     return found
 
 

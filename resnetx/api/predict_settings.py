@@ -16,8 +16,7 @@ from resnetx.interconnect.collectives.plan import LIBRARIES
 from resnetx.interconnect.systems import system
 from resnetx.interconnect.systems.system import System, link_kinds
 from resnetx.prediction.predict import Placement, images_of
-from resnetx.prediction.scenario import Deployment, TrainingSetup, Workload
-from resnetx.prediction.staged import CLASSES
+from resnetx.prediction.scenario import STAGED, Deployment, TrainingSetup, Workload
 from resnetx.prediction.step import Overlap
 from resnetx.record.prediction import PredictionInput
 from resnetx.record.traces import Trace
@@ -164,7 +163,7 @@ def _deployment(settings: PredictSettings, machine: System, library: str | None,
         settings.what_if.latency,
         decoding=() if known is None else known.decoding,
         published=not collectives and UNCALIBRATED not in settings.calibration,
-        told=None if settings.staged is None else CLASSES[settings.staged],
+        told=None if settings.staged is None else STAGED[settings.staged],
     )
 
 
@@ -239,7 +238,7 @@ def through(
         first = together[0].on(1)
         table = workloads.table(first.model, first.image_size)
         if trace is not None:
-            from resnetx.traces.run_traces import refuse_unsound
+            from resnetx.traces import refuse_unsound
 
             refuse_unsound(trace, (layer.name for layer in table if layer.parameters))
         placements = placements_of(together, settings)

@@ -24,9 +24,8 @@ from resnetx.errors import ConfigError, FileError
 from resnetx.host import cores_read_once
 from resnetx.launching import Launch
 from resnetx.measure import trackers
-from resnetx.measure.launch import launcher, slurm
+from resnetx.measure.launch import launcher, slurm, write
 from resnetx.measure.launch.executor import job_script, submit
-from resnetx.measure.launch.scratch import write
 from resnetx.measure.study_runs import (
     Budget,
     Estimator,

@@ -9,7 +9,7 @@ from typing import Any, Unpack
 from resnetx.api import drawings
 from resnetx.api.calibrations import refuse_other_machine
 from resnetx.api.systems import load_systems, named_systems, refuse_no_launch, refuse_no_library, refuse_unjoined
-from resnetx.api.topology_answers import Answer, Costed, Described, Listed, Paired, Ranked, Routed
+from resnetx.api.topology_answers import COSTS, Answer, Costed, Described, Listed, Paired, Ranked, Routed
 from resnetx.compose import asked, each_of, struct_of
 from resnetx.config import sizes_from
 from resnetx.errors import ConfigError
@@ -19,8 +19,8 @@ from resnetx.interconnect.collectives.measured import UNCALIBRATED, Calibration,
 from resnetx.interconnect.collectives.published import with_published
 from resnetx.interconnect.systems import paths, system
 from resnetx.interconnect.systems.system import System
-from resnetx.prediction.scenario import Deployment
-from resnetx.prediction.staged import CLASSES, RATES, StagedClass
+from resnetx.prediction.scenario import STAGED, STAGED_RATES, Deployment, StagedClass
+from resnetx.record.topologies import CollectiveCost
 from resnetx.settings import keywords
 from resnetx.settings.files import given_path
 from resnetx.study import Point
@@ -65,7 +65,9 @@ def topology(*names: keywords.Text, **settings: Unpack[keywords.TopologyKeywords
         return Answered(list(made.records()), made.answer())
     found = answers(names, settings)
     sentences = [sentence for answer in found for sentence in answer.answer()]
-    return Answered([record for answer in found for record in answer.records()], sentences)
+    records = [record for answer in found for record in answer.records()]
+    costs = all(isinstance(record, CollectiveCost) for record in records)
+    return Answered(records, sentences, COSTS if costs else ())
 
 
 def answers(files: Sequence[keywords.Text], settings: Mapping[str, object]) -> list[Answer]:
@@ -164,6 +166,8 @@ def _costed(machines: Sequence[System], wanted: keywords.TopologyFields, name: s
             raise ConfigError(
                 f"gpus={wanted.gpus} devices={devices}: name GPUs, or say how many; leave one of them out"
             )
+        if wanted.gpus < 2:
+            raise ConfigError(f"gpus={wanted.gpus}: a collective needs at least two GPUs, as gpus=2..8")
         devices = list(range(wanted.gpus))
         machines = [machine for machine in machines if len(machine.gpus) >= wanted.gpus]
     plans = [
@@ -204,11 +208,11 @@ def _told(plan: collective.CollectivePlan, box: StagedClass, calibration: str | 
             f"staged={box}: says how GPUs of one node that are no peers share the host in an all-reduce; expected "
             "collective=allreduce without calibration=, on such GPUs (transport=host makes them so); leave it out"
         )
-    told, gpus = CLASSES[box], len(plan.devices)
+    told, gpus = STAGED[box], len(plan.devices)
     ratios = {size: log(told.allreduce_s(size, gpus) / plan.cost(size).time_s) for size in TOLD_BYTES}
     law = Calibration(
         f"staged={box}, {told.source}",
-        RATES,
+        STAGED_RATES,
         SizeCurve(tuple(ratios), tuple(ratios.values())),
         told.error,
         told.error,

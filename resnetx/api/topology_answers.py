@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from math import exp
 
-from resnetx import progress
+from resnetx import progress, table
 from resnetx.api import drawings
 from resnetx.errors import ConfigError
 from resnetx.interconnect.collectives import plan
@@ -19,7 +19,8 @@ from resnetx.interconnect.systems import paths
 from resnetx.interconnect.systems.paths import Transport
 from resnetx.interconnect.systems.system import System
 from resnetx.record.topologies import CollectiveCost, GpuChoice, KnownSystem, PairAtSize, PairCosts, Route, SystemLinks
-from resnetx.units import size_text, to_interval
+from resnetx.table import ANSWERS, ONLY_WITH_ALL, Column, as_shown
+from resnetx.units import GBps, number, size_text, to_interval
 
 ALL_PAIRS_GPUS = 128  # of more GPUs, only the pairs with GPU 0 are looked at
 ALLREDUCED_BYTES = 2**26  # of what is said of a system first
@@ -69,7 +70,7 @@ class Paired:
         size_bytes = max(self.sizes)
         ways = classes.described_pairs(self.machine, self.transport)
         pairs = sorted((_pair_at_size(self.machine, way, size_bytes) for way in ways), key=lambda pair: pair.time_s)
-        fast, slow = (f"{pair.bandwidth_Bps / 1e9:.3g}" for pair in (pairs[0], pairs[-1]))
+        fast, slow = (GBps(pair.bandwidth_Bps) for pair in (pairs[0], pairs[-1]))
         what = f"copies of {size_text(size_bytes)} between two {self.machine.unit}s of {self.machine.name}"
         return [f"Predicted: {what} reach {fast} GB/s" + f", at worst {slow}" * (slow != fast) + "."]
 
@@ -111,19 +112,17 @@ class Costed:
         size_bytes = self.sizes[-1]
         ranked = sorted(plans, key=lambda plan: plan.cost(size_bytes).time_s)
         best, worst = ranked[0], ranked[-1]
-        cost = best.cost(size_bytes)
+        cost, slow = collective_cost(best, size_bytes), collective_cost(worst, size_bytes)
         what = f"{best.collective} of {size_text(size_bytes)} over {_place_of(best, plans)}"
-        sentence = f"{what} takes {_collective_time(best, size_bytes)}"
+        sentence = f"{what} takes {_collective_time(cost)}"
         if len(plans) == 1:
-            bus = f"{cost.busbw_Bps / 1e9:.3g} GB/s bus bandwidth"
-            return f"{sentence}, {bus}, limited by {cost.limiting_link}."
-        longer = worst.cost(size_bytes).time_s / cost.time_s
-        others = f"; over {_place_of(worst, plans)} {_collective_time(worst, size_bytes)}, {longer:.3g} times as long"
-        return f"{sentence}{others}."
+            return f"{sentence}, {GBps(cost.busbw_Bps)} GB/s bus bandwidth, limited by {cost.limiting_link}."
+        longer = number(slow.time_s / cost.time_s)
+        return f"{sentence}; over {_place_of(worst, plans)} {_collective_time(slow)}, {longer} times as long."
 
     def records(self) -> Iterator[CollectiveCost]:
         """One for each plan and size."""
-        yield from (_cost(plan, size_bytes) for plan in self.plans for size_bytes in self.sizes)
+        yield from (collective_cost(plan, size_bytes) for plan in self.plans for size_bytes in self.sizes)
 
 
 @dataclass(frozen=True)
@@ -139,10 +138,10 @@ class Ranked:
     def answer(self) -> list[str]:
         """The best choice, beside the worst."""
         best, worst = self.choices[0], self.choices[-1]
-        bus = f"{best.busbw_Bps / 1e9:.3g} GB/s"
+        bus = f"{GBps(best.busbw_Bps)} GB/s"
         what = f"{self.collective} of {size_text(self.size_bytes)} with {self.library}"
         gpus = " ".join(map(str, best.devices))
-        others = f"; the worst of {len(self.choices)} choices {worst.busbw_Bps / 1e9:.3g}"
+        others = f"; the worst of {len(self.choices)} choices {GBps(worst.busbw_Bps)}"
         return [f"Predicted: on {self.machine.name} GPUs {gpus} reach {bus} bus bandwidth ({what}){others}."]
 
     def records(self) -> Iterator[GpuChoice]:
@@ -166,13 +165,13 @@ def described(system: System, transport: Transport) -> str:
         return first
     way: Transport = "auto" if transport == "peer" else transport
     rates = sorted(paths.copy_path(system, a, b, way).bandwidth_Bps for a, b in combinations(range(count), 2))
-    slow, fast = (f"{rate / 1e9:.3g}" for rate in (rates[0], rates[-1]))
+    slow, fast = (GBps(rate) for rate in (rates[0], rates[-1]))
     copies = f"Copies between two {system.unit}s reach {fast} GB/s" + f", at worst {slow}" * (slow != fast)
     try:
         cost = plan.plan(system, "allreduce", range(count), transport=transport).cost(ALLREDUCED_BYTES)
     except ConfigError:  # a rate that its file does not know
         return f"{first} {copies}."
-    bus = f"{cost.busbw_Bps / 1e9:.3g} GB/s bus bandwidth, limited by {cost.limiting_link}"
+    bus = f"{GBps(cost.busbw_Bps)} GB/s bus bandwidth, limited by {cost.limiting_link}"
     return f"{first} {copies}; an all-reduce of {size_text(ALLREDUCED_BYTES)} over all {count} reaches {bus}."
 
 
@@ -181,33 +180,61 @@ def _place_of(plan: CollectivePlan, plans: Sequence[CollectivePlan]) -> str:
     return f"{len(plan.devices)} {plan.system.unit}s of {plan.system.name}{library}"
 
 
-def _collective_time(plan: CollectivePlan, size_bytes: int) -> str:
-    time_s, error = plan.cost(size_bytes).time_s, error_of(plan, size_bytes)
-    unit, factor = ("us", 1e6) if time_s < 1e-3 else ("ms", 1e3)
-    if not error.points:
-        return f"{time_s * factor:.3g} {unit} (how far off is not known)"
-    value, low, high = _time_ends(plan, size_bytes, factor)
-    return f"{value} {unit} ({low} to {high})"
+def collective_answer(cost: CollectiveCost) -> str:
+    """What a collective takes on some GPUs of a system, and what limits it."""
+    bus = f"{GBps(cost.busbw_Bps)} GB/s bus bandwidth"
+    what = f"{cost.collective} of {size_text(cost.size_bytes)} over {len(cost.devices)} GPUs of {cost.system}"
+    return f"Predicted: {what} takes {_collective_time(cost)}, {bus}, limited by {cost.limiting_link}."
 
 
-def _time_ends(plan: CollectivePlan, size_bytes: int, factor: float) -> tuple[str, str, str]:
-    time_s, q90 = plan.cost(size_bytes).time_s, error_of(plan, size_bytes).q90
-    return to_interval(*(time_s * factor * exp(sign * q90) for sign in (0, -1, 1)))
+def _collective_time(cost: CollectiveCost) -> str:
+    unit, factor = ("us", 1e6) if cost.time_s < 1e-3 else ("ms", 1e3)
+    value, low, high = _time_ends(cost, factor)
+    return f"{value} {unit} ({f'{low} to {high}' if cost.interval_s else 'how far off is not known'})"
 
 
-def time_us(plan: CollectivePlan, size_bytes: int) -> tuple[str, str]:
-    """The time of a collective in us, and what nine of ten are within; "" where that is not known."""
-    if not error_of(plan, size_bytes).points:
-        return to_interval(*[plan.cost(size_bytes).time_s * 1e6] * 3)[0], ""
-    value, *ends = _time_ends(plan, size_bytes, 1e6)
-    return value, " to ".join(ends)
+def _time_ends(cost: CollectiveCost, factor: float) -> tuple[str, str, str]:
+    low_s, high_s = cost.interval_s or (cost.time_s, cost.time_s)
+    return to_interval(cost.time_s * factor, low_s * factor, high_s * factor)
+
+
+ANSWERS["CollectiveCost"] = lambda cost: table.Answer([collective_answer(cost)], as_shown(COSTS, [cost]))
+
+
+def _which(devices: Sequence[int]) -> str:
+    """Their ids, unless they are the first ones."""
+    return "" if list(devices) == list(range(len(devices))) else "+".join(map(str, devices))
+
+
+COSTS: list[Column[CollectiveCost]] = [
+    Column(">size", lambda cost: size_text(cost.size_bytes)),
+    Column("collective", lambda cost: cost.collective),
+    Column("library", lambda cost: cost.library),
+    Column("transport", lambda cost: cost.transport),
+    Column("system", lambda cost: cost.system),
+    Column(">GPUs", lambda cost: f"{len(cost.devices)}", 5),
+    Column("which", lambda cost: _which(cost.devices), help="GPU ids; else the first ones."),
+    Column(">time us", lambda cost: _time_ends(cost, 1e6)[0]),
+    Column(">interval", lambda cost: " to ".join(_time_ends(cost, 1e6)[1:]) if cost.interval_s else ""),
+    Column(
+        ">off by",
+        lambda cost: "?" if cost.error is None else f"{cost.error:.1%}",
+        ONLY_WITH_ALL,
+        "mean error of such times.",
+    ),
+    Column(">90% within", lambda cost: "?" if cost.error_q90 is None else f"{cost.error_q90:.1%}", ONLY_WITH_ALL),
+    Column(">algbw GB/s", lambda cost: GBps(cost.algbw_Bps), 2),
+    Column(">busbw GB/s", lambda cost: GBps(cost.busbw_Bps)),
+    Column("algorithm", lambda cost: cost.algorithm, 1),
+    Column("limited by", lambda cost: cost.limiting_link, 3),
+]
 
 
 def _fastest(machine: System, found: Sequence[paths.Path]) -> str:
     best = max(found, key=lambda path: path.bandwidth_Bps)
-    ends = f"GPU {best.source} to GPU {best.target}"
+    ends = f"GPU {best.source} copies to GPU {best.target} at"
     more = f"; {len(found) - 1} other way{'s' * (len(found) != 2)}" * (len(found) > 1)
-    return f"{machine.name}: from {ends} {best.bandwidth_Bps / 1e9:.3g} GB/s, limited by {best.limit}{more}."
+    return f"{machine.name}: {ends} {GBps(best.bandwidth_Bps)} GB/s, limited by {best.limit}{more}."
 
 
 def links_of(machine: System, transport: Transport) -> SystemLinks:
@@ -270,7 +297,8 @@ def _route(machine: System, path: paths.Path) -> Route:
     )
 
 
-def _cost(plan: CollectivePlan, size_bytes: int) -> CollectiveCost:
+def collective_cost(plan: CollectivePlan, size_bytes: int) -> CollectiveCost:
+    """What a plan costs at a size."""
     cost, error = plan.cost(size_bytes), error_of(plan, size_bytes)
     rings = drawings.rings_of(plan, cost)
     return CollectiveCost(

@@ -28,7 +28,7 @@ from resnetx.request import Request
 from resnetx.settings import keywords, setting_types
 from resnetx.settings.files import given_path
 from resnetx.table import Answer, Record, Records
-from resnetx.traces.run_traces import read_all, refuse_unsound, subject
+from resnetx.traces import read_all, refuse_unsound, subject
 from resnetx.traces.trace_files import export
 
 ITERATIONS = 100  # instrumented ones of every batch, where `iterations` is not set

@@ -31,7 +31,7 @@ from resnetx.record.traces import LayerTimes, Trace, TracedLayer
 from resnetx.request import Request
 from resnetx.settings.verbs import VERBS, group_of
 from resnetx.study import Point
-from resnetx.traces.run_traces import UNSIZED, read_all, refuse_unsound
+from resnetx.traces import UNSIZED, read_all, refuse_unsound
 from resnetx.workloads.counts import BYTES_PER_PARAMETER
 
 if TYPE_CHECKING:

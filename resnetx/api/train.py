@@ -128,7 +128,7 @@ def task_of(path: Path | None, given: Point, gpus: int | None = None) -> tuple[R
 
 
 def _ranks_here() -> int:
-    from resnetx.measure.launch.scratch import ranks_here
+    from resnetx.measure.launch import ranks_here
 
     return ranks_here()
 

@@ -69,7 +69,7 @@ def main_of_rank(kind: Literal["run", "bench"]) -> NoReturn:
 
 def worker(kind: Literal["run", "bench"]) -> int:
     """One rank of a task of this kind; its exit status."""
-    from resnetx.measure.launch.scratch import Moment
+    from resnetx.measure.launch import Moment
 
     started = Moment.now()
     from resnetx.measure.rank_process import attend, explain_termination

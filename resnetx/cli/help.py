@@ -114,7 +114,8 @@ def _lines(verb: str, lines: Sequence[Setting], width: int | None, everything: b
         if not everything:  # as far as one has to know it to begin
             told, default = first.about.partition("; ")[0], first.default if first.default not in ("null", "[]") else ""
             plain = default.strip("[]") if "[" not in default[1:] else default  # as it is typed: gpus=1,2,4,8
-            yield from _entry(f"{name}={plain}", told, width, SHORT)
+            required = "required: " * (name in VERBS[verb].required.split())
+            yield from _entry(f"{name}={plain}", required + told, width, SHORT)
             continue
         about = " ".join(filter(None, [first.about, having_it, f"[{kind.strip()}]" if kind else ""]))
         yield from _entry("  " * (1 + (bool(first.of) and group in by_name)) + f"{name}={first.default}", about, width)

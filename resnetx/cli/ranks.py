@@ -20,8 +20,8 @@ from resnetx.compose import asked
 from resnetx.config import check
 from resnetx.errors import ConfigError
 from resnetx.loading import is_file
-from resnetx.measure.launch import scratch
-from resnetx.measure.launch.scratch import Moment
+from resnetx.measure import launch
+from resnetx.measure.launch import Moment
 from resnetx.record import BenchFile, BenchRecord, Ended, RunFile, RunFolder, RunRecord, TaskFile, TaskRecord, read_task
 
 
@@ -44,7 +44,7 @@ def serve_run(words: list[str], started: Moment) -> int:
     task, results = task_of(
         paths[0] if paths else None,
         asked("train", settings_of([word for word in words if not word.endswith(".json")])),
-        scratch.world_size(),
+        launch.world_size(),
     )
     if paths and _by_hand():
         check_file(task, paths[0], lambda: check(task.request))
@@ -72,7 +72,7 @@ def serve_bench(words: list[str], started: Moment) -> int:
 
 
 def _by_hand() -> bool:
-    return scratch.launched_folder() is None
+    return launch.launched_folder() is None
 
 
 def _serve(rank: _RankTask[Ended], words: list[str], started: Moment) -> int:
@@ -80,12 +80,12 @@ def _serve(rank: _RankTask[Ended], words: list[str], started: Moment) -> int:
     from resnetx.measure import rank_process
     from resnetx.measure.launch import launcher
 
-    folder, task = scratch.launched_folder(), rank.task
+    folder, task = launch.launched_folder(), rank.task
     os.environ.update(task.request.env)
     if _by_hand() and (obstacle := rank.obstacle()):
         raise ConfigError(obstacle)
-    if _by_hand() and scratch.rank() == 0:
-        if scratch.on_one_node() and scratch.has_open_store():
+    if _by_hand() and launch.rank() == 0:
+        if launch.on_one_node() and launch.has_open_store():
             print(_open_store(task, words), file=sys.stderr, flush=True)
         folder = run_folder(rank.results, task.verb, task.request.slug)
         launcher.begin(task, folder, started)
@@ -105,7 +105,7 @@ def _open_store(task: TaskFile[TaskRecord], words: list[str]) -> str:
     """The warning for a rank whose torchrun was started with the default options of torchrun."""
     from resnetx.measure.launch.executor import torchrun as closed
 
-    instead = closed(scratch.world_size(), ["-m", task.entry_module, *words])
+    instead = closed(launch.world_size(), ["-m", task.entry_module, *words])
     return (
         "resnetx: warning: this torchrun listens on all network interfaces, and runs the code of whoever reaches its "
         f"ports; this one does not: {instead.line}"
@@ -117,7 +117,7 @@ def _open_store(task: TaskFile[TaskRecord], words: list[str]) -> str:
 
 def obstacle_to_run(task: RunFile) -> str:
     """Why this node's ranks of a run cannot run, in one sentence; "" where they can."""
-    return obstacle_to(task.request, task.oversubscribe, scratch.ranks_here())
+    return obstacle_to(task.request, task.oversubscribe, launch.ranks_here())
 
 
 def _measure_run(task: RunFile, started: Moment) -> RunRecord | None:
@@ -144,7 +144,7 @@ def obstacle_to_bench(task: BenchFile) -> str:
     """Why this node's ranks of a bench cannot run, in one sentence; "" where they can."""
     from resnetx.api import bench
 
-    return bench.obstacle_to_bench(task.request, task.oversubscribe, scratch.ranks_here())
+    return bench.obstacle_to_bench(task.request, task.oversubscribe, launch.ranks_here())
 
 
 def _measure_bench(task: BenchFile, started: Moment) -> BenchRecord | None:

@@ -68,10 +68,17 @@ out = Console()
 err = Console(stderr=True)
 
 
+LINES, LINES_OF_SEVERAL = 15, 30  # of a screen: of one subject, of a comparison
+ROWS, FEWEST_ROWS = 12, 4  # of a table at most; of more, those at both ends
+
+
 @dataclass
 class _Screen:
     everything: bool = False  # the flag --all
     quiet: bool = False  # the flag -q
+    rows: int = ROWS
+    shown: int = 0  # rows of the longest table of which there may be fewer
+    brief: bool = False  # what has a brief form is said in it
     left_out: list[str] = field(default_factory=list)  # of tables: rows, and headings of columns
 
 
@@ -103,10 +110,12 @@ def conclude(
     records: Callable[[], Iterable[Any]],
     screen: Callable[[], None],
     failed: bool = False,
+    most: int = LINES,
 ) -> None:
     """Shows what a verb answers: in sentences and then its screen; with -q the first sentence, with --json records.
 
-    `failed`: there is no answer, and the sentence that says so goes to standard error.
+    `failed`: there is no answer, and the sentence that says so goes to standard error. `most`: lines that it should
+    take; where there are more, tables show fewer of their rows.
     """
     sentences = list(filter(None, answer))
     if options.json:
@@ -117,7 +126,31 @@ def conclude(
     if not _screen.quiet:
         if sentences and not failed:
             say()
-        screen()
+        _fitted(screen, most - 1 - len(wrapped(" ".join(sentences), _width(out)).split("\n")))
+
+
+def _fitted(screen: Callable[[], None], most: int) -> None:
+    """Shows a screen with as many rows of its tables as leave it so many lines, four at least; then in brief."""
+    _screen.rows, _screen.brief = ROWS, False
+    while True:
+        _screen.shown = 0
+        _screen.left_out.clear()
+        with out.capture() as shown:
+            screen()
+        text = shown.get()
+        beyond = text.count("\n") - most
+        if _screen.everything or beyond <= 0 or _screen.brief:
+            break
+        _screen.brief = _screen.shown <= FEWEST_ROWS
+        _screen.rows = max(FEWEST_ROWS, _screen.shown - beyond)
+    out.file.write(text)
+
+
+def rows(most: int = ROWS) -> int:
+    """How many rows of so many a table shows."""
+    most = min(most, _screen.rows)
+    _screen.shown = max(_screen.shown, most)
+    return most
 
 
 def everything() -> bool:
@@ -134,15 +167,25 @@ def _width(console: Console) -> int | None:
     return width_of(console.file)
 
 
+def room(before: str) -> int | None:
+    """How many columns a line has behind its first words; None: as many as it likes, as with --all."""
+    width = None if _screen.everything else _width(out)
+    return width and width - len(before)
+
+
 # ---- words ----------------------------------------------------------------------------------------------------------
 
 
-def say(text: str = "", to: Console = out, *, indent: int = 0, style: str | None = None) -> None:
+def say(text: str = "", to: Console = out, *, indent: int = 0, style: str | None = None, brief: str = "") -> None:
     """Prints a sentence or several, broken between words where a terminal is narrower; see `table_layout`.
 
-    A line break in it is of a text that it repeats, and is written out.
+    A line break in it is of a text that it repeats, and is written out. `brief`: what a long screen has instead.
     """
-    to.print(wrapped(on_one_line(text), _width(to), indent), style=style, soft_wrap=True)
+    to.print(
+        wrapped(on_one_line(brief if brief and _screen.brief else text), _width(to), indent),
+        style=style,
+        soft_wrap=True,
+    )
 
 
 def line(text: str, to: Console = out) -> None:
@@ -195,32 +238,28 @@ def matrix(title: str, corner: str, rows: Mapping[str, Sequence[str]], columns: 
     tables([corner, *columns], cells, note)
 
 
-ROWS = 12  # of a table; of more, those at both ends
-
-
 def listing(
     columns: Sequence[Column[T]],
-    rows: Sequence[T],
+    given: Sequence[T],
     title: str = "",
     note: str = "",
     rank: Callable[[T], float] | None = None,
     by: str = "",
     every: bool = False,
     constant: bool = False,
-    most: int = ROWS,
 ) -> None:
-    """Prints rows in the columns of their kind; of more than `most` those at both ends, by `rank` if there is one.
+    """Prints the given rows in the columns of their kind; of too many those at both ends, by `rank` if there is one.
 
     A column that says the same in all rows becomes a clause, unless `constant` ones stay where there is room; legends
     are those of columns that are shown. `every`: all rows are shown, as of what is no measurement.
     """
     shown_columns = [column for column in columns if _screen.everything or column.importance > ONLY_WITH_ALL]
-    shown = rows
-    if len(rows) > most and not every and not _screen.everything:
-        ordered = sorted(rows, key=rank) if rank else rows
-        shown = [*ordered[: most // 2], *ordered[-most // 2 :]]
-        note = " ".join(filter(None, [note, f"{most} of {len(rows):,}, {by or 'the first and the last'}."]))
-        _screen.left_out.append("each row")
+    shown = given
+    if not every and len(given) > (most := rows(min(ROWS, len(given)))) and not _screen.everything:
+        ordered = sorted(given, key=rank) if rank else given
+        shown = [*ordered[: most // 2], *ordered[-(most - most // 2) :]]
+        note = " ".join(filter(None, [note, f"{most} of {len(given):,}, {by}." if by else ""]))
+        _screen.left_out.append("each row" if by else f"{len(given) - most:,} more in between")
     least = sorted(
         (column for column in shown_columns if column.importance < ALWAYS), key=lambda column: column.importance
     )

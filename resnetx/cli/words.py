@@ -269,6 +269,7 @@ def words_inside(words: list[str]) -> list[str]:
 
 MAX_BRACKETS = 10_000  # of a word: a list of as many lists of devices
 MAX_RANGE = 10_000  # numbers of a range
+_NO_TEXT = re.compile(r"[+-]?(\d[\d_]*\.?\d*|\.\d+)(e[+-]?\d+)?|[+-]?(inf|nan)|true|false", re.IGNORECASE)
 _RANGE = re.compile(r"(\d{1,9})(?:\.\.|-)(\d{1,9})")
 # Of a map, by the type of its keys: numbers have numbers.
 _PAIRS = {int: re.compile(r"\d+:[+-]?[\d.]+([eE][+-]?\d+)?"), str: re.compile(r"[\w.-]+:[^:/]+")}
@@ -352,7 +353,10 @@ def _bracketed(word: str, verb: str | None) -> str:
         if len(maps) == 1 or not TABLE[key].takes_list(verb or ""):
             return f"{key}={{{value}}}"
         return f"{key}=[{','.join(f'{{{each}}}' for each in maps)}]"
-    if _is_text(key, verb):
+    if setting_types.is_text_alone(key):  # which Hydra reads as the number that it looks like
+        items = [f"'{item}'" if _NO_TEXT.fullmatch(item) else item for item in items]
+        word = f"{key}={items[0]}" if len(items) == 1 else word
+    if _is_text(key, verb) and "'" not in word:
         return (
             f"{key}='{value}'" if re.search(r"[,=^]|[^\x00-\x7f]", value) else word
         )  # which Hydra takes in quotes only

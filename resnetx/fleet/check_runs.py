@@ -21,8 +21,7 @@ from resnetx.errors import ConfigError
 from resnetx.fleet.outliers import Tried, fault_of
 from resnetx.host import cores, node_name
 from resnetx.launching import Launch
-from resnetx.measure.launch import launcher, slurm
-from resnetx.measure.launch.scratch import write
+from resnetx.measure.launch import launcher, slurm, write
 from resnetx.measure.study_runs import check_known_code
 from resnetx.record import BenchFile, Ended, RunFile, RunFolder, TaskFile, TaskRecord
 from resnetx.record.topologies import CheckFolder, Measure

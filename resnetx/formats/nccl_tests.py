@@ -14,7 +14,7 @@ from typing import Any, Literal
 import msgspec
 
 from resnetx.errors import FileError, shortened, visible
-from resnetx.formats import logs, nccl_table, programs
+from resnetx.formats import logs, nccl_table
 from resnetx.formats.nccl_table import (
     CPU_TIME,
     MOST_RANKS,
@@ -123,7 +123,7 @@ def _without_results(file: File, content: bytearray) -> FileError:
         return file.error("its rows are broken into several lines, as by a narrow terminal; expected one line for each")
     if any(map(_HEADS.match, lines)):
         return file.error(_NO_RESULT)
-    if other := programs.refused(printed_text):
+    if other := logs.refused(printed_text):
         return file.error(f"{other}; expected results of nccl-tests")
     if _SEPARATED.search(text):
         return file.error("its columns have commas or semicolons between them; expected blanks, as nccl-tests prints")
@@ -183,7 +183,7 @@ class _Written(msgspec.Struct):
 
 
 def _of_json(file: File, content: bytearray) -> list[NcclTable]:
-    if other := programs.of_json(content, "bench"):
+    if other := logs.of_json(content, "bench"):
         raise file.error(f"is of {other}; expected results of nccl-tests")
     written: _Written = decode(replace(file, what="the JSON of nccl-tests"), content, _Written)
     if any(

@@ -2,9 +2,11 @@
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from math import exp, log
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,8 +30,16 @@ from resnetx.prediction.host_step import GPU_PASS_s, LaunchedStep, PARALLEL_s, a
 from resnetx.prediction.iteration import Iteration, iteration_s
 from resnetx.prediction.predict import calibrated, simulated, simulated_ends
 from resnetx.prediction.scaling import ScalingKind, busy, left_open, scaling_kind, slowest_of
-from resnetx.prediction.scenario import Deployment, Point, ScalingCosts, TrainingSetup, Workload
-from resnetx.prediction.staged import CLASSES, StagedClass, StagedRate, fitted
+from resnetx.prediction.scenario import (
+    STAGED,
+    Deployment,
+    Point,
+    ScalingCosts,
+    StagedClass,
+    StagedPaths,
+    TrainingSetup,
+    Workload,
+)
 from resnetx.prediction.stated_rates import ScaledRates, StatedRates
 from resnetx.prediction.step import Overlap, Stretch
 from resnetx.request import Request
@@ -216,12 +226,38 @@ def cases() -> Iterator[ScalingCase]:
             yield ScalingCase(of, gpus, measured)
 
 
+class StagedRate(NamedTuple):
+    """A published step on several GPUs, beside that of one."""
+
+    gpus: int
+    gradient_bytes: float
+    one_s: float
+    step_s: float
+
+
+def fitted_paths(rates: Sequence[StagedRate], box: StagedPaths) -> StagedPaths:
+    """The class of `box` with the rate that published steps show, by least squares of their logarithms."""
+    from scipy.optimize import minimize_scalar  # type: ignore[import-untyped]
+
+    def with_rate(ln_Bps: float) -> StagedPaths:
+        return replace(box, rate_Bps=exp(ln_Bps))
+
+    def squares(ln_Bps: float) -> float:
+        paths = with_rate(ln_Bps)
+        return sum(
+            log((rate.one_s + paths.allreduce_s(rate.gradient_bytes, rate.gpus)) / rate.step_s) ** 2 for rate in rates
+        )
+
+    slowest_Bps, fastest_Bps = 1e8, 1e11
+    return with_rate(minimize_scalar(squares, bounds=(log(slowest_Bps), log(fastest_Bps)), method="bounded").x)
+
+
 def staged_cases() -> Iterator[tuple[StagedClass, ScalingCase]]:
     """Published rates of boxes whose GPUs are no peers, each network left out of the fit of its box."""
-    for name, box in CLASSES.items():
+    for name, box in STAGED.items():
         own = staged_series(name)
         for network in dict.fromkeys(of.network for of in own):
-            paths = fitted([rate for of in own if of.network != network for rate in staged_rates(of)], box)
+            paths = fitted_paths([rate for of in own if of.network != network for rate in staged_rates(of)], box)
             for of in own:
                 if of.network == network:
                     for gpus, measured in of.scaled:

@@ -14,7 +14,7 @@ from resnetx.choices import Torchvision
 from resnetx.interconnect.systems.graph import GpuSpec
 from resnetx.interconnect.systems.system import System, load, parts_table
 from resnetx.loading import own_yaml
-from resnetx.prediction.staged import StagedClass
+from resnetx.prediction.scenario import StagedClass
 from resnetx.settings.files import PUBLISHED
 from resnetx.workloads import tables
 from resnetx.workloads.counts import DATA, Layer

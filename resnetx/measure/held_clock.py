@@ -302,7 +302,7 @@ class Loads:
         stdin.write(msgspec.json.encode(request))
         stdin.seek(0)
         child = subprocess.Popen(
-            [sys.executable, "-P", "-m", "resnetx.measure.gpu_load"],
+            [sys.executable, "-P", "-m", "resnetx.measure.rank.main"],
             stdin=stdin,
             stdout=subprocess.PIPE,
             stderr=stderr,

@@ -22,8 +22,8 @@ import msgspec
 from resnetx.errors import ConfigError
 from resnetx.host import dying_with, end_after, run_module
 from resnetx.interconnect.systems.lab_network import ORIGIN, LabNetwork, next_hops, read_network
+from resnetx.measure.launch import TURN_VARIABLE, launched_scratch, wait_for_turn
 from resnetx.measure.launch.ending import statuses_file
-from resnetx.measure.launch.scratch import TURN_VARIABLE, launched_scratch, wait_for_turn
 
 # ---- namespaces -----------------------------------------------------------------------------------------------------
 # Network namespaces joined by shaped links, which live exactly as long as the process that makes them.

@@ -19,7 +19,7 @@ from typing import Any, Literal, NoReturn, TypeVar
 
 from resnetx.errors import shortened
 from resnetx.host import dying_with
-from resnetx.measure.machine.environment import nccl_version
+from resnetx.measure.machine import nccl_version
 from resnetx.measure.machine.host_facts import Host
 from resnetx.measure.machine.nvidia import Graphics, cuda_of_driver, open_nvml
 from resnetx.packages import KNOWN, hip_version, install, rocm_torch

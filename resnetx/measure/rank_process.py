@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING, NoReturn
 from resnetx import packages, record
 from resnetx.errors import ConfigError, shortened
 from resnetx.host import dying_with, kernel_text
-from resnetx.measure.launch import ending, hang, slurm
-from resnetx.measure.launch.ending import FailureKind, failure, no_memory, sentence
-from resnetx.measure.launch.scratch import (
+from resnetx.measure.launch import (
     FOLDER_VARIABLE,
     LAUNCHER_VARIABLE,
     Moment,
+    ending,
+    hang,
     launched_folder,
     launched_scratch,
     launcher_pid,
@@ -33,9 +33,11 @@ from resnetx.measure.launch.scratch import (
     rank,
     show_beginning,
     show_life,
+    slurm,
     variables_of,
     write_measured,
 )
+from resnetx.measure.launch.ending import FailureKind, failure, no_memory, sentence
 from resnetx.record import Ended, Failure, RunFolder, TaskFile
 
 if TYPE_CHECKING:

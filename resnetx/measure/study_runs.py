@@ -22,10 +22,9 @@ from resnetx.errors import ConfigError
 from resnetx.host import flock
 from resnetx.loading import is_file
 from resnetx.measure.held_clock import held
-from resnetx.measure.launch import launcher, preloaded, slurm
+from resnetx.measure.launch import launcher, not_writable, preloaded, slurm
 from resnetx.measure.launch.launcher import UNFINISHED
-from resnetx.measure.launch.scratch import not_writable
-from resnetx.measure.machine.environment import has_changes, identity, revision, same_code
+from resnetx.measure.machine import has_changes, identity, revision, same_code
 from resnetx.record import (
     BenchFile,
     BenchRecord,

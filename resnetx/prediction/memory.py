@@ -202,7 +202,7 @@ def lack_of(memory: Memory) -> str:
     if isinstance(needed, Unknown) or isinstance(capacity, Unknown) or needed <= capacity:
         return ""
     digits = next((digits for digits in range(3, 9) if si(needed, "B", digits) != si(capacity, "B", digits)), 9)
-    return f"needs {si(needed, 'B', digits)} of memory on each GPU, which has {si(capacity, 'B', digits)}"
+    return f"needs {si(needed, 'B', digits)} of memory; each GPU has {si(capacity, 'B', digits)}"
 
 
 def memory_of(point: Point) -> Memory:

@@ -12,8 +12,7 @@ from resnetx.errors import ConfigError
 from resnetx.interconnect.collectives import collective_errors
 from resnetx.interconnect.collectives.plan import CollectivePlan
 from resnetx.prediction.scaling import known_counts
-from resnetx.prediction.scenario import Point
-from resnetx.prediction.staged import SHOWN_BY, SHOWN_BY_RATES, StagedPaths
+from resnetx.prediction.scenario import SHOWN_BY, SHOWN_BY_RATES, Point, StagedPaths
 from resnetx.prediction.step import COPY_SHARE, UNEXPLAINED, Compute, HashedTuple, TimedMessage
 from resnetx.prediction.traced_step import spread_over
 from resnetx.record.traces import Trace, TracedBatch, TracedLayer

@@ -23,8 +23,7 @@ from resnetx.prediction.iteration import CPU_RANKS_ERROR, Iteration, deviation_o
 from resnetx.prediction.memory import Memory
 from resnetx.prediction.messages import NO_LINK, Exchange
 from resnetx.prediction.scaling import ANY, LEVEL, KindError, Undecided, group_text, scaling_errors, scaling_kind
-from resnetx.prediction.scenario import Point
-from resnetx.prediction.staged import SHOWN_BY_RATES
+from resnetx.prediction.scenario import SHOWN_BY_RATES, Point
 from resnetx.record import SCHEMA, Unknown, known, seal
 from resnetx.record.machine import how_many
 from resnetx.record.prediction import (

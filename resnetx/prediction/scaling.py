@@ -34,8 +34,7 @@ from resnetx.prediction.host_step import (
     decoding_unit,
 )
 from resnetx.prediction.roofline import HALF
-from resnetx.prediction.scenario import Point, ScalingCosts
-from resnetx.prediction.staged import CLASSES, SHOWN_BY, closing_command, fastest
+from resnetx.prediction.scenario import SHOWN_BY, STAGED, Point, ScalingCosts, closing_command, fastest_paths
 from resnetx.prediction.step import Compute, HostShare, StepTimes
 from resnetx.settings.files import PUBLISHED, settings
 from resnetx.settings.setting_types import value_word, written
@@ -331,14 +330,14 @@ def _staged(point: Point) -> Undecided | None:
     shown = gpus in known or len(known) >= len(SHOWN_BY)
     if shown or deployment.measured_on(gpus) is not None or deployment.staged_on(gpus) is not None:
         return None
-    boxes = (fastest(deployment.bus_Bps), CLASSES["shared"])
+    boxes = (fastest_paths(deployment.bus_Bps), STAGED["shared"])
     fast, slow = (replace(point, deployment=replace(deployment, told=box)) for box in boxes)
     closing = closing_command(deployment.node_gpus)
     return Undecided(
         "whether the GPUs share one path through the host is neither told (staged=) nor measured",
-        "GPUs that are no peers send through the host: each by a path of its own (the short end of the interval), or "
-        "all by one (the long end). No description tells which. Say it (staged=per-gpu or staged=shared), or measure "
-        f"it there: `{closing}`, whose folder is calibration=.",
+        "GPUs that are no peers send through the host, each by a path of its own (staged=per-gpu, the fast end) or all "
+        f"by one (staged=shared, the slow end): say which, or measure it there: `{closing}`, whose folder is "
+        "calibration=.",
         closing,
         fast,
         slow,
@@ -355,13 +354,15 @@ def _one_process(point: Point) -> Undecided | None:
         launching_s += _most_half_s(point)
     slow = replace(point.workload, strategy=After())
     system = point.deployment.described.name
-    closing = f"resnetx predict {system}{_words(point)} gpus={point.gpus} calibration=rates.yaml"
+    usual = {"precision": "fp32", "framework": None}
+    asked = {"precision": point.workload.precision, "framework": point.setting.framework}
+    same = "".join(f" {word}" for word in written({name: asked[name] for name in asked if asked[name] != usual[name]}))
+    closing = f"resnetx predict {system}{_words(point)}{same} gpus={point.gpus} launch_mode=process-per-gpu"
     return Undecided(
         "what one process that drives all GPUs of a node takes to start their work is not measured",
-        "One process drives all GPUs of a node (framework= or launch_mode=): to start their work takes nothing (the "
-        "short end of the interval), or 40 us for each gradient tensor and GPU, with all messages behind the backward "
-        f"pass (the long end). Measure its rate on several GPUs, and give it: `{closing}`, a file with images_per_s by "
-        "GPUs.",
+        "One process drives all GPUs of a node: to start their work takes nothing (the fast end), or 40 us for each "
+        "gradient tensor and GPU, with all messages behind the backward pass (the slow end). calibration= takes its "
+        f"rates as you measure them; of a process for each GPU it is known: `{closing}`.",
         closing,
         replace(point, setting=plain),
         replace(point, workload=slow, setting=replace(plain, beyond_s=launching_s)),
@@ -381,10 +382,9 @@ def _half(point: Point) -> Undecided | None:
     )
     return Undecided(
         "what half precision takes on several nodes beyond its messages is measured of V100s and H100s alone",
-        "Half precision on several nodes: published steps of V100s take a time more that is not that of their bytes, "
-        "those of H100s none, and of these GPUs none is published. It is nothing (the short end of the interval), or "
-        f"{most_s * 1e3:.0f} ms a step (the long end). Measure this workload on two nodes: `{closing}`, whose folder "
-        "is calibration=.",
+        "Half precision on several nodes took a time more on V100s, on H100s none; of these GPUs it is nothing (the "
+        f"fast end) or {most_s * 1e3:.0f} ms a step (the slow end). Measure this workload on two nodes: `{closing}`, "
+        "whose folder is calibration=.",
         closing,
         replace(point, setting=plain),
         replace(point, setting=replace(plain, beyond_s=most_s)),

@@ -443,7 +443,7 @@ def _recomputing(layers: StepLayers, table: HashedTuple[Layer], precision: str) 
 
 def _trace_at(path: Path) -> Trace:
     """The trace in a file, or below a folder: of runs that `resnetx trace` has made, or of what it has imported."""
-    from resnetx.traces.run_traces import read_all
+    from resnetx.traces import read_all
 
     traces = read_all(path) if is_folder(path) else []
     if len(traces) > 1:

@@ -17,7 +17,7 @@ from resnetx.record import BenchPoint, BenchRecord, Device, NicUse, PatternPoint
 from resnetx.record.bench_record import TEST_FAILED, WRONG_ELEMENTS, CopyCell, CopyFamily
 from resnetx.record.machine import how_many, on_cores
 from resnetx.table import ONLY_WITH_ALL, Answer, Column, as_shown
-from resnetx.units import in_GBps, size_text, to_interval
+from resnetx.units import GBps, in_GBps, size_text, to_interval
 
 T = TypeVar("T")
 
@@ -56,15 +56,10 @@ def _copies(cells: Sequence[CopyCell]) -> Iterator[str]:
     for family, own in list(kinds.items())[:MOST]:
         largest = max(cell.size_bytes for cell in own)
         rates = sorted(copied_GBps(cell, median(cell.time_s)) for cell in own if cell.size_bytes == largest)
-        worst = f", at worst {_three(rates[0])}" * (rates[0] < 0.95 * median(rates))
+        worst = f", at worst {GBps(1e9 * rates[0])}" * (rates[0] < 0.95 * median(rates))
         shared = [kept for kept, *_ in kept_beside([cell for cell in cells if cell.family == family])]
         left = f", of which another pair leaves {min(shared):.0%} at worst" if shared else ""
-        yield f"{family.words}: {_three(median(rates))} GB/s at {size_text(largest)}{worst}{left}"
-
-
-def _three(value: float) -> str:
-    """Three digits, of more those of whole numbers."""
-    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
+        yield f"{family.words}: {GBps(1e9 * median(rates))} GB/s at {size_text(largest)}{worst}{left}"
 
 
 def kept_beside(cells: Sequence[CopyCell]) -> list[tuple[float, str, str]]:
@@ -114,7 +109,7 @@ def pattern_columns(ranks: int) -> list[Column[PatternPoint]]:
         Column(">iteration ms", lambda point: f"{median(point.times_s) * 1e3:.2f}"),
         Column(">communication", lambda point: f"{point.share:.0%}"),
         Column(">moved kB", lambda point: f"{point.sent_bytes / 1e3:,.1f}", 4, _MOVED),
-        Column(">GB/s", lambda point: "" if (rate := point.bandwidth_Bps) is None else GBps(rate / 1e9), 6),
+        Column(">GB/s", lambda point: "" if (rate := point.bandwidth_Bps) is None else GBps(rate), 6),
         Column(">speed-up", lambda point: f"{point.speedup(ranks):.2f}", 5, "over one rank, which sends nothing."),
         Column(">#wrong", lambda point: f"{point.wrong}", 3),
     ]
@@ -182,7 +177,7 @@ def timed(points: Sequence[BenchPoint], ranks: int | None) -> list[TimedPoint]:
 
 def _bus(row: TimedPoint) -> str:
     point, time_s, ranks = row
-    return GBps(point.size_bytes / time_s / 1e9 * OPERATIONS[point.collective].bus_factor(ranks)) if ranks else "?"
+    return GBps(point.size_bytes / time_s * OPERATIONS[point.collective].bus_factor(ranks)) if ranks else "?"
 
 
 def collective_columns() -> list[Column[TimedPoint]]:
@@ -193,7 +188,7 @@ def collective_columns() -> list[Column[TimedPoint]]:
         Column(">time us", lambda row: _times(row)[0]),
         Column(f">{SPREAD[0]}% to {SPREAD[1]}%", lambda row: " to ".join(_times(row)[1:]), 5),
         Column(">queued us", lambda row: us(median(row[0].queued_s)) if row[0].queued_s else ""),
-        Column(">algbw GB/s", lambda row: GBps(row[0].size_bytes / row[1] / 1e9)),
+        Column(">algbw GB/s", lambda row: GBps(row[0].size_bytes / row[1])),
         Column(">busbw GB/s", _bus),
         Column(">#wrong", lambda row: "N/A" if row[0].wrong is None else f"{row[0].wrong}"),
         Column(">CPU/rank", lambda row: "" if row[0].cpu_share is None else f"{row[0].cpu_share:.2f}", 1, _OF_CPUS),
@@ -316,7 +311,7 @@ ALIKE, BESIDE = "all alike", "beside others"
 
 def _expected(row: CopyClass) -> str:
     expected = [copied_GBps(cell, cell.expected_s) for cell in row.cells if cell.expected_s]
-    return _figure(median(expected)) if expected else ""
+    return GBps(1e9 * median(expected)) if expected else ""
 
 
 CLASSES: list[Column[CopyClass]] = [
@@ -324,9 +319,9 @@ CLASSES: list[Column[CopyClass]] = [
     Column("class", lambda row: row.name),
     Column(">copies", lambda row: f"{len(row.cells)}", 1),
     Column(">time us", lambda row: f"{_time_s(row.cells) * 1e6:,.1f}"),
-    Column(">GB/s", lambda row: _figure(median(row.GBps))),
-    Column(">least", lambda row: _figure(row.GBps[0]), 2),
-    Column(">most", lambda row: _figure(row.GBps[-1]), 3),
+    Column(">GB/s", lambda row: GBps(1e9 * median(row.GBps))),
+    Column(">least", lambda row: GBps(1e9 * row.GBps[0]), 2),
+    Column(">most", lambda row: GBps(1e9 * row.GBps[-1]), 3),
     Column(">expected", _expected),
     Column("verdict", lambda row: _verdict(row.cells)),
 ]
@@ -344,10 +339,6 @@ def _time_s(cells: Sequence[CopyCell]) -> float:
     return median(median(cell.time_s) for cell in cells)
 
 
-def _figure(value: float) -> str:
-    return f"{value:,.0f}" if value >= 1000 else f"{value:.2f}" if value >= 0.1 else f"{value:.2g}"
-
-
 def _times(row: TimedPoint) -> Sequence[str]:
     """The median in microseconds, and of several times both ends."""
     times_us = [time_s * 1e6 for time_s in row[0].times_s]
@@ -358,11 +349,6 @@ def _times(row: TimedPoint) -> Sequence[str]:
 def us(time_s: float) -> str:
     """A time in microseconds, with three digits."""
     return to_interval(*[time_s * 1e6] * 3)[0]
-
-
-def GBps(value: float) -> str:
-    """A bandwidth in GB/s."""
-    return f"{value:.2f}" if value >= 0.1 else f"{value:.2g}"
 
 
 # Rails: by which network card the rings of NCCL leave each GPU and reach the next node.

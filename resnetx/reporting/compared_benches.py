@@ -20,7 +20,7 @@ from resnetx.record.bench_record import CopyCell, CopyEnd
 from resnetx.record.comparisons import BenchComparison, BenchCrossing, BenchMean, BenchRatio, ComparedBench
 from resnetx.reporting.explain_benches import environment_differences
 from resnetx.table import Column
-from resnetx.units import size_text
+from resnetx.units import GBps, size_text
 
 GIB = 2**30
 PAYLOADS_BYTES = (500_000, 6_000_000)  # of ResNet/x's gradients (Tallent et al. 2017, Fig. 10 and 11)
@@ -220,7 +220,7 @@ RATIOS: list[Column[BenchRatio]] = [
 
 
 def _rate(size_bytes: int, time_s: float) -> str:
-    return f"{size_bytes / time_s / 1e9:.3g}" if time_s else "?"
+    return GBps(size_bytes / time_s) if time_s else "?"
 
 
 class LineRatios(NamedTuple):

@@ -17,6 +17,7 @@ import msgspec
 
 from resnetx.record import Copies, RunSummary
 from resnetx.record.prediction import PredictedPoint, Prediction
+from resnetx.record.sealing import RecordPart
 from resnetx.reporting.accuracy import AlikeCases
 from resnetx.reporting.explain_benches import differences
 from resnetx.reporting.predicted_answer import identity, predicted_curves, ranks
@@ -76,7 +77,7 @@ class ExplainedPart(msgspec.Struct, frozen=True):
         return None if self.a_s is None or self.b_s is None else self.b_s - self.a_s
 
 
-class Explained(msgspec.Struct, frozen=True, kw_only=True):
+class Explained(RecordPart, frozen=True, kw_only=True):
     """One case on both sides; of one side alone what B has is null."""
 
     case: str

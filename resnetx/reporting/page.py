@@ -19,6 +19,7 @@ from resnetx.choices import Folders
 from resnetx.errors import visible
 from resnetx.record import Warning
 from resnetx.reporting.charts import studies as study_figures
+from resnetx.reporting.charts.drawers import Convert, Drawers, convert
 from resnetx.reporting.charts.figure import (
     PAGE_TEXT,
     DrawnChart,
@@ -46,7 +47,7 @@ from resnetx.reporting.study_results import Results, study_labels
 from resnetx.reporting.study_scaling import PARTS, Limits
 from resnetx.request import Request
 from resnetx.statistics import MIN_RUNS, Summary
-from resnetx.table import Cell, Table, alike_columns, in_all_rows
+from resnetx.table import Cell, Table, parted
 from resnetx.units import number, whole
 
 # ---- parts ----------------------------------------------------------------------------------------------------------
@@ -122,13 +123,15 @@ class Drawing:
     inline: Markup
 
 
-def drawn(figure: Figure) -> Drawing:
-    """A figure as a page has it: a drawing for wide screens, and one for narrow ones and for print, or one for all."""
-    chart = draw_figure(figure)
+def drawn(figure: Figure, folder: Path, convert: Convert = convert) -> Drawing:
+    """A figure as a page has it: a drawing for wide screens, and one for narrow ones, or one for all. Writes its files
+    into the folder."""
+    chart = draw_figure(figure, convert)
+    write_figure(figure, chart, folder, convert)
     wide = inline(chart.screen, (figure.wide or figure.chart).config.axis.labelFontSize)
     if figure.narrow is None:
         return Drawing(figure, chart, Markup('<div class="scroll">{}</div>').format(wide))
-    narrow = inline(draw(figure.narrow).svg, figure.narrow.config.axis.labelFontSize)
+    narrow = inline(draw(figure.narrow, convert).svg, figure.narrow.config.axis.labelFontSize)
     both = Markup('<div class="on-wide scroll">{}</div><div class="on-narrow scroll">{}</div>')
     return Drawing(figure, chart, both.format(wide, narrow))
 
@@ -147,6 +150,8 @@ def _alike(cells: Sequence[Cell]) -> list[str]:
     sizes = [abs(cell) for cell in cells if isinstance(cell, float) and cell and isfinite(cell)]
     together = bool(sizes) and max(sizes) / min(sizes) < _SPREAD
     decimals = max(0, 3 - floor(log10(max(sizes)))) if together else 0
+    while decimals and all(f"{size:.{decimals}f}".endswith("0") for size in sizes):
+        decimals -= 1
 
     def shown(cell: Cell) -> str:
         if isinstance(cell, float) and isfinite(cell):
@@ -164,17 +169,27 @@ def _alone(value: float) -> str:
 
 
 def telling(table: Table) -> Table:
-    """A table as a page of parts shows it: without columns that are empty; where it has no note, without those that
-    say the same in all rows, which is its note."""
+    """A table as a page of parts shows it: `parted` columns, none of them empty, in handy units."""
+    table = _in_units(table)
     cells = [["" if cell is None else str(cell) for cell in row] for row in table.rows]
-    places = [place for place in range(len(table.columns)) if any(row[place] for row in cells)]
-    note = table.note
-    if not note and len(cells) > 1 and (alike := alike_columns(cells)):
-        note = in_all_rows([column.replace("_", " ") for column in table.columns], cells, alike)
-        places = [place for place in places if place not in alike]
-    return Table(
-        [table.columns[place] for place in places], [[row[place] for place in places] for row in table.rows], note
-    )
+    places, note = parted([column.replace("_", " ") for column in table.columns], cells)
+    places = [place for place in places if any(row[place] for row in cells)]
+    rows = [[row[place] for place in places] for row in table.rows if places]
+    return Table([table.columns[place] for place in places], rows, " ".join(filter(None, [table.note, note])))
+
+
+def _in_units(table: Table) -> Table:
+    """Columns of seconds below one in ms, of B/s in GB/s, of Hz in MHz."""
+    columns, places = [], list(zip(*table.rows, strict=True))
+    for index, (column, cells) in enumerate(zip(table.columns, places, strict=bool(places))):
+        name, _, unit = column.rpartition("_")
+        numbers = [abs(cell) for cell in cells if isinstance(cell, int | float)]
+        other, factor = {"s": ("ms", 1e3), "Bps": ("GB/s", 1e-9), "Hz": ("MHz", 1e-6)}.get(unit, (unit, 1.0))
+        if name and numbers and other != unit and (unit != "s" or 0 < max(numbers) < 1):
+            column = f"{name} {other}"
+            places[index] = tuple(cell * factor if isinstance(cell, int | float) else cell for cell in cells)
+        columns.append(column)
+    return Table(columns or table.columns, [list(row) for row in zip(*places, strict=True)], table.note)
 
 
 def kinds_of_files() -> list[str]:
@@ -216,10 +231,8 @@ def write_page(parts: Sequence[Part], folder: Path, title: str = "", left_out: S
     `left_out`: a sentence for each thing that was given and is not in it.
     """
     parts = _with_own_names(parts)
-    drawings = [[drawn(figure) for figure in part.figures] for part in parts]
     folder.mkdir(parents=True, exist_ok=True)
-    for drawing in (drawing for of_part in drawings for drawing in of_part):
-        write_figure(drawing.figure, drawing.chart, folder)
+    drawings = [[drawn(figure, folder) for figure in part.figures] for part in parts]
     for table in (table for part in parts for table in part.tables):
         write_csv(folder / f"{table.name}.csv", table.whole or table.shown)
     html = template(Path(__file__).with_name("parts.html.j2"), (plain, telling)).render(
@@ -270,23 +283,29 @@ MOST_SKIPPED = 10  # files that were not read, named before the others are folde
 
 
 def write(
-    studies: Sequence[Results], folder: Path, baseline: int | None = None, unreadable: Sequence[str] = ()
+    studies: Sequence[Results],
+    folder: Path,
+    baseline: int | None = None,
+    unreadable: Sequence[str] = (),
+    drawers: Drawers | None = None,
 ) -> Path:
     """Writes the page of the studies and all its files; returns the page.
 
-    `baseline`: GPUs, see `scaling.point_results`. `unreadable`: a sentence for each study that is missing.
+    `baseline`: GPUs, see `scaling.point_results`. `unreadable`: a sentence for each study that is missing. `drawers`
+    draw while this process writes tables.
     """
     points = study_points(studies, baseline)
     figures, said = study_figures.figures_and_sentences(points)
-    drawings = [drawn(figure) for figure in figures]
     folder.mkdir(parents=True, exist_ok=True)
-    for drawing in drawings:
-        write_figure(drawing.figure, drawing.chart, folder)
+    if drawers:
+        drawing = drawers.threads.map(lambda figure: drawn(figure, folder, drawers.convert), figures)
+    else:
+        drawing = (drawn(figure, folder) for figure in figures)
     write_csv(folder / "points.csv", points_table(points))
     write_csv(folder / "windows.csv", windows_table(studies))
     write_csv(folder / "messages.csv", messages_table(points))
     page = folder / "index.html"
-    page.write_text(_html(studies, points, drawings, said, unreadable), encoding="utf-8")
+    page.write_text(_html(studies, points, list(drawing), said, unreadable), encoding="utf-8")
     return page
 
 

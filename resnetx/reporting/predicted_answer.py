@@ -13,12 +13,14 @@ from dataclasses import dataclass
 from itertools import pairwise
 from operator import attrgetter
 
+import msgspec
+
 from resnetx import units
-from resnetx.choices import Fsdp
 from resnetx.record.comparisons import Estimate
 from resnetx.record.machine import Unit, how_many, on_cores, unit_by_library
 from resnetx.record.prediction import COMPUTE, Domain, PartName, PredictedPoint, Prediction
 from resnetx.reporting.compared_systems import lead, ratio, side_of
+from resnetx.reporting.study_results import settings_label, varying_settings
 from resnetx.reporting.worth import AS_GOOD, enough
 from resnetx.table import ONLY_WITH_ALL, Answer, Column, as_shown
 from resnetx.units import to_interval
@@ -75,14 +77,10 @@ class PredictedCurve:
         """Samples per second by number of GPUs."""
         return {point.gpus: point.images_per_s for point in self.able if point.images_per_s}
 
-    @property
-    def ends(self) -> dict[int, tuple[float, float]]:
-        """The ends of the interval of each of `rates`."""
-        relative = {point.gpus: each for point in self.able if (each := side_of(point).iterations_per_s)}
-        return {
-            gpus: (self.rates[gpus] * each.low / each.value, self.rates[gpus] * each.high / each.value)
-            for gpus, each in relative.items()
-        }
+    def shown_slower(self, fewer: int, more: int) -> bool:
+        """Whether the interval of one rate over the other shows that more GPUs are slower."""
+        by_count = {point.gpus: point for point in self.able}
+        return lead(_margin(by_count[fewer], by_count[more])) == "ahead"
 
     @property
     def name(self) -> str:
@@ -90,17 +88,20 @@ class PredictedCurve:
         return f"{self.workload}, batch {self.batch}"
 
 
+IN_COLUMNS = ("strategy", "precision", "nodes")  # settings that curves are told apart by otherwise
 IDENTITY = ("workload", "batch", "strategy", "system", "library")  # of a curve
 
 
 def predicted_curves(points: Sequence[PredictedPoint]) -> list[PredictedCurve]:
     """The points by curve, in their order."""
-    varying = _varying(points)
+    requests = [(msgspec.structs.replace(point.request, devices=None), "") for point in points if point.request]
+    keys = [key for key in varying_settings(requests) if key not in IN_COLUMNS]
+    named = [name for name in ("framework", "precision") if len({getattr(point, name) for point in points}) > 1]
     found: dict[tuple[str, str, str, str, str], list[PredictedPoint]] = {}
     for point in points:
         weak = point.scaling == "weak"
         batch = f"{point.batch_size // point.gpus} per {unit_of_point(point)}" if weak else f"{point.batch_size}"
-        key = (_workload(point, varying), batch, point.strategy, point.system, point.library)
+        key = (_workload(point, keys, named), batch, point.strategy, point.system, point.library)
         found.setdefault(key, []).append(point)
     return [
         PredictedCurve(workload, batch, strategy, system, library, tuple(sorted(own, key=lambda point: point.gpus)))
@@ -116,31 +117,11 @@ def identity(curves: Sequence[PredictedCurve]) -> list[str]:
     return [name for name in names if name != "library" or not by_system]
 
 
-def _varying(points: Sequence[PredictedPoint]) -> set[str]:
-    """The names of what differs between points."""
-    labels = [_labels(point) for point in points]
-    names = dict.fromkeys(name for of_point in labels for name in of_point)
-    return {name for name in names if len({of_point.get(name) for of_point in labels}) > 1}
-
-
-def _labels(point: PredictedPoint) -> dict[str, str]:
-    """How a point is trained, by what tells it from others of its workload, batch and strategy."""
-    labels = {"framework": point.framework or "no framework", "precision": point.precision}
-    request = point.request
-    if request is None:
-        return labels | {"graph": "no graph"}
-    return labels | {
-        "graph": "graph" if request.graph else "no graph",
-        "reshard": "not resharded" if isinstance(request.strategy, Fsdp) and not request.strategy.reshard else "",
-        "accumulate": f"accumulate {request.accumulate}",
-        "optimizer": request.optimizer.kind,
-        "checkpointing": "checkpointing" if request.checkpointing else "no checkpointing",
-    }
-
-
-def _workload(point: PredictedPoint, varying: set[str]) -> str:
-    labels = (label for name, label in _labels(point).items() if name in varying)
-    return ", ".join(filter(None, [point.workload, *labels, *_machine(point)]))
+def _workload(point: PredictedPoint, keys: Sequence[str], named: Sequence[str]) -> str:
+    """The workload with what tells it from others of its name; `named`: fields of the point, `keys`: settings."""
+    settings = settings_label(point.request, keys) if point.request else ""
+    labels = [getattr(point, name) or f"no {name}" for name in named]
+    return ", ".join(filter(None, [point.workload, *labels, settings, *_machine(point)]))
 
 
 def _machine(point: PredictedPoint) -> list[str]:
@@ -172,14 +153,15 @@ def shown_prediction(made: Prediction) -> Answer:
     return Answer(prediction_answer(made), as_shown(curve_columns(curves), curve_rows(curves)) if curves else None)
 
 
+def shown_points(points: Sequence[PredictedPoint]) -> Answer:
+    """The same of some of its points."""
+    curves = predicted_curves(points)
+    return Answer(answer(curves), as_shown(curve_columns(curves), curve_rows(curves)))
+
+
 def _between_ends(points: Sequence[PredictedPoint]) -> list[str]:
     """What leaves points between two ends, and what decides."""
-    if not points:
-        return []
-    causes = " ".join(dict.fromkeys(point.open_ends or f"`{point.open}` decides." for point in points))
-    ends = " Short and long are of the step: its rate is the other way round." * ("end of the interval" in causes)
-    cases = f"Of {len(points):,} cases only both ends are known. " * (len(points) > 1)
-    return [f"{cases}{causes}{ends}"]
+    return list(dict.fromkeys(point.open_ends or f"`{point.open}` decides." for point in points))
 
 
 def answer(curves: Sequence[PredictedCurve]) -> list[str]:
@@ -207,15 +189,14 @@ def _of_one(curve: PredictedCurve) -> list[str]:
     point, unit = curve.last, rate_unit(curve.points)
     who = f"{ranks(point.gpus, point)}{on_cores(unit_of_point(point))}"
     what = f"{who} {'trains' if point.gpus == 1 else 'train'} {curve.name}"
-    compared = point.open or (point in curve.able and point.speedup is not None)
-    what += "," * bool(compared and point.gpus != point.baseline_gpus)
+    what += ","
     on = f"Predicted: on {curve.system},"
     if point.open:
         ends = None if point.gpus == point.baseline_gpus else point.speedup_interval
         over = f"{_ends(open_rates(point))} {unit}"
         if ends:
             over = f"{_ends(ends)} times as fast as {ranks(point.baseline_gpus or 1, point)}"
-        return [f"{on} {what} {'' if ends else 'at '}between {over}: where in between, only a measurement tells."]
+        return [f"{on} {what} {'' if ends else 'at '}between {over}."]
     if point not in curve.able:
         return [f"Not predicted: {curve.name} on {curve.system}: {point.reason}."]
     rate, low, high = rate_ends(point)
@@ -246,15 +227,19 @@ def without_speedup(curves: Sequence[PredictedCurve]) -> list[PredictedCurve]:
 def _fewer(enough: PredictedPoint, point: PredictedPoint) -> str:
     """What fewer GPUs that are enough do beside all of them."""
     fewer, one = ranks(enough.gpus, enough), enough.gpus == 1
-    margin = ratio(side_of(enough), side_of(point))
-    if enough.gpus == point.baseline_gpus and point.speedup and point.speedup_interval:  # which is in the answer
-        low, high = point.speedup_interval
-        margin = Estimate(value=point.speedup, low=low, high=high)
-    faster = lead(margin) == "ahead"
+    faster = lead(_margin(enough, point)) == "ahead"
     does = f"{'is' if one else 'are'} faster" if faster else f"{'does' if one else 'do'} as much"
-    if lead(margin) != "ahead" and (enough.images_per_s or 0) < (point.images_per_s or 0) * (1 - AS_GOOD):
+    if not faster and (enough.images_per_s or 0) < (point.images_per_s or 0) * (1 - AS_GOOD):
         return f"More than {fewer} add{'s' * one} little: use {enough.gpus}."
     return f"{fewer[0].upper()}{fewer[1:]} {does}: use {enough.gpus}."
+
+
+def _margin(fewer: PredictedPoint, more: PredictedPoint) -> Estimate:
+    """One rate over the other, or the other way round: the speed-up, where that is it."""
+    if fewer.gpus == more.baseline_gpus and more.speedup and more.speedup_interval:
+        low, high = more.speedup_interval
+        return Estimate(value=more.speedup, low=low, high=high)
+    return ratio(side_of(fewer), side_of(more))
 
 
 def _ranked(curves: Sequence[PredictedCurve]) -> str:
@@ -300,7 +285,7 @@ def _between(curves: Sequence[PredictedCurve]) -> str:
         base = point.baseline_gpus or 1
         over = f" over {ranks(base, point)}" * (base > 1)
         value = f"{speedup_text(point)}{over}" if gained else f"{rate} {rate_unit(curve.points)} ({low} to {high})"
-        return f"{value} on {ranks(point.gpus, point)}"
+        return value + f" on {ranks(point.gpus, point)}" * (len(counts) > 1)
 
     def told(curve: PredictedCurve) -> str:
         who = [f"batch {curve.batch}" if name == "batch" else getattr(curve, name) for name in names]
@@ -309,7 +294,9 @@ def _between(curves: Sequence[PredictedCurve]) -> str:
     ranked = sorted(able, key=lambda curve: (curve.gain if gained else curve.able[-1].images_per_s) or 0.0)
     one = curves[0]
     what_one = one.name if "batch" not in names else one.workload
-    same = [what_one] * ("workload" not in names) + [f"on {one.system}"] * ("system" not in names)
+    counts = {ranks(point.gpus, point) for curve in able for point in [curve.last if gained else curve.able[-1]]}
+    where = [*counts] * (len(counts) == 1) + [one.system] * ("system" not in names)
+    same = [what_one] * ("workload" not in names) + [f"on {' of '.join(where)}"] * bool(where)
     what = " ".join(["speed-ups" if gained else "rates", *(["of"] if "workload" not in names else []), *same])
     if len(ranked) == 1:
         others = f"{len(curves) - 1} more case{'s' * (len(curves) > 2)}"
@@ -357,18 +344,24 @@ def curve_columns(curves: Sequence[PredictedCurve], every: bool = False) -> list
     units = {unit_of_point(point) for point in points}
     compared = [point for curve in curves for point in curve.points if not _alone(point, curve)]
     bases = {how_many(point.baseline_gpus, unit_of_point(point)) for point in compared if point.baseline_gpus}
-    over = f"over {' or '.join(sorted(bases))}." if bases - {"1 GPU", "1 rank"} else ""
+    over = f"over {' or '.join(sorted(bases))}" if bases - {"1 GPU", "1 rank"} else ""
+    one_base = over and len(bases) == 1
     lasts = len(curve_rows(curves, every)) < len(points)
-    count = Column[CurveRow](f">{units.pop() if len(units) == 1 else 'GPU'}s", lambda row: f"{row[1].gpus}")
+    how = f"{units.pop() if len(units) == 1 else 'GPU'}s"
+    count = Column[CurveRow](f">{how}", lambda row: f"{row[1].gpus}")
     told = len(curves) > 1 and len({point.gpus for _, point in curve_rows(curves, every)}) == 1  # in the answer
     return [
         *(column.of(lambda row: row[0]) for column in identity_columns(curves)),
         *([] if told else [count]),
         Column(f">{rate_unit(points)}", lambda row: _rate_cell(row[1])),
         Column(">interval", lambda row: _rate_ends_cell(row[1])),
-        Column(">speed-up", lambda row: "" if _alone(row[1], row[0]) else _speedup_cell(row[1]), help=over),
+        Column(
+            f">{over if one_base else 'speed-up'}",
+            lambda row: "" if _alone(row[1], row[0]) else _speedup_cell(row[1]),
+            help=f"{over}." if over and not one_base else "",
+        ),
         Column(">its interval", lambda row: _speedup_ends_cell(row[1])),
-        Column(">enough", lambda row: _enough_cell(row[0]), 2, "within 5% of the best, or where more add too little.")
+        Column(f">use {how}", lambda row: _enough_cell(row[0]), 2)
         if lasts
         else Column(">efficiency", lambda row: "" if _alone(row[1], row[0]) else _efficiency_cell(row[1]), 2),
         Column(">step ms", lambda row: _ms(row[1].iteration_s), ONLY_WITH_ALL, "an iteration of the global batch."),
@@ -476,20 +469,30 @@ def percents(point: PredictedPoint) -> dict[PartName, int]:
     return units.percents({part.name: part.share for part in point.parts}, by_itself="useful")
 
 
-def time_of_each(point: PredictedPoint) -> str:
-    """What each of the GPUs does with its time, from the largest loss on; "" where that is not known."""
+def time_of_each(point: PredictedPoint, room: int | None = None) -> str:
+    """What each of the GPUs does with its time, from the largest loss on; "" where that is not known.
+
+    `room`: characters that it may take; the smallest losses are then one, "8 other".
+    """
     shares = percents(point)
     if not shares:
         return ""
-    link = f" ({point.limiting_link})" if point.limiting_link and point.limited_by == "communication" else ""
     lost = sorted((name for name in shares if name != "useful" and shares[name]), key=lambda name: -shares[name])
+    named = point.limited_by == "communication" and (room is None or lost[:1] == ["communication"])
+    link = f" ({point.limiting_link})" if point.limiting_link and named else ""
     texts = [
         f"{shares[name]} {PARTS[name]}{link if name == 'communication' else ''}"
         if shares[name] > 0
         else f"{-shares[name]} gained: less {LESS.get(name, PARTS[name])}"
         for name in lost
     ]
-    return " | ".join([f"{shares['useful']}% useful", *texts])
+    useful = f"{shares['useful']}% useful"
+    for kept in range(len(lost), 0, -1):
+        rest = sum(shares[name] for name in lost[kept:])
+        said = " | ".join([useful, *texts[:kept], *[f"{rest} other"] * bool(rest)])
+        if room is None or (len(said) <= room and rest >= 0):
+            break
+    return said if lost else useful
 
 
 def most_lost(curves: Sequence[PredictedCurve]) -> str:

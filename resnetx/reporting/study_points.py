@@ -2,8 +2,9 @@
 
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -274,9 +275,15 @@ def worth_of_lines(points: Sequence[StudyPoint]) -> list[tuple[str, str]]:
         ends = {point.gpus: (rate.low, rate.high) for point in line if (rate := point.result.images_per_s)}
         lost = max(line, key=lambda point: point.gpus).result.lost
         parts = [part for part in (lost.parts if lost else []) if part.name != "useful" and part.shown]
-        told = worth(rates, {part.name: part.share.median for part in parts}, unit_of_points(line), ends)
+        slower = partial(_apart, ends)
+        told = worth(rates, {part.name: part.share.median for part in parts}, unit_of_points(line), slower)
         found.append((line[0].line_words, told))
     return [(words, told) for words, told in found if told]
+
+
+def _apart(ends: Mapping[int, tuple[float, float]], fewer: int, more: int) -> bool:
+    """Whether the interval of the rate on more GPUs ends below that on fewer."""
+    return ends[more][1] < ends[fewer][0]
 
 
 def percent(share: Summary) -> str:

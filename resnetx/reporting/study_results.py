@@ -151,6 +151,7 @@ def setting_label(request: Request, key: str) -> str:
         return f"{key} {','.join(map(str, value))}"
     if isinstance(value, float):
         value = f"{value:g}"
+    value = str(value).lower() if isinstance(value, bool) else value
     return str(value) if key in _BARE else f"{key.removeprefix('env.')}={value}"
 
 

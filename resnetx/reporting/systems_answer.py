@@ -86,7 +86,7 @@ def compared_answer(compared: SystemComparison) -> list[str]:
     highest = max((point.intensity_per_gpu for point in leading if point.intensity_per_gpu), default=None)
     judged = [point.intensity_per_gpu for point in compared.points if point.margin and point.intensity_per_gpu]
     if highest and any(intensity > highest for intensity in judged):
-        sentences.append(f"No difference is shown above {highest:.2g} activations per parameter on each GPU.")
+        sentences.append(f"No difference is shown above {figure(highest)} activations per parameter on each GPU.")
     return [*sentences, *_losses(loss_bands(compared)), *_of_job(compared)]
 
 
@@ -98,7 +98,7 @@ def _of_job(compared: SystemComparison) -> Iterator[str]:
         where = f"Your {point.workload} of batch {point.batch_size:,} on {gpus}"
         where += f" with {point.variant}" * bool(point.variant)
         work = point.intensity_per_gpu
-        does = "" if work is None else f" is at {work:,.2g} activations per parameter on each GPU, where"
+        does = "" if work is None else f" is at {figure(work)} activations per parameter on each GPU, where"
         margin = point.margin
         if margin is None:
             yield f"{where}{does} the systems cannot be compared: it does not fit, or is not known, on one of them."
@@ -243,8 +243,8 @@ def _losses(bands: Sequence[LossBand]) -> Iterator[str]:
     most = max((band.gpus for band in bands), default=0)
     for band in bands:
         if band.gpus == most:
-            little = "in no case" if band.little_from is None else f"from {band.little_from:.2g} on"
-            half = "in no such range" if band.half_up_to is None else f"up to {band.half_up_to:.2g}"
+            little = "in no case" if band.little_from is None else f"from {figure(band.little_from)} on"
+            half = "in no such range" if band.half_up_to is None else f"up to {figure(band.half_up_to)}"
             with_ = f" with {band.variant}" if band.variant else ""
             yield (
                 f"On {most} GPUs{with_}, {band.slower} loses less than 5% {little}, and half or more {half} "

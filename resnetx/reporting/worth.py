@@ -8,7 +8,7 @@ GPUs: at most how many times as fast they would be if a part of their step took 
 shorter.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,7 @@ LEAST_ADDED = 0.1  # of one GPU: what each of the last must add to be worth it
 PLENTY = 0.5  # of one GPU: who adds less is named with a "though"
 LEAST_GAIN = 1.1  # times as fast: of less no means is named
 MOST_MEANS = 2
+IMAGENET_JOB = 90 * 1_281_167  # images: ILSVRC 2012's training set, as often as torchvision's recipes go over it
 _MEANS = {
     "communication": "with faster links",
     "communication and waiting": "with faster links and no late rank",
@@ -56,27 +57,27 @@ def worth(
     rates: Mapping[int, float],
     lost: Mapping[Any, float],
     unit: str = "GPU",
-    ends: Mapping[int, tuple[float, float]] | None = None,
+    shown_slower: Callable[[int, int], bool] = lambda fewer, more: True,
 ) -> str:
     """One sentence; "" where there are no two numbers of GPUs. `lost`: shares of the step on most of them.
 
-    `ends`: of the interval of each rate, by which more GPUs are shown to be slower; None: the rates have none.
+    All goes by the rates; `shown_slower`: whether intervals show, too, that more GPUs are slower than fewer.
     """
     counts = sorted(rates)
     if len(counts) < 2:
         return ""
-    most, first = enough(rates), f"one {unit}" if counts[0] == 1 else f"each of {counts[0]} {unit}s"
+    most = enough(rates)
+    told: list[str] = []
 
     def adds(which: str, fewer: int, more: int) -> str:
         each = f"the {which} one" if more - fewer == 1 else f"each of the {which} {more - fewer}"
-        apart = ends is None or ends[more][1] < ends[fewer][0]
-        if apart and rates[more] < rates[fewer] * (1 - AS_GOOD):
-            times = f"{rates[more] / rates[fewer]:.2f} times as fast as {fewer}"
-            return f"{each} makes it slower: {more} train {times}"
+        if rates[more] < rates[fewer] * (1 - AS_GOOD) and shown_slower(fewer, more):
+            return f"{each} makes it slower: {more} train {rates[more] / rates[fewer]:.2f} times as fast as {fewer}"
         added = _added(rates, fewer, more)
-        return f"{each} adds {f'{added:.0%} of {first}' if round(added, 2) > 0 else 'nothing'}"
+        return f"{each} adds {f'{added:.0%}' + of_first * (not told) if round(added, 2) > 0 else 'nothing'}"
 
-    told, fewer = [], _fewer(rates, most)
+    of_first = f" of one {unit}'s rate" if counts[0] == 1 else f" of the rate of each of {counts[0]} {unit}s"
+    fewer = _fewer(rates, most)
     if fewer:
         told.append(f"{', though' if _added(rates, fewer, most) < PLENTY else ':'} {adds('last', fewer, most)}")
     if more := [count for count in counts if count > most]:
@@ -119,11 +120,12 @@ def _in_millions(images: float) -> str:
     return f"{millions:,.0f} M" if millions >= 100 else f"{millions:.3g} M" if millions >= 0.1 else f"{images:,.0f}"
 
 
-def cheapest(offers: Sequence[Offer], images: float, deadline_s: float | None) -> str:
+def cheapest(offers: Sequence[Offer], images: float, deadline_s: float | None, what: str = "images") -> str:
     """Which way costs least, of those that end in time; or which is the fastest, where none does."""
     if not offers:
         return ""
-    job = f"{_in_millions(images)} images"
+    job = f"{_in_millions(images)} {what}"
+    job = "90 ImageNet epochs" if (images, what) == (IMAGENET_JOB, "images") else job
     in_time = [offer for offer in offers if deadline_s is None or offer.hours(images) * 3600 <= deadline_s]
     if not in_time:
         fastest = max(offers, key=lambda offer: offer.images_per_s)
@@ -136,4 +138,5 @@ def cheapest(offers: Sequence[Offer], images: float, deadline_s: float | None) -
     if deadline_s is not None and slow_s > deadline_s:
         late = f"; at the slow end of its interval it is late ({duration(slow_s)})"
     took = duration(best.hours(images) * 3600)
-    return f"Cheapest for {job}{within}: {best.words}, {best.cost(images):,.0f} in {took}{late}."
+    paid = f"{best.cost(images):,.0f} in {took} ({best.per_hour:,.4g} an hour)"
+    return f"Cheapest for {job}{within}: {best.words}, {paid}{late}."

@@ -81,7 +81,7 @@ def _settings() -> Iterator[Setting]:
     for row in TABLE.values():
         if row.choices:
             known = sorted(choices(row.name).items())
-            about = " | ".join(choice for choice, _ in known)
+            about = " | ".join([*(choice for choice, _ in known), *[row.about] * bool(row.about)])
             yield row._replace(default=value_word(row.default), about=about)
             for choice, path in known:
                 yield from _of_choice(row, choice, path)

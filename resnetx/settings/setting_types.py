@@ -82,6 +82,12 @@ def takes_one_text(name: str, verb: str | None) -> bool:
     return row is not None and not _listed(row, verb) and str in members(row.type_for(verb or ""))
 
 
+def is_text_alone(name: str) -> bool:
+    """Whether a setting is text or one of several words, and never a number or a switch: `results`."""
+    kinds = members(TABLE[name].type) if name in TABLE else ()
+    return bool(kinds) and all(kind in (str, NoneType) or get_origin(kind) is Literal for kind in kinds)
+
+
 def _listed(row: Setting, verb: str | None) -> bool:
     if verb is None or verb in ONE_POINT:
         return bool(row.axis or row.several)

@@ -115,7 +115,7 @@ CIFAR = ("alexnet32", "cifarnet", "densenet100", "densenet40", "nasnet", "resnet
 # fmt: off
 SECTIONS = (
     Section("groups: model, input, strategy, optimizer, tracker", (
-        Setting("model", str, "resnetx", "", 
+        Setting("model", str, "resnetx", "any classifier of torchvision, as resnet50",
             choices=("alexnet", "alexnet32", "bert", "cifarnet", "densenet100", "densenet40", "googlenet", "gptx",
                 "mlpx", "nasnet", "nasnetmobile", "python", "resnet110", "resnet20", "resnetx", "torchvision"),
             verbs=f"{WORKLOADS} bench check steer doctor", axis=POINTS, tags="workload load"),

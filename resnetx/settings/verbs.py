@@ -47,6 +47,7 @@ class Verb:
     group: str = "measure"  # under which the list of verbs has it
     examples: tuple[tuple[str, str], ...] = ()  # (words, what they do), on top of its help
     common: str = ""  # the settings that most calls use, required ones first; others: `--help --all`
+    required: str = ""  # those of them that it has no answer without
     instead: Mapping[str, str] = field(default_factory=dict)  # what to write instead of settings that it has not
 
     @cached_property
@@ -153,7 +154,7 @@ _VERBS = (
         nothing={"study": "quickstart"},
         group="measure",
         examples=(
-            ("study=quickstart", "on this machine, about 8 min"),
+            ("study=quickstart", "on this machine, about 3 min"),
             ("model.x=1,4,16 batch_size=64 gpus=1,2 repeats=6", "a study of your own"),
             ("study=machine budget=2h", "all that a comparison of two machines needs: training, copies, collectives"),
             ("study=paper input=synthetic --dry-run", "what it would run, and for how long"),
@@ -311,7 +312,8 @@ _VERBS = (
             ("dgx1-p100 model=alexnet batch_size=256 rate=256:2500", "with one GPU's rate as you know it"),
             ("mine/trace dgx1-v100 gpus=1,2,4,8", "from your own program's profile"),
         ),
-        common="systems model batch_size gpus rate precision nodes network input strategy graph calibration out",
+        common="systems model batch_size gpus rate precision nodes network input strategy price deadline out",
+        required="systems",
     ),
     Verb(
         "steer",
@@ -325,6 +327,7 @@ _VERBS = (
             ("systems=dgx1-v100 model=alexnet batch_size=256", "which links should the node have for this traffic"),
         ),
         common="systems model batch_size pattern strategy receivers reach out",
+        required="systems",
     ),
     Verb(
         "lab",
@@ -369,7 +372,7 @@ VERBS = {verb.name: verb for verb in _VERBS}
 
 # What `resnetx.NAME` is, and the module that has it.
 PUBLIC = {name: f"resnetx.api.{name}" for name in (*VERBS, "load") if name != "list"} | {
-    "check": "resnetx.fleet.check",
+    "check": "resnetx.fleet",
     "explain": "resnetx.api.load",
     "figures": "resnetx.api.report",
     "observe": "resnetx.measure.observe",
@@ -413,7 +416,7 @@ SYNONYMS = {
 
 def _about(row: Setting) -> str:
     """What a setting is; of a group, which choices there are."""
-    return row.about or " | ".join(sorted(choices(row.name) if row.name in GROUPS else ()))
+    return " | ".join(filter(None, [*sorted(choices(row.name) if row.name in GROUPS else ()), row.about]))
 
 
 def called_elsewhere(own: Collection[str], key: str) -> str | None:

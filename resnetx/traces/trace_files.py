@@ -14,7 +14,7 @@ from statistics import median
 import msgspec
 
 from resnetx.errors import ConfigError, FileError, shortened, visible
-from resnetx.formats import chrome, kineto, programs, six_columns
+from resnetx.formats import chrome, kineto, logs, six_columns
 from resnetx.formats.chrome import MAX_BYTES, is_json
 from resnetx.formats.kineto import Profile
 from resnetx.formats.kineto_ranks import RankProfile, blocked_s
@@ -24,7 +24,7 @@ from resnetx.record import sealing
 from resnetx.record import sealing as limits
 from resnetx.record.sealing import SCHEMA, Unknown, Warning, known, seal
 from resnetx.record.traces import LayerTimes, Trace, TracedBatch, TracedCommunication
-from resnetx.traces.run_traces import UNSIZED, refuse_unsound
+from resnetx.traces import UNSIZED, refuse_unsound
 from resnetx.units import in_ms
 
 NAME = sealing.FILES["trace"]
@@ -88,9 +88,9 @@ def unpacked(path: Path) -> bytearray:
     data = file.unpacked()
     replace(file, what="a profile of PyTorch, or six columns of times").refuse_binary(data)
     json = _JSON.match(data)
-    program = programs.of_json(data, "trace") if json else ""
+    program = logs.of_json(data, "trace") if json else ""
     text = "" if json else data[:_LOG_BYTES].decode(errors="replace")
-    if other := f"is of {program}" if program else programs.refused(text):
+    if other := f"is of {program}" if program else logs.refused(text):
         raise FileError(f"{path}: {other}; expected a profile of PyTorch, or six columns of times")
     return data
 

@@ -19,7 +19,7 @@ from resnetx.api.trace import Traces
 from resnetx.settings import keywords
 from resnetx.settings.files import CONFIGS
 from resnetx.settings.verbs import VERBS
-from resnetx.traces.run_traces import read_all
+from resnetx.traces import read_all
 
 ROOT = Path(__file__).parents[2]
 FUNCTIONS = [name for name in VERBS if name != "list"]
@@ -297,7 +297,22 @@ def test_what_is_printed_is_the_screen(capsys):
         "Predicted: on gx8, 8 GPUs train AlexNet, batch 256, 1.9 times (1.4 to 2.3) as fast as one GPU"
     )
     assert (headings.split()[:3], len(rows)) == (["GPUs", "images/s", "interval"], 4)
+    assert [row.index(row.split()[0]) for row in rows] == [3] * 4  # numbers stand below the end of their heading
     assert "<p>Predicted: on gx8, 8 GPUs train AlexNet, batch 256" in made._repr_html_()
+
+
+@pytest.mark.parametrize(
+    ("one", "begins", "heading"),
+    [
+        (lambda: resnetx.predict(systems="gx8", model="alexnet").points[0], "Predicted: on gx8, one GPU", "images/s"),
+        (lambda: resnetx.describe(model="alexnet")[0], "AlexNet, batch 32: 0.74 activations", "act./param."),
+        (lambda: resnetx.topology("gx8", collective="allreduce")[0], "Predicted: allreduce of 64 MiB", "busbw GB/s"),
+        (lambda: resnetx.explain(ROOT / "results/cpu-2core/quickstart")[1], "Measured: a step of", "% of the step"),
+    ],
+)
+def test_one_record_shows_its_answer_and_its_columns(one, begins, heading):
+    shown = repr(one())
+    assert shown.startswith(begins) and heading in shown
 
 
 def test_a_long_collection_shows_its_size():

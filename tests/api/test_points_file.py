@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import shutil
 import subprocess
 import sys
 
@@ -31,8 +32,26 @@ def many(monkeypatch):
     monkeypatch.setattr(points_file, "MANY_POINTS", 4)
 
 
-def test_points_come_back_as_they_were_made(many, tmp_path):
-    made = resnetx.predict(**GRID, out=str(tmp_path))
+@pytest.fixture(scope="module")
+def _predicted(tmp_path_factory):
+    """The prediction of the grid, and the folder that it is in."""
+    pytest.importorskip("pyarrow", reason="the extra `parquet` is not installed")
+    folder = tmp_path_factory.mktemp("grid")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(points_file, "MANY_POINTS", 4)
+        return resnetx.predict(**GRID, out=str(folder)), folder
+
+
+@pytest.fixture
+def made(_predicted, many, tmp_path):
+    """The prediction of the grid, whose record and points are in `tmp_path`."""
+    prediction, folder = _predicted
+    for name in ("prediction.json", "points.parquet"):
+        shutil.copy(folder / name, tmp_path)
+    return prediction
+
+
+def test_points_come_back_as_they_were_made(made, tmp_path):
     found = resnetx.load(tmp_path)
     assert {point.outcome for point in found.points} == {"ok", "oom"}
     assert found == made
@@ -41,8 +60,7 @@ def test_points_come_back_as_they_were_made(many, tmp_path):
     assert found.to_pandas().equals(made.to_pandas())
 
 
-def test_the_record_beside_them_is_small_and_covers_them(many, tmp_path):
-    made = resnetx.predict(**GRID, out=str(tmp_path))
+def test_the_record_beside_them_is_small_and_covers_them(made, tmp_path):
     stored = msgspec.json.decode((tmp_path / "prediction.json").read_bytes(), type=Prediction)
     assert (stored.points, stored.points_file.points) == ([], len(made.points))
     assert digest(stored) == stored.digest == made.digest
@@ -51,9 +69,8 @@ def test_the_record_beside_them_is_small_and_covers_them(many, tmp_path):
 
 
 @pytest.mark.slow
-def test_pandas_reads_them(many, tmp_path):
+def test_pandas_reads_them(made, tmp_path):
     pandas = pytest.importorskip("pandas")
-    made = resnetx.predict(**GRID, out=str(tmp_path))
     frame = pandas.read_parquet(tmp_path / "points.parquet")
     assert list(frame.system) == [point.system for point in made.points]
     assert frame.speedup.max() == max(point.speedup for point in made.points if point.speedup)
@@ -70,17 +87,15 @@ def test_few_points_stay_in_the_record(tmp_path):
     assert "points_file" not in (tmp_path / "prediction.json").read_text()
 
 
-def test_a_smaller_prediction_leaves_no_points_of_another(many, tmp_path):
-    resnetx.predict(**GRID, out=str(tmp_path))
+def test_a_smaller_prediction_leaves_no_points_of_another(made, tmp_path):
     resnetx.predict(systems="gx8", gpus=[1, 8], out=str(tmp_path))
     assert "prediction.json" in {path.name for path in tmp_path.iterdir()}
     assert not (tmp_path / "points.parquet").exists()
 
 
 @pytest.mark.slow
-def test_systems_are_compared_by_them(many, tmp_path):
-    made = resnetx.predict(**GRID, out=str(tmp_path / "made"))
-    found = resnetx.compare(tmp_path / "made", out=str(tmp_path / "compared"))
+def test_systems_are_compared_by_them(made, tmp_path):
+    found = resnetx.compare(tmp_path, out=str(tmp_path / "compared"))
     again = resnetx.load(tmp_path / "compared" / "prediction.json")
     assert again.points == made.points
     assert found.prediction == again.digest
@@ -93,8 +108,7 @@ def test_systems_are_compared_by_them(many, tmp_path):
         (None, "No such file"),
     ],
 )
-def test_other_points_are_refused(many, tmp_path, damage, said):
-    resnetx.predict(**GRID, out=str(tmp_path))
+def test_other_points_are_refused(made, tmp_path, damage, said):
     path = tmp_path / "points.parquet"
     if damage is None:
         path.unlink()
@@ -107,12 +121,11 @@ def test_other_points_are_refused(many, tmp_path, damage, said):
 @pytest.mark.parametrize(
     ("content", "said"), [(b"not Parquet at all", "not the points of a prediction"), (None, "has 3 rows; .* 24 points")]
 )
-def test_what_is_no_file_of_points_is_refused(many, tmp_path, content, said):
+def test_what_is_no_file_of_points_is_refused(made, tmp_path, content, said):
     """Even where the record was changed to state its hash."""
     import pyarrow
     from pyarrow import parquet
 
-    resnetx.predict(**GRID, out=str(tmp_path))
     path = tmp_path / "points.parquet"
     if content is None:
         parquet.write_table(pyarrow.table({"batch_size": [1, 2, 3]}), path)
@@ -141,18 +154,14 @@ def test_without_pyarrow_one_sentence_says_how_to_install_it(monkeypatch, tmp_pa
 ROWS = 10_000
 
 
-def _bombs():
-    """Columns that a few kilobytes of Parquet hold, and that would take gigabytes."""
-    task = '{"name": "a", "lane": "b", "start_s": 0, "end_s": 1}'
-    reasons = json.dumps({f"f{place}": "x" for place in range(3000)})
-    return {
-        "texts": {"compute_note": ["x" * 100_000] * ROWS, "reason": ["x" * 100_000] * ROWS},
-        "json": {"timeline": [f"[{','.join([task] * 20_000)}]"] * 1000 + ["[]"] * (ROWS - 1000)},
-        "reasons": {"unknown": [reasons] * ROWS},
-        "lists": {"devices": [list(range(1000))] * ROWS},
-        "one list": {"devices": [[0] * 20_000_000] + [[0]] * (ROWS - 1)},
-    }
-
+TASK = '{"name": "a", "lane": "b", "start_s": 0, "end_s": 1}'
+BOMBS = {  # makes columns that a few kilobytes of Parquet hold, and that would take gigabytes
+    "texts": lambda: {"compute_note": ["x" * 100_000] * ROWS, "reason": ["x" * 100_000] * ROWS},
+    "json": lambda: {"timeline": [f"[{','.join([TASK] * 20_000)}]"] * 1000 + ["[]"] * (ROWS - 1000)},
+    "reasons": lambda: {"unknown": [json.dumps({f"f{place}": "x" for place in range(3000)})] * ROWS},
+    "lists": lambda: {"devices": [list(range(1000))] * ROWS},
+    "one list": lambda: {"devices": [[0] * 20_000_000] + [[0]] * (ROWS - 1)},
+}
 
 READ = """
 import resource, sys
@@ -192,8 +201,7 @@ def _varint(number):
         ({"columns": 200_000}, "describes itself in 2,[0-9,]* bytes"),
     ],
 )
-def test_what_takes_time_or_has_no_rows_is_refused(many, tmp_path, said_of_it, refused):
-    resnetx.predict(**GRID, out=str(tmp_path))
+def test_what_takes_time_or_has_no_rows_is_refused(made, tmp_path, said_of_it, refused):
     (tmp_path / "points.parquet").write_bytes(content := _footer(**said_of_it))
     record = tmp_path / "prediction.json"
     stored = msgspec.json.decode(record.read_bytes(), type=Prediction)
@@ -218,15 +226,14 @@ def _state(folder, table):
     return path.stat().st_size
 
 
-@pytest.mark.parametrize("bomb", _bombs())
-def test_a_small_file_takes_little_memory(many, tmp_path, bomb):
+@pytest.mark.parametrize("bomb", BOMBS)
+def test_a_small_file_takes_little_memory(made, tmp_path, bomb):
     import pyarrow as pa
     from pyarrow import parquet
 
-    resnetx.predict(**GRID, out=str(tmp_path))
     table = parquet.read_table(tmp_path / "points.parquet")
     table = pa.concat_tables([table.slice(0, 1)] * ROWS).combine_chunks()
-    for name, values in _bombs()[bomb].items():
+    for name, values in BOMBS[bomb]().items():
         place = table.column_names.index(name)
         kind = table.schema.field(place).type
         known = list(dict.fromkeys(values)) if kind == pa.string() else []
@@ -253,11 +260,10 @@ def test_a_small_file_takes_little_memory(many, tmp_path, bomb):
         (lambda column: [None] * len(column), None),
     ],
 )
-def test_a_column_has_its_type_and_finite_numbers(many, tmp_path, change, said):
+def test_a_column_has_its_type_and_finite_numbers(made, tmp_path, change, said):
     import pyarrow as pa
     from pyarrow import parquet
 
-    resnetx.predict(**GRID, out=str(tmp_path))
     table = parquet.read_table(tmp_path / "points.parquet")
     place = table.column_names.index("iteration_s")
     changed = change(table.column(place))
@@ -270,11 +276,10 @@ def test_a_column_has_its_type_and_finite_numbers(many, tmp_path, change, said):
             resnetx.load(tmp_path)
 
 
-def test_columns_of_a_later_resnetx_are_left_out_and_others_are_missed(many, tmp_path):
+def test_columns_of_a_later_resnetx_are_left_out_and_others_are_missed(made, tmp_path):
     import pyarrow as pa
     from pyarrow import parquet
 
-    made = resnetx.predict(**GRID, out=str(tmp_path))
     table = parquet.read_table(tmp_path / "points.parquet")
     _state(tmp_path, table.append_column("of_tomorrow", pa.array([[{"a": 1}]] * table.num_rows)))
     assert resnetx.load(tmp_path).points == made.points

@@ -22,7 +22,7 @@ import torch
 import torch.distributed as dist
 
 from resnetx.cli.words import settings_of
-from resnetx.measure.machine.environment import environment
+from resnetx.measure.machine import environment
 from resnetx.measure.rank import distributed
 from resnetx.measure.rank.device import timed_with_cpu
 from resnetx.measure.rank.windows import keep_freed_memory

@@ -22,7 +22,7 @@ from resnetx.cli.words import settings_of
 from resnetx.compose import compose
 from resnetx.config import request_from
 from resnetx.inputs import open_for
-from resnetx.measure.machine.environment import environment
+from resnetx.measure.machine import environment
 from resnetx.measure.rank import distributed, replicas
 from resnetx.measure.rank.device import timed
 from resnetx.measure.rank.phases import Watch, unwatched

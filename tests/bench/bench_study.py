@@ -27,7 +27,7 @@ from resnetx.compose import compose
 from resnetx.config import request_from, run_settings_from
 from resnetx.measure.launch import launcher, preloaded
 from resnetx.measure.launch.executor import Command
-from resnetx.measure.machine.environment import environment
+from resnetx.measure.machine import environment
 from resnetx.measure.study_runs import planned_runs, sweep
 from resnetx.record import SCHEMA, RunFile, RunFolder, RunRecord, StudyFolder, StudyRecord
 from resnetx.request import Request

@@ -20,7 +20,7 @@ from pathlib import Path
 import msgspec
 
 from resnetx import record
-from resnetx.measure.launch.scratch import FOLDER_VARIABLE, PREFIX
+from resnetx.measure.launch import FOLDER_VARIABLE, PREFIX
 from resnetx.record import RunRecord
 from tests.bench.started import arguments
 

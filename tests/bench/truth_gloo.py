@@ -25,7 +25,7 @@ from resnetx.host import node_name
 from resnetx.measure.launch import executor
 from resnetx.record import record_file
 from resnetx.request import Request
-from resnetx.traces.run_traces import read_all
+from resnetx.traces import read_all
 from tests.bench.started import arguments
 
 GRIDS: list[dict[str, object]] = [  # batch sizes are each rank's

@@ -35,13 +35,13 @@ from resnetx.compose import compose
 from resnetx.config import request_from
 from resnetx.interconnect.systems import system
 from resnetx.interconnect.systems.lab_network import lab_network
-from resnetx.measure.launch.scratch import LAB_VARIABLE, SCRATCH_VARIABLE
+from resnetx.measure.launch import LAB_VARIABLE, SCRATCH_VARIABLE
 from resnetx.measure.machine.host_facts import cpu_times, host_load
 from resnetx.measure.machine.readings import FOREIGN_SHARE
 from resnetx.record import record_file
 from resnetx.record.prediction import Prediction
 from resnetx.request import Request
-from resnetx.traces.run_traces import read_all
+from resnetx.traces import read_all
 from tests.bench.started import arguments
 from tests.bench.truth_gloo import COMMON, STRATEGIES, WINDOW_S, clean_steps_s, keep, listed, run, words_of
 from tests.prediction.gloo_truth import LEAST_WINDOWS, MOVED

@@ -13,7 +13,7 @@ from resnetx.api.answers import check_answer
 from resnetx.cli import main
 from resnetx.cli.verbs import show_check
 from resnetx.errors import ConfigError
-from resnetx.fleet import check, check_runs
+from resnetx.fleet import check_runs, execute
 from resnetx.fleet.check_runs import asked_check
 from resnetx.measure.launch import slurm
 from resnetx.record.topologies import Check, CheckFolder
@@ -148,7 +148,7 @@ def test_a_fleet_that_is_not_known_is_refused(on_login_node, tmp_path, site, set
 def test_a_check_that_is_interrupted_keeps_its_record(monkeypatch, tmp_path):
     monkeypatch.setattr(check_runs, "together", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        check.execute(asked_check({"gpus": 2, "batch_size": 8, "results": str(tmp_path)}))
+        execute(asked_check({"gpus": 2, "batch_size": 8, "results": str(tmp_path)}))
     (path,) = tmp_path.glob("*/check/*/check.json")
     found = record.read(path, Check)
     assert found.left_out[-1] == "all that had not ended when the check was interrupted (KeyboardInterrupt)"
@@ -160,7 +160,7 @@ def interrupted(_):
 
 
 def test_metrics_that_cannot_be_written_do_not_cost_the_check(tmp_path):
-    from resnetx.fleet.check import store_metrics
+    from resnetx.fleet import store_metrics
 
     (tmp_path / "taken.prom").mkdir()
     with pytest.raises(ConfigError, match=r"taken\.prom: cannot be written .*; the check is recorded"):

@@ -9,7 +9,7 @@ import pytest
 from resnetx.cli import main, words_inside
 from resnetx.errors import ConfigError
 from resnetx.measure import lab_ranks
-from resnetx.traces.run_traces import read_all
+from resnetx.traces import read_all
 
 
 def run(capsys, *words):

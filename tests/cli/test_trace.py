@@ -7,7 +7,7 @@ import pytest
 from resnetx.api.trace import layered, together
 from resnetx.cli import main
 from resnetx.host import node_name
-from resnetx.traces.run_traces import read_all
+from resnetx.traces import read_all
 from resnetx.traces.trace_files import read
 
 SMALL = ["input=synthetic", "model.x=1", "model.width=16", "model.classes=10", "image_size=32", "threads=1"]

@@ -78,6 +78,9 @@ def test_lists_and_maps_need_no_brackets(word, value):
         ("model.name=a+b", "a+b"),
         ("out='a,b'", "a,b"),
         ("workload='8..1'", "8..1"),
+        ("results=inf", "inf"),
+        ("results=1e5", "1e5"),
+        ("controls=false", "false"),
     ],
 )
 def test_text_stays_text(word, text):
@@ -219,7 +222,7 @@ def test_words_that_argparse_leaves_are_those_that_were_typed(words, taken, type
         (["predict", "gx8", "systems=dgx1-p100", "gpus=1"], "gx8: systems= is given, too"),
         (["bench", "size=64Q"], "not a size in B, kB"),
         (["predict", "gx8", f"gpus={'9' * 300}"], "more than 40 digits"),  # longer than a file's name may be
-        (["predict", "gx8", "staged=true", "gpus=1,2"], "staged=true: expected a word"),
+        (["predict", "gx8", "staged=true", "gpus=1,2"], "staged=true: not one of the known values (shared, per-gpu)"),
         (["predict", "gx8", "batch_size=64", "bs=32"], "bs=32: batch_size= is given, too; leave one out"),
         (["predict", "gx8", "--bs", "32", "--batch-size", "64"], "--bs: batch_size= is given, too; leave one out"),
         (["predict", "gx8", "num_gpus=4", "gpu=2"], "gpu=2: num_gpus= is given, too; leave one out"),

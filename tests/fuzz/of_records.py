@@ -53,7 +53,7 @@ from resnetx.reporting.slow_rank import observed_answer, observed_ranks
 from resnetx.reporting.study_points import study_points
 from resnetx.reporting.study_results import Results
 from resnetx.settings.files import CONFIGS
-from resnetx.traces.run_traces import read_all
+from resnetx.traces import read_all
 from resnetx.traces.trace_files import export
 from resnetx.workloads import counts, tables, user_file
 from tests.fuzz.harness import Target, of_two, seldom

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 import torch
 
-from resnetx.measure.machine.environment import nccl_version
+from resnetx.measure.machine import nccl_version
 from resnetx.measure.rank.distributed import SHARING_NCCL
 from tests import nullcuda
 from tests.gpu.resuming import pytest_collection_modifyitems, pytest_runtest_logreport  # noqa: F401  (pytest's hooks)

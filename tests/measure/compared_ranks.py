@@ -14,7 +14,7 @@ import torch
 
 from resnetx.compose import compose
 from resnetx.config import check, request_from
-from resnetx.measure.launch.scratch import Moment
+from resnetx.measure.launch import Moment
 from resnetx.measure.rank import distributed, equality, training
 from resnetx.measure.rank.strategies import replicate
 from resnetx.measure.rank.windows import StartUpTimer

@@ -20,9 +20,9 @@ from resnetx.interconnect.survey.survey import PartSettings
 from resnetx.interconnect.survey.system_text import written_system
 from resnetx.interconnect.systems import paths, system
 from resnetx.measure import examination, probes
+from resnetx.measure import machine as software
 from resnetx.measure.bench import timed_collectives
-from resnetx.measure.machine import amd, environment, nvidia, pci_devices, readings
-from resnetx.measure.machine import environment as software
+from resnetx.measure.machine import amd, nvidia, pci_devices, readings
 from resnetx.measure.machine.nvidia import gpus_here, graphics_here, hidden_by_mistake
 from resnetx.measure.machine.sensors import Sensors
 from resnetx.measure.rank import device, distributed, nodes
@@ -334,7 +334,7 @@ def test_the_environment_has_gpus_their_wiring_and_their_processes(rocm, kernel,
 
 
 def test_the_environment_fills_a_record(rocm):
-    sealed = sealed_part(environment.environment(None, FourMi300s()))
+    sealed = sealed_part(software.environment(None, FourMi300s()))
     assert (sealed.hip, sealed.cuda, len(sealed.gpus or [])) == (HIP, None, 4)
 
 
@@ -358,7 +358,7 @@ def test_processes_of_others_are_found_by_the_place_of_the_gpu(rocm, monkeypatch
     first = graphics_here(FourMi300s()).gpus[0]
     gpus = [msgspec.structs.replace(first, pci_bus_id="00000000:c2:00.0")]
     process = GpuProcess(gpu=0, pid=7, memory_bytes=1, name="python")
-    machine = msgspec.structs.replace(environment.environment(None), gpus=gpus, gpu_processes=[process])
+    machine = msgspec.structs.replace(software.environment(None), gpus=gpus, gpu_processes=[process])
     (warning,) = nodes.busy_gpus({0: machine}, [device])
     assert "python (7)" in warning.message and "amd-smi process" in warning.remedy
 

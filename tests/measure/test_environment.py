@@ -12,7 +12,7 @@ from tests.sealed_part import sealed_part
 
 
 def test_the_environment_is_a_part_of_a_record(tmp_path):
-    sealed = sealed_part(environment.environment(tmp_path))
+    sealed = sealed_part(environment(tmp_path))
     assert sealed.resnetx == resnetx.__version__
     assert sealed.cpus_usable >= 1
     assert sealed.host_memory_bytes > 0
@@ -38,7 +38,7 @@ def test_variables_that_libraries_read_are_kept_and_secrets_without_their_values
         monkeypatch.setenv(name, "1")
     for name in ("WANDB_API_KEY", "CUDA_TOKEN", "NVIDIA_API_KEY", "SOME_PASSWORD", "HOME"):
         monkeypatch.setenv(name, "hidden")
-    variables = environment.environment(None).variables
+    variables = environment(None).variables
     assert variables["NCCL_ALGO"] == variables["OMP_NUM_THREADS"] == variables["NVIDIA_TF32_OVERRIDE"] == "1"
     assert "hidden" not in variables.values()
     assert variables["CUDA_TOKEN"] == "(set)"  # one that libraries read, so that it may matter

@@ -9,7 +9,7 @@ from torch import nn
 
 from resnetx.choices import Bucket
 from resnetx.cli import main
-from resnetx.measure.machine.environment import missing_feature
+from resnetx.measure.machine import missing_feature
 from resnetx.measure.rank import equality
 from resnetx.measure.rank.equality import TOLERANCE
 from tests.measure.starting import run_ranks

@@ -7,8 +7,7 @@ from types import SimpleNamespace
 import msgspec
 import pynvml
 
-from resnetx.measure.machine import nvidia
-from resnetx.measure.machine.environment import environment
+from resnetx.measure.machine import environment, nvidia
 from resnetx.measure.machine.nvidia import graphics_here
 from resnetx.record import Environment, Unknown, seal
 

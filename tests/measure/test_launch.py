@@ -10,10 +10,9 @@ import pytest
 from resnetx import record
 from resnetx.errors import ConfigError
 from resnetx.launching import Launch, Site
-from resnetx.measure.launch import ending, launcher
+from resnetx.measure.launch import Moment, ending, launcher, write_measured
 from resnetx.measure.launch.ending import Ending
 from resnetx.measure.launch.executor import Command
-from resnetx.measure.launch.scratch import Moment, write_measured
 from resnetx.record import RunFolder, RunRecord
 
 pytestmark = pytest.mark.slow
@@ -22,9 +21,9 @@ MEASURED = """
 import os, signal
 from pathlib import Path
 from resnetx import record
-from resnetx.measure.launch.scratch import Moment
-from resnetx.measure.launch.scratch import launched_folder, run_started
-from resnetx.measure.launch.scratch import write_measured
+from resnetx.measure.launch import Moment
+from resnetx.measure.launch import launched_folder, run_started
+from resnetx.measure.launch import write_measured
 folder = launched_folder()
 task = record.read_task(folder.run, record.RunFile)
 measured = record.cut_short(task, run_started(Moment.now()).epoch_s, "ok", "", duration_s=0.25)

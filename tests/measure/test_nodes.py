@@ -15,7 +15,7 @@ from resnetx.api import doctor, train
 from resnetx.cli import ranks
 from resnetx.interconnect.systems import system
 from resnetx.interconnect.systems.lab_network import lab_network
-from resnetx.measure.machine.environment import environment
+from resnetx.measure.machine import environment
 from resnetx.measure.rank import nodes
 from resnetx.measure.rank.distributed import Ranks
 from resnetx.record import (

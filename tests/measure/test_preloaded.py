@@ -16,9 +16,8 @@ import pytest
 
 import resnetx
 from resnetx.host import end_after, exit_status
-from resnetx.measure.launch import launcher, preloaded
+from resnetx.measure.launch import FOLDER_VARIABLE, launcher, preloaded
 from resnetx.measure.launch.preloaded import AFRESH_VARIABLE, Fork
-from resnetx.measure.launch.scratch import FOLDER_VARIABLE
 from resnetx.record import RunFolder, RunRecord, read
 from tests.measure.test_runs import ENDLESS, SHORT, descendants, nothing_is_left, ranks_of, words
 from tests.patience import PATIENCE_S, until

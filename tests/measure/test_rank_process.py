@@ -11,8 +11,8 @@ import msgspec
 import pytest
 
 from resnetx.host import exit_status
-from resnetx.measure.launch import scratch
-from resnetx.measure.launch.scratch import FOLDER_VARIABLE, SCRATCH_VARIABLE, Unbegun, show_beginning
+from resnetx.measure import launch
+from resnetx.measure.launch import FOLDER_VARIABLE, SCRATCH_VARIABLE, Unbegun, show_beginning
 from resnetx.record import Failure, RunFolder
 from tests.patience import PATIENCE_S, until
 
@@ -110,8 +110,8 @@ while True:
 
 
 def test_a_rank_that_ends_before_it_has_begun_is_found_by_those_that_are_there(tmp_path, monkeypatch):
-    monkeypatch.setattr(scratch, "BETWEEN_LOOKS_S", 0.0)
-    monkeypatch.setattr(scratch, "GOING_ON_S", 0.3)
+    monkeypatch.setattr(launch, "BETWEEN_LOOKS_S", 0.0)
+    monkeypatch.setattr(launch, "GOING_ON_S", 0.3)
     with subprocess.Popen([sys.executable, "-c", STARTER], stdout=subprocess.PIPE) as torchrun:
         torchrun.stdout.readline()
         unbegun = Unbegun(torchrun.pid, tmp_path, 3)

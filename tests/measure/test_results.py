@@ -5,7 +5,7 @@ import pickle
 import msgspec
 import torch
 
-from resnetx.measure.launch.scratch import Moment
+from resnetx.measure.launch import Moment
 from resnetx.measure.machine.readings import Readings
 from resnetx.measure.rank import main, nodes
 from resnetx.measure.rank.device import describe_device

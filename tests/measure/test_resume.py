@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from resnetx.cli.words import settings_of
-from resnetx.measure.launch.scratch import FOLDER_VARIABLE
+from resnetx.measure.launch import FOLDER_VARIABLE
 from resnetx.record import RunSummaryReader, StudyFolder
 from tests.patience import PATIENCE_S, until
 

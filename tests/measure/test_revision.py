@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from resnetx.measure.machine.environment import has_changes, revision, same_code
+from resnetx.measure.machine import has_changes, revision, same_code
 from resnetx.record import Unknown
 
 

@@ -16,9 +16,8 @@ import pytest
 
 import resnetx
 from resnetx import record
-from resnetx.measure.launch import executor, launcher
+from resnetx.measure.launch import FOLDER_VARIABLE, executor, launcher
 from resnetx.measure.launch.executor import Command, one_node
-from resnetx.measure.launch.scratch import FOLDER_VARIABLE
 from resnetx.record import RunFile, RunFolder, RunRecord
 from tests.measure.listening import foreign, listening
 from tests.patience import PATIENCE_S, until

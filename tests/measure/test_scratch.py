@@ -10,14 +10,13 @@ from pathlib import Path
 import pytest
 
 from resnetx.errors import ConfigError
-from resnetx.measure.launch import scratch
-from resnetx.measure.launch.scratch import PREFIX, remove_abandoned, wait_for_ranks
+from resnetx.measure.launch import PREFIX, remove_abandoned, scratch, wait_for_ranks
 from tests.patience import PATIENCE_S
 
 HOLDER = """
 import time
 from pathlib import Path
-from resnetx.measure.launch.scratch import scratch
+from resnetx.measure.launch import scratch
 with scratch() as path:
     (path / "rendezvous").write_text("state")
     print(path, flush=True)
@@ -44,7 +43,7 @@ def holder(temporary):
 
 
 def test_a_scratch_folder_is_private_and_gone_at_the_end(temporary):
-    with scratch.scratch() as path:
+    with scratch() as path:
         assert path.stat().st_mode & 0o777 == 0o700
         (path / "file").write_text("something")
     assert not list(temporary.iterdir())
@@ -57,7 +56,7 @@ def test_that_of_a_killed_launcher_is_removed_by_the_next_one_and_that_of_a_livi
     child.send_signal(signal.SIGKILL)
     child.wait()
     assert path.is_dir()
-    with scratch.scratch():
+    with scratch():
         assert not path.exists()
 
 
@@ -75,7 +74,7 @@ def test_a_temporary_folder_that_cannot_be_written_is_a_sentence(monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", "/dev/full")
     with (
         pytest.raises(ConfigError, match=r"the temporary folder cannot be written .*/dev/full/resnetx-run-"),
-        scratch.scratch(),
+        scratch(),
     ):
         pass
 
@@ -83,7 +82,7 @@ def test_a_temporary_folder_that_cannot_be_written_is_a_sentence(monkeypatch):
 RANK = """
 import sys, time
 from pathlib import Path
-from resnetx.measure.launch.scratch import show_life
+from resnetx.measure.launch import show_life
 show_life(Path(sys.argv[1]))
 print("!", flush=True)
 time.sleep(600)

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from resnetx import choices, workloads
-from resnetx.measure.machine.environment import missing_feature
+from resnetx.measure.machine import missing_feature
 from resnetx.measure.rank.distributed import Ranks
 from resnetx.measure.rank.strategies import _Buckets, _Flat, called, layers, replicate
 from resnetx.record import Unknown
@@ -267,7 +267,7 @@ def test_asking_for_what_every_torch_has_loads_no_torch():
     program = """
 import sys
 from resnetx import choices
-from resnetx.measure.machine.environment import missing_feature
+from resnetx.measure.machine import missing_feature
 assert missing_feature(choices.Bucket(bucket_cap_mb=1.0, first_bucket_mb=None, gradient_as_bucket_view=True)) == ""
 sys.exit("torch" in sys.modules)
 """

@@ -10,7 +10,7 @@ from resnetx.api.train import execute_verification as verify
 from resnetx.errors import ConfigError
 from resnetx.fleet.check_runs import asked_check
 from resnetx.measure.launch import launcher
-from resnetx.measure.machine.environment import has_changes
+from resnetx.measure.machine import has_changes
 from resnetx.measure.study_runs import (
     Budget,
     _alike,

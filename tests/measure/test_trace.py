@@ -36,15 +36,6 @@ MODELS = [
 ]
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    """As the requests ask for it: threads that wait for each other make nothing of tiny images faster."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 # ---- names, bytes and losses of real models -------------------------------------------------------------------------
 
 

@@ -11,9 +11,9 @@ import pytest
 
 from resnetx.choices import Lab
 from resnetx.errors import ConfigError
-from resnetx.measure.launch import launcher, scratch
+from resnetx.measure import launch
+from resnetx.measure.launch import launcher, taken, wait_for_turn
 from resnetx.measure.launch.executor import Command
-from resnetx.measure.launch.scratch import taken, wait_for_turn
 from resnetx.record import RunFolder
 from tests.patience import until
 
@@ -49,7 +49,7 @@ def test_a_second_run_waits_for_the_end_of_the_first(folder, caplog):
 HOLDER = """
 import os, subprocess, sys, time
 from pathlib import Path
-from resnetx.measure.launch.scratch import wait_for_turn
+from resnetx.measure.launch import wait_for_turn
 lock = wait_for_turn(folder=Path(sys.argv[1]))
 subprocess.Popen([sys.executable, "-c", "import time; print(flush=True); time.sleep(600)"], pass_fds=[lock])
 time.sleep(600)
@@ -113,7 +113,7 @@ def test_what_others_could_have_put_there_is_no_lock(folder, prepared):
 @pytest.fixture
 def in_the_lab(task_of, monkeypatch, folder):
     """A task in the lab that may take 2 s, and what stands for its ranks."""
-    monkeypatch.setattr(scratch, "FOLDER", folder)
+    monkeypatch.setattr(launch, "FOLDER", folder)
     task = task_of()
     request = msgspec.structs.replace(task.request, lab=Lab(system="gx8", scale=100, transport="auto"))
     program = "import os; os.fstat(int(os.environ['RESNETX_RUN_TURN']))"  # which it inherits, open

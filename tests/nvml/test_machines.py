@@ -174,7 +174,7 @@ def test_a_gpu_that_nvml_does_not_know_is_unknown_with_the_reason(on):
 FAILS = """
 import os, sys
 os.environ |= {"RANK": "0", "LOCAL_RANK": "0"}
-from resnetx.measure.launch.scratch import FOLDER_VARIABLE
+from resnetx.measure.launch import FOLDER_VARIABLE
 os.environ[FOLDER_VARIABLE] = os.getcwd()
 from resnetx.measure import rank_process
 rank_process._orphaned = lambda: False  # no torchrun has started it

@@ -11,7 +11,7 @@ import msgspec
 from resnetx.api.predict import predicted
 from resnetx.cli.words import settings_of
 from resnetx.statistics import Summary, summarize
-from resnetx.traces.run_traces import read_all
+from resnetx.traces import read_all
 
 TRUTH = Path(__file__).parents[2] / "results" / "cpu-2core" / "truth"
 WORDS = ["systems=cpu-host", "scaling=weak", "gpus=[1,2]", "strategy=[bucket,layerwise,after]"]

@@ -9,12 +9,11 @@ import resnetx
 from resnetx.cli.verbs import show_predict
 from resnetx.interconnect.collectives.measured import MeasuredCollective, MeasuredSize
 from resnetx.interconnect.systems.system import load
-from resnetx.literature.scaling_check import ScalingCase, staged_cases, staged_rates
+from resnetx.literature.scaling_check import ScalingCase, fitted_paths, staged_cases, staged_rates
 from resnetx.literature.training_rates import staged_series
 from resnetx.prediction.predict import predict
 from resnetx.prediction.scaling import scaling_errors
-from resnetx.prediction.scenario import Deployment
-from resnetx.prediction.staged import CLASSES, fastest, fitted, measured_paths
+from resnetx.prediction.scenario import STAGED, Deployment, fastest_paths, measured_paths
 from resnetx.record.prediction import Prediction
 from resnetx.record.sealing import read
 from resnetx.reporting.predicted_answer import prediction_answer
@@ -31,15 +30,15 @@ def undecided(name):
             yield case.point.batch_size / rate, predict(replace(case.point, setting=setting)).point
 
 
-@pytest.mark.parametrize("name", CLASSES)
+@pytest.mark.parametrize("name", STAGED)
 def test_constants_are_those_of_the_published_rates(name):
-    box = CLASSES[name]
-    made = fitted([rate for of in staged_series(name) for rate in staged_rates(of)], box)
+    box = STAGED[name]
+    made = fitted_paths([rate for of in staged_series(name) for rate in staged_rates(of)], box)
     assert made.rate_Bps == pytest.approx(box.rate_Bps, rel=0.002)
 
 
 def test_told_rates_are_near_with_their_network_left_out_and_held_by_the_interval():
-    errors, held = {name: [] for name in CLASSES}, {name: [] for name in CLASSES}
+    errors, held = {name: [] for name in STAGED}, {name: [] for name in STAGED}
     for name, case in staged_cases():
         iteration = case.iteration(scaling_errors().costs)
         step_s = case.point.batch_size / case.measured
@@ -63,13 +62,13 @@ def test_two_ends_hold_both_boxes(name, held, by_the_other):
 def test_the_short_end_is_as_fast_as_paths_of_that_bus_and_so_is_what_is_told():
     """Eight RTX 4090 on PCIe 4.0 moved 14.9 GB/s each, three times what the published box on PCIe 3.0 does."""
     gen4, gen3 = (Deployment(load(name), "nccl2.4", "host") for name in ("pcie-a100", "gx8"))
-    assert fastest(gen4.bus_Bps).rate_Bps == pytest.approx(14.8e9, rel=0.01)
-    assert fastest(gen3.bus_Bps).rate_Bps == pytest.approx(7.4e9, rel=0.01)
-    told = replace(gen4, told=CLASSES["per-gpu"]).staged_on(8)
-    assert told.rate_Bps == CLASSES["per-gpu"].rate_Bps
+    assert fastest_paths(gen4.bus_Bps).rate_Bps == pytest.approx(14.8e9, rel=0.01)
+    assert fastest_paths(gen3.bus_Bps).rate_Bps == pytest.approx(7.4e9, rel=0.01)
+    told = replace(gen4, told=STAGED["per-gpu"]).staged_on(8)
+    assert told.rate_Bps == STAGED["per-gpu"].rate_Bps
     assert told.faster == pytest.approx(log(14.8 / 4.86), rel=0.01)
     of = next(of for of in staged_series("per-gpu") if of.network == "vgg16")
-    deployment = replace(Deployment(of.on(8), of.library, "host"), told=CLASSES["per-gpu"])
+    deployment = replace(Deployment(of.on(8), of.library, "host"), told=STAGED["per-gpu"])
     iteration = ScalingCase(of, 8, of.images_per_s[8], deployment=deployment).iteration(scaling_errors().costs)
     low_s, high_s = iteration.interval_s
     assert iteration.time_s / low_s > high_s / iteration.time_s  # it may be faster by more than slower

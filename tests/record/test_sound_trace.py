@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from resnetx.errors import ConfigError
-from resnetx.traces.run_traces import refuse_unsound
+from resnetx.traces import refuse_unsound
 from tests.prediction.made_traces import batch, layer, trace
 
 SOUND = trace(batch(4, [layer("a", 1.0, 2.0, 8), layer("b", 0.0, 1.0)]))

@@ -11,7 +11,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 import resnetx
-from resnetx.fleet.check import metrics_text
+from resnetx.fleet import metrics_text
 from resnetx.fleet.outliers import FLOOR, LEAST, SPREADS, against, checked, facts_of, fleet_limit, outliers
 from resnetx.record import SCHEMA, seal
 from resnetx.record.topologies import Cause, Check, Outlier

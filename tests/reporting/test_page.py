@@ -200,15 +200,15 @@ def test_the_papers_88_points_make_a_page_of_less_than_3_megabytes(invented, gri
 
 
 def test_long_tables_are_folded_or_named_with_their_file(small, written, tmp_path, monkeypatch):
-    """Nothing is lost: every point is still on the page, and the data of every figure are in a file that it names."""
+    """Nothing is lost: what is not on the page is in a file that it names."""
     assert "The table of all" not in Parsed(written.read_text()).words
     monkeypatch.setattr(page, "MOST_ROWS", 3)
     monkeypatch.setattr(page, "MOST_SKIPPED", 1)
     skipped = ["first.json: no record", "second.json: no record"]
     text = page.write([replace(small, skipped=skipped)], tmp_path / "report").read_text()
     parsed = Parsed(text)
-    assert "The table of all 6 cases; points.csv has a row for each, too" in parsed.words
-    assert text.count('<tr role="row"') == written.read_text().count('<tr role="row"')
+    assert "The first 3 of 6 cases; points.csv has a row for each, too" in parsed.words
+    assert written.read_text().count('<tr role="row"') - text.count('<tr role="row"') == 3
     assert "Its data, 6 rows, are in rate.csv, not on this page." in parsed.words
     assert "skipped: 1 more" in parsed.words
     assert all(sentence in parsed.words for sentence in skipped)
@@ -315,3 +315,11 @@ def test_a_page_shows_no_column_of_one_value():
     cells = [["a", "x", None, 1], ["b", "x", None, 2]]
     shown = telling(Table(["name", "kind", "never", "value"], cells))
     assert shown == Table(["name", "value"], [["a", 1], ["b", 2]], "In all rows: kind x.")
+
+
+def test_a_page_shows_times_and_rates_in_units_of_which_there_are_few():
+    cells = [["a", 0.001, 131e6, 1.98e9, 2.5], ["b", 0.0015, 1.2e9, 1.2e9, 0.5]]
+    shown = telling(Table(["name", "time_s", "busbw_Bps", "clock_Hz", "waited_s"], cells))
+    assert shown.columns == ["name", "time ms", "busbw GB/s", "clock MHz", "waited_s"]
+    assert page.plain(shown.rows) == [["a", "1.0", "0.131", "1,980", "2.5"], ["b", "1.5", "1.200", "1,200", "0.5"]]
+    assert page.plain([[0.001], [0.001]]) == [["0.001"], ["0.001"]]

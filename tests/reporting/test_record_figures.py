@@ -11,7 +11,7 @@ from resnetx.record.literature import KindScore, Score
 from resnetx.reporting.charts.figure import draw, specification
 from resnetx.reporting.charts.records import check_figures, run_figures, score_figures, trace_figures
 from resnetx.reporting.charts.studies import figures
-from resnetx.traces.run_traces import read_all
+from resnetx.traces import read_all
 from tests.reporting.checked_fleet import all_reduce
 from tests.reporting.test_check import fleet, made_check
 

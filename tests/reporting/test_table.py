@@ -54,7 +54,7 @@ NAMED: list[Column[tuple[str, str, str]]] = [
 
 def test_columns_that_say_the_same_of_all_rows_become_a_clause_in_text_and_html():
     table = as_shown(NAMED, [("0", "2", "1.5"), ("1", "2", "1.2")])
-    assert str(table) == "GPU  after\n0    1.5\n1    1.2\nIn all rows: RTL before 2."
+    assert str(table) == "GPU  after\n0      1.5\n1      1.2\nIn all rows: RTL before 2."
     assert table._repr_html_().endswith("</table><p>In all rows: RTL before 2.</p>")
 
 

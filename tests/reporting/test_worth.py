@@ -16,25 +16,25 @@ from resnetx.reporting.worth import Offer, cheapest, worth
         (
             {1: 100.0, 2: 190.0, 4: 195.0},
             {},
-            "2 GPUs: the last one adds 90% of one GPU, each of the next 2 adds 2% of one GPU.",
+            "2 GPUs: the last one adds 90% of one GPU's rate, each of the next 2 adds 2%.",
         ),
-        ({1: 100.0, 2: 190.0, 4: 210.0}, {}, "up to 4 GPUs, though each of the last 2 adds 10% of one GPU."),
+        ({1: 100.0, 2: 190.0, 4: 210.0}, {}, "up to 4 GPUs, though each of the last 2 adds 10% of one GPU's rate."),
         ({1: 100.0, 2: 90.0}, {}, "1 GPU: the next one makes it slower: 2 train 0.90 times as fast as 1."),
         ({1: 100.0, 2: 99.0}, {}, "1 GPU: the next one adds nothing."),
-        ({1: 100.0, 8: 108.0}, {}, "1 GPU: each of the next 7 adds 1% of one GPU."),
-        ({8: 800.0, 16: 500.0, 32: 850.0}, {}, "8 GPUs: each of the next 24 adds 2% of each of 8 GPUs."),
+        ({1: 100.0, 8: 108.0}, {}, "1 GPU: each of the next 7 adds 1% of one GPU's rate."),
+        ({8: 800.0, 16: 500.0, 32: 850.0}, {}, "8 GPUs: each of the next 24 adds 2% of the rate of each of 8 GPUs."),
         (
             {8: 800.0, 16: 500.0, 32: 1600.0},
             {},
-            "up to 32 GPUs, though each of the last 24 adds 33% of each of 8 GPUs.",
+            "up to 32 GPUs, though each of the last 24 adds 33% of the rate of each of 8 GPUs.",
         ),
         (
             {1: 4700.0, 4: 15000.0, 8: 4600.0, 16: 4400.0},
             {},
-            "4 GPUs: each of the last 3 adds 73% of one GPU, each of the next 4 makes it slower: 8 train 0.31 times "
-            "as fast as 4.",
+            "4 GPUs: each of the last 3 adds 73% of one GPU's rate, each of the next 4 makes it slower: 8 train "
+            "0.31 times as fast as 4.",
         ),
-        ({4: 400.0, 8: 500.0}, {}, "up to 8 GPUs, though each of the last 4 adds 25% of each of 4 GPUs."),
+        ({4: 400.0, 8: 500.0}, {}, "up to 8 GPUs, though each of the last 4 adds 25% of the rate of each of 4 GPUs."),
         ({1: 100.0}, {"communication": 0.5}, ""),
     ],
 )
@@ -44,8 +44,8 @@ def test_as_many_gpus_are_worth_it_as_are_about_as_fast_as_the_best_number_of_th
 
 def test_more_gpus_are_slower_only_where_their_intervals_are_apart():
     rates = {1: 100.0, 2: 80.0}
-    assert "makes it slower" in worth(rates, {}, ends={1: (90.0, 110.0), 2: (70.0, 89.0)})
-    assert worth(rates, {}, ends={1: (90.0, 110.0), 2: (70.0, 91.0)}) == "1 GPU: the next one adds nothing."
+    assert "makes it slower" in worth(rates, {}, shown_slower=lambda fewer, more: (fewer, more) == (1, 2))
+    assert worth(rates, {}, shown_slower=lambda fewer, more: False) == "1 GPU: the next one adds nothing."
 
 
 @pytest.mark.parametrize("batch", [64, 128, 256, 512])
@@ -65,12 +65,10 @@ def test_what_would_change_it_is_the_largest_loss_first():
 
 def test_the_cheapest_way_ends_in_time():
     slow, fast = Offer("slow", 1000.0, 900.0, 1.0), Offer("fast", 4000.0, 3600.0, 8.0)
-    assert cheapest([slow, fast], 3.6e6, None).startswith("Cheapest for 3.6 M images: slow, 1 in 1 h 00 min")
+    assert cheapest([slow, fast], 3.6e6, None).startswith("Cheapest for 3.6 M images: slow, 1 in 1 h (1 an hour).")
     assert "fast, 2 in 15 min" in cheapest([slow, fast], 3.6e6, 1800.0)
     assert "it is late (1 h 06 min)" in cheapest([slow], 3.6e6, 3700.0)
-    assert cheapest([slow, fast], 3.6e6, 60.0).startswith(
-        "None trains 3.6 M images within 1 min 00 s: the fastest, fast"
-    )
+    assert cheapest([slow, fast], 3.6e6, 60.0).startswith("None trains 3.6 M images within 1 min: the fastest, fast")
 
 
 @pytest.mark.parametrize(
@@ -81,6 +79,12 @@ def test_a_job_is_said_in_plain_figures(images, job):
     offer = Offer("one", 1000.0, 900.0, 1.0)
     assert cheapest([offer], images, 1.0).startswith(f"None trains {job} images within ")
     assert cheapest([offer], images, None).startswith(f"Cheapest for {job} images: ")
+
+
+def test_the_usual_job_is_said_by_its_epochs_of_images_alone():
+    offer = Offer("one", 1000.0, 900.0, 1.0)
+    assert cheapest([offer], 90 * 1_281_167, None).startswith("Cheapest for 90 ImageNet epochs: ")
+    assert cheapest([offer], 90 * 1_281_167, None, "sequences").startswith("Cheapest for 115 M sequences: ")
 
 
 def test_a_price_is_of_one_gpu_or_of_each_system():

@@ -13,7 +13,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from resnetx import choices, workloads
-from resnetx.measure.machine.environment import missing_feature
+from resnetx.measure.machine import missing_feature
 from resnetx.workloads.counts import (
     BYTES_PER_PARAMETER,
     MIB,

@@ -27,7 +27,6 @@ from resnetx.reporting import bench_conclusions
 from resnetx.reporting.bench_conclusions import (
     COPIES,
     ROWS,
-    GBps,
     bench_answer,
     collective_columns,
     copied_GBps,
@@ -42,7 +41,7 @@ from resnetx.reporting.bench_conclusions import (
 )
 from resnetx.study import Point
 from resnetx.table import Column
-from resnetx.units import in_GBps, size_text
+from resnetx.units import GBps, in_GBps, size_text
 
 # ---- bench ----------------------------------------------------------------------------------------------------------
 # `bench`: times collectives and pair copies, or imports what nccl-tests measured.
@@ -176,7 +175,7 @@ BENDS: list[Column[tuple[str, sizes.Knees]]] = [
     Column(">ends at", lambda row: _size(row[1].floor_ends_bytes)),
     Column(">half at", lambda row: _size(row[1].half_bytes)),
     Column(">90% at", lambda row: _size(row[1].ninety_bytes)),
-    Column(">highest GB/s", lambda row: GBps(row[1].highest_Bps / 1e9)),
+    Column(">highest GB/s", lambda row: GBps(row[1].highest_Bps)),
 ]
 
 
@@ -367,8 +366,7 @@ def _paths(cells: Sequence[CopyCell]) -> str:
 
 
 def _copy_GBps(cell: CopyCell) -> str:
-    value = copied_GBps(cell, median(cell.time_s))
-    return f"{value:.2f}" if value < 100 else f"{value:.0f}"
+    return GBps(1e9 * copied_GBps(cell, median(cell.time_s)))
 
 
 def _ns(cell: CopyCell) -> str:

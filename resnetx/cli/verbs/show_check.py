@@ -8,7 +8,7 @@ from resnetx.api.answers import check_answer
 from resnetx.api.measuring import machine_name
 from resnetx.cli import show
 from resnetx.cli.verbs.show_train import Planned, left_to_others
-from resnetx.fleet.check import execute
+from resnetx.fleet import execute
 from resnetx.fleet.check_runs import AskedCheck, asked_check, rounds
 from resnetx.fleet.outliers import LEAST, against, seconds_text
 from resnetx.record.topologies import Check, CheckedRun, CheckFolder, Measure

@@ -58,7 +58,7 @@ def compare_(options: Namespace, paths: list[Path], asked: Point) -> int:
     """Compares study B, the second path, with study A, the first; or what a prediction says, with whatever is given."""
     comparison = compared(paths, asked)
     answer, screen = _screen(comparison, "study" in asked or "systems" not in asked)
-    show.conclude(options, answer, lambda: [comparison.record], screen)
+    show.conclude(options, answer, lambda: [comparison.record], screen, most=show.LINES_OF_SEVERAL)
     return 0
 
 
@@ -177,7 +177,7 @@ def bench_comparison(found: BenchComparison) -> None:
     elif len(lines) == 1:
         show.listing(RATIOS, lines[0].ratios, by="the smallest and the largest", constant=True)
     elif lines:
-        show.listing(LINE_RATIOS, lines[: show.ROWS], constant=True, note="B / A: of speed, above 1 B is faster.")
+        show.listing(LINE_RATIOS, lines[: show.rows()], constant=True, note="B / A: of speed, above 1 B is faster.")
         hidden.append("each size")
     if not show.everything():
         pairs = len({(cell.what, cell.source, cell.target) for cell in found.cells})
@@ -227,9 +227,11 @@ def accuracy(checked: Accuracy) -> None:
     for warning in checked.warnings:
         show.say(f"look: {warning}", indent=2)
     ranked = (
-        sorted(checked.points, key=_from_measured, reverse=True) if len(checked.points) > show.ROWS else checked.points
+        sorted(checked.points, key=_from_measured, reverse=True)
+        if len(checked.points) > show.rows()
+        else checked.points
     )
-    shown = show.first(ranked, show.ROWS)
+    shown = show.first(ranked, show.rows())
     title = "Case by case" + f": the {len(shown)} with the largest error" * (len(shown) < len(ranked))
     show.listing(checked_columns(checked.points), shown, title)
     if show.everything():

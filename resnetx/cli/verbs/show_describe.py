@@ -40,11 +40,11 @@ def describe_(options: Namespace, _: list[Path], asked: Point) -> int:
 def layers(table: "Sequence[Layer]", workload: Workload) -> None:
     """One workload, layer by layer."""
     *rows, whole = _rows(table, workload)
-    shown = rows if show.everything() or len(rows) < show.ROWS else _largest(rows, whole)
+    shown = rows if show.everything() or len(rows) < show.ROWS else _largest(rows, whole, show.rows(LARGEST))
     show.listing(LAYERS, [*shown, whole], every=True)
     for note in show.first(workload.notes, 1):
-        show.say(f"look: {note}")
-    counted = f"of one {workload.sample}, forward; activations and parameters by the `{workload.convention}` convention"
+        show.say(f"look: {note}", brief=f"look: {note.partition('. ')[0]}")
+    counted = f"one {workload.sample}, forward; convention={workload.convention}"
     notes = f"{len(workload.notes) - 1} notes: " * (len(workload.notes) > 1)
     show.more(counted + f"; {notes}--all" * (shown is not rows or len(workload.notes) > 1) * (not show.everything()))
 
@@ -75,14 +75,14 @@ LAYERS: list[Column[LayerRow]] = [
 ]
 
 
-def _largest(rows: Sequence[LayerRow], whole: LayerRow) -> list[LayerRow]:
+def _largest(rows: Sequence[LayerRow], whole: LayerRow, most: int) -> list[LayerRow]:
     """Those with most of all activations or parameters, in their order, and the sum of the others."""
 
     def share(row: LayerRow) -> float:
         activations = row.activations / (whole.activations or 1)
         return max(activations, (row.parameters or 0) / (whole.parameters or 1))
 
-    largest = sorted(rows, key=share, reverse=True)[:LARGEST]
+    largest = sorted(rows, key=share, reverse=True)[:most]
     others = [row for row in rows if row not in largest]
     counts = LayerRow._fields[LayerRow._fields.index("activations") :]
     sums = {name: sum(getattr(row, name) or 0 for row in others) for name in counts}
@@ -123,9 +123,10 @@ def _rows(table: "Sequence[Layer]", workload: Workload) -> Iterator[LayerRow]:
 
 def family(workloads: Sequence[Workload], gpus: Sequence[int]) -> None:
     """Several workloads as one table: the paper's Fig. 4 to 7."""
-    title = f"Workloads: activations and parameters by the `{workloads[0].convention}` convention"
-    notes = " ".join(
-        dict.fromkeys(f"{note[0].upper()}{note[1:]}." for workload in workloads for note in workload.notes)
-    )
     by = "those with least and most work per parameter"
-    show.listing(workload_columns(gpus), workloads, title, notes, lambda each: each.intensity, by)
+    show.listing(workload_columns(gpus), workloads, rank=lambda each: each.intensity, by=by)
+    notes = list(dict.fromkeys(f"{note[0].upper()}{note[1:]}." for workload in workloads for note in workload.notes))
+    for note in notes if show.everything() else []:
+        show.say(note)
+    hidden = f"; {len(notes)} note{'s' * (len(notes) > 1)}: --all" * bool(notes and not show.everything())
+    show.more(f"convention={workloads[0].convention}{hidden}")

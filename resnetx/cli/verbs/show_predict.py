@@ -12,7 +12,6 @@ from resnetx.errors import ConfigError
 from resnetx.record.machine import how_many
 from resnetx.record.prediction import Domain, PartName, PredictedPoint, Prediction, PredictionInput, Sensitivity
 from resnetx.reporting.predicted_answer import (
-    MOST_OF_ONE,
     PARTS,
     SCALING,
     PredictedCurve,
@@ -22,7 +21,6 @@ from resnetx.reporting.predicted_answer import (
     identity,
     identity_columns,
     in_order,
-    is_of_one_system,
     is_scaling,
     most_lost,
     percents,
@@ -57,7 +55,9 @@ def predict_(options: Namespace, paths: list[Path], asked: Point) -> int:
         return 0
     stored = bool(asked.get("out")) or "results" in asked
     screen = partial(prediction, made, stored)
-    show.conclude(options, prediction_answer(made), lambda: made.points, screen)
+    several = len({point.system for point in made.points}) > 1
+    most = show.LINES_OF_SEVERAL if several else show.LINES
+    show.conclude(options, prediction_answer(made), lambda: made.points, screen, most=most)
     return 0
 
 
@@ -86,9 +86,9 @@ def prediction(made: Prediction, stored: bool = True) -> None:
     columns = curve_columns(curves, every)
     by = "those that gain least and most"
     rows = curve_rows(curves, every)
-    note = "open: all that is known of a rate is both ends of its interval." if any(row[1].open for row in rows) else ""
-    most = MOST_OF_ONE if is_of_one_system(curves) else show.ROWS
-    show.listing(columns, rows, note=note, rank=lambda row: row[0].gain, by=by, most=most)
+    untold = any(row[1].open for row in rows) and not (len(curves) == 1 and curves[0].last.open)
+    note = "open: all that is known of a rate is both ends of its interval." * untold
+    show.listing(columns, rows, note=note, rank=lambda row: row[0].gain, by=by * (len(curves) > 1))
     _reasons([point for curve in curves for point in curve.points])
     if alone := without_speedup(curves):
         names = ", ".join(dict.fromkeys(curve.workload for curve in alone))
@@ -106,8 +106,8 @@ def _worth(curves: Sequence[PredictedCurve]) -> None:
         return
     (curve,) = curves
     lost = {part.name: part.share for part in curve.last.parts if part.name != "useful"}
-    if told := worth(curve.rates, lost, unit_of_point(curve.last), curve.ends):
-        show.say(f"worth: {told}")
+    if told := worth(curve.rates, lost, unit_of_point(curve.last), curve.shown_slower):
+        show.say(f"worth: {told}", brief=f"worth: {told.partition('. On ')[0].rstrip('.')}.")
 
 
 def grid(made: "PredictedGrid") -> None:
@@ -132,9 +132,10 @@ _OUTCOMES = {
 def sure_and_more(made: Prediction, stored: bool = True, ratios: bool = False) -> None:
     """What is assumed, how sure it is, and what all points have in common; --all: every figure and its source."""
     curves = predicted_curves(made.points)
-    if assumed := _assumed(made.inputs, named=ratios):
+    if assumed := _assumed(made.inputs):
         show.say(f"assumed: {'; '.join(assumed)}.")
-    show.say(f"sure: {'; '.join(sure(made, curves, ratios))}.")
+    told = sure(made, curves, ratios)
+    show.say(f"sure: {'; '.join(told)}.", brief=f"sure: {told[0].replace('measurements ', '')}.")
     if show.everything():
         if linear := _linear(made.points):
             show.say(linear)
@@ -145,12 +146,12 @@ def sure_and_more(made: Prediction, stored: bool = True, ratios: bool = False) -
     show.more(f"{'; '.join(filter(None, groups))}")
 
 
-def _assumed(inputs: Sequence[PredictionInput], named: bool = False) -> list[str]:
-    """What stands in place of what is described or recorded: any of it changes the answer. `named`: by name alone."""
+def _assumed(inputs: Sequence[PredictionInput]) -> list[str]:
+    """What stands in place of what is described or recorded, and changes the answer; of several the names."""
     found = [line for line in inputs if line.origin == "assumed" and not line.what.startswith(OF_THE_MODEL)]
-    brief = named and not show.everything()
+    brief = len(found) > 1 and not show.everything()
     texts = [_by_name(line) if brief else f"{line.what}: {line.value}" for line in found]
-    shown = list(show.first(texts, THINGS - named))
+    shown = list(show.first(texts, THINGS - 1))
     return [*shown, *([f"{len(texts) - len(shown)} more: --all"] if len(texts) > len(shown) else [])]
 
 
@@ -176,8 +177,8 @@ def _common(made: Prediction, curves: Sequence[PredictedCurve]) -> Iterator[str]
         libraries = {curve.system: curve.library for curve in curves}
         of = {name: [system for system in libraries if libraries[system] == name] for name in libraries.values()}
         yield first.library if len(of) == 1 else ", ".join(f"{name} on {' and '.join(of[name])}" for name in of)
-    if any(point.scaling == "weak" for point in made.points):
-        yield "weak scaling: the batch grows with the GPUs"
+    if all(point.scaling == "weak" for point in made.points):
+        yield "weak scaling"
     if source := compute_source(made):
         yield source
 
@@ -204,10 +205,11 @@ def _reasons(points: Sequence[PredictedPoint]) -> None:
     """Why points have no rate, each reason once."""
     lacking = [point for point in points if point.outcome != "ok"]
     reasons = list(dict.fromkeys(point.reason for point in lacking))
+    one_workload = f"{points[0].workload} " * (len({point.workload for point in points}) == 1)
     for reason in show.first(reasons, 1):
         where = " and ".join(
             dict.fromkeys(
-                f"{point.workload} on {how_many(point.gpus, unit_of_point(point))}"
+                f"{point.workload} on {how_many(point.gpus, unit_of_point(point))}".removeprefix(one_workload)
                 for point in lacking
                 if point.reason == reason
             )
@@ -230,7 +232,8 @@ def _where(curves: Sequence[PredictedCurve]) -> None:
     ends = [curve.last for curve in curves if curve.last.parts and curve.last.gpus != curve.last.baseline_gpus]
     if len(curves) == 1:
         for point in ends:
-            show.say(f"time of each of {point.gpus}: {time_of_each(point)}")
+            about = f"time on {point.gpus}: "
+            show.say(about + time_of_each(point, show.room(about)))
         return
     if told := most_lost(curves):
         show.say(f"most lost to: {told}")

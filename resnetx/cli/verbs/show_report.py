@@ -35,7 +35,8 @@ def claims(checked: Sequence[CheckedClaim]) -> None:
     show.say()
     _claim_counts(checked)
     for supposed in kept().supposed[-1:]:
-        show.say(advantage(supposed, published("tallent2017")))
+        said = advantage(supposed, published("tallent2017"))
+        show.say(said, brief=f"{said.partition(';')[0].rstrip('.')}.")
     if not show.everything():
         return
     show.say("Settings as the paper has them, unless others are set:")
@@ -216,7 +217,8 @@ def _counts(checked: CheckedPapers) -> None:
         show.listing(COUNTS, rows, "What papers state, and what is predicted here", note, every=True)
     else:
         plain = [replace(column, help="") for column in COUNTS if column.heading not in _OF_ALL]
-        show.listing(plain, rows, note="agree, disagree: all of the predicted interval does.", every=True)
+        note = "agree, disagree: all of the predicted interval does."
+        show.listing(plain, rows, note=note, every=True, constant=True)
 
 
 _OF_ALL = (">known", ">not known", ">unpredicted", ">unchecked")
@@ -311,7 +313,7 @@ def score(found: Score) -> None:
         Column("~kind", lambda kind: next(iter(kind.values())).kind),
     ]
     ranked = sorted(kinds.values(), key=lambda kind: -next(iter(kind.values())).figures)
-    shown = ranked[: show.ROWS]
+    shown = ranked[: show.rows()]
     note = "linear: one GPU's rate times GPUs. alpha-beta: one ring over the described links. *: of some of them only."
     show.listing(columns, shown, note=note, every=True, constant=True)
     whole = [each for each in found.scores if each.kind == "all"] or found.scores
@@ -372,5 +374,6 @@ def reproduce_(options: Namespace, paths: list[Path], asked: Point) -> int:
     from resnetx.literature.reproduce import reproduce
 
     papers = reproduce(*map(str, paths), **asked)
-    show.conclude(options, papers_answer(papers), lambda: [papers], partial(papers_screen, papers))
+    screen = partial(papers_screen, papers)
+    show.conclude(options, papers_answer(papers), lambda: [papers], screen, most=show.LINES_OF_SEVERAL)
     return 0

@@ -55,7 +55,8 @@ def _conclude(options: Namespace, study: AskedStudy, measured: MeasuredStudy) ->
         show.line(f"figures and a page: resnetx report {measured.folder}")
 
     answer = [study_answer(measured.points, record.node)]
-    show.conclude(options, answer, lambda: [point.result for point in measured.points], screen)
+    records = [point.result for point in measured.points]
+    show.conclude(options, answer, lambda: records, screen, most=show.LINES_OF_SEVERAL)
     failed = measured.failed
     if failed:
         counts = ", ".join(f"{count} {outcome}" for outcome, count in Counter(run.outcome for run in failed).items())

@@ -13,6 +13,7 @@ from resnetx.api.found_system import NEW, YAML, Found, from_files, new_system, t
 from resnetx.api.topology import answers
 from resnetx.api.topology_answers import (
     ALL_PAIRS_GPUS,
+    COSTS,
     Answer,
     Costed,
     Described,
@@ -20,7 +21,7 @@ from resnetx.api.topology_answers import (
     Paired,
     Ranked,
     Routed,
-    time_us,
+    collective_cost,
 )
 from resnetx.cli import show
 from resnetx.errors import ConfigError
@@ -32,10 +33,10 @@ from resnetx.interconnect.systems.paths import Path as SystemPath
 from resnetx.interconnect.systems.paths import Transport
 from resnetx.interconnect.systems.system import Component, System
 from resnetx.loading import is_file
-from resnetx.record.topologies import DeviceLink
+from resnetx.record.topologies import CollectiveCost, DeviceLink
 from resnetx.study import Point
-from resnetx.table import ONLY_WITH_ALL, Column
-from resnetx.units import in_GBps, si, size_text
+from resnetx.table import Column
+from resnetx.units import GBps, in_GBps, number, si, size_text
 
 if TYPE_CHECKING:
     from resnetx.interconnect.collectives.collective_errors import ErrorTable, KindErrors
@@ -129,11 +130,17 @@ def show_found(answer: Found) -> None:
         show.line(f"resnetx topology {answer.file} collective=allreduce")
 
 
+LISTED = 3  # of what was found, or could not be learned
+
+
 def _listed(title: str, sentences: Sequence[str]) -> None:
     if sentences:
         show.say(title, style="bold")
-        for sentence in sentences:
+        shown = show.first(sentences, LISTED)
+        for sentence in shown:
             show.say(f"- {sentence}", indent=2)
+        if len(shown) < len(sentences):
+            show.say(f"- {len(sentences) - len(shown)} more: --all")
         show.say()
 
 
@@ -207,7 +214,6 @@ def _peers(system: System) -> None:
 # The screen of systems: matrices, ways, costs and choices, as tables.
 
 MATRIX_GPUS = 16  # the widest matrix that is printed
-BEST, WORST = 6, 3  # choices that are shown of each
 
 
 def systems(about_by_name: Mapping[str, str]) -> None:
@@ -330,8 +336,8 @@ def show_routes(system: System, alternatives: Sequence[SystemPath]) -> None:
 _KINDS = {"host": "through the host", "relay": "relayed by the application"}
 WAYS: list[Column[SystemPath]] = [
     Column("kind", lambda way: _KINDS.get(way.kind, way.kind)),
-    Column(">GB/s one way", lambda way: f"{way.bandwidth_Bps / 1e9:.1f}"),
-    Column(">both ways", lambda way: f"{way.duplex_Bps / 1e9:.1f}", 3),
+    Column(">GB/s one way", lambda way: GBps(way.bandwidth_Bps)),
+    Column(">both ways", lambda way: GBps(way.duplex_Bps), 3),
     Column(">latency us", lambda way: f"{way.latency_s * 1e6:.1f}", 2),
     Column("by way of", lambda way: " ".join(way.names), 1),
     Column("limited by", lambda way: way.limit),
@@ -358,8 +364,8 @@ PAIRS: "list[Column[tuple[int, Sequence[PairAtSize]]]]" = [
     Column(">pairs", lambda row: f"{len(row[1])}", 3),
     Column("over", lambda row: {"host": "the host"}.get(row[1][0].transport, row[1][0].transport), 2),
     Column(">time us", lambda row: f"{row[1][0].time_s * 1e6:,.1f}"),
-    Column(">GB/s", lambda row: f"{row[1][0].bandwidth_Bps / 1e9:.2f}"),
-    Column(">both ways", lambda row: f"{row[1][0].bidirectional_Bps / 1e9:.2f}", help="with as large a copy back."),
+    Column(">GB/s", lambda row: GBps(row[1][0].bandwidth_Bps)),
+    Column(">both ways", lambda row: GBps(row[1][0].bidirectional_Bps), help="with as large a copy back."),
     Column(">off by", lambda row: _percent(row[1][0].error_q90), help="nine of ten published copies, at most."),
     Column("limited by", lambda row: row[1][0].limiting_link, 1),
 ]
@@ -370,8 +376,8 @@ PAIRS: "list[Column[tuple[int, Sequence[PairAtSize]]]]" = [
 
 def costs(plan: CollectivePlan, sizes: Sequence[int]) -> None:
     """What a collective costs by size, why, and over which rings."""
-    rows = [(plan, size) for size in sizes]
-    show.listing([column for column in COSTS if column.heading not in _PLACES], rows, _what(plan), by=_BY_SIZE)
+    rows = [collective_cost(plan, size) for size in sizes]
+    show.listing([column for column in COSTS if column.heading not in _PLACES], rows, _what(plan))
     if show.everything():
         _explanation(plan, sizes[-1])
         return
@@ -405,13 +411,13 @@ def side_by_side(plans: Sequence[CollectivePlan], sizes: Sequence[int]) -> None:
 
     In it the fastest is first; of many rows, of several collectives or numbers of GPUs, it has the largest size alone.
     """
-    rows: list[SizedPlan] = []
+    rows: list[CollectiveCost] = []
     verdicts = []
     asked = {(plan.collective, plan.devices) for plan in plans}
     many = len(asked) > 1 and len(plans) * len(sizes) > show.ROWS and not show.everything()
     shown = sizes[-1:] if many else sizes
     for size_bytes in shown:
-        rows += [(plan, size_bytes) for alike in _alike(plans) for plan in _ranked(alike, size_bytes)]
+        rows += [collective_cost(plan, size_bytes) for alike in _alike(plans) for plan in _ranked(alike, size_bytes)]
         for name, gpus in dict.fromkeys((plan.collective, len(plan.devices)) for plan in plans):
             same = [plan for plan in plans if (plan.collective, len(plan.devices)) == (name, gpus)]
             ranks = [_ranked(alike, size_bytes) for alike in _alike(same)]
@@ -423,7 +429,11 @@ def side_by_side(plans: Sequence[CollectivePlan], sizes: Sequence[int]) -> None:
         show.say()
     first = plans[0]
     title = f"{first.collective}, {gpu_ids(first.devices)}, side by side" if len(asked) == 1 else "Side by side"
-    show.listing(COSTS, rows, title, by=_BY_SIZE if len(shown) > 1 else "")
+    crossed = [] if show.everything() else _crossed(rows)
+    if crossed:
+        show.listing(crossed, sorted({_key(cost) for cost in rows}), note="GB/s: bus bandwidth. Intervals: --all.")
+    else:
+        show.listing(COSTS, rows, title)
     for plan in plans if len(plans) <= EXPLAINED or show.everything() else []:
         if show.everything():
             show.say()
@@ -474,20 +484,16 @@ def _verdict(ranks: Sequence[Sequence[CollectivePlan]], size_bytes: int) -> str:
 
 def show_choices(system: System, subsets: "Sequence[GpuSubset]", collective: str, size_bytes: int) -> None:
     """The best and the worst choices of GPUs, and the line that takes the best."""
-    shown: Sequence[GpuSubset | None] = subsets
-    if len(show.first(subsets, BEST + WORST)) < len(subsets):
-        shown = [*subsets[:BEST], None, *subsets[-WORST:]]
     likes = {choice.like.devices: choice.like for choice in subsets}
     without = {devices for devices, plan in likes.items() if plan.lanes is not None and _through_cpu(plan)}
     ringless = sum(choice.like.devices in without for choice in subsets)
-    notes = [f"{ringless} of these choices have no NVLink ring."] if ringless else []
-    title = f"{system.name}: {len(subsets)} choices of {len(subsets[0].devices)} GPUs, by bus bandwidth of {collective}"
-    columns: list[Column[GpuSubset | None]] = [
-        Column("GPUs", lambda choice: " ".join(map(str, choice.devices)) if choice else "..."),
-        Column(">busbw GB/s", lambda choice: f"{choice.busbw_Bps / 1e9:.1f}" if choice else ""),
-        Column("~limited by", lambda choice: choice.plan.cost(size_bytes).limiting_link if choice else ""),
+    columns: list[Column[GpuSubset]] = [
+        Column("GPUs", lambda choice: " ".join(map(str, choice.devices))),
+        Column(">busbw GB/s", lambda choice: GBps(choice.busbw_Bps)),
+        Column("~limited by", lambda choice: choice.plan.cost(size_bytes).limiting_link),
     ]
-    show.listing(columns, shown, f"{title}, {size_text(size_bytes)}", " ".join(notes), every=True, constant=True)
+    note = f"{ringless} of these choices have no NVLink ring." if ringless else ""
+    show.listing(columns, subsets, note=note, by="the best and the worst", constant=True)
     show.line(f"export {subsets[0].command}")
 
 
@@ -495,47 +501,42 @@ def _through_cpu(plan: CollectivePlan) -> bool:
     return any(plan.system.component(name).kind == "cpu" for ring in plan.rings for name in ring.walk)
 
 
-SizedPlan = tuple[CollectivePlan, int]  # at a size
+Key = tuple[int, int]  # a size in bytes, and a number of GPUs
 
 
-def _off_by(row: SizedPlan) -> str:
-    error = error_of(*row)
-    return _percent(error.mean) if error.known else "?"
+def _key(cost: CollectiveCost) -> Key:
+    return cost.size_bytes, len(cost.devices)
 
 
-def _within(row: SizedPlan) -> str:
-    error = error_of(*row)
-    return _percent(error.q90) if error.points else "?"
+def _crossed(costs: Sequence[CollectiveCost]) -> list[Column[Key]]:
+    """A row for each size and number of GPUs, with what each system or collective does there; [] of too few or many."""
+    names = [f"{cost.collective} {cost.system} {cost.library} {cost.transport}".split(" ") for cost in costs]
+    varied = [place for place in range(4) if len({name[place] for name in names}) > 1]
+    if varied[:2] == [1, 2] and len({(name[1], name[2]) for name in names}) == len({name[1] for name in names}):
+        varied.remove(2)  # a library that goes by the system alone
+    series: dict[str, dict[Key, CollectiveCost]] = defaultdict(dict)
+    for cost, name in zip(costs, names, strict=True):
+        series[" ".join(name[place] for place in varied)][_key(cost)] = cost
+    keys = {_key(cost) for cost in costs}
+    if not 1 < len(series) <= EXPLAINED or len(keys) < 2 or any(len(points) < len(keys) for points in series.values()):
+        return []
+    sizes, counts = ({key[place] for key in keys} for place in (0, 1))
+    columns: list[Column[Key]] = [Column(">size", lambda key: size_text(key[0]))] * (len(sizes) > 1)
+    columns += [Column(">GPUs", lambda key: f"{key[1]}")] * (len(counts) > 1)
+    for label, points in series.items():
+        columns += [Column(f">{label} us", partial(_us_at, points)), Column(">GB/s", partial(_busbw_at, points))]
+    return columns
 
 
-def _GBps(rate_Bps: float) -> str:
-    return f"{rate_Bps / 1e9:.2f}" if rate_Bps >= 1e7 else f"{rate_Bps / 1e9:.1g}"
+def _us_at(costs: Mapping[Key, CollectiveCost], key: Key) -> str:
+    return number(costs[key].time_s * 1e6)
 
 
-def _which(devices: Sequence[int]) -> str:
-    """Their ids, unless they are the first ones."""
-    return "" if list(devices) == list(range(len(devices))) else "+".join(map(str, devices))
+def _busbw_at(costs: Mapping[Key, CollectiveCost], key: Key) -> str:
+    return GBps(costs[key].busbw_Bps)
 
 
-COSTS: list[Column[SizedPlan]] = [
-    Column(">size", lambda row: size_text(row[1])),
-    Column("collective", lambda row: row[0].collective),
-    Column("library", lambda row: row[0].library),
-    Column("transport", lambda row: row[0].transport),
-    Column("system", lambda row: row[0].system.name),
-    Column(">GPUs", lambda row: f"{len(row[0].devices)}", 5),
-    Column("which", lambda row: _which(row[0].devices), help="GPU ids; else the first ones."),
-    Column(">time us", lambda row: time_us(*row)[0]),
-    Column(">interval", lambda row: time_us(*row)[1]),
-    Column(">off by", _off_by, ONLY_WITH_ALL, "mean error of such times."),
-    Column(">90% within", _within, ONLY_WITH_ALL),
-    Column(">algbw GB/s", lambda row: _GBps(row[0].cost(row[1]).algbw_Bps), 2),
-    Column(">busbw GB/s", lambda row: _GBps(row[0].cost(row[1]).busbw_Bps)),
-    Column("algorithm", lambda row: row[0].cost(row[1]).algorithm, 1),
-    Column("limited by", lambda row: row[0].cost(row[1]).limiting_link, 3),
-]
 _PLACES = ("collective", "library", "transport", "system", ">GPUs")  # columns that the title of one plan has
-_BY_SIZE = "the first and the last sizes"
 
 
 # ---- the model's truth ----------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from resnetx.record.traces import Trace, TracedBatch, TracedCommunication, Trace
 from resnetx.reporting.slow_rank import ObservedRank, observed_answer, observed_ranks
 from resnetx.study import Point
 from resnetx.table import Column
-from resnetx.traces.run_traces import layer_s, slowest, sums
+from resnetx.traces import layer_s, slowest, sums
 from resnetx.units import si
 
 

@@ -40,7 +40,7 @@ FEWEST = 5  # figures that make a cell by themselves, of two sizes or more
 LEVEL = 0.9
 SENDS = "sends"  # stands for the collectives that are messages; None: for those that go around rings
 # What descriptions say of boxes whose GPUs are no peers, over what such boxes move: on eight GPUs published ones have
-# bus bandwidths of 0.8, 4.9 and 14.9 GB/s (`prediction.staged`), where links of PCI Express 4.0 give 6.9.
+# bus bandwidths of 0.8, 4.9 and 14.9 GB/s (`prediction.scenario`), where links of PCI Express 4.0 give 6.9.
 NO_PEERS_ERROR = log(6.9 / 0.8)
 SOCKET_ERROR = log(10) / 2  # `rings.SOCKET_Bps` is one figure of one machine: an order of magnitude, end to end
 

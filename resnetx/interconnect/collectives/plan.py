@@ -179,9 +179,8 @@ class CollectivePlan:
         ]
 
     def why(self, size_bytes: float) -> list[str]:
-        """What stands beside a table that has the rest: which rings there are, what is open, and who calibrates it."""
-        calibrated = [] if self.calibration is None else [self._calibrated(size_bytes)]
-        return [*self.notes, *self._unused_fractions(), *self._open(size_bytes), *calibrated]
+        """What stands beside a table that has the rest: which rings there are, and what is open."""
+        return [*self.notes, *self._unused_fractions(), *self._open(size_bytes)]
 
     def _open(self, size_bytes: float) -> list[str]:
         """What a size takes by who starts the GPUs, where nobody told and it makes a difference."""

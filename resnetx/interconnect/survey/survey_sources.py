@@ -8,7 +8,7 @@ from itertools import combinations
 from pathlib import Path
 
 from resnetx.errors import ConfigError, FileError, shortened, visible
-from resnetx.formats import logs, nccl_system, programs, smi_topo, topology_xml
+from resnetx.formats import logs, nccl_system, smi_topo, topology_xml
 from resnetx.formats.smi_topo import FARTHER, NvidiaSmi, NvlinkPorts, RocmTopo, TopoMatrix
 from resnetx.formats.topology_xml import C2c, PciNode, PciTree
 from resnetx.interconnect.survey.gpus import pci_table
@@ -335,7 +335,7 @@ def _recognised(file: File, text: str, gpus: int | None, nvlinks: int) -> Survey
         raise nccl_system.no_tree(file, text)
     if smi_topo.recognised(text):
         return of_nvidia_smi(smi_topo.parse(file, text), nvlinks)
-    other = programs.refused(as_it_is)
+    other = logs.refused(as_it_is)
     raise file.error(f"{other}; expected {WHAT}" if other else f"expected {WHAT}")
 
 

@@ -12,7 +12,7 @@ from typing import Generic, Protocol, TypeVar
 import torch
 
 from resnetx.host import free_memory_bytes
-from resnetx.measure.launch.scratch import ranks_here
+from resnetx.measure.launch import ranks_here
 from resnetx.measure.rank import distributed
 from resnetx.measure.rank.distributed import Ranks
 from resnetx.operations import ALL, OPERATIONS, CopyPlace, Entry, Place

@@ -23,7 +23,7 @@ from resnetx.host import node_name
 from resnetx.inputs.folders import resident_share
 from resnetx.measure.bench import arrays
 from resnetx.measure.bench.arrays import CLEAR, Observed, by_first, data_of, ended_together
-from resnetx.measure.launch.scratch import launched_folder
+from resnetx.measure.launch import launched_folder
 from resnetx.measure.rank import nodes, results
 from resnetx.measure.rank.distributed import DistributedWork, HostGroup, Ranks
 from resnetx.operations import HOST, CopyPlace, Entry, Flow

@@ -21,8 +21,7 @@ from resnetx.launching import Way
 from resnetx.measure.bench.arrays import Copier, Observed, Timed, usable_bytes
 from resnetx.measure.bench.gpu_copies import GpuCopies
 from resnetx.measure.bench.host_copies import MappedCopies, SentCopies, StorageCopies
-from resnetx.measure.launch import hang
-from resnetx.measure.launch.scratch import on_one_node
+from resnetx.measure.launch import hang, on_one_node
 from resnetx.measure.rank import results
 from resnetx.measure.rank.device import MOST_LAUNCHES, held_back, mark, seconds_between, timed_on_device
 from resnetx.measure.rank.distributed import Ranks, Send

@@ -21,9 +21,8 @@ import torch
 from resnetx import patterns
 from resnetx.measure.bench import arrays, pair_copies
 from resnetx.measure.bench.arrays import Timed
-from resnetx.measure.launch import ending, hang, slurm
-from resnetx.measure.launch.scratch import Moment, lab_network, on_one_node, run_started
-from resnetx.measure.machine.environment import nccl_version
+from resnetx.measure.launch import Moment, ending, hang, lab_network, on_one_node, run_started, slurm
+from resnetx.measure.machine import nccl_version
 from resnetx.measure.machine.host_facts import cpu_times, host_load
 from resnetx.measure.machine.readings import NOT_LOCKED, foreign_load
 from resnetx.measure.rank import distributed, nodes, results

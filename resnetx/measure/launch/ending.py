@@ -19,8 +19,7 @@ from resnetx.errors import FileError, shortened
 from resnetx.formats import logs
 from resnetx.host import node_name
 from resnetx.loading import File, read_json
-from resnetx.measure.launch import slurm
-from resnetx.measure.launch.scratch import Moment, rank
+from resnetx.measure.launch import Moment, rank, slurm
 from resnetx.record import MAX_BYTES, Failure, Outcome, RunFolder, Warning, write
 from resnetx.units import si
 

@@ -23,17 +23,18 @@ from resnetx.host import dying_with, exit_status, node_name
 from resnetx.interconnect.systems import system
 from resnetx.interconnect.systems.lab_network import lab_network
 from resnetx.launching import Container, Launch, LauncherName
-from resnetx.measure.launch import ending, slurm
-from resnetx.measure.launch.scratch import (
+from resnetx.measure.launch import (
     LAB_VARIABLE,
     SCRATCH_VARIABLE,
     Unbegun,
+    ending,
     launched_folder,
     scratch,
+    slurm,
     wait_for_ranks,
     write,
 )
-from resnetx.measure.launch.scratch import scratch as own_scratch
+from resnetx.measure.launch import scratch as own_scratch
 from resnetx.record import RunFolder, TaskFile, TaskRecord
 from resnetx.settings.files import CONFIGS
 

@@ -26,7 +26,7 @@ import msgspec
 from resnetx.errors import FileError, shortened
 from resnetx.formats.logs import named
 from resnetx.loading import File, read_json
-from resnetx.measure.launch.scratch import children, launched_folder, on_one_node, rank, variables_of
+from resnetx.measure.launch import children, launched_folder, on_one_node, rank, variables_of
 from resnetx.record import RunFolder
 
 LEAST_S = 60.0

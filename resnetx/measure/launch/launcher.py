@@ -18,12 +18,7 @@ import msgspec
 
 from resnetx import record
 from resnetx.host import Child, dying_with, exit_status
-from resnetx.measure.launch import ending, slurm
-from resnetx.measure.launch.ending import Ending
-from resnetx.measure.launch.executor import Executor, executor_of
-from resnetx.measure.launch.hang import HangError, HangWatch, stopped
-from resnetx.measure.launch.preloaded import forked
-from resnetx.measure.launch.scratch import (
+from resnetx.measure.launch import (
     DYING_S,
     FOLDER_VARIABLE,
     SCRATCH_VARIABLE,
@@ -31,13 +26,19 @@ from resnetx.measure.launch.scratch import (
     TURN_VARIABLE,
     Moment,
     Unbegun,
+    ending,
     scratch,
     set_aside,
+    slurm,
     wait_for_ranks,
     wait_for_turn,
     write,
     write_measured,
 )
+from resnetx.measure.launch.ending import Ending
+from resnetx.measure.launch.executor import Executor, executor_of
+from resnetx.measure.launch.hang import HangError, HangWatch, stopped
+from resnetx.measure.launch.preloaded import forked
 from resnetx.record import (
     Ended,
     Job,

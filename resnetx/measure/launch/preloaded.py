@@ -38,9 +38,9 @@ from typing import IO, Any
 
 from resnetx import progress
 from resnetx.host import dying_with, end_after, exit_status, kernel_text, run_module
+from resnetx.measure.launch import FOLDER_VARIABLE, SCRATCH_VARIABLE, STARTED_VARIABLE
 from resnetx.measure.launch.ending import ERROR_FILE_VARIABLE
 from resnetx.measure.launch.executor import Command
-from resnetx.measure.launch.scratch import FOLDER_VARIABLE, SCRATCH_VARIABLE, STARTED_VARIABLE
 
 IMPORTED = (
     "torch.distributed.run",

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from resnetx.host import cores, cpu_numbers, kernel_file, kernel_text, memory_bytes, node_name
-from resnetx.measure.launch import slurm
-from resnetx.measure.launch.scratch import launcher_pid
+from resnetx.measure.launch import launcher_pid, slurm
 from resnetx.record import HostLoad, Storage, Unknown, known
 
 

@@ -19,7 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from resnetx.errors import ConfigError
 from resnetx.host import cpus_text, node_name
 from resnetx.inputs import BESIDE_TORCH, nothing
-from resnetx.measure.launch.scratch import local_rank, rank, ranks_here, world_size
+from resnetx.measure.launch import local_rank, rank, ranks_here, world_size
 from resnetx.measure.machine.nvidia import full_uuid, gpus_here, hidden_by_mistake
 from resnetx.packages import hip_version, install, rocm_torch
 from resnetx.record import Copies, Device, Unknown, known

@@ -22,8 +22,9 @@ from torch._C._distributed_c10d import FileStore
 from resnetx.errors import ConfigError
 from resnetx.launching import AUTO, FIRST_NCCL_BACKEND, NCCL_BACKEND_VARIABLE, Way
 from resnetx.measure.lab_ranks import sending_first
-from resnetx.measure.launch import ending, hang
-from resnetx.measure.launch.scratch import (
+from resnetx.measure.launch import (
+    ending,
+    hang,
     lab_network,
     launched_folder,
     local_rank,
@@ -33,7 +34,7 @@ from resnetx.measure.launch.scratch import (
     ranks_here,
     world_size,
 )
-from resnetx.measure.machine.environment import nccl_version
+from resnetx.measure.machine import nccl_version
 from resnetx.measure.machine.nvidia import active_nvlinks, found_by, open_nvml
 from resnetx.measure.rank.device import choose_device
 from resnetx.operations import OPERATIONS

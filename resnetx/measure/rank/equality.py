@@ -41,7 +41,7 @@ from resnetx import inputs, workloads
 from resnetx.choices import Bucket
 from resnetx.errors import ConfigError
 from resnetx.measure.launch import hang
-from resnetx.measure.machine.environment import missing_feature
+from resnetx.measure.machine import missing_feature
 from resnetx.measure.rank.distributed import Ranks
 from resnetx.measure.rank.results import RankResults
 from resnetx.measure.rank.strategies import replicate

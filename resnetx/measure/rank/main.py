@@ -2,26 +2,29 @@
 
 `run` is the page to read first. What is measured is in `training` (steps, clean or instrumented), `layer_trace` (one
 rank's steps, layer by layer), `measure` here (the input pipeline alone) and `equality` (whether ranks compute what one
-process would).
+process would). `main` keeps a GPU busy while a clock is looked for.
 """
 
+import os
+import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import msgspec
 import torch
 
 from resnetx import inputs, workloads
 from resnetx.choices import Folders, NoExchange, Server, TokensInput
+from resnetx.errors import ConfigError, prepared
 from resnetx.host import node_name
 from resnetx.inputs import folders
-from resnetx.measure.launch import hang, slurm
-from resnetx.measure.launch.scratch import Moment, run_started
+from resnetx.measure.launch import Moment, hang, run_started, slurm
 from resnetx.measure.rank import distributed, equality, layer_trace, nodes, results, training
-from resnetx.measure.rank.device import check_precision, choose_device, describe_device
+from resnetx.measure.rank.device import check_precision, choose_device, describe_device, timed
 from resnetx.measure.rank.distributed import Ranks
 from resnetx.measure.rank.results import NOT_MEASURED, RankResults
+from resnetx.measure.rank.strategies import replicate
 from resnetx.measure.rank.windows import StartUpTimer, keep_freed_memory, limit_memory, measure_windows
 from resnetx.record import Device, Environment, RunFile, RunRecord, Staging, Transport, Unknown, known, seal
 from resnetx.request import Request
@@ -194,3 +197,40 @@ def _here(input: Folders, rank: int) -> Staging:
     assert input.stage is not None, "nothing is to be staged"
     found = folders.copied(Path(input.root), Path(input.stage))
     return Staging(node=node_name(), rank=rank, **{**vars(found), "folder": str(found.folder)})
+
+
+# ---- keeps one GPU busy with training steps until it is ended: what a clock has to be held under --------------------
+#
+#     python -m resnetx.measure.rank.main < REQUEST.json
+#
+# The step is that of a run (`training_step`), over and over. Once it is under way, one line on standard output says
+# which GPU it is on, by its UUID: NVML numbers GPUs otherwise than CUDA does. `held_clock` starts one for each GPU.
+
+_STEPS = 10  # between two looks at the device: they are queued ahead, so that it never waits
+
+
+def main() -> int:
+    """Trains until it is killed; status 2 and one sentence where the GPU cannot do what is asked."""
+    request: Request = msgspec.json.decode(sys.stdin.buffer.read(), type=prepared(Request))
+    try:
+        prepare(request)
+        with distributed.joined(request.gpus, request.devices, timeout_s=600.0) as ranks:
+            _train(request, ranks)
+    except (ConfigError, torch.OutOfMemoryError) as error:
+        print(str(error).partition("\n")[0], file=sys.stderr, flush=True)
+        return 2
+
+
+def _train(request: Request, ranks: Ranks) -> NoReturn:
+    batches = inputs.open_for(request, ranks.rank, ranks.device)
+    step, _ = training.training_step(replicate(training.build(request, ranks), request, ranks), batches, request, ranks)
+    timed(step, 1, ranks.device, ranks.barrier)
+    on_gpu = ranks.device.type == "cuda"
+    print(f"GPU-{torch.cuda.get_device_properties(ranks.device).uuid}" if on_gpu else "cpu", flush=True)
+    while True:
+        timed(step, _STEPS, ranks.device, ranks.barrier)
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")  # GPU ids are those of nvidia-smi
+    raise SystemExit(main())

@@ -17,8 +17,8 @@ import torch
 from resnetx.choices import Folders
 from resnetx.host import cores, cpu_numbers, kernel_file, kernel_text
 from resnetx.interconnect.systems.lab_network import LabNetwork
-from resnetx.measure.launch.scratch import lab_network, ranks_here
-from resnetx.measure.machine.environment import environment
+from resnetx.measure.launch import lab_network, ranks_here
+from resnetx.measure.machine import environment
 from resnetx.measure.rank.device import pci_address
 from resnetx.measure.rank.distributed import Ranks
 from resnetx.packages import hip_version

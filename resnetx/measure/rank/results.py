@@ -10,8 +10,7 @@ from typing import TypeVar
 from resnetx.formats.logs import network_ends, ring_steps
 from resnetx.inputs import Batches
 from resnetx.launching import AUTO, Way
-from resnetx.measure.launch import ending
-from resnetx.measure.launch.scratch import lab_network, on_one_node
+from resnetx.measure.launch import ending, lab_network, on_one_node
 from resnetx.measure.machine.readings import NOT_LOCKED, clock_readings, clock_warnings, locked_clock, sensor_warnings
 from resnetx.measure.rank import distributed
 from resnetx.measure.rank.device import Profiled, RankCopies, summed

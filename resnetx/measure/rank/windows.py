@@ -19,8 +19,7 @@ import torch
 
 from resnetx import record
 from resnetx.errors import ConfigError
-from resnetx.measure.launch import hang
-from resnetx.measure.launch.scratch import Moment
+from resnetx.measure.launch import Moment, hang
 from resnetx.measure.machine.readings import Readings, increase
 from resnetx.measure.machine.sensors import Sensors
 from resnetx.measure.rank.device import timed

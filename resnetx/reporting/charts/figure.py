@@ -19,6 +19,7 @@ from altair.vegalite.v6.api import ChartType
 
 from resnetx import packages
 from resnetx.errors import ConfigError, shortened, visible
+from resnetx.reporting.charts.drawers import Convert, convert
 from resnetx.reporting.csv_tables import write_csv
 from resnetx.table import Cell, Record, Table
 
@@ -236,26 +237,24 @@ class DrawnChart:
     screen: str = ""  # the same for screens, where that is another drawing
 
 
-def draw_figure(figure: Figure) -> DrawnChart:
+def draw_figure(figure: Figure, convert: Convert = convert) -> DrawnChart:
     """A figure for print, and for screens."""
-    drawn = draw(figure.chart)
-    return replace(drawn, screen=drawn.svg if figure.wide is None else draw(figure.wide).svg)
+    drawn = draw(figure.chart, convert)
+    return replace(drawn, screen=drawn.svg if figure.wide is None else draw(figure.wide, convert).svg)
 
 
-def draw(chart: AnyChart) -> DrawnChart:
+def draw(chart: AnyChart, convert: Convert = convert) -> DrawnChart:
     """A chart, drawn. It needs no network.
 
     What draws it crashes at control characters, so texts show them written out.
     """
     plain = _shown(specification(chart))
-    return DrawnChart(plain, "" if undrawn() else _svg(plain))
+    return DrawnChart(plain, "" if undrawn() else _svg(plain, convert))
 
 
-def _svg(plain: dict[str, Any]) -> str:
-    import vl_convert
-
+def _svg(plain: dict[str, Any], convert: Convert) -> str:
     try:
-        return str(vl_convert.vegalite_to_svg(plain))
+        return convert("vegalite_to_svg", plain).decode()
     except ValueError as error:  # of values that no machine measures, as 1e308
         raise ConfigError(f"a figure cannot be drawn of these records: {shortened(error)}") from None
 
@@ -268,7 +267,7 @@ def _shown(value: Any) -> Any:
     return visible(value) if isinstance(value, str) else value
 
 
-def write_figure(figure: Figure, chart: DrawnChart, folder: Path) -> Path:
+def write_figure(figure: Figure, chart: DrawnChart, folder: Path, convert: Convert = convert) -> Path:
     """NAME.vl.json and NAME.csv; where it is drawn, NAME.svg for screens and NAME.pdf for print. Returns the file to
     look at.
 
@@ -280,11 +279,9 @@ def write_figure(figure: Figure, chart: DrawnChart, folder: Path) -> Path:
     plain.write_bytes(msgspec.json.encode(chart.specification))
     if not chart.svg:
         return plain
-    import vl_convert
-
     drawing.write_text(on_screens(chart.screen or chart.svg), encoding="utf-8")
     svg = _as_large_as(PRINT_TEXT / figure.chart.config.axis.labelFontSize, chart.svg)
-    print_file.write_bytes(vl_convert.svg_to_pdf(svg))
+    print_file.write_bytes(convert("svg_to_pdf", svg))
     return drawing
 
 

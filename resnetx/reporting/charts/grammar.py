@@ -3,10 +3,10 @@
     Plot(x=Axis("size_bytes", "bytes", "log"), y=Axis("GBps", "GB/s"), marks=(Mark("line"), Mark("dots")),
          colour=Scale("system", {"gx8": "#d55e00"}))
 
-A plot is drawn three times: for print (8.5 cm, 7 points), for a page (800 px, 12 px) and for a phone (the same 12 px on
-360 px). Marks are lines, dots, whiskers, bars and their limits, spans of time, squares, words, rules and diagonals, and
-of graphs on a plane boxes, paths and the heads of arrows; a panel shows the rows that have one value in a column, or
-all rows over another y axis.
+A plot is drawn for print (8.5 cm, 7 points; of many panels both columns), for a page (800 px, 12 px) and for a phone
+(the same 12 px on 360 px). Marks are lines, dots, whiskers, bars and their limits, spans of time, squares, words, rules
+and diagonals, and of graphs on a plane boxes, paths and the heads of arrows; a panel shows the rows that have one value
+in a column, or all rows over another y axis.
 """
 
 import math
@@ -50,6 +50,7 @@ TINTS = ("#cfe3f5", "#fbdcc0", "#d9ecc8", "#e3d5ee")
 ON_RAMPS = "#14181d"
 CHARACTER = 0.49  # mean width of a character, over the size of the text
 LONG_TITLE = 24  # characters of the title of a y axis, which then may take two lines
+MOST_PRINTED = 6  # panels in one column of print: more have the drawing for pages, over both columns
 MOST_DRAWN_APART = 700  # rows: of more, which take long to draw, print and phones have the drawing for pages
 
 UNIT_PIXELS = 96  # of one unit of a plane, where there is room
@@ -154,18 +155,22 @@ def figure(name: str, title: str, caption: str, table: Table, plot: Plot, shown:
     columns = [table.columns[place] for place in places]
     shown = shown or Table(columns, [[row[place] for place in places] for row in table.rows])
     caption += _named_alone(plot, f"{title} {caption}", table)
-    sizes = [_PRINT, _PAGE, _PHONE] if len(table.rows) <= MOST_DRAWN_APART else [_PAGE]
-    if plot.x.kind == "plane":
-        sizes = [_PAGE, _PAGE, _SMALL_PLANE]
+    apart = len(table.rows) <= MOST_DRAWN_APART
+    panels = len({record[plot.panel] for record in table.records()}) if plot.panel else 1
     with unchecked(False):
-        chart, *others = (_drawn(plot, table, size) for size in sizes)
+        wide, narrow = _drawn(plot, table, _PAGE), None
+        if plot.x.kind == "plane":
+            chart, narrow = wide, _drawn(plot, table, _SMALL_PLANE)
+        else:
+            chart = _drawn(plot, table, _PRINT) if apart and panels <= MOST_PRINTED else wide
+            narrow = _drawn(plot, table, _PHONE) if apart else None
     if plot.subtitle is not None:
         chart.title = alt.Title(
             title, subtitle=plot.subtitle, anchor="start", offset=12, fontSize=PAGE_TEXT + 1, subtitleFontSize=PAGE_TEXT
         )
         chart.config.title = alt.TitleConfig(color=INK, subtitleColor=INK, limit=_PAGE.width)
-    wide, narrow = others or (None, None)
-    return Figure(name=name, title=title, caption=caption, table=shown, chart=chart, wide=wide, narrow=narrow)
+    other = None if chart is wide else wide
+    return Figure(name=name, title=title, caption=caption, table=shown, chart=chart, wide=other, narrow=narrow)
 
 
 def _named_alone(plot: Plot, said: str, table: Table) -> str:
