@@ -27,9 +27,9 @@ from resnetx.loading import own_yaml
 from resnetx.prediction.host_step import (
     ASSUMED,
     IMAGE_BYTES,
+    PARALLEL_TENSORS,
     PARALLEL_s,
     PARALLEL_TENSORFLOW_s,
-    PARALLEL_TENSORS,
     cores_for_each,
     decoding_unit,
 )
