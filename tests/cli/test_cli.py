@@ -172,7 +172,7 @@ def test_describe_without_words_prints_the_papers_workloads(capsys):
     assert status == 0
     for figure in ("1,413,348", "60,965,224", "5.9", "11.9", "2,359,337", "121,068", "39,690,281", "1,553,609"):
         assert figure in out
-    assert "`caffe` convention" in out
+    assert "convention=caffe" in out
 
 
 def test_describe_prints_one_json_object_per_workload_with_the_stable_names(capsys):

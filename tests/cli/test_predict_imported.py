@@ -66,7 +66,7 @@ def test_a_trace_without_shapes_asks_for_parameters_and_never_scales_linearly(pr
 def test_stated_parameters_and_what_was_taken_are_inputs_that_are_shown(profile, tmp_path, capsys) -> None:
     trace = profile(trained(shapes=False))
     capsys.readouterr()
-    assert main(["predict", trace, *WORDS, "parameters=1000000", f"out={tmp_path / 'kept'}"]) == 0
+    assert main(["predict", trace, *WORDS, "parameters=1000000", f"out={tmp_path / 'kept'}", "--all"]) == 0
     out = " ".join(capsys.readouterr().out.split())
     assert "1,000,000 parameters of 4 B, shared among the layers in proportion to their backward times" in out
     assert "its 3 optimizer steps ended 3 iterations" in out

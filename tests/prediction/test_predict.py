@@ -211,7 +211,7 @@ def paper(gpus, batch_size=512, **changed):
 def test_a_point_without_memory_is_missing_and_is_no_baseline():
     one, two, four = paper([1, 2, 4])
     assert [each.outcome for each in (one, two, four)] == ["oom", "oom", "ok"]
-    assert "GB of memory on each GPU" in one.reason
+    assert "GB of memory; each GPU has" in one.reason
     assert (four.baseline_gpus, four.speedup) == (4, 1.0)
 
 

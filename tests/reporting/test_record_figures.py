@@ -128,4 +128,4 @@ def test_lines_are_labelled_at_their_ends_where_there_is_room(quickstart):
 
 def test_a_page_says_how_many_ranks_are_worth_it(tmp_path):
     text = report(QUICKSTART, out=str(tmp_path)).read_text()
-    assert "What to do" in text and "up to 2 ranks: the last one adds 64% of one rank." in text
+    assert "What to do" in text and "up to 2 ranks: the last one adds 64% of one rank&#39;s rate." in text
