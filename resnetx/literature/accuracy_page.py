@@ -53,6 +53,8 @@ FITTED = f"""## What was fitted to what
   of other GPUs than V100s is twice what V100s take, which is assumed.
 - The host's part of a step (`resnetx/prediction/host_step.py`) is not fitted: its constants were chosen on the steps at
   batch 1 of milabench on an H100 (`results/published/steps.yaml`), whose rows above are therefore no evidence for them.
+  How much longer a host may take was chosen with the steps of all machines in sight (HiFi-GAN's are 3.5 and 4.2 times).
+  What going parallel costs was chosen on the rows that say so.
   Those of resnetx's own loop were chosen on four networks that one H100 trained (`{host_step.OWN_ON}`).
 - What computing loses to messages beside it is assumed, not fitted; the interval reaches from nothing to all.
 - Collectives ([interconnect.md](interconnect.md)): the figures of `results/published/collectives-fit.yaml`, to
@@ -73,8 +75,7 @@ global batch of nanoGPT under DDP on H100, each predicted from its rate on the f
 (`results/published/transformers.yaml`, which says what is left out and what is assumed;
 `resnetx/literature/transformers.py`). Nothing was fitted to them: what scaling costs is as image networks have it. All
 but nanoGPT hardly lose anything, so that linear scaling is as good; two rates belong to a series whose rate on eight
-GPUs is 8 % below its others, for each GPU. The interval of a rate is what nine of ten errors of the other programs are
-within.
+GPUs is 8 % below its others, for each GPU. The intervals are those of `predict`.
 """
 
 ROOFLINES = """Mean errors of rates of one GPU that the fit has not seen: single rates, whole networks, or all rates of

@@ -378,11 +378,9 @@ def _of_transformer(of: Series, gpus: int) -> PublishedFigure:
 
 def _by_fewest(number: int, gpus: int, name: str) -> Callable[[], FigurePrediction]:
     def own() -> FigurePrediction:
-        cases = _judged_transformers()
         of = published_transformers.series()[number]
-        case = next(each for each in cases if each.of is of and each.gpus == gpus)
-        low, high = published_transformers.interval(case, cases)
-        return FigurePrediction(id=name, predicted=case.predicted, low=low, high=high)
+        case = next(each for each in _judged_transformers() if each.of is of and each.gpus == gpus)
+        return FigurePrediction(id=name, predicted=case.predicted, low=case.low, high=case.high)
 
     return own
 

@@ -47,7 +47,7 @@ SMALLER = "one GPU, from its rate at about 8 times the batch"
 STRONG = "one global batch on several GPUs, from its rate on one"
 SHARED = "one global batch on several GPUs, from the rates of one at that batch and at its share"
 _PARALLEL = "; what going parallel costs was chosen on these"
-_NOT_CHOSEN_ON = "nvidia-hifigan-a100"  # entered since
+_NOT_CHOSEN_ON = "nvidia-hifigan-a100"  # no figure was chosen on it
 _LOOPS = {"eager": "eager PyTorch", "tuned": "TensorFlow 1"}
 _FEEDS = {"prepared": "input prepared", "loader": "images decoded, which may be the limit"}
 _CHOSEN = "; on the machine whose steps at batch 1 set the host's part"
@@ -461,10 +461,8 @@ def _one_of_a_transformer() -> Iterator[TrainingRow]:
 
 def _transformers() -> Iterator[TrainingRow]:
     """Rates of transformers, from the rate of the same on the fewest GPUs."""
-    judged = list(transformers.judged())
-    for case in judged:
+    for case in transformers.judged():
         fewest = case.of.fewest
-        low, high = transformers.interval(case, judged)
         yield TrainingRow(
             group=f"{TRANSFORMERS}: {case.kind}",
             source=case.source.text,
@@ -479,8 +477,8 @@ def _transformers() -> Iterator[TrainingRow]:
             error=case.predicted / case.measured - 1,
             seen=case.of.seen,
             publisher=case.source.whose,
-            low=low,
-            high=high,
+            low=case.low,
+            high=case.high,
             linear=case.linear,
         )
 

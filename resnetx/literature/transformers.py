@@ -7,18 +7,16 @@ it: the messages of DDP or FSDP on the described machine, and what scaling costs
 A step that accumulates computes so many passes, of which the last sends; FSDP gathers and reduces in each. BERT is
 counted as the GPT/x of its size, whose blocks have as many parameters and FLOP.
 
-An interval is what nine of ten errors of all other programs are within, here of these few; the intervals of `predict`
-itself, which image networks give, are wider (half of them 6 % on one node and 14 to 15 % on several).
+An interval is that of `predict`, whose part for scaling is made of the errors of image networks.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 from math import exp, log
 from typing import ClassVar, Literal
 
 import msgspec
-import numpy as np
 
 from resnetx.compose import compose
 from resnetx.config import request_from
@@ -28,7 +26,6 @@ from resnetx.loading import own_yaml
 from resnetx.prediction import roofline
 from resnetx.prediction.iteration import Iteration
 from resnetx.prediction.predict import simulated
-from resnetx.prediction.scaling import LEVEL
 from resnetx.prediction.scenario import Deployment, Point, TrainingSetup, Workload
 from resnetx.prediction.stated_rates import StatedRates
 from resnetx.settings.files import PUBLISHED
@@ -163,6 +160,8 @@ class TransformerCase:
     of: Series
     gpus: int
     predicted: float
+    low: float  # the interval of `predict`
+    high: float
 
     @property
     def measured(self) -> float:
@@ -194,15 +193,10 @@ def judged() -> Iterator[TransformerCase]:
         rate = one_gpu_rate(of)
         for gpus in of.tokens_per_s:
             if gpus > of.fewest:
-                step_s = _step_s(of, gpus, _iteration(of, gpus, rate))
-                yield TransformerCase(of, gpus, of.samples(gpus) * of.seq / step_s)
-
-
-def interval(case: TransformerCase, cases: Sequence[TransformerCase]) -> tuple[float, float]:
-    """What nine of ten errors of all other programs are within, in tokens/s."""
-    others = [abs(other.log_error) for other in cases if other.of.source != case.of.source]
-    half = float(np.quantile(others, LEVEL))
-    return case.predicted * exp(-half), case.predicted * exp(half)
+                iteration = _iteration(of, gpus, rate)
+                tokens_per_s = of.samples(gpus) * of.seq / _step_s(of, gpus, iteration)
+                high, low = (tokens_per_s * iteration.time_s / end_s for end_s in iteration.interval_s)
+                yield TransformerCase(of, gpus, tokens_per_s, low, high)
 
 
 def one_gpu_rate(of: Series) -> float:

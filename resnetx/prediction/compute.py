@@ -62,7 +62,7 @@ def of_point(point: Point, images: int) -> Compute:
         return replace(computed, step=replace(computed.step, parts=parts))
     computed = _by_trace_or_roofline(point, images // parts)
     if (stated := _stated_launch(point)) is not None and not computed.whole_step:
-        computed = replace(computed, step=_launched_by(computed.step, stated), queue_error=stated.spread - 1)
+        computed = replace(computed, step=_launched_by(computed.step, stated), queue_error=max(stated.spread) - 1)
     computed = _whole(computed, point)
     graph = workload.request is not None and workload.request.graph  # the host launches the step as one
     queue_s = 0.0 if graph else computed.step.queue_s
@@ -197,7 +197,7 @@ def _stated_launch(point: Point) -> HostStep | None:
         raise ConfigError(
             f"host_step={time_s:g}s: graph=true launches a step as one, in no time; leave one of them out"
         )
-    return HostStep(time_s, host_step.STATED, point.setting.loop in host_step.WAITING)
+    return HostStep(time_s, (host_step.STATED,) * 2, point.setting.loop in host_step.WAITING)
 
 
 def _of_rates(

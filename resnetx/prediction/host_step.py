@@ -6,7 +6,7 @@
 A GPU runs what its host has launched. Eager PyTorch launches a step while the GPU still runs what it has, so that a
 step takes the longer of the two, softly near where they are alike: the 4-norm. Loops of TensorFlow 1 and MXNet wait for
 each step to end, so that its launch comes on top. How long launching takes goes by the host, the program and the
-number of layers, not by the GPU. A host's own time is taken to be within a factor of `SPREAD` either way of what the
+number of layers, not by the GPU. A host's own time is taken to be within the factors of `SPREAD` of what the
 constants say in nine cases of ten; a trace, a rate at a small batch, or `host_step=` says more.
 
 Programs of others have loops that do more than train (loaders, meters, logs): their constants were chosen on the steps
@@ -27,10 +27,9 @@ from resnetx.interconnect.systems.system import System
 from resnetx.record.prediction import Origin
 
 NORM = 4.0  # of the two times: 2 to 6 err alike on the published rates
-# Standard deviation of the logarithm of a host's time over what the constants say: a few systems cannot set a width;
-# level steps of five machines differ from them by factors of 1.0 to 2.0 (some of them with a loader).
-DEVIATION = 0.5
-SPREAD = math.exp(1.645 * DEVIATION)  # either way, in nine cases of ten
+# How many times as short, and as long, a host's time may be as the constants say, in nine cases of ten: steps of
+# six machines that no smaller batch makes shorter take 0.7 to 3.5 times of it (whisper-tiny, HiFi-GAN), one 4.2 times.
+SPREAD, OWN_SPREAD, WAITING_SPREAD = (2.0, 3.5), (2.3, 2.3), (2.3, 2.3)
 STATED = 1.2  # either way, of a time that the user states: assumed
 # A loop has work of its own beside the launches of layers: LOOP_s, of which a network of LOOP_PASSES passes has 63 %
 # and one of three times as many 95 % (Gavel's language model of 16 passes takes 8.8 ms in all on a V100: a bound).
@@ -50,10 +49,10 @@ MOST_OF_STEP = 0.9  # that the host's part may be of a step that is known: assum
 LEAST_STEP = 1e-6  # of a step, at best: of no time at all there is no logarithm
 
 # What a step costs on several GPUs beside its messages, for each doubling of their number: hooks, buckets, launches of
-# messages. On 8 GPUs 0.9 to 6.9 ms with DDP; with TensorFlow and Horovod 9 ms are between VAE-CF, which leaves no more
-# than 3 to 7, and U-Net, which takes 12 to 14. Rates of large batches cannot see it. A single one may be
-# PARALLEL_SPREAD times as long or short.
-PARALLEL_s, PARALLEL_TENSORFLOW_s, PARALLEL_SPREAD = 1.0e-3, 3.0e-3, 3.0
+# messages. On 8 GPUs 0.9 to 6.9 ms with DDP; TensorFlow and Horovod agree on each tensor: 3 to 7 ms for the few of
+# VAE-CF and NCF, 10 to 16 for U-Net and V-Net. So a network of PARALLEL_TENSORS gradient tensors takes 63 % of
+# PARALLEL_TENSORFLOW_s. Rates of large batches cannot see it. One may be PARALLEL_SPREAD times as long or short.
+PARALLEL_s, PARALLEL_TENSORFLOW_s, PARALLEL_TENSORS, PARALLEL_SPREAD = 1.0e-3, 4.0e-3, 30.0, 3.0
 
 WAITING = ("tensorflow", "mxnet", "cntk", "caffe-mpi")  # frameworks whose loops wait for each step to end
 
@@ -63,13 +62,14 @@ class HostStep:
     """The host's time to launch a step."""
 
     time_s: float
-    spread: float = SPREAD  # either way, in nine cases of ten
+    spread: tuple[float, float] = SPREAD  # how many times as short, and as long, it may be, in nine cases of ten
     waits: bool = False  # for each step to end; else it launches the next one meanwhile
     loop_s: float = 0.0  # of it, what its loop does once in a step, however many parts the batch has
 
     def stretched(self, sign: int) -> "HostStep":
         """At its shortest (-1), as it is (0), or at its longest (1)."""
-        return replace(self, time_s=self.time_s * self.spread**sign)
+        shorter, longer = self.spread
+        return replace(self, time_s=self.time_s * {-1: 1 / shorter, 0: 1.0, 1: longer}[sign])
 
     def text(self, longest_s: float = math.inf) -> str:
         """In ms, with both ends; `longest_s`: of a step that has it."""
@@ -164,9 +164,9 @@ def assumed(layers: int, framework: str | None, precision: str, own_loop: bool =
     passes, waits = 2 * layers, framework in WAITING
     scale = GRAPH if waits else AUTOCAST if precision in ("fp16", "bf16") else 1.0
     if own_loop and framework is None:
-        return HostStep(scale * (OWN_LOOP_s + OWN_PASS_s * passes), loop_s=scale * OWN_LOOP_s)
+        return HostStep(scale * (OWN_LOOP_s + OWN_PASS_s * passes), OWN_SPREAD, loop_s=scale * OWN_LOOP_s)
     loop_s = scale * LOOP_s * -math.expm1(-passes / LOOP_PASSES)
-    return HostStep(loop_s + scale * PASS_s * passes, waits=waits, loop_s=loop_s)
+    return HostStep(loop_s + scale * PASS_s * passes, WAITING_SPREAD if waits else SPREAD, waits, loop_s)
 
 
 # How fast images are decoded: by the cores of the host, which its GPUs share, or by the GPUs themselves.

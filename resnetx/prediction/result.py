@@ -258,7 +258,9 @@ def _compute_input(iteration: Iteration) -> tuple[PredictionInput, ...]:
     inputs = [PredictionInput(what, by_source.note, compute.origin, compute.where, error)]
     if compute.launch is not None and compute.launch.time_s:
         what, value = f"launching a step of {point.workload.label}", f"{compute.launch.text()}, by its host"
-        inputs.append(PredictionInput(what, value, "assumed", "prediction/host_step.py", compute.launch.spread - 1))
+        inputs.append(
+            PredictionInput(what, value, "assumed", "prediction/host_step.py", max(compute.launch.spread) - 1)
+        )
     if said := _taken_of_rates(iteration):
         off = UNCHECKED if compute.again_error is None else compute.again_error
         inputs.append(PredictionInput("the given rate", said, "assumed", "prediction/compute.py", off))

@@ -14,7 +14,7 @@ alone has measured, the program. The errors of such predictions, by kind of case
 
 from dataclasses import dataclass, replace
 from functools import cache
-from math import log2
+from math import expm1, log2
 from statistics import NormalDist
 from typing import Any, Literal
 
@@ -27,6 +27,7 @@ from resnetx.loading import own_yaml
 from resnetx.prediction.host_step import (
     ASSUMED,
     IMAGE_BYTES,
+    PARALLEL_TENSORS,
     PARALLEL_s,
     PARALLEL_TENSORFLOW_s,
     cores_for_each,
@@ -265,7 +266,7 @@ def parallel_s(point: Point) -> float:
         return 0.0
     each_s = (point.setting.costs or scaling_errors().costs).parallel_s
     if point.setting.framework == "tensorflow":
-        each_s *= PARALLEL_TENSORFLOW_s / PARALLEL_s
+        each_s *= PARALLEL_TENSORFLOW_s / PARALLEL_s * -expm1(-len(workload.gradients) / PARALLEL_TENSORS)
     return each_s * log2(point.gpus)
 
 

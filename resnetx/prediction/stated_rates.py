@@ -101,7 +101,7 @@ class StatedRates:
         steps = [(batch, batch / rate) for batch, rate in self.by_batch]
         for (low, low_s), (high, high_s) in pairwise(steps):
             if not assumed.waits and high >= LEVEL_BATCHES * low and high_s <= LEVEL * low_s:
-                return HostStep(low_s, spread=1.0)
+                return HostStep(low_s, spread=(1.0, 1.0))
         return assumed.within(self.shortest_s)
 
     def _time_s(self, images: int, host: HostStep, fixed_s: float) -> float:

@@ -11,7 +11,7 @@ from resnetx import workloads
 from resnetx.compose import compose
 from resnetx.config import request_from
 from resnetx.interconnect.systems.system import load
-from resnetx.literature.scaling_check import judged
+from resnetx.literature.scaling_check import judged, strong_cases
 from resnetx.literature.training_rates import steps_series, training
 from resnetx.prediction import compute
 from resnetx.prediction.compute import of_point
@@ -63,7 +63,7 @@ def test_a_smaller_batch_takes_as_long_as_its_host_needs_to_launch_it():
     device_s = (0.1**4 - 0.02**4) ** 0.25
     known = rates.step(8, host, fixed_s=0.004)
     assert known.time_s == pytest.approx((0.02**4 + (0.004 + (device_s - 0.004) / 8) ** 4) ** 0.25)
-    assert known.slower > SPREAD / 2 - 1  # of a step that is its host's, nearly as uncertain as the host's part
+    assert known.slower > SPREAD[1] / 2 - 1  # of a step that is its host's, nearly as uncertain as the host's part
     assert rates.step(64, host, 0.004).slower == RATE_ERROR
 
 
@@ -77,6 +77,25 @@ def test_what_is_not_known_of_both_parts_adds_in_squares_as_logarithms():
 def test_a_loop_that_waits_adds_its_host_to_the_gpu():
     known = StatedRates(((64, 640.0),), "stated", "rate=").step(8, HostStep(0.02, waits=True), fixed_s=0.004)
     assert known.time_s == pytest.approx(0.02 + 0.004 + (0.1 - 0.02 - 0.004) / 8)
+
+
+# A second of GPU work that HiFi-GAN's eight GPUs share evenly takes as long in either precision: its host's time.
+HOSTS_OWN = {("nvidia-hifigan-a100", "hifi-gan", "tf32"): 0.185, ("nvidia-hifigan-a100", "hifi-gan", "fp16"): 0.184}
+
+
+def test_nine_of_ten_steps_that_hosts_limit_lie_in_the_interval_of_what_a_host_takes():
+    """Steps of eager PyTorch that no smaller batch makes shorter: of each network of each machine the shortest."""
+    inside = []
+    for of in steps_series():
+        steps = sorted((batch, batch / rate) for batch, rate in of.samples_per_s.items())
+        level = [low for (a, low), (b, high) in pairwise(steps) if b >= 2 * a and high <= 1.3 * low]
+        level += [HOSTS_OWN[key]] if (key := (of.source, of.network, of.precision)) in HOSTS_OWN else []
+        level += [of.samples_per_s[1] ** -1] if 1 in of.samples_per_s else []
+        if level and of.framework is None:
+            host = assumed(of.layers, None, of.precision)
+            inside.append(host.stretched(-1).time_s <= min(level) <= host.stretched(1).time_s)
+    assert len(inside) == 21
+    assert fmean(inside) >= 0.9
 
 
 def test_two_steps_that_differ_little_are_as_long_as_their_host_takes():
@@ -119,9 +138,9 @@ def test_steps_at_an_eighth_of_the_batch_of_published_series():
     own = [row for row in prepared if row.pair.of.source == CHOSEN_ON]
     others = [row for row in prepared if row.pair.of.source != CHOSEN_ON]
     assert (len(own), errors(own)) == (11, pytest.approx((0.102, 0.294), abs=0.001))
-    assert (len(others), errors(others)) == (6, pytest.approx((0.060, 0.276), abs=0.001))
+    assert (len(others), errors(others)) == (8, pytest.approx((0.085, 0.504), abs=0.001))
     small = [abs(row.log_error) for row in prepared if row.pair.batch <= 16]
-    assert (len(small), fmean(small)) == (9, pytest.approx(0.102, abs=0.001))
+    assert (len(small), fmean(small)) == (11, pytest.approx(0.113, abs=0.001))
 
 
 def errors(rows):
@@ -156,6 +175,14 @@ def test_the_middle_one_of_three_published_batches_from_the_other_two(read, trip
     assert (len(by_curve), *(fmean(each) for each in zip(*by_curve, strict=True))) == pytest.approx(
         (*on_curve, off_line), abs=0.001
     )
+
+
+def test_a_network_of_few_tensors_costs_tensorflow_little_to_go_parallel():
+    """VAE-CF and NCF, one global batch on 4 and 8 GPUs: with as much for any network they were 28 % off."""
+    cases = [case for case in strong_cases() if case.of.network in ("vae-cf", "ncf")]
+    errors = [abs(math.log(case.gpus * case.batch / case.predicted().time_s / case.measured)) for case in cases]
+    assert len(errors) == 12
+    assert fmean(errors) < 0.15
 
 
 def test_images_that_are_decoded_make_an_unknown_batch_less_sure():

@@ -245,12 +245,12 @@ def test_a_group_holds_within_its_tolerance_or_without_one():
 
 
 def test_transformers_are_predicted_from_their_rate_on_the_fewest_gpus(rows):
-    """BERT under DDP on A100 and decoders under FSDP on H100; intervals are made without a rate's own program."""
+    """BERT under DDP on A100 and decoders under FSDP on H100; intervals are those of `predict`."""
     own = [row for row in rows if row.group.startswith(TRANSFORMERS)]
     assert len(own) == 38
     assert {row.system for row in own} == {"dgx-a100", "dgx-a100-40gb", "dgx-h100"}
     assert fmean(abs(row.log_error) for row in own) < 0.02
-    assert 0.84 <= fmean(row.held for row in own) <= 0.95
+    assert 0.88 <= fmean(row.held for row in own) <= 0.97
     ddp = [row for row in own if "PyTorch/LanguageModeling" in row.source]
     assert fmean(abs(row.log_error) for row in ddp) < fmean(abs(math.log(row.linear / row.measured)) for row in ddp)
 
