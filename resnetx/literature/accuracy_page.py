@@ -387,8 +387,8 @@ def _intervals() -> Iterator[str]:
         "Nine of ten measurements should lie within the interval of a prediction. It has the errors of all parts, as "
         "the root of the sum of their squares. What scaling adds, by kind of case, are the 5th and 95th percentile of "
         f"the errors above for each doubling of the number of GPUs (stated on eight), {scaling.widened:.2f} times as "
-        "wide: then nine of ten rates lie within intervals made without their system and without their program, counted "
-        "over the kinds that three programs show. So they are one-sided where the misses are. A kind of fewer than "
+        "wide: then nine of ten rates lie within intervals made without their system and their program, counted over "
+        "the kinds that three programs show. So they are one-sided where the misses are. A kind of fewer than "
         "eight rates has the interval of all on as many nodes; no interval of several nodes is narrower than of one."
     )
     yield ""
