@@ -265,7 +265,7 @@ def test_what_one_gpu_would_do_explains_the_fewest():
 
 
 def test_one_global_batch_given_one_gpus_rates_at_it_and_at_its_share(rows):
-    """What is left is what going parallel costs: of UNet in TensorFlow 12 to 14 ms on eight GPUs, 12 at most are predicted."""
+    """What is left is what going parallel costs: of UNet in TensorFlow 12 to 14 ms on eight GPUs, at most 12 by us."""
     given = [case for case in strong_cases() if case.share_known]
     assert [(case.of.network, *case.known) for case in given] == [
         *4 * [("unet", 1, 8)],
