@@ -30,7 +30,7 @@ from resnetx.reporting.charts.figure import (
     write_figure,
 )
 from resnetx.reporting.charts.study_styles import outcome
-from resnetx.reporting.csv_tables import messages_table, platform, points_table, windows_table, write_csv
+from resnetx.reporting.csv_tables import inside_table, messages_table, platform, points_table, windows_table, write_csv
 from resnetx.reporting.study_points import (
     WORDS,
     StudyPoint,
@@ -295,6 +295,8 @@ def write(
     write_csv(folder / "points.csv", points_table(points))
     write_csv(folder / "windows.csv", windows_table(studies))
     write_csv(folder / "messages.csv", messages_table(points))
+    if (inside := inside_table(points)).rows:
+        write_csv(folder / "inside.csv", inside)
     page = folder / "index.html"
     page.write_text(_html(studies, points, drawings, said, unreadable), encoding="utf-8")
     return page
