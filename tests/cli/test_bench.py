@@ -312,6 +312,8 @@ def test_wrong_elements_are_a_failure(capsys, tmp_path, launched):
     assert status == 1
     assert "WRONG results in 2 of 2 measurements." in out.splitlines()[0]
     assert "In all rows: #wrong 7" in out
+    status, out, _ = run(capsys, "bench", f"results={tmp_path}", "-q")
+    assert status == 1 and "WRONG results in 2 of 2 measurements." in out
 
 
 @pytest.mark.parametrize(

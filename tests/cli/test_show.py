@@ -94,6 +94,12 @@ def test_a_verb_answers_first_and_json_and_quiet_say_the_same(screen, name):
     assert len(quiet) == 1 and out[0].startswith(quiet[0])
 
 
+def test_explain_with_all_says_its_answer_once(screen):
+    _, out, _ = screen(None, *QUERIES["explained"], "--all")
+    (quiet,) = screen(None, *QUERIES["explained"], "-q")[1]
+    assert "\n".join(out).count(quiet) == 1
+
+
 @pytest.mark.parametrize("name", ["system", "points", "few leads", "studies"])
 def test_a_pipe_gets_what_a_terminal_of_80_columns_does(screen, name, monkeypatch, capsys):
     _, out, _ = screen(80, *QUERIES[name])
