@@ -185,6 +185,15 @@ def in_order(curves: Sequence[PredictedCurve]) -> list[PredictedCurve]:
     return sorted(curves, key=lambda curve: -(curve.last.images_per_s or 0.0))
 
 
+def named_curves(curves: Sequence[PredictedCurve]) -> list[PredictedCurve]:
+    """The curves that the answer names: of ranked ones the first, the second and the last, else both ends."""
+    if len(curves) > 1 and is_ranked(curves):
+        ranked = in_order(curves)
+        return [*ranked[:2], *ranked[-1:]] if len(ranked) > MOST_RANKED else ranked
+    _, ranked = _by_gain(curves)
+    return [*ranked[:1], *ranked[-1:]]
+
+
 def _of_one(curve: PredictedCurve) -> list[str]:
     point, unit = curve.last, rate_unit(curve.points)
     who = f"{ranks(point.gpus, point)}{on_cores(unit_of_point(point))}"
@@ -269,13 +278,8 @@ def _ranked(curves: Sequence[PredictedCurve]) -> str:
 
 def _between(curves: Sequence[PredictedCurve]) -> str:
     """How far apart several curves are in what they gain, or in their rates where none has more than one count."""
-    gained = [
-        curve
-        for curve in curves
-        if curve.last in curve.able and curve.last.speedup is not None and curve.last.gpus != curve.last.baseline_gpus
-    ]
-    able = gained or [curve for curve in curves if curve.able]
-    if not able:
+    gained, ranked = _by_gain(curves)
+    if not ranked:
         return f"Not predicted: none of {len(curves)} cases has a rate."
     names = identity(curves)
 
@@ -291,10 +295,9 @@ def _between(curves: Sequence[PredictedCurve]) -> str:
         who = [f"batch {curve.batch}" if name == "batch" else getattr(curve, name) for name in names]
         return f"{much(curve)} ({', '.join(who)})"
 
-    ranked = sorted(able, key=lambda curve: (curve.gain if gained else curve.able[-1].images_per_s) or 0.0)
     one = curves[0]
     what_one = one.name if "batch" not in names else one.workload
-    counts = {ranks(point.gpus, point) for curve in able for point in [curve.last if gained else curve.able[-1]]}
+    counts = {ranks(point.gpus, point) for curve in ranked for point in [curve.last if gained else curve.able[-1]]}
     where = [*counts] * (len(counts) == 1) + [one.system] * ("system" not in names)
     same = [what_one] * ("workload" not in names) + [f"on {' of '.join(where)}"] * bool(where)
     what = " ".join(["speed-ups" if gained else "rates", *(["of"] if "workload" not in names else []), *same])
@@ -304,6 +307,19 @@ def _between(curves: Sequence[PredictedCurve]) -> str:
     if len(ranked) == len(curves) and len({*map(much, ranked)}) == 1:
         return f"Predicted: {what}: {much(ranked[0])} in all {len(curves)} cases; no difference is shown."
     return f"Predicted: {what} from {told(ranked[0])} to {told(ranked[-1])}."
+
+
+def _by_gain(curves: Sequence[PredictedCurve]) -> tuple[bool, list[PredictedCurve]]:
+    """Whether any curve gains, and those that do, else those with a rate, from the least on."""
+    gained = [
+        curve
+        for curve in curves
+        if curve.last in curve.able and curve.last.speedup is not None and curve.last.gpus != curve.last.baseline_gpus
+    ]
+    if gained:
+        return True, sorted(gained, key=lambda curve: curve.gain or 0.0)
+    able = [curve for curve in curves if curve.able]
+    return False, sorted(able, key=lambda curve: curve.able[-1].images_per_s or 0.0)
 
 
 def unit_of_point(point: PredictedPoint) -> Unit:
