@@ -143,6 +143,7 @@ def _fitted(screen: Callable[[], None], most: int) -> None:
         _screen.left_out.clear()
         with out.capture() as shown:
             screen()
+            more()  # what it has not said itself
         text = shown.get()
         beyond = text.count("\n") - most
         if _screen.everything or beyond <= 0 or (_screen.brief and _screen.shown <= FEWEST_ROWS):

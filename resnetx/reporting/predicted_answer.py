@@ -485,10 +485,13 @@ def percents(point: PredictedPoint) -> dict[PartName, int]:
     return units.percents({part.name: part.share for part in point.parts}, by_itself="useful")
 
 
+SMALL = 5  # percent: of losses below, a short line tells the sum
+
+
 def time_of_each(point: PredictedPoint, room: int | None = None) -> str:
     """What each of the GPUs does with its time, from the largest loss on; "" where that is not known.
 
-    `room`: characters that it may take; the smallest losses are then one, "8 other".
+    `room`: characters that it should take; small losses are then one, "8 other", but never communication.
     """
     shares = percents(point)
     if not shares:
@@ -496,19 +499,21 @@ def time_of_each(point: PredictedPoint, room: int | None = None) -> str:
     lost = sorted((name for name in shares if name != "useful" and shares[name]), key=lambda name: -shares[name])
     named = point.limited_by == "communication" and (room is None or lost[:1] == ["communication"])
     link = f" ({point.limiting_link})" if point.limiting_link and named else ""
-    texts = [
-        f"{shares[name]} {PARTS[name]}{link if name == 'communication' else ''}"
+    texts = {
+        name: f"{shares[name]} {PARTS[name]}{link if name == 'communication' else ''}"
         if shares[name] > 0
         else f"{-shares[name]} gained: less {LESS.get(name, PARTS[name])}"
         for name in lost
-    ]
-    useful = f"{shares['useful']}% useful"
-    for kept in range(len(lost), 0, -1):
-        rest = sum(shares[name] for name in lost[kept:])
-        said = " | ".join([useful, *texts[:kept], *[f"{rest} other"] * bool(rest)])
-        if room is None or (len(said) <= room and rest >= 0):
+    }
+    small = [name for name in lost if name != "communication" and 0 < shares[name] < SMALL]
+    said = useful = f"{shares['useful']}% useful"
+    for kept in range(len(small), -1, -1):
+        folded = small[kept:]
+        rest = [f"{sum(shares[name] for name in folded)} other"] * bool(folded)
+        said = " | ".join([useful, *(texts[name] for name in lost if name not in folded), *rest])
+        if room is None or len(said) <= room:
             break
-    return said if lost else useful
+    return said
 
 
 def most_lost(curves: Sequence[PredictedCurve]) -> str:

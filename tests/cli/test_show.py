@@ -111,6 +111,7 @@ def test_a_pipe_gets_what_a_terminal_of_80_columns_does(screen, name, monkeypatc
     ("words", "most"),
     [
         ("predict gx8 model=alexnet batch_size=256", 15),
+        ("topology dgx1-p100 pick=4", 15),
         ("topology gx8 collective=allreduce size=1k..1G", 15),
         ("topology dgx1-p100,gx8,dgx2,dgx-a100 collective=allreduce size=1k,1M", 30),
         ("describe model=googlenet batch_size=256", 25),

@@ -222,7 +222,8 @@ def _reasons(points: Sequence[PredictedPoint]) -> None:
             )
         )
         more = f"; {len(reasons) - 1} more: --all" * (len(reasons) > 1 and not show.everything())
-        show.say(f"not predicted: {where}: {reason}{more}")
+        gpus = next(point.gpus for point in lacking if point.reason == reason)
+        show.say(f"not predicted: {where}: {(reason or '').removeprefix(f'gpus={gpus}: ')}{more}")
 
 
 def part_column(name: PartName, importance: int = ALWAYS) -> Column[dict[PartName, int]]:
