@@ -316,6 +316,25 @@ def test_wrong_elements_are_a_failure(capsys, tmp_path, launched):
     assert status == 1 and "WRONG results in 2 of 2 measurements." in out
 
 
+def test_many_sizes_fit_a_screen_and_a_wrong_result_among_them_is_shown(capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr(show, "width_of", lambda stream: 80)
+    heading = "# size count type redop root time algbw busbw #wrong time algbw busbw #wrong\n"
+    lines = []
+    for power in range(3, 31):
+        time_us = 20 + 2**power / 1e4
+        half = f"{time_us:.1f} {2**power / time_us / 1e3:.5f} {1.5 * 2**power / time_us / 1e3:.5f}"
+        lines.append(f"{2**power} {2**power // 4} float sum -1 {half} {7 * (power == 16)} {half} 0\n")
+    ranks = "".join(f"#  Rank {rank} Group 0 Pid 1 on node device {rank} [0x0{rank}] A\n" for rank in range(4))
+    (tmp_path / "all_reduce.txt").write_text(f"# nThread 1 nGpus 4\n{ranks}{heading}{''.join(lines)}")
+    words = ["--import", str(tmp_path / "all_reduce.txt"), "collective=allreduce", f"results={tmp_path}"]
+    status, out, _ = run(capsys, "bench", *words)
+    assert status == 1 and "WRONG results in 1 of " in out
+    assert "In all rows: #wrong 0" not in out and "#wrong 0," not in out
+    (wrong,) = [line for line in out.splitlines() if line.lstrip().startswith("64 KiB")]
+    assert wrong.split()[-1] == "7"
+    assert len(out.splitlines()) <= 15
+
+
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [

@@ -12,7 +12,7 @@ import pytest
 import resnetx
 from resnetx import record, workloads
 from resnetx.api.predict_settings import FRAMEWORKS
-from resnetx.cli import main
+from resnetx.cli import main, show
 from resnetx.compose import compose
 from resnetx.config import request_from
 from resnetx.interconnect.systems.system import parts_table
@@ -455,6 +455,25 @@ def test_a_prediction_is_kept_where_out_says_and_nowhere_else(tmp_path, capsys, 
     assert main([*words, "out=kept"]) == 0
     assert [path.name for path in tmp_path.iterdir()] == ["kept"]
     assert record.read(record_file("prediction", tmp_path / "kept"), Prediction).points
+
+
+def test_a_number_of_gpus_that_a_system_lacks_is_named_once(capsys):
+    assert main(["predict", "v100-ib", "nodes=1,2", "model=resnet50", "batch_size=128"]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "not predicted: on 8 GPUs: v100-ib has 4 GPUs;" in out
+
+
+def test_many_curves_of_one_system_fit_and_those_that_the_answer_names_have_rows(capsys, monkeypatch):
+    monkeypatch.setattr(show, "width_of", lambda stream: 80)
+    words = "dgx2 model=resnet50,alexnet,googlenet,vgg16 batch_size=64,256,1024 library=nccl2,nccl1"
+    assert main(["predict", *words.split()]) == 0
+    out = capsys.readouterr().out
+    assert len(out.splitlines()) <= 30
+    rows = [" ".join(line.split()) for line in out.splitlines()]
+    assert any(row.startswith("AlexNet 64 nccl1 ") for row in rows)
+    assert any(row.startswith("vgg16 1024 nccl2 ") for row in rows)
+    assert any(row.startswith("GoogLeNet ") for row in rows)
+    assert "sure: 9 of 10 measurements should lie inside" in out
 
 
 def test_many_points_are_one_row_for_each_curve_and_all_of_them_with_all(tmp_path, capsys, monkeypatch):
