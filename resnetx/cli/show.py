@@ -189,14 +189,8 @@ def say(text: str = "", to: Console = out, *, indent: int = 0, style: str | None
 
     A line break in it is of a text that it repeats, and is written out. `brief`: what a long screen has instead.
     """
-    if brief and _screen.brief and brief != text:
-        text = brief
-        leave_out("whole sentences")
-    to.print(
-        wrapped(on_one_line(text), _width(to), indent),
-        style=style,
-        soft_wrap=True,
-    )
+    text = brief if brief and _screen.brief else text
+    to.print(wrapped(on_one_line(text), _width(to), indent), style=style, soft_wrap=True)
 
 
 def line(text: str, to: Console = out) -> None:
@@ -277,7 +271,6 @@ def listing(
             note = " ".join(filter(None, [note, f"{len(shown)} of {len(given):,}, {by}."]))
             leave_out("each row")
         else:
-            leave_out(f"{len(given) - len(shown):,} more in between")
             for at in range(len(places) - 1, 0, -1):
                 if places[at] > places[at - 1] + 1:
                     shown.insert(at, None)

@@ -19,7 +19,6 @@ LEAST_ADDED = 0.1  # of one GPU: what each of the last must add to be worth it
 PLENTY = 0.5  # of one GPU: who adds less is named with a "though"
 LEAST_GAIN = 1.1  # times as fast: of less no means is named
 MOST_MEANS = 2
-IMAGENET_JOB = 90 * 1_281_167  # images: ILSVRC 2012's training set, as often as torchvision's recipes go over it
 _MEANS = {
     "communication": "with faster links",
     "communication and waiting": "with faster links and no late rank",
@@ -125,7 +124,6 @@ def cheapest(offers: Sequence[Offer], images: float, deadline_s: float | None, w
     if not offers:
         return ""
     job = f"{_in_millions(images)} {what}"
-    job += " (90 epochs of ImageNet)" if (images, what) == (IMAGENET_JOB, "images") else ""
     in_time = [offer for offer in offers if deadline_s is None or offer.hours(images) * 3600 <= deadline_s]
     if not in_time:
         fastest = max(offers, key=lambda offer: offer.images_per_s)

@@ -83,7 +83,7 @@ def test_a_job_is_said_in_plain_figures(images, job):
 
 def test_the_usual_job_is_said_by_its_epochs_of_images_alone():
     offer = Offer("one", 1000.0, 900.0, 1.0)
-    assert cheapest([offer], 90 * 1_281_167, None).startswith("Cheapest for 115 M images (90 epochs of ImageNet): ")
+    assert cheapest([offer], 90 * 1_281_167, None).startswith("Cheapest for 115 M images: ")
     assert cheapest([offer], 90 * 1_281_167, None, "sequences").startswith("Cheapest for 115 M sequences: ")
 
 

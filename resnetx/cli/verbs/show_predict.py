@@ -57,7 +57,7 @@ def predict_(options: Namespace, paths: list[Path], asked: Point) -> int:
         return 0
     stored = bool(asked.get("out")) or "results" in asked
     screen = partial(prediction, made, stored)
-    several = len(predicted_curves(made.points)) > 1
+    several = len({point.system for point in made.points}) > 1
     most = show.LINES_OF_SEVERAL if several else show.LINES
     show.conclude(options, prediction_answer(made), lambda: made.points, screen, most=most)
     return 0
@@ -142,7 +142,10 @@ def sure_and_more(made: Prediction, stored: bool = True, ratios: bool = False) -
     if assumed := _assumed(made.inputs):
         show.say(f"assumed: {'; '.join(assumed)}.")
     told = sure(made, curves, ratios)
-    show.say(f"sure: {'; '.join(told)}.", brief=f"sure: {told[0]}.")
+    show.say(
+        f"sure: {'; '.join(told)}.",
+        brief=f"sure: {told[0].replace('measurements', 'runs').replace('most doubt', 'doubt')}.",
+    )
     if show.everything():
         if linear := _linear(made.points):
             show.say(linear)
