@@ -200,7 +200,12 @@ def collective_columns() -> list[Column[TimedPoint]]:
         Column(">algbw GB/s", lambda row: GBps(row[0].size_bytes / row[1])),
         Column(">busbw GB/s", _bus),
         Column(">#wrong", lambda row: "N/A" if row[0].wrong is None else f"{row[0].wrong}"),
-        Column(">CPU/rank", lambda row: "" if row[0].cpu_share is None else f"{row[0].cpu_share:.2f}", 1, _OF_CPUS),
+        Column(
+            ">CPU/rank",
+            lambda row: "" if row[0].cpu_share is None else f"{row[0].cpu_share:.2f}",
+            ONLY_WITH_ALL,
+            _OF_CPUS,
+        ),
         Column(">expected us", lambda row: "" if row[0].expected_s is None else us(row[0].expected_s)),
         Column("verdict", lambda row: "" if row[0].expected_s is None else row[0].verdict),
         Column("NCCL's", lambda row: f"{row[0].algorithm} {row[0].protocol}" if row[0].algorithm else "", 2),
