@@ -29,7 +29,8 @@ from resnetx.prediction.predict import GRID_POINTS, Curve, points_in, predicted_
 from resnetx.prediction.scenario import Deployment
 from resnetx.record.machine import how_many
 from resnetx.record.prediction import UNCHECKED, PredictedPoint, Prediction, PredictionInput, digest
-from resnetx.reporting.predicted_answer import ranks, rate_unit, unit_of_point
+from resnetx.reporting import predicted_answer
+from resnetx.reporting.predicted_answer import PredictedCurve, identity, ranks, rate_unit, unit_of_point
 from resnetx.reporting.worth import Offer, cheapest
 from resnetx.settings import keywords
 from resnetx.settings.files import given_path
@@ -81,23 +82,38 @@ def _priced(prediction: Prediction, given: Point) -> Prediction:
         if deadline_s is not None:
             raise ConfigError(f"deadline={settings.deadline}: of what ends in time the cheapest is named; give price=")
         return prediction
-    able = [point for point in prediction.points if point.images_per_s and point.interval_s]
-    offers = [_offer(point, settings.price, able) for point in able]
+    told = predicted_answer.predicted_curves(prediction.points)
+    curves = [curve for curve in told if any(map(_has_rate, curve.points))]
+    names = identity(curves)
+    offers = [
+        _offer(point, settings.price, _words_of(curve, names))
+        for curve in curves
+        for point in filter(_has_rate, curve.points)
+    ]
     samples = rate_unit(prediction.points).partition("/")[0]
-    told = msgspec.structs.replace(prediction, cheapest=cheapest(offers, settings.job_images, deadline_s, samples))
-    return msgspec.structs.replace(told, digest=digest(told))
+    priced = msgspec.structs.replace(prediction, cheapest=cheapest(offers, settings.job_images, deadline_s, samples))
+    return msgspec.structs.replace(priced, digest=digest(priced))
 
 
-def _offer(point: PredictedPoint, price: float | dict[str, float], able: Sequence[PredictedPoint]) -> Offer:
-    """What a point costs for an hour, in the words that tell it from other points."""
-    assert point.images_per_s and point.interval_s, "only points that have a rate are offered"
+def _has_rate(point: PredictedPoint) -> bool:
+    return bool(point.images_per_s and point.interval_s)
+
+
+def _words_of(curve: PredictedCurve, names: Sequence[str]) -> str:
+    """What tells a curve from the others, behind a number of GPUs: " of gx8, batch 64"."""
+    of_system = f" of {curve.system}" * ("system" in names)
+    rest = [f"{'batch ' * (name == 'batch')}{getattr(curve, name)}" for name in names if name != "system"]
+    return ", ".join([of_system, *rest])
+
+
+def _offer(point: PredictedPoint, price: float | dict[str, float], words: str) -> Offer:
+    """What a point that has a rate costs for an hour."""
+    assert point.images_per_s and point.interval_s
     if isinstance(price, dict) and point.system not in price:
         raise ConfigError(f"price: says nothing of {point.system}; give price={point.system}:PRICE for an hour of it")
     per_hour = price[point.system] if isinstance(price, dict) else price * point.gpus
-    batches = {each.batch_size // (each.gpus if each.scaling == "weak" else 1) for each in able}
-    differ = [len({each.system for each in able}) > 1, len({each.workload for each in able} | batches) > 2]
-    words = f" of {point.system}" * differ[0] + f", {point.workload}, batch {point.batch_size}" * differ[1]
-    return Offer(ranks(point.gpus, point) + words, point.images_per_s, point.batch_size / point.interval_s[1], per_hour)
+    slowest_per_s = point.batch_size / point.interval_s[1]
+    return Offer(ranks(point.gpus, point) + words, point.images_per_s, slowest_per_s, per_hour)
 
 
 def kept_in(given: Point) -> Path | None:

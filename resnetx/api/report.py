@@ -1,9 +1,8 @@
 """A page, figures and tables of anything that is stored, in any mixture; and figures of what the library returns."""
 
-import gc
 import getpass
 import platform
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Unpack
 
 import msgspec
 
-from resnetx import host, progress, record
+from resnetx import progress, record
 from resnetx.api import drawings
 from resnetx.api import stored as predictions
 from resnetx.api.describe import Workloads
@@ -45,7 +44,6 @@ from resnetx.settings import keywords
 from resnetx.settings.files import given_path
 
 if TYPE_CHECKING:
-    from resnetx.reporting.charts.drawers import Drawers
     from resnetx.reporting.charts.figure import AnyChart, Figure
     from resnetx.reporting.page import Part
 
@@ -214,7 +212,7 @@ def _studies(
 
     folders = {study.path.resolve(): StudyFolder(study.path) for study in studies}
     loaded, unreadable = [], [*answers]
-    with progress.waiting("reading records and drawing"), _drawers(folders) as drawers:
+    with progress.waiting("reading records and drawing"):
         for path, folder_of in folders.items():
             try:
                 loaded.append(results.get(path) or loaded_study(folder_of))
@@ -225,34 +223,11 @@ def _studies(
             raise ConfigError("report: none of the given studies can be read; expected at least one")
         folder = out or StudyFolder(loaded[0].folder).report
         try:
-            written = page.write(loaded, folder, baseline, unreadable, drawers)
+            written = page.write(loaded, folder, baseline, unreadable)
         except OSError as error:
             raise ConfigError(f"out={folder}: cannot be written ({error.strerror}); give another folder") from None
     note_undrawn()
     return written
-
-
-LARGE = 1000  # runs of studies, from which on a page is drawn by other processes meanwhile
-
-
-@contextmanager
-def _drawers(studies: Iterable[Path]) -> "Iterator[Drawers | None]":
-    """What draws of large studies; until then no garbage is looked for, as their records hold each other never."""
-    from resnetx.reporting.charts.drawers import Drawers
-    from resnetx.reporting.charts.figure import undrawn
-
-    runs = sum(1 for study in studies if is_folder(study) for _ in study.iterdir())
-    if runs < LARGE or undrawn() or (cores := min(2, host.cores())) < 2:
-        yield None
-        return
-    collects = gc.isenabled()
-    gc.disable()
-    try:
-        with Drawers(cores) as drawers:
-            yield drawers
-    finally:
-        if collects:
-            gc.enable()
 
 
 # A copy of studies and benches that can be published, without what names the machine, its users and its files.

@@ -113,12 +113,12 @@ class Costed:
         ranked = sorted(plans, key=lambda plan: plan.cost(size_bytes).time_s)
         best, worst = ranked[0], ranked[-1]
         cost, slow = collective_cost(best, size_bytes), collective_cost(worst, size_bytes)
-        what = f"{best.collective} of {size_text(size_bytes)} over {_place_of(best, plans)}"
+        what = f"{best.collective} of {size_text(size_bytes)} over {place_of(best, plans)}"
         sentence = f"{what} takes {_collective_time(cost)}"
         if len(plans) == 1:
             return f"{sentence}, {GBps(cost.busbw_Bps)} GB/s bus bandwidth, limited by {cost.limiting_link}."
         longer = number(slow.time_s / cost.time_s)
-        return f"{sentence}; over {_place_of(worst, plans)} {_collective_time(slow)}, {longer} times as long."
+        return f"{sentence}; over {place_of(worst, plans)} {_collective_time(slow)}, {longer} times as long."
 
     def records(self) -> Iterator[CollectiveCost]:
         """One for each plan and size."""
@@ -141,7 +141,7 @@ class Ranked:
         bus = f"{GBps(best.busbw_Bps)} GB/s"
         what = f"{self.collective} of {size_text(self.size_bytes)} with {self.library}"
         gpus = " ".join(map(str, best.devices))
-        others = f"; the worst of {len(self.choices)} choices {GBps(worst.busbw_Bps)}"
+        others = f"; the worst of {len(self.choices)} choices {GBps(worst.busbw_Bps)}" if best is not worst else ""
         return [f"Predicted: on {self.machine.name} GPUs {gpus} reach {bus} bus bandwidth ({what}){others}."]
 
     def records(self) -> Iterator[GpuChoice]:
@@ -175,9 +175,27 @@ def described(system: System, transport: Transport) -> str:
     return f"{first} {copies}; an all-reduce of {size_text(ALLREDUCED_BYTES)} over all {count} reaches {bus}."
 
 
-def _place_of(plan: CollectivePlan, plans: Sequence[CollectivePlan]) -> str:
-    library = f" with {plan.library}" if len({each.library for each in plans}) > 1 else ""
-    return f"{len(plan.devices)} {plan.system.unit}s of {plan.system.name}{library}"
+def place_of(plan: CollectivePlan, plans: Sequence[CollectivePlan], counted: bool = True) -> str:
+    """Where a collective runs, by what differs among plans: "GPUs 0 2 5 7 of dgx1-p100 with nccl2".
+
+    `counted`: with the number of GPUs even where all have as many of one system.
+    """
+    of_system = [other for other in plans if other.system.name == plan.system.name]
+    as_many = {other.devices for other in of_system if len(other.devices) == len(plan.devices)}
+    gpus = f"{len(plan.devices)} {plan.system.unit}s of "
+    if len(as_many) > 1:
+        gpus = f"{drawings.gpu_ids(plan.devices)} of "
+    elif not counted and len({len(other.devices) for other in plans}) == 1:
+        gpus = ""
+    network = f" over {network_of(plan)}" if len(set(map(network_of, of_system))) > 1 else ""
+    library = f" with {plan.library}" if len({other.library for other in plans}) > 1 else ""
+    transport = f", transport={plan.transport}" if len({other.transport for other in plans}) > 1 else ""
+    return f"{gpus}{plan.system.name}{network}{library}{transport}"
+
+
+def network_of(plan: CollectivePlan) -> str:
+    """What joins the nodes of its system; "" of one node."""
+    return plan.system.equal.network if plan.system.equal else ""
 
 
 def collective_answer(cost: CollectiveCost) -> str:

@@ -89,7 +89,13 @@ def begin(options: Namespace) -> None:
     """Takes the flags --all and -q from a command line, for what is shown from here on."""
     _screen.everything = getattr(options, "all", False)
     _screen.quiet = getattr(options, "quiet", False)
+    _screen.rows, _screen.brief = ROWS, False
     _screen.left_out.clear()
+
+
+def leave_out(what: str) -> None:
+    """Something that a verb does not show without `--all`, for `more`."""
+    _screen.left_out.append(what)
 
 
 def more(text: str = "") -> None:
@@ -130,19 +136,21 @@ def conclude(
 
 
 def _fitted(screen: Callable[[], None], most: int) -> None:
-    """Shows a screen with as many rows of its tables as leave it so many lines, four at least; then in brief."""
+    """Shows a screen; with more lines than so many in brief, then with fewer rows of its tables, four at least."""
     _screen.rows, _screen.brief = ROWS, False
     while True:
         _screen.shown = 0
         _screen.left_out.clear()
         with out.capture() as shown:
             screen()
+            more()  # what it has not said itself
         text = shown.get()
         beyond = text.count("\n") - most
-        if _screen.everything or beyond <= 0 or _screen.brief:
+        if _screen.everything or beyond <= 0 or (_screen.brief and _screen.shown <= FEWEST_ROWS):
             break
-        _screen.brief = _screen.shown <= FEWEST_ROWS
-        _screen.rows = max(FEWEST_ROWS, _screen.shown - beyond)
+        if _screen.brief:
+            _screen.rows = max(FEWEST_ROWS, _screen.shown - beyond)
+        _screen.brief = True
     out.file.write(text)
 
 
@@ -181,11 +189,8 @@ def say(text: str = "", to: Console = out, *, indent: int = 0, style: str | None
 
     A line break in it is of a text that it repeats, and is written out. `brief`: what a long screen has instead.
     """
-    to.print(
-        wrapped(on_one_line(brief if brief and _screen.brief else text), _width(to), indent),
-        style=style,
-        soft_wrap=True,
-    )
+    text = brief if brief and _screen.brief else text
+    to.print(wrapped(on_one_line(text), _width(to), indent), style=style, soft_wrap=True)
 
 
 def line(text: str, to: Console = out) -> None:
@@ -247,27 +252,39 @@ def listing(
     by: str = "",
     every: bool = False,
     constant: bool = False,
+    keep: Callable[[T], bool] | None = None,
+    among: Sequence[T] = (),
 ) -> None:
     """Prints the given rows in the columns of their kind; of too many those at both ends, by `rank` if there is one.
 
     A column that says the same in all rows becomes a clause, unless `constant` ones stay where there is room; legends
-    are those of columns that are shown. `every`: all rows are shown, as of what is no measurement.
+    are those of columns that are shown. `every`: all rows are shown, as of what is no measurement. `keep`: which rows
+    are shown in any case, as the answer names them. `among`: all rows, of which the given ones are some.
     """
     shown_columns = [column for column in columns if _screen.everything or column.importance > ONLY_WITH_ALL]
-    shown = given
+    shown: list[T | None] = list(given)
     if not every and len(given) > (most := rows(min(ROWS, len(given)))) and not _screen.everything:
         ordered = sorted(given, key=rank) if rank else given
-        shown = [*ordered[: most // 2], *ordered[-(most - most // 2) :]]
-        note = " ".join(filter(None, [note, f"{most} of {len(given):,}, {by}." if by else ""]))
-        _screen.left_out.append("each row" if by else f"{len(given) - most:,} more in between")
+        places = _both_ends(len(given), most, [place for place, row in enumerate(ordered) if keep and keep(row)])
+        shown = [ordered[place] for place in places]
+        if by:
+            note = " ".join(filter(None, [note, f"{len(shown)} of {len(given):,}, {by}."]))
+            leave_out("each row")
+        else:
+            for at in range(len(places) - 1, 0, -1):
+                if places[at] > places[at - 1] + 1:
+                    shown.insert(at, None)
     least = sorted(
         (column for column in shown_columns if column.importance < ALWAYS), key=lambda column: column.importance
     )
-    cells = [[column.cell(row) for column in shown_columns] for row in shown]
+    gap_cells = ["..."] + [""] * (len(shown_columns) - 1)
+    cells = [gap_cells if row is None else [column.cell(row) for column in shown_columns] for row in shown]
+    whole = [[column.cell(row) for column in shown_columns] for row in among or given]
     headings = [column.heading for column in shown_columns]
     telling, same = list(range(len(headings))), ""
     if not constant and not _screen.everything:
-        telling, same = parted(headings, cells)
+        telling, same = parted(headings, whole)
+        gap_cells[telling[0] if telling else 0] = "..."
     told = [shown_columns[place] for place in telling]
     legend = [
         f"{column.heading.lstrip('>~')}: {column.help}"
@@ -284,7 +301,14 @@ def listing(
         {title: [[row[place] for place in telling] for row in cells]},
         [same, " ".join([*legend, note]).strip()],
         [column.heading.lstrip(">~") for column in least if column in told],
+        [[row[place] for place in telling] for row in whole],
     )
+
+
+def _both_ends(count: int, most: int, kept: Sequence[int]) -> list[int]:
+    """So many of the places below a count: those that are kept, and others from both ends on."""
+    ends = sorted(range(count), key=lambda place: min(2 * place + 1, 2 * (count - 1 - place)))
+    return sorted(list(dict.fromkeys([*kept, *ends]))[: max(most, len(kept))])
 
 
 class _Figure(Protocol):
@@ -326,10 +350,14 @@ def tables(
     found: Mapping[str, Sequence[Sequence[str]]],
     note: str | Sequence[str] = "",
     least: Sequence[str] = (),
+    among: Sequence[Sequence[str]] = (),
 ) -> None:
-    """Prints tables with the same columns, each under its title, and a note or several below them all."""
+    """Prints tables with the same columns, each under its title, and a note or several below them all.
+
+    `among`: all rows, where those that are found are some of them.
+    """
     shown = {title: [list(map(on_one_line, row)) for row in rows] for title, rows in found.items()}
-    laid = lay_out(columns, shown, _width(out), least, whole=_screen.everything)
+    laid = lay_out(columns, shown, _width(out), least, _screen.everything, among)
     for index, title in enumerate(shown):
         if index:
             say()

@@ -50,13 +50,15 @@ def lay_out(
     width: int | None = None,
     least: Sequence[str] = (),
     whole: bool = False,
+    among: Sequence[Sequence[str]] = (),
 ) -> TableLayout:
     """Tables (title -> rows) of which the columns stand below each other, in a width; None: there is no limit.
 
     A heading that starts with ">" is that of a right-aligned column, one with "~" that of prose: the last one, or long
     names in the first one, which leaves the others their room.
     `least`: headings of columns that may be left out, the least important one first; columns of the same heading go
-    together. `whole`: none is left out. A column without any cell is no column.
+    together. `whole`: none is left out. `among`: all rows, where the tables have some of them. A column without
+    any cell is no column.
     """
     headings = [column.lstrip(">~") for column in columns]
     rows = [row for table in tables.values() for row in table]
@@ -74,7 +76,7 @@ def lay_out(
             cell_len(word) for cell in [headings[0], *(row[0] for row in rows)] for word in [*cell.split(), ""]
         )
         widths[0] = min(widths[0], max(longest + 2, min(_PROSE, width // 2), width - others))
-    alike = [] if _fits(filled, widths, width) else [place for place in alike_columns(rows) if place in filled]
+    alike = [] if _fits(filled, widths, width) else [place for place in alike_columns(among or rows) if place in filled]
     if len(alike) == len(filled):
         alike = []
     places = [place for place in filled if place not in alike]
@@ -98,7 +100,7 @@ def lay_out(
         for chosen in _blocks(kept, rows, widths, width)
     ]
     left_out = dict.fromkeys(headings[place] for place in places if place not in kept)
-    return TableLayout(blocks, in_all_rows(headings, rows, alike), list(left_out))
+    return TableLayout(blocks, in_all_rows(headings, among or rows, alike), list(left_out))
 
 
 def _aligned(cell: str, width: int, column: str) -> str:

@@ -3,15 +3,15 @@
     python -m resnetx.literature.scaling_fit        writes results/published/scaling-errors.yaml, and prints each rate
 
 Two figures are fitted to rates on one node (`scaling_errors`), by the least sum of |ln(predicted / measured)|, which a
-few odd rates do not move, each source counting as the root of its number of rates; what half precision takes on several
-nodes is the median of what its steps take beyond the model. Each rate is then predicted with the figures that all other
-systems give (of several nodes, which one cluster measured: all other programs). The errors of these predictions, by
-kind of case and over the doublings of the number of GPUs, make the intervals; and each interval is counted with the
-errors of other systems' other programs alone. Rates that are open between two ends count in neither.
+few odd rates do not move, each rate counting alike: with each source alike, programs of uneven work set the points of
+even ones. What half precision takes on several nodes is the median of what its steps take beyond the model. Each rate
+is then predicted with the figures that all other systems give (of several nodes, which one cluster measured: all other
+programs). The errors of these predictions, by kind of case and over the doublings of the number of GPUs, make the
+intervals; and each interval is counted with the errors of other systems' other programs alone. Rates that are open
+between two ends count in neither.
 """
 
 import math
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
@@ -99,18 +99,9 @@ def _with_half(costs: ScalingCosts, chosen: Iterable[ScalingCase]) -> ScalingCos
 
 
 def _errors(chosen: Sequence[ScalingCase]) -> Floats:
-    """The absolute logarithmic error of each rate (rows), with each pair of figures of the grid (columns).
-
-    Over the root of the number of rates that its source has: those of one program err alike, in part.
-    """
+    """The absolute logarithmic error of each rate (rows), with each pair of figures of the grid (columns)."""
     variation, host_load = np.array([[costs.variation, costs.host_load] for costs in _GRID]).T
-    counts = Counter(case.series.source for case in chosen)
-    return np.array(
-        [
-            np.abs(np.log(case.nearly(variation, host_load) / case.measured)) / math.sqrt(counts[case.series.source])
-            for case in chosen
-        ]
-    )
+    return np.array([np.abs(np.log(case.nearly(variation, host_load) / case.measured)) for case in chosen])
 
 
 def _best(errors: Floats) -> ScalingCosts:

@@ -44,7 +44,8 @@ def bench_answer(record: BenchRecord) -> list[str]:
     if not told:
         return [f"{where}, {ranks}: nothing that was asked for could be measured."]
     more = f"; {len(names) - MOST} more below" * (len(names) > MOST)
-    return [f"{where}, {ranks}, {record.library or 'library unknown'}: {'; '.join(told)}{more}.", *_right(record)]
+    first = f"{where}, {ranks}, {record.library or 'library unknown'}: {'; '.join(told)}{more}."
+    return [" ".join([first, *_wrong(record)]), *_right(record)]
 
 
 def _copies(cells: Sequence[CopyCell]) -> Iterator[str]:
@@ -140,18 +141,26 @@ def _speed(record: BenchRecord, name: str) -> str:
     return fast + f"; {size_text(smallest)} take {_time(times_s[smallest])}" * (smallest != best)
 
 
-def _right(record: BenchRecord) -> Iterator[str]:
-    """Whether results are right, and how many are slower than described."""
-    results: list[BenchPoint | CopyCell | PatternPoint] = [*record.points, *record.cells, *record.patterns]
+def _wrong(record: BenchRecord) -> Iterator[str]:
+    """That results are wrong, which no figure is told without."""
     codes = {warning.code for warning in record.warnings}
     if TEST_FAILED in codes:
         yield "The test FAILED behind these measurements."
-    checked = [result for result in results if result.wrong is not None]
-    if wrong := [each for each in checked if each.wrong]:
-        yield f"WRONG results in {len(wrong)} of {len(checked)} measurements."
+    checked = [result.wrong for result in _results(record) if result.wrong is not None]
+    if any(checked):
+        yield f"WRONG results in {sum(map(bool, checked))} of {len(checked)} measurements."
     elif WRONG_ELEMENTS in codes:
         yield "WRONG results."
-    elif checked and len(checked) == len(results) and TEST_FAILED not in codes:
+
+
+def _results(record: BenchRecord) -> list[BenchPoint | CopyCell | PatternPoint]:
+    return [*record.points, *record.cells, *record.patterns]
+
+
+def _right(record: BenchRecord) -> Iterator[str]:
+    """Whether all results are right, and how many are slower than described."""
+    results = _results(record)
+    if results and not any(_wrong(record)) and all(result.wrong is not None for result in results):
         yield "All results are right."
     judged: list[BenchPoint | CopyCell] = [*record.points, *record.cells]
     if slow := [each for each in judged if each.verdict == "low" and not each.wrong]:
@@ -191,7 +200,12 @@ def collective_columns() -> list[Column[TimedPoint]]:
         Column(">algbw GB/s", lambda row: GBps(row[0].size_bytes / row[1])),
         Column(">busbw GB/s", _bus),
         Column(">#wrong", lambda row: "N/A" if row[0].wrong is None else f"{row[0].wrong}"),
-        Column(">CPU/rank", lambda row: "" if row[0].cpu_share is None else f"{row[0].cpu_share:.2f}", 1, _OF_CPUS),
+        Column(
+            ">CPU/rank",
+            lambda row: "" if row[0].cpu_share is None else f"{row[0].cpu_share:.2f}",
+            ONLY_WITH_ALL,
+            _OF_CPUS,
+        ),
         Column(">expected us", lambda row: "" if row[0].expected_s is None else us(row[0].expected_s)),
         Column("verdict", lambda row: "" if row[0].expected_s is None else row[0].verdict),
         Column("NCCL's", lambda row: f"{row[0].algorithm} {row[0].protocol}" if row[0].algorithm else "", 2),

@@ -104,7 +104,8 @@ def _safe(cell: Cell) -> Cell:
 # The results of studies as tidy tables, for spreadsheets, R and pandas; a cell is empty where nothing was measured.
 #
 # `points.csv` has one row per point (`PointRow`), `windows.csv` one per window of each run (`WindowRow`),
-# `messages.csv` one per message of gradients, rank and step (`MessageRow`). The names of the columns stay.
+# `messages.csv` one per message of gradients, rank and step (`MessageRow`), `inside.csv` one per rank of an
+# instrumented run (`InsideRow`). The names of the columns stay.
 
 
 class PointRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -189,6 +190,27 @@ class MessageRow(msgspec.Struct, frozen=True, kw_only=True):
     ready_s: float
     start_s: float
     end_s: float
+
+
+class InsideRow(msgspec.Struct, frozen=True, kw_only=True):
+    """The phases of a step on one rank, means over the windows of the latest instrumented run of a point."""
+
+    study: str
+    node: str
+    workload: str
+    batch_size: int
+    gpus: int
+    strategy: str
+    request_key: str
+    rank: int
+    step_s: float
+    input_wait_s: float
+    host_to_device_s: float
+    forward_s: float
+    backward_s: float
+    exposed_communication_s: float
+    optimizer_s: float
+    gather_s: float | None  # of parameters
 
 
 # ---- points ---------------------------------------------------------------------------------------------------------
@@ -317,6 +339,39 @@ def _messages(point: StudyPoint) -> Iterator[MessageRow]:
 
 def _times(message: GradientBucket) -> list[list[list[float]]]:
     return [message.ready_s or [], message.start_s or [], message.end_s or []]
+
+
+# ---- inside a step --------------------------------------------------------------------------------------------------
+
+
+def inside_table(points: Iterable[StudyPoint]) -> Table:
+    """`inside.csv`."""
+    return table_of(row for point in points for row in _inside(point))
+
+
+def _inside(point: StudyPoint) -> Iterator[InsideRow]:
+    result, request = point.result, point.request
+    phases = result.limits.phases if result.limits else None
+    for rank in range(len(phases.step_s)) if phases else ():
+        assert phases, "ranks only of phases"
+        yield InsideRow(
+            study=result.study,
+            node=result.node,
+            workload=point.workload,
+            batch_size=request.batch_size,
+            gpus=request.gpus,
+            strategy=request.strategy.kind,
+            request_key=request.key,
+            rank=rank,
+            step_s=phases.step_s[rank],
+            input_wait_s=phases.input_wait_s[rank],
+            host_to_device_s=phases.host_to_device_s[rank],
+            forward_s=phases.forward_s[rank],
+            backward_s=phases.backward_s[rank],
+            exposed_communication_s=phases.exposed_communication_s[rank],
+            optimizer_s=phases.optimizer_s[rank],
+            gather_s=phases.gather_s[rank] if phases.gather_s else None,
+        )
 
 
 # ---- platform -------------------------------------------------------------------------------------------------------

@@ -19,7 +19,6 @@ from resnetx.choices import Folders
 from resnetx.errors import visible
 from resnetx.record import Warning
 from resnetx.reporting.charts import studies as study_figures
-from resnetx.reporting.charts.drawers import Convert, Drawers, convert
 from resnetx.reporting.charts.figure import (
     PAGE_TEXT,
     DrawnChart,
@@ -31,7 +30,7 @@ from resnetx.reporting.charts.figure import (
     write_figure,
 )
 from resnetx.reporting.charts.study_styles import outcome
-from resnetx.reporting.csv_tables import messages_table, platform, points_table, windows_table, write_csv
+from resnetx.reporting.csv_tables import inside_table, messages_table, platform, points_table, windows_table, write_csv
 from resnetx.reporting.study_points import (
     WORDS,
     StudyPoint,
@@ -123,15 +122,15 @@ class Drawing:
     inline: Markup
 
 
-def drawn(figure: Figure, folder: Path, convert: Convert = convert) -> Drawing:
+def drawn(figure: Figure, folder: Path) -> Drawing:
     """A figure as a page has it: a drawing for wide screens, and one for narrow ones, or one for all. Writes its files
     into the folder."""
-    chart = draw_figure(figure, convert)
-    write_figure(figure, chart, folder, convert)
+    chart = draw_figure(figure)
+    write_figure(figure, chart, folder)
     wide = inline(chart.screen, (figure.wide or figure.chart).config.axis.labelFontSize)
     if figure.narrow is None:
         return Drawing(figure, chart, Markup('<div class="scroll">{}</div>').format(wide))
-    narrow = inline(draw(figure.narrow, convert).svg, figure.narrow.config.axis.labelFontSize)
+    narrow = inline(draw(figure.narrow).svg, figure.narrow.config.axis.labelFontSize)
     both = Markup('<div class="on-wide scroll">{}</div><div class="on-narrow scroll">{}</div>')
     return Drawing(figure, chart, both.format(wide, narrow))
 
@@ -283,29 +282,23 @@ MOST_SKIPPED = 10  # files that were not read, named before the others are folde
 
 
 def write(
-    studies: Sequence[Results],
-    folder: Path,
-    baseline: int | None = None,
-    unreadable: Sequence[str] = (),
-    drawers: Drawers | None = None,
+    studies: Sequence[Results], folder: Path, baseline: int | None = None, unreadable: Sequence[str] = ()
 ) -> Path:
     """Writes the page of the studies and all its files; returns the page.
 
-    `baseline`: GPUs, see `scaling.point_results`. `unreadable`: a sentence for each study that is missing. `drawers`
-    draw while this process writes tables.
+    `baseline`: GPUs, see `scaling.point_results`. `unreadable`: a sentence for each study that is missing.
     """
     points = study_points(studies, baseline)
     figures, said = study_figures.figures_and_sentences(points)
     folder.mkdir(parents=True, exist_ok=True)
-    if drawers:
-        drawing = drawers.threads.map(lambda figure: drawn(figure, folder, drawers.convert), figures)
-    else:
-        drawing = (drawn(figure, folder) for figure in figures)
+    drawings = [drawn(figure, folder) for figure in figures]
     write_csv(folder / "points.csv", points_table(points))
     write_csv(folder / "windows.csv", windows_table(studies))
     write_csv(folder / "messages.csv", messages_table(points))
+    if (inside := inside_table(points)).rows:
+        write_csv(folder / "inside.csv", inside)
     page = folder / "index.html"
-    page.write_text(_html(studies, points, list(drawing), said, unreadable), encoding="utf-8")
+    page.write_text(_html(studies, points, drawings, said, unreadable), encoding="utf-8")
     return page
 
 

@@ -185,6 +185,15 @@ def in_order(curves: Sequence[PredictedCurve]) -> list[PredictedCurve]:
     return sorted(curves, key=lambda curve: -(curve.last.images_per_s or 0.0))
 
 
+def named_curves(curves: Sequence[PredictedCurve]) -> list[PredictedCurve]:
+    """The curves that the answer names: of ranked ones the first, the second and the last, else both ends."""
+    if len(curves) > 1 and is_ranked(curves):
+        ranked = in_order(curves)
+        return [*ranked[:2], *ranked[-1:]] if len(ranked) > MOST_RANKED else ranked
+    _, ranked = _by_gain(curves)
+    return [*ranked[:1], *ranked[-1:]]
+
+
 def _of_one(curve: PredictedCurve) -> list[str]:
     point, unit = curve.last, rate_unit(curve.points)
     who = f"{ranks(point.gpus, point)}{on_cores(unit_of_point(point))}"
@@ -269,13 +278,8 @@ def _ranked(curves: Sequence[PredictedCurve]) -> str:
 
 def _between(curves: Sequence[PredictedCurve]) -> str:
     """How far apart several curves are in what they gain, or in their rates where none has more than one count."""
-    gained = [
-        curve
-        for curve in curves
-        if curve.last in curve.able and curve.last.speedup is not None and curve.last.gpus != curve.last.baseline_gpus
-    ]
-    able = gained or [curve for curve in curves if curve.able]
-    if not able:
+    gained, ranked = _by_gain(curves)
+    if not ranked:
         return f"Not predicted: none of {len(curves)} cases has a rate."
     names = identity(curves)
 
@@ -291,10 +295,9 @@ def _between(curves: Sequence[PredictedCurve]) -> str:
         who = [f"batch {curve.batch}" if name == "batch" else getattr(curve, name) for name in names]
         return f"{much(curve)} ({', '.join(who)})"
 
-    ranked = sorted(able, key=lambda curve: (curve.gain if gained else curve.able[-1].images_per_s) or 0.0)
     one = curves[0]
     what_one = one.name if "batch" not in names else one.workload
-    counts = {ranks(point.gpus, point) for curve in able for point in [curve.last if gained else curve.able[-1]]}
+    counts = {ranks(point.gpus, point) for curve in ranked for point in [curve.last if gained else curve.able[-1]]}
     where = [*counts] * (len(counts) == 1) + [one.system] * ("system" not in names)
     same = [what_one] * ("workload" not in names) + [f"on {' of '.join(where)}"] * bool(where)
     what = " ".join(["speed-ups" if gained else "rates", *(["of"] if "workload" not in names else []), *same])
@@ -304,6 +307,19 @@ def _between(curves: Sequence[PredictedCurve]) -> str:
     if len(ranked) == len(curves) and len({*map(much, ranked)}) == 1:
         return f"Predicted: {what}: {much(ranked[0])} in all {len(curves)} cases; no difference is shown."
     return f"Predicted: {what} from {told(ranked[0])} to {told(ranked[-1])}."
+
+
+def _by_gain(curves: Sequence[PredictedCurve]) -> tuple[bool, list[PredictedCurve]]:
+    """Whether any curve gains, and those that do, else those with a rate, from the least on."""
+    gained = [
+        curve
+        for curve in curves
+        if curve.last in curve.able and curve.last.speedup is not None and curve.last.gpus != curve.last.baseline_gpus
+    ]
+    if gained:
+        return True, sorted(gained, key=lambda curve: curve.gain or 0.0)
+    able = [curve for curve in curves if curve.able]
+    return False, sorted(able, key=lambda curve: curve.able[-1].images_per_s or 0.0)
 
 
 def unit_of_point(point: PredictedPoint) -> Unit:
@@ -469,10 +485,13 @@ def percents(point: PredictedPoint) -> dict[PartName, int]:
     return units.percents({part.name: part.share for part in point.parts}, by_itself="useful")
 
 
+SMALL = 5  # percent: of losses below, a short line tells the sum
+
+
 def time_of_each(point: PredictedPoint, room: int | None = None) -> str:
     """What each of the GPUs does with its time, from the largest loss on; "" where that is not known.
 
-    `room`: characters that it may take; the smallest losses are then one, "8 other".
+    `room`: characters that it should take; small losses are then one, "8 other", but never communication.
     """
     shares = percents(point)
     if not shares:
@@ -480,19 +499,21 @@ def time_of_each(point: PredictedPoint, room: int | None = None) -> str:
     lost = sorted((name for name in shares if name != "useful" and shares[name]), key=lambda name: -shares[name])
     named = point.limited_by == "communication" and (room is None or lost[:1] == ["communication"])
     link = f" ({point.limiting_link})" if point.limiting_link and named else ""
-    texts = [
-        f"{shares[name]} {PARTS[name]}{link if name == 'communication' else ''}"
+    texts = {
+        name: f"{shares[name]} {PARTS[name]}{link if name == 'communication' else ''}"
         if shares[name] > 0
         else f"{-shares[name]} gained: less {LESS.get(name, PARTS[name])}"
         for name in lost
-    ]
-    useful = f"{shares['useful']}% useful"
-    for kept in range(len(lost), 0, -1):
-        rest = sum(shares[name] for name in lost[kept:])
-        said = " | ".join([useful, *texts[:kept], *[f"{rest} other"] * bool(rest)])
-        if room is None or (len(said) <= room and rest >= 0):
+    }
+    small = [name for name in lost if name != "communication" and 0 < shares[name] < SMALL]
+    said = useful = f"{shares['useful']}% useful"
+    for kept in range(len(small), -1, -1):
+        folded = small[kept:]
+        rest = [f"{sum(shares[name] for name in folded)} other"] * bool(folded)
+        said = " | ".join([useful, *(texts[name] for name in lost if name not in folded), *rest])
+        if room is None or len(said) <= room:
             break
-    return said if lost else useful
+    return said
 
 
 def most_lost(curves: Sequence[PredictedCurve]) -> str:

@@ -12,14 +12,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from resnetx.units import duration
+from resnetx.units import duration, number
 
 AS_GOOD = 0.05  # relative: fewer GPUs whose rate is as near to the best one are enough
 LEAST_ADDED = 0.1  # of one GPU: what each of the last must add to be worth it
 PLENTY = 0.5  # of one GPU: who adds less is named with a "though"
 LEAST_GAIN = 1.1  # times as fast: of less no means is named
 MOST_MEANS = 2
-IMAGENET_JOB = 90 * 1_281_167  # images: ILSVRC 2012's training set, as often as torchvision's recipes go over it
 _MEANS = {
     "communication": "with faster links",
     "communication and waiting": "with faster links and no late rank",
@@ -125,7 +124,6 @@ def cheapest(offers: Sequence[Offer], images: float, deadline_s: float | None, w
     if not offers:
         return ""
     job = f"{_in_millions(images)} {what}"
-    job = "90 ImageNet epochs" if (images, what) == (IMAGENET_JOB, "images") else job
     in_time = [offer for offer in offers if deadline_s is None or offer.hours(images) * 3600 <= deadline_s]
     if not in_time:
         fastest = max(offers, key=lambda offer: offer.images_per_s)
@@ -138,5 +136,5 @@ def cheapest(offers: Sequence[Offer], images: float, deadline_s: float | None, w
     if deadline_s is not None and slow_s > deadline_s:
         late = f"; at the slow end of its interval it is late ({duration(slow_s)})"
     took = duration(best.hours(images) * 3600)
-    paid = f"{best.cost(images):,.0f} in {took} ({best.per_hour:,.4g} an hour)"
+    paid = f"{number(best.cost(images))} in {took} ({best.per_hour:,.4g} an hour)"
     return f"Cheapest for {job}{within}: {best.words}, {paid}{late}."

@@ -26,8 +26,10 @@ def test_the_causes_that_are_kept_are_what_the_search_finds():
 def test_what_was_published_of_alexnet_fits_only_an_input_that_the_paper_itself_rules_out():
     found = {each.claim: each for each in kept().explanations}
     together = found["Tc9a+Tc9b+Tc9c"]
-    assert (together.holds, together.undecided, together.combinations) == (0, 27, 120)
-    ways = together.when.split("; or ")  # in which nothing contradicts them: the GX8 reads much from one SSD
+    assert (together.holds, together.undecided, together.combinations) == (0, 28, 120)
+    # In which nothing contradicts them: the GX8 reads much from one SSD, or NCCL 2 sends after the backward pass.
+    ways = [way for way in together.when.split("; or ") if "strategy is after" not in way]
+    assert len(ways) == 4
     assert all(
         re.search("input is (originals|database)( or originals)? and storage is (described|one)", way) for way in ways
     )
@@ -78,7 +80,9 @@ def test_without_searching_a_miss_has_the_cause_that_is_kept(capsys):
     found = json.loads(capsys.readouterr().out)
     assert found["explanations"] == []
     causes = {each["claim"]: each["cause"] for each in found["claims"] if each["outcome"] == "miss"}
-    assert causes["Tc9b"].startswith("holds under none of 120 combinations, open in 36: if storage is")
+    assert causes["Tc9b"].startswith(
+        "holds under none of 120 combinations, open in 48: if strategy is after and input is hidden and batch_size"
+    )
 
 
 @pytest.mark.parametrize(
@@ -103,15 +107,15 @@ def test_a_mistake_is_one_sentence(capsys, words, sentence):
 # ---- the authors' own hypothesis ------------------------------------------------------------------------------------
 
 
-def test_eight_gpus_at_the_rate_of_four_explain_the_36_percent_and_leave_both_figures():
+def test_eight_gpus_at_the_rate_of_four_explain_the_36_percent_and_leave_the_rate_of_the_gx8():
     """Section 1: "load imbalance enables its NVLink interconnect to perform closer to the 4 GPU bandwidths than 8"."""
     stated = published("tallent2017")
     for found in kept().supposed:
         assert found.described[2] < 1.36, "not as it is described"
         assert found.supposed[1] < 1.36 < found.supposed[2]
-        assert found.dgx1[1] > 11.0 and found.gx8[1] > 8.1, "both are slower than predicted"
+        assert found.gx8[1] > 8.1, "it is slower than predicted"
     said = advantage(kept().supposed[-1], stated)
-    assert "not explained by it are 14.1 (11.6 to 16.2) iterations/s on dgx1-p100 for 11 and 11.0 (9.3" in said
+    assert "not explained by it is 11.0 (8.8 to 12.6) iterations/s on gx8 for 8.1" in said
 
 
 def test_the_sentence_of_the_36_percent_stands_on_the_screen(capsys):

@@ -12,7 +12,7 @@ import pytest
 import resnetx
 from resnetx import record, workloads
 from resnetx.api.predict_settings import FRAMEWORKS
-from resnetx.cli import main
+from resnetx.cli import main, show
 from resnetx.compose import compose
 from resnetx.config import request_from
 from resnetx.interconnect.systems.system import parts_table
@@ -424,7 +424,7 @@ def test_for_people_it_says_where_its_figures_are_from(tmp_path, capsys, monkeyp
     assert main(["predict", "systems=gx8", *ALEXNET, "gpus=[1,8]"]) == 0
     out = capsys.readouterr().out
     assert out.startswith(
-        "Predicted: on gx8, 8 GPUs train AlexNet, batch 256, 1.9 times (1.4 to 2.3) as fast as one GPU, at 4,200 "
+        "Predicted: on gx8, 8 GPUs train AlexNet, batch 256, 1.9 times (1.3 to 2.3) as fast as one GPU, at 4,200 "
     )
     assert len(out.splitlines()) <= 15
     assert "compute fitted" in out and "leave-one-out error" not in out
@@ -455,6 +455,24 @@ def test_a_prediction_is_kept_where_out_says_and_nowhere_else(tmp_path, capsys, 
     assert main([*words, "out=kept"]) == 0
     assert [path.name for path in tmp_path.iterdir()] == ["kept"]
     assert record.read(record_file("prediction", tmp_path / "kept"), Prediction).points
+
+
+def test_a_number_of_gpus_that_a_system_lacks_is_named_once(capsys):
+    assert main(["predict", "v100-ib", "nodes=1,2", "model=resnet50", "batch_size=128"]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "not predicted: on 8 GPUs: v100-ib has 4 GPUs;" in out
+
+
+def test_many_curves_of_one_system_fit_and_those_that_the_answer_names_have_rows(capsys, monkeypatch):
+    monkeypatch.setattr(show, "width_of", lambda stream: 80)
+    words = "dgx2 model=resnet50,alexnet,googlenet,vgg16 batch_size=64,256,1024 library=nccl2,nccl1"
+    assert main(["predict", *words.split()]) == 0
+    out = capsys.readouterr().out
+    assert len(out.splitlines()) <= 17
+    rows = [" ".join(line.split()) for line in out.splitlines()]
+    assert any(row.startswith("AlexNet 64 nccl1 ") for row in rows)
+    assert any(row.startswith("vgg16 1024 nccl2 ") for row in rows)
+    assert "sure: 9 of 10 runs should lie inside" in out
 
 
 def test_many_points_are_one_row_for_each_curve_and_all_of_them_with_all(tmp_path, capsys, monkeypatch):
@@ -660,7 +678,7 @@ def test_of_several_curves_a_line_says_what_most_is_lost_to_and_all_has_each_par
     words = ["predict", "gx8,dgx1-p100", "model=alexnet", "batch_size=256", "gpus=8"]
     main(words)
     out = capsys.readouterr().out
-    assert "most lost to: communication (gx8 65%), smaller batches (dgx1-p100 17%)" in out
+    assert "most lost to: communication (gx8 66%), smaller batches (dgx1-p100 18%)" in out
     assert len(out.splitlines()) <= 15 and out.count("gx8") > 2
     main([*words, "--all"])
     assert any(

@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import time
+from argparse import Namespace
 from pathlib import Path
 
 import msgspec
@@ -19,6 +20,7 @@ from resnetx.cli.table_layout import lay_out
 from resnetx.cli.verbs import show_train
 from resnetx.launching import NCCL_BACKEND_VARIABLE
 from resnetx.record import RunFolder, RunRecord, read
+from resnetx.table import Column
 
 ROOT = Path(__file__).parent.parent.parent
 TRUTH = str(ROOT / "results" / "cpu-2core" / "truth")
@@ -94,6 +96,12 @@ def test_a_verb_answers_first_and_json_and_quiet_say_the_same(screen, name):
     assert len(quiet) == 1 and out[0].startswith(quiet[0])
 
 
+def test_explain_with_all_says_its_answer_once(screen):
+    _, out, _ = screen(None, *QUERIES["explained"], "--all")
+    (quiet,) = screen(None, *QUERIES["explained"], "-q")[1]
+    assert "\n".join(out).count(quiet) == 1
+
+
 @pytest.mark.parametrize("name", ["system", "points", "few leads", "studies"])
 def test_a_pipe_gets_what_a_terminal_of_80_columns_does(screen, name, monkeypatch, capsys):
     _, out, _ = screen(80, *QUERIES[name])
@@ -109,6 +117,9 @@ def test_a_pipe_gets_what_a_terminal_of_80_columns_does(screen, name, monkeypatc
     ("words", "most"),
     [
         ("predict gx8 model=alexnet batch_size=256", 15),
+        ("topology dgx1-p100 pick=4", 15),
+        ("topology gx8 collective=allreduce size=1k..1G", 15),
+        ("topology dgx1-p100,gx8,dgx2,dgx-a100 collective=allreduce size=1k,1M", 30),
         ("describe model=googlenet batch_size=256", 25),
         ("describe study=paper", 30),
         pytest.param("compare dgx1-p100 gx8 study=paper", 30, marks=pytest.mark.slow),
@@ -120,10 +131,47 @@ def test_a_screen_has_no_more_lines_than_one_reads(screen, words, most):
     assert len(out) + len(err) <= most
 
 
+NUMBERS = [Column("number", str), Column(">tens", lambda number: f"{number // 10}"), Column("kind", lambda _: "whole")]
+
+
+def test_rows_that_are_left_out_in_the_middle_are_marked_and_what_all_have_is_of_all_rows(capsys):
+    show.begin(Namespace())
+    show.listing([*NUMBERS, Column("alike", lambda number: "odd" if number == 20 else "even")], range(40))
+    show.more("--all")
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines[5:9]] == ["4", "5", "...", "34"]
+    assert "In all rows: kind whole." in lines  # not "alike even": row 20 is not
+    assert "more in between" not in lines[-1]  # as the gap shows it
+
+
+def test_rows_that_the_answer_names_are_kept(capsys):
+    show.begin(Namespace())
+    show.listing(NUMBERS, range(40), keep=lambda number: number == 20)
+    rows = [line.split()[0] for line in capsys.readouterr().out.splitlines()[1:]]
+    assert rows[4:8] == ["4", "...", "20", "..."]
+    assert len(rows) == 12 + 2 + 1
+
+
+def test_sentences_are_shortened_before_rows_are_left_out(capsys, monkeypatch):
+    monkeypatch.setattr(show, "width_of", lambda stream: 80)
+    show.begin(Namespace())
+
+    def screen():
+        show.listing(NUMBERS, range(12))
+        show.say("a long sentence. " * 3, brief="short")
+        show.say(f"{'of several lines ' * 20}", brief="short")
+        show.more("--all")
+
+    show.conclude(Namespace(json=False), ["Answered."], list, screen, most=19)
+    out = capsys.readouterr().out
+    assert "\n11 " in out and "\n5 " in out and "..." not in out
+    assert "short" in out and "more: --all" in out
+
+
 def test_rates_alone_are_level_where_no_difference_is_shown(screen):
     words = "predict gx8 model=alexnet batch_size=256 gpus=8 overlap.input=true,false"
     _, out, _ = screen(None, *words.split())
-    assert " on 8 GPUs of gx8: 1.9 " in out[0] and out[0].endswith(" in all 2 cases; no difference is shown.")
+    assert " on 8 GPUs of gx8: 1.9 times " in out[0] and out[0].endswith(" in all 2 cases; no difference is shown.")
     assert not any(line.startswith("GPUs") for line in out)  # they stand in the answer
 
 

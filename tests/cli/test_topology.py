@@ -1,6 +1,7 @@
 """`resnetx topology` as a user meets it: what is printed, drawn and refused."""
 
 import json
+import re
 
 import msgspec
 import pytest
@@ -328,6 +329,60 @@ def test_which_machine_is_ahead_depends_on_the_librarys_generation_and_the_outpu
     assert "NCCL 1: NVLink does not join every two of these GPUs" in out
 
 
+def test_plans_that_differ_in_which_gpus_have_rows_of_their_own_and_the_answer_names_the_gpus(run):
+    words = ["collective=allreduce", "library=[nccl1,nccl2]", "devices=[[0,1,2,3],[0,2,5,7]]", "size=[1MiB,64MiB]"]
+    _, out, _ = run("systems=dgx1-p100", *words)
+    rows = [line.split() for line in out.splitlines() if line.startswith(" 1 MiB") or line.startswith("64 MiB")]
+    assert {"0+2+5+7" in row for row in rows} == {True, False}
+    assert "over GPUs 0 1 2 3 of dgx1-p100 with nccl2 takes" in " ".join(out.split())
+    fastest = next(row for row in rows if row[0] == "64" and row[2] == "nccl2" and "0+2+5+7" not in row)
+    assert "1,980" in fastest  # the answer's, 1.98 ms
+    assert "1.98 ms" in out
+
+
+def test_plans_that_differ_in_the_network_have_rows_of_their_own_and_are_named_by_it(run):
+    words = ["collective=allreduce", "nodes=2", "network=[hdr200,ndr400]", "size=[1MiB,1GiB]"]
+    _, out, _ = run("systems=[dgx-a100,dgx-h100]", *words)
+    whole = " ".join(out.split())
+    assert "2x dgx-h100 over ndr400 with nvls takes 4.0 ms" in whole
+    assert "1 GiB nvls 2x dgx-h100 ndr400 4,000" in whole
+    assert "2x dgx-a100 is" not in out  # nothing is ahead of itself
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "systems=[dgx1-p100,gx8,dgx2,dgx-a100] size=[1k,1M]",
+        "systems=dgx1-p100 gpus=[8,2,4] size=[1k,1G]",
+        "systems=dgx1-p100 library=[nccl1,nccl2] devices=[[0,1,2,3],[0,2,5,7]] size=[1MiB,64MiB]",
+        "systems=[dgx-a100,dgx-h100] nodes=2 network=[hdr200,ndr400] size=[1MiB,1GiB]",
+        "systems=dgx1-p100 gpus=[2,3,4,5,6,7,8] size=[1k,16k,1M,64M,1G]",
+    ],
+)
+def test_a_screen_of_several_plans_fits_and_shows_those_that_the_answer_names(run, objects, words):
+    asked = ["collective=allreduce", *words.split()]
+    _, out, _ = run(*asked)
+    assert len(out.splitlines()) <= 30
+    found = objects(*asked)
+    last = [cost for cost in found if cost["size_bytes"] == found[-1]["size_bytes"]]
+    shown = [line for line in out.splitlines() if line.lstrip()[:1].isdigit()]
+    for cost in (min(last, key=lambda cost: cost["time_s"]), max(last, key=lambda cost: cost["time_s"])):
+        time = float(f"{cost['time_s'] * 1e6:.2g}")
+        times = [float(word.replace(",", "")) for line in shown for word in line.split() if re.match(r"[\d,.]+$", word)]
+        assert any(float(f"{value:.2g}") == time for value in times), (cost["system"], time)
+
+
+def test_sizes_that_are_left_out_are_counted(run):
+    _, out, _ = run("systems=dgx1-p100", "collective=allreduce", "gpus=[2,3,4,5,6,7,8]", "size=[1k,16k,1M,64M,1G]")
+    assert "4 other sizes" in " ".join(out.split())
+
+
+def test_the_only_choice_is_not_the_worst_of_one(run):
+    _, out, _ = run("systems=dgx1-p100", "pick=8")
+    assert "GPUs 0 1 2 3 4 5 6 7 reach" in out
+    assert "worst" not in out.splitlines()[0] and "1 choices" not in out
+
+
 @pytest.mark.slow
 def test_the_best_gpus_come_with_the_line_that_takes_them(objects, run):
     found = objects("systems=[dgx1-p100]", "pick=5")
@@ -387,7 +442,7 @@ def test_who_starts_the_gpus_is_told_or_open(objects, run, tmp_path):
     low_s, high_s = untold["interval_s"]
     assert low_s < ends["process-per-gpu"] < untold["time_s"] < ends["one-process"] < high_s
     assert untold["launch_mode"] is None
-    assert "Open: 18 us with a process for each GPU, 38 us if one starts all;" in " ".join(untold["explanation"])
+    assert "Open: 18 us with a process for each GPU, 37 us if one starts all;" in " ".join(untold["explanation"])
     text = (system.CONFIGS / "system" / "dgx-a100.yaml").read_text(encoding="utf-8")
     (tmp_path / "mine.yaml").write_text(
         text.replace("library:", "launch_mode: one-process\nlibrary:"), encoding="utf-8"

@@ -1,9 +1,11 @@
 """Where the time of a step goes."""
 
+import msgspec
 import pytest
 
 import resnetx
 from resnetx.prediction.scaling import scaling_errors
+from resnetx.record.prediction import TimePart
 from resnetx.reporting.predicted_answer import percents, time_of_each
 
 
@@ -67,6 +69,16 @@ def test_what_half_precision_takes_between_nodes_is_not_called_communication():
     assert shares["unexplained"] * point.iteration_s == pytest.approx(half_s, rel=0.01)
     assert shares["communication"] * point.iteration_s == pytest.approx(point.exposed_communication_s)
     assert point.exposed_communication_s < point.communication_s < half_s / 2
+
+
+def test_a_short_line_names_communication_and_every_large_loss():
+    names = ("useful", "smaller batches", "host", "communication", "launching", "waiting", "input")
+    shares = (0.56, 0.15, 0.13, 0.03, 0.07, 0.04, 0.02)
+    (point,) = predicted(model="alexnet", batch_size=256, systems=["gx8"], gpus=[8])
+    parts_of = [TimePart(name, share, (share, share)) for name, share in zip(names, shares, strict=True)]
+    said = time_of_each(msgspec.structs.replace(point, parts=parts_of), 60)
+    assert said.startswith("56% useful | 15 smaller batches | 13 ")
+    assert " | 7 launching" in said and " | 3 exposed communication" in said and said.endswith(" | 6 other")
 
 
 def test_an_update_that_is_shared_out_is_a_gain_in_words():

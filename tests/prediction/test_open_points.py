@@ -29,8 +29,8 @@ def test_one_process_for_all_gpus_is_open_between_two_ends(framework):
     one, eight = predicted(framework=framework, **P100)
     assert one.iteration_s and not one.open
     assert eight.iteration_s is eight.images_per_s is eight.speedup is None
-    words = "model=torchvision batch_size=64 scaling=weak gpus=8"
-    assert eight.open == f"resnetx predict dgx1-p100 {words} calibration=rates.yaml"
+    words = f"model=torchvision batch_size=64 scaling=weak framework={framework} gpus=8"
+    assert eight.open == f"resnetx predict dgx1-p100 {words} launch_mode=process-per-gpu"
     fast_s, slow_s = eight.interval_s
     assert fast_s < 8 * 64 / PUBLISHED < slow_s
     assert slow_s - fast_s > LAUNCH_s * 161 * 8  # ResNet-50 has 161 tensors

@@ -45,7 +45,7 @@ def test_told_rates_are_near_with_their_network_left_out_and_held_by_the_interva
         errors[name].append(abs(log(iteration.time_s / step_s)))
         held[name].append(iteration.interval_s[0] <= step_s <= iteration.interval_s[1])
     assert {name: len(each) for name, each in errors.items()} == {"shared": 30, "per-gpu": 30}
-    assert {name: round(sum(each) / 30, 3) for name, each in errors.items()} == {"shared": 0.063, "per-gpu": 0.034}
+    assert {name: round(sum(each) / 30, 3) for name, each in errors.items()} == {"shared": 0.06, "per-gpu": 0.032}
     # 28 while what scaling costs was as wide on two GPUs as on eight
     assert {name: sum(each) for name, each in held.items()} == {"shared": 27, "per-gpu": 30}
 

@@ -66,8 +66,8 @@ def summary_of(rows, text):
 @pytest.mark.parametrize(
     ("text", "points", "most"),
     [
-        ("all-reduce, one node, synthetic or DALI", 108, 0.03),
-        ("all-reduce, one node, a loader of JPEG files", 46, 0.06),
+        ("all-reduce, one node, synthetic or DALI", 142, 0.045),
+        ("all-reduce, one node, a loader of JPEG files", 60, 0.075),
         ("all-reduce, several nodes, synthetic or DALI", 6, 0.05),
         ("all-reduce, several nodes, half precision, synthetic or DALI", 6, 0.18),
     ],
@@ -265,9 +265,13 @@ def test_what_one_gpu_would_do_explains_the_fewest():
 
 
 def test_one_global_batch_given_one_gpus_rates_at_it_and_at_its_share(rows):
-    """What is left is what going parallel costs: of UNet in TensorFlow 12 to 14 ms on eight GPUs, 9 are predicted."""
+    """What is left is what going parallel costs: of UNet in TensorFlow 12 to 14 ms on eight GPUs, at most 12 by us."""
     given = [case for case in strong_cases() if case.share_known]
-    assert [(case.of.network, *case.known) for case in given] == [*4 * [("unet", 1, 8)], ("jasper", 16, 64)]
+    assert [(case.of.network, *case.known) for case in given] == [
+        *4 * [("unet", 1, 8)],
+        *2 * [("vnet", 2, 16)],
+        ("jasper", 16, 64),
+    ]
     judged = [row for row in rows if row.group.startswith(SHARED)]
     assert len(judged) == len(given)
-    assert all(row.held and row.log_error > 0 for row in judged)
+    assert all(row.held and abs(row.log_error) < 0.09 for row in judged)

@@ -10,7 +10,6 @@ from resnetx.choices import Torchvision
 from resnetx.record.comparisons import CollectivePoint
 from resnetx.reporting.charts import studies
 from resnetx.reporting.charts.benches import collective_bandwidth
-from resnetx.reporting.charts.drawers import Drawers, convert
 from resnetx.reporting.charts.figure import (
     COLUMN,
     DASHES,
@@ -349,23 +348,6 @@ def test_an_axis_reaches_to_the_ends_of_spans():
     chart = grammar_figure("spans", "", "", table, plot).chart
     (panel,) = specification(chart)["concat"]
     assert panel["layer"][0]["encoding"]["x"]["scale"]["domain"][1] >= 20
-
-
-def test_drawers_draw_what_this_process_does_and_say_what_cannot_be_drawn():
-    chart = {"data": {"values": [{"a": 1}]}, "mark": "point", "encoding": {"x": {"field": "a", "type": "quantitative"}}}
-    with Drawers(1) as drawers:
-        svg = drawers.convert("vegalite_to_svg", chart)
-        with pytest.raises(ValueError, match="failed"):
-            drawers.convert("vegalite_to_svg", {**chart, "mark": "no such mark"})
-        assert drawers.convert("vegalite_to_svg", chart) == svg == convert("vegalite_to_svg", chart)
-
-
-def test_what_a_drawer_would_have_drawn_is_drawn_here_once_it_has_ended():
-    chart = {"data": {"values": [{"a": 1}]}, "mark": "point"}
-    with Drawers(1) as drawers:
-        drawers._processes[0].kill()
-        drawers._processes[0].wait()
-        assert drawers.convert("vegalite_to_svg", chart) == convert("vegalite_to_svg", chart)
 
 
 def test_of_more_systems_than_colours_tell_apart_each_has_a_panel():

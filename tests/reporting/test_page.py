@@ -234,6 +234,24 @@ def test_a_watched_step_stands_beside_the_clean_one_with_every_message(grid, bri
     assert rows[2].endswith(",0,123456,1,0,0.2,0.2,0.3")
 
 
+def test_every_instrumented_step_is_in_a_file_that_a_cut_table_names(grid, brief_of, results_of, tmp_path, monkeypatch):
+    requests = grid(model__x=[4, 8, 32], batch_size=64, gpus=1)
+    times = {f"{name}_s": [0.01] for name in ("step", *TIMED)}
+    phases = Phases(clock="host", begin_s=[[0.0]], **{**times, "forward_s": [0.0625]})
+    runs = [brief_of(request, 110.0) for request in requests]
+    runs += [brief_of(request.twins["phases"], 100.0, phases=phases) for request in requests]
+    monkeypatch.setattr(page, "MOST_ROWS", 1)
+    written = page.write([results_of(requests, runs)], tmp_path / "report")
+    assert "The first 1 of 3 instrumented cases" in Parsed(written.read_text()).words
+    assert "inside.csv" in Parsed(written.read_text()).values("href")
+    rows = list(csv.DictReader((written.parent / "inside.csv").open()))
+    assert [row["workload"] for row in rows] == ["ResNet/4", "ResNet/8", "ResNet/32"]
+    assert {(row["rank"], row["forward_s"], row["gather_s"]) for row in rows} == {("0", "0.0625", "")}
+
+
+TIMED = ("input_wait", "host_to_device", "forward", "backward", "exposed_communication", "optimizer")
+
+
 def test_a_run_that_two_points_share_is_counted_once(grid, brief_of, results_of, tmp_path):
     first, second = grid(model__x=4, batch_size=64, gpus=2, strategy=["bucket", "after"], input="synthetic")
     alone = first.twins["alone"]

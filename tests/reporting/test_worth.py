@@ -65,8 +65,8 @@ def test_what_would_change_it_is_the_largest_loss_first():
 
 def test_the_cheapest_way_ends_in_time():
     slow, fast = Offer("slow", 1000.0, 900.0, 1.0), Offer("fast", 4000.0, 3600.0, 8.0)
-    assert cheapest([slow, fast], 3.6e6, None).startswith("Cheapest for 3.6 M images: slow, 1 in 1 h (1 an hour).")
-    assert "fast, 2 in 15 min" in cheapest([slow, fast], 3.6e6, 1800.0)
+    assert cheapest([slow, fast], 3.6e6, None).startswith("Cheapest for 3.6 M images: slow, 1.00 in 1 h (1 an hour).")
+    assert "fast, 2.00 in 15 min" in cheapest([slow, fast], 3.6e6, 1800.0)
     assert "it is late (1 h 06 min)" in cheapest([slow], 3.6e6, 3700.0)
     assert cheapest([slow, fast], 3.6e6, 60.0).startswith("None trains 3.6 M images within 1 min: the fastest, fast")
 
@@ -83,7 +83,7 @@ def test_a_job_is_said_in_plain_figures(images, job):
 
 def test_the_usual_job_is_said_by_its_epochs_of_images_alone():
     offer = Offer("one", 1000.0, 900.0, 1.0)
-    assert cheapest([offer], 90 * 1_281_167, None).startswith("Cheapest for 90 ImageNet epochs: ")
+    assert cheapest([offer], 90 * 1_281_167, None).startswith("Cheapest for 115 M images: ")
     assert cheapest([offer], 90 * 1_281_167, None, "sequences").startswith("Cheapest for 115 M sequences: ")
 
 
@@ -95,3 +95,10 @@ def test_a_price_is_of_one_gpu_or_of_each_system():
         resnetx.predict(**asked, price={"gx8": 1})
     with pytest.raises(ConfigError, match=r"deadline=1h: .* give price="):
         resnetx.predict(**asked, deadline="1h")
+
+
+def test_the_cheapest_is_told_from_other_variants_of_it():
+    asked = {"systems": "dgx-a100", "model": "alexnet", "batch_size": 256, "price": 3}
+    assert "one GPU, AlexNet, bf16, " in resnetx.predict(**asked, precision=["fp32", "bf16"]).cheapest
+    assert "one GPU, bucket, " in resnetx.predict(**asked, strategy=["bucket", "after"]).cheapest
+    assert "one GPU, 0.0" in resnetx.predict(**asked | {"price": 0.01}).cheapest

@@ -27,6 +27,7 @@ from resnetx.reporting import bench_conclusions
 from resnetx.reporting.bench_conclusions import (
     COPIES,
     ROWS,
+    TimedPoint,
     bench_answer,
     collective_columns,
     copied_GBps,
@@ -144,18 +145,28 @@ def _collectives(record: BenchRecord) -> None:
             rows = timed(points, record.world_size)
             show.listing(collective_columns(), rows, f"{name}, {where}", _note(points, record))
     else:
-        rows = [row for name in names for row in spread(timed(of[name], record.world_size), max(ROWS // len(names), 1))]
+        every = {name: timed(of[name], record.world_size) for name in names}
+        count = max(show.rows(min(ROWS, len(record.points))) // len(names), 1)
+        rows = [row for name in names for row in _spread_with_wrong(every[name], count)]
         several = len(names) > 1
+        among = [row for name in names for row in every[name]]
         title = f"{names[0] if not several else f'{len(names)} collectives'}, {where}"
         left = f" {len(rows)} of {len(record.points)} times: --all has each."
         note = _note(record.points, record) + left * (len(rows) < len(record.points))
-        show.listing(several_columns() if several else collective_columns(), rows, title, note, every=True)
+        show.listing(several_columns() if several else collective_columns(), rows, title, note, every=True, among=among)
     for sentence in _causes(record.points):
         show.say(sentence)
     if show.everything():
         for name in names:
             for line in _fits(record, name):
                 show.say(line)
+
+
+def _spread_with_wrong(rows: Sequence[TimedPoint], count: int) -> list[TimedPoint]:
+    """So many rows from the first to the last, and those with wrong results, which the answer counts."""
+    wrong = spread([row for row in rows if row[0].wrong], count)
+    shown = [*wrong, *spread(rows, max(count - len(wrong), 2))]
+    return [row for row in rows if row in shown]
 
 
 def _knees(record: BenchRecord) -> None:

@@ -68,8 +68,9 @@ def explanations(found: Sequence[Explained]) -> None:
     hidden = []
     if show.everything():
         for each in ranked:
-            show.say(explained_case(each))
-            show.say()
+            if each is not ranked[0] or same_results(found):  # else the answer says it
+                show.say(explained_case(each))
+                show.say()
             _one(each)
             show.say()
     elif not same_results(found):

@@ -14,6 +14,7 @@ from resnetx.record.prediction import Domain, PartName, PredictedPoint, Predicti
 from resnetx.reporting.predicted_answer import (
     PARTS,
     SCALING,
+    CurveRow,
     PredictedCurve,
     compute_source,
     curve_columns,
@@ -23,6 +24,7 @@ from resnetx.reporting.predicted_answer import (
     in_order,
     is_scaling,
     most_lost,
+    named_curves,
     percents,
     predicted_curves,
     prediction_answer,
@@ -88,7 +90,12 @@ def prediction(made: Prediction, stored: bool = True) -> None:
     rows = curve_rows(curves, every)
     untold = any(row[1].open for row in rows) and not (len(curves) == 1 and curves[0].last.open)
     note = "open: all that is known of a rate is both ends of its interval." * untold
-    show.listing(columns, rows, note=note, rank=lambda row: row[0].gain, by=by * (len(curves) > 1))
+    named = [curve.last for curve in named_curves(curves)]
+
+    def keep(row: CurveRow) -> bool:
+        return any(row[1] is point for point in named)
+
+    show.listing(columns, rows, note=note, rank=lambda row: row[0].gain, by=by * (len(curves) > 1), keep=keep)
     _reasons([point for curve in curves for point in curve.points])
     if alone := without_speedup(curves):
         names = ", ".join(dict.fromkeys(curve.workload for curve in alone))
@@ -135,7 +142,10 @@ def sure_and_more(made: Prediction, stored: bool = True, ratios: bool = False) -
     if assumed := _assumed(made.inputs):
         show.say(f"assumed: {'; '.join(assumed)}.")
     told = sure(made, curves, ratios)
-    show.say(f"sure: {'; '.join(told)}.", brief=f"sure: {told[0].replace('measurements ', '')}.")
+    show.say(
+        f"sure: {'; '.join(told)}.",
+        brief=f"sure: {told[0].replace('measurements', 'runs').replace('most doubt', 'doubt')}.",
+    )
     if show.everything():
         if linear := _linear(made.points):
             show.say(linear)
@@ -215,7 +225,8 @@ def _reasons(points: Sequence[PredictedPoint]) -> None:
             )
         )
         more = f"; {len(reasons) - 1} more: --all" * (len(reasons) > 1 and not show.everything())
-        show.say(f"not predicted: {where}: {reason}{more}")
+        gpus = next(point.gpus for point in lacking if point.reason == reason)
+        show.say(f"not predicted: {where}: {(reason or '').removeprefix(f'gpus={gpus}: ')}{more}")
 
 
 def part_column(name: PartName, importance: int = ALWAYS) -> Column[dict[PartName, int]]:

@@ -22,6 +22,8 @@ from resnetx.api.topology_answers import (
     Ranked,
     Routed,
     collective_cost,
+    network_of,
+    place_of,
 )
 from resnetx.cli import show
 from resnetx.errors import ConfigError
@@ -59,7 +61,9 @@ def topology_(options: Namespace, files: list[Path], asked: Point) -> int:
     for index, answer in enumerate(answers(files, asked) if made is None else [made]):
         if index and not options.json and not options.quiet:
             show.say()
-        show.conclude(options, answer.answer(), answer.records, partial(_show, answer))
+        several = isinstance(answer, Costed) and len(answer.plans) > 1
+        most = show.LINES_OF_SEVERAL if several else show.LINES
+        show.conclude(options, answer.answer(), answer.records, partial(_show, answer), most=most)
     return 0
 
 
@@ -387,12 +391,15 @@ def costs(plan: CollectivePlan, sizes: Sequence[int]) -> None:
     show.more(MORE)
 
 
+Priced = tuple[CollectivePlan, CollectiveCost]
 MORE = "rings, algorithms, what else it would take: --all"
 
 
 def _sure(plan: CollectivePlan, size_bytes: int) -> None:
-    said = error_of(plan, size_bytes).text
-    show.say(f"sure: {'to ' * said.startswith('Off')}{said.removeprefix('Off by ').removeprefix('Error ')}", indent=2)
+    error = error_of(plan, size_bytes)
+    said = f"sure: {'to ' * error.text.startswith('Off')}{error.text.removeprefix('Off by ').removeprefix('Error ')}"
+    brief = f"sure: {f'to {error.mean:.1%}' if error.known else 'not known'}, 90% within {error.q90:.1%}."
+    show.say(said, indent=2, brief=brief if error.points else "sure: not known.")
 
 
 def _explanation(plan: CollectivePlan, size_bytes: int) -> None:
@@ -411,17 +418,22 @@ def side_by_side(plans: Sequence[CollectivePlan], sizes: Sequence[int]) -> None:
 
     In it the fastest is first; of many rows, of several collectives or numbers of GPUs, it has the largest size alone.
     """
-    rows: list[CollectiveCost] = []
+    rows: list[Priced] = []
     verdicts = []
     asked = {(plan.collective, plan.devices) for plan in plans}
     many = len(asked) > 1 and len(plans) * len(sizes) > show.ROWS and not show.everything()
     shown = sizes[-1:] if many else sizes
+    if len(shown) < len(sizes):
+        show.leave_out(f"{len(sizes) - 1} other size{'s' * (len(sizes) > 2)}")
     for size_bytes in shown:
-        rows += [collective_cost(plan, size_bytes) for alike in _alike(plans) for plan in _ranked(alike, size_bytes)]
+        rows += [
+            (plan, collective_cost(plan, size_bytes)) for alike in _alike(plans) for plan in _ranked(alike, size_bytes)
+        ]
         for name, gpus in dict.fromkeys((plan.collective, len(plan.devices)) for plan in plans):
             same = [plan for plan in plans if (plan.collective, len(plan.devices)) == (name, gpus)]
             ranks = [_ranked(alike, size_bytes) for alike in _alike(same)]
-            if len({rank[0].system.name for rank in ranks if len(rank) > 1}) > 1:
+            ranks = [rank for rank in ranks if len({plan.system.name for plan in rank}) > 1]
+            if len({rank[0].system.name for rank in ranks}) > 1:
                 verdicts.append(_verdict(ranks, size_bytes))
     for verdict in verdicts:
         show.say(verdict)
@@ -429,11 +441,15 @@ def side_by_side(plans: Sequence[CollectivePlan], sizes: Sequence[int]) -> None:
         show.say()
     first = plans[0]
     title = f"{first.collective}, {gpu_ids(first.devices)}, side by side" if len(asked) == 1 else "Side by side"
-    crossed = [] if show.everything() else _crossed(rows)
+    crossed = [] if show.everything() else _crossed([cost for _, cost in rows])
     if crossed:
-        show.listing(crossed, sorted({_key(cost) for cost in rows}), note="GB/s: bus bandwidth. Intervals: --all.")
+        note = "GB/s: bus bandwidth. Intervals: --all."
+        show.listing(crossed, sorted({_key(cost) for _, cost in rows}), note=note, keep=lambda key: key[0] == sizes[-1])
     else:
-        show.listing(COSTS, rows, title)
+        columns: list[Column[Priced]] = [column.of(lambda row: row[1]) for column in COSTS]
+        columns.insert(_AT_NETWORK, Column("network", lambda row: network_of(row[0])))
+        named = _named(rows, sizes[-1])
+        show.listing(columns, rows, title, keep=lambda row: row in named)
     for plan in plans if len(plans) <= EXPLAINED or show.everything() else []:
         if show.everything():
             show.say()
@@ -447,14 +463,22 @@ def side_by_side(plans: Sequence[CollectivePlan], sizes: Sequence[int]) -> None:
 
 
 EXPLAINED = 4  # plans, of each of which a line says why
+_AT_NETWORK = 1 + [column.heading for column in COSTS].index("system")
+
+
+def _named(rows: Sequence[Priced], size_bytes: int) -> list[Priced]:
+    """The rows that the answer names: of each collective the fastest and the slowest at that size."""
+    named = []
+    for name in {cost.collective for _, cost in rows}:
+        own = [row for row in rows if (row[1].collective, row[1].size_bytes) == (name, size_bytes)]
+        named += [min(own, key=lambda row: row[1].time_s), max(own, key=lambda row: row[1].time_s)]
+    return named
 
 
 def _told_apart(plan: CollectivePlan, plans: Sequence[CollectivePlan]) -> str:
     """A plan by what differs among several: "8 GPUs of dgx1-v100 with nccl2"."""
     collectives = f"{plan.collective} on " * (len({other.collective for other in plans}) > 1)
-    gpus = f"{len(plan.devices)} {plan.system.unit}s of " * (len({len(other.devices) for other in plans}) > 1)
-    transport = f", transport={plan.transport}" * (len({other.transport for other in plans}) > 1)
-    return f"{collectives}{gpus}{plan.system.name} with {plan.library}{transport}"
+    return collectives + place_of(plan, plans, counted=False)
 
 
 def _ranked(plans: Sequence[CollectivePlan], size_bytes: int) -> list[CollectivePlan]:
@@ -472,11 +496,13 @@ def _alike(plans: Sequence[CollectivePlan]) -> list[list[CollectivePlan]]:
 def _verdict(ranks: Sequence[Sequence[CollectivePlan]], size_bytes: int) -> str:
     """Why one system is ahead with one generation of the library, and another one with another."""
     said = []
-    for first, *_, last in (rank for rank in ranks if len(rank) > 1):
+    for rank in ranks:
+        first, last = rank[0], rank[-1]
+        ahead, behind = (place_of(plan, rank, counted=False) for plan in (first, last))
         slow = last.cost(size_bytes)
         ratio = slow.time_s / first.cost(size_bytes).time_s
         said.append(
-            f"with {first.library}, {first.system.name} is {ratio:.2f} times as fast as {last.system.name} (which "
+            f"with {first.library}, {ahead} is {ratio:.2f} times as fast as {behind} (which "
             f"{slow.limiting_link} limits)"
         )
     return f"At {size_text(size_bytes)} the library's generation decides who is ahead: {'; '.join(said)}."
@@ -509,8 +535,11 @@ def _key(cost: CollectiveCost) -> Key:
 
 
 def _crossed(costs: Sequence[CollectiveCost]) -> list[Column[Key]]:
-    """A row for each size and number of GPUs, with what each system or collective does there; [] of too few or many."""
-    names = [f"{cost.collective} {cost.system} {cost.library} {cost.transport}".split(" ") for cost in costs]
+    """A row for each size and number of GPUs, with what each system or collective does there.
+
+    [] of too few or many, and where they differ in anything else, as which GPUs or the network.
+    """
+    names = [(cost.collective, cost.system, cost.library, cost.transport) for cost in costs]
     varied = [place for place in range(4) if len({name[place] for name in names}) > 1]
     if varied[:2] == [1, 2] and len({(name[1], name[2]) for name in names}) == len({name[1] for name in names}):
         varied.remove(2)  # a library that goes by the system alone
@@ -518,6 +547,8 @@ def _crossed(costs: Sequence[CollectiveCost]) -> list[Column[Key]]:
     for cost, name in zip(costs, names, strict=True):
         series[" ".join(name[place] for place in varied)][_key(cost)] = cost
     keys = {_key(cost) for cost in costs}
+    if sum(map(len, series.values())) < len(costs):
+        return []
     if not 1 < len(series) <= EXPLAINED or len(keys) < 2 or any(len(points) < len(keys) for points in series.values()):
         return []
     sizes, counts = ({key[place] for key in keys} for place in (0, 1))

@@ -19,7 +19,6 @@ from altair.vegalite.v6.api import ChartType
 
 from resnetx import packages
 from resnetx.errors import ConfigError, shortened, visible
-from resnetx.reporting.charts.drawers import Convert, convert
 from resnetx.reporting.csv_tables import write_csv
 from resnetx.table import Cell, Record, Table
 
@@ -237,24 +236,26 @@ class DrawnChart:
     screen: str = ""  # the same for screens, where that is another drawing
 
 
-def draw_figure(figure: Figure, convert: Convert = convert) -> DrawnChart:
+def draw_figure(figure: Figure) -> DrawnChart:
     """A figure for print, and for screens."""
-    drawn = draw(figure.chart, convert)
-    return replace(drawn, screen=drawn.svg if figure.wide is None else draw(figure.wide, convert).svg)
+    drawn = draw(figure.chart)
+    return replace(drawn, screen=drawn.svg if figure.wide is None else draw(figure.wide).svg)
 
 
-def draw(chart: AnyChart, convert: Convert = convert) -> DrawnChart:
+def draw(chart: AnyChart) -> DrawnChart:
     """A chart, drawn. It needs no network.
 
     What draws it crashes at control characters, so texts show them written out.
     """
     plain = _shown(specification(chart))
-    return DrawnChart(plain, "" if undrawn() else _svg(plain, convert))
+    return DrawnChart(plain, "" if undrawn() else _svg(plain))
 
 
-def _svg(plain: dict[str, Any], convert: Convert) -> str:
+def _svg(plain: dict[str, Any]) -> str:
+    import vl_convert
+
     try:
-        return convert("vegalite_to_svg", plain).decode()
+        return str(vl_convert.vegalite_to_svg(plain))
     except ValueError as error:  # of values that no machine measures, as 1e308
         raise ConfigError(f"a figure cannot be drawn of these records: {shortened(error)}") from None
 
@@ -267,7 +268,7 @@ def _shown(value: Any) -> Any:
     return visible(value) if isinstance(value, str) else value
 
 
-def write_figure(figure: Figure, chart: DrawnChart, folder: Path, convert: Convert = convert) -> Path:
+def write_figure(figure: Figure, chart: DrawnChart, folder: Path) -> Path:
     """NAME.vl.json and NAME.csv; where it is drawn, NAME.svg for screens and NAME.pdf for print. Returns the file to
     look at.
 
@@ -279,9 +280,11 @@ def write_figure(figure: Figure, chart: DrawnChart, folder: Path, convert: Conve
     plain.write_bytes(msgspec.json.encode(chart.specification))
     if not chart.svg:
         return plain
+    import vl_convert
+
     drawing.write_text(on_screens(chart.screen or chart.svg), encoding="utf-8")
     svg = _as_large_as(PRINT_TEXT / figure.chart.config.axis.labelFontSize, chart.svg)
-    print_file.write_bytes(convert("svg_to_pdf", svg))
+    print_file.write_bytes(vl_convert.svg_to_pdf(svg))
     return drawing
 
 
