@@ -82,21 +82,17 @@ def _priced(prediction: Prediction, given: Point) -> Prediction:
         if deadline_s is not None:
             raise ConfigError(f"deadline={settings.deadline}: of what ends in time the cheapest is named; give price=")
         return prediction
-    told = predicted_answer.predicted_curves(prediction.points)
-    curves = [curve for curve in told if any(map(_has_rate, curve.points))]
+    curves = [curve for curve in predicted_answer.predicted_curves(prediction.points) if curve.able]
     names = identity(curves)
     offers = [
         _offer(point, settings.price, _words_of(curve, names))
         for curve in curves
-        for point in filter(_has_rate, curve.points)
+        for point in curve.able
+        if point.interval_s
     ]
     samples = rate_unit(prediction.points).partition("/")[0]
     priced = msgspec.structs.replace(prediction, cheapest=cheapest(offers, settings.job_images, deadline_s, samples))
     return msgspec.structs.replace(priced, digest=digest(priced))
-
-
-def _has_rate(point: PredictedPoint) -> bool:
-    return bool(point.images_per_s and point.interval_s)
 
 
 def _words_of(curve: PredictedCurve, names: Sequence[str]) -> str:
@@ -108,7 +104,7 @@ def _words_of(curve: PredictedCurve, names: Sequence[str]) -> str:
 
 def _offer(point: PredictedPoint, price: float | dict[str, float], words: str) -> Offer:
     """What a point that has a rate costs for an hour."""
-    assert point.images_per_s and point.interval_s
+    assert point.images_per_s and point.interval_s, "as all that have a rate"
     if isinstance(price, dict) and point.system not in price:
         raise ConfigError(f"price: says nothing of {point.system}; give price={point.system}:PRICE for an hour of it")
     per_hour = price[point.system] if isinstance(price, dict) else price * point.gpus

@@ -141,7 +141,7 @@ def _fitted(screen: Callable[[], None], most: int) -> None:
     while True:
         _screen.shown = 0
         _screen.left_out.clear()
-        with out.capture() as shown:
+        with out.capture() as shown, err.capture() as said:
             screen()
             more()  # what it has not said itself
         text = shown.get()
@@ -152,9 +152,10 @@ def _fitted(screen: Callable[[], None], most: int) -> None:
             _screen.rows = max(FEWEST_ROWS, _screen.shown - beyond)
         _screen.brief = True
     out.file.write(text)
+    err.file.write(said.get())
 
 
-def rows(most: int = ROWS) -> int:
+def fitting_rows(most: int = ROWS) -> int:
     """How many rows of so many a table shows."""
     most = min(most, _screen.rows)
     _screen.shown = max(_screen.shown, most)
@@ -245,7 +246,7 @@ def matrix(title: str, corner: str, rows: Mapping[str, Sequence[str]], columns: 
 
 def listing(
     columns: Sequence[Column[T]],
-    given: Sequence[T],
+    rows: Sequence[T],
     title: str = "",
     note: str = "",
     rank: Callable[[T], float] | None = None,
@@ -255,20 +256,20 @@ def listing(
     keep: Callable[[T], bool] | None = None,
     among: Sequence[T] = (),
 ) -> None:
-    """Prints the given rows in the columns of their kind; of too many those at both ends, by `rank` if there is one.
+    """Prints rows in the columns of their kind; of too many those at both ends, by `rank` if there is one.
 
     A column that says the same in all rows becomes a clause, unless `constant` ones stay where there is room; legends
     are those of columns that are shown. `every`: all rows are shown, as of what is no measurement. `keep`: which rows
-    are shown in any case, as the answer names them. `among`: all rows, of which the given ones are some.
+    are shown in any case, as the answer names them. `among`: all rows, of which these are some.
     """
     shown_columns = [column for column in columns if _screen.everything or column.importance > ONLY_WITH_ALL]
-    shown: list[T | None] = list(given)
-    if not every and len(given) > (most := rows(min(ROWS, len(given)))) and not _screen.everything:
-        ordered = sorted(given, key=rank) if rank else given
-        places = _both_ends(len(given), most, [place for place, row in enumerate(ordered) if keep and keep(row)])
+    shown: list[T | None] = list(rows)
+    if not every and len(rows) > (most := fitting_rows(min(ROWS, len(rows)))) and not _screen.everything:
+        ordered = sorted(rows, key=rank) if rank else rows
+        places = _both_ends(len(rows), most, [place for place, row in enumerate(ordered) if keep and keep(row)])
         shown = [ordered[place] for place in places]
         if by:
-            note = " ".join(filter(None, [note, f"{len(shown)} of {len(given):,}, {by}."]))
+            note = " ".join(filter(None, [note, f"{len(shown)} of {len(rows):,}, {by}."]))
             leave_out("each row")
         else:
             for at in range(len(places) - 1, 0, -1):
@@ -277,14 +278,13 @@ def listing(
     least = sorted(
         (column for column in shown_columns if column.importance < ALWAYS), key=lambda column: column.importance
     )
-    gap_cells = ["..."] + [""] * (len(shown_columns) - 1)
-    cells = [gap_cells if row is None else [column.cell(row) for column in shown_columns] for row in shown]
-    whole = [[column.cell(row) for column in shown_columns] for row in among or given]
+    whole = [[column.cell(row) for column in shown_columns] for row in among or rows]
     headings = [column.heading for column in shown_columns]
     telling, same = list(range(len(headings))), ""
     if not constant and not _screen.everything:
         telling, same = parted(headings, whole)
-        gap_cells[telling[0] if telling else 0] = "..."
+    gap = ["..." if place == (telling or [0])[0] else "" for place in range(len(headings))]
+    cells = [gap if row is None else [column.cell(row) for column in shown_columns] for row in shown]
     told = [shown_columns[place] for place in telling]
     legend = [
         f"{column.heading.lstrip('>~')}: {column.help}"

@@ -172,8 +172,8 @@ class WindowRow(msgspec.Struct, frozen=True, kw_only=True):
     run: str  # folder
 
 
-class MessageRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One message of gradients on one rank in one step, of the latest instrumented run of a point."""
+class _RowOfPoint(msgspec.Struct, frozen=True, kw_only=True):
+    """What tells the rows of one point of a study from those of others."""
 
     study: str
     node: str
@@ -182,6 +182,11 @@ class MessageRow(msgspec.Struct, frozen=True, kw_only=True):
     gpus: int
     strategy: str
     request_key: str
+
+
+class MessageRow(_RowOfPoint, frozen=True, kw_only=True):
+    """One message of gradients on one rank in one step, of the latest instrumented run of a point."""
+
     message: int
     size_bytes: int
     rank: int
@@ -192,16 +197,9 @@ class MessageRow(msgspec.Struct, frozen=True, kw_only=True):
     end_s: float
 
 
-class InsideRow(msgspec.Struct, frozen=True, kw_only=True):
+class InsideRow(_RowOfPoint, frozen=True, kw_only=True):
     """The phases of a step on one rank, means over the windows of the latest instrumented run of a point."""
 
-    study: str
-    node: str
-    workload: str
-    batch_size: int
-    gpus: int
-    strategy: str
-    request_key: str
     rank: int
     step_s: float
     input_wait_s: float
@@ -314,19 +312,27 @@ def messages_table(points: Iterable[StudyPoint]) -> Table:
     return table_of(row for point in points for row in _messages(point))
 
 
-def _messages(point: StudyPoint) -> Iterator[MessageRow]:
+def _own(point: StudyPoint) -> dict[str, Any]:
+    """The fields of `_RowOfPoint`."""
     result, request = point.result, point.request
-    for message in result.limits.messages if result.limits else []:
+    return {
+        "study": result.study,
+        "node": result.node,
+        "workload": point.workload,
+        "batch_size": request.batch_size,
+        "gpus": request.gpus,
+        "strategy": request.strategy.kind,
+        "request_key": request.key,
+    }
+
+
+def _messages(point: StudyPoint) -> Iterator[MessageRow]:
+    limits, own = point.result.limits, _own(point)
+    for message in limits.messages if limits else []:
         for rank, times in enumerate(zip(*_times(message), strict=True)):
             for step, (ready_s, start_s, end_s) in enumerate(zip(*times, strict=True)):
                 yield MessageRow(
-                    study=result.study,
-                    node=result.node,
-                    workload=point.workload,
-                    batch_size=request.batch_size,
-                    gpus=request.gpus,
-                    strategy=request.strategy.kind,
-                    request_key=request.key,
+                    **own,
                     message=message.index,
                     size_bytes=message.size_bytes,
                     rank=rank,
@@ -350,18 +356,12 @@ def inside_table(points: Iterable[StudyPoint]) -> Table:
 
 
 def _inside(point: StudyPoint) -> Iterator[InsideRow]:
-    result, request = point.result, point.request
-    phases = result.limits.phases if result.limits else None
+    limits, own = point.result.limits, _own(point)
+    phases = limits.phases if limits else None
     for rank in range(len(phases.step_s)) if phases else ():
         assert phases, "ranks only of phases"
         yield InsideRow(
-            study=result.study,
-            node=result.node,
-            workload=point.workload,
-            batch_size=request.batch_size,
-            gpus=request.gpus,
-            strategy=request.strategy.kind,
-            request_key=request.key,
+            **own,
             rank=rank,
             step_s=phases.step_s[rank],
             input_wait_s=phases.input_wait_s[rank],

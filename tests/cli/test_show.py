@@ -168,6 +168,17 @@ def test_sentences_are_shortened_before_rows_are_left_out(capsys, monkeypatch):
     assert "short" in out and "more: --all" in out
 
 
+def test_a_screen_that_is_made_several_times_until_it_fits_warns_once(capsys):
+    show.begin(Namespace())
+
+    def screen():
+        show.say("look: once", show.err)
+        show.listing(NUMBERS, range(40))
+
+    show.conclude(Namespace(json=False), ["Answered."], list, screen, most=8)
+    assert capsys.readouterr().err.count("once") == 1
+
+
 def test_rates_alone_are_level_where_no_difference_is_shown(screen):
     words = "predict gx8 model=alexnet batch_size=256 gpus=8 overlap.input=true,false"
     _, out, _ = screen(None, *words.split())

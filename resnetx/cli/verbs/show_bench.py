@@ -146,7 +146,7 @@ def _collectives(record: BenchRecord) -> None:
             show.listing(collective_columns(), rows, f"{name}, {where}", _note(points, record))
     else:
         every = {name: timed(of[name], record.world_size) for name in names}
-        count = max(show.rows(min(ROWS, len(record.points))) // len(names), 1)
+        count = max(show.fitting_rows(min(ROWS, len(record.points))) // len(names), 1)
         rows = [row for name in names for row in _spread_with_wrong(every[name], count)]
         several = len(names) > 1
         among = [row for name in names for row in every[name]]

@@ -177,7 +177,9 @@ def bench_comparison(found: BenchComparison) -> None:
     elif len(lines) == 1:
         show.listing(RATIOS, lines[0].ratios, by="the smallest and the largest", constant=True)
     elif lines:
-        show.listing(LINE_RATIOS, lines[: show.rows()], constant=True, note="B / A: of speed, above 1 B is faster.")
+        show.listing(
+            LINE_RATIOS, lines[: show.fitting_rows()], constant=True, note="B / A: of speed, above 1 B is faster."
+        )
         hidden.append("each size")
     if not show.everything():
         pairs = len({(cell.what, cell.source, cell.target) for cell in found.cells})
@@ -228,10 +230,10 @@ def accuracy(checked: Accuracy) -> None:
         show.say(f"look: {warning}", indent=2)
     ranked = (
         sorted(checked.points, key=_from_measured, reverse=True)
-        if len(checked.points) > show.rows()
+        if len(checked.points) > show.fitting_rows()
         else checked.points
     )
-    shown = show.first(ranked, show.rows())
+    shown = show.first(ranked, show.fitting_rows())
     title = "Case by case" + f": the {len(shown)} with the largest error" * (len(shown) < len(ranked))
     show.listing(checked_columns(checked.points), shown, title)
     if show.everything():

@@ -40,7 +40,7 @@ def describe_(options: Namespace, _: list[Path], asked: Point) -> int:
 def layers(table: "Sequence[Layer]", workload: Workload) -> None:
     """One workload, layer by layer."""
     *rows, whole = _rows(table, workload)
-    shown = rows if show.everything() or len(rows) < show.ROWS else _largest(rows, whole, show.rows(LARGEST))
+    shown = rows if show.everything() or len(rows) < show.ROWS else _largest(rows, whole, show.fitting_rows(LARGEST))
     show.listing(LAYERS, [*shown, whole], every=True)
     for note in show.first(workload.notes, 1):
         show.say(f"look: {note}", brief=f"look: {note.partition('. ')[0]}")

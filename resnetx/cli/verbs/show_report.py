@@ -313,7 +313,7 @@ def score(found: Score) -> None:
         Column("~kind", lambda kind: next(iter(kind.values())).kind),
     ]
     ranked = sorted(kinds.values(), key=lambda kind: -next(iter(kind.values())).figures)
-    shown = ranked[: show.rows()]
+    shown = ranked[: show.fitting_rows()]
     note = "linear: one GPU's rate times GPUs. alpha-beta: one ring over the described links. *: of some of them only."
     show.listing(columns, shown, note=note, every=True, constant=True)
     whole = [each for each in found.scores if each.kind == "all"] or found.scores
