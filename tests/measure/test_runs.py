@@ -35,16 +35,21 @@ def words(settings):
 
 
 def ranks_of(folder: Path) -> dict[int | None, int]:
-    """The living processes of a run: rank -> process id (None: torchrun itself)."""
-    found = {}
+    """The living processes of a run: rank -> process id (None: torchrun itself).
+
+    A rank may have started others, as git, that have its variables: it is the child of its session's first process.
+    """
+    found: dict[int | None, int] = {}
     for entry in Path("/proc").glob("[0-9]*"):
         try:
             variables = dict(word.partition("=")[::2] for word in (entry / "environ").read_text().split("\0"))
-            state = (entry / "stat").read_text().rpartition(")")[2].split()[0]
+            state, parent, _, session = (entry / "stat").read_text().rpartition(")")[2].split()[:4]
         except (OSError, UnicodeDecodeError):
             continue
         if state != "Z" and Path(variables.get(FOLDER_VARIABLE, "/")) == folder:
-            found[int(variables["RANK"]) if "RANK" in variables else None] = int(entry.name)
+            rank = int(variables["RANK"]) if "RANK" in variables else None
+            if rank not in found or parent == session:
+                found[rank] = int(entry.name)
     return found
 
 
