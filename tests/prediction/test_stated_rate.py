@@ -7,6 +7,7 @@ from statistics import fmean
 
 import pytest
 
+import resnetx
 from resnetx import workloads
 from resnetx.compose import compose
 from resnetx.config import request_from
@@ -45,6 +46,17 @@ def test_a_batch_between_known_ones_lies_between_their_rates_and_is_known_less_w
     assert 195 < 48 / found.step.compute_s < 219
     assert found.error == pytest.approx(math.hypot(0.02, BETWEEN * math.log2(64 / 48) ** 0.5))
     assert "batch 48 is between these" in found.note
+
+
+def test_a_batch_whose_rate_is_known_has_room_whatever_is_counted():
+    of = {"systems": "dgx1-v100", "model": "resnet50", "batch_size": 256, "gpus": [1, 2]}
+    given = resnetx.predict(**of, rate={256: 360})
+    assert given.points[0].images_per_s == pytest.approx(360)
+    (said,) = [line.value for line in given.inputs if line.what == "room on a GPU of dgx1-v100"]
+    assert said.startswith("enough, by rate=256:360; by count a step needs 23.2 GB")
+    smaller, stated = resnetx.predict(**of, rate={128: 360}), resnetx.predict(**of, rate={256: 360}, memory="16GB")
+    for other in (smaller, stated):  # a batch that was not run, and a GPU whose memory is told
+        assert [point.outcome for point in other.points] == ["oom", "ok"]
 
 
 def test_on_cpus_layers_share_the_step_by_their_flop():
