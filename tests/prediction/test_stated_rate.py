@@ -59,6 +59,15 @@ def test_a_batch_whose_rate_is_known_has_room_whatever_is_counted():
         assert [point.outcome for point in other.points] == ["oom", "ok"]
 
 
+@pytest.mark.parametrize("precision", ["fp32", "fp16"])
+def test_no_larger_batch_takes_less_time_than_the_one_that_is_known(precision):
+    """Though the roofline may say so: then the host takes what it leaves of the known step."""
+    of = {"systems": "pcie-a100", "model": "googlenet", "precision": precision, "gpus": 1, "rate": {64: 1000}}
+    steps_s = [point.iteration_s for point in resnetx.predict(**of, batch_size=[64, 80, 128, 256, 512]).points]
+    assert steps_s == sorted(steps_s)
+    assert steps_s[0] == pytest.approx(0.064)
+
+
 def test_on_cpus_layers_share_the_step_by_their_flop():
     found = computed(TWO, 32, "cpu-host")
     assert found.step.compute_s == pytest.approx(32 / 195)
