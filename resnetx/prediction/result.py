@@ -274,7 +274,8 @@ def _taken_of_rates(iteration: Iteration) -> str:
         return ""
     adamw = request.optimizer.kind == "adamw" and rates.source == "stated"  # a record says its optimizer
     again = "of steps that keep all; computing blocks again is modelled" * request.checkpointing
-    return ", and ".join(filter(None, [again, "of the same optimizer, adamw" * adamw]))
+    graph = "of steps that are CUDA graphs, too" * (request.graph and rates.source == "stated")
+    return ", and ".join(filter(None, [again, graph, "of the same optimizer, adamw" * adamw]))
 
 
 def _exchange_input(iteration: Iteration) -> tuple[PredictionInput, ...]:
