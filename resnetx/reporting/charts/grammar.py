@@ -51,7 +51,7 @@ ON_RAMPS = "#14181d"
 CHARACTER = 0.49  # mean width of a character, over the size of the text
 LONG_TITLE = 24  # characters of the title of a y axis, which then may take two lines
 MOST_PRINTED = 6  # panels in one column of print: more have the drawing for pages, over both columns
-MOST_DRAWN_APART = 700  # rows: of more, which take long to draw, print and phones have the drawing for pages
+MOST_DRAWN_APART = 400  # rows: of more, which take long to draw, print and phones have the drawing for pages
 
 UNIT_PIXELS = 96  # of one unit of a plane, where there is room
 LEAST_UNIT_PIXELS = 54  # of one, into whose boxes words of 12 px fit
