@@ -278,13 +278,14 @@ def test_what_ran_on_one_number_of_gpus_is_in_no_figure_of_speedups(results_of, 
 
 def test_an_axis_of_factors_has_ticks_on_both_sides_at_all_widths_and_sizes_are_as_typed():
     table = Table(["ratio", "size"], [[0.78, 2.0**10], [4.2, 2.0**30]])
-    sizes = Axis("size", "size", "log2", "bytes")
-    drawn = grammar_figure("f", "", "", table, Plot(x=factors("ratio", "", [0.78, 4.2]), y=sizes, marks=[Mark("dots")]))
+    ratios, sizes = factors("ratio", "", [0.78, 4.2]), Axis("size", "size", "log2", "bytes")
+    drawn = grammar_figure("f", "", "", table, Plot(x=ratios, y=sizes, marks=[Mark("dots")]))
     for chart in (drawn.chart, drawn.wide, drawn.narrow):
         (panel,) = specification(chart)["concat"]
         ticks = panel["layer"][0]["encoding"]["x"]["axis"]["values"]
         assert 1.0 in ticks and min(ticks) < 1 < max(ticks)
-    assert {"1 KiB", "1 MiB", "1 GiB"} <= set(texts(replace(drawn, chart=drawn.wide)))
+    turned = grammar_figure("f", "", "", table, Plot(x=sizes, y=ratios, marks=[Mark("dots")]))
+    assert {"1 KiB", "1 MiB", "1 GiB"} <= set(texts(replace(turned, chart=turned.wide)))
 
 
 def test_files_of_a_figure_are_for_screens_and_for_print(tmp_path):
