@@ -29,7 +29,8 @@ from resnetx.config import sizes_from
 from resnetx.errors import ConfigError
 from resnetx.interconnect.systems.system import System
 from resnetx.loading import is_file
-from resnetx.record import record_file
+from resnetx.record import BenchRecord, StudyFolder, record_file
+from resnetx.record import read as read_record
 from resnetx.record.comparisons import Accuracy, BenchComparison, Comparison, SystemComparison
 from resnetx.record.literature import CheckedPapers, Score
 from resnetx.record.prediction import Prediction
@@ -65,8 +66,9 @@ Side = Path | MeasuredStudy | Prediction  # what can be compared: where it is, o
 def compare(
     *sides: keywords.Text | MeasuredStudy | Prediction, **settings: Unpack[keywords.CompareKeywords]
 ) -> Comparison | BenchComparison | Accuracy | SystemComparison | CheckedPapers | Score:
-    """Compares two studies or benches (B over A), or `systems`, or the systems of a prediction, or that with a study;
-    or what `papers` state with what is predicted; or published figures with predictions of them (`score`).
+    """Compares two studies, with the benches of both, or benches (B over A), or `systems`, or the systems of a
+    prediction, or that with a study; or what `papers` state with what is predicted; or published figures with
+    predictions of them (`score`).
 
     Studies and predictions are given as paths, or as `sweep`, `predict` and `load` return them. The record is kept
     where `out` says, with tables and figures.
@@ -96,6 +98,8 @@ def compared(
             "that tests it)"
         )
     a, b = sides
+    if _measured_beside(a) and _measured_beside(b):
+        return _studies(a, b, given)
     for side in sides:
         if isinstance(side, Path) and observations(side):
             raise ConfigError(f"compare: {side} is an observed job; resnetx explain {_word(a)} {_word(b)} compares two")
@@ -106,6 +110,18 @@ def compared(
         other = b if benches == [a] else a
         raise ConfigError(f"{_word(other)}: {benches[0]} has benches; expected another bench to compare it with")
     return _accuracy(a, b, given) if _is_prediction(a) else _studies(a, b, given)
+
+
+def _measured_beside(side: Side) -> list[BenchRecord]:
+    """The benches of a study, as `sweep study=machine` measures both; none where a folder has anything else."""
+    if isinstance(side, Prediction):
+        return []
+    path = side if isinstance(side, Path) else side.folder
+    found = stored(path)
+    studies = [StudyFolder(entry.path) for entry in found if entry.kind == "study"]
+    if len(studies) != 1 or {entry.kind for entry in found} - {"study", "bench"}:
+        return []
+    return [read_record(bench.record, BenchRecord) for bench in studies[0].benches()]
 
 
 def _refuse_mixed(side: Side) -> None:
@@ -148,6 +164,10 @@ def _word(side: Side) -> str:
 def _studies(a: Side, b: Side, given: Point) -> Compared:
     out, baseline = out_and_baseline(given)
     comparison = compare_studies(_study_of(a), _study_of(b), baseline)
+    of_a, of_b = _measured_beside(a), _measured_beside(b)
+    if of_a and of_b:
+        benches = compare_benches((Path(_word(a)), of_a), (Path(_word(b)), of_b), PAYLOADS_BYTES)
+        comparison = msgspec.structs.replace(comparison, benches=benches)
     if out:
         drawings.store_record(out, record_file("comparison", out), comparison)
         _store_page(comparison, out)

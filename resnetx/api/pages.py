@@ -20,7 +20,8 @@ from resnetx.errors import ConfigError
 from resnetx.interconnect.pairs.pair_reading import counted
 from resnetx.interconnect.systems.system import System, steered
 from resnetx.interconnect.systems.system import described as described_system
-from resnetx.record import BenchRecord, RunRecord
+from resnetx.record import BenchRecord, RunRecord, Warning
+from resnetx.record.bench_record import CopyCell
 from resnetx.record.comparisons import Accuracy, BenchComparison, CheckedClaim, Comparison, SystemComparison
 from resnetx.record.literature import CheckedPapers, Score
 from resnetx.record.machine import how_many
@@ -29,9 +30,10 @@ from resnetx.record.topologies import Check, CollectiveCost, Outlier, Steering, 
 from resnetx.record.traces import Observation, Trace
 from resnetx.reporting import systems_answer as of_systems
 from resnetx.reporting.accuracy import checked_columns
-from resnetx.reporting.bench_conclusions import VERDICTS, shown_benches
+from resnetx.reporting.bench_conclusions import VERDICTS, copied_GBps, shown_benches
 from resnetx.reporting.charts import figure as files
 from resnetx.reporting.charts.figure import Figure
+from resnetx.reporting.charts.grammar import table_of_records
 from resnetx.reporting.compared_studies import compared_columns
 from resnetx.reporting.csv_tables import table_of
 from resnetx.reporting.page import PageTable, Part, write_page
@@ -87,7 +89,7 @@ def _run(record: RunRecord) -> Part:
     from resnetx.reporting.charts.records import run_figures
 
     cells = Table(["what", "value"], [[name, value] for name, value in row(record).items() if value is not None])
-    alerts = [f"{warning.code}: {warning.message}; {warning.remedy}" for warning in record.warnings]
+    alerts = _alerts(record.warnings)
     title = f"Run of {record.request.model.label}, batch {record.request.batch_size}"
     tables = [PageTable("run", "Its settings and results", cells)]
     return Part(title, run_answer(record), alerts=alerts, figures=run_figures(record), tables=tables)
@@ -105,18 +107,42 @@ def of_benches(records: Sequence[BenchRecord]) -> Part:
     name, of = ("collectives", "Collectives, size by size") if timed else ("classes", "Copies, class by class")
     tables = [PageTable(name, of, answer.table)] if answer.table else []
     if cells := [cell for record in records for cell in record.cells]:
-        rows = Table(list(row(cells[0])), [list(row(cell).values()) for cell in cells])
-        tables.append(PageTable("copies", "Copies, pair by pair", rows))
+        whole = table_of_records([{**row(cell), "time_s": median(cell.time_s)} for cell in cells])
+        ordered = sorted(cells, key=lambda cell: (cell.family, cell.size_bytes, str(cell.source), str(cell.target)))
+        tables.append(PageTable("copies", "Copies, pair by pair", as_shown(_PAIRS, ordered), whole))
     title = "The interconnect, measured"
-    alerts = [
-        f"{warning.code} ({record.source}): {warning.message}; {warning.remedy}"
-        for record in records
-        for warning in record.warnings
-    ]
+    alerts = _alerts([warning for record in records for warning in record.warnings])
     said = Counter(answer.sentences)
     of_each = [sentence for sentence, count in said.items() if count == len(records) > 1]  # once, after all others
     sentences = [*(sentence for sentence in answer.sentences if sentence not in of_each), *of_each]
     return Part(title, sentences, [*map(_bench_words, records), *copies], alerts, figures(records), tables)
+
+
+_PAIRS: list[Column[CopyCell]] = [
+    Column("copy", lambda cell: cell.copy),
+    Column("direction", lambda cell: cell.direction.replace("-", " ")),
+    Column("memory", lambda cell: cell.endpoint),
+    Column("from", lambda cell: str(cell.source)),
+    Column("to", lambda cell: str(cell.target)),
+    Column("size", lambda cell: size_text(cell.size_bytes)),
+    Column("time ms", lambda cell: in_ms(median(cell.time_s))),
+    Column("GB/s", lambda cell: number(copied_GBps(cell, median(cell.time_s)))),
+    Column("expected", lambda cell: "" if cell.expected_s is None else number(copied_GBps(cell, cell.expected_s))),
+    Column("verdict", lambda cell: cell.verdict),
+    Column("class", lambda cell: cell.pair_class or ""),
+    Column("path", lambda cell: cell.path or ""),
+    Column("#wrong", lambda cell: "N/A" if cell.wrong is None else f"{cell.wrong}"),
+]
+
+
+def _alerts(warnings: Sequence[Warning]) -> list[str]:
+    """Each kind of warning once, as it was given first, with how many there are of it."""
+    kinds = Counter(warning.code for warning in warnings)
+    first = {warning.code: warning for warning in reversed(warnings)}
+    return [
+        f"{code}{f' ({count} times; the first)' * (count > 1)}: {first[code].message}; {first[code].remedy}"
+        for code, count in kinds.items()
+    ]
 
 
 def _bench_words(record: BenchRecord) -> str:
@@ -152,7 +178,7 @@ def _trace(trace: Trace) -> Part:
         ]
         name = f"layers-batch{batch.batch_size}"
         tables.append(PageTable(name, f"Layer by layer, batch {batch.batch_size}: medians", Table(columns, rows)))
-    alerts = [f"{warning.code}: {warning.message}; {warning.remedy}" for warning in trace.warnings]
+    alerts = _alerts(trace.warnings)
     notes = [f"On {trace.device or 'an unknown device'}."]
     title, figures = f"Layer times of {trace.workload}", trace_figures(trace)
     return Part(title, trace_answer(trace), notes, alerts, figures=figures, tables=tables)
@@ -223,8 +249,18 @@ def _studies_compared(comparison: Comparison) -> Part:
     from resnetx.reporting.charts.studies import compared_rates
 
     shown = as_shown(compared_columns(comparison), comparison.points)
-    cases = PageTable("cases", "Case by case", shown, comparison.table())
-    return _tabular("Two studies compared", comparison, [cases], compared_rates(comparison))
+    tables, figures = [PageTable("cases", "Case by case", shown, comparison.table())], compared_rates(comparison)
+    part = _tabular("Two studies compared", comparison, tables, figures)
+    if comparison.benches is None:
+        return part
+    links = _benches_compared(comparison.benches)
+    return replace(
+        part,
+        title="Two machines compared",
+        answer=[*part.answer, *links.answer],
+        figures=[*part.figures, *links.figures],
+        tables=[*part.tables, *links.tables],
+    )
 
 
 def _benches_compared(comparison: BenchComparison) -> Part:

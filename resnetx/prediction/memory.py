@@ -196,8 +196,25 @@ def _that_may_be_the_peak(moments: Iterable[tuple[int, int]]) -> Iterator[tuple[
 Memory = tuple[int | Unknown, int | Unknown]  # bytes that the largest share of the batch needs on a GPU, and it has
 
 
-def lack_of(memory: Memory) -> str:
+def lack_of(point: Point, memory: Memory) -> str:
     """Why the point cannot run; "" if it can, or if that is not known."""
+    return "" if shown_to_fit(point) else _lack_by_count(memory)
+
+
+def doubt_of(point: Point, memory: Memory) -> str:
+    """What is counted against a point that runs by a known rate; "" where nothing is."""
+    return _lack_by_count(memory) if shown_to_fit(point) else ""
+
+
+def shown_to_fit(point: Point) -> bool:
+    """Whether a known rate of one GPU is of as many images, which then have room on it, whatever is counted."""
+    setting, rates = point.setting, point.workload.rates
+    if rates is None or setting.memory_bytes is not None or setting.memory_model != "torch":
+        return False
+    return point.shares[0][0] <= max(images for images, _ in rates.by_batch)
+
+
+def _lack_by_count(memory: Memory) -> str:
     needed, capacity = memory
     if isinstance(needed, Unknown) or isinstance(capacity, Unknown) or needed <= capacity:
         return ""

@@ -49,7 +49,7 @@ def predict(point: Point, base: Iteration | Undecided | None = None) -> SourcedP
     if reason := obstacle_of(point):
         raise ConfigError(reason)
     memory = memory_of(point)
-    if reason := lack_of(memory):
+    if reason := lack_of(point, memory):
         return missing(point, "oom", reason, memory)
     if (undecided := left_open(point)) is not None:
         return opened(undecided, *simulated_ends(undecided), memory, base)
@@ -482,7 +482,7 @@ def _row(point: Point, base: Iteration | Undecided | None, varied: str) -> tuple
     if reason := obstacle_of(point):
         return _named(point, varied, "refused", reason), None
     memory = memory_of(point)
-    if reason := lack_of(memory):
+    if reason := lack_of(point, memory):
         return _named(point, varied, "oom", reason), None
     if (undecided := left_open(point)) is not None:
         fast, slow = simulated_ends(undecided)

@@ -20,7 +20,7 @@ from resnetx.choices import Server, Strategy
 from resnetx.loading import own_yaml
 from resnetx.prediction import roofline
 from resnetx.prediction.iteration import CPU_RANKS_ERROR, Iteration, deviation_of_ratio
-from resnetx.prediction.memory import Memory
+from resnetx.prediction.memory import Memory, doubt_of
 from resnetx.prediction.messages import NO_LINK, Exchange
 from resnetx.prediction.scaling import ANY, LEVEL, KindError, Undecided, group_text, scaling_errors, scaling_kind
 from resnetx.prediction.scenario import SHOWN_BY_RATES, Point
@@ -188,7 +188,7 @@ def predicted(
     inputs = (_compute_input, _exchange_input, _scaling_input)
     lines = (line for lines in inputs for line in lines(iteration))
     fed = (line for step in iteration.steps for line in step.inputs)
-    return SourcedPoint(record, (*lines, *fed), iteration)
+    return SourcedPoint(record, (*lines, *_memory_input(point, memory), *fed), iteration)
 
 
 def speedup_over(base: Iteration | Undecided, iteration: Iteration) -> tuple[float | Unknown, list[float] | Unknown]:
@@ -274,7 +274,8 @@ def _taken_of_rates(iteration: Iteration) -> str:
         return ""
     adamw = request.optimizer.kind == "adamw" and rates.source == "stated"  # a record says its optimizer
     again = "of steps that keep all; computing blocks again is modelled" * request.checkpointing
-    return ", and ".join(filter(None, [again, "of the same optimizer, adamw" * adamw]))
+    graph = "of steps that are CUDA graphs, too" * (request.graph and rates.source == "stated")
+    return ", and ".join(filter(None, [again, graph, "of the same optimizer, adamw" * adamw]))
 
 
 def _exchange_input(iteration: Iteration) -> tuple[PredictionInput, ...]:
@@ -293,6 +294,15 @@ def _exchange_input(iteration: Iteration) -> tuple[PredictionInput, ...]:
         links = f"the links of {system}, shaped to 1/{lab.scale:g} of their rates"
     source = exchange.calibrated or links
     return (PredictionInput(what, f"limited by {exchange.limiting_link}", origin, source, exchange.modelled_error),)
+
+
+def _memory_input(point: Point, memory: Memory) -> tuple[PredictionInput, ...]:
+    """That the GPU has room by a known rate and not by count; empty where both say so."""
+    if not (doubt := doubt_of(point, memory)) or point.workload.rates is None:
+        return ()
+    what, said = f"room on a GPU of {point.deployment.described.name}", f"enough, by {point.workload.rates.where}"
+    value = f"{said}; by count a step {doubt} (memory= decides)"
+    return (PredictionInput(what, value, "assumed", "prediction/memory.py", UNCHECKED),)
 
 
 def _scaling_input(iteration: Iteration) -> tuple[PredictionInput, ...]:

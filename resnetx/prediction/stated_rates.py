@@ -85,16 +85,25 @@ class StatedRates:
         return self.by_batch[0][0] < images < self.by_batch[-1][0]
 
     def _bounded(self, step: LaunchedStep, images: int, shortest_s: float, longest_s: float) -> LaunchedStep:
-        """Of more images than a step that may be its host's: the rate hardly says what the GPU takes of it."""
+        """Of more images than a step that may be its host's: the rate hardly says what the GPU takes of it.
+
+        The host has what the GPU's part by the roofline leaves of the known step, so that no larger one is shorter.
+        """
         batch, rate = self.by_batch[-1]
         longest = step.host.stretched(1).within(batch / rate)
         if images <= batch or longest.time_s < MOST_OF_STEP * batch / rate or step.device_s <= longest_s:
             return step
-        time_s = step.host.step_s(longest_s)
-        by_device = (1 - step.host.step_s(shortest_s) / time_s, step.time_s / time_s - 1)
-        by_host = (1 - step.host.stretched(-1).step_s(longest_s) / time_s, longest.step_s(longest_s) / time_s - 1)
-        level = step.level * step.device_s / longest_s
-        return LaunchedStep(longest_s, step.host, time_s, by_device, by_host, level)
+
+        def host(device_s: float) -> HostStep:
+            of_known_s = min(device_s * batch / images, batch / rate)
+            left_s = replace(step.host, time_s=of_known_s).device_s(batch / rate)  # the two parts are alike in it
+            return replace(step.host, time_s=max(step.host.time_s, left_s))
+
+        by_roofline = host(longest_s)
+        time_s = by_roofline.step_s(longest_s)
+        by_device = (1 - host(shortest_s).step_s(shortest_s) / time_s, max(step.time_s / time_s, 1.0) - 1)
+        level = by_roofline.time_s * images / longest_s
+        return LaunchedStep(longest_s, by_roofline, time_s, by_device, (0.0, 0.0), level)
 
     def _host(self, assumed: HostStep) -> HostStep:
         """The host's part: no longer than any known step, and as long as two that differ little."""

@@ -112,6 +112,7 @@ class Comparison(Tabular, RecordPart, frozen=True):
 
     machines: list[Difference]
     unit: Unit = "GPU"  # what is counted: ranks where CPU cores take the place of GPUs in both; GPU: an older record
+    benches: "BenchComparison | None" = None  # those beside the studies, as `study=machine` measures them
 
     def rows(self) -> list[Record]:
         """A row for each point that is in both studies."""

@@ -1,7 +1,7 @@
 """What a bench of collectives answers, in sentences: how fast, from which size on, and whether results are right."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import NamedTuple, TypeVar
@@ -189,14 +189,29 @@ def _bus(row: TimedPoint) -> str:
     return GBps(point.size_bytes / time_s * OPERATIONS[point.collective].bus_factor(ranks)) if ranks else "?"
 
 
-def collective_columns() -> list[Column[TimedPoint]]:
+US, MS = ("us", 1e6), ("ms", 1e3)  # units of times in a table
+MOST_US = 1e-2  # seconds: tables of longer times are in ms
+TimeUnit = tuple[str, float]
+
+
+def unit_of_times(times_s: Iterable[float]) -> TimeUnit:
+    """Microseconds, as in nccl-tests, where all are short."""
+    return MS if max(times_s, default=0.0) >= MOST_US else US
+
+
+def collective_columns(unit: TimeUnit = US) -> list[Column[TimedPoint]]:
     """A collective at each size: its time, bandwidths as nccl-tests has them, and what is described."""
+    name, factor = unit
+
+    def alone(time_s: float) -> str:
+        return to_interval(*[time_s * factor] * 3)[0]
+
     return [
         Column(">size", lambda row: size_text(row[0].size_bytes)),
         Column(">bytes", lambda row: f"{row[0].size_bytes}", ONLY_WITH_ALL),
-        Column(">time us", lambda row: _times(row)[0]),
-        Column(f">{SPREAD[0]}% to {SPREAD[1]}%", lambda row: " to ".join(_times(row)[1:]), 5),
-        Column(">queued us", lambda row: us(median(row[0].queued_s)) if row[0].queued_s else ""),
+        Column(f">time {name}", lambda row: _times(row, factor)[0]),
+        Column(f">{SPREAD[0]}% to {SPREAD[1]}%", lambda row: " to ".join(_times(row, factor)[1:]), 5),
+        Column(f">queued {name}", lambda row: alone(median(row[0].queued_s)) if row[0].queued_s else ""),
         Column(">algbw GB/s", lambda row: GBps(row[0].size_bytes / row[1])),
         Column(">busbw GB/s", _bus),
         Column(">#wrong", lambda row: "N/A" if row[0].wrong is None else f"{row[0].wrong}"),
@@ -206,7 +221,7 @@ def collective_columns() -> list[Column[TimedPoint]]:
             ONLY_WITH_ALL,
             _OF_CPUS,
         ),
-        Column(">expected us", lambda row: "" if row[0].expected_s is None else us(row[0].expected_s)),
+        Column(f">expected {name}", lambda row: "" if row[0].expected_s is None else alone(row[0].expected_s)),
         Column("verdict", lambda row: "" if row[0].expected_s is None else row[0].verdict),
         Column("NCCL's", lambda row: f"{row[0].algorithm} {row[0].protocol}" if row[0].algorithm else "", 2),
     ]
@@ -215,32 +230,51 @@ def collective_columns() -> list[Column[TimedPoint]]:
 _OF_CPUS = "CPU seconds per second of the operation."
 
 
-def several_columns() -> list[Column[TimedPoint]]:
+def several_columns(unit: TimeUnit = US) -> list[Column[TimedPoint]]:
     """Those of several collectives, or of several numbers of ranks."""
     return [
         Column("collective", lambda row: row[0].collective),
         Column(">ranks", lambda row: f"{row[2] or '?'}"),
-        *collective_columns(),
+        *collective_columns(unit),
     ]
 
 
-def timed_of(records: Sequence[BenchRecord]) -> list[TimedPoint]:
-    """The points of each collective of each bench."""
-    return [
-        row
-        for record in records
-        for name in dict.fromkeys(point.collective for point in record.points)
-        for row in timed([point for point in record.points if point.collective == name], record.world_size)
-    ]
+def timed_of(record: BenchRecord) -> list[TimedPoint]:
+    """The points of each collective of a bench."""
+    names = dict.fromkeys(point.collective for point in record.points)
+    of = {name: [point for point in record.points if point.collective == name] for name in names}
+    return [row for points in of.values() for row in timed(points, record.world_size)]
 
 
 def shown_benches(records: Sequence[BenchRecord]) -> Answer:
-    """What each bench answers, and its collectives, or else its copies."""
+    """What each bench answers, and its collectives, or else its copies; which bench, where several differ in it."""
     sentences = [sentence for record in records for sentence in bench_answer(record)]
-    if rows := timed_of(records):
-        return Answer(sentences, as_shown(several_columns(), rows))
-    copies = copy_rows([cell for record in records for cell in record.cells])
-    return Answer(sentences, as_shown(COPIES, copies) if copies else None)
+    on = [which(record, records, ranks=False).removeprefix(", ") for record in records]
+    if rows := [(name, row) for name, record in zip(on, records, strict=True) for row in timed_of(record)]:
+        unit = unit_of_times(time_s for _, (_, time_s, _) in rows)
+        return Answer(sentences, as_shown(_on(several_columns(unit)), rows))
+    copies = [(name, row) for name, record in zip(on, records, strict=True) for row in copy_rows(record.cells)]
+    columns = copy_columns([row for _, row in copies])
+    return Answer(sentences, as_shown(_on(columns), copies) if copies else None)
+
+
+def _on(columns: Sequence[Column[T]]) -> list[Column[tuple[str, T]]]:
+    return [Column("on", lambda row: row[0]), *(column.of(lambda row: row[1]) for column in columns)]
+
+
+def which(record: BenchRecord, records: Sequence[BenchRecord], ranks: bool = True) -> str:
+    """What tells a bench from others: the system that the lab stands for, the node, or how many ranks."""
+    names = [
+        (
+            each.request.lab.system if each.request and each.request.lab else "",
+            each.environment.node if each.environment else "",
+            how_many(each.world_size or 0, each.unit),
+        )
+        for each in records
+    ]
+    varying = [place for place in range(2 + ranks) if len({each[place] for each in names}) > 1]
+    own = names[list(map(id, records)).index(id(record))]
+    return "".join(f", {own[place]}" for place in varying if own[place])
 
 
 def spread(rows: Sequence[T], count: int) -> list[T]:
@@ -328,6 +362,15 @@ def _expected(row: CopyClass) -> str:
     return GBps(1e9 * median(expected)) if expected else ""
 
 
+def copy_columns(rows: "Sequence[CopyRow]") -> "list[Column[CopyRow]]":
+    """What is copied, and how fast: times in ms where some are long."""
+    name, factor = unit_of_times(_time_s(copied.cells) for _, copied in rows)
+    decimals = 1 if name == "us" else 2
+    time = Column[CopyClass](f">time {name}", lambda copied: f"{_time_s(copied.cells) * factor:,.{decimals}f}")
+    classes = [time if column.heading == ">time us" else column for column in CLASSES]
+    return [*COPIES[:3], *(column.of(lambda row: row[1]) for column in classes), COPIES[-1]]
+
+
 CLASSES: list[Column[CopyClass]] = [
     Column(">size", lambda row: size_text(row.cells[0].size_bytes)),
     Column("class", lambda row: row.name),
@@ -353,11 +396,11 @@ def _time_s(cells: Sequence[CopyCell]) -> float:
     return median(median(cell.time_s) for cell in cells)
 
 
-def _times(row: TimedPoint) -> Sequence[str]:
-    """The median in microseconds, and of several times both ends."""
-    times_us = [time_s * 1e6 for time_s in row[0].times_s]
-    texts = to_interval(median(times_us), *np.percentile(times_us, SPREAD))
-    return texts if len(times_us) > 1 else texts[:1]
+def _times(row: TimedPoint, factor: float) -> Sequence[str]:
+    """The median in the unit of this factor, and of several times both ends."""
+    times = [time_s * factor for time_s in row[0].times_s]
+    texts = to_interval(median(times), *np.percentile(times, SPREAD))
+    return texts if len(times) > 1 else texts[:1]
 
 
 def us(time_s: float) -> str:

@@ -88,7 +88,7 @@ class PredictedCurve:
         return f"{self.workload}, batch {self.batch}"
 
 
-IN_COLUMNS = ("strategy", "precision", "nodes")  # settings that curves are told apart by otherwise
+IN_COLUMNS = ("strategy", "precision", "nodes", "lab.system")  # settings that curves are told apart by otherwise
 IDENTITY = ("workload", "batch", "strategy", "system", "library")  # of a curve
 
 

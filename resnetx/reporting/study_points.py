@@ -176,6 +176,7 @@ WORDS: dict[MeasuredPartName, str] = {
 def study_answer(points: Sequence[StudyPoint], node: str) -> str:
     """The point on most GPUs of the only line; or of several lines, those that gain least and most."""
     able = [point for point in points if point.result.images_per_s]
+    node += _in_the_lab(able)
     if not able:
         return f"Not measured on {node}: none of {len(points)} cases has a run that went well."
     unit = unit_of_points(points)
@@ -204,9 +205,25 @@ def study_answer(points: Sequence[StudyPoint], node: str) -> str:
             for point in (slowest, fastest)
         )
         return f"Measured on {node}: {count} cases, none on several numbers of {unit}s: from {least} to {most}."
+    if len(gained) == 1:
+        (point,) = gained
+        fast = f"{_with_ends(point.result.speedup, ' times')} as fast as {point.result.baseline}"
+        words = f"Measured on {node}: {how_many(point.gpus, unit)} train {point.line_words} {fast}"
+        return f"{words}; no other case has several numbers of {unit}s."
     ranked = sorted(gained, key=lambda point: point.result.speedup.median if point.result.speedup else 0.0)
     least, most = (f"{_with_ends(point.result.speedup)} ({point.words})" for point in (ranked[0], ranked[-1]))
     return f"Measured on {node}: speed-ups from {least} to {most}."
+
+
+def _in_the_lab(points: Sequence[StudyPoint]) -> str:
+    """That links are built, for which system, and what is not real; "" for a study of this machine itself."""
+    labs = {point.request.lab for point in points}
+    if not labs or None in labs:
+        return ""
+    systems, scales = ({str(getattr(lab, name)) for lab in labs} for name in ("system", "scale"))
+    scale = f"links / {scales.pop().removesuffix('.0')}" if len(scales) == 1 else "slower links"
+    waited = ", computing waited out" * all(point.request.replay for point in points)
+    return f" in the lab{f' as {systems.pop()}' * (len(systems) == 1)} ({scale}{waited})"
 
 
 def _rate(point: StudyPoint) -> float:
@@ -276,7 +293,8 @@ def worth_of_lines(points: Sequence[StudyPoint]) -> list[tuple[str, str]]:
         lost = max(line, key=lambda point: point.gpus).result.lost
         parts = [part for part in (lost.parts if lost else []) if part.name != "useful" and part.shown]
         slower = partial(_apart, ends)
-        told = worth(rates, {part.name: part.share.median for part in parts}, unit_of_points(line), slower)
+        shares, most = ({part.name: getattr(part.share, end) for part in parts} for end in ("median", "high"))
+        told = worth(rates, shares, unit_of_points(line), slower, most)
         found.append((line[0].line_words, told))
     return [(words, told) for words, told in found if told]
 

@@ -57,8 +57,10 @@ def worth(
     lost: Mapping[Any, float],
     unit: str = "GPU",
     shown_slower: Callable[[int, int], bool] = lambda fewer, more: True,
+    most_lost: Mapping[Any, float] | None = None,
 ) -> str:
-    """One sentence; "" where there are no two numbers of GPUs. `lost`: shares of the step on most of them.
+    """One sentence; "" where there are no two numbers of GPUs. `lost`: shares of the step on most of them;
+    `most_lost`: the upper ends of their intervals, by which "at most" goes.
 
     All goes by the rates; `shown_slower`: whether intervals show, too, that more GPUs are slower than fewer.
     """
@@ -82,16 +84,19 @@ def worth(
     if more := [count for count in counts if count > most]:
         faster = next((count for count in more if rates[count] > rates[most]), more[0])
         told.append(f"{',' if told else ':'} {adds('next', most, faster)}")
-    means = [f"{gain:.2g}{' times' * (not index)} {mean}" for index, (gain, mean) in enumerate(_gains(lost))]
+    means = [
+        f"{gain:.2g}{' times' * (not index)} {mean}"
+        for index, (gain, mean) in enumerate(_gains(lost, most_lost or lost))
+    ]
     changed = f". On {counts[-1]} at most {', '.join(means)}" if means else ""
     upto = "up to " * bool(fewer and most == counts[-1])
     return f"{upto}{most} {unit}{'s' * (most > 1)}{''.join(told)}{changed}."
 
 
-def _gains(lost: Mapping[Any, float]) -> Sequence[tuple[float, str]]:
+def _gains(lost: Mapping[Any, float], most_lost: Mapping[Any, float]) -> Sequence[tuple[float, str]]:
     """The largest gains, each with its means."""
-    gains = [(1 / (1 - share), _MEANS[name]) for name, share in lost.items() if name in _MEANS and share < 1]
-    return sorted((gain for gain in gains if gain[0] >= LEAST_GAIN), reverse=True)[:MOST_MEANS]
+    known = [name for name in lost if name in _MEANS and lost[name] >= 1 - 1 / LEAST_GAIN and most_lost[name] < 1]
+    return sorted(((1 / (1 - most_lost[name]), _MEANS[name]) for name in known), reverse=True)[:MOST_MEANS]
 
 
 # ---- a price and a deadline -----------------------------------------------------------------------------------------

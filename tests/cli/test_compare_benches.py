@@ -1,6 +1,7 @@
 """`resnetx compare BENCH_A BENCH_B`: ratios by size and class, crossings, means over a band of payloads."""
 
 import json
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -74,9 +75,18 @@ def test_both_are_drawn_on_one_scale(two, tmp_path):
 
     (figure,) = compared_lines(resnetx.compare(*(str(tmp_path / name) for name in two)))
     rows = figure.table.records()
-    assert {(row["line"], row["kind"]) for row in rows} == {("8 ranks", "A"), ("8 ranks", "B")}
+    assert {(row["line"], row["of"]) for row in rows} == {("8 ranks", "A"), ("8 ranks", "B")}
     row = rows[0]
-    assert row["payload_GBps"] == pytest.approx(row["size_bytes"] / row["time_us"] * 1e6 / 1e9)
+    assert row["payload_GBps"] == pytest.approx(row["size_bytes"] / row["time_ms"] * 1e3 / 1e9)
+
+
+def test_two_machines_are_compared_in_training_and_in_links(run, tmp_path):
+    machines = [str(Path(__file__).parents[2] / "results/lab/machines" / name) for name in ("dgx1-p100", "gx8")]
+    status, out, _ = run(*machines)
+    assert status == 0 and "B trains 1.009 times" in out and "broadcast (8 ranks): B is 0.31 times" in out
+    compared = resnetx.compare(*machines, out=str(tmp_path))
+    assert compared.points and compared.benches.collectives and resnetx.load(tmp_path) == compared
+    assert "Two machines compared" in (tmp_path / "index.html").read_text()
 
 
 def test_the_answer_comes_first_and_the_band_may_be_chosen(run, two):

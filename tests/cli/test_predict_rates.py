@@ -205,6 +205,14 @@ def test_a_rate_is_of_steps_that_keep_all_and_of_the_same_optimizer(predict):
     )
 
 
+def test_a_rate_with_graph_is_taken_to_be_of_graphs(predict, capsys):
+    words = ["predict", "dgx-a100", "model=resnet50", "precision=fp16", "batch_size=256", "rate=256:2470"]
+    assert main([*words, "graph=true"]) == 0
+    assert "assumed: the given rate: of steps that are CUDA graphs, too.\n" in capsys.readouterr().out
+    assert main(words) == 0
+    assert "assumed" not in capsys.readouterr().out
+
+
 def test_the_screen_says_how_a_step_is_taken_where_not_by_default(predict, capsys):
     words = ["predict", "systems=dgx-h100", "model=gptx", "precision=bf16", "batch_size=64", "gpus=1", "rate=2500"]
     assert main([*words, "accumulate=2", "checkpointing=true", "optimizer=adamw"]) == 0

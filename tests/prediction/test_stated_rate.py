@@ -7,6 +7,7 @@ from statistics import fmean
 
 import pytest
 
+import resnetx
 from resnetx import workloads
 from resnetx.compose import compose
 from resnetx.config import request_from
@@ -45,6 +46,26 @@ def test_a_batch_between_known_ones_lies_between_their_rates_and_is_known_less_w
     assert 195 < 48 / found.step.compute_s < 219
     assert found.error == pytest.approx(math.hypot(0.02, BETWEEN * math.log2(64 / 48) ** 0.5))
     assert "batch 48 is between these" in found.note
+
+
+def test_a_batch_whose_rate_is_known_has_room_whatever_is_counted():
+    of = {"systems": "dgx1-v100", "model": "resnet50", "batch_size": 256, "gpus": [1, 2]}
+    given = resnetx.predict(**of, rate={256: 360})
+    assert given.points[0].images_per_s == pytest.approx(360)
+    (said,) = [line.value for line in given.inputs if line.what == "room on a GPU of dgx1-v100"]
+    assert said.startswith("enough, by rate=256:360; by count a step needs 23.2 GB")
+    smaller, stated = resnetx.predict(**of, rate={128: 360}), resnetx.predict(**of, rate={256: 360}, memory="16GB")
+    for other in (smaller, stated):  # a batch that was not run, and a GPU whose memory is told
+        assert [point.outcome for point in other.points] == ["oom", "ok"]
+
+
+@pytest.mark.parametrize("precision", ["fp32", "fp16"])
+def test_no_larger_batch_takes_less_time_than_the_one_that_is_known(precision):
+    """Though the roofline may say so: then the host takes what it leaves of the known step."""
+    of = {"systems": "pcie-a100", "model": "googlenet", "precision": precision, "gpus": 1, "rate": {64: 1000}}
+    steps_s = [point.iteration_s for point in resnetx.predict(**of, batch_size=[64, 80, 128, 256, 512]).points]
+    assert steps_s == sorted(steps_s)
+    assert steps_s[0] == pytest.approx(0.064)
 
 
 def test_on_cpus_layers_share_the_step_by_their_flop():

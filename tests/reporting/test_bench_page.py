@@ -1,9 +1,12 @@
 """The page of benches: heat maps of pairs, lines over size and GPUs with what is expected, each as files."""
 
+from pathlib import Path
+
 import msgspec
 import pytest
 
 import resnetx
+import resnetx.api.stored
 from resnetx import record
 from resnetx.api import pages
 from resnetx.cli import main
@@ -64,8 +67,9 @@ def test_a_heat_map_has_a_square_for_each_pair_and_its_figure(pairs):
     rows = {(row["source"], row["target"]): row for row in specification(matrix.chart)["datasets"]["panel0"]}
     assert rows["0", "1"]["GBps"] == pytest.approx(10.45)  # both below one uplink
     assert rows["0", "1"]["label"] == "10.4" and words["encoding"]["text"]["field"] == "label"
-    classes = sorted({row["pair_class"] for row in rows.values()})
-    assert squares["encoding"]["color"]["scale"]["domain"] == classes and len(classes) > 1
+    classes = squares["encoding"]["color"]["scale"]["domain"]
+    fast = [max(row["GBps"] for row in rows.values() if row["pair_class"] == name) for name in classes]
+    assert len(classes) > 1 and fast == sorted(fast, reverse=True)
     assert "device_one-way_device_read_latency" in found
 
 
@@ -91,9 +95,10 @@ def test_lines_of_pairs_are_by_class_with_what_is_expected(pairs):
     assert {(row["line"], row["kind"]) for row in figure.table.records()} == {
         (line, kind) for line in ("one NVLink", "across sockets") for kind in ("measured", "expected")
     }
-    scales = panel_of(figure)["layer"][0]["encoding"]
-    assert scales["strokeDash"]["scale"]["domain"] == ["measured", "expected"]
-    assert scales["color"]["scale"]["domain"] == ["across sockets", "one NVLink"]
+    model, *_ = layers = panel_of(figure)["layer"]
+    lines = [layer["transform"][0]["filter"] for layer in layers if layer["mark"]["type"] == "line"]
+    assert lines == ["datum.kind != 'measured'"], "no line joins what was measured"
+    assert model["encoding"]["color"]["scale"]["domain"] == ["one NVLink", "across sockets"], "the fastest first"
 
 
 def test_copies_of_many_kinds_are_panels_of_one_figure(pairs):
@@ -112,9 +117,29 @@ def test_collectives_are_over_size_and_over_gpus(collectives):
     lines_of = {(row["line"], row["kind"]) for row in found["allreduce_busbw_by_size"].table.records()}
     assert lines_of == {(f"{gpus} GPUs", kind) for gpus in (2, 8) for kind in ("measured", "expected")}
     row = found["allreduce_effective"].table.records()[-2]
-    assert row["payload_GBps"] == pytest.approx(row["size_bytes"] / row["time_us"] * 1e6 / 1e9)
+    assert row["payload_GBps"] == pytest.approx(row["size_bytes"] / row["time_ms"] * 1e3 / 1e9)
     assert {row["line"] for row in found["allreduce_busbw_by_gpus"].table.records()} == {"64 MiB"}
     assert panel_of(found["allreduce_effective"])["layer"][0]["encoding"]["y"]["title"] == "GB/s"
+
+
+def test_two_systems_are_two_sides_of_one_figure_and_one_size_has_one():
+    benches = resnetx.api.stored.read_benches(Path("results/lab/machines"))
+    drawn = {figure.name: figure for figure in figures(benches)}
+    rows = [row for row in drawn["broadcast_busbw_by_size"].table.records() if row["kind"] == "measured"]
+    cases = [(row["line"], row["of"], row["size_bytes"]) for row in rows]
+    assert len(set(cases)) == len(cases) and {of for _, of, _ in cases} == {"dgx1-p100", "gx8"}
+    assert "broadcast_effective" not in drawn, "it is the bus bandwidth"
+    one_size = {figure.name: figure for figure in figures(resnetx.api.stored.read_benches(Path("results/lab/links")))}
+    assert "at" not in one_size["one-size"].table.columns and "of 16 MiB" in one_size["one-size"].title
+    assert len(one_size["one-size"].table.rows) == 54
+
+
+def test_a_page_of_benches_says_each_kind_of_warning_once_and_times_in_ms():
+    part = pages.of_benches(resnetx.api.stored.read_benches(Path("results/lab/machines")))
+    assert len(part.alerts) == 3 and any(alert.startswith("foreign-load (") for alert in part.alerts)
+    shown = {table.name: table.shown for table in part.tables}
+    assert {"on", "time ms", "expected ms"} <= set(shown["collectives"].columns)
+    assert {"from", "to", "size", "time ms", "GB/s"} <= set(shown["copies"].columns)
 
 
 @pytest.mark.slow

@@ -12,7 +12,6 @@ from resnetx.reporting.charts import studies
 from resnetx.reporting.charts.benches import collective_bandwidth
 from resnetx.reporting.charts.figure import (
     COLUMN,
-    DASHES,
     MOST_PANELS,
     PAPER,
     dark_colours,
@@ -24,7 +23,7 @@ from resnetx.reporting.charts.figure import (
 )
 from resnetx.reporting.charts.grammar import MOST_DRAWN_APART, Axis, Mark, Plot, Scale, shape_looks
 from resnetx.reporting.charts.grammar import figure as grammar_figure
-from resnetx.reporting.charts.study_styles import SeriesStyles
+from resnetx.reporting.charts.study_styles import MOST_SIDES, SeriesStyles
 from resnetx.table import Table
 from tests.reporting.drawn_figures import drawn, lines, texts
 
@@ -138,7 +137,7 @@ def test_without_missing_points_nothing_is_said_of_them(figures_of):
     assert "Missing" not in figures_of(SMALL)["rate"].caption
 
 
-def test_no_line_leads_over_a_missing_point(invented, grid, points_of, brief_of, results_of):
+def test_only_what_is_ideal_is_a_line(invented, grid, points_of, brief_of, results_of):
     requests = grid(model__x=4, gpus=[1, 2, 4], input="synthetic")
     whole = results_of(requests, [brief_of(request, 100.0 * request.gpus) for request in requests])
     gap = results_of(
@@ -148,9 +147,8 @@ def test_no_line_leads_over_a_missing_point(invented, grid, points_of, brief_of,
         next(figure for figure in studies.figures(points_of(results)) if figure.name == "rate")
         for results in (whole, gap)
     )
-    ideal_and_curve = [path.count("L") for path in lines(joined)]
-    assert ideal_and_curve == [2, 2]
-    assert [path.count("L") for path in lines(parted)] == [1, 0]
+    assert [path.count("L") for path in lines(joined)] == [2]
+    assert [path.count("L") for path in lines(parted)] == [1]
 
 
 def test_a_crowd_of_missing_points_is_one_word(results_of, brief_of, grid, points_of):
@@ -179,13 +177,13 @@ def test_weak_scalings_ideal_is_a_constant_number_of_iterations(figures_of):
     assert others == [pytest.approx(first)] * 2
 
 
-def test_a_few_variants_are_dashes_more_are_colours_and_many_are_panels(invented, grid, points_of):
+def test_a_few_variants_are_beside_each_other_more_are_colours_and_many_are_panels(invented, grid, points_of):
     few = points_of(invented(grid(model__x=1, gpus=[1, 2], strategy=["bucket", "after"], input="synthetic"), repeats=1))
-    assert list(SeriesStyles(few).dashes) == ["bucket", "after"]
+    assert SeriesStyles(few).sides == ["bucket", "after"]
     assert len(SeriesStyles(few).panels(few)) == 1
     axes = {"strategy": ["bucket", "after", "layerwise"], "precision": ["fp32", "bf16"]}
     more = points_of(invented(grid(model__x=1, gpus=[1, 2], input="synthetic", **axes), repeats=1))
-    assert len(SeriesStyles(more).colours) == 6 > len(DASHES)
+    assert len(SeriesStyles(more).colours) == 6 > MOST_SIDES
     assert len(SeriesStyles(more).panels(more)) == 1
     many = points_of(invented(grid(model__x=1, gpus=[1, 2], input="synthetic", threads=[1, 2], **axes), repeats=1))
     assert len(SeriesStyles(many).panels(many)) == 12
@@ -259,10 +257,23 @@ def test_two_systems_are_in_one_panel_whatever_else_differs(grid, points_of, inv
     styles = SeriesStyles(points)
     assert len(styles.variants) == 8
     assert {styles.panel(point) for point in points} == {"ResNet/8, batch 32", "AlexNet, batch 256"}
-    assert styles.dash == "system" and set(styles.dashes) == {"dgx1-p100", "gx8"}
+    assert styles.side == "system" and set(styles.sides) == {"dgx1-p100", "gx8"}
     assert styles.line == "settings" and len(styles.colours) == 4
     rate = next(figure for figure in studies.figures(points) if figure.name == "rate")
-    assert len(specification(rate.chart)["facet"]["sort"]) == 2
+    plain = specification(rate.chart)
+    assert len(plain["facet"]["sort"]) == 2
+    dots = [layer["mark"] for layer in plain["spec"]["layer"] if layer["mark"]["type"] == "point"]
+    assert [mark["filled"] for mark in dots] == [True, False] and "Solid: dgx1-p100; hollow: gx8." in rate.caption
+    places = [(row["panel"], row["at"]) for row in plain["datasets"]["all"]]
+    assert len(set(places)) == len(places) == 32, "no mark hides another"
+    assert "at" not in rate.table.columns
+
+
+def test_what_ran_on_one_number_of_gpus_is_in_no_figure_of_speedups(results_of, brief_of, grid, points_of):
+    requests = grid(model__x=1, gpus=[1, 2], input="synthetic") + grid(model__x=4, gpus=[2], input="synthetic")
+    results = results_of(requests, [brief_of(request, 100.0 * request.gpus) for request in requests])
+    drawn = {figure.name: figure for figure in studies.figures(points_of(results))}
+    assert {row["workload"] for row in drawn["speedup"].table.records()} == {"ResNet/1"}
 
 
 def test_files_of_a_figure_are_for_screens_and_for_print(tmp_path):

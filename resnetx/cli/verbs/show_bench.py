@@ -25,12 +25,12 @@ from resnetx.record import BenchPoint, BenchRecord, BenchRequest, CopyCell, Devi
 from resnetx.record.bench_record import WRONG_ELEMENTS, CopyEnd, CopyFamily
 from resnetx.reporting import bench_conclusions
 from resnetx.reporting.bench_conclusions import (
-    COPIES,
     ROWS,
     TimedPoint,
     bench_answer,
     collective_columns,
     copied_GBps,
+    copy_columns,
     copy_rows,
     copy_verdicts,
     kept_beside,
@@ -38,6 +38,7 @@ from resnetx.reporting.bench_conclusions import (
     several_columns,
     spread,
     timed,
+    unit_of_times,
     us,
 )
 from resnetx.study import Point
@@ -143,7 +144,8 @@ def _collectives(record: BenchRecord) -> None:
     if show.everything():
         for name, points in of.items():
             rows = timed(points, record.world_size)
-            show.listing(collective_columns(), rows, f"{name}, {where}", _note(points, record))
+            unit = unit_of_times(time_s for _, time_s, _ in rows)
+            show.listing(collective_columns(unit), rows, f"{name}, {where}", _note(points, record))
     else:
         every = {name: timed(of[name], record.world_size) for name in names}
         count = max(show.fitting_rows(min(ROWS, len(record.points))) // len(names), 1)
@@ -153,7 +155,9 @@ def _collectives(record: BenchRecord) -> None:
         title = f"{names[0] if not several else f'{len(names)} collectives'}, {where}"
         left = f" {len(rows)} of {len(record.points)} times: --all has each."
         note = _note(record.points, record) + left * (len(rows) < len(record.points))
-        show.listing(several_columns() if several else collective_columns(), rows, title, note, every=True, among=among)
+        unit = unit_of_times(time_s for _, time_s, _ in among)
+        columns = several_columns(unit) if several else collective_columns(unit)
+        show.listing(columns, rows, title, note, every=True, among=among)
     for sentence in _causes(record.points):
         show.say(sentence)
     if show.everything():
@@ -272,7 +276,9 @@ def copies(record: BenchRecord) -> None:
     said = copy_verdicts(copied)
     left = f" {len(rows)} of {len(copy_rows(copied))} rows: --all has each."
     note = f"{_NOTE}{_EXPECTED * any(cell.expected_s for cell in copied)}{left * (len(rows) < len(copy_rows(copied)))}"
-    show.listing(COPIES, rows, f"{said[0].upper()}{said[1:]}" if said else "", note, every=len(rows) <= ROWS)
+    show.listing(
+        copy_columns(rows), rows, f"{said[0].upper()}{said[1:]}" if said else "", note, every=len(rows) <= ROWS
+    )
     for line in _pair_causes(copied):
         show.say(line)
 

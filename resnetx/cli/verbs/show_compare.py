@@ -66,6 +66,10 @@ def _screen(comparison: Compared, of_study: bool) -> tuple[Sequence[str], Callab
     """What is answered, and the rest of the screen; of systems by a study what its paper says, too."""
     match comparison:
         case Compared(Comparison() as record):
+            if record.benches:
+                return [*conclusion(record), *benches_answer(record.benches)], partial(
+                    _machines, record, record.benches
+                )
             return conclusion(record), partial(show_studies, record)
         case Compared(BenchComparison() as record):
             return benches_answer(record), partial(bench_comparison, record)
@@ -129,6 +133,13 @@ def show_studies(compared: Comparison) -> None:
     if show.everything():
         for letter, study in (("A", compared.a), ("B", compared.b)):
             show.line(f"{letter}: study {study.name} on {study.node} ({study.folder})")
+
+
+def _machines(studies: Comparison, benches: BenchComparison) -> None:
+    """Training, then copies and collectives."""
+    show_studies(studies)
+    show.say()
+    bench_comparison(benches)
 
 
 def _rest(hidden: Sequence[str], then: str = "") -> None:

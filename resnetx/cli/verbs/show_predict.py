@@ -113,7 +113,8 @@ def _worth(curves: Sequence[PredictedCurve]) -> None:
         return
     (curve,) = curves
     lost = {part.name: part.share for part in curve.last.parts if part.name != "useful"}
-    if told := worth(curve.rates, lost, unit_of_point(curve.last), curve.shown_slower):
+    most_lost = {part.name: part.interval[1] for part in curve.last.parts}
+    if told := worth(curve.rates, lost, unit_of_point(curve.last), curve.shown_slower, most_lost):
         show.say(f"worth: {told}", brief=f"worth: {told.partition('. On ')[0].rstrip('.')}.")
 
 

@@ -2,6 +2,7 @@
 
 import math
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
@@ -16,6 +17,7 @@ from resnetx.record.bench_record import CopyCell, Direction, families
 from resnetx.record.comparisons import BenchComparison, CollectivePoint, CopyPoint
 from resnetx.record.machine import Unit, how_many
 from resnetx.record.topologies import CollectiveCost, PairAtSize, PairCosts
+from resnetx.reporting.bench_conclusions import which
 from resnetx.reporting.charts.figure import INK, Figure
 from resnetx.reporting.charts.grammar import (
     ON_RAMPS,
@@ -27,7 +29,12 @@ from resnetx.reporting.charts.grammar import (
     Scale,
     dash_looks,
     figure,
+    shape_looks,
+    solid_and_hollow,
+    solid_and_hollow_words,
+    span,
     system_looks,
+    table_of_records,
 )
 from resnetx.table import Cell, Record, Table
 from resnetx.units import size_text
@@ -41,14 +48,15 @@ def figures(records: Sequence[BenchRecord]) -> list[Figure]:
     for index, record in enumerate(records):
         of_bench = f"bench{index}_" if len(records) > 1 else ""
         for family, cells in families(record.cells).items():
-            name, which = f"{of_bench}{family.slug}", _which(record, records)
-            squares += matrices(cells, name, f"{family.words}{which}")
-            copies += pair_lines(cells, name, family.words, which)
+            name, among = f"{of_bench}{family.slug}", which(record, records)
+            squares += matrices(cells, name, f"{family.words}{among}")
+            copies += pair_lines(cells, name, family.words, among)
     names = list(dict.fromkeys(point.collective for record in records for point in record.points))
     for collective in names:
         collectives += collective_lines(records, collective)
     of_copies, of_collectives = _drawn(copies, "Copies"), _drawn(collectives, "Collectives")
     alone = {each.what: each.marks for each in collectives} if len(names) <= MOST_APART else {}
+    of_collectives += _at_one_size(records, names)
     of_collectives += [
         _over_gpus(marks, what.lower(), _unit(records))
         for what, marks in alone.items()
@@ -57,6 +65,9 @@ def figures(records: Sequence[BenchRecord]) -> list[Figure]:
     shared = len(of_copies) < len(copies)
     return [*of_copies, *of_collectives, *squares] if shared else [*squares, *of_copies, *of_collectives]
 
+
+MEASURED = "measured"  # of marks: all others are what a model says
+SIZE = Axis("size_bytes", "size", "log2", "bytes")
 
 Line = Record  # one point of a line; what its columns are: `_mark`
 
@@ -84,7 +95,12 @@ def _drawn(curves: Sequence[Curves], together: str) -> list[Figure]:
     if len({(each.what, each.which) for each in curves}) <= MOST_APART:
         return [
             _over_size(
-                each.marks, each.name, f"{each.what}{each.which}: {each.of}", each.column, each.unit, each.caption
+                each.marks,
+                each.name,
+                f"{_capital(each.what)}{each.which}: {each.of}",
+                each.column,
+                each.unit,
+                each.caption,
             )
             for each in curves
         ]
@@ -95,21 +111,6 @@ def _drawn(curves: Sequence[Curves], together: str) -> list[Figure]:
         name = f"{together.lower()}_{of.replace(' ', '_')}"
         found.append(_over_size(marks, name, f"{together}: {of}", same[0].column, same[0].unit, same[0].caption))
     return found
-
-
-def _which(record: BenchRecord, records: Sequence[BenchRecord]) -> str:
-    """What tells a bench from others: the system that the lab stands for, the node, or how many ranks."""
-    names = [
-        (
-            each.request.lab.system if each.request and each.request.lab else "",
-            each.environment.node if each.environment else "",
-            how_many(each.world_size or 0, each.unit),
-        )
-        for each in records
-    ]
-    varying = [place for place in range(3) if len({each[place] for each in names}) > 1]
-    own = names[list(map(id, records)).index(id(record))]
-    return "".join(f", {own[place]}" for place in varying if own[place])
 
 
 def _line_of(mark: Line, curves: Curves) -> str:
@@ -127,9 +128,7 @@ def _line_of(mark: Line, curves: Curves) -> str:
 MOST_SIZES = 5  # lines over GPUs
 
 
-def pair_lines(
-    cells: Sequence[CopyCell], name: str, what: str, which: str = "", kind: str = "measured"
-) -> list[Curves]:
+def pair_lines(cells: Sequence[CopyCell], name: str, what: str, which: str = "", kind: str = MEASURED) -> list[Curves]:
     """Time and bandwidth of copies over size, by the class that pairs have at the largest size."""
     sizes = sorted({cell.size_bytes for cell in cells})
     if len(sizes) < 2:
@@ -139,16 +138,19 @@ def pair_lines(
     for cell in cells:
         line = classes.get((cell.source, cell.target)) or "not at the largest size"
         found.setdefault((line, cell.size_bytes), []).append(cell)
-    marks = [mark for (line, _), same in sorted(found.items()) for mark in _pair_marks(line, same, kind)]
-    caption = f"{_BY_CLASS} {_DASHED if kind == 'measured' else _BY_LINKS}"
+    # The fastest class first, so that slow ones have one colour in all figures.
+    slow = {line: median(median(cell.time_s) for cell in own) for (line, at), own in found.items() if at == sizes[-1]}
+    ordered = sorted(found.items(), key=lambda pair: (slow.get(pair[0][0], math.inf), pair[0]))
+    marks = [mark for (line, _), same in ordered for mark in _pair_marks(line, same, kind)]
+    caption = f"{_BY_CLASS} {_DASHED if kind == MEASURED else _BY_LINKS}"
     return [
-        Curves(f"{name}_time_by_size", what, marks, "time by size", "time_us", "us", caption, which),
+        Curves(f"{name}_time_by_size", what, marks, "time by size", "time_ms", "ms", caption, which),
         Curves(f"{name}_bandwidth_by_size", what, marks, "bandwidth by size", "GBps", "GB/s", caption, which),
     ]
 
 
 _BY_CLASS = "Medians over the pairs of a class, which are those at the largest size."
-_DASHED = "Dashed: what the described system allows."
+_DASHED = "Lines: what the described system allows."
 _BY_LINKS = "Predicted from the described links."
 
 
@@ -158,21 +160,36 @@ def _pair_marks(line: str, cells: Sequence[CopyCell], measured: str) -> Iterator
     times = {measured: [median(cell.time_s) for cell in cells], "expected": expected}
     for kind, found in times.items():
         if found:
-            yield _mark(line, kind, None, cells[0].size_bytes, median(found), factor, factor)
+            yield _mark(line, kind, None, cells[0].size_bytes, found, factor, factor)
 
 
 def _mark(
-    line: str, kind: str, gpus: int | None, size: int, time_s: float, bus_factor: float, payload: float = 1
+    line: str,
+    kind: str,
+    gpus: int | None,
+    size: int,
+    times_s: Sequence[float],
+    bus_factor: float,
+    payload: float = 1,
+    of: str = "",
 ) -> Line:
-    """`line`: a class of pairs, or "8 GPUs"; `kind`: "measured" or "expected", of two benches "A" or "B"."""
+    """`line`: a class of pairs, or "8 GPUs"; `kind`: "measured", or how a model says it; `of`: which of several systems
+    or benches. Ends are quartiles of the times."""
+    low_s, time_s, high_s = map(float, np.quantile(times_s, [0.25, 0.5, 0.75]))
+    rates = {"GBps": size * bus_factor, "payload_GBps": size * payload}
     return {
         "line": line,
         "kind": kind,
+        "of": of,
         "gpus": gpus,
         "size_bytes": size,
-        "time_us": time_s * 1e6,
+        "time_ms": time_s * 1e3,
         "GBps": size * bus_factor / time_s / 1e9,  # of copies both directions summed; of collectives bus bandwidth
         "payload_GBps": size * payload / time_s / 1e9,  # payload over time
+        "time_ms_low": low_s * 1e3,
+        "time_ms_high": high_s * 1e3,
+        **{f"{name}_low": moved / high_s / 1e9 for name, moved in rates.items()},
+        **{f"{name}_high": moved / low_s / 1e9 for name, moved in rates.items()},
     }
 
 
@@ -186,32 +203,70 @@ def _whole(marks: Iterable[Line], column: str) -> list[int]:
 
 def collective_lines(records: Sequence[BenchRecord], collective: str) -> list[Curves]:
     """A collective over size."""
-    marks = [mark for record in records for mark in _collective_marks(record, collective)]
+    marks = _collective_marks(records, collective)
     if len(_whole(marks, "size_bytes")) < 2:
         return []
     caption = f"By number of {_unit(records)}s. {_DASHED}"
     tallent = f"Payload over time, by number of {_unit(records)}s; after Tallent et al. 2017, Fig. 10 and 11 (theirs: "
-    drawn = (
-        ("time_by_size", "time by size", "time_us", "us", caption),
+    drawn = [
+        ("time_by_size", "time by size", "time_ms", "ms", caption),
         ("busbw_by_size", "bus bandwidth by size", "GBps", "GB/s", caption),
-        ("effective", "effective bandwidth", "payload_GBps", "GB/s", f"{tallent}GiB/s). {_DASHED}"),
-    )
+    ]
+    if any(mark["GBps"] != mark["payload_GBps"] for mark in marks):
+        drawn.append(("effective", "effective bandwidth", "payload_GBps", "GB/s", f"{tallent}GiB/s). {_DASHED}"))
     return [Curves(f"{collective}_{name}", collective.capitalize(), marks, *rest) for name, *rest in drawn]
+
+
+def _at_one_size(records: Sequence[BenchRecord], collectives: Sequence[str]) -> list[Figure]:
+    """The bus bandwidth of collectives that were timed at one size: a row for each."""
+    marks = {name: _collective_marks(records, name) for name in collectives}
+    alone = {name: own for name, own in marks.items() if len(_whole(own, "size_bytes")) == 1}
+    sizes = {size for own in alone.values() for size in _whole(own, "size_bytes")}
+    rows: list[Line] = []
+    for name, own in alone.items():
+        at = f" of {size_text(_whole(own, 'size_bytes')[0])}" * (len(sizes) > 1)
+        rows += [{"what": f"{name.capitalize()}{at}", **mark} for mark in own if mark["kind"] == MEASURED]
+    if len(rows) < 2:
+        return []
+    lines, sides = (list(dict.fromkeys(str(row[name]) for row in rows)) for name in ("line", "of"))
+    plot = Plot(
+        x=Axis("GBps", "bus bandwidth, GB/s", "log"),
+        y=Axis("what", "", "names"),
+        marks=(Mark("across", column="GBps"), *solid_and_hollow("of", sides, size=24)),
+        colour=Scale("line", system_looks(lines)),
+        shape=Scale("of", shape_looks(sides)) if len(sides) > 2 else None,
+        tips=("line", "of", "size_bytes", "time_ms", "GBps"),
+    )
+    at = f" of {size_text(min(sizes))}" * (len(sizes) == 1)
+    caption = f"Medians and quartiles.{solid_and_hollow_words(sides)}"
+    rates = span(float(row["GBps"] or 0) for row in rows)
+    return [figure("one-size", f"Collectives{at}: {rates} GB/s bus bandwidth", caption, table_of_records(rows), plot)]
 
 
 def _unit(records: Sequence[BenchRecord]) -> Unit:
     return "rank" if {record.unit for record in records} == {"rank"} else "GPU"
 
 
-def _collective_marks(record: BenchRecord, collective: str) -> Iterator[Line]:
-    ranks = record.world_size or 0
-    points = [point for point in record.points if point.collective == collective]
-    factor = OPERATIONS[collective].bus_factor(ranks) if ranks else 1.0
-    for point, times_s in zip(points, telling_times(points), strict=True):
+def _collective_marks(records: Sequence[BenchRecord], collective: str) -> list[Line]:
+    """Of each size and number of ranks, and of each of several systems or nodes, what all its benches measured."""
+    times: dict[tuple[str, int, int, str], list[float]] = {}
+    expected: dict[tuple[str, int, int, str], float] = {}
+    for record in records:
+        ranks = record.world_size or 0
+        points = [point for point in record.points if point.collective == collective]
         line = how_many(ranks, record.unit) if ranks else "GPUs not known"
-        yield _mark(line, "measured", ranks, point.size_bytes, median(times_s), factor)
-        if point.expected_s:
-            yield _mark(line, "expected", ranks, point.size_bytes, point.expected_s, factor)
+        of = which(record, records, ranks=False).removeprefix(", ")
+        for point, times_s in zip(points, telling_times(points), strict=True):
+            times.setdefault((line, ranks, point.size_bytes, of), []).extend(times_s)
+            if point.expected_s:
+                expected[line, ranks, point.size_bytes, of] = point.expected_s
+    marks = []
+    for (line, ranks, size, of), times_s in times.items():
+        factor = OPERATIONS[collective].bus_factor(ranks) if ranks else 1.0
+        marks.append(_mark(line, MEASURED, ranks, size, times_s, factor, of=of))
+        if expected_s := expected.get((line, ranks, size, of)):
+            marks.append(_mark(line, "expected", ranks, size, [expected_s], factor, of=of))
+    return marks
 
 
 # ---- described systems
@@ -225,7 +280,7 @@ def described_collectives(costs: Sequence[CollectiveCost]) -> list[Figure]:
     of, found = collective.capitalize(), []
     if len(_whole(marks, "size_bytes")) > 1:
         found = [
-            _over_size(marks, f"{collective}_time_by_size", f"{of}: time by size", "time_us", "us", caption),
+            _over_size(marks, f"{collective}_time_by_size", f"{of}: time by size", "time_ms", "ms", caption),
             _over_size(marks, f"{collective}_busbw_by_size", f"{of}: bus bandwidth by size", "GBps", "GB/s", caption),
         ]
     if len({mark["gpus"] for mark in marks}) > 1:
@@ -242,7 +297,7 @@ def _cost_mark(cost: CollectiveCost, costs: Sequence[CollectiveCost]) -> Line:
     gpus = len(cost.devices)
     kind = ", ".join(map(str, ways.values())) or cost.system
     bus = cost.busbw_Bps / cost.algbw_Bps
-    return _mark(how_many(gpus, "GPU"), kind, gpus, cost.size_bytes, cost.time_s, bus)
+    return _mark(how_many(gpus, "GPU"), "predicted", gpus, cost.size_bytes, [cost.time_s], bus, of=kind)
 
 
 def described_pairs(costs: Sequence[PairCosts]) -> list[Figure]:
@@ -289,7 +344,7 @@ def compared_lines(found: BenchComparison) -> list[Figure]:
         line = ratio.pair_class or (f"{ratio.gpus} ranks" if ratio.gpus else "GPUs not known")
         for kind, time_s, rate in (("A", ratio.a_s, ratio.a_GiBps), ("B", ratio.b_s, ratio.b_GiBps)):
             payload = rate * 2**30 * time_s / ratio.size_bytes
-            mark = _mark(line, kind, ratio.gpus, ratio.size_bytes, time_s, payload, payload)
+            mark = _mark(line, MEASURED, ratio.gpus, ratio.size_bytes, [time_s], payload, payload, of=kind)
             lines.setdefault(ratio.what, []).append(mark)
     caption = f"A: {found.a.path}. B: {found.b.path}. Payload over time, as Tallent et al. 2017 draw it."
     return [
@@ -305,8 +360,8 @@ def compared_lines(found: BenchComparison) -> list[Figure]:
 def _over_size(marks: Sequence[Line], name: str, title: str, field: str, unit: str, caption: str) -> Figure:
     rates = [float(mark[field] or 0) for mark in marks if mark["size_bytes"] == max(_whole(marks, "size_bytes"))]
     apart = "panel" in marks[0] and max(rates) > MOST_SPREAD * min(rates)
-    rate = Axis(field, unit, "log", "si") if field == "time_us" or apart else Axis(field, unit)
-    return _figure(marks, name, title, caption, Axis("size_bytes", "bytes", "log", "si"), rate)
+    rate = Axis(field, unit, "log") if field == "time_ms" or apart else Axis(field, unit)
+    return _figure(marks, name, title, caption, SIZE, rate)
 
 
 def _over_gpus(marks: Sequence[Line], collective: str, unit: Unit, caption: str = "", most_sizes: int = 1) -> Figure:
@@ -317,8 +372,8 @@ def _over_gpus(marks: Sequence[Line], collective: str, unit: Unit, caption: str 
     sizes = sizes[:: -max(1, -(-len(sizes) // most_sizes))][:most_sizes]
     shown = [{**mark, "line": size_text(size)} for size in sizes for mark in marks if mark["size_bytes"] == size]
     title = f"{collective.capitalize()}: bus bandwidth by {unit}s"
-    if len(sizes) == 1 and not any(mark["kind"] in ("measured", "expected") for mark in shown):  # systems in colours
-        shown = [{**mark, "line": mark["kind"], "kind": mark["line"]} for mark in shown]
+    if len(sizes) == 1 and any(mark["of"] for mark in shown):  # systems in colours
+        shown = [{**mark, "line": mark["of"], "of": mark["line"]} for mark in shown]
         title = f"{collective.capitalize()} of {size_text(sizes[0])}: bus bandwidth by {unit}s"
     caption = caption or f"At {size_text(sizes[0])}. {_DASHED}"
     across = Axis("gpus", f"{unit}s", ticks=counts, domain=(counts[0] - 0.2, counts[-1] + 0.2))
@@ -326,34 +381,43 @@ def _over_gpus(marks: Sequence[Line], collective: str, unit: Unit, caption: str 
 
 
 def _figure(marks: Sequence[Line], name: str, title: str, caption: str, x: Axis, y: Axis) -> Figure:
-    lines = list(dict.fromkeys(str(mark["line"]) for mark in marks))
-    kinds = list(dict.fromkeys(str(mark["kind"]) for mark in marks))
+    """What was measured as dots with quartiles, without a line between them; what is described as a line."""
+    lines, sides = (list(dict.fromkeys(str(mark[column]) for mark in marks)) for column in ("line", "of"))
+    measured = any(mark["kind"] == MEASURED for mark in marks)
+    described = any(mark["kind"] != MEASURED for mark in marks)
+    model, dots = (f"datum.kind {sign} '{MEASURED}'" for sign in ("!=", "=="))
+    drawn = [Mark("line", model, along=x.column), Mark("dots", model, look={"opacity": 0, "size": 60})] * described
+    drawn += [Mark("whiskers", dots), *solid_and_hollow("of", sides, dots, size=16)] * measured
     plot = Plot(
         x=x,
         y=y,
-        marks=(Mark("line"), Mark("dots", look={"size": 12})),
+        marks=drawn,
         colour=Scale("line", system_looks(lines)),
-        dash=Scale("kind", dash_looks(kinds)),
-        tips=("line", "kind", "size_bytes", "time_us", "GBps"),
+        dash=Scale("of", dash_looks(sides)) if described and len(sides) > 1 else None,
+        shape=Scale("of", shape_looks(sides)) if measured and len(sides) > 2 else None,
+        tips=("line", "of", "kind", "size_bytes", "time_ms", "GBps"),
+        aside=("line", "of") if measured else (),
         panel="panel" if "panel" in marks[0] else "",
         columns=3,
     )
     columns = list(marks[0])
-    caption = caption if "expected" in kinds else caption.removesuffix(_DASHED).rstrip()
+    caption = caption if any(mark["kind"] == "expected" for mark in marks) else caption.removesuffix(_DASHED).rstrip()
     if lines == ["one class"]:
         caption = caption.replace(_BY_CLASS, "Medians over the pairs, which are alike (one class).")
+    if measured:
+        caption += f" Whiskers: quartiles.{solid_and_hollow_words(sides)}"
     return figure(name, title, caption, Table(columns, [[mark[column] for column in columns] for mark in marks]), plot)
 
 
 # Heat maps of pair copies: a square for each ordered pair, rows send (Li et al. 2019, Fig. 5 to 13).
 
 FEWEST_PAIRS = 4  # of fewer, a table says as much
-MEASURED = "The median of each pair."
+OF_PAIRS = "The median of each pair."
 _MOST_LABELLED = 10  # GPUs, of which each square has its figure written in it
 _SMALL_BYTES = 4096  # up to here, the time of a copy is a latency
 
 
-def matrices(cells: Sequence[CopyCell], name: str, what: str, origin: str = MEASURED) -> list[Figure]:
+def matrices(cells: Sequence[CopyCell], name: str, what: str, origin: str = OF_PAIRS) -> list[Figure]:
     """Latency at the smallest size, and bandwidth at the largest one. `name`: of the files; `what`: the title."""
     cells = [cell for cell in cells if cell.source != cell.target]
     sizes = sorted({cell.size_bytes for cell in cells})
@@ -379,7 +443,10 @@ def _matrix(cells: Sequence[CopyCell], size: int, name: str, what: str, origin: 
     rows = [_square(cell, latency) for cell in cells if cell.size_bytes == size]
     quantity, unit, column = ("latency", "us", "time_us") if latency else ("bandwidth", "GB/s", "GBps")
     places = _places(cells)
-    classes = sorted({str(row[5]) for row in rows})
+    of_class: dict[str, list[float]] = defaultdict(list)  # the fastest first, so that slow ones have one colour
+    for row in rows:
+        of_class[str(row[5])].append(float(row[4] or 0))
+    classes = sorted(of_class, key=lambda name: -median(of_class[name]))
     by_class = 1 < len(classes) <= len(TINTS) and "" not in classes
     most = max(float(row[columns.index(column)] or 0) for row in rows)
     # Slow is dark in both: the eye is led to what may be wrong.
@@ -394,7 +461,11 @@ def _matrix(cells: Sequence[CopyCell], size: int, name: str, what: str, origin: 
         chart_only=("label",),
     )
     caption = f"Rows send, columns receive; {unit}. {origin} Copies within one GPU are left out."
-    return figure(name, f"{what}: {quantity} at {size_text(size)}", caption, Table(columns, rows), plot)
+    return figure(name, f"{_capital(what)}: {quantity} at {size_text(size)}", caption, Table(columns, rows), plot)
+
+
+def _capital(words: str) -> str:
+    return words[:1].upper() + words[1:]
 
 
 def _square(cell: CopyCell, latency: bool) -> list[Cell]:
@@ -436,8 +507,7 @@ def collective_bandwidth(
         f"calibrated. Form: Tallent et al. 2017, Fig. {_PAPERS_FIGURES.get(name, 11)} (there GiB/s)."
         f"{_BLACK * bool(measured)}"
     )
-    sizes = Axis("size_bytes", "bytes", "log", "si")
-    return _bandwidths(name, f"{name.capitalize()} alone, by system and GPUs", caption, points, measured, sizes)
+    return _bandwidths(name, f"{name.capitalize()} alone, by system and GPUs", caption, points, measured, SIZE)
 
 
 def small_collectives(
@@ -448,7 +518,7 @@ def small_collectives(
     if len({point.size_bytes for point in near}) > 2:
         beside = [point for point in measured if ZOOM_BYTES[0] <= point.size_bytes <= ZOOM_BYTES[1]]
         caption = f"The same, closely: sizes of ResNet/x's gradients.{_BLACK * bool(beside)}"
-        sizes = Axis("size_bytes", "bytes", labels="si", domain=ZOOM_BYTES)
+        sizes = Axis("size_bytes", "size, bytes", labels="si", domain=ZOOM_BYTES)
         yield _bandwidths(f"{name}-small", f"{name.capitalize()} of 0.5 to 6 MB", caption, near, beside, sizes)
 
 
@@ -520,14 +590,14 @@ def copies_over_size(
     rows = [_copy_row(point, "predicted", name) for name, own in lines.items() for point in own]
     rows += [_copy_row(point, "between", name) for name, own in lines.items() for point in _between(own)]
     rows += [_copy_row(point, "measured") for point in measured if _pair(point) in pairs]
-    columns = ["system", "pair", "size_bytes", "GBps", "time_us", "origin", "description"]
+    columns = ["system", "pair", "size_bytes", "GBps", "time_ms", "origin", "description"]
     black = _BLACK * any(_pair(point) in pairs for point in measured)
     drawn = [
         ("copies", f"{of}: bandwidth", Axis("GBps", "GB/s"), after.format(8)),
         (
             "copy-times",
             f"{of}: time",
-            Axis("time_us", "us", "log", "si"),
+            Axis("time_ms", "ms", "log"),
             after.format(9),
         ),
     ]
@@ -538,7 +608,7 @@ def copies_over_size(
             f"{_line_ends(lines)} {caption}{black}",
             Table(columns, rows),
             Plot(
-                x=Axis("size_bytes", "bytes", "log", "si"),
+                x=SIZE,
                 y=y,
                 marks=(
                     Mark("line", "datum.origin != 'measured'"),
@@ -585,9 +655,9 @@ def _pair(point: CopyPoint) -> str:
 
 
 def _copy_row(point: CopyPoint, origin: str, line: str = "") -> list[Cell]:
-    rate, time_us, name = point.size_bytes / point.time_s / 1e9, point.time_s * 1e6, line or _pair(point)
-    words = f"{name}, {size_text(point.size_bytes)}, {origin}: {rate:.3g} GB/s, {time_us:.4g} us"
-    return [point.system, name, point.size_bytes, rate, time_us, origin, words]
+    rate, time_ms, name = point.size_bytes / point.time_s / 1e9, point.time_s * 1e3, line or _pair(point)
+    words = f"{name}, {size_text(point.size_bytes)}, {origin}: {rate:.3g} GB/s, {time_ms:.4g} ms"
+    return [point.system, name, point.size_bytes, rate, time_ms, origin, words]
 
 
 MOST_SAID = 8  # lines whose ends a caption says

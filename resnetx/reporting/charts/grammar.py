@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import cycle
+from itertools import cycle, pairwise
 from typing import Any, Literal
 
 import altair as alt
@@ -58,12 +58,14 @@ LEAST_UNIT_PIXELS = 54  # of one, into whose boxes words of 12 px fit
 
 # steps: whole numbers that are names, as of GPUs; plane: positions, without an axis
 Kind = Literal["number", "log", "log2", "names", "steps", "plane"]
-Labels = Literal["", "si", "percent", "times"]
+Labels = Literal["", "si", "percent", "times", "bytes"]
 _READ: Mapping[str, str] = {
     "": "format(datum.value, ',')",
     "si": "datum.value < 1 ? format(datum.value, '~g') : format(datum.value, '~s')",
     "percent": "format(datum.value, '~%')",
     "times": "datum.value == 1 ? 'equal' : '\u00d7' + format(datum.value, '~g')",
+    "bytes": "datum.value < 1024 ? datum.value + ' B' : datum.value < 1048576 ? datum.value / 1024 + ' KiB' : "
+    "datum.value < 1073741824 ? datum.value / 1048576 + ' MiB' : datum.value / 1073741824 + ' GiB'",
 }
 
 
@@ -115,7 +117,7 @@ class Mark:
     colour: str = ""  # of all of them, in place of the scale's
     look: Mapping[str, Any] = field(default_factory=dict)  # further properties, in print
     at: str = ""  # of words: the column of their y, if it is not the axis's
-    along: str = ""  # of words: the column of their x, likewise
+    along: str = ""  # of words and lines: the column of their x, likewise
     within: str = ""  # of words: the column of the end of their span; they are left out where it is too short for them
     by_scale: bool = False  # words have the colours of the scale
     scale: Scale | None = None  # in place of the plot's; without looks, the values of its column are colours
@@ -136,6 +138,7 @@ class Plot:
     shape: Scale | None = None  # of dots
     size: Scale | None = None  # of dots: areas in print
     detail: Sequence[str] = ()  # columns that lines are apart in besides
+    aside: Sequence[str] = ()  # columns whose values lie side by side at one place of an axis by powers of 2
     tips: Sequence[str] = ()  # columns that a mark says when it is pointed at
     panel: str = ""  # column; "": one panel
     beside: Sequence[Axis] = ()  # y axes of further panels, of the same rows
@@ -151,6 +154,8 @@ class Plot:
 
 def figure(name: str, title: str, caption: str, table: Table, plot: Plot, shown: Table | None = None) -> Figure:
     """A plot of a table, at all widths. `shown`: the data of the figure, where `table` is how they are drawn."""
+    if plot.aside:
+        plot, table = _side_by_side(plot, table)
     places = [index for index, column in enumerate(table.columns) if column not in plot.chart_only]
     columns = [table.columns[place] for place in places]
     shown = shown or Table(columns, [[row[place] for place in places] for row in table.rows])
@@ -171,6 +176,33 @@ def figure(name: str, title: str, caption: str, table: Table, plot: Plot, shown:
         chart.config.title = alt.TitleConfig(color=INK, subtitleColor=INK, limit=_PAGE.width)
     other = None if chart is wide else wide
     return Figure(name=name, title=title, caption=caption, table=shown, chart=chart, wide=other, narrow=narrow)
+
+
+AT = "at"  # the column of places side by side
+MOST_ASIDE = 0.4  # of the room between two places
+ASIDE = 0.09  # of the room between two places, from one mark to the next
+LEAST_OF_AXIS = 36  # such steps are along an axis at least
+
+
+def _side_by_side(plot: Plot, table: Table) -> tuple[Plot, Table]:
+    """Rows that differ in what lies side by side, at places next to each other, so that none hides another."""
+    records = table.records()
+    orders: dict[Cell, dict[tuple[Cell, ...], int]] = {}
+    for record in records:
+        order = orders.setdefault(record[plot.panel] if plot.panel else "", {})
+        order.setdefault(tuple(record[column] for column in plot.aside), len(order))
+    places = sorted({float(record[plot.x.column] or 1) for record in records})
+    gap = min((math.log2(more / less) for less, more in pairwise(places)), default=1.0)
+    length = math.log2(places[-1] / places[0])
+    rows = []
+    for record, row in zip(records, table.rows, strict=True):
+        order = orders[record[plot.panel] if plot.panel else ""]
+        step = min(ASIDE * gap, MOST_ASIDE * gap / max(1, len(order) - 1), max(length, 1) / LEAST_OF_AXIS)
+        beside = order[tuple(record[column] for column in plot.aside)] - (len(order) - 1) / 2
+        rows.append([*row, float(record[plot.x.column] or 1) * 2 ** (step * beside)])
+    marks = [replace(mark, along=plot.x.column) if mark.kind == "line" and mark.column else mark for mark in plot.marks]
+    x = replace(plot.x, column=AT)
+    return replace(plot, x=x, marks=marks, chart_only=(*plot.chart_only, AT)), Table([*table.columns, AT], rows)
 
 
 def _named_alone(plot: Plot, said: str, table: Table) -> str:
@@ -209,6 +241,23 @@ def dash_looks(names: Sequence[str]) -> dict[str, list[float]]:
 def shape_looks(names: Sequence[str]) -> dict[str, str]:
     """A shape for each name, for prints without colour."""
     return dict(zip(names, cycle(SHAPES), strict=False))
+
+
+def solid_and_hollow(column: str, names: Sequence[str], where: str = "", **look: Any) -> list[Mark]:
+    """Dots, of two names solid and hollow ones: colour alone tells no two of them apart; of more, shapes do."""
+    if len(names) != 2:
+        return [Mark("dots", where, look=look)]
+    of_name = f"{where or 'true'} && datum.{column} == {{!r}}".format
+    solid, hollow = names
+    return [
+        Mark("dots", of_name(solid), look={**look, "filled": True}),
+        Mark("dots", of_name(hollow), look={**look, "filled": False, "fill": PAPER}),
+    ]
+
+
+def solid_and_hollow_words(names: Sequence[str]) -> str:
+    """Which are which, as a sentence that goes on a caption; "" where there are not two."""
+    return f" Solid: {names[0]}; hollow: {names[1]}." if len(names) == 2 and all(names) else ""
 
 
 MOST_FACTORS = 9  # ticks of an axis of factors
@@ -482,7 +531,11 @@ def _axis(
     base = 2 if axis.kind == "log2" else 10
     ticks = list(axis.ticks) or (log_ticks(domain, base) if log else [])
     most = min(7, int(width // (3.4 * size.text))) if width else 7
-    if log and len(ticks) > most:
+    if axis.labels == "bytes":
+        ticks = _sizes(domain, int(width // (4.6 * size.text)))
+    elif axis.labels == "times" and len(ticks) > most:
+        ticks = _both_sides(ticks, most)
+    elif log and len(ticks) > most:
         powers = [tick for tick in ticks if math.log(tick, base).is_integer() or f"{tick:e}".startswith("1.000000e")]
         step = -(-len(ticks) // most)
         ticks = powers if len(powers) > 2 else ticks[(ticks.index(1) % step if 1 in ticks else 0) :: step]
@@ -494,6 +547,21 @@ def _axis(
         else alt.Scale(domain=domain, nice=axis.domain is None)
     )
     return channel(f"{axis.column}:Q", title=title if titled else None, scale=scale, axis=look)
+
+
+def _sizes(domain: Sequence[float], most: int) -> list[float]:
+    """So many powers of two at most, each as many times as large as the one before."""
+    first, last = math.ceil(math.log2(domain[0])), math.floor(math.log2(domain[1]))
+    step = next(step for step in (1, 2, 5, 10, 20, last - first + 1) if (last - first) // step < max(1, most))
+    start = -(-first // step) * step
+    return [2.0**exponent for exponent in range(start if start <= last else first, last + 1, step)]
+
+
+def _both_sides(ticks: Sequence[float], most: int) -> list[float]:
+    """No difference, and every so many of the ticks on either side of it, from the outermost on."""
+    below, above = [tick for tick in ticks if tick < 1], [tick for tick in reversed(ticks) if tick > 1]
+    step = -(-(len(ticks) - 1) // (most - 1))
+    return sorted([*below[::step], 1.0, *above[::step]])
 
 
 def _bare(channel: Any, axis: Axis) -> Any:
@@ -527,6 +595,7 @@ def _layer(chart: alt.Chart, mark: Mark, plot: Plot, encodings: Mapping[str, Any
     said = alt.Description("description:N") if "description" in plot.chart_only else alt.Undefined
     match mark.kind:
         case "line":
+            x = alt.X(f"{mark.along}:Q") if mark.along else x
             return chart.mark_line(**{"strokeWidth": 1.1 * size.mark, **fixed}).encode(
                 x=x, y=other, color=colour, strokeDash=dash, detail=detail
             )

@@ -28,6 +28,8 @@ from resnetx.reporting.charts.grammar import (
     factors,
     figure,
     shape_looks,
+    solid_and_hollow,
+    solid_and_hollow_words,
     system_looks,
     table_of_records,
 )
@@ -98,11 +100,13 @@ def _speedups(marks: Sequence[Record]) -> Figure:
             Mark("line", column="ideal", colour=QUIET, look={"strokeDash": [0.6, 1.8], "strokeWidth": 0.8}),
             Mark("line"),
             Mark("whiskers"),
-            Mark("dots"),
+            *solid_and_hollow("line", lines),
         ),
         colour=Scale("line", system_looks(lines)),
+        shape=Scale("line", shape_looks(lines)) if len(lines) > 2 else None,
         dash=Scale("kind", dash_looks(kinds)) if len(kinds) > 1 else None,
         detail=("line", "kind"),
+        aside=("line", "kind"),
         panel="panel",
         columns=3,
         height=HEIGHT,
@@ -111,6 +115,7 @@ def _speedups(marks: Sequence[Record]) -> Figure:
     over = {mark["baseline_gpus"] for mark in marks}
     base = "one GPU" if over == {1} else "the fewest GPUs that can run it"
     caption = "Whiskers: what nine of ten measurements should lie within. Dotted: ideal. Form: Shi et al. 2018."
+    caption += solid_and_hollow_words(lines)
     return figure("speedups", f"Predicted speed-up over {base}", caption, table_of_records(marks), plot)
 
 
@@ -194,11 +199,7 @@ def accuracy_figure(accuracy: Accuracy) -> Figure:
     workloads, strategies, systems = (
         list(dict.fromkeys(str(row[name]) for row in rows)) for name in ("workload", "strategy", "system")
     )
-    apart = len(systems) > len(_FILLED)
-    dots = [
-        Mark("dots", f"datum.system == {system!r}", look={"size": 20, "filled": filled})
-        for system, filled in zip(systems, _FILLED, strict=False)
-    ]
+    apart = len(systems) > 2
     plot = Plot(
         x=Axis("measured_ms", "measured, ms", "log", "si", domain=domain),
         y=Axis("predicted_ms", "predicted, ms", "log", "si", domain=domain),
@@ -207,7 +208,7 @@ def accuracy_figure(accuracy: Accuracy) -> Figure:
             *(Mark("diagonal", column=factor, look={"strokeDash": [1, 1.5]}) for factor in ("1.1", "0.9")),
             Mark("whiskers"),
             Mark("across", column="measured_ms"),
-            *([Mark("dots", look={"size": 20})] if apart else dots),
+            *solid_and_hollow("system", systems, size=20),
         ),
         colour=Scale("workload", workload_colours(workloads)),
         shape=Scale("strategy", shape_looks(strategies)),
@@ -216,7 +217,7 @@ def accuracy_figure(accuracy: Accuracy) -> Figure:
         chart_only=("description",),
     )
     mean = statistics.fmean(abs(float(row["error"] or 0)) for row in rows)
-    told = "" if apart or len(systems) < 2 else f" Filled: {systems[0]}; hollow: {systems[1]}."
+    told = solid_and_hollow_words(systems)
     alike = [names[0] for names in (workloads, systems, strategies) if len(names) == 1]
     told += f" In all: {', '.join(alike)}." * bool(alike)
     return figure(
@@ -230,7 +231,6 @@ def accuracy_figure(accuracy: Accuracy) -> Figure:
 
 
 _ENDS = ("low", "high")
-_FILLED = (True, False)  # of two systems
 
 
 def _checked(point: CheckedPoint) -> Record | None:

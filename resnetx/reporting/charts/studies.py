@@ -1,7 +1,7 @@
 """The figures of a report of studies: what limits points, speed-ups, rates, and where they are in intensity space.
 
-The forms are those of Tallent et al. 2017, Fig. 6, 7, 12 and 13. Nothing is drawn that was not measured: a line has a
-gap where a point is missing, and a word at the foot of the panel says why. What would be the same everywhere, or has
+The forms are those of Tallent et al. 2017, Fig. 6, 7, 12 and 13. Nothing is drawn that was not measured: no line joins
+points, and where one is missing, a word at the foot of the panel says why. What would be the same everywhere, or has
 one value, is a sentence instead of a figure.
 """
 
@@ -22,6 +22,8 @@ from resnetx.reporting.charts.grammar import (
     factors,
     figure,
     shape_looks,
+    solid_and_hollow,
+    solid_and_hollow_words,
     span,
     table_of_records,
 )
@@ -188,6 +190,10 @@ def _with_room(rows: Sequence[Record]) -> tuple[float, float]:
 
 def speedups(points: Sequence[StudyPoint], styles: SeriesStyles) -> Figure:
     """The speed-up against GPUs."""
+    counts: dict[tuple[str, str, str], set[int]] = defaultdict(set)
+    for point in points:
+        counts[point.line].add(point.gpus)
+    points = [point for point in points if len(counts[point.line]) > 1]  # of one number of GPUs, there is no speed-up
     most = max(point.gpus for point in points if has_speedup(point))
     reached = sorted(
         (
@@ -239,7 +245,7 @@ def _curves(
     domain, step = domain_with_foot(ends, depth, HEIGHT)
     for row in rows:
         row["foot"] = None if row["foot"] is None else domain[0] * step ** (float(row["foot"]) + 0.15)
-    _label_ends(rows, styles.line, curves.column, domain)
+    _label_ends(rows, styles, curves.column, domain)
     rows.sort(key=lambda row: panels.index(str(row["panel"])))  # stable: lines are in the order of the points
     known = f"isValid(datum.{curves.column})"
     names = {"align": "center", "baseline": "bottom"}
@@ -251,13 +257,12 @@ def _curves(
         y=Axis(y.column, y.title, y.kind, y.labels, domain=(domain[0], domain[1])),
         marks=(
             Mark("line", "isValid(datum.ideal)", "ideal", QUIET, {"strokeDash": [0.6, 1.8], "strokeWidth": 0.6}),
-            Mark("line", look={"strokeWidth": 0.9}),
             *(
                 Mark("whiskers", f"datum.{curves.column}_ends == '{kind}' && datum.runs > 1", look={"opacity": opacity})
                 for kind, opacity in (("interval", 1.0), ("range", 0.45))
                 if any(row[f"{curves.column}_ends"] == kind for row in rows)
             ),
-            Mark("dots", known, look={"size": 14}),
+            *solid_and_hollow(styles.side, styles.sides, known, size=18),
             *(Mark("words", where, "word", look=names, at="foot", by_scale=by_scale) for where, by_scale in words),
             *[
                 Mark(
@@ -272,24 +277,27 @@ def _curves(
             * any(row["label"] for row in rows),
         ),
         colour=Scale(styles.line, styles.colours),
-        shape=Scale(styles.line, shape_looks(list(styles.colours))),
-        dash=Scale(styles.dash, styles.dashes) if styles.dashes else None,
+        shape=Scale(styles.side, shape_looks(styles.sides))
+        if len(styles.sides) > 2
+        else Scale(styles.line, shape_looks(list(styles.colours))),
         detail=("workload", "batch", "variant"),
+        aside=("workload", "batch", "variant"),
         panel="panel",
         columns=3,
         height=HEIGHT,
         chart_only=_OF_CURVES,
     )
+    caption += solid_and_hollow_words(styles.sides)
     return figure(name, title, f"{_reading(points, curves)}{meanings(points)}{caption}", table_of_records(rows), plot)
 
 
 _OF_CURVES = ("system", "settings", "panel", "word", "word_shared", "foot", "label", "description")
-_MOST_LABELLED = 4  # lines of a panel with labels
-_LINES_APART = 0.09  # of an axis: ends of lines whose labels do not touch
+_MOST_LABELLED = 4  # series of a panel with labels
+_LINES_APART = 0.09  # of an axis: marks whose labels do not touch
 
 
-def _label_ends(rows: Sequence[Record], line: str, column: str, domain: Sequence[float]) -> None:
-    """Writes at the end of each line what it is and reaches; where lines end too close to each other, at none."""
+def _label_ends(rows: Sequence[Record], styles: SeriesStyles, column: str, domain: Sequence[float]) -> None:
+    """Writes at the last mark of each series what it is and reaches; where they are too close together, at none."""
     ends: dict[str, dict[tuple[object, ...], Record]] = defaultdict(dict)
     for row in rows:
         if row[column] is not None:
@@ -302,7 +310,8 @@ def _label_ends(rows: Sequence[Record], line: str, column: str, domain: Sequence
         apart = all(above - below > _LINES_APART for below, above in pairwise(heights))
         if apart and len(heights) <= _MOST_LABELLED:
             for row in of_panel.values():
-                row["label"] = f"{row[line]}: {si(float(row[column] or 0))}"
+                names = [str(row[styles.line]), *[str(row[styles.side])] * bool(styles.sides)]
+                row["label"] = f"{', '.join(names)}: {si(float(row[column] or 0))}"
 
 
 def _curve_row(point: StudyPoint, styles: SeriesStyles, curves: _Curves, missing: Sequence[StudyPoint]) -> Record:

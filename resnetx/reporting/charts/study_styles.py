@@ -4,7 +4,7 @@ are in intensity space."""
 from collections.abc import Iterable, Iterator, Sequence
 
 from resnetx.record import Workload
-from resnetx.reporting.charts.figure import DASHES, SYSTEMS, Figure, family_colours, workload_colours
+from resnetx.reporting.charts.figure import SYSTEMS, Figure, family_colours, workload_colours
 from resnetx.reporting.charts.grammar import Axis, Mark, Plot, Scale, figure, shape_looks, span, table_of_records
 from resnetx.reporting.study_points import (
     StudyPoint,
@@ -16,12 +16,14 @@ from resnetx.reporting.study_points import (
 from resnetx.table import Record
 from resnetx.units import si
 
+MOST_SIDES = 4  # variants or systems beside each other in one panel
+
 
 class SeriesStyles:
-    """What tells the series of a page apart: two systems always by their dash, in one panel.
+    """What tells the series of a page apart: two systems always by solid and hollow marks, in one panel.
 
     Panels are by batch with a colour for each workload, or by workload with one for each batch, whichever are fewer.
-    Where each workload has one batch, colours are free for settings.
+    Where each workload has one batch, colours are free for settings. More than two variants have a shape each.
     """
 
     def __init__(self, points: Sequence[StudyPoint]) -> None:
@@ -30,7 +32,7 @@ class SeriesStyles:
             list(dict.fromkeys(getattr(point, name) for point in points)) for name in ("variant", "system", "settings")
         )
         alone = len({(point.workload, point.batch) for point in points}) == len(self.workloads)
-        several = len(self.batches) > 1 or len(self.variants) > len(DASHES)
+        several = len(self.batches) > 1 or len(self.variants) > MOST_SIDES
         self.by_workload = len(self.workloads) <= len(self.batches) and several
         self.line = "batch" if self.by_workload else "workload"
         self.colours = workload_colours(self.workloads)
@@ -39,13 +41,13 @@ class SeriesStyles:
         of_settings = self.by_workload and alone and 1 < len(settings) <= len(SYSTEMS)
         if of_settings:
             self.line, self.colours = "settings", dict(zip(settings, SYSTEMS, strict=False))
-        if len(self.variants) <= len(DASHES) and not of_settings:
-            self.dash, names, apart = "variant", self.variants, []
-        elif len(systems) <= len(DASHES):
-            self.dash, names, apart = "system", systems, [*["settings"] * (not of_settings)]
+        if len(self.variants) <= MOST_SIDES and not of_settings:
+            self.side, names, apart = "variant", self.variants, []
+        elif len(systems) <= MOST_SIDES:
+            self.side, names, apart = "system", systems, [*["settings"] * (not of_settings)]
         else:
-            self.dash, names, apart = "system", [], ["variant"]
-        self.dashes = dict(zip(names, DASHES, strict=False)) if len(names) > 1 else {}
+            self.side, names, apart = "system", [], ["variant"]
+        self.sides = names if len(names) > 1 else []
         self._panel = ["workload"] * self.by_workload + ["batch"] * (self.line != "batch") + apart
 
     def panel(self, point: StudyPoint) -> str:

@@ -25,6 +25,9 @@ from resnetx.reporting.charts.grammar import (
     factors,
     figure,
     line_looks,
+    shape_looks,
+    solid_and_hollow,
+    solid_and_hollow_words,
     system_looks,
 )
 from resnetx.reporting.compared_systems import lead, over
@@ -211,7 +214,6 @@ def _labels(marks: Sequence[_MarginMark], panel: str) -> Iterator[tuple[_MarginM
 # The forms are those of Tallent et al. 2017, Fig. 12 and 13. A line has a gap where a point does not fit in memory, and
 # a word at the foot of the panel says so.
 
-OFFSET = 1.06  # factor between the systems' marks along the axis of GPUs, so that their whiskers can be told apart
 HEIGHT = 110
 
 
@@ -233,9 +235,9 @@ class Curves:
 
 _RATE_COLUMNS = [
     "workload", "batch_size", "gpus", "variant", "library", "system", "origin", "iterations_per_s",
-    "iterations_per_s_low", "iterations_per_s_high", "outcome", "panel", "line", "at", "word", "foot", "description",
+    "iterations_per_s_low", "iterations_per_s_high", "outcome", "panel", "line", "word", "foot", "description",
 ]  # fmt: skip
-_OF_CHART = ("panel", "line", "at", "word", "foot", "description")
+_OF_CHART = ("panel", "line", "word", "foot", "description")
 
 
 def rates_against_gpus(
@@ -243,7 +245,7 @@ def rates_against_gpus(
 ) -> Figure:
     """Iterations/s against GPUs; measured ones in black at the same place."""
     points = sorted(points, key=lambda point: point.batch_size)
-    rows = [row for point in points for row in _rows(point, points, systems, curves, measured)]
+    rows = [row for point in points for row in _rows(point, points, curves, measured)]
     known = [row for row in rows if row["iterations_per_s"] is not None]
     ends = [float(row[end] or 0) for row in known for end in ("iterations_per_s_low", "iterations_per_s_high")]
     missing = [row for row in rows if row["word"]]
@@ -255,12 +257,12 @@ def rates_against_gpus(
     by_system, by_line = Scale("system", system_looks(systems)), Scale("line", line_looks(lines))
     beside = any(row["origin"] == "measured" for row in rows)
     plot = Plot(
-        x=Axis("at", "GPUs", "log2", ticks=sorted({point.gpus for point in points})),
+        x=Axis("gpus", "GPUs", "log2", ticks=sorted({point.gpus for point in points})),
         y=Axis("iterations_per_s", "iterations/s", "log", "si", domain=(domain[0], domain[1])),
         marks=(
             Mark("line", _PREDICTED),
             Mark("whiskers", _PREDICTED),
-            Mark("dots", _PREDICTED),
+            *solid_and_hollow("system", systems, _PREDICTED),
             Mark("whiskers", _MEASURED, colour=INK),
             *measured_dots(systems),
             Mark(
@@ -273,14 +275,16 @@ def rates_against_gpus(
         ),
         colour=by_system if curves.by_workload else by_line,
         dash=Scale("line", dash_looks(lines)) if curves.by_workload else Scale("system", dash_looks(systems)),
+        shape=Scale("system", shape_looks(systems)) if len(systems) > 2 else None,
         detail=("line", "system"),
+        aside=("system",),
         panel="panel",
         columns=min(3, len({row["panel"] for row in rows})),
         height=HEIGHT,
         chart_only=_OF_CHART,
     )
     caption = f"Whiskers: prediction interval. Form: Tallent et al. 2017, Fig. {curves.papers_figure}.{_meanings(rows)}"
-    caption += f" {_held(rows)}" * beside
+    caption += solid_and_hollow_words(systems) + f" {_held(rows)}" * beside
     table = Table(_RATE_COLUMNS, [[row[column] for column in _RATE_COLUMNS] for row in rows])
     return figure(curves.name, curves.title, caption, table, plot)
 
@@ -295,7 +299,6 @@ _MEASURED = "datum.origin == 'measured'"
 def _rows(
     point: SystemPoint,
     points: Sequence[SystemPoint],
-    systems: Sequence[str],
     curves: Curves,
     measured: Sequence[MeasuredRate],
 ) -> Iterator[Record]:
@@ -309,8 +312,7 @@ def _rows(
     }  # fmt: skip
     for index, side in enumerate(point.sides):
         rate = side.iterations_per_s
-        beside = systems.index(side.system) - (len(systems) - 1) / 2
-        of_system = {**case, "library": side.library, "system": side.system, "at": point.gpus * OFFSET**beside}
+        of_system = {**case, "library": side.library, "system": side.system}
         words = f"{point_words(point)}, {side.system}, predicted: {_in_words(rate)}" if rate else None
         own: Record = {"word": word, "foot": missing.index(point)} if word and index == 0 else {}
         yield {**of_system, "origin": "predicted", **_ends(rate), "outcome": side.outcome, "description": words, **own}
