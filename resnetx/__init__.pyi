@@ -3,7 +3,6 @@ from resnetx.api.compare import compare as compare
 from resnetx.api.describe import describe as describe
 from resnetx.api.doctor import doctor as doctor
 from resnetx.api.images import images as images
-from resnetx.api.lab import lab as lab
 from resnetx.api.load import explain as explain
 from resnetx.api.load import load as load
 from resnetx.api.predict import predict as predict
@@ -11,6 +10,7 @@ from resnetx.api.report import figures as figures
 from resnetx.api.report import report as report
 from resnetx.api.sweep import plan as plan
 from resnetx.api.sweep import sweep as sweep
+from resnetx.api.topology import lab as lab
 from resnetx.api.topology import topology as topology
 from resnetx.api.trace import trace as trace
 from resnetx.api.train import train as train

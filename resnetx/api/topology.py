@@ -1,4 +1,4 @@
-"""Questions about described systems: their links, the paths through them, and what a collective costs on them."""
+"""Questions about described systems: their links and paths, what a collective costs on them; and their lab."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -6,25 +6,28 @@ from math import log
 from pathlib import Path
 from typing import Any, Unpack
 
+from resnetx import progress, table
 from resnetx.api import drawings
 from resnetx.api.calibrations import refuse_other_machine
 from resnetx.api.systems import load_systems, named_systems, refuse_no_launch, refuse_no_library, refuse_unjoined
 from resnetx.api.topology_answers import COSTS, Answer, Costed, Described, Listed, Paired, Ranked, Routed
 from resnetx.compose import asked, each_of, struct_of
-from resnetx.config import sizes_from
+from resnetx.config import LAB, lab_from, sizes_from
 from resnetx.errors import ConfigError
 from resnetx.interconnect.collectives import measured, subsets
 from resnetx.interconnect.collectives import plan as collective
 from resnetx.interconnect.collectives.measured import UNCALIBRATED, Calibration, SizeCurve
 from resnetx.interconnect.collectives.published import with_published
 from resnetx.interconnect.systems import paths, system
+from resnetx.interconnect.systems.lab_network import MOST_RANKS, LabNetwork, lab_network
 from resnetx.interconnect.systems.system import System
 from resnetx.prediction.scenario import STAGED, STAGED_RATES, Deployment, StagedClass
 from resnetx.record.topologies import CollectiveCost
 from resnetx.settings import keywords
 from resnetx.settings.files import given_path
+from resnetx.settings.table import TABLE
 from resnetx.study import Point
-from resnetx.table import Answered, Records
+from resnetx.table import ANSWERS, Answered, Records, Table, row
 
 GOES_WITH = {  # settings that only some questions read, and which: one that nothing reads is refused, not dropped
     "size": ("collective", "pick", "size"),
@@ -74,7 +77,7 @@ def answers(files: Sequence[keywords.Text], settings: Mapping[str, object]) -> l
     """What is asked of systems; drawings are written where `out` or `results` says."""
     given = asked("topology", settings)
     refuse_unjoined(given, [*named_systems(given), *map(str, map(given_path, files))])
-    found = [answer for own, _ in each_of("topology", given) for answer in _answers(files, own)]
+    found = [answer for own, _ in each_of("topology", _of_several(given)) for answer in _answers(files, own)]
     if costed := [answer for answer in found if isinstance(answer, Costed)]:
         plans = [plan for answer in costed for plan in answer.plans]  # one answer: side by side
         found = [Costed(plans, costed[0].sizes)]
@@ -83,6 +86,15 @@ def answers(files: Sequence[keywords.Text], settings: Mapping[str, object]) -> l
     if out := _out(given):
         store(found, Path(out))
     return found
+
+
+def _of_several(given: Point) -> Point:
+    """The same without one GPU among several numbers of them: alone it sends nothing, as in gpus=1..8."""
+    counts = given.get("gpus")
+    if not (isinstance(counts, list) and 1 in counts and len(counts) > 1 and given.get("collective")):
+        return given
+    progress.note("gpus=1: one GPU sends nothing; left out")
+    return {**given, "gpus": [count for count in counts if count != 1]}
 
 
 def _answers(files: Sequence[keywords.Text], given: Point) -> list[Answer]:
@@ -229,3 +241,90 @@ def _ranked(machines: Sequence[System], wanted: keywords.TopologyFields, count: 
         for library in wanted.library:
             found = subsets.pick(machine, count, wanted.free, name, size_bytes, library)
             yield Ranked(machine, library or machine.library, name, size_bytes, found)
+
+
+# ---- the lab: networks of namespaces that stand for systems, in which `train`, `sweep` and `bench` run --------------
+
+
+INSIDE = tuple(TABLE["lab"].readers)  # the verbs that run in the lab, or predict what would come of it
+
+
+def lab(**settings: Unpack[keywords.LabKeywords]) -> Records[LabNetwork]:
+    """The networks that the lab would build: namespaces, links with their rates, and the ways between ranks.
+
+    To run in one, give `train`, `sweep` or `bench` the group `lab`, e.g. `lab={"system": "gx8", "scale": 100}`.
+
+    >>> import resnetx
+    >>> (network,) = resnetx.lab(systems=["gx8"], scale=100, gpus=2)
+    >>> network.ranks, round(network.links[0].rate_Bps / 1e6)
+    (['gpu0', 'gpu1'], 131)
+    """
+    return Records(networks(asked("lab", settings)))
+
+
+def networks(given: Point) -> list[LabNetwork]:
+    """The network of each system and number of GPUs; stored where `out=` says."""
+    fields = _lab_settings(given)
+    made = list(_lab_networks(fields))
+    if fields.out is not None:
+        _store_lab(made, Path(fields.out))
+    return made
+
+
+def _store_lab(made: Sequence[LabNetwork], folder: Path) -> None:
+    """The links of each network, as JSON lines, as a table, and as a page."""
+    from resnetx.api import drawings, pages
+    from resnetx.reporting.page import PageTable, Part
+
+    drawings.store_rows(folder, "lab", made)
+    tables = [PageTable("links", "Links, as they are shaped", _lab_links(made))]
+    names = ", ".join(dict.fromkeys(f"{network.system} / {network.scale:g}" for network in made))
+    pages.store(Part(f"The lab: {names}", [_said_of_lab(made)], tables=tables), folder)
+
+
+def _lab_links(made: Sequence[LabNetwork]) -> Table:
+    links = [
+        {"system": network.system, "ranks": len(network.ranks), **row(link)}
+        for network in made
+        for link in network.links
+    ]
+    return Table(list(links[0]), [list(cells.values()) for cells in links])
+
+
+def _said_of_lab(made: Sequence[LabNetwork]) -> str:
+    names = ", ".join(dict.fromkeys(f"{network.system} / {network.scale:g}" for network in made))
+    return f"The lab builds {names} of {sum(len(network.spaces) for network in made)} namespaces."
+
+
+ANSWERS["Records[LabNetwork]"] = lambda made: table.Answer([_said_of_lab(made)], _lab_links(made))
+
+
+def _lab_settings(given: Point) -> keywords.LabFields:
+    fields = struct_of(given, keywords.LabFields)
+    if not fields.systems:
+        raise ConfigError("systems=[]: expected the systems that the lab builds, e.g. systems=gx8 scale=100")
+    return fields
+
+
+def _lab_networks(wanted: keywords.LabFields) -> Iterator[LabNetwork]:
+    for name in wanted.systems:
+        lab = lab_from({"system": name, "scale": wanted.scale, "transport": wanted.transport})
+        assert lab is not None, "a system is named"
+        machine = system.load(lab.system)
+        for gpus in wanted.gpus:
+            own = len(wanted.devices) if wanted.devices else min(MOST_RANKS, len(machine.gpus))
+            yield lab_network(machine, wanted.devices, gpus or own, lab.scale, lab.transport)
+
+
+def settings_inside(given: Mapping[str, object]) -> dict[str, object]:
+    """The settings of this verb as those of a verb that runs in the lab."""
+    unknown = [key for key in given if key not in ("systems", "scale", "transport")]
+    if unknown:
+        raise ConfigError(f"{unknown[0]}: belongs behind --, to the verb that runs in the lab")
+    fields = _lab_settings({"scale": LAB.scale, **given})
+    names = fields.systems
+    return {
+        "lab.system": names[0] if len(names) == 1 else names,
+        "lab.scale": fields.scale,
+        "lab.transport": fields.transport,
+    }

@@ -4,6 +4,7 @@
 
 argparse takes the verb and its few flags (`settings.verbs` lists both); everything of the form key=value is Hydra's
 grammar (`words`). Nothing heavy is imported before a verb needs it: `resnetx --help` loads neither Hydra nor torch.
+What shells complete argcomplete asks of this module's parser: `eval "$(resnetx -sc install=bash)"`, or zsh, fish.
 """
 
 import argparse
@@ -14,15 +15,14 @@ import signal
 import sys
 import tempfile
 import traceback
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Literal, NoReturn, TextIO
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, TextIO
 
 from resnetx import __version__
-from resnetx.cli.help import VerbHelp, overview
-from resnetx.cli.table_layout import width_of, wrapped
+from resnetx.cli.table_layout import beside, width_of, wrapped
 from resnetx.cli.words import (
     OVERRIDE,
     as_settings,
@@ -35,9 +35,14 @@ from resnetx.cli.words import (
     words_inside,
 )
 from resnetx.errors import ConfigError, on_one_line, visible
-from resnetx.settings.files import names, path_at_home, searching
-from resnetx.settings.setting_types import key_of
+from resnetx.settings import setting_types as types
+from resnetx.settings.files import CONFIGS, choices, names, path_at_home, searching, settings
+from resnetx.settings.setting_types import key_of, value_word, written
+from resnetx.settings.table import TABLE, Setting
 from resnetx.settings.verbs import CFG, INSTEAD, QUIET, VERBS, WITHOUT_JSON, reads, refuse_unread
+
+if TYPE_CHECKING:
+    from resnetx.study import Point
 
 CONFIG_DIR = "folder with your own models, inputs, strategies or trackers (FOLDER/model/NAME.yaml)"
 SEARCH_PATH = "hydra.searchpath"  # Hydra's own setting for the same
@@ -134,6 +139,9 @@ def _complain(sentence: str) -> None:
 def _refused(error: OSError) -> int:
     """Reports an error of the system, with the file or stream; status 2."""
     where = error.filename or ("standard output" if _is_of_output(error) else "")
+    if isinstance(error, FileNotFoundError) and where:
+        _complain(f"{where}: no such file; expected the path of one that exists")
+        return 2
     _complain(f"{where}{': ' * bool(where)}{error.strerror or error}")
     return 2
 
@@ -194,8 +202,6 @@ def _run(words: list[str]) -> int:
     """Answers one command line: completion, help, or a verb with its words. Returns the exit status."""
     options, words = _parsed(words)
     if options.shell_completion is not None:
-        from resnetx.cli.help import completion_script
-
         print(completion_script(options.shell_completion))
         return 0
     if options.verb is None:
@@ -225,8 +231,6 @@ def _run(words: list[str]) -> int:
         quiet = getattr(options, "quiet", False)
         with nullcontext() if quiet else progress.reporting_to(show.Terminal()):
             if getattr(options, CFG, None) is not None:
-                from resnetx.cli.help import show_configuration
-
                 return show_configuration(options.cfg, name, asked)
             status = verb.command(options, files, asked)
             show.more()
@@ -351,8 +355,6 @@ def _parser(everything: bool = False) -> argparse.ArgumentParser:
 
 
 def _complete(prefix: str, parsed_args: argparse.Namespace, **_: object) -> Iterable[str]:
-    from resnetx.cli.help import completions
-
     return completions(prefix, parsed_args)
 
 
@@ -368,3 +370,194 @@ class _Parser(argparse.ArgumentParser):
             hint = f"did you mean {near[0]}?" if near else f"the verbs are {', '.join(VERBS)}"
             raise ConfigError(f"{match[1]}: no such verb; {hint}")
         raise ConfigError(message)
+
+
+# ---- the help of a verb, what shells complete, and \`--cfg job\` ----------------------------------------------------
+
+
+COLUMN, SHORT = 30, 20  # where the meaning of a setting begins, of all of them and of common ones
+
+
+class VerbHelp(argparse.Action):
+    """`resnetx VERB --help`: examples, flags, and the settings that most calls use; with `--all` every setting."""
+
+    def __init__(self, option_strings: list[str], dest: str, verb: str, everything: bool) -> None:
+        super().__init__(option_strings, dest, nargs=0, help="show this help and exit; --help --all: every setting")
+        self._verb, self._everything = verb, everything
+
+    def __call__(self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, *_: Any) -> None:
+        verb, width = VERBS[self._verb], width_of(sys.stdout)
+        with searching(getattr(namespace, "config_dir", None) or []):
+            defaults = dict(word.split("=", 1) for word in written(verb.own))
+            lines = [
+                setting._replace(default=defaults.get(setting.name, setting.default))
+                for setting in settings()
+                if reads(verb.settings, setting.name)
+            ]
+        shown = lines if self._everything else _common(lines, verb.common.split())
+        print(wrapped(f"{verb.about[0].upper()}{verb.about[1:]}.", width))
+        print()
+        print("\n".join(_examples([(f"{verb.name} {words}".rstrip(), told) for words, told in verb.examples], width)))
+        if self._everything:
+            print(f"\n{parser.format_help().rstrip()}")
+        if shown:
+            print()
+            print("\n".join(_lines(self._verb, shown, width, self._everything)))
+        if not self._everything:
+            more = len({setting.name for setting in lines} - {setting.name for setting in shown})
+            flags = " ".join(["-q", *(f"--{flag}" for flag in verb.flags)] if "json" in verb.flags else verb.flags)
+            print(f"\nflags: {flags}" if flags else "")
+            print(f"{f'{more} more settings' if more else 'flags in full'}: resnetx {self._verb} --help --all")
+        parser.exit()
+
+
+def _examples(examples: Sequence[tuple[str, str]], width: int | None) -> Iterator[str]:
+    """Commands, each with what it does: beside it where there is room, else below."""
+    commands = [f"  resnetx {words}" for words, _ in examples]
+    longest = max(map(len, commands))
+    for command, (_, told) in zip(commands, examples, strict=True):
+        if longest + 2 + len(told) <= (width or 80):
+            yield f"{command:<{longest}}  {told}"
+        else:
+            yield command
+            yield f"      {told}"
+
+
+def _common(lines: Sequence[Setting], names: Sequence[str]) -> list[Setting]:
+    """Those that most calls use, in their order; all of a verb that has none."""
+    if not names:
+        return list(lines)
+    return [setting for name in names for setting in lines if setting.name == name]
+
+
+def overview() -> str:
+    """What `resnetx --help` says: the question, how it is answered, and the verbs by what they are for."""
+    groups: dict[str, list[str]] = defaultdict(list)
+    for verb in VERBS.values():
+        groups[verb.group].append(verb.name)
+    first = [(f"{name} {VERBS[name].examples[0][0]}", VERBS[name].examples[0][1]) for name in FIRST]
+    verbs = [f"{title:<9} {'  '.join(groups[title])}" for title in GROUPS_OF_VERBS]
+    return "\n".join([ABOUT, "", *_examples(first, 80), "", *verbs, "", *MORE])
+
+
+FIRST = ("predict", "sweep", "compare")  # whose first examples stand first
+GROUPS_OF_VERBS = ("measure", "predict", "look", "set up")
+ABOUT = "How does deep-learning training scale on this machine's GPU interconnect, and on\nthat one's?"
+MORE = (
+    "resnetx VERB --help: examples, settings (key=value). Most verbs: -q --json --all",
+    "--version   --shell-completion install=SHELL (-sc): for bash, zsh or fish",
+)
+
+
+def _lines(verb: str, lines: Sequence[Setting], width: int | None, everything: bool) -> Iterator[str]:
+    """A setting with its default and meaning, with `everything` in full, and with its type; of settings of a group
+    also the choices that have them."""
+    by_name: dict[str, list[Setting]] = defaultdict(list)
+    for setting in lines:
+        by_name[setting.name].append(setting)
+    for name, (first, *others) in by_name.items():
+        if not first.default:  # a group without a default; its settings follow
+            continue
+        group = name.partition(".")[0]
+        having = [line.of for line in (first, *others)]
+        common = not first.of or set(having) == set(choices(group))
+        having_it = "" if common else f"({', '.join(having)})"
+        kind = types.words(verb, name) if everything else ""
+        if not everything:  # as far as one has to know it to begin
+            told, default = first.about.partition("; ")[0], first.default if first.default not in ("null", "[]") else ""
+            plain = default.strip("[]") if "[" not in default[1:] else default  # as it is typed: gpus=1,2,4,8
+            required = "required: " * (name in VERBS[verb].required.split())
+            yield from _entry(f"{name}={plain}", required + told, width, SHORT)
+            continue
+        about = " ".join(filter(None, [first.about, having_it, f"[{kind.strip()}]" if kind else ""]))
+        yield from _entry("  " * (1 + (bool(first.of) and group in by_name)) + f"{name}={first.default}", about, width)
+
+
+def _entry(name: str, about: str, width: int | None, column: int = COLUMN) -> Iterator[str]:
+    if len(name) >= column and about:
+        yield name
+        name = ""
+    yield beside(name, about, column, width)
+
+
+# ---- completion -----------------------------------------------------------------------------------------------------
+
+SHELLS = ("bash", "zsh", "fish")
+
+
+def completion_script(asked: str) -> str:
+    """The script that a shell evaluates to complete commands of resnetx; `asked`: "install=bash"."""
+    from argcomplete.shell_integration import shellcode
+
+    action, _, shell = asked.partition("=")
+    if action != "install" or shell not in SHELLS:
+        raise ConfigError(f"--shell-completion {asked}: expected install=bash, install=zsh or install=fish")
+    return str(shellcode(["resnetx"], shell=shell))
+
+
+def completions(prefix: str, parsed_args: argparse.Namespace) -> Iterable[str]:
+    """The settings of the verb, or the values after "="; argcomplete drops those with another prefix."""
+    own = VERBS[parsed_args.verb].settings
+    with searching(getattr(parsed_args, "config_dir", None) or []):
+        key, equals, value = prefix.partition("=")
+        if equals:
+            begun = re.match(r"(\[(.*,)?)?", value)  # a list, of which the last value is being written
+            assert begun, "an empty beginning always matches"
+            return [f"{key}={begun[0]}{value}" for value in _values(parsed_args.verb, key)] if reads(own, key) else []
+        found = [setting.name for setting in settings() if reads(own, setting.name) and setting.default]
+        return [f"{name}=" for name in dict.fromkeys(found)]
+
+
+def _values(verb: str, key: str) -> Iterable[str]:
+    """The values of a setting, if they can be listed."""
+    row = TABLE.get(key)
+    if row is None or row.choices:
+        return sorted(choices(key)) if row else []
+    return [value_word(value) for value in types.values(row.type_for(verb))] or _named(key)
+
+
+def _named(key: str) -> Iterable[str]:
+    """The names that a setting of systems and predictions may have."""
+    match key:
+        case "systems" | "study":
+            return sorted(path.stem for path in (CONFIGS / key.removesuffix("s")).glob("*.yaml"))
+        case "pattern":
+            from resnetx import patterns
+
+            return patterns.NAMES
+        case "collective" | "library":
+            from resnetx.interconnect.collectives.plan import LIBRARIES
+            from resnetx.operations import OPERATIONS
+
+            return OPERATIONS if key == "collective" else LIBRARIES
+    return []
+
+
+# `--cfg job`: the configuration that a command would use, as YAML, one document for each point.
+
+
+def show_configuration(kind: str, verb: str, given: "Point") -> int:
+    """Prints the settings that the verb reads."""
+    import yaml
+
+    from resnetx.cli import show
+    from resnetx.compose import asked, compose, points_of
+
+    if kind != "job":
+        raise ConfigError(f"--cfg {kind}: expected --cfg job, the configuration that the command would use")
+    _, points = points_of(asked(verb, given))
+    documents = [_own(compose(point), VERBS[verb].settings) for point in points]
+    show.lines(yaml.safe_dump_all(documents, sort_keys=False, allow_unicode=True).removesuffix("\n"))
+    return 0
+
+
+def _own(tree: dict[str, Any], own: Sequence[str], above: str = "") -> dict[str, Any]:
+    """The part of a configuration that the verb reads."""
+    found = {}
+    for name, value in tree.items():
+        key = f"{above}{name}"
+        if reads(own, key):
+            found[name] = value
+        elif isinstance(value, dict) and (inside := _own(value, own, f"{key}.")):
+            found[name] = inside
+    return found

@@ -251,7 +251,7 @@ def _is_named(name: str) -> bool:
 
 def words_inside(words: list[str]) -> list[str]:
     """The command line that runs in the lab; `words` begin with "lab" and have "--" among them."""
-    from resnetx.api.lab import INSIDE, settings_inside
+    from resnetx.api.topology import INSIDE, settings_inside
     from resnetx.settings.setting_types import written
 
     index = words.index("--")

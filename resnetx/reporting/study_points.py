@@ -42,6 +42,12 @@ class StudyPoint:
     system: str = ""  # of `variant` what is the machine: the label of its study, and the system that a lab is shaped to
     settings: str = ""  # of `variant` all else
 
+    def __repr__(self) -> str:
+        """The point in words, its rate and its speed-up, each with its interval."""
+        named = ((" images/s", self.result.images_per_s), (" times its baseline", self.result.speedup))
+        told = [_with_ends(summary, name) for name, summary in named if summary]
+        return f"{self.words}: {', '.join(told) or self.result.reason or self.result.outcome}"
+
     @property
     def request(self) -> Request:
         return self.result.request

@@ -98,7 +98,7 @@ class Verb:
 
 # The modules in cli/verbs of verbs that share one; others have show_NAME.
 _SCREENS = {
-    **dict.fromkeys(("images", "lab"), "short_screens"),
+    **dict.fromkeys(("images", "lab", "list"), "short_screens"),
     "reproduce": "show_report",
     "verify": "show_train",
 }
@@ -375,6 +375,7 @@ PUBLIC = {name: f"resnetx.api.{name}" for name in (*VERBS, "load") if name != "l
     "check": "resnetx.fleet",
     "explain": "resnetx.api.load",
     "figures": "resnetx.api.report",
+    "lab": "resnetx.api.topology",
     "observe": "resnetx.measure.observe",
     "plan": "resnetx.api.sweep",
     "reproduce": "resnetx.literature.reproduce",

@@ -147,7 +147,7 @@ def test_every_verb_has_a_function_on_the_command_line():
 
 def test_the_help_of_a_verb_lists_its_own_settings_within_80_columns(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.setattr("resnetx.cli.help.width_of", lambda stream: 80)
+    monkeypatch.setattr("resnetx.cli.width_of", lambda stream: 80)
     shown = {}
     for verb in ("train", "topology", "images"):
         with pytest.raises(SystemExit) as end:

@@ -21,6 +21,7 @@ from resnetx.measure.launch.preloaded import AFRESH_VARIABLE, Fork
 from resnetx.record import RunFolder, RunRecord, read
 from tests.measure.test_runs import ENDLESS, SHORT, descendants, nothing_is_left, ranks_of, words
 from tests.patience import PATIENCE_S, until
+from tests.preloaded.start import serving
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="forks are Linux's")
 
@@ -76,14 +77,12 @@ def batch(count):
 """
 
 
-def read_ranks(folder: Path) -> list[dict]:
+def read_ranks(folder: Path, run: Path) -> list[dict]:
     """What the ranks said of their processes, without the names that each run has of its own."""
     told = []
     for rank in range(2):
         text = (folder / f"rank{rank}.json").read_text()
-        text = re.sub(r"\d{8}T\d+|resnetx-run-\w+|torchelastic_\w+|none_\w+", "RUN", text).replace(
-            str(folder), "FOLDER"
-        )
+        text = re.sub(r"\d{8}T\d+|resnetx-run-\w+|torchelastic_\w+|none_\w+", "RUN", text).replace(str(run), "FOLDER")
         found = json.loads(text)
         for name in (
             "MASTER_PORT",
@@ -97,36 +96,40 @@ def read_ranks(folder: Path) -> list[dict]:
     return told
 
 
+@pytest.fixture(scope="module")
+def forked_and_afresh(tmp_path_factory):
+    """A run of two ranks both ways: its record, its log, what its ranks said, and their random numbers."""
+    folder, runs = tmp_path_factory.mktemp("both"), []
+    (folder / "ours.py").write_text(OURS)
+    settings = {"model": "python", "model.file": str(folder / "ours.py"), "batch_size": 4, "threads": 2, "gpus": 2}
+    settings |= {"oversubscribe": True}
+    with pytest.MonkeyPatch.context() as patched:
+        for name in ("forked", "afresh"):
+            if name == "afresh":
+                patched.setenv(AFRESH_VARIABLE, "")
+            ended = resnetx.verify(**settings, results=str(folder / name))  # no clock decides how many steps it takes
+            assert ended.outcome == "ok", ended.reason
+            (run,) = (RunFolder(path.parent) for path in (folder / name).rglob("record.json"))
+            drawn = [json.loads((folder / f"random{rank}.json").read_text()) for rank in range(2)]
+            runs.append((ended, run.stderr.read_text(), read_ranks(folder, folder / name), drawn))
+    return runs
+
+
 @pytest.mark.dist
-def test_a_forked_rank_is_what_one_is_that_was_started_afresh(tmp_path, monkeypatch):
-    said, drawn = [], []
-    for name in ("forked", "afresh"):
-        folder = tmp_path / name
-        folder.mkdir()
-        (folder / "ours.py").write_text(OURS)
-        if name == "afresh":
-            monkeypatch.setenv(AFRESH_VARIABLE, "")
-        settings = {"model": "python", "model.file": str(folder / "ours.py"), "batch_size": 4, "threads": 2}
-        ended = resnetx.train(**settings, gpus=2, oversubscribe=True, windows=1, results=str(folder))
-        assert ended.outcome == "ok", ended.reason
-        assert next(folder.rglob("stderr.log")).read_text() == ""
-        said.append(read_ranks(folder))
-        drawn += [json.loads((folder / f"random{rank}.json").read_text()) for rank in range(2)]
-    for forked, afresh in zip(*said, strict=True):
-        assert forked == afresh
-    assert len({number for numbers in drawn for number in numbers}) == 8
+def test_a_forked_rank_is_what_one_is_that_was_started_afresh(forked_and_afresh):
+    (_, forked_log, forked, drawn), (_, afresh_log, afresh, drawn_afresh) = forked_and_afresh
+    assert forked_log == afresh_log == ""
+    for one, other in zip(forked, afresh, strict=True):
+        assert one == other
+    assert len({number for numbers in drawn + drawn_afresh for number in numbers}) == 8
 
 
 OF_TIME = {"started_at", "duration_s", "start_up", "host_load", "warnings", "peak_memory_bytes"}
 
 
 @pytest.mark.dist
-def test_a_forked_run_records_what_one_does_that_was_started_afresh(tmp_path, task_of, monkeypatch):
-    compared = {**SHORT, "measure": "equality"}  # steps whose number no clock decides
-    forked = launcher.execute(task_of(compared, gpus=2), RunFolder(tmp_path / "forked"))
-    monkeypatch.setenv(AFRESH_VARIABLE, "")
-    afresh = launcher.execute(task_of(compared, gpus=2), RunFolder(tmp_path / "afresh"))
-    assert forked.outcome == afresh.outcome == "ok", forked.reason + afresh.reason
+def test_a_forked_run_records_what_one_does_that_was_started_afresh(forked_and_afresh):
+    forked, afresh = (run[0] for run in forked_and_afresh)
     one, other = ({**msgspec.to_builtins(ended), **dict.fromkeys(OF_TIME)} for ended in (forked, afresh))
     assert one == other
     assert forked.peak_memory_bytes == pytest.approx(afresh.peak_memory_bytes, rel=0.1)
@@ -187,6 +190,20 @@ def test_no_run_ends_with_its_template(tmp_path):
 HANDLER = "torch.distributed.elastic.multiprocessing.subprocess_handler"
 
 
+@pytest.fixture(scope="module")
+def python_without_torchvision(tmp_path_factory):
+    """A Python that has imported what ranks do, but torchvision."""
+    modules = [module for module in preloaded.IMPORTED if module != "torchvision"]
+    with serving(tmp_path_factory.mktemp("without"), modules) as python:
+        yield python
+
+
+@pytest.fixture
+def without_torchvision(python_without_torchvision, monkeypatch):
+    """Templates and runs import little but torchvision; that they also begin without the rest, other tests show."""
+    monkeypatch.setattr(sys, "executable", python_without_torchvision)
+
+
 @pytest.mark.dist
 @pytest.mark.parametrize(
     ("obstacle", "told"),
@@ -198,6 +215,7 @@ HANDLER = "torch.distributed.elastic.multiprocessing.subprocess_handler"
         ("raise ImportError('this one is broken')", "ImportError: this one is broken"),
     ],
 )
+@pytest.mark.usefixtures("without_torchvision")
 def test_where_no_fork_is_possible_runs_are_started_afresh_and_say_why(
     tmp_path, task_of, monkeypatch, caplog, obstacle, told
 ):

@@ -10,9 +10,8 @@ import yaml
 from resnetx.errors import ConfigError
 from resnetx.interconnect.systems.system import load, parts_table
 from resnetx.literature.training_rates import rates
-from resnetx.prediction import other_gpu
-from resnetx.prediction.other_gpu import OLDEST
-from resnetx.prediction.traced_step import of_trace, step_of
+from resnetx.prediction import traced_step
+from resnetx.prediction.traced_step import OLDEST, of_trace, step_of
 from resnetx.settings.files import PUBLISHED
 from tests.prediction.made_traces import batch, layer, trace
 
@@ -31,7 +30,7 @@ def traced(shares=(), precisions=(), **changed):
 
 
 def scaled(traced_batch, source, target, clock_Hz=None):
-    return other_gpu.scaled(step_of(traced_batch), traced_batch, trace(traced_batch), source, target, clock_Hz)
+    return traced_step.scaled(step_of(traced_batch), traced_batch, trace(traced_batch), source, target, clock_Hz)
 
 
 def test_products_scale_with_their_peak_and_all_else_with_memory():
@@ -41,7 +40,7 @@ def test_products_scale_with_their_peak_and_all_else_with_memory():
     assert times.forward_s == pytest.approx(2 / peak)
     assert times.backward_s == pytest.approx(2 / peak + 2 / MEMORY)
     assert made.step.update_s == pytest.approx(1 / MEMORY)
-    off = other_gpu.within_90(in_slot=False)
+    off = traced_step.within_90(in_slot=False)
     assert (made.least, made.most) == (pytest.approx(math.exp(-off)), pytest.approx(math.exp(off)))
     assert "products by the peak of fp16" in made.note
 
@@ -50,7 +49,7 @@ def test_where_nothing_tells_kernels_apart_both_ends_are_within():
     made = scaled(traced(precisions=["fp16"]), A100, H200)
     peak = H200.fp16_FLOPps.value / A100.fp16_FLOPps.value
     ends = [6 / ratio + 1 / MEMORY for ratio in (peak, MEMORY)]
-    off = math.exp(other_gpu.within_90(in_slot=False))
+    off = math.exp(traced_step.within_90(in_slot=False))
     whole_s = made.step.compute_s
     assert min(ends) / off == pytest.approx(made.least * whole_s) and max(ends) * off == pytest.approx(
         made.most * whole_s
@@ -99,16 +98,16 @@ def test_a_gpu_of_a_slots_power_is_far_less_sure():
 
 @pytest.mark.parametrize("in_slot", [False, True])
 def test_nine_of_ten_steps_are_within_what_the_pairs_of_all_other_gpus_say(in_slot):
-    slot = set(other_gpu.published().slot_powered)
+    slot = set(traced_step.published().slot_powered)
     within = []
-    for gpu in {pair.source for pair in other_gpu.pairs()}:
+    for gpu in {pair.source for pair in traced_step.pairs()}:
         left_out = [
             pair
-            for pair in other_gpu.pairs()
+            for pair in traced_step.pairs()
             if gpu in (pair.source, pair.target) and bool(slot & {pair.source, pair.target}) == in_slot
         ]
         if left_out:
-            off = other_gpu.within_90(in_slot=in_slot, without=gpu)
+            off = traced_step.within_90(in_slot=in_slot, without=gpu)
             within += [abs(pair.error) <= off for pair in left_out]
     assert len(within) > 500 and sum(within) / len(within) > (0.8 if in_slot else 0.88)  # 84 and 89 %
 

@@ -95,6 +95,7 @@ def _become(asked: dict[str, Any], files: list[int]) -> None:
     os.environ.clear()
     os.environ.update(asked["variables"])
     sys.executable = asked["python"]
+    sys.path[:0] = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
     tempfile.tempdir = None  # asked of the variables when it is first wanted
     if "multiprocessing.spawn" in sys.modules:
         sys.modules["multiprocessing.spawn"].set_executable(asked["python"])

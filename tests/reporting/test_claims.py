@@ -252,7 +252,7 @@ def resnets(ratio, count=12):
     [
         (1.1, "hit", "12 of 12 points"),
         (0.9, "miss", "0 of 12 points"),
-        (1.001, "open", "12 of 12 points, 12 open or level"),
+        (1.001, "open", "12 of 12 points, 12 without a difference shown"),
     ],
 )
 def test_who_is_ahead_is_counted_over_the_points(claims_of, ratio, outcome, note):

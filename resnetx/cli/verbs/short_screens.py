@@ -1,20 +1,24 @@
-"""`images` and `lab`: verbs whose screens are a few lines."""
+"""`images`, `lab` and `list`: verbs whose screens are a few lines. Each imports what it needs when it is asked for."""
 
 from argparse import Namespace
-from collections.abc import Iterable
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from resnetx.api.images import images, wanted_images
-from resnetx.api.lab import networks
+from resnetx import patterns, study
 from resnetx.cli import show
-from resnetx.config import Images
 from resnetx.errors import ConfigError
-from resnetx.interconnect.systems.lab_network import LabLink, LabNetwork
-from resnetx.measure.lab_ranks import missing
+from resnetx.settings.files import CONFIGS, choices
+from resnetx.settings.setting_types import written
+from resnetx.settings.table import GROUPS
 from resnetx.study import Point
 from resnetx.table import Column
 from resnetx.units import si
+
+if TYPE_CHECKING:
+    from resnetx.config import Images
+    from resnetx.interconnect.systems.lab_network import LabLink, LabNetwork
 
 # ---- images ---------------------------------------------------------------------------------------------------------
 # `images`: makes a tree of JPEG files like ImageNet's, or checks one.
@@ -22,6 +26,8 @@ from resnetx.units import si
 
 def images_(options: Namespace, paths: list[Path], asked: Point) -> int:
     """Makes a tree of JPEG files, or checks one; status 1 where an image has a fault."""
+    from resnetx.api.images import images, wanted_images
+
     if len(paths) > 1 or (paths and "input.root" in asked):
         other = paths[1] if len(paths) > 1 else f"input.root={asked['input.root']}"
         raise ConfigError(f"{other}: a second folder beside {paths[0]}; `resnetx images` takes one")
@@ -29,7 +35,12 @@ def images_(options: Namespace, paths: list[Path], asked: Point) -> int:
     if wanted.tokens is not None:
         return _tokens(root, wanted, options.verify)
     if options.verify:
-        return _verified(root, images(root, verify=True, **asked))
+        faults = images(root, verify=True, **asked)
+        for fault in faults:
+            show.say(fault, indent=2)
+        count = f"{len(faults)} fault{'s' * (len(faults) > 1)}"
+        show.say(f"{root}: {count if faults else 'every image decodes'}")
+        return 1 if faults else 0
     made = images(root, **asked)
     show.say(
         f"{root}: {made.images} images in {wanted.classes} classes, {made.images - made.kept} of them made now; mean "
@@ -38,7 +49,7 @@ def images_(options: Namespace, paths: list[Path], asked: Point) -> int:
     return 0
 
 
-def _tokens(file: Path, wanted: Images, verify: bool) -> int:
+def _tokens(file: Path, wanted: "Images", verify: bool) -> int:
     from resnetx.inputs import tokens
 
     if verify:
@@ -49,42 +60,92 @@ def _tokens(file: Path, wanted: Images, verify: bool) -> int:
     return 0
 
 
-def _verified(root: Path, faults: list[str]) -> int:
-    for fault in faults:
-        show.say(fault, indent=2)
-    count = f"{len(faults)} fault{'s' * (len(faults) > 1)}"
-    show.say(f"{root}: {count if faults else 'every image decodes'}")
-    return 1 if faults else 0
-
-
 # ---- lab ------------------------------------------------------------------------------------------------------------
 # `lab`: shows the networks that it would build; with a verb behind `--`, runs that verb in them.
 
 
 def lab_(options: Namespace, _: list[Path], asked: Point) -> int:
     """Shows networks; status 1 where this machine cannot build them."""
+    from resnetx.api.topology import networks
+    from resnetx.measure.lab_ranks import missing
+
     made = networks(asked)
     obstacle = missing()
-    how = "This machine can build them: resnetx lab systems=... scale=... -- bench collective=allreduce"
-    show.conclude(options, [obstacle or how], lambda: made, partial(_show, made))
+    words = " ".join(written(asked)).replace("[", "").replace("]", "")  # as every shell passes them on
+    how = f"resnetx lab {words} -- bench collective=allreduce"
+    told = f"{'; '.join(map(_told, made))}."
+    how = (
+        f"This machine cannot build {'it' if len(made) == 1 else 'them'}: {obstacle}"
+        if obstacle
+        else f"Run in it: {how}"
+    )
+    show.conclude(options, [told, how], lambda: made, partial(_show, made), most=show.LINES_OF_SEVERAL)
     return 1 if obstacle else 0
 
 
-def _show(networks: Iterable[LabNetwork]) -> None:
-    for network in networks:
+def _told(network: "LabNetwork") -> str:
+    """ "gx8 / 100: 8 ranks, 10 links of 0.103 to 0.131 GB/s"."""
+    rates = sorted({f"{link.rate_Bps / 1e9:.3g}" for link in network.links}, key=float)
+    links = f"{len(network.links)} links of {' to '.join(dict.fromkeys([rates[0], rates[-1]]))} GB/s"
+    return f"{network.system} / {network.scale:g}: {len(network.ranks)} ranks, {links}"
+
+
+def _show(networks: Sequence["LabNetwork"]) -> None:
+    for index, network in enumerate(networks):
+        if index:
+            show.say()
         _show_links(network)
 
 
-def _show_links(network: LabNetwork) -> None:
+def _show_links(network: "LabNetwork") -> None:
     others = len(network.spaces) - len(network.ranks)
-    title = f"{network.system} / {network.scale:g}: {len(network.ranks)} ranks, {others} namespaces between them"
-    show.listing(LINKS, network.links, title, every=True, constant=True)
-    show.say()
+    show.listing(LINKS, network.links, f"{network.system}, {others} namespaces between ranks", constant=True)
 
 
-LINKS: list[Column[LabLink]] = [
+LINKS: "list[Column[LabLink]]" = [
     Column("link", lambda link: link.a),
     Column("to", lambda link: link.b),
     Column(">GB/s", lambda link: f"{link.rate_Bps / 1e9:.3g}"),
     Column(">GB/s back", lambda link: f"{link.from_Bps(link.b) / 1e9:.3g}"),
 ]
+
+
+# ---- list ------------------------------------------------------------------------------------------------------------
+# `list`: what comes with resnetx, by name.
+
+PLURALS = {
+    "model": "models",
+    "input": "inputs",
+    "strategy": "strategies",
+    "tracker": "trackers",
+    "pattern": "patterns",
+    "study": "studies",
+}
+
+
+def list_(_: Namespace, paths: list[Path], __: Point) -> int:
+    """Names what comes with resnetx, and the choices in folders of the user's own; `paths`: of what alone."""
+    known = {
+        word: name for name in (*GROUPS, "pattern", "study", "systems") for word in (name, PLURALS.get(name, "system"))
+    }
+    for path in paths:
+        if str(path) not in known:
+            raise ConfigError(f"{path}: nothing that is listed; expected {', '.join(PLURALS.values())} or systems")
+    wanted = {known[str(path)] for path in paths} or set(known.values())
+    show.entries((f"{group}=", ", ".join(sorted(choices(group)))) for group in GROUPS if group in wanted)
+    if "pattern" in wanted:
+        show.entries([("pattern=", ", ".join(sorted(patterns.NAMES)))])
+    if "model" in wanted:
+        show.say("model=NAME, too, of any classifier of torchvision.models: model=resnet50", indent=2)
+    if "study" in wanted and not paths:
+        show.entries([("study=", ", ".join(sorted(study.names())))])
+        show.say("what each is: resnetx list studies", indent=2)
+    elif "study" in wanted:
+        show.say("study=", style="bold")
+        show.entries(study.names().items(), indent=2)
+    if "systems" in wanted:
+        if wanted - {"systems"}:
+            show.say()
+        show.say("systems=  (`resnetx topology` describes them)", style="bold")
+        show.say("  " + ", ".join(sorted(path.stem for path in (CONFIGS / "system").glob("*.yaml"))))
+    return 0

@@ -27,10 +27,18 @@ from resnetx.reporting.charts.grammar import (
     span,
     table_of_records,
 )
-from resnetx.reporting.charts.intensity import batch_intensities, located
 from resnetx.reporting.charts.records import message_timeline
 from resnetx.reporting.charts.step_parts import measured_parts
-from resnetx.reporting.charts.study_styles import SeriesStyles, cells, has_speedup, meanings, outcome, word
+from resnetx.reporting.charts.study_styles import (
+    SeriesStyles,
+    batch_intensities,
+    cells,
+    has_speedup,
+    located,
+    meanings,
+    outcome,
+    word,
+)
 from resnetx.reporting.study_points import StudyPoint, unit_of_points
 from resnetx.reporting.study_scaling import PARTS, Limits, StepPart
 from resnetx.statistics import Summary
