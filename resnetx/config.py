@@ -265,9 +265,7 @@ def check(r: Request, counts: Iterable[int] = ()) -> None:
             "measure=input with input=synthetic: synthetic input does no work to measure; use another input"
         )
     if r.graph and r.measure != "step":
-        raise ConfigError(
-            f"graph=true with measure={r.measure}: a CUDA graph cannot be instrumented; leave out graph=true"
-        )
+        raise ConfigError(f"graph=true with measure={r.measure}: a CUDA graph cannot be profiled; leave out graph=true")
     if r.graph and r.optimizer.kind == "adamw":
         raise ConfigError("optimizer=adamw with graph=true: not tried; leave one of them out")
     if r.optimizer.kind == "adamw" and r.optimizer.momentum >= 1:

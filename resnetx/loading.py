@@ -119,6 +119,8 @@ class File:
             with open(self.path, "rb", opener=_without_blocking) as stream:
                 self._check_kind(os.fstat(stream.fileno()).st_mode)
                 yield stream
+        except FileNotFoundError:
+            raise self.error(f"no such file; expected {self.what}") from None
         except OSError as error:
             raise self.error(error.strerror or str(error)) from None
         except ValueError as error:

@@ -60,7 +60,7 @@ KNOWN = {
     "numpy": Package("NumPy", CORE, "for calculations"),
     "nvidia.dali": Package("NVIDIA DALI", TRAIN, "for input=dali", only_on="linux x86_64"),
     "omegaconf": Package("OmegaConf", CORE, "to read settings"),
-    "pyarrow": Package("pyarrow", "parquet", "to keep and read points.parquet, the points of large predictions"),
+    "pyarrow": Package("pyarrow", "parquet", "to keep and read points.parquet, the cases of large predictions"),
     "pynvml": Package("pynvml", CORE, "to query the NVIDIA driver"),
     "rich": Package("Rich", CORE, "to print tables"),
     "scipy": Package("SciPy", CORE, "to pack rings over links, and for statistics"),

@@ -34,6 +34,10 @@ class Progress(Protocol):
         """Says something in prose; `warning`: something that changes what is read or measured."""
         ...
 
+    def assumed(self, text: str) -> None:
+        """Says which settings were added that nobody typed: a screen has them behind its answer."""
+        ...
+
     def command(self, text: str) -> None:
         """Says what is copied from the screen as it is: a line with a path or a command."""
         ...
@@ -56,6 +60,10 @@ class Logged:
     def note(self, text: str, *, indent: int = 0, warning: bool = False) -> None:
         """Logs a note. Warnings are seen where nobody has set up logging, too."""
         self._log.log(logging.WARNING if warning else logging.INFO, "%s", on_one_line(text))
+
+    def assumed(self, text: str) -> None:
+        """Logs a warning."""
+        self.note(text, warning=True)
 
     def command(self, text: str) -> None:
         """Logs a line."""
@@ -98,6 +106,11 @@ def note(text: str, *, indent: int = 0, warning: bool = False) -> None:
 def skipped(sentence: str) -> None:
     """Says what is left out: a file that cannot be read, or that counts twice."""
     note(f"skipped: {sentence}", warning=True)
+
+
+def assumed(text: str) -> None:
+    """Says which settings were added that nobody typed."""
+    _current.get().assumed(text)
 
 
 def command(text: str) -> None:

@@ -87,7 +87,7 @@ def _read(path: Path) -> Study:
         raise text.error(["name"], f"name={shortened(study.name)}: {fault}")
     _check_settings(study, text)
     if not study.grids and not study.include:
-        raise text.file.error("has no points; expected grids, or studies to include")
+        raise text.file.error("has no cases; expected grids, or studies to include")
     for index, other in enumerate(study.include):
         if not _is_ours(other):
             raise text.error(["include", index], f"includes {other}, and no study has that name; see `resnetx list`")
@@ -158,11 +158,11 @@ def _too_many(grids: list[dict[str, list[Any]]], most: int) -> str:
     if sum(counts) <= most:
         lengths = list(map(_longest, grids))
         if sum(map(operator.mul, counts, lengths)) > MAX_CHARACTERS:
-            return f"{sum(counts):,} points of up to {max(lengths):,} characters; expected shorter values"
+            return f"{sum(counts):,} cases of up to {max(lengths):,} characters; expected shorter values"
         return ""
     largest = grids[counts.index(max(counts))]
     axes = ", ".join(f"{len(values)} of {shortened(key)}" for key, values in largest.items() if len(values) > 1)
-    return f"{sum(counts):,} points ({shortened(axes)}); expected at most {most:,}: give fewer values"
+    return f"{sum(counts):,} cases ({shortened(axes)}); expected at most {most:,}: give fewer values"
 
 
 def _longest(axes: Mapping[str, list[Any]]) -> int:

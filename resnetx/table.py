@@ -123,11 +123,17 @@ class Answer:
     table: Table | None = None
 
 
-def alike_columns(rows: Sequence[Sequence[str]]) -> list[int]:
-    """The places of the columns that say the same in all of several rows: a sentence says it once."""
+def alike_columns(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> list[int]:
+    """The places of the columns that say the same in all of several rows: a sentence says it once.
+
+    A value stays beside its interval, where that differs.
+    """
     if len(rows) < 2:
         return []
-    return [place for place, cell in enumerate(rows[0]) if all(row[place] == cell for row in rows)]
+    alike = [place for place, cell in enumerate(rows[0]) if all(row[place] == cell for row in rows)]
+    return [
+        place for place in alike if "interval" not in "".join(headings[place + 1 : place + 2]) or place + 1 in alike
+    ]
 
 
 def in_all_rows(headings: Sequence[str], rows: Sequence[Sequence[str]], alike: Sequence[int]) -> str:
@@ -141,11 +147,7 @@ def parted(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> tuple[list
 
     Where names alone, the first column, tell rows apart, there is nothing to tell of each, and the sentence is all.
     """
-    alike = [
-        place
-        for place in alike_columns(rows)
-        if "interval" not in "".join(headings[place + 1 : place + 2]) or place + 1 in alike_columns(rows)
-    ]  # a value stays beside its interval
+    alike = alike_columns(headings, rows)
     telling = [place for place in range(len(headings)) if place not in alike]
     names_alone = telling == [0] and sum(bool(rows[0][place]) for place in alike) > 1
     return [] if names_alone else telling, in_all_rows(headings, rows, alike)
@@ -260,9 +262,12 @@ class Answered(Records[T]):
         self._sentences, self._columns = list(sentences), columns
 
     def answer(self) -> Answer:
-        """The sentences, and the columns; where none are said, the first ones of the rows."""
+        """The sentences, and the columns; where none are said, the records' tables, or the first of their cells."""
         if self._columns:
             return Answer(self._sentences, as_shown(self._columns, self))
+        own = [answer.table for record in self if (answer := answer_of(record)) and answer.table]
+        if own and len(own) == len(self) and all(table.columns == own[0].columns for table in own):
+            return Answer(self._sentences, replace(own[0], rows=[row for table in own for row in table.rows]))
         rows = self.rows()
         names = dict.fromkeys(name for cells in rows for name in cells if "\n" not in str(cells[name]))
         several = [name for name in names if len({record.get(name) for record in rows}) > 1 or len(rows) < 2]

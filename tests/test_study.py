@@ -54,7 +54,7 @@ def test_every_study_that_comes_with_resnetx_says_what_it_is_about():
     [
         ("about: x\nsettings: {}\ngrids: [", "not YAML"),
         ("[]", "expected the settings about, settings and grids"),
-        ("about: x\nsettings: {}", "has no points; expected grids, or studies to include"),
+        ("about: x\nsettings: {}", "has no cases; expected grids, or studies to include"),
         ("about: x\nsettings: {}\ngrids: 3", "grids=3: expected a list in brackets"),
         ("about: x\nsettings: {}\ngrids: []\nextra: 1", "unknown field `extra`"),
         ("!!python/object/apply:os.system [true]", "line 1: .*YAML tags are not supported; expected plain values"),
@@ -80,7 +80,7 @@ def test_a_wrong_study_file_is_refused_with_its_name(tmp_path, text, sentence):
 def test_a_missing_study_is_named_with_the_known_ones(tmp_path):
     with pytest.raises(ConfigError, match="did you mean quickstart"):
         study.load("quikstart")
-    with pytest.raises(ConfigError, match="No such file"):
+    with pytest.raises(ConfigError, match="no such file; expected a study"):
         study.load(str(tmp_path / "none.yaml"))
 
 
@@ -94,7 +94,7 @@ def test_too_many_points_are_refused_before_any_is_built(tmp_path):
     axis = list(range(2000))
     path.write_text(f"grids:\n  - {{gpus: [1, 2], seed: {axis}, batch_size: {axis}}}\n")
     found = study.load(str(path))
-    said = r"study=mine: 8,000,000 points \(2 of gpus, 2000 of seed, 2000 of batch_size\); expected at most 10,000"
+    said = r"study=mine: 8,000,000 cases \(2 of gpus, 2000 of seed, 2000 of batch_size\); expected at most 10,000"
     with pytest.raises(ConfigError, match=said):
         study.points(found, {})
     assert len(study.points(found, {"seed": 0, "gpus": 1})) == 2000  # the command line wins
@@ -132,5 +132,5 @@ def test_what_yaml_takes_for_dates_and_the_like_is_text(tmp_path):
 def test_points_without_end_are_refused_before_they_are_made(tmp_path):
     path = tmp_path / "mine.yaml"
     path.write_text(f"about: x\ngrids: [{{input.root: {'x' * 10_000}, seed: {list(range(9000))}}}]")
-    with pytest.raises(ConfigError, match=r"9,000 points of up to 10,0.. characters; expected shorter values"):
+    with pytest.raises(ConfigError, match=r"9,000 cases of up to 10,0.. characters; expected shorter values"):
         study.points(study.load(str(path)), {})

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from statistics import fmean, median
 from typing import TYPE_CHECKING, Any
 
-from resnetx.record.machine import how_many, on_cores, unit_of
+from resnetx.record.machine import CPU, Unit, how_many, on_cores, unit_of
 from resnetx.table import ANSWERS, Answer, Column, as_shown
 from resnetx.units import duration, in_ms, number, si, size_text, to_interval
 
@@ -100,12 +100,19 @@ def trace_answer(traced: "Trace") -> list[str]:
         sentences[0] += f", {in_ms(_step_s(batch))} at {batch.batch_size}"
         if not rest and batch is smaller[-1]:
             left = _step_s(largest) / share / _step_s(batch)
-            sentences.append(f"On {share} GPUs at most {left:.0%} efficiency is left, before any communication")
+            sentences[0] += (
+                f": on {how_many(share, _traced_unit(traced))} at most {left:.0%} efficiency is left, before any"
+            )
+            sentences[0] += " communication"
     layers = largest.times.layers
     if whole_s := sum(map(layer_s, layers)):
         longest = (f"{layer.name} {layer_s(layer) / whole_s:.0%}" for layer in slowest(layers, 3))
         sentences.append(f"Longest: {', '.join(longest)}")
     return [f"{sentence}." for sentence in sentences]
+
+
+def _traced_unit(traced: "Trace") -> Unit:
+    return "rank" if traced.device == CPU else "GPU"
 
 
 def shown_traces(traces: "Sequence[Trace]") -> Answer:
@@ -133,10 +140,10 @@ def traced_batches() -> "list[Column[tuple[TracedBatch, TraceSums]]]":
         Column(">input wait", lambda row: _ms(row[1].input_wait_s), 3),
         Column(">copy", lambda row: _ms(row[1].host_to_device_s), 1),
         Column(">rest", lambda row: _ms(row[1].rest_s), 4, "in no part: instrumenting, and what is no operation."),
-        Column(">profiled step", lambda row: _ms(row[1].step_s), 7),
-        Column(">clean step", lambda row: _ms(row[1].clean_step_s)),
-        Column(">profiled/clean", lambda row: _ratio(row[1].instrumented_over_clean), 5),
-        Column(">parts/clean", lambda row: _ratio(row[1].parts_over_clean), help="parts but the rest over that step."),
+        Column(">profiled", lambda row: _ms(row[1].step_s), 7),
+        Column(">step", lambda row: _ms(row[1].clean_step_s)),
+        Column(">profiled / step", lambda row: _ratio(row[1].instrumented_over_clean), 5),
+        Column(">sum / step", lambda row: _ratio(row[1].parts_over_clean), help="parts but the rest over that step."),
         Column(">input alone", lambda row: _ms(row[1].input_s), 2, "a batch, when nothing else runs."),
         Column(">host alone", lambda row: _ms(row[1].host_s) if row[0].times.host_s else "", 6,
                "to queue a step, when the device has nothing else to do."),
@@ -459,6 +466,12 @@ def _of_systems(record: Any) -> Answer:
     return shown_systems(record)
 
 
+def _of_case(point: Any) -> Answer:
+    from resnetx.reporting.systems_answer import shown_point
+
+    return shown_point(point)
+
+
 def _of_benches_compared(record: "BenchComparison") -> Answer:
     from resnetx.reporting.compared_benches import LINE_RATIOS, ratio_lines
 
@@ -501,6 +514,7 @@ ANSWERS.update(
         "PredictedGrid": lambda made: Answer([made.conclusion]),
         "Comparison": _of_studies,
         "SystemComparison": _of_systems,
+        "SystemPoint": _of_case,
         "BenchComparison": _of_benches_compared,
         "Accuracy": _of_accuracy,
         "CheckedPapers": _sentences(papers_answer),

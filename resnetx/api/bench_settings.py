@@ -147,7 +147,7 @@ def check_copies(r: BenchRequest) -> None:
         size = sum(CELL_BYTES + MEASURED_BYTES * copies.timings(entry, r.iterations) for entry in entries)
         if size > MAX_BYTES:
             raise ConfigError(
-                f"iterations={r.iterations}: a record of {len(entries):,} cells would be {too_large('bench')}"
+                f"iterations={r.iterations}: a record of {len(entries):,} copies would be {too_large('bench')}"
             )
 
 
@@ -204,7 +204,7 @@ def announce_copies(request: BenchRequest) -> None:
     counts = sorted({copies.timings(entry, request.iterations) for entry in entries})
     often = "once" if counts[0] == 1 else f"{counts[0]} times"
     progress.note(
-        f"{len(entries):,} cells of copies: about {planned_s:,.0f} s if copies run at {in_GBps(rate_Bps)}"
+        f"{len(entries):,} copies: about {planned_s:,.0f} s if copies run at {in_GBps(rate_Bps)}"
         + f"; the largest are timed {often}, not {counts[-1]} times" * (len(counts) > 1)
     )
 

@@ -49,10 +49,11 @@ class Workloads(Records[DescribedWorkload]):
             family = workload.workload.partition("/")[0] + "/x" * ("/" in workload.workload)
             ends.setdefault(family, []).extend(workload.intensity_per_gpu.values())
         every = [value for values in ends.values() for value in values]
-        told = ", ".join(f"{name} {figure(min(values))} to {figure(max(values))}" for name, values in ends.items())
+        by_family = (f"{name} {figure(min(values))} to {figure(max(values))}" for name, values in ends.items())
+        told = f": {', '.join(by_family)}" if len(ends) > 1 else f" ({', '.join(ends)})"
         table = as_shown(workload_columns(self.gpus), self)
         return Answer(
-            [f"From {figure(min(every))} to {figure(max(every))} activations per parameter on each GPU: {told}."], table
+            [f"From {figure(min(every))} to {figure(max(every))} activations per parameter on each GPU{told}."], table
         )
 
     def rows(self) -> list[Record]:
@@ -248,7 +249,8 @@ class Proposals(Records[Proposal]):
         proposals = [proposal for proposal in self if proposal.family]
         near = [f"{proposal.settings} ({proposal.on_each:,.4g})" for proposal in proposals if not proposal.limited_by]
         first = proposals[0]
-        asked = f"{self.intensity:,.4g} activations per parameter on each of {first.gpus} GPUs ({first.convention})"
+        on = "one GPU" if first.gpus == 1 else f"each of {first.gpus} GPUs"
+        asked = f"{self.intensity:,.4g} activations per parameter on {on} ({first.convention})"
         told = [f"{asked}: {'; '.join(near) if near else 'no family comes within 5%'}."]
         told += [
             f"{proposal.workload} comes to {proposal.on_each:,.4g}: {proposal.limited_by}."
@@ -280,6 +282,17 @@ COLUMNS: list[Column[Proposal]] = [
     Column(">parameters", lambda proposal: si(proposal.parameters), 3),
     Column("~limit", lambda proposal: proposal.limited_by, 4),
 ]
+
+
+def _shown_proposal(proposal: Proposal) -> Answer:
+    """The settings, and what they come to."""
+    on = f"{proposal.on_each:,.4g} activations per parameter on each of {proposal.gpus} GPUs"
+    return Answer(
+        [f"{proposal.settings or proposal.workload}: {on} ({proposal.convention})."], as_shown(COLUMNS, [proposal])
+    )
+
+
+ANSWERS["Proposal"] = _shown_proposal
 
 
 class _Question(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,7 +6,7 @@ from math import log
 from pathlib import Path
 from typing import Any, Unpack
 
-from resnetx import table
+from resnetx import progress, table
 from resnetx.api import drawings
 from resnetx.api.calibrations import refuse_other_machine
 from resnetx.api.systems import load_systems, named_systems, refuse_no_launch, refuse_no_library, refuse_unjoined
@@ -77,7 +77,7 @@ def answers(files: Sequence[keywords.Text], settings: Mapping[str, object]) -> l
     """What is asked of systems; drawings are written where `out` or `results` says."""
     given = asked("topology", settings)
     refuse_unjoined(given, [*named_systems(given), *map(str, map(given_path, files))])
-    found = [answer for own, _ in each_of("topology", given) for answer in _answers(files, own)]
+    found = [answer for own, _ in each_of("topology", _of_several(given)) for answer in _answers(files, own)]
     if costed := [answer for answer in found if isinstance(answer, Costed)]:
         plans = [plan for answer in costed for plan in answer.plans]  # one answer: side by side
         found = [Costed(plans, costed[0].sizes)]
@@ -86,6 +86,15 @@ def answers(files: Sequence[keywords.Text], settings: Mapping[str, object]) -> l
     if out := _out(given):
         store(found, Path(out))
     return found
+
+
+def _of_several(given: Point) -> Point:
+    """The same without one GPU among several numbers of them: alone it sends nothing, as in gpus=1..8."""
+    counts = given.get("gpus")
+    if not (isinstance(counts, list) and 1 in counts and len(counts) > 1 and given.get("collective")):
+        return given
+    progress.note("gpus=1: one GPU sends nothing; left out")
+    return {**given, "gpus": [count for count in counts if count != 1]}
 
 
 def _answers(files: Sequence[keywords.Text], given: Point) -> list[Answer]:

@@ -1,10 +1,11 @@
 """The answers to questions about described systems, and the records of each."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import combinations
 from math import exp
+from typing import TypeVar
 
 from resnetx import progress, table
 from resnetx.api import drawings
@@ -21,6 +22,8 @@ from resnetx.interconnect.systems.system import System
 from resnetx.record.topologies import CollectiveCost, GpuChoice, KnownSystem, PairAtSize, PairCosts, Route, SystemLinks
 from resnetx.table import ANSWERS, ONLY_WITH_ALL, Column, as_shown
 from resnetx.units import GBps, number, size_text, to_interval
+
+T = TypeVar("T")
 
 ALL_PAIRS_GPUS = 128  # of more GPUs, only the pairs with GPU 0 are looked at
 ALLREDUCED_BYTES = 2**26  # of what is said of a system first
@@ -216,6 +219,91 @@ def _time_ends(cost: CollectiveCost, factor: float) -> tuple[str, str, str]:
     return to_interval(cost.time_s * factor, low_s * factor, high_s * factor)
 
 
+def _rows(sentence: str, columns: Sequence[Column[T]], rows: Iterable[T]) -> table.Answer:
+    """A sentence, and each row in all columns."""
+    headings = [column.heading for column in columns]
+    right = [place for place, heading in enumerate(headings) if heading.startswith(">")]
+    cells: list[list[table.Cell]] = [[column.cell(row) for column in columns] for row in rows]
+    return table.Answer([sentence], table.Table([name.lstrip(">") for name in headings], cells, numbers=right))
+
+
+PairClass = tuple[SystemLinks, int, int, int]  # pairs that are alike: how many, and the GPUs of the first
+
+
+def _alike(links: SystemLinks) -> list[PairClass]:
+    """The pairs of GPUs by what copies between them get, the fastest first."""
+    found: dict[object, PairClass] = {}
+    for a, b in combinations(range(len(links.gpus)), 2):
+        key = links.kind[a][b], links.bandwidth_Bps[a][b], links.duplex_Bps[a][b], links.latency_s[a][b]
+        _, count, *first = found.get(key, (links, 0, a, b))
+        found[key] = (links, count + 1, first[0], first[1])
+    return sorted(found.values(), key=lambda alike: -(links.bandwidth_Bps[alike[2]][alike[3]] or 0.0))
+
+
+def _links_answer(links: SystemLinks) -> table.Answer:
+    """What copies between its GPUs reach, and its classes of pairs."""
+    rows = _alike(links)
+    ends = [GBps(rate) for _, _, a, b in rows[:: max(len(rows) - 1, 1)] if (rate := links.bandwidth_Bps[a][b])]
+    reach = f" Copies between two GPUs reach {', at worst '.join(dict.fromkeys(ends))} GB/s." if ends else ""
+    return _rows(f"{links.system}: {links.about}.{reach}", LINKS, rows)
+
+
+def _rate(rate_Bps: float | None) -> str:
+    return "" if rate_Bps is None else GBps(rate_Bps)
+
+
+LINKS: list[Column[PairClass]] = [
+    Column("system", lambda row: row[0].system),
+    Column(">pairs", lambda row: f"{row[1]}"),
+    Column("kind", lambda row: row[0].kind[row[2]][row[3]]),
+    Column(">GB/s one way", lambda row: _rate(row[0].bandwidth_Bps[row[2]][row[3]])),
+    Column(">both ways", lambda row: _rate(row[0].duplex_Bps[row[2]][row[3]])),
+    Column(">latency us", lambda row: number(row[0].latency_s[row[2]][row[3]] * 1e6)),
+]
+CHOICES: list[Column[GpuChoice]] = [
+    Column("GPUs", lambda choice: " ".join(map(str, choice.devices))),
+    Column(">busbw GB/s", lambda choice: GBps(choice.busbw_Bps)),
+    Column("limited by", lambda choice: choice.limiting_link),
+]
+ROUTES: list[Column[Route]] = [
+    Column("system", lambda route: route.system),
+    Column(">GPUs", lambda route: f"{route.source} to {route.target}"),
+    Column("kind", lambda route: route.kind),
+    Column(">GB/s one way", lambda route: GBps(route.bandwidth_Bps)),
+    Column(">both ways", lambda route: GBps(route.duplex_Bps)),
+    Column(">latency us", lambda route: number(route.latency_s * 1e6)),
+    Column("limited by", lambda route: route.limiting_link),
+]
+PAIRS: list[Column[PairCosts]] = [
+    Column("system", lambda costs: costs.system),
+    Column(">size", lambda costs: size_text(costs.size_bytes)),
+    Column(">pairs", lambda costs: f"{len(costs.pairs)}"),
+    Column(">GB/s at best", lambda costs: GBps(max(pair.bandwidth_Bps for pair in costs.pairs))),
+    Column(">at worst", lambda costs: GBps(min(pair.bandwidth_Bps for pair in costs.pairs))),
+]
+
+
+def _choice_answer(choice: GpuChoice) -> table.Answer:
+    what = f"{choice.collective} of {size_text(choice.size_bytes)} with {choice.library}"
+    gpus = f"GPUs {' '.join(map(str, choice.devices))} reach {GBps(choice.busbw_Bps)} GB/s bus bandwidth"
+    return _rows(f"Predicted: on {choice.system} {gpus} ({what}).", CHOICES, [choice])
+
+
+def _route_answer(route: Route) -> table.Answer:
+    ends = f"GPU {route.source} copies to GPU {route.target} at {GBps(route.bandwidth_Bps)} GB/s"
+    return _rows(f"{route.system}: {ends}, limited by {route.limiting_link}.", ROUTES, [route])
+
+
+def _pairs_answer(costs: PairCosts) -> table.Answer:
+    best = GBps(max(pair.bandwidth_Bps for pair in costs.pairs))
+    what = f"copies of {size_text(costs.size_bytes)} between two GPUs of {costs.system}"
+    return _rows(f"Predicted: {what} reach {best} GB/s.", PAIRS, [costs])
+
+
+ANSWERS["SystemLinks"] = _links_answer
+ANSWERS["GpuChoice"] = _choice_answer
+ANSWERS["Route"] = _route_answer
+ANSWERS["PairCosts"] = _pairs_answer
 ANSWERS["CollectiveCost"] = lambda cost: table.Answer([collective_answer(cost)], as_shown(COSTS, [cost]))
 
 

@@ -157,7 +157,7 @@ def _iterations(of_points: list[Any]) -> int:
     if given is None:
         return ITERATIONS
     if not isinstance(given, int) or isinstance(given, bool):
-        raise ConfigError(f"iterations={given}: expected a number of instrumented iterations")
+        raise ConfigError(f"iterations={given}: expected a number of profiled iterations")
     setting_types.check({"iterations": given})
     return given
 

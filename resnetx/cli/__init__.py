@@ -139,6 +139,9 @@ def _complain(sentence: str) -> None:
 def _refused(error: OSError) -> int:
     """Reports an error of the system, with the file or stream; status 2."""
     where = error.filename or ("standard output" if _is_of_output(error) else "")
+    if isinstance(error, FileNotFoundError) and where:
+        _complain(f"{where}: no such file; expected the path of one that exists")
+        return 2
     _complain(f"{where}{': ' * bool(where)}{error.strerror or error}")
     return 2
 

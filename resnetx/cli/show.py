@@ -69,7 +69,9 @@ err = Console(stderr=True)
 
 
 LINES, LINES_OF_SEVERAL = 15, 30  # of a screen: of one subject, of a comparison
-ROWS, FEWEST_ROWS = 12, 4  # of a table at most; of more, those at both ends
+ROWS = 12  # of a table at most; of more, those at both ends
+BRIEF, BRIEFEST = 1, 2
+STEPS = ((BRIEF, 4), (BRIEFEST, 2))  # of a screen with too many lines: how it is said, with so many rows at least
 
 
 @dataclass
@@ -78,8 +80,9 @@ class _Screen:
     quiet: bool = False  # the flag -q
     rows: int = ROWS
     shown: int = 0  # rows of the longest table of which there may be fewer
-    brief: bool = False  # what has a brief form is said in it
+    brief: int = 0  # BRIEF: what has a brief form is said in it; BRIEFEST: nor is said what is left out
     left_out: list[str] = field(default_factory=list)  # of tables: rows, and headings of columns
+    assumed: list[str] = field(default_factory=list)  # settings that nobody typed
 
 
 _screen = _Screen()
@@ -89,8 +92,9 @@ def begin(options: Namespace) -> None:
     """Takes the flags --all and -q from a command line, for what is shown from here on."""
     _screen.everything = getattr(options, "all", False)
     _screen.quiet = getattr(options, "quiet", False)
-    _screen.rows, _screen.brief = ROWS, False
+    _screen.rows, _screen.brief = ROWS, 0
     _screen.left_out.clear()
+    _screen.assumed.clear()
 
 
 def leave_out(what: str) -> None:
@@ -100,14 +104,14 @@ def leave_out(what: str) -> None:
 
 def more(text: str = "") -> None:
     """One line for the rest: what else there is, and what of the tables above had no room, where `--all` is named."""
-    left = "; ".join(dict.fromkeys(_screen.left_out))
+    left = "" if _screen.brief == BRIEFEST and "--all" in text else "; ".join(dict.fromkeys(_screen.left_out))
     _screen.left_out.clear()
     if left and "--all" in text:
         text = text.replace("--all", f"--all ({left})", 1)
     elif left:
         text = "; ".join(filter(None, [text, f"{left}: --all"]))
     if text:
-        say(f"more: {text}")
+        say(f"more: {'; '.join([text, *_screen.assumed])}")
 
 
 def conclude(
@@ -126,6 +130,8 @@ def conclude(
     sentences = list(filter(None, answer))
     if options.json:
         json_lines(records(), " ".join(sentences))
+        for assumed in _screen.assumed:
+            say(assumed, err)
         return
     if sentences:
         say(" ".join(sentences[:1] if _screen.quiet else sentences), err if failed else out)
@@ -136,23 +142,28 @@ def conclude(
 
 
 def _fitted(screen: Callable[[], None], most: int) -> None:
-    """Shows a screen; with more lines than so many in brief, then with fewer rows of its tables, four at least."""
-    _screen.rows, _screen.brief = ROWS, False
-    while True:
-        _screen.shown = 0
-        _screen.left_out.clear()
-        with out.capture() as shown, err.capture() as said:
-            screen()
-            more()  # what it has not said itself
-        text = shown.get()
-        beyond = text.count("\n") - most
-        if _screen.everything or beyond <= 0 or (_screen.brief and _screen.shown <= FEWEST_ROWS):
+    """Shows a screen; with more lines than so many in brief, then with fewer rows of its tables, then in briefest."""
+    text, said = _made(screen)
+    for brief, fewest in STEPS if text.count("\n") > most and not _screen.everything else ():
+        _screen.brief, _screen.rows = brief, ROWS
+        text, said = _made(screen)
+        while text.count("\n") > most and _screen.shown > fewest:
+            _screen.rows = max(fewest, _screen.shown - (text.count("\n") - most))
+            text, said = _made(screen)
+        if text.count("\n") <= most:
             break
-        if _screen.brief:
-            _screen.rows = max(FEWEST_ROWS, _screen.shown - beyond)
-        _screen.brief = True
     out.file.write(text)
-    err.file.write(said.get())
+    err.file.write(said)
+
+
+def _made(screen: Callable[[], None]) -> tuple[str, str]:
+    """What a screen prints as it is now, on standard output and on standard error."""
+    _screen.shown = 0
+    _screen.left_out.clear()
+    with out.capture() as shown, err.capture() as said:
+        screen()
+        more()  # what it has not said itself
+    return shown.get(), said.get()
 
 
 def fitting_rows(most: int = ROWS) -> int:
@@ -160,6 +171,11 @@ def fitting_rows(most: int = ROWS) -> int:
     most = min(most, _screen.rows)
     _screen.shown = max(_screen.shown, most)
     return most
+
+
+def in_brief() -> bool:
+    """Whether a screen was too long, and is said in brief."""
+    return bool(_screen.brief)
 
 
 def everything() -> bool:
@@ -269,7 +285,8 @@ def listing(
         places = _both_ends(len(rows), most, [place for place, row in enumerate(ordered) if keep and keep(row)])
         shown = [ordered[place] for place in places]
         if by:
-            note = " ".join(filter(None, [note, f"{len(shown)} of {len(rows):,}, {by}."]))
+            which = f", {by}" * (_screen.brief < BRIEFEST)
+            note = " ".join(filter(None, [note, f"{len(shown)} of {len(rows):,}{which}."]))
             leave_out("each row")
         else:
             for at in range(len(places) - 1, 0, -1):
@@ -367,12 +384,17 @@ def tables(
             out.print(block.heading, style="bold", soft_wrap=True)
             for row in block.lines[title]:
                 lines(row)  # of which a column of prose goes on below itself
-    if laid.same:
-        say(laid.same)
-    for sentence in [note] if isinstance(note, str) else note:
-        if sentence:
-            say(_of_shown(sentence, laid.left_out))
+    notes = [note] if isinstance(note, str) else list(note)
+    if laid.same and notes[0].startswith(_IN_ALL):  # of columns that are no columns here
+        notes[0] = f"{laid.same.removesuffix('.')}, {notes[0].removeprefix(_IN_ALL)}"
+    else:
+        notes.insert(0, laid.same)
+    for sentence in filter(None, notes):
+        say(_of_shown(sentence, laid.left_out))
     _screen.left_out += laid.left_out
+
+
+_IN_ALL = "In all rows: "
 
 
 def _of_shown(note: str, left_out: Sequence[str]) -> str:
@@ -468,6 +490,10 @@ class Terminal:
     def note(self, text: str, *, indent: int = 0, warning: bool = False) -> None:
         """Prints prose."""
         say(text, err, indent=indent)
+
+    def assumed(self, text: str) -> None:
+        """Keeps it for the line `more`."""
+        _screen.assumed.append(text)
 
     def command(self, text: str) -> None:
         """Prints a line as it is."""

@@ -76,7 +76,8 @@ def lay_out(
             cell_len(word) for cell in [headings[0], *(row[0] for row in rows)] for word in [*cell.split(), ""]
         )
         widths[0] = min(widths[0], max(longest + 2, min(_PROSE, width // 2), width - others))
-    alike = [] if _fits(filled, widths, width) else [place for place in alike_columns(among or rows) if place in filled]
+    same = [] if _fits(filled, widths, width) else alike_columns(headings, among or rows)
+    alike = [place for place in same if place in filled]
     if len(alike) == len(filled):
         alike = []
     places = [place for place in filled if place not in alike]

@@ -177,7 +177,7 @@ class ClaimCase:
     def not_predicted(self, count: int) -> CheckedClaim:
         """There are too few figures, `count` of them; open where points are."""
         if opened := sum(item.is_open for item in self.claim.there(self.items)):
-            note = f"{opened} open point{'s' * (opened > 1)}: nothing determines them"
+            note = f"{opened} case{'s' * (opened > 1)} known only between two ends: nothing determines them"
             return self.checked(self.claim.where.words, "open", note)
         too_few = f"{count} of {self.claim.needs} points" if count else ""
         return self.checked(self.claim.where.words, "not predicted", too_few)
@@ -322,7 +322,7 @@ def _share(case: ClaimCase, agreeing: Sequence[bool], of: str, undecided: Sequen
         return case.not_predicted(count)
     certain = sum(agreeing) - sum(agrees for agrees, open_ in zip(agreeing, undecided, strict=False) if open_)
     outcome = _outcome(case.claim, certain / count, (certain + doubtful) / count)
-    note = f"{sum(agreeing)} of {count} {of}" + f", {doubtful} open or level" * bool(doubtful)
+    note = f"{sum(agreeing)} of {count} {of}" + f", {doubtful} without a difference shown" * bool(doubtful)
     note += f" ({', '.join(_wanted(case.claim))})"
     return case.checked(case.claim.where.words, outcome, note, share=statistics.fmean(agreeing))
 

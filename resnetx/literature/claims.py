@@ -205,7 +205,8 @@ def as_in_the_paper(asked: Mapping[str, Any]) -> Point:
     left = left_to_the_paper(asked) if pair and asked.get("study") in OF_ITS_WORKLOADS else {}
     added = {key: setting.value for key, setting in left.items()}
     if added:
-        progress.note(f"as in the paper: {' '.join(written(added))}", indent=2, warning=True)
+        words = (word.replace("[", "").replace("]", "") for word in written(added))  # as every shell passes them on
+        progress.assumed(f"as in the paper: {' '.join(words)}")
     return added
 
 

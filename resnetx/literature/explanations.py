@@ -329,7 +329,7 @@ def _cause(checked: CheckedClaim, explanation: Explanation | None) -> str:
 def sentence(explanation: Explanation, because: str = "") -> str:
     """Under which combinations it holds, and in how many of how many. `because`: what arithmetic says of a miss."""
     among = f"of {explanation.combinations} combinations"
-    undecided = f", open in {explanation.undecided}" * bool(explanation.undecided)
+    undecided = f", undecided in {explanation.undecided}" * bool(explanation.undecided)
     if explanation.holds == explanation.combinations:
         return f"holds under all {among}"
     if explanation.undecided == explanation.combinations:

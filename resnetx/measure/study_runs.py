@@ -219,7 +219,7 @@ def _difference(old: list[Request], new: list[Request]) -> str:
         before, now = ({str(point.settings.get(key)) for point in points} for points in (old, new))
         if before != now:
             differences.append(f"{key}={_listed(before)} before, {_listed(now)} now")
-    return "; ".join(differences) or "its points combine the same settings differently"
+    return "; ".join(differences) or "its cases combine the same settings differently"
 
 
 def _same_threads(old: list[Request], new: list[Request]) -> str:

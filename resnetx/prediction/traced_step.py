@@ -490,8 +490,8 @@ def scaled(
     for gpu in (source, target):
         if gpu.compute_capability.value < OLDEST and not any(name.startswith("AMD") for name in gpu.product_names):
             raise ConfigError(
-                f"{trace.source}: open on {target.about}: no published step says how {gpu.about} compares with other "
-                f"GPUs kernel by kernel; predict for systems of {trace.device}, or give rate="
+                f"{trace.source}: not predicted on {target.about}: no published step says how {gpu.about} compares "
+                f"with other GPUs kernel by kernel; predict for systems of {trace.device}, or give rate="
             )
     precisions = batch.times.precisions
     products = _of_products(precisions, (source, trace.sm_clock_Hz), (target, clock_Hz))

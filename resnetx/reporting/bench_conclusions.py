@@ -52,9 +52,12 @@ def _copies(cells: Sequence[CopyCell]) -> Iterator[str]:
     """Of each kind of copy what the median pair gets at the largest size, the slowest, and what others leave of it."""
     kinds: dict[CopyFamily, list[CopyCell]] = {}
     for cell in cells:
-        if not cell.together and cell.copy != LOAD and not cell.wrong:
+        if not cell.together and cell.copy != LOAD:
             kinds.setdefault(cell.family, []).append(cell)
-    for family, own in list(kinds.items())[:MOST]:
+    for family, every in list(kinds.items())[:MOST]:
+        if not (own := [cell for cell in every if not cell.wrong]):
+            yield f"{family.words}: no result is right"
+            continue
         largest = max(cell.size_bytes for cell in own)
         rates = sorted(copied_GBps(cell, median(cell.time_s)) for cell in own if cell.size_bytes == largest)
         worst = f", at worst {GBps(1e9 * rates[0])}" * (rates[0] < 0.95 * median(rates))
@@ -130,14 +133,20 @@ def _speed(record: BenchRecord, name: str) -> str:
     if not own:
         return f"{name}: no result is right"
     points = sorted(own, key=lambda each: each.size_bytes)
-    times_s = {point.size_bytes: median(telling) for point, telling in zip(points, telling_times(points), strict=True)}
+    telling = dict(zip((point.size_bytes for point in points), telling_times(points), strict=True))
+    times_s = {size: median(times) for size, times in telling.items()}
     smallest, rates = points[0].size_bytes, {size: size / time_s for size, time_s in times_s.items()}
     best = max(rates, key=lambda size: rates[size])
     factor = OPERATIONS[name].bus_factor(record.world_size) if record.world_size else 1.0
     found = knees(times_s)
     half = f", half of it from {size_text(round(found.half_bytes))} on" if found and found.half_bytes else ""
     kind = " bus bandwidth" if record.world_size else " (size / time)"
-    fast = f"{name} reaches {in_GBps(rates[best] * factor)}{kind} at {size_text(best)}{half}"
+    moved = best * factor / 1e9
+    rate, *ends = to_interval(
+        moved / times_s[best], *(moved / time_s for time_s in np.percentile(telling[best], SPREAD)[::-1])
+    )
+    within = f" ({' to '.join(ends)})" * (len(telling[best]) > 1)
+    fast = f"{name} reaches {rate} GB/s{within}{kind} at {size_text(best)}{half}"
     return fast + f"; {size_text(smallest)} take {_time(times_s[smallest])}" * (smallest != best)
 
 

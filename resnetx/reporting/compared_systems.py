@@ -324,10 +324,10 @@ def _several_libraries(points: Iterable[PredictedPoint]) -> bool:
 def _identity(point: PredictedPoint, by_library: bool) -> tuple[object, ...]:
     names = (point.workload, point.batch_size, point.gpus, point.strategy, point.precision, point.framework)
     request = _without_devices(point.request)
-    return *names, point.library if by_library else "", request.key if request else "", *_machine(point)
+    return *names, point.library if by_library else "", request.key if request else "", *machine_labels(point)
 
 
-def _machine(point: PredictedPoint) -> list[str]:
+def machine_labels(point: PredictedPoint) -> list[str]:
     """Settings of the machine in which points differ; systems of several nodes have names of their own."""
     return [f"{name} {value}" for name, value in point.varied.items() if name != "nodes"]
 
@@ -342,7 +342,7 @@ def _variant(point: PredictedPoint, points: Sequence[PredictedPoint], keys: Sequ
     names = ("framework",) if point.request else ("precision", "strategy", "framework")
     varying = [name for name in names if len({getattr(each, name) for each in points}) > 1]
     settings = settings_label(point.request, keys) if point.request else ""
-    return ", ".join(filter(None, [settings, *(getattr(point, name) for name in varying), *_machine(point)]))
+    return ", ".join(filter(None, [settings, *(getattr(point, name) for name in varying), *machine_labels(point)]))
 
 
 def _compared(alike: Sequence[PredictedPoint], by_library: bool, variant: str) -> SystemPoint:

@@ -561,7 +561,8 @@ def case_columns(found: Sequence[Explained]) -> list[Column[Explained]]:
         Column(">step, ms" if found[0].b_step_s is None else ">A, ms", lambda each: ms_text(each.a_step_s)),
     ]
     if found[0].b_step_s is None:
-        return [*steps, Column(">useful %", _useful)]
+        known = any(useful_share(each) is not None for each in found)
+        return [*steps, *[Column(">useful %", _useful)] * known]
     return [
         *steps,
         Column(">B, ms", lambda each: ms_text(each.b_step_s)),

@@ -19,7 +19,7 @@ from resnetx import units
 from resnetx.record.comparisons import Estimate
 from resnetx.record.machine import Unit, how_many, on_cores, unit_by_library
 from resnetx.record.prediction import COMPUTE, Domain, PartName, PredictedPoint, Prediction
-from resnetx.reporting.compared_systems import lead, ratio, side_of
+from resnetx.reporting.compared_systems import lead, machine_labels, ratio, side_of
 from resnetx.reporting.study_results import settings_label, varying_settings
 from resnetx.reporting.worth import AS_GOOD, enough
 from resnetx.table import ONLY_WITH_ALL, Answer, Column, as_shown
@@ -121,12 +121,7 @@ def _workload(point: PredictedPoint, keys: Sequence[str], named: Sequence[str]) 
     """The workload with what tells it from others of its name; `named`: fields of the point, `keys`: settings."""
     settings = settings_label(point.request, keys) if point.request else ""
     labels = [getattr(point, name) or f"no {name}" for name in named]
-    return ", ".join(filter(None, [point.workload, *labels, settings, *_machine(point)]))
-
-
-def _machine(point: PredictedPoint) -> list[str]:
-    """Settings of the machine in which the points of a prediction differ: "network edr100"."""
-    return [f"{name} {value}" for name, value in point.varied.items()]
+    return ", ".join(filter(None, [point.workload, *labels, settings, *machine_labels(point)]))
 
 
 def rate_unit(points: Sequence[PredictedPoint]) -> str:
@@ -173,9 +168,15 @@ def answer(curves: Sequence[PredictedCurve]) -> list[str]:
 
 def is_ranked(curves: Sequence[PredictedCurve]) -> bool:
     """Whether curves differ in one thing of which the answer names the fastest."""
-    return identity(curves) in (["system"], ["strategy"], ["library"]) and all(
+    by = identity(curves)
+    return (by in (["system"], ["strategy"], ["library"]) or (by == ["workload"] and _is_one_workload(curves))) and all(
         curve.last in curve.able for curve in curves
     )
+
+
+def _is_one_workload(curves: Sequence[PredictedCurve]) -> bool:
+    """Whether curves of different names are one workload, with different settings."""
+    return len({point.workload for curve in curves for point in curve.points}) == 1
 
 
 def in_order(curves: Sequence[PredictedCurve]) -> list[PredictedCurve]:
@@ -258,6 +259,8 @@ def _ranked(curves: Sequence[PredictedCurve]) -> str:
     ranked = in_order(curves)
 
     def called(curve: PredictedCurve) -> str:
+        if name == "workload":
+            return curve.workload.removeprefix(f"{curve.last.workload}, ")
         return f"strategy={curve.strategy}" if name == "strategy" else str(getattr(curve, name))
 
     def over(ahead: PredictedCurve, behind: PredictedCurve) -> str:
@@ -268,7 +271,8 @@ def _ranked(curves: Sequence[PredictedCurve]) -> str:
         return f"about as fast as {called(behind)} (no difference is shown: {low} to {high} times)"
 
     clauses = [over(ahead, behind) for ahead, behind in pairwise(ranked)]
-    first = f"{called(ranked[0])} trains {ranked[0].name}, {clauses[0]}"
+    trained = f"{ranked[0].last.workload}, batch {ranked[0].batch}" if name == "workload" else ranked[0].name
+    first = f"{called(ranked[0])} trains {trained}, {clauses[0]}"
     system = "" if name == "system" else f" of {ranked[0].system}"
     on = f"on {counts.pop()}{system}" if len(counts) == 1 else f"each on the most GPUs{system} that can"
     if len(ranked) > MOST_RANKED:
@@ -377,7 +381,7 @@ def curve_columns(curves: Sequence[PredictedCurve], every: bool = False) -> list
             help=f"{over}." if over and not one_base else "",
         ),
         Column(">its interval", lambda row: _speedup_ends_cell(row[1])),
-        Column(f">use {how}", lambda row: _enough_cell(row[0]), 2)
+        Column(f">enough {how}", lambda row: _enough_cell(row[0]), 2)
         if lasts
         else Column(">efficiency", lambda row: "" if _alone(row[1], row[0]) else _efficiency_cell(row[1]), 2),
         Column(">step ms", lambda row: _ms(row[1].iteration_s), ONLY_WITH_ALL, "an iteration of the global batch."),
@@ -413,7 +417,7 @@ def _ms(time_s: float | None) -> str:
 
 def _rate_cell(point: PredictedPoint) -> str:
     if point.open:
-        return "open"
+        return "?"
     return rate_ends(point)[0] if point.images_per_s else {"oom": "memory"}.get(point.outcome, point.outcome)
 
 

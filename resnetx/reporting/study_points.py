@@ -42,6 +42,12 @@ class StudyPoint:
     system: str = ""  # of `variant` what is the machine: the label of its study, and the system that a lab is shaped to
     settings: str = ""  # of `variant` all else
 
+    def __repr__(self) -> str:
+        """The point in words, its rate and its speed-up, each with its interval."""
+        named = ((" images/s", self.result.images_per_s), (" times its baseline", self.result.speedup))
+        told = [_with_ends(summary, name) for name, summary in named if summary]
+        return f"{self.words}: {', '.join(told) or self.result.reason or self.result.outcome}"
+
     @property
     def request(self) -> Request:
         return self.result.request
@@ -220,10 +226,10 @@ def _in_the_lab(points: Sequence[StudyPoint]) -> str:
     labs = {point.request.lab for point in points}
     if not labs or None in labs:
         return ""
-    systems, scales = ({str(getattr(lab, name)) for lab in labs} for name in ("system", "scale"))
-    scale = f"links / {scales.pop().removesuffix('.0')}" if len(scales) == 1 else "slower links"
+    systems, scales = (sorted({str(getattr(lab, name)) for lab in labs}) for name in ("system", "scale"))
+    scale = f"links / {scales[0].removesuffix('.0')}" if len(scales) == 1 else "slower links"
     waited = ", computing waited out" * all(point.request.replay for point in points)
-    return f" in the lab{f' as {systems.pop()}' * (len(systems) == 1)} ({scale}{waited})"
+    return f" in the lab{f' as {systems[0]}' * (len(systems) == 1)} ({scale}{waited})"
 
 
 def _rate(point: StudyPoint) -> float:

@@ -35,6 +35,10 @@ class Results:
     points: list[MeasuredPoint]
     skipped: list[str]  # a sentence for each file that is not a record, or whose run another one holds
 
+    def __repr__(self) -> str:
+        runs = sum(1 for _ in self.runs)
+        return f"Results of study {self.study.name}: {len(self.points)} cases, {runs} runs, in {self.folder}"
+
     @property
     def runs(self) -> Iterator[RunSummary]:
         """Every run of every point and twin, each once: points may share twins."""

@@ -111,14 +111,16 @@ def _of_job(compared: SystemComparison) -> Iterator[str]:
 def _of_library(compared: SystemComparison, library: str) -> str:
     points = [point for point in compared.points if point.library == library]
     judged = [point for point in points if point.margin]
-    of = "the only case" if len(judged) == 1 else f"any of {len(judged)} cases"
     with_ = f"with {library}" if library else "each with its own library"
     leads = {
         name: [point for point in judged if point.margin and (point.margin.first, point.margin.lead) == (name, "ahead")]
         for name in compared.systems
     }
+    if not judged:
+        return f"{with_}, no case runs on two of the systems"
     if not any(leads.values()):
-        return f"{with_}, no difference is shown in {of}" if judged else f"{with_}, no case runs on two of the systems"
+        of = f" in any of {len(judged)} cases" if len(judged) > 1 else ""
+        return f"{with_}, no difference is shown{of}: {_furthest(judged)}"
     clauses = [
         f"{name} is the faster in {_of(len(led), len(judged))} {_most(led)}" for name, led in leads.items() if led
     ]
@@ -135,11 +137,22 @@ def _most(led: Sequence[SystemPoint]) -> str:
     """The largest lead, and where."""
     point = max(led, key=lambda point: point.margin.ratio.value if point.margin else 0.0)
     assert point.margin, "chosen because it has one"
-    gpus = how_many(point.gpus, unit_by_library(point.library))
-    where = f"{point.workload}, batch {point.batch_size}, {gpus}"
-    variant = f", {point.variant}" if point.variant else ""
     over_ = f" over {point.margin.second}" if len(point.sides) > 2 else ""
-    return f"{ratio_text(point.margin.ratio, ' times')}{over_} for {where}{variant}"
+    return f"{ratio_text(point.margin.ratio, ' times')}{over_} for {_case_name(point)}"
+
+
+def _furthest(judged: Sequence[SystemPoint]) -> str:
+    """The case with the largest ratio, where none shows a difference."""
+    point = max(judged, key=lambda point: point.margin.ratio.value if point.margin else 0.0)
+    assert point.margin, "judged by it"
+    ratio = f"{point.margin.first} is {ratio_text(point.margin.ratio, ' times')} as fast as {point.margin.second}"
+    return f"at most {ratio}, for {_case_name(point)}" if len(judged) > 1 else ratio
+
+
+def _case_name(point: SystemPoint) -> str:
+    """ "AlexNet, batch 256, 8 GPUs, bf16"."""
+    gpus = how_many(point.gpus, unit_by_library(point.library))
+    return ", ".join(filter(None, [point.workload, f"batch {point.batch_size}", gpus, point.variant]))
 
 
 def ratio_text(ratio: Estimate, unit: str = "") -> str:
@@ -152,6 +165,28 @@ def shown_systems(compared: SystemComparison) -> Answer:
     """The answer, and the cases that tell."""
     return Answer(compared_answer(compared), as_shown(case_columns(compared), telling_cases(compared)))
 
+
+def shown_point(point: SystemPoint) -> Answer:
+    """One case: the fastest system over the next one, and the rate of each."""
+    margin = point.margin
+    faster = (
+        "" if margin is None else f"{margin.first} is {ratio_text(margin.ratio, ' times')} as fast as {margin.second}"
+    )
+    told = f"Predicted for {_case_name(point)}: {faster or 'no two systems can be compared'}."
+    return Answer([told], as_shown(SIDES, point.sides))
+
+
+def _rate(side: SystemSide) -> str:
+    rate = side.iterations_per_s
+    return side.reason or "?" if rate is None else ratio_text(rate)
+
+
+SIDES: list[Column[SystemSide]] = [
+    Column("system", lambda side: side.system),
+    Column("library", lambda side: side.library),
+    Column(">iterations/s", _rate),
+    Column("limited by", lambda side: side.limited_by or ""),
+]
 
 MOST_CASES = 8  # of more, those that show a difference
 

@@ -254,7 +254,7 @@ SECTIONS = (
     )),
     Section("what is measured, and for how long", (
         Setting("measure", Literal["step", "phases", "layers", "input"], "step",
-            "step | phases: instrumented steps | input: the input pipeline alone | layers: see trace",
+            "step | phases: profiled steps | input: the input pipeline alone | layers: see trace",
             verbs="train sweep", axis="sweep"),
         Setting("warmup", int, 5,
             "steps before the first window, at least (on GPUs also 2 s) | bench: operations of each size",
@@ -265,7 +265,7 @@ SECTIONS = (
         Setting("windows", int, 10, "timed intervals per run", verbs="train sweep check", axis="sweep",
             own={"check": 3}, range=TIMES),
         Setting("iterations", int | None, None,
-            "trace: instrumented steps, null: 100 | bench: timed operations of each size, null: 20",
+            "trace: profiled steps, null: 100 | bench: timed operations of each size, null: 20",
             verbs="trace bench check", range=TIMES),
     )),
     Section("how ranks are started beyond one node (docs/slurm.md; also reads nodes)", (
@@ -507,7 +507,7 @@ SECTIONS = (
             "strategy=server: parameters come back during the next forward pass, as TensorFlow fetches them",
             each=PREDICTED),
         Setting("staged", Literal["shared", "per-gpu"] | None, None,
-            "how GPUs that are no peers reach the host: shared: all by one path | per-gpu: each by its own; null: open",
+            "how GPUs that are no peers reach the host; shared: all by one path | per-gpu: by their own; null: unknown",
             verbs=f"{PREDICTED} topology", each=f"{PREDICTED} topology", tags="assumed no-lab message"),
         Setting("gradients", Literal["fp32", "bf16", "fp16"], "fp32",
             "precision in which gradients are sent: fp32 | bf16 | fp16", verbs=PREDICTED,

@@ -214,7 +214,7 @@ def _all_reduced(
 
 # The record of a steering: the best units for its traffic, and what they change.
 
-_OPEN = "the point is open"
+_OPEN = "only both ends of this case are known"
 _NO_WORKLOAD = Unknown("no workload is given: model= says what is trained")
 _UNLINKED = Unknown("some of the traffic has no link as the system is built")
 _NO_BYTES = Unknown("its source says who sends more than whom, not how many bytes")

@@ -129,7 +129,7 @@ def test_a_loaded_bench_a_trace_and_a_plan_show_their_answer_and_the_columns_of_
     copies = repr(resnetx.load(ROOT / "results/lab/degraded"))
     assert "same switch, slowest" in copies and "device copies, one way" in copies
     trace = read_all(ROOT / "results/cpu-2core/truth/trace")[0]
-    assert repr(trace).startswith("Measured: a step of AlexNet takes ") and "clean step" in repr(trace)
+    assert repr(trace).startswith("Measured: a step of AlexNet takes ") and " step " in repr(trace)
     assert len(trace.rows()) == sum(len(batch.times.layers) for batch in trace.batches)
     plan = resnetx.plan(batch_size=16, gpus=[1, 2], repeats=3, twins=0, input="synthetic", results=tmp_path)
     assert repr(plan).startswith("6 runs of 2 cases, 0 of them control runs, about ")

@@ -105,7 +105,7 @@ def test_systems_are_compared_by_them(made, tmp_path):
     ("damage", "said"),
     [
         (lambda data: data[:-1] + b"?", "SHA-256 is another one"),
-        (None, "No such file"),
+        (None, "no such file"),
     ],
 )
 def test_other_points_are_refused(made, tmp_path, damage, said):

@@ -50,7 +50,7 @@ def objects(run):
             ["systems=[gx9]"],
             "systems=gx9: no system has that name; did you mean gx8?",
         ),
-        (["nowhere.yaml"], "nowhere.yaml: No such file"),
+        (["nowhere.yaml"], "nowhere.yaml: no such file; expected a description of a system"),
         (["collective=allreduce"], "systems=[]: expected names or files of systems"),
         (
             ["systems=gx8", "batch_size=3"],
@@ -92,7 +92,10 @@ def objects(run):
         (["systems=gx8", "collective=allreduce", "devices=[0,8]"], "expected different GPU ids from 0 to 7 of gx8"),
         (["systems=gx8", "collective=allreduce", "devices=[0]"], "a collective needs at least two GPUs"),
         (["systems=gx8", "collective=allreduce", "devices=x"], "devices=x: expected a list in brackets"),
-        (["systems=gx8", "collective=allreduce", "calibration=no.txt"], "calibration=no.txt: No such file"),
+        (
+            ["systems=gx8", "collective=allreduce", "calibration=no.txt"],
+            "calibration=no.txt: no such file; expected measured collectives",
+        ),
         (
             ["systems=gx8", "collective=allreduce", "calibration=."],
             "calibration=.: a folder without record.json; expected",

@@ -56,10 +56,10 @@ def test_every_batch_is_traced_once_and_kept(capsys, tmp_path, preloaded):
     status, out, err = run(capsys, *QUICK, "gpus=[1,2]", "strategy=[bucket,none]", results)
     assert status == 0
     assert "reused: 3 of 3 runs" in err
-    assert "ResNet/1 width 16, batch 8 on CPU: medians of 6 iterations, host clock" in out
-    assert "parts/clean" in out
-    assert "waiting ms" not in out and len(out.splitlines()) <= 24
+    assert "sum / step" in out and ": on 2 ranks at most " in " ".join(out.split())
+    assert "waiting ms" not in out and len(out.splitlines()) <= 15
     status, out, err = run(capsys, *QUICK, "gpus=[1,2]", "strategy=[bucket,none]", results, "--all")
+    assert "ResNet/1 width 16, batch 8 on CPU: medians of 6 iterations, host clock" in out
     assert "waiting ms" in out
     assert before == {path: path.read_bytes() for path in folder.glob("*/record.json")}
 
@@ -78,7 +78,7 @@ def test_a_run_that_fails_is_told_and_tried_again(capsys, tmp_path):
     ("words", "sentence"),
     [
         (["iterations=0"], "iterations=0: expected at least 1"),
-        (["iterations=many"], "iterations=many: expected a number of instrumented iterations"),
+        (["iterations=many"], "iterations=many: expected a number of profiled iterations"),
         (["batch_size=8", "gpus=[1,3]"], "batch_size=8 does not divide over gpus=3"),
         (["timeout=[1,2]"], "give one value for each"),
         (["model=alexnet", "image_size=66"], "image_size=66: expected at least 67 for AlexNet"),

@@ -117,7 +117,7 @@ def test_no_memory_is_no_mistake(capsys, monkeypatch):
 
 def test_what_the_system_refuses_is_named(capsys, monkeypatch):
     assert ended(lambda: len(Path("/nowhere/at/all").read_text()), monkeypatch) == 2
-    assert capsys.readouterr().err == "resnetx: /nowhere/at/all: No such file or directory\n"
+    assert capsys.readouterr().err == "resnetx: /nowhere/at/all: no such file; expected the path of one that exists\n"
 
 
 @pytest.mark.slow

@@ -322,5 +322,5 @@ def test_foreign_points_are_refused(tmp_path, name, text, said):
 
 
 def test_missing_file_is_refused():
-    with pytest.raises(ConfigError, match="No such file"):
+    with pytest.raises(ConfigError, match="no such file"):
         read("nowhere.txt")

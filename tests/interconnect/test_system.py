@@ -211,7 +211,7 @@ def test_unknown_system_is_refused_with_the_nearest_or_some_that_are_known():
         system.load("dgx1-p10")
     with pytest.raises(ConfigError, match=r"Known: c4130-p100, .* and \d+ more \(`resnetx list`\)$"):
         system.load("nothing")
-    with pytest.raises(ConfigError, match="No such file"):
+    with pytest.raises(ConfigError, match="no such file"):
         system.load("nowhere.yaml")
 
 

@@ -56,7 +56,7 @@ def loop_at(path):
         (socket_at, "a socket; expected"),
         (lambda path: path.symlink_to("/dev/zero"), "a device; expected"),
         (loop_at, "Too many levels of symbolic links"),
-        (lambda path: None, "No such file or directory"),
+        (lambda path: None, "no such file; expected "),
     ],
 )
 def test_what_is_no_regular_file_ends_at_once_with_a_sentence(tmp_path, monkeypatch, make, said):

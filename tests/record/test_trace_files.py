@@ -193,7 +193,7 @@ def test_what_is_neither_is_refused_with_the_file_named(file, content: bytes, me
 
 
 def test_a_file_that_is_not_there_or_too_large_is_refused(tmp_path: Path, file, monkeypatch) -> None:
-    with pytest.raises(ConfigError, match=r"none\.json: No such file"):
+    with pytest.raises(ConfigError, match=r"none\.json: no such file"):
         trace_files.read(tmp_path / "none.json", batch_size=8, device="CPU")
     monkeypatch.setattr(trace_files, "MAX_BYTES", 1000)
     with pytest.raises(ConfigError, match="larger than"):

@@ -1,7 +1,7 @@
 """`images`, `lab` and `list`: verbs whose screens are a few lines. Each imports what it needs when it is asked for."""
 
 from argparse import Namespace
-from collections.abc import Iterable
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,6 +10,7 @@ from resnetx import patterns, study
 from resnetx.cli import show
 from resnetx.errors import ConfigError
 from resnetx.settings.files import CONFIGS, choices
+from resnetx.settings.setting_types import written
 from resnetx.settings.table import GROUPS
 from resnetx.study import Point
 from resnetx.table import Column
@@ -70,21 +71,35 @@ def lab_(options: Namespace, _: list[Path], asked: Point) -> int:
 
     made = networks(asked)
     obstacle = missing()
-    how = "This machine can build them: resnetx lab systems=... scale=... -- bench collective=allreduce"
-    show.conclude(options, [obstacle or how], lambda: made, partial(_show, made))
+    words = " ".join(written(asked)).replace("[", "").replace("]", "")  # as every shell passes them on
+    how = f"resnetx lab {words} -- bench collective=allreduce"
+    told = f"{'; '.join(map(_told, made))}."
+    how = (
+        f"This machine cannot build {'it' if len(made) == 1 else 'them'}: {obstacle}"
+        if obstacle
+        else f"Run in it: {how}"
+    )
+    show.conclude(options, [told, how], lambda: made, partial(_show, made), most=show.LINES_OF_SEVERAL)
     return 1 if obstacle else 0
 
 
-def _show(networks: Iterable["LabNetwork"]) -> None:
-    for network in networks:
+def _told(network: "LabNetwork") -> str:
+    """ "gx8 / 100: 8 ranks, 10 links of 0.103 to 0.131 GB/s"."""
+    rates = sorted({f"{link.rate_Bps / 1e9:.3g}" for link in network.links}, key=float)
+    links = f"{len(network.links)} links of {' to '.join(dict.fromkeys([rates[0], rates[-1]]))} GB/s"
+    return f"{network.system} / {network.scale:g}: {len(network.ranks)} ranks, {links}"
+
+
+def _show(networks: Sequence["LabNetwork"]) -> None:
+    for index, network in enumerate(networks):
+        if index:
+            show.say()
         _show_links(network)
 
 
 def _show_links(network: "LabNetwork") -> None:
     others = len(network.spaces) - len(network.ranks)
-    title = f"{network.system} / {network.scale:g}: {len(network.ranks)} ranks, {others} namespaces between them"
-    show.listing(LINKS, network.links, title, every=True, constant=True)
-    show.say()
+    show.listing(LINKS, network.links, f"{network.system}, {others} namespaces between ranks", constant=True)
 
 
 LINKS: "list[Column[LabLink]]" = [

@@ -152,11 +152,13 @@ def _collectives(record: BenchRecord) -> None:
         rows = [row for name in names for row in _spread_with_wrong(every[name], count)]
         several = len(names) > 1
         among = [row for name in names for row in every[name]]
-        title = f"{names[0] if not several else f'{len(names)} collectives'}, {where}"
-        left = f" {len(rows)} of {len(record.points)} times: --all has each."
-        note = _note(record.points, record) + left * (len(rows) < len(record.points))
         unit = unit_of_times(time_s for _, time_s, _ in among)
         columns = several_columns(unit) if several else collective_columns(unit)
+        if all(point.wrong == 0 for point in record.points):  # the answer says so
+            columns = [column for column in columns if column.heading != ">#wrong"]
+        title = where.partition(" (measured)")[2].removeprefix(", ")  # the answer names the rest
+        left = f" {len(rows)} of {len(record.points)} times: --all has each."
+        note = _note(record.points, record) + left * (len(rows) < len(record.points))
         show.listing(columns, rows, title, note, every=True, among=among)
     for sentence in _causes(record.points):
         show.say(sentence)
@@ -231,7 +233,9 @@ def _note(points: Sequence[BenchPoint], record: BenchRecord) -> str:
     if record.source != "measured":
         return "Means, as they were imported."
     count = max(len(point.times_s) for point in points)
-    note = f"Medians of {count} operations, each the slowest rank's; GB is 1e9 bytes. #wrong: elements."
+    note = f"Medians of {count} operations, each the slowest rank's; GB is 1e9 bytes."
+    if any(point.wrong for point in points):
+        note += " #wrong: elements."
     if all(point.queued_s for point in points):
         fewest = min(point.queue_length for point in points)
         fewer = f" ({fewest} where it takes long)" if fewest < (record.queue_length or 0) else ""

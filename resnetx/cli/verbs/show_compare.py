@@ -450,7 +450,7 @@ def _rate(name: str, point: SystemPoint) -> str:
         return ""
     if side.iterations_per_s:
         return si(side.iterations_per_s.value)
-    return {"oom": "memory", "ok": "open"}.get(side.outcome, side.outcome)
+    return {"oom": "memory", "ok": "?"}.get(side.outcome, side.outcome)
 
 
 def _interval(estimate: Estimate) -> str:

@@ -440,7 +440,7 @@ def side_by_side(plans: Sequence[CollectivePlan], sizes: Sequence[int]) -> None:
     if verdicts:
         show.say()
     first = plans[0]
-    title = f"{first.collective}, {gpu_ids(first.devices)}, side by side" if len(asked) == 1 else "Side by side"
+    title = f"{first.collective}, {gpu_ids(first.devices)}, side by side" if len(asked) == 1 else ""
     crossed = [] if show.everything() else _crossed([cost for _, cost in rows])
     if crossed:
         note = "GB/s: bus bandwidth. Intervals: --all."
@@ -554,13 +554,18 @@ def _crossed(costs: Sequence[CollectiveCost]) -> list[Column[Key]]:
     sizes, counts = ({key[place] for key in keys} for place in (0, 1))
     columns: list[Column[Key]] = [Column(">size", lambda key: size_text(key[0]))] * (len(sizes) > 1)
     columns += [Column(">GPUs", lambda key: f"{key[1]}")] * (len(counts) > 1)
+    unit, factor = ("ms", 1e3) if min(cost.time_s for cost in costs) >= LONG_s else ("us", 1e6)
     for label, points in series.items():
-        columns += [Column(f">{label} us", partial(_us_at, points)), Column(">GB/s", partial(_busbw_at, points))]
+        time = Column(f">{label} {unit}", partial(_time_at, points, factor))
+        columns += [time, Column(">GB/s", partial(_busbw_at, points))]
     return columns
 
 
-def _us_at(costs: Mapping[Key, CollectiveCost], key: Key) -> str:
-    return number(costs[key].time_s * 1e6)
+LONG_s = 5e-4  # from which on all times of a table are told in ms
+
+
+def _time_at(costs: Mapping[Key, CollectiveCost], factor: float, key: Key) -> str:
+    return number(costs[key].time_s * factor)
 
 
 def _busbw_at(costs: Mapping[Key, CollectiveCost], key: Key) -> str:

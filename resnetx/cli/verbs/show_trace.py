@@ -82,7 +82,7 @@ def show_trace(traced: Trace) -> None:
         show.say()
         _messages(traced)
     largest = sorted(traced.batches, key=lambda batch: -batch.batch_size)
-    for batch in traced.batches if show.everything() else largest[:1]:
+    for batch in traced.batches if show.everything() else largest[: not show.in_brief()]:  # the answer names some
         show.say()
         _layers(traced, batch)
     if not show.everything():
@@ -144,7 +144,7 @@ def _batches(traced: Trace) -> None:
         note += " Layers are times of the device alone: it starts them once the host has queued all."
     if any(batch.times.host_bound and not batch.times.host_s for batch in traced.batches):
         note += " host-bound: the device waits for this host; these times do not hold for another host."
-    title = f"{traced.workload}: what a step is made of, by batch"
+    title = f"{traced.workload}: what a step is made of, by batch" * show.everything()
     show.listing(traced_batches(), [(batch, sums(batch.times)) for batch in traced.batches], title, note, every=True)
 
 

@@ -184,7 +184,12 @@ def _staged(node: Staging) -> str:
 def warnings(run_warnings: Sequence[Warning]) -> None:
     """What makes a figure less trustworthy, with a remedy."""
     for warning in run_warnings:
-        show.say(f"look: {warning.message}; {warning.remedy}", indent=2)
+        head, _, tail = warning.message.partition(": ")
+        brief = f"look: {head}: --all" if len(tail) > LONG else ""
+        show.say(f"look: {warning.message}; {warning.remedy}", indent=2, brief=brief)
+
+
+LONG = 80  # characters behind the first words of a warning, which a long screen leaves to --all
 
 
 def failure(record: TaskRecord, folder: RunFolder) -> None:

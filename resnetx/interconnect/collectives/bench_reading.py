@@ -406,7 +406,7 @@ def _not_judged(record: BenchRecord, plan_of: PlanOf) -> list[Warning]:
         elif unknown := {size: error for size, error in _errors(record, name, plan).items() if not error.known}:
             error, some = next(iter(unknown.values())), len(unknown) < len(_errors(record, name, plan))
             at = f" at {' to '.join(size_text(size) for size in sorted({min(unknown), max(unknown)}))}" * some
-            message = f"{name}{at} is not judged, as the error of its expected times is not known: {error.source}"
+            message = f"{name}{at} has no verdict, as the error of its expected times is not known: {error.source}"
             if far := _far_off(record, name, plan):
                 times, size_bytes = far
                 longest = f"it takes up to {times:.3g} times as long as expected ({size_text(size_bytes)})"

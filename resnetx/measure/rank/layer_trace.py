@@ -349,7 +349,7 @@ def watched(step: Step, watch: LayerWatch, steps: int, ranks: Ranks) -> list[Wat
     seen: list[WatchedStep] = []
     watch.watching = True
     for _ in range(ROUNDS):
-        hang.begin_untimed("instrumented steps", on_gpu=ranks.device.type == "cuda")
+        hang.begin_untimed("profiled steps", on_gpu=ranks.device.type == "cuda")
         timed(step, steps - len(seen), ranks.device, ranks.barrier)
         seen += watch.take()
         if len(seen) == steps:
