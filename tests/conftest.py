@@ -26,7 +26,7 @@ from tests.preloaded.start import OF_VERBS, serving
 from tests.scheduling import on_gpus
 from tests.sealed_part import sealed_part
 
-pytest_plugins = ["tests.scheduling"]
+pytest_plugins = ["tests.scheduling", "tests.leftovers"]
 
 
 def pytest_configure(config):
