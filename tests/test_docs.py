@@ -31,8 +31,8 @@ def test_a_file_that_is_written_out_from_the_table_of_settings_is_what_it_says(p
 
 
 def test_the_picture_of_the_readme_is_of_what_is_predicted():
-    drawn = runpy.run_path(str(DOCS / "images/where.py"))["picture"]()
-    assert (DOCS / "images/where.svg").read_text() == drawn, "python docs/images/where.py"
+    for name, drawn in runpy.run_path(str(DOCS / "images/where.py"))["pictures"]().items():
+        assert (DOCS / "images" / name).read_text() == drawn, "python docs/images/where.py"
 
 
 def test_every_setting_is_on_the_page_with_its_type():

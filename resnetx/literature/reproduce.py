@@ -28,6 +28,8 @@ from resnetx.literature.papers import Beside, predicted_beside, record_of
 from resnetx.record import record_file
 from resnetx.record.comparisons import CollectivePoint
 from resnetx.record.literature import CheckedPapers
+from resnetx.record.prediction import PredictedPoint
+from resnetx.request import Request
 from resnetx.settings import keywords
 
 if TYPE_CHECKING:
@@ -68,15 +70,39 @@ def reproduce(*papers: keywords.Text, **settings: Unpack[keywords.ReproduceKeywo
         made = msgspec.structs.replace(made, claims=claims, measured=told)
     if out:
         figures = [figure for name, found in beside.items() for figure in _figures(name, found, there, number)]
-        _store(made, figures, Path(str(out)))
+        _store(made, figures, otherwise(beside[names[0]].points, there) if there else "", Path(str(out)))
     return made
 
 
-def _store(papers: CheckedPapers, figures: "Sequence[Figure]", folder: Path) -> None:
+def _store(papers: CheckedPapers, figures: "Sequence[Figure]", note: str, folder: Path) -> None:
     from resnetx.api import pages
 
     drawings.store_record(folder, record_file("checked papers", folder), papers)
-    pages.store(replace(pages.of_papers(papers), figures=figures), folder)
+    part = pages.of_papers(papers)
+    pages.store(replace(part, notes=[*part.notes, *[note] * bool(note)], figures=figures), folder)
+
+
+def otherwise(predicted: Sequence[PredictedPoint], there: Measured) -> str:
+    """In which settings training was measured otherwise than predicted, which a rate outside its interval may be due
+    to; "" where in none."""
+    measured_in = _settings([rate.point.request for rate in there.rates if rate.iterations_per_s])
+    predicted_in = _settings([point.request for point in predicted if point.request])
+    apart = [name for name in measured_in if measured_in[name] != predicted_in.get(name)]
+    if not apart or not predicted_in:
+        return ""
+    both = ", ".join(f"{name}={measured_in[name]} ({predicted_in[name]} predicted)" for name in apart)
+    waited = " Computing was waited out for as long as a GPU's kernels are fitted to take: no host, nothing read."
+    waited *= "replay" in apart
+    return f"Training was measured with {both}.{waited} Rates may lie outside their intervals for that."
+
+
+def _settings(requests: Sequence[Request]) -> dict[str, str]:
+    """What decides the rate of one GPU."""
+    found: dict[str, str] = {}
+    for name in ("input", "clock", "precision", "replay"):
+        values = {getattr(request, name) for request in requests}
+        found[name] = "|".join(sorted({str(getattr(value, "kind", value) or "unset") for value in values}))
+    return found if requests else {}
 
 
 def _figures(name: str, found: Beside, there: Measured | None, number: object) -> "list[Figure]":

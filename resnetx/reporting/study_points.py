@@ -226,10 +226,10 @@ def _in_the_lab(points: Sequence[StudyPoint]) -> str:
     labs = {point.request.lab for point in points}
     if not labs or None in labs:
         return ""
-    systems, scales = ({str(getattr(lab, name)) for lab in labs} for name in ("system", "scale"))
-    scale = f"links / {scales.pop().removesuffix('.0')}" if len(scales) == 1 else "slower links"
+    systems, scales = (sorted({str(getattr(lab, name)) for lab in labs}) for name in ("system", "scale"))
+    scale = f"links / {scales[0].removesuffix('.0')}" if len(scales) == 1 else "slower links"
     waited = ", computing waited out" * all(point.request.replay for point in points)
-    return f" in the lab{f' as {systems.pop()}' * (len(systems) == 1)} ({scale}{waited})"
+    return f" in the lab{f' as {systems[0]}' * (len(systems) == 1)} ({scale}{waited})"
 
 
 def _rate(point: StudyPoint) -> float:

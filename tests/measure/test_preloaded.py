@@ -98,7 +98,7 @@ def read_ranks(folder: Path, run: Path) -> list[dict]:
 
 @pytest.fixture(scope="module")
 def forked_and_afresh(tmp_path_factory):
-    """A run of two ranks both ways: its record, its log, what its ranks said of themselves, their random numbers."""
+    """A run of two ranks both ways: its record, its log, what its ranks said, and their random numbers."""
     folder, runs = tmp_path_factory.mktemp("both"), []
     (folder / "ours.py").write_text(OURS)
     settings = {"model": "python", "model.file": str(folder / "ours.py"), "batch_size": 4, "threads": 2, "gpus": 2}

@@ -1,6 +1,7 @@
 """Pages in a browser: nothing overflows and no text is below 12 px at the widths of a phone, a tablet and a desk."""
 
 import shutil
+from itertools import product
 
 import pytest
 
@@ -12,6 +13,7 @@ from tests.reporting.test_check import fleet, made_check
 pytestmark = pytest.mark.slow  # starts a browser
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+WIDTHS = (390, 1024, 1600)
 LEAST_TEXT_PX = 11.85  # 12 but for rounding
 # Every text that is shown, with its size as it is seen, the smallest first: those of drawings are as large as these.
 SIZES = """() => {
@@ -80,18 +82,17 @@ def browser():
 @pytest.mark.parametrize("kind", PAGES)
 def test_nothing_overflows_and_no_text_is_small(browser, kind, tmp_path):
     PAGES[kind](tmp_path)
-    for scheme in ("light", "dark"):
-        context = browser.new_context(color_scheme=scheme)
-        page = context.new_page()
-        page.goto((tmp_path / "index.html").as_uri())
-        page.add_style_tag(content="figure { content-visibility: visible }")  # laid out once, not at each question
-        page.eval_on_selector_all("details", "all => all.forEach(each => each.open = true)")
+    page = browser.new_page(viewport={"width": WIDTHS[0], "height": 1200})
+    page.goto((tmp_path / "index.html").as_uri())
+    page.add_style_tag(content="figure { content-visibility: visible }")  # laid out once, not at each question
+    page.eval_on_selector_all("details", "all => all.forEach(each => each.open = true)")
+    for width, scheme in product(WIDTHS, ("light", "dark")):
+        page.set_viewport_size({"width": width, "height": 1200})
+        page.emulate_media(color_scheme=scheme)
         assert (sum(page.evaluate(LUMA)) < 3 * 128) == (scheme == "dark")
-        for width in (390, 1024, 1600):
-            page.set_viewport_size({"width": width, "height": 1200})
-            assert page.evaluate("document.documentElement.scrollWidth") <= width, (width, scheme)
-            size, words = page.evaluate(SIZES)[0]
-            assert size >= LEAST_TEXT_PX, (width, scheme, words)
-            assert scheme == "light" or not page.evaluate(WHITE), width
-        assert page.locator("figure svg title").count() > 0  # what a mark says when it is pointed at
-        context.close()
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, (width, scheme)
+        size, words = page.evaluate(SIZES)[0]
+        assert size >= LEAST_TEXT_PX, (width, scheme, words)
+        assert scheme == "light" or not page.evaluate(WHITE), width
+    assert page.locator("figure svg title").count() > 0  # what a mark says when it is pointed at
+    page.close()

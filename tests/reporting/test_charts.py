@@ -21,7 +21,7 @@ from resnetx.reporting.charts.figure import (
     specification,
     write_figure,
 )
-from resnetx.reporting.charts.grammar import MOST_DRAWN_APART, Axis, Mark, Plot, Scale, shape_looks
+from resnetx.reporting.charts.grammar import MOST_DRAWN_APART, Axis, Mark, Plot, Scale, factors, shape_looks
 from resnetx.reporting.charts.grammar import figure as grammar_figure
 from resnetx.reporting.charts.study_styles import MOST_SIDES, SeriesStyles
 from resnetx.table import Table
@@ -274,6 +274,17 @@ def test_what_ran_on_one_number_of_gpus_is_in_no_figure_of_speedups(results_of, 
     results = results_of(requests, [brief_of(request, 100.0 * request.gpus) for request in requests])
     drawn = {figure.name: figure for figure in studies.figures(points_of(results))}
     assert {row["workload"] for row in drawn["speedup"].table.records()} == {"ResNet/1"}
+
+
+def test_an_axis_of_factors_has_ticks_on_both_sides_at_all_widths_and_sizes_are_as_typed():
+    table = Table(["ratio", "size"], [[0.78, 2.0**10], [4.2, 2.0**30]])
+    sizes = Axis("size", "size", "log2", "bytes")
+    drawn = grammar_figure("f", "", "", table, Plot(x=factors("ratio", "", [0.78, 4.2]), y=sizes, marks=[Mark("dots")]))
+    for chart in (drawn.chart, drawn.wide, drawn.narrow):
+        (panel,) = specification(chart)["concat"]
+        ticks = panel["layer"][0]["encoding"]["x"]["axis"]["values"]
+        assert 1.0 in ticks and min(ticks) < 1 < max(ticks)
+    assert {"1 KiB", "1 MiB", "1 GiB"} <= set(texts(replace(drawn, chart=drawn.wide)))
 
 
 def test_files_of_a_figure_are_for_screens_and_for_print(tmp_path):

@@ -1,11 +1,17 @@
 """What the paper states beside what is predicted: every kind of check and of item, on predictions made up for it."""
 
+import re
+from pathlib import Path
+
 import pytest
 
+from resnetx.literature import measured
 from resnetx.literature.claim_checks import CHECKS, Claim, ClaimCase, Where
 from resnetx.literature.claim_items import Item, exact, of_collectives, of_copies, scaled
-from resnetx.literature.claims import check_claims, published
+from resnetx.literature.claims import PAPERS, check_claims, published
 from resnetx.literature.explanations import with_statements
+from resnetx.literature.papers import predicted_beside
+from resnetx.literature.reproduce import otherwise
 from resnetx.record.comparisons import CollectivePoint, CopyPoint, Estimate
 from resnetx.reporting.compared_systems import compare_systems, counted
 
@@ -368,3 +374,19 @@ def test_where_says_it_in_words():
     assert Where(workload="ResNet/*", batch_size=[16, 32], gpus=[1], size_MB=[0.1, 0.1]).words == (
         "ResNet/x, batch 16 or 32, 1 GPU, 0.1 MB"
     )
+
+
+def test_each_statement_stands_alone():
+    """A table or a figure shows it without the one before it."""
+    begun = re.compile(r"\((slightly|and|but)|(and|nor|which|these|they|to \d|for both|that)\b")
+    said = {name: [claim.says for claim in published(name).claims] for name in PAPERS}
+    assert not {each for of_paper in said.values() for each in of_paper if begun.match(each)}
+
+
+MACHINES = Path(__file__).parents[2] / "results/lab/machines"
+
+
+def test_what_was_measured_otherwise_than_predicted_is_said():
+    there = measured.measured("tallent2017", [f"{MACHINES}/{name}" for name in ("dgx1-p100", "gx8")])
+    said = otherwise(predicted_beside("tallent2017").points, there)
+    assert "input=synthetic (dali predicted)" in said and "no host, nothing read" in said

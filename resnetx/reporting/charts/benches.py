@@ -28,6 +28,7 @@ from resnetx.reporting.charts.grammar import (
     Ramp,
     Scale,
     dash_looks,
+    factors,
     figure,
     shape_looks,
     solid_and_hollow,
@@ -36,6 +37,7 @@ from resnetx.reporting.charts.grammar import (
     system_looks,
     table_of_records,
 )
+from resnetx.reporting.compared_benches import ratio_lines
 from resnetx.table import Cell, Record, Table
 from resnetx.units import size_text
 
@@ -347,11 +349,42 @@ def compared_lines(found: BenchComparison) -> list[Figure]:
             mark = _mark(line, MEASURED, ratio.gpus, ratio.size_bytes, [time_s], payload, payload, of=kind)
             lines.setdefault(ratio.what, []).append(mark)
     caption = f"A: {found.a.path}. B: {found.b.path}. Payload over time, as Tallent et al. 2017 draw it."
-    return [
+    of_size = [
         _over_size(marks, "compared_" + re.sub(r"\W+", "_", what), f"{what}: A and B", "payload_GBps", "GB/s", caption)
         for what, marks in lines.items()
         if len(_whole(marks, "size_bytes")) > 1
     ]
+    return [*_compared_ratios(found), *of_size]
+
+
+def _compared_ratios(found: BenchComparison) -> list[Figure]:
+    """How many times as fast B is in each operation, the furthest apart first."""
+    lines = ratio_lines(found)[:MOST_COMPARED]
+    if len(lines) < 2:
+        return []
+    ratios = [[ratio.ratio for ratio in line.ratios] for line in lines]
+    rows: list[Line] = [
+        {
+            "operation": ", ".join(filter(None, (line.what, line.where))),
+            "ratio": line.mean,
+            "ratio_low": min(own),
+            "ratio_high": max(own),
+            "sizes": len(own),
+        }
+        for line, own in zip(lines, ratios, strict=True)
+    ]
+    plot = Plot(
+        x=factors("ratio", "speed of B over that of A", [ratio for own in ratios for ratio in own]),
+        y=Axis("operation", "", "names"),
+        marks=(Mark("across", column="ratio"), Mark("dots", look={"size": 24})),
+        tips=("operation", "ratio", "ratio_low", "ratio_high", "sizes"),
+    )
+    title = f"Speed of B over that of A: {span([line.mean for line in lines])}, the furthest apart first"
+    caption = f"A: {found.a.path}. B: {found.b.path}. Geometric means over sizes; lines: the least and the most."
+    return [figure("ratios", title, caption, table_of_records(rows), plot)]
+
+
+MOST_COMPARED = 40  # operations of one figure
 
 
 # ---- drawn

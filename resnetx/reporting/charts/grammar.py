@@ -51,7 +51,7 @@ ON_RAMPS = "#14181d"
 CHARACTER = 0.49  # mean width of a character, over the size of the text
 LONG_TITLE = 24  # characters of the title of a y axis, which then may take two lines
 MOST_PRINTED = 6  # panels in one column of print: more have the drawing for pages, over both columns
-MOST_DRAWN_APART = 700  # rows: of more, which take long to draw, print and phones have the drawing for pages
+MOST_DRAWN_APART = 400  # rows: of more, which take long to draw, print and phones have the drawing for pages
 
 UNIT_PIXELS = 96  # of one unit of a plane, where there is room
 LEAST_UNIT_PIXELS = 54  # of one, into whose boxes words of 12 px fit
@@ -251,7 +251,7 @@ def solid_and_hollow(column: str, names: Sequence[str], where: str = "", **look:
     solid, hollow = names
     return [
         Mark("dots", of_name(solid), look={**look, "filled": True}),
-        Mark("dots", of_name(hollow), look={**look, "filled": False, "fill": PAPER}),
+        Mark("dots", of_name(hollow), look={**look, "filled": False}),
     ]
 
 
@@ -533,8 +533,8 @@ def _axis(
     most = min(7, int(width // (3.4 * size.text))) if width else 7
     if axis.labels == "bytes":
         ticks = _sizes(domain, int(width // (4.6 * size.text)))
-    elif axis.labels == "times" and len(ticks) > most:
-        ticks = _both_sides(ticks, most)
+    elif axis.labels == "times":
+        ticks = _both_sides(ticks, (2.8 * size.text / width if width else 1 / most) * math.log(domain[1] / domain[0]))
     elif log and len(ticks) > most:
         powers = [tick for tick in ticks if math.log(tick, base).is_integer() or f"{tick:e}".startswith("1.000000e")]
         step = -(-len(ticks) // most)
@@ -557,11 +557,18 @@ def _sizes(domain: Sequence[float], most: int) -> list[float]:
     return [2.0**exponent for exponent in range(start if start <= last else first, last + 1, step)]
 
 
-def _both_sides(ticks: Sequence[float], most: int) -> list[float]:
-    """No difference, and every so many of the ticks on either side of it, from the outermost on."""
-    below, above = [tick for tick in ticks if tick < 1], [tick for tick in reversed(ticks) if tick > 1]
-    step = -(-(len(ticks) - 1) // (most - 1))
-    return sorted([*below[::step], 1.0, *above[::step]])
+def _both_sides(ticks: Sequence[float], apart: float) -> list[float]:
+    """No difference, and on either side of it the ticks whose logarithms are so far apart."""
+    kept = [1.0]
+    for side in (
+        sorted(tick for tick in ticks if tick > 1),
+        sorted((tick for tick in ticks if tick < 1), reverse=True),
+    ):
+        last = 1.0
+        for tick in side:
+            if abs(math.log(tick / last)) >= apart:
+                kept.append(last := tick)
+    return sorted(kept)
 
 
 def _bare(channel: Any, axis: Axis) -> Any:

@@ -201,8 +201,8 @@ def accuracy_figure(accuracy: Accuracy) -> Figure:
     )
     apart = len(systems) > 2
     plot = Plot(
-        x=Axis("measured_ms", "measured, ms", "log", "si", domain=domain),
-        y=Axis("predicted_ms", "predicted, ms", "log", "si", domain=domain),
+        x=Axis("measured_ms", "measured, ms", "log", domain=domain),
+        y=Axis("predicted_ms", "predicted, ms", "log", domain=domain),
         marks=(
             Mark("diagonal", column="1"),
             *(Mark("diagonal", column=factor, look={"strokeDash": [1, 1.5]}) for factor in ("1.1", "0.9")),
