@@ -102,8 +102,10 @@ def test_ctrl_c_ends_the_sweep_and_its_ranks(tmp_path):
 def test_two_sweeps_side_by_side_do_not_meet_and_two_on_one_folder_are_refused(tmp_path):
     one, other = start(tmp_path / "one", repeats=1), start(tmp_path / "other", repeats=1)
     wait_for_ranks(tmp_path / "one")
+    one.send_signal(signal.SIGSTOP)  # else it may end before the third has imported what it needs
     third = start(tmp_path / "one", repeats=1)
     assert third.wait() == 2
+    one.send_signal(signal.SIGCONT)
     assert "another sweep is running in" in third.stderr.read()
     assert (one.wait(), other.wait()) == (0, 0), one.stderr.read() + other.stderr.read()
     assert runs(tmp_path / "one") == runs(tmp_path / "other")
