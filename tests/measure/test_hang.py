@@ -1,6 +1,8 @@
 """Runs that hang: found by what ranks note, over gloo; and runs that are slow, which are left alone."""
 
 import itertools
+import os
+import signal
 import socket
 from types import SimpleNamespace
 
@@ -10,6 +12,7 @@ import pytest
 from resnetx.measure.launch import hang, launcher
 from resnetx.measure.launch.executor import Command, one_node
 from resnetx.record import RunFolder
+from tests.measure.test_runs import ranks_of
 from tests.patience import PATIENCE_S
 
 SHORT = {
@@ -84,6 +87,8 @@ def test_a_rank_that_is_stopped_before_it_has_begun_is_named_at_the_end_of_its_t
     script = "RANK=3 sh -c 'kill -STOP $$' & RANK=0 sleep 99 & wait"
     task = msgspec.structs.replace(task_of(SHORT, gpus=4), timeout_s=1.0)
     ended = launcher.execute(task, RunFolder(tmp_path / "run"), lambda *_: Command(["sh", "-c", script], {}))
+    for process in ranks_of(tmp_path / "run").values():  # torchrun would have taken them along
+        os.kill(process, signal.SIGKILL)
     assert (ended.outcome, ended.reason) == (
         "timeout",
         "rank 3 is stopped before it had begun (SIGSTOP): the others wait; not finished after timeout=1 seconds",
