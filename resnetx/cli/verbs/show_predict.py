@@ -57,7 +57,7 @@ def predict_(options: Namespace, paths: list[Path], asked: Point) -> int:
         return 0
     stored = bool(asked.get("out")) or "results" in asked
     screen = partial(prediction, made, stored)
-    several = len({point.system for point in made.points}) > 1
+    several = len({point.system for point in made.points}) > 1 or any(point.sensitivity for point in made.points)
     most = show.LINES_OF_SEVERAL if several else show.LINES
     show.conclude(options, prediction_answer(made), lambda: made.points, screen, most=most)
     return 0

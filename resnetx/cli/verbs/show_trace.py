@@ -82,7 +82,7 @@ def show_trace(traced: Trace) -> None:
         show.say()
         _messages(traced)
     largest = sorted(traced.batches, key=lambda batch: -batch.batch_size)
-    for batch in traced.batches if show.everything() else largest[: not show.in_brief()]:  # the answer names some
+    for batch in traced.batches if show.everything() else largest[:1]:
         show.say()
         _layers(traced, batch)
     if not show.everything():
@@ -120,7 +120,7 @@ SLOWEST: list[Column[LayersRow]] = [
 
 def _layers(traced: Trace, batch: TracedBatch) -> None:
     times = batch.times
-    shown = show.first(slowest(times.layers, len(times.layers)), LAYERS)
+    shown = show.first(slowest(times.layers, len(times.layers)), show.fitting_rows(LAYERS))
     others = [layer for layer in times.layers if layer not in shown]
     whole_s = sum(map(layer_s, times.layers))
     together = [(f"{len(others)} more", others)] * bool(others) + [("all", times.layers)]
@@ -133,7 +133,7 @@ def _layers(traced: Trace, batch: TracedBatch) -> None:
         f"{traced.workload}, batch {batch.batch_size} on {traced.device or 'an unknown device'}: "
         f"medians of {iterations} iterations, {times.clock} clock"
     )
-    show.listing(SLOWEST, rows, title, every=True)
+    show.listing(SLOWEST, rows, title * (not show.in_brief()), every=True)  # the answer names the batch
 
 
 def _batches(traced: Trace) -> None:
