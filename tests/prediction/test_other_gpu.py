@@ -75,8 +75,8 @@ def test_fp32_of_a_gpu_without_tf32_may_be_tf32_elsewhere_and_tf32_is_fp32_where
     ("precision", "source", "target", "words"),
     [
         ("bf16", A100, V100, "multiplies in bf16, of which no peak rate is stated of NVIDIA Tesla V100"),
-        ("fp32", K80, V100, "open on NVIDIA Tesla V100.*no published step says how .*K80"),
-        ("fp32", V100, K80, "open on .*K80.*predict for systems of NVIDIA H200, or give rate="),
+        ("fp32", K80, V100, "not predicted on NVIDIA Tesla V100.*no published step says how .*K80"),
+        ("fp32", V100, K80, "not predicted on .*K80.*predict for systems of NVIDIA H200, or give rate="),
     ],
 )
 def test_a_gpu_that_no_ratio_applies_to_is_open(precision, source, target, words):

@@ -103,7 +103,7 @@ def test_records_screens_and_comparisons_bear_open_points(tmp_path, capsys, monk
     told = " ".join(capsys.readouterr().out.split())
     low, high = (512 / end for end in reversed(eight.interval_s))
     _, slow, fast = to_interval(high, low, high)
-    assert f"8 open {slow} to {fast}" in told
+    assert f"8 ? {slow} to {fast}" in told
     assert eight.open in prediction_answer(made)[1]
 
 
