@@ -81,7 +81,7 @@ def test_without_searching_a_miss_has_the_cause_that_is_kept(capsys):
     assert found["explanations"] == []
     causes = {each["claim"]: each["cause"] for each in found["claims"] if each["outcome"] == "miss"}
     assert causes["Tc9b"].startswith(
-        "holds under none of 120 combinations, open in 48: if strategy is after and input is hidden and batch_size"
+        "holds under none of 120 combinations, undecided in 48: if strategy is after and input is hidden and batch_size"
     )
 
 

@@ -89,10 +89,13 @@ def test_several_libraries_in_one_combination_are_told_apart():
     [
         (explanation("a", 60), "holds under all of 60 combinations"),
         (explanation("a", 0), f"{UNEXPLAINED}: holds under none of 60 combinations"),
-        (explanation("a", 0, 30), f"{UNEXPLAINED}: holds under none of 60 combinations, open in 30"),
-        (explanation("a", 0, 30, "b is c"), "holds under none of 60 combinations, open in 30: if b is c; else a miss"),
+        (explanation("a", 0, 30), f"{UNEXPLAINED}: holds under none of 60 combinations, undecided in 30"),
+        (
+            explanation("a", 0, 30, "b is c"),
+            "holds under none of 60 combinations, undecided in 30: if b is c; else a miss",
+        ),
         (explanation("a", 0, 60), "decided under none of 60 combinations: the predictions are not sure enough"),
-        (explanation("a", 5, 2, "b is c"), "holds in 5 of 60 combinations, open in 2: if b is c; else not"),
+        (explanation("a", 5, 2, "b is c"), "holds in 5 of 60 combinations, undecided in 2: if b is c; else not"),
         (explanation("a", 5, 0, "only if b is c, and then in 5 of 9"), "holds in 5 of 60 combinations: only if b is c"),
     ],
 )

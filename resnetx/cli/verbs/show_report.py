@@ -11,12 +11,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from resnetx.api.answers import papers_answer
-from resnetx.api.stored import counted as counted_records
-from resnetx.api.stored import stored
 from resnetx.cli import show
 from resnetx.literature.claims import WITHOUT_SETTINGS, published
 from resnetx.literature.explanations import UNEXPLAINED, Causes, advantage, kept, sentence
-from resnetx.loading import is_folder
 from resnetx.record.comparisons import CheckedClaim
 from resnetx.record.literature import CheckedPapers, KindScore, Score
 from resnetx.reporting.compared_systems import counted
@@ -368,10 +365,8 @@ def report_(_: Namespace, paths: list[Path], asked: Point) -> int:
         written = report(*paths, **asked)
     finally:
         gc.enable()
-    found = [entry for path in paths if is_folder(path) for entry in stored(path)]
-    what = [counted_records(found)] * bool(found) + [str(path) for path in paths if not is_folder(path)]
     show.line(f"page: {written}")
-    show.say(f"Of {' and '.join(what)}; its figures and tables are files in the same folder.")
+    show.say("Open it in a browser; its figures and tables are files in the same folder.")
     return 0
 
 
