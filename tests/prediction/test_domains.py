@@ -96,7 +96,7 @@ def test_scaling(table, published):
     assert len([what for what in table if what.startswith("rates of several GPUs")]) == 13
     for kind in kinds:
         summary = published.get(f"from the rate of one GPU: {kind.text}")
-        if summary is not None:
+        if summary is not None and summary.open < summary.rows:  # of V100s in half precision on several nodes all are
             assert (kind.points, kind.mean) == (summary.rows, pytest.approx(summary.mean_error, abs=DIGIT))
 
 
