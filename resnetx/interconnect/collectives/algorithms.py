@@ -52,6 +52,10 @@ class Expectation:
     nvlink_s: float
     pcie_s: float
     share: dict[Shape, float]
+    pcie_share: float | None = None  # over PCI Express, where that is another
+
+    def of_rate(self, kind: Shape, on_nvlink: bool) -> float:
+        return self.share[kind] if on_nvlink or self.pcie_share is None else self.pcie_share
 
 
 @dataclass(frozen=True)
@@ -79,9 +83,11 @@ def _scaled(share: dict[Shape, float], planned: float) -> dict[Shape, float]:
     return {kind: planned * each for kind, each in share.items()}
 
 
-def _protocols(ll_base_s: float, ll128_base_s: float, ll_hop_s: float, planned: float) -> tuple[Protocol, ...]:
+def _protocols(
+    ll_base_s: float, ll128_base_s: float, ll_hop_s: float, planned: float, pcie_ll: float | None = None
+) -> tuple[Protocol, ...]:
     """`planned`: the rate that the library plans with, as a share of what its kernels get."""
-    ll = Expectation(ll_base_s, ll_hop_s, 1.0e-6, _scaled(_QUARTER, planned))
+    ll = Expectation(ll_base_s, ll_hop_s, 1.0e-6, _scaled(_QUARTER, planned), pcie_ll)
     ll128 = Expectation(ll128_base_s, 1.9e-6, 2.5e-6, _scaled(_LL128, planned))
     simple = Expectation(8.4e-6, 3.4e-6, 5.7e-6, _scaled(_FULL, planned))
     return (
@@ -92,9 +98,10 @@ def _protocols(ll_base_s: float, ll128_base_s: float, ll_hop_s: float, planned: 
 
 
 # By compute capability: tuning.cc of 2.10 on, as what is published of A100s changes protocol where it says; and of 2.5
-# to 2.7, as what is published of V100s does. Of Volta's 22.5 GB/s a link, topo.h plans with 20.
+# to 2.7, as what is published of V100s does. Of Volta's 22.5 GB/s a link, topo.h plans with 20. Over PCI Express newer
+# GPUs run what 2.21 expects: half of the rate in LL.
 PROTOCOLS = (
-    (8.0, _protocols(6.6e-6, 14.0e-6, 0.6e-6, 1.0)),
+    (8.0, _protocols(6.6e-6, 14.0e-6, 0.6e-6, 1.0, 1 / 2)),
     (0.0, _protocols(3.6e-6, 10.0e-6, 0.47e-6, 20 / 22.5)),
 )
 
@@ -162,7 +169,7 @@ class Fitted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ll_twice: float = 1 / 4
     ll_once: float = 1 / 4
     ll_chain: float = 1 / 4
-    pcie_ll_twice: float = 1 / 2  # over PCI Express, where flags beside data are all that it costs (tuning.cc of 2.21)
+    pcie_ll: float = 1 / 2  # over PCI Express, where flags beside data are all that it costs (tuning.cc of 2.21)
     all_pairs_share: float = 1.0  # of Simple between all pairs at once, by AMD's library
     ll128_twice: float = 0.92
     ll128_once: float = 0.92
@@ -175,8 +182,8 @@ class Fitted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def share(self, protocol: str, shape: Shape, on_nvlink: bool) -> float:
         """Of the links' rate, by protocol and operation; `on_nvlink`: else over PCI Express."""
-        if not on_nvlink and (protocol, shape) == ("LL", "twice"):
-            return self.pcie_ll_twice
+        if not on_nvlink and protocol == "LL":
+            return self.pcie_ll
         share: float = getattr(self, f"{protocol.lower()}_{shape}") if protocol != "Simple" else 1.0
         return share
 
@@ -253,6 +260,7 @@ class Algorithm:
     launch_s: float = 0.0  # until one process has started all GPUs of a node
     launch_share: float = 0.0  # 1: one process starts them; 0: each has its own; 1/2: not told
     taken_bytes: tuple[int, int] | None = None  # from, to: the library always takes it there, and nowhere else
+    kept: bool = False  # longer than is best, as published times say that fall where it ends
 
     @property
     def label(self) -> str:
@@ -291,6 +299,33 @@ class Algorithm:
             return self.time_s(size_bytes)
         fixed_s, s_per_byte = self.expected
         return fixed_s + size_bytes * s_per_byte
+
+
+def choices(algorithms: Sequence[Algorithm], size_bytes: float) -> list[tuple[int, float]]:
+    """(index, from how many bytes on) of what the library expects to be fastest, for this size and then larger ones."""
+    first = min(range(len(algorithms)), key=lambda index: algorithms[index].expected_s(size_bytes))
+    found = [(first, size_bytes)]
+    while not (last := algorithms[found[-1][0]]).kept and last.expected:
+        fixed_s, s_per_byte = last.expected
+        changes = [
+            ((each.expected[0] - fixed_s) / (s_per_byte - each.expected[1]), each.expected[1], index)
+            for index, each in enumerate(algorithms)
+            if each.expected and each.expected[1] < s_per_byte
+        ]
+        if not changes:
+            break
+        from_bytes, _, index = min(changes)
+        found.append((index, max(size_bytes, from_bytes)))
+    return found
+
+
+def time_of(algorithms: Sequence[Algorithm], chosen: Sequence[tuple[int, float]]) -> float:
+    """Seconds by the first of `choices`, or what a larger array takes where the library changes, if that is less.
+
+    What a library expects is coarse. That more bytes would take less time is not believed of it, but where that was
+    published (`Algorithm.kept`).
+    """
+    return min(algorithms[index].time_s(from_bytes) for index, from_bytes in chosen)
 
 
 _SWITCH_PORTS = "the GPUs' ports to the NVSwitch"
@@ -435,7 +470,11 @@ class NcclAlgorithms:
             self._ring_limit,
             settling=Settling(self.fitted.rings_lost_s, self.fitted.rings_over_s) if settles else None,
             protocol=protocol.name,
-            expected=(source.base_s + steps * expected_hop_s, factor / (self.planned_ring_Bps * source.share[kind])),
+            kept=protocol.name == "LL128" and kind == "twice" and self.inside.lanes is not None,
+            expected=(
+                source.base_s + steps * expected_hop_s,
+                factor / (self.planned_ring_Bps * source.of_rate(kind, self._on_nvlink)),
+            ),
         )
 
     def _plateau(self, fixed_s: float, ranks: int, channels: int) -> Plateau | None:
