@@ -15,16 +15,16 @@ import msgspec
 
 from resnetx.interconnect.collectives.internode import Groups, NodeNetwork, Plateau, plateau
 from resnetx.interconnect.collectives.rings import (
+    IN_SWITCH,
     IN_SWITCH_SHARE,
     PIECE_BYTES,
-    TREE,
     TREE_SHARE,
     Generation,
     Hop,
     NodeRings,
 )
 from resnetx.interconnect.systems import paths
-from resnetx.interconnect.systems.graph import GpuSpec, LaunchMode, SwitchSpec
+from resnetx.interconnect.systems.graph import CpuSpec, GpuSpec, LaunchMode, SwitchSpec
 from resnetx.interconnect.systems.system import System
 from resnetx.loading import own_yaml
 from resnetx.operations import Operation
@@ -130,6 +130,46 @@ class AllPairs:
 # RCCL, tools/msccl-algorithms: what eight MI300X run, by size (ROCm 6.0 to 7.0); an array has to fill all chunks.
 ALL_PAIRS_GPUS = 8
 ALL_PAIRS = (AllPairs(RCCL_MI300[0], 2**10, 2**19 - 1), AllPairs(RCCL_MI300[1], 2**19, 2**24))
+
+
+@dataclass(frozen=True)
+class BetweenNodes:
+    """What a protocol takes between nodes: of each step, and the share of the network's rate. tuning.cc of 2.30."""
+
+    name: str
+    ring: Hop
+    ring_share: float
+    tree: Hop
+    tree_share: float  # of what a tree in Simple carries
+    tree_by_size: tuple[float, ...]  # of that rate, by powers of two from 64 bytes on ("not perfectly sticking")
+
+
+# Simple is `Generation.ring` and `.tree`. Every step of a ring has at least what posting to the network takes.
+BETWEEN_NODES = (
+    BetweenNodes(
+        "LL",
+        Hop(6.6e-6, 0.6e-6, 1.0e-6, 2.7e-6),
+        1 / 2,
+        Hop(6.8e-6, 0.6e-6, 1.0e-6, 5.0e-6),
+        1 / 3.8,
+        (1, 1, 1, 1, 0.9, 0.8, 0.7, 0.7, 0.7, 0.7, 0.6, 0.5, 0.4, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1),
+    ),
+    BetweenNodes(
+        "LL128",
+        Hop(14e-6, 1.9e-6, 2.5e-6, 4.0e-6),
+        0.92,
+        Hop(14e-6, 1.25e-6, 1.9e-6, 8.5e-6),
+        120 / 128,
+        (1, 1, 1, 1, 1, 0.9, 0.8, 0.8, 0.8, 0.7, 0.6, 0.6, 0.6, 0.6, 0.6, 0.6, 0.8, 0.9, 0.9, 0.9, 0.9, 1),
+    ),
+)
+TREE_BY_SIZE = (  # the same in Simple
+    *(0.9, 0.9, 0.9, 0.9, 0.9, 0.9, 0.9, 0.8, 0.7, 0.6, 0.6, 0.5),
+    *(0.5, 0.5, 0.5, 0.6, 0.7, 0.8, 0.7, 0.7, 0.8, 0.9, 0.9, 0.9, 1),
+)
+POSTING_s = 1e-6
+# What LL carries at most, by the maker of the CPUs: of two nodes, and of more.
+LL_MOST_Bps = {"AMD": (22.5e9, 19.0e9), "other": (39.0e9, 20.4e9)}
 
 
 # LL of NCCL 2.0 to 2.3, which do not say when they take it: tuning.cc of 2.5.6 is the oldest that does.
@@ -260,6 +300,7 @@ class Algorithm:
     launch_s: float = 0.0  # until one process has started all GPUs of a node
     launch_share: float = 0.0  # 1: one process starts them; 0: each has its own; 1/2: not told
     taken_bytes: tuple[int, int] | None = None  # from, to: the library always takes it there, and nowhere else
+    by_size: tuple[float, ...] = ()  # of the rate, by powers of two from 64 bytes on; (): all of it
     kept: bool = False  # longer than is best, as published times say that fall where it ends
 
     @property
@@ -278,6 +319,10 @@ class Algorithm:
     def moving_s(self, size_bytes: float) -> float:
         """The part of the time that bytes cost."""
         moving_s = size_bytes * self.s_per_byte
+        if self.by_size:
+            place = min(max(0.0, math.log2(size_bytes / 64)), len(self.by_size) - 1)
+            low, high = self.by_size[int(place)], self.by_size[math.ceil(place)]
+            moving_s /= low + (place - int(place)) * (high - low)
         if self.one_message:
             moving_s = max(moving_s, self.one_message.seconds(size_bytes))
         if self.settling:
@@ -367,11 +412,8 @@ class NcclAlgorithms:
         in_switch = self.in_switch() if self.tries_switches else None
         each_s = self.fitted.rccl_launch_s if self._rccl else self.fitted.launch_s
         launch_s = max(map(len, self.groups)) * each_s
-        algorithms = [
-            replace(algorithm, launch_s=launch_s)
-            for algorithm in (*self.all_pairs(), *self.rings(), tree, in_switch)
-            if algorithm
-        ]
+        found = (*self.all_pairs(), *self.rings(), tree, in_switch, *self.by_flags(tree))
+        algorithms = [replace(algorithm, launch_s=launch_s) for algorithm in found if algorithm]
         # AMD's RCCL chooses by tables of its own for each GPU: of rings it is taken to choose what takes least.
         return tuple(replace(algorithm, expected=None) if self._rccl else algorithm for algorithm in algorithms)
 
@@ -379,8 +421,53 @@ class NcclAlgorithms:
     def staged(self) -> bool:
         return self.inside.staged
 
+    def by_flags(self, tree: Algorithm | None) -> list[Algorithm]:
+        """Rings and trees between nodes in the protocols that need no fence; `tree`: that in Simple.
+
+        Nothing is published of how RCCL comes to what it takes there: it is described with Simple alone.
+        """
+        if self.between is None or not self.generation.protocols or self._rccl:
+            return []
+        protocols = [each for each in BETWEEN_NODES if self._on_nvlink or each.name == "LL"]
+        rings = [self._ring_between(each) for each in protocols]
+        if tree is None:
+            return rings
+        return rings + [
+            replace(
+                tree,
+                fixed_s=self._start_s + self._tree_fixed_s(each.tree),
+                s_per_byte=max(tree.s_per_byte / each.tree_share, 2 / self._most_Bps(each)),
+                protocol=each.name,
+                by_size=each.tree_by_size,
+            )
+            for each in protocols
+        ]
+
+    def _ring_between(self, protocol: BetweenNodes) -> Algorithm:
+        ranks, rounds, hop = sum(map(len, self.groups)), self.operation.rounds, protocol.ring
+        if ranks == self._nodes:  # nothing hides what the network takes
+            hop = replace(hop, network_s=protocol.tree.network_s)
+        steps = rounds * (ranks - 1)
+        crossings = min(steps, rounds * self._nodes)
+        inside_s = (steps - crossings) * max(self._step_s(hop), POSTING_s)
+        between_s = self.between.crossings_s(hop, crossings, 1, self.operation) if self.between else 0.0
+        return Algorithm(
+            "ring",
+            self._start_s + hop.base_s + inside_s + between_s,
+            self.operation.bus_factor(ranks) / min(self.ring_Bps * protocol.ring_share, self._most_Bps(protocol)),
+            self._limit(self.ring_Bps, self._ring_limit),
+            protocol=protocol.name,
+        )
+
+    def _most_Bps(self, protocol: BetweenNodes) -> float:
+        if protocol.name != "LL":
+            return math.inf
+        cpus = [each.part.about for each in self.system.components if isinstance(each.part, CpuSpec)]
+        maker = "AMD" if any("AMD" in about for about in cpus) else "other"
+        return LL_MOST_Bps[maker][self._nodes > 2]
+
     def rings(self) -> tuple[Algorithm, ...]:
-        """The ring, in each protocol of the generation; several nodes are described with one only, Simple."""
+        """The ring, in each protocol of the generation; between nodes in Simple."""
         if self.between or self.generation.one_ring:
             return (self._ring(),)
         if not self.generation.protocols:
@@ -487,16 +574,19 @@ class NcclAlgorithms:
         hop = self.generation.tree
         if hop is None or self.tree_Bps <= 0 or (self._mi300 and self.between is None):  # RCCL has none there
             return None
-        ranks = sum(map(len, self.groups))
-        depth_s = (ranks / self._nodes - 1) * self._step_s(hop) + math.log2(self._nodes) * self._crossing_s(hop)
-        expected = (hop.base_s + 2 * depth_s, 1 / (self.tree_Bps * TREE_SHARE))
+        expected = (self._tree_fixed_s(hop), 1 / (self.tree_Bps * TREE_SHARE))
         return Algorithm(
             "tree",
             self._start_s + expected[0],
             expected[1],
             self._limit(self.tree_Bps, self.inside.chain_limit),
+            by_size=TREE_BY_SIZE if self.between and not self._rccl else (),
             expected=None if self.between else expected,
         )
+
+    def _tree_fixed_s(self, hop: Hop) -> float:
+        inside = sum(map(len, self.groups)) / self._nodes - 1
+        return hop.base_s + 2 * (inside * self._step_s(hop) + math.log2(self._nodes) * self._crossing_s(hop))
 
     def in_switch(self) -> Algorithm | None:
         """Each GPU sends all it has and receives its share of the sum, then sends that share and receives the rest.
@@ -522,7 +612,7 @@ class NcclAlgorithms:
                 expected=(switch_s, moved / expected_share),
             )
         inside_s, between_s = moved / share, (2 if self._nodes > 2 else 1) / self._network_Bps
-        fixed_s = self._start_s + switch_s + 2 * math.log2(self._nodes) * self._crossing_s(TREE)
+        fixed_s = self._start_s + switch_s + 2 * math.log2(self._nodes) * self._crossing_s(IN_SWITCH)
         limit = self.between.limit if between_s > inside_s else _SWITCH_PORTS
         return Algorithm("nvls", fixed_s, max(inside_s, between_s), limit)
 
