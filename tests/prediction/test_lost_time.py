@@ -4,7 +4,6 @@ import msgspec
 import pytest
 
 import resnetx
-from resnetx.prediction.scaling import scaling_errors
 from resnetx.record.prediction import TimePart
 from resnetx.reporting.predicted_answer import percents, time_of_each
 
@@ -58,17 +57,6 @@ def test_no_part_is_less_than_nothing_and_useful_is_efficiency(settings):
     assert sum(parts(point).values()) == pytest.approx(1, abs=1e-9)
     whole = percents(point)
     assert f"{whole['useful']}%" == f"{point.efficiency:.0%}" and sum(whole.values()) == 100
-
-
-def test_what_half_precision_takes_between_nodes_is_not_called_communication():
-    """It is not that of bytes: no faster link would save it."""
-    of = {"model": "torchvision", "model.name": "resnet50", "batch_size": 256, "scaling": "weak", "precision": "fp16"}
-    on = {"systems": ["dgx1-v100"], "nodes": 2, "network": "edr100", "nics": 1, "gpus": [1, 16], "memory": "32GB"}
-    point = predicted(**of, **on, rate={256: 1300})[-1]
-    half_s, shares = scaling_errors().costs.between_half_s, parts(point)
-    assert shares["unexplained"] * point.iteration_s == pytest.approx(half_s, rel=0.01)
-    assert shares["communication"] * point.iteration_s == pytest.approx(point.exposed_communication_s)
-    assert point.exposed_communication_s < point.communication_s < half_s / 2
 
 
 def test_a_short_line_names_communication_and_every_large_loss():
