@@ -304,8 +304,7 @@ def test_cards_that_do_not_read_gpu_memory_are_slower():
 
 
 def test_small_sizes_between_nodes_go_up_and_down_a_tree_in_ll():
-    """Two nodes of eight A100 over RoCE (a tutorial on Oracle's BM.GPU4.8): 35.2 us at 64 bytes, 67.9 at 512 KiB; Simple
-    alone said 98 and 104."""
+    """Two nodes of eight A100 over RoCE (a tutorial on Oracle's BM.GPU4.8): 35.2 us at 64 bytes, 67.9 at 512 KiB."""
     made = plan(load("dgx-a100-40gb", 2, "hdr200", 8), library="nccl2.4").launched_by("process-per-gpu")
     assert [made.fastest(size).label for size in (64, 2**19)] == ["tree (LL)", "tree (LL128)"]
     assert made.cost(64).time_s == pytest.approx(35.2e-6, rel=0.2)
