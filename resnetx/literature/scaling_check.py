@@ -103,7 +103,12 @@ class ScalingCase:
         one_process = of.launch_mode == "one-process" and not of.compiled and not by_server
         overlap, framework = (FETCHED, "tensorflow") if by_server else (Overlap(), None)
         setting = TrainingSetup(
-            overlap=overlap, framework=framework, gradients=of.gradients, costs=FREE, one_process=one_process
+            overlap=overlap,
+            framework=framework,
+            gradients=of.gradients,
+            costs=FREE,
+            one_process=one_process,
+            uneven=of.samples == "uneven",
         )
         return Point(workload, deployment, tuple(range(self.gpus)), of.batch_size_per_gpu * self.gpus, setting)
 
@@ -321,9 +326,10 @@ class BatchPair:
         return self.batch / self.of.samples_per_s[self.given]
 
     def predicted(self) -> LaunchedStep:
-        host = assumed(self.of.layers, self.of.framework, self.of.precision or "fp32")
+        decoding = self.of.input == "loader"
+        host = assumed(self.of.layers, self.of.framework, self.of.precision or "fp32", decoding=decoding)
         rates = StatedRates(((self.given, self.of.samples_per_s[self.given]),), "stated", self.of.source, error=0.0)
-        return rates.step(self.batch, host, 2 * self.of.layers * GPU_PASS_s, decoded=self.of.input == "loader")
+        return rates.step(self.batch, host, 2 * self.of.layers * GPU_PASS_s, decoded=decoding)
 
 
 @dataclass(frozen=True)

@@ -327,10 +327,10 @@ class ScalingCosts:
     variation: float  # standard deviation of a rank's step from one to the next, over its mean
     host_load: float  # how much longer a step takes where decoding keeps all cores of the host busy, relative
     parallel_s: float  # of the host in each step, for each doubling of the GPUs that exchange gradients by all-reduce
-    between_half_s: float = 0.0  # of a step in half precision on several nodes, beyond what is modelled
     # The median efficiency of published rates, by the number of GPUs: parameter servers of one node are taken to have
     # it where nothing is decoded. (): their ranks wait as others do.
     server: tuple[tuple[int, float], ...] = ()
+    uneven: float = 0.0  # as `variation`, of programs whose samples differ in size
 
 
 @dataclass(frozen=True)
@@ -343,6 +343,7 @@ class TrainingSetup:
     gradients: str = "fp32"  # in which precision they are sent
     gathered: str = "fp32"  # in which precision FSDP gathers parameters
     one_process: bool = False  # drives all GPUs of a node; else each has one of its own
+    uneven: bool = False  # samples differ in size, so that ranks wait for the slowest: sentences, graphs, boxes
     beyond_s: float = 0.0  # of a step on several GPUs, beyond its messages: an end of a point that is open
     straggler: float = 1.0  # how many times as long one of the ranks computes
     host_s: float = 0.0  # of the host in each iteration, while the device waits
