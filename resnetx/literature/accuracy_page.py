@@ -14,7 +14,7 @@ from resnetx.literature.training_rates import series
 from resnetx.prediction import host_step, roofline
 from resnetx.prediction.messages import CONTENTION
 from resnetx.prediction.result import domains
-from resnetx.prediction.scaling import KindError, scaling_errors
+from resnetx.prediction.scaling import ANY, ONE_NODE, KindError, scaling_errors
 from resnetx.table import GENERATED, table
 
 LOST = 0.9  # of linear scaling: what is below it loses
@@ -45,21 +45,19 @@ FITTED = f"""## What was fitted to what
 - Rooflines (`resnetx/prediction/roofline.py`): three figures for each generation of GPUs, to published rates of one
   GPU (`results/published/training.yaml`). A generation's own fit is regularised towards the fit to all: what its few
   rates do not determine stays that of all. `python -m resnetx.literature.training_fit` fits again.
-- What scaling costs beyond messages (`resnetx/prediction/scaling.py`): two figures, to the rates of several
-  GPUs of one node, and what half precision takes on several (`results/published/scaling.yaml`).
-  `python -m resnetx.literature.scaling_fit` fits again.
+- What scaling costs beyond messages (`resnetx/prediction/scaling.py`): three figures, to the rates of several
+  GPUs of one node (`results/published/scaling.yaml`). `python -m resnetx.literature.scaling_fit` fits again.
 - What leaves a point open between two ends (`resnetx/prediction/scaling.py`): the long end of one process that
-  drives all GPUs of a node was chosen so that it holds the rates above; the long end of half precision on several nodes
-  of other GPUs than V100s is twice what V100s take, which is assumed.
+  drives all GPUs of a node was chosen so that it holds the rates above.
 - The host's part of a step (`resnetx/prediction/host_step.py`) is not fitted: its constants were chosen on the steps at
   batch 1 of milabench on an H100 (`results/published/steps.yaml`), whose rows above are therefore no evidence for them.
-  How much longer a host may take was chosen with the steps of all machines in sight (HiFi-GAN's are 3.5 and 4.2 times).
+  How much longer a host may take, and that of programs that decode, was chosen with the steps of all machines in sight.
   What going parallel costs was chosen on the rows that say so.
   Those of resnetx's own loop were chosen on four networks that one H100 trained (`{host_step.OWN_ON}`).
 - What computing loses to messages beside it is assumed, not fitted; the interval reaches from nothing to all.
 - Collectives ([interconnect.md](interconnect.md)): the figures of `results/published/collectives-fit.yaml`, to
   published times (`results/published/collectives.yaml`). `python -m resnetx.literature.collectives_fit` fits again.
-  Of the 22, two stand on a bound of theirs, and are no fit: `pcie_ll_twice` (0.5: each 4 bytes have a flag of 4, which
+  Of the 22, two stand on a bound of theirs, and are no fit: `pcie_ll` (0.5: each 4 bytes have a flag of 4, which
   is where it began) and `rings_over_s` (50 us).
 """
 
@@ -386,9 +384,10 @@ def _intervals() -> Iterator[str]:
     yield (
         "Nine of ten measurements should lie within the interval of a prediction. It has the errors of all parts, as "
         "the root of the sum of their squares. What scaling adds, by kind of case, are the 5th and 95th percentile of "
-        f"the errors above for each doubling of the number of GPUs (stated on eight), {scaling.widened:.2f} times as "
-        "wide: then nine of ten rates lie within intervals made without their system and their program, counted over "
-        "the kinds that three programs show. So they are one-sided where the misses are. A kind of fewer than "
+        "the errors above for each doubling of the number of GPUs (stated on eight), "
+        f"{scaling.widened[ONE_NODE]:.2f} times as wide on one node and {scaling.widened[ANY]:.2f} times on "
+        "several: then nine of ten rates lie within intervals made without their system and their program, counted "
+        "over the kinds that three programs show. So they are one-sided where the misses are. A kind of fewer than "
         "eight rates has the interval of all on as many nodes; no interval of several nodes is narrower than of one."
     )
     yield ""
@@ -431,11 +430,7 @@ def _figures() -> list[str]:
         ["figure", "value", "from"],
         [
             ["variation of a rank's steps", f"{costs.variation:.2%}", f"fitted to {rows} rates"],
-            [
-                "longer steps of V100s in half precision on several nodes",
-                f"{costs.between_half_s * 1e3:.0f} ms",
-                "the median of 8 rates of one cluster",
-            ],
+            ["the same where samples differ in size", f"{costs.uneven:.1%}", "fitted to the rates of such programs"],
             ["longer steps where decoding keeps all cores busy", f"{costs.host_load:.0%}", "fitted to the same"],
             ["computing lost while messages are sent", contention, "assumed"],
             ["share of the peak, all GPUs", f"{fit.matmul_efficiency:.0%}", f"fitted to {fit.rows} rates of one GPU"],

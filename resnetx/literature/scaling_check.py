@@ -103,7 +103,12 @@ class ScalingCase:
         one_process = of.launch_mode == "one-process" and not of.compiled and not by_server
         overlap, framework = (FETCHED, "tensorflow") if by_server else (Overlap(), None)
         setting = TrainingSetup(
-            overlap=overlap, framework=framework, gradients=of.gradients, costs=FREE, one_process=one_process
+            overlap=overlap,
+            framework=framework,
+            gradients=of.gradients,
+            costs=FREE,
+            one_process=one_process,
+            uneven=of.samples == "uneven",
         )
         return Point(workload, deployment, tuple(range(self.gpus)), of.batch_size_per_gpu * self.gpus, setting)
 
@@ -205,11 +210,6 @@ class ScalingCase:
         """GPUs of a node."""
         return len(self.series.on(1).gpus)
 
-    @property
-    def undescribed(self) -> Deployment:
-        """A box whose GPUs are no peers, of which nothing says how they share the host."""
-        return replace(self.point.deployment, told=None)
-
     def on(self, deployment: Deployment) -> "ScalingCase":
         """The same on a deployment of which more is known."""
         return replace(self, deployment=deployment)
@@ -263,6 +263,15 @@ def staged_cases() -> Iterator[tuple[StagedClass, ScalingCase]]:
                     for gpus, measured in of.scaled:
                         deployment = Deployment(of.on(gpus), of.library, "host", told=paths)
                         yield name, ScalingCase(of, gpus, measured, deployment=deployment)
+
+
+def untold_cases(known: tuple[int, ...] = ()) -> Iterator[ScalingCase]:
+    """Published rates of all boxes whose GPUs are no peers, not told how they share the host; `known`: counts given."""
+    for of in (of for box in (*STAGED, None) for of in staged_series(box)):
+        for gpus, measured in of.scaled:
+            if gpus > max(known, default=1):
+                deployment = Deployment(of.on(gpus), of.library, "host")
+                yield ScalingCase(of, gpus, measured, deployment=deployment, known=known)
 
 
 def staged_rates(of: Series) -> Iterator[StagedRate]:
@@ -321,9 +330,10 @@ class BatchPair:
         return self.batch / self.of.samples_per_s[self.given]
 
     def predicted(self) -> LaunchedStep:
-        host = assumed(self.of.layers, self.of.framework, self.of.precision or "fp32")
+        decoding = self.of.input == "loader"
+        host = assumed(self.of.layers, self.of.framework, self.of.precision or "fp32", decoding=decoding)
         rates = StatedRates(((self.given, self.of.samples_per_s[self.given]),), "stated", self.of.source, error=0.0)
-        return rates.step(self.batch, host, 2 * self.of.layers * GPU_PASS_s, decoded=self.of.input == "loader")
+        return rates.step(self.batch, host, 2 * self.of.layers * GPU_PASS_s, decoded=decoding)
 
 
 @dataclass(frozen=True)

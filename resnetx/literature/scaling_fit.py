@@ -3,40 +3,41 @@
     python -m resnetx.literature.scaling_fit        writes results/published/scaling-errors.yaml, and prints each rate
 
 Two figures are fitted to rates on one node (`scaling_errors`), by the least sum of |ln(predicted / measured)|, which a
-few odd rates do not move, each rate counting alike: with each source alike, programs of uneven work set the points of
-even ones. What half precision takes on several nodes is the median of what its steps take beyond the model. Each rate
-is then predicted with the figures that all other systems give (of several nodes, which one cluster measured: all other
-programs). The errors of these predictions, by kind of case and over the doublings of the number of GPUs, make the
-intervals; and each interval is counted with the errors of other systems' other programs alone. Rates that are open
-between two ends count in neither.
+few odd rates do not move, each rate counting alike; then, to the rates of programs whose samples differ in size, how
+much the steps of these vary. Each rate is then predicted with the figures that all other systems give (of several
+nodes: all other programs). The errors of these predictions, by kind of case and over the doublings of the number of
+GPUs, make the intervals; and each interval is counted with the errors of other systems' other programs alone. Rates
+that are open between two ends count in neither.
 """
 
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from statistics import median
 
 import msgspec
 import numpy as np
 
 from resnetx.literature.rivals import median_efficiencies
-from resnetx.literature.scaling_check import Floats, ScalingCase, cases
+from resnetx.literature.scaling_check import Floats, ScalingCase, cases, untold_cases
 from resnetx.prediction.host_step import PARALLEL_s
 from resnetx.prediction.scaling import (
     ANY,
     FEWEST_POINTS,
     FILE,
     LEVEL,
+    NO_PEERS,
+    ONE_NODE,
     KindError,
     ScalingErrors,
     doublings,
     is_known_server,
 )
-from resnetx.prediction.scenario import ScalingCosts
+from resnetx.prediction.scenario import SHOWN_BY, ScalingCosts
 
 # What is searched: variation to 5 %, in steps of 0.05 %, and host load to 50 % in steps of 1 %.
 _GRID = [ScalingCosts(variation / 2000, load / 100, PARALLEL_s) for variation, load in product(range(101), range(51))]
+_UNEVEN = np.arange(61) / 200  # to 30 %, in steps of 0.5 %
 _FEWEST_PROGRAMS = 3  # of a kind by which it is counted how wide intervals must be
 _DIGITS = 5
 
@@ -67,35 +68,37 @@ class JudgedScaling:
 def fit(chosen: Sequence[ScalingCase]) -> ScalingCosts:
     """The figures with the least sum of absolute errors over rates that are not open."""
     inside = _on_one_node(chosen)
-    return _with_half(_with_server(_best(_errors(inside)), chosen), _in_half(chosen))
+    return _with_uneven(_with_server(_best(_errors(inside)), chosen), chosen)
 
 
 def _on_one_node(chosen: Iterable[ScalingCase]) -> list[ScalingCase]:
     """Those that the two figures are fitted to."""
-    return [
-        case for case in chosen if case.kind[1] == "one node" and not case.is_open and not is_known_server(case.kind)
-    ]
+    return [case for case in _predicted(chosen) if not _is_uneven(case) and not is_known_server(case.kind)]
+
+
+def _predicted(chosen: Iterable[ScalingCase]) -> list[ScalingCase]:
+    """Those of one node that are not open."""
+    return [case for case in chosen if case.kind[1] == "one node" and not case.is_open]
+
+
+def _is_uneven(case: ScalingCase) -> bool:
+    return case.kind[2] == "uneven"
+
+
+def _with_uneven(costs: ScalingCosts, chosen: Iterable[ScalingCase]) -> ScalingCosts:
+    """With how much steps vary whose samples differ in size, by the same rule."""
+    uneven = [case for case in _predicted(chosen) if _is_uneven(case)]
+    if not uneven:
+        return replace(costs, uneven=costs.variation)
+    load = np.full(len(_UNEVEN), costs.host_load)
+    errors = np.array([np.abs(np.log(case.nearly(_UNEVEN, load) / case.measured)) for case in uneven])
+    return replace(costs, uneven=float(_UNEVEN[int(errors.sum(axis=0).argmin())]))
 
 
 def _with_server(costs: ScalingCosts, chosen: Iterable[ScalingCase]) -> ScalingCosts:
     """With the median efficiency of all rates, as the rival has it (`rivals.median_efficiencies`)."""
     efficiencies = median_efficiencies(chosen).items()
     return replace(costs, server=tuple((gpus, round(share, _DIGITS)) for gpus, share in efficiencies))
-
-
-def _in_half(chosen: Iterable[ScalingCase]) -> list[ScalingCase]:
-    """On several nodes, however it was launched: published programs differ more by other things."""
-    return list(filter(_is_half, chosen))
-
-
-def _is_half(case: ScalingCase) -> bool:
-    return case.kind[1].endswith("half precision")
-
-
-def _with_half(costs: ScalingCosts, chosen: Iterable[ScalingCase]) -> ScalingCosts:
-    """With the median of what steps in half precision on several nodes take beyond what is modelled."""
-    beyond_s = [case.point.batch_size / case.measured - case.iteration(costs).time_s for case in chosen]
-    return replace(costs, between_half_s=max(0.0, round(median(beyond_s), _DIGITS))) if beyond_s else costs
 
 
 def _errors(chosen: Sequence[ScalingCase]) -> Floats:
@@ -110,15 +113,13 @@ def _best(errors: Floats) -> ScalingCosts:
 
 def judged(chosen: Sequence[ScalingCase]) -> list[JudgedScaling]:
     """Each rate, predicted by a fit to the rates of all other systems; in the order of `chosen`."""
-    inside, half = _on_one_node(chosen), _in_half(chosen)
+    inside = _on_one_node(chosen)
     errors, costs = _errors(inside), {}
     for case in chosen:
         if case.left_out not in costs:
             others = np.array([not case.leaves_out(other) for other in inside])
-            costs[case.left_out] = _with_half(
-                _with_server(_best(errors[others]), [other for other in chosen if not case.leaves_out(other)]),
-                [other for other in half if not case.leaves_out(other)],
-            )
+            kept = [other for other in chosen if not case.leaves_out(other)]
+            costs[case.left_out] = _with_uneven(_with_server(_best(errors[others]), kept), kept)
     return [_judged(case, costs[case.left_out]) for case in chosen]
 
 
@@ -140,7 +141,7 @@ def judged_calibrated(rows: Iterable[JudgedScaling]) -> list[JudgedScaling]:
 Group = tuple[str, str, str]  # exchange, nodes, input: of a `Kind`, or "any"
 
 
-def kinds(rows: Sequence[JudgedScaling], widened: float) -> list[KindError]:
+def kinds(rows: Sequence[JudgedScaling], widened: dict[str, float]) -> list[KindError]:
     """The errors of each kind of case, then of coarser groups; the last is all of them."""
     found = list(dict.fromkeys(_group(row) for row in rows))
     coarser: list[Group] = [(ANY, nodes, ANY) for nodes in dict.fromkeys(nodes for _, nodes, _ in found)]
@@ -156,8 +157,9 @@ def _of_group(rows: Iterable[JudgedScaling], group: Group) -> list[JudgedScaling
     return [row for row in rows if all(wanted in (ANY, own) for wanted, own in zip(group, row.case.kind, strict=True))]
 
 
-def _kind_error(everything: Sequence[JudgedScaling], group: Group, widened: float) -> KindError:
+def _kind_error(everything: Sequence[JudgedScaling], group: Group, by_nodes: dict[str, float]) -> KindError:
     rows = _of_group(everything, group)
+    widened = by_nodes[ONE_NODE if group[1] == ONE_NODE else ANY]
     errors, linear = [row.log_error for row in rows], [row.case.log_error(row.case.linear) for row in rows]
     faster, slower = _bounds(rows)
     systems = {row.case.left_out for row in rows}
@@ -203,39 +205,43 @@ def _excess(row: JudgedScaling, everything: Sequence[JudgedScaling]) -> float:
     return math.sqrt(max(0.0, row.log_error**2 - other**2)) / (own * row.doublings)
 
 
-def widening(rows: Sequence[JudgedScaling]) -> float:
+def widening(rows: Sequence[JudgedScaling]) -> dict[str, float]:
     """How many times as wide bounds must be for nine of ten intervals to hold a rate of an unseen system and program.
 
-    An interval has the errors of all parts. Of kinds that enough programs show: the bounds of fewer are those of one.
+    On one node, and on any number. An interval has the errors of all parts. Of kinds that enough programs show: the
+    bounds of fewer are those of one.
     """
     programs: dict[Group, set[str]] = {}
     for row in rows:
         programs.setdefault(_group(row), set()).add(row.case.series.source)
-    counted = [_excess(row, rows) for row in rows if len(programs[_group(row)]) >= _FEWEST_PROGRAMS]
-    return float(np.quantile(counted, LEVEL))
+    counted = [(row, _excess(row, rows)) for row in rows if len(programs[_group(row)]) >= _FEWEST_PROGRAMS]
+    inside = [excess for row, excess in counted if row.case.kind[1] == ONE_NODE]
+    by_nodes = {ONE_NODE: inside, ANY: [excess for _, excess in counted]}
+    return {nodes: max(1.0, _rounded(np.quantile(excesses, LEVEL))) for nodes, excesses in by_nodes.items()}
 
 
 def fit_and_errors(rows: Iterable[ScalingCase]) -> tuple[ScalingErrors, list[JudgedScaling]]:
     """What the file says, and the rates that it is made from."""
     chosen = list(rows)
     everything = judged(chosen)
-    # In half precision on several nodes, how it was launched is one of many things that differ from program to program.
-    predicted = [row for row in everything if not row.case.is_open or _is_half(row.case)]
+    predicted = [row for row in everything if not row.case.is_open]
     calibrated = judged_calibrated(everything)
-    widened = widening(predicted)
+    widened, costs = widening(predicted), fit(chosen)
+    by_nodes = {
+        nodes: [row for row in calibrated if row.case.nodes == nodes]
+        for nodes in dict.fromkeys(row.case.nodes for row in calibrated)
+    }
+    by_nodes[NO_PEERS] = [_judged(case, costs) for case in untold_cases(SHOWN_BY)]
     errors = ScalingErrors(
-        costs=fit(chosen),
+        costs=costs,
         points=len(_on_one_node(chosen)),
         systems=len({case.system for case in _on_one_node(chosen)}),
         without={row.case.left_out: row.costs for row in everything},
-        widened=_rounded(widened),
+        widened=widened,
         kinds=kinds(predicted, widened),
         calibrated=[
-            msgspec.structs.replace(
-                _kind_error([row for row in calibrated if row.case.nodes == nodes], (ANY, ANY, ANY), widened),
-                nodes=nodes,
-            )
-            for nodes in dict.fromkeys(row.case.nodes for row in calibrated)
+            msgspec.structs.replace(_kind_error(own, (ANY, ANY, ANY), widened), nodes=nodes)
+            for nodes, own in by_nodes.items()
         ],
     )
     return errors, predicted

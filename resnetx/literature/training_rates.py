@@ -193,6 +193,7 @@ class RatedCluster(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     network: str
     nics: int
+    gpu_direct: bool | None = None  # null: as its system says
 
 
 class Series(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -213,6 +214,7 @@ class Series(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         "process-per-gpu"  # one process: it drives all GPUs of a node
     )
     compiled: bool = False  # by XLA, which launches few kernels
+    samples: Literal["alike", "uneven"] = "alike"  # uneven: sentences, graphs, images of several sizes
     cluster: RatedCluster | None = None
     seen: bool
     images_per_s: dict[int, float]
@@ -259,7 +261,7 @@ def _file() -> _File:
 
 
 class _StagedFile(_File, frozen=True, forbid_unknown_fields=True):
-    classes: dict[str, StagedClass]  # of each source's box
+    classes: dict[str, StagedClass]  # of each source's box, where its rates show it
 
 
 @cache
@@ -271,9 +273,9 @@ def series() -> list[Series]:
     return _file().series
 
 
-def staged_series(box: StagedClass) -> list[Series]:
-    """The rates of the boxes of a class whose GPUs are no peers."""
-    return [each for each in _staged_file().series if _staged_file().classes[each.source] == box]
+def staged_series(box: StagedClass | None) -> list[Series]:
+    """The rates of the boxes of a class whose GPUs are no peers; None: of those whose class is not known."""
+    return [each for each in _staged_file().series if _staged_file().classes.get(each.source) == box]
 
 
 def sources() -> Mapping[str, ScalingSource]:
@@ -287,7 +289,7 @@ def system_of(name: str, gpus: int, cluster: RatedCluster | None) -> System:
     if gpus <= len(system.gpus):
         return system
     assert cluster is not None, f"{name} has {len(system.gpus)} GPUs, and nothing says what joins its nodes"
-    return load(name, gpus // len(system.gpus), cluster.network, cluster.nics)
+    return load(name, gpus // len(system.gpus), cluster.network, cluster.nics, cluster.gpu_direct)
 
 
 # Rates of one GPU at several batches, and of one batch on several GPUs: `results/published/steps.yaml`.

@@ -182,7 +182,8 @@ def _launches(point: Point, layers: int) -> list[HostStep]:
         return [own.of_part(point.parts)]
     if rates.source == "measured":
         return [own]
-    others = host_step.assumed(layers, point.setting.loop, point.workload.precision)
+    decoding = request is not None and isinstance(request.input, TorchvisionInput)
+    others = host_step.assumed(layers, point.setting.loop, point.workload.precision, decoding=decoding)
     return [replace(others, loop_s=0.0), own, *([others] if point.parts > 1 else [])]
 
 

@@ -32,9 +32,9 @@ from resnetx.prediction.iteration import LAB_BROADCASTS_ERROR, LAB_MESSAGES_ERRO
 from resnetx.prediction.memory import lack_of, memory_of
 from resnetx.prediction.messages import Exchange, more_message
 from resnetx.prediction.result import SourcedPoint, missing, opened, predicted, speedup_over
-from resnetx.prediction.scaling import Undecided, beyond_messages_s, host_share, left_open, parallel_s, sharing, waiting
+from resnetx.prediction.scaling import Undecided, host_share, left_open, parallel_s, sharing, waiting
 from resnetx.prediction.scenario import Deployment, Point, TrainingSetup, Workload
-from resnetx.prediction.stated_rates import AS_MODELLED, Beyond, ModelledStep
+from resnetx.prediction.stated_rates import AS_MODELLED, CLEAR, Beyond, ModelledStep
 from resnetx.prediction.step import Compute, RankClass, SimulatedJob, Stretch
 from resnetx.record import Unknown
 from resnetx.record.prediction import PredictionInput, Sensitivity
@@ -71,7 +71,7 @@ def simulated(point: Point) -> Iteration:
     exchange = messages.of_point(point, steps[0])
     if point.deployment.lab is not None:
         exchange = replace(exchange, error=_lab_error(point, exchange))
-    more_s, unexplained_s = _beyond(point)[0], beyond_messages_s(point)
+    more_s, unexplained_s = _beyond(point)[0], point.setting.beyond_s
     if more_s + unexplained_s > 0 and point.gpus > 1:
         exchange = exchange.with_more(steps[0].step.layers.names[0], more_s, unexplained_s)
     return Iteration(point, _job(point, steps, exchange), exchange, steps)
@@ -154,7 +154,7 @@ def calibrated(workload: Workload, deployment: Deployment, setting: TrainingSetu
 
         return ModelledStep(step_s, lambda factor: iteration_s(job.without_messages(), _longer(factor)))
 
-    return replace(setting, residual=scaled.residual(modelled, on.node_gpus))
+    return replace(setting, residual=scaled.residual(modelled, on.node_gpus, 0.0 if on.no_peers else CLEAR))
 
 
 def _longer(factor: float) -> Stretch:

@@ -22,7 +22,16 @@ from resnetx.prediction import roofline
 from resnetx.prediction.iteration import CPU_RANKS_ERROR, Iteration, deviation_of_ratio
 from resnetx.prediction.memory import Memory, doubt_of
 from resnetx.prediction.messages import NO_LINK, Exchange
-from resnetx.prediction.scaling import ANY, LEVEL, KindError, Undecided, group_text, scaling_errors, scaling_kind
+from resnetx.prediction.scaling import (
+    ANY,
+    LEVEL,
+    KindError,
+    Undecided,
+    group_text,
+    scaling_errors,
+    scaling_kind,
+    variation,
+)
 from resnetx.prediction.scenario import SHOWN_BY_RATES, Point
 from resnetx.record import SCHEMA, Unknown, known, seal
 from resnetx.record.machine import how_many
@@ -321,9 +330,10 @@ def _scaling_input(iteration: Iteration) -> tuple[PredictionInput, ...]:
             return ()
         value, where = "ranks share the cores of one host", "results/cpu-2core/truth"
         return (PredictionInput(what, value, "measured on cpu-2core", where, CPU_RANKS_ERROR),)
-    variation = (point.setting.costs or scaling_errors().costs).variation
     measured = iteration.steps[0].jitter is not None
-    value = "ranks wait for the slowest: " + ("as the trace varies" if measured else f"steps vary by {variation:.1%}")
+    value = "ranks wait for the slowest: " + (
+        "as the trace varies" if measured else f"steps vary by {variation(point):.1%}"
+    )
     whose = f"{error.points} rates of {error.systems} system{'s' * (error.systems != 1)}, each left out of the fit"
     if point.deployment.staged_on(point.gpus) is None and compared != group_text(*scaling_kind(point)):
         whose = f"taken to be as of image networks under DDP ({whose})"

@@ -5,8 +5,8 @@
     errors.of("allreduce", "one node", "none")
 
 Ranks wait for the slowest of them, and threads that decode images compete with those that queue the GPUs' work. How
-much that costs has two parameters, `variation` and `host_load`, fitted to `results/published/scaling.yaml`. In half
-precision over several nodes a step of V100s takes a time more, `between_half_s`, which is not that of its bytes. The
+much that costs has two parameters, `variation` and `host_load`, fitted to `results/published/scaling.yaml`, and the
+variation of programs whose samples differ in size (`samples=uneven`) a third. The
 system of a rate is left out of the fit that predicts it, whoever measured there; of several nodes, which one cluster
 alone has measured, the program. The errors of such predictions, by kind of case, are what the intervals are made of.
 `python -m resnetx.literature.scaling_fit` writes the file.
@@ -22,7 +22,6 @@ import msgspec
 from numpy import interp
 
 from resnetx.choices import After, Folders, Server, TorchvisionInput
-from resnetx.interconnect.systems.system import System
 from resnetx.loading import own_yaml
 from resnetx.prediction.host_step import (
     ASSUMED,
@@ -40,46 +39,46 @@ from resnetx.settings.files import PUBLISHED, settings
 from resnetx.settings.setting_types import value_word, written
 
 FILE = PUBLISHED / "scaling-errors.yaml"
-# What half precision takes on several nodes beyond its messages, in times `between_half_s`, by the compute capability
-# of the GPUs of which it is published. H100: ten steps of DDP and FSDP, of 63 ms to 1.6 s, are as modelled without it
-# (results/published/transformers.yaml).
-HALF_MEASURED = {7.0: 1.0, 9.0: 0.0}
 LEVEL = 0.90  # of intervals: the share of points that they should hold
 ONE_NODE = "one node"
+NO_PEERS = "no peers"
 ANY = "any"  # in a group of several kinds
 REFERENCE = 8  # GPUs of which errors are stated; those of others go with the doublings of their number
 FEWEST_POINTS = 8  # of a kind that has an error of its own: fewer do not show what one in ten exceeds
 
 # Cases whose errors are counted together: (exchange, nodes, input). loader: decoded by a framework's own loader; DALI
-# is counted with none.
+# is counted with none. uneven: samples differ in size, however they come.
 Nodes = Literal["one node", "several nodes", "several nodes, half precision"]
-ScalingKind = tuple[Literal["allreduce", "server"], Nodes, Literal["none", "loader"]]
+ScalingKind = tuple[Literal["allreduce", "server"], Nodes, Literal["none", "loader", "uneven"]]
 
 
 def scaling_kind(point: Point) -> ScalingKind:
     """The kind of a point."""
     request = point.workload.request
-    loader = request is not None and isinstance(request.input, TorchvisionInput)
+    feed: Literal["none", "loader", "uneven"] = "none"
+    if point.setting.uneven:
+        feed = "uneven"
+    elif request is not None and isinstance(request.input, TorchvisionInput):
+        feed = "loader"
     exchange: Literal["allreduce", "server"] = "server" if point.workload.strategy.kind == "server" else "allreduce"
-    return exchange, _nodes(point, point.gpus), "loader" if loader else "none"
+    return exchange, _nodes(point, point.gpus), feed
 
 
 def _nodes(point: Point, gpus: int) -> Nodes:
     if point.deployment.nodes_of(gpus) == 1:
         return "one node"
-    half = point.workload.precision in HALF and has_half(point.deployment.described)
-    return "several nodes, half precision" if half else "several nodes"
-
-
-def has_half(system: System) -> bool:
-    """Whether what half precision takes on several nodes was published of its GPUs."""
-    return system.gpu_part(0).compute_capability.value in HALF_MEASURED
+    return "several nodes, half precision" if point.workload.precision in HALF else "several nodes"
 
 
 def group_text(exchange: str, nodes: str, feed: str) -> str:
     """A kind, or a group of kinds with "any" in places, for people."""
     exchanges = {"server": "parameter server", "allreduce": "all-reduce", "any": "any exchange"}
-    feeds = {"loader": "a loader of JPEG files", "none": "synthetic or DALI", "any": "any input"}
+    feeds = {
+        "loader": "a loader of JPEG files",
+        "none": "synthetic or DALI",
+        "uneven": "samples of uneven size",
+        "any": "any input",
+    }
     return f"{exchanges[exchange]}, {'any nodes' if nodes == 'any' else nodes}, {feeds[feed]}"
 
 
@@ -122,11 +121,12 @@ class ScalingErrors(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     points: int  # rates that were fitted
     systems: int
     without: dict[str, ScalingCosts]  # as fitted to all other rates, by system, or by program of several nodes
-    widened: float  # times the quantiles, for nine of ten rates of an unseen system to lie within
+    # Times the quantiles, for nine of ten rates of an unseen system to lie within: on one node, on any number
+    widened: dict[str, float]
     kinds: list[KindError]
-    calibrated: list[
-        KindError
-    ]  # each rate by those of other counts of its series, some on as many nodes (one, several)
+    # Each rate by those of other counts of its series, some on as many nodes (one, several); of GPUs that are no peers
+    # those on 8 by those on 2 and 4.
+    calibrated: list[KindError]
 
     def of_point(self, point: Point) -> KindError:
         """The errors of a point's kind; where rates on as many nodes (one, several) are known, of points like that.
@@ -138,7 +138,8 @@ class ScalingErrors(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         known = [] if residual is None else [gpus for gpus, _, _ in residual.rates.by_gpus]
         if residual is None or not any(_nodes(point, gpus) == nodes for gpus in known):
             return self.of(*kind).times(doublings(point.gpus))
-        error = next(error for error in self.calibrated if nodes.startswith(error.nodes))
+        alike = NO_PEERS if point.deployment.no_peers else nodes
+        error = next(error for error in self.calibrated if alike.startswith(error.nodes))
         return error.times(residual.octaves(point.gpus) ** 0.5)
 
     def of(self, exchange: str, nodes: str, feed: str) -> KindError:
@@ -169,7 +170,13 @@ def waiting(point: Point, computed: Compute) -> float:
     costs = point.setting.costs or scaling_errors().costs
     if computed.jitter is None and costs.server and point.gpus > 1 and is_known_server(scaling_kind(point)):
         return 1 / _efficiency(point.gpus, costs.server)
-    return slowest_of(point.gpus, costs.variation if computed.jitter is None else computed.jitter)
+    return slowest_of(point.gpus, variation(point) if computed.jitter is None else computed.jitter)
+
+
+def variation(point: Point) -> float:
+    """Of a rank's step over its mean, where no trace says."""
+    costs = point.setting.costs or scaling_errors().costs
+    return costs.uneven if point.setting.uneven else costs.variation
 
 
 def is_known_server(kind: ScalingKind) -> bool:
@@ -275,20 +282,20 @@ def parallel_s(point: Point) -> float:
 #
 #     undecided = left_open(point)        # None: the point is determined
 #
-# Where no description tells what decides a point, a number would be a guess. Three are known:
+# Where no description tells what decides a point, a number would be a guess. Two are known:
 #
 # - GPUs that are no peers share the host's memory in one of two ways (`staged`).
 # - One process that drives all GPUs of a node, as replicas in one graph of TensorFlow or devices of MXNet, starts
 #   everything on each GPU in turn: published steps take from nothing to 40 us longer for each gradient tensor and GPU.
-# - Half precision over several nodes: published steps take a time more that is not that of their bytes
-#   (`between_half_s`, eight V100s and one EDR card a node). Those of H100s take none, and no others are published.
 #
 # Each has two ends. A rate that was measured there (`calibration=`) closes a point.
 
 # For each gradient tensor and GPU of one process, at most: chosen so that the two ends hold the rates of TensorFlow and
 # tensorpack in results/published/scaling.yaml (`launch_mode: one-process`), which show 3 to 40 us.
 LAUNCH_s = 40e-6
-MOST_HALF = 2.0  # times that of a V100, at the slow end of other generations: assumed; the most of a V100 is 1.7 times
+# Over several nodes in half precision beside that, at most: steps of MXNet and TensorFlow on one cluster of V100s took
+# up to 153 ms (Oneflow-Inc/DLPerf); those of PyTorch on clusters of V100s, H100s and MI250Xs hardly any.
+HALF_s = 0.15
 
 
 @dataclass(frozen=True)
@@ -337,7 +344,7 @@ def left_open(point: Point) -> Undecided | None:
         or not point.workload.gradients
     ):
         return None
-    return _staged(point) if point.deployment.no_peers else _one_process(point) or _half(point)
+    return _staged(point) if point.deployment.no_peers else _one_process(point)
 
 
 def known_counts(point: Point) -> list[int]:
@@ -373,7 +380,7 @@ def _one_process(point: Point) -> Undecided | None:
     plain = replace(point.setting, one_process=False)
     launching_s = LAUNCH_s * len(point.workload.gradients) * point.gpus
     if point.deployment.nodes_of(point.gpus) > 1 and point.workload.precision in HALF:
-        launching_s += _most_half_s(point)
+        launching_s += HALF_s
     slow = replace(point.workload, strategy=After())
     system = point.deployment.described.name
     usual = {"precision": "fp32", "framework": None}
@@ -389,61 +396,6 @@ def _one_process(point: Point) -> Undecided | None:
         replace(point, setting=plain),
         replace(point, workload=slow, setting=replace(plain, beyond_s=launching_s)),
     )
-
-
-def _half(point: Point) -> Undecided | None:
-    """Half precision on several nodes of GPUs of which nobody has shown what that takes."""
-    deployment = point.deployment
-    known_s = _half_s(point)  # V100s of one cluster take it, those of another do not: mvsjober/ml-benchmarks, Puhti
-    if not half_between(point) or (_is_measured_half(point) and not known_s) or _is_shown(point):
-        return None
-    most_s = _most_half_s(point)
-    plain = replace(point.setting, beyond_s=-known_s)
-    closing = (
-        f"resnetx sweep{_words(point)} precision={point.workload.precision} gpus={2 * deployment.node_gpus} nodes=2 "
-        "launcher=slurm"
-    )
-    return Undecided(
-        "what half precision takes on several nodes beyond its messages is known of H100s alone",
-        "Half precision on several nodes took V100s of one cluster a time more, others none; here it is nothing (the "
-        f"fast end) or {most_s * 1e3:.0f} ms a step (the slow end). Measure this workload on two nodes: `{closing}`, "
-        "whose folder is calibration=.",
-        closing,
-        replace(point, setting=plain),
-        replace(point, setting=replace(plain, beyond_s=most_s - known_s)),
-    )
-
-
-def half_between(point: Point) -> bool:
-    """Whether gradients of a step in half precision go between nodes by all-reduce, as they are modelled."""
-    deployment, setting = point.deployment, point.setting
-    if deployment.on_cpus or deployment.lab or deployment.library == "gloo" or setting.communication != "model":
-        return False
-    between = deployment.nodes_of(point.gpus) > 1 and not isinstance(point.workload.strategy, Server)
-    return between and point.workload.precision in HALF
-
-
-def beyond_messages_s(point: Point) -> float:
-    """What a step takes beyond computing and the messages that are modelled, seconds; known rates say it themselves."""
-    beyond_s = point.setting.beyond_s
-    if half_between(point) and _is_measured_half(point) and not _is_shown(point):
-        beyond_s += _half_s(point)
-    return beyond_s
-
-
-def _half_s(point: Point) -> float:
-    """Of a step in half precision on several nodes of GPUs of which it is published."""
-    generation = point.deployment.described.gpu_part(0).compute_capability.value
-    return HALF_MEASURED.get(generation or 0.0, 0.0) * (point.setting.costs or scaling_errors().costs).between_half_s
-
-
-def _most_half_s(point: Point) -> float:
-    """The slow end on GPUs of which it is not."""
-    return MOST_HALF * (point.setting.costs or scaling_errors().costs).between_half_s
-
-
-def _is_measured_half(point: Point) -> bool:
-    return has_half(point.deployment.described)
 
 
 def _is_shown(point: Point) -> bool:

@@ -566,7 +566,7 @@ def sure(made: Prediction, curves: Sequence[PredictedCurve], ratios: bool = Fals
     if smaller:
         read = "images decoded" if any(kind.endswith("a loader of JPEG files") for kind in kinds) else "input prepared"
         sentences += [
-            f"{domain.points} rates at an eighth of a given batch were {domain.mean_error:.0%} off"
+            f"{domain.points} rates at an eighth of a batch were {domain.mean_error:.0%} off"
             for domain in made.domains
             if domain.what.startswith(AN_EIGHTH) and domain.what.endswith(read)
         ]

@@ -341,6 +341,7 @@ class CompareKeywords(TypedDict, total=False):
     overlap: OverlapSettings
     staged: Axis[Literal["shared", "per-gpu"] | None]
     gradients: Axis[Literal["fp32", "bf16", "fp16"]]
+    samples: Axis[Literal["alike", "uneven"]]
     straggler: Axis[float]
     host_time: Axis[str | float]
     host_step: Axis[str | float | None]
@@ -629,6 +630,7 @@ class PredictKeywords(TypedDict, total=False):
     overlap: OverlapSettings
     staged: Axis[Literal["shared", "per-gpu"] | None]
     gradients: Axis[Literal["fp32", "bf16", "fp16"]]
+    samples: Axis[Literal["alike", "uneven"]]
     straggler: Axis[float]
     host_time: Axis[str | float]
     host_step: Axis[str | float | None]
@@ -666,6 +668,7 @@ class PredictFields(msgspec.Struct, frozen=True, kw_only=True):
     overlap: OverlapGroup
     staged: Literal["shared", "per-gpu"] | None
     gradients: Literal["fp32", "bf16", "fp16"]
+    samples: Literal["alike", "uneven"]
     straggler: float
     host_time: str | float
     host_step: str | float | None

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import resnetx
-from resnetx.api.topology import answers
+from resnetx.api.topology import answer_to
 from resnetx.api.topology_answers import Costed
 from resnetx.api.trace import Traces
 from resnetx.settings import keywords
@@ -210,7 +210,7 @@ def test_figures_are_charts_that_a_notebook_shows():
 
 
 def test_every_kind_of_answer_of_topology_prints_what_its_records_hold():
-    (answer,) = answers(["gx8"], {"collective": "allreduce", "size": ["8", "64MiB"]})
+    answer = answer_to(["gx8"], {"collective": "allreduce", "size": ["8", "64MiB"]})
     assert isinstance(answer, Costed)
     kept = [msgspec.to_builtins(record) for record in answer.records()]
     assert [each["size_bytes"] for each in kept] == [8, 2**26]
@@ -294,7 +294,7 @@ def test_what_is_printed_is_the_screen(capsys):
     made = resnetx.predict(systems="gx8", model="alexnet", batch_size=256)
     answer, headings, *rows = repr(made).splitlines()[0], *repr(made).splitlines()[2:]
     assert answer.startswith(
-        "Predicted: on gx8, 8 GPUs train AlexNet, batch 256, 1.9 times (1.3 to 2.3) as fast as one GPU"
+        "Predicted: on gx8, 8 GPUs train AlexNet, batch 256, 1.9 times (1.4 to 2.4) as fast as one GPU"
     )
     assert (headings.split()[:3], len(rows)) == (["GPUs", "images/s", "interval"], 4)
     assert [row.index(row.split()[0]) for row in rows] == [3] * 4  # numbers stand below the end of their heading

@@ -161,7 +161,6 @@ def test_a_rate_of_several_gpus_is_met_and_other_counts_follow_it(predict, rates
     assert one["images_per_s"] == pytest.approx(1394)
     assert sixteen["images_per_s"] == pytest.approx(16219, rel=1e-3)
     assert plain[1]["images_per_s"] / eight["images_per_s"] > 1.05
-    assert [case["images_per_s"] for case in plain[2:]] == [None, None]  # half precision on several nodes is open
     assert 1.9 < more["images_per_s"] / sixteen["images_per_s"] < 2
     widths = [math.log(each["interval_s"][1] / each["interval_s"][0]) for each in (plain[3], more)]
     assert widths[1] < 0.75 * widths[0]  # so close were rates of several nodes that were given another

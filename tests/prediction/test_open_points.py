@@ -1,10 +1,11 @@
-"""Points that nothing determines: one process for all GPUs, half precision on several nodes, and what closes them."""
+"""Points that nothing determines: one process for all GPUs, and what closes them."""
+
+from math import log
 
 import pytest
 
 import resnetx
-from resnetx.cli import main
-from resnetx.prediction.scaling import MOST_HALF, LAUNCH_s, scaling_errors
+from resnetx.prediction.scaling import LAUNCH_s
 
 pytestmark = pytest.mark.slow  # finds rings
 
@@ -49,21 +50,16 @@ def test_a_measured_rate_closes_one_process(tmp_path):
     assert eight.images_per_s == pytest.approx(PUBLISHED, rel=0.05)
 
 
-@pytest.mark.parametrize(("system", "opened"), [("dgx1-v100", True), ("dgx-h100", False), ("dgx-a100", True)])
-def test_half_precision_on_several_nodes_is_known_of_what_is_published(system, opened, tmp_path):
+@pytest.mark.parametrize("system", ["dgx1-v100", "dgx-h100", "dgx-a100"])
+def test_half_precision_on_several_nodes_may_take_much_longer_and_hardly_less(system, tmp_path):
+    """Steps of one cluster of V100s took a time more, those of another of the same GPUs none."""
     settings = {"systems": [system], **RESNET, **HALF, "rate": 1400}
-    one, sixteen = predicted(**settings)
-    assert bool(sixteen.open) == opened
+    sixteen = predicted(**settings)[1]
     single = predicted(**settings | {"precision": "fp32", "batch_size": 128})[1]
-    assert not single.open
-    half_s = scaling_errors().costs.between_half_s
-    if opened:
-        words = "model=torchvision batch_size=256 scaling=weak"
-        assert sixteen.open == f"resnetx sweep {words} precision=fp16 gpus=16 nodes=2 launcher=slurm"
-        assert main([*sixteen.open.split()[1:], "--dry-run"]) == 0
-        assert sixteen.interval_s[1] - sixteen.interval_s[0] > MOST_HALF * half_s
-    else:
-        assert sixteen.iteration_s - one.iteration_s < half_s / 2
+    assert not sixteen.open and not single.open
+    shorter, longer = (abs(log(end_s / sixteen.iteration_s)) for end_s in sixteen.interval_s)
+    assert longer > 1.5 * shorter
+    assert longer > log(single.interval_s[1] / single.iteration_s)
     closed = predicted(**settings, calibration=[rates(tmp_path, 16, 16219)])[1]
     assert closed.images_per_s == pytest.approx(16219)
     assert not closed.open

@@ -158,10 +158,10 @@ def test_steps_at_an_eighth_of_the_batch_of_published_series():
     prepared = [row for row in judged() if row.pair.of.input == "prepared"]
     own = [row for row in prepared if row.pair.of.source == CHOSEN_ON]
     others = [row for row in prepared if row.pair.of.source != CHOSEN_ON]
-    assert (len(own), errors(own)) == (11, pytest.approx((0.102, 0.294), abs=0.001))
-    assert (len(others), errors(others)) == (8, pytest.approx((0.085, 0.504), abs=0.001))
+    assert (len(own), errors(own)) == (11, pytest.approx((0.109, 0.294), abs=0.001))
+    assert (len(others), errors(others)) == (8, pytest.approx((0.046, 0.504), abs=0.001))
     small = [abs(row.log_error) for row in prepared if row.pair.batch <= 16]
-    assert (len(small), fmean(small)) == (11, pytest.approx(0.113, abs=0.001))
+    assert (len(small), fmean(small)) == (11, pytest.approx(0.089, abs=0.001))
 
 
 def errors(rows):
@@ -174,14 +174,15 @@ def errors(rows):
     ("read", "triples", "off", "inside", "on_curve", "off_line"),
     [
         ("prepared", 708, 0.020, 0.911, (223, 0.040), 0.087),
-        ("loader", 998, 0.050, 0.886, (372, 0.065), 0.136),
+        ("loader", 998, 0.051, 0.886, (417, 0.063), 0.125),
     ],
 )
 def test_the_middle_one_of_three_published_batches_from_the_other_two(read, triples, off, inside, on_curve, off_line):
     """Of those that the curve predicts, what a line would have said."""
     found, by_curve = [], []
     for of in steps_series():
-        host, rates = assumed(of.layers, of.framework, of.precision or "fp32"), of.samples_per_s
+        decoding, rates = of.input == "loader", of.samples_per_s
+        host = assumed(of.layers, of.framework, of.precision or "fp32", decoding=decoding)
         for low, middle, high in combinations(sorted(rates), 3) if of.input == read else ():
             given = StatedRates(((low, rates[low]), (high, rates[high])), "stated", "a source", error=0.0)
             known = given.step(middle, host, 2 * of.layers * GPU_PASS_s, decoded=read == "loader")
