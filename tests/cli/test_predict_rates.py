@@ -287,8 +287,9 @@ def test_only_buckets_of_networks_for_images_are_compared_with_72_rates(strategy
     assert not any("such rates" in sentence for sentence in sentences)
 
 
-def test_of_one_batch_whose_rate_is_known_the_share_of_each_gpu_is_asked_for(capsys):
+def test_of_one_batch_whose_rate_is_known_the_share_of_each_gpu_is_asked_for(capsys, monkeypatch):
     """What one more run on one GPU would tell stands where it is doubted most, and leaves room for what helps."""
+    monkeypatch.setenv("COLUMNS", "80")
     words = ["predict", "dgx-a100", "model=resnet50", "batch_size=256", "precision=fp16", "gpus=1,2,4,8"]
     assert main([*words, "rate=256:2470"]) == 0
     shown = capsys.readouterr().out
