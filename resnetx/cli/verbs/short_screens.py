@@ -71,7 +71,11 @@ def lab_(options: Namespace, _: list[Path], asked: Point) -> int:
 
     made = networks(asked)
     obstacle = missing()
-    words = " ".join(written(asked)).replace("[", "").replace("]", "")  # as every shell passes them on
+    words = (
+        " ".join(written({key: value for key, value in asked.items() if key != "out"}))
+        .replace("[", "")
+        .replace("]", "")
+    )  # as every shell passes them on
     how = f"resnetx lab {words} -- bench collective=allreduce"
     told = f"{'; '.join(map(_told, made))}."
     how = (
