@@ -28,6 +28,10 @@ SMALLEST = """() => {
     }
     return found;
 }"""
+# Drawings that one would have to move sideways, by their titles.
+SCROLLED = """[...document.querySelectorAll('figure .scroll:has(svg)')].filter(
+    part => part.checkVisibility() && part.scrollWidth > part.clientWidth + 1).map(
+    part => part.closest('figure').querySelector('h3').innerText)"""
 LUMA = "(getComputedStyle(document.body).backgroundColor.match(/\\d+/g) || []).slice(0, 3).map(Number)"
 # Fills of drawings that are white although the page is dark.
 WHITE = """[...document.querySelectorAll('svg rect, svg path')].filter(
@@ -60,7 +64,7 @@ PAGES = {
     "two studies": lambda out: resnetx.compare("results/lab/paper/study", f"{TRUTH}/study", out=str(out)),
     "explained": lambda out: resnetx.explain("results/cpu-2core/quickstart", out=str(out)),
     "many benches": lambda out: resnetx.report("results/cpu-2core/bench", out=str(out)),
-    "reproduce": lambda out: resnetx.reproduce("tallent2017", out=str(out)),
+    "reproduce": lambda out: resnetx.reproduce("li2019", out=str(out)),
     "trace": lambda out: resnetx.report(TRACE, out=str(out)),
     "bench": lambda out: resnetx.report("results/lab/links", out=str(out)),
     "check": checked,
@@ -93,6 +97,7 @@ def test_nothing_overflows_and_no_text_is_small(browser, kind, tmp_path):
         assert page.evaluate("document.documentElement.scrollWidth") <= width
         size, words = page.evaluate(SMALLEST)
         assert size >= LEAST_TEXT_PX, (width, words)
+        assert page.evaluate(SCROLLED) == [], width
         page.emulate_media(color_scheme="dark")  # which changes colours alone
         assert sum(page.evaluate(LUMA)) < 3 * 128
         assert not page.evaluate(WHITE), width

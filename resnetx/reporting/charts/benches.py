@@ -574,7 +574,7 @@ def small_collectives(
     if len({point.size_bytes for point in near}) > 2:
         beside = [point for point in measured if ZOOM_BYTES[0] <= point.size_bytes <= ZOOM_BYTES[1]]
         caption = f"The same, closely: sizes of ResNet/x's gradients.{_BLACK * bool(beside)}"
-        sizes = Axis("size_bytes", "size, bytes", labels="si", domain=ZOOM_BYTES)
+        sizes = Axis("size_bytes", "size", labels="MB", domain=ZOOM_BYTES)
         yield _bandwidths(f"{name}-small", f"{name.capitalize()} of 0.5 to 6 MB", caption, near, beside, sizes)
 
 

@@ -51,19 +51,21 @@ ON_RAMPS = "#14181d"
 CHARACTER = 0.49  # mean width of a character, over the size of the text
 LONG_TITLE = 24  # characters of the title of a y axis, which then may take two lines
 MOST_PRINTED = 6  # panels in one column of print: more have the drawing for pages, over both columns
-MOST_DRAWN_APART = 400  # rows: of more, which take long to draw, print and phones have the drawing for pages
+MOST_DRAWN_APART = 400  # rows: of more, which take long to draw, print has the drawing for pages
+MOST_ON_PHONES = 800  # rows: likewise of phones, on which that scrolls
 
 UNIT_PIXELS = 96  # of one unit of a plane, where there is room
-LEAST_UNIT_PIXELS = 54  # of one, into whose boxes words of 12 px fit
+LEAST_UNIT_PIXELS = 50  # of one, into whose boxes words of 12 px fit
 
 # steps: whole numbers that are names, as of GPUs; plane: positions, without an axis
 Kind = Literal["number", "log", "log2", "names", "steps", "plane"]
-Labels = Literal["", "si", "percent", "times", "bytes"]
+Labels = Literal["", "si", "percent", "times", "bytes", "MB"]
 _READ: Mapping[str, str] = {
     "": "format(datum.value, ',')",
     "si": "datum.value < 1 ? format(datum.value, '~g') : format(datum.value, '~s')",
     "percent": "format(datum.value, '~%')",
     "times": "datum.value == 1 ? 'equal' : '\u00d7' + format(datum.value, '~g')",
+    "MB": "datum.value / 1e6 + ' MB'",
     "bytes": "datum.value < 1024 ? datum.value + ' B' : datum.value < 1048576 ? datum.value / 1024 + ' KiB' : "
     "datum.value < 1073741824 ? datum.value / 1048576 + ' MiB' : datum.value / 1073741824 + ' GiB'",
 }
@@ -165,10 +167,10 @@ def figure(name: str, title: str, caption: str, table: Table, plot: Plot, shown:
     with unchecked(False):
         wide, narrow = _drawn(plot, table, _PAGE), None
         if plot.x.kind == "plane":
-            chart, narrow = wide, _drawn(plot, table, _SMALL_PLANE)
+            chart, narrow = wide, _drawn(*_fitting(plot, table, _SMALL_PLANE), _SMALL_PLANE)
         else:
             chart = _drawn(plot, table, _PRINT) if apart and panels <= MOST_PRINTED else wide
-            narrow = _drawn(plot, table, _PHONE) if apart else None
+            narrow = _drawn(plot, table, _PHONE) if len(table.rows) <= MOST_ON_PHONES else None
     if plot.subtitle is not None:
         chart.title = alt.Title(
             title, subtitle=plot.subtitle, anchor="start", offset=12, fontSize=PAGE_TEXT + 1, subtitleFontSize=PAGE_TEXT
@@ -361,6 +363,33 @@ def _drawn(plot: Plot, table: Table, size: _Size) -> AnyChart:
     return whole
 
 
+UPRIGHT = Mark("words", "datum.kind == 'upright word'", "label", colour="white", look={"fontWeight": 600, "angle": 270})
+BAR = 0.5  # of a unit: boxes that are longer on either side of their middle are bars
+BESIDE_BOXES = 0.25  # units: how far boxes that stay as they are reach over the sides of a plane that is turned
+
+
+def _fitting(plot: Plot, table: Table, size: _Size) -> tuple[Plot, Table]:
+    """A plane as it is, or if it is too wide turned to the right, so that what lies in a row stands in a column. Boxes
+    keep their shape, but for bars."""
+    (left, right), (low, high) = (axis.domain or (0.0, 1.0) for axis in (plot.x, plot.y))
+    if (right - left) * LEAST_UNIT_PIXELS <= size.width or right - left <= high - low:
+        return plot, table
+    records, bar = table.records(), False
+    for record in records:
+        x, x2, y, y2 = (float(record[column] or 0) for column in ("x", "x2", "y", "y2"))
+        if record["kind"] == "box":
+            halves = (x2 - x) / 2, (y2 - y) / 2
+            bar = halves[0] > BAR
+            (x, y), (along, up) = ((y + y2) / 2, -(x + x2) / 2), halves[::-1] if bar else halves
+            record |= {"x": x - along, "x2": x + along, "y": y - up, "y2": y + up}
+            continue
+        record |= {"x": y, "y": -x, "angle": None if record["angle"] is None else float(record["angle"] or 0) + 90}
+        record["kind"] = "upright word" if bar and record["kind"] == "word" else record["kind"]
+    turned = replace(plot.x, domain=(low - BESIDE_BOXES, high + BESIDE_BOXES)), replace(plot.y, domain=(-right, -left))
+    rows = [list(record.values()) for record in records]
+    return replace(plot, x=turned[0], y=turned[1], marks=[*plot.marks, UPRIGHT]), Table(table.columns, rows)
+
+
 def _plane(plot: Plot, table: Table, size: _Size) -> AnyChart:
     """A graph on its plane, whose units are as large as its room allows, and its words fit in."""
     columns = min(plot.columns, size.columns)
@@ -384,6 +413,8 @@ def _plane(plot: Plot, table: Table, size: _Size) -> AnyChart:
     else:
         whole = styled(panel(alt.Chart(alt.NamedData("all"))), {"all": records}, size.text)
     whole.config.legend.labelLimit = size.width - 30
+    if size is not _PAGE:
+        whole.config.legend.layout = {"bottom": {"direction": "vertical"}}
     whole.config.view = alt.ViewConfig(stroke=None)
     return whole
 
@@ -439,6 +470,8 @@ def _encodings(
     along += [mark.column for mark in plot.marks if mark.kind == "spans"]
     yield "x", _bare(alt.X, plot.x) if plot.bare else _axis(alt.X, plot.x, records, along, size, True, last, width)
     yield "y", _axis(alt.Y, plot.y, records, ends or [plot.y.column], size, left, True)
+    if size.columns == 1:
+        size = replace(size, width=width)  # legends begin where panels do
     if isinstance(plot.colour, Ramp):
         bar = alt.Legend(title=plot.colour.title, gradientLength=10 * size.text, gradientThickness=size.text)
         scale = alt.Scale(

@@ -429,7 +429,7 @@ def _pairs(measure: str, runs: Sequence[CheckedRun], nodes: Sequence[str]) -> Fi
         chart_only=("label",),
     )
     return figure(
-        f"pairs-{measure}", f"Each pair of nodes: {measure}", "Milliseconds of one run, from 0; darker is slower.",
+        f"pairs-{measure}", "Each pair of nodes: all-reduce", "Milliseconds of one run, from 0; darker is slower.",
         Table(["a", "b", "ms", "label"], rows), plot,
     )  # fmt: skip
 
