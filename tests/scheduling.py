@@ -131,6 +131,21 @@ def pytest_xdist_auto_num_workers(config):
     return cores() + 1
 
 
+class FromElsewhere(pytest.Dir):
+    """Each process of pytest-xdist begins to collect at another folder: what one has compiled, the others then read."""
+
+    def collect(self):
+        nodes = [*super().collect()]
+        first = len(nodes) * int(os.environ["PYTEST_XDIST_WORKER"].removeprefix("gw"))
+        first //= int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
+        return nodes[first:] + nodes[:first]
+
+
+def pytest_collect_directory(path, parent):
+    several = path == Path(__file__).parent and "PYTEST_XDIST_WORKER" in os.environ
+    return FromElsewhere.from_parent(parent, path=path) if several else None
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item):
     if LIMITED and time.time() > float(LIMITED):
@@ -143,4 +158,5 @@ def pytest_collection_modifyitems(items):
     for item in items:
         seconds.setdefault(item.path, SECONDS_OF_FILES.get(item.path.name, 0.0))
         seconds[item.path] += max((SECONDS.get(mark.name, 0.0) for mark in item.iter_markers()), default=0.0)
+    items.sort(key=lambda item: item.path)  # wherever this process began to collect
     items.sort(key=lambda item: seconds[item.path], reverse=not LIMITED)

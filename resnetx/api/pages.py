@@ -419,10 +419,10 @@ def _links(steering: Steering) -> Figure | None:
     return side_by_side(before, after)
 
 
-def of_topology(answers: Sequence[Any], records: Sequence[TopologyRecord]) -> Part:
+def of_topology(answer: Any, records: Sequence[TopologyRecord]) -> Part:
     """What was asked of described systems, with the links of those that were."""
-    systems = {answer.machine.name: answer.machine for answer in answers if isinstance(answer, Described)}
-    drawn = [*map(of_system, systems.values()), *rings_of(answers), *topology_figures(records)]
+    systems = {system.name: system for system, _ in answer.systems} if isinstance(answer, Described) else {}
+    drawn = [*map(of_system, systems.values()), *rings_of(answer), *topology_figures(records)]
     rows = [row(record) for record in records]
     columns = list(dict.fromkeys(name for cells in rows for name in cells))
     whole = Table(columns, [[cells.get(name) for name in columns] for cells in rows])
@@ -430,8 +430,7 @@ def of_topology(answers: Sequence[Any], records: Sequence[TopologyRecord]) -> Pa
     shown = as_shown(_COSTS, costs) if len(costs) == len(records) else whole
     table = PageTable("answers", "What is answered", shown, whole)
     names = ", ".join(dict.fromkeys(getattr(record, "system", "") for record in records))
-    said = [sentence for answer in answers for sentence in answer.answer()]
-    return Part(f"{names}, as described", said, figures=drawn, tables=[table])
+    return Part(f"{names}, as described", answer.answer(), figures=drawn, tables=[table])
 
 
 _COSTS: list[Column[CollectiveCost]] = [
@@ -449,10 +448,10 @@ _COSTS: list[Column[CollectiveCost]] = [
 ]
 
 
-def rings_of(answers: Sequence[Any]) -> list[Figure]:
+def rings_of(answer: Any) -> list[Figure]:
     """The rings of the collectives that were asked for, at the largest size; none where they are many."""
-    costed = [answer for answer in answers if isinstance(answer, Costed) and len(answer.plans) <= DRAWN_PLANS]
-    return [of_plan(plan, answer.sizes[-1]) for answer in costed for plan in answer.plans]
+    plans = answer.plans if isinstance(answer, Costed) and len(answer.plans) <= DRAWN_PLANS else []
+    return [of_plan(plan, answer.sizes[-1]) for plan in plans]
 
 
 def _system(machine: System) -> Part:

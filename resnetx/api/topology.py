@@ -10,7 +10,18 @@ from resnetx import progress, table
 from resnetx.api import drawings
 from resnetx.api.calibrations import refuse_other_machine
 from resnetx.api.systems import load_systems, named_systems, refuse_no_launch, refuse_no_library, refuse_unjoined
-from resnetx.api.topology_answers import COSTS, Answer, Costed, Described, Listed, Paired, Ranked, Routed
+from resnetx.api.topology_answers import (
+    COSTS,
+    Answer,
+    Costed,
+    Described,
+    Listed,
+    Paired,
+    Ranked,
+    Ranking,
+    Routed,
+    joined,
+)
 from resnetx.compose import asked, each_of, struct_of
 from resnetx.config import LAB, lab_from, sizes_from
 from resnetx.errors import ConfigError
@@ -22,7 +33,6 @@ from resnetx.interconnect.systems import paths, system
 from resnetx.interconnect.systems.lab_network import MOST_RANKS, LabNetwork, lab_network
 from resnetx.interconnect.systems.system import System
 from resnetx.prediction.scenario import STAGED, STAGED_RATES, Deployment, StagedClass
-from resnetx.record.topologies import CollectiveCost
 from resnetx.settings import keywords
 from resnetx.settings.files import given_path
 from resnetx.settings.table import TABLE
@@ -66,23 +76,17 @@ def topology(*names: keywords.Text, **settings: Unpack[keywords.TopologyKeywords
 
         made = new_system(settings)
         return Answered(list(made.records()), made.answer())
-    found = answers(names, settings)
-    sentences = [sentence for answer in found for sentence in answer.answer()]
-    records = [record for answer in found for record in answer.records()]
-    costs = all(isinstance(record, CollectiveCost) for record in records)
-    return Answered(records, sentences, COSTS if costs else ())
+    answer = answer_to(names, settings)
+    return Answered(list(answer.records()), answer.answer(), COSTS if isinstance(answer, Costed) else ())
 
 
-def answers(files: Sequence[keywords.Text], settings: Mapping[str, object]) -> list[Answer]:
+def answer_to(files: Sequence[keywords.Text], settings: Mapping[str, object]) -> Answer:
     """What is asked of systems; drawings are written where `out` or `results` says."""
     given = asked("topology", settings)
     refuse_unjoined(given, [*named_systems(given), *map(str, map(given_path, files))])
-    found = [answer for own, _ in each_of("topology", _of_several(given)) for answer in _answers(files, own)]
-    if costed := [answer for answer in found if isinstance(answer, Costed)]:
-        plans = [plan for answer in costed for plan in answer.plans]  # one answer: side by side
-        found = [Costed(plans, costed[0].sizes)]
-        if not plans:
-            raise ConfigError(f"gpus={given['gpus']}: more than any of these systems has; nodes= joins several")
+    found = joined([_answer(files, own) for own, _ in each_of("topology", _of_several(given))])
+    if isinstance(found, Costed) and not found.plans:
+        raise ConfigError(f"gpus={given['gpus']}: more than any of these systems has; nodes= joins several")
     if out := _out(given):
         store(found, Path(out))
     return found
@@ -97,25 +101,25 @@ def _of_several(given: Point) -> Point:
     return {**given, "gpus": [count for count in counts if count != 1]}
 
 
-def _answers(files: Sequence[keywords.Text], given: Point) -> list[Answer]:
+def _answer(files: Sequence[keywords.Text], given: Point) -> Answer:
     """What is asked of systems by settings that have one value each."""
     fields = _asked(given)
     names = [*fields.systems, *(str(given_path(file)) for file in files)]
     if not (names or given):
-        return [Listed(system.names())]
+        return Listed(system.names())
     if not names:
         raise ConfigError("systems=[]: expected names or files of systems; `resnetx topology` lists the names")
     machines = load_systems(fields, names)
     _refuse_unread(given, fields, machines)
     if fields.pick is not None:
-        return list(_ranked(machines, fields, fields.pick))
+        return Ranked(list(_ranked(machines, fields, fields.pick)))
     if fields.collective is not None:
-        return [_costed(machines, fields, fields.collective)]
+        return _costed(machines, fields, fields.collective)
     if fields.devices is not None:
-        return [_routed(machines, fields.devices)]
+        return _routed(machines, fields.devices)
     if "size" in given:
-        return [Paired(machine, fields.transport, _sizes(fields)) for machine in machines]
-    return [Described(machine, fields.transport) for machine in machines]
+        return Paired([(machine, fields.transport) for machine in machines], _sizes(fields))
+    return Described([(machine, fields.transport) for machine in machines])
 
 
 def _asked(given: Point) -> keywords.TopologyFields:
@@ -203,11 +207,11 @@ def _costed(machines: Sequence[System], wanted: keywords.TopologyFields, name: s
     return Costed(plans, sizes)
 
 
-def store(found: Sequence[Answer], folder: Path) -> None:
+def store(found: Answer, folder: Path) -> None:
     """Writes what is answered: records as JSON lines and as a table, curves, matrices, and drawings of the links."""
     from resnetx.api import pages
 
-    records = [record for answer in found for record in answer.records()]
+    records: list[Any] = list(found.records())
     drawings.store_rows(folder, "topology", records)
     pages.store(pages.of_topology(found, records), folder)
 
@@ -234,13 +238,13 @@ def _told(plan: collective.CollectivePlan, box: StagedClass, calibration: str | 
     return replace(plan, algorithms=limited, calibration=law)
 
 
-def _ranked(machines: Sequence[System], wanted: keywords.TopologyFields, count: int) -> Iterator[Ranked]:
+def _ranked(machines: Sequence[System], wanted: keywords.TopologyFields, count: int) -> Iterator[Ranking]:
     size_bytes = _sizes(wanted)[-1]
     name = wanted.collective or "allreduce"
     for machine in machines:
         for library in wanted.library:
             found = subsets.pick(machine, count, wanted.free, name, size_bytes, library)
-            yield Ranked(machine, library or machine.library, name, size_bytes, found)
+            yield Ranking(machine, library or machine.library, name, size_bytes, found)
 
 
 # ---- the lab: networks of namespaces that stand for systems, in which `train`, `sweep` and `bench` run --------------

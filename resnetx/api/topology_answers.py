@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from itertools import combinations
 from math import exp
-from typing import TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from resnetx import progress, table
 from resnetx.api import drawings
@@ -26,6 +26,7 @@ from resnetx.units import GBps, number, size_text, to_interval
 T = TypeVar("T")
 
 ALL_PAIRS_GPUS = 128  # of more GPUs, only the pairs with GPU 0 are looked at
+TOLD_COLLECTIVES = 2  # of more, one sentence says what they have in common
 ALLREDUCED_BYTES = 2**26  # of what is said of a system first
 
 
@@ -46,41 +47,50 @@ class Listed:
 
 @dataclass(frozen=True)
 class Described:
-    """A system: who is linked to whom."""
+    """Systems: who is linked to whom."""
 
-    machine: System
-    transport: Transport
+    systems: Sequence[tuple[System, Transport]]
 
     def answer(self) -> list[str]:
-        """What copies and an all-reduce reach on it."""
-        return [described(self.machine, self.transport)]
+        """What copies and an all-reduce reach on it; of several, on the best and on the worst."""
+        if len(self.systems) == 1:
+            return [described(*self.systems[0])]
+        known = [each for each in (reach_of(*system) for system in self.systems) if each.busbw_Bps]
+        if len(known) < 2:
+            return [f"{len(self.systems)} systems are described; what an all-reduce reaches on them is not known."]
+        told = [_Rate(each.busbw_Bps, [f"on {each.system}", _over(each.transport)]) for each in known]
+        return [_compared(f"an all-reduce of {size_text(ALLREDUCED_BYTES)} over all GPUs reaches", BUS, told)]
 
     def records(self) -> Iterator[SystemLinks]:
-        """The one record of it."""
-        yield links_of(self.machine, self.transport)
+        """One for each system."""
+        yield from (links_of(*each) for each in self.systems)
 
 
 @dataclass(frozen=True)
 class Paired:
-    """What copies of some sizes cost between every ordered pair of GPUs of a system."""
+    """What copies of some sizes cost between every ordered pair of GPUs of systems."""
 
-    machine: System
-    transport: Transport
+    systems: Sequence[tuple[System, Transport]]
     sizes: Sequence[int]
 
     def answer(self) -> list[str]:
-        """What copies get at the largest size, between the best and the worst pair."""
+        """What copies get at the largest size, between the best and the worst pair of the best system and the worst."""
         size_bytes = max(self.sizes)
-        ways = classes.described_pairs(self.machine, self.transport)
-        pairs = sorted((_pair_at_size(self.machine, way, size_bytes) for way in ways), key=lambda pair: pair.time_s)
-        fast, slow = (GBps(pair.bandwidth_Bps) for pair in (pairs[0], pairs[-1]))
-        what = f"copies of {size_text(size_bytes)} between two {self.machine.unit}s of {self.machine.name}"
-        return [f"Predicted: {what} reach {fast} GB/s" + f", at worst {slow}" * (slow != fast) + "."]
+        told = []
+        for machine, transport in self.systems:
+            ways = classes.described_pairs(machine, transport)
+            rates_Bps = [_pair_at_size(machine, way, size_bytes).bandwidth_Bps for way in ways]
+            fast, slow = GBps(max(rates_Bps)), GBps(min(rates_Bps))
+            names = [f"on {machine.name}", _over(transport)]
+            told.append(_Rate(max(rates_Bps), names, f"at worst {slow}" * (slow != fast)))
+        what = f"copies of {size_text(size_bytes)} between two {self.systems[0][0].unit}s reach"
+        return [_compared(what, "GB/s", told)]
 
     def records(self) -> Iterator[PairCosts]:
-        """One for each size."""
-        ways = classes.described_pairs(self.machine, self.transport)
-        yield from (_pair_costs(self, ways, size_bytes) for size_bytes in self.sizes)
+        """One for each system and size."""
+        for machine, transport in self.systems:
+            ways = classes.described_pairs(machine, transport)
+            yield from (_pair_costs(machine, transport, ways, size_bytes) for size_bytes in self.sizes)
 
 
 @dataclass(frozen=True)
@@ -91,7 +101,8 @@ class Routed:
 
     def answer(self) -> list[str]:
         """The fastest way on each system."""
-        return [_fastest(machine, machine_paths) for machine, machine_paths in self.routes if machine_paths]
+        found = [_fastest(machine, machine_paths) for machine, machine_paths in self.routes if machine_paths]
+        return [f"{'; '.join(found)}."] * bool(found)
 
     def records(self) -> Iterator[Route]:
         """One for each path."""
@@ -108,8 +119,30 @@ class Costed:
     def answer(self) -> list[str]:
         """What each collective takes, with what nine of ten times are within; of several systems, over the fastest."""
         names = dict.fromkeys(plan.collective for plan in self.plans)
-        first, *others = (self._of([plan for plan in self.plans if plan.collective == name]) for name in names)
+        of_each = [[plan for plan in self.plans if plan.collective == name] for name in names]
+        if len(of_each) > TOLD_COLLECTIVES:
+            return [self._of_many(of_each)]
+        first, *others = map(self._of, of_each)
         return [f"Predicted: {first}", *(f"{other[0].upper()}{other[1:]}" for other in others)]
+
+    def _of_many(self, of_each: Sequence[Sequence[CollectivePlan]]) -> str:
+        """Of many collectives: the fastest and the slowest; of several places, how much longer they take on one."""
+        size_bytes = self.sizes[-1]
+        what = f"{len(of_each)} collectives of {size_text(size_bytes)}"
+        ranked = [sorted(plans, key=lambda plan: plan.cost(size_bytes).time_s) for plans in of_each]
+        if len(ranked) == len(self.plans):
+            costs = sorted((collective_cost(plan, size_bytes) for plan in self.plans), key=lambda cost: cost.time_s)
+            fast, slow = (f"{cost.collective} takes {_collective_time(cost)}" for cost in (costs[0], costs[-1]))
+            return f"Predicted: of {what} over {place_of(self.plans[0], self.plans[:1])} {fast}, {slow}."
+        ratios = [(plans[-1].cost(size_bytes).time_s / plans[0].cost(size_bytes).time_s, plans[0]) for plans in ranked]
+        low, high = (
+            f"{ratio:.2f} ({plan.collective})"
+            for ratio, plan in sorted(ratios, key=lambda each: each[0])[:: len(ratios) - 1]
+        )
+        fastest, slowest = ({place_of(plans[end], plans) for plans in ranked} for end in (0, -1))
+        best = fastest.pop() if len(fastest) == 1 else "what is fastest for each"
+        worst = slowest.pop() if len(slowest) == 1 else "what is slowest"
+        return f"Predicted: {what} take {low} to {high} times as long over {worst} as over {best}."
 
     def _of(self, plans: Sequence[CollectivePlan]) -> str:
         size_bytes = self.sizes[-1]
@@ -130,6 +163,39 @@ class Costed:
 
 @dataclass(frozen=True)
 class Ranked:
+    """The choices of some of the free GPUs of a system for each collective and library."""
+
+    rankings: Sequence["Ranking"]
+
+    def answer(self) -> list[str]:
+        """The best choice, beside the worst; of several rankings the best of each."""
+        first, *others = self.rankings
+        if not others:
+            best, worst = first.choices[0], first.choices[-1]
+            what = f"{first.collective} of {size_text(first.size_bytes)} with {first.library}"
+            rest = f"; the worst of {len(first.choices)} choices {GBps(worst.busbw_Bps)}" if best is not worst else ""
+            reach = f"{_gpus(best)} reach {GBps(best.busbw_Bps)} GB/s bus bandwidth ({what})"
+            return [f"Predicted: on {first.machine.name} {reach}{rest}."]
+        told = []
+        for each in self.rankings:
+            names = [f"on {each.machine.name}", f"for {each.collective}", f"with {each.library}"]
+            told.append(_Rate(each.choices[0].busbw_Bps, names, _gpus(each.choices[0])))
+        what = f"the best {len(first.choices[0].devices)} GPUs, at {size_text(first.size_bytes)}, reach"
+        return [_compared(what, BUS, told)]
+
+    def records(self) -> Iterator[GpuChoice]:
+        """One for each choice."""
+        for ranking in self.rankings:
+            many = len(ranking.choices) > MANY
+            with progress.counting("choices of GPUs", len(ranking.choices)) if many else nullcontext() as advance:
+                for choice in ranking.choices:
+                    yield _choice(ranking, choice)
+                    if advance:
+                        advance(1)
+
+
+@dataclass(frozen=True)
+class Ranking:
     """The choices of some of the free GPUs of one system, the best first."""
 
     machine: System
@@ -138,44 +204,97 @@ class Ranked:
     size_bytes: int
     choices: Sequence[GpuSubset]
 
-    def answer(self) -> list[str]:
-        """The best choice, beside the worst."""
-        best, worst = self.choices[0], self.choices[-1]
-        bus = f"{GBps(best.busbw_Bps)} GB/s"
-        what = f"{self.collective} of {size_text(self.size_bytes)} with {self.library}"
-        gpus = " ".join(map(str, best.devices))
-        others = f"; the worst of {len(self.choices)} choices {GBps(worst.busbw_Bps)}" if best is not worst else ""
-        return [f"Predicted: on {self.machine.name} GPUs {gpus} reach {bus} bus bandwidth ({what}){others}."]
 
-    def records(self) -> Iterator[GpuChoice]:
-        """One for each choice."""
-        many = len(self.choices) > MANY
-        with progress.counting("choices of GPUs", len(self.choices)) if many else nullcontext() as advance:
-            for choice in self.choices:
-                yield _choice(self, choice)
-                if advance:
-                    advance(1)
+def _gpus(choice: GpuSubset) -> str:
+    return f"GPUs {' '.join(map(str, choice.devices))}"
+
+
+BUS = "GB/s bus bandwidth"
+
+
+class _Rate(NamedTuple):
+    """What is reached where."""
+
+    rate_Bps: float
+    names: Sequence[str]  # "on gx8", "with nccl2": of all rates the same places
+    more: str = ""
+
+    def text(self, unit: str, differing: Sequence[int]) -> str:
+        where = " ".join(self.names[place] for place in differing)
+        more = f"({self.more})" * bool(self.more)
+        return " ".join(filter(None, [GBps(self.rate_Bps), unit, where, more]))
+
+
+def _over(transport: Transport) -> str:
+    return f"with transport={transport}" if transport != "auto" else "as described"
+
+
+def _compared(what: str, unit: str, told: Sequence[_Rate]) -> str:
+    """The best and the worst rate: "Predicted with nccl2: ... 66.0 GB/s on dgx1-p100, 8.99 on gx8"."""
+    differing = [
+        place for place, names in enumerate(zip(*(each.names for each in told), strict=True)) if len(set(names)) > 1
+    ]
+    common = [name for place, name in enumerate(told[0].names) if place not in differing and name != "as described"]
+    best, *_, worst = sorted(told, key=lambda each: -each.rate_Bps) * (1 + (len(told) == 1))
+    text = f"{' '.join(['Predicted', *common])}: {what} {best.text(unit, differing)}"
+    if len(told) > 1:
+        text += f", {worst.text('', differing)}" + f"; the slowest of {len(told)}" * (len(told) > 2)
+    return f"{text}."
+
+
+def joined(found: "Sequence[Answer]") -> "Answer":
+    """Answers of one kind, as to each of several transports, as one."""
+    first = found[0]
+    if isinstance(first, Listed):
+        return first
+    name = fields(first)[0].name  # of the systems, routes, plans or rankings that it is about
+    whole: dict[str, Any] = {name: [each for answer in found for each in getattr(answer, name)]}
+    return replace(first, **whole)
 
 
 Answer = Listed | Described | Paired | Routed | Costed | Ranked
 
 
-def described(system: System, transport: Transport) -> str:
-    """What copies and an all-reduce reach on a system, in a sentence."""
+class Reach(NamedTuple):
+    """What copies and an all-reduce reach on a system; 0: not known."""
+
+    system: str
+    transport: Transport
+    gpus: int
+    fast_Bps: float = 0.0  # of a large copy, between the best pair of GPUs
+    slow_Bps: float = 0.0
+    busbw_Bps: float = 0.0  # of an all-reduce of ALLREDUCED_BYTES over all
+    limit: str = ""
+
+
+def reach_of(system: System, transport: Transport) -> Reach:
+    """What copies and an all-reduce reach on a system of some GPUs that are alike."""
     count = len(system.gpus)
-    first = f"{system.name}: {system.about}."
+    reach = Reach(system.name, transport, count)
     if not 2 <= count <= ALL_PAIRS_GPUS or len({gpu.part_name for gpu in system.gpus}) > 1:
-        return first
+        return reach
     way: Transport = "auto" if transport == "peer" else transport
-    rates = sorted(paths.copy_path(system, a, b, way).bandwidth_Bps for a, b in combinations(range(count), 2))
-    slow, fast = (GBps(rate) for rate in (rates[0], rates[-1]))
-    copies = f"Copies between two {system.unit}s reach {fast} GB/s" + f", at worst {slow}" * (slow != fast)
+    rates_Bps = [paths.copy_path(system, a, b, way).bandwidth_Bps for a, b in combinations(range(count), 2)]
+    reach = reach._replace(fast_Bps=max(rates_Bps), slow_Bps=min(rates_Bps))
     try:
         cost = plan.plan(system, "allreduce", range(count), transport=transport).cost(ALLREDUCED_BYTES)
     except ConfigError:  # a rate that its file does not know
+        return reach
+    return reach._replace(busbw_Bps=cost.busbw_Bps, limit=cost.limiting_link)
+
+
+def described(system: System, transport: Transport) -> str:
+    """What copies and an all-reduce reach on a system, in a sentence."""
+    reach = reach_of(system, transport)
+    first = f"{system.name}: {system.about}."
+    if not reach.fast_Bps:
+        return first
+    slow, fast = GBps(reach.slow_Bps), GBps(reach.fast_Bps)
+    copies = f"Copies between two {system.unit}s reach {fast} GB/s" + f", at worst {slow}" * (slow != fast)
+    if not reach.busbw_Bps:
         return f"{first} {copies}."
-    bus = f"{GBps(cost.busbw_Bps)} GB/s bus bandwidth, limited by {cost.limiting_link}"
-    return f"{first} {copies}; an all-reduce of {size_text(ALLREDUCED_BYTES)} over all {count} reaches {bus}."
+    bus = f"{GBps(reach.busbw_Bps)} GB/s bus bandwidth, limited by {reach.limit}"
+    return f"{first} {copies}; an all-reduce of {size_text(ALLREDUCED_BYTES)} over all {reach.gpus} reaches {bus}."
 
 
 def place_of(plan: CollectivePlan, plans: Sequence[CollectivePlan], counted: bool = True) -> str:
@@ -274,12 +393,23 @@ ROUTES: list[Column[Route]] = [
     Column(">latency us", lambda route: number(route.latency_s * 1e6)),
     Column("limited by", lambda route: route.limiting_link),
 ]
-PAIRS: list[Column[PairCosts]] = [
+COPIES: list[Column[PairCosts]] = [
     Column("system", lambda costs: costs.system),
+    Column("transport", lambda costs: costs.transport),
     Column(">size", lambda costs: size_text(costs.size_bytes)),
     Column(">pairs", lambda costs: f"{len(costs.pairs)}"),
     Column(">GB/s at best", lambda costs: GBps(max(pair.bandwidth_Bps for pair in costs.pairs))),
     Column(">at worst", lambda costs: GBps(min(pair.bandwidth_Bps for pair in costs.pairs))),
+    Column("worst pairs", lambda costs: min(costs.pairs, key=lambda pair: pair.bandwidth_Bps).pair_class, 2),
+]
+REACHES: list[Column[Reach]] = [
+    Column("system", lambda reach: reach.system),
+    Column("transport", lambda reach: reach.transport),
+    Column(">GPUs", lambda reach: f"{reach.gpus}"),
+    Column(">copies GB/s", lambda reach: _rate(reach.fast_Bps or None) or "?"),
+    Column(">at worst", lambda reach: _rate(reach.slow_Bps or None) or "?"),
+    Column(">all-reduce GB/s", lambda reach: _rate(reach.busbw_Bps or None) or "?", help="bus bandwidth."),
+    Column("limited by", lambda reach: reach.limit, 2),
 ]
 
 
@@ -297,7 +427,7 @@ def _route_answer(route: Route) -> table.Answer:
 def _pairs_answer(costs: PairCosts) -> table.Answer:
     best = GBps(max(pair.bandwidth_Bps for pair in costs.pairs))
     what = f"copies of {size_text(costs.size_bytes)} between two GPUs of {costs.system}"
-    return _rows(f"Predicted: {what} reach {best} GB/s.", PAIRS, [costs])
+    return _rows(f"Predicted: {what} reach {best} GB/s.", COPIES, [costs])
 
 
 ANSWERS["SystemLinks"] = _links_answer
@@ -339,8 +469,8 @@ COSTS: list[Column[CollectiveCost]] = [
 def _fastest(machine: System, found: Sequence[paths.Path]) -> str:
     best = max(found, key=lambda path: path.bandwidth_Bps)
     ends = f"GPU {best.source} copies to GPU {best.target} at"
-    more = f"; {len(found) - 1} other way{'s' * (len(found) != 2)}" * (len(found) > 1)
-    return f"{machine.name}: {ends} {GBps(best.bandwidth_Bps)} GB/s, limited by {best.limit}{more}."
+    more = f", {len(found) - 1} other way{'s' * (len(found) != 2)}" * (len(found) > 1)
+    return f"{machine.name}: {ends} {GBps(best.bandwidth_Bps)} GB/s, limited by {best.limit}{more}"
 
 
 def links_of(machine: System, transport: Transport) -> SystemLinks:
@@ -361,12 +491,12 @@ def links_of(machine: System, transport: Transport) -> SystemLinks:
     )
 
 
-def _pair_costs(paired: Paired, ways: Sequence[DescribedPair], size_bytes: int) -> PairCosts:
+def _pair_costs(machine: System, transport: Transport, ways: Sequence[DescribedPair], size_bytes: int) -> PairCosts:
     return PairCosts(
-        system=paired.machine.name,
-        transport=paired.transport,
+        system=machine.name,
+        transport=transport,
         size_bytes=size_bytes,
-        pairs=[_pair_at_size(paired.machine, way, size_bytes) for way in ways],
+        pairs=[_pair_at_size(machine, way, size_bytes) for way in ways],
         error_source=costs.SOURCE,
     )
 
@@ -431,7 +561,7 @@ def collective_cost(plan: CollectivePlan, size_bytes: int) -> CollectiveCost:
     )
 
 
-def _choice(ranked: Ranked, choice: GpuSubset) -> GpuChoice:
+def _choice(ranked: Ranking, choice: GpuSubset) -> GpuChoice:
     return GpuChoice(
         system=ranked.machine.name,
         collective=ranked.collective,

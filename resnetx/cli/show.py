@@ -70,8 +70,9 @@ err = Console(stderr=True)
 
 LINES, LINES_OF_SEVERAL = 15, 30  # of a screen: of one subject, of a comparison
 ROWS = 12  # of a table at most; of more, those at both ends
-BRIEF, BRIEFEST = 1, 2
-STEPS = ((BRIEF, 4), (BRIEFEST, 2))  # of a screen with too many lines: how it is said, with so many rows at least
+SURE_BRIEF, BRIEF, BRIEFEST = 1, 2, 3
+# Of a screen with too many lines: how it is said, with so many rows at least.
+STEPS = ((SURE_BRIEF, ROWS), (BRIEF, 4), (BRIEFEST, 2))
 
 
 @dataclass
@@ -80,7 +81,9 @@ class _Screen:
     quiet: bool = False  # the flag -q
     rows: int = ROWS
     shown: int = 0  # rows of the longest table of which there may be fewer
-    brief: int = 0  # BRIEF: what has a brief form is said in it; BRIEFEST: nor is said what is left out
+    brief: int = (
+        0  # SURE_BRIEF: how sure it is, is said in brief; BRIEF: all is; BRIEFEST: nor is said what is left out
+    )
     left_out: list[str] = field(default_factory=list)  # of tables: rows, and headings of columns
     assumed: list[str] = field(default_factory=list)  # settings that nobody typed
 
@@ -175,7 +178,7 @@ def fitting_rows(most: int = ROWS) -> int:
 
 def in_brief() -> bool:
     """Whether a screen was too long, and is said in brief."""
-    return bool(_screen.brief)
+    return _screen.brief >= BRIEF
 
 
 def everything() -> bool:
@@ -201,12 +204,15 @@ def room(before: str) -> int | None:
 # ---- words ----------------------------------------------------------------------------------------------------------
 
 
-def say(text: str = "", to: Console = out, *, indent: int = 0, style: str | None = None, brief: str = "") -> None:
+def say(
+    text: str = "", to: Console = out, *, indent: int = 0, style: str | None = None, brief: str = "", at: int = BRIEF
+) -> None:
     """Prints a sentence or several, broken between words where a terminal is narrower; see `table_layout`.
 
-    A line break in it is of a text that it repeats, and is written out. `brief`: what a long screen has instead.
+    A line break in it is of a text that it repeats, and is written out. `brief`: what a long screen has instead, `at`
+    which of its steps.
     """
-    text = brief if brief and _screen.brief else text
+    text = brief if brief and _screen.brief >= at else text
     to.print(wrapped(on_one_line(text), _width(to), indent), style=style, soft_wrap=True)
 
 

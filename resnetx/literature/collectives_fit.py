@@ -25,6 +25,8 @@ from resnetx.interconnect.collectives.algorithms import (
     Algorithm,
     Fitted,
     NcclAlgorithms,
+    choices,
+    time_of,
 )
 from resnetx.interconnect.collectives.collective_errors import (
     BANDS_BYTES,
@@ -69,7 +71,7 @@ _RANGES = {
     "in_switch_s": _TIMES_s,
     "in_switch_lost_s": _TIMES_s,
     "in_switch_over_s": (10e-6, 5e-3, 0.1e-3),
-    **dict.fromkeys(("ll_twice", "ll_once", "ll_chain", "pcie_ll_twice"), _LL_SHARES),
+    **dict.fromkeys(("ll_twice", "ll_once", "ll_chain", "pcie_ll"), _LL_SHARES),
 }
 _NAMES = Fitted.__struct_fields__
 _LEAST, _MOST, _STEP = np.array([_RANGES.get(name, _SHARES) for name in _NAMES]).T
@@ -297,8 +299,9 @@ def _one_size_errors(points: Sequence[PublishedTime], fits: Mapping[str, Fitted]
 
 def _taken(point: PublishedTime, figures: Fitted) -> tuple[float, float]:
     """(seconds that bytes take, all seconds) of a size as its library runs it."""
-    algorithm = _run(point, _tried(point, figures))
-    return algorithm.moving_s(point.size_bytes), algorithm.time_s(point.size_bytes)
+    tried = _tried(point, figures)
+    chosen = _chosen(point, tried)
+    return tried[chosen[0][0]].moving_s(point.size_bytes), time_of(tried, chosen)
 
 
 def _residual(point: PublishedTime, kind: str, error: float, fitted: float, *by_rivals: float) -> CollectiveResidual:
@@ -367,7 +370,7 @@ def _remembered(points: Sequence[PublishedTime]) -> Callable[[Fitted], Floats]:
         for number, (of, names) in enumerate(of_plan):
             key = (number, *(getattr(figures, name) for name in names))
             if key not in known:
-                known[key] = log_errors(of, figures)
+                known[key] = log_errors(of, figures, as_expected=True)
             parts.append(known[key])
         return np.concatenate(parts)[order]
 
@@ -404,14 +407,16 @@ def _told(points: Sequence[PublishedTime]) -> list[PublishedTime]:
 # ---- predicting
 
 
-def log_errors(points: Sequence[PublishedTime], figures: Fitted) -> Floats:
-    """ln of predicted over measured time."""
+def log_errors(points: Sequence[PublishedTime], figures: Fitted, as_expected: bool = False) -> Floats:
+    """ln of predicted over measured time. `as_expected`: by what the library expects to be fastest."""
     made: dict[PlanKey, tuple[Algorithm, ...]] = {}
     errors = []
     for point in points:
         if point.plan_key not in made:
             made[point.plan_key] = _tried(point, figures)
-        errors.append(log(_run(point, made[point.plan_key]).time_s(point.size_bytes) / point.time_s))
+        tried = made[point.plan_key]
+        chosen = _chosen(point, tried)
+        errors.append(log(time_of(tried, chosen[:1] if as_expected else chosen) / point.time_s))
     return np.array(errors)
 
 
@@ -422,18 +427,16 @@ def _tried(point: PublishedTime, figures: Fitted) -> tuple[Algorithm, ...]:
     return tuple(replace(algorithm, launch_share=share) for algorithm in tried)
 
 
-def _run(point: PublishedTime, tried: Sequence[Algorithm]) -> Algorithm:
-    """What the library runs: by what it expects, or, where that is not known, by what takes least."""
-    if tried[-1].expected is None:
-        return min(tried, key=lambda algorithm: algorithm.expected_s(point.size_bytes))
-    return tried[_chosen(point.plan_key, point.size_bytes)]
+def _chosen(point: PublishedTime, tried: Sequence[Algorithm]) -> list[tuple[int, float]]:
+    """What the library runs for a size and larger ones."""
+    expects = tried[-1].expected is not None
+    return _choices(point.plan_key, point.size_bytes) if expects else choices(tried, point.size_bytes)
 
 
 @cache
-def _chosen(key: PlanKey, size_bytes: int) -> int:
-    """Which algorithm the library expects to take least; that depends on no figure that is fitted."""
-    algorithms = _algorithms(key).all()
-    return min(range(len(algorithms)), key=lambda index: algorithms[index].expected_s(size_bytes))
+def _choices(key: PlanKey, size_bytes: int) -> list[tuple[int, float]]:
+    """The same by what the library expects, which depends on no figure that is fitted."""
+    return choices(_algorithms(key).all(), size_bytes)
 
 
 @cache

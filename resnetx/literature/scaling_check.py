@@ -210,11 +210,6 @@ class ScalingCase:
         """GPUs of a node."""
         return len(self.series.on(1).gpus)
 
-    @property
-    def undescribed(self) -> Deployment:
-        """A box whose GPUs are no peers, of which nothing says how they share the host."""
-        return replace(self.point.deployment, told=None)
-
     def on(self, deployment: Deployment) -> "ScalingCase":
         """The same on a deployment of which more is known."""
         return replace(self, deployment=deployment)
@@ -268,6 +263,15 @@ def staged_cases() -> Iterator[tuple[StagedClass, ScalingCase]]:
                     for gpus, measured in of.scaled:
                         deployment = Deployment(of.on(gpus), of.library, "host", told=paths)
                         yield name, ScalingCase(of, gpus, measured, deployment=deployment)
+
+
+def untold_cases(known: tuple[int, ...] = ()) -> Iterator[ScalingCase]:
+    """Published rates of all boxes whose GPUs are no peers, not told how they share the host; `known`: counts given."""
+    for of in (of for box in (*STAGED, None) for of in staged_series(box)):
+        for gpus, measured in of.scaled:
+            if gpus > max(known, default=1):
+                deployment = Deployment(of.on(gpus), of.library, "host")
+                yield ScalingCase(of, gpus, measured, deployment=deployment, known=known)
 
 
 def staged_rates(of: Series) -> Iterator[StagedRate]:

@@ -19,20 +19,21 @@ import msgspec
 import numpy as np
 
 from resnetx.literature.rivals import median_efficiencies
-from resnetx.literature.scaling_check import Floats, ScalingCase, cases
+from resnetx.literature.scaling_check import Floats, ScalingCase, cases, untold_cases
 from resnetx.prediction.host_step import PARALLEL_s
 from resnetx.prediction.scaling import (
     ANY,
     FEWEST_POINTS,
     FILE,
     LEVEL,
+    NO_PEERS,
     ONE_NODE,
     KindError,
     ScalingErrors,
     doublings,
     is_known_server,
 )
-from resnetx.prediction.scenario import ScalingCosts
+from resnetx.prediction.scenario import SHOWN_BY, ScalingCosts
 
 # What is searched: variation to 5 %, in steps of 0.05 %, and host load to 50 % in steps of 1 %.
 _GRID = [ScalingCosts(variation / 2000, load / 100, PARALLEL_s) for variation, load in product(range(101), range(51))]
@@ -225,20 +226,22 @@ def fit_and_errors(rows: Iterable[ScalingCase]) -> tuple[ScalingErrors, list[Jud
     everything = judged(chosen)
     predicted = [row for row in everything if not row.case.is_open]
     calibrated = judged_calibrated(everything)
-    widened = widening(predicted)
+    widened, costs = widening(predicted), fit(chosen)
+    by_nodes = {
+        nodes: [row for row in calibrated if row.case.nodes == nodes]
+        for nodes in dict.fromkeys(row.case.nodes for row in calibrated)
+    }
+    by_nodes[NO_PEERS] = [_judged(case, costs) for case in untold_cases(SHOWN_BY)]
     errors = ScalingErrors(
-        costs=fit(chosen),
+        costs=costs,
         points=len(_on_one_node(chosen)),
         systems=len({case.system for case in _on_one_node(chosen)}),
         without={row.case.left_out: row.costs for row in everything},
         widened=widened,
         kinds=kinds(predicted, widened),
         calibrated=[
-            msgspec.structs.replace(
-                _kind_error([row for row in calibrated if row.case.nodes == nodes], (ANY, ANY, ANY), widened),
-                nodes=nodes,
-            )
-            for nodes in dict.fromkeys(row.case.nodes for row in calibrated)
+            msgspec.structs.replace(_kind_error(own, (ANY, ANY, ANY), widened), nodes=nodes)
+            for nodes, own in by_nodes.items()
         ],
     )
     return errors, predicted

@@ -24,14 +24,14 @@ from resnetx.interconnect.collectives.published import published_points
 from resnetx.interconnect.systems.system import load
 from resnetx.literature import scaling_check, transformers
 from resnetx.literature.rivals import Rivals, interval_score
-from resnetx.literature.scaling_check import ScalingCase, cases, staged_cases
+from resnetx.literature.scaling_check import ScalingCase, cases, staged_cases, untold_cases
 from resnetx.literature.training_fit import unfitted_rates
 from resnetx.literature.training_rates import Iterations, LayerwiseTime, Series, rates, training
 from resnetx.prediction import compute, host_step, roofline
 from resnetx.prediction.host_step import CHOSEN_ON
 from resnetx.prediction.predict import simulated
 from resnetx.prediction.scaling import group_text, scaling_errors
-from resnetx.prediction.scenario import Deployment, Point, TrainingSetup, Workload
+from resnetx.prediction.scenario import SHOWN_BY, Deployment, Point, TrainingSetup, Workload
 from resnetx.record.machine import how_many
 from resnetx.table import Column
 from resnetx.units import size
@@ -57,7 +57,8 @@ _STAGED = {
     "shared": "one path through the host, as told (one box, each network left out)",
     "per-gpu": "a path for each, as told (one box, each network left out)",
 }
-_UNTOLD = "not told which (two boxes)"
+_UNTOLD = "not told which (four boxes)"
+NO_PEERS_SHOWN = "GPUs no peers, from the rates of one, two and four (three boxes)"
 TRANSFORMERS = "transformers, from their rate on the fewest GPUs"
 ONE_TRANSFORMER = "one GPU that trains a transformer, its rate not known"
 _UNITS = {
@@ -173,7 +174,8 @@ def validate() -> tuple[TrainingRow, ...]:
     rows += [_from_nothing(case) for case in scaled if not (case.series.compiled or case.series.counted)]
     rows += [_by_smaller(case) for smaller in scaled if (case := smaller.by_smaller()) is not None]
     rows += [_scaling(case, f"{NO_PEERS}: {_STAGED[name]}") for name, case in staged_cases()]
-    rows += [_scaling(case.on(case.undescribed), f"{NO_PEERS}: {_UNTOLD}") for _, case in staged_cases()]
+    rows += [_scaling(case, f"{NO_PEERS}: {_UNTOLD}") for case in untold_cases()]
+    rows += [_scaling(case, NO_PEERS_SHOWN) for case in untold_cases(SHOWN_BY)]
     rows += _transformers()
     rows += _one_gpu()
     rows += _one_of_a_transformer()

@@ -261,7 +261,7 @@ def _file() -> _File:
 
 
 class _StagedFile(_File, frozen=True, forbid_unknown_fields=True):
-    classes: dict[str, StagedClass]  # of each source's box
+    classes: dict[str, StagedClass]  # of each source's box, where its rates show it
 
 
 @cache
@@ -273,9 +273,9 @@ def series() -> list[Series]:
     return _file().series
 
 
-def staged_series(box: StagedClass) -> list[Series]:
-    """The rates of the boxes of a class whose GPUs are no peers."""
-    return [each for each in _staged_file().series if _staged_file().classes[each.source] == box]
+def staged_series(box: StagedClass | None) -> list[Series]:
+    """The rates of the boxes of a class whose GPUs are no peers; None: of those whose class is not known."""
+    return [each for each in _staged_file().series if _staged_file().classes.get(each.source) == box]
 
 
 def sources() -> Mapping[str, ScalingSource]:

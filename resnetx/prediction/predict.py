@@ -34,7 +34,7 @@ from resnetx.prediction.messages import Exchange, more_message
 from resnetx.prediction.result import SourcedPoint, missing, opened, predicted, speedup_over
 from resnetx.prediction.scaling import Undecided, host_share, left_open, parallel_s, sharing, waiting
 from resnetx.prediction.scenario import Deployment, Point, TrainingSetup, Workload
-from resnetx.prediction.stated_rates import AS_MODELLED, Beyond, ModelledStep
+from resnetx.prediction.stated_rates import AS_MODELLED, CLEAR, Beyond, ModelledStep
 from resnetx.prediction.step import Compute, RankClass, SimulatedJob, Stretch
 from resnetx.record import Unknown
 from resnetx.record.prediction import PredictionInput, Sensitivity
@@ -154,7 +154,7 @@ def calibrated(workload: Workload, deployment: Deployment, setting: TrainingSetu
 
         return ModelledStep(step_s, lambda factor: iteration_s(job.without_messages(), _longer(factor)))
 
-    return replace(setting, residual=scaled.residual(modelled, on.node_gpus))
+    return replace(setting, residual=scaled.residual(modelled, on.node_gpus, 0.0 if on.no_peers else CLEAR))
 
 
 def _longer(factor: float) -> Stretch:

@@ -41,6 +41,7 @@ from resnetx.settings.setting_types import value_word, written
 FILE = PUBLISHED / "scaling-errors.yaml"
 LEVEL = 0.90  # of intervals: the share of points that they should hold
 ONE_NODE = "one node"
+NO_PEERS = "no peers"
 ANY = "any"  # in a group of several kinds
 REFERENCE = 8  # GPUs of which errors are stated; those of others go with the doublings of their number
 FEWEST_POINTS = 8  # of a kind that has an error of its own: fewer do not show what one in ten exceeds
@@ -123,9 +124,9 @@ class ScalingErrors(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     # Times the quantiles, for nine of ten rates of an unseen system to lie within: on one node, on any number
     widened: dict[str, float]
     kinds: list[KindError]
-    calibrated: list[
-        KindError
-    ]  # each rate by those of other counts of its series, some on as many nodes (one, several)
+    # Each rate by those of other counts of its series, some on as many nodes (one, several); of GPUs that are no peers
+    # those on 8 by those on 2 and 4.
+    calibrated: list[KindError]
 
     def of_point(self, point: Point) -> KindError:
         """The errors of a point's kind; where rates on as many nodes (one, several) are known, of points like that.
@@ -137,7 +138,8 @@ class ScalingErrors(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         known = [] if residual is None else [gpus for gpus, _, _ in residual.rates.by_gpus]
         if residual is None or not any(_nodes(point, gpus) == nodes for gpus in known):
             return self.of(*kind).times(doublings(point.gpus))
-        error = next(error for error in self.calibrated if nodes.startswith(error.nodes))
+        alike = NO_PEERS if point.deployment.no_peers else nodes
+        error = next(error for error in self.calibrated if alike.startswith(error.nodes))
         return error.times(residual.octaves(point.gpus) ** 0.5)
 
     def of(self, exchange: str, nodes: str, feed: str) -> KindError:

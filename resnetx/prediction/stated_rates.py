@@ -235,11 +235,16 @@ class ScaledRates:
     synthetic: bool = False  # of the same with synthetic input, which is not the one that is predicted
     exchange_s: tuple[tuple[int, float], ...] = ()  # GPUs, and what messages cost of a step, by runs without exchange
 
-    def residual(self, modelled: Callable[[int, int], ModelledStep], node_gpus: int) -> "Residual":
-        """`modelled`: by GPUs and images, the step with something beyond. `node_gpus`: GPUs of a node."""
+    def residual(
+        self, modelled: Callable[[int, int], ModelledStep], node_gpus: int, clear: float = CLEAR
+    ) -> "Residual":
+        """`modelled`: by GPUs and images, the step with something beyond. `node_gpus`: GPUs of a node.
+
+        `clear`: the share of a step from which messages take what is not modelled.
+        """
         found, exchange_s = [], dict(self.exchange_s)
         for gpus, images, rate in self.by_gpus:
-            beyond = _beyond(modelled(gpus, images), images / rate, exchange_s.get(gpus))
+            beyond = _beyond(modelled(gpus, images), images / rate, exchange_s.get(gpus), clear)
             if beyond is None:
                 raise ConfigError(
                     f"calibration={self.where}: {rate:,.5g} images/s on {gpus} GPUs is more than {LARGEST:g} times off "
@@ -300,7 +305,7 @@ def _growth(counts: tuple[float, ...], each_s: tuple[float, ...]) -> float:
     return min(MOST_GROWTH, max(0.0, power))
 
 
-def _beyond(modelled: ModelledStep, measured_s: float, exchange_s: float | None) -> Beyond | None:
+def _beyond(modelled: ModelledStep, measured_s: float, exchange_s: float | None, clear: float) -> Beyond | None:
     """With what a step takes what was measured; None: with nothing. `exchange_s`: of which messages are known to."""
     step_s = modelled.step_s
     modelled_s = step_s(AS_MODELLED)
@@ -312,7 +317,7 @@ def _beyond(modelled: ModelledStep, measured_s: float, exchange_s: float | None)
         silent = _factor(modelled.silent_s, measured_s - max(exchange_s, 0.0))
         if silent is not None and step_s((0.0, silent)) <= measured_s:
             return _message_s(lambda message_s: step_s((message_s, silent)), measured_s), silent
-    elif measured_s - modelled_s > CLEAR * measured_s:
+    elif measured_s - modelled_s > clear * measured_s:
         return _message_s(lambda message_s: step_s((message_s, 1.0)), measured_s), 1.0
     factor = _factor(lambda factor: step_s((0.0, factor)), measured_s)
     return None if factor is None else (0.0, factor)

@@ -609,6 +609,9 @@ def _is_of(domain: Domain, kinds: Set[str]) -> bool:
     return is_scaling(domain) and domain.what.partition(": ")[2] in kinds
 
 
+CLOSE = 0.1  # of a stated rate: so near no other rate is asked for
+
+
 def _most_doubt(point: PredictedPoint) -> tuple[float, str] | None:
     """How far off the rate may be for the one thing that is known least, and what would tell."""
     if not (point.iteration_s and point.interval_s and point.interval_by_compute_s and point.interval_by_scaling_s):
@@ -618,8 +621,11 @@ def _most_doubt(point: PredictedPoint) -> tuple[float, str] | None:
         for low, high in (point.interval_s, point.interval_by_compute_s, point.interval_by_scaling_s)
     )
     rest = math.sqrt(max(0.0, whole**2 - compute**2 - scaling**2))
-    own = point.compute_source in ("stated", "measured", "replayed")  # this GPU's already
-    give_rate = "" if own else ": give rate="
+    give_rate = ": give rate="
+    if point.compute_source == "stated" and compute > CLOSE:  # this GPU's, at another batch
+        give_rate = f": give rate= at {math.ceil(point.batch_size / point.gpus)}, too"
+    elif point.compute_source in ("stated", "measured", "replayed"):
+        give_rate = ""
     messages = "messages" if point.gpus > 1 else "input"
     give_bench = ": give calibration=" if point.gpus > 1 else ""
     doubts = [

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import resnetx
-from resnetx.api.topology import answers
+from resnetx.api.topology import answer_to
 from resnetx.api.topology_answers import Costed
 from resnetx.api.trace import Traces
 from resnetx.settings import keywords
@@ -210,7 +210,7 @@ def test_figures_are_charts_that_a_notebook_shows():
 
 
 def test_every_kind_of_answer_of_topology_prints_what_its_records_hold():
-    (answer,) = answers(["gx8"], {"collective": "allreduce", "size": ["8", "64MiB"]})
+    answer = answer_to(["gx8"], {"collective": "allreduce", "size": ["8", "64MiB"]})
     assert isinstance(answer, Costed)
     kept = [msgspec.to_builtins(record) for record in answer.records()]
     assert [each["size_bytes"] for each in kept] == [8, 2**26]

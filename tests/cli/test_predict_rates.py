@@ -287,6 +287,18 @@ def test_only_buckets_of_networks_for_images_are_compared_with_72_rates(strategy
     assert not any("such rates" in sentence for sentence in sentences)
 
 
+def test_of_one_batch_whose_rate_is_known_the_share_of_each_gpu_is_asked_for(capsys, monkeypatch):
+    """What one more run on one GPU would tell stands where it is doubted most, and leaves room for what helps."""
+    monkeypatch.setenv("COLUMNS", "80")
+    words = ["predict", "dgx-a100", "model=resnet50", "batch_size=256", "precision=fp16", "gpus=1,2,4,8"]
+    assert main([*words, "rate=256:2470"]) == 0
+    shown = capsys.readouterr().out
+    assert "doubt: one GPU's step (116%: give rate= at 32, too)" in " ".join(shown.split())
+    assert "with graph=true" in shown and len(shown.splitlines()) == 15
+    assert main([*words, "rate=256:2470,32:1700"]) == 0
+    assert "give rate=" not in capsys.readouterr().out
+
+
 def test_transformers_are_compared_with_transformers():
     point = {"systems": "dgx-h100", "model": "gptx", "batch_size": 64, "gpus": 8, "precision": "bf16"}
     assert "12 such rates were predicted to 1.6%, given that of the fewest GPUs" in sure_of(**point)[1]

@@ -215,9 +215,9 @@ def test_a_drawing_that_cannot_be_written_is_a_sentence(run, tmp_path):
 
 def test_two_systems_in_one_command_stay_two(objects):
     """Hydra would merge two choices of a group into one object."""
-    mesh, tree = objects("systems=[dgx1-p100,gx8]")
-    alone_mesh, alone_tree = objects("systems=dgx1-p100") + objects("systems=gx8")
-    assert (mesh, tree) == (alone_mesh, alone_tree)
+    mesh, tree = ({**record, "answer": ""} for record in objects("systems=[dgx1-p100,gx8]"))
+    alone = objects("systems=dgx1-p100") + objects("systems=gx8")
+    assert [mesh, tree] == [{**record, "answer": ""} for record in alone]
     assert mesh["connectivity"] != tree["connectivity"]
     assert set(mesh["gpus"]) == {"p100-sxm2-16gb"}
     assert set(tree["gpus"]) == {"p100-pcie-16gb"}
@@ -228,7 +228,7 @@ def test_a_system_may_be_a_file_of_ones_own(objects, tmp_path):
     by_path, by_setting, known = objects("mine.yaml", "systems=[mine.yaml]")[0:1] + objects(
         "systems=[mine.yaml,dgx1-p100]"
     )
-    assert by_path == by_setting
+    assert {**by_path, "answer": ""} == {**by_setting, "answer": ""}
     assert by_path["about"].startswith("my own")
     assert by_path["bandwidth_Bps"] == known["bandwidth_Bps"]
 
@@ -285,6 +285,26 @@ def test_pairs_that_are_alike_share_a_row_of_the_screen(run):
     assert [" ".join(row[2:4]) for row in rows] == ["same socket", "across sockets", "same switch"]
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("gx8,dgx1-p100", "over all GPUs reaches 66.0 GB/s bus bandwidth on dgx1-p100, 8.99 on gx8."),
+        ("dgx1-p100 transport=host,auto", "Predicted on dgx1-p100: an all-reduce of 64 MiB"),
+        ("dgx1-p100,gx8 size=64KiB,1MiB,16MiB transport=host", "9.51 GB/s on dgx1-p100 (at worst 8.37), 9.51 on gx8"),
+        ("dgx1-p100 size=64KiB,1MiB,16MiB transport=host,auto,pcie,peer", "the slowest of 4."),
+        ("dgx1-p100,gx8 pick=4", "51.0 GB/s bus bandwidth on dgx1-p100 (GPUs 0 1 2 3), 11.6 on gx8 (GPUs 0 1 2 3)."),
+        ("dgx1-p100,gx8 devices=0,5", "gx8: GPU 0 copies to GPU 5 at 10.3 GB/s"),
+        ("dgx1-p100,gx8 collective=allreduce,broadcast,reduce size=1MiB gpus=8", "3 collectives of 1 MiB take 2.83"),
+    ],
+)
+def test_several_questions_are_one_screen_that_answers_first(run, words, said):
+    status, out, _ = run(*words.split())
+    answer, table, *more = out.split("\n\n")
+    assert (status, more) == (0, [])
+    assert said in " ".join(answer.split())
+    assert len(table.splitlines()) <= 12 + 6  # rows, headings of two blocks, and what is said below
+
+
 def test_the_ways_between_two_gpus_include_every_relay(objects, run):
     """Li et al. 2019, section 3.1.3: from 0 to 5 by way of 1 or 4; to 7 by way of 4 is faster than by way of 3."""
     ways = objects("systems=dgx1-p100", "devices=[0,5]")
@@ -294,7 +314,7 @@ def test_the_ways_between_two_gpus_include_every_relay(objects, run):
     ]
     by_way = {way["names"][1]: way["bandwidth_Bps"] for way in objects("systems=dgx1-v100", "devices=[0,7]")}
     assert by_way["gpu4"] > by_way["gpu3"]
-    assert "relayed by the application" in run("systems=dgx1-p100", "devices=[0,5]")[1]
+    assert "relayed by a program" in run("systems=dgx1-p100", "devices=[0,5]")[1]
 
 
 @pytest.mark.slow

@@ -2,7 +2,7 @@
 
 import math
 import re
-from itertools import combinations
+from itertools import combinations, pairwise
 
 import msgspec
 import pytest
@@ -107,6 +107,42 @@ def test_the_library_changes_protocol_where_measured_times_have_a_kink(count, la
     made = plan(V100, devices=range(count), library="nccl2.4")
     assert (made.fastest(last_mib * MIB).protocol, made.fastest(first_mib * MIB).protocol) == ("LL128", "Simple")
     assert made.cost(first_mib * MIB).algbw_Bps > 1.2 * made.cost(last_mib * MIB).algbw_Bps
+
+
+SIZES = [2**power for power in range(2, 33)]
+
+
+@pytest.mark.parametrize("mode", ["process-per-gpu", "one-process", None])
+@pytest.mark.parametrize("name", ["pcie-a100", "gx8", "dgx-a100", "dgx-h100", "gb200-nvl72", "dgx1-v100", "dgx2"])
+def test_a_larger_array_never_takes_less(name, mode):
+    """Reducing 128 KiB on 4 PCIe A100s was to take 107 us, and 256 KiB 53: LL was given NVLink's share of the links."""
+    system = load(name)
+    for collective in COLLECTIVES:
+        for count in {2, 4, len(system.gpus) - 1, len(system.gpus)}:
+            made = plan(system, collective, range(count)).launched_by(mode)
+            times_s = [made.cost(size_bytes).time_s for size_bytes in SIZES]
+            assert times_s == sorted(times_s), (collective, count)
+
+
+@pytest.mark.parametrize(
+    ("name", "size_bytes", "larger"), [("mi300x", 512, "1 KiB"), ("dgx1-v100", 12 * MIB, "16 MiB")]
+)
+def test_but_where_published_times_fall_and_then_it_is_said(name, size_bytes, larger):
+    """Two ladders of eight MI300X: 23 us at 512 B, 13.4 at 1 KiB; eight V100s: 301 us at 12 MiB, 274 at 16."""
+    made = plan(load(name), library="nccl2.4").launched_by("process-per-gpu")
+    assert [line.split(" take ")[0] for line in made.explain(size_bytes) if "published times fall" in line] == [larger]
+    assert not any("published times fall" in line for line in made.explain(2 * size_bytes))
+
+
+@pytest.mark.parametrize("name", ["pcie-a100", "gx8", "dgx-a100", "dgx-h100", "dgx2"])
+def test_one_more_gpu_on_the_same_path_never_takes_less_by_the_same_protocol(name):
+    system = load(name)
+    for collective in RINGS:
+        plans = [plan(system, collective, range(count)) for count in range(2, len(system.gpus) + 1)]
+        for fewer, more in pairwise(plans):
+            before = {each.label: each for each in fewer.algorithms}
+            for ring in (each for each in more.algorithms if each.name == "ring"):
+                assert all(before[ring.label].time_s(size) <= ring.time_s(size) for size in SIZES), (collective, ring)
 
 
 def test_ll128_is_for_nvlink_only():
@@ -265,6 +301,14 @@ def test_cards_that_do_not_read_gpu_memory_are_slower():
     staged, direct = (plan(load("v100-ib", gpu_direct=answer)) for answer in (None, True))
     assert any("staged in host memory" in note for note in staged.notes)
     assert staged.cost(2**28).time_s > 2 * direct.cost(2**28).time_s
+
+
+def test_small_sizes_between_nodes_go_up_and_down_a_tree_in_ll():
+    """Two nodes of eight A100 over RoCE (a tutorial on Oracle's BM.GPU4.8): 35.2 us at 64 bytes, 67.9 at 512 KiB."""
+    made = plan(load("dgx-a100-40gb", 2, "hdr200", 8), library="nccl2.4").launched_by("process-per-gpu")
+    assert [made.fastest(size).label for size in (64, 2**19)] == ["tree (LL)", "tree (LL128)"]
+    assert made.cost(64).time_s == pytest.approx(35.2e-6, rel=0.2)
+    assert made.cost(2**19).time_s == pytest.approx(67.9e-6, rel=0.2)
 
 
 def test_trees_pass_rings_on_many_nodes_and_small_sizes():

@@ -1,12 +1,11 @@
 """The parent of a program that a fork of `server.py` runs for a client: `attendant.py CONNECTION PROCESS`."""
 
+import _signal as signal  # as in client.py
+import _socket as socket
 import os
 import select
-import signal
-import socket
 import struct
 import sys
-from contextlib import suppress
 
 
 def main(connection: socket.socket, program: int) -> None:
@@ -17,8 +16,10 @@ def main(connection: socket.socket, program: int) -> None:
         if not sent:
             break
     status = os.waitstatus_to_exitcode(os.waitpid(program, 0)[1])
-    with suppress(OSError):  # the client is dead
+    try:
         connection.sendall(struct.pack("!i", status))
+    except OSError:  # the client is dead
+        return
 
 
 if __name__ == "__main__":

@@ -2,14 +2,16 @@
 """Stands where a test has Python or one of its programs (`bin/python`, `bin/torchrun`).
 
 A fork of `server.py` runs what this is asked to run. This process has the program's place among processes: it passes
-signals on, and ends as the program ends. It imports no pathlib, which would take longer than all the rest.
+signals on, and ends as the program ends. It imports what is built in: json, signal and socket would take twice as long
+as all the rest, and there are several of these to each run of a test.
 """
 
-import json
+import _signal as signal
+import _socket as socket
+import array
+import marshal
 import os
 import select
-import signal
-import socket
 import struct
 import sys
 
@@ -27,7 +29,7 @@ AFRESH = {"RESNETX_RUN_AFRESH": ""}  # runs are not forked in the product's own 
 
 def main() -> int:
     folder, name = os.path.split(os.path.abspath(sys.argv[0]))
-    connection = socket.socket(socket.AF_UNIX)
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     files = [number for number in map(int, os.listdir("/proc/self/fd")) if _is_open(number, connection.fileno())]
     connection.connect(os.path.join(os.path.dirname(folder), "socket"))
     asked = {
@@ -37,10 +39,11 @@ def main() -> int:
         "variables": dict(os.environ) | AFRESH,
         "files": files,
     }
-    content = json.dumps(asked).encode()
+    content = marshal.dumps(asked)
     for number in PASSED_ON:
         signal.signal(number, lambda number, _: connection.send(bytes([number])))
-    socket.send_fds(connection, [struct.pack("!I", len(content))], files)
+    passed = socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", files)
+    connection.sendmsg([struct.pack("!I", len(content))], [passed])
     connection.sendall(content)
     for number in files:  # else who reads from the program would wait for this process, too
         if number > 2:

@@ -13,7 +13,7 @@ import array
 import gc
 import importlib
 import importlib.util
-import json
+import marshal
 import os
 import runpy
 import signal
@@ -21,6 +21,7 @@ import socket
 import struct
 import sys
 import tempfile
+import weakref
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -41,6 +42,8 @@ def main(address: str, modules: list[str]) -> None:
             importlib.import_module(module)
     assert len(list(Path("/proc/self/task").iterdir())) == 1, "a process with threads must not fork"
     gc.freeze()
+    for ended in list(weakref.finalize._registry):  # torch's operators: a fork that ends need not take them down
+        ended.atexit = False
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(address)
     listener.listen(64)
@@ -83,7 +86,7 @@ def _received(connection: socket.socket) -> tuple[dict[str, Any], list[int]]:
     for _, _, content in ancillary:
         files.frombytes(content)
     with connection.makefile("rb") as stream:
-        return json.loads(stream.read(*LENGTH.unpack(length))), list(files)
+        return marshal.loads(stream.read(*LENGTH.unpack(length))), list(files)
 
 
 def _become(asked: dict[str, Any], files: list[int]) -> None:

@@ -21,6 +21,9 @@ OF_VERBS = [
     *("altair", "hydra", "jinja2", "msgspec", "numpy", "omegaconf", "rich.console", "rich.progress", "rich.table"),
     *("scipy.optimize", "scipy.stats", "yaml"),
 ]
+# One thread each, as what has threads cannot be forked; memory in large pages, of which a fork copies few entries.
+FORKED = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+FORKED |= {"PYTHONMALLOC": "malloc", "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
 CLIENT = Path(__file__).with_name("client.py")
 
 
@@ -35,8 +38,7 @@ def serving(folder: Path, modules: list[str] = OF_RANKS, **variables: str) -> It
     for name in PROGRAMS:
         (programs / name).write_text(f"#!{sys.executable} -IS\n{CLIENT.read_text()}")
         (programs / name).chmod(0o755)
-    # One thread each: what has threads cannot be forked.
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", **variables}
+    environment = {**os.environ, **FORKED, **variables}
     command = [sys.executable, "-m", "tests.preloaded.server", str(folder / "socket"), *modules]
     with subprocess.Popen(
         command,

@@ -91,22 +91,17 @@ def _told(network: "LabNetwork") -> str:
 
 
 def _show(networks: Sequence["LabNetwork"]) -> None:
-    for index, network in enumerate(networks):
-        if index:
-            show.say()
-        _show_links(network)
+    rows = [(network, link) for network in networks for link in network.links]
+    show.listing(LINKS[0 if len(networks) > 1 else 2 :], rows, constant=True)
 
 
-def _show_links(network: "LabNetwork") -> None:
-    others = len(network.spaces) - len(network.ranks)
-    show.listing(LINKS, network.links, f"{network.system}, {others} namespaces between ranks", constant=True)
-
-
-LINKS: "list[Column[LabLink]]" = [
-    Column("link", lambda link: link.a),
-    Column("to", lambda link: link.b),
-    Column(">GB/s", lambda link: f"{link.rate_Bps / 1e9:.3g}"),
-    Column(">GB/s back", lambda link: f"{link.from_Bps(link.b) / 1e9:.3g}"),
+LINKS: "list[Column[tuple[LabNetwork, LabLink]]]" = [
+    Column("system", lambda row: row[0].system),
+    Column(">ranks", lambda row: f"{len(row[0].ranks)}", 2),
+    Column("link", lambda row: row[1].a),
+    Column("to", lambda row: row[1].b),
+    Column(">GB/s", lambda row: f"{row[1].rate_Bps / 1e9:.3g}"),
+    Column(">GB/s back", lambda row: f"{row[1].from_Bps(row[1].b) / 1e9:.3g}"),
 ]
 
 

@@ -146,6 +146,7 @@ def sure_and_more(made: Prediction, stored: bool = True, ratios: bool = False) -
     show.say(
         f"sure: {'; '.join(told)}.",
         brief=f"sure: {told[0].replace('measurements', 'runs').replace('most doubt', 'doubt')}.",
+        at=show.SURE_BRIEF,
     )
     if show.everything():
         if linear := _linear(made.points):

@@ -10,20 +10,24 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from resnetx.api.drawings import distinct, gpu_ids, rings_of
 from resnetx.api.found_system import NEW, YAML, Found, from_files, new_system, this_system
-from resnetx.api.topology import answers
+from resnetx.api.topology import answer_to
 from resnetx.api.topology_answers import (
     ALL_PAIRS_GPUS,
+    COPIES,
     COSTS,
+    REACHES,
     Answer,
     Costed,
     Described,
     Listed,
     Paired,
     Ranked,
+    Ranking,
     Routed,
     collective_cost,
     network_of,
     place_of,
+    reach_of,
 )
 from resnetx.cli import show
 from resnetx.errors import ConfigError
@@ -57,13 +61,14 @@ def topology_(options: Namespace, files: list[Path], asked: Point) -> int:
         from resnetx.cli.verbs.show_predict import validate_
 
         return validate_(options, files, asked, "topology", validation)
-    made = _made(options, files, asked)
-    for index, answer in enumerate(answers(files, asked) if made is None else [made]):
-        if index and not options.json and not options.quiet:
-            show.say()
-        several = isinstance(answer, Costed) and len(answer.plans) > 1
-        most = show.LINES_OF_SEVERAL if several else show.LINES
-        show.conclude(options, answer.answer(), answer.records, partial(_show, answer), most=most)
+    answer = _made(options, files, asked) or answer_to(files, asked)
+    match answer:
+        case Described(several) | Paired(several, _) | Routed(several) | Costed(several, _) | Ranked(several):
+            pass
+        case _:
+            several = []
+    most = show.LINES_OF_SEVERAL if len(several) > 1 else show.LINES
+    show.conclude(options, answer.answer(), answer.records, partial(_show, answer), most=most)
     return 0
 
 
@@ -88,25 +93,40 @@ def _show(answer: Answer | Found) -> None:
             show_found(answer)
         case Listed(about):
             systems(about)
-        case Described(machine, transport):
-            copies(machine, transport)
-            if show.everything():
-                show.say()
-                parts(machine)
-                matrix(machine)
-            else:
+        case Described(described):
+            if len(described) > 1:
+                show.listing(REACHES, [reach_of(*each) for each in described])
+            for machine, transport in described if len(described) == 1 or show.everything() else ():
+                copies(machine, transport)
+                if show.everything():
+                    show.say()
+                    parts(machine)
+                    matrix(machine)
+            if not show.everything():
                 show.more("who is linked to whom, parts and their sources: --all; which GPUs for a job: pick=4")
-        case Paired(machine, transport, _):
-            pairs(machine.name, transport, list(answer.records()))
+        case Paired(described):
+            found = list(answer.records())
+            if len(described) > 1:
+                show.listing(COPIES, found)
+                show.more("each kind of pair: --all")
+            for machine, transport in described if len(described) == 1 or show.everything() else ():
+                own = [costs for costs in found if (costs.system, costs.transport) == (machine.name, transport)]
+                pairs(machine.name, transport, own)
         case Routed(routes):
-            for machine, machine_paths in routes:
-                show_routes(machine, machine_paths)
+            show_routes([(machine.name, way) for machine, ways in routes for way in ways])
         case Costed([plan], sizes):
             costs(plan, sizes)
         case Costed(plans, sizes):
             side_by_side(plans, sizes)
-        case Ranked(machine, library, name, size_bytes, choices):
-            show_choices(machine, choices, f"{name} with library={library}", size_bytes)
+        case Ranked(rankings):
+            if len(rankings) > 1:
+                show.listing(RANKINGS, [(one, choice) for one in rankings for choice in both_ends(one.choices)])
+                show.more("each choice, and the line that takes the best: --all")
+            for one in rankings if len(rankings) == 1 or show.everything() else ():
+                if len(rankings) > 1:
+                    show.say()
+                    show.say(f"{one.machine.name}, {one.collective} with {one.library}", style="bold")
+                show_choices(one.choices, one.size_bytes)
 
 
 # The screen of a system that was read or made: its matrices, what is not known of it, and how to use it.
@@ -331,13 +351,17 @@ def copies(system: System, transport: Transport) -> None:
     show.listing(columns, ways, title, "Large copies, alone or with one in the opposite direction; of one such pair.")
 
 
-def show_routes(system: System, alternatives: Sequence[SystemPath]) -> None:
-    """The ways between two GPUs that an application can choose from."""
-    title = f"{system.name}: paths from GPU {alternatives[0].source} to GPU {alternatives[0].target}"
-    show.listing(WAYS, alternatives, title)
+def show_routes(ways: Sequence[tuple[str, SystemPath]]) -> None:
+    """The ways between two GPUs that an application can choose from, of one system or several."""
+    columns: list[Column[tuple[str, SystemPath]]] = [
+        Column("system", lambda row: row[0]),
+        Column("GPUs", lambda row: f"{row[1].source} to {row[1].target}"),
+        *(column.of(lambda row: row[1]) for column in WAYS),
+    ]
+    show.listing(columns, ways)
 
 
-_KINDS = {"host": "through the host", "relay": "relayed by the application"}
+_KINDS = {"host": "through the host", "relay": "relayed by a program"}
 WAYS: list[Column[SystemPath]] = [
     Column("kind", lambda way: _KINDS.get(way.kind, way.kind)),
     Column(">GB/s one way", lambda way: GBps(way.bandwidth_Bps)),
@@ -508,7 +532,23 @@ def _verdict(ranks: Sequence[Sequence[CollectivePlan]], size_bytes: int) -> str:
     return f"At {size_text(size_bytes)} the library's generation decides who is ahead: {'; '.join(said)}."
 
 
-def show_choices(system: System, subsets: "Sequence[GpuSubset]", collective: str, size_bytes: int) -> None:
+def both_ends(choices: "Sequence[GpuSubset]") -> "Sequence[GpuSubset]":
+    """The best choice and the worst one, where that is another."""
+    return choices[:: max(len(choices) - 1, 1)]
+
+
+RANKINGS: "list[Column[tuple[Ranking, GpuSubset]]]" = [
+    Column("system", lambda row: row[0].machine.name),
+    Column("collective", lambda row: row[0].collective),
+    Column("library", lambda row: row[0].library),
+    Column("choice", lambda row: "best" if row[1] is row[0].choices[0] else f"worst of {len(row[0].choices)}"),
+    Column("GPUs", lambda row: " ".join(map(str, row[1].devices))),
+    Column(">busbw GB/s", lambda row: GBps(row[1].busbw_Bps)),
+    Column("~limited by", lambda row: row[1].plan.cost(row[0].size_bytes).limiting_link, 3),
+]
+
+
+def show_choices(subsets: "Sequence[GpuSubset]", size_bytes: int) -> None:
     """The best and the worst choices of GPUs, and the line that takes the best."""
     likes = {choice.like.devices: choice.like for choice in subsets}
     without = {devices for devices, plan in likes.items() if plan.lanes is not None and _through_cpu(plan)}

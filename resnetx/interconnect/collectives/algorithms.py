@@ -15,16 +15,16 @@ import msgspec
 
 from resnetx.interconnect.collectives.internode import Groups, NodeNetwork, Plateau, plateau
 from resnetx.interconnect.collectives.rings import (
+    IN_SWITCH,
     IN_SWITCH_SHARE,
     PIECE_BYTES,
-    TREE,
     TREE_SHARE,
     Generation,
     Hop,
     NodeRings,
 )
 from resnetx.interconnect.systems import paths
-from resnetx.interconnect.systems.graph import GpuSpec, LaunchMode, SwitchSpec
+from resnetx.interconnect.systems.graph import CpuSpec, GpuSpec, LaunchMode, SwitchSpec
 from resnetx.interconnect.systems.system import System
 from resnetx.loading import own_yaml
 from resnetx.operations import Operation
@@ -52,6 +52,10 @@ class Expectation:
     nvlink_s: float
     pcie_s: float
     share: dict[Shape, float]
+    pcie_share: float | None = None  # over PCI Express, where that is another
+
+    def of_rate(self, kind: Shape, on_nvlink: bool) -> float:
+        return self.share[kind] if on_nvlink or self.pcie_share is None else self.pcie_share
 
 
 @dataclass(frozen=True)
@@ -79,9 +83,11 @@ def _scaled(share: dict[Shape, float], planned: float) -> dict[Shape, float]:
     return {kind: planned * each for kind, each in share.items()}
 
 
-def _protocols(ll_base_s: float, ll128_base_s: float, ll_hop_s: float, planned: float) -> tuple[Protocol, ...]:
+def _protocols(
+    ll_base_s: float, ll128_base_s: float, ll_hop_s: float, planned: float, pcie_ll: float | None = None
+) -> tuple[Protocol, ...]:
     """`planned`: the rate that the library plans with, as a share of what its kernels get."""
-    ll = Expectation(ll_base_s, ll_hop_s, 1.0e-6, _scaled(_QUARTER, planned))
+    ll = Expectation(ll_base_s, ll_hop_s, 1.0e-6, _scaled(_QUARTER, planned), pcie_ll)
     ll128 = Expectation(ll128_base_s, 1.9e-6, 2.5e-6, _scaled(_LL128, planned))
     simple = Expectation(8.4e-6, 3.4e-6, 5.7e-6, _scaled(_FULL, planned))
     return (
@@ -92,9 +98,10 @@ def _protocols(ll_base_s: float, ll128_base_s: float, ll_hop_s: float, planned: 
 
 
 # By compute capability: tuning.cc of 2.10 on, as what is published of A100s changes protocol where it says; and of 2.5
-# to 2.7, as what is published of V100s does. Of Volta's 22.5 GB/s a link, topo.h plans with 20.
+# to 2.7, as what is published of V100s does. Of Volta's 22.5 GB/s a link, topo.h plans with 20. Over PCI Express newer
+# GPUs run what 2.21 expects: half of the rate in LL.
 PROTOCOLS = (
-    (8.0, _protocols(6.6e-6, 14.0e-6, 0.6e-6, 1.0)),
+    (8.0, _protocols(6.6e-6, 14.0e-6, 0.6e-6, 1.0, 1 / 2)),
     (0.0, _protocols(3.6e-6, 10.0e-6, 0.47e-6, 20 / 22.5)),
 )
 
@@ -123,6 +130,46 @@ class AllPairs:
 # RCCL, tools/msccl-algorithms: what eight MI300X run, by size (ROCm 6.0 to 7.0); an array has to fill all chunks.
 ALL_PAIRS_GPUS = 8
 ALL_PAIRS = (AllPairs(RCCL_MI300[0], 2**10, 2**19 - 1), AllPairs(RCCL_MI300[1], 2**19, 2**24))
+
+
+@dataclass(frozen=True)
+class BetweenNodes:
+    """What a protocol takes between nodes: of each step, and the share of the network's rate. tuning.cc of 2.30."""
+
+    name: str
+    ring: Hop
+    ring_share: float
+    tree: Hop
+    tree_share: float  # of what a tree in Simple carries
+    tree_by_size: tuple[float, ...]  # of that rate, by powers of two from 64 bytes on ("not perfectly sticking")
+
+
+# Simple is `Generation.ring` and `.tree`. Every step of a ring has at least what posting to the network takes.
+BETWEEN_NODES = (
+    BetweenNodes(
+        "LL",
+        Hop(6.6e-6, 0.6e-6, 1.0e-6, 2.7e-6),
+        1 / 2,
+        Hop(6.8e-6, 0.6e-6, 1.0e-6, 5.0e-6),
+        1 / 3.8,
+        (1, 1, 1, 1, 0.9, 0.8, 0.7, 0.7, 0.7, 0.7, 0.6, 0.5, 0.4, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1),
+    ),
+    BetweenNodes(
+        "LL128",
+        Hop(14e-6, 1.9e-6, 2.5e-6, 4.0e-6),
+        0.92,
+        Hop(14e-6, 1.25e-6, 1.9e-6, 8.5e-6),
+        120 / 128,
+        (1, 1, 1, 1, 1, 0.9, 0.8, 0.8, 0.8, 0.7, 0.6, 0.6, 0.6, 0.6, 0.6, 0.6, 0.8, 0.9, 0.9, 0.9, 0.9, 1),
+    ),
+)
+TREE_BY_SIZE = (  # the same in Simple
+    *(0.9, 0.9, 0.9, 0.9, 0.9, 0.9, 0.9, 0.8, 0.7, 0.6, 0.6, 0.5),
+    *(0.5, 0.5, 0.5, 0.6, 0.7, 0.8, 0.7, 0.7, 0.8, 0.9, 0.9, 0.9, 1),
+)
+POSTING_s = 1e-6
+# What LL carries at most, by the maker of the CPUs: of two nodes, and of more.
+LL_MOST_Bps = {"AMD": (22.5e9, 19.0e9), "other": (39.0e9, 20.4e9)}
 
 
 # LL of NCCL 2.0 to 2.3, which do not say when they take it: tuning.cc of 2.5.6 is the oldest that does.
@@ -162,7 +209,7 @@ class Fitted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ll_twice: float = 1 / 4
     ll_once: float = 1 / 4
     ll_chain: float = 1 / 4
-    pcie_ll_twice: float = 1 / 2  # over PCI Express, where flags beside data are all that it costs (tuning.cc of 2.21)
+    pcie_ll: float = 1 / 2  # over PCI Express, where flags beside data are all that it costs (tuning.cc of 2.21)
     all_pairs_share: float = 1.0  # of Simple between all pairs at once, by AMD's library
     ll128_twice: float = 0.92
     ll128_once: float = 0.92
@@ -175,8 +222,8 @@ class Fitted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def share(self, protocol: str, shape: Shape, on_nvlink: bool) -> float:
         """Of the links' rate, by protocol and operation; `on_nvlink`: else over PCI Express."""
-        if not on_nvlink and (protocol, shape) == ("LL", "twice"):
-            return self.pcie_ll_twice
+        if not on_nvlink and protocol == "LL":
+            return self.pcie_ll
         share: float = getattr(self, f"{protocol.lower()}_{shape}") if protocol != "Simple" else 1.0
         return share
 
@@ -253,6 +300,8 @@ class Algorithm:
     launch_s: float = 0.0  # until one process has started all GPUs of a node
     launch_share: float = 0.0  # 1: one process starts them; 0: each has its own; 1/2: not told
     taken_bytes: tuple[int, int] | None = None  # from, to: the library always takes it there, and nowhere else
+    by_size: tuple[float, ...] = ()  # of the rate, by powers of two from 64 bytes on; (): all of it
+    kept: bool = False  # longer than is best, as published times say that fall where it ends
 
     @property
     def label(self) -> str:
@@ -270,6 +319,10 @@ class Algorithm:
     def moving_s(self, size_bytes: float) -> float:
         """The part of the time that bytes cost."""
         moving_s = size_bytes * self.s_per_byte
+        if self.by_size:
+            place = min(max(0.0, math.log2(size_bytes / 64)), len(self.by_size) - 1)
+            low, high = self.by_size[int(place)], self.by_size[math.ceil(place)]
+            moving_s /= low + (place - int(place)) * (high - low)
         if self.one_message:
             moving_s = max(moving_s, self.one_message.seconds(size_bytes))
         if self.settling:
@@ -291,6 +344,33 @@ class Algorithm:
             return self.time_s(size_bytes)
         fixed_s, s_per_byte = self.expected
         return fixed_s + size_bytes * s_per_byte
+
+
+def choices(algorithms: Sequence[Algorithm], size_bytes: float) -> list[tuple[int, float]]:
+    """(index, from how many bytes on) of what the library expects to be fastest, for this size and then larger ones."""
+    first = min(range(len(algorithms)), key=lambda index: algorithms[index].expected_s(size_bytes))
+    found = [(first, size_bytes)]
+    while not (last := algorithms[found[-1][0]]).kept and last.expected:
+        fixed_s, s_per_byte = last.expected
+        changes = [
+            ((each.expected[0] - fixed_s) / (s_per_byte - each.expected[1]), each.expected[1], index)
+            for index, each in enumerate(algorithms)
+            if each.expected and each.expected[1] < s_per_byte
+        ]
+        if not changes:
+            break
+        from_bytes, _, index = min(changes)
+        found.append((index, max(size_bytes, from_bytes)))
+    return found
+
+
+def time_of(algorithms: Sequence[Algorithm], chosen: Sequence[tuple[int, float]]) -> float:
+    """Seconds by the first of `choices`, or what a larger array takes where the library changes, if that is less.
+
+    What a library expects is coarse. That more bytes would take less time is not believed of it, but where that was
+    published (`Algorithm.kept`).
+    """
+    return min(algorithms[index].time_s(from_bytes) for index, from_bytes in chosen)
 
 
 _SWITCH_PORTS = "the GPUs' ports to the NVSwitch"
@@ -332,11 +412,8 @@ class NcclAlgorithms:
         in_switch = self.in_switch() if self.tries_switches else None
         each_s = self.fitted.rccl_launch_s if self._rccl else self.fitted.launch_s
         launch_s = max(map(len, self.groups)) * each_s
-        algorithms = [
-            replace(algorithm, launch_s=launch_s)
-            for algorithm in (*self.all_pairs(), *self.rings(), tree, in_switch)
-            if algorithm
-        ]
+        found = (*self.all_pairs(), *self.rings(), tree, in_switch, *self.by_flags(tree))
+        algorithms = [replace(algorithm, launch_s=launch_s) for algorithm in found if algorithm]
         # AMD's RCCL chooses by tables of its own for each GPU: of rings it is taken to choose what takes least.
         return tuple(replace(algorithm, expected=None) if self._rccl else algorithm for algorithm in algorithms)
 
@@ -344,8 +421,53 @@ class NcclAlgorithms:
     def staged(self) -> bool:
         return self.inside.staged
 
+    def by_flags(self, tree: Algorithm | None) -> list[Algorithm]:
+        """Rings and trees between nodes in the protocols that need no fence; `tree`: that in Simple.
+
+        Nothing is published of how RCCL comes to what it takes there: it is described with Simple alone.
+        """
+        if self.between is None or not self.generation.protocols or self._rccl:
+            return []
+        protocols = [each for each in BETWEEN_NODES if self._on_nvlink or each.name == "LL"]
+        rings = [self._ring_between(each) for each in protocols]
+        if tree is None:
+            return rings
+        return rings + [
+            replace(
+                tree,
+                fixed_s=self._start_s + self._tree_fixed_s(each.tree),
+                s_per_byte=max(tree.s_per_byte / each.tree_share, 2 / self._most_Bps(each)),
+                protocol=each.name,
+                by_size=each.tree_by_size,
+            )
+            for each in protocols
+        ]
+
+    def _ring_between(self, protocol: BetweenNodes) -> Algorithm:
+        ranks, rounds, hop = sum(map(len, self.groups)), self.operation.rounds, protocol.ring
+        if ranks == self._nodes:  # nothing hides what the network takes
+            hop = replace(hop, network_s=protocol.tree.network_s)
+        steps = rounds * (ranks - 1)
+        crossings = min(steps, rounds * self._nodes)
+        inside_s = (steps - crossings) * max(self._step_s(hop), POSTING_s)
+        between_s = self.between.crossings_s(hop, crossings, 1, self.operation) if self.between else 0.0
+        return Algorithm(
+            "ring",
+            self._start_s + hop.base_s + inside_s + between_s,
+            self.operation.bus_factor(ranks) / min(self.ring_Bps * protocol.ring_share, self._most_Bps(protocol)),
+            self._limit(self.ring_Bps, self._ring_limit),
+            protocol=protocol.name,
+        )
+
+    def _most_Bps(self, protocol: BetweenNodes) -> float:
+        if protocol.name != "LL":
+            return math.inf
+        cpus = [each.part.about for each in self.system.components if isinstance(each.part, CpuSpec)]
+        maker = "AMD" if any("AMD" in about for about in cpus) else "other"
+        return LL_MOST_Bps[maker][self._nodes > 2]
+
     def rings(self) -> tuple[Algorithm, ...]:
-        """The ring, in each protocol of the generation; several nodes are described with one only, Simple."""
+        """The ring, in each protocol of the generation; between nodes in Simple."""
         if self.between or self.generation.one_ring:
             return (self._ring(),)
         if not self.generation.protocols:
@@ -435,7 +557,11 @@ class NcclAlgorithms:
             self._ring_limit,
             settling=Settling(self.fitted.rings_lost_s, self.fitted.rings_over_s) if settles else None,
             protocol=protocol.name,
-            expected=(source.base_s + steps * expected_hop_s, factor / (self.planned_ring_Bps * source.share[kind])),
+            kept=protocol.name == "LL128" and kind == "twice" and self.inside.lanes is not None,
+            expected=(
+                source.base_s + steps * expected_hop_s,
+                factor / (self.planned_ring_Bps * source.of_rate(kind, self._on_nvlink)),
+            ),
         )
 
     def _plateau(self, fixed_s: float, ranks: int, channels: int) -> Plateau | None:
@@ -448,16 +574,19 @@ class NcclAlgorithms:
         hop = self.generation.tree
         if hop is None or self.tree_Bps <= 0 or (self._mi300 and self.between is None):  # RCCL has none there
             return None
-        ranks = sum(map(len, self.groups))
-        depth_s = (ranks / self._nodes - 1) * self._step_s(hop) + math.log2(self._nodes) * self._crossing_s(hop)
-        expected = (hop.base_s + 2 * depth_s, 1 / (self.tree_Bps * TREE_SHARE))
+        expected = (self._tree_fixed_s(hop), 1 / (self.tree_Bps * TREE_SHARE))
         return Algorithm(
             "tree",
             self._start_s + expected[0],
             expected[1],
             self._limit(self.tree_Bps, self.inside.chain_limit),
+            by_size=TREE_BY_SIZE if self.between and not self._rccl else (),
             expected=None if self.between else expected,
         )
+
+    def _tree_fixed_s(self, hop: Hop) -> float:
+        inside = sum(map(len, self.groups)) / self._nodes - 1
+        return hop.base_s + 2 * (inside * self._step_s(hop) + math.log2(self._nodes) * self._crossing_s(hop))
 
     def in_switch(self) -> Algorithm | None:
         """Each GPU sends all it has and receives its share of the sum, then sends that share and receives the rest.
@@ -483,7 +612,7 @@ class NcclAlgorithms:
                 expected=(switch_s, moved / expected_share),
             )
         inside_s, between_s = moved / share, (2 if self._nodes > 2 else 1) / self._network_Bps
-        fixed_s = self._start_s + switch_s + 2 * math.log2(self._nodes) * self._crossing_s(TREE)
+        fixed_s = self._start_s + switch_s + 2 * math.log2(self._nodes) * self._crossing_s(IN_SWITCH)
         limit = self.between.limit if between_s > inside_s else _SWITCH_PORTS
         return Algorithm("nvls", fixed_s, max(inside_s, between_s), limit)
 

@@ -31,7 +31,7 @@ The assumptions, and how much depends on each:
 - Who starts the GPUs decides what small sizes take (`algorithm.Algorithm.launch_s`); where nobody tells, it is open.
 - Rings through NVSwitches reach the rate of large sizes over 0.4 ms only, and lose a part of each round's last step.
 - Trees carry 0.46 of the links' rate (`tuning.cc`), in-switch reduction 0.82 on Hopper (fitted; the source has 0.85).
-- Several nodes are described with Simple only, and with the fixed times of the source.
+- Several nodes have the fixed times and shares of the source (`BETWEEN_NODES`), nothing fitted; RCCL has Simple only.
 - Between nodes, every network card that the library drives carries one ring, all of them equal shares, each from a GPU
   of its own; `internode` says which cards those are, and what a step between nodes costs. With in-switch reduction the
   nodes form two trees, in which a node sends all its data twice if there are more than two.
@@ -52,7 +52,14 @@ from statistics import fmean
 from typing import get_args
 
 from resnetx.errors import ConfigError, unknown_name
-from resnetx.interconnect.collectives.algorithms import LAUNCH_SHARES, Algorithm, NcclAlgorithms, fitted
+from resnetx.interconnect.collectives.algorithms import (
+    LAUNCH_SHARES,
+    Algorithm,
+    NcclAlgorithms,
+    choices,
+    fitted,
+    time_of,
+)
 from resnetx.interconnect.collectives.internode import Groups, by_node, join_nodes, unlike_nodes
 from resnetx.interconnect.collectives.measured import (
     Calibration,
@@ -144,13 +151,13 @@ class CollectivePlan:
         return None if self.lanes is None else fractional(self.lanes)
 
     def fastest(self, size_bytes: float) -> Algorithm:
-        """The algorithm that takes least for `size_bytes`, by the uncalibrated model."""
-        return min(self.algorithms, key=lambda algorithm: algorithm.expected_s(size_bytes))
+        """What the library runs for `size_bytes`, by the uncalibrated model."""
+        return self.algorithms[choices(self.algorithms, size_bytes)[0][0]]
 
     def cost(self, size_bytes: float) -> Cost:
         """What `size_bytes` (the whole array) take, with measured corrections if the plan is calibrated."""
         fastest = self.fastest(size_bytes)
-        time_s = fastest.time_s(size_bytes)
+        time_s = time_of(self.algorithms, choices(self.algorithms, size_bytes))
         if self.calibration is not None:
             time_s *= self.calibration.ratio(size_bytes)
         algbw_Bps = size_bytes / time_s
@@ -174,6 +181,7 @@ class CollectivePlan:
             *self._unused_fractions(),
             taken,
             *others,
+            *self._kept(size_bytes),
             *self._open(size_bytes),
             self._calibrated(size_bytes),
         ]
@@ -181,6 +189,15 @@ class CollectivePlan:
     def why(self, size_bytes: float) -> list[str]:
         """What stands beside a table that has the rest: which rings there are, and what is open."""
         return [*self.notes, *self._unused_fractions(), *self._open(size_bytes)]
+
+    def _kept(self, size_bytes: float) -> list[str]:
+        """That a larger array takes less, as the library changes what it runs later than is best."""
+        own_s, own = self.cost(size_bytes).time_s, self.fastest(size_bytes).label
+        for larger in (4 / 3 * size_bytes, 2 * size_bytes):
+            if WORTH_SAYING * (time_s := self.cost(larger).time_s) < own_s:
+                takes = f"{size_text(round(larger))} take {_time(time_s)}"
+                return [f"{takes}: its tuning keeps {own} below, and published times fall likewise."]
+        return []
 
     def _open(self, size_bytes: float) -> list[str]:
         """What a size takes by who starts the GPUs, where nobody told and it makes a difference."""

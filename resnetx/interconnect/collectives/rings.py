@@ -236,7 +236,7 @@ class Generation:
 _RING_OLD = Hop(8.4e-6, 5.7e-6, 5.7e-6, 6.6e-6)  # tuning.cc of 2.5.6, the oldest that states them (protocol Simple)
 _RING_NEW = Hop(8.4e-6, 3.4e-6, 5.7e-6, 14e-6)  # tuning.cc of 2.30.7 (Simple), and the next two
 TREE = Hop(8.4e-6, 4.0e-6, 4.0e-6, 14e-6)
-_IN_SWITCH_S = 25e-6
+IN_SWITCH = Hop(0.0, 25e-6, 25e-6, 20.9e-6)
 SOCKET = Hop(200e-6, 100e-6, 100e-6, 100e-6)  # assumed
 
 GENERATIONS: dict[str, Generation] = {
@@ -244,7 +244,9 @@ GENERATIONS: dict[str, Generation] = {
     # collectives.h of 2.0 to 2.3: a step has two parts in allreduce, each handed over by itself, and four in all others
     "nccl2": Generation(_RING_OLD, half_lanes_up_to=4, other_handovers=2, fills_chains=True),
     "nccl2.4": Generation(_RING_NEW, False, MOST_GPUS, False, TREE, protocols=True, sends=True),
-    "nvls": Generation(_RING_NEW, False, MOST_GPUS, False, TREE, _IN_SWITCH_S, protocols=True, sends=True, relays=True),
+    "nvls": Generation(
+        _RING_NEW, False, MOST_GPUS, False, TREE, IN_SWITCH.nvlink_s, protocols=True, sends=True, relays=True
+    ),
     "gloo": Generation(SOCKET),
 }
 
