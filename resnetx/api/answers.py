@@ -9,16 +9,29 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from statistics import fmean, median
 from typing import TYPE_CHECKING, Any
 
-from resnetx.record.machine import CPU, Unit, how_many, on_cores, unit_of
+from resnetx.record.machine import CPU, Unit, how_many, on_cores, unit_by_library, unit_of
 from resnetx.table import ANSWERS, Answer, Column, as_shown
-from resnetx.units import duration, in_ms, number, si, size_text, to_interval
+from resnetx.units import GBps, duration, in_ms, number, si, size_text, to_interval
 
 if TYPE_CHECKING:
+    from resnetx.interconnect.systems.lab_network import LabNetwork
     from resnetx.record import RunRecord
-    from resnetx.record.comparisons import Accuracy, BenchComparison
+    from resnetx.record.bench_record import CopyCell
+    from resnetx.record.comparisons import (
+        Accuracy,
+        BenchComparison,
+        CheckedClaim,
+        CheckedPoint,
+        CollectivePoint,
+        ComparedPoint,
+        CopyPoint,
+        SystemSide,
+    )
     from resnetx.record.literature import CheckedPapers, KindScore, Score
+    from resnetx.record.prediction import TimePart
     from resnetx.record.topologies import Check, SteeredGpu, Steering
     from resnetx.record.traces import Trace, TracedBatch
+    from resnetx.reporting.explain import ExplainedPart
     from resnetx.traces import TraceSums
 
 # ---- what is measured -----------------------------------------------------------------------------------------------
@@ -435,6 +448,108 @@ def score_answer(found: "Score") -> list[str]:
     ]
 
 
+# ---- parts of records, a line each ----------------------------------------------------------------------------------
+
+
+def _of_time_part(part: "TimePart") -> str:
+    low, high = (f"{100 * end:.0f}" for end in part.interval)
+    return f"{part.name}: {part.share:.0%} ({low} to {high}) of the step"
+
+
+def _of_side(side: "SystemSide") -> str:
+    if side.iterations_per_s is None:
+        return f"{side.system}, {side.library}: {side.outcome}: {side.reason or side.open}"
+    rate = side.iterations_per_s
+    value, low, high = to_interval(rate.value, rate.low, rate.high)
+    limit = f", limited by {side.limited_by}" * bool(side.limited_by)
+    return f"{side.system}, {side.library}: {value} iterations/s ({low} to {high}){limit}"
+
+
+def _of_collective(point: "CollectivePoint") -> str:
+    what = f"{point.collective} of {size_text(point.size_bytes)} over {how_many(point.gpus, 'GPU')} of {point.system}"
+    return f"{what}, {point.library}: {time_text(point.time_s)}, {GBps(point.algbw_Bps)} GB/s (size / time)"
+
+
+def _of_copy(point: "CopyPoint") -> str:
+    source = "the host" if point.source is None else f"GPU {point.source}"
+    ends = f"{source} copies {size_text(point.size_bytes)} to GPU {point.target}"
+    return f"{point.system}: {ends} in {time_text(point.time_s)}"
+
+
+def _of_checked(point: "CheckedPoint") -> str:
+    where = [
+        point.workload,
+        f"batch {point.batch_size}",
+        point.variant,
+        how_many(point.gpus, unit_by_library(point.library)) + f" of {point.system}",
+    ]
+    words = ", ".join(filter(None, where))
+    if point.predicted_s is None or point.measured_s is None or point.error is None:
+        return f"{words}: predicted {point.predicted_outcome}, measured {point.measured_outcome}"
+    times = f"{time_text(point.predicted_s)} predicted, {time_text(point.measured_s.median)} measured"
+    return f"{words}: {times}, {round(point.error, 3) + 0.0:+.1%}"
+
+
+def _of_compared(point: "ComparedPoint") -> str:
+    words = ", ".join(filter(None, [point.workload, point.batch, point.variant, how_many(point.request.gpus, "rank")]))
+    if point.ratio is None:
+        return f"{words}: {point.verdict}"
+    value, low, high = to_interval(point.ratio.median, point.ratio.low, point.ratio.high)
+    return f"{words}: B trains {value} times ({low} to {high}) as fast as A: {point.verdict}"
+
+
+def _of_claim(claim: "CheckedClaim") -> str:
+    word = {"hit": "agrees", "miss": "disagrees", "open": "not decided", "given": "was an input"}
+    figures = [
+        f"{what} {number(value)}"
+        for what, value in (("stated", claim.stated), ("predicted", claim.ours))
+        if value is not None
+    ]
+    told = f" ({', '.join(figures)})" * bool(figures)
+    return f"{claim.section}: {claim.says}{told}: {word.get(claim.outcome, claim.outcome)}"
+
+
+def _of_explained_part(part: "ExplainedPart") -> str:
+    sides = [f"{time_text(of_s)} in {side}" for side, of_s in (("A", part.a_s), ("B", part.b_s)) if of_s is not None]
+    if part.b_s is None:
+        sides = [side.removesuffix(" in A") for side in sides]
+    return f"{part.name}: {', '.join(sides) or 'not known'}{f' ({part.evidence})' * bool(part.evidence)}"
+
+
+def _of_copied(cell: "CopyCell") -> str:
+    ends = " to ".join(str(end) for end in (cell.source, cell.target))
+    what = f"{cell.copy} copy, {cell.direction.replace('-', ' ')}, {ends}, {size_text(cell.size_bytes)}"
+    return f"{what}: {time_text(median(cell.time_s))}: {cell.verdict}" if cell.time_s else f"{what}: not measured"
+
+
+def network_line(network: "LabNetwork") -> str:
+    """ "gx8 / 100: 8 ranks, 10 links of 0.103 to 0.131 GB/s"."""
+    rates = sorted({f"{link.rate_Bps / 1e9:.3g}" for link in network.links}, key=float)
+    links = f"{len(network.links)} links of {' to '.join(dict.fromkeys([rates[0], rates[-1]]))} GB/s"
+    return f"{network.system} / {network.scale:g}: {len(network.ranks)} ranks, {links}"
+
+
+_LINES: Mapping[str, Callable[[Any], str]] = {
+    "TimePart": _of_time_part,
+    "SystemSide": _of_side,
+    "CollectivePoint": _of_collective,
+    "CopyPoint": _of_copy,
+    "CheckedPoint": _of_checked,
+    "ComparedPoint": _of_compared,
+    "CheckedClaim": _of_claim,
+    "ExplainedPart": _of_explained_part,
+    "CopyCell": _of_copied,
+    "LabNetwork": network_line,
+    "Difference": lambda found: f"{found.name}: {', '.join(found.a)} in A, {', '.join(found.b)} in B",
+    "Unmatched": lambda point: f"{point.point}: in {point.study} alone",
+    "Control": lambda control: f"{control.name}: {control.agreement}: {control.why}",
+}
+
+
+def _line(function: Callable[[Any], str]) -> Callable[[Any], Answer]:
+    return lambda part: Answer([f"{function(part)}."])
+
+
 # ---- by kind --------------------------------------------------------------------------------------------------------
 
 
@@ -529,5 +644,6 @@ ANSWERS.update(
         "Records[Explained]": _of_explained,
         "Records[ExplainedFigure]": _of_figures,
         "Records[ObservedRank]": _of_ranks,
+        **{kind: _line(function) for kind, function in _LINES.items()},
     }
 )

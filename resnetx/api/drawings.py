@@ -12,7 +12,7 @@ from resnetx.errors import ConfigError
 from resnetx.interconnect.collectives.plan import CollectivePlan, Cost
 from resnetx.interconnect.collectives.rings import Ring
 from resnetx.interconnect.systems.system import System
-from resnetx.record.topologies import CollectiveCost, PairCosts, TopologyRecord
+from resnetx.record.topologies import CollectiveCost, GpuChoice, PairCosts, TopologyRecord
 from resnetx.table import Records
 from resnetx.units import size_text
 
@@ -39,7 +39,7 @@ def of_plan(plan: CollectivePlan, size_bytes: int) -> "Figure":
 
 def figures(records: Sequence[TopologyRecord]) -> "Iterator[Figure]":
     """Curves of collectives over size and over GPUs, and matrices and curves of pairs, as Li et al. 2019 draw them."""
-    from resnetx.reporting.charts.benches import described_collectives, described_pairs
+    from resnetx.reporting.charts.benches import described_choices, described_collectives, described_pairs
 
     costs = [each for each in records if isinstance(each, CollectiveCost)]
     for name in dict.fromkeys(cost.collective for cost in costs):
@@ -48,6 +48,7 @@ def figures(records: Sequence[TopologyRecord]) -> "Iterator[Figure]":
     for system, transport in dict.fromkeys((pair.system, pair.transport) for pair in pairs):
         same = [pair for pair in pairs if (pair.system, pair.transport) == (system, transport)]
         yield from described_pairs(same)
+    yield from described_choices([each for each in records if isinstance(each, GpuChoice)])
 
 
 def _graph(machine: System, name: str, plan: CollectivePlan | None, size_bytes: int) -> "Figure":

@@ -192,7 +192,7 @@ MOST_SHOWN = 8  # cases whose parts a page shows as tables; of more it names the
 def _store(found: Records[Any], job: Sequence[Observation], folder: Path) -> None:
     """What was explained as JSON lines, as a table, and as a page."""
     from resnetx.api import drawings, pages
-    from resnetx.reporting.charts.step_parts import explained_parts
+    from resnetx.reporting.charts.step_parts import compared_times, explained_parts
     from resnetx.reporting.page import PageTable, Part
 
     answer = found.answer()
@@ -213,7 +213,7 @@ def _store(found: Records[Any], job: Sequence[Observation], folder: Path) -> Non
         alone = len(each.parts) == 1 or number > MOST_SHOWN
         tables.append(PageTable(f"parts-{number}", each.case, shown, rows, only_file=alone))
     notes = list(dict.fromkeys(line for each in found for line in getattr(each, "evidence", [])))
-    figures = explained_parts(cases)
+    figures = explained_parts(cases) or compared_times(list(found))
     pages.store(Part("Where the time goes", answer.sentences, notes, figures=figures, tables=tables), folder)
 
 

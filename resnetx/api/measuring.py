@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
+from shutil import copyfile
 from typing import Any, Generic
 
 from resnetx import progress
@@ -94,11 +95,19 @@ def note_fed(given: Point, read: Point) -> None:
 
 
 def page(folders: Sequence[Path], out: Any) -> None:
-    """Writes a page with figures and tables of what was measured to the folder that `out=` names, if it names one."""
+    """Writes a page of what was measured to the folder that `out=` names, if it names one, and a single record."""
     if out is None:
         return
     from resnetx.api.report import report
+    from resnetx.api.stored import stored
 
+    if len(found := [entry for folder in folders for entry in stored(folder)]) == 1 and found[0].kind != "study":
+        target = Path(str(out)) / found[0].file.name
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            copyfile(found[0].file, target)
+        except OSError as error:
+            raise ConfigError(f"out={out}: cannot be written ({error.strerror}); give another folder") from None
     progress.command(f"page: {report(*folders, out=out)}")
 
 

@@ -11,11 +11,11 @@ from statistics import median
 from typing import Any
 
 from resnetx import progress
-from resnetx.api.answers import check_answer, run_answer, steer_answer, trace_answer
+from resnetx.api.answers import check_answer, steer_answer, trace_answer, verify_answer
 from resnetx.api.drawings import figures as topology_figures
 from resnetx.api.drawings import note_undrawn, of_plan, of_system
 from resnetx.api.stored import MeasuredStudy
-from resnetx.api.topology_answers import Costed, Described, described
+from resnetx.api.topology_answers import Costed, Described, Ranked, Routed, described
 from resnetx.errors import ConfigError
 from resnetx.interconnect.pairs.pair_reading import counted
 from resnetx.interconnect.systems.system import System, steered
@@ -53,6 +53,8 @@ def store_page(parts: Sequence[Part], folder: Path, title: str = "", left_out: S
     except OSError as error:
         raise ConfigError(f"out={folder}: cannot be written ({error.strerror}); give another folder") from None
     note_undrawn()
+    if not any(part.figures for part in parts):
+        progress.command(f"no figure: {parts[0].undrawn}")
     return page
 
 
@@ -92,7 +94,10 @@ def _run(record: RunRecord) -> Part:
     alerts = _alerts(record.warnings)
     title = f"Run of {record.request.model.label}, batch {record.request.batch_size}"
     tables = [PageTable("run", "Its settings and results", cells)]
-    return Part(title, run_answer(record), alerts=alerts, figures=run_figures(record), tables=tables)
+    undrawn = "no window was measured" if record.outcome != "ok" else "of a single window"
+    return Part(
+        title, verify_answer(record), alerts=alerts, figures=run_figures(record), tables=tables, undrawn=undrawn
+    )
 
 
 def of_benches(records: Sequence[BenchRecord]) -> Part:
@@ -289,9 +294,10 @@ def of_papers(found: CheckedPapers) -> Part:
         + f" (the lab: its links are / {machine.lab_scale:g}, and so are times)." * bool(machine.lab_scale)
         for machine in found.machines
     ]
+    undrawn = f"resnetx reproduce {found.claims[0].paper if found.claims else 'PAPER'} out=FOLDER draws them"
     measured = [_measured_statements(found)] * bool(found.measured)
     tables = [*measured, _statements(found.claims), left_out]
-    return replace(_tabular(f"{found.names}, reproduced", found, tables), notes=notes)
+    return replace(_tabular(f"{found.names}, reproduced", found, tables), notes=notes, undrawn=undrawn)
 
 
 def _measured_statements(papers: CheckedPapers) -> PageTable:
@@ -376,7 +382,8 @@ def _check(check: Check) -> Part:
     notes = [f"{', '.join(check.nodes)}: {check.workload}, batch {check.batch_size}, {_when(check.started_at)}."]
     left_out = [f"Left out: {each}." for each in check.left_out]
     figures = list(check_figures(check))
-    return Part("Nodes, checked", check_answer(check), notes, left_out, figures=figures, tables=tables)
+    undrawn = "it takes two nodes or more"
+    return Part("Nodes, checked", check_answer(check), notes, left_out, figures, tables, undrawn=undrawn)
 
 
 _OUTLIERS: list[Column[Outlier]] = [
@@ -421,8 +428,7 @@ def _links(steering: Steering) -> Figure | None:
 
 def of_topology(answer: Any, records: Sequence[TopologyRecord]) -> Part:
     """What was asked of described systems, with the links of those that were."""
-    systems = {system.name: system for system, _ in answer.systems} if isinstance(answer, Described) else {}
-    drawn = [*map(of_system, systems.values()), *rings_of(answer), *topology_figures(records)]
+    drawn = [*map(of_system, _machines(answer)), *rings_of(answer), *topology_figures(records)]
     rows = [row(record) for record in records]
     columns = list(dict.fromkeys(name for cells in rows for name in cells))
     whole = Table(columns, [[cells.get(name) for name in columns] for cells in rows])
@@ -446,6 +452,18 @@ _COSTS: list[Column[CollectiveCost]] = [
     Column("off in the mean", lambda cost: "" if cost.error is None else f"{cost.error:.1%}"),
     Column("on", lambda cost: cost.error_source or ""),
 ]
+
+
+def _machines(answer: Any) -> list[System]:
+    """The systems whose links are asked for, each once."""
+    match answer:
+        case Described(systems) | Routed(systems):
+            machines = [machine for machine, _ in systems]
+        case Ranked(rankings):
+            machines = [ranking.machine for ranking in rankings]
+        case _:
+            machines = []
+    return list({machine.name: machine for machine in machines}.values())
 
 
 def rings_of(answer: Any) -> list[Figure]:

@@ -62,7 +62,8 @@ def predict(*traces: keywords.Text, **settings: Unpack[keywords.PredictKeywords]
     """
     given = settings_asked("predict", settings)
     paths, folder = list(map(given_path, traces)), kept_in(given)
-    asked, words = questions(paths, given), words_of(paths, given)
+    words = words_of(paths, given)
+    asked = questions(paths, given if paths or "study" not in given else _as_in_the_paper(given))
     if points_in(asked) > GRID_POINTS:
         from resnetx.api.grid import stream
 
@@ -70,6 +71,13 @@ def predict(*traces: keywords.Text, **settings: Unpack[keywords.PredictKeywords]
         return stream(asked, folder, words)
     prediction = _priced(_record(asked, predicted_curves(asked), words), given)
     return store(prediction, folder) if folder else prediction
+
+
+def _as_in_the_paper(given: Point) -> Point:
+    """With the paper's settings, where its systems are asked for its workloads: those that `compare` has."""
+    from resnetx.literature.claims import as_in_the_paper
+
+    return {**as_in_the_paper(given), **given}
 
 
 def _priced(prediction: Prediction, given: Point) -> Prediction:

@@ -48,7 +48,7 @@ GOES_WITH = {  # settings that only some questions read, and which: one that not
     "calibration": ("collective",),
     "staged": ("collective",),
     "free": ("pick",),
-    "out": ("collective", "systems", "size"),
+    "out": ("collective", "pick", "devices", "systems", "size"),
     "results": ("collective", "pick", "devices", "systems"),
     "gpus": ("collective", "new", "--import"),
     **dict.fromkeys(("gpu", "cpu", "nic", "pcie"), ("new", "--import")),
@@ -283,7 +283,8 @@ def _store_lab(made: Sequence[LabNetwork], folder: Path) -> None:
     drawings.store_rows(folder, "lab", made)
     tables = [PageTable("links", "Links, as they are shaped", _lab_links(made))]
     names = ", ".join(dict.fromkeys(f"{network.system} / {network.scale:g}" for network in made))
-    pages.store(Part(f"The lab: {names}", [_said_of_lab(made)], tables=tables), folder)
+    drawn = [drawings.of_system(system.load(name)) for name in dict.fromkeys(network.system for network in made)]
+    pages.store(Part(f"The lab: {names}", [_said_of_lab(made)], figures=drawn, tables=tables), folder)
 
 
 def _lab_links(made: Sequence[LabNetwork]) -> Table:

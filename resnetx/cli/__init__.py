@@ -227,7 +227,7 @@ def _run(words: list[str]) -> int:
         from resnetx import progress
         from resnetx.cli import show
 
-        show.begin(options)
+        show.begin(options, bool(asked.get("out")))
         quiet = getattr(options, "quiet", False)
         with nullcontext() if quiet else progress.reporting_to(show.Terminal()):
             if getattr(options, CFG, None) is not None:

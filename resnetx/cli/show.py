@@ -79,6 +79,7 @@ STEPS = ((SURE_BRIEF, ROWS), (BRIEF, 4), (BRIEFEST, 2))
 class _Screen:
     everything: bool = False  # the flag --all
     quiet: bool = False  # the flag -q
+    stored: bool = False  # out= was given
     rows: int = ROWS
     shown: int = 0  # rows of the longest table of which there may be fewer
     brief: int = (
@@ -91,10 +92,11 @@ class _Screen:
 _screen = _Screen()
 
 
-def begin(options: Namespace) -> None:
-    """Takes the flags --all and -q from a command line, for what is shown from here on."""
+def begin(options: Namespace, stored: bool = False) -> None:
+    """Takes the flags --all and -q from a command line, and whether it has `out=`, for what is shown from here on."""
     _screen.everything = getattr(options, "all", False)
     _screen.quiet = getattr(options, "quiet", False)
+    _screen.stored = stored
     _screen.rows, _screen.brief = ROWS, 0
     _screen.left_out.clear()
     _screen.assumed.clear()
@@ -113,8 +115,9 @@ def more(text: str = "") -> None:
         text = text.replace("--all", f"--all ({left})", 1)
     elif left:
         text = "; ".join(filter(None, [text, f"{left}: --all"]))
-    if text:
-        say(f"more: {'; '.join([text, *_screen.assumed])}")
+    parts = [part for part in text.split("; ") if not (_screen.stored and part.endswith("out=FOLDER"))]
+    if text and (parts or _screen.assumed):
+        say(f"more: {'; '.join([*parts, *_screen.assumed])}")
 
 
 def conclude(

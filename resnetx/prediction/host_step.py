@@ -30,6 +30,9 @@ NORM = 4.0  # of the two times: 2 to 6 err alike on the published rates
 # How many times as short, and as long, a host's time may be as the constants say, in nine cases of ten: steps of
 # seven machines that no smaller batch makes shorter take 0.7 to 1.7 times of it, Reformer 3.1 times.
 SPREAD = (2.3, 2.3)
+# Where the loop waits for each step: that of tf_cnn_benchmarks takes 1/12 to 1/2 of it on two machines (server-gear's),
+# those of U-Net and V-Net all of it.
+WAITING_SPREAD = (12.0, 2.3)
 STATED = 1.2  # either way, of a time that the user states: assumed
 # A loop has work of its own beside the launches of layers: LOOP_s, of which a network of LOOP_PASSES passes has 63 %
 # and one of three times as many 95 % (Gavel's language model of 16 passes takes 8.8 ms in all on a V100: a bound).
@@ -173,7 +176,8 @@ def assumed(
         return HostStep(scale * (OWN_LOOP_s + OWN_PASS_s * passes), loop_s=scale * OWN_LOOP_s)
     scale *= DECODING if decoding and not waits else 1.0
     loop_s = scale * LOOP_s * -math.expm1(-passes / LOOP_PASSES)
-    return HostStep(loop_s + scale * PASS_s * passes, waits=waits, loop_s=loop_s)
+    spread = WAITING_SPREAD if waits else SPREAD
+    return HostStep(loop_s + scale * PASS_s * passes, spread, waits, loop_s)
 
 
 # How fast images are decoded: by the cores of the host, which its GPUs share, or by the GPUs themselves.

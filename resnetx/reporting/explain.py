@@ -62,7 +62,7 @@ class Side:
     share_ends: Mapping[MeasuredPartName, tuple[float, float]] = field(default_factory=dict)  # of parts; {}: not known
 
 
-class ExplainedPart(msgspec.Struct, frozen=True):
+class ExplainedPart(RecordPart, frozen=True):
     """A part of the step on both sides, in seconds; null: not known there."""
 
     name: MeasuredPartName

@@ -363,8 +363,8 @@ def _changed(figures: Sequence[ExplainedFigure], told: Sequence[ExplainedFigure]
         more = f"; {unknown} have fewer than {MIN_RUNS_FOR_T} timings, which tell nothing" if unknown else ""
         return f"No difference is shown {beyond}: {len(figures)} figures, at most {most:.2f} times apart{more}."
     slower = [figure for figure in told if figure.longer > 1]
-    words = "slower" if len(slower) == len(told) else "faster" if not slower else "other"
-    return f"B is {words} in {len(told)} of {len(figures)} figures, {beyond}: {_groups(told)}."
+    words = "is slower" if len(slower) == len(told) else "is faster" if not slower else "differs"
+    return f"B {words} in {len(told)} of {len(figures)} figures, {beyond}: {_groups(told)}."
 
 
 def _slow(figures: Sequence[ExplainedFigure], told: Sequence[ExplainedFigure]) -> str:

@@ -222,6 +222,7 @@ class Part:
     figures: Sequence[Figure] = ()
     tables: Sequence[PageTable] = ()
     page: str = ""  # a page of its own, with more of it
+    undrawn: str = "its one figure is in the answer"  # why, where it has no figures
 
 
 def write_page(parts: Sequence[Part], folder: Path, title: str = "", left_out: Sequence[str] = ()) -> Path:

@@ -4,6 +4,7 @@ import doctest
 import importlib
 import inspect
 import logging
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -361,3 +362,25 @@ def test_the_repr_of_what_a_verb_returns_begins_with_its_answer(record, begins):
     made = record()
     assert repr(made).startswith(begins)
     assert made.answer().sentences[0] in made._repr_html_()
+
+
+def test_parts_of_records_show_themselves_in_a_line():
+    """Each of what lists of records hold says its answer, as the records do."""
+    lab = ROOT / "results/lab"
+    compared = resnetx.compare(systems=["dgx1-p100", "gx8"], model="alexnet", batch_size=256, gpus=[2, 8])
+    studies = resnetx.compare(lab / "paper/study", lab / "truth/study")
+    checked = resnetx.compare(lab / "truth/prediction", lab / "truth/study")
+    (made,) = resnetx.predict(systems=["gx8"], model="alexnet", batch_size=256, gpus=8).points
+    explained = resnetx.explain(ROOT / "results/cpu-2core/quickstart")
+    lines = [
+        (made.parts[0], r"useful: \d+% \(\d+ to \d+\) of the step\."),
+        (compared.points[0].sides[0], r"dgx1-p100, nccl2: .* iterations/s \(.* to .*\), limited by \w+\."),
+        (compared.collectives[0], r"\w+ of .* over \d+ GPUs of dgx1-p100, nccl2: .* us, .* GB/s \(size / time\)\."),
+        (compared.copies[0], "dgx1-p100: GPU 0 copies 4 B to GPU 1 in .* us."),
+        (studies.points[0], "AlexNet, .*, 2 ranks: B trains 1.00 times .* as fast as A: too few runs to decide."),
+        (checked.points[0], "AlexNet, .*, 2 ranks of dgx1-p100: 6.64 s predicted, 6.64 s measured, [+]0.0%."),
+        (explained[1].parts[1], "input: 19.7 ms."),
+        (studies.settings[0], "windows: 3 in A, 5 in B."),
+    ]
+    for part, line in lines:
+        assert re.fullmatch(line, repr(part)), repr(part)

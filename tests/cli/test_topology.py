@@ -80,7 +80,6 @@ def objects(run):
         (["systems=gx8", "size=1MiB", "transport=socket"], "transport=socket: copies between GPUs take no sockets"),
         (["systems=gx8", "size=[]"], "size=[]: expected at least one size"),
         (["systems=gx8", "free=[0,1]"], "it is used with pick="),
-        (["systems=gx8", "pick=2", "out=x"], "out=x: has no effect here; it is used with collective="),
         (["systems=gx8", "pick=2", "transport=host"], "transport=host: has no effect here"),
         (["systems=gx8", "devices=[0,1]", "transport=host"], "it is used with collective="),
         (["systems=gx8", "pick=2", "devices=[0,1,2]"], "devices=[0, 1, 2]: has no effect here"),

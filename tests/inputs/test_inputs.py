@@ -20,6 +20,7 @@ from resnetx import inputs, record
 from resnetx.choices import DaliInput, Input, SyntheticInput, TorchvisionInput, image_sample
 from resnetx.errors import ConfigError
 from resnetx.inputs import jpeg
+from resnetx.measure.launch.preloaded import AFRESH_VARIABLE
 from tests.inputs.forged import corrupt_png, deep_png, encoded, jpeg_claiming, png_claiming
 from tests.patience import until
 
@@ -509,7 +510,8 @@ def test_a_package_that_is_not_whole_is_named_in_one_sentence(kind, made, tmp_pa
     broken.write_text("raise ModuleNotFoundError(\"No module named 'a_part'\")\n")
     command = [sys.executable, "-m", "resnetx", "train", f"input={kind}", f"input.root={made}", "model.x=1"]
     command += ["batch_size=4", "gpus=1", f"results={tmp_path / 'results'}", "model.classes=12"]
-    ended = subprocess.run(command, env=os.environ | {"PYTHONPATH": str(tmp_path)}, capture_output=True, text=True)
+    variables = os.environ | {"PYTHONPATH": str(tmp_path), AFRESH_VARIABLE: ""}
+    ended = subprocess.run(command, env=variables, capture_output=True, text=True)
     assert ended.returncode
     assert "cannot be imported (No module named 'a_part'); expected a whole installation" in " ".join(
         ended.stderr.split()

@@ -345,7 +345,7 @@ def test_a_rank_that_leaves_with_status_0_ends_the_run_at_once_and_is_named(
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)])
 def test_ending_the_launcher_ends_every_rank_and_leaves_a_record(tmp_path, number, status, request):
-    if number == signal.SIGINT:
+    if number != signal.SIGKILL:  # which the preloaded Python passes on
         request.getfixturevalue("preloaded")
     child, folder = started(tmp_path, {**ENDLESS, "gpus": 2})
     child.send_signal(number)

@@ -257,8 +257,8 @@ def test_in_half_precision_a_gpu_of_a_generation_without_a_fit_may_take_twice_as
 @pytest.mark.slow
 def test_published_rates_that_no_fit_has_seen():
     rows = list(unfitted_rates(fits().values()))
-    assert [row.gpu for row in rows] == 4 * ["h100-sxm5-80gb"]
-    assert all(row.log_error < 0 for row in rows)
+    assert [row.gpu for row in rows] == [*4 * ["h100-sxm5-80gb"], *2 * ["rtx-3090"], "rtx-4090"]
+    assert sum(row.log_error < 0 for row in rows) == 5
     longest = np.quantile([-row.log_error for row in rows], 0.9)
     assert longest == pytest.approx(fitted().unseen_half_90, rel=1e-4)
 

@@ -159,7 +159,7 @@ def test_steps_at_an_eighth_of_the_batch_of_published_series():
     own = [row for row in prepared if row.pair.of.source == CHOSEN_ON]
     others = [row for row in prepared if row.pair.of.source != CHOSEN_ON]
     assert (len(own), errors(own)) == (11, pytest.approx((0.109, 0.294), abs=0.001))
-    assert (len(others), errors(others)) == (8, pytest.approx((0.046, 0.504), abs=0.001))
+    assert (len(others), errors(others)) == (11, pytest.approx((0.081, 0.390), abs=0.001))
     small = [abs(row.log_error) for row in prepared if row.pair.batch <= 16]
     assert (len(small), fmean(small)) == (11, pytest.approx(0.089, abs=0.001))
 
@@ -173,7 +173,7 @@ def errors(rows):
 @pytest.mark.parametrize(
     ("read", "triples", "off", "inside", "on_curve", "off_line"),
     [
-        ("prepared", 708, 0.020, 0.911, (223, 0.040), 0.087),
+        ("prepared", 720, 0.020, 0.910, (223, 0.040), 0.087),
         ("loader", 998, 0.051, 0.886, (417, 0.063), 0.125),
     ],
 )

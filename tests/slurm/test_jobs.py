@@ -17,7 +17,7 @@ from resnetx.record import BenchRecord, RunRecord, StudyRecord
 from resnetx.record.topologies import Check
 from tests.patience import PATIENCE_S, until
 
-pytestmark = [pytest.mark.slurm, pytest.mark.slow]
+pytestmark = [pytest.mark.slurm, pytest.mark.slow, pytest.mark.usefixtures("preloaded")]
 
 SITE = "partition: debug\ninterface: lo\nexclusive: false\n"
 TINY = {

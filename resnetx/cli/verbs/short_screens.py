@@ -66,14 +66,19 @@ def _tokens(file: Path, wanted: "Images", verify: bool) -> int:
 
 def lab_(options: Namespace, _: list[Path], asked: Point) -> int:
     """Shows networks; status 1 where this machine cannot build them."""
+    from resnetx.api.answers import network_line
     from resnetx.api.topology import networks
     from resnetx.measure.lab_ranks import missing
 
     made = networks(asked)
     obstacle = missing()
-    words = " ".join(written(asked)).replace("[", "").replace("]", "")  # as every shell passes them on
+    words = (
+        " ".join(written({key: value for key, value in asked.items() if key != "out"}))
+        .replace("[", "")
+        .replace("]", "")
+    )  # as every shell passes them on
     how = f"resnetx lab {words} -- bench collective=allreduce"
-    told = f"{'; '.join(map(_told, made))}."
+    told = f"{'; '.join(map(network_line, made))}."
     how = (
         f"This machine cannot build {'it' if len(made) == 1 else 'them'}: {obstacle}"
         if obstacle
@@ -81,13 +86,6 @@ def lab_(options: Namespace, _: list[Path], asked: Point) -> int:
     )
     show.conclude(options, [told, how], lambda: made, partial(_show, made), most=show.LINES_OF_SEVERAL)
     return 1 if obstacle else 0
-
-
-def _told(network: "LabNetwork") -> str:
-    """ "gx8 / 100: 8 ranks, 10 links of 0.103 to 0.131 GB/s"."""
-    rates = sorted({f"{link.rate_Bps / 1e9:.3g}" for link in network.links}, key=float)
-    links = f"{len(network.links)} links of {' to '.join(dict.fromkeys([rates[0], rates[-1]]))} GB/s"
-    return f"{network.system} / {network.scale:g}: {len(network.ranks)} ranks, {links}"
 
 
 def _show(networks: Sequence["LabNetwork"]) -> None:

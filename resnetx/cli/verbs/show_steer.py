@@ -102,9 +102,5 @@ def _sources(made: Steering) -> None:
     if made.exchange_s_before is not None and made.exchange_s_after is not None and show.everything():
         times = f"{time_text(made.exchange_s_before)} -> {time_text(made.exchange_s_after)}"
         show.say(f"Moving it over the links, all pairs at once: {times}.")
-    kept = ""
-    if made.steered_file is None:
-        kept = "; the steered system, record and figures: out=FOLDER"
-    behind = "" if show.everything() else "every GPU, traffic, links before and after: --all"
-    if told := (behind + kept).lstrip("; "):
-        show.more(f"{told}")
+    behind = [] if show.everything() else ["every GPU, traffic, links before and after: --all"]
+    show.more("; ".join([*behind, "the steered system, record and figures: out=FOLDER"]))

@@ -21,7 +21,7 @@ from resnetx.errors import ConfigError
 from resnetx.interconnect.systems.graph import CpuSpec, Link, System
 from resnetx.interconnect.systems.paths import LinkFlow, Transport, flow
 from resnetx.record import RecordError, read
-from resnetx.record.sealing import SCHEMA
+from resnetx.record.sealing import SCHEMA, RecordPart
 from resnetx.units import in_GBps
 
 MOST_RANKS = 16  # a namespace and a process each, on one machine
@@ -56,7 +56,7 @@ class LabRoute(msgspec.Struct, frozen=True, kw_only=True):
     links: list[int]  # places in `LabNetwork.links`, in the order in which they are passed
 
 
-class LabNetwork(msgspec.Struct, frozen=True, kw_only=True):
+class LabNetwork(RecordPart, frozen=True, kw_only=True):
     """Namespaces, the links between them, and which way copies take."""
 
     schema: int = SCHEMA

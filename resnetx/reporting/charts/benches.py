@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
@@ -16,7 +16,7 @@ from resnetx.record import BenchRecord
 from resnetx.record.bench_record import CopyCell, Direction, families
 from resnetx.record.comparisons import BenchComparison, CollectivePoint, CopyPoint
 from resnetx.record.machine import Unit, how_many
-from resnetx.record.topologies import CollectiveCost, PairAtSize, PairCosts
+from resnetx.record.topologies import CollectiveCost, GpuChoice, PairAtSize, PairCosts
 from resnetx.reporting.bench_conclusions import which
 from resnetx.reporting.charts.figure import INK, Figure
 from resnetx.reporting.charts.grammar import (
@@ -30,6 +30,7 @@ from resnetx.reporting.charts.grammar import (
     dash_looks,
     factors,
     figure,
+    line_looks,
     shape_looks,
     solid_and_hollow,
     solid_and_hollow_words,
@@ -314,6 +315,28 @@ def described_pairs(costs: Sequence[PairCosts]) -> list[Figure]:
         found += matrices(cells, name.replace(" ", "-"), what, _BY_LINKS)
         found += _drawn(pair_lines(cells, name.replace(" ", "-"), what, kind="predicted"), "Copies")
     return found
+
+
+def described_choices(choices: Sequence[GpuChoice]) -> list[Figure]:
+    """What a collective reaches on each choice of GPUs, the best first."""
+    if len(choices) < 2:
+        return []
+    places = Counter[tuple[str, str, str]]()
+    rows: list[Record] = []
+    for choice in choices:
+        key = choice.system, choice.collective, choice.library
+        places[key] += 1
+        cells: Record = {"place": places[key], "busbw_GBps": choice.busbw_Bps / 1e9, "of": ", ".join(key)}
+        rows.append({**cells, "GPUs": " ".join(map(str, choice.devices)), "limited_by": choice.limiting_link})
+    plot = Plot(
+        x=Axis("place", "choice, the best first"),
+        y=Axis("busbw_GBps", "bus bandwidth, GB/s"),
+        marks=(Mark("dots", look={"size": 20}),),
+        colour=Scale("of", line_looks(list(dict.fromkeys(str(row["of"]) for row in rows)))),
+        tips=("GPUs", "busbw_GBps", "limited_by"),
+    )
+    title = f"What a choice of {len(choices[0].devices)} GPUs reaches, predicted"
+    return [figure("choices", title, f"At {size_text(choices[0].size_bytes)}.", table_of_records(rows), plot)]
 
 
 def _pair_cell(pair: PairAtSize, size_bytes: int, direction: Direction) -> CopyCell:

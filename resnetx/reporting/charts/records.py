@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from resnetx.record import GradientBucket, Phases, RunRecord, Workload
 from resnetx.record.literature import Score
+from resnetx.record.run import Equality
 from resnetx.record.topologies import Check, CheckedRun, Steering
 from resnetx.record.traces import Observation, Trace, TracedBatch
 from resnetx.reporting.charts.figure import BARS, INK, PAPER, PART_COLOURS, SYSTEMS, Figure, workload_colours
@@ -178,7 +179,31 @@ def run_figures(record: RunRecord) -> list[Figure]:
     """The time of its steps from the first on, and of an instrumented run what is done in one."""
     words = f"{record.request.model.label}, batch {record.request.batch_size}"
     timeline = message_timeline(words, record.phases, record.buckets or [])
-    return [*([timeline] if timeline else []), *_steps_of(record, words)]
+    return [*_deviations(record.equality, words), *([timeline] if timeline else []), *_steps_of(record, words)]
+
+
+def _deviations(equality: Equality | None, words: str) -> list[Figure]:
+    """How far the gradients of each layer are off those of one process, in double precision and as trained."""
+    if equality is None:
+        return []
+    rows: list[Record] = [
+        {"layer": name, "place": place, "deviation": deviation, "in": how}
+        for how, of in (("double precision", equality.double), ("as trained", equality.as_trained))
+        for place, (name, deviation) in enumerate(of.layers.items(), 1)
+        if deviation
+    ]
+    if not rows:
+        return []
+    plot = Plot(
+        x=Axis("place", "layer"),
+        y=Axis("deviation", "relative deviation of gradients", "log"),
+        marks=(Mark("rule", column=f"{equality.tolerance}"), Mark("dots", look={"size": 20})),
+        colour=Scale("in", {"double precision": SYSTEMS[0], "as trained": SYSTEMS[1]}),
+        tips=("layer", "deviation", "in"),
+    )
+    title = f"Gradients of several ranks {'equal' if equality.equal else 'do NOT equal'} those of one process"
+    caption = f"{words}. Line: the tolerance of double precision. Layers without any deviation are not drawn."
+    return [figure("deviations", title, caption, table_of_records(rows), plot)]
 
 
 def _steps_of(record: RunRecord, words: str) -> list[Figure]:

@@ -10,14 +10,15 @@ from itertools import accumulate, chain
 
 from resnetx.record.machine import how_many
 from resnetx.record.prediction import PredictedPoint
-from resnetx.reporting.charts.figure import GRID, INK, PAPER, PART_COLOURS, Figure
+from resnetx.reporting.charts.figure import GRID, INK, PAPER, PART_COLOURS, SYSTEMS, Figure
 from resnetx.reporting.charts.grammar import Axis, Mark, Plot, Scale, figure, table_of_records
 from resnetx.reporting.charts.study_styles import SeriesStyles, cells, has_speedup
 from resnetx.reporting.explain import Explained
+from resnetx.reporting.explain_benches import ExplainedFigure
 from resnetx.reporting.predicted_answer import PARTS, PredictedCurve, identity, unit_of_point
 from resnetx.reporting.study_points import WORDS, StudyPoint, unit_of_points
 from resnetx.table import Record, Table
-from resnetx.units import percents, to_interval
+from resnetx.units import percents, size_text, to_interval
 
 COLOURS = {
     "useful": PART_COLOURS["compute"],
@@ -255,6 +256,43 @@ def explained_parts(cases: Sequence[Explained]) -> list[Figure]:
     )
     caption += f" Drawn: {len(shown)} of {len(cases)} cases." * (len(shown) < len(cases))
     return [step_bars("explained", "Where the time of a step goes", caption, bars)]
+
+
+def compared_times(found: Sequence[Explained] | Sequence[ExplainedFigure]) -> list[Figure]:
+    """How many times as long each step, or figure of a bench, takes in B as in A, where nothing has parts."""
+    rows: list[Record] = []
+    for each in found:
+        if isinstance(each, Explained):
+            what, a_s, b_s, longer = each.case, each.a_step_s, each.b_step_s, each.longer
+            low_s, high_s = each.a_interval_s or (a_s, a_s)
+        else:
+            where = f" from {each.source} to {each.target}" * (each.source is not None)
+            what, a_s, b_s, longer = f"{each.what}{where}, {size_text(each.size_bytes)}", each.a_s, each.b_s, None
+            low_s, high_s = each.a_interval_s or (a_s, a_s)
+        if a_s and b_s:
+            low, high = longer or (b_s / high_s, b_s / low_s)
+            cells: Record = {"b_over_a": b_s / a_s, "b_over_a_low": low, "b_over_a_high": high}
+            rows.append({"what": what, **cells, "state": _STATES[each.outside]})
+    rows.sort(key=lambda row: -float(row["b_over_a"] or 1))
+    if not rows:
+        return []
+    rows = [{"place": place, **row} for place, row in enumerate(rows, 1)]
+    looks = {
+        name: colour for name, colour in zip(_STATES, SYSTEMS, strict=False) if name in {row["state"] for row in rows}
+    }
+    plot = Plot(
+        x=Axis("place", "those that take longer in B first"),
+        y=Axis("b_over_a", "time in B over time in A", "log", "times"),
+        marks=(Mark("rule", column="1"), Mark("whiskers"), Mark("dots", look={"size": 16})),
+        colour=Scale("state", looks),
+        tips=("what", "b_over_a", "b_over_a_low", "b_over_a_high"),
+    )
+    return [
+        figure("times", "How times in B differ from those in A", "Whiskers: interval.", table_of_records(rows), plot)
+    ]
+
+
+_STATES = ("no difference shown", "differs")
 
 
 def _explained_bars(each: Explained) -> Iterator[StepBar]:
