@@ -416,8 +416,6 @@ def _plane(plot: Plot, table: Table, size: _Size) -> AnyChart:
     else:
         whole = styled(panel(alt.Chart(alt.NamedData("all"))), {"all": records}, size.text)
     whole.config.legend.labelLimit = size.width - 30
-    if size is not _PAGE:
-        whole.config.legend.layout = {"bottom": {"direction": "vertical"}}
     whole.config.view = alt.ViewConfig(stroke=None)
     return whole
 
@@ -628,6 +626,7 @@ def _layer(chart: alt.Chart, mark: Mark, plot: Plot, encodings: Mapping[str, Any
     if mark.scale and mark.scale.looks:
         columns = 1 if max(map(len, mark.scale.looks)) > LONG_TITLE else 3
         symbol: dict[str, Any] = {"symbolType": "stroke", "symbolStrokeWidth": 3, "symbolSize": 250}
+        symbol |= {"orient": "top"} if columns > 1 and size.columns == 1 else {}  # no two beside each other on a phone
         colour = _scaled(alt.Color, mark.scale, size, columns=columns, **symbol)
     elif mark.scale:
         colour = alt.Color(f"{mark.scale.column}:N", scale=None, legend=None)
