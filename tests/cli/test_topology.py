@@ -585,3 +585,9 @@ def test_the_class_of_a_box_without_peers_is_understood(capsys, box, time_s):
     assert json.loads(capsys.readouterr().out)["time_s"] == pytest.approx(time_s)
     assert main(["topology", "systems=dgx1-p100", "collective=allreduce", f"staged={box}"]) == 2
     assert "transport=host makes them so" in capsys.readouterr().err
+
+
+def test_one_gpu_among_several_numbers_is_left_out_of_a_collective(run):
+    status, out, err = run("gx8", "collective=allreduce", "gpus=1..3", "size=1MiB")
+    assert (status, err) == (0, "gpus=1: one GPU sends nothing; left out\n")
+    assert "over 2 GPUs of gx8" in " ".join(out.split())
