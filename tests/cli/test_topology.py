@@ -479,7 +479,7 @@ def test_the_error_of_a_cost_is_measured_and_says_of_what(objects, run):
     (cost,) = objects(*words)
     assert 0 < cost["error"] < cost["error_q90"] < 0.2
     assert cost["error_source"].endswith("of nccl2.4 allreduce on dgx1-v100, each predicted without its kind: vTrain")
-    assert f"sure: to {cost['error']:.1%} (mean of " in " ".join(run(*words)[1].split())
+    assert f"sure: such times are off by {cost['error']:.1%} (mean of " in " ".join(run(*words)[1].split())
 
 
 @pytest.mark.slow
