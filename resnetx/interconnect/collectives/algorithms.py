@@ -462,7 +462,7 @@ class NcclAlgorithms:
     def _most_Bps(self, protocol: BetweenNodes) -> float:
         if protocol.name != "LL":
             return math.inf
-        cpus = [each.part.about for each in self.system.components if isinstance(each.part, CpuSpec)]
+        cpus = [each.part.about for each in self.system.in_node(0) if isinstance(each.part, CpuSpec)]
         maker = "AMD" if any("AMD" in about for about in cpus) else "other"
         return LL_MOST_Bps[maker][self._nodes > 2]
 
