@@ -157,7 +157,7 @@ def test_of_many_curves_the_screen_has_those_that_gain_least_and_most(capsys):
     out = capsys.readouterr().out
     assert out.startswith("Predicted: speed-ups on 8 GPUs from 0.74 times (0.")
     rows = [line for line in out.splitlines() if line.startswith(("ResNet/", "AlexNet", "GoogLeNet"))]
-    gains = [float(row.split()[-5]) for row in rows]
+    gains = [float(row.split()[-6]) for row in rows]
     assert len(rows) == 12 and gains[:6] == sorted(gains[:6]) and max(gains[:6]) < 2 < min(gains[6:])
     assert "12 of 44, those that gain least and most." in out and "--all (each row" in out
 
