@@ -8,6 +8,7 @@ from statistics import fmean, median, stdev
 from typing import Literal
 
 import msgspec
+import numpy as np
 
 from resnetx.api.stored import loaded_study, only_study
 from resnetx.choices import SyntheticInput
@@ -15,6 +16,8 @@ from resnetx.errors import ConfigError
 from resnetx.interconnect.systems.graph import GpuSpec
 from resnetx.interconnect.systems.system import System
 from resnetx.loading import YAML_BYTES, File, YamlFile, is_file, is_folder
+from resnetx.prediction.roofline import peak, work
+from resnetx.prediction.scenario import CPU, Workload
 from resnetx.prediction.stated_rates import RATE_ERROR, ScaledRates, StatedRates
 from resnetx.record import RunFolder, RunSummary, RunSummaryReader
 from resnetx.record.prediction import UNCHECKED, PredictionInput
@@ -22,6 +25,7 @@ from resnetx.request import Request
 from resnetx.settings import setting_types
 from resnetx.settings.setting_types import value_word
 from resnetx.study import Point
+from resnetx.units import number
 
 # ---- known rates ----------------------------------------------------------------------------------------------------
 # What one GPU is known to do: the value of `rate=`, as the rates that a prediction is given.
@@ -337,3 +341,30 @@ def typed_scaling(path: str) -> KnownScaling | None:
     for gpus in rates:
         setting_types.check({"gpus": gpus})
     return KnownScaling(path, rates)
+
+
+# ---- rates that no GPU has ------------------------------------------------------------------------------------------
+
+WINOGRAD = 4.0  # times fewer multiplications by F(4x4, 3x3), in fp32: 144 / 36 (Lavin and Gray 2016)
+BEYOND_PEAK = 1.2  # times the rate at which a GPU would do nothing but compute, at the peak of its data sheet
+
+
+def refuse_beyond_peak(workload: Workload, system: System) -> None:
+    """A stated rate that no such GPU can have is of something else; nothing is refused where no peak is known."""
+    rates, request, precision = workload.rates, workload.request, workload.precision
+    gpu = system.gpu_part(0)
+    if rates is None or rates.source != "stated" or request is None or workload.layers is None:
+        return
+    kinds = ["fp32", "tf32"] if precision == "fp32" else [precision]  # convolutions of fp32 are tf32's unless told
+    peaks = [at.value for kind in kinds if (at := peak(gpu, kind)) is not None]
+    if not peaks or CPU in gpu.product_names:
+        return
+    done = work(workload.layers, request.image_size)
+    flop = float((done.flop / np.where(done.square & (precision == "fp32"), WINOGRAD, 1.0)).sum())
+    for batch, rate in rates.by_batch:
+        if rate * flop > BEYOND_PEAK * max(peaks):
+            most = number(BEYOND_PEAK * max(peaks) / flop)
+            raise ConfigError(
+                f"rate={batch}:{rate:.12g}: by its peak rate one {gpu.about} does at most {most} "
+                f"{request.model.samples}/s of this model in {precision}; expected the rate of one GPU, correct rate="
+            )

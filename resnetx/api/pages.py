@@ -203,7 +203,7 @@ def of_job(job: Sequence[Observation], where: str = "") -> Part:
         *[f"Buckets: {why}."] * (bool(why) and first.strategy == "ddp"),
         *[f"Record: {where}"] * bool(where),
     ]
-    table = PageTable("ranks", "Rank by rank", as_shown(RANKS, ranks), Records(ranks).table())
+    table = PageTable("ranks", "Rank by rank: ms", as_shown(RANKS, ranks), Records(ranks).table())
     title = f"A job of {len(ranks)} ranks, observed" if len(ranks) > 1 else "A loop, observed"
     return Part(title, observed_answer(ranks), notes, figures=job_figures(job, ranks), tables=[table])
 

@@ -251,7 +251,12 @@ def _asked(paths: Sequence[Path], given: Point, varied: dict[str, str]) -> list[
     _refuse_no_collectives(settings, on, asked)
     lines = dict.fromkeys(line for curve in asked for line in curve.assumed)  # of imported traces, each thing once
     assumed = (*lines, *_set_by_the_user(given))
-    on_each = (curve.on(deployment, varied) for deployment in on for curve in asked)
+    on_each = [curve.on(deployment, varied) for deployment in on for curve in asked]
+    if settings.rate is not None:
+        from resnetx.api.known_rates import refuse_beyond_peak
+
+        for curve in on_each:
+            refuse_beyond_peak(curve.workload, curve.deployment.system)
     return [replace(curve, assumed=assumed, note=said) for curve in on_each]
 
 

@@ -5,8 +5,9 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from resnetx.copies import Direction
 from resnetx.loading import File
-from resnetx.record.bench_record import Access, CopyEnd, Direction, Endpoint, Engine, Pair
+from resnetx.record.bench_record import Access, CopyEnd, Endpoint, Engine, Pair
 from resnetx.record.sealing import LONGEST_s, SHORTEST_s
 from resnetx.units import size_text
 

@@ -425,7 +425,6 @@ PEERS = {"OK": True, "CNS": False, "GNS": False, "TNS": False, "NS": False, "DR"
 _SAME = {"SOC": "SYS", "PSB": "PIX"}  # what drivers before 2017 called them
 _WORD = re.compile(r"PIX|PXB|PHB|NODE|SYS|NV[1-9]\d{0,2}")
 _UNSAID = ("N/A", "?", "-", ".", "UNK", "X")  # X is checked against the diagonal where the matrix is read
-_AFFINITY = re.compile(r"\d{1,6}(?:-\d{1,6})?(?:,\d{1,6}(?:-\d{1,6})?)*")
 # One node of CPUs, and those of the memory of its GPUs, of which each may be divided into several: GB200 lists 0,2-17.
 _MEMORY_NODES = re.compile(r"\d{1,6},(\d{1,6})-(\d{1,6})")
 _LEAST_MEMORY_NODES = 4  # fewer may be of CPUs
@@ -560,7 +559,7 @@ def _word(file: File, matrix: DeviceMatrix, row: str, column: str) -> str | None
             continue
         word = _SAME.get(cell, cell)
         if not _WORD.fullmatch(word):
-            if _AFFINITY.fullmatch(cell) or cell == "NUMA":  # a row that is cut off before its fields
+            if _CPUS.fullmatch(cell) or cell == "NUMA":  # a row that is cut off before its fields
                 continue
             if apart(cell):
                 columns = len(matrix.devices)
@@ -590,9 +589,9 @@ def _affinity(matrix: DeviceMatrix) -> tuple[dict[str, str], frozenset[str]]:
             continue
         cpus = fields.pop(0) if "CPU Affinity" in headed and fields else ""
         numa = fields.pop(0) if "NUMA Affinity" in headed and fields else ""
-        if _AFFINITY.fullmatch(numa):
+        if _CPUS.fullmatch(numa):
             found[gpu] = f"NUMA {numa}"
-        elif _AFFINITY.fullmatch(cpus):
+        elif _CPUS.fullmatch(cpus):
             found[gpu] = f"CPUs {cpus}"
         own = headed.endswith("GPU NUMA ID") and bool(fields) and fields[0].isdecimal()
         nodes = _MEMORY_NODES.fullmatch(numa)

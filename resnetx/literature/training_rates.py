@@ -15,6 +15,7 @@ from resnetx.interconnect.systems.graph import GpuSpec
 from resnetx.interconnect.systems.system import System, load, parts_table
 from resnetx.loading import own_yaml
 from resnetx.prediction.scenario import StagedClass
+from resnetx.record.traces import Precision
 from resnetx.settings.files import PUBLISHED
 from resnetx.workloads import tables
 from resnetx.workloads.counts import DATA, Layer
@@ -23,7 +24,6 @@ from resnetx.workloads.counts import DATA, Layer
 TrainedNetwork = Literal[
     "alexnet", "efficientnet_b0", "efficientnet_b4", "inception_v3", "resnet50", "resnet152", "vgg16"
 ]
-Precision = Literal["fp32", "tf32", "bf16", "fp16"]
 
 
 class _Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

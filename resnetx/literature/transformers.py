@@ -21,13 +21,14 @@ import msgspec
 from resnetx.compose import compose
 from resnetx.config import request_from
 from resnetx.interconnect.systems.graph import GpuSpec
-from resnetx.literature.training_rates import Precision, RatedCluster, ScalingSource, system_of
+from resnetx.literature.training_rates import RatedCluster, ScalingSource, system_of
 from resnetx.loading import own_yaml
 from resnetx.prediction import roofline
 from resnetx.prediction.iteration import Iteration
 from resnetx.prediction.predict import simulated
 from resnetx.prediction.scenario import Deployment, Point, TrainingSetup, Workload
 from resnetx.prediction.stated_rates import StatedRates
+from resnetx.record.traces import Precision
 from resnetx.settings.files import PUBLISHED
 from resnetx.workloads import table
 from resnetx.workloads.counts import Layer

@@ -15,6 +15,7 @@ from resnetx.prediction.scaling import known_counts
 from resnetx.prediction.scenario import SHOWN_BY, SHOWN_BY_RATES, Point, StagedPaths
 from resnetx.prediction.step import COPY_SHARE, UNEXPLAINED, Compute, HashedTuple, TimedMessage
 from resnetx.prediction.traced_step import spread_over
+from resnetx.record.bench_record import ELEMENT_BYTES
 from resnetx.record.traces import Trace, TracedBatch, TracedLayer
 from resnetx.workloads import counts
 from resnetx.workloads.counts import BYTES_PER_PARAMETER, Gradient, parts_of
@@ -31,7 +32,6 @@ BETWEEN_NODES = 0.21
 # reaches from nothing to all. On CPUs `job.HostShare` has it.
 CONTENTION = {"nccl1": 0.2, "nccl2": 0.2, "nccl2.4": 0.2, "nvls": 0.1}
 LARGE_BYTES = 2**30  # a size at which only bandwidth counts
-_BYTES_EACH = {"fp32": 4, "bf16": 2, "fp16": 2}  # of an element of the gradients that are sent
 
 
 @dataclass(frozen=True)
@@ -97,11 +97,11 @@ def of_point(point: Point, computed: Compute) -> Exchange:
     if point.setting.communication == "trace":
         assert workload.trace is not None, "communication=trace without a trace"
         return traced_exchange(workload.trace, point.shares[0][0] // point.parts, point.gpus, strategy)
-    bytes_each = _BYTES_EACH[point.setting.gradients]
+    bytes_each = ELEMENT_BYTES[point.setting.gradients]
     if isinstance(strategy, Server):
         return server_exchange(point, computed, bytes_each)
     if isinstance(strategy, Zero1 | Fsdp):
-        return sharded_exchange(point, computed, bytes_each, _BYTES_EACH[point.setting.gathered])
+        return sharded_exchange(point, computed, bytes_each, ELEMENT_BYTES[point.setting.gathered])
     paths = deployment.staged_on(point.gpus)
     if paths is None and deployment.no_peers and len(known_counts(point)) >= len(SHOWN_BY):
         paths = SHOWN_BY_RATES

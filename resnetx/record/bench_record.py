@@ -8,6 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 import msgspec
 
 from resnetx.choices import Lab
+from resnetx.copies import Direction
 from resnetx.launching import Launch, TransportName, Way
 from resnetx.operations import OPERATIONS, Place
 from resnetx.patterns import Scaling
@@ -23,7 +24,6 @@ from resnetx.table import Record, Tabular, row
 # number among the bench's devices; memory of a host is "host", or "numa0" where it is bound to a NUMA node; a disk is
 # "storage".
 
-Direction = Literal["one-way", "both-ways"]
 Endpoint = Literal["device", "pinned", "pageable"]  # memory that a copy between hosts starts from and ends in
 Verdict = Literal["as expected", "low", "above the link", "not judged"]
 # Which GPU issues a copy: the one that sends, or the one that receives; "": not said.

@@ -96,6 +96,9 @@ _DECIMALS = re.compile(r"(\d\.\d\d)\d+")
 _SIZE = re.compile(r'^<svg [^>]*?width="([^"]*)" height="[^"]*"')
 
 
+LEAST_GROWING = 240  # px: wider drawings for print and phones grow with their room
+
+
 def inline(svg: str, text_size: float = PAGE_TEXT) -> Markup:
     """A drawing as part of a page: so wide that its texts, which are of `text_size`, have 12 px, what a mark says as
     its tooltip, and mute to screen readers, which have the table beside it. Its texts are escaped already.
@@ -107,7 +110,7 @@ def inline(svg: str, text_size: float = PAGE_TEXT) -> Markup:
 
     def sized(opening: re.Match[str]) -> str:
         width = float(opening[1]) * PAGE_TEXT / text_size
-        most = "" if text_size < PAGE_TEXT else f";max-width:{width:.4g}px"
+        most = "" if text_size < PAGE_TEXT and width > LEAST_GROWING else f";max-width:{width:.4g}px"
         return f'<svg aria-hidden="true" style="min-width:{width:.4g}px{most}"'
 
     return Markup(_SIZE.sub(sized, short))

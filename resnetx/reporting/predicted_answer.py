@@ -381,7 +381,7 @@ def curve_columns(curves: Sequence[PredictedCurve], every: bool = False) -> list
             help=f"{over}." if over and not one_base else "",
         ),
         Column(">its interval", lambda row: _speedup_ends_cell(row[1])),
-        Column(f">enough {how}", lambda row: _enough_cell(row[0]), 2)
+        Column(">use", lambda row: _enough_cell(row[0]), 2)
         if lasts
         else Column(">efficiency", lambda row: "" if _alone(row[1], row[0]) else _efficiency_cell(row[1]), 2),
         Column(">step ms", lambda row: _ms(row[1].iteration_s), ONLY_WITH_ALL, "an iteration of the global batch."),
@@ -445,7 +445,7 @@ def _speedup_ends_cell(point: PredictedPoint) -> str:
 
 
 def _enough_cell(curve: PredictedCurve) -> str:
-    return f"{curve.enough.gpus}" if curve.enough else ""
+    return how_many(curve.enough.gpus, unit_of_point(curve.enough)) if curve.enough else ""
 
 
 def _limit_cell(point: PredictedPoint) -> str:

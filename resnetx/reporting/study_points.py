@@ -294,20 +294,21 @@ def worth_of_lines(points: Sequence[StudyPoint]) -> list[tuple[str, str]]:
             lines[point.line].append(point)
     found = []
     for line in lines.values():
-        rates = {point.gpus: point.result.images_per_s.median for point in line if point.result.images_per_s}
-        ends = {point.gpus: (rate.low, rate.high) for point in line if (rate := point.result.images_per_s)}
+        known = {point.gpus: rate for point in line if (rate := point.result.images_per_s)}
         lost = max(line, key=lambda point: point.gpus).result.lost
         parts = [part for part in (lost.parts if lost else []) if part.name != "useful" and part.shown]
-        slower = partial(_apart, ends)
+        slower = partial(_apart, known)
         shares, most = ({part.name: getattr(part.share, end) for part in parts} for end in ("median", "high"))
-        told = worth(rates, shares, unit_of_points(line), slower, most)
+        told = worth({gpus: rate.median for gpus, rate in known.items()}, shares, unit_of_points(line), slower, most)
+        if told and (least := min(known.values(), key=lambda rate: rate.n)).kind != "interval":
+            told += f" That is by {least.n} run{'s' * (least.n > 1)} of a case, without an interval."
         found.append((line[0].line_words, told))
     return [(words, told) for words, told in found if told]
 
 
-def _apart(ends: Mapping[int, tuple[float, float]], fewer: int, more: int) -> bool:
-    """Whether the interval of the rate on more GPUs ends below that on fewer."""
-    return ends[more][1] < ends[fewer][0]
+def _apart(rates: Mapping[int, Summary], fewer: int, more: int) -> bool:
+    """Whether the interval of the rate on more GPUs ends below that on fewer; of few runs, there is none."""
+    return rates[more].kind == rates[fewer].kind == "interval" and rates[more].high < rates[fewer].low
 
 
 def percent(share: Summary) -> str:

@@ -384,3 +384,19 @@ def test_parts_of_records_show_themselves_in_a_line():
     ]
     for part, line in lines:
         assert re.fullmatch(line, repr(part)), repr(part)
+
+
+def test_a_bench_says_its_rate_with_its_ends_and_that_no_copy_is_right():
+    collectives = resnetx.load(ROOT / "results/cpu-2core/bench/collectives_g2")
+    assert "allreduce reaches 1.01 GB/s (0.87 to 1.24) bus bandwidth at 16 MiB" in repr(collectives)
+    copies = resnetx.load(ROOT / "results/lab/links/gx8-copies")
+    wrong = [msgspec.structs.replace(cell, wrong=1) for cell in copies.cells]
+    assert "device copies, one way: no result is right" in repr(msgspec.structs.replace(copies, cells=wrong))
+
+
+def test_systems_between_which_no_difference_is_shown_have_the_largest_ratio_in_the_answer():
+    compared = resnetx.compare(systems=["gx8", "dgx1-p100"], model="resnet50", batch_size=128, gpus=8)
+    assert re.match(
+        r"Predicted: with nccl2, no difference is shown: dgx1-p100 is \S+ times \(0\.\d to 1\.\d\) as fast as gx8\.",
+        repr(compared),
+    )

@@ -157,7 +157,7 @@ def test_of_many_curves_the_screen_has_those_that_gain_least_and_most(capsys):
     out = capsys.readouterr().out
     assert out.startswith("Predicted: speed-ups on 8 GPUs from 0.74 times (0.")
     rows = [line for line in out.splitlines() if line.startswith(("ResNet/", "AlexNet", "GoogLeNet"))]
-    gains = [float(row.split()[-5]) for row in rows]
+    gains = [float(row.split()[-6]) for row in rows]
     assert len(rows) == 12 and gains[:6] == sorted(gains[:6]) and max(gains[:6]) < 2 < min(gains[6:])
     assert "12 of 44, those that gain least and most." in out and "--all (each row" in out
 
@@ -705,3 +705,22 @@ def test_a_workload_without_a_speed_up_among_others_is_said_to_have_none(capsys)
     assert "no speed-up: BERT-base: nothing fewer to compare is predicted;" in capsys.readouterr().out
     main(["predict", "gx8", "model=alexnet,resnetx", "batch_size=64", "gpus=8"])
     assert "no speed-up" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (
+            "systems=dgx1-v100 model.x=4 batch_size=840 rate=256:360000000 gpus=1..8",
+            "rate=256:360000000: by its peak rate one NVIDIA ",
+        ),
+        (
+            "systems=dgx1-p100 model=resnet50 batch_size=256 rate=32:1950",
+            "does at most 725 images/s of this model in fp32;",
+        ),
+    ],
+)
+def test_a_rate_beyond_the_peak_of_its_gpu_is_refused(capsys, words, sentence):
+    assert main(["predict", *words.split()]) == 2
+    err = " ".join(capsys.readouterr().err.split())
+    assert sentence in err and err.endswith("expected the rate of one GPU, correct rate=")

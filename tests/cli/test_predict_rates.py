@@ -184,7 +184,7 @@ def test_runs_that_differ_in_what_a_rate_depends_on_are_not_mixed():
 
 def test_a_rate_is_of_steps_that_keep_all_and_of_the_same_optimizer(predict):
     """What checkpointing computes again no rate tells: a roofline does, and is as far off there as it is."""
-    words = ["systems=dgx-h100", "model=gptx", "precision=bf16", "batch_size=64", "gpus=1", "rate=64:2500"]
+    words = ["systems=dgx-h100", "model=gptx", "precision=bf16", "batch_size=64", "gpus=1", "rate=64:500"]
     _, (plain,) = predict(*words)
     _, (again,) = predict(*words, "checkpointing=true")
     width = {
@@ -195,7 +195,7 @@ def test_a_rate_is_of_steps_that_keep_all_and_of_the_same_optimizer(predict):
     assert 0.1 < share < 1 / 3  # forward passes, which are half of the launches of a step that its host limits
     assert width["again"] > 1 + share * 0.1
     made = resnetx.predict(
-        systems="dgx-h100", model="gptx", precision="bf16", batch_size=64, gpus=1, rate={64: 2500.0},
+        systems="dgx-h100", model="gptx", precision="bf16", batch_size=64, gpus=1, rate={64: 500.0},
         optimizer="adamw", checkpointing=True,
     )  # fmt: skip
     (said,) = (line for line in made.inputs if line.what == "the given rate")
@@ -214,7 +214,7 @@ def test_a_rate_with_graph_is_taken_to_be_of_graphs(predict, capsys):
 
 
 def test_the_screen_says_how_a_step_is_taken_where_not_by_default(predict, capsys):
-    words = ["predict", "systems=dgx-h100", "model=gptx", "precision=bf16", "batch_size=64", "gpus=1", "rate=2500"]
+    words = ["predict", "systems=dgx-h100", "model=gptx", "precision=bf16", "batch_size=64", "gpus=1", "rate=500"]
     assert main([*words, "accumulate=2", "checkpointing=true", "optimizer=adamw"]) == 0
     assert "strategy=bucket, accumulate 2, checkpointing, adamw, nvls" in " ".join(capsys.readouterr().out.split())
 

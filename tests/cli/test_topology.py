@@ -479,7 +479,7 @@ def test_the_error_of_a_cost_is_measured_and_says_of_what(objects, run):
     (cost,) = objects(*words)
     assert 0 < cost["error"] < cost["error_q90"] < 0.2
     assert cost["error_source"].endswith("of nccl2.4 allreduce on dgx1-v100, each predicted without its kind: vTrain")
-    assert f"sure: to {cost['error']:.1%} (mean of " in " ".join(run(*words)[1].split())
+    assert f"sure: such times are off by {cost['error']:.1%} (mean of " in " ".join(run(*words)[1].split())
 
 
 @pytest.mark.slow
@@ -585,3 +585,9 @@ def test_the_class_of_a_box_without_peers_is_understood(capsys, box, time_s):
     assert json.loads(capsys.readouterr().out)["time_s"] == pytest.approx(time_s)
     assert main(["topology", "systems=dgx1-p100", "collective=allreduce", f"staged={box}"]) == 2
     assert "transport=host makes them so" in capsys.readouterr().err
+
+
+def test_one_gpu_among_several_numbers_is_left_out_of_a_collective(run):
+    status, out, err = run("gx8", "collective=allreduce", "gpus=1..3", "size=1MiB")
+    assert (status, err) == (0, "gpus=1: one GPU sends nothing; left out\n")
+    assert "over 2 GPUs of gx8" in " ".join(out.split())

@@ -45,10 +45,10 @@ def compared(preloaded_python, tmp_path):
 @pytest.mark.dist
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_every_strategy_equals_one_process_with_even_and_uneven_shares(ranks, compared):
-    cases = [({**SMALL, **strategy, "batch_size": 12}, "") for strategy in STRATEGIES]
+    even = STRATEGIES if ranks == 2 else []  # on more they are what the uneven ones are
+    cases = [({**SMALL, **strategy, "batch_size": 12}, "") for strategy in [*even, *FSDP]]
     cases += [({**SMALL, **strategy, "batch_size": 11, "split": "uneven"}, "") for strategy in STRATEGIES]
     cases += [({**SMALL, "batch_size": 3, "scaling": "weak", "precision": "bf16"}, "")]
-    cases += [({**SMALL, **strategy, "batch_size": 12}, "") for strategy in FSDP]
     for found in compared(cases, ranks):
         deviations = [found["double"]["loss"], *found["double"]["layers"].values()]
         assert found["equal"]
@@ -84,10 +84,8 @@ def test_no_breach_goes_unseen(compared):
 
 ALEXNET = {"model": "alexnet", "image_size": 67}
 GOOGLENET = {"model": "googlenet", "image_size": 64}  # auxiliary classifiers, too
-RESNET = {"model": "torchvision", "model.name": "resnet18", "image_size": 32}
 MOBILENET = {"model": "torchvision", "model.name": "mobilenet_v3_small", "image_size": 64}
 OTHERS = [
-    ({**RESNET, "strategy": "layerwise"}, ""),
     *(({**GOOGLENET, "strategy": "layerwise"}, breach) for breach in ("", "slightly off")),
     *(({**MOBILENET, "strategy": "bucket"}, breach) for breach in ("", "slightly off")),
 ]

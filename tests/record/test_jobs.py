@@ -2,7 +2,6 @@
 
 import json
 import re
-import sys
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -212,11 +211,11 @@ def test_too_few_steps_name_nobody_and_say_how_many_are_needed(tmp_path: Path) -
 @pytest.mark.slow
 @pytest.mark.dist
 @pytest.mark.usefixtures("preloaded")
-def test_real_profiles_of_four_ranks_of_ddp_and_fsdp(tmp_path: Path) -> None:
+def test_real_profiles_of_four_ranks_of_ddp_and_fsdp(tmp_path: Path, preloaded_python: str) -> None:
     """Computation is waited out; on a busy machine a rank may not be shown, but no other one may be named."""
     phases = ("input", "forward", "backward")
     names = [*(f"ddp-{phase}-1-300" for phase in phases), "fsdp-forward-1-300"]
-    run_ranks(sys.executable, 4, Path(__file__).parent.with_name("measure") / "profiled_ranks.py", tmp_path, *names)
+    run_ranks(preloaded_python, 4, Path(__file__).parent.with_name("measure") / "profiled_ranks.py", tmp_path, *names)
     named = {}
     for name in names:
         (trace,) = resnetx.trace(tmp_path / name, batch_size=8, device="cpu-rank", results=tmp_path, workload=name)

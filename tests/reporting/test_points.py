@@ -1,5 +1,7 @@
 import pytest
 
+from resnetx.reporting.study_points import worth_of_lines
+
 
 def lines(points):
     return list(dict.fromkeys(point.line for point in points))
@@ -57,3 +59,11 @@ def test_studies_on_one_page_are_told_apart_by_what_differs(invented, grid, poin
     requests = grid(input="synthetic", gpus=1)
     points = points_of(*(invented(requests, repeats=1, **study) for study in (first, second)))
     assert [point.variant for point in points] == labels
+
+
+@pytest.mark.parametrize("repeats", [1, 6])
+def test_what_is_worth_it_goes_by_intervals_or_says_that_there_are_none(invented, grid, points_of, repeats):
+    slow = invented(grid(gpus=[1, 2]), repeats=repeats, link_Bps=1e6)
+    ((_, told),) = worth_of_lines(points_of(slow))
+    assert ("makes it slower" in told) == (repeats == 6)
+    assert told.endswith("That is by 1 run of a case, without an interval.") == (repeats == 1)

@@ -421,8 +421,10 @@ MORE = "rings, algorithms, what else it would take: --all"
 
 def _sure(plan: CollectivePlan, size_bytes: int) -> None:
     error = error_of(plan, size_bytes)
-    said = f"sure: {'to ' * error.text.startswith('Off')}{error.text.removeprefix('Off by ').removeprefix('Error ')}"
-    brief = f"sure: {f'to {error.mean:.1%}' if error.known else 'not known'}, 90% within {error.q90:.1%}."
+    off = "such times are off by "
+    text = error.text.removeprefix("Error ").replace("Off by ", off, 1)
+    brief = f"sure: {f'{off}{error.mean:.1%}' if error.known else 'not known'}, 90% within {error.q90:.1%}."
+    said = f"sure: {text}"
     show.say(said, indent=2, brief=brief if error.points else "sure: not known.")
 
 

@@ -23,10 +23,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from math import ceil
-from typing import Literal
 
 import msgspec
 
+from resnetx.copies import Direction
 from resnetx.interconnect.systems.graph import Link, System
 from resnetx.interconnect.systems.paths import Path, PathKind, Transport, copy_path, to_host
 from resnetx.interconnect.systems.system import load
@@ -135,8 +135,6 @@ def host_path(system: System, device: int) -> Path | None:
 
 SYSTEM = "dgx1-p100"
 MATRIX_BYTES = 40_000_000  # of the copies that bandwidths of a matrix are of: ten million integers
-
-Direction = Literal["one-way", "both-ways"]
 
 
 class PairSeries(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

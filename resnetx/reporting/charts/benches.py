@@ -10,10 +10,11 @@ from statistics import median
 import msgspec
 import numpy as np
 
+from resnetx.copies import Direction
 from resnetx.interconnect.collectives.measured import telling_times
 from resnetx.operations import OPERATIONS
 from resnetx.record import BenchRecord
-from resnetx.record.bench_record import CopyCell, Direction, families
+from resnetx.record.bench_record import CopyCell, families
 from resnetx.record.comparisons import BenchComparison, CollectivePoint, CopyPoint
 from resnetx.record.machine import Unit, how_many
 from resnetx.record.topologies import CollectiveCost, GpuChoice, PairAtSize, PairCosts

@@ -54,6 +54,7 @@ MOST_PRINTED = 6  # panels in one column of print: more have the drawing for pag
 MOST_DRAWN_APART = 400  # rows: of more, which take long to draw, print has the drawing for pages
 MOST_ON_PHONES = 800  # rows: likewise of phones, on which that scrolls
 
+LEAST_SQUARE = 1.3  # height of squares in a row, over the size of the text
 UNIT_PIXELS = 96  # of one unit of a plane, where there is room
 LEAST_UNIT_PIXELS = 50  # of one, into whose boxes words of 12 px fit
 
@@ -335,8 +336,10 @@ def _drawn(plot: Plot, table: Table, size: _Size) -> AnyChart:
         each = 0.6 + 1.1 * _lines(plot.y, records, size) + 0.5 * plot.bare
         height = max(count * size.text * each, (2 if plot.bare else 4) * size.text)
     if any(mark.kind == "squares" for mark in plot.marks):
-        width = min(width, 5.2 * size.text * len({record[plot.x.column] for record in records}))
-        height = width * (1 if columns == 1 and size is not _PAGE else 0.8)
+        across, down = (len({record[axis.column] for record in records}) for axis in (plot.x, plot.y))
+        width = min(width, 5.2 * size.text * across)
+        each = width / across * (1 if columns == 1 and size is not _PAGE else 0.8)
+        height = down * max(each, LEAST_SQUARE * size.text)
     if plot.square:
         width = height = min(width, 34 * size.text)
 
@@ -413,8 +416,6 @@ def _plane(plot: Plot, table: Table, size: _Size) -> AnyChart:
     else:
         whole = styled(panel(alt.Chart(alt.NamedData("all"))), {"all": records}, size.text)
     whole.config.legend.labelLimit = size.width - 30
-    if size is not _PAGE:
-        whole.config.legend.layout = {"bottom": {"direction": "vertical"}}
     whole.config.view = alt.ViewConfig(stroke=None)
     return whole
 
@@ -625,6 +626,7 @@ def _layer(chart: alt.Chart, mark: Mark, plot: Plot, encodings: Mapping[str, Any
     if mark.scale and mark.scale.looks:
         columns = 1 if max(map(len, mark.scale.looks)) > LONG_TITLE else 3
         symbol: dict[str, Any] = {"symbolType": "stroke", "symbolStrokeWidth": 3, "symbolSize": 250}
+        symbol |= {"orient": "top"} if columns > 1 and size.columns == 1 else {}  # no two beside each other on a phone
         colour = _scaled(alt.Color, mark.scale, size, columns=columns, **symbol)
     elif mark.scale:
         colour = alt.Color(f"{mark.scale.column}:N", scale=None, legend=None)
