@@ -45,7 +45,8 @@ GROUPS = {
 }
 # About what a test with such a mark takes; one without: nothing.
 SECONDS = {"slurm": 20.0, "dist": 8.0, "dali": 2.0, "slow": 1.0}
-SECONDS_OF_FILES = {"test_gpu_tests.py": 1000.0, "test_tutorials.py": 60.0}  # beyond that: the first one before all
+SECONDS_OF_FILES = {"test_tutorials.py": 60.0}  # beyond that
+FIRST = "test_gpu_tests.py"  # which alone takes minutes, and mostly waits
 SPREAD = ("tests/test_tutorials.py",)  # whose tests share nothing, and are long
 LIMITED = os.environ.get("TESTS_BEGIN_BEFORE")
 ALL = "not long and not gpu"
@@ -153,10 +154,11 @@ def pytest_runtest_setup(item):
 
 
 def pytest_collection_modifyitems(items):
-    """The longest files first; last, where they may be left out."""
+    """The longest files first; last, where they may be left out, but for `FIRST`."""
     seconds: dict[Path, float] = defaultdict(float)
     for item in items:
         seconds.setdefault(item.path, SECONDS_OF_FILES.get(item.path.name, 0.0))
         seconds[item.path] += max((SECONDS.get(mark.name, 0.0) for mark in item.iter_markers()), default=0.0)
     items.sort(key=lambda item: item.path)  # wherever this process began to collect
-    items.sort(key=lambda item: seconds[item.path], reverse=not LIMITED)
+    sign = 1 if LIMITED else -1
+    items.sort(key=lambda item: (item.path.name != FIRST, sign * seconds[item.path]))
