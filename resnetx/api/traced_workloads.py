@@ -56,6 +56,8 @@ def traced_workloads(
             yield from _imported(trace, given, settings)
         elif parameters is not None:
             raise ConfigError(f"parameters={parameters}: those of {trace.workload} are known; leave parameters out")
+        elif settings.samples == "uneven":
+            raise ConfigError(f"samples=uneven: steps of the trace {trace.source} say how they vary; leave samples out")
         else:
             yield from through(_traced(trace, given, settings), settings, known, trace)
 

@@ -299,6 +299,22 @@ def test_of_one_batch_whose_rate_is_known_the_share_of_each_gpu_is_asked_for(cap
     assert "give rate=" not in capsys.readouterr().out
 
 
+def test_ranks_wait_longer_for_samples_of_uneven_size():
+    """As long as the fit to such programs says, and compared with these alone."""
+    point = {"systems": "dgx-a100", "model": "resnet50", "batch_size": 64, "scaling": "weak", "gpus": 8, "rate": 700}
+    (alike, plain), (uneven, said) = (sure_of(**point, samples=samples) for samples in ("alike", "uneven"))
+    costs = scaling_errors().costs
+    expected = slowest_of(8, costs.uneven) / slowest_of(8, costs.variation)
+    assert uneven.points[0].iteration_s / alike.points[0].iteration_s == pytest.approx(expected, rel=0.02)
+    assert any(line.startswith("208 ") for line in plain) and any(line.startswith("32 ") for line in said)
+
+
+def test_steps_of_a_trace_say_themselves_how_they_vary(capsys):
+    traces = str(Path(__file__).parents[2] / "results/cpu-2core/truth/trace")
+    assert main(["predict", traces, "cpu-host", "gpus=1,2", "samples=uneven"]) == 2
+    assert "samples=uneven: steps of the trace" in " ".join(capsys.readouterr().err.split())
+
+
 def test_transformers_are_compared_with_transformers():
     point = {"systems": "dgx-h100", "model": "gptx", "batch_size": 64, "gpus": 8, "precision": "bf16"}
     assert "12 such rates were predicted to 1.6%, given that of the fewest GPUs" in sure_of(**point)[1]
