@@ -82,9 +82,7 @@ class _Screen:
     stored: bool = False  # out= was given
     rows: int = ROWS
     shown: int = 0  # rows of the longest table of which there may be fewer
-    brief: int = (
-        0  # SURE_BRIEF: how sure it is, is said in brief; BRIEF: all is; BRIEFEST: nor is said what is left out
-    )
+    brief: int = 0  # SURE_BRIEF: how sure it is, in brief; BRIEF: all; BRIEFEST: nor is said what is left out
     left_out: list[str] = field(default_factory=list)  # of tables: rows, and headings of columns
     assumed: list[str] = field(default_factory=list)  # settings that nobody typed
 

@@ -24,7 +24,7 @@ HEAD = f"""# Accuracy of predictions
 {GENERATED}
 
 Every published training rate that resnetx ships, beside what it predicts. The system of a rate is left out of the fit
-of what scaling costs, whoever measured there; of several nodes, which one cluster alone has measured, the program; and
+of what scaling costs, whoever measured there; of several nodes, the program; and
 whoever published a rate is left out of the roofline. So each error is one on something that the model has not seen,
 but for the rows that say otherwise: the host's part of a step was chosen on one machine. The figures themselves were
 known while the model was written. `resnetx predict --validate --all` prints each.

@@ -85,7 +85,7 @@ class ScalingCase:
 
     @property
     def left_out(self) -> str:
-        """What is left out of the fits to it: its system; of several nodes, which one cluster measured, its program."""
+        """What is left out of the fits to it: its system; of several nodes, its program."""
         return self.system if self.gpus <= self._one_node else self.series.source
 
     def leaves_out(self, other: "ScalingCase") -> bool:

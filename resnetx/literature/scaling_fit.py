@@ -78,7 +78,7 @@ def _on_one_node(chosen: Iterable[ScalingCase]) -> list[ScalingCase]:
 
 def _predicted(chosen: Iterable[ScalingCase]) -> list[ScalingCase]:
     """Those of one node that are not open."""
-    return [case for case in chosen if case.kind[1] == "one node" and not case.is_open]
+    return [case for case in chosen if case.kind[1] == ONE_NODE and not case.is_open]
 
 
 def _is_uneven(case: ScalingCase) -> bool:

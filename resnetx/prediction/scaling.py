@@ -6,9 +6,9 @@
 
 Ranks wait for the slowest of them, and threads that decode images compete with those that queue the GPUs' work. How
 much that costs has two parameters, `variation` and `host_load`, fitted to `results/published/scaling.yaml`, and the
-variation of programs whose samples differ in size (`samples=uneven`) a third. The
-system of a rate is left out of the fit that predicts it, whoever measured there; of several nodes, which one cluster
-alone has measured, the program. The errors of such predictions, by kind of case, are what the intervals are made of.
+variation of programs whose samples differ in size (`samples=uneven`) a third. The system of a rate is left out of the
+fit that predicts it, whoever measured there; of several nodes, the program. The errors of such predictions, by kind of
+case, are what the intervals are made of.
 `python -m resnetx.literature.scaling_fit` writes the file.
 """
 
