@@ -506,9 +506,18 @@ def test_collectives_of_an_unknown_number_of_gpus_are_not_those_of_several(capsy
 
 
 @pytest.mark.slow
-def test_validation_holds(capsys):
+def test_validation_holds(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
     assert main(["predict", "--validate"]) == 0
-    assert "from the rate of one GPU" in capsys.readouterr().out
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("Given the rate of one GPU, training is predicted ")
+    assert len(lines) <= 24
+    assert sum(line.startswith("several GPUs of one node ") for line in lines) == 1
+    assert main(["predict", "--validate", "--all"]) == 0
+    shown = capsys.readouterr().out.splitlines()
+    blocks = [at for at, line in enumerate(shown) if line.startswith("asked ")]
+    assert len(blocks) > 1  # in 80 columns, each with the names of the groups
+    assert {shown[at + 1] for at in blocks if "one GPU, from its rate at" not in shown[at + 1]} == set()
 
 
 # ---- mistakes
