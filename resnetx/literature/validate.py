@@ -74,8 +74,8 @@ class Validation(Records[R], Generic[R, S]):
         held = sum(group.points * group.coverage for group in record.groups if group.coverage is not None)
         judged = sum(group.points for group in record.groups if group.coverage is not None)
         missed = sum(not group.holds for group in self.groups)
-        missed = f"; {missed} of {len(self.groups)} groups are off by more than is stated" if missed else ""
-        return f"{self._off}; {held / judged:.0%} of {judged:,} published figures lie where 90% should{missed}."
+        misses = f"; {missed} of {len(self.groups)} groups are off by more than is stated" if missed else ""
+        return f"{self._off}; {held / judged:.0%} of {judged:,} published figures lie where 90% should{misses}."
 
     @property
     def record(self) -> ValidationRecord:
