@@ -529,7 +529,6 @@ def test_validation_holds(capsys, monkeypatch):
         ([], "systems=[]: expected names or files of systems"),
         (["systems=gx9"], "did you mean gx8?"),
         (["8x3090", "model=alexnet"], "8x3090: no such file, and no name that is known; `resnetx list` has"),
-        (["gx8", "amp=true"], "precision=true: not one of the known values (fp32, tf32, bf16, fp16)"),
         (["systems=gx8", "gpus=3", "batch_size=16"], "batch_size=16 does not divide over gpus=3"),
         (["systems=gx8", "gpus=0"], "gpus=0: expected at least 1"),
         (["systems=gx8", "gpus=16", "batch_size=16"], "gpus=16: gx8 has 8 GPUs; several of it: nodes=2"),
