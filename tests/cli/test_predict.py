@@ -469,9 +469,18 @@ def test_a_prediction_is_kept_where_out_says_and_nowhere_else(tmp_path, capsys, 
 
 
 def test_a_number_of_gpus_that_a_system_lacks_is_named_once(capsys):
-    assert main(["predict", "v100-ib", "nodes=1,2", "model=resnet50", "batch_size=128"]) == 0
+    assert main(["predict", "v100-ib", "nodes=1,2", "model=resnet50", "batch_size=128", "gpus=1,2,4,8"]) == 0
     out = " ".join(capsys.readouterr().out.split())
     assert "not predicted: on 8 GPUs: v100-ib has 4 GPUs;" in out
+
+
+def test_numbers_of_gpus_that_nobody_asked_for_are_those_that_a_system_has(capsys):
+    assert main(["predict", "v100-ib,gx8", "model=resnet50", "batch_size=128", "nodes=1", "--json"]) == 0
+    points = [json.loads(line) for line in capsys.readouterr().out.splitlines()][0]["points"]
+    assert [(point["system"], point["gpus"]) for point in points] == [
+        *(("v100-ib", gpus) for gpus in (1, 2, 4)),
+        *(("gx8", gpus) for gpus in (1, 2, 4, 8)),
+    ]
 
 
 def test_many_curves_of_one_system_fit_and_those_that_the_answer_names_have_rows(capsys, monkeypatch):
