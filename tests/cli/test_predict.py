@@ -476,7 +476,7 @@ def test_a_number_of_gpus_that_a_system_lacks_is_named_once(capsys):
 
 def test_numbers_of_gpus_that_nobody_asked_for_are_those_that_a_system_has(capsys):
     assert main(["predict", "v100-ib,gx8", "model=resnet50", "batch_size=128", "nodes=1", "--json"]) == 0
-    points = [json.loads(line) for line in capsys.readouterr().out.splitlines()][0]["points"]
+    points = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [(point["system"], point["gpus"]) for point in points] == [
         *(("v100-ib", gpus) for gpus in (1, 2, 4)),
         *(("gx8", gpus) for gpus in (1, 2, 4, 8)),
