@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from resnetx.record.machine import CPU, Unit, how_many, on_cores, unit_by_library, unit_of
 from resnetx.table import ANSWERS, Answer, Column, as_shown
-from resnetx.units import GBps, duration, in_ms, number, si, size_text, to_interval
+from resnetx.units import GBps, duration, in_ms, number, si, size_text, to_interval, two_ends
 
 if TYPE_CHECKING:
     from resnetx.interconnect.systems.lab_network import LabNetwork
@@ -463,6 +463,9 @@ def _of_time_part(part: "TimePart") -> str:
 
 
 def _of_side(side: "SystemSide") -> str:
+    if side.between:
+        low, high = two_ends(side.between)
+        return f"{side.system}, {side.library}: between {low} and {high} iterations/s; {side.open} tells"
     if side.iterations_per_s is None:
         return f"{side.system}, {side.library}: {side.outcome}: {side.reason or side.open}"
     rate = side.iterations_per_s
