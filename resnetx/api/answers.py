@@ -20,15 +20,19 @@ if TYPE_CHECKING:
     from resnetx.record.comparisons import (
         Accuracy,
         BenchComparison,
+        CheckedAdvantage,
         CheckedClaim,
         CheckedPoint,
         CollectivePoint,
         ComparedPoint,
         CopyPoint,
+        Estimate,
+        Mean,
         SystemSide,
+        Total,
     )
     from resnetx.record.literature import CheckedPapers, KindScore, Score
-    from resnetx.record.prediction import TimePart
+    from resnetx.record.prediction import PredictedGpu, TimePart
     from resnetx.record.topologies import Check, SteeredGpu, Steering
     from resnetx.record.traces import Trace, TracedBatch
     from resnetx.reporting.explain import ExplainedPart
@@ -538,6 +542,38 @@ def network_line(network: "LabNetwork") -> str:
     return f"{network.system} / {network.scale:g}: {len(network.ranks)} ranks, {links}"
 
 
+def _of_gpu(gpu: "PredictedGpu") -> str:
+    clock = f", {gpu.clock_Hz / 1e6:,.0f} MHz" * bool(gpu.clock_Hz)
+    return f"{gpu.part}{f' ({gpu.chip})' * (gpu.chip != gpu.part)}{clock}, memory at {GBps(gpu.memory_Bps)} GB/s"
+
+
+def _of_mean(mean: "Mean") -> str:
+    value, low, high = to_interval(mean.ratio.median, mean.ratio.low, mean.ratio.high)
+    cases = f"{mean.points} case{'s' * (mean.points != 1)}"
+    return f"gpus={mean.gpus}: B trains {value} times ({low} to {high}) as fast as A, the mean of {cases}"
+
+
+def _of_total(total: "Total") -> str:
+    errors = (
+        f"off by {total.mean_absolute_error:.1%} in the mean, {total.worst_error:+.1%} at worst ({total.worst_point})"
+    )
+    inside = f"{total.covered} of {total.points} measurements in the interval"
+    return f"{total.system}, {total.library}: {errors}; {inside}"
+
+
+def _of_advantage(checked: "CheckedAdvantage") -> str:
+    times = f"{checked.predicted:.3f} times as fast predicted, {checked.measured.median:.3f} measured"
+    order = "not decided" if checked.right is None else "right" if checked.right else "wrong"
+    who = f"strategy={checked.strategy} over {checked.over}"
+    where = f"{checked.workload}, batch {checked.batch_size}, gpus={checked.gpus}, {checked.system}"
+    return f"{where}: {who}: {times}: {order}"
+
+
+def _of_estimate(found: "Estimate") -> str:
+    value, low, high = to_interval(found.value, found.low, found.high)
+    return f"{value} ({low} to {high})"
+
+
 _LINES: Mapping[str, Callable[[Any], str]] = {
     "TimePart": _of_time_part,
     "SystemSide": _of_side,
@@ -549,6 +585,11 @@ _LINES: Mapping[str, Callable[[Any], str]] = {
     "ExplainedPart": _of_explained_part,
     "CopyCell": _of_copied,
     "LabNetwork": network_line,
+    "PredictedGpu": _of_gpu,
+    "Mean": _of_mean,
+    "Total": _of_total,
+    "CheckedAdvantage": _of_advantage,
+    "Estimate": _of_estimate,
     "Difference": lambda found: f"{found.name}: {', '.join(found.a)} in A, {', '.join(found.b)} in B",
     "Unmatched": lambda point: f"{point.point}: in {point.study} alone",
     "Control": lambda control: f"{control.name}: {control.agreement}: {control.why}",
