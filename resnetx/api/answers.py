@@ -543,7 +543,7 @@ def network_line(network: "LabNetwork") -> str:
 
 
 def _of_gpu(gpu: "PredictedGpu") -> str:
-    clock = f", {gpu.clock_Hz / 1e6:,.0f} MHz" * bool(gpu.clock_Hz)
+    clock = f", {gpu.clock_Hz / 1e6:,.0f} MHz" if gpu.clock_Hz else ""
     return f"{gpu.part}{f' ({gpu.chip})' * (gpu.chip != gpu.part)}{clock}, memory at {GBps(gpu.memory_Bps)} GB/s"
 
 
