@@ -73,6 +73,18 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     checkpointing: bool = False  # of each block only the input is kept, and its forward pass is computed again
     clock: int | None = None  # MHz that the GPUs are locked at meanwhile; None: they are left as they are
 
+    def __repr__(self) -> str:
+        """What is trained and how; of settings that came later those that differ from what they were."""
+        later = zip(reversed(self.__struct_fields__), reversed(self.__struct_defaults__), strict=False)
+        changed = [name for name, default in later if getattr(self, name) != default]
+        return ", ".join(
+            [
+                f"{self.model.label}, batch {self.batch_size}, {self.image_size} px, {self.precision}",
+                f"gpus={self.gpus}, strategy={self.strategy.kind}, input={self.input.kind}",
+                *(f"{name}={getattr(self, name)}" for name in reversed(changed)),
+            ]
+        )
+
     @property
     def way(self) -> Way:
         """What is asked of the exchange between ranks."""

@@ -188,6 +188,16 @@ def text_of(answer: Answer) -> str:
     return "\n".join(filter(None, [*answer.sentences, f"{first}", *more]))
 
 
+FIELDS_OF_REPR = 8
+
+
+def line_of(record: object) -> str:
+    """Of a record that answers nothing: its first single values that are known, "Domain: what ..., points 24"."""
+    cells = [(name, cell) for name, cell in row(record).items() if cell not in (None, "")]
+    told = ", ".join(f"{name} {_text(cell)}" for name, cell in cells[:FIELDS_OF_REPR])
+    return f"{type(record).__name__}: {told}{', ...' * (len(cells) > FIELDS_OF_REPR)}"
+
+
 class Tabular:
     """What can be seen as rows."""
 

@@ -5,7 +5,7 @@ GB is 1e9 bytes and GiB is 2**30: a figure in one must never stand beside a figu
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import TypeVar
 
@@ -60,6 +60,11 @@ def to_interval(value: float, low: float, high: float) -> tuple[str, str, str]:
         index = max(index, math.floor(math.log10(abs(value) or largest)) - 3)
     texts = (f"{round(number, -index):,.{max(0, -index)}f}" for number in (value, low, high))
     return tuple(texts)  # type: ignore[return-value]
+
+
+def two_ends(interval: Sequence[float]) -> list[str]:
+    """Both ends of what is known between them only, each with two digits."""
+    return [f"{float(f'{end:.2g}'):,g}" for end in interval]
 
 
 def percents(shares: Mapping[K, float], by_itself: K | None = None) -> dict[K, int]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from resnetx.record.machine import CPU, Unit, how_many, on_cores, unit_by_library, unit_of
 from resnetx.table import ANSWERS, Answer, Column, as_shown
-from resnetx.units import GBps, duration, in_ms, number, si, size_text, to_interval
+from resnetx.units import GBps, duration, in_ms, number, si, size_text, to_interval, two_ends
 
 if TYPE_CHECKING:
     from resnetx.interconnect.systems.lab_network import LabNetwork
@@ -20,15 +20,19 @@ if TYPE_CHECKING:
     from resnetx.record.comparisons import (
         Accuracy,
         BenchComparison,
+        CheckedAdvantage,
         CheckedClaim,
         CheckedPoint,
         CollectivePoint,
         ComparedPoint,
         CopyPoint,
+        Estimate,
+        Mean,
         SystemSide,
+        Total,
     )
     from resnetx.record.literature import CheckedPapers, KindScore, Score
-    from resnetx.record.prediction import TimePart
+    from resnetx.record.prediction import PredictedGpu, TimePart
     from resnetx.record.topologies import Check, SteeredGpu, Steering
     from resnetx.record.traces import Trace, TracedBatch
     from resnetx.reporting.explain import ExplainedPart
@@ -224,35 +228,35 @@ def steer_answer(made: "Steering") -> list[str]:
     """What division of its links does to the traffic, to receivers and to a training step."""
     before, after = made.rtl_before, made.rtl_after
     if before is None:
-        first = f"as built, some of this traffic has no link; with links divided for it its {_RTL} is {after:.4g}"
+        first = f"as built, {made.system} has no link for some of this traffic; divided for it, its {_RTL}: {after:.3g}"
     elif after < before:
-        less = f"{1 - after / before:.2%} less: {before:.4g} -> {after:.4g}"
-        first = f"with links divided for this traffic its {_RTL} is {less}"
+        less = f"{1 - after / before:.1%} less {_RTL}: {before:.3g} -> {after:.3g}"
+        first = f"with its links divided for this traffic, {made.system} has {less}"
     else:
-        first = f"no other division of its links lowers the {_RTL} of this traffic, {before:.4g}"
+        first = f"as built, {made.system} already has the least {_RTL}: {before:.3g}"
     added = made.receivers_added
-    receivers = f"A GPU needs up to {added} more receivers (links that end at it) than it has: receivers= sets a limit."
-    return [f"{made.system}: {first}.", *[receivers] * bool(added), _iteration(made)]
+    receivers = f"Up to {added} more receivers (ends of links) on a GPU: receivers= sets a limit."
+    return [f"Predicted: {first}.", _iteration(made), *[receivers] * bool(added)]
 
 
-_RTL = "relative transmission latency (RTL: traffic over links, of all pairs of GPUs)"
+_RTL = "RTL (relative transmission latency, traffic over links)"
 
 
 def steerings_answer(found: "Sequence[Steering]") -> list[str]:
     """Of several steerings the one that saves most, and the one by which training gains most."""
     words = dict(zip(map(id, found), _differing(found), strict=True))
     best = max(found, key=lambda each: each.rtl_saved or 0.0)
-    least = f"none lowers the {_RTL}"
+    least = f"none has less {_RTL}"
     if best.rtl_before is not None and best.rtl_saved:
-        less = f"by {best.rtl_saved:.2%}: {best.rtl_before:.4g} -> {best.rtl_after:.4g}"
-        least = f"{words[id(best)]} lowers the {_RTL} most, {less}"
+        less = f"{best.rtl_saved:.1%} less {_RTL}: {best.rtl_before:.3g} -> {best.rtl_after:.3g}"
+        least = f"{words[id(best)]} saves most, {less}"
     gains = {id(each): gain for each in found if (gain := _step_gain(each)) is not None}
     fastest = max(gains, key=gains.__getitem__, default=None)
     if fastest is None:
-        return [f"Of {len(found)} steerings {least}."]
+        return [f"Predicted: of {len(found)} divisions of links {least}."]
     gain = gains[fastest]
     faster = f"An iteration gains most with {words[fastest]}: {gain:.1%} less time." if gain > 1e-3 else ""
-    return [f"Of {len(found)} steerings {least}.", faster or "No iteration gets faster."]
+    return [f"Predicted: of {len(found)} divisions of links {least}.", faster or "No iteration gets faster."]
 
 
 def _step_gain(made: "Steering") -> float | None:
@@ -299,16 +303,22 @@ def _iteration(steering: "Steering") -> str:
     before, after = steering.iteration_s_before, steering.iteration_s_after
     if before is None or after is None:
         return f"Training: not predicted ({steering.unknown.get('iteration_s_after', 'no workload')})."
-    verdict = "no faster" if abs(after - before) <= 1e-3 * before else "faster" if after < before else "SLOWER"
-    change = f" by {abs(after / before - 1):.1%}" * (verdict != "no faster")
-    sentence = (
-        f"An iteration gets {verdict}{change}: {time_text(before)} -> {time_text(after)} ({steering.iteration_of})."
+    ratio = max(after / before, before / after)
+    verdict = f"gets {'faster' if after < before else 'SLOWER'} by {abs(after / before - 1):.1%}"
+    if ratio <= 1 + 1e-3:
+        verdict = "gets no faster"
+    elif ratio > 2:
+        verdict = f"{'gets' if after < before else 'takes'} {ratio:.2g} times as {'fast' if after < before else 'LONG'}"
+    sentence = f"An iteration {verdict}: {time_text(before)} -> {time_text(after)} ({steering.iteration_of})."
+    built, steered = steering.collective_before, steering.collective_after
+    if not built or not steered:
+        return sentence
+    if built == steered:
+        return f"{sentence} Its all-reduces run as before: {steered}."
+    how, _, rate = steered.rpartition(", ")  # "nccl2: ring (Simple), 132 GB/s bus bandwidth"
+    return f"{sentence} Its all-reduces: {built.removesuffix(' GB/s bus bandwidth')} -> " + (
+        f"{rate}." if built.startswith(f"{how}, ") else f"{steered}."
     )
-    if steering.collective_before and steering.collective_before == steering.collective_after:
-        return f"{sentence} Its all-reduces run as before: {steering.collective_after}."
-    if steering.collective_before:
-        return f"{sentence} Its all-reduces: {steering.collective_before}; steered, {steering.collective_after}."
-    return sentence
 
 
 def time_text(time_s: float) -> str:
@@ -457,6 +467,9 @@ def _of_time_part(part: "TimePart") -> str:
 
 
 def _of_side(side: "SystemSide") -> str:
+    if side.between:
+        low, high = two_ends(side.between)
+        return f"{side.system}, {side.library}: between {low} and {high} iterations/s; {side.open} tells"
     if side.iterations_per_s is None:
         return f"{side.system}, {side.library}: {side.outcome}: {side.reason or side.open}"
     rate = side.iterations_per_s
@@ -529,6 +542,38 @@ def network_line(network: "LabNetwork") -> str:
     return f"{network.system} / {network.scale:g}: {len(network.ranks)} ranks, {links}"
 
 
+def _of_gpu(gpu: "PredictedGpu") -> str:
+    clock = f", {gpu.clock_Hz / 1e6:,.0f} MHz" if gpu.clock_Hz else ""
+    return f"{gpu.part}{f' ({gpu.chip})' * (gpu.chip != gpu.part)}{clock}, memory at {GBps(gpu.memory_Bps)} GB/s"
+
+
+def _of_mean(mean: "Mean") -> str:
+    value, low, high = to_interval(mean.ratio.median, mean.ratio.low, mean.ratio.high)
+    cases = f"{mean.points} case{'s' * (mean.points != 1)}"
+    return f"gpus={mean.gpus}: B trains {value} times ({low} to {high}) as fast as A, the mean of {cases}"
+
+
+def _of_total(total: "Total") -> str:
+    errors = (
+        f"off by {total.mean_absolute_error:.1%} in the mean, {total.worst_error:+.1%} at worst ({total.worst_point})"
+    )
+    inside = f"{total.covered} of {total.points} measurements in the interval"
+    return f"{total.system}, {total.library}: {errors}; {inside}"
+
+
+def _of_advantage(checked: "CheckedAdvantage") -> str:
+    times = f"{checked.predicted:.3f} times as fast predicted, {checked.measured.median:.3f} measured"
+    order = "not decided" if checked.right is None else "right" if checked.right else "wrong"
+    who = f"strategy={checked.strategy} over {checked.over}"
+    where = f"{checked.workload}, batch {checked.batch_size}, gpus={checked.gpus}, {checked.system}"
+    return f"{where}: {who}: {times}: {order}"
+
+
+def _of_estimate(found: "Estimate") -> str:
+    value, low, high = to_interval(found.value, found.low, found.high)
+    return f"{value} ({low} to {high})"
+
+
 _LINES: Mapping[str, Callable[[Any], str]] = {
     "TimePart": _of_time_part,
     "SystemSide": _of_side,
@@ -540,6 +585,11 @@ _LINES: Mapping[str, Callable[[Any], str]] = {
     "ExplainedPart": _of_explained_part,
     "CopyCell": _of_copied,
     "LabNetwork": network_line,
+    "PredictedGpu": _of_gpu,
+    "Mean": _of_mean,
+    "Total": _of_total,
+    "CheckedAdvantage": _of_advantage,
+    "Estimate": _of_estimate,
     "Difference": lambda found: f"{found.name}: {', '.join(found.a)} in A, {', '.join(found.b)} in B",
     "Unmatched": lambda point: f"{point.point}: in {point.study} alone",
     "Control": lambda control: f"{control.name}: {control.agreement}: {control.why}",

@@ -164,7 +164,7 @@ State = Literal["ok", "limited", "missing"]
 ProbeResult = tuple[State, str, str]  # (state, what, fix): a finding without its topic
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Finding:
     """One thing that was examined. `fix`: the command or setting that improves it; "" if there is none."""
 
@@ -172,6 +172,9 @@ class Finding:
     state: State
     what: str
     fix: str
+
+    def __repr__(self) -> str:
+        return f"{self.topic}: {self.state}: {self.what}" + f"; fix: {self.fix}" * bool(self.fix)
 
     @property
     def needed(self) -> bool:

@@ -391,7 +391,7 @@ def _one_process(point: Point) -> Undecided | None:
         "what one process that drives all GPUs of a node takes to start their work is not measured",
         "One process drives all GPUs of a node: to start their work takes nothing (the fast end), or 40 us for each "
         "gradient tensor and GPU, with all messages behind the backward pass (the slow end). calibration= takes its "
-        f"rates as you measure them; of a process for each GPU it is known: `{closing}`.",
+        "rates as you measure them; of a process for each GPU it is known (launch_mode=process-per-gpu).",
         closing,
         replace(point, setting=plain),
         replace(point, workload=slow, setting=replace(plain, beyond_s=launching_s)),

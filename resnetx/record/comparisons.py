@@ -330,6 +330,7 @@ class SystemSide(RecordPart, frozen=True):
     by_scaling: Estimate | None = None  # iterations/s, with the error of what scaling costs alone
     # The command whose measurement determines it; until then it has no rate. "": it is determined, or cannot run
     open: str = ""
+    between: list[float] | None = None  # iterations/s: both ends of a side that has no rate until then
 
 
 class SimpleModel(RecordPart, frozen=True):

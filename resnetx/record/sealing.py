@@ -12,7 +12,7 @@ import msgspec
 
 from resnetx.errors import FileError, prepared
 from resnetx.loading import File, UnboundedError, decode, refuse_unbounded
-from resnetx.table import answer_of, text_of
+from resnetx.table import answer_of, line_of, text_of
 from resnetx.units import size_text
 from resnetx.variables import without_passwords
 
@@ -174,11 +174,11 @@ SCHEMA = 1
 
 
 class RecordPart(msgspec.Struct, frozen=True, kw_only=True):
-    """A record, or a part of one; shows itself by what it answers, if it answers anything."""
+    """A record, or a part of one; shows itself by what it answers, else by its first values."""
 
     def __repr__(self) -> str:
         answer = answer_of(self)
-        return text_of(answer) if answer else super().__repr__()
+        return text_of(answer) if answer else line_of(self)
 
 
 def timestamp(epoch_s: float) -> str:

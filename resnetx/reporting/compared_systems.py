@@ -79,6 +79,7 @@ def side_of(point: PredictedPoint) -> SystemSide:
         compute_error=point.compute_error,
         compute_where=point.compute_where,
         open=point.open,
+        between=[1 / end for end in reversed(point.interval_s)] if point.open and point.interval_s else None,
         gpu=point.gpu,
         by_compute=_rate(point, point.interval_by_compute_s) if point.interval_by_compute_s else None,
         by_scaling=_rate(point, point.interval_by_scaling_s) if point.interval_by_scaling_s else None,

@@ -23,7 +23,7 @@ from resnetx.reporting.compared_systems import lead, machine_labels, ratio, side
 from resnetx.reporting.study_results import settings_label, varying_settings
 from resnetx.reporting.worth import AS_GOOD, enough
 from resnetx.table import ONLY_WITH_ALL, Answer, Column, as_shown
-from resnetx.units import to_interval
+from resnetx.units import to_interval, two_ends
 
 MOST_RANKED = 4  # each over the next, and each with its largest loss
 PARTS: dict[PartName, str] = {
@@ -282,6 +282,8 @@ def _ranked(curves: Sequence[PredictedCurve]) -> str:
 
 def _between(curves: Sequence[PredictedCurve]) -> str:
     """How far apart several curves are in what they gain, or in their rates where none has more than one count."""
+    if len(curves) <= MOST_RANKED and all(curve.last.open for curve in curves):
+        return _between_two_ends(curves)
     gained, ranked = _by_gain(curves)
     if not ranked:
         return f"Not predicted: none of {len(curves)} cases has a rate."
@@ -311,6 +313,18 @@ def _between(curves: Sequence[PredictedCurve]) -> str:
     if len(ranked) == len(curves) and len({*map(much, ranked)}) == 1:
         return f"Predicted: {what}: {much(ranked[0])} in all {len(curves)} cases; no difference is shown."
     return f"Predicted: {what} from {told(ranked[0])} to {told(ranked[-1])}."
+
+
+def _between_two_ends(curves: Sequence[PredictedCurve]) -> str:
+    """The ends of the rate of each of several curves, where none is known better."""
+    names, one = identity(curves), curves[0]
+    same = "" if "workload" in names or "batch" in names else f" of {one.name}"
+    told = []
+    for curve in curves:
+        who = " ".join(f"batch {curve.batch}" if name == "batch" else getattr(curve, name) for name in names)
+        on = ranks(curve.last.gpus, curve.last) + f" of {curve.system}" * ("system" not in names)
+        told.append(f"{_ends(open_rates(curve.last))} {rate_unit(curve.points)} ({who}, {on})")
+    return f"Predicted: rates{same} between {', '.join(told)}."
 
 
 def _by_gain(curves: Sequence[PredictedCurve]) -> tuple[bool, list[PredictedCurve]]:
@@ -416,21 +430,20 @@ def _ms(time_s: float | None) -> str:
 
 
 def _rate_cell(point: PredictedPoint) -> str:
-    if point.open:
-        return "?"
+    if point.open and point.interval_s:
+        return "-".join(two_ends(open_rates(point)))
     return rate_ends(point)[0] if point.images_per_s else {"oom": "memory"}.get(point.outcome, point.outcome)
 
 
 def _rate_ends_cell(point: PredictedPoint) -> str:
-    if point.open and point.interval_s:
-        low, high = open_rates(point)
-        return _and(to_interval(high, low, high)[1:])
+    """Both ends; of an open point the rate has them."""
     return _and(rate_ends(point)[1:]) if point.images_per_s else ""
 
 
 def _speedup_cell(point: PredictedPoint) -> str:
     if point.speedup is None:
-        return ""
+        ends = point.speedup_interval if point.open and point.gpus != point.baseline_gpus else None
+        return "-".join(two_ends(ends)) if ends else ""
     return to_interval(point.speedup, *(point.speedup_interval or (point.speedup, point.speedup)))[0]
 
 
@@ -441,11 +454,11 @@ def _efficiency_cell(point: PredictedPoint) -> str:
 def _speedup_ends_cell(point: PredictedPoint) -> str:
     """Both ends, where they differ."""
     low, high = point.speedup_interval or (0.0, 0.0)
-    return _and(to_interval(point.speedup or high, low, high)[1:]) if low < high else ""
+    return _and(to_interval(point.speedup, low, high)[1:]) if point.speedup and low < high else ""
 
 
 def _enough_cell(curve: PredictedCurve) -> str:
-    return how_many(curve.enough.gpus, unit_of_point(curve.enough)) if curve.enough else ""
+    return how_many(curve.enough.gpus, unit_of_point(curve.enough)) if curve.enough and not curve.last.open else ""
 
 
 def _limit_cell(point: PredictedPoint) -> str:
@@ -455,8 +468,7 @@ def _limit_cell(point: PredictedPoint) -> str:
 
 
 def _ends(interval: Sequence[float]) -> str:
-    _, low, high = to_interval(interval[1], *interval)
-    return f"{low} and {high}"
+    return " and ".join(two_ends(interval))
 
 
 def open_rates(point: PredictedPoint) -> tuple[float, float]:

@@ -16,7 +16,7 @@ from resnetx.record.machine import how_many, unit_by_library
 from resnetx.reporting.compared_systems import lead, over
 from resnetx.reporting.csv_tables import table_of
 from resnetx.table import Answer, Column, Table, as_shown
-from resnetx.units import figure, to_interval
+from resnetx.units import figure, to_interval, two_ends
 
 SMALLEST = 1e-30  # rate or ratio that is one
 
@@ -117,6 +117,10 @@ def _of_library(compared: SystemComparison, library: str) -> str:
         for name in compared.systems
     }
     if not judged:
+        if undecided := [point for point in points if any(side.between for side in point.sides)]:
+            largest = max(undecided, key=lambda point: point.gpus)
+            rates = ", ".join(f"{side.system} {_rate(side)}" for side in largest.sides)
+            return f"{with_}, no two rates can be compared: {_case_name(largest)}: {rates} iterations/s"
         return f"{with_}, no case runs on two of the systems"
     if not any(leads.values()):
         of = f" in any of {len(judged)} cases" if len(judged) > 1 else ""
@@ -178,7 +182,9 @@ def shown_point(point: SystemPoint) -> Answer:
 
 def _rate(side: SystemSide) -> str:
     rate = side.iterations_per_s
-    return side.reason or "?" if rate is None else ratio_text(rate)
+    if rate is None:
+        return "-".join(two_ends(side.between)) if side.between else side.reason or "?"
+    return ratio_text(rate)
 
 
 SIDES: list[Column[SystemSide]] = [

@@ -381,6 +381,17 @@ def test_parts_of_records_show_themselves_in_a_line():
         (checked.points[0], "AlexNet, .*, 2 ranks of dgx1-p100: 6.64 s predicted, 6.64 s measured, [+]0.0%."),
         (explained[1].parts[1], "input: 19.7 ms."),
         (studies.settings[0], "windows: 3 in A, 5 in B."),
+        (studies.means[0], r"gpus=2: B trains 1.00 times \(1.00 to 1.00\) as fast as A, the mean of 6 cases\."),
+        (
+            studies.points[0].request,
+            "AlexNet, batch 256, 227 px, fp32, gpus=2, strategy=after, input=synthetic, lab=.*",
+        ),
+        (checked.totals[0], r"dgx1-p100, gloo: off by 0.7% in the mean, .*; 31 of 35 measurements in the interval\."),
+        (checked.advantages[0], "AlexNet, batch 256, gpus=2, dgx1-p100: strategy=after over layerwise: 0.801 times.*"),
+        (made.gpu, r"p100-pcie-16gb \(GP100\), 1,303 MHz, memory at 732 GB/s\."),
+        (compared.points[0].sides[0].iterations_per_s, r"[\d.]+ \([\d.]+ to [\d.]+\)\."),
+        (compared.points[0].margin, "Margin: first dgx1-p100, second gx8, ratio.value .*"),
+        (resnetx.doctor()[0], "system: ok: Python .*"),
     ]
     for part, line in lines:
         assert re.fullmatch(line, repr(part)), repr(part)

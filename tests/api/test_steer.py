@@ -185,7 +185,7 @@ def test_the_steered_system_is_one_that_other_verbs_take(tmp_path, replicated):
     assert cost.system == load(made.steered_file).name == "dgx1-v100-steered"
     assert set(resnetx.figures(made)) == {"steering"}
     page = resnetx.report(tmp_path / "made").read_text()
-    assert "20.31% less" in page and "Direct links between GPUs." in page
+    assert "20.3% less" in page and "Direct links between GPUs." in page
 
 
 def test_out_may_name_the_system_alone(tmp_path):
@@ -202,7 +202,7 @@ def test_several_values_of_any_setting_are_as_many_steerings(tmp_path, capsys):
     assert [each.rtl_after for each in made] == [each.rtl_after for each in alone]
     assert resnetx.load(tmp_path / "made" / "2") == made[1]
     assert (tmp_path / "made" / "steerings.csv").read_text().count("\n") == 3
-    assert repr(made).startswith("Of 2 steerings pattern=replicated lowers the relative transmission latency (RTL: ")
+    assert repr(made).startswith("Predicted: of 2 divisions of links pattern=replicated saves most, 20.3% less RTL (")
     (small, large) = resnetx.steer(**{**ALEXNET, "batch_size": [128, 256]}, pattern="server")
     assert ["batch 128 " in small.iteration_of, "batch 256 " in large.iteration_of] == [True, True]
     assert small.rtl_after == large.rtl_after

@@ -14,7 +14,7 @@ def test_the_screen_answers_first_and_fits_a_terminal(capsys, monkeypatch, tmp_p
     assert main(["steer", "systems=dgx1-v100", "model=alexnet", "pattern=server", "phases=true", "--all"]) == 0
     out = capsys.readouterr().out
     first, *others = out.splitlines()
-    assert first == "dgx1-v100: with links divided for this traffic its relative transmission latency"
+    assert first == "Predicted: with its links divided for this traffic, dgx1-v100 has 19.2% less RTL"
     assert "iteration gets SLOWER by " in " ".join(out.split())
     assert "320 RTLs calculated" in out
     tables = [
@@ -22,6 +22,31 @@ def test_the_screen_answers_first_and_fits_a_terminal(capsys, monkeypatch, tmp_p
     ]
     assert len(tables) > 30
     assert max(map(len, tables)) <= 80
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "model=alexnet batch_size=256 pattern=replicated",
+        "model=alexnet pattern=server phases=true",
+        "model=alexnet devices=0,1,2,3 strategy=server strategy.device=gpu receivers=6",
+        "model=alexnet,resnet50 pattern=replicated,server devices=0,1,2,3",
+    ],
+)
+def test_the_screen_has_fifteen_lines_and_says_how_sure_it_is(words, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main(["steer", "dgx1-v100", *words.split()]) == 0
+    shown = capsys.readouterr().out.splitlines()
+    assert len(shown) <= 15 and max(map(len, shown)) <= 80
+    assert shown[0].startswith("Predicted: ") and "more: " in "".join(shown)
+
+
+def test_a_step_that_takes_a_multiple_is_said_so(capsys, tmp_path):
+    hops = [(to, source) for to in range(8) for source in (to - 1, to + 1) if 0 <= source < 8]
+    rows = [[int((to, source) in hops) for source in range(8)] for to in range(8)]
+    (tmp_path / "line.csv").write_text("\n".join(",".join(map(str, row)) for row in rows))
+    assert main(["steer", f"{tmp_path}/line.csv", "dgx1-v100", "reach=any", "model=alexnet"]) == 0
+    assert "An iteration takes 7.5 times as LONG" in " ".join(capsys.readouterr().out.split())
 
 
 def test_a_step_that_its_host_limits_gets_no_faster(capsys):

@@ -6,6 +6,7 @@ from math import log
 import pytest
 
 import resnetx
+from resnetx.cli import main
 from resnetx.cli.verbs import show_predict
 from resnetx.interconnect.collectives.measured import MeasuredCollective, MeasuredSize
 from resnetx.interconnect.systems.system import load
@@ -18,7 +19,7 @@ from resnetx.record.prediction import Prediction
 from resnetx.record.sealing import read
 from resnetx.reporting.predicted_answer import prediction_answer
 from resnetx.reporting.systems_answer import leader_counts
-from resnetx.units import to_interval
+from resnetx.units import two_ends
 
 
 def undecided(name):
@@ -113,9 +114,38 @@ def test_records_screens_and_comparisons_bear_open_points(tmp_path, capsys, monk
     show_predict.prediction(made)
     told = " ".join(capsys.readouterr().out.split())
     low, high = (512 / end for end in reversed(eight.interval_s))
-    _, slow, fast = to_interval(high, low, high)
-    assert f"8 ? {slow} to {fast}" in told
+    side = next(side for side in compared.points[0].sides if side.system == "pcie-a100")
+    assert repr(side).startswith(f"pcie-a100, nccl2.4: between {' and '.join(two_ends(side.between))} iterations/s; ")
+    slow, fast = two_ends((low, high))
+    assert f"8 {slow}-{fast}" in told and "?" not in told
     assert eight.open in prediction_answer(made)[1]
+
+
+@pytest.mark.slow
+def test_two_systems_of_which_both_ends_are_known_answer_with_them():
+    made = resnetx.predict(systems=["pcie-a100", "pcie-l40s"], model="alexnet", transport="host", gpus=8)
+    first, *others = prediction_answer(made)
+    low, high = two_ends([32 / end for end in reversed(made.points[0].interval_s)])
+    assert first.startswith(
+        f"Predicted: rates of AlexNet, batch 32 between {low} and {high} images/s (pcie-a100, 8 GPUs)"
+    )
+    assert len(others) == 1
+
+
+@pytest.mark.slow
+def test_what_leaves_several_numbers_of_gpus_open_is_said_once():
+    made = resnetx.predict(systems="dgx1-v100", model="alexnet", framework="tensorflow", gpus=[2, 4, 8])
+    assert len({point.open for point in made.points}) == 3
+    assert sum("One process drives" in sentence for sentence in prediction_answer(made)) == 1
+
+
+@pytest.mark.slow
+def test_systems_that_cannot_be_compared_answer_with_the_ends_of_their_rates(capsys):
+    assert main(["compare", "pcie-a100,dgx-a100", "model=alexnet", "batch_size=512", "transport=host", "gpus=8"]) == 0
+    told = capsys.readouterr().out
+    assert "no two rates can be compared: AlexNet, batch 512" in " ".join(told.split("\n")[:1])
+    assert "pcie-a100 1.3-24, dgx-a100 1.3-25 iterations/s" in " ".join(told.split())
+    assert "workload" not in told  # no table without a row
 
 
 def test_all_reduces_on_2_and_4_gpus_show_the_class():

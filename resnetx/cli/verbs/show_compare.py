@@ -48,7 +48,7 @@ from resnetx.reporting.systems_answer import (
 )
 from resnetx.study import Point
 from resnetx.table import Column
-from resnetx.units import figure, si, size_text
+from resnetx.units import figure, si, size_text, two_ends
 
 # ---- compare --------------------------------------------------------------------------------------------------------
 # `compare`: two studies or benches, systems, or a prediction and the study that checks it, side by side.
@@ -318,7 +318,8 @@ def _cases(compared: SystemComparison) -> None:
     """The cases that tell, and how the others are."""
     cases = [case for case in compared_cases(compared) if case.ratios]
     listed = telling_cases(compared)
-    show.listing(case_columns(compared), listed)
+    if listed:
+        show.listing(case_columns(compared), listed)
     rest = cases[len(listed) :]
     more = sum(case.shown for case in rest)
     words = [f"{more} more show a difference"] * bool(more)
@@ -450,6 +451,8 @@ def _rate(name: str, point: SystemPoint) -> str:
         return ""
     if side.iterations_per_s:
         return si(side.iterations_per_s.value)
+    if side.between:
+        return "-".join(two_ends(side.between))
     return {"oom": "memory", "ok": "?"}.get(side.outcome, side.outcome)
 
 

@@ -89,7 +89,7 @@ def prediction(made: Prediction, stored: bool = True) -> None:
     by = "those that gain least and most"
     rows = curve_rows(curves, every)
     untold = any(row[1].open for row in rows) and not (len(curves) == 1 and curves[0].last.open)
-    note = "?: all that is known of this rate is both ends of its interval." * untold
+    note = "A-B: no more is known than that it lies between these." * untold
     named = [curve.last for curve in named_curves(curves)]
 
     def keep(row: CurveRow) -> bool:

@@ -20,37 +20,36 @@ def steer_(options: Namespace, files: list[Path], asked: Point) -> int:
     if isinstance(made, Steering):
         show.conclude(options, steer_answer(made), lambda: [made], partial(steering, made))
     else:
-        by = "the first and the last"
-        screen = partial(show.listing, steering_columns(made), made, by=by)
-        show.conclude(options, steerings_answer(made), lambda: made, screen)
+        show.conclude(options, steerings_answer(made), lambda: made, partial(_several, made))
     return 0
+
+
+def _several(made: Sequence[Steering]) -> None:
+    show.listing(steering_columns(made), made, by="the first and the last")
+    show.more("each alone: GPUs, traffic, links before and after; out=FOLDER")
 
 
 # The screen of steering: what it saves, what training gains, then matrices and GPUs.
 
 
 def steering(made: Steering) -> None:
-    """What the answer is made of."""
-    if show.everything() or made.connectivity_after != made.connectivity_before:
+    """What the answer is made of: by phase, where the links may change between phases, else by GPU."""
+    changed = made.connectivity_after != made.connectivity_before
+    if show.everything() or (changed and not made.phases):
         _gpus(made)
-        show.say()
     if show.everything():
+        show.say()
         _matrices(made)
         show.say()
     if made.phases:
         _phases(made)
-        show.say()
     _sources(made)
 
 
 def _gpus(made: Steering) -> None:
-    note = (
-        "RTL: traffic over bandwidth units, summed over all that a GPU sends; traffic is over the largest of any pair. "
-        f"A unit is {in_GBps(made.unit_Bps)} one way."
-    )
-    show.listing(
-        STEERED_GPUS, made.gpus, "By GPU", note, lambda gpu: gpu.rtl_before or 0.0, "those of least and most RTL"
-    )
+    note = "RTL is of all that a GPU sends; traffic is over the largest of any pair."
+    note = f"{note} A link is {in_GBps(made.unit_Bps)} one way." * show.everything()
+    show.listing(STEERED_GPUS, made.gpus, "", note, lambda gpu: gpu.rtl_before or 0.0, "least and most RTL")
 
 
 def _matrices(made: Steering) -> None:
@@ -67,12 +66,11 @@ def _matrix(title: str, matrix: Sequence[Sequence[float]], form: str) -> None:
 
 
 def _phases(made: Steering) -> None:
-    time = "a time that is not known" if made.reconfiguration_s is None else time_text(made.reconfiguration_s)
-    note = (
-        f"Reconfiguring the switch takes {time}. It pays off if a phase transmits for longer than the break-even time, "
-        "with the links that are best for all phases together."
-    )
-    show.listing(PHASES, made.phases, "A configuration of its own for each phase", note, every=True, constant=True)
+    note = "own: with links divided for this phase alone."
+    if made.reconfiguration_s is not None:
+        note += f" Setting the switch takes {time_text(made.reconfiguration_s)}: it pays off in a longer phase"
+        note += " than break-even."
+    show.listing(PHASES, made.phases, "", note, constant=True)
 
 
 def _worth(phase: SteeredPhase) -> str:
@@ -93,14 +91,15 @@ PHASES: list[Column[SteeredPhase]] = [
 
 
 def _sources(made: Steering) -> None:
-    show.say(f"Traffic: {made.traffic_of}.")
-    if made.left_out > 0:
-        show.say(f"Left out: {made.left_out:.0%} of it, which no link between GPUs carries: it is staged in the host.")
+    left = f" {made.left_out:.0%} is staged in the host, where no link can be moved." * (made.left_out > 0)
+    show.say(f"traffic: {'; '.join(dict.fromkeys(made.traffic_of.split('; ')))}.{left}")
     if show.everything():
         counted = f", {made.rtl_evaluations:,} RTLs calculated" if made.rtl_evaluations is not None else ""
         show.say(f"Search: {made.method}{counted}.")
     if made.exchange_s_before is not None and made.exchange_s_after is not None and show.everything():
         times = f"{time_text(made.exchange_s_before)} -> {time_text(made.exchange_s_after)}"
         show.say(f"Moving it over the links, all pairs at once: {times}.")
-    behind = [] if show.everything() else ["every GPU, traffic, links before and after: --all"]
-    show.more("; ".join([*behind, "the steered system, record and figures: out=FOLDER"]))
+    if made.iteration_s_after is not None:
+        show.say("sure: RTL is exact for this traffic; no interval of iterations is known.")
+    behind = [] if show.everything() else ["GPUs, traffic, links: --all"]
+    show.more("; ".join([*behind, "the steered system: out=FOLDER"]))
