@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow  # real pipelines
 
 # A rank as it is at work: SIGTERM is left to a thread, and workers decode.
 RANK = """
-import signal, sys, time
+import os, signal, sys, time
 import torch
 from resnetx import inputs
 from resnetx.inputs import torchvision as batches_of
@@ -32,7 +32,7 @@ share = inputs.Share(
 )
 batches = inputs.open_input(given, share)
 next(iter(batches))
-print(*batches._reading._pids, flush=True)
+print(os.getpid(), *batches._reading._pids, flush=True)
 time.sleep(60)
 """
 
@@ -49,16 +49,15 @@ def wait_for_the_end(pids: list[int]) -> None:
 
 
 @pytest.fixture
-def at_work(made):
+def at_work(made, preloaded_python):
     """Starts a rank whose workers come about so: the rank, its workers, and the process that they are forked from."""
     processes = []
 
     def start(method):
-        process = subprocess.Popen([sys.executable, "-c", RANK, str(made), method], stdout=subprocess.PIPE, text=True)
+        process = subprocess.Popen([preloaded_python, "-c", RANK, str(made), method], stdout=subprocess.PIPE, text=True)
         processes.append(process)
-        assert process.stdout is not None
-        workers = [int(pid) for pid in process.stdout.readline().split()]
-        return process, workers, int(Path(f"/proc/{workers[0]}/stat").read_text().rpartition(")")[2].split()[1])
+        rank, *workers = map(int, process.stdout.readline().split())
+        return rank, workers, int(Path(f"/proc/{workers[0]}/stat").read_text().rpartition(")")[2].split()[1])
 
     yield start
     for process in processes:
@@ -70,10 +69,10 @@ def at_work(made):
 @pytest.mark.parametrize("method", ["fork", "forkserver"])
 def test_workers_are_ended_by_sigterm_and_by_the_death_of_their_rank(at_work, method):
     rank, workers, parent = at_work(method)
-    assert len(workers) == 2 and (parent == rank.pid) == (method == "fork")
+    assert len(workers) == 2 and (parent == rank) == (method == "fork")
     os.kill(workers[0], signal.SIGTERM)
     wait_for_the_end(workers[:1])
-    rank.kill()
+    os.kill(rank, signal.SIGKILL)
     wait_for_the_end([*workers, parent] if method == "forkserver" else workers)
 
 

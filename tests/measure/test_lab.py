@@ -70,13 +70,11 @@ def test_a_slow_link_is_found_and_its_gpu_named(tmp_path):
     assert not any("GPU 0 is slow" in message for message in slow)
 
 
-@pytest.mark.parametrize("gpus", [3, 5])
-def test_unequal_ranks_that_vary_train_over_a_staged_link(tmp_path, gpus):
+def test_unequal_ranks_that_vary_train_over_a_staged_link(tmp_path):
     """GPUs of two CPUs without peer access, and a network of which no trace is kept."""
-    devices = "[0,2,4,5,7]" if gpus == 5 else "[0,2,4]"
     words = ["model=cifarnet", "batch_size=16", "split=uneven", "replay=gtx1080ti", "replay_jitter=0.1"]
-    words += ["input=synthetic", "strategy=after", "warmup=3", "steps=3", "windows=3", f"devices={devices}"]
-    child = lab("train", *words, f"gpus={gpus}", "--json", folder=tmp_path, system="dual-root-1080ti", scale=20)
+    words += ["input=synthetic", "strategy=after", "warmup=3", "steps=3", "windows=3", "devices=[0,2,4]"]
+    child = lab("train", *words, "gpus=3", "--json", folder=tmp_path, system="dual-root-1080ti", scale=20)
     out, err = child.communicate(timeout=PATIENCE_S)
     assert child.returncode == 0, err
     record = json.loads(out)
