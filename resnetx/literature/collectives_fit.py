@@ -26,6 +26,7 @@ from resnetx.interconnect.collectives.algorithms import (
     Fitted,
     NcclAlgorithms,
     choices,
+    fitted,
     time_of,
 )
 from resnetx.interconnect.collectives.collective_errors import (
@@ -41,6 +42,7 @@ from resnetx.interconnect.collectives.collective_errors import (
     OneSizeErrors,
     Place,
     alike,
+    cell,
     cells,
     kind_of,
     place_of,
@@ -82,6 +84,8 @@ _ALIKE = (
     ("mesh_hop_s", "switch_hop_s"),
     ("pcie_ring_share", "one_switch_share"),
     ("launch_s", "rccl_launch_s"),
+    *((f"{protocol}_twice", f"{protocol}_{shape}") for protocol in ("ll", "ll128") for shape in ("once", "chain")),
+    ("pcie_ring_share", "all_pairs_share"),  # GPUs send and receive at once
 )
 _ANCHOR = np.array([0.1 if any(name in pair for pair in _ALIKE) else 1.0 for name in _NAMES])
 _TIED = np.array(
@@ -120,6 +124,7 @@ def main() -> None:
             print(f"    {name:10} {getattr(band, name)}")
     for errors in table.by_one_size:
         print(errors)
+    print(f"widened {table.widened}, in a kind {table.widened_in_kind}, launches by one process {table.launch_q90}")
 
 
 def _comment(what: str) -> str:
@@ -137,6 +142,7 @@ def _error_table(points: Sequence[PublishedTime], everything: Fitted) -> ErrorTa
     fits = _fits(points, everything)
     residuals = _left_out(points, fits, everything)
     rings = [each for each in residuals if not each.sends]
+    in_kind = {place: _widened_in_kind([ring for ring in rings if ring.place == place]) for place in PLACES}
     ways = [_Way(rings, way) for way in range(3)]
     groups: dict[tuple[str, bool], list[CollectiveResidual]] = {}
     for residual in residuals:
@@ -147,11 +153,39 @@ def _error_table(points: Sequence[PublishedTime], everything: Fitted) -> ErrorTa
     between = _band_errors([ring for ring in rings if ring.place == "several hosts"], ways)
     return ErrorTable(
         widened=ways[0].widened,
+        widened_in_kind=in_kind,
+        launch_q90=_launch_q90(rings),
         bands=[_band_errors(inside, ways), *bands, between],
         kinds=kinds,
         by_one_size=_one_size_errors(points, fits),
-        cells=cells(residuals, ways[0].widened),
+        cells=cells(residuals, ways[0].widened, in_kind),
     )
+
+
+def _widened_in_kind(residuals: Sequence[CollectiveResidual]) -> float:
+    """How many times as wide as other machines of its kind say it has to be, until 90 % of each machine are inside.
+
+    Each machine in each band counts alike, where others of its kind are enough to speak for it.
+    """
+    ratios: list[float] = []
+    machines: list[str] = []
+    for machine, kind, band in dict.fromkeys((each.machine, each.kind, each.band) for each in residuals):
+        of_kind = [each for each in residuals if (each.kind, each.band) == (kind, band)]
+        own = [each for each in of_kind if each.machine == machine]
+        if len(own) == len(of_kind):
+            continue
+        others = cell(("kind", kind, None, None, band), [each for each in of_kind if each.machine != machine])
+        if others.speaks:
+            ratios += [each.error / others.q90 for each in own]
+            machines += [f"{machine} {band}"] * len(own)
+    return max(1.0, rounded(alike(ratios, machines)[1]))
+
+
+def _launch_q90(residuals: Sequence[CollectiveResidual]) -> float:
+    """Of times below 1 MiB that launches by one process decide, whatever the kind; each machine counting alike."""
+    launched = [replace(each, kind="one process") for each in residuals if each.launched and each.band == 0]
+    widened = _widened_in_kind(launched)
+    return rounded(widened * cell(("kind", "one process", None, None, 0), launched).q90)
 
 
 class _Way:
@@ -205,7 +239,6 @@ def _kind_errors(residuals: Sequence[CollectiveResidual], model: _Way) -> KindEr
     return KindErrors(
         kind=residuals[0].kind,
         sends=sends,
-        systems=list(dict.fromkeys(residual.system for residual in residuals)),
         points=len(residuals),
         fitted=rounded(np.mean([residual.fitted for residual in residuals])),
         left_out=rounded(np.mean([residual.error for residual in residuals])),
@@ -282,8 +315,8 @@ def _one_size_errors(points: Sequence[PublishedTime], fits: Mapping[str, Fitted]
             for point in (point for point in ladder if point is not largest):
                 moving_s, modelled_s = taken[point.size_bytes]
                 errors = [abs(log(each_s / point.time_s)) for each_s in (modelled_s, modelled_s + more * moving_s)]
-                cell = place_of(kind), bisect_right(BANDS_BYTES, point.size_bytes)
-                found.setdefault(cell, []).append((errors[0], errors[1], kind))
+                key = place_of(kind), bisect_right(BANDS_BYTES, point.size_bytes)
+                found.setdefault(key, []).append((errors[0], errors[1], kind))
     return [
         OneSizeErrors(
             place,
@@ -304,8 +337,10 @@ def _taken(point: PublishedTime, figures: Fitted) -> tuple[float, float]:
     return tried[chosen[0][0]].moving_s(point.size_bytes), time_of(tried, chosen)
 
 
-def _residual(point: PublishedTime, kind: str, error: float, fitted: float, *by_rivals: float) -> CollectiveResidual:
+def _residual(point: PublishedTime, kind: str, error: float, with_all: float, *by_rivals: float) -> CollectiveResidual:
     entry = point.entry
+    tried = _tried(point, fitted())
+    by_one = tried[_chosen(point, tried)[0][0]]
     return CollectiveResidual(
         system_name(load_published(entry.system, entry.cluster)),
         kind,
@@ -314,9 +349,10 @@ def _residual(point: PublishedTime, kind: str, error: float, fitted: float, *by_
         point.size_bytes,
         entry.publication,
         error,
-        fitted,
+        with_all,
         by_rivals,
         point.gpus,
+        entry.told_mode == "one-process" and by_one.launch_decides(point.size_bytes),
     )
 
 

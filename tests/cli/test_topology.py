@@ -464,7 +464,7 @@ def test_who_starts_the_gpus_is_told_or_open(objects, run, tmp_path):
     low_s, high_s = untold["interval_s"]
     assert low_s < ends["process-per-gpu"] < untold["time_s"] < ends["one-process"] < high_s
     assert untold["launch_mode"] is None
-    assert "Open: 18 us with a process for each GPU, 37 us if one starts all;" in " ".join(untold["explanation"])
+    assert "Open: 18 us with a process for each GPU, 38 us if one starts all;" in " ".join(untold["explanation"])
     text = (system.CONFIGS / "system" / "dgx-a100.yaml").read_text(encoding="utf-8")
     (tmp_path / "mine.yaml").write_text(
         text.replace("library:", "launch_mode: one-process\nlibrary:"), encoding="utf-8"

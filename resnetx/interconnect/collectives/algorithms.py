@@ -255,6 +255,7 @@ def _read(path: Path) -> Fitted:
 
 # Of one process that starts all GPUs, by who starts them; None: nobody told.
 LAUNCH_SHARES: dict[LaunchMode | None, float] = {"process-per-gpu": 0.0, None: 0.5, "one-process": 1.0}
+LAUNCH_ALIKE = 1.1  # times as long as with a process for each GPU, from which it makes a difference
 
 
 @dataclass(frozen=True)
@@ -315,6 +316,10 @@ class Algorithm:
     def launch_ratio(self, size_bytes: float) -> float:
         """How many times as long it takes if one process starts all GPUs as if each has a process of its own."""
         return 1.0 + max(0.0, self.launch_s - self.fixed_s) / (self.fixed_s + self.moving_s(size_bytes))
+
+    def launch_decides(self, size_bytes: float) -> bool:
+        """Whether that makes a difference."""
+        return self.launch_ratio(size_bytes) > LAUNCH_ALIKE
 
     def moving_s(self, size_bytes: float) -> float:
         """The part of the time that bytes cost."""

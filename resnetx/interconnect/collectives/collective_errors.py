@@ -4,13 +4,16 @@ Errors are |ln(predicted / measured)|. Each published figure is predicted with w
 its kind (`literature.collectives_fit`). What is stated for a plan is, of the figures in its band of sizes, the first of
 these of which there are enough:
 
-    system   those of its own system, library and collective; with all fitted where that is worse
-    kind     those of machines of its kind, each system counting alike
+    system   those of its own system, library and collective; with all fitted where that is worse. Not between hosts,
+             where a system says nothing of the network, unless its file describes that
+    kind     those of machines of its kind, each counting alike; a machine is what one publication says of a system
     any      those of all other kinds (of one host: in one host), each counting alike: wide, and of no machine like this
 
-A mean is never below that of the few which are closer. Rings and messages (all-to-all, send-receive, gather, scatter)
-never stand for each other. 90 % of what is left out lies within the third: it is widened until it does, in one host
-and between several. Where one ladder alone shows a kind in a band, the first two say nothing of other machines.
+A mean is never below that of the few which are closer, nor of its kind in other bands where it has none in this one.
+Rings and messages (all-to-all, send-receive, gather, scatter) never stand for each other. 90 % of the machines left out
+lie within the second, of the kinds left out within the third: they are widened until they do, in one host and between
+several. Where one machine alone shows a kind in a band, it says nothing of others, one ladder nothing of itself.
+Where one process starts all GPUs, how long a launch takes is its host's: no error is below what launches vary by.
 
     error_of(plan, 64 * 2**20).mean
 """
@@ -98,6 +101,11 @@ class CollectiveResidual:
     fitted: float = 0.0  # the same by what was fitted to all figures
     rivals: tuple[float, ...] = (0.0, 0.0)  # the same of alpha-beta and of a power law (`rivals`)
     gpus: int = 0
+    launched: bool = False  # launches by one process decide its time
+
+    @property
+    def machine(self) -> tuple[str, str]:
+        return self.publication, self.system
 
     @property
     def band(self) -> int:
@@ -112,7 +120,7 @@ class CollectiveResidual:
         return place_of(self.kind)
 
     @property
-    def keys(self) -> tuple[Key, Key, Key]:
+    def keys(self) -> tuple[Key, ...]:
         """From the closest to the widest."""
         return keys_of(self.system, self.kind, self.library, self.collective, self.band)
 
@@ -134,10 +142,11 @@ def sends_of(collective: str) -> str | None:
     return SENDS if operation and operation.sends else None
 
 
-def keys_of(system: str, kind: str, library: str, collective: str, band: int) -> tuple[Key, Key, Key]:
-    """What a figure is counted in, from the closest to the widest."""
+def keys_of(system: str, kind: str, library: str, collective: str, band: int) -> tuple[Key, ...]:
+    """What a figure is counted in, from the closest to the widest; `system`: "" where nothing is its own."""
+    own: list[Key] = [("system", system, library, collective, band)] if system else []
     return (
-        ("system", system, library, collective, band),
+        *own,
         ("kind", kind, None, sends_of(collective), band),
         ("any", place_of(kind), None, sends_of(collective), band),
     )
@@ -152,11 +161,17 @@ class ErrorCell(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_
     points: int
     sizes: int  # that differ
     ladders: int  # series of sizes, each of one publication, system, library, collective and number of GPUs
+    machines: int
     sources: list[str]
     band: int  # index of `BANDS_BYTES`, one higher
     of: str | None = None  # the system, the kind or the place
     library: str | None = None
     collective: str | None = None
+
+    @property
+    def speaks(self) -> bool:
+        """Whether it has enough figures, of a kind those of several machines."""
+        return self.points >= FEWEST and self.sizes > 1 and (self.scope != "kind" or self.machines > 1)
 
     @property
     def key(self) -> Key:
@@ -200,7 +215,6 @@ class KindErrors(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     kind: str
     sends: bool  # of the collectives that are messages; false: of those that go around rings, or up and down trees
-    systems: list[str]
     points: int
     fitted: float
     left_out: float
@@ -229,7 +243,9 @@ class OneSizeErrors(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class ErrorTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The file."""
 
-    widened: dict[Place, float]
+    widened: dict[Place, float]  # what other kinds say
+    widened_in_kind: dict[Place, float]  # what other machines of its kind say
+    launch_q90: float  # what 90 % of times that launches by one process decide are within
     bands: list[BandErrors]
     kinds: list[KindErrors]
     by_one_size: list[OneSizeErrors]
@@ -239,28 +255,34 @@ class ErrorTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 # ---- measured
 
 
-def cells(residuals: Sequence[CollectiveResidual], widened: Mapping[Place, float]) -> list[ErrorCell]:
+def cells(
+    residuals: Sequence[CollectiveResidual], widened: Mapping[Place, float], in_kind: Mapping[Place, float]
+) -> list[ErrorCell]:
     """One for each system, library, collective and band with figures, for each kind and band, and for each band."""
     grouped: dict[Key, list[CollectiveResidual]] = {}
     for residual in residuals:
         for key in residual.counted_in:
             grouped.setdefault(key, []).append(residual)
-    factors = [next((widened[place] for place in PLACES if place == key[1]), 1.0) for key in grouped]
-    return [_cell(key, of_key, factor) for (key, of_key), factor in zip(grouped.items(), factors, strict=True)]
+    factors = {("any", place): widened[place] for place in PLACES} | {
+        ("kind", residual.kind): in_kind[residual.place] for residual in residuals
+    }
+    return [cell(key, of_key, factors.get((key[0], str(key[1])), 1.0)) for key, of_key in grouped.items()]
 
 
-def _cell(key: Key, residuals: Sequence[CollectiveResidual], widened: float) -> ErrorCell:
+def cell(key: Key, residuals: Sequence[CollectiveResidual], widened: float = 1.0) -> ErrorCell:
+    """The errors of these figures, `widened` times as wide as most of them are off."""
     scope, of, library, collective, band = key
     errors = [max(residual.error, residual.fitted) if scope == "system" else residual.error for residual in residuals]
-    of_each = [residual.kind if scope == "any" else residual.system for residual in residuals]  # what counts alike
-    several = len(set(of_each)) > 1 or scope == "any"
-    mean, q90 = alike(errors, of_each, widened) if several else (sum(errors) / len(errors), _q90(errors))
+    alike_by = [residual.kind if scope == "any" else str(residual.machine) for residual in residuals]
+    several = len(set(alike_by)) > 1 or scope == "any"
+    mean, q90 = alike(errors, alike_by, widened) if several else (sum(errors) / len(errors), _q90(errors))
     sources = sorted({residual.publication for residual in residuals})
     # rounded up, so that the figure that sets it is within
     sizes = len({residual.size_bytes for residual in residuals})
     ladders = len({residual.ladder for residual in residuals})
+    machines = len({residual.machine for residual in residuals})
     mean, q90 = rounded(mean), rounded(q90 + 4.9e-5)
-    return ErrorCell(scope, mean, q90, len(residuals), sizes, ladders, sources, band, of, library, collective)
+    return ErrorCell(scope, mean, q90, len(residuals), sizes, ladders, machines, sources, band, of, library, collective)
 
 
 def _q90(errors: Sequence[float]) -> float:
@@ -320,16 +342,30 @@ def error_of(plan: "CollectivePlan", size_bytes: float) -> MeasuredError:
     """
     calibration, band = plan.calibration, bisect_right(BANDS_BYTES, size_bytes)
     if calibration is not None and calibration.judged and calibration.covers(size_bytes):
-        return MeasuredError(
+        held_out = MeasuredError(
             calibration.held_out_error, calibration.held_out_q90, calibration.points, calibration.source, held_out=True
         )
+        return _at_least(held_out, _launch_q90(plan, size_bytes) if calibration.elsewhere else 0.0)
     if calibration is None and plan.no_peers:
         return MeasuredError(NO_PEERS_ERROR, NO_PEERS_ERROR, 0, _NO_PEERS, "any")
     place = _place(plan)
     by_one = calibration is not None and calibration.points == 1 and place[1] != SOCKETS
     error = _by_one_error(place_of(place[1]), band) if by_one else _published_error(*place, band)
+    error = _at_least(error, _launch_q90(plan, size_bytes))
     spread = plan.launch_spread(size_bytes)
     return replace(error, mean=error.mean + spread / 2, q90=error.q90 + spread) if spread else error
+
+
+def _launch_q90(plan: "CollectivePlan", size_bytes: float) -> float:
+    """What launches vary by from host to host, where one process may start all GPUs and they decide; else 0."""
+    if plan.launch_mode == "process-per-gpu":
+        return 0.0
+    by_one = plan.launched_by("one-process").fastest(size_bytes)
+    return table().launch_q90 if by_one.launch_decides(size_bytes) else 0.0
+
+
+def _at_least(error: MeasuredError, q90: float) -> MeasuredError:
+    return replace(error, q90=max(error.q90, q90))
 
 
 def _place(plan: "CollectivePlan") -> tuple[str, str, str, str]:
@@ -342,8 +378,13 @@ def _place(plan: "CollectivePlan") -> tuple[str, str, str, str]:
 
 
 def system_name(system: System) -> str:
-    """By which its figures are known: several nodes are not one, however many there are."""
-    return system.name if system.nodes == 1 else "several " + system.name.removeprefix(f"{system.nodes}x ")
+    """By which its figures are known: several nodes are not one, however many there are.
+
+    "" of nodes whose file does not say how a network joins them.
+    """
+    if system.nodes == 1:
+        return system.name
+    return "several " + system.name.removeprefix(f"{system.nodes}x ") if system.rails == "all" else ""
 
 
 _NO_PEERS = (
@@ -369,6 +410,9 @@ def _published_error(system: str, kind: str, library: str, collective: str, band
     least_mean = least_q90 = 0.0
     keys = keys_of(system, kind, library, collective, band)
     known = [_by_key()[key] for key in keys if key in _by_key()]
+    if keys[-2] not in _by_key():
+        elsewhere = [cell for cell in table().cells if (cell.of, cell.collective) == (kind, sends)]
+        least_q90 = max((cell.q90 for cell in elsewhere), default=0.0)
     if sends:  # constants of messages are from their own figures: of an unknown kind they know less than rings
         around_rings = _by_key()["any", place_of(kind), None, None, band]
         known[-1] = msgspec.structs.replace(
@@ -377,7 +421,7 @@ def _published_error(system: str, kind: str, library: str, collective: str, band
     alone = any(cell.scope == "kind" and cell.ladders == 1 for cell in known)
     for cell in known:
         least_mean, least_q90 = max(least_mean, cell.mean), max(least_q90, cell.q90)
-        if cell.points >= FEWEST and cell.sizes > 1 and not alone:
+        if cell.speaks and not alone:
             break
     source = _whose(cell)
     if cell.scope == "any":
@@ -401,7 +445,7 @@ def _whose(cell: ErrorCell) -> str:
 # Kinds of machines, by what carries a collective's data: errors of one kind say little of another.
 #
 # A kind is, inside one node, GPUs' own links (of one generation, directly or through switches; those of a rack of hosts
-# by themselves), or PCI Express (of one generation, from peer to peer or staged in host memory); between nodes the
+# by themselves), or PCI Express (from peer to peer of one generation, or staged in host memory); between nodes the
 # network, with or without access to GPU memory; sockets; each of one maker's GPUs. An error is only ever counted with
 # all machines of its kind left out of the fit (`collectives_fit`), so that it is one of a machine that the model has
 # not seen.
@@ -429,6 +473,6 @@ def kind_of(system: System, staged: bool, over_links: bool = True) -> str:
         if over_links and link.wire.family == "nvlink" and ends in ({"gpu"}, {"gpu", "switch"}):
             switches = f"through switches{_RACK * system.is_rack}"
             found.add(f"{link.wire.about} {switches if 'switch' in ends else 'from GPU to GPU'}")
-    how = "staged in host memory" if staged else "from peer to peer"
     generation = (system.gpu_part(0).bus or "").removeprefix("pcie")
-    return " and ".join(sorted(found)) or f"{maker} GPUs over PCI Express {generation}, {how}"
+    how = ", staged in host memory" if staged else f" {generation}, from peer to peer"
+    return " and ".join(sorted(found)) or f"{maker} GPUs over PCI Express{how}"

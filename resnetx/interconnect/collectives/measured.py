@@ -71,6 +71,11 @@ class Calibration:
         return size_bytes >= self.from_bytes
 
     @property
+    def elsewhere(self) -> bool:
+        """Whether another machine like this was measured, as published ladders are."""
+        return self.from_bytes > 0
+
+    @property
     def judged(self) -> bool:
         """Whether any size could be held out."""
         return not isnan(self.held_out_error)

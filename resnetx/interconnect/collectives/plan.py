@@ -26,11 +26,11 @@ The assumptions, and how much depends on each:
   is given the rates of copies there, for what it was measured at is above 6.0; why, is not known.
 - Latency = launch + base + steps x hop, with base and hop from the source of NCCL (`GENERATIONS`, `protocols`).
 - Inside one node, what NCCL takes beyond its source is fitted to published measurements (`Fitted`): 22 figures,
-  such as 4.7 us for each GPU that one process starts, and that LL128 reaches 0.55 of the links' rate in an all-reduce
+  such as 4.8 us for each GPU that one process starts, and that LL128 reaches 0.54 of the links' rate in an all-reduce
   (source: 0.92). `errors` has how far off predictions are of kinds of machines that were left out of the fit.
 - Who starts the GPUs decides what small sizes take (`algorithm.Algorithm.launch_s`); where nobody tells, it is open.
 - Rings through NVSwitches reach the rate of large sizes over 0.4 ms only, and lose a part of each round's last step.
-- Trees carry 0.46 of the links' rate (`tuning.cc`), in-switch reduction 0.82 on Hopper (fitted; the source has 0.85).
+- Trees carry 0.46 of the links' rate (`tuning.cc`), in-switch reduction 0.84 on Hopper (fitted; the source has 0.85).
 - Several nodes have the fixed times and shares of the source (`BETWEEN_NODES`), nothing fitted; RCCL has Simple only.
 - Between nodes, every network card that the library drives carries one ring, all of them equal shares, each from a GPU
   of its own; `internode` says which cards those are, and what a step between nodes costs. With in-switch reduction the

@@ -185,7 +185,6 @@ def published_points(system: str, library: str, collective: str, gpus: int) -> l
 # model was fitted to figures of that size band on other machines, too.
 
 FEWEST_PUBLISHED_SIZES = 6
-ALIKE = 1.1  # times as long as with a process for each GPU, from which one process for all makes a difference
 BEYOND = 2.0  # a ladder holds for sizes up to this factor below its smallest; above its largest, for all
 
 
@@ -209,7 +208,7 @@ def ladder(plan: CollectivePlan) -> Calibration | None:
 def _started_alike(plan: CollectivePlan, point: PublishedTime) -> bool:
     """Whether a time is of GPUs that are started as the plan's are, or so long that it hardly matters."""
     by_one = plan.launched_by("one-process").fastest(point.size_bytes)
-    return point.entry.told_mode == plan.launch_mode or by_one.launch_ratio(point.size_bytes) <= ALIKE
+    return point.entry.told_mode == plan.launch_mode or not by_one.launch_decides(point.size_bytes)
 
 
 def by_published(plan: CollectivePlan, points: Iterable[PublishedTime]) -> Calibration:
