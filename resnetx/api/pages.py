@@ -38,7 +38,7 @@ from resnetx.reporting.compared_studies import compared_columns
 from resnetx.reporting.csv_tables import table_of
 from resnetx.reporting.page import PageTable, Part, write_page
 from resnetx.reporting.slow_rank import RANKS, observed_answer, observed_ranks
-from resnetx.table import Column, Records, Table, Tabular, as_shown, row
+from resnetx.table import Column, Record, Records, Table, Tabular, as_shown, row
 from resnetx.units import in_ms, number, size_text
 
 MOST_IN_TITLE = 3  # systems
@@ -112,7 +112,7 @@ def of_benches(records: Sequence[BenchRecord]) -> Part:
     name, of = ("collectives", "Collectives, size by size") if timed else ("classes", "Copies, class by class")
     tables = [PageTable(name, of, answer.table)] if answer.table else []
     if cells := [cell for record in records for cell in record.cells]:
-        whole = table_of_records([{**row(cell), "time_s": median(cell.time_s)} for cell in cells])
+        whole = table_of_records([_copy_row(cell) for cell in cells])
         ordered = sorted(cells, key=lambda cell: (cell.family, cell.size_bytes, str(cell.source), str(cell.target)))
         tables.append(PageTable("copies", "Copies, pair by pair", as_shown(_PAIRS, ordered), whole))
     title = "The interconnect, measured"
@@ -121,6 +121,12 @@ def of_benches(records: Sequence[BenchRecord]) -> Part:
     of_each = [sentence for sentence, count in said.items() if count == len(records) > 1]  # once, after all others
     sentences = [*(sentence for sentence in answer.sentences if sentence not in of_each), *of_each]
     return Part(title, sentences, [*map(_bench_words, records), *copies], alerts, figures(records), tables)
+
+
+def _copy_row(cell: CopyCell) -> Record:
+    ends_s = cell.expected_interval_s
+    ends: Record = {"expected_low_s": min(ends_s, default=None), "expected_high_s": max(ends_s, default=None)}
+    return {**row(cell), "time_s": median(cell.time_s), **ends}
 
 
 _PAIRS: list[Column[CopyCell]] = [

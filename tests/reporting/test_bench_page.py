@@ -1,5 +1,6 @@
 """The page of benches: heat maps of pairs, lines over size and GPUs with what is expected, each as files."""
 
+import re
 from pathlib import Path
 
 import msgspec
@@ -95,10 +96,32 @@ def test_lines_of_pairs_are_by_class_with_what_is_expected(pairs):
     assert {(row["line"], row["kind"]) for row in figure.table.records()} == {
         (line, kind) for line in ("one NVLink", "across sockets") for kind in ("measured", "expected")
     }
-    model, *_ = layers = panel_of(figure)["layer"]
+    band, model, *_ = layers = panel_of(figure)["layer"]
+    assert (band["mark"]["type"], band["encoding"]["y"]["field"]) == ("area", "GBps_low"), "how far off the line may be"
+    expected = next(row for row in figure.table.records() if row["kind"] == "expected")
+    (cell,) = [
+        cell for cell in device if cell.size_bytes == expected["size_bytes"] and cell.pair_class == expected["line"]
+    ][:1]
+    slow_s = max(cell.expected_interval_s)
+    assert expected["GBps_low"] == pytest.approx(cell.size_bytes / slow_s / 1e9)
     lines = [layer["transform"][0]["filter"] for layer in layers if layer["mark"]["type"] == "line"]
     assert lines == ["datum.kind != 'measured'"], "no line joins what was measured"
     assert model["encoding"]["color"]["scale"]["domain"] == ["one NVLink", "across sockets"], "the fastest first"
+
+
+def test_what_was_described_before_its_error_was_kept_is_a_line_without_a_band(pairs, collectives):
+    def before(results):
+        return [msgspec.structs.replace(each, expected_interval_s=[]) for each in results]
+
+    old = [
+        msgspec.structs.replace(each, cells=before(each.cells), points=before(each.points))
+        for each in (pairs, *collectives)
+    ]
+    drawn = [figure for record in old for figure in figures([record]) if "_by_size" in figure.name]
+    assert drawn and not any("Bands" in figure.caption for figure in drawn)
+    for figure in drawn:
+        kinds = set(re.findall(r"'type': '(\w+)'", str(specification(figure.chart))))
+        assert "line" in kinds and "area" not in kinds
 
 
 def test_copies_of_many_kinds_are_panels_of_one_figure(pairs):
@@ -119,7 +142,7 @@ def test_collectives_are_over_size_and_over_gpus(collectives):
     row = found["allreduce_effective"].table.records()[-2]
     assert row["payload_GBps"] == pytest.approx(row["size_bytes"] / row["time_ms"] * 1e3 / 1e9)
     assert {row["line"] for row in found["allreduce_busbw_by_gpus"].table.records()} == {"64 MiB"}
-    assert panel_of(found["allreduce_effective"])["layer"][0]["encoding"]["y"]["title"] == "GB/s"
+    assert panel_of(found["allreduce_effective"])["layer"][1]["encoding"]["y"]["title"] == "GB/s"
 
 
 def test_two_systems_are_two_sides_of_one_figure_and_one_size_has_one():
