@@ -195,3 +195,12 @@ def test_benches_of_two_systems_are_told_apart_and_captions_name_what_is_drawn()
     assert {"dgx1-p100", "gx8"} == {word for title in titles for word in ("dgx1-p100", "gx8") if f", {word}:" in title}
     for figure in figures([resnetx.load("results/h100/bench")]):
         assert "Dashed" not in figure.caption and "expected" not in {row[1] for row in figure.table.rows}
+
+
+def test_a_copy_of_a_few_bytes_is_told_by_its_time(pairs):
+    """Rates of 1 B are no figures that a person reads: "0.00 against 0.00 GB/s", "0.00000369"."""
+    (finding,) = [warning for warning in pairs.warnings if warning.code == "slow-peers"]
+    assert "of 1 B take" in finding.message and " us, " in finding.message and "GB/s" not in finding.message
+    table = next(table for table in pages.of_benches([pairs]).tables if table.name == "copies")
+    rates = {row["size"]: row["GB/s"] for row in table.shown.records() if row["copy"] == "device"}
+    assert rates["1 B"] == "<0.001" and float(rates["40.0 MB"]) > 1

@@ -518,9 +518,9 @@ def _judged_point(point: BenchPoint, time_s: float, plan: CollectivePlan | Unkno
     error = error_of(plan, point.size_bytes)
     if not error.known:
         return point
+    off = log(time_s / point.expected_s)
     ends_s = [point.expected_s * exp(-error.q90), point.expected_s * exp(error.q90)]
     point = msgspec.structs.replace(point, expected_interval_s=ends_s)
-    off = log(time_s / point.expected_s)
     verdict: Verdict = "as expected" if abs(off) <= error.q90 else "low" if off > 0 else "above the link"
     if verdict == "low" and not error.own:  # an error that was counted on other machines says nothing of this one
         return point

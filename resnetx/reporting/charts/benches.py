@@ -12,6 +12,7 @@ import numpy as np
 
 from resnetx.copies import Direction
 from resnetx.interconnect.collectives.measured import telling_times
+from resnetx.interconnect.pairs.classes import LATENCY_BYTES
 from resnetx.operations import OPERATIONS
 from resnetx.record import BenchPoint, BenchRecord
 from resnetx.record.bench_record import CopyCell, families
@@ -274,9 +275,10 @@ def _collective_marks(records: Sequence[BenchRecord], collective: str) -> list[L
     for (line, ranks, size, of), times_s in times.items():
         factor = OPERATIONS[collective].bus_factor(ranks) if ranks else 1.0
         marks.append(_mark(line, MEASURED, ranks, size, times_s, factor, of=of))
-        if (point := expected.get((line, ranks, size, of))) and point.expected_s:
-            ends_s = point.expected_interval_s
-            marks.append(_mark(line, "expected", ranks, size, [point.expected_s], factor, of=of, ends_s=ends_s))
+        described = expected.get((line, ranks, size, of))
+        if described and described.expected_s:
+            ends_s = described.expected_interval_s
+            marks.append(_mark(line, "expected", ranks, size, [described.expected_s], factor, of=of, ends_s=ends_s))
     return marks
 
 
@@ -481,7 +483,6 @@ def _figure(marks: Sequence[Line], name: str, title: str, caption: str, x: Axis,
 FEWEST_PAIRS = 4  # of fewer, a table says as much
 OF_PAIRS = "The median of each pair."
 _MOST_LABELLED = 10  # GPUs, of which each square has its figure written in it
-_SMALL_BYTES = 4096  # up to here, the time of a copy is a latency
 
 
 def matrices(cells: Sequence[CopyCell], name: str, what: str, origin: str = OF_PAIRS) -> list[Figure]:
@@ -491,9 +492,9 @@ def matrices(cells: Sequence[CopyCell], name: str, what: str, origin: str = OF_P
     if len({(cell.source, cell.target) for cell in cells}) < FEWEST_PAIRS:
         return []
     found = []
-    if sizes[0] <= _SMALL_BYTES:
+    if sizes[0] <= LATENCY_BYTES:
         found.append(_matrix(cells, sizes[0], f"{name}_latency", what, origin, latency=True))
-    if sizes[-1] > _SMALL_BYTES:
+    if sizes[-1] > LATENCY_BYTES:
         found.append(_matrix(cells, sizes[-1], f"{name}_bandwidth", what, origin, latency=False))
     return found
 
